@@ -1,0 +1,145 @@
+"""The protocol between the machine and the value classes.
+
+A `Value` stands for one Python object during symbolic execution. The machine and the opcode
+functions only ever talk to values through the methods of this class; what a method does not
+support it refuses with a `GraphBreak`, so a missing case can never give a wrong result.
+
+Invariant: a value is either known by a `source` (it existed before the frame ran, and every fact
+used about it is guarded) or was made by the frame (source is None) and can be rebuilt by
+`reconstruct`. Neighbours: `machine.py` (passed as `tx`), `source.py`, `rewrite.py`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from stator.base.errors import GraphBreak
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from stator.capture.machine import Machine
+    from stator.capture.rewrite import Assembler
+    from stator.capture.source import Source
+
+
+class Value:
+    """One Python object as the machine sees it."""
+
+    __slots__ = ("source",)
+
+    #: How error messages call this kind of value.
+    kind: ClassVar[str] = "object"
+
+    def __init__(self, source: Source | None = None) -> None:
+        self.source = source
+
+    # -- what it is --------------------------------------------------------------------------------
+
+    def python_type(self) -> type:
+        """The exact `type()` of the object."""
+        raise self.refuse("type()")
+
+    def is_constant(self) -> bool:
+        """Whether `constant()` gives the object itself (int, str, None, dtype, function, class, …)."""
+        return False
+
+    def constant(self) -> Any:
+        """The Python object, where it is known at capture time; guards must already cover it."""
+        raise self.refuse("use as a constant")
+
+    # -- operations (each may add guards, graph nodes and effects through `tx`) -----------------------
+
+    def truth(self, tx: Machine) -> bool:
+        """`bool(v)` as a Python bool; a data-dependent one is a graph break."""
+        raise self.refuse("bool()")
+
+    def get_attr(self, tx: Machine, name: str) -> Value:
+        """`v.name`; raises through `tx.raise_exception(AttributeError, …)` where eager would."""
+        raise self.refuse(f"reading attribute {name!r}")
+
+    def set_attr(self, tx: Machine, name: str, value: Value) -> None:
+        """`v.name = value`."""
+        raise self.refuse(f"setting attribute {name!r}")
+
+    def del_attr(self, tx: Machine, name: str) -> None:
+        """`del v.name`."""
+        raise self.refuse(f"deleting attribute {name!r}")
+
+    def get_item(self, tx: Machine, key: Value) -> Value:
+        """`v[key]`."""
+        raise self.refuse("indexing")
+
+    def set_item(self, tx: Machine, key: Value, value: Value) -> None:
+        """`v[key] = value`."""
+        raise self.refuse("item assignment")
+
+    def del_item(self, tx: Machine, key: Value) -> None:
+        """`del v[key]`."""
+        raise self.refuse("item deletion")
+
+    def contains(self, tx: Machine, item: Value) -> Value:
+        """`item in v`."""
+        raise self.refuse("the 'in' operator")
+
+    def length(self, tx: Machine) -> int:
+        """`len(v)`."""
+        raise self.refuse("len()")
+
+    def iterate(self, tx: Machine) -> Value:
+        """`iter(v)`: a value with `next_item`."""
+        raise self.refuse("iteration")
+
+    def next_item(self, tx: Machine) -> Value | None:
+        """`next(v)` of an iterator value; None at exhaustion."""
+        raise self.refuse("next()")
+
+    def unpack(self, tx: Machine) -> list[Value]:
+        """All items in order, for `*v`, unpacking and `list(v)`."""
+        iterator = self.iterate(tx)
+        items: list[Value] = []
+        while (item := iterator.next_item(tx)) is not None:
+            items.append(item)
+        return items
+
+    def call(self, tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+        """`v(*args, **kwargs)`."""
+        raise self.refuse("calling it")
+
+    def unary(self, tx: Machine, op: str) -> Value:
+        """`op` is one of - + ~ (not goes through truth)."""
+        raise self.refuse(f"unary {op}")
+
+    def binary(self, tx: Machine, op: str, other: Value) -> Value | None:
+        """`v op other`, op is the Python operator text ("+", "//", "@", …); None means NotImplemented."""
+        return None
+
+    def binary_reflected(self, tx: Machine, op: str, other: Value) -> Value | None:
+        """`other op v`, asked when `other.binary` gave None."""
+        return None
+
+    def inplace(self, tx: Machine, op: str, other: Value) -> Value | None:
+        """`v op= other`; None means: fall back to the plain operator."""
+        return None
+
+    def compare(self, tx: Machine, op: str, other: Value) -> Value | None:
+        """`v op other` for < <= == != > >=; None means NotImplemented."""
+        return None
+
+    def is_same(self, other: Value) -> bool:
+        """`v is other`, decided at capture time (guards must make it safe)."""
+        return self is other
+
+    # -- after capture ---------------------------------------------------------------------------------
+
+    def reconstruct(self, out: Assembler) -> None:
+        """Emit code that pushes this object, once per frame (the assembler keeps identity by memo)."""
+        raise self.refuse("returning it from a compiled frame")
+
+    def children(self) -> Iterator[Value]:
+        """Values inside, for finding live tensors and changed objects."""
+        return iter(())
+
+    def refuse(self, what: str) -> GraphBreak:
+        """A graph break that says what is not supported, to be raised by the caller."""
+        return GraphBreak(f"{what} is not supported on {self.kind}", hint="")
