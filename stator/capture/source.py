@@ -1,0 +1,396 @@
+"""Sources: how a value that existed before the frame ran is reached from the frame.
+
+A source is data: a path of steps from a root (a local, a cell, a global, a pinned object). It has
+three readers: `guards.py` builds the native guard tree along it, `rewrite.py` emits the bytecode
+that loads it, and `resolve` walks it in Python.
+Invariant: sources are interned, so equal paths are one object and `is` is equality; they are never
+changed after construction. Constructors take their fields by position.
+"""
+
+from __future__ import annotations
+
+import types
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from weakref import WeakValueDictionary
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+
+class Scope(NamedTuple):
+    """What a source is resolved against: the frame's arguments, its function's globals and its cells."""
+
+    locals: Mapping[str, Any]
+    globals: Mapping[str, Any]
+    closure: Mapping[str, types.CellType] = types.MappingProxyType({})
+
+
+def scope_of(fn: types.FunctionType, arguments: Mapping[str, Any]) -> Scope:
+    """The scope of a call of `fn` with bound `arguments`."""
+    cells = dict(zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True))
+    return Scope(arguments, fn.__globals__, cells)
+
+
+#: Types whose values are named by value; anything else is named by identity.
+PLAIN = (int, float, str, bytes, bool, complex, type(None))
+
+
+def constant_key(value: object) -> object:
+    """A hashable stand-in that is equal only for interchangeable constants (1, 1.0 and True differ)."""
+    kind = type(value)
+    if kind is str or kind is int or kind is bool or value is None:
+        return kind, value
+    if isinstance(value, Source):
+        return value
+    if kind is float or kind is complex:
+        return kind, repr(value)  # keeps -0.0 and nan apart from 0.0 and from each other
+    if kind is bytes:
+        return kind, value
+    if kind is tuple:
+        return kind, tuple(constant_key(item) for item in value)  # type: ignore[attr-defined]
+    if kind is slice:
+        return kind, tuple(constant_key(part) for part in (value.start, value.stop, value.step))  # type: ignore[attr-defined]
+    return kind, id(value)  # the interned source keeps the object, so its id stays its own
+
+
+class Interned(type):
+    """Makes `cls(*fields)` return the one instance with these fields."""
+
+    _table: ClassVar[WeakValueDictionary[tuple[object, ...], Any]] = WeakValueDictionary()
+
+    def __call__(cls, *fields: Any) -> Any:
+        key = (cls, *map(constant_key, fields))
+        found = cls._table.get(key)
+        if found is None:
+            found = super().__call__(*fields)
+            cls._table[key] = found
+        return found
+
+
+class Source(metaclass=Interned):
+    """One step of a path, or its root. `base` is the source it starts from, None for roots."""
+
+    __slots__ = ("__weakref__", "_text", "base")
+    base: Source | None
+
+    def __init__(self, base: Source | None = None) -> None:
+        self.base = base
+        self._text: str | None = None
+
+    def resolve(self, scope: Scope) -> Any:
+        """The object itself; raises what the user's expression would raise."""
+        raise NotImplementedError(type(self).__name__)
+
+    def write(self) -> str:
+        """The Python expression a user would write, with `L` for locals and `G` for globals."""
+        raise NotImplementedError(type(self).__name__)
+
+    def path(self) -> Iterator[Source]:
+        """The sources from the root to this one."""
+        if self.base is not None:
+            yield from self.base.path()
+        yield self
+
+    @property
+    def root(self) -> Source:
+        """The source this path starts at."""
+        return next(self.path())
+
+    def __str__(self) -> str:
+        if self._text is None:
+            self._text = self.write()
+        return self._text
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self}>"
+
+    def __reduce__(self) -> Any:
+        return type(self), tuple(getattr(self, name) for name in self.__match_args__)
+
+    __match_args__: ClassVar[tuple[str, ...]] = ()
+
+
+# -- roots -------------------------------------------------------------------------------------------
+
+
+class LocalSource(Source):
+    """An argument of the frame (`*args` and `**kwargs` by their names, as tuple and dict)."""
+
+    __slots__ = ("name",)
+    __match_args__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name = name
+
+    def resolve(self, scope: Scope) -> Any:
+        return scope.locals[self.name]
+
+    def write(self) -> str:
+        return f"L[{self.name!r}]"
+
+
+class ClosureSource(Source):
+    """The contents of the frame's cell for a free variable."""
+
+    __slots__ = ("name",)
+    __match_args__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name = name
+
+    def resolve(self, scope: Scope) -> Any:
+        return scope.closure[self.name].cell_contents
+
+    def write(self) -> str:
+        return f"L[{self.name!r}]"
+
+
+class GlobalsSource(Source):
+    """The globals dict of the frame's own function."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def resolve(self, scope: Scope) -> Any:
+        return scope.globals
+
+    def write(self) -> str:
+        return "G"
+
+
+class GlobalSource(Source):
+    """A global of the frame's own function, present in its globals dict (not a builtin)."""
+
+    __slots__ = ("name",)
+    __match_args__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name = name
+
+    def resolve(self, scope: Scope) -> Any:
+        return scope.globals[self.name]
+
+    def write(self) -> str:
+        return f"G[{self.name!r}]"
+
+
+class ConstSource(Source):
+    """An object pinned by identity: a class, a module, another module's globals dict, a function."""
+
+    __slots__ = ("value",)
+    __match_args__ = ("value",)
+
+    def __init__(self, value: object) -> None:
+        super().__init__()
+        self.value = value
+
+    def resolve(self, scope: Scope) -> Any:
+        return self.value
+
+    def write(self) -> str:
+        match self.value:
+            case types.ModuleType():
+                return self.value.__name__
+            case type() | types.FunctionType() | types.BuiltinFunctionType():
+                return f"{self.value.__module__}.{self.value.__qualname__}"
+            case {"__name__": str(name)}:
+                return f"{name}.__dict__"
+            case value if isinstance(value, PLAIN):
+                return repr(value)
+            case value:
+                return f"<{type(value).__qualname__} at {id(value):#x}>"
+
+
+# -- steps -------------------------------------------------------------------------------------------
+
+
+class AttrSource(Source):
+    """`base.name`, an ordinary attribute read."""
+
+    __slots__ = ("name",)
+    __match_args__ = ("base", "name")
+
+    def __init__(self, base: Source, name: str) -> None:
+        super().__init__(base)
+        self.name = name
+
+    def resolve(self, scope: Scope) -> Any:
+        return getattr(self.base.resolve(scope), self.name)  # type: ignore[union-attr]
+
+    def write(self) -> str:
+        return f"{self.base}.{self.name}"
+
+
+class ItemSource(Source):
+    """`base[key]` of a list, tuple or dict; the key is a constant (or an object, by identity)."""
+
+    __slots__ = ("key",)
+    __match_args__ = ("base", "key")
+
+    def __init__(self, base: Source, key: object) -> None:
+        super().__init__(base)
+        self.key = key
+
+    def resolve(self, scope: Scope) -> Any:
+        return self.base.resolve(scope)[self.key]  # type: ignore[union-attr]
+
+    def write(self) -> str:
+        return f"{self.base}[{self.key!r}]"
+
+
+class DictKeySource(Source):
+    """The `index`-th key of a dict, in order: reaches keys that are objects."""
+
+    __slots__ = ("index",)
+    __match_args__ = ("base", "index")
+
+    def __init__(self, base: Source, index: int) -> None:
+        super().__init__(base)
+        self.index = index
+
+    def resolve(self, scope: Scope) -> Any:
+        return list(self.base.resolve(scope))[self.index]  # type: ignore[union-attr]
+
+    def write(self) -> str:
+        return f"list({self.base})[{self.index}]"
+
+
+class TypeSource(Source):
+    """`type(base)`."""
+
+    __slots__ = ()
+    __match_args__ = ("base",)
+
+    def __init__(self, base: Source) -> None:
+        super().__init__(base)
+
+    def resolve(self, scope: Scope) -> Any:
+        return type(self.base.resolve(scope))  # type: ignore[union-attr]
+
+    def write(self) -> str:
+        return f"type({self.base})"
+
+
+class ClassAttrSource(Source):
+    """A name found along the MRO of the class `base`, without calling descriptors."""
+
+    __slots__ = ("name",)
+    __match_args__ = ("base", "name")
+
+    def __init__(self, base: Source, name: str) -> None:
+        super().__init__(base)
+        self.name = name
+
+    def resolve(self, scope: Scope) -> Any:
+        cls = self.base.resolve(scope)  # type: ignore[union-attr]
+        for parent in cls.__mro__:
+            if self.name in parent.__dict__:
+                return parent.__dict__[self.name]
+        raise AttributeError(f"type object {cls.__name__!r} has no attribute {self.name!r}")
+
+    def write(self) -> str:
+        return f"inspect.getattr_static({self.base}, {self.name!r})"
+
+
+class InstanceDictSource(Source):
+    """`base.__dict__`, the attributes of an instance as a dict."""
+
+    __slots__ = ()
+    __match_args__ = ("base",)
+
+    def __init__(self, base: Source) -> None:
+        super().__init__(base)
+
+    def resolve(self, scope: Scope) -> Any:
+        return self.base.resolve(scope).__dict__  # type: ignore[union-attr]
+
+    def write(self) -> str:
+        return f"{self.base}.__dict__"
+
+
+class FunctionCodeSource(Source):
+    """`base.__code__` of a Python function."""
+
+    __slots__ = ()
+    __match_args__ = ("base",)
+
+    def __init__(self, base: Source) -> None:
+        super().__init__(base)
+
+    def resolve(self, scope: Scope) -> Any:
+        return self.base.resolve(scope).__code__  # type: ignore[union-attr]
+
+    def write(self) -> str:
+        return f"{self.base}.__code__"
+
+
+class FunctionGlobalsSource(Source):
+    """`base.__globals__` of a Python function."""
+
+    __slots__ = ()
+    __match_args__ = ("base",)
+
+    def __init__(self, base: Source) -> None:
+        super().__init__(base)
+
+    def resolve(self, scope: Scope) -> Any:
+        return self.base.resolve(scope).__globals__  # type: ignore[union-attr]
+
+    def write(self) -> str:
+        return f"{self.base}.__globals__"
+
+
+class FunctionDefaultSource(Source):
+    """`base.__defaults__[index]`."""
+
+    __slots__ = ("index",)
+    __match_args__ = ("base", "index")
+
+    def __init__(self, base: Source, index: int) -> None:
+        super().__init__(base)
+        self.index = index
+
+    def resolve(self, scope: Scope) -> Any:
+        return self.base.resolve(scope).__defaults__[self.index]  # type: ignore[union-attr]
+
+    def write(self) -> str:
+        return f"{self.base}.__defaults__[{self.index}]"
+
+
+class FunctionKwDefaultSource(Source):
+    """`base.__kwdefaults__[name]`."""
+
+    __slots__ = ("name",)
+    __match_args__ = ("base", "name")
+
+    def __init__(self, base: Source, name: str) -> None:
+        super().__init__(base)
+        self.name = name
+
+    def resolve(self, scope: Scope) -> Any:
+        return self.base.resolve(scope).__kwdefaults__[self.name]  # type: ignore[union-attr]
+
+    def write(self) -> str:
+        return f"{self.base}.__kwdefaults__[{self.name!r}]"
+
+
+class FunctionClosureSource(Source):
+    """`base.__closure__[index].cell_contents`."""
+
+    __slots__ = ("index",)
+    __match_args__ = ("base", "index")
+
+    def __init__(self, base: Source, index: int) -> None:
+        super().__init__(base)
+        self.index = index
+
+    def resolve(self, scope: Scope) -> Any:
+        return self.base.resolve(scope).__closure__[self.index].cell_contents  # type: ignore[union-attr]
+
+    def write(self) -> str:
+        return f"{self.base}.__closure__[{self.index}].cell_contents"
