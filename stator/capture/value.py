@@ -7,6 +7,24 @@ support it refuses with a `GraphBreak`, so a missing case can never give a wrong
 Invariant: a value is either known by a `source` (it existed before the frame ran, and every fact
 used about it is guarded) or was made by the frame (source is None) and can be rebuilt by
 `reconstruct`. Neighbours: `machine.py` (passed as `tx`), `source.py`, `rewrite.py`.
+
+What values ask of the machine (`tx`), the same objects in every frame of one conversion:
+  tx.graph, tx.effects        `GraphBuilder`, `Effects`
+  tx.values                   dict: id(object) -> Value, the identity memo of `values.build.wrap`
+  tx.guard(kind, source, payload=None)                   adds one guard (kinds: `guards.py`)
+  tx.inline(function, args, kwargs) -> Value             runs a `values.function.FunctionValue` in a child frame
+  tx.raise_exception(type, *args)                        raises `Raised` with a fresh exception value
+  tx.location() -> (file, line)                          the user's line
+What values give the opcodes:
+  values/build.py             wrap(tx, obj, source), const(obj), make_tuple/list/set/dict/slice/function/cell/exception
+  values/operators.py         binary/inplace/compare/unary/is_op/contains(tx, op, …): Python's dispatch between two values
+What `reconstruct` and the effects ask of the assembler (`out`):
+  out.load(value)             push a value (once per frame: by source, memo or `reconstruct`)
+  out.load_object(obj)        push a live Python object (literal or pinned by identity)
+  out.call(obj, *values)      push `obj(*values)`: a live function called on values
+  out.build(kind, count)      kind "list" | "tuple" | "set" | "map" | "slice": from the `count` topmost items (2·count for map)
+  out.remember(value)         TOS is `value` from now on (before its parts are filled in: cycles are then safe)
+  out.pop()                   drop TOS
 """
 
 from __future__ import annotations
@@ -21,6 +39,14 @@ if TYPE_CHECKING:
     from stator.capture.machine import Machine
     from stator.capture.rewrite import Assembler
     from stator.capture.source import Source
+
+
+class Raised(Exception):
+    """An exception of the interpreted program on its way to a handler; `value` is its exception value."""
+
+    def __init__(self, value: Value) -> None:
+        super().__init__(value)
+        self.value = value
 
 
 class Value:
