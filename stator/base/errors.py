@@ -1,0 +1,198 @@
+"""The catalogue of everything that stator can say went wrong.
+
+Each error that a user can meet is one class: a message template filled from the constructor's arguments, a hint that
+says what to do about it, and the user's own file and line where one is known. `GraphBreak` is the one that users never
+see: it is how capture refuses something, and each refusal subclasses it. Nothing else in stator makes up messages.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import NamedTuple
+
+
+class Location(NamedTuple):
+    """A line of the user's program."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+class StatorError(Exception):
+    """Base of the catalogue: a message, a hint, and where in the user's program."""
+
+    template = "{message}"
+    hint = ""
+
+    def __init__(self, *, hint: str = "", location: tuple[str, int] | None = None, **facts: object) -> None:
+        self.facts = facts
+        self.location = Location(*location) if location is not None else None
+        if hint:
+            self.hint = hint
+        super().__init__(self.render())
+
+    @property
+    def message(self) -> str:
+        """The first line: what happened, without place and hint."""
+        return self.template.format_map(self.facts)
+
+    def render(self) -> str:
+        """The whole text: message, then the user's line, then the hint."""
+        lines = [self.message]
+        if self.location is not None:
+            lines.append(f"  at {self.location}")
+        if self.hint:
+            lines.append(f"  hint: {self.hint}")
+        return "\n".join(lines)
+
+
+def nearest(name: object, valid: Iterable[str]) -> str:
+    """The sentence that names what the user probably meant, or lists what there is."""
+    names = sorted(valid)
+    close = difflib.get_close_matches(str(name), names, n=1, cutoff=0.5)
+    if close:
+        return f"did you mean {close[0]!r}?"
+    return "valid: " + ", ".join(names)
+
+
+class UnknownName(StatorError):
+    """A name looked up in a closed list and not found there."""
+
+    template = "there is no {what} {name!r}"
+    what = "name"
+
+    def __init__(self, name: object, valid: Iterable[str]) -> None:
+        super().__init__(name=name, what=self.what, hint=nearest(name, valid))
+
+
+class UnknownBackend(UnknownName):
+    """`backend=` is neither a callable nor a registered name."""
+
+    what = "backend"
+
+
+class UnknownMode(UnknownName):
+    """`mode=` is not one of the modes."""
+
+    what = "mode"
+
+
+class UnknownOption(UnknownName):
+    """A key of `options=` is not an option."""
+
+    what = "option"
+
+
+class InvalidOption(StatorError):
+    """An option that exists was given a value that it cannot take."""
+
+    template = "option {name!r} cannot be {value!r}: {why}"
+
+    def __init__(self, name: str, value: object, why: str, hint: str = "") -> None:
+        super().__init__(name=name, value=value, why=why, hint=hint)
+
+
+class InvalidArgument(StatorError):
+    """An argument of the public interface has the wrong form."""
+
+    template = "{why}"
+
+    def __init__(self, why: str, hint: str = "") -> None:
+        super().__init__(why=why, hint=hint)
+
+
+class CaptureError(StatorError):
+    """The program cannot be captured whole, and `fullgraph=True` asked for that."""
+
+    template = "cannot capture this program as one graph: {reason}"
+
+    def __init__(self, reason: str, location: tuple[str, int] | None = None, hint: str = "") -> None:
+        self.reason = reason
+        super().__init__(reason=reason, location=location, hint=hint)
+
+
+class GraphBreak(Exception):
+    """Capture stops here; internal control flow, subclassed once for each kind of refusal.
+
+    `reason` is shown to the user, `hint` says what would avoid it. `location` is set by whoever knows the line.
+    """
+
+    def __init__(self, reason: str, hint: str = "") -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.hint = hint
+        self.location: tuple[str, int] | None = None
+
+    def error(self) -> CaptureError:
+        """The same refusal in the form that `fullgraph=True` raises."""
+        return CaptureError(self.reason, self.location, self.hint)
+
+
+class CompilerMissing(StatorError):
+    """No compiler for generated kernels was found."""
+
+    template = "the compiler {compiler!r} was not found"
+    hint = "install it (Debian: apt install g++), or name another: options={'compiler': ...} or STATOR_COMPILER"
+
+    def __init__(self, compiler: str) -> None:
+        super().__init__(compiler=compiler)
+
+
+class BuildError(StatorError):
+    """The compiler refused a generated source; this is our mistake, never the user's."""
+
+    template = "building {what} failed with exit status {status}:\n{output}"
+    hint = "set STATOR_DEBUG to a folder to keep the generated source, and report it with that folder"
+
+    def __init__(self, what: str, status: int, output: str) -> None:
+        super().__init__(what=what, status=status, output=output.strip())
+
+
+class InternalError(StatorError):
+    """A stage of stator failed on a program that it should have handled."""
+
+    template = "stator failed in the stage {stage!r}: {why}"
+    hint = "please report this; backend='eager' runs the program in the meantime"
+
+    def __init__(self, stage: str, why: object = "", artifacts: str = "") -> None:
+        self.stage = stage
+        self.artifacts = artifacts
+        hint = f"the stages before it are in {artifacts}; please report this with that folder" if artifacts else ""
+        super().__init__(stage=stage, why=why, hint=hint)
+
+
+class DataDependent(StatorError):
+    """An operator's result shape or Python value depends on the data, which is not known while compiling."""
+
+    template = "the result of {op} depends on the data"
+    hint = "keep such values in tensors (torch.where, masks), or leave this part out of the compiled function"
+
+    def __init__(self, op: object) -> None:
+        self.op = op
+        super().__init__(op=op)
+
+
+class Unsupported(StatorError):
+    """An operator, or a use of one, that this version does not compile."""
+
+    template = "{op} is not supported: {why}"
+
+    def __init__(self, op: object, why: str, hint: str = "") -> None:
+        self.op = op
+        super().__init__(op=op, why=why, hint=hint)
+
+
+class StatorWarning(UserWarning):
+    """Base of the warnings, so that one filter can name them all."""
+
+
+class CacheWarning(StatorWarning):
+    """The disk store could not be used as asked; results are right, starts are slower."""
+
+
+class FallbackWarning(StatorWarning):
+    """Something runs in eager PyTorch that was asked to be compiled."""
