@@ -29,13 +29,15 @@ What `reconstruct` and the effects ask of the assembler (`out`):
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from stator.base.errors import GraphBreak
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from types import CodeType
 
+    from stator.capture.cells import Cell
     from stator.capture.machine import Machine
     from stator.capture.rewrite import Assembler
     from stator.capture.source import Source
@@ -128,6 +130,14 @@ class Value:
             items.append(item)
         return items
 
+    def add_item(self, tx: Machine, item: Value) -> None:
+        """Append to a list or add to a set that a display or comprehension is building."""
+        raise self.refuse("adding an item")
+
+    def pairs(self, tx: Machine) -> list[tuple[Value, Value]]:
+        """Keys and values of a mapping in order, for `**v` and `{**v}`."""
+        raise self.refuse("** unpacking")
+
     def call(self, tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
         """`v(*args, **kwargs)`."""
         raise self.refuse("calling it")
@@ -169,3 +179,53 @@ class Value:
     def refuse(self, what: str) -> GraphBreak:
         """A graph break that says what is not supported, to be raised by the caller."""
         return GraphBreak(f"{what} is not supported on {self.kind}", hint="")
+
+
+class Inlinable(Protocol):
+    """What `Machine.inline` asks of a function value (made in the frame or known by a source)."""
+
+    code: CodeType
+    #: The real module dictionary; names in it are read through `tx.load_global`.
+    globals: dict[str, Any]
+    qualname: str
+
+    def default(self, tx: Machine, position: int) -> Value | None:
+        """The default of the positional parameter number `position`, or None."""
+
+    def keyword_default(self, tx: Machine, name: str) -> Value | None:
+        """The default of a keyword-only parameter, or None."""
+
+    def closure_cell(self, tx: Machine, index: int) -> Cell:
+        """The cell for `code.co_freevars[index]`."""
+
+
+class ValueFactory(Protocol):
+    """How opcodes make values (`tx.values`); the values package provides the one implementation."""
+
+    def constant(self, obj: Any) -> Value:
+        """Any literal of a code object (tuples and frozensets included), or a bool, int, str… just computed."""
+
+    def tuple(self, items: list[Value]) -> Value: ...
+
+    def list(self, items: list[Value]) -> Value: ...
+
+    def set(self, tx: Machine, items: list[Value]) -> Value: ...
+
+    def dict(self, tx: Machine, pairs: list[tuple[Value, Value]]) -> Value: ...
+
+    def slice(self, start: Value, stop: Value, step: Value) -> Value: ...
+
+    def function(
+        self,
+        tx: Machine,
+        code: CodeType,
+        qualname: str,
+        closure: list[Cell],
+        defaults: list[Value],
+        keyword_defaults: dict[str, Value],
+        annotations: Value | None,
+    ) -> Value:
+        """`def` or `lambda` in the frame; its globals are `tx.globals`. The value is an `Inlinable`."""
+
+    def wrap(self, tx: Machine, obj: Any, source: Source) -> Value:
+        """The value of an existing object, memoised by source."""
