@@ -13,7 +13,11 @@ What values ask of the machine (`tx`), the same objects in every frame of one co
   tx.values                   dict: id(object) -> Value, the identity memo of `values.build.wrap`
   tx.guard(kind, source, payload=None)                   adds one guard (kinds: `guards.py`)
   tx.inline(function, args, kwargs) -> Value             runs a `values.function.FunctionValue` in a child frame
-  tx.raise_exception(type, *args)                        raises `Raised` with a fresh exception value
+  tx.call(fn, args, kwargs) -> Value                     `fn.call(...)`
+  tx.raise_exception(type, *args)                        raises `Raised` with a fresh exception value (args: values or plain)
+  tx.raise_real(exception)                               the same for an exception that real code has just raised
+  tx.build, tx.operators                                 `Builder`, `Operators` below
+  tx.frame_super() -> (class value, self value)          what `super()` without arguments means here
   tx.location() -> (file, line)                          the user's line
 What values give the opcodes:
   values/build.py             wrap(tx, obj, source), const(obj), make_tuple/list/set/dict/slice/function/cell/exception
@@ -37,7 +41,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from types import CodeType
 
-    from stator.capture.cells import Cell
     from stator.capture.machine import Machine
     from stator.capture.rewrite import Assembler
     from stator.capture.source import Source
@@ -181,6 +184,16 @@ class Value:
         return GraphBreak(f"{what} is not supported on {self.kind}", hint="")
 
 
+class Cell(Protocol):
+    """A closure cell: made by a frame, or a real one whose contents have a source."""
+
+    def get(self, tx: Machine) -> Value | None:
+        """The contents; None when the cell is empty."""
+
+    def set(self, tx: Machine, value: Value | None) -> None:
+        """`nonlocal` store; an effect when the cell is a real one."""
+
+
 class Inlinable(Protocol):
     """What `Machine.inline` asks of a function value (made in the frame or known by a source)."""
 
@@ -195,37 +208,53 @@ class Inlinable(Protocol):
     def keyword_default(self, tx: Machine, name: str) -> Value | None:
         """The default of a keyword-only parameter, or None."""
 
-    def closure_cell(self, tx: Machine, index: int) -> Cell:
-        """The cell for `code.co_freevars[index]`."""
+    def closure_cell(self, tx: Machine, index: int) -> Value:
+        """The cell (a value that is a `Cell`) for `code.co_freevars[index]`."""
 
 
-class ValueFactory(Protocol):
-    """How opcodes make values (`tx.values`); the values package provides the one implementation."""
+class Builder(Protocol):
+    """How opcodes make values (`tx.build`): the module `values.build`, or a small stand-in in tests."""
 
-    def constant(self, obj: Any) -> Value:
-        """Any literal of a code object (tuples and frozensets included), or a bool, int, str… just computed."""
+    def wrap(self, tx: Machine, obj: Any, source: Source) -> Value:
+        """The value of an existing object."""
 
-    def tuple(self, items: list[Value]) -> Value: ...
+    def const(self, obj: Any) -> Value:
+        """Any literal of a code object (tuples, frozensets included), or a bool, int, str… just computed."""
 
-    def list(self, items: list[Value]) -> Value: ...
+    def make_tuple(self, items: list[Value]) -> Value: ...
 
-    def set(self, tx: Machine, items: list[Value]) -> Value: ...
+    def make_list(self, items: list[Value]) -> Value: ...
 
-    def dict(self, tx: Machine, pairs: list[tuple[Value, Value]]) -> Value: ...
+    def make_set(self, tx: Machine, items: list[Value]) -> Value: ...
 
-    def slice(self, start: Value, stop: Value, step: Value) -> Value: ...
+    def make_dict(self, tx: Machine, pairs: list[tuple[Value, Value]]) -> Value: ...
 
-    def function(
+    def make_slice(self, start: Value, stop: Value, step: Value) -> Value: ...
+
+    def make_function(
         self,
         tx: Machine,
         code: CodeType,
         qualname: str,
-        closure: list[Cell],
+        closure: list[Value],
         defaults: list[Value],
         keyword_defaults: dict[str, Value],
         annotations: Value | None,
     ) -> Value:
         """`def` or `lambda` in the frame; its globals are `tx.globals`. The value is an `Inlinable`."""
 
-    def wrap(self, tx: Machine, obj: Any, source: Source) -> Value:
-        """The value of an existing object, memoised by source."""
+    def make_cell(self, content: Value | None, cell: Any = None, source: Source | None = None) -> Value:
+        """A `Cell`: fresh, or (content None) the real `cell` whose contents `source` reaches."""
+
+    def make_exception(self, tx: Machine, cls: type[BaseException], args: list[Value]) -> Value:
+        """An instance of an exception class; its `python_type()` is `cls`."""
+
+
+class Operators(Protocol):
+    """Python's dispatch between two values (`tx.operators`): the module `values.operators`."""
+
+    def binary(self, tx: Machine, op: str, left: Value, right: Value) -> Value: ...
+
+    def inplace(self, tx: Machine, op: str, left: Value, right: Value) -> Value: ...
+
+    def compare(self, tx: Machine, op: str, left: Value, right: Value) -> Value: ...
