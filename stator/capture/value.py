@@ -169,6 +169,12 @@ class Value:
         """`v is other`, decided at capture time (guards must make it safe)."""
         return self is other
 
+    # -- in the graph ----------------------------------------------------------------------------------
+
+    def graph_argument(self) -> tuple[Any, Any]:
+        """As an argument of a graph call: what the fx node gets (nodes for tensors) and what the fake call gets."""
+        raise self.refuse("passing it to a torch function")
+
     # -- after capture ---------------------------------------------------------------------------------
 
     def reconstruct(self, out: Assembler) -> None:

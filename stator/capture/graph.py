@@ -1,0 +1,184 @@
+"""The fx graph under construction.
+
+`call` runs the function once on fake tensors and appends the node, so every node knows its result
+(`meta["val"]`) and the user's line (`meta["location"]`). Tensors that come from outside are
+placeholders (by source) or, when they belong to a module, `get_attr` nodes on the live object.
+Invariant: placeholders come first, in order of first use; nothing is removed or reordered here, so
+in-place calls keep their program order. Grad and autocast modes of the interpreted program are held
+here and are in force only during a fake call: abandoning a capture leaves the process as it was.
+Neighbours: `values/tensor.py` (calls), `frames.py` (takes the module), `fake/`.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import fx
+
+from stator.fake import FakeMode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from stator.capture.source import Source
+
+#: A place in the user's program.
+Location = tuple[str, int]
+
+_UNFIT = re.compile(r"[^0-9A-Za-z]+")
+
+
+def sanitise(text: str, taken: set[str] | dict[str, Any]) -> str:
+    """A Python identifier for `text`, different from those in `taken`."""
+    stem = _UNFIT.sub("_", text).strip("_").lower() or "value"
+    if stem[0].isdigit():
+        stem = "_" + stem
+    name, count = stem, 1
+    while name in taken:
+        name = f"{stem}_{count}"
+        count += 1
+    return name
+
+
+class Input(NamedTuple):
+    """One placeholder: where its tensor comes from, the tensor met at capture, and its node."""
+
+    source: Source
+    example: torch.Tensor
+    node: fx.Node
+
+
+class GraphBuilder:
+    """Collects the torch calls of one conversion."""
+
+    def __init__(self, mode: FakeMode | None = None) -> None:
+        self.graph = fx.Graph()
+        self.mode = mode or FakeMode()
+        self.inputs: list[Input] = []
+        self.attributes: dict[str, torch.Tensor] = {}
+        self.grad_enabled = torch.is_grad_enabled()
+        #: Argument tuples of the autocast contexts that the program is inside of.
+        self.autocasts: list[tuple[Any, ...]] = []
+        self._attribute_nodes: dict[int, tuple[fx.Node, Any]] = {}
+        self._names: set[str] = set()
+        self._first_body_node: fx.Node | None = None
+
+    # -- leaves ----------------------------------------------------------------------------------------
+
+    def placeholder(self, source: Source, tensor: torch.Tensor, location: Location) -> tuple[fx.Node, Any]:
+        """The node and the fake of a tensor that each call passes anew."""
+        fake = self.mode.from_real(tensor)
+        name = sanitise(str(source), self._names)
+        self._names.add(name)
+        if self._first_body_node is None:
+            node = self.graph.placeholder(name)
+        else:
+            with self.graph.inserting_before(self._first_body_node):
+                node = self.graph.placeholder(name)
+        node.meta["val"] = fake
+        node.meta["location"] = location
+        node.meta["source"] = source
+        self.inputs.append(Input(source, tensor, node))
+        return node, fake
+
+    def attribute(self, source: Source, tensor: torch.Tensor, location: Location) -> tuple[fx.Node, Any]:
+        """The node and the fake of a parameter or buffer, registered as the live object."""
+        known = self._attribute_nodes.get(id(tensor))
+        if known is not None:
+            return known
+        fake = self.mode.from_real(tensor)
+        name = sanitise(str(source), self.attributes)
+        self.attributes[name] = tensor
+        node = self._append("get_attr", name, (), {}, fake, location)
+        self._attribute_nodes[id(tensor)] = node, fake
+        return node, fake
+
+    # -- calls -----------------------------------------------------------------------------------------
+
+    def call(
+        self,
+        kind: str,
+        target: Any,
+        node_arguments: tuple[Sequence[Any], dict[str, Any]],
+        fake_arguments: tuple[Sequence[Any], dict[str, Any]],
+        location: Location,
+    ) -> tuple[fx.Node, Any]:
+        """Appends `target(*args, **kwargs)` ("call_function") or `args[0].target(…)` ("call_method")."""
+        function = getattr(torch.Tensor, target) if kind == "call_method" else target
+        result = self.run(function, *fake_arguments)
+        args, kwargs = node_arguments
+        return self._append(kind, target, tuple(args), kwargs, result, location), result
+
+    def getitem(self, node: fx.Node, index: int, fake: Any, location: Location) -> fx.Node:
+        """One part of a call that gave several tensors."""
+        args = (node, index)
+        return self._append("call_function", operator.getitem, args, {}, fake, location)
+
+    def record(self, target: Callable[..., Any], args: tuple[Any, ...], location: Location, result: Any = None) -> fx.Node:
+        """Appends a call that is not run on fakes: mode switches."""
+        return self._append("call_function", target, args, {}, result, location)
+
+    def run(self, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Runs `function` on fake tensors, under the modes of the interpreted program."""
+        before = torch.is_grad_enabled()
+        if before is not self.grad_enabled:
+            torch._C._set_grad_enabled(self.grad_enabled)
+        try:
+            if self.autocasts:
+                with ExitStack() as stack:
+                    for device_type, dtype, enabled, cache in self.autocasts:
+                        stack.enter_context(torch.autocast(device_type, dtype, enabled, cache))
+                    with self.mode:
+                        return function(*args, **kwargs)
+            with self.mode:
+                return function(*args, **kwargs)
+        finally:
+            if before is not self.grad_enabled:
+                torch._C._set_grad_enabled(before)
+
+    def set_grad_enabled(self, enabled: bool, location: Location) -> None:
+        """Switches the grad mode of the interpreted program."""
+        if enabled is not self.grad_enabled:
+            self.grad_enabled = enabled
+            self.record(torch._C._set_grad_enabled, (enabled,), location)
+
+    def _append(
+        self, kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], value: Any, location: Location
+    ) -> fx.Node:
+        node = self.graph.create_node(kind, target, args, kwargs)
+        meta = node.meta
+        meta["val"] = value
+        meta["location"] = location
+        if self._first_body_node is None:
+            self._first_body_node = node
+        return node
+
+    # -- the result --------------------------------------------------------------------------------------
+
+    @property
+    def calls(self) -> int:
+        """How many nodes compute something."""
+        return sum(node.op in ("call_function", "call_method") for node in self.graph.nodes)
+
+    def module(self, outputs: Sequence[fx.Node]) -> fx.GraphModule:
+        """Closes the graph with a flat tuple of tensors and makes the module that a backend takes."""
+        self.graph.output(tuple(outputs))
+        root = torch.nn.Module()
+        for name, tensor in self.attributes.items():
+            if isinstance(tensor, torch.nn.Parameter):
+                root.register_parameter(name, tensor)
+            else:
+                root.register_buffer(name, tensor)
+        return fx.GraphModule(root, self.graph)
+
+    @property
+    def examples(self) -> list[torch.Tensor]:
+        """The tensors met at capture, one a placeholder."""
+        return [entry.example for entry in self.inputs]
+
+
+
