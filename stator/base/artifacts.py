@@ -1,8 +1,8 @@
 """Numbered files of every stage, for people: `DIR/<graph>/<NN>_<name>.<suffix>`.
 
 Nothing is written unless the option `debug` (or STATOR_DEBUG) names a folder; then whoever compiles a graph opens its
-folder with `writing`, and each stage below hands its text to `stage`. A text that costs something to make is passed as a
-callable, which is called only when it is written. Files are for reading: nothing in stator reads them back.
+folder with `writing`, and each stage below hands its text to `stage`. A text that costs something to make is passed as
+a callable, which is called only when it is written. Files are for reading: nothing in stator reads them back.
 """
 
 from __future__ import annotations

@@ -50,7 +50,9 @@ class Option:
         if not isinstance(known, str) and (
             (self.low is not None and known < self.low) or (self.high is not None and known > self.high)
         ):
-            raise InvalidOption(self.name, value, f"it goes from {self.low} to {self.high or 'any number'}")
+            raise InvalidOption(
+                self.name, value, f"the range is from {self.low}{'' if self.high is None else f' to {self.high}'}"
+            )
         return known
 
     def parse(self, text: str) -> bool | int | float | str:
@@ -69,17 +71,7 @@ class Option:
             raise InvalidOption(self.name, text, f"{self.environment} takes a {kind.__name__}") from None
 
 
-_WORDS: Final = {
-    "1": True,
-    "true": True,
-    "on": True,
-    "yes": True,
-    "0": False,
-    "false": False,
-    "off": False,
-    "no": False,
-    "": False,
-}
+_WORDS: Final = dict.fromkeys(("1", "true", "on", "yes"), True) | dict.fromkeys(("0", "false", "off", "no", ""), False)
 
 
 def option(
@@ -114,19 +106,15 @@ class Options:
     logs: str = option("", f"Comma list of what to print: {', '.join(log.LOG_KINDS)}.", in_key=False)
     threads: int = option(0, "Threads of the CPU kernels; 0 is torch's own number.", in_key=True, low=0)
     verify: bool = option(False, "Run the checker of every intermediate form after every stage.", in_key=False)
-    eager_random: bool = option(
-        False, "Give random operators eager's exact stream; such operators are not fused.", in_key=True
-    )
+    eager_random: bool = option(False, "Give random operators eager's exact stream, unfused.", in_key=True)
     activation_memory_budget: float = option(
         1.0,
-        "Share of the activations' memory that may be kept for backward; less recomputes more.",
+        "Share of the activations that may be kept for backward; less recomputes more.",
         in_key=True,
         low=0.0,
         high=1.0,
     )
-    recompile_limit: int = option(
-        8, "Compiled versions a function may have before it stops compiling more.", in_key=False, low=1
-    )
+    recompile_limit: int = option(8, "Compiled versions that one function may have.", in_key=False, low=1)
     compiler: str = option("g++", "The C++ compiler of CPU kernels.", in_key=True)
     cudagraphs: bool = option(False, "Replay CUDA kernels as one CUDA graph where that is safe.", in_key=True)
     autotune: bool = option(False, "Measure several configurations of a kernel and keep the fastest.", in_key=True)

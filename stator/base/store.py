@@ -1,9 +1,9 @@
 """A content-addressed store on disk, shared by all processes of a user.
 
-One entry is one file: the bytes, then a fixed-size trailer with their checksum, written as a comment so that a shared
-library, a Python or a C++ source stays usable in place. Entries appear by rename, so a reader sees a whole entry or none;
-one that does not match its checksum is deleted and reported once. The store is bounded: the least recently used go first.
-A folder that cannot be written is reported once, and a private folder of this process takes the writes.
+One entry is one file: the bytes, then a fixed-size trailer with their checksum, written as a comment line so that a
+shared library or a Python source stays usable in place. Entries appear by rename, so a reader sees a whole entry or
+none; one that does not match its checksum is deleted and reported once. The store is bounded: the least recently used
+go first. A folder that cannot be written is reported once, and a private folder of this process takes the writes.
 """
 
 from __future__ import annotations
@@ -83,9 +83,8 @@ class Store:
             try:
                 self._write(self._place(self.root, key), sealed)
             except OSError as error:
-                self._report(
-                    f"the cache folder {self.root} cannot be written ({error.strerror or error}); this process goes on without it"
-                )
+                why = error.strerror or error
+                self._report(f"the cache folder {self.root} cannot be written ({why}); this process goes on without it")
                 self._private = Path(tempfile.mkdtemp(prefix="stator-"))
                 atexit.register(shutil.rmtree, self._private, ignore_errors=True)
         if self._private is not None:
@@ -151,10 +150,11 @@ class Store:
             total = sum(stat.st_size for _, stat in entries)
             stale = time.time() - _STALE_SECONDS
             for path, stat in entries:
-                abandoned = path.name.startswith(_TEMPORARY) and stat.st_mtime < stale
-                if (
-                    total > self.max_bytes * 0.9 and path != keep and not path.name.startswith(_TEMPORARY)
-                ) or abandoned:
+                if path.name.startswith(_TEMPORARY):
+                    remove = stat.st_mtime < stale  # left by a process that died while writing
+                else:
+                    remove = total > self.max_bytes * 0.9 and path != keep
+                if remove:
                     _remove(path)
                     total -= stat.st_size
             self._bytes = total
