@@ -1,0 +1,19 @@
+"""The C extension `stator._native`, from every C file of its folder; everything else is in pyproject.toml."""
+
+from __future__ import annotations
+
+from glob import glob
+
+from setuptools import Extension, setup
+
+SOURCES = sorted(glob("stator/_native/*.c"))
+HEADERS = sorted(glob("stator/_native/*.h"))
+FLAGS = ["-O2", "-std=c11", "-fvisibility=hidden", "-Wall", "-Werror=implicit"]
+
+setup(
+    ext_modules=[
+        Extension("stator._native", SOURCES, depends=HEADERS, extra_compile_args=FLAGS, libraries=["dl"]),
+    ]
+    if SOURCES
+    else []
+)

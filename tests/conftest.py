@@ -1,0 +1,97 @@
+"""What all tests share: the `golden` fixture, tests that need a GPU left out where there is none, a private cache.
+
+`pytest --accept` writes the goldens as they come out; read the difference before committing it.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import hypothesis
+import pytest
+
+# Examples are the same on every run, and a slow machine is no failure.
+hypothesis.settings.register_profile("stator", deadline=None, derandomize=True, max_examples=50, database=None)
+hypothesis.settings.load_profile("stator")
+
+_left_out = pytest.StashKey[int]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--accept", action="store_true", help="write the goldens instead of comparing with them")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_left_out] = 0
+    # The user's own cache must neither feed the tests nor be fed by them; workers inherit the main process's folder.
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        folder = tempfile.TemporaryDirectory(prefix="stator-tests-", ignore_cleanup_errors=True)
+        os.environ["STATOR_CACHE_DIR"] = folder.name
+        config.add_cleanup(folder.cleanup)
+    os.environ.setdefault("STATOR_VERIFY", "1")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    needing = [item for item in items if item.get_closest_marker("gpu")]
+    if not needing:
+        return
+    import torch
+
+    if torch.cuda.is_available():
+        return
+    config.hook.pytest_deselected(items=needing)
+    items[:] = [item for item in items if item not in needing]
+    config.stash[_left_out] = len(needing)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    # Under xdist the workers collect and the main process reports.
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output["gpu_left_out"] = session.config.stash[_left_out]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object) -> None:
+    left_out = getattr(node, "workeroutput", {}).get("gpu_left_out", 0)
+    node.config.stash[_left_out] = max(node.config.stash[_left_out], left_out)
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    if config.stash[_left_out]:
+        terminalreporter.write_line(f"{config.stash[_left_out]} tests need a CUDA device and were left out")
+
+
+@pytest.fixture(autouse=True)
+def _seeded() -> None:
+    """Random numbers are the same on every run and in every order of tests."""
+    random.seed(0)
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.manual_seed(0)
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Iterator[Callable[[str, str], None]]:
+    """`golden(name, text)` compares with `golden/<name>.txt` beside the test file, or writes it under --accept."""
+    folder = Path(request.path).parent / "golden"
+    accept: bool = request.config.getoption("--accept")
+
+    def compare(name: str, text: str) -> None:
+        path = folder / f"{name}.txt"
+        text = text if text.endswith("\n") else text + "\n"
+        if accept:
+            folder.mkdir(exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+            return
+        assert path.exists(), f"there is no golden {path.name}: run pytest --accept and read what it writes"
+        assert text == path.read_text(encoding="utf-8"), f"{path.name} differs: if that is meant, run pytest --accept"
+
+    yield compare
