@@ -1,0 +1,6 @@
+"""Fake tensors: tensors with everything but data. Front door of the room."""
+
+from stator.fake.mode import FakeMode
+from stator.fake.tensor import FakeTensor, make
+
+__all__ = ["FakeMode", "FakeTensor", "make"]

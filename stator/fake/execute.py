@@ -1,0 +1,252 @@
+"""Run one operator on fakes: the fake of each result, from a shape rule or from PyTorch's meta kernel.
+
+The order: in-place operators give back the tensor they write to, operators whose result depends on data use known
+constants or raise, `RULES` has the common operators, and everything else runs on the meta tensors.
+What an operator is (in-place, view, data-dependent) is read once from its schema into a `Plan`.
+
+Neighbours: `rules.py` fills `RULES`; `mode.py` calls `execute` for every operator; `tensor.py` has the tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from stator.base.errors import DataDependent, Unsupported
+from stator.fake.tensor import FakeTensor, install_executor, make, storage_of, wrap_meta
+
+aten = torch.ops.aten
+Rule = Callable[..., Any]
+
+#: Shape rules by overload: called like the operator, give fakes, or NotImplemented to leave it to the meta kernel.
+RULES: dict[Any, Rule] = {}
+
+#: Constants are carried through operators as long as all tensors involved are this small.
+CONSTANT_ELEMENTS = 16
+
+META = torch.device("meta")
+CPU = torch.device("cpu")
+_DATA_TAGS = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
+
+
+class Plan:
+    """What `execute` has to know about one operator, read from its schema and tags."""
+
+    __slots__ = ("written", "view", "data_dependent", "pure", "restrides", "has_device")
+
+    def __init__(self, func: Any) -> None:
+        schema = func._schema
+        writes = [i for i, a in enumerate(schema.arguments) if a.alias_info is not None and a.alias_info.is_write]
+        returned = [r.alias_info for r in schema.returns]
+        #: Positions of the arguments that are written to and returned (in-place and out= operators).
+        self.written = writes if writes and returned and all(r is not None and r.is_write for r in returned) else None
+        self.view = not writes and any(r is not None for r in returned)
+        self.data_dependent = bool(_DATA_TAGS & set(func.tags))
+        self.pure = not writes and torch.Tag.nondeterministic_seeded not in func.tags
+        self.restrides = torch.Tag.inplace_view in func.tags or func in _RESIZING
+        self.has_device = any(a.name == "device" for a in schema.arguments)
+
+
+_RESIZING = {aten.resize_.default, aten.resize_as_.default, aten.set_.source_Tensor, aten.set_.source_Storage}
+_PLANS: dict[Any, Plan] = {}
+
+
+def plan_of(func: Any) -> Plan:
+    """The plan of an operator, made at its first use."""
+    plan = _PLANS.get(func)
+    if plan is None:
+        plan = _PLANS[func] = Plan(func)
+    return plan
+
+
+def execute(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The result of `func` on fakes. Real tensors among the arguments must have been converted before."""
+    plan = plan_of(func)
+    if plan.written is not None:
+        return _write(func, plan, args, kwargs)
+    if plan.data_dependent:
+        return _known_value(func, args, kwargs)
+    rule = RULES.get(func)
+    out = rule(*args, **kwargs) if rule is not None else NotImplemented
+    if out is NotImplemented:
+        out = run_on_meta(func, plan, args, kwargs)
+    if plan.pure and _may_be_constant(args):
+        _carry_constant(func, args, kwargs, out)
+    return out
+
+
+def argument(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], position: int) -> Any:
+    """The argument at a position of the schema, however it was passed."""
+    return args[position] if position < len(args) else kwargs.get(func._schema.arguments[position].name)
+
+
+# ---- operators that write --------------------------------------------------------------------------------------------
+
+
+def _write(func: Any, plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    assert plan.written is not None
+    targets = [argument(func, args, kwargs, position) for position in plan.written]
+    if plan.restrides:
+        return _restride(func, plan, targets[0], args, kwargs)
+    for target in targets:
+        if isinstance(target, FakeTensor) and target.constant is not None:
+            _write_constant(func, args, kwargs, target)
+    return targets[0] if len(targets) == 1 and len(func._schema.returns) == 1 else tuple(targets)
+
+
+def _restride(func: Any, plan: Plan, target: FakeTensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> FakeTensor:
+    """An in-place operator that changes the geometry (`t_`, `unsqueeze_`): give the wrapper the new one."""
+    if func in _RESIZING:
+        raise Unsupported(func, "it changes the memory of a tensor in place")
+    unfake(func, plan, args, kwargs)
+    meta = target.meta
+    with torch._C._DisableTorchDispatch():
+        torch.Tensor.as_strided_(target, meta.size(), meta.stride(), meta.storage_offset())
+    return target
+
+
+def _write_constant(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], target: FakeTensor) -> None:
+    """Keep a known value true under writes, by the same write on the real tensor; where that fails, forget it."""
+    reals = _constants(args)
+    if reals is None or kwargs or torch.Tag.nondeterministic_seeded in func.tags:
+        raise Unsupported(func, "it writes unknown data into a constant of the program", "clone the constant first")
+    with torch._C._DisableTorchDispatch():
+        func(*reals)
+
+
+# ---- constants -------------------------------------------------------------------------------------------------------
+
+
+def _may_be_constant(args: tuple[Any, ...]) -> bool:
+    """Whether the first tensor among the arguments is a constant: the cheap test that keeps the common path short."""
+    for arg in args:
+        if type(arg) is FakeTensor:
+            return arg.constant is not None
+        if type(arg) is list and arg and isinstance(arg[0], FakeTensor):
+            return arg[0].constant is not None
+    return False
+
+
+def _constants(args: tuple[Any, ...]) -> list[Any] | None:
+    """The arguments with fakes replaced by their constants; None if a fake has none."""
+    reals: list[Any] = []
+    for arg in args:
+        if isinstance(arg, FakeTensor):
+            if arg.constant is None:
+                return None
+            arg = arg.constant
+        elif isinstance(arg, (list, tuple)) and arg:
+            inner = _constants(tuple(arg))
+            if inner is None:
+                return None
+            arg = inner
+        reals.append(arg)
+    return reals
+
+
+def _carry_constant(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
+    if type(out) is not FakeTensor or out.numel() > CONSTANT_ELEMENTS or out.device.type != "cpu":
+        return
+    reals = _constants(args)
+    if reals is not None and not any(isinstance(value, torch.Tensor) for value in kwargs.values()):
+        with torch._C._DisableTorchDispatch():
+            out.constant = func(*reals, **kwargs)
+
+
+def _known_value(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A data-dependent operator: compute it where all inputs are constants, refuse it otherwise."""
+    reals = _constants(args)
+    if reals is None or kwargs:
+        raise DataDependent(func)
+    with torch._C._DisableTorchDispatch():
+        out = func(*reals)
+    if not isinstance(out, torch.Tensor):
+        return out
+    fake = make(out.size(), out.dtype, out.device, out.stride())
+    fake.constant = out
+    return fake
+
+
+# ---- meta kernels ----------------------------------------------------------------------------------------------------
+
+
+def unfake(func: Any, plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, torch.device]:
+    """Run the meta kernel; its result (meta tensors) and the device that the result claims."""
+    devices: list[FakeTensor] = []
+    metas = [_to_meta(arg, devices) for arg in args]
+    if kwargs:
+        kwargs = {name: _to_meta(value, devices) for name, value in kwargs.items()}
+    device = _common_device(devices)
+    if plan.has_device:
+        named = kwargs.get("device")
+        if named is not None:
+            device = torch.device(named)
+        kwargs = {**kwargs, "device": META}
+        kwargs.pop("pin_memory", None)
+    return func(*metas, **kwargs), device
+
+
+def run_on_meta(func: Any, plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The fakes of an operator's results by PyTorch's meta kernel."""
+    try:
+        out, device = unfake(func, plan, args, kwargs)
+    except NotImplementedError as error:
+        raise Unsupported(func, "it has no shape function") from error
+    if plan.view:
+        return _wrap_views(out, device, _first_fake(args))
+    return _wrap_all(out, device)
+
+
+def _to_meta(arg: Any, devices: list[FakeTensor]) -> Any:
+    kind = type(arg)
+    if kind is FakeTensor:
+        devices.append(arg)
+        return arg.meta
+    if kind is list or kind is tuple:
+        return [_to_meta(item, devices) for item in arg]
+    if isinstance(arg, FakeTensor):
+        devices.append(arg)
+        return arg.meta
+    return arg
+
+
+def _common_device(fakes: list[FakeTensor]) -> torch.device:
+    """The device of the result: that of the tensors, where CPU scalars give way to any other device."""
+    if not fakes:
+        return CPU
+    device = fakes[0].device
+    if device.type == "cpu":
+        for fake in fakes[1:]:
+            if fake.device.type != "cpu":
+                return fake.device
+    return device
+
+
+def _wrap_all(out: Any, device: torch.device) -> Any:
+    if isinstance(out, torch.Tensor):
+        return wrap_meta(out, device)
+    if isinstance(out, (list, tuple)):
+        return type(out)(_wrap_all(item, device) for item in out)
+    return out
+
+
+def _wrap_views(out: Any, device: torch.device, base: FakeTensor) -> Any:
+    if isinstance(out, torch.Tensor):
+        fake = wrap_meta(out, device)
+        fake.storage = storage_of(base)
+        return fake
+    if isinstance(out, (list, tuple)):
+        return type(out)(_wrap_views(item, device, base) for item in out)
+    return out
+
+
+def _first_fake(args: tuple[Any, ...]) -> FakeTensor:
+    for arg in args:
+        if isinstance(arg, FakeTensor):
+            return arg
+    raise Unsupported("view", "no tensor among its arguments")
+
+
+install_executor(execute)

@@ -1,0 +1,141 @@
+"""`FakeMode`: inside it every operator takes and gives fakes, factories included.
+
+Real tensors that an operator meets are converted by `from_real`, whose memo makes one fake per tensor.
+Invariant: nothing inside the mode reads or writes the data of a real tensor, except small constants.
+
+Neighbours: `execute.py` does the work of one operator; `aot/trace.py` subclasses the mode to record a graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from stator.base.errors import Unsupported
+from stator.fake.execute import CONSTANT_ELEMENTS, execute, make
+from stator.fake.tensor import FakeTensor, meta_like_storage
+
+aten = torch.ops.aten
+_LIFTS = {aten.lift_fresh.default, aten.lift_fresh_copy.default, aten.lift.default}
+_FACTORIES = {
+    aten.scalar_tensor.default,
+    aten.full.default,
+    aten.zeros.default,
+    aten.ones.default,
+    aten.arange.default,
+    aten.arange.start,
+    aten.arange.start_step,
+}
+
+
+class FakeMode(TorchDispatchMode):
+    """The mode under which programs run without data."""
+
+    def __init__(self, hook: Callable[[Any, tuple[Any, ...], dict[str, Any]], None] | None = None) -> None:
+        super().__init__()
+        #: Called with (operator, args, kwargs) before each operator.
+        self.hook = hook
+        # The real tensor is kept beside its fake: its id is the key, so it must not be freed and reused.
+        self._memo: dict[int, tuple[torch.Tensor, FakeTensor]] = {}
+        self._storages: dict[int, object] = {}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if self.hook is not None:
+            self.hook(func, args, kwargs)
+        if func in _LIFTS:
+            return self.lift(args[0])
+        args = self.fakes(args)
+        if kwargs:
+            kwargs = dict(zip(kwargs, self.fakes(tuple(kwargs.values())), strict=True))
+        out = execute(func, args, kwargs)
+        if func in _FACTORIES:
+            _remember_value(func, args, kwargs, out)
+        return out
+
+    def fakes(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The arguments with every real tensor replaced by its fake; the same tuple if there is none."""
+        for arg in args:
+            kind = type(arg)
+            if kind is FakeTensor:
+                continue
+            if isinstance(arg, torch.Tensor) or ((kind is list or kind is tuple) and _has_tensor(arg)):
+                return tuple(self._fake(item) for item in args)
+        return args
+
+    def _fake(self, arg: Any) -> Any:
+        if isinstance(arg, FakeTensor):
+            return arg
+        if isinstance(arg, torch.Tensor):
+            return self.from_real(arg)
+        if isinstance(arg, (list, tuple)):
+            return type(arg)(self._fake(item) for item in arg)
+        return arg
+
+    def lift(self, tensor: torch.Tensor) -> FakeTensor:
+        """A tensor that the program just made from Python numbers (`torch.tensor`)."""
+        if isinstance(tensor, FakeTensor):
+            return tensor
+        fake = make(tensor.size(), tensor.dtype, tensor.device)
+        if tensor.numel() <= CONSTANT_ELEMENTS and tensor.device.type == "cpu":
+            with torch._C._DisableTorchDispatch():
+                fake.constant = tensor.detach().clone()
+        return fake
+
+    def from_real(self, tensor: torch.Tensor, *, requires_grad: bool | None = None) -> FakeTensor:
+        """The fake of a real tensor: same geometry, device, dtype, place in autograd; one per tensor object."""
+        if isinstance(tensor, FakeTensor):
+            return tensor
+        known = self._memo.get(id(tensor))
+        if known is not None:
+            return known[1]
+        fake = self._convert(tensor, tensor.requires_grad if requires_grad is None else requires_grad)
+        self._memo[id(tensor)] = (tensor, fake)
+        return fake
+
+    def _convert(self, tensor: torch.Tensor, requires_grad: bool) -> FakeTensor:
+        if tensor.layout is not torch.strided or tensor.is_quantized:
+            raise Unsupported("a tensor input", f"its layout is {tensor.layout}")
+        if tensor.is_neg() or tensor.is_conj():
+            raise Unsupported("a tensor input", "its conjugation or negation is pending", "call .resolve_conj() on it")
+        with torch._C._DisableTorchDispatch(), torch.inference_mode(False):
+            fake = make(tensor.size(), tensor.dtype, tensor.device, tensor.stride(), tensor.storage_offset())
+            if tensor.storage_offset():
+                fake._meta = meta_like_storage(tensor)
+            fake.storage = self._storages.setdefault(tensor.untyped_storage()._cdata, object())
+            if isinstance(tensor, torch.nn.Parameter):
+                fake._is_param = True
+            if requires_grad:
+                fake.requires_grad_()
+                if not tensor.is_leaf:
+                    with torch.enable_grad():
+                        fake = _Inner.apply(fake)
+        return fake
+
+
+class _Inner(torch.autograd.Function):
+    """Gives a tensor a place inside the autograd graph, as the real one has it: requires grad, is no leaf."""
+
+    @staticmethod
+    def forward(ctx: Any, leaf: FakeTensor) -> FakeTensor:
+        inner = make(leaf.size(), leaf.dtype, leaf.device, leaf.stride(), leaf.storage_offset())
+        inner._meta, inner.storage = leaf._meta, leaf.storage
+        return inner
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        return grad
+
+
+def _has_tensor(items: Any) -> bool:
+    return any(isinstance(item, torch.Tensor) and type(item) is not FakeTensor for item in items)
+
+
+def _remember_value(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
+    """Small tensors made from numbers alone are constants."""
+    if out.numel() <= CONSTANT_ELEMENTS and out.device.type == "cpu":
+        with torch._C._DisableTorchDispatch():
+            out.constant = func(*args, **kwargs)

@@ -1,0 +1,131 @@
+"""`FakeTensor`: size, stride, dtype, device, autograd history, and no data.
+
+A fake is a wrapper subclass, so the dispatcher treats it as a tensor of the device it claims (autograd, autocast and
+operator selection included), whether or not this machine has such a device. The meta tensor behind it, on which
+PyTorch's own shape kernels run, is made only when somebody asks for it.
+
+Invariant: `fake.meta` has the fake's size, stride, offset and dtype; fakes with one `storage` share memory.
+Neighbours: `execute.py` runs operators on fakes, `rules.py` knows the shapes of the common ones, `mode.py` is the mode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from stator.base.errors import DataDependent
+
+_wrap = torch.Tensor._make_wrapper_subclass
+
+
+class FakeTensor(torch.Tensor):
+    """A tensor without data. Made by `make`, `wrap_meta` or `FakeMode.from_real`, never by its constructor."""
+
+    #: A small real tensor with the value, where the value is known (`torch.tensor(3)`), else None.
+    constant: torch.Tensor | None = None
+    #: Identity of the memory: any object; None means "its own, nobody asked yet". Read it with `storage_of`.
+    storage: object = None
+    _meta: torch.Tensor | None = None
+
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+    @property
+    def meta(self) -> torch.Tensor:
+        """The meta tensor with the same geometry."""
+        meta = self._meta
+        if meta is None:
+            with torch._C._DisableTorchDispatch():
+                meta = _meta_like(self)
+            self._meta = meta
+        return meta
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return _execute(func, args, kwargs or {})
+
+    def tolist(self) -> Any:
+        """The value as Python numbers, where it is known."""
+        if self.constant is None:
+            raise DataDependent("tolist")
+        return self.constant.tolist()
+
+    def __repr__(self, *, tensor_contents: object = None) -> str:
+        dtype = str(self.dtype).removeprefix("torch.")
+        grad = ", requires_grad" if self.requires_grad else ""
+        return f"FakeTensor({dtype}{list(self.shape)}, {self.device}{grad})"
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> FakeTensor:
+        copy = make(self.shape, self.dtype, self.device, self.stride(), self.storage_offset())
+        copy.constant = self.constant
+        memo[id(self)] = copy
+        return copy.requires_grad_(self.requires_grad)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        index = (tuple(self.shape), self.dtype, self.device, self.stride(), self.storage_offset())
+        return make, index
+
+
+def _no_executor(func: Any, args: Any, kwargs: Any) -> Any:
+    raise RuntimeError("stator.fake.execute was not imported")
+
+
+#: Runs one operator on fakes outside every mode; `execute.py` puts itself here (it needs this file, not the reverse).
+_execute = _no_executor
+
+
+def install_executor(function: Any) -> None:
+    """Let `function(func, args, kwargs)` run the operators that meet fakes outside a mode."""
+    global _execute
+    _execute = function
+
+
+def make(
+    size: Sequence[int],
+    dtype: torch.dtype,
+    device: torch.device,
+    stride: Sequence[int] | None = None,
+    offset: int = 0,
+) -> FakeTensor:
+    """A fake with memory of its own; contiguous unless strides are given."""
+    if stride is None:
+        return _wrap(FakeTensor, size, dtype=dtype, device=device)
+    return _wrap(FakeTensor, size, strides=stride, storage_offset=offset, dtype=dtype, device=device)
+
+
+def wrap_meta(meta: torch.Tensor, device: torch.device) -> FakeTensor:
+    """The fake over a meta tensor, claiming `device`."""
+    fake = _wrap(
+        FakeTensor,
+        meta.size(),
+        strides=meta.stride(),
+        storage_offset=meta.storage_offset(),
+        dtype=meta.dtype,
+        device=device,
+    )
+    fake._meta = meta
+    return fake
+
+
+def storage_of(fake: FakeTensor) -> object:
+    """The identity of the fake's memory."""
+    storage = fake.storage
+    if storage is None:
+        storage = fake.storage = object()
+    return storage
+
+
+def _meta_like(tensor: torch.Tensor, elements: int | None = None) -> torch.Tensor:
+    """A meta tensor with the tensor's geometry, over a storage of `elements` elements (default: just enough)."""
+    size, stride, offset = tensor.size(), tensor.stride(), tensor.storage_offset()
+    if offset == 0 and elements is None:
+        return torch.empty_strided(size, stride, dtype=tensor.dtype, device="meta")
+    if elements is None:
+        elements = offset + (0 if 0 in size else 1 + sum((n - 1) * step for n, step in zip(size, stride, strict=True)))
+    return torch.empty(elements, dtype=tensor.dtype, device="meta").as_strided(size, stride, offset)
+
+
+def meta_like_storage(tensor: torch.Tensor) -> torch.Tensor:
+    """A meta tensor with the geometry of a real tensor over a storage as large as the tensor's own."""
+    return _meta_like(tensor, tensor.untyped_storage().nbytes() // tensor.element_size())

@@ -1,0 +1,144 @@
+"""Fakes behave like the real tensors in everything but data."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from stator.base.errors import DataDependent
+from stator.fake import FakeMode, FakeTensor, make
+from stator.fake.tensor import storage_of
+
+
+def facts(tensor):
+    return tensor.shape, tensor.stride(), tensor.dtype, tensor.device, tensor.requires_grad, tensor.is_leaf
+
+
+def check(function, *reals):
+    """Run on reals and on fakes, compare every result's metadata."""
+    mode = FakeMode()
+    expected = function(*reals)
+    with mode:
+        got = function(*[mode.from_real(real) if isinstance(real, torch.Tensor) else real for real in reals])
+    expected = expected if isinstance(expected, (list, tuple)) else [expected]
+    got = got if isinstance(got, (list, tuple)) else [got]
+    assert len(got) == len(expected)
+    for fake, real in zip(got, expected, strict=True):
+        if isinstance(real, torch.Tensor):
+            assert isinstance(fake, FakeTensor)
+            assert facts(fake) == facts(real)
+        else:
+            assert fake == real
+
+
+def test_from_real_keeps_place_in_autograd():
+    mode = FakeMode()
+    leaf = torch.randn(3, requires_grad=True)
+    inner = leaf * 2
+    parameter = torch.nn.Parameter(torch.randn(4, 4)[:, 1:3])
+    for real in (leaf, inner, parameter, torch.randn(2)):
+        fake = mode.from_real(real)
+        assert facts(fake) == facts(real)
+        assert fake.storage_offset() == real.storage_offset()
+        assert isinstance(fake, torch.nn.Parameter) == isinstance(real, torch.nn.Parameter)
+        assert mode.from_real(real) is fake
+
+
+def test_views_share_storage():
+    mode = FakeMode()
+    base = torch.randn(4, 4)
+    assert storage_of(mode.from_real(base)) is storage_of(mode.from_real(base[1:]))
+    with mode:
+        x = mode.from_real(base)
+        assert storage_of(x.t()) is storage_of(x[1]) is storage_of(x)
+        assert storage_of(x + 1) is not storage_of(x)
+        assert x[1:].storage_offset() == 4
+
+
+def test_factories_and_constants():
+    with FakeMode():
+        assert isinstance(torch.zeros(3), FakeTensor)
+        assert isinstance(torch.randn(3, 4), FakeTensor)
+        assert torch.tensor(3).item() == 3
+        assert (torch.tensor([1, 2]) + 1).tolist() == [2, 3]
+        assert int(torch.arange(3).sum()) == 3
+        assert torch.full((), 2.5).item() == 2.5
+        x = torch.tensor([1.0, 2.0])
+        x.add_(1)
+        assert x.tolist() == [2.0, 3.0]
+        assert torch.tensor([1, 2]).detach()[1].item() == 2
+
+
+def test_data_dependence_is_refused():
+    with FakeMode():
+        x = torch.randn(3)
+        for bad in (x.sum().item, x.nonzero, lambda: bool((x > 0).any())):
+            with pytest.raises(DataDependent):
+                bad()
+
+
+def test_in_place_returns_the_same_object():
+    with FakeMode():
+        x = torch.zeros(3)
+        assert x.add_(1) is x
+        assert x.copy_(torch.ones(3)) is x
+        y = torch.zeros(2, 3)
+        assert y.t_() is y
+        assert y.shape == (3, 2) and y.stride() == (1, 3)
+
+
+def test_list_int_and_bool_results():
+    x = torch.randn(4, 6)
+    check(lambda x: x.split(2), x)
+    check(lambda x: x.unbind(1), x)
+    check(lambda x: x.topk(2), x)
+    check(lambda x: x > 0, x)
+    check(lambda x: x.size(0), x)
+    check(lambda x: torch.broadcast_tensors(x, x[0]), x)
+
+
+def test_attention_takes_the_cpu_kernel():
+    seen = []
+    mode = FakeMode(hook=lambda func, args, kwargs: seen.append(str(func)))
+    q = mode.from_real(torch.randn(1, 2, 8, 16, requires_grad=True))
+    with mode:
+        out = F.scaled_dot_product_attention(q, q, q, is_causal=True)
+        (grad,) = torch.autograd.grad(out.sum(), q)
+    assert grad.shape == q.shape
+    assert "aten._scaled_dot_product_flash_attention_for_cpu.default" in seen
+
+
+def test_claims_a_device_this_machine_may_not_have():
+    mode = FakeMode()
+    x = mode.from_real(torch.empty(2, 3))
+    with mode:
+        y = make((2, 3), torch.float32, torch.device("cuda", 0))
+        z = (y @ y.t()).relu().sum()
+        assert z.device == torch.device("cuda", 0)
+        assert x.device.type == "cpu"
+        assert y.new_zeros(3).device.type == "cuda" and torch.zeros_like(y).device.type == "cuda"
+        assert (y * torch.tensor(2.0)).device.type == "cuda"
+
+
+def test_real_tensors_are_converted():
+    weight = torch.randn(3, 3, requires_grad=True)
+    mode = FakeMode()
+    with mode:
+        out = F.linear(mode.from_real(torch.randn(2, 3)), weight)
+    assert isinstance(out, FakeTensor) and out.requires_grad
+
+
+def test_module_training_step():
+    net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.BatchNorm1d(8), torch.nn.Dropout(), torch.nn.Linear(8, 2))
+    mode = FakeMode()
+    parameters = {name: mode.from_real(p) for name, p in [*net.named_parameters(), *net.named_buffers()]}
+    with mode:
+        x = torch.randn(3, 4)
+        out = torch.func.functional_call(net, parameters, (x,))
+        grads = torch.autograd.grad(out.sum(), [p for p in parameters.values() if p.requires_grad])
+    assert [g.shape for g in grads] == [p.shape for p in net.parameters()]
+
+
+def test_fake_outside_a_mode_still_works():
+    fake = FakeMode().from_real(torch.randn(3, 4))
+    assert (fake + 1).shape == (3, 4)
+    assert fake.t().shape == (4, 3)
