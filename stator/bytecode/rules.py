@@ -1,0 +1,187 @@
+"""What a raw opcode becomes: the words the version tables are written in, and the rows all versions share.
+
+A rule is a tuple of steps, or a function of the raw argument that gives one. A step is a neutral name and how its
+operand is found. A fold joins a step with the instruction emitted just before it. The version files hold the rest.
+"""
+
+from __future__ import annotations
+
+import dis
+from collections.abc import Callable, Mapping
+from types import CodeType
+from typing import Any, NamedTuple
+
+#: Finds the operand from the code object, the raw argument, and the code unit after the instruction and its caches.
+Operand = Callable[[CodeType, int, int], Any]
+
+
+class Step(NamedTuple):
+    """One neutral instruction to emit."""
+
+    name: str
+    operand: Operand
+
+
+Steps = tuple[Step, ...]
+Rule = Steps | Callable[[int], Steps]
+Fold = Callable[[Any, Any], tuple[str, Any]]
+
+
+class Version(NamedTuple):
+    """Everything the decoder needs to know about one Python version."""
+
+    rules: Mapping[str, Rule]
+    #: (name before, name) → how both become one; gets both operands.
+    folds: Mapping[tuple[str, str], Fold]
+
+
+# -- operands ----------------------------------------------------------------------------------------
+
+
+class Target(int):
+    """A code unit to jump to; the decoder turns it into an instruction index."""
+
+
+def none(code: CodeType, arg: int, after: int) -> None:
+    return None
+
+
+def raw(code: CodeType, arg: int, after: int) -> int:
+    return arg
+
+
+def constant(code: CodeType, arg: int, after: int) -> Any:
+    return code.co_consts[arg]
+
+
+def name(code: CodeType, arg: int, after: int) -> str:
+    return code.co_names[arg]
+
+
+def high(code: CodeType, arg: int, after: int) -> int:
+    """The upper of two slots packed into one argument."""
+    return arg >> 4
+
+
+def low(code: CodeType, arg: int, after: int) -> int:
+    return arg & 15
+
+
+def flag(code: CodeType, arg: int, after: int) -> bool:
+    return bool(arg)
+
+
+def ends(code: CodeType, arg: int, after: int) -> tuple[int, int]:
+    """Counts before and after the star."""
+    return arg & 255, arg >> 8
+
+
+def forward(skip: int = 0) -> Operand:
+    """A jump ahead that lands `skip` units after the encoded target."""
+    return lambda code, arg, after: Target(after + arg + skip)
+
+
+def backward(code: CodeType, arg: int, after: int) -> Target:
+    return Target(after - arg)
+
+
+def shifted_name(bits: int) -> Operand:
+    return lambda code, arg, after: code.co_names[arg >> bits]
+
+
+def fixed(value: Any) -> Operand:
+    return lambda code, arg, after: value
+
+
+# -- rules -------------------------------------------------------------------------------------------
+
+
+def emit(neutral: str, operand: Operand = none) -> Steps:
+    return (Step(neutral, operand),)
+
+
+def same(*names: str, operand: Operand = none) -> dict[str, Rule]:
+    """Opcodes that keep their name."""
+    return {raw_name: emit(raw_name, operand) for raw_name in names}
+
+
+def nothing(*names: str) -> dict[str, Rule]:
+    """Opcodes without an effect that matters here."""
+    return dict.fromkeys(names, ())
+
+
+def when(bit: int, then: Steps, otherwise: Steps) -> Rule:
+    """One of two rules by a bit of the argument."""
+    return lambda arg: then if arg & bit else otherwise
+
+
+def binary_op(arg: int) -> Steps:
+    """The numbered operators; the numbering has been the same since 3.11."""
+    symbol = dis._nb_ops[arg][1]  # type: ignore[attr-defined]
+    if symbol.endswith("="):
+        return emit("INPLACE_OP", fixed(symbol[:-1]))
+    return emit("BINARY_OP", fixed(symbol))
+
+
+def compare_op(shift: int, bool_bit: int = 0) -> Rule:
+    """A comparison whose operator starts at bit `shift`, forced to a bool where `bool_bit` is set."""
+
+    def rule(arg: int) -> Steps:
+        steps = emit("COMPARE_OP", fixed(dis.cmp_op[arg >> shift]))
+        return (*steps, *emit("TO_BOOL")) if arg & bool_bit else steps
+
+    return rule
+
+
+def format_value(arg: int) -> Steps:
+    """FORMAT_VALUE of 3.11 and 3.12: a conversion in two bits, and whether a spec is on the stack."""
+    convert = emit("CONVERT_VALUE", fixed(arg & 3)) if arg & 3 else ()
+    if not arg & 4:
+        return (*convert, *emit("FORMAT_SIMPLE"))
+    swap = emit("SWAP", fixed(2))
+    return (*swap, *convert, *swap, *emit("FORMAT_WITH_SPEC")) if convert else emit("FORMAT_WITH_SPEC")
+
+
+def numbered(names: Mapping[int, str], refused: str) -> Rule:
+    """The intrinsic functions: neutral name by number; those not named are the `refused` kind."""
+    return lambda arg: emit(names.get(arg, refused))
+
+
+SLICE = emit("BUILD_SLICE", fixed(2))
+
+#: The code of a function is always loaded just before the function is made.
+FUNCTION_FOLDS: dict[tuple[str, str], Fold] = {
+    ("LOAD_CONST", "MAKE_FUNCTION"): lambda code, flags: ("MAKE_FUNCTION", (code, flags)),
+}
+
+SHARED: dict[str, Rule] = {
+    **nothing("NOP", "RESUME"),
+    **same("POP_TOP", "PUSH_NULL", "LOAD_ASSERTION_ERROR", "RETURN_VALUE"),
+    **same("COPY", "SWAP", operand=raw),
+    **same("LOAD_CONST", operand=constant),
+    **same("LOAD_FAST", "STORE_FAST", "DELETE_FAST", "MAKE_CELL", "COPY_FREE_VARS", operand=raw),
+    **same("LOAD_DEREF", "STORE_DEREF", "DELETE_DEREF", operand=raw),
+    **same("STORE_GLOBAL", "DELETE_GLOBAL", "STORE_ATTR", "DELETE_ATTR", operand=name),
+    **same("IMPORT_NAME", "IMPORT_FROM", operand=name),
+    **same("UNARY_NEGATIVE", "UNARY_INVERT", "UNARY_NOT"),
+    "BINARY_OP": binary_op,
+    **same("IS_OP", "CONTAINS_OP", operand=flag),
+    **same("BINARY_SUBSCR", "STORE_SUBSCR", "DELETE_SUBSCR", "GET_ITER"),
+    "JUMP_FORWARD": emit("JUMP", forward()),
+    "JUMP_BACKWARD": emit("JUMP", backward),
+    "JUMP_BACKWARD_NO_INTERRUPT": emit("JUMP", backward),
+    **same("CALL", operand=raw),
+    **same("BUILD_TUPLE", "BUILD_LIST", "BUILD_SET", "BUILD_MAP", "BUILD_CONST_KEY_MAP", operand=raw),
+    **same("BUILD_SLICE", "BUILD_STRING", "LIST_APPEND", "SET_ADD", "MAP_ADD", "LIST_EXTEND", operand=raw),
+    **same("SET_UPDATE", "DICT_UPDATE", "DICT_MERGE", "UNPACK_SEQUENCE", operand=raw),
+    **same("UNPACK_EX", operand=ends),
+    "CALL_FUNCTION_EX": when(1, emit("CALL_FUNCTION_EX", fixed(True)), emit("CALL_FUNCTION_EX", fixed(False))),
+    **same("GET_LEN", "MATCH_MAPPING", "MATCH_SEQUENCE", "MATCH_KEYS"),
+    **same("MATCH_CLASS", "RAISE_VARARGS", "RERAISE", operand=raw),
+    **same("PUSH_EXC_INFO", "POP_EXCEPT", "CHECK_EXC_MATCH", "BEFORE_WITH", "WITH_EXCEPT_START"),
+    **same("RETURN_GENERATOR", "YIELD_VALUE", "GET_YIELD_FROM_ITER"),
+    **same("CHECK_EG_MATCH", "GET_AITER", "GET_ANEXT", "BEFORE_ASYNC_WITH", "END_ASYNC_FOR"),
+    **same("GET_AWAITABLE", operand=raw),
+    **same("LOAD_BUILD_CLASS", "SETUP_ANNOTATIONS"),
+    **same("LOAD_NAME", "STORE_NAME", "DELETE_NAME", operand=name),
+}
