@@ -9,7 +9,7 @@ called; everything after reads a frozen record that is passed along, never the e
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final, cast
@@ -156,6 +156,19 @@ class Options:
             return Path(self.cache_dir).expanduser()
         home = os.environ.get("XDG_CACHE_HOME", "")
         return (Path(home) if home else Path("~/.cache").expanduser()) / "stator"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What one call of `compile` decided: everything that capture needs to know besides the function.
+
+    `backend(gm, example_inputs)` gives the callable of one captured graph; its own options are already bound to it.
+    """
+
+    backend: Callable[[Any, list[Any]], Callable[..., Any]]
+    backend_name: str
+    fullgraph: bool
+    options: Options
 
 
 OPTIONS: Final[dict[str, Option]] = {

@@ -1,0 +1,59 @@
+"""stator compiles PyTorch programs: `stator.compile(model)` gives the same results, faster.
+
+This file is the public interface. Importing it imports nothing: each name is fetched from where it is defined when it is
+first used, so that `import stator` costs a program that compiles nothing, nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from stator.api import compile, reset
+    from stator.backends.builtin import list_backends, register_backend
+    from stator.base.errors import CaptureError, StatorError
+    from stator.base.markers import disable, graph_break, is_compiling, mark_dynamic
+    from stator.inspect.explain import explain
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "CaptureError",
+    "StatorError",
+    "compile",
+    "disable",
+    "explain",
+    "graph_break",
+    "is_compiling",
+    "list_backends",
+    "mark_dynamic",
+    "register_backend",
+    "reset",
+]
+
+_WHERE = {
+    "CaptureError": "stator.base.errors",
+    "StatorError": "stator.base.errors",
+    "compile": "stator.api",
+    "disable": "stator.base.markers",
+    "explain": "stator.inspect.explain",
+    "graph_break": "stator.base.markers",
+    "is_compiling": "stator.base.markers",
+    "list_backends": "stator.backends.builtin",
+    "mark_dynamic": "stator.base.markers",
+    "register_backend": "stator.backends.builtin",
+    "reset": "stator.api",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module 'stator' has no attribute {name!r}")
+    value = getattr(import_module(_WHERE[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

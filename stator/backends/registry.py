@@ -1,0 +1,99 @@
+"""The table of backends by name, and how `compile` makes a backend's argument into something to call.
+
+The table starts empty: `builtin` fills it with stator's own, users with `register_backend`, other packages with the entry
+point group `stator_backends` (loaded when first named). A callable given in place of a name is used as it is.
+Invariant: what `bind` returns takes exactly `(gm, example_inputs)`; every option is bound by then.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Final, TypeVar, overload
+
+from stator.base.errors import InvalidArgument, UnknownBackend, UnknownOption
+from stator.base.options import OPTIONS, Options
+
+GROUP: Final = "stator_backends"
+
+CompileFn = Callable[..., Callable[..., Any]]
+F = TypeVar("F", bound=CompileFn)
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """One entry: `own` backends take stator's `Options`, others a dictionary of what is theirs, if they ask for one."""
+
+    name: str
+    compile: CompileFn
+    own: bool = False
+
+    @property
+    def takes_options(self) -> bool:
+        """Whether the function has a parameter called `options`."""
+        try:
+            parameters = inspect.signature(self.compile).parameters
+        except (TypeError, ValueError):  # a builtin without a signature
+            return False
+        return "options" in parameters
+
+    def bind(self, options: Options, theirs: Mapping[str, object]) -> Callable[[Any, list[Any]], Callable[..., Any]]:
+        """The function with its options in place; options that nobody takes are the user's mistake."""
+        if theirs and (self.own or not self.takes_options):
+            raise UnknownOption(next(iter(theirs)), OPTIONS)
+        if self.own:
+            return functools.partial(self.compile, options=options)
+        return functools.partial(self.compile, options=dict(theirs)) if theirs else self.compile
+
+
+_BACKENDS: dict[str, Backend] = {}
+
+
+@overload
+def register_backend(fn: F, *, name: str | None = ...) -> F: ...
+@overload
+def register_backend(fn: None = None, *, name: str | None = ...) -> Callable[[F], F]: ...
+def register_backend(fn: Any = None, *, name: str | None = None) -> Any:
+    """Enter a backend under `name` (its function's own name by default); a decorator, with or without arguments."""
+    if fn is None:
+        return functools.partial(register_backend, name=name)
+    if not callable(fn):
+        raise InvalidArgument(f"a backend is a function of (gm, example_inputs), not {fn!r}")
+    enter(Backend(name or fn.__name__, fn))
+    return fn
+
+
+def enter(backend: Backend) -> None:
+    """Put one entry into the table; an existing name is replaced only by the same function."""
+    known = _BACKENDS.get(backend.name)
+    if known is not None and known.compile is not backend.compile:
+        raise InvalidArgument(f"there already is a backend called {backend.name!r}", hint="give this one another name")
+    _BACKENDS[backend.name] = backend
+
+
+def list_backends() -> list[str]:
+    """The names that `backend=` takes, those of installed packages included."""
+    return sorted({*_BACKENDS, *_offered()})
+
+
+def lookup(backend: str | CompileFn) -> Backend:
+    """The entry of a name, or one made for a callable."""
+    if isinstance(backend, str):
+        if backend in _BACKENDS:
+            return _BACKENDS[backend]
+        offered = _offered()
+        if backend not in offered:
+            raise UnknownBackend(backend, {*_BACKENDS, *offered})
+        enter(Backend(backend, offered[backend].load()))
+        return _BACKENDS[backend]
+    if not callable(backend):
+        raise InvalidArgument(f"backend= takes a name or a function of (gm, example_inputs), not {backend!r}")
+    return Backend(getattr(backend, "__name__", type(backend).__name__), backend)
+
+
+def _offered() -> dict[str, EntryPoint]:
+    """The backends that other installed packages offer."""
+    return {point.name: point for point in entry_points(group=GROUP)}
