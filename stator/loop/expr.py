@@ -1,0 +1,398 @@
+"""Scalar expressions: an interned DAG that says what one element of a buffer is.
+
+`Expr(op, args, dtype, attr)`; equality is identity. Build it with the constructors below: they check dtypes and fold
+what is exact in IEEE arithmetic (signed zeros and NaN included) and never drop a rounding. Operators are the table
+`scalar.OPS`; the special ones:
+  load      attr = (buffer name, Index)       the element at that flat position
+  const     attr = the number                 index   attr = Index, as i64
+  cast      bitcast                           reduce  attr = kind; the body over all reduce axes of its nest
+  masked    (mask, body, other): loads in the body happen only where the mask is true
+  random    (seed i64, counter i64), attr = "uniform" | "normal": Philox-4x32-10
+Neighbours: `index` (what loads point with), `nest` and `kernel` (what holds expressions).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+from zlib import crc32
+
+from stator.loop import scalar
+from stator.loop.index import NO_AXES, Axis, Index, Indexable, indirect
+from stator.loop.scalar import FLOATS, INTEGERS, ITEMSIZE, OPS, REDUCTIONS
+
+SPECIAL = ("load", "const", "index", "reduce", "cast", "bitcast", "masked", "random")
+
+
+class Expr:
+    """One node. `level` is how deeply reductions nest in it; `digest` is the same in every process."""
+
+    __slots__ = ("args", "attr", "axes", "digest", "dtype", "level", "op")
+    op: str
+    args: tuple[Expr, ...]
+    dtype: str
+    attr: Any
+    axes: frozenset[Axis]
+    digest: int
+    level: int
+
+    def substitute(self, mapping: Mapping[Axis, Index]) -> Expr:
+        """Replace axes by indices everywhere, loads and indirect indices included."""
+        return Rewriter(mapping)(self)
+
+    def children(self) -> tuple[Expr, ...]:
+        """The operands, and the expressions its index loads through."""
+        if self.op == "load":
+            index: Index = self.attr[1]
+        elif self.op == "index":
+            index = self.attr
+        else:
+            return self.args
+        return tuple([atom.expr for atom in index.indirects()]) if index.has_indirect else ()  # type: ignore[misc]
+
+    def __repr__(self) -> str:
+        if self.op == "load":
+            return f"{self.attr[0]}[{self.attr[1]}]"
+        if self.op in ("const", "index"):
+            return str(self.attr)
+        name = self.op if self.attr is None else f"{self.op}:{self.attr}"
+        return f"{name}({', '.join(a.op if a.args else repr(a) for a in self.args)})"
+
+
+_EXPRS: dict[Any, Expr] = {}
+
+
+def _intern(op: str, args: tuple[Expr, ...], dtype: str, attr: Any = None) -> Expr:
+    key = (op, args, dtype, attr)
+    if op == "const" and dtype in FLOATS:
+        key = (op, args, dtype, attr.hex())  # tells 0.0 from -0.0, and one NaN serves
+    found = _EXPRS.get(key)
+    if found is not None:
+        return found
+    self = object.__new__(Expr)
+    self.op, self.args, self.dtype, self.attr = op, args, dtype, attr
+    axes = NO_AXES
+    level = 0
+    if args:
+        axes = args[0].axes
+        for arg in args:
+            if arg.axes is not axes and not arg.axes <= axes:
+                axes = axes | arg.axes
+            if arg.level > level:
+                level = arg.level
+    elif op == "load":
+        axes = attr[1].axes()
+    elif op == "index":
+        axes = attr.axes()
+    if op in ("load", "index"):
+        level = max([child.level for child in self.children()], default=0)
+    self.axes = axes
+    self.level = level + (op == "reduce")
+    mark = crc32(f"{op} {dtype} {attr!r}".encode())
+    self.digest = hash((mark, *[arg.digest for arg in args])) & 0xFFFFFFFFFFFFFFFF
+    return _EXPRS.setdefault(key, self)
+
+
+# -- leaves ----------------------------------------------------------------------------------------
+
+
+def load(buffer: str, index: Indexable, dtype: str) -> Expr:
+    """The element of a buffer at a flat position (in elements)."""
+    return _intern("load", (), dtype, (buffer, Index.of(index)))
+
+
+def const(value: Any, dtype: str) -> Expr:
+    """A constant, rounded to the dtype."""
+    return _intern("const", (), dtype, scalar.convert(dtype, value))
+
+
+def index(value: Indexable) -> Expr:
+    """An index as an i64 value."""
+    position = Index.of(value)
+    if not position.terms:
+        return const(position.const, "i64")
+    if len(position.terms) == 1 and position.const == 0 and position.terms[0][1] == 1:
+        inner = getattr(position.terms[0][0], "expr", None)
+        if inner is not None and inner.dtype == "i64":
+            return inner  # type: ignore[no-any-return]
+    return _intern("index", (), "i64", position)
+
+
+def to_index(value: Expr, bound: int) -> Index:
+    """An integer value as an index; it must lie in 0 … bound-1."""
+    if value.dtype not in INTEGERS:
+        raise TypeError(f"an index must be an integer, not {value.dtype}")
+    if value.op == "cast" and value.args[0].op == "index":
+        value = value.args[0]
+    if value.op == "index" and value.attr.low >= 0 and value.attr.high < bound:
+        return value.attr  # type: ignore[no-any-return]
+    if value.op == "const" and 0 <= value.attr < bound:
+        return Index.of(value.attr)
+    return indirect(value, bound)
+
+
+# -- special nodes ---------------------------------------------------------------------------------
+
+
+def cast(value: Expr, dtype: str) -> Expr:
+    """The value in another dtype. A cast there and back disappears only where the way was exact."""
+    if dtype not in ITEMSIZE:
+        raise TypeError(f"unknown dtype {dtype!r}")
+    if value.dtype == dtype:
+        return value
+    if value.op == "const" and not (dtype in INTEGERS and value.dtype in FLOATS and not math.isfinite(value.attr)):
+        return const(value.attr, dtype)
+    if value.op == "cast" and scalar.holds(value.dtype, value.args[0].dtype):
+        return cast(value.args[0], dtype)
+    return _intern("cast", (value,), dtype)
+
+
+def bitcast(value: Expr, dtype: str) -> Expr:
+    """The same bits read as another dtype of the same size."""
+    if ITEMSIZE[value.dtype] != ITEMSIZE[dtype]:
+        raise TypeError(f"bitcast from {value.dtype} to {dtype}: sizes differ")
+    return value if value.dtype == dtype else _intern("bitcast", (value,), dtype)
+
+
+def reduce(kind: str, body: Expr) -> Expr:
+    """The body over all reduce axes of its nest. argmax and argmin give the flat position, as i64."""
+    if kind not in REDUCTIONS:
+        raise TypeError(f"unknown reduction {kind!r}")
+    if body.dtype in ("bf16", "f16") or (kind in ("sum", "prod") and body.dtype == "bool"):
+        raise TypeError(f"reduce {kind} does not take {body.dtype}")
+    if kind in ("any", "all") and body.dtype != "bool":
+        raise TypeError(f"reduce {kind} takes bool, not {body.dtype}")
+    return _intern("reduce", (body,), "i64" if kind.startswith("arg") else body.dtype, kind)
+
+
+def masked(mask: Expr, body: Expr, other: Expr) -> Expr:
+    """`mask ? body : other`, where the body's loads happen only if the mask is true."""
+    if mask.dtype != "bool" or body.dtype != other.dtype:
+        raise TypeError(f"masked does not take ({mask.dtype}, {body.dtype}, {other.dtype})")
+    if mask.op == "const":
+        return body if mask.attr else other
+    return body if body is other else _intern("masked", (mask, body, other), body.dtype)
+
+
+def random(kind: str, seed: Expr, counter: Expr, dtype: str = "f32") -> Expr:
+    """Element `counter` of the stream keyed by `seed`: "uniform" in [0, 1) or "normal"."""
+    if (seed.dtype, counter.dtype) != ("i64", "i64") or kind not in ("uniform", "normal"):
+        raise TypeError(f"random {kind!r} of ({seed.dtype}, {counter.dtype})")
+    return _intern("random", (seed, counter), dtype, kind)
+
+
+# -- operators -------------------------------------------------------------------------------------
+
+
+def op(name: str, *args: Expr) -> Expr:
+    """An operator of `scalar.OPS`, folded where the result is exactly known."""
+    dtype = scalar.result_dtype(name, tuple([a.dtype for a in args]))
+    folded = _fold(name, args, dtype)
+    return folded if folded is not None else _intern(name, args, dtype)
+
+
+def _fold(name: str, args: tuple[Expr, ...], dtype: str) -> Expr | None:
+    if name in scalar.EXACT and all(a.op == "const" for a in args):
+        return const(scalar.apply(name, dtype, *[a.attr for a in args]), dtype)
+    if dtype == "i64" and name in ("add", "sub", "mul") and (position := _fold_index(name, *args)) is not None:
+        return index(position)
+    if OPS[name].rule == "compare":
+        return _fold_compare(name, *args)
+    rule = _RULES.get(name)
+    return rule(*args) if rule is not None else None
+
+
+def _known_index(value: Expr) -> Index | None:
+    if value.op == "index":
+        return value.attr  # type: ignore[no-any-return]
+    return Index.of(value.attr) if value.op == "const" and value.dtype == "i64" else None
+
+
+def _fold_index(name: str, left: Expr, right: Expr) -> Index | None:
+    a, b = _known_index(left), _known_index(right)
+    if a is None or b is None:
+        return None
+    if name == "mul":
+        if a.terms and b.terms:
+            return None
+        return a * b.const if a.terms else b * a.const
+    return a + b if name == "add" else a - b
+
+
+def _fold_compare(name: str, left: Expr, right: Expr) -> Expr | None:
+    """Comparisons of indices that their bounds decide."""
+    a, b = _known_index(left), _known_index(right)
+    if a is None or b is None or left.dtype != "i64":
+        return None
+    low, high = (a - b).bounds()
+    known = {
+        "lt": (high < 0, low >= 0), "le": (high <= 0, low > 0), "gt": (low > 0, high <= 0), "ge": (low >= 0, high < 0),
+        "eq": (low == high == 0, low > 0 or high < 0), "ne": (low > 0 or high < 0, low == high == 0),
+    }[name]  # fmt: skip
+    return const(known[0], "bool") if any(known) else None
+
+
+def _is(value: Expr, number: float, negative: bool = False) -> bool:
+    """Whether it is this constant, with the sign of a zero."""
+    if value.op != "const" or value.attr != number:
+        return False
+    return value.dtype not in FLOATS or (math.copysign(1.0, value.attr) < 0) == (negative or number < 0)
+
+
+def _add(a: Expr, b: Expr) -> Expr | None:
+    for x, y in ((a, b), (b, a)):
+        if _is(y, 0, negative=True):  # x + (-0.0) is x; x + 0.0 is not, for x = -0.0
+            return x
+    return None
+
+
+def _mul(a: Expr, b: Expr) -> Expr | None:
+    for x, y in ((a, b), (b, a)):
+        if _is(y, 1):
+            return x
+        if _is(y, 0) and y.dtype not in FLOATS:
+            return y
+    return None
+
+
+def _same(a: Expr, b: Expr) -> Expr | None:
+    return a if a is b else None
+
+
+def _logic(neutral: bool) -> Callable[[Expr, Expr], Expr | None]:
+    def rule(a: Expr, b: Expr) -> Expr | None:
+        for x, y in ((a, b), (b, a)):
+            if y.op == "const" and y.dtype == "bool":
+                return x if y.attr is neutral else y
+        return _same(a, b)
+
+    return rule
+
+
+def _where(mask: Expr, a: Expr, b: Expr) -> Expr | None:
+    if mask.op == "const":
+        return a if mask.attr else b
+    return _same(a, b)
+
+
+def _undo(name: str) -> Callable[[Expr], Expr | None]:
+    return lambda a: a.args[0] if a.op == name else None
+
+
+_RULES: dict[str, Callable[..., Expr | None]] = {
+    "add": _add,
+    "sub": lambda a, b: a if _is(b, 0) else None,
+    "mul": _mul,
+    "div": lambda a, b: a if _is(b, 1) else None,
+    "neg": _undo("neg"),
+    "not": _undo("not"),
+    "abs": lambda a: a if a.op == "abs" and a.dtype in FLOATS else None,
+    "minimum": _same,
+    "maximum": _same,
+    "and": _logic(True),
+    "or": _logic(False),
+    "where": _where,
+}
+
+
+# -- walking and rewriting -------------------------------------------------------------------------
+
+
+def postorder(roots: Iterable[Expr]) -> list[Expr]:
+    """Every node once, operands first (those inside indirect indices too). Deterministic."""
+    seen: set[Expr] = set()
+    order: list[Expr] = []
+    stack: list[tuple[Expr, bool]] = [(root, False) for root in reversed(list(roots))]
+    while stack:
+        node, ready = stack.pop()
+        if ready:
+            order.append(node)
+            continue
+        if node in seen:
+            continue
+        seen.add(node)
+        below = node.children()
+        if not below:
+            order.append(node)
+            continue
+        stack.append((node, True))
+        for child in reversed(below):
+            if child not in seen:
+                stack.append((child, False))
+    return order
+
+
+def loads(roots: Iterable[Expr]) -> list[Expr]:
+    """The distinct loads, in order of first use."""
+    return [node for node in postorder(roots) if node.op == "load"]
+
+
+class Rewriter:
+    """Rewrites expressions bottom up with one memo: axes to indices, and loads through `on_load`.
+
+    `on_load(buffer, index, dtype)` gets the index after substitution and gives the replacement; reductions are kept,
+    their bodies rewritten.
+    """
+
+    __slots__ = ("mapping", "memo", "on_load")
+
+    def __init__(
+        self,
+        mapping: Mapping[Axis, Index],
+        on_load: Callable[[str, Index, str], Expr] = load,
+        memo: dict[Expr, Expr] | None = None,
+    ) -> None:
+        self.mapping, self.on_load = mapping, on_load
+        self.memo: dict[Expr, Expr] = {} if memo is None else memo
+
+    def __call__(self, root: Expr) -> Expr:
+        memo = self.memo
+        found = memo.get(root)
+        if found is not None:
+            return found
+        stack = [root]
+        while stack:
+            node = stack[-1]
+            if node in memo:
+                stack.pop()
+                continue
+            missing = [child for child in node.children() if child not in memo]
+            if missing:
+                stack.extend(reversed(missing))
+                continue
+            stack.pop()
+            memo[node] = self._rebuild(node)
+        return memo[root]
+
+    def index(self, position: Index) -> Index:
+        """The rewritten index."""
+        return position.substitute(self.mapping, self)
+
+    def _rebuild(self, node: Expr) -> Expr:
+        if node.op == "load":
+            buffer, position = node.attr
+            return self.on_load(buffer, self.index(position), node.dtype)
+        if node.op == "index":
+            return index(self.index(node.attr))
+        if not node.args:
+            return node
+        args = tuple([self.memo[a] for a in node.args])
+        return node if args == node.args else rebuild(node, args)
+
+
+def rebuild(node: Expr, args: tuple[Expr, ...]) -> Expr:
+    """The same operation on other operands, through its constructor."""
+    match node.op:
+        case "cast":
+            return cast(args[0], node.dtype)
+        case "bitcast":
+            return bitcast(args[0], node.dtype)
+        case "reduce":
+            return reduce(node.attr, args[0])
+        case "masked":
+            return masked(*args)
+        case "random":
+            return random(node.attr, args[0], args[1], node.dtype)
+        case _:
+            return op(node.op, *args)

@@ -1,0 +1,171 @@
+"""Kernels and schedules: what code generation reads.
+
+A `Kernel` has no names of its own: parameters are p0, p1, …, outer axes x0, x1, …, reduce axes r0, r1, …, and equal
+kernels are one object. Its meaning, for every point of the outer axes:
+  - for level = 0, 1, …: one loop over the reduce axes evaluates the bodies of the `reduce` nodes of that level (a
+    node's level is how many reductions are nested in its body);
+  - stores in "inner" space happen once for each point of the reduce axes, at the level of their value or later; stores
+    in "outer" space happen once, after the reductions they need.
+Within one iteration all loads happen before the first store, and a load sees what was in memory before the kernel ran;
+`schedule` makes only kernels where both are true by construction if the values of an iteration are computed first.
+The last axis of `axes` is the one to vectorise where there is a choice.
+Neighbours: `schedule` makes them, `codegen` prints them as C++ and Triton, `verify` checks them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import TypeAlias
+
+from stator.loop.expr import Expr, postorder
+from stator.loop.index import Axis, Index
+from stator.loop.nest import Buffer, Extern, Output
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """A pointer argument; role is "in", "out" or "inout" (read and written)."""
+
+    name: str
+    dtype: str
+    role: str
+    numel: int
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """`buffer[index] = value` (mode "store") or `+= value` (mode "add", atomically where iterations may collide)."""
+
+    buffer: str
+    index: Index
+    value: Expr
+    space: str
+    mode: str = "store"
+
+
+@dataclass(frozen=True, eq=False)
+class Kernel:
+    """One fused nest of loops. Make it with `kernel()`, which interns."""
+
+    axes: tuple[Axis, ...]
+    reduce_axes: tuple[Axis, ...]
+    stores: tuple[Store, ...]
+    params: tuple[Param, ...]
+
+    @cached_property
+    def nodes(self) -> tuple[Expr, ...]:
+        """Every expression node once, operands first."""
+        return tuple(postorder([store.value for store in self.stores]))
+
+    @cached_property
+    def inner(self) -> frozenset[Expr]:
+        """The nodes whose value differs along the reduce axes; all others belong to the outer space."""
+        reduced = frozenset(self.reduce_axes)
+        found: set[Expr] = set()
+        for node in self.nodes:
+            if node.op == "reduce":
+                continue
+            if node.op in ("load", "index"):
+                position: Index = node.attr[1] if node.op == "load" else node.attr
+                if _reaches(position, reduced, found):
+                    found.add(node)
+            elif any(arg in found for arg in node.args):
+                found.add(node)
+        return frozenset(found)
+
+    @property
+    def levels(self) -> int:
+        """How many loops over the reduce axes it has for reductions alone."""
+        return max((store.value.level for store in self.stores), default=0)
+
+    @property
+    def outer_numel(self) -> int:
+        return prod(axis.size for axis in self.axes)
+
+    @property
+    def reduce_numel(self) -> int:
+        return prod(axis.size for axis in self.reduce_axes)
+
+    def text(self) -> str:
+        """The canonical print."""
+        return _printer[0](self)
+
+    __str__ = text
+
+
+def _reaches(index: Index, reduced: frozenset[Axis], inner: set[Expr]) -> bool:
+    for atom, _ in index.terms:
+        if isinstance(atom, Axis):
+            if atom in reduced:
+                return True
+        elif hasattr(atom, "expr"):
+            if atom.expr in inner:
+                return True
+        elif _reaches(atom.inner, reduced, inner):
+            return True
+    return False
+
+
+_KERNELS: dict[tuple[object, ...], Kernel] = {}
+_printer: list[Callable[[Kernel], str]] = []  # filled by `text`, which knows this module
+
+
+def kernel(
+    axes: tuple[Axis, ...], reduce_axes: tuple[Axis, ...], stores: tuple[Store, ...], params: tuple[Param, ...]
+) -> Kernel:
+    """The one kernel with these parts."""
+    key = (axes, reduce_axes, stores, params)
+    found = _KERNELS.get(key)
+    return found if found is not None else _KERNELS.setdefault(key, Kernel(axes, reduce_axes, stores, params))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Launch:
+    """Run a kernel; args are buffer names in the order of its params."""
+
+    kernel: Kernel
+    args: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Call:
+    """Run an extern."""
+
+    extern: Extern
+
+
+Step: TypeAlias = Launch | Call
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MemoryPlan:
+    """Where every buffer that is not an input lives.
+
+    offsets: buffers in the arena, by byte offset. allocated: buffers with storage of their own, fresh in each call
+    (outputs). returned: buffers that an extern without an out= form makes itself. aliases: (buffer, donor) pairs where
+    a step may write its result over an operand that dies there; both have the same offset.
+    """
+
+    arena_bytes: int
+    offsets: dict[str, int]
+    allocated: tuple[str, ...]
+    returned: tuple[str, ...] = ()
+    aliases: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Schedule:
+    """A program ready for code generation: distinct kernels, steps in order, and memory."""
+
+    name: str
+    device: str
+    kernels: tuple[Kernel, ...]
+    steps: tuple[Step, ...]
+    buffers: dict[str, Buffer]
+    memory: MemoryPlan
+    inputs: tuple[Buffer, ...]
+    outputs: tuple[Output, ...]
+    mutated: tuple[str, ...] = ()

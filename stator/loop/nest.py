@@ -1,0 +1,135 @@
+"""Programs: what lowering makes, one nest for every buffer, plus calls of outside kernels.
+
+    Program = inputs, nodes, outputs, mutated
+    node    = Nest    for axes: buffer[index] = value          (value may reduce over reduce_axes)
+            | Extern  outputs = target(*args, **kwargs)
+Nodes are in an order in which they may run. Buffers are named; positions in them are flat, in elements, and include
+strides. A buffer may be written by several nests (they write different elements, or the later ones add). A nest that
+writes an input is a mutation of it: nodes before it see the old value, nodes after it the new one.
+Neighbours: lowering makes programs, `schedule` turns them into kernels, `verify` checks them, `text` prints them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import Any, TypeAlias
+
+from stator.loop.expr import Expr
+from stator.loop.index import Axis, Index
+from stator.loop.scalar import ITEMSIZE
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """A piece of memory: an input, an output or something in between."""
+
+    name: str
+    dtype: str
+    size: tuple[int, ...]
+    stride: tuple[int, ...]
+    device: str = "cpu"
+
+    @property
+    def span(self) -> int:
+        """How many elements lie between its first and its last, both included."""
+        if 0 in self.size:
+            return 0
+        return 1 + sum((n - 1) * s for n, s in zip(self.size, self.stride, strict=True))
+
+    @property
+    def numel(self) -> int:
+        return prod(self.size)
+
+    @property
+    def nbytes(self) -> int:
+        return self.span * ITEMSIZE[self.dtype]
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """How an extern argument or an output reads a buffer (offset in elements)."""
+
+    buffer: str
+    size: tuple[int, ...]
+    stride: tuple[int, ...]
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Nest:
+    """Loops over `axes` that write `value` to `buffer[index]`; mode "add" accumulates (a scatter).
+
+    The dtype of the value is that of the buffer. `reduce` nodes in the value run over all `reduce_axes`.
+    """
+
+    buffer: Buffer
+    axes: tuple[Axis, ...]
+    reduce_axes: tuple[Axis, ...]
+    value: Expr
+    index: Index
+    mode: str = "store"
+
+
+Argument: TypeAlias = Any  # View | bool | int | float | str | None | tuple of these
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Extern:
+    """A call of an ATen operator by name; with `out_target` it writes buffers that the caller allocates."""
+
+    name: str
+    target: str
+    args: tuple[Argument, ...]
+    kwargs: tuple[tuple[str, Argument], ...]
+    outputs: tuple[Buffer, ...]
+    out_target: str | None = None
+
+    def views(self) -> list[View]:
+        """Every view among its arguments, in order."""
+        return views_in((self.args, tuple(value for _, value in self.kwargs)))
+
+
+Node: TypeAlias = Nest | Extern
+Output: TypeAlias = View | bool | int | float | None
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """A graph of nests and extern calls."""
+
+    name: str
+    device: str
+    inputs: tuple[Buffer, ...]
+    nodes: tuple[Node, ...]
+    outputs: tuple[Output, ...]
+    mutated: tuple[str, ...] = ()
+
+    @cached_property
+    def buffers(self) -> dict[str, Buffer]:
+        """Every buffer by name: inputs, then in order of the first write."""
+        table = {buffer.name: buffer for buffer in self.inputs}
+        for node in self.nodes:
+            for buffer in node.outputs if isinstance(node, Extern) else (node.buffer,):
+                table.setdefault(buffer.name, buffer)
+        return table
+
+
+def views_in(argument: Argument) -> list[View]:
+    """The views in an argument of any nesting."""
+    if isinstance(argument, View):
+        return [argument]
+    if isinstance(argument, tuple | list):
+        return [view for item in argument for view in views_in(item)]
+    return []
+
+
+def contiguous(size: tuple[int, ...]) -> tuple[int, ...]:
+    """The strides of a row-major buffer."""
+    strides: list[int] = []
+    step = 1
+    for n in reversed(size):
+        strides.append(step)
+        step *= max(n, 1)
+    return tuple(reversed(strides))
