@@ -1,0 +1,182 @@
+"""The directions between the rooms, as `docs/architecture.md` has them, against the imports as they are.
+
+The table is read from the page itself, so the page cannot be wrong. Also held: imports run at the top and without
+cycles, rooms that do without torch do so, and nothing of torch's own compiler takes part in ours.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from tests.meta.source_tree import ROOT, Import, Module, modules
+
+# Files at the top of the package that know every room, as `driver` does.
+TOP = {"stator", "__main__", "api", "driver", "fingerprint"}
+
+# Modules of torch that are its own compiler.
+COMPILER = ("_dynamo", "_inductor", "_functorch", "_prims", "_refs", "compile", "jit")
+# Asking torch whether its own tracers run is not using them.
+QUESTIONS = {"is_scripting", "is_tracing"}
+# The way round: stator as a backend of torch.compile.
+ADAPTER = "stator.backends.adapter"
+
+# Imports inside a function: what may be absent, or what a room must not import while it is imported itself.
+OPTIONAL = {"triton", "llvmlite", "numpy", "onnxruntime", "openvino", "cuda"}
+
+
+def table() -> dict[str, tuple[set[str] | None, bool]]:
+    """Room -> (rooms it may import, or None for all; whether it must do without torch at import time)."""
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    section = page.split("## Directions")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| ([^|]+?) \| ([^|]+?) \|$", section, re.M)
+    found: dict[str, tuple[set[str] | None, bool]] = {}
+    for rooms, allowed in rows[2 if rows[1][0].startswith("-") else 1 :]:
+        names = [name.strip() for name in rooms.split(",")]
+        extra = dict(re.findall(r"\((\w+) also (\w+)", allowed))
+        plain = re.sub(r"\(.*?\)", "", allowed.split(";")[0]).strip()
+        for name in names:
+            may = None if plain.startswith("all") else {p.strip() for p in plain.split(",")} - {"–"}
+            if may is not None and name in extra:
+                may.add(extra[name])
+            found[name] = (may, "no torch" in allowed or name == "base")
+    return found
+
+
+ROOMS = table()
+
+
+def inner(module: Module) -> list[Import]:
+    return [i for i in module.imports() if i.target.split(".")[0] == "stator"]
+
+
+def test_the_table_was_read() -> None:
+    assert set(ROOMS) >= {"base", "bytecode", "capture", "aot", "lowering", "loop", "codegen", "runtime", "driver"}
+    assert ROOMS["base"] == (set(), True)
+    assert ROOMS["lowering"][0] == {"base", "loop", "prims"}
+    assert ROOMS["tile"] == ({"base", "runtime"}, True)
+    assert ROOMS["driver"][0] is None
+    assert len(modules()) > 10 and sum(len(inner(m)) for m in modules().values()) > 10
+
+
+def test_every_folder_is_a_room_of_the_table() -> None:
+    assert {m.room for m in modules().values()} - TOP <= set(ROOMS)
+
+
+def refused(module: Module, target: str) -> bool:
+    """Whether the table forbids `module` to import `target`, a dotted name of the package."""
+    may, _ = ROOMS.get(module.room, (None, False))
+    room = target.split(".")[1] if "." in target else "stator"
+    if room == module.room or (room == "_native" and module.room in {"capture", "runtime"}):
+        return False
+    if {module.room, room} == {"backends", "inspect"}:
+        return target.count(".") > 1  # only each other's front door
+    return may is not None and room not in may
+
+
+def test_a_room_imports_only_what_the_table_allows() -> None:
+    wrong = [
+        f"{m.where}:{i.line} imports {i.target}" for m in modules().values() for i in inner(m) if refused(m, i.target)
+    ]
+    assert not wrong
+
+
+def test_rooms_without_torch_do_not_import_it() -> None:
+    wrong = []
+    for module in modules().values():
+        if ROOMS.get(module.room, (None, False))[1]:
+            early = [i for i in module.imports() if i.target.split(".")[0] == "torch" and i.when == "import"]
+            wrong += [f"{module.where}:{i.line} imports {i.target} while it is imported" for i in early]
+    assert not wrong
+
+
+def test_base_is_standard_library_only() -> None:
+    for module in modules().values():
+        if module.room == "base":
+            outside = {i.target.split(".")[0] for i in module.imports()} - set(sys.stdlib_module_names) - {"stator"}
+            assert not outside, f"{module.where} imports {outside}"
+
+
+def test_imports_are_at_the_top() -> None:
+    wrong = []
+    for module in modules().values():
+        late = OPTIONAL | ({"torch"} if ROOMS.get(module.room, (None, False))[1] else set())
+        for item in module.imports():
+            if item.target == "." or (item.when == "function" and item.target.split(".")[0] not in late):
+                wrong.append(f"{module.where}:{item.line} imports {item.target} inside a function, or relatively")
+    assert not wrong
+
+
+def test_imports_are_acyclic() -> None:
+    graph = {m.name: {i.target for i in inner(m) if i.when == "import"} - {m.name} for m in modules().values()}
+    assert not list(cycle(graph))
+
+
+def cycle(graph: dict[str, set[str]]) -> Iterator[str]:
+    """The modules left over when those that import nothing left are taken away, again and again."""
+    left = dict(graph)
+    while free := [name for name, targets in left.items() if not targets & left.keys()]:
+        for name in free:
+            del left[name]
+    while outer := [name for name in left if not any(name in targets for targets in left.values())]:
+        for name in outer:
+            del left[name]
+    yield from (f"{name} -> {', '.join(sorted(targets & left.keys()))}" for name, targets in left.items())
+
+
+def test_the_cycle_finder_finds() -> None:
+    assert list(cycle({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}})) == ["b -> c", "c -> b"]
+    assert not list(cycle({"a": {"b"}, "b": set()}))
+
+
+def torch_compiler_uses(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Where a tree imports a part of torch's compiler, or reaches for it as an attribute."""
+    asked = {
+        id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute) and node.attr in QUESTIONS
+    }  # the `torch.jit` of `torch.jit.is_scripting`
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=names):
+                found = [alias.name for alias in names]
+            case ast.ImportFrom(module=str(module), names=names):
+                found = [f"{module}.{alias.name}" for alias in names if alias.name not in QUESTIONS]
+            case ast.Attribute(value=ast.Name(id="torch"), attr=attr) if id(node) not in asked:
+                found = [f"torch.{attr}"]
+            case _:
+                continue
+        for name in found:
+            parts = name.split(".")
+            if parts[0] == "torch" and len(parts) > 1 and parts[1] in COMPILER:
+                yield node.lineno, name
+
+
+def test_torchs_own_compiler_takes_no_part() -> None:
+    wrong = [
+        f"{module.where}:{line} uses {name}"
+        for module in modules().values()
+        if module.name != ADAPTER
+        for line, name in torch_compiler_uses(module.tree)
+    ]
+    assert not wrong
+
+
+@pytest.mark.parametrize(
+    "text, count",
+    [
+        ("import torch._dynamo", 1),
+        ("from torch._inductor import config", 1),
+        ("from torch import _functorch", 1),
+        ("torch.compile(f)", 1),
+        ("x = torch._prims.add", 1),
+        ("import torch.compiler", 0),
+        ("torch.jit.is_scripting()", 0),
+        ("torch.jit.script(f)", 1),
+        ("other.compile(f)", 0),
+    ],
+)
+def test_uses_of_torchs_compiler_are_recognised(text: str, count: int) -> None:
+    assert len(list(torch_compiler_uses(ast.parse(text)))) == count

@@ -1,0 +1,120 @@
+"""The shape of the source: sizes of files and functions, names, docstrings, and what may not stand in the text.
+
+Quality is lost in the tail, so the limits are on the largest; each exception has its reason beside it.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.meta.source_tree import ROOT, modules, python_files
+
+FILE_LINES = 600
+FUNCTION_LINES = 60
+DOCSTRING_LINES = range(3, 16)
+
+# path -> why it may be longer
+LONG_FILES: dict[str, str] = {}
+# path:function -> why it may be longer
+LONG_FUNCTIONS: dict[str, str] = {}
+
+LANDFILLS = re.compile(r"^(utils?|common|misc|helpers?|shared|stuff)(_.*)?$|_(utils?|misc|helpers?)$")
+STUBS = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
+ELSEWHERE = re.compile(r"(?<![\w.])/(home|root|Users|work)/")
+
+
+def where(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def native_files() -> list[Path]:
+    return sorted(p for p in (ROOT / "stator").rglob("*") if p.suffix in {".c", ".h", ".cpp", ".cu"})
+
+
+def test_files_are_short(record_property: pytest.RecordProperty) -> None:
+    files = python_files("stator", "tests", "benchmarks") + native_files()
+    sizes = sorted(((len(p.read_text(encoding="utf-8").splitlines()), where(p)) for p in files), reverse=True)
+    assert len(sizes) > 10
+    print("\n".join(f"{lines:5} {path}" for lines, path in sizes[:8]))
+    record_property("largest", sizes[:8])
+    assert not [f"{path}: {lines} lines" for lines, path in sizes if lines > FILE_LINES and path not in LONG_FILES]
+    assert set(LONG_FILES) <= {path for lines, path in sizes if lines > FILE_LINES}, "an exception is not needed"
+
+
+def test_functions_are_short(record_property: pytest.RecordProperty) -> None:
+    sizes = sorted(
+        ((lines, f"{module.where}:{name}") for module in modules().values() for name, _, lines in module.functions()),
+        reverse=True,
+    )
+    assert len(sizes) > 50
+    print("\n".join(f"{lines:5} {name}" for lines, name in sizes[:8]))
+    record_property("longest", sizes[:8])
+    assert not [f"{name}: {n} lines" for n, name in sizes if n > FUNCTION_LINES and name not in LONG_FUNCTIONS]
+    assert set(LONG_FUNCTIONS) <= {name for n, name in sizes if n > FUNCTION_LINES}, "an exception is not needed"
+
+
+def test_no_file_is_a_landfill() -> None:
+    files = python_files("stator", "tests", "benchmarks") + native_files()
+    names = {part for path in files for part in path.relative_to(ROOT).with_suffix("").parts}
+    assert not [name for name in names if LANDFILLS.search(name)]
+    assert LANDFILLS.search("utils") and LANDFILLS.search("string_utils") and not LANDFILLS.search("commoning")
+
+
+def test_every_module_says_what_it_is() -> None:
+    wrong = []
+    for module in modules().values():
+        lines = len((ast.get_docstring(module.tree) or "").splitlines())
+        # A package's front door may be one sentence; a module says what it is, its invariant, its neighbours.
+        least = 1 if module.path.name == "__init__.py" else DOCSTRING_LINES.start
+        if not least <= lines < DOCSTRING_LINES.stop:
+            wrong.append(f"{module.where}: {lines} lines")
+    assert not wrong
+
+
+def test_every_test_file_says_what_it_tests() -> None:
+    files = [p for p in python_files("tests") if p.name.startswith("test_")]
+    assert len(files) > 5
+    assert not [where(p) for p in files if not ast.get_docstring(ast.parse(p.read_text(encoding="utf-8")))]
+
+
+def test_tests_stand_in_a_folder_of_their_room() -> None:
+    rooms = {m.room for m in modules().values()} | {"meta", "native", "end_to_end", "benchmarks"}
+    folders = {p.relative_to(ROOT / "tests").parts[0] for p in python_files("tests")} - {"conftest.py"}
+    assert folders <= rooms, folders - rooms
+
+
+def test_nothing_is_left_as_a_stub() -> None:
+    wrong = []
+    for module in modules().values():
+        wrong += [f"{module.where}: {m.group()}" for m in STUBS.finditer(module.text)]
+        wrong += [f"{module.where}:{line} swallows errors" for line in swallowed(module.tree)]
+    assert not wrong
+
+
+def swallowed(tree: ast.Module) -> list[int]:
+    """Lines of handlers that catch everything and do nothing."""
+    return [
+        node.lineno
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ExceptHandler)
+        and (node.type is None or (isinstance(node.type, ast.Name) and node.type.id in {"Exception", "BaseException"}))
+        and all(
+            isinstance(s, ast.Pass) or (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant))
+            for s in node.body
+        )
+    ]
+
+
+def test_swallowing_is_recognised() -> None:
+    assert swallowed(ast.parse("try:\n    f()\nexcept Exception:\n    pass")) == [3]
+    assert swallowed(ast.parse("try:\n    f()\nexcept OSError:\n    pass")) == []
+
+
+def test_no_path_of_somebodys_machine() -> None:
+    files = python_files("stator", "benchmarks") + native_files()
+    files += [*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md"), *ROOT.glob("*.toml"), ROOT / "Makefile"]
+    assert not [where(p) for p in files if ELSEWHERE.search(p.read_text(encoding="utf-8"))]
