@@ -1,0 +1,15 @@
+"""The closed set of primitives and the decompositions that reduce ATen to it.
+
+Front door: `PRIMITIVES`, `DECOMPOSITIONS`, `RANDOM_OPERATORS`. Importing this package registers
+`stator::random` and fills the tables. Neighbours: `stator.aot` (reads the tables while tracing),
+`stator.lowering` (a lowering per primitive).
+"""
+
+from __future__ import annotations
+
+from stator.prims import decompositions as decompositions
+from stator.prims.random import RANDOM_OPERATORS
+from stator.prims.set import PRIMITIVES, Primitive
+from stator.prims.table import DECOMPOSITIONS, decompose
+
+__all__ = ["DECOMPOSITIONS", "PRIMITIVES", "RANDOM_OPERATORS", "Primitive", "decompose"]

@@ -1,0 +1,31 @@
+"""Decompositions, one file a family; importing this package fills `stator.prims.table`."""
+
+from __future__ import annotations
+
+from stator.prims.decompositions import (
+    activation,
+    creation,
+    indexing,
+    linear,
+    loss,
+    normalization,
+    pointwise,
+    pooling,
+    reduction,
+    shape,
+    softmax,
+)
+
+FAMILIES = (
+    activation,
+    creation,
+    indexing,
+    linear,
+    loss,
+    normalization,
+    pointwise,
+    pooling,
+    reduction,
+    shape,
+    softmax,
+)

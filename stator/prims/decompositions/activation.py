@@ -1,0 +1,255 @@
+"""Activations and their gradients.
+
+Half types are computed in float32 and rounded once, as eager's kernels do (`rounds_once`); the few
+that only choose between values need no widening.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from stator.prims import names as p
+from stator.prims.table import decompose, rounds_once
+
+SQRT_HALF = 0.7071067811865476
+SQRT_2_OVER_PI = 0.7978845608028654
+INV_SQRT_2_PI = 0.3989422804014327
+GELU_CUBE = 0.044715
+
+
+@decompose("gelu")
+@rounds_once
+def gelu(x: Tensor, approximate: str = "none") -> Tensor:
+    if approximate == "tanh":
+        inner = p.mul(p.add(x, p.mul(p.mul(p.mul(x, x), x), GELU_CUBE)), SQRT_2_OVER_PI)
+        return p.mul(p.mul(x, 0.5), p.add(p.tanh(inner), 1.0))
+    return p.mul(p.mul(x, 0.5), p.add(p.erf(p.mul(x, SQRT_HALF)), 1.0))
+
+
+@decompose("gelu_backward")
+@rounds_once
+def gelu_backward(grad: Tensor, x: Tensor, approximate: str = "none") -> Tensor:
+    if approximate == "tanh":
+        square = p.mul(x, x)
+        inner = p.mul(p.add(x, p.mul(p.mul(square, x), GELU_CUBE)), SQRT_2_OVER_PI)
+        t = p.tanh(inner)
+        left = p.mul(p.add(t, 1.0), 0.5)
+        slope = p.mul(p.add(p.mul(square, 3.0 * GELU_CUBE), 1.0), SQRT_2_OVER_PI)
+        right = p.mul(p.mul(p.mul(x, 0.5), p.sub(1.0, p.mul(t, t))), slope)
+        return p.mul(grad, p.add(left, right))
+    cdf = p.mul(p.add(p.erf(p.mul(x, SQRT_HALF)), 1.0), 0.5)
+    pdf = p.mul(p.exp(p.mul(p.mul(x, x), -0.5)), INV_SQRT_2_PI)
+    return p.mul(grad, p.add(cdf, p.mul(x, pdf)))
+
+
+@decompose("silu")
+@rounds_once
+def silu(x: Tensor) -> Tensor:
+    return p.div(x, p.add(p.exp(p.neg(x)), 1.0))
+
+
+@decompose("silu_backward")
+@rounds_once
+def silu_backward(grad: Tensor, x: Tensor) -> Tensor:
+    s = p.sigmoid(x)
+    return p.mul(p.mul(grad, s), p.add(p.mul(x, p.sub(1.0, s)), 1.0))
+
+
+@decompose("relu")
+def relu(x: Tensor) -> Tensor:
+    return p.maximum(x, 0)
+
+
+@decompose("relu6")
+def relu6(x: Tensor) -> Tensor:
+    return p.clamp(x, 0, 6)
+
+
+@decompose("threshold")
+def threshold(x: Tensor, limit: float, value: float) -> Tensor:
+    return p.where(p.le(x, limit), value, x)
+
+
+@decompose("threshold_backward")
+def threshold_backward(grad: Tensor, x: Tensor, limit: float) -> Tensor:
+    return p.where(p.le(x, limit), 0.0, grad)
+
+
+@decompose("leaky_relu")
+@rounds_once
+def leaky_relu(x: Tensor, slope: float = 0.01) -> Tensor:
+    return p.where(p.gt(x, 0), x, p.mul(x, slope))
+
+
+@decompose("leaky_relu_backward")
+@rounds_once
+def leaky_relu_backward(grad: Tensor, x: Tensor, slope: float, is_result: bool) -> Tensor:
+    return p.where(p.gt(x, 0), grad, p.mul(grad, slope))
+
+
+@decompose("elu")
+@rounds_once
+def elu(x: Tensor, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Tensor:
+    negative = p.mul(p.expm1(p.mul(x, input_scale)), alpha * scale)
+    return p.where(p.gt(x, 0), p.mul(x, scale), negative)
+
+
+@decompose("elu_backward")
+@rounds_once
+def elu_backward(
+    grad: Tensor, alpha: float, scale: float, input_scale: float, is_result: bool, x: Tensor
+) -> Tensor:
+    if is_result:
+        slope = p.mul(p.add(x, alpha * scale), input_scale)
+    else:
+        slope = p.mul(p.exp(p.mul(x, input_scale)), alpha * scale * input_scale)
+    return p.where(p.gt(x, 0), p.mul(grad, scale), p.mul(grad, slope))
+
+
+@decompose("hardtanh")
+def hardtanh(x: Tensor, low: float = -1.0, high: float = 1.0) -> Tensor:
+    return p.clamp(x, low, high)
+
+
+@decompose("hardtanh_backward")
+def hardtanh_backward(grad: Tensor, x: Tensor, low: float, high: float) -> Tensor:
+    return p.where(p.logical_and(p.gt(x, low), p.lt(x, high)), grad, 0.0)
+
+
+@decompose("hardsigmoid")
+@rounds_once
+def hardsigmoid(x: Tensor) -> Tensor:
+    return p.div(p.clamp(p.add(x, 3.0), 0.0, 6.0), 6.0)
+
+
+@decompose("hardsigmoid_backward")
+@rounds_once
+def hardsigmoid_backward(grad: Tensor, x: Tensor) -> Tensor:
+    inside = p.logical_and(p.gt(x, -3.0), p.lt(x, 3.0))
+    return p.where(inside, p.mul(grad, 1.0 / 6.0), 0.0)
+
+
+@decompose("hardswish")
+@rounds_once
+def hardswish(x: Tensor) -> Tensor:
+    return p.div(p.mul(x, p.clamp(p.add(x, 3.0), 0.0, 6.0)), 6.0)
+
+
+@decompose("hardswish_backward")
+@rounds_once
+def hardswish_backward(grad: Tensor, x: Tensor) -> Tensor:
+    middle = p.mul(grad, p.add(p.div(x, 3.0), 0.5))
+    return p.where(p.le(x, -3.0), 0.0, p.where(p.lt(x, 3.0), middle, grad))
+
+
+@decompose("softplus")
+@rounds_once
+def softplus(x: Tensor, beta: float = 1.0, limit: float = 20.0) -> Tensor:
+    scaled = p.mul(x, beta)
+    return p.where(p.gt(scaled, limit), x, p.div(p.log1p(p.exp(scaled)), beta))
+
+
+@decompose("softplus_backward")
+@rounds_once
+def softplus_backward(grad: Tensor, x: Tensor, beta: float, limit: float) -> Tensor:
+    scaled = p.mul(x, beta)
+    z = p.exp(scaled)
+    return p.where(p.gt(scaled, limit), grad, p.div(p.mul(grad, z), p.add(z, 1.0)))
+
+
+def _log1p_exp(x: Tensor) -> Tensor:
+    """log(1 + exp(x)) that neither overflows nor cancels."""
+    return p.add(p.maximum(x, 0.0), p.log1p(p.exp(p.neg(p.absolute(x)))))
+
+
+@decompose("mish")
+@rounds_once
+def mish(x: Tensor) -> Tensor:
+    return p.mul(x, p.tanh(_log1p_exp(x)))
+
+
+@decompose("mish_backward")
+@rounds_once
+def mish_backward(grad: Tensor, x: Tensor) -> Tensor:
+    t = p.tanh(_log1p_exp(x))
+    return p.mul(grad, p.add(t, p.mul(p.mul(x, p.sigmoid(x)), p.sub(1.0, p.mul(t, t)))))
+
+
+@decompose("log_sigmoid_forward")
+@rounds_once
+def log_sigmoid_forward(x: Tensor) -> Tensor | tuple[Tensor, Tensor]:
+    z = p.exp(p.neg(p.absolute(x)))
+    value = p.sub(p.minimum(x, 0.0), p.log1p(z))
+    return value, (z if x.device.type == "cpu" else p.full([0], 0.0, dtype=x.dtype, device=x.device))
+
+
+@decompose("log_sigmoid_backward")
+@rounds_once
+def log_sigmoid_backward(grad: Tensor, x: Tensor, buffer: Tensor) -> Tensor:
+    return p.mul(grad, p.sigmoid(p.neg(x)))
+
+
+@decompose("sigmoid_backward")
+@rounds_once
+def sigmoid_backward(grad: Tensor, y: Tensor) -> Tensor:
+    return p.mul(p.mul(grad, p.sub(1.0, y)), y)
+
+
+@decompose("tanh_backward")
+@rounds_once
+def tanh_backward(grad: Tensor, y: Tensor) -> Tensor:
+    return p.mul(grad, p.sub(1.0, p.mul(y, y)))
+
+
+@decompose("logit")
+@rounds_once
+def logit(x: Tensor, eps: float | None = None) -> Tensor:
+    inside = x if eps is None else p.clamp(x, eps, 1.0 - eps)
+    return p.log(p.div(inside, p.sub(1.0, inside)))
+
+
+@decompose("hardshrink")
+def hardshrink(x: Tensor, limit: float = 0.5) -> Tensor:
+    return p.where(p.logical_and(p.ge(x, -limit), p.le(x, limit)), 0.0, x)
+
+
+@decompose("softshrink")
+@rounds_once
+def softshrink(x: Tensor, limit: float = 0.5) -> Tensor:
+    outside = p.where(p.gt(x, limit), p.sub(x, limit), p.add(x, limit))
+    return p.where(p.le(p.absolute(x), limit), p.mul(x, 0.0), outside)
+
+
+@decompose("_prelu_kernel")
+@rounds_once
+def prelu(x: Tensor, weight: Tensor) -> Tensor:
+    return p.where(p.gt(x, 0), x, p.mul(weight, x))
+
+
+@decompose("_prelu_kernel_backward")
+@rounds_once
+def prelu_backward(grad: Tensor, x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    positive = p.gt(x, 0)
+    return p.where(positive, grad, p.mul(weight, grad)), p.where(positive, 0.0, p.mul(x, grad))
+
+
+@decompose("glu")
+def glu(x: Tensor, dim: int = -1) -> Tensor:
+    half = x.shape[dim] // 2
+    left, right = p.slice_(x, dim, 0, half), p.slice_(x, dim, half, 2 * half)
+    return _gate(left, right)
+
+
+@rounds_once
+def _gate(left: Tensor, right: Tensor) -> Tensor:
+    return p.mul(left, p.sigmoid(right))
+
+
+@decompose("glu_backward")
+@rounds_once
+def glu_backward(grad: Tensor, x: Tensor, dim: int) -> Tensor:
+    half = x.shape[dim] // 2
+    left, right = p.slice_(x, dim, 0, half), p.slice_(x, dim, half, 2 * half)
+    s = p.sigmoid(right)
+    scaled = p.mul(grad, s)
+    return p.cat([scaled, p.mul(p.mul(scaled, p.sub(1.0, s)), left)], dim)

@@ -1,0 +1,127 @@
+"""Creation: everything constant is `full`, `full_like` or `arange.start_step`.
+
+Memory that eager leaves unset (`empty`) is zero here: one rule fewer to get wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from stator.prims import names as p
+from stator.prims.table import cast, decompose
+
+CONTIGUOUS = (None, torch.contiguous_format, torch.preserve_format)
+
+
+def _filled(size: Sequence[int], value: float, dtype: Any, device: Any) -> Tensor:
+    dtype = dtype or torch.get_default_dtype()
+    return p.full(list(size), bool(value) if dtype is torch.bool else value, dtype=dtype, device=device)
+
+
+@decompose("zeros")
+def zeros(size: Sequence[int], *, dtype: Any = None, device: Any = None, **_: Any) -> Tensor:
+    return _filled(size, 0, dtype, device)
+
+
+@decompose("empty.memory_format")
+def empty(size: Sequence[int], *, dtype: Any = None, device: Any = None, memory_format: Any = None, **_: Any) -> Tensor:
+    if memory_format not in CONTIGUOUS:
+        return NotImplemented
+    return _filled(size, 0, dtype, device)
+
+
+@decompose("ones")
+def ones(size: Sequence[int], *, dtype: Any = None, device: Any = None, **_: Any) -> Tensor:
+    return _filled(size, 1, dtype, device)
+
+
+@decompose("scalar_tensor")
+def scalar_tensor(value: float, *, dtype: Any = None, device: Any = None, **_: Any) -> Tensor:
+    return _filled([], value, dtype, device)
+
+
+def _like(x: Tensor, value: float, dtype: Any, device: Any, memory_format: Any) -> Tensor:
+    dtype = dtype or x.dtype
+    filled = bool(value) if dtype is torch.bool else value
+    if x.is_contiguous() and memory_format in CONTIGUOUS:
+        return p.full(list(x.shape), filled, dtype=dtype, device=device or x.device)
+    return p.full_like(x, filled, dtype=dtype, device=device or x.device, memory_format=memory_format)
+
+
+@decompose("zeros_like", "empty_like")
+def zeros_like(x: Tensor, *, dtype: Any = None, device: Any = None, memory_format: Any = None, **_: Any) -> Tensor:
+    return _like(x, 0, dtype, device, memory_format)
+
+
+@decompose("ones_like")
+def ones_like(x: Tensor, *, dtype: Any = None, device: Any = None, memory_format: Any = None, **_: Any) -> Tensor:
+    return _like(x, 1, dtype, device, memory_format)
+
+
+@decompose("new_zeros")
+def new_zeros(x: Tensor, size: Sequence[int], *, dtype: Any = None, device: Any = None, **_: Any) -> Tensor:
+    return p.full(list(size), 0, dtype=dtype or x.dtype, device=device or x.device)
+
+
+@decompose("new_ones")
+def new_ones(x: Tensor, size: Sequence[int], *, dtype: Any = None, device: Any = None, **_: Any) -> Tensor:
+    return p.full(list(size), 1, dtype=dtype or x.dtype, device=device or x.device)
+
+
+@decompose("new_full")
+def new_full(
+    x: Tensor, size: Sequence[int], value: float, *, dtype: Any = None, device: Any = None, **_: Any
+) -> Tensor:
+    return p.full(list(size), value, dtype=dtype or x.dtype, device=device or x.device)
+
+
+@decompose("new_empty")
+def new_empty(x: Tensor, size: Sequence[int], *, dtype: Any = None, device: Any = None, **_: Any) -> Tensor:
+    return p.full(list(size), 0, dtype=dtype or x.dtype, device=device or x.device)
+
+
+def _range_type(*numbers: float) -> torch.dtype:
+    return torch.get_default_dtype() if any(isinstance(n, float) for n in numbers) else torch.int64
+
+
+@decompose("arange")
+def arange(end: float, *, dtype: Any = None, device: Any = None, **_: Any) -> Tensor:
+    return p.arange(0, end, 1, dtype=dtype or _range_type(end), device=device)
+
+
+@decompose("arange.start")
+def arange_start(start: float, end: float, *, dtype: Any = None, device: Any = None, **_: Any) -> Tensor:
+    return p.arange(start, end, 1, dtype=dtype or _range_type(start, end), device=device)
+
+
+@decompose("linspace")
+def linspace(start: float, end: float, steps: int, *, dtype: Any = None, device: Any = None, **_: Any) -> Tensor:
+    """From both ends to the middle, as eager, so that both ends are exact."""
+    dtype = dtype or torch.get_default_dtype()
+    if not dtype.is_floating_point:
+        return NotImplemented
+    if steps < 2:
+        return p.full([steps], start, dtype=dtype, device=device)
+    wide = torch.float64 if dtype is torch.float64 else torch.float32
+    number = p.arange(0, steps, 1, dtype=torch.int64, device=device)
+    exact = p.to_copy(number, dtype=wide)
+    step = (end - start) / (steps - 1)
+    rising = p.add(p.mul(exact, step), start)
+    falling = p.sub(end, p.mul(p.sub(float(steps - 1), exact), step))
+    return cast(p.where(p.lt(number, steps // 2), rising, falling), dtype)
+
+
+@decompose("eye")
+def eye(n: int, **kwargs: Any) -> Tensor:
+    return eye_m(n, n, **kwargs)
+
+
+@decompose("eye.m")
+def eye_m(n: int, m: int, *, dtype: Any = None, device: Any = None, **_: Any) -> Tensor:
+    row = p.unsqueeze(p.arange(0, n, 1, dtype=torch.int64, device=device), 1)
+    column = p.arange(0, m, 1, dtype=torch.int64, device=device)
+    return cast(p.eq(row, column), dtype or torch.get_default_dtype())

@@ -1,0 +1,205 @@
+"""Losses and their gradients, as elementwise values followed by eager's reduction.
+
+`reduction` is ATen's number: 0 none, 1 mean, 2 sum.
+"""
+
+from __future__ import annotations
+
+import math
+
+from torch import Tensor
+
+from stator.prims import names as p
+from stator.prims.table import cast, compute_type, decompose, rounds_once
+
+NONE, MEAN, SUM = 0, 1, 2
+
+
+def _reduce(value: Tensor, reduction: int) -> Tensor:
+    if reduction == NONE:
+        return value
+    dims = list(range(value.dim()))
+    return p.mean(value, dims) if reduction == MEAN else p.sum_(value, dims)
+
+
+def _scale(reduction: int, x: Tensor) -> float:
+    """What a mean multiplies the gradient with."""
+    return 1.0 / x.numel() if reduction == MEAN and x.numel() else 1.0
+
+
+@decompose("mse_loss")
+@rounds_once
+def mse_loss(x: Tensor, target: Tensor, reduction: int = MEAN) -> Tensor:
+    d = p.sub(x, target)
+    return _reduce(p.mul(d, d), reduction)
+
+
+@decompose("mse_loss_backward")
+@rounds_once
+def mse_loss_backward(grad: Tensor, x: Tensor, target: Tensor, reduction: int) -> Tensor:
+    return p.mul(p.mul(p.sub(x, target), 2.0 * _scale(reduction, x)), grad)
+
+
+@decompose("smooth_l1_loss")
+@rounds_once
+def smooth_l1_loss(x: Tensor, target: Tensor, reduction: int = MEAN, beta: float = 1.0) -> Tensor:
+    d = p.absolute(p.sub(x, target))
+    if beta == 0.0:
+        return _reduce(d, reduction)
+    near = p.div(p.mul(p.mul(d, d), 0.5), beta)
+    return _reduce(p.where(p.lt(d, beta), near, p.sub(d, 0.5 * beta)), reduction)
+
+
+@decompose("smooth_l1_loss_backward")
+@rounds_once
+def smooth_l1_loss_backward(grad: Tensor, x: Tensor, target: Tensor, reduction: int, beta: float) -> Tensor:
+    d = p.sub(x, target)
+    outer = p.sign(d)
+    inner = outer if beta == 0.0 else p.where(p.lt(p.absolute(d), beta), p.div(d, beta), outer)
+    return p.mul(p.mul(inner, _scale(reduction, x)), grad)
+
+
+@decompose("huber_loss")
+@rounds_once
+def huber_loss(x: Tensor, target: Tensor, reduction: int = MEAN, delta: float = 1.0) -> Tensor:
+    d = p.absolute(p.sub(x, target))
+    near = p.mul(p.mul(d, d), 0.5)
+    return _reduce(p.where(p.le(d, delta), near, p.mul(p.sub(d, 0.5 * delta), delta)), reduction)
+
+
+@decompose("huber_loss_backward")
+@rounds_once
+def huber_loss_backward(grad: Tensor, x: Tensor, target: Tensor, reduction: int, delta: float) -> Tensor:
+    d = p.sub(x, target)
+    clipped = p.clamp(d, -delta, delta)
+    return p.mul(p.mul(clipped, _scale(reduction, x)), grad)
+
+
+@decompose("soft_margin_loss")
+@rounds_once
+def soft_margin_loss(x: Tensor, target: Tensor, reduction: int = MEAN) -> Tensor:
+    return _reduce(p.log1p(p.exp(p.mul(p.neg(x), target))), reduction)
+
+
+@decompose("binary_cross_entropy")
+@rounds_once
+def binary_cross_entropy(x: Tensor, target: Tensor, weight: Tensor | None = None, reduction: int = MEAN) -> Tensor:
+    inside = p.mul(p.sub(target, 1.0), p.maximum(p.log1p(p.neg(x)), -100.0))
+    value = p.sub(inside, p.mul(target, p.maximum(p.log(x), -100.0)))
+    return _reduce(value if weight is None else p.mul(value, weight), reduction)
+
+
+@decompose("binary_cross_entropy_backward")
+@rounds_once
+def binary_cross_entropy_backward(
+    grad: Tensor, x: Tensor, target: Tensor, weight: Tensor | None = None, reduction: int = MEAN
+) -> Tensor:
+    slope = p.div(p.sub(x, target), p.maximum(p.mul(p.sub(1.0, x), x), 1e-12))
+    value = p.mul(grad, slope)
+    if weight is not None:
+        value = p.mul(value, weight)
+    return p.mul(value, _scale(reduction, x)) if reduction == MEAN else value
+
+
+@decompose("binary_cross_entropy_with_logits")
+@rounds_once
+def binary_cross_entropy_with_logits(
+    x: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    pos_weight: Tensor | None = None,
+    reduction: int = MEAN,
+) -> Tensor:
+    log_sigmoid = p.sub(p.minimum(x, 0.0), p.log1p(p.exp(p.neg(p.absolute(x)))))
+    if pos_weight is not None:
+        log_sigmoid = p.mul(log_sigmoid, p.add(p.mul(p.sub(pos_weight, 1.0), target), 1.0))
+    value = p.sub(p.mul(p.sub(1.0, target), x), log_sigmoid)
+    return _reduce(value if weight is None else p.mul(value, weight), reduction)
+
+
+def _class_dim(x: Tensor) -> int:
+    return 0 if x.dim() == 1 else 1
+
+
+def _nll_forward(
+    x: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore: int
+) -> tuple[Tensor, Tensor]:
+    dim = _class_dim(x)
+    valid = p.ne(target, ignore)
+    safe = p.where(valid, target, 0)
+    wide = cast(x, compute_type(x.dtype))
+    picked = p.neg(p.squeeze(p.gather(wide, dim, p.unsqueeze(safe, dim)), [dim]))
+    weights = None
+    if weight is not None:
+        weights = p.index(cast(weight, wide.dtype), [safe])
+        picked = p.mul(picked, weights)
+    value = p.where(valid, picked, 0.0)
+    if reduction == NONE:
+        return cast(value, x.dtype), p.full([], 0.0, dtype=x.dtype, device=x.device)
+    counted = cast(valid, wide.dtype) if weights is None else p.where(valid, weights, 0.0)
+    dims = list(range(target.dim()))
+    total_weight = p.sum_(counted, dims) if dims else counted
+    total = p.sum_(value, dims) if dims else value
+    result = p.div(total, total_weight) if reduction == MEAN else total
+    return cast(result, x.dtype), cast(total_weight, x.dtype)
+
+
+def _nll_backward(
+    grad: Tensor,
+    x: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    reduction: int,
+    ignore: int,
+    total_weight: Tensor,
+) -> Tensor:
+    """Minus the scaled gradient at the target class, zero elsewhere: pointwise, no scatter needed."""
+    dim = _class_dim(x)
+    classes = x.shape[dim]
+    valid = p.ne(target, ignore)
+    wide = compute_type(x.dtype)
+    g = cast(grad, wide)
+    if reduction == MEAN:
+        g = p.div(g, cast(total_weight, wide))
+    if weight is not None:
+        g = p.mul(g, p.index(cast(weight, wide), [p.where(valid, target, 0)]))
+    row = p.unsqueeze(p.where(valid, p.neg(g), 0.0), dim)
+    number = p.arange(0, classes, 1, dtype=target.dtype, device=x.device)
+    number = p.view(number, [classes if d == dim else 1 for d in range(x.dim())])
+    return cast(p.where(p.eq(number, p.unsqueeze(target, dim)), row, 0.0), x.dtype)
+
+
+@decompose("nll_loss_forward", "nll_loss2d_forward")
+def nll_loss_forward(
+    x: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore: int
+) -> tuple[Tensor, Tensor]:
+    if x.numel() == 0:
+        return NotImplemented
+    return _nll_forward(x, target, weight, reduction, ignore)
+
+
+@decompose("nll_loss_backward", "nll_loss2d_backward")
+def nll_loss_backward(
+    grad: Tensor,
+    x: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    reduction: int,
+    ignore: int,
+    total_weight: Tensor,
+) -> Tensor:
+    if x.numel() == 0:
+        return NotImplemented
+    return _nll_backward(grad, x, target, weight, reduction, ignore, total_weight)
+
+
+def _xlogy(x: Tensor, y: Tensor | float) -> Tensor:
+    product = p.mul(x, p.log(y) if isinstance(y, Tensor) else math.log(y))
+    value = p.where(p.eq(x, 0), 0.0, product)
+    return p.where(p.isnan(y), math.nan, value) if isinstance(y, Tensor) else value
+
+
+@decompose("xlogy.Tensor")
+@rounds_once
+def xlogy(x: Tensor, y: Tensor) -> Tensor:
+    return _xlogy(x, y)

@@ -1,0 +1,354 @@
+"""Pointwise operators that reduce to others: scalar overloads, clamps, blends, rarer functions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from stator.prims import names as p
+from stator.prims.table import cast, decompose, rounds_once
+
+Number = int | float | bool
+
+#: Scalar overload → the Tensor overload of the same meaning that takes a number there.
+NUMBER_FORMS: dict[str, Callable[..., Tensor]] = {
+    "add.Scalar": p.add,
+    "sub.Scalar": p.sub,
+    "mul.Scalar": p.mul,
+    "div.Scalar": p.div,
+    "div.Scalar_mode": p.div_mode,
+}
+
+#: Overload → the Tensor overload of the same meaning; a number becomes a 0-dim tensor first.
+TENSOR_FORMS: dict[str, Callable[..., Tensor]] = {
+    "remainder.Scalar": p.remainder,
+    "fmod.Scalar": p.fmod,
+    "bitwise_and.Scalar": p.bitwise_and,
+    "bitwise_or.Scalar": p.bitwise_or,
+    "bitwise_xor.Scalar": p.bitwise_xor,
+    "bitwise_left_shift.Tensor_Scalar": p.shift_left,
+    "bitwise_right_shift.Tensor_Scalar": p.shift_right,
+    "__and__.Tensor": p.bitwise_and,
+    "__or__.Tensor": p.bitwise_or,
+    "__xor__.Tensor": p.bitwise_xor,
+    "__and__.Scalar": p.bitwise_and,
+    "__or__.Scalar": p.bitwise_or,
+    "__xor__.Scalar": p.bitwise_xor,
+    "__lshift__.Tensor": p.shift_left,
+    "__rshift__.Tensor": p.shift_right,
+    "__lshift__.Scalar": p.shift_left,
+    "__rshift__.Scalar": p.shift_right,
+}
+
+
+def _with_number(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    def run(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        return function(x, *args, **kwargs)
+
+    return run
+
+
+def _with_tensor(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    def run(x: Tensor, other: Tensor | Number) -> Tensor:
+        if not isinstance(other, Tensor):
+            other = p.full([], other, dtype=torch.result_type(x, other), device=x.device)
+        return function(x, other)
+
+    return run
+
+
+for _name, _function in NUMBER_FORMS.items():
+    decompose(_name)(_with_number(_function))
+for _name, _function in TENSOR_FORMS.items():
+    decompose(_name)(_with_tensor(_function))
+
+
+@decompose("rsub.Tensor", "rsub.Scalar")
+def rsub(x: Tensor, other: Tensor | Number, alpha: Number = 1) -> Tensor:
+    return p.sub(other, x if alpha == 1 else p.mul(x, alpha))
+
+
+@decompose("remainder.Scalar_Tensor")
+def remainder_scalar(x: Number, other: Tensor) -> Tensor:
+    return p.remainder(p.full([], x, dtype=torch.result_type(x, other), device=other.device), other)
+
+
+@decompose("floor_divide", "floor_divide.Scalar")
+def floor_divide(x: Tensor, other: Tensor | Number) -> Tensor:
+    return p.div_mode(x, other, rounding_mode="floor")
+
+
+@decompose("pow.Tensor_Scalar")
+def pow_tensor_scalar(x: Tensor, exponent: Number) -> Tensor:
+    """Eager's special exponents; others stay a primitive."""
+    if not isinstance(exponent, (int, float)) or not (x.is_floating_point() or exponent in (2, 3)):
+        return NotImplemented
+    if isinstance(exponent, float) and not x.is_floating_point():
+        return NotImplemented
+    match exponent:
+        case 2:
+            return p.mul(x, x)
+        case 3:
+            return p.mul(p.mul(x, x), x)
+        case 1:
+            return p.clone(x)
+        case 0.5:
+            return p.sqrt(x)
+        case -0.5:
+            return p.rsqrt(x)
+        case -1:
+            return p.reciprocal(x)
+    return NotImplemented
+
+
+@decompose("pow.Scalar")
+def pow_scalar(base: Number, exponent: Tensor) -> Tensor:
+    if not exponent.is_floating_point():
+        return NotImplemented
+    return p.power(p.full([], base, dtype=exponent.dtype, device=exponent.device), exponent)
+
+
+@decompose("square")
+def square(x: Tensor) -> Tensor:
+    return p.mul(x, x)
+
+
+@decompose("addcmul")
+@rounds_once
+def addcmul(x: Tensor, a: Tensor, b: Tensor, value: Number = 1) -> Tensor:
+    product = p.mul(a, b)
+    return p.add(x, product if value == 1 else p.mul(product, value))
+
+
+@decompose("addcdiv")
+@rounds_once
+def addcdiv(x: Tensor, a: Tensor, b: Tensor, value: Number = 1) -> Tensor:
+    quotient = p.div(a, b)
+    return p.add(x, quotient if value == 1 else p.mul(quotient, value))
+
+
+@decompose("lerp.Scalar")
+@rounds_once
+def lerp_scalar(start: Tensor, end: Tensor, weight: Number) -> Tensor:
+    if abs(weight) < 0.5:
+        return p.add(start, p.mul(p.sub(end, start), weight))
+    return p.sub(end, p.mul(p.sub(end, start), 1 - weight))
+
+
+@decompose("lerp.Tensor")
+@rounds_once
+def lerp_tensor(start: Tensor, end: Tensor, weight: Tensor) -> Tensor:
+    d = p.sub(end, start)
+    near = p.add(start, p.mul(d, weight))
+    far = p.sub(end, p.mul(d, p.sub(1, weight)))
+    return p.where(p.lt(p.absolute(weight), 0.5), near, far)
+
+
+@decompose("clamp.Tensor")
+def clamp_tensor(x: Tensor, low: Tensor | None = None, high: Tensor | None = None) -> Tensor:
+    value = x if low is None else p.maximum(x, low)
+    return value if high is None else p.minimum(value, high)
+
+
+@decompose("clamp_min", "clamp_min.Tensor")
+def clamp_min(x: Tensor, low: Any) -> Tensor:
+    return p.maximum(x, low)
+
+
+@decompose("clamp_max", "clamp_max.Tensor")
+def clamp_max(x: Tensor, high: Any) -> Tensor:
+    return p.minimum(x, high)
+
+
+@decompose("fmax")
+def fmax(x: Tensor, y: Tensor) -> Tensor:
+    return p.where(p.isnan(x), y, p.where(p.isnan(y), x, p.maximum(x, y)))
+
+
+@decompose("fmin")
+def fmin(x: Tensor, y: Tensor) -> Tensor:
+    return p.where(p.isnan(x), y, p.where(p.isnan(y), x, p.minimum(x, y)))
+
+
+@decompose("masked_fill.Scalar")
+def masked_fill_scalar(x: Tensor, mask: Tensor, value: Number) -> Tensor:
+    return p.where(mask, p.full([], value, dtype=x.dtype, device=x.device), x)
+
+
+@decompose("masked_fill.Tensor")
+def masked_fill_tensor(x: Tensor, mask: Tensor, value: Tensor) -> Tensor:
+    return p.where(mask, cast(value, x.dtype), x)
+
+
+@decompose("where.Scalar")
+def where_scalar(mask: Tensor, a: Number, b: Number) -> Tensor:
+    return p.where(mask, a, p.full([], b, dtype=torch.result_type(a, b), device=mask.device))
+
+
+@decompose("log10")
+@rounds_once
+def log10(x: Tensor) -> Tensor:
+    return p.mul(p.log(x), 1.0 / math.log(10.0))
+
+
+@decompose("sinc")
+@rounds_once
+def sinc(x: Tensor) -> Tensor:
+    angle = p.mul(x, math.pi)
+    return p.where(p.eq(x, 0), 1.0, p.div(p.sin(angle), angle))
+
+
+@decompose("asinh")
+@rounds_once
+def asinh(x: Tensor) -> Tensor:
+    if not x.is_floating_point():
+        return NotImplemented
+    a = p.absolute(x)
+    s = p.mul(a, a)
+    value = p.log1p(p.add(a, p.div(s, p.add(p.sqrt(p.add(s, 1.0)), 1.0))))
+    return p.where(p.lt(x, 0), p.neg(value), p.mul(value, 1.0))
+
+
+@decompose("acosh")
+@rounds_once
+def acosh(x: Tensor) -> Tensor:
+    if not x.is_floating_point():
+        return NotImplemented
+    d = p.sub(x, 1.0)
+    return p.log1p(p.add(d, p.sqrt(p.mul(d, p.add(x, 1.0)))))
+
+
+@decompose("atanh")
+@rounds_once
+def atanh(x: Tensor) -> Tensor:
+    if not x.is_floating_point():
+        return NotImplemented
+    return p.mul(p.log1p(p.div(p.mul(x, 2.0), p.sub(1.0, x))), 0.5)
+
+
+@decompose("logaddexp")
+@rounds_once
+def logaddexp(x: Tensor, y: Tensor) -> Tensor:
+    top = p.maximum(x, y)
+    value = p.add(top, p.log1p(p.exp(p.neg(p.absolute(p.sub(x, y))))))
+    return p.where(p.logical_and(p.isinf(top), p.eq(x, y)), x, value)
+
+
+@decompose("sgn")
+def sgn(x: Tensor) -> Tensor:
+    return NotImplemented if x.is_complex() else p.sign(x)
+
+
+@decompose("frac")
+def frac(x: Tensor) -> Tensor:
+    return p.sub(x, p.trunc(x))
+
+
+@decompose("isfinite")
+def isfinite(x: Tensor) -> Tensor:
+    if not x.is_floating_point():
+        return p.full(list(x.shape), True, dtype=torch.bool, device=x.device)
+    return p.lt(p.absolute(x), math.inf)
+
+
+@decompose("isposinf")
+def isposinf(x: Tensor) -> Tensor:
+    return p.eq(x, math.inf) if x.is_floating_point() else NotImplemented
+
+
+@decompose("isneginf")
+def isneginf(x: Tensor) -> Tensor:
+    return p.eq(x, -math.inf) if x.is_floating_point() else NotImplemented
+
+
+@decompose("signbit")
+def signbit(x: Tensor) -> Tensor:
+    return NotImplemented if x.is_floating_point() else p.lt(x, 0)
+
+
+@decompose("heaviside")
+def heaviside(x: Tensor, values: Tensor) -> Tensor:
+    step = cast(p.gt(x, 0), x.dtype)
+    return p.where(p.isnan(x), 0.0, p.where(p.eq(x, 0), values, step))
+
+
+@decompose("nan_to_num")
+def nan_to_num(x: Tensor, nan: float | None = None, high: float | None = None, low: float | None = None) -> Tensor:
+    if not x.is_floating_point():
+        return p.clone(x)
+    limits = torch.finfo(x.dtype)
+    value = p.where(p.eq(x, math.inf), limits.max if high is None else high, x)
+    value = p.where(p.eq(x, -math.inf), limits.min if low is None else low, value)
+    return p.where(p.isnan(x), 0.0 if nan is None else nan, value)
+
+
+@decompose("hypot")
+@rounds_once
+def hypot(x: Tensor, y: Tensor) -> Tensor:
+    a, b = p.absolute(x), p.absolute(y)
+    top, low = p.maximum(a, b), p.minimum(a, b)
+    ratio = p.div(low, top)
+    value = p.mul(top, p.sqrt(p.add(p.mul(ratio, ratio), 1.0)))
+    return p.where(p.eq(top, 0.0), 0.0, p.where(p.isinf(top), top, value))
+
+
+@decompose("deg2rad")
+@rounds_once
+def deg2rad(x: Tensor) -> Tensor:
+    return p.mul(x, math.pi / 180.0)
+
+
+@decompose("rad2deg")
+@rounds_once
+def rad2deg(x: Tensor) -> Tensor:
+    return p.mul(x, 180.0 / math.pi)
+
+
+@decompose("positive")
+def positive(x: Tensor) -> Tensor:
+    return p.alias(x)
+
+
+@decompose("native_dropout_backward")
+@rounds_once
+def native_dropout_backward(grad: Tensor, mask: Tensor, scale: float) -> Tensor:
+    return p.mul(p.mul(grad, mask), scale)
+
+
+@decompose("detach", "lift", "lift_fresh")
+def detach(x: Tensor) -> Tensor:
+    return p.alias(x)
+
+
+@decompose("lift_fresh_copy", "detach_copy", "alias_copy", "view_copy")
+def lift_fresh_copy(x: Tensor, *size: Any) -> Tensor:
+    return p.clone(p.view(x, *size) if size else x)
+
+
+@decompose("copy")
+def copy(x: Tensor, source: Tensor, non_blocking: bool = False) -> Tensor:
+    """`source` in the size, strides, dtype and device of `x`."""
+    value = p.expand(source, list(x.shape)) if source.shape != x.shape else source
+    if value.dtype is not x.dtype or value.device != x.device:
+        value = p.to_copy(value, dtype=x.dtype, device=x.device)
+    if value.stride() == x.stride() and value is not source:
+        return value
+    if x.is_contiguous():
+        return p.clone(value, memory_format=torch.contiguous_format)
+    return p.where(p.full([], True, dtype=torch.bool, device=x.device), value, x)
+
+
+@decompose("fill.Scalar", "fill.Tensor")
+def fill(x: Tensor, value: Any) -> Tensor:
+    if isinstance(value, Tensor):
+        return p.where(p.full([], True, dtype=torch.bool, device=x.device), cast(value, x.dtype), x)
+    return p.full_like(x, value)
+
+
+@decompose("zero")
+def zero(x: Tensor) -> Tensor:
+    return p.full_like(x, 0)

@@ -1,0 +1,221 @@
+"""Shapes: views that reduce to the primitive views, joins, repeats, triangles, and view gradients."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from stator.prims import names as p
+from stator.prims.table import decompose
+
+
+@decompose("t")
+def t(x: Tensor) -> Tensor:
+    return p.permute(x, [1, 0]) if x.dim() == 2 else p.alias(x)
+
+
+@decompose("transpose.int")
+def transpose(x: Tensor, a: int, b: int) -> Tensor:
+    if x.dim() == 0:
+        return p.alias(x)
+    order = list(range(x.dim()))
+    order[a], order[b] = order[b], order[a]
+    return p.permute(x, order)
+
+
+@decompose("movedim.intlist")
+def movedim(x: Tensor, source: Sequence[int], target: Sequence[int]) -> Tensor:
+    rank = x.dim()
+    placed = {d % rank: s % rank for s, d in zip(source, target, strict=True)}
+    rest = iter([d for d in range(rank) if d not in placed.values()])
+    return p.permute(x, [placed[d] if d in placed else next(rest) for d in range(rank)])
+
+
+@decompose("_unsafe_view", "_reshape_alias")
+def unsafe_view(x: Tensor, size: Sequence[int], *strides: Any) -> Tensor:
+    return p.view(x, size)
+
+
+@decompose("squeeze")
+def squeeze(x: Tensor) -> Tensor:
+    return p.squeeze(x, [d for d in range(x.dim()) if x.shape[d] == 1])
+
+
+@decompose("squeeze.dim")
+def squeeze_dim(x: Tensor, dim: int) -> Tensor:
+    return p.squeeze(x, [dim])
+
+
+@decompose("split.Tensor")
+def split(x: Tensor, size: int, dim: int = 0) -> list[Tensor]:
+    extent = x.shape[dim]
+    if size == 0 or extent == 0:
+        return [p.alias(x)]
+    return [p.slice_(x, dim, start, min(start + size, extent)) for start in range(0, extent, size)]
+
+
+@decompose("split_with_sizes")
+def split_with_sizes(x: Tensor, sizes: Sequence[int], dim: int = 0) -> list[Tensor]:
+    pieces, start = [], 0
+    for size in sizes:
+        pieces.append(p.slice_(x, dim, start, start + size))
+        start += size
+    return pieces
+
+
+@decompose("unbind.int")
+def unbind(x: Tensor, dim: int = 0) -> list[Tensor]:
+    return [p.select(x, dim, i) for i in range(x.shape[dim])]
+
+
+@decompose("narrow")
+def narrow(x: Tensor, dim: int, start: int, length: int) -> Tensor:
+    return p.slice_(x, dim, start, start + length)
+
+
+@decompose("stack")
+def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
+    return p.cat([p.unsqueeze(x, dim) for x in tensors], dim)
+
+
+def _contiguous_view(x: Tensor, size: Sequence[int]) -> Tensor:
+    """A reshape whose value is a fresh contiguous tensor."""
+    return p.view(p.clone(x, memory_format=torch.contiguous_format), size)
+
+
+@decompose("repeat")
+def repeat(x: Tensor, repeats: Sequence[int]) -> Tensor:
+    lead = len(repeats) - x.dim()
+    size = [1] * lead + list(x.shape)
+    result = [n * extent for n, extent in zip(repeats, size, strict=True)]
+    if math.prod(result) == 0:
+        return p.full(result, 0, dtype=x.dtype, device=x.device)
+    paired = x
+    for d in range(lead):
+        paired = p.unsqueeze(paired, d)
+    for d in range(len(size)):
+        paired = p.unsqueeze(paired, 2 * d)
+    interleaved = [n for pair in zip(repeats, size, strict=True) for n in pair]
+    return _contiguous_view(p.expand(paired, interleaved), result)
+
+
+@decompose("repeat_interleave.self_int")
+def repeat_interleave(x: Tensor, count: int, dim: int | None = None, *, output_size: int | None = None) -> Tensor:
+    if dim is None:
+        x, dim = _contiguous_view(x, [-1]), 0
+    dim = dim % x.dim()
+    result = list(x.shape)
+    result[dim] *= count
+    wide = p.unsqueeze(x, dim + 1)
+    return _contiguous_view(p.expand(wide, [*x.shape[: dim + 1], count, *x.shape[dim + 1 :]]), result)
+
+
+@decompose("roll")
+def roll(x: Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Tensor:
+    if x.numel() == 0:
+        return p.clone(x)
+    if not dims:
+        flat = _contiguous_view(x, [-1])
+        return p.view(roll(flat, shifts, [0]), list(x.shape))
+    value = x
+    for shift, dim in zip(shifts, dims, strict=True):
+        extent = x.shape[dim]
+        start = (extent - shift) % extent
+        value = p.cat([p.slice_(value, dim, start, extent), p.slice_(value, dim, 0, start)], dim)
+    return value
+
+
+def _triangle(x: Tensor, diagonal: int, lower: bool) -> Tensor:
+    rows, columns = x.shape[-2], x.shape[-1]
+    row = p.unsqueeze(p.arange(0, rows, 1, dtype=torch.int64, device=x.device), 1)
+    column = p.arange(0, columns, 1, dtype=torch.int64, device=x.device)
+    distance = p.sub(column, row)
+    kept = p.le(distance, diagonal) if lower else p.ge(distance, diagonal)
+    value = p.where(kept, x, False if x.dtype is torch.bool else 0)
+    return value if value.is_contiguous() else p.clone(value, memory_format=torch.contiguous_format)
+
+
+@decompose("tril")
+def tril(x: Tensor, diagonal: int = 0) -> Tensor:
+    return _triangle(x, diagonal, True)
+
+
+@decompose("triu")
+def triu(x: Tensor, diagonal: int = 0) -> Tensor:
+    return _triangle(x, diagonal, False)
+
+
+def _zeros(size: Sequence[int], like: Tensor) -> Tensor:
+    return p.full(list(size), 0, dtype=like.dtype, device=like.device)
+
+
+@decompose("slice_backward")
+def slice_backward(grad: Tensor, size: Sequence[int], dim: int, start: int, end: int, step: int) -> Tensor:
+    return p.slice_scatter(_zeros(size, grad), grad, dim, start, end, step)
+
+
+@decompose("select_backward")
+def select_backward(grad: Tensor, size: Sequence[int], dim: int, position: int) -> Tensor:
+    return p.select_scatter(_zeros(size, grad), grad, dim, position)
+
+
+@decompose("diagonal_backward")
+def diagonal_backward(grad: Tensor, size: Sequence[int], offset: int, dim1: int, dim2: int) -> Tensor:
+    return diagonal_scatter(_zeros(size, grad), grad, offset, dim1, dim2)
+
+
+@decompose("diagonal_scatter")
+def diagonal_scatter(x: Tensor, source: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    """Pointwise: the source is read at the row of each element that lies on the diagonal."""
+    rank = x.dim()
+    dim1, dim2 = dim1 % rank, dim2 % rank
+    if x.numel() == 0 or source.numel() == 0:
+        return p.clone(x)
+
+    def along(dim: int) -> Tensor:
+        number = p.arange(0, x.shape[dim], 1, dtype=torch.int64, device=x.device)
+        return p.view(number, [x.shape[dim] if d == dim else 1 for d in range(rank)])
+
+    row, column = along(dim1), along(dim2)
+    on_diagonal = p.eq(p.sub(column, row), offset)
+    position = p.clamp(p.add(row, offset) if offset < 0 else row, 0, source.shape[-1] - 1)
+    spread = p.unsqueeze(p.unsqueeze(source, -1), -1)
+    order = list(range(rank - 2))
+    places = {dim1: rank - 1, dim2: rank}
+    rest = iter(order)
+    arranged = p.permute(spread, [*[places[d] if d in places else next(rest) for d in range(rank)], rank - 2])
+    lined = p.expand(arranged, [*[1 if d in places else x.shape[d] for d in range(rank)], source.shape[-1]])
+    full = [*x.shape, source.shape[-1]]
+    taken = p.gather(p.expand(lined, full), rank, p.expand(p.unsqueeze(position, rank), [*x.shape, 1]))
+    return p.where(on_diagonal, p.squeeze(taken, [rank]), x)
+
+
+@decompose("pixel_shuffle")
+def pixel_shuffle(x: Tensor, factor: int) -> Tensor:
+    *lead, c, h, w = x.shape
+    n = len(lead)
+    parted = p.view(_ready(x), [*lead, c // factor**2, factor, factor, h, w])
+    ordered = p.permute(parted, [*range(n), n, n + 3, n + 1, n + 4, n + 2])
+    return _contiguous_view(ordered, [*lead, c // factor**2, h * factor, w * factor])
+
+
+@decompose("pixel_unshuffle")
+def pixel_unshuffle(x: Tensor, factor: int) -> Tensor:
+    *lead, c, h, w = x.shape
+    n = len(lead)
+    parted = p.view(_ready(x), [*lead, c, h // factor, factor, w // factor, factor])
+    ordered = p.permute(parted, [*range(n), n, n + 2, n + 4, n + 1, n + 3])
+    return _contiguous_view(ordered, [*lead, c * factor**2, h // factor, w // factor])
+
+
+def _ready(x: Tensor) -> Tensor:
+    return x if x.is_contiguous() else p.clone(x, memory_format=torch.contiguous_format)
+
+
+@decompose("trace")
+def trace(x: Tensor) -> Tensor:
+    return p.sum_(p.diagonal(x), [0])

@@ -1,0 +1,182 @@
+"""The closed set: every ATen overload that may reach lowering, with its class and meaning.
+
+`TABLE` is the whole truth on a few screens: one line an overload. Decompositions reduce all other
+overloads to these; what has neither a decomposition nor a line here still runs, as an extern call.
+In add, sub, mul and div a number stands in the Tensor overload (`mul.Tensor(x, 0.5)`): a wrapped
+number, exactly as in eager; elsewhere the dispatcher wants the Scalar overload.
+
+Invariant: at most 120 lines; every overload that is not of class `extern` has a lowering.
+Neighbours: `names.py` (short names), `table.py` (what reduces to these), `stator.lowering`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch._ops import OpOverload
+
+
+class Primitive(NamedTuple):
+    """One line of the set."""
+
+    kind: str
+    meaning: str
+
+
+#: class → lines of "overload: meaning"; overloads without a dot are `.default`.
+TABLE: dict[str, str] = {
+    "pointwise": """
+        abs: magnitude
+        neg: sign change
+        exp: e to the x
+        exp2: 2 to the x
+        expm1: exp(x) - 1 without cancellation
+        log: natural logarithm
+        log2: base-2 logarithm
+        log1p: log(1 + x) without cancellation
+        sqrt: square root
+        rsqrt: 1 / sqrt(x)
+        reciprocal: 1 / x
+        sin: sine
+        cos: cosine
+        tan: tangent
+        asin: inverse sine
+        acos: inverse cosine
+        atan: inverse tangent
+        sinh: hyperbolic sine
+        cosh: hyperbolic cosine
+        tanh: hyperbolic tangent
+        erf: error function
+        erfc: 1 - erf(x)
+        sigmoid: 1 / (1 + exp(-x))
+        sign: -1, 0 or 1
+        floor: round down
+        ceil: round up
+        trunc: round towards zero
+        round: round half to even
+        isnan: is not a number
+        isinf: is an infinity
+        logical_not: x == 0
+        bitwise_not: all bits flipped (logical not of bool)
+        add.Tensor: a + alpha * b
+        sub.Tensor: a - alpha * b
+        mul.Tensor: a * b
+        div.Tensor: true division
+        div.Tensor_mode: true, floor or trunc division
+        pow.Tensor_Tensor: a to the b
+        pow.Tensor_Scalar: a to a number
+        remainder.Tensor: modulo with the sign of the divisor
+        fmod.Tensor: modulo with the sign of the dividend
+        minimum: smaller one, NaN wins
+        maximum: larger one, NaN wins
+        atan2: angle of (b, a)
+        eq.Tensor: a == b
+        eq.Scalar: a == number
+        ne.Tensor: a != b
+        ne.Scalar: a != number
+        lt.Tensor: a < b
+        lt.Scalar: a < number
+        le.Tensor: a <= b
+        le.Scalar: a <= number
+        gt.Tensor: a > b
+        gt.Scalar: a > number
+        ge.Tensor: a >= b
+        ge.Scalar: a >= number
+        logical_and: both non-zero
+        logical_or: one non-zero
+        logical_xor: exactly one non-zero
+        bitwise_and.Tensor: bits of both
+        bitwise_or.Tensor: bits of one
+        bitwise_xor.Tensor: bits of exactly one
+        bitwise_left_shift.Tensor: a << b
+        bitwise_right_shift.Tensor: a >> b
+        clamp: no less than a number, no more than another
+        where.self: a where the condition holds, else b
+        where.ScalarSelf: number where the condition holds, else b
+        where.ScalarOther: a where the condition holds, else number
+        clone: copy, with a memory format
+        _to_copy: copy with another dtype, device or memory format
+        copy_: write the final value of a mutated input (end of a forward graph only)
+    """,
+    "reduction": """
+        sum.dim_IntList: sum over dims
+        mean.dim: sum over dims / count
+        prod.dim_int: product over one dim
+        amax: largest over dims
+        amin: smallest over dims
+        any.dims: whether one is non-zero over dims
+        argmax: position of the first largest
+        argmin: position of the first smallest
+    """,
+    "view": """
+        view: same elements, another shape
+        permute: dims reordered
+        expand: size-1 dims repeated
+        slice.Tensor: every step-th of a range of one dim
+        select.int: one index of one dim
+        unsqueeze: a dim of size 1 more
+        squeeze.dims: dims of size 1 dropped
+        as_strided: elements by size, stride and offset of the storage
+        diagonal: the diagonal of two dims, as the last dim
+        unfold: sliding windows of one dim, as the last dim
+        alias: the value itself
+    """,
+    "index": """
+        cat: joined along one dim
+        constant_pad_nd: bordered with a constant
+        flip: dims reversed
+        index.Tensor: elements at integer positions, broadcast
+        gather: elements at positions along one dim
+        slice_scatter: copy with a slice replaced
+        select_scatter: copy with one index replaced
+        index_put: copy with elements at positions replaced or added to
+        scatter.src: copy with elements along one dim replaced
+        scatter_add: copy with elements along one dim added to
+    """,
+    "creation": """
+        full: a constant
+        full_like: a constant, with the strides of another
+        arange.start_step: start + i * step
+    """,
+    "extern": """
+        mm: matrix product
+        bmm: matrix products of a batch
+        addmm: bias + matrix product
+        convolution: convolution of any rank
+        convolution_backward: its gradients
+        _scaled_dot_product_flash_attention_for_cpu: attention
+        _scaled_dot_product_flash_attention_for_cpu_backward: its gradients
+        _scaled_dot_product_flash_attention: attention on CUDA
+        _scaled_dot_product_flash_attention_backward: its gradients
+        _scaled_dot_product_efficient_attention: attention with a bias on CUDA
+        _scaled_dot_product_efficient_attention_backward: its gradients
+        embedding_dense_backward: gradient rows summed by index
+        max_pool2d_with_indices: largest of each window and where it was
+        max_pool2d_with_indices_backward: its gradient
+        cumsum: running sum
+        sort.stable: sorted values and positions
+    """,
+}
+
+
+def overload(name: str) -> OpOverload | None:
+    """The ATen overload called `name` ("gelu", "add.Tensor"), or None where this torch has none."""
+    packet_name, _, variant = name.partition(".")
+    packet = getattr(torch.ops.aten, packet_name, None)
+    return getattr(packet, variant or "default", None) if packet is not None else None
+
+
+def _read(table: dict[str, str]) -> dict[OpOverload, Primitive]:
+    found: dict[OpOverload, Primitive] = {}
+    for kind, lines in table.items():
+        for line in lines.strip().splitlines():
+            name, _, meaning = line.strip().partition(": ")
+            op = overload(name)
+            if op is not None:
+                found[op] = Primitive(kind, meaning)
+    return found
+
+
+#: The set; `stator::random` joins it when `stator.prims.random` is imported.
+PRIMITIVES: dict[OpOverload, Primitive] = _read(TABLE)

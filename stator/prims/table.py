@@ -1,0 +1,84 @@
+"""The table of decompositions, empty here; the files of `decompositions/` fill it.
+
+A decomposition is a Python function over the arguments of one ATen overload. It calls overloads
+that are primitives or decompose further, mutates nothing, never returns one of its arguments
+itself, gives eager's dtypes and strides, and returns NotImplemented to decline (then the overload
+stays in the graph and becomes an extern call).
+
+`rounds_once` is eager's rule for half types: compute in float32, round at the end of the operator.
+Neighbours: `stator.aot` looks overloads up while tracing.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import torch
+from torch._ops import OpOverload
+
+from stator.prims.names import to_copy
+from stator.prims.set import overload
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+#: Overload → decomposition. Filled by importing `stator.prims.decompositions`.
+DECOMPOSITIONS: dict[OpOverload, Callable[..., Any]] = {}
+
+HALF_TYPES = frozenset((torch.bfloat16, torch.float16))
+
+
+def decompose(*targets: OpOverload | str) -> Callable[[Function], Function]:
+    """Register a decomposition for overloads; a name that this torch lacks is skipped."""
+
+    def register(function: Function) -> Function:
+        for target in targets:
+            op = overload(target) if isinstance(target, str) else target
+            if op is None:
+                continue
+            if op in DECOMPOSITIONS:
+                raise ValueError(f"{op} has a decomposition already")
+            DECOMPOSITIONS[op] = function
+        return function
+
+    return register
+
+
+def cast(value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """`value` in `dtype`; itself if it is so already (never return this from a decomposition)."""
+    return value if value.dtype is dtype else to_copy(value, dtype=dtype)
+
+
+def compute_type(dtype: torch.dtype) -> torch.dtype:
+    """The type eager computes a value of `dtype` in: float32 for half types."""
+    return torch.float32 if dtype in HALF_TYPES else dtype
+
+
+def rounds_once(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Run `function` in float32 when its first argument is of a half type, and round what it gives."""
+
+    @functools.wraps(function)
+    def run(first: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        dtype = first.dtype
+        if dtype not in HALF_TYPES:
+            return function(first, *args, **kwargs)
+        wide = [_widen(a) for a in args]
+        out = function(to_copy(first, dtype=torch.float32), *wide, **{k: _widen(v) for k, v in kwargs.items()})
+        if isinstance(out, tuple):
+            return tuple(_narrow(o, dtype) for o in out)
+        return _narrow(out, dtype)
+
+    return run
+
+
+def _widen(value: Any) -> Any:
+    if isinstance(value, torch.Tensor) and value.dtype in HALF_TYPES:
+        return to_copy(value, dtype=torch.float32)
+    return value
+
+
+def _narrow(value: Any, dtype: torch.dtype) -> Any:
+    if isinstance(value, torch.Tensor) and value.dtype is torch.float32:
+        return to_copy(value, dtype=dtype)
+    return value
