@@ -1,7 +1,7 @@
 """stator compiles PyTorch programs: `stator.compile(model)` gives the same results, faster.
 
-This file is the public interface. Importing it imports nothing: each name is fetched from where it is defined when it is
-first used, so that `import stator` costs a program that compiles nothing, nothing.
+This file is the public interface. Importing it imports nothing: each name is fetched from where it is defined when it
+is first used, so that `import stator` costs a program that compiles nothing, nothing.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ BackendArgument = str | Callable[..., Any]
 
 
 @overload
-def compile(  # type: ignore[overload-overlap]
+def compile(
     model: None = None,
     *,
     fullgraph: bool = ...,

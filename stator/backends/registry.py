@@ -1,7 +1,7 @@
 """The table of backends by name, and how `compile` makes a backend's argument into something to call.
 
-The table starts empty: `builtin` fills it with stator's own, users with `register_backend`, other packages with the entry
-point group `stator_backends` (loaded when first named). A callable given in place of a name is used as it is.
+The table starts empty: `builtin` fills it with stator's own, users with `register_backend`, other packages with the
+entry point group `stator_backends` (loaded when first named). A callable given in place of a name is used as it is.
 Invariant: what `bind` returns takes exactly `(gm, example_inputs)`; every option is bound by then.
 """
 

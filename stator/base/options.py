@@ -44,7 +44,7 @@ class Option:
             value = os.fspath(value)
         if type(value) is not kind:
             raise InvalidOption(self.name, value, f"it takes a value of type {kind.__name__}")
-        known = cast(bool | int | float | str, value)
+        known = value
         if self.choices and known not in self.choices:
             raise InvalidOption(self.name, value, "it is a closed list", nearest(value, self.choices))
         if not isinstance(known, str) and (

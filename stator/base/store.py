@@ -58,7 +58,7 @@ class Store:
     __slots__ = ("_bytes", "_counter", "_lock", "_private", "_reported", "max_bytes", "root")
 
     def __init__(self, root: Path | str, max_bytes: int = 4 << 30) -> None:
-        self.root = Path(root)
+        self.root = Path(root) / "entries"  # a folder of our own: the bound deletes files in it
         self.max_bytes = max_bytes
         self._private: Path | None = None  # takes the writes once `root` has refused one
         self._bytes: int | None = None  # size of the folder as last counted, plus what was written since
@@ -91,6 +91,18 @@ class Store:
             self._write(self._place(self._private, key), sealed)
         elif self._grown(len(sealed)) > self.max_bytes:
             self._shrink(keep=self._place(self.root, key))
+
+    def usage(self) -> tuple[int, int]:
+        """How many entries there are, and their bytes."""
+        sizes = [stat.st_size for _, stat in self._entries()]
+        return len(sizes), sum(sizes)
+
+    def clear(self) -> None:
+        """Delete every entry."""
+        with self._lock:
+            for path, _ in self._entries():
+                _remove(path)
+            self._bytes = 0
 
     def _place(self, folder: Path, key: str) -> Path:
         if not _KEY.fullmatch(key):

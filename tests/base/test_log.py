@@ -11,11 +11,10 @@ from stator.base import log
 
 
 def test_spans_nest_and_are_timed() -> None:
-    with log.collect() as got:
-        with log.span("outer", graph="g") as facts:
-            with log.span("inner"):
-                time.sleep(0.01)
-            facts["nodes"] = 3
+    with log.collect() as got, log.span("outer", graph="g") as facts:
+        with log.span("inner"):
+            time.sleep(0.01)
+        facts["nodes"] = 3
     assert [(s.name, s.depth) for s in got.spans] == [("inner", 1), ("outer", 0)]
     inner, outer = got.spans
     assert 0.009 <= inner.seconds <= outer.seconds

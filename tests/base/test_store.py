@@ -114,6 +114,20 @@ def test_a_read_only_store_is_still_read(tmp_path: Path, monkeypatch: pytest.Mon
     assert store.get("old") == b"old"
 
 
+def test_clear_deletes_entries_and_nothing_else(tmp_path: Path) -> None:
+    mine = tmp_path / "go" / "source"
+    mine.parent.mkdir()
+    mine.write_text("not an entry")
+    store = Store(tmp_path, max_bytes=10)
+    store.put("one", b"1" * 100)
+    store.put("two", b"2" * 100)
+    store.put("three", b"3" * 100)
+    assert store.usage()[0] == 1, "the bound keeps only the last"
+    store.clear()
+    assert store.usage() == (0, 0) and store.get("three") is None
+    assert files(tmp_path) == [mine]
+
+
 WORKER = """
 import sys, warnings
 warnings.simplefilter("error")

@@ -1,0 +1,50 @@
+"""stator's own backends: `inductor` compiles, `aot_eager` stops before lowering, `eager` before everything.
+
+The two eager ones are for finding faults: the first that goes wrong says which half of the compiler to look at.
+Each takes one captured graph and stator's `Options`. Neighbours: `registry` has the table that this file fills; its
+functions are offered here too, so that whoever asks for a backend by name has the table filled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import fx
+
+from stator import aot, driver
+from stator.aot.runtime import bind
+from stator.backends.registry import Backend, enter, list_backends, lookup, register_backend
+from stator.base.options import Options
+
+__all__ = ["aot_eager", "eager", "list_backends", "lookup", "register_backend"]
+
+
+def eager(gm: fx.GraphModule, example_inputs: list[Any], *, options: Options) -> Callable[..., Any]:
+    """Run the captured graph by Python: what is wrong here is wrong in capture."""
+    return gm.forward
+
+
+def aot_eager(gm: fx.GraphModule, example_inputs: list[Any], *, options: Options) -> Callable[..., Any]:
+    """Trace forward and backward, then run both by Python: what is wrong only from here on is wrong in `aot`."""
+    tensors = [*gm.parameters(), *gm.buffers(), *(t for t in example_inputs if isinstance(t, torch.Tensor))]
+    need_backward = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
+    joint = aot.trace(gm, example_inputs, decompositions={}, need_backward=need_backward)
+    parts = aot.partition(joint, options.activation_memory_budget)
+    backward = _by_python(parts.backward) if parts.backward is not None else None
+    return bind(parts.metadata, _by_python(parts.forward), backward, joint.attributes)
+
+
+def _by_python(graph: fx.GraphModule) -> Callable[[list[torch.Tensor]], tuple[Any, ...]]:
+    """The graph in the form of a compiled one: from a list of tensors to a tuple."""
+
+    def call(inputs: list[torch.Tensor]) -> tuple[Any, ...]:
+        return tuple(graph.forward(*inputs))
+
+    return call
+
+
+enter(Backend("inductor", driver.compile_graph, own=True))
+enter(Backend("aot_eager", aot_eager, own=True))
+enter(Backend("eager", eager, own=True))

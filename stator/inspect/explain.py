@@ -1,0 +1,159 @@
+"""`explain(fn)(*args)`: run once, and say what was compiled, what was not, and why.
+
+Everything comes from the records and spans that the rooms leave in `base.log` while the function compiles; this file
+only gathers them into one small record and prints it. The function is compiled anew, so that what an earlier call has
+already compiled is explained as well. Neighbours: `stator.api`, `base/log.py` (the kinds and their facts).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from stator.api import compile as compile_
+from stator.base import log
+from stator.base.errors import Location
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """One captured graph and the operators that it calls."""
+
+    name: str
+    ops: int
+    operators: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Break:
+    """One place where Python had to take over."""
+
+    reason: str
+    location: Location | None
+    hint: str
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What one compilation did; printing it gives the report."""
+
+    graphs: tuple[Graph, ...]
+    breaks: tuple[Break, ...]
+    guards: tuple[str, ...]
+    kernels: tuple[str, ...]
+    recompiles: tuple[str, ...]
+    cache_hits: int
+    cache_misses: int
+    seconds: Mapping[str, float]
+    result: Any = None
+
+    @property
+    def operators(self) -> Counter[str]:
+        """How often each operator is called, over all graphs."""
+        total: Counter[str] = Counter()
+        for graph in self.graphs:
+            total.update(graph.operators)
+        return total
+
+    @classmethod
+    def of(cls, recorder: log.Recorder, result: Any = None) -> Explanation:
+        """The records and spans of one `log.collect()`."""
+        hits = [bool(facts.get("hit")) for facts in recorder.of(log.CACHE)]
+        return cls(
+            graphs=tuple(
+                Graph(str(facts.get("name", "graph")), int(facts.get("ops", 0)), dict(facts.get("operators") or {}))
+                for facts in recorder.of(log.GRAPH)
+            ),
+            breaks=tuple(_break(facts) for facts in recorder.of(log.BREAK)),
+            guards=tuple(str(guard) for facts in recorder.of(log.GUARDS) for guard in facts.get("guards", ())),
+            kernels=tuple(str(name) for facts in recorder.of(log.KERNELS) for name in facts.get("names", ())),
+            recompiles=tuple(str(facts.get("reason", "")) for facts in recorder.of(log.RECOMPILE)),
+            cache_hits=sum(hits),
+            cache_misses=len(hits) - sum(hits),
+            seconds=recorder.seconds(),
+            result=result,
+        )
+
+    def __rich__(self) -> RenderableType:
+        parts: list[RenderableType] = [Text(self._headline(), style="bold")]
+        parts += [_break_text(item) for item in self.breaks]
+        parts += [Text(f"compiled again: {reason}", style="yellow") for reason in self.recompiles]
+        if self.graphs:
+            parts.append(_table("graphs", ("name", "operators"), [(g.name, str(g.ops)) for g in self.graphs]))
+        if self.operators:
+            parts.append(_table("operators", ("operator", "calls"), _counted(self.operators)))
+        if self.kernels:
+            parts.append(_table("kernels", ("kernel", "launches"), _counted(Counter(self.kernels))))
+        if self.guards:
+            parts.append(_table("guards", ("compiled code is valid while",), [(guard,) for guard in self.guards]))
+        if self.seconds:
+            stages = sorted(self.seconds.items(), key=lambda item: -item[1])
+            parts.append(_table("time", ("stage", "ms"), [(name, f"{s * 1e3:.1f}") for name, s in stages]))
+        return Group(*parts)
+
+    def _headline(self) -> str:
+        counts = (
+            (len(self.graphs), "graph"),
+            (len(self.breaks), "break"),
+            (len(self.kernels), "kernel"),
+            (len(self.guards), "guard"),
+        )
+        text = ", ".join(f"{count} {word}{'' if count == 1 else 's'}" for count, word in counts)
+        if self.cache_hits or self.cache_misses:
+            text += f", cache: {self.cache_hits} of {self.cache_hits + self.cache_misses} found"
+        return text
+
+    def __str__(self) -> str:
+        console = Console(width=100, color_system=None)
+        with console.capture() as captured:
+            console.print(self)
+        return captured.get()
+
+
+def explain(fn: Callable[..., Any], **arguments: Any) -> Callable[..., Explanation]:
+    """`explain(fn)(*args, **kwargs)` compiles `fn`, calls it once and tells what happened.
+
+    `arguments` are those of `stator.compile`. The value of the call is in the explanation's `result`.
+    """
+
+    def explained(*args: Any, **kwargs: Any) -> Explanation:
+        compiled = compile_(fn, **arguments)
+        with log.collect() as recorder:
+            result = compiled(*args, **kwargs)
+        return Explanation.of(recorder, result)
+
+    return explained
+
+
+def _break(facts: Mapping[str, Any]) -> Break:
+    file = facts.get("file")
+    location = Location(str(file), int(facts.get("line") or 0)) if file else None
+    return Break(str(facts.get("reason", "")), location, str(facts.get("hint") or ""))
+
+
+def _break_text(item: Break) -> Text:
+    text = Text("break: " + item.reason, style="red")
+    if item.location is not None:
+        text.append(f"\n  at {item.location}", style="default")
+    if item.hint:
+        text.append(f"\n  hint: {item.hint}", style="default")
+    return text
+
+
+def _counted(counter: Counter[str]) -> list[tuple[str, ...]]:
+    return [(name, str(count)) for name, count in counter.most_common()]
+
+
+def _table(title: str, columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> Table:
+    table = Table(*columns, title=title, title_justify="left", header_style="dim", box=None, padding=(0, 2, 0, 0))
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    return table
