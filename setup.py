@@ -6,8 +6,8 @@ from glob import glob
 
 from setuptools import Extension, setup
 
-SOURCES = sorted(glob("stator/_native/*.c"))
-HEADERS = sorted(glob("stator/_native/*.h"))
+SOURCES = sorted(glob("csrc/*.c"))
+HEADERS = sorted(glob("csrc/*.h"))
 FLAGS = ["-O2", "-std=c11", "-fvisibility=hidden", "-Wall", "-Werror=implicit"]
 
 setup(

@@ -1,0 +1,371 @@
+/* Dispatcher: the callable that users hold.
+ *
+ * A call binds its arguments to the parameters of the original function, without copying what it can
+ * borrow, and tries the entries in turn: the first whose guards pass is called with the very same
+ * arguments and moves to the front. When none passes, `fallback(args, kwargs)` (Python: capture, add an
+ * entry, run) decides. While the thread is suspended (a capture is running, or the user disabled the
+ * compiler) calls go to the original function. Placed in a class, a dispatcher behaves as a method.
+ */
+#include "native.h"
+
+#include <stddef.h>
+#include <string.h>
+
+typedef struct {
+    PyObject *tree;
+    PyObject *function;
+} DispatchEntry;
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *original; /* a Python function: signature, defaults, and what runs when suspended */
+    PyObject *fallback;
+    PyObject *dict, *weakrefs;
+    DispatchEntry *entries;
+    Py_ssize_t count, room;
+    vectorcallfunc vectorcall;
+} Dispatcher;
+
+static _Thread_local int suspensions;
+
+PyObject *native_suspend(PyObject *module, PyObject *ignored) {
+    (void)module;
+    (void)ignored;
+    return PyLong_FromLong(++suspensions);
+}
+
+PyObject *native_resume(PyObject *module, PyObject *ignored) {
+    (void)module;
+    (void)ignored;
+    if (suspensions == 0) {
+        PyErr_SetString(PyExc_RuntimeError, "resume() without suspend()");
+        return NULL;
+    }
+    return PyLong_FromLong(--suspensions);
+}
+
+PyObject *native_suspended(PyObject *module, PyObject *ignored) {
+    (void)module;
+    (void)ignored;
+    return PyBool_FromLong(suspensions > 0);
+}
+
+/* -- binding ----------------------------------------------------------------------------------------- */
+
+/* The parameters of one call, in the order of co_varnames: plain, keyword-only, *args, **kwargs. */
+typedef struct {
+    PyObject **slots;  /* borrowed, but for the two below */
+    PyObject *rest;    /* new: the tuple for *args */
+    PyObject *extra;   /* new: the dict for **kwargs */
+    Py_ssize_t count;
+} Bound;
+
+static Py_ssize_t find_parameter(PyObject *names, Py_ssize_t from, Py_ssize_t to, PyObject *name) {
+    for (Py_ssize_t i = from; i < to; i++) {
+        if (PyTuple_GET_ITEM(names, i) == name) return i;
+    }
+    for (Py_ssize_t i = from; i < to; i++) {
+        if (PyUnicode_Compare(PyTuple_GET_ITEM(names, i), name) == 0) return i;
+    }
+    return -1;
+}
+
+static void bind_defaults(PyObject *function, PyCodeObject *code, PyObject *names, Bound *bound) {
+    PyObject *defaults = PyFunction_GET_DEFAULTS(function), *keywords = PyFunction_GET_KW_DEFAULTS(function);
+    Py_ssize_t plain = code->co_argcount, named = plain + code->co_kwonlyargcount;
+    Py_ssize_t first = plain - (defaults ? PyTuple_GET_SIZE(defaults) : 0);
+    for (Py_ssize_t i = Py_MAX(first, 0); i < plain; i++) {
+        if (bound->slots[i] == NULL) bound->slots[i] = PyTuple_GET_ITEM(defaults, i - first);
+    }
+    for (Py_ssize_t i = plain; i < named && keywords; i++) {
+        if (bound->slots[i] == NULL) {
+            bound->slots[i] = PyDict_GetItemWithError(keywords, PyTuple_GET_ITEM(names, i));
+        }
+    }
+}
+
+/* 1 bound, 0 the call does not fit the signature, -1 an exception. */
+static int bind(PyObject *function, PyCodeObject *code, PyObject *names, PyObject *const *args, Py_ssize_t count,
+                PyObject *kwnames, Bound *bound) {
+    Py_ssize_t plain = code->co_argcount, named = plain + code->co_kwonlyargcount, next = named;
+    bool has_rest = code->co_flags & CO_VARARGS, has_extra = code->co_flags & CO_VARKEYWORDS;
+    Py_ssize_t direct = Py_MIN(count, plain);
+    memset(bound->slots, 0, (size_t)bound->count * sizeof(PyObject *));
+    memcpy(bound->slots, args, (size_t)direct * sizeof(PyObject *));
+    if (count > plain && !has_rest) return 0;
+    if (has_rest) {
+        bound->rest = PyTuple_New(count - direct);
+        if (bound->rest == NULL) return -1;
+        for (Py_ssize_t i = direct; i < count; i++) PyTuple_SET_ITEM(bound->rest, i - direct, Py_NewRef(args[i]));
+        bound->slots[next++] = bound->rest;
+    }
+    if (has_extra) {
+        bound->extra = PyDict_New();
+        if (bound->extra == NULL) return -1;
+        bound->slots[next++] = bound->extra;
+    }
+    for (Py_ssize_t i = 0; kwnames != NULL && i < PyTuple_GET_SIZE(kwnames); i++) {
+        PyObject *name = PyTuple_GET_ITEM(kwnames, i);
+        Py_ssize_t at = find_parameter(names, code->co_posonlyargcount, named, name);
+        if (at >= 0) {
+            if (bound->slots[at] != NULL) return 0;
+            bound->slots[at] = args[count + i];
+        } else if (!has_extra) {
+            return 0;
+        } else if (PyDict_SetItem(bound->extra, name, args[count + i]) < 0) {
+            return -1;
+        }
+    }
+    bind_defaults(function, code, names, bound);
+    for (Py_ssize_t i = 0; i < named; i++) {
+        if (bound->slots[i] == NULL) return PyErr_Occurred() ? -1 : 0;
+    }
+    return 1;
+}
+
+/* -- calling ----------------------------------------------------------------------------------------- */
+
+static void move_to_front(Dispatcher *self, Py_ssize_t at) {
+    DispatchEntry entry = self->entries[at];
+    memmove(self->entries + 1, self->entries, (size_t)at * sizeof(DispatchEntry));
+    self->entries[0] = entry;
+}
+
+/* The function of the first entry that matches (new reference); NULL with or without an exception. */
+static PyObject *find_entry(Dispatcher *self, const Bound *bound) {
+    for (Py_ssize_t i = 0; i < self->count; i++) {
+        PyObject *tree = Py_NewRef(self->entries[i].tree); /* guards may run code that changes the entries */
+        int status = guard_tree_check(tree, bound->slots, bound->count);
+        bool unchanged = i < self->count && self->entries[i].tree == tree;
+        Py_DECREF(tree);
+        if (status < 0) return NULL;
+        if (!unchanged) i = -1;
+        else if (status == 1) {
+            PyObject *function = Py_NewRef(self->entries[i].function);
+            if (i > 0) move_to_front(self, i);
+            return function;
+        }
+    }
+    return NULL;
+}
+
+/* Entries keep the defaults that the original has now. */
+static int follow_defaults(PyObject *original, PyObject *function) {
+    if (!PyFunction_Check(function)) return 0;
+    PyObject *defaults = PyFunction_GET_DEFAULTS(original), *keywords = PyFunction_GET_KW_DEFAULTS(original);
+    if (PyFunction_GET_DEFAULTS(function) != defaults &&
+        PyFunction_SetDefaults(function, defaults ? defaults : Py_None) < 0) {
+        return -1;
+    }
+    if (PyFunction_GET_KW_DEFAULTS(function) != keywords &&
+        PyFunction_SetKwDefaults(function, keywords ? keywords : Py_None) < 0) {
+        return -1;
+    }
+    return 0;
+}
+
+static PyObject *call_fallback(Dispatcher *self, PyObject *const *args, Py_ssize_t count, PyObject *kwnames) {
+    PyObject *positional = PyTuple_New(count), *keywords = PyDict_New(), *result = NULL;
+    if (positional != NULL && keywords != NULL) {
+        for (Py_ssize_t i = 0; i < count; i++) PyTuple_SET_ITEM(positional, i, Py_NewRef(args[i]));
+        for (Py_ssize_t i = 0; kwnames != NULL && i < PyTuple_GET_SIZE(kwnames); i++) {
+            if (PyDict_SetItem(keywords, PyTuple_GET_ITEM(kwnames, i), args[count + i]) < 0) goto done;
+        }
+        PyObject *both[] = {positional, keywords};
+        result = PyObject_Vectorcall(self->fallback, both, 2, NULL);
+    }
+done:
+    Py_XDECREF(positional);
+    Py_XDECREF(keywords);
+    return result;
+}
+
+static PyObject *dispatch(PyObject *callable, PyObject *const *args, size_t flags, PyObject *kwnames) {
+    Dispatcher *self = (Dispatcher *)callable;
+    PyObject *original = self->original;
+    if (suspensions > 0) return PyObject_Vectorcall(original, args, flags, kwnames);
+    PyCodeObject *code = (PyCodeObject *)PyFunction_GET_CODE(original);
+    PyObject *names = PyCode_GetVarnames(code);
+    if (names == NULL) return NULL;
+    Py_ssize_t parameters = code->co_argcount + code->co_kwonlyargcount + ((code->co_flags & CO_VARARGS) != 0) +
+                            ((code->co_flags & CO_VARKEYWORDS) != 0);
+    PyObject *slots[parameters + 1];
+    Bound bound = {.slots = slots, .count = parameters};
+    Py_ssize_t count = PyVectorcall_NARGS(flags);
+    PyObject *function = NULL, *result = NULL;
+    int fits = bind(original, code, names, args, count, kwnames, &bound);
+    if (fits == 1) function = find_entry(self, &bound);
+    Py_DECREF(names);
+    Py_XDECREF(bound.rest);
+    Py_XDECREF(bound.extra);
+    if (PyErr_Occurred()) return NULL;
+    if (fits == 0) return PyObject_Vectorcall(original, args, flags, kwnames); /* raises Python's own TypeError */
+    if (function == NULL) return call_fallback(self, args, count, kwnames);
+    if (follow_defaults(original, function) == 0) result = PyObject_Vectorcall(function, args, flags, kwnames);
+    Py_DECREF(function);
+    return result;
+}
+
+/* -- the type ---------------------------------------------------------------------------------------- */
+
+static PyObject *dispatcher_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
+    static char *names[] = {"original", "fallback", NULL};
+    PyObject *original, *fallback;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!O:Dispatcher", names, &PyFunction_Type, &original, &fallback)) {
+        return NULL;
+    }
+    Dispatcher *self = (Dispatcher *)type->tp_alloc(type, 0);
+    if (self == NULL) return NULL;
+    self->original = Py_NewRef(original);
+    self->fallback = Py_NewRef(fallback);
+    self->vectorcall = dispatch;
+    return (PyObject *)self;
+}
+
+static PyObject *dispatcher_add(PyObject *object, PyObject *const *args, Py_ssize_t count) {
+    Dispatcher *self = (Dispatcher *)object;
+    if (count != 2 || !Py_IS_TYPE(args[0], &GuardTree_Type) || !PyCallable_Check(args[1])) {
+        PyErr_SetString(PyExc_TypeError, "add(tree: GuardTree, function: Callable)");
+        return NULL;
+    }
+    if (self->count == self->room) {
+        Py_ssize_t room = self->room ? 2 * self->room : 4;
+        DispatchEntry *entries = PyMem_Realloc(self->entries, (size_t)room * sizeof(DispatchEntry));
+        if (entries == NULL) return PyErr_NoMemory();
+        self->entries = entries;
+        self->room = room;
+    }
+    self->entries[self->count++] = (DispatchEntry){Py_NewRef(args[0]), Py_NewRef(args[1])};
+    Py_RETURN_NONE;
+}
+
+static void drop_entries(Dispatcher *self) {
+    DispatchEntry *entries = self->entries;
+    Py_ssize_t count = self->count;
+    self->entries = NULL;
+    self->count = self->room = 0;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        Py_DECREF(entries[i].tree);
+        Py_DECREF(entries[i].function);
+    }
+    PyMem_Free(entries);
+}
+
+static PyObject *dispatcher_clear_entries(PyObject *self, PyObject *ignored) {
+    (void)ignored;
+    drop_entries((Dispatcher *)self);
+    Py_RETURN_NONE;
+}
+
+static PyObject *dispatcher_bind(PyObject *object, PyObject *const *args, Py_ssize_t count, PyObject *kwnames) {
+    Dispatcher *self = (Dispatcher *)object;
+    PyCodeObject *code = (PyCodeObject *)PyFunction_GET_CODE(self->original);
+    PyObject *names = PyCode_GetVarnames(code), *result = NULL;
+    if (names == NULL) return NULL;
+    Py_ssize_t parameters = code->co_argcount + code->co_kwonlyargcount + ((code->co_flags & CO_VARARGS) != 0) +
+                            ((code->co_flags & CO_VARKEYWORDS) != 0);
+    PyObject *slots[parameters + 1];
+    Bound bound = {.slots = slots, .count = parameters};
+    int fits = bind(self->original, code, names, args, count, kwnames, &bound);
+    if (fits == 1) {
+        result = PyTuple_New(parameters);
+        for (Py_ssize_t i = 0; result && i < parameters; i++) PyTuple_SET_ITEM(result, i, Py_NewRef(slots[i]));
+    } else if (fits == 0) {
+        PyErr_SetString(PyExc_TypeError, "the arguments do not fit the signature");
+    }
+    Py_DECREF(names);
+    Py_XDECREF(bound.rest);
+    Py_XDECREF(bound.extra);
+    return result;
+}
+
+static PyObject *dispatcher_entries(PyObject *object, void *closure) {
+    (void)closure;
+    Dispatcher *self = (Dispatcher *)object;
+    PyObject *result = PyList_New(self->count);
+    for (Py_ssize_t i = 0; result != NULL && i < self->count; i++) {
+        PyObject *pair = PyTuple_Pack(2, self->entries[i].tree, self->entries[i].function);
+        if (pair == NULL) Py_CLEAR(result);
+        else PyList_SET_ITEM(result, i, pair);
+    }
+    return result;
+}
+
+static PyObject *dispatcher_get(PyObject *self, PyObject *instance, PyObject *owner) {
+    (void)owner;
+    if (instance == NULL || instance == Py_None) return Py_NewRef(self);
+    return PyMethod_New(self, instance);
+}
+
+static PyObject *dispatcher_repr(PyObject *self) {
+    return PyUnicode_FromFormat("<compiled %S>", ((PyFunctionObject *)((Dispatcher *)self)->original)->func_qualname);
+}
+
+static int dispatcher_traverse(PyObject *object, visitproc visit, void *arg) {
+    Dispatcher *self = (Dispatcher *)object;
+    Py_VISIT(self->original);
+    Py_VISIT(self->fallback);
+    Py_VISIT(self->dict);
+    for (Py_ssize_t i = 0; i < self->count; i++) {
+        Py_VISIT(self->entries[i].tree);
+        Py_VISIT(self->entries[i].function);
+    }
+    return 0;
+}
+
+/* `original` and `fallback` stay: a dispatcher in a dying cycle may still be called. */
+static int dispatcher_clear(PyObject *object) {
+    Dispatcher *self = (Dispatcher *)object;
+    drop_entries(self);
+    Py_CLEAR(self->dict);
+    return 0;
+}
+
+static void dispatcher_dealloc(PyObject *object) {
+    Dispatcher *self = (Dispatcher *)object;
+    PyObject_GC_UnTrack(object);
+    if (self->weakrefs != NULL) PyObject_ClearWeakRefs(object);
+    dispatcher_clear(object);
+    Py_XDECREF(self->original);
+    Py_XDECREF(self->fallback);
+    Py_TYPE(object)->tp_free(object);
+}
+
+static PyMethodDef dispatcher_methods[] = {
+    {"add", (PyCFunction)(void (*)(void))dispatcher_add, METH_FASTCALL, "add(tree, function): a new last entry."},
+    {"clear", dispatcher_clear_entries, METH_NOARGS, "Forget all entries."},
+    {"bind", (PyCFunction)(void (*)(void))dispatcher_bind, METH_FASTCALL | METH_KEYWORDS,
+     "bind(*args, **kwargs): the parameters as guards see them, in the order of co_varnames."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyMemberDef dispatcher_members[] = {
+    {"original", Py_T_OBJECT_EX, offsetof(Dispatcher, original), Py_READONLY, "the Python function"},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyGetSetDef dispatcher_getset[] = {
+    {"entries", dispatcher_entries, NULL, "(tree, function) pairs, in the order in which they are tried", NULL},
+    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, NULL, NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+PyTypeObject Dispatcher_Type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "stator._native.Dispatcher",
+    .tp_doc = "Dispatcher(original, fallback): calls the entry whose guards pass.",
+    .tp_basicsize = sizeof(Dispatcher),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR,
+    .tp_new = dispatcher_new,
+    .tp_dealloc = dispatcher_dealloc,
+    .tp_traverse = dispatcher_traverse,
+    .tp_clear = dispatcher_clear,
+    .tp_call = PyVectorcall_Call,
+    .tp_vectorcall_offset = offsetof(Dispatcher, vectorcall),
+    .tp_descr_get = dispatcher_get,
+    .tp_repr = dispatcher_repr,
+    .tp_dictoffset = offsetof(Dispatcher, dict),
+    .tp_weaklistoffset = offsetof(Dispatcher, weakrefs),
+    .tp_methods = dispatcher_methods,
+    .tp_members = dispatcher_members,
+    .tp_getset = dispatcher_getset,
+};

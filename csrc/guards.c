@@ -1,0 +1,462 @@
+/* GuardTree: guards as a tree that follows how values are reached.
+ *
+ * A node is a step from its parent's value (an accessor), checks on the value it gives, and children.
+ * Evaluation is depth-first and stops at the first failure. A node remembers the dict (or type)
+ * versions under which its value was found and its subtree passed: while they are unchanged the value
+ * is the same object, so the look-up is skipped, and if everything below depends on object identity
+ * alone ("stable"), the subtree is skipped too. Mutable state (tensor metadata, list lengths, …) is
+ * checked on every call. tree.c builds the nodes from a specification.
+ */
+#include "guards.h"
+
+#include <string.h>
+
+/* -- versions ---------------------------------------------------------------------------------------- */
+
+/* The version tag of a dict: globally unique for one content of one dict. 0: not to be trusted. */
+static inline uint64_t dict_version(PyObject *dict) {
+#if PY_VERSION_HEX >= 0x030E0000
+    (void)dict;
+    return 0;
+#else
+#if PY_VERSION_HEX >= 0x030D0000
+    /* Values inside the instance are stored without a new version. */
+    if (((PyDictObject *)dict)->ma_values != NULL) return 0;
+#endif
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+    return ((PyDictObject *)dict)->ma_version_tag;
+#pragma GCC diagnostic pop
+#endif
+}
+
+static inline PyObject *instance_dict(PyObject *object) {
+    if (PyModule_Check(object)) return PyModule_GetDict(object);
+    PyObject **slot = _PyObject_GetDictPtr(object);
+    return slot ? *slot : NULL;
+}
+
+/* -- accessors --------------------------------------------------------------------------------------- */
+
+static void classify(Node *node, PyTypeObject *type) {
+    bool plain = type->tp_getattro == PyObject_GenericGetAttr || type == &PyModule_Type;
+    PyObject *hook = NULL;
+    if (!plain) {
+        plain = _PyType_Lookup(type, guard_names.getattribute) ==
+                _PyType_Lookup(&PyBaseObject_Type, guard_names.getattribute);
+        hook = _PyType_Lookup(type, guard_names.getattr);
+    }
+    PyObject *descriptor = _PyType_Lookup(type, node->key);
+    plain = plain && !(descriptor && Py_TYPE(descriptor)->tp_descr_set);
+    node->lookup_type = type;
+    node->lookup_tag = type->tp_version_tag;
+    node->lookup_plain = plain;
+    node->lookup_parts = plain && descriptor == NULL && hook != NULL && hook == guard_names.module_getattr;
+}
+
+static inline bool lookup_known(const Node *node, PyTypeObject *type) {
+    return node->lookup_type == type && node->lookup_tag != 0 && node->lookup_tag == type->tp_version_tag;
+}
+
+/* What a module finds in its parameters, buffers and submodules, without calling its __getattr__. */
+static PyObject *read_part(Node *node, PyObject *dict, Versions *seen) {
+    for (int i = 0; i < 3; i++) {
+        PyObject *part = PyDict_GetItemWithError(dict, guard_names.parts[i]);
+        if (part == NULL || !PyDict_CheckExact(part)) return NULL;
+        PyObject *value = PyDict_GetItemWithError(part, node->key);
+        if (value != NULL) {
+            *seen = (Versions){dict, part, dict_version(dict), dict_version(part)};
+            return Py_NewRef(value);
+        }
+    }
+    return NULL;
+}
+
+static PyObject *read_attribute(Node *node, PyObject *owner, Versions *seen) {
+    PyTypeObject *type = Py_TYPE(owner);
+    if (!lookup_known(node, type)) classify(node, type);
+    if (node->lookup_plain) {
+        PyObject *dict = instance_dict(owner);
+        if (dict != NULL && PyDict_CheckExact(dict)) {
+            PyObject *value = PyDict_GetItemWithError(dict, node->key);
+            if (value != NULL) {
+                *seen = (Versions){dict, NULL, dict_version(dict), 0};
+                return Py_NewRef(value);
+            }
+            if (node->lookup_parts && (value = read_part(node, dict, seen)) != NULL) return value;
+        }
+        if (PyErr_Occurred()) return NULL;
+    }
+    return PyObject_GetAttr(owner, node->key);
+}
+
+static inline bool dict_like(PyObject *object) {
+    return PyDict_CheckExact(object) ||
+           (PyDict_Check(object) && Py_TYPE(object)->tp_as_mapping != NULL &&
+            Py_TYPE(object)->tp_as_mapping->mp_subscript == PyDict_Type.tp_as_mapping->mp_subscript);
+}
+
+static PyObject *missing(void) {
+    if (!PyErr_Occurred()) PyErr_SetNone(PyExc_LookupError);
+    return NULL;
+}
+
+static PyObject *read_item(Node *node, PyObject *owner, Versions *seen) {
+    if (dict_like(owner)) {
+        PyObject *value = PyDict_GetItemWithError(owner, node->key);
+        if (value == NULL) return missing();
+        if (PyDict_CheckExact(owner)) *seen = (Versions){owner, NULL, dict_version(owner), 0};
+        return Py_NewRef(value);
+    }
+    if (node->index != NO_INDEX && (PyTuple_CheckExact(owner) || PyList_CheckExact(owner))) {
+        Py_ssize_t size = PySequence_Fast_GET_SIZE(owner);
+        Py_ssize_t index = node->index < 0 ? node->index + size : node->index;
+        if (index < 0 || index >= size) return missing();
+        return Py_NewRef(PySequence_Fast_GET_ITEM(owner, index));
+    }
+    return PyObject_GetItem(owner, node->key);
+}
+
+static PyObject *read_dict_key(Node *node, PyObject *owner) {
+    if (PyDict_CheckExact(owner)) {
+        PyObject *key;
+        Py_ssize_t position = 0, index = 0;
+        while (PyDict_Next(owner, &position, &key, NULL)) {
+            if (index++ == node->index) return Py_NewRef(key);
+        }
+        return missing();
+    }
+    PyObject *keys = PySequence_List(owner), *key = NULL;
+    if (keys != NULL && node->index < PyList_GET_SIZE(keys)) key = Py_NewRef(PyList_GET_ITEM(keys, node->index));
+    Py_XDECREF(keys);
+    return key ? key : missing();
+}
+
+static PyObject *read_function(Node *node, PyObject *owner) {
+    if (!PyFunction_Check(owner)) return missing();
+    PyObject *part, *value = NULL;
+    switch (node->accessor) {
+    case FUNCTION_CODE: value = PyFunction_GET_CODE(owner); break;
+    case FUNCTION_GLOBALS: value = PyFunction_GET_GLOBALS(owner); break;
+    case FUNCTION_DEFAULT:
+        part = PyFunction_GET_DEFAULTS(owner);
+        if (part && node->index < PyTuple_GET_SIZE(part)) value = PyTuple_GET_ITEM(part, node->index);
+        break;
+    case FUNCTION_KWDEFAULT:
+        part = PyFunction_GET_KW_DEFAULTS(owner);
+        if (part) value = PyDict_GetItemWithError(part, node->key);
+        break;
+    case FUNCTION_CLOSURE:
+        part = PyFunction_GET_CLOSURE(owner);
+        if (part && node->index < PyTuple_GET_SIZE(part)) {
+            value = PyCell_GET(PyTuple_GET_ITEM(part, node->index));
+        }
+        break;
+    default: break;
+    }
+    return value ? Py_NewRef(value) : missing();
+}
+
+static PyObject *read_class_attribute(Node *node, PyObject *owner) {
+    if (!PyType_Check(owner)) return missing();
+    PyTypeObject *type = (PyTypeObject *)owner;
+    PyObject *value = _PyType_Lookup(type, node->key);
+    if (value == NULL) return missing();
+    node->lookup_type = type;
+    node->lookup_tag = type->tp_version_tag;
+    return Py_NewRef(value);
+}
+
+static PyObject *read_value(Node *node, PyObject *owner, const Run *run, Versions *seen) {
+    PyObject *value;
+    switch (node->accessor) {
+    case SLOT:
+        value = node->index < run->slot_count ? run->slots[node->index] : NULL;
+        return value ? Py_NewRef(value) : missing();
+    case CONSTANT: return Py_NewRef(node->key);
+    case CELL:
+        value = PyCell_Check(owner) ? PyCell_GET(owner) : NULL;
+        return value ? Py_NewRef(value) : missing();
+    case ATTRIBUTE: return read_attribute(node, owner, seen);
+    case ITEM: return read_item(node, owner, seen);
+    case DICT_KEY: return read_dict_key(node, owner);
+    case TYPE_OF: return Py_NewRef((PyObject *)Py_TYPE(owner));
+    case CLASS_ATTRIBUTE: return read_class_attribute(node, owner);
+    case INSTANCE_DICT:
+        value = instance_dict(owner);
+        return value ? Py_NewRef(value) : PyObject_GetAttr(owner, guard_names.dict);
+    default: return read_function(node, owner);
+    }
+}
+
+/* The value found at the last success, if the versions say that a look-up would find it again; borrowed. */
+static PyObject *remembered(const Node *node, PyObject *owner) {
+    if (node->value == NULL) return NULL;
+    const Versions *seen = &node->seen;
+    switch (node->accessor) {
+    case ATTRIBUTE:
+        if (!lookup_known(node, Py_TYPE(owner)) || instance_dict(owner) != seen->dict) return NULL;
+        break;
+    case ITEM:
+        if (owner != seen->dict) return NULL;
+        break;
+    case CLASS_ATTRIBUTE:
+        return (PyObject *)node->lookup_type == owner && node->lookup_tag != 0 &&
+                       node->lookup_tag == ((PyTypeObject *)owner)->tp_version_tag
+                   ? node->value
+                   : NULL;
+    default: return NULL;
+    }
+    if (dict_version(seen->dict) != seen->version) return NULL;
+    if (seen->part != NULL && dict_version(seen->part) != seen->part_version) return NULL;
+    return node->value;
+}
+
+static void remember(Node *node, PyObject *value, const Versions *seen) {
+    bool versioned = seen->version != 0 && (seen->part == NULL || seen->part_version != 0);
+    if (versioned || (node->accessor == CLASS_ATTRIBUTE && node->lookup_tag != 0)) {
+        node->seen = *seen;
+        node->value = value;
+    } else {
+        node->value = NULL;
+    }
+}
+
+/* -- checks ------------------------------------------------------------------------------------------ */
+
+static bool same_float(double a, double b) {
+    return memcmp(&a, &b, sizeof(a)) == 0 || (a != a && b != b);
+}
+
+int same_constant(PyObject *a, PyObject *b) {
+    if (a == b) return 1;
+    if (Py_TYPE(a) != Py_TYPE(b)) return 0;
+    if (PyFloat_CheckExact(a)) return same_float(PyFloat_AS_DOUBLE(a), PyFloat_AS_DOUBLE(b));
+    if (PyComplex_CheckExact(a)) {
+        Py_complex x = PyComplex_AsCComplex(a), y = PyComplex_AsCComplex(b);
+        return same_float(x.real, y.real) && same_float(x.imag, y.imag);
+    }
+    if (PyTuple_Check(a)) {
+        Py_ssize_t size = PyTuple_GET_SIZE(a);
+        int same = PyTuple_GET_SIZE(b) == size;
+        for (Py_ssize_t i = 0; i < size && same == 1; i++) {
+            same = same_constant(PyTuple_GET_ITEM(a, i), PyTuple_GET_ITEM(b, i));
+        }
+        return same;
+    }
+    if (PySlice_Check(a)) {
+        PySliceObject *x = (PySliceObject *)a, *y = (PySliceObject *)b;
+        return same_constant(x->start, y->start) == 1 && same_constant(x->stop, y->stop) == 1 &&
+               same_constant(x->step, y->step) == 1;
+    }
+    return PyObject_RichCompareBool(a, b, Py_EQ);
+}
+
+static bool same_dimensions(const int64_t *expected, const int64_t *actual, int64_t count) {
+    for (int64_t i = 0; i < count; i++) {
+        if (expected[i] != actual[i] && expected[i] != ANY_SIZE) return false;
+    }
+    return true;
+}
+
+static int check_tensor(const TensorCheck *expected, PyObject *value) {
+    if (Py_TYPE(value) != expected->type) return 0;
+    TensorView view;
+    if (tensor_view(value, &view) < 0) return -1;
+    return view.keys == expected->keys && view.dimensions == expected->dimensions && view.dtype == expected->dtype &&
+           view.device == expected->device && view.requires_grad == expected->requires_grad &&
+           same_dimensions(expected->sizes, view.sizes, view.dimensions) &&
+           same_dimensions(expected->strides, view.strides, view.dimensions);
+}
+
+static int same_key(PyObject *expected, PyObject *key) {
+    if (expected == key) return 1;
+    if (PyUnicode_CheckExact(key) || PyLong_CheckExact(key) || PyTuple_CheckExact(key) || PyFloat_CheckExact(key)) {
+        return same_constant(expected, key);
+    }
+    return 0;
+}
+
+static int check_dict_keys(PyObject *expected, PyObject *value) {
+    Py_ssize_t count = PyTuple_GET_SIZE(expected), index = 0, position = 0;
+    if (PyDict_CheckExact(value)) {
+        PyObject *key;
+        int same = PyDict_GET_SIZE(value) == count;
+        while (same == 1 && index < count && PyDict_Next(value, &position, &key, NULL)) {
+            same = same_key(PyTuple_GET_ITEM(expected, index++), key);
+        }
+        return same;
+    }
+    PyObject *keys = PySequence_List(value);
+    if (keys == NULL) return -1;
+    int same = PyList_GET_SIZE(keys) == count;
+    for (; same == 1 && index < count; index++) {
+        same = same_key(PyTuple_GET_ITEM(expected, index), PyList_GET_ITEM(keys, index));
+    }
+    Py_DECREF(keys);
+    return same;
+}
+
+static int has_attribute(PyObject *name, PyObject *value) {
+    PyObject *dict = instance_dict(value);
+    return dict == NULL ? 0 : PyDict_Contains(dict, name);
+}
+
+static int has_key(PyObject *key, PyObject *value) {
+    return PyDict_Check(value) ? PyDict_Contains(value, key) : PySequence_Contains(value, key);
+}
+
+static int check_call(PyObject *payload, PyObject *value) {
+    PyObject *function = PyTuple_GET_ITEM(payload, 0);
+    PyObject *result = value ? PyObject_CallOneArg(function, value) : PyObject_CallNoArgs(function);
+    if (result == NULL) return -1;
+    int same = same_constant(PyTuple_GET_ITEM(payload, 1), result);
+    Py_DECREF(result);
+    return same;
+}
+
+static int negated(int truth) { return truth < 0 ? truth : !truth; }
+
+static int run_check(const Check *check, PyObject *value) {
+    PyObject *payload = check->payload;
+    switch (check->kind) {
+    case CHECK_TYPE: return (PyObject *)Py_TYPE(value) == payload;
+    case CHECK_ID: return value == payload;
+    case CHECK_EQUALS: return same_constant(payload, value);
+    case CHECK_TENSOR: return check_tensor(check->tensor, value);
+    case CHECK_LENGTH: {
+        Py_ssize_t length = PyObject_Size(value);
+        return length < 0 ? -1 : length == check->number;
+    }
+    case CHECK_DICT_KEYS: return check_dict_keys(payload, value);
+    case CHECK_HAS_ATTR: return has_attribute(payload, value);
+    case CHECK_NO_ATTR: return negated(has_attribute(payload, value));
+    case CHECK_HAS_KEY: return has_key(payload, value);
+    case CHECK_NO_KEY: return negated(has_key(payload, value));
+    case CHECK_CODE: return PyFunction_Check(value) && PyFunction_GET_CODE(value) == payload;
+    case CHECK_GRAD_MODE: return tensor_grad_mode() == (check->number != 0);
+    case CHECK_CALL: return check_call(payload, value);
+    }
+    Py_UNREACHABLE();
+}
+
+/* -- evaluation -------------------------------------------------------------------------------------- */
+
+static int run_nodes(Node *nodes, Py_ssize_t count, PyObject *owner, Run *run);
+
+static int run_node(Node *node, PyObject *value, Run *run) {
+    if (node->slot >= 0) run->registers[node->slot] = value; /* kept alive by its owner until the end */
+    bool sealable = node->sealable && PyDict_CheckExact(value);
+    uint64_t version = sealable ? dict_version(value) : 0;
+    if (version != 0 && run->remember && node->sealed_dict == value && node->sealed_version == version) return 1;
+    for (Py_ssize_t i = 0; i < node->check_count; i++) {
+        int status = run_check(&node->checks[i], value);
+        if (status != 1) {
+            run->failed = node->checks[i].text;
+            return status;
+        }
+    }
+    int status = run_nodes(node->children, node->child_count, value, run);
+    if (status == 1 && sealable) {
+        node->sealed_dict = value;
+        node->sealed_version = version;
+    }
+    return status;
+}
+
+static int run_nodes(Node *nodes, Py_ssize_t count, PyObject *owner, Run *run) {
+    for (Py_ssize_t i = 0; i < count; i++) {
+        Node *node = &nodes[i];
+        PyObject *known = run->remember ? remembered(node, owner) : NULL;
+        if (known != NULL && node->stable) continue;
+        Versions seen = {NULL, NULL, 0, 0};
+        PyObject *value = known ? Py_NewRef(known) : read_value(node, owner, run, &seen);
+        if (value == NULL) {
+            run->failed = node->text;
+            return -1;
+        }
+        int status = run_node(node, value, run);
+        if (status == 1 && known == NULL) remember(node, value, &seen);
+        if (node->slot >= 0) run->kept[run->kept_count++] = value;
+        else Py_DECREF(value);
+        if (status != 1) return status;
+    }
+    return 1;
+}
+
+static int distinct_storages(const Relation *relation, const Run *run) {
+    uintptr_t found[relation->count];
+    for (Py_ssize_t i = 0; i < relation->count; i++) {
+        PyObject *value = run->registers[relation->slots[i]];
+        if (!tensor_check(value)) return 0;
+        if (tensor_storage(value, &found[i]) < 0) return -1;
+    }
+    /* A table of twice the size, open addressing: linear in the number of tensors. */
+    Py_ssize_t room = 4;
+    while (room < 2 * relation->count) room *= 2;
+    uintptr_t table[room];
+    memset(table, 0, (size_t)room * sizeof(uintptr_t));
+    for (Py_ssize_t i = 0; i < relation->count; i++) {
+        if (found[i] == 0) continue;
+        size_t at = (found[i] >> 4) * 0x9E3779B97F4A7C15u & (size_t)(room - 1);
+        for (; table[at] != 0; at = (at + 1) & (size_t)(room - 1)) {
+            if (table[at] == found[i]) return 0;
+        }
+        table[at] = found[i];
+    }
+    return 1;
+}
+
+static int run_relations(GuardTree *tree, Run *run) {
+    for (Py_ssize_t i = 0; i < tree->relation_count; i++) {
+        const Relation *relation = &tree->relations[i];
+        int status = 1;
+        if (relation->distinct) {
+            status = distinct_storages(relation, run);
+        } else {
+            for (Py_ssize_t k = 1; k < relation->count; k++) {
+                status &= run->registers[relation->slots[k]] == run->registers[relation->slots[0]];
+            }
+        }
+        if (status != 1) {
+            run->failed = relation->text;
+            return status;
+        }
+    }
+    return 1;
+}
+
+static int run_tree(GuardTree *tree, Run *run) {
+    PyObject *registers[tree->register_count + 1], *kept[tree->register_count + 1];
+    run->registers = registers;
+    run->kept = kept;
+    run->kept_count = 0;
+    int status = 1;
+    for (Py_ssize_t i = 0; i < tree->check_count && status == 1; i++) {
+        status = run_check(&tree->checks[i], NULL);
+        if (status != 1) run->failed = tree->checks[i].text;
+    }
+    if (status == 1) status = run_nodes(tree->nodes, tree->node_count, NULL, run);
+    if (status == 1) status = run_relations(tree, run);
+    for (Py_ssize_t i = 0; i < run->kept_count; i++) Py_DECREF(kept[i]);
+    if (status < 0) {
+        /* What cannot be read does not match; only the likes of KeyboardInterrupt surface. */
+        if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception)) return -1;
+        PyErr_Clear();
+        status = 0;
+    }
+    return status;
+}
+
+int guard_tree_check(PyObject *tree, PyObject *const *slots, Py_ssize_t count) {
+    Run run = {.slots = slots, .slot_count = count, .remember = true};
+    return run_tree((GuardTree *)tree, &run);
+}
+
+PyObject *guard_tree_explain(PyObject *tree, PyObject *const *slots, Py_ssize_t count) {
+    Run run = {.slots = slots, .slot_count = count, .remember = false};
+    int status = run_tree((GuardTree *)tree, &run);
+    if (status < 0) return NULL;
+    if (status == 1) Py_RETURN_NONE;
+    return Py_NewRef(run.failed);
+}

@@ -1,0 +1,106 @@
+/* The records of a guard tree: built by tree.c, evaluated by guards.c. */
+#ifndef STATOR_GUARDS_H
+#define STATOR_GUARDS_H
+
+#include "native.h"
+
+#define NO_INDEX PY_SSIZE_T_MAX
+#define ANY_SIZE INT64_MIN
+
+typedef enum {
+    SLOT, CONSTANT, CELL, ATTRIBUTE, ITEM, DICT_KEY, TYPE_OF, CLASS_ATTRIBUTE, INSTANCE_DICT,
+    FUNCTION_CODE, FUNCTION_GLOBALS, FUNCTION_DEFAULT, FUNCTION_KWDEFAULT, FUNCTION_CLOSURE,
+} Accessor;
+
+typedef enum {
+    CHECK_TYPE, CHECK_ID, CHECK_EQUALS, CHECK_TENSOR, CHECK_LENGTH, CHECK_DICT_KEYS, CHECK_HAS_ATTR, CHECK_NO_ATTR,
+    CHECK_HAS_KEY, CHECK_NO_KEY, CHECK_CODE, CHECK_GRAD_MODE, CHECK_CALL,
+} CheckKind;
+
+typedef struct {
+    PyTypeObject *type; /* owned by the check's payload */
+    int64_t dimensions;
+    int64_t *sizes, *strides; /* ANY_SIZE where any value will do */
+    int dtype, device;
+    uint64_t keys;
+    bool requires_grad;
+} TensorCheck;
+
+typedef struct {
+    CheckKind kind;
+    PyObject *payload;
+    PyObject *text;
+    Py_ssize_t number;
+    TensorCheck *tensor;
+} Check;
+
+/* The dicts in which a value was found, borrowed: only compared, and read after they proved alive. */
+typedef struct {
+    PyObject *dict, *part;
+    uint64_t version, part_version;
+} Versions;
+
+typedef struct Node {
+    Accessor accessor;
+    PyObject *key;
+    Py_ssize_t index;
+    PyObject *text;
+    Py_ssize_t slot; /* the register that relations read, or -1 */
+    Check *checks;
+    Py_ssize_t check_count;
+    struct Node *children;
+    Py_ssize_t child_count;
+    bool stable;   /* passes again for the same object, whatever happened in between */
+    bool sealable; /* a dict node that passes again for the same version of the same dict */
+    /* what the last success found */
+    Versions seen;
+    PyObject *value; /* borrowed, valid while `seen` is */
+    PyObject *sealed_dict;
+    uint64_t sealed_version;
+    /* how the attribute is found on instances of this type, valid while its version tag is */
+    PyTypeObject *lookup_type;
+    unsigned int lookup_tag;
+    bool lookup_plain, lookup_parts;
+} Node;
+
+typedef struct {
+    bool distinct; /* no two share a storage; otherwise all are one object */
+    Py_ssize_t *slots;
+    Py_ssize_t count;
+    PyObject *text;
+} Relation;
+
+typedef struct {
+    PyObject_HEAD
+    Check *checks; /* of global state, with no value */
+    Py_ssize_t check_count;
+    Node *nodes;
+    Py_ssize_t node_count;
+    Relation *relations;
+    Py_ssize_t relation_count;
+    Py_ssize_t register_count;
+} GuardTree;
+
+/* One evaluation. */
+typedef struct {
+    PyObject *const *slots;
+    Py_ssize_t slot_count;
+    bool remember;
+    PyObject **registers;
+    PyObject **kept;
+    Py_ssize_t kept_count;
+    PyObject *failed; /* borrowed from the tree */
+} Run;
+
+/* Interned names, and nn.Module.__getattr__ once torch.nn is imported. */
+typedef struct {
+    PyObject *getattribute, *getattr, *dict, *parts[3];
+    PyObject *module_getattr;
+} GuardNames;
+
+extern GuardNames guard_names;
+
+int same_constant(PyObject *a, PyObject *b);
+PyObject *guard_tree_explain(PyObject *tree, PyObject *const *slots, Py_ssize_t count);
+
+#endif

@@ -1,0 +1,118 @@
+/* Calling compiled kernels: `void k(void *const *p)` from a shared library.
+ *
+ * A Kernel takes tensors (their data pointers are read here) and integers (passed on as raw addresses),
+ * puts the addresses in an array in order, and calls the function with the GIL released. The library
+ * stays loaded as long as one of its kernels lives.
+ */
+#include "native.h"
+
+#include <dlfcn.h>
+#include <stddef.h>
+
+typedef void (*KernelFunction)(void *const *pointers);
+
+typedef struct {
+    PyObject_HEAD
+    KernelFunction function;
+    PyObject *library; /* a capsule that closes the library */
+    PyObject *name;
+    vectorcallfunc vectorcall;
+} Kernel;
+
+static void close_library(PyObject *capsule) { dlclose(PyCapsule_GetPointer(capsule, "stator.library")); }
+
+static int read_pointer(PyObject *argument, void **pointer) {
+    if (PyLong_CheckExact(argument)) {
+        *pointer = PyLong_AsVoidPtr(argument);
+        return *pointer == NULL && PyErr_Occurred() ? -1 : 0;
+    }
+    if (tensor_prepare() < 0) return -1;
+    if (tensor_check(argument)) return tensor_data(argument, pointer);
+    PyErr_Format(PyExc_TypeError, "a kernel takes tensors and addresses, not %s", Py_TYPE(argument)->tp_name);
+    return -1;
+}
+
+static PyObject *kernel_call(PyObject *callable, PyObject *const *args, size_t flags, PyObject *kwnames) {
+    Kernel *self = (Kernel *)callable;
+    Py_ssize_t count = PyVectorcall_NARGS(flags);
+    if (kwnames != NULL && PyTuple_GET_SIZE(kwnames) > 0) {
+        PyErr_SetString(PyExc_TypeError, "a kernel takes no keyword arguments");
+        return NULL;
+    }
+    void *pointers[count + 1];
+    for (Py_ssize_t i = 0; i < count; i++) {
+        if (read_pointer(args[i], &pointers[i]) < 0) return NULL;
+    }
+    Py_BEGIN_ALLOW_THREADS
+    self->function(pointers);
+    Py_END_ALLOW_THREADS
+    Py_RETURN_NONE;
+}
+
+static PyObject *make_kernel(PyObject *library, void *symbol, PyObject *name) {
+    Kernel *kernel = (Kernel *)Kernel_Type.tp_alloc(&Kernel_Type, 0);
+    if (kernel == NULL) return NULL;
+    *(void **)&kernel->function = symbol;
+    kernel->library = Py_NewRef(library);
+    kernel->name = Py_NewRef(name);
+    kernel->vectorcall = kernel_call;
+    return (PyObject *)kernel;
+}
+
+PyObject *native_load_kernels(PyObject *module, PyObject *args) {
+    (void)module;
+    PyObject *path, *names;
+    if (!PyArg_ParseTuple(args, "O&O:load_kernels", PyUnicode_FSConverter, &path, &names)) return NULL;
+    void *handle = dlopen(PyBytes_AS_STRING(path), RTLD_NOW | RTLD_LOCAL);
+    Py_DECREF(path);
+    if (handle == NULL) {
+        PyErr_SetString(PyExc_OSError, dlerror());
+        return NULL;
+    }
+    PyObject *library = PyCapsule_New(handle, "stator.library", close_library);
+    PyObject *wanted = library ? PySequence_Tuple(names) : NULL;
+    PyObject *kernels = wanted ? PyList_New(0) : NULL;
+    for (Py_ssize_t i = 0; kernels != NULL && i < PyTuple_GET_SIZE(wanted); i++) {
+        PyObject *name = PyTuple_GET_ITEM(wanted, i);
+        const char *text = PyUnicode_AsUTF8(name);
+        void *symbol = text ? dlsym(handle, text) : NULL;
+        if (text != NULL && symbol == NULL) PyErr_Format(PyExc_AttributeError, "the library has no kernel %R", name);
+        PyObject *kernel = symbol ? make_kernel(library, symbol, name) : NULL;
+        if (kernel == NULL || PyList_Append(kernels, kernel) < 0) Py_CLEAR(kernels);
+        Py_XDECREF(kernel);
+    }
+    Py_XDECREF(wanted);
+    Py_XDECREF(library);
+    return kernels;
+}
+
+static void kernel_dealloc(PyObject *object) {
+    Kernel *self = (Kernel *)object;
+    Py_XDECREF(self->library);
+    Py_XDECREF(self->name);
+    Py_TYPE(object)->tp_free(object);
+}
+
+static PyObject *kernel_repr(PyObject *self) { return PyUnicode_FromFormat("<kernel %U>", ((Kernel *)self)->name); }
+
+static PyObject *kernel_address(PyObject *self, void *closure) {
+    (void)closure;
+    return PyLong_FromVoidPtr(*(void **)&((Kernel *)self)->function);
+}
+
+static PyGetSetDef kernel_getset[] = {
+    {"address", kernel_address, NULL, "the address of the function", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+PyTypeObject Kernel_Type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "stator._native.Kernel",
+    .tp_doc = "A compiled kernel: call it with tensors and, as integers, raw addresses.",
+    .tp_basicsize = sizeof(Kernel),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .tp_dealloc = kernel_dealloc,
+    .tp_call = PyVectorcall_Call,
+    .tp_vectorcall_offset = offsetof(Kernel, vectorcall),
+    .tp_repr = kernel_repr,
+    .tp_getset = kernel_getset,
+};

@@ -1,0 +1,36 @@
+/* stator._native: what must be in C because it runs on every call. See native.h for the parts. */
+#include "native.h"
+
+static PyMethodDef methods[] = {
+    {"load_kernels", native_load_kernels, METH_VARARGS,
+     "load_kernels(path, names): the named kernels of a shared library."},
+    {"tensor_facts", native_tensor_facts, METH_O,
+     "tensor_facts(tensor): (sizes, strides, dtype number, device number, dispatch keys, requires_grad)."},
+    {"tensor_access", native_tensor_access, METH_NOARGS,
+     "tensor_access(): 'raw' if metadata is read at verified offsets, 'python' if through attributes."},
+    {"matches", (PyCFunction)(void (*)(void))native_matches, METH_FASTCALL,
+     "matches(tensor, size, stride, dtype): whether the tensor has exactly these."},
+    {"suspend", native_suspend, METH_NOARGS, "Dispatchers of this thread call their originals until resume()."},
+    {"resume", native_resume, METH_NOARGS, "Undoes one suspend()."},
+    {"suspended", native_suspended, METH_NOARGS, "Whether dispatchers of this thread call their originals."},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "stator._native",
+    .m_doc = "Guards, dispatch and kernel calls in C.",
+    .m_size = -1,
+    .m_methods = methods,
+};
+
+PyMODINIT_FUNC PyInit__native(void) {
+    PyObject *module = PyModule_Create(&definition);
+    if (module == NULL) return NULL;
+    if (guards_register(module) < 0 || PyModule_AddType(module, &Dispatcher_Type) < 0 ||
+        PyModule_AddType(module, &Kernel_Type) < 0) {
+        Py_DECREF(module);
+        return NULL;
+    }
+    return module;
+}

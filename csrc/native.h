@@ -1,0 +1,73 @@
+/* Shared declarations of the extension module stator._native.
+ *
+ * tensor.c reads tensor metadata, guards.c evaluates guard trees, dispatcher.c is the callable that
+ * users hold, kernels.c calls compiled kernels, module.c puts them together. The GIL protects all state.
+ */
+#ifndef STATOR_NATIVE_H
+#define STATOR_NATIVE_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#if PY_VERSION_HEX < 0x030C0000 /* names that became public in 3.12 */
+#include <structmember.h>
+#define Py_T_OBJECT_EX T_OBJECT_EX
+#define Py_READONLY READONLY
+#endif
+
+#define MAX_DIMENSIONS 64
+
+/* -- tensor.c ------------------------------------------------------------------------------------- */
+
+/* What a guard compares. sizes and strides point into the tensor or into `room`. */
+typedef struct {
+    int64_t dimensions;
+    const int64_t *sizes;
+    const int64_t *strides;
+    int dtype;          /* torch's ScalarType number */
+    int device;         /* device type * 256 + (index & 255) */
+    uint64_t keys;      /* the dispatch key set */
+    bool requires_grad;
+    int64_t room[2 * MAX_DIMENSIONS];
+} TensorView;
+
+/* Learns where torch keeps tensor metadata, once; 0 or -1 with an exception (torch not importable). */
+int tensor_prepare(void);
+/* Whether the object is a torch.Tensor; call tensor_prepare before. */
+bool tensor_check(PyObject *object);
+/* Fills the view of a tensor; 0 or -1 with an exception. */
+int tensor_view(PyObject *tensor, TensorView *view);
+/* The identity of the tensor's storage, 0 if it has none; -1 with an exception. */
+int tensor_storage(PyObject *tensor, uintptr_t *storage);
+/* The address of the first element; -1 with an exception. */
+int tensor_data(PyObject *tensor, void **data);
+/* The ScalarType number of a torch.dtype, -1 with an exception. */
+int dtype_number(PyObject *dtype);
+bool tensor_grad_mode(void);
+
+PyObject *native_tensor_facts(PyObject *module, PyObject *tensor);
+PyObject *native_tensor_access(PyObject *module, PyObject *ignored);
+PyObject *native_matches(PyObject *module, PyObject *const *args, Py_ssize_t count);
+
+/* -- guards.c ------------------------------------------------------------------------------------- */
+
+extern PyTypeObject GuardTree_Type;
+/* 1 all guards pass, 0 one fails, -1 an exception that must surface (KeyboardInterrupt and the like). */
+int guard_tree_check(PyObject *tree, PyObject *const *slots, Py_ssize_t count);
+int guards_register(PyObject *module);
+
+/* -- dispatcher.c --------------------------------------------------------------------------------- */
+
+extern PyTypeObject Dispatcher_Type;
+PyObject *native_suspend(PyObject *module, PyObject *ignored);
+PyObject *native_resume(PyObject *module, PyObject *ignored);
+PyObject *native_suspended(PyObject *module, PyObject *ignored);
+
+/* -- kernels.c ------------------------------------------------------------------------------------ */
+
+extern PyTypeObject Kernel_Type;
+PyObject *native_load_kernels(PyObject *module, PyObject *args);
+
+#endif

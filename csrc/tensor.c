@@ -1,0 +1,507 @@
+/* Tensor metadata without torch's headers.
+ *
+ * The fields of a tensor are read at offsets that are found once, by searching the memory of known
+ * tensors for their known values, and then verified on tensors of other shapes, types and gradient
+ * states. If anything does not fit, the same facts are read through Python attributes: slower, never
+ * different. Data pointers always come from torch's stable C shim (or `data_ptr()`).
+ */
+#include "native.h"
+
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define OBJECT_HEADER 16   /* the C++ tensor handle follows the Python object header */
+#define IMPL_BYTES 192     /* no field of interest lies beyond */
+#define INLINE_DIMENSIONS 5
+#define AUTOGRAD_BYTES 152
+#define MAX_DTYPES 64
+
+typedef int32_t (*DataPointer)(void *handle, void **result);
+typedef bool (*GradMode)(void);
+
+static struct {
+    bool prepared;
+    bool raw;                 /* the offsets below are verified */
+    PyTypeObject *tensor_type;
+    PyObject *dispatch_keys;  /* torch._C._dispatch_keys */
+    PyObject *is_grad_enabled;
+    PyObject *dtypes[MAX_DTYPES]; /* by ScalarType number */
+    Py_ssize_t storage, autograd, shape, dtype, device, keys;
+    Py_ssize_t requires_grad, grad_fn; /* inside the autograd record */
+    DataPointer data_pointer;
+    GradMode grad_mode;
+} state;
+
+static inline char *impl_of(PyObject *tensor) { return *(char **)((char *)tensor + OBJECT_HEADER); }
+
+#define READ(type, address) (*(const type *)(address))
+
+static inline bool raw_requires_grad(const char *impl) {
+    const char *autograd = READ(char *, impl + state.autograd);
+    return autograd != NULL &&
+           (READ(uint8_t, autograd + state.requires_grad) != 0 || READ(void *, autograd + state.grad_fn) != NULL);
+}
+
+static inline void raw_view(const char *impl, TensorView *view) {
+    const int64_t *shape = (const int64_t *)(impl + state.shape);
+    view->dimensions = shape[0];
+    if (view->dimensions <= INLINE_DIMENSIONS) {
+        view->sizes = shape + 1;
+        view->strides = shape + 1 + INLINE_DIMENSIONS;
+    } else {
+        view->sizes = (const int64_t *)shape[1];
+        view->strides = view->sizes + view->dimensions;
+    }
+    view->dtype = READ(uint16_t, impl + state.dtype);
+    view->device = READ(int8_t, impl + state.device) * 256 + READ(uint8_t, impl + state.device + 1);
+    view->keys = READ(uint64_t, impl + state.keys);
+    view->requires_grad = raw_requires_grad(impl);
+}
+
+/* -- the same through Python attributes ------------------------------------------------------------ */
+
+static int read_integers(PyObject *sequence, int64_t *out, Py_ssize_t *count) {
+    PyObject *items = PySequence_Tuple(sequence);
+    if (items == NULL) return -1;
+    *count = PyTuple_GET_SIZE(items);
+    if (*count > MAX_DIMENSIONS) {
+        Py_DECREF(items);
+        PyErr_SetString(PyExc_ValueError, "more dimensions than torch allows");
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < *count; i++) {
+        out[i] = PyLong_AsLongLong(PyTuple_GET_ITEM(items, i));
+    }
+    Py_DECREF(items);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+static int python_sizes(PyObject *tensor, const char *method, int64_t *out, Py_ssize_t *count) {
+    PyObject *sequence = PyObject_CallMethod(tensor, method, NULL);
+    if (sequence == NULL) return -1;
+    int status = read_integers(sequence, out, count);
+    Py_DECREF(sequence);
+    return status;
+}
+
+static int python_device(PyObject *tensor, int *code) {
+    PyObject *device = PyObject_GetAttrString(tensor, "device");
+    PyObject *kind = device ? PyObject_GetAttrString(device, "type") : NULL;
+    PyObject *index = kind ? PyObject_GetAttrString(device, "index") : NULL;
+    if (index != NULL) {
+        /* A number that is stable in this process: the letters of the device type, folded. */
+        Py_ssize_t length;
+        const char *text = PyUnicode_AsUTF8AndSize(kind, &length);
+        unsigned folded = 0;
+        for (Py_ssize_t i = 0; text != NULL && i < length; i++) folded = folded * 31u + (unsigned char)text[i];
+        long number = index == Py_None ? -1 : PyLong_AsLong(index);
+        *code = (int)(folded % 32749u) * 256 + (int)(number & 255);
+    }
+    Py_XDECREF(device);
+    Py_XDECREF(kind);
+    Py_XDECREF(index);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+static int python_keys(PyObject *tensor, uint64_t *keys) {
+    PyObject *set = PyObject_CallOneArg(state.dispatch_keys, tensor);
+    PyObject *number = set ? PyObject_CallMethod(set, "raw_repr", NULL) : NULL;
+    if (number != NULL) *keys = PyLong_AsUnsignedLongLongMask(number);
+    Py_XDECREF(set);
+    Py_XDECREF(number);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+static int python_flag(PyObject *object, const char *name, bool *flag) {
+    PyObject *value = PyObject_GetAttrString(object, name);
+    if (value == NULL) return -1;
+    int truth = PyObject_IsTrue(value);
+    Py_DECREF(value);
+    *flag = truth > 0;
+    return truth < 0 ? -1 : 0;
+}
+
+static int python_view(PyObject *tensor, TensorView *view) {
+    Py_ssize_t count, strides;
+    if (python_sizes(tensor, "size", view->room, &count) < 0) return -1;
+    if (python_sizes(tensor, "stride", view->room + MAX_DIMENSIONS, &strides) < 0) return -1;
+    view->dimensions = count;
+    view->sizes = view->room;
+    view->strides = view->room + MAX_DIMENSIONS;
+    PyObject *dtype = PyObject_GetAttrString(tensor, "dtype");
+    if (dtype == NULL) return -1;
+    view->dtype = dtype_number(dtype);
+    Py_DECREF(dtype);
+    if (view->dtype < 0 || python_device(tensor, &view->device) < 0) return -1;
+    if (python_keys(tensor, &view->keys) < 0) return -1;
+    return python_flag(tensor, "requires_grad", &view->requires_grad);
+}
+
+/* -- calibration ----------------------------------------------------------------------------------- */
+
+typedef struct {
+    Py_ssize_t dimensions;
+    int64_t sizes[6], strides[6], offset;
+    const char *dtype;
+    int number; /* torch's ScalarType */
+    const char *device;
+    bool requires_grad;
+} Sample;
+
+#define CPU_DEVICE 0xff     /* type 0, no index */
+#define META_DEVICE (14 * 256 + 0xff)
+
+static const Sample SAMPLES[] = {
+    {2, {3, 5}, {5, 1}, 0, "float32", 6, "cpu", false},
+    {3, {2, 3, 4}, {1, 2, 6}, 7, "int64", 4, "cpu", false},
+    {1, {7}, {3}, 2, "bfloat16", 15, "cpu", true},
+    {0, {0}, {0}, 11, "bool", 11, "cpu", false},
+    {3, {4, 0, 9}, {9, 9, 1}, 0, "float32", 6, "cpu", true},
+    {4, {2, 3, 4, 5}, {60, 1, 15, 3}, 0, "float16", 5, "meta", false},
+    {5, {2, 2, 2, 2, 3}, {24, 12, 6, 3, 1}, 3, "float64", 7, "cpu", true},
+    {6, {2, 1, 3, 1, 2, 2}, {12, 12, 4, 4, 2, 1}, 1, "float64", 7, "cpu", false},
+};
+#define SAMPLE_COUNT ((int)(sizeof(SAMPLES) / sizeof(SAMPLES[0])))
+
+static PyObject *integers(const int64_t *values, Py_ssize_t count) {
+    PyObject *result = PyTuple_New(count);
+    for (Py_ssize_t i = 0; result != NULL && i < count; i++) {
+        PyObject *item = PyLong_FromLongLong(values[i]);
+        if (item == NULL) Py_CLEAR(result);
+        else PyTuple_SET_ITEM(result, i, item);
+    }
+    return result;
+}
+
+static PyObject *make_sample(PyObject *torch, const Sample *sample) {
+    PyObject *result = NULL, *base = NULL;
+    PyObject *dtype = PyObject_GetAttrString(torch, sample->dtype);
+    PyObject *empty = PyObject_GetAttrString(torch, "empty");
+    PyObject *arguments = Py_BuildValue("(i)", 256);
+    PyObject *keywords = dtype ? Py_BuildValue("{s:O,s:s}", "dtype", dtype, "device", sample->device) : NULL;
+    if (empty && arguments && keywords) base = PyObject_Call(empty, arguments, keywords);
+    if (base != NULL) {
+        PyObject *sizes = integers(sample->sizes, sample->dimensions);
+        PyObject *strides = integers(sample->strides, sample->dimensions);
+        if (sizes && strides) {
+            result = PyObject_CallMethod(base, "as_strided", "OOL", sizes, strides, (long long)sample->offset);
+        }
+        Py_XDECREF(sizes);
+        Py_XDECREF(strides);
+    }
+    if (result != NULL && sample->requires_grad) {
+        PyObject *done = PyObject_CallMethod(result, "requires_grad_", NULL);
+        if (done == NULL) Py_CLEAR(result);
+        Py_XDECREF(done);
+    }
+    Py_XDECREF(dtype);
+    Py_XDECREF(empty);
+    Py_XDECREF(arguments);
+    Py_XDECREF(keywords);
+    Py_XDECREF(base);
+    return result;
+}
+
+static bool shape_fits(const char *impl, const Sample *sample, Py_ssize_t at) {
+    const int64_t *shape = (const int64_t *)(impl + at);
+    size_t bytes = (size_t)sample->dimensions * sizeof(int64_t);
+    if (shape[0] != sample->dimensions) return false;
+    if (sample->dimensions <= INLINE_DIMENSIONS) {
+        return memcmp(shape + 1, sample->sizes, bytes) == 0 &&
+               memcmp(shape + 1 + INLINE_DIMENSIONS, sample->strides, bytes) == 0;
+    }
+    const int64_t *outside = (const int64_t *)shape[1];
+    return memcmp(outside, sample->sizes, bytes) == 0 &&
+           memcmp(outside + sample->dimensions, sample->strides, bytes) == 0;
+}
+
+/* A field's test on one sample. `fact` is what Python says about it. */
+typedef bool (*Fits)(const char *impl, const Sample *sample, uint64_t fact, Py_ssize_t at);
+
+static bool dtype_fits(const char *impl, const Sample *sample, uint64_t fact, Py_ssize_t at) {
+    (void)fact;
+    return READ(uint16_t, impl + at) == sample->number;
+}
+
+static bool device_fits(const char *impl, const Sample *sample, uint64_t fact, Py_ssize_t at) {
+    (void)fact;
+    int expected = strcmp(sample->device, "meta") == 0 ? META_DEVICE : CPU_DEVICE;
+    return READ(int8_t, impl + at) * 256 + READ(uint8_t, impl + at + 1) == expected;
+}
+
+static bool word_fits(const char *impl, const Sample *sample, uint64_t fact, Py_ssize_t at) {
+    (void)sample;
+    return READ(uint64_t, impl + at) == fact;
+}
+
+static bool autograd_fits(const char *impl, const Sample *sample, uint64_t fact, Py_ssize_t at) {
+    (void)fact;
+    return (READ(void *, impl + at) != NULL) == sample->requires_grad;
+}
+
+static bool search_shape(PyObject **tensors, Py_ssize_t *found) {
+    for (Py_ssize_t at = 16; at + 88 <= IMPL_BYTES; at += 8) {
+        int fits = 0;
+        while (fits < SAMPLE_COUNT && shape_fits(impl_of(tensors[fits]), &SAMPLES[fits], at)) fits++;
+        if (fits == SAMPLE_COUNT) {
+            *found = at;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The only offset in [from, to) where the field fits all samples; several or none is a failure. */
+static bool search(PyObject **tensors, const uint64_t *facts, Fits fits, Py_ssize_t from, Py_ssize_t to,
+                   Py_ssize_t step, Py_ssize_t *found) {
+    int matches = 0;
+    for (Py_ssize_t at = from; at < to; at += step) {
+        int i = 0;
+        while (i < SAMPLE_COUNT && fits(impl_of(tensors[i]), &SAMPLES[i], facts ? facts[i] : 0, at)) i++;
+        if (i == SAMPLE_COUNT) {
+            matches++;
+            *found = at;
+        }
+    }
+    return matches == 1;
+}
+
+static int python_storage(PyObject *tensor, uint64_t *storage) {
+    PyObject *object = PyObject_CallMethod(tensor, "untyped_storage", NULL);
+    PyObject *address = object ? PyObject_GetAttrString(object, "_cdata") : NULL;
+    if (address != NULL) *storage = PyLong_AsUnsignedLongLongMask(address);
+    Py_XDECREF(object);
+    Py_XDECREF(address);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+/* Finds the flag and the history pointer inside the autograd record: `on` and `off` are leaves with an
+ * autograd record and the flag set or cleared, `inner` and `view` have a history. */
+static bool search_autograd(PyObject *on, PyObject *off, PyObject *inner, PyObject *view) {
+    const char *set = READ(char *, impl_of(on) + state.autograd);
+    const char *cleared = READ(char *, impl_of(off) + state.autograd);
+    const char *history = READ(char *, impl_of(inner) + state.autograd);
+    const char *viewed = READ(char *, impl_of(view) + state.autograd);
+    if (!set || !cleared || !history || !viewed) return false;
+    int flags = 0, pointers = 0;
+    for (Py_ssize_t at = 40; at < AUTOGRAD_BYTES; at++) {
+        if (set[at] == 1 && cleared[at] == 0 && history[at] == 0 && viewed[at] == 0) {
+            flags++;
+            state.requires_grad = at;
+        }
+    }
+    for (Py_ssize_t at = 40; at < state.requires_grad && flags == 1; at += 8) {
+        if (!READ(void *, set + at) && !READ(void *, cleared + at) && READ(void *, history + at) &&
+            READ(void *, viewed + at)) {
+            pointers++;
+            state.grad_fn = at;
+        }
+    }
+    return flags == 1 && pointers == 1;
+}
+
+static bool calibrate_autograd(PyObject *on) {
+    bool found = false;
+    PyObject *off = PyObject_CallMethod(on, "detach", NULL);
+    PyObject *touched = off ? PyObject_CallMethod(off, "requires_grad_", "O", Py_True) : NULL;
+    PyObject *cleared = touched ? PyObject_CallMethod(off, "requires_grad_", "O", Py_False) : NULL;
+    PyObject *inner = PyObject_CallMethod(on, "neg", NULL);
+    PyObject *view = PyObject_CallMethod(on, "unsqueeze", "i", 0);
+    if (cleared && inner && view) {
+        found = search_autograd(on, off, inner, view) && raw_requires_grad(impl_of(on)) &&
+                !raw_requires_grad(impl_of(off)) && raw_requires_grad(impl_of(inner)) &&
+                raw_requires_grad(impl_of(view));
+    }
+    Py_XDECREF(off);
+    Py_XDECREF(touched);
+    Py_XDECREF(cleared);
+    Py_XDECREF(inner);
+    Py_XDECREF(view);
+    return found;
+}
+
+/* Every dtype of torch by its number; with verified offsets also a check of them on each dtype. */
+static int collect_dtypes(PyObject *torch, bool raw) {
+    PyObject *kind = PyObject_GetAttrString(torch, "dtype"), *empty = PyObject_GetAttrString(torch, "empty");
+    PyObject *name, *value;
+    Py_ssize_t position = 0;
+    int next = 0;
+    while (kind && empty && PyDict_Next(PyModule_GetDict(torch), &position, &name, &value)) {
+        if (!Py_IS_TYPE(value, (PyTypeObject *)kind)) continue;
+        if (!raw) {
+            bool known = false;
+            for (int i = 0; i < next; i++) known |= state.dtypes[i] == value;
+            if (!known && next < MAX_DTYPES) state.dtypes[next++] = Py_NewRef(value);
+            continue;
+        }
+        PyObject *arguments = Py_BuildValue("(i)", 0);
+        PyObject *keywords = Py_BuildValue("{s:O,s:s}", "dtype", value, "device", "meta");
+        PyObject *tensor = arguments && keywords ? PyObject_Call(empty, arguments, keywords) : NULL;
+        if (tensor != NULL) {
+            int number = READ(uint16_t, impl_of(tensor) + state.dtype);
+            if (number < MAX_DTYPES && state.dtypes[number] == NULL) state.dtypes[number] = Py_NewRef(value);
+            else if (number >= MAX_DTYPES || state.dtypes[number] != value) state.raw = false;
+            Py_DECREF(tensor);
+        } else {
+            PyErr_Clear(); /* a dtype that this build cannot make a tensor of */
+        }
+        Py_XDECREF(arguments);
+        Py_XDECREF(keywords);
+    }
+    Py_XDECREF(kind);
+    Py_XDECREF(empty);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+/* Searches all offsets; *fits says whether they are complete. -1 with an exception if Python failed. */
+static int calibrate(PyObject *torch, bool *fits) {
+    PyObject *tensors[SAMPLE_COUNT] = {NULL};
+    uint64_t keys[SAMPLE_COUNT] = {0}, storages[SAMPLE_COUNT] = {0};
+    int status = 0;
+    for (int i = 0; i < SAMPLE_COUNT && status == 0; i++) {
+        tensors[i] = make_sample(torch, &SAMPLES[i]);
+        if (tensors[i] == NULL || python_keys(tensors[i], &keys[i]) < 0 ||
+            python_storage(tensors[i], &storages[i]) < 0) {
+            status = -1;
+        }
+    }
+    if (status == 0) {
+        *fits = search_shape(tensors, &state.shape);
+        Py_ssize_t after = state.shape + 88;
+        *fits = *fits && search(tensors, NULL, dtype_fits, after, IMPL_BYTES - 2, 2, &state.dtype) &&
+                search(tensors, NULL, device_fits, state.dtype + 2, state.dtype + 4, 1, &state.device) &&
+                search(tensors, keys, word_fits, after, IMPL_BYTES, 8, &state.keys) &&
+                search(tensors, storages, word_fits, 8, state.shape, 8, &state.storage) &&
+                search(tensors, NULL, autograd_fits, 16, state.shape, 8, &state.autograd) &&
+                calibrate_autograd(tensors[6]);
+    }
+    for (int i = 0; i < SAMPLE_COUNT; i++) Py_XDECREF(tensors[i]);
+    return PyErr_Occurred() ? -1 : status;
+}
+
+int tensor_prepare(void) {
+    if (state.prepared) return 0;
+    PyObject *torch = PyImport_ImportModule("torch");
+    if (torch == NULL) return -1;
+    PyObject *private = PyObject_GetAttrString(torch, "_C");
+    int status = -1;
+    bool fits = false;
+    if (private != NULL) {
+        Py_XSETREF(state.tensor_type, (PyTypeObject *)PyObject_GetAttrString(torch, "Tensor"));
+        Py_XSETREF(state.dispatch_keys, PyObject_GetAttrString(private, "_dispatch_keys"));
+        Py_XSETREF(state.is_grad_enabled, PyObject_GetAttrString(torch, "is_grad_enabled"));
+        if (state.tensor_type && state.dispatch_keys && state.is_grad_enabled) status = calibrate(torch, &fits);
+        state.raw = fits && getenv("STATOR_SLOW_TENSORS") == NULL;
+        if (status == 0) status = collect_dtypes(torch, fits);
+        *(void **)&state.data_pointer = dlsym(RTLD_DEFAULT, "aoti_torch_get_data_ptr");
+        *(void **)&state.grad_mode = dlsym(RTLD_DEFAULT, "aoti_torch_grad_mode_is_enabled");
+    }
+    Py_XDECREF(private);
+    Py_DECREF(torch);
+    state.prepared = status == 0;
+    return status;
+}
+
+/* -- what the other files use ------------------------------------------------------------------------ */
+
+bool tensor_check(PyObject *object) { return PyObject_TypeCheck(object, state.tensor_type); }
+
+int tensor_view(PyObject *tensor, TensorView *view) {
+    if (!state.raw) return python_view(tensor, view);
+    raw_view(impl_of(tensor), view);
+    return 0;
+}
+
+int tensor_storage(PyObject *tensor, uintptr_t *storage) {
+    if (state.raw) {
+        *storage = READ(uintptr_t, impl_of(tensor) + state.storage);
+        return 0;
+    }
+    uint64_t address = 0;
+    int status = python_storage(tensor, &address);
+    *storage = (uintptr_t)address;
+    return status;
+}
+
+int tensor_data(PyObject *tensor, void **data) {
+    if (state.data_pointer != NULL && state.raw) {
+        if (state.data_pointer((char *)tensor + OBJECT_HEADER, data) == 0) return 0;
+    }
+    PyObject *address = PyObject_CallMethod(tensor, "data_ptr", NULL);
+    if (address == NULL) return -1;
+    *data = PyLong_AsVoidPtr(address);
+    Py_DECREF(address);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+int dtype_number(PyObject *dtype) {
+    for (int i = 0; i < MAX_DTYPES; i++) {
+        if (state.dtypes[i] == dtype) return i;
+    }
+    PyErr_Format(PyExc_TypeError, "%R is not a dtype of torch", dtype);
+    return -1;
+}
+
+bool tensor_grad_mode(void) {
+    if (state.grad_mode != NULL) return state.grad_mode();
+    PyObject *flag = PyObject_CallNoArgs(state.is_grad_enabled);
+    bool enabled = flag == Py_True;
+    Py_XDECREF(flag);
+    return enabled;
+}
+
+/* -- functions of the module -------------------------------------------------------------------------- */
+
+static int require_tensor(PyObject *object) {
+    if (tensor_prepare() < 0) return -1;
+    if (tensor_check(object)) return 0;
+    PyErr_Format(PyExc_TypeError, "expected a torch.Tensor, got %s", Py_TYPE(object)->tp_name);
+    return -1;
+}
+
+PyObject *native_tensor_facts(PyObject *module, PyObject *tensor) {
+    (void)module;
+    TensorView view;
+    if (require_tensor(tensor) < 0 || tensor_view(tensor, &view) < 0) return NULL;
+    PyObject *sizes = integers(view.sizes, view.dimensions), *strides = integers(view.strides, view.dimensions);
+    PyObject *facts = NULL;
+    if (sizes && strides) {
+        facts = Py_BuildValue("(OOiiKO)", sizes, strides, view.dtype, view.device, (unsigned long long)view.keys,
+                              view.requires_grad ? Py_True : Py_False);
+    }
+    Py_XDECREF(sizes);
+    Py_XDECREF(strides);
+    return facts;
+}
+
+PyObject *native_tensor_access(PyObject *module, PyObject *ignored) {
+    (void)module;
+    (void)ignored;
+    if (tensor_prepare() < 0) return NULL;
+    return PyUnicode_FromString(state.raw ? "raw" : "python");
+}
+
+static bool same_integers(PyObject *expected, const int64_t *actual, int64_t count) {
+    if (!PyTuple_Check(expected) || PyTuple_GET_SIZE(expected) != count) return false;
+    for (int64_t i = 0; i < count; i++) {
+        if (PyLong_AsLongLong(PyTuple_GET_ITEM(expected, i)) != actual[i]) return false;
+    }
+    return true;
+}
+
+PyObject *native_matches(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    (void)module;
+    if (count != 4) {
+        PyErr_SetString(PyExc_TypeError, "matches(tensor, size, stride, dtype)");
+        return NULL;
+    }
+    TensorView view;
+    if (require_tensor(args[0]) < 0 || tensor_view(args[0], &view) < 0) return NULL;
+    int number = dtype_number(args[3]);
+    if (number < 0) return NULL;
+    bool same = view.dtype == number && same_integers(args[1], view.sizes, view.dimensions) &&
+                same_integers(args[2], view.strides, view.dimensions);
+    if (PyErr_Occurred()) return NULL;
+    return PyBool_FromLong(same);
+}

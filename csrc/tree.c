@@ -1,0 +1,375 @@
+/* Building guard trees from their specification, and the Python type GuardTree.
+ *
+ * A specification is nested tuples, made by stator/capture/guards.py:
+ *   node     (accessor, key, text, register or -1, checks, children)
+ *   check    (kind, payload, text)
+ *   relation (kind, registers, text)
+ * The tree owns everything it names; what evaluation remembers is borrowed (see guards.c).
+ */
+#include "guards.h"
+
+#include <string.h>
+
+GuardNames guard_names;
+
+static const char *const ACCESSORS[] = {
+    "slot", "constant", "cell", "attribute", "item", "dict_key", "type", "class_attribute", "instance_dict",
+    "code", "globals", "default", "kwdefault", "closure", NULL,
+};
+static const char *const CHECKS[] = {
+    "TYPE", "ID", "EQUALS", "TENSOR", "LENGTH", "DICT_KEYS", "HAS_ATTR", "NO_ATTR",
+    "HAS_KEY", "NO_KEY", "FUNCTION_CODE", "GRAD_MODE", "CALL", NULL,
+};
+
+static int index_of(const char *const *names, PyObject *name) {
+    const char *text = PyUnicode_AsUTF8(name);
+    for (int i = 0; text != NULL && names[i] != NULL; i++) {
+        if (strcmp(names[i], text) == 0) return i;
+    }
+    if (text != NULL) PyErr_Format(PyExc_ValueError, "unknown name in a guard specification: %R", name);
+    return -1;
+}
+
+static void *zeroed(Py_ssize_t count, size_t size) {
+    void *memory = PyMem_Calloc(count > 0 ? (size_t)count : 1, size);
+    if (memory == NULL) PyErr_NoMemory();
+    return memory;
+}
+
+/* -- checks ------------------------------------------------------------------------------------------ */
+
+static int64_t *parse_dimensions(PyObject *items, int64_t *count) {
+    *count = PyTuple_GET_SIZE(items);
+    int64_t *result = zeroed(*count, sizeof(int64_t));
+    for (int64_t i = 0; result != NULL && i < *count; i++) {
+        PyObject *item = PyTuple_GET_ITEM(items, i);
+        result[i] = item == Py_None ? ANY_SIZE : PyLong_AsLongLong(item);
+    }
+    return result;
+}
+
+static int parse_tensor(Check *check) {
+    PyObject *type, *sizes, *strides;
+    unsigned long long keys;
+    int64_t count;
+    int grad;
+    TensorCheck *tensor = check->tensor = zeroed(1, sizeof(TensorCheck));
+    if (tensor == NULL || tensor_prepare() < 0) return -1;
+    if (!PyArg_ParseTuple(check->payload, "O!O!O!iiKp", &PyType_Type, &type, &PyTuple_Type, &sizes, &PyTuple_Type,
+                          &strides, &tensor->dtype, &tensor->device, &keys, &grad)) {
+        return -1;
+    }
+    tensor->type = (PyTypeObject *)type;
+    tensor->keys = keys;
+    tensor->requires_grad = grad;
+    tensor->sizes = parse_dimensions(sizes, &tensor->dimensions);
+    tensor->strides = parse_dimensions(strides, &count);
+    if (!PyErr_Occurred() && count != tensor->dimensions) {
+        PyErr_SetString(PyExc_ValueError, "sizes and strides differ in length");
+    }
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+static int parse_check(Check *check, PyObject *spec) {
+    PyObject *kind, *payload, *text;
+    if (!PyArg_ParseTuple(spec, "UOU", &kind, &payload, &text)) return -1;
+    int index = index_of(CHECKS, kind);
+    if (index < 0) return -1;
+    check->kind = (CheckKind)index;
+    check->payload = Py_NewRef(payload);
+    check->text = Py_NewRef(text);
+    switch (check->kind) {
+    case CHECK_TENSOR: return parse_tensor(check);
+    case CHECK_GRAD_MODE:
+        if (tensor_prepare() < 0) return -1; /* fall through */
+    case CHECK_LENGTH:
+        check->number = PyLong_AsSsize_t(payload);
+        return PyErr_Occurred() ? -1 : 0;
+    case CHECK_DICT_KEYS:
+    case CHECK_CALL:
+        if (PyTuple_Check(payload) && (check->kind == CHECK_DICT_KEYS || PyTuple_GET_SIZE(payload) == 2)) return 0;
+        PyErr_Format(PyExc_TypeError, "payload of %U must be a tuple", kind);
+        return -1;
+    default: return 0;
+    }
+}
+
+static int parse_checks(PyObject *specs, Check **checks, Py_ssize_t *count) {
+    *checks = zeroed(PyTuple_GET_SIZE(specs), sizeof(Check));
+    if (*checks == NULL) return -1;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(specs); i++) {
+        *count = i + 1;
+        if (parse_check(&(*checks)[i], PyTuple_GET_ITEM(specs, i)) < 0) return -1;
+    }
+    return 0;
+}
+
+/* -- what may be skipped ------------------------------------------------------------------------------- */
+
+static bool immutable(PyObject *value) {
+    static const char *const names[] = {"torch.dtype", "torch.device", "torch.layout", "torch.memory_format"};
+    if (value == Py_None || PyBool_Check(value) || PyLong_CheckExact(value) || PyFloat_CheckExact(value) ||
+        PyUnicode_CheckExact(value) || PyBytes_CheckExact(value) || PyComplex_CheckExact(value)) {
+        return true;
+    }
+    if (PyTuple_CheckExact(value)) {
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(value); i++) {
+            if (!immutable(PyTuple_GET_ITEM(value, i))) return false;
+        }
+        return true;
+    }
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        if (strcmp(Py_TYPE(value)->tp_name, names[i]) == 0) return true;
+    }
+    return false;
+}
+
+/* Whether a check that passed for an object passes for the same object for ever. */
+static bool stable_check(const Check *check) {
+    switch (check->kind) {
+    case CHECK_ID: return true;
+    case CHECK_EQUALS: return immutable(check->payload);
+    case CHECK_TYPE: /* `__class__` can be assigned on instances of mutable classes and on modules */
+        return PyType_Check(check->payload) && check->payload != (PyObject *)&PyModule_Type &&
+               ((PyTypeObject *)check->payload)->tp_flags & Py_TPFLAGS_IMMUTABLETYPE;
+    default: return false;
+    }
+}
+
+static bool has_type_check(const Node *node, PyTypeObject *type) {
+    for (Py_ssize_t i = 0; i < node->check_count; i++) {
+        if (node->checks[i].kind == CHECK_TYPE && node->checks[i].payload == (PyObject *)type) return true;
+    }
+    return false;
+}
+
+static void classify_node(Node *node) {
+    bool tuple = has_type_check(node, &PyTuple_Type), items = true;
+    node->stable = node->slot < 0;
+    node->sealable = node->slot < 0;
+    for (Py_ssize_t i = 0; i < node->child_count; i++) {
+        const Node *child = &node->children[i];
+        node->stable = node->stable && tuple && child->accessor == ITEM && child->stable;
+        items = items && child->accessor == ITEM && child->stable;
+    }
+    for (Py_ssize_t i = 0; i < node->check_count; i++) {
+        CheckKind kind = node->checks[i].kind;
+        node->stable = node->stable && (stable_check(&node->checks[i]) || (tuple && kind == CHECK_LENGTH));
+        node->sealable = node->sealable && (kind == CHECK_ID || kind == CHECK_TYPE || kind == CHECK_LENGTH ||
+                                            kind == CHECK_DICT_KEYS || kind == CHECK_HAS_KEY || kind == CHECK_NO_KEY);
+    }
+    node->sealable = node->sealable && items;
+}
+
+/* -- nodes ------------------------------------------------------------------------------------------- */
+
+static int parse_nodes(GuardTree *tree, PyObject *specs, Node **nodes, Py_ssize_t *count);
+
+static int parse_node(GuardTree *tree, Node *node, PyObject *spec) {
+    PyObject *accessor, *key, *text, *checks, *children;
+    if (!PyArg_ParseTuple(spec, "UOUnO!O!", &accessor, &key, &text, &node->slot, &PyTuple_Type, &checks,
+                          &PyTuple_Type, &children)) {
+        return -1;
+    }
+    int index = index_of(ACCESSORS, accessor);
+    if (index < 0) return -1;
+    node->accessor = (Accessor)index;
+    node->key = Py_NewRef(key);
+    node->text = Py_NewRef(text);
+    node->index = NO_INDEX;
+    if (PyUnicode_CheckExact(key)) PyUnicode_InternInPlace(&node->key);
+    if (PyLong_CheckExact(key)) {
+        node->index = PyLong_AsSsize_t(key);
+        if (PyErr_Occurred()) PyErr_Clear(), node->index = NO_INDEX; /* a big key of a dict */
+    }
+    if (node->slot >= 0) tree->register_count = Py_MAX(tree->register_count, node->slot + 1);
+    if (parse_checks(checks, &node->checks, &node->check_count) < 0) return -1;
+    if (parse_nodes(tree, children, &node->children, &node->child_count) < 0) return -1;
+    classify_node(node);
+    return 0;
+}
+
+static int parse_nodes(GuardTree *tree, PyObject *specs, Node **nodes, Py_ssize_t *count) {
+    *nodes = zeroed(PyTuple_GET_SIZE(specs), sizeof(Node));
+    if (*nodes == NULL) return -1;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(specs); i++) {
+        *count = i + 1;
+        if (parse_node(tree, &(*nodes)[i], PyTuple_GET_ITEM(specs, i)) < 0) return -1;
+    }
+    return 0;
+}
+
+static void count_registers(const Node *nodes, Py_ssize_t count, int *fills) {
+    for (Py_ssize_t i = 0; i < count; i++) {
+        if (nodes[i].slot >= 0) fills[nodes[i].slot]++;
+        count_registers(nodes[i].children, nodes[i].child_count, fills);
+    }
+}
+
+/* Each register must be filled by exactly one node: relations read it, and evaluation keeps it alive. */
+static int verify_registers(const GuardTree *tree) {
+    int *fills = zeroed(tree->register_count, sizeof(int));
+    if (fills == NULL) return -1;
+    count_registers(tree->nodes, tree->node_count, fills);
+    for (Py_ssize_t slot = 0; slot < tree->register_count; slot++) {
+        if (fills[slot] == 1) continue;
+        PyErr_Format(PyExc_ValueError, "register %zd is filled by %d nodes", slot, fills[slot]);
+        break;
+    }
+    PyMem_Free(fills);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+static int parse_relation(GuardTree *tree, Relation *relation, PyObject *spec) {
+    const char *kind;
+    PyObject *slots, *text;
+    if (!PyArg_ParseTuple(spec, "sO!U", &kind, &PyTuple_Type, &slots, &text)) return -1;
+    relation->distinct = strcmp(kind, "NOT_ALIASED") == 0;
+    relation->text = Py_NewRef(text);
+    relation->count = PyTuple_GET_SIZE(slots);
+    relation->slots = zeroed(relation->count, sizeof(Py_ssize_t));
+    if (relation->slots == NULL || (relation->distinct && tensor_prepare() < 0)) return -1;
+    for (Py_ssize_t i = 0; i < relation->count; i++) {
+        Py_ssize_t slot = PyLong_AsSsize_t(PyTuple_GET_ITEM(slots, i));
+        if (PyErr_Occurred()) return -1;
+        if (slot < 0 || slot >= tree->register_count) {
+            PyErr_Format(PyExc_ValueError, "register %zd is filled by no node", slot);
+            return -1;
+        }
+        relation->slots[i] = slot;
+    }
+    return 0;
+}
+
+/* -- the type ---------------------------------------------------------------------------------------- */
+
+static int find_module_getattr(void) {
+    if (guard_names.module_getattr != NULL) return 0;
+    PyObject *name = PyUnicode_FromString("torch.nn");
+    PyObject *nn = name ? PyImport_GetModule(name) : NULL;
+    PyObject *module = nn ? PyObject_GetAttrString(nn, "Module") : NULL;
+    if (module != NULL && PyType_Check(module)) {
+        guard_names.module_getattr = Py_XNewRef(_PyType_Lookup((PyTypeObject *)module, guard_names.getattr));
+    }
+    Py_XDECREF(name);
+    Py_XDECREF(nn);
+    Py_XDECREF(module);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+static PyObject *tree_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
+    static char *names[] = {"state", "nodes", "relations", NULL};
+    PyObject *checks, *nodes, *relations;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!O!O!:GuardTree", names, &PyTuple_Type, &checks, &PyTuple_Type,
+                                     &nodes, &PyTuple_Type, &relations)) {
+        return NULL;
+    }
+    GuardTree *tree = (GuardTree *)type->tp_alloc(type, 0);
+    if (tree == NULL) return NULL;
+    if (find_module_getattr() < 0 || parse_checks(checks, &tree->checks, &tree->check_count) < 0) goto failed;
+    if (parse_nodes(tree, nodes, &tree->nodes, &tree->node_count) < 0 || verify_registers(tree) < 0) goto failed;
+    tree->relations = zeroed(PyTuple_GET_SIZE(relations), sizeof(Relation));
+    if (tree->relations == NULL) goto failed;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(relations); i++) {
+        tree->relation_count = i + 1;
+        if (parse_relation(tree, &tree->relations[i], PyTuple_GET_ITEM(relations, i)) < 0) goto failed;
+    }
+    return (PyObject *)tree;
+failed:
+    Py_DECREF(tree);
+    return NULL;
+}
+
+static int visit_checks(const Check *checks, Py_ssize_t count, visitproc visit, void *arg) {
+    for (Py_ssize_t i = 0; i < count; i++) Py_VISIT(checks[i].payload);
+    return 0;
+}
+
+static int visit_nodes(const Node *nodes, Py_ssize_t count, visitproc visit, void *arg) {
+    for (Py_ssize_t i = 0; i < count; i++) {
+        Py_VISIT(nodes[i].key);
+        int status = visit_checks(nodes[i].checks, nodes[i].check_count, visit, arg);
+        if (status == 0) status = visit_nodes(nodes[i].children, nodes[i].child_count, visit, arg);
+        if (status != 0) return status;
+    }
+    return 0;
+}
+
+static int tree_traverse(PyObject *self, visitproc visit, void *arg) {
+    GuardTree *tree = (GuardTree *)self;
+    int status = visit_checks(tree->checks, tree->check_count, visit, arg);
+    return status ? status : visit_nodes(tree->nodes, tree->node_count, visit, arg);
+}
+
+static void free_checks(Check *checks, Py_ssize_t count) {
+    for (Py_ssize_t i = 0; i < count; i++) {
+        Py_XDECREF(checks[i].payload);
+        Py_XDECREF(checks[i].text);
+        if (checks[i].tensor != NULL) {
+            PyMem_Free(checks[i].tensor->sizes);
+            PyMem_Free(checks[i].tensor->strides);
+            PyMem_Free(checks[i].tensor);
+        }
+    }
+    PyMem_Free(checks);
+}
+
+static void free_nodes(Node *nodes, Py_ssize_t count) {
+    for (Py_ssize_t i = 0; i < count; i++) {
+        Py_XDECREF(nodes[i].key);
+        Py_XDECREF(nodes[i].text);
+        free_checks(nodes[i].checks, nodes[i].check_count);
+        free_nodes(nodes[i].children, nodes[i].child_count);
+    }
+    PyMem_Free(nodes);
+}
+
+/* A tree is immutable for Python, so cycles through it are cut by their other members (no tp_clear). */
+static void tree_dealloc(PyObject *self) {
+    GuardTree *tree = (GuardTree *)self;
+    PyObject_GC_UnTrack(self);
+    free_checks(tree->checks, tree->check_count);
+    free_nodes(tree->nodes, tree->node_count);
+    for (Py_ssize_t i = 0; i < tree->relation_count; i++) {
+        Py_XDECREF(tree->relations[i].text);
+        PyMem_Free(tree->relations[i].slots);
+    }
+    PyMem_Free(tree->relations);
+    Py_TYPE(self)->tp_free(self);
+}
+
+static PyObject *tree_check(PyObject *self, PyObject *const *args, Py_ssize_t count) {
+    int status = guard_tree_check(self, args, count);
+    return status < 0 ? NULL : PyBool_FromLong(status);
+}
+
+static PyObject *tree_explain(PyObject *self, PyObject *const *args, Py_ssize_t count) {
+    return guard_tree_explain(self, args, count);
+}
+
+static PyMethodDef tree_methods[] = {
+    {"check", (PyCFunction)(void (*)(void))tree_check, METH_FASTCALL, "check(*slots): whether all guards pass."},
+    {"explain", (PyCFunction)(void (*)(void))tree_explain, METH_FASTCALL,
+     "explain(*slots): the text of the first guard that fails, or None; uses nothing remembered."},
+    {NULL, NULL, 0, NULL},
+};
+
+PyTypeObject GuardTree_Type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "stator._native.GuardTree",
+    .tp_doc = "GuardTree(state, nodes, relations): guards, evaluated along the way to the values.",
+    .tp_basicsize = sizeof(GuardTree),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+    .tp_new = tree_new,
+    .tp_dealloc = tree_dealloc,
+    .tp_traverse = tree_traverse,
+    .tp_methods = tree_methods,
+};
+
+int guards_register(PyObject *module) {
+    static const char *const parts[] = {"_parameters", "_buffers", "_modules"};
+    guard_names.getattribute = PyUnicode_InternFromString("__getattribute__");
+    guard_names.getattr = PyUnicode_InternFromString("__getattr__");
+    guard_names.dict = PyUnicode_InternFromString("__dict__");
+    for (int i = 0; i < 3; i++) guard_names.parts[i] = PyUnicode_InternFromString(parts[i]);
+    return PyErr_Occurred() ? -1 : PyModule_AddType(module, &GuardTree_Type);
+}
