@@ -66,11 +66,11 @@ def execute(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     plan = plan_of(func)
     if plan.written is not None:
         return _write(func, plan, args, kwargs)
-    if plan.data_dependent:
-        return _known_value(func, args, kwargs)
     rule = RULES.get(func)
     out = rule(*args, **kwargs) if rule is not None else NotImplemented
     if out is NotImplemented:
+        if plan.data_dependent:
+            return _known_value(func, args, kwargs)
         out = run_on_meta(func, plan, args, kwargs)
     if plan.pure and _may_be_constant(args):
         _carry_constant(func, args, kwargs, out)

@@ -42,6 +42,12 @@ class FakeMode(TorchDispatchMode):
         self._memo: dict[int, tuple[torch.Tensor, FakeTensor]] = {}
         self._storages: dict[int, object] = {}
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # PyTorch asks when the class is made. With its default answer, yes, it wraps `__torch_dispatch__`, and the
+        # wrapper imports the whole of its own compiler at the first operator.
+        return False
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if self.hook is not None:

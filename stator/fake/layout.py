@@ -1,0 +1,162 @@
+"""Dtypes and strides of results, as PyTorch's own iterator chooses them.
+
+`promote` is type promotion (dimensioned tensors before 0-d tensors before numbers), `elementwise_strides` is the
+permutation that TensorIterator picks for a fresh result, `dense_like` is `memory_format=preserve`.
+All are pure functions of metadata. Neighbours: `rules.py` and `aot` use them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+Size = tuple[int, ...]
+
+_CATEGORY: dict[torch.dtype, int] = {
+    torch.bool: 0,
+    **dict.fromkeys((torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64), 1),
+    **dict.fromkeys((torch.uint16, torch.uint32, torch.uint64), 1),
+    **dict.fromkeys((torch.float64, torch.float32, torch.float16, torch.bfloat16), 2),
+    **dict.fromkeys((torch.complex32, torch.complex64, torch.complex128), 3),
+}
+
+
+def is_float(dtype: torch.dtype) -> bool:
+    """Whether a dtype is floating or complex, so that float functions keep it."""
+    return _CATEGORY.get(dtype, 2) >= 2
+
+
+def _number_dtype(number: Any) -> torch.dtype:
+    match number:
+        case bool():
+            return torch.bool
+        case int():
+            return torch.int64
+        case complex():
+            return torch.complex128 if torch.get_default_dtype() is torch.float64 else torch.complex64
+        case _:
+            return torch.get_default_dtype()
+
+
+def _combine(higher: torch.dtype | None, lower: torch.dtype | None) -> torch.dtype | None:
+    """The dtype of operands of which `higher` decides unless `lower` is of a higher category."""
+    if higher is None or lower is None:
+        return higher or lower
+    high, low = _CATEGORY.get(higher, 2), _CATEGORY.get(lower, 2)
+    if high == 2 and low == 3:
+        return torch.complex128 if higher is torch.float64 else torch.complex64
+    return higher if high >= low and high != 0 else torch.promote_types(higher, lower)
+
+
+def _promoted(known: torch.dtype | None, dtype: torch.dtype) -> torch.dtype:
+    return dtype if known is None or known is dtype else torch.promote_types(known, dtype)
+
+
+def promote(operands: Sequence[Any]) -> torch.dtype:
+    """The dtype in which tensors and numbers meet."""
+    tensors: torch.dtype | None = None
+    scalars: torch.dtype | None = None
+    numbers: torch.dtype | None = None
+    for operand in operands:
+        if isinstance(operand, torch.Tensor):
+            if operand.dim():
+                tensors = _promoted(tensors, operand.dtype)
+            else:
+                scalars = _promoted(scalars, operand.dtype)
+        elif operand is not None:
+            numbers = _promoted(numbers, _number_dtype(operand))
+    dtype = _combine(tensors, _combine(scalars, numbers))
+    assert dtype is not None
+    return dtype
+
+
+def contiguous_strides(size: Sequence[int]) -> Size:
+    """Row-major strides."""
+    strides, step = [], 1
+    for extent in reversed(size):
+        strides.append(step)
+        step *= max(extent, 1)
+    return tuple(reversed(strides))
+
+
+def is_dense(size: Sequence[int], stride: Sequence[int]) -> bool:
+    """Whether the elements fill their span without gaps or overlaps, in any order of the dimensions."""
+    expected = 1
+    for step, extent in sorted((step, extent) for step, extent in zip(stride, size, strict=True) if extent != 1):
+        if step != expected:
+            return False
+        expected *= extent
+    return True
+
+
+def elementwise_strides(size: Size, tensors: Sequence[torch.Tensor]) -> Size | None:
+    """The strides of a fresh elementwise result of this size; None is contiguous."""
+    full = [tensor for tensor in tensors if tensor.shape == size]
+    if len(full) == len(tensors):
+        if all(tensor.is_contiguous() for tensor in full):
+            return None
+        if len(size) == 4 and all(t.is_contiguous(memory_format=torch.channels_last) for t in full):
+            return channels_last_strides(size)
+        stride = full[0].stride()
+        if all(tensor.stride() == stride for tensor in full) and is_dense(size, stride):
+            return stride
+    elif all(tensor.is_contiguous() for tensor in tensors) and len(full) > 0:
+        return None
+    return _permuted_strides(size, [_broadcast_strides(size, tensor) for tensor in tensors])
+
+
+def channels_last_strides(size: Sequence[int]) -> Size:
+    """Strides of a batch of images (or volumes) with the channel innermost."""
+    order = [0, *range(2, len(size)), 1]
+    strides = [0] * len(size)
+    step = 1
+    for dim in reversed(order):
+        strides[dim] = step
+        step *= max(size[dim], 1)
+    return tuple(strides)
+
+
+def dense_like(size: Size, stride: Size) -> Size:
+    """The strides of a copy that preserves the layout: equal if dense, else the same order of dimensions, packed."""
+    if is_dense(size, stride):
+        return stride
+    return _permuted_strides(size, [stride])
+
+
+def _broadcast_strides(size: Size, tensor: torch.Tensor) -> Size:
+    lead = len(size) - tensor.dim()
+    steps = zip(tensor.shape, tensor.stride(), size[lead:], strict=True)
+    return (0,) * lead + tuple(0 if extent == 1 and full != 1 else step for extent, step, full in steps)
+
+
+def _permuted_strides(size: Size, operands: Sequence[Size]) -> Size:
+    """Pack the dimensions in the order of the operands' strides; ties and broadcasts keep row-major order."""
+    order = list(range(len(size)))[::-1]
+    for i in range(1, len(order)):
+        current = i
+        for earlier in range(i - 1, -1, -1):
+            comparison = _compare(size, operands, order[earlier], order[current])
+            if comparison > 0:
+                order[earlier], order[current] = order[current], order[earlier]
+                current = earlier
+            elif comparison < 0:
+                break
+    strides, step = [0] * len(size), 1
+    for dim in order:
+        strides[dim] = step
+        step *= max(size[dim], 1)
+    return tuple(strides)
+
+
+def _compare(size: Size, operands: Sequence[Size], first: int, second: int) -> int:
+    for strides in operands:
+        a, b = strides[first], strides[second]
+        if a == 0 or b == 0:
+            continue
+        if a != b:
+            return -1 if a < b else 1
+        if size[first] > size[second]:
+            return 1
+    return 0

@@ -1,0 +1,483 @@
+"""Shape rules of the common operators, so that most fakes never touch a meta kernel.
+
+PyTorch's meta kernels of elementwise operators are Python: about 100 µs a call, and the first call imports most of its
+compiler (one second). A rule costs a few µs. Each rule takes the operator's arguments and gives the fake of the result,
+or NotImplemented where it would have to guess; then the meta kernel decides, and reports wrong shapes.
+
+Neighbours: `execute.py` owns the table; `layout.py` has promotion and strides; `rules_views.py` has the views.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+
+from stator.fake.execute import RULES, aten
+from stator.fake.layout import (
+    channels_last_strides,
+    contiguous_strides,
+    dense_like,
+    elementwise_strides,
+    is_float,
+    promote,
+)
+from stator.fake.tensor import FakeTensor, make
+
+Size = tuple[int, ...]
+_CPU = torch.device("cpu")
+
+
+def rule(*overloads: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register a function as the shape rule of some overloads."""
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        RULES.update(dict.fromkeys(overloads, function))
+        return function
+
+    return register
+
+
+# ---- elementwise -----------------------------------------------------------------------------------------------------
+
+
+def broadcast(tensors: Sequence[torch.Tensor]) -> Size | None:
+    """The common size; None if there is none."""
+    size: Sequence[int] = tensors[0].shape
+    for tensor in tensors[1:]:
+        other = tensor.shape
+        if other != size:
+            merged = _merge(size, other)
+            if merged is None:
+                return None
+            size = merged
+    return tuple(size)
+
+
+def _merge(a: Sequence[int], b: Sequence[int]) -> list[int] | None:
+    if len(a) < len(b):
+        a, b = b, a
+    merged = list(a)
+    lead = len(a) - len(b)
+    for i, extent in enumerate(b, lead):
+        if merged[i] == 1:
+            merged[i] = extent
+        elif extent not in (1, merged[i]):
+            return None
+    return merged
+
+
+def _device(tensors: Sequence[torch.Tensor]) -> torch.device:
+    device = tensors[0].device
+    if device.type == "cpu":
+        for tensor in tensors[1:]:
+            if tensor.device.type != "cpu":
+                return tensor.device
+    return device
+
+
+def fresh(operands: Sequence[Any], dtype: torch.dtype) -> Any:
+    """The elementwise result of tensors (numbers and None among them are ignored)."""
+    tensors = [operand for operand in operands if isinstance(operand, FakeTensor)]
+    if not tensors:
+        return NotImplemented
+    first = tensors[0]
+    if len(tensors) == 1:
+        size: Size | None = first.shape
+    else:
+        size = broadcast(tensors)
+    if size is None:
+        return NotImplemented
+    return make(size, dtype, _device(tensors), elementwise_strides(size, tensors))
+
+
+def _same(count: int, *args: Any, **kwargs: Any) -> Any:
+    operands = args[:count]
+    if len(operands) == 1:
+        return fresh(operands, operands[0].dtype)
+    return fresh(operands, promote(operands))
+
+
+def _float(count: int, *args: Any, **kwargs: Any) -> Any:
+    operands = args[:count]
+    dtype = promote(operands)
+    return fresh(operands, dtype if is_float(dtype) else torch.get_default_dtype())
+
+
+def _bool(count: int, *args: Any, **kwargs: Any) -> Any:
+    return fresh(args[:count], torch.bool)
+
+
+def _first(count: int, *args: Any, **kwargs: Any) -> Any:
+    return fresh(args[:count], args[0].dtype)
+
+
+def _overloads(names: str, overloads: str = "default") -> Iterable[Any]:
+    """The overloads that exist among `name.overload`; which exist differs a little between versions."""
+    for name in names.split():
+        packet = getattr(aten, name, None)
+        for overload in overloads.split():
+            if packet is not None and overload in packet.overloads():
+                yield getattr(packet, overload)
+
+
+#: What decides the dtype, how many leading arguments are operands, names, overloads.
+_ELEMENTWISE: tuple[tuple[Callable[..., Any], int, str, str], ...] = (
+    (_first, 1, "neg relu sign ceil floor round trunc bitwise_not square positive clone_ abs hardtanh", "default"),
+    (_float, 1, "exp exp2 expm1 log log2 log10 log1p sqrt rsqrt sin cos tan asin acos atan sinh cosh tanh", "default"),
+    (_float, 1, "asinh acosh atanh erf erfc erfinv sigmoid reciprocal lgamma digamma logit frac", "default"),
+    (_first, 1, "gelu silu mish softplus elu leaky_relu hardswish hardsigmoid threshold celu log_sigmoid", "default"),
+    (_bool, 1, "logical_not isnan isinf isfinite", "default"),
+    (_same, 2, "add sub mul maximum minimum remainder fmod bitwise_and bitwise_or bitwise_xor pow", "Tensor default"),
+    (_same, 2, "add sub mul remainder fmod bitwise_and bitwise_or bitwise_xor rsub floor_divide", "Scalar Tensor"),
+    (_same, 2, "pow", "Tensor_Tensor Tensor_Scalar Scalar"),
+    (_same, 2, "clamp_min clamp_max", "default Tensor"),
+    (_same, 3, "clamp", "default Tensor"),
+    (_float, 2, "div atan2", "Tensor Scalar default"),
+    (_bool, 2, "eq ne lt le gt ge", "Tensor Scalar"),
+    (_bool, 2, "logical_and logical_or logical_xor", "default"),
+    (_first, 2, "masked_fill", "Scalar Tensor"),
+    (_same, 3, "addcmul addcdiv", "default"),
+    (_same, 2, "lerp", "Scalar Tensor"),
+    (_same, 2, "sigmoid_backward tanh_backward threshold_backward gelu_backward silu_backward", "default"),
+    (_same, 2, "elu_backward leaky_relu_backward hardtanh_backward hardswish_backward hardsigmoid_backward", "default"),
+    (_same, 2, "softplus_backward mish_backward logit_backward", "default"),
+    (_same, 2, "bitwise_left_shift bitwise_right_shift __lshift__ __rshift__", "Tensor Tensor_Scalar Scalar"),
+)
+for _kind, _count, _names, _variants in _ELEMENTWISE:
+    RULES.update(dict.fromkeys(_overloads(_names, _variants), partial(_kind, _count)))
+
+
+@rule(aten.abs.default)
+def _abs(x: Any) -> Any:
+    return NotImplemented if x.is_complex() else fresh((x,), x.dtype)
+
+
+@rule(aten.div.Tensor_mode, aten.div.Scalar_mode)
+def _div(x: Any, y: Any, *, rounding_mode: str | None = None) -> Any:
+    dtype = promote((x, y))
+    return fresh((x, y), dtype if rounding_mode or is_float(dtype) else torch.get_default_dtype())
+
+
+@rule(aten.where.self)
+def _where(condition: Any, x: Any, y: Any) -> Any:
+    return fresh((condition, x, y), promote((x, y)))
+
+
+# ---- copies and factories --------------------------------------------------------------------------------------------
+
+
+def like(x: FakeTensor, dtype: torch.dtype | None, device: Any, memory_format: torch.memory_format | None) -> Any:
+    """A fresh tensor of the size of `x`."""
+    match memory_format:
+        case None | torch.preserve_format:
+            stride = None if x.is_contiguous() else dense_like(x.shape, x.stride())
+        case torch.contiguous_format:
+            stride = None
+        case _:
+            stride = channels_last_strides(x.shape)
+    return make(x.shape, dtype or x.dtype, torch.device(device) if device is not None else x.device, stride)
+
+
+@rule(aten.clone.default)
+def _clone(x: Any, *, memory_format: Any = None) -> Any:
+    return like(x, None, None, memory_format)
+
+
+@rule(aten._to_copy.default, aten.empty_like.default, aten.zeros_like.default, aten.ones_like.default)
+@rule(aten.rand_like.default, aten.randn_like.default)
+def _like(x: Any, *, dtype: Any = None, device: Any = None, memory_format: Any = None, **options: Any) -> Any:
+    return like(x, dtype, device, memory_format)
+
+
+@rule(aten.full_like.default)
+def _full_like(x: Any, value: Any, *, dtype: Any = None, device: Any = None, memory_format: Any = None, **_: Any) -> Any:
+    return like(x, dtype, device, memory_format)
+
+
+def _make(size: Sequence[int], dtype: torch.dtype | None, device: Any) -> FakeTensor:
+    return make(size, dtype or torch.get_default_dtype(), torch.device(device) if device is not None else _CPU)
+
+
+@rule(aten.zeros.default, aten.ones.default, aten.rand.default, aten.randn.default)
+def _zeros(size: Any, *, dtype: Any = None, device: Any = None, **options: Any) -> Any:
+    return _make(size, dtype, device)
+
+
+@rule(aten.empty.memory_format)
+def _empty(size: Any, *, dtype: Any = None, device: Any = None, memory_format: Any = None, **options: Any) -> Any:
+    if memory_format in (None, torch.contiguous_format):
+        return _make(size, dtype, device)
+    return NotImplemented
+
+
+@rule(aten.empty_strided.default)
+def _empty_strided(size: Any, stride: Any, *, dtype: Any = None, device: Any = None, **options: Any) -> Any:
+    return make(size, dtype or torch.get_default_dtype(), torch.device(device) if device is not None else _CPU, stride)
+
+
+@rule(aten.full.default)
+def _full(size: Any, value: Any, *, dtype: Any = None, device: Any = None, **options: Any) -> Any:
+    return _make(size, dtype or _dtype_of_number(value), device)
+
+
+@rule(aten.scalar_tensor.default)
+def _scalar_tensor(value: Any, *, dtype: Any = None, device: Any = None, **options: Any) -> Any:
+    return _make((), dtype, device)
+
+
+def _dtype_of_number(value: Any) -> torch.dtype:
+    return promote((value,))
+
+
+@rule(aten.new_zeros.default, aten.new_ones.default, aten.new_empty.default)
+def _new(x: Any, size: Any, *, dtype: Any = None, device: Any = None, **options: Any) -> Any:
+    return _make(size, dtype or x.dtype, device or x.device)
+
+
+@rule(aten.new_full.default)
+def _new_full(x: Any, size: Any, value: Any, *, dtype: Any = None, device: Any = None, **options: Any) -> Any:
+    return _make(size, dtype or x.dtype, device or x.device)
+
+
+@rule(aten.new_empty_strided.default)
+def _new_strided(x: Any, size: Any, stride: Any, *, dtype: Any = None, device: Any = None, **options: Any) -> Any:
+    return make(size, dtype or x.dtype, device or x.device, stride)
+
+
+def _arange(start: Any, end: Any, step: Any, dtype: Any, device: Any) -> Any:
+    integral = all(isinstance(value, int) for value in (start, end, step))
+    if dtype is None:
+        dtype = torch.int64 if integral else torch.get_default_dtype()
+    if not integral or step == 0:
+        return NotImplemented
+    return _make((max(0, -(-(end - start) // step)),), dtype, device)
+
+
+@rule(aten.arange.default)
+def _arange_end(end: Any, *, dtype: Any = None, device: Any = None, **options: Any) -> Any:
+    return _arange(0, end, 1, dtype, device)
+
+
+@rule(aten.arange.start, aten.arange.start_step)
+def _arange_start(start: Any, end: Any, step: Any = 1, *, dtype: Any = None, device: Any = None, **options: Any) -> Any:
+    return _arange(start, end, step, dtype, device)
+
+
+@rule(aten.cat.default)
+def _cat(tensors: Any, dim: int = 0) -> Any:
+    first = tensors[0]
+    ndim = first.dim()
+    if ndim == 0 or not all(t.dim() == ndim and t.is_contiguous() for t in tensors):
+        return NotImplemented
+    dim %= ndim
+    size = list(first.shape)
+    for tensor in tensors[1:]:
+        shape = tensor.shape
+        if any(i != dim and shape[i] != size[i] for i in range(ndim)):
+            return NotImplemented
+    size[dim] = sum(tensor.shape[dim] for tensor in tensors)
+    return make(size, promote(tensors), _device(tensors))
+
+
+# ---- matrix products -------------------------------------------------------------------------------------------------
+
+
+@rule(aten.mm.default)
+def _mm(a: Any, b: Any) -> Any:
+    (n, k), (k2, m) = a.shape, b.shape
+    return make((n, m), a.dtype, a.device) if k == k2 and a.dtype is b.dtype else NotImplemented
+
+
+@rule(aten.bmm.default)
+def _bmm(a: Any, b: Any) -> Any:
+    if a.dim() != 3 or b.dim() != 3 or a.dtype is not b.dtype:
+        return NotImplemented
+    (batch, n, k), (batch2, k2, m) = a.shape, b.shape
+    return make((batch, n, m), a.dtype, a.device) if (batch, k) == (batch2, k2) else NotImplemented
+
+
+@rule(aten.addmm.default, aten.baddbmm.default)
+def _addmm(bias: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    out = _mm(a, b) if a.dim() == 2 else _bmm(a, b)
+    if out is NotImplemented or _merge(out.shape, bias.shape) != list(out.shape) or bias.dtype is not a.dtype:
+        return NotImplemented
+    return out
+
+
+# ---- reductions ------------------------------------------------------------------------------------------------------
+
+
+def reduced_size(size: Sequence[int], dims: Any, keepdim: bool) -> list[int]:
+    """The size after reducing `dims` (None or empty: all)."""
+    ndim = len(size)
+    if dims is None or (isinstance(dims, (list, tuple)) and not dims):
+        gone = set(range(ndim))
+    else:
+        gone = {dim % max(ndim, 1) for dim in (dims if isinstance(dims, (list, tuple)) else (dims,))}
+    if keepdim:
+        return [1 if i in gone else extent for i, extent in enumerate(size)]
+    return [extent for i, extent in enumerate(size) if i not in gone]
+
+
+def _sum_dtype(x: Any, dtype: torch.dtype | None) -> torch.dtype:
+    return dtype or (x.dtype if is_float(x.dtype) else torch.int64)
+
+
+@rule(aten.sum.dim_IntList)
+def _sum(x: Any, dims: Any, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    return make(reduced_size(x.shape, dims, keepdim), _sum_dtype(x, dtype), x.device)
+
+
+@rule(aten.sum.default, aten.prod.default)
+def _sum_all(x: Any, *, dtype: Any = None) -> Any:
+    return make((), _sum_dtype(x, dtype), x.device)
+
+
+@rule(aten.mean.dim)
+def _mean(x: Any, dims: Any, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    dtype = dtype or x.dtype
+    return make(reduced_size(x.shape, dims, keepdim), dtype, x.device) if is_float(dtype) else NotImplemented
+
+
+@rule(aten.mean.default)
+def _mean_all(x: Any, *, dtype: Any = None) -> Any:
+    return make((), dtype or x.dtype, x.device) if is_float(dtype or x.dtype) else NotImplemented
+
+
+@rule(aten.amax.default, aten.amin.default)
+def _amax(x: Any, dims: Any = (), keepdim: bool = False) -> Any:
+    return make(reduced_size(x.shape, dims, keepdim), x.dtype, x.device)
+
+
+@rule(aten.max.default, aten.min.default)
+def _max(x: Any) -> Any:
+    return make((), x.dtype, x.device)
+
+
+@rule(aten.max.dim, aten.min.dim)
+def _max_dim(x: Any, dim: int, keepdim: bool = False) -> Any:
+    size = reduced_size(x.shape, dim, keepdim)
+    return make(size, x.dtype, x.device), make(size, torch.int64, x.device)
+
+
+@rule(aten.argmax.default, aten.argmin.default)
+def _argmax(x: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    return make(reduced_size(x.shape, dim, keepdim), torch.int64, x.device)
+
+
+@rule(aten.var.correction)
+def _var(x: Any, dims: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
+    return NotImplemented if x.is_complex() else make(reduced_size(x.shape, dims, keepdim), x.dtype, x.device)
+
+
+@rule(aten.var_mean.correction)
+def _var_mean(x: Any, dims: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
+    return _var(x, dims, keepdim=keepdim), _var(x, dims, keepdim=keepdim)
+
+
+@rule(aten.any.default, aten.all.default)
+def _any(x: Any) -> Any:
+    return make((), torch.uint8 if x.dtype is torch.uint8 else torch.bool, x.device)
+
+
+@rule(aten.any.dim, aten.all.dim)
+def _any_dim(x: Any, dim: int, keepdim: bool = False) -> Any:
+    dtype = torch.uint8 if x.dtype is torch.uint8 else torch.bool
+    return make(reduced_size(x.shape, dim, keepdim), dtype, x.device)
+
+
+@rule(aten.cumsum.default, aten.cumprod.default)
+def _cumsum(x: Any, dim: int, *, dtype: Any = None) -> Any:
+    return make(x.shape, _sum_dtype(x, dtype), x.device, elementwise_strides(x.shape, [x]))
+
+
+# ---- network layers --------------------------------------------------------------------------------------------------
+
+
+@rule(aten._softmax.default, aten._log_softmax.default)
+def _softmax(x: Any, dim: int, half_to_float: bool) -> Any:
+    return make(x.shape, torch.float32 if half_to_float else x.dtype, x.device)
+
+
+@rule(aten._softmax_backward_data.default, aten._log_softmax_backward_data.default)
+def _softmax_backward(grad: Any, output: Any, dim: int, input_dtype: torch.dtype) -> Any:
+    return make(grad.shape, input_dtype, grad.device)
+
+
+def _statistics_dtype(x: Any, weight: Any) -> torch.dtype:
+    """Half inputs have float32 statistics on accelerators, and on the CPU beside float32 weights."""
+    half = x.dtype in (torch.float16, torch.bfloat16)
+    mixed = weight is not None and weight.dtype is torch.float32
+    return torch.float32 if half and (mixed or x.device.type != "cpu") else x.dtype
+
+
+@rule(aten.native_layer_norm.default)
+def _layer_norm(x: Any, normalized: Any, weight: Any, bias: Any, eps: float) -> Any:
+    lead = x.dim() - len(normalized)
+    statistics = [*x.shape[:lead], *[1] * len(normalized)]
+    dtype = _statistics_dtype(x, weight)
+    make_statistics = partial(make, statistics, dtype, x.device)
+    return make(x.shape, x.dtype, x.device), make_statistics(), make_statistics()
+
+
+@rule(aten.native_layer_norm_backward.default)
+def _layer_norm_backward(
+    grad: Any, x: Any, normalized: Any, mean: Any, rstd: Any, weight: Any, bias: Any, mask: Sequence[bool]
+) -> Any:
+    parameters = [
+        make(p.shape, p.dtype, p.device) if wanted and p is not None else None
+        for p, wanted in zip((weight, bias), mask[1:], strict=True)
+    ]
+    return make(x.shape, x.dtype, x.device) if mask[0] else None, *parameters
+
+
+@rule(aten.embedding.default)
+def _embedding(weight: Any, indices: Any, *args: Any, **kwargs: Any) -> Any:
+    return make([*indices.shape, *weight.shape[1:]], weight.dtype, weight.device)
+
+
+@rule(aten.embedding_dense_backward.default)
+def _embedding_backward(grad: Any, indices: Any, rows: int, *args: Any) -> Any:
+    return make((rows, grad.shape[-1]), grad.dtype, grad.device)
+
+
+@rule(aten.native_dropout.default)
+def _dropout(x: Any, p: float, train: bool | None) -> Any:
+    return like(x, None, None, None), like(x, torch.bool, None, None)
+
+
+@rule(aten.gather.default)
+def _gather(x: Any, dim: int, index: Any, *, sparse_grad: bool = False) -> Any:
+    return make(index.shape, x.dtype, x.device)
+
+
+@rule(aten.index_select.default)
+def _index_select(x: Any, dim: int, index: Any) -> Any:
+    if x.dim() == 0:
+        return NotImplemented
+    size = list(x.shape)
+    size[dim] = index.numel()
+    return make(size, x.dtype, x.device)
+
+
+@rule(aten.index.Tensor, aten._unsafe_index.Tensor)
+def _index(x: Any, indices: Any) -> Any:
+    used = [(dim, index) for dim, index in enumerate(indices) if index is not None]
+    if not used or any(index.dtype in (torch.bool, torch.uint8) for _, index in used):
+        return NotImplemented
+    size = broadcast([index for _, index in used])
+    if size is None or not x.is_contiguous():
+        return NotImplemented
+    dims = [dim for dim, _ in used]
+    adjacent = dims[-1] - dims[0] == len(dims) - 1
+    rest = [extent for dim, extent in enumerate(x.shape) if dim not in dims]
+    lead = dims[0] if adjacent else 0
+    return make([*rest[:lead], *size, *rest[lead:]], x.dtype, x.device)
+
+
+@rule(aten.tril.default, aten.triu.default)
+def _tril(x: Any, diagonal: int = 0) -> Any:
+    return make(x.shape, x.dtype, x.device, None if x.is_contiguous() else contiguous_strides(x.shape))

@@ -1,0 +1,121 @@
+"""Shape rules of the views: geometry arithmetic, and the result shares the memory of its input.
+
+Neighbours: as `rules.py`; views without a rule here run on the meta tensors (`execute.run_on_meta`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from stator.fake.execute import aten
+from stator.fake.layout import contiguous_strides
+from stator.fake.rules import rule
+from stator.fake.tensor import FakeTensor, make, storage_of
+
+
+def view(x: FakeTensor, size: Sequence[int], stride: Sequence[int] | None, offset: int | None = None) -> FakeTensor:
+    """A view of `x` with another geometry."""
+    if offset is None:
+        offset = x.storage_offset()
+    if stride is None and offset:
+        stride = contiguous_strides(size)
+    fake = make(size, x.dtype, x.device, stride, offset)
+    fake.storage = storage_of(x)
+    return fake
+
+
+def resolve_size(numel: int, size: Sequence[int]) -> list[int] | None:
+    """The size with -1 replaced; None if it does not fit."""
+    known, unknown = 1, -1
+    for i, extent in enumerate(size):
+        if extent == -1:
+            unknown = i
+        else:
+            known *= extent
+    resolved = list(size)
+    if unknown >= 0:
+        if known == 0 or numel % known:
+            return None
+        resolved[unknown] = numel // known
+        return resolved
+    return resolved if known == numel else None
+
+
+@rule(aten.view.default, aten._unsafe_view.default)
+def _view(x: Any, size: Any) -> Any:
+    if not x.is_contiguous():
+        return NotImplemented
+    resolved = resolve_size(x.numel(), size)
+    return NotImplemented if resolved is None else view(x, resolved, None)
+
+
+@rule(aten.detach.default, aten.alias.default)
+def _alias(x: Any) -> Any:
+    return view(x, x.shape, x.stride())
+
+
+@rule(aten.permute.default)
+def _permute(x: Any, dims: Any) -> Any:
+    size, stride = x.shape, x.stride()
+    return view(x, [size[dim] for dim in dims], [stride[dim] for dim in dims])
+
+
+@rule(aten.t.default)
+def _t(x: Any) -> Any:
+    return view(x, x.shape[::-1], x.stride()[::-1]) if x.dim() == 2 else NotImplemented
+
+
+@rule(aten.transpose.int)
+def _transpose(x: Any, first: int, second: int) -> Any:
+    if x.dim() == 0:
+        return NotImplemented
+    size, stride = list(x.shape), list(x.stride())
+    size[first], size[second] = size[second], size[first]
+    stride[first], stride[second] = stride[second], stride[first]
+    return view(x, size, stride)
+
+
+@rule(aten.expand.default)
+def _expand(x: Any, size: Any, *, implicit: bool = False) -> Any:
+    own_size, own_stride = x.shape, x.stride()
+    lead = len(size) - len(own_size)
+    if lead < 0:
+        return NotImplemented
+    full, stride = list(size), [0] * len(size)
+    for i, (extent, step) in enumerate(zip(own_size, own_stride, strict=True), lead):
+        if full[i] == -1 or full[i] == extent:
+            full[i], stride[i] = extent, step
+        elif extent != 1:
+            return NotImplemented
+    return view(x, full, stride) if -1 not in full else NotImplemented
+
+
+@rule(aten.unsqueeze.default)
+def _unsqueeze(x: Any, dim: int) -> Any:
+    size, stride = list(x.shape), list(x.stride())
+    dim %= len(size) + 1
+    step = size[dim] * stride[dim] if dim < len(size) else 1
+    return view(x, [*size[:dim], 1, *size[dim:]], [*stride[:dim], step, *stride[dim:]])
+
+
+@rule(aten.select.int)
+def _select(x: Any, dim: int, index: int) -> Any:
+    size, stride = list(x.shape), list(x.stride())
+    if not size or not -len(size) <= dim < len(size) or not -size[dim] <= index < size[dim]:
+        return NotImplemented
+    offset = x.storage_offset() + stride[dim] * (index % size[dim])
+    del size[dim], stride[dim]
+    return view(x, size, stride, offset)
+
+
+@rule(aten.slice.Tensor)
+def _slice(x: Any, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Any:
+    size, stride = list(x.shape), list(x.stride())
+    if not size or step <= 0:
+        return NotImplemented
+    first, last, _ = slice(start, end).indices(size[dim])
+    offset = x.storage_offset() + first * stride[dim]
+    size[dim] = max(0, -(-(last - first) // step))
+    stride[dim] *= step
+    return view(x, size, stride, offset)
