@@ -1,0 +1,369 @@
+"""One kernel as a `@triton.jit` function.
+
+Every expression node becomes one line `t<i> = …`, written once in each scope that needs it. Scopes: the outer scope
+(blocks [X, 1], or [X] without reduce axes) and, for reductions that do not fit in one block, a loop over the reduce
+axes for each level. Invariant: a line only uses names of its own scope and of the outer one.
+Neighbours: `blocks.py` gives the shape, `operators.py` the spellings; `loop.kernel` says what a kernel means.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from stator.codegen.triton.blocks import Blocks, choose
+from stator.codegen.triton.operators import PREAMBLE, REDUCTIONS, TYPES, spelling
+from stator.loop import scalar
+from stator.loop.expr import Expr, op
+from stator.loop.index import Axis, Index
+from stator.loop.kernel import Kernel, Store
+
+
+def emit(kernels: Sequence[Kernel]) -> str:
+    """A Python file with `k<i>` and `launch_k<i>` for each kernel."""
+    parts = [PREAMBLE]
+    for number, kernel in enumerate(kernels):
+        blocks = choose(kernel)
+        parts.append(emit_kernel(kernel, f"k{number}", blocks))
+        parts.append(_launcher(kernel, f"k{number}", blocks))
+    return "\n\n".join(parts)
+
+
+def emit_kernel(kernel: Kernel, name: str, blocks: Blocks) -> str:
+    """The text of one kernel as a Triton function."""
+    return _Writer(kernel, blocks).function(name)
+
+
+def _launcher(kernel: Kernel, name: str, blocks: Blocks) -> str:
+    names = ", ".join(param.name for param in kernel.params)
+    sizes = f"X={blocks.x}, R={blocks.r}, num_warps={blocks.warps}, enable_fp_fusion=False"
+    return f"def launch_{name}({names}):\n    {name}[({blocks.grid},)]({names}, {sizes})"
+
+
+@dataclass
+class _Scope:
+    """Lines at one depth, the nodes that have names in it, and the masks its loads stand under."""
+
+    indent: str
+    names: dict[tuple[Expr, Expr | None], str] = field(default_factory=dict)
+    lines: list[str] = field(default_factory=list)
+
+    def add(self, line: str) -> None:
+        self.lines.append(self.indent + line)
+
+
+class _Writer:
+    """Writes one kernel."""
+
+    def __init__(self, kernel: Kernel, blocks: Blocks) -> None:
+        self.kernel, self.blocks = kernel, blocks
+        self.reduced = frozenset(kernel.reduce_axes)
+        self.flat = not kernel.reduce_axes
+        self.outer = _Scope("    ")
+        self.inner: _Scope | None = None
+        self.count = 0
+        self.written = {param.name for param in kernel.params if param.role == "inout"}
+        self.wide = any(param.numel >= 2**31 for param in kernel.params) or kernel.outer_numel >= 2**30
+
+    # -- the function --------------------------------------------------------------------------------
+
+    def function(self, name: str) -> str:
+        self._head()
+        for level in range(self.kernel.levels):
+            self._reductions(level)
+        inner = [s for s in self.kernel.stores if s.space == "inner" and not self._early(s)]
+        if inner and not self.flat:
+            self._open()
+            for value in inner:
+                self._value(value.value)
+            for store in inner:
+                self._store(store)
+            self._close()
+        outer = [s for s in self.kernel.stores if s.space == "outer" or self.flat]
+        for store in outer:
+            self._value(store.value)
+        for store in outer:
+            self._store(store)
+        params = ", ".join(param.name for param in self.kernel.params)
+        head = f"@triton.jit\ndef {name}({params}, X: tl.constexpr, R: tl.constexpr):"
+        return "\n".join([head, *self.outer.lines])
+
+    def _head(self) -> None:
+        kernel, add = self.kernel, self.outer.add
+        add("x = tl.program_id(0)" + (".to(tl.int64)" if self.wide else "") + " * X + tl.arange(0, X)")
+        if not self.flat:
+            add("x = x[:, None]")
+        add(f"xm = x < {kernel.outer_numel}")
+        self._axes(self.outer, "x", kernel.axes)
+        if not self.flat:
+            add("base = tl.arange(0, R)[None, :]" + (".to(tl.int64)" if self.wide else ""))
+            if self.blocks.persistent:
+                self._range(self.outer, "base")
+
+    def _range(self, scope: _Scope, text: str) -> None:
+        scope.add(f"r = {text}")
+        scope.add(f"rm = r < {self.kernel.reduce_numel}")
+        self._axes(scope, "r", self.kernel.reduce_axes)
+
+    @staticmethod
+    def _axes(scope: _Scope, flat: str, axes: tuple[Axis, ...]) -> None:
+        step = math.prod(axis.size for axis in axes)
+        for position, axis in enumerate(axes):
+            step //= max(axis.size, 1)
+            text = flat if step == 1 else f"{flat} // {step}"
+            if position:
+                text = f"{text} % {axis.size}" if step == 1 else f"({text}) % {axis.size}"
+            scope.add(f"{axis.name} = {text}")
+
+    # -- loops over the reduce axes --------------------------------------------------------------------
+
+    def _open(self) -> None:
+        """Start a loop over the reduce axes; a persistent block is the whole range, so there is none."""
+        if self.blocks.persistent:
+            return
+        self.outer.add(f"for start in range(0, {self.kernel.reduce_numel}, R):")
+        self.inner = _Scope("        ")
+        self._range(self.inner, "start + base")
+
+    def _close(self) -> None:
+        if self.inner is not None:
+            self.outer.lines += self.inner.lines
+            self.inner = None
+
+    def _early(self, store: Store) -> bool:
+        """Whether an inner store goes into the loop of its level instead of one more loop at the end."""
+        return store.buffer not in self.written and store.value.level < self.kernel.levels and store.mode == "store"
+
+    def _reductions(self, level: int) -> None:
+        nodes = [n for n in self.kernel.nodes if n.op == "reduce" and n.level == level + 1]
+        names = {node: self._fresh() for node in nodes}
+        if not self.blocks.persistent:
+            for node in nodes:
+                self._start(node, names[node])
+        self._open()
+        for node in nodes:
+            self._accumulate(node, names[node])
+        for store in self.kernel.stores:
+            if store.space == "inner" and self._early(store) and store.value.level == level:
+                self._value(store.value)
+                self._store(store)
+        self._close()
+        for node in nodes:
+            self._finish(node, names[node])
+            self.outer.names[node, None] = names[node]
+
+    def _start(self, node: Expr, name: str) -> None:
+        dtype, add = node.args[0].dtype, self.outer.add
+        if node.attr.startswith("arg"):
+            first = _literal(scalar.identity(node.attr, dtype), dtype)
+            add(f"{name} = tl.full([X, R], {first}, {TYPES[dtype]})")
+            add(f"{name}p = tl.full([X, R], {2**62}, tl.int64)")
+        else:
+            add(f"{name} = tl.full([X, R], {self._identity(node)}, {TYPES[dtype]})")
+
+    @staticmethod
+    def _identity(node: Expr) -> str:
+        dtype = node.args[0].dtype
+        value = scalar.identity(node.attr, dtype)
+        return str(int(value)) if dtype == "bool" else _literal(value, dtype)
+
+    def _accumulate(self, node: Expr, name: str) -> None:
+        body, dtype = node.args[0], node.args[0].dtype
+        value = self._value(body)
+        scope = self.inner or self.outer
+        block = f"tl.broadcast_to({value}, [X, R])" if body.op != "const" else f"tl.full([X, R], {value}, {TYPES[dtype]})"
+        if node.attr.startswith("arg"):
+            merge = "_arg_max" if node.attr == "argmax" else "_arg_min"
+            first = _literal(scalar.identity(node.attr, dtype), dtype)
+            scope.add(f"{name}v = tl.where(rm, {block}, {first})")
+            scope.add(f"{name}q = tl.where(rm, tl.broadcast_to(r, [X, R]).to(tl.int64), {2**62})")
+            if self.inner is None:
+                scope.add(f"{name}, {name}p = {name}v, {name}q")
+            else:
+                scope.add(f"{name}, {name}p = {merge}({name}, {name}p, {name}v, {name}q)")
+            return
+        kept = f"tl.where(rm, {block}, {self._identity(node)})"
+        if dtype == "bool":
+            kept += ".to(tl.int1)"
+        if self.inner is None:
+            scope.add(f"{name} = {kept}")
+        else:
+            scope.add(f"{name} = {REDUCTIONS[node.attr][1].format(name, kept)}")
+
+    def _finish(self, node: Expr, name: str) -> None:
+        if node.attr.startswith("arg"):
+            merge = "_arg_max" if node.attr == "argmax" else "_arg_min"
+            self.outer.add(f"_, {name} = tl.reduce(({name}, {name}p), 1, {merge})")
+            self.outer.add(f"{name} = {name}[:, None]")
+        else:
+            self.outer.add(f"{name} = {REDUCTIONS[node.attr][2].format(name)}[:, None]")
+            if node.attr in ("sum", "prod") and node.dtype not in ("f32", "f64"):
+                self.outer.add(f"{name} = {name}.to({TYPES[node.dtype]})")
+
+    # -- values ------------------------------------------------------------------------------------------
+
+    def _fresh(self) -> str:
+        self.count += 1
+        return f"t{self.count - 1}"
+
+    def _scope(self, node: Expr) -> _Scope:
+        return self.inner if self.inner is not None and node in self.kernel.inner else self.outer
+
+    def _value(self, root: Expr, mask: Expr | None = None) -> str:
+        """The name of a node's value, written with all it needs; `mask` is what its loads stand under."""
+        pending = [root]
+        while pending:
+            node = pending[-1]
+            if self._known(node, mask):
+                pending.pop()
+                continue
+            below = (node.args[0], node.args[2]) if node.op == "masked" else node.children()
+            missing = [child for child in below if not self._known(child, mask)]
+            if missing:
+                pending.extend(reversed(missing))
+                continue
+            pending.pop()
+            self._write(node, mask)
+        return self._name(root, mask)
+
+    def _known(self, node: Expr, mask: Expr | None) -> bool:
+        return node.op == "const" or self._find(node, mask) is not None
+
+    def _find(self, node: Expr, mask: Expr | None) -> str | None:
+        """The name it has under this mask, or under none, in the scope at hand or the outer one."""
+        for scope in (self.inner, self.outer):
+            if scope is not None:
+                found = scope.names.get((node, mask)) or scope.names.get((node, None))
+                if found is not None:
+                    return found
+        return None
+
+    def _name(self, node: Expr, mask: Expr | None) -> str:
+        if node.op == "const":
+            return _literal(node.attr, node.dtype)
+        found = self._find(node, mask)
+        assert found is not None, f"{node} has no value yet"
+        return found
+
+    def _write(self, node: Expr, mask: Expr | None) -> None:
+        scope = self._scope(node)
+        if mask is not None and self.inner is not None and mask in self.kernel.inner:
+            scope = self.inner  # the mask's own name lives in the loop
+        text = self._text(node, mask)
+        name = self._fresh()
+        scope.add(f"{name} = {text}")
+        scope.names[node, mask if self._has_load(node) else None] = name
+
+    @staticmethod
+    def _has_load(node: Expr) -> bool:
+        pending, seen = [node], set()
+        while pending:
+            one = pending.pop()
+            if one.op == "load":
+                return True
+            if one.op != "reduce":
+                new = [child for child in one.children() if child not in seen]
+                seen.update(new)
+                pending.extend(new)
+        return False
+
+    def _text(self, node: Expr, mask: Expr | None) -> str:
+        args = [self._name(arg, mask) for arg in node.args] if node.op != "masked" else []
+        match node.op:
+            case "load":
+                return self._load(node, mask)
+            case "index":
+                return f"({self._index(node.attr, mask)}).to(tl.int64)"
+            case "cast":
+                return self._cast(node, args[0])
+            case "bitcast":
+                return f"{args[0]}.to({TYPES[node.dtype]}, bitcast=True)"
+            case "random":
+                return f"_{node.attr}({args[0]}, {args[1]})" + ("" if node.dtype == "f32" else f".to({TYPES[node.dtype]})")
+            case "masked":
+                return self._masked(node, mask)
+            case _:
+                dtype = node.args[-1].dtype if node.args else node.dtype
+                return spelling(node.op, dtype).format(*self._operands(node, args))
+
+    def _operands(self, node: Expr, args: list[str]) -> list[str]:
+        """Names of operands; when all are constants, or one is not a float, constants get their dtype said."""
+        shown = []
+        for arg, name in zip(node.args, args, strict=True):
+            typed = arg.op == "const" and (arg.dtype not in ("f32", "i32") or all(a.op == "const" for a in node.args))
+            shown.append(f"tl.full([], {name}, {TYPES[arg.dtype]})" if typed or node.op == "div" and arg.op == "const" else name)
+        return shown
+
+    @staticmethod
+    def _cast(node: Expr, value: str) -> str:
+        if node.args[0].op == "const":
+            value = f"tl.full([], {value}, {TYPES[node.args[0].dtype]})"
+        if node.dtype == "bool":
+            return f"({value} != 0)"
+        return f"{value}.to({TYPES[node.dtype]})"
+
+    def _masked(self, node: Expr, mask: Expr | None) -> str:
+        """The body is written under the mask joined with the one around it."""
+        condition, body, other = node.args
+        joined = condition if mask is None else op("and", mask, condition)
+        if joined is not condition and not self._known(joined, None):
+            self._write_joined(joined, mask, condition)
+        value = self._value(body, joined)
+        name, rest = self._name(condition, mask), self._name(other, mask)
+        if body.op == "const" and other.op == "const":
+            value = f"tl.full([], {value}, {TYPES[body.dtype]})"
+        return f"tl.where({name}, {value}, {rest})"
+
+    def _write_joined(self, joined: Expr, mask: Expr | None, condition: Expr) -> None:
+        left, right = self._name(mask, None) if mask is not None else "", self._name(condition, mask)
+        name = self._fresh()
+        scope = self.inner or self.outer
+        scope.add(f"{name} = {left} & {right}")
+        scope.names[joined, None] = name
+
+    # -- memory ------------------------------------------------------------------------------------------
+
+    def _index(self, index: Index, mask: Expr | None) -> str:
+        return index.render(lambda expr: self._name(expr, mask))
+
+    def _guard(self, index_axes: frozenset[Axis]) -> list[str]:
+        parts = []
+        if index_axes - self.reduced:
+            parts.append("xm")
+        if index_axes & self.reduced:
+            parts.append("rm")
+        return parts
+
+    def _load(self, node: Expr, mask: Expr | None) -> str:
+        buffer, index = node.attr
+        parts = self._guard(index.axes())
+        if mask is not None:
+            parts.append(self._name(mask, None))
+        text = f"{buffer} + ({self._index(index, mask)})"
+        if mask is not None and not index.axes():
+            text = f"{buffer} + ({self._index(index, mask)} + tl.zeros_like({self._name(mask, None)}.to(tl.int32)))"
+        return f"tl.load({text}, {' & '.join(parts)}, other=0)" if parts else f"tl.load({text})"
+
+    def _store(self, store: Store) -> None:
+        inner = store.space == "inner" and not self.flat
+        shape, guard = ("[X, R]", "xm & rm") if inner else ("[X]" if self.flat else "[X, 1]", "xm")
+        scope = (self.inner or self.outer) if inner else self.outer
+        for atom in store.index.indirects():
+            self._value(atom.expr)  # type: ignore[arg-type]
+        value = self._value(store.value)
+        if store.value.op == "const":
+            value = f"tl.full({shape}, {value}, {TYPES[store.value.dtype]})"
+        place = f"{store.buffer} + tl.broadcast_to({self._index(store.index, None)} + x * 0, {shape})"
+        if store.mode == "add":
+            scope.add(f"tl.atomic_add({place}, tl.broadcast_to({value}, {shape}), {guard}, sem='relaxed')")
+        else:
+            scope.add(f"tl.store({place}, tl.broadcast_to({value}, {shape}), {guard})")
+
+
+def _literal(value: object, dtype: str) -> str:
+    if dtype == "bool":
+        return "True" if value else "False"
+    if isinstance(value, float):
+        return repr(value) if math.isfinite(value) else f"float('{value}')"
+    return str(value)

@@ -1,0 +1,183 @@
+"""How each scalar operator, cast and reduction of the loop IR is spelled in Triton.
+
+Spellings that round like eager on CUDA are chosen over faster ones: IEEE division and square root, libdevice's
+functions where Triton's own are approximations. Functions starting with an underscore are in `PREAMBLE`, the text that
+stands before the kernels of every file. Neighbours: `kernel.py` reads the tables.
+"""
+
+from __future__ import annotations
+
+TYPES = {
+    "f64": "tl.float64", "f32": "tl.float32", "bf16": "tl.bfloat16", "f16": "tl.float16", "i64": "tl.int64",
+    "i32": "tl.int32", "i16": "tl.int16", "i8": "tl.int8", "u8": "tl.uint8", "bool": "tl.int1",
+}  # fmt: skip
+
+# Operator -> format of its operands {0}, {1}, {2}. An operator on f32 or f64 where both differ has an entry in DOUBLE.
+SPELLING = {
+    "add": "{0} + {1}", "sub": "{0} - {1}", "mul": "{0} * {1}", "div": "tl.div_rn({0}, {1})",
+    "neg": "-{0}", "abs": "tl.abs({0})", "minimum": "_minimum({0}, {1})", "maximum": "_maximum({0}, {1})",
+    "pow": "libdevice.pow({0}, {1})", "sqrt": "tl.sqrt_rn({0})", "rsqrt": "libdevice.rsqrt({0})",
+    "reciprocal": "tl.div_rn(1.0, {0})",
+    "exp": "libdevice.exp({0})", "exp2": "libdevice.exp2({0})", "expm1": "libdevice.expm1({0})",
+    "log": "libdevice.log({0})", "log2": "libdevice.log2({0})", "log1p": "libdevice.log1p({0})",
+    "sin": "libdevice.sin({0})", "cos": "libdevice.cos({0})", "tan": "libdevice.tan({0})",
+    "tanh": "libdevice.tanh({0})", "asin": "libdevice.asin({0})", "acos": "libdevice.acos({0})",
+    "atan": "libdevice.atan({0})", "atan2": "libdevice.atan2({0}, {1})", "sinh": "libdevice.sinh({0})",
+    "cosh": "libdevice.cosh({0})", "erf": "libdevice.erf({0})", "erfc": "libdevice.erfc({0})",
+    "sigmoid": "_sigmoid({0})", "sign": "_sign({0})",
+    "floor": "libdevice.floor({0})", "ceil": "libdevice.ceil({0})", "trunc": "libdevice.trunc({0})",
+    "round": "libdevice.rint({0})", "isnan": "({0} != {0})", "isinf": "(tl.abs({0}) == float('inf'))",
+    "eq": "{0} == {1}", "ne": "{0} != {1}", "lt": "{0} < {1}", "le": "{0} <= {1}", "gt": "{0} > {1}",
+    "ge": "{0} >= {1}", "and": "{0} & {1}", "or": "{0} | {1}", "xor": "{0} ^ {1}", "not": "~{0}",
+    "shl": "{0} << {1}", "shr": "{0} >> {1}", "where": "tl.where({0}, {1}, {2})",
+}  # fmt: skip
+
+INTEGER = {
+    "floordiv": "_floordiv({0}, {1})", "mod": "_mod({0}, {1})", "pow": "_integer_pow({0}, {1})",
+}  # fmt: skip
+FLOATING = {"floordiv": "libdevice.floor(tl.div_rn({0}, {1}))", "mod": "_float_mod({0}, {1})"}
+BOOLEAN = {"add": "{0} | {1}", "mul": "{0} & {1}", "not": "({0} == 0)", "minimum": "{0} & {1}", "maximum": "{0} | {1}"}
+# Triton's div_rn and sqrt_rn are for f32; plain division and square root of f64 are rounded right.
+DOUBLE = {"div": "{0} / {1}", "sqrt": "tl.sqrt({0})", "reciprocal": "1.0 / {0}", "floordiv": "libdevice.floor({0} / {1})"}
+
+
+def spelling(name: str, dtype: str) -> str:
+    """The format of an operator on operands of a dtype; KeyError if there is none."""
+    tables = [SPELLING]
+    if dtype == "bool":
+        tables.insert(0, BOOLEAN)
+    elif dtype in ("f32", "f64"):
+        tables[:0] = [DOUBLE, FLOATING] if dtype == "f64" else [FLOATING]
+    else:
+        tables.insert(0, INTEGER)
+    for table in tables:
+        if name in table:
+            return table[name]
+    raise KeyError(name)
+
+
+# Reduction -> (what an accumulator starts from, how it takes a value, how a block is folded).
+REDUCTIONS = {
+    "sum": ("0", "{0} + {1}", "tl.sum({0}, 1)"),
+    "prod": ("1", "{0} * {1}", "tl.reduce({0}, 1, _product)"),
+    "max": ("low", "_maximum({0}, {1})", "tl.reduce({0}, 1, _maximum)"),
+    "min": ("high", "_minimum({0}, {1})", "tl.reduce({0}, 1, _minimum)"),
+    "any": ("0", "{0} | {1}", "(tl.max({0}.to(tl.int32), 1) != 0)"),
+    "all": ("1", "{0} & {1}", "(tl.min({0}.to(tl.int32), 1) != 0)"),
+}
+
+PREAMBLE = '''\
+import triton
+import triton.language as tl
+from triton.language.extra import libdevice
+
+
+@triton.jit
+def _minimum(a, b):
+    return tl.where((a != a) | (a < b), a, b)
+
+
+@triton.jit
+def _maximum(a, b):
+    return tl.where((a != a) | (a > b), a, b)
+
+
+@triton.jit
+def _product(a, b):
+    return a * b
+
+
+@triton.jit
+def _sign(a):
+    return tl.where(a > 0, 1, tl.where(a < 0, -1, 0)).to(a.dtype) + tl.where(a != a, a, 0)
+
+
+@triton.jit
+def _sigmoid(a):
+    return (1.0 / (1.0 + libdevice.exp(-a))).to(a.dtype)
+
+
+@triton.jit
+def _floordiv(a, b):
+    safe = tl.where(b == 0, 1, b)
+    quotient = a // safe
+    down = ((a - quotient * safe) != 0) & ((a < 0) != (safe < 0))
+    return tl.where(b == 0, 0, quotient - down.to(quotient.dtype))
+
+
+@triton.jit
+def _mod(a, b):
+    safe = tl.where(b == 0, 1, b)
+    rest = a - (a // safe) * safe
+    return tl.where(b == 0, 0, tl.where((rest != 0) & ((rest < 0) != (safe < 0)), rest + safe, rest))
+
+
+@triton.jit
+def _float_mod(a, b):
+    rest = libdevice.fmod(a, b)
+    return tl.where((rest != 0) & ((rest < 0) != (b < 0)), rest + b, rest)
+
+
+@triton.jit
+def _integer_pow(a, b):
+    result = (a * 0 + 1).to(a.dtype)
+    base = a
+    left = tl.where(b < 0, 0, b)
+    for _ in tl.static_range(64):
+        result = tl.where((left & 1) != 0, result * base, result)
+        base = base * base
+        left = left >> 1
+    one = tl.where(a == 1, 1, tl.where(a == -1, tl.where((b & 1) != 0, -1, 1), 0)).to(a.dtype)
+    return tl.where(b < 0, one, result)
+
+
+@triton.jit
+def _arg_max(value, position, other, place):
+    first = (value > other) | ((value != value) & (other == other))
+    tie = (value == other) | ((value != value) & (other != other))
+    first = first | (tie & (position < place))
+    return tl.where(first, value, other), tl.where(first, position, place)
+
+
+@triton.jit
+def _arg_min(value, position, other, place):
+    first = (value < other) | ((value != value) & (other == other))
+    tie = (value == other) | ((value != value) & (other != other))
+    first = first | (tie & (position < place))
+    return tl.where(first, value, other), tl.where(first, position, place)
+
+
+@triton.jit
+def _philox(seed, number):
+    k0 = (seed & 0xFFFFFFFF).to(tl.uint32)
+    k1 = ((seed >> 32) & 0xFFFFFFFF).to(tl.uint32)
+    c0 = (number & 0xFFFFFFFF).to(tl.uint32)
+    c1 = ((number >> 32) & 0xFFFFFFFF).to(tl.uint32)
+    c2 = tl.zeros_like(c0)
+    c3 = tl.zeros_like(c0)
+    for _ in tl.static_range(10):
+        m0 = tl.full(c0.shape, 0xD2511F53, tl.uint32)
+        m1 = tl.full(c0.shape, 0xCD9E8D57, tl.uint32)
+        next0 = tl.umulhi(m1, c2) ^ c1 ^ k0
+        next1 = m1 * c2
+        next2 = tl.umulhi(m0, c0) ^ c3 ^ k1
+        next3 = m0 * c0
+        c0, c1, c2, c3 = next0, next1, next2, next3
+        k0 = k0 + tl.full([], 0x9E3779B9, tl.uint32)
+        k1 = k1 + tl.full([], 0xBB67AE85, tl.uint32)
+    return c0, c1
+
+
+@triton.jit
+def _uniform(seed, number):
+    c0, _ = _philox(seed, number)
+    return (c0 >> 8).to(tl.float32) * 5.9604644775390625e-08
+
+
+@triton.jit
+def _normal(seed, number):
+    c0, c1 = _philox(seed, number)
+    u = ((c0 >> 8) + 1).to(tl.float32) * 5.9604644775390625e-08
+    v = (c1 >> 8).to(tl.float32) * 5.9604644775390625e-08
+    return tl.sqrt_rn(-2.0 * libdevice.log(u)) * libdevice.cos(6.2831855 * v)
+'''

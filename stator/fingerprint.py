@@ -1,0 +1,137 @@
+"""What a captured graph compiles to depends on exactly this: its cache key.
+
+The text of a key names every node with its target and arguments (by position, never by name), every tensor by its
+metadata and aliasing, the ambient modes of PyTorch, the options that enter keys, and the versions of everything that
+takes part. Two processes that print the same text compile the same artifact; nothing live is in it.
+Neighbours: `driver.py` asks for it, `base/store.py` files by it.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import platform
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import fx
+
+from stator.base.errors import Unsupported
+from stator.base.options import Options
+from stator.base.store import key_of
+
+_PLAIN = (int, float, complex, bool, str, bytes, type(None), type(Ellipsis))
+_TORCH_PLAIN = (torch.dtype, torch.device, torch.layout, torch.memory_format)
+
+
+def graph_key(gm: fx.GraphModule, example_inputs: Sequence[Any], options: Options) -> str:
+    """The store key of `gm` compiled for `example_inputs` in today's ambient state.
+
+    Raises `Unsupported` where an argument has no stable text; the graph is then compiled without the store.
+    """
+    return key_of(graph_text(gm, example_inputs), modes_text(), options.key(), versions_text())
+
+
+def graph_text(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> str:
+    """The graph as canonical text, one line a node."""
+    numbers: dict[fx.Node, int] = {}
+    tensors: dict[int, int] = {}
+    storages: dict[int, int] = {}
+    lines = []
+    inputs = iter(example_inputs)
+    for node in gm.graph.nodes:
+        numbers[node] = len(numbers)
+        match node.op:
+            case "placeholder":
+                body = f"input {_value(next(inputs), tensors, storages)}"
+            case "get_attr":
+                body = f"attribute {_value(_attribute(gm, node.target), tensors, storages)}"
+            case "call_function":
+                body = f"{_name(node.target)}{_argument(node.args, numbers)}{_argument(node.kwargs, numbers)}"
+            case "call_method":
+                body = f".{node.target}{_argument(node.args, numbers)}{_argument(node.kwargs, numbers)}"
+            case "output":
+                body = f"output {_argument(node.args, numbers)}"
+            case _:
+                raise Unsupported(node.op, "a captured graph holds function calls, method calls and attributes only")
+        lines.append(body)
+    return "\n".join(lines)
+
+
+def _attribute(gm: fx.GraphModule, target: str) -> Any:
+    return functools.reduce(getattr, target.split("."), gm)
+
+
+def _value(value: Any, tensors: dict[int, int], storages: dict[int, int]) -> str:
+    """A tensor by metadata and by which earlier tensor or storage it shares; a plain value by itself."""
+    if not isinstance(value, torch.Tensor):
+        return _argument(value, {})
+    number = tensors.setdefault(id(value), len(tensors))
+    storage = storages.setdefault(value.untyped_storage()._cdata, len(storages))
+    kind = "parameter" if isinstance(value, torch.nn.Parameter) else type(value).__qualname__
+    return (
+        f"t{number} s{storage} {kind} {value.dtype} {tuple(value.size())} {tuple(value.stride())}"
+        f" +{value.storage_offset()} {value.device} grad={value.requires_grad} leaf={value.is_leaf}"
+        f" {value.layout} conj={value.is_conj()} neg={value.is_neg()} inference={value.is_inference()}"
+    )
+
+
+def _name(target: Any) -> str:
+    """A function's stable name; one made on the fly (a closure, a lambda) has none."""
+    if isinstance(target, torch._ops.OpOverload):
+        return str(target)
+    module, name = getattr(target, "__module__", None), getattr(target, "__qualname__", None)
+    if name is None or "<" in name:
+        raise Unsupported(target, "a function made at run time has no stable name")
+    return f"{module}.{name}"
+
+
+def _argument(value: Any, numbers: dict[fx.Node, int]) -> str:
+    if isinstance(value, fx.Node):
+        return f"%{numbers[value]}"
+    if isinstance(value, (tuple, list)):
+        return f"{type(value).__name__}({','.join(_argument(v, numbers) for v in value)})"
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{k!r}:{_argument(v, numbers)}" for k, v in value.items()) + "}"
+    if isinstance(value, slice):
+        return f"slice{_argument((value.start, value.stop, value.step), numbers)}"
+    if isinstance(value, _PLAIN):
+        return f"{type(value).__name__}:{value!r}"
+    if isinstance(value, _TORCH_PLAIN):
+        return str(value)
+    if callable(value):
+        return _name(value)
+    raise Unsupported(type(value).__qualname__, "an argument of this type has no stable text")
+
+
+def modes_text() -> str:
+    """The ambient state of PyTorch that changes what operators do."""
+    autocast = [
+        f"{kind}:{torch.is_autocast_enabled(kind)}:{torch.get_autocast_dtype(kind)}"
+        for kind in ("cpu", "cuda")
+        if torch.is_autocast_enabled(kind)
+    ]
+    state = (
+        torch.is_grad_enabled(), torch.is_inference_mode_enabled(), autocast, torch.get_default_dtype(),
+        torch.are_deterministic_algorithms_enabled(), torch.get_float32_matmul_precision(), torch.get_num_threads(),
+        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.benchmark,
+        torch.backends.cuda.flash_sdp_enabled(), torch.backends.cuda.mem_efficient_sdp_enabled(),
+        torch.backends.cuda.math_sdp_enabled(),
+    )  # fmt: skip
+    return repr(state)
+
+
+@functools.cache
+def versions_text() -> str:
+    """PyTorch, Python, the processor, and this package's own files by size and time of change."""
+    root = Path(__file__).parent
+    files = []
+    for folder, _, names in os.walk(root):
+        for name in names:
+            if name.endswith((".py", ".h", ".so")):
+                stat = os.stat(os.path.join(folder, name))
+                files.append((os.path.relpath(os.path.join(folder, name), root), stat.st_size, stat.st_mtime_ns))
+    devices = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    return repr((torch.__version__, platform.python_version(), platform.machine(), devices, sorted(files)))
