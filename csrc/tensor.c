@@ -25,8 +25,12 @@ static struct {
     bool raw;                 /* the offsets below are verified */
     PyTypeObject *tensor_type;
     PyObject *dispatch_keys;  /* torch._C._dispatch_keys */
-    PyObject *is_grad_enabled;
-    PyObject *dtypes[MAX_DTYPES]; /* by ScalarType number */
+    PyObject *is_grad_enabled, *empty;
+    int dtype_count;
+    struct {
+        PyObject *dtype;
+        int number;
+    } dtypes[MAX_DTYPES]; /* those met so far */
     Py_ssize_t storage, autograd, shape, dtype, device, keys;
     Py_ssize_t requires_grad, grad_fn; /* inside the autograd record */
     DataPointer data_pointer;
@@ -185,7 +189,9 @@ static PyObject *make_sample(PyObject *torch, const Sample *sample) {
         PyObject *sizes = integers(sample->sizes, sample->dimensions);
         PyObject *strides = integers(sample->strides, sample->dimensions);
         if (sizes && strides) {
-            result = PyObject_CallMethod(base, "as_strided", "OOL", sizes, strides, (long long)sample->offset);
+            PyObject *view = PyObject_CallMethod(base, "as_strided", "OOL", sizes, strides, (long long)sample->offset);
+            if (view != NULL) result = PyObject_GetAttrString(view, "data"); /* without an autograd record */
+            Py_XDECREF(view);
         }
         Py_XDECREF(sizes);
         Py_XDECREF(strides);
@@ -294,11 +300,10 @@ static bool search_autograd(PyObject *on, PyObject *off, PyObject *inner, PyObje
     for (Py_ssize_t at = 40; at < state.requires_grad && flags == 1; at += 8) {
         if (!READ(void *, set + at) && !READ(void *, cleared + at) && READ(void *, history + at) &&
             READ(void *, viewed + at)) {
-            pointers++;
-            state.grad_fn = at;
+            if (pointers++ == 0) state.grad_fn = at;
         }
     }
-    return flags == 1 && pointers == 1;
+    return flags == 1 && (pointers == 1 || pointers == 2); /* a shared pointer is two words */
 }
 
 static bool calibrate_autograd(PyObject *on) {
@@ -319,39 +324,6 @@ static bool calibrate_autograd(PyObject *on) {
     Py_XDECREF(inner);
     Py_XDECREF(view);
     return found;
-}
-
-/* Every dtype of torch by its number; with verified offsets also a check of them on each dtype. */
-static int collect_dtypes(PyObject *torch, bool raw) {
-    PyObject *kind = PyObject_GetAttrString(torch, "dtype"), *empty = PyObject_GetAttrString(torch, "empty");
-    PyObject *name, *value;
-    Py_ssize_t position = 0;
-    int next = 0;
-    while (kind && empty && PyDict_Next(PyModule_GetDict(torch), &position, &name, &value)) {
-        if (!Py_IS_TYPE(value, (PyTypeObject *)kind)) continue;
-        if (!raw) {
-            bool known = false;
-            for (int i = 0; i < next; i++) known |= state.dtypes[i] == value;
-            if (!known && next < MAX_DTYPES) state.dtypes[next++] = Py_NewRef(value);
-            continue;
-        }
-        PyObject *arguments = Py_BuildValue("(i)", 0);
-        PyObject *keywords = Py_BuildValue("{s:O,s:s}", "dtype", value, "device", "meta");
-        PyObject *tensor = arguments && keywords ? PyObject_Call(empty, arguments, keywords) : NULL;
-        if (tensor != NULL) {
-            int number = READ(uint16_t, impl_of(tensor) + state.dtype);
-            if (number < MAX_DTYPES && state.dtypes[number] == NULL) state.dtypes[number] = Py_NewRef(value);
-            else if (number >= MAX_DTYPES || state.dtypes[number] != value) state.raw = false;
-            Py_DECREF(tensor);
-        } else {
-            PyErr_Clear(); /* a dtype that this build cannot make a tensor of */
-        }
-        Py_XDECREF(arguments);
-        Py_XDECREF(keywords);
-    }
-    Py_XDECREF(kind);
-    Py_XDECREF(empty);
-    return PyErr_Occurred() ? -1 : 0;
 }
 
 /* Searches all offsets; *fits says whether they are complete. -1 with an exception if Python failed. */
@@ -380,6 +352,14 @@ static int calibrate(PyObject *torch, bool *fits) {
     return PyErr_Occurred() ? -1 : status;
 }
 
+/* torch's libraries are loaded already, but not into the global scope. */
+static void find_shim(void) {
+    void *library = dlopen("libtorch_cpu.so", RTLD_NOLOAD | RTLD_LAZY);
+    if (library == NULL) return;
+    *(void **)&state.data_pointer = dlsym(library, "aoti_torch_get_data_ptr");
+    *(void **)&state.grad_mode = dlsym(library, "aoti_torch_grad_mode_is_enabled");
+}
+
 int tensor_prepare(void) {
     if (state.prepared) return 0;
     PyObject *torch = PyImport_ImportModule("torch");
@@ -393,9 +373,9 @@ int tensor_prepare(void) {
         Py_XSETREF(state.is_grad_enabled, PyObject_GetAttrString(torch, "is_grad_enabled"));
         if (state.tensor_type && state.dispatch_keys && state.is_grad_enabled) status = calibrate(torch, &fits);
         state.raw = fits && getenv("STATOR_SLOW_TENSORS") == NULL;
-        if (status == 0) status = collect_dtypes(torch, fits);
-        *(void **)&state.data_pointer = dlsym(RTLD_DEFAULT, "aoti_torch_get_data_ptr");
-        *(void **)&state.grad_mode = dlsym(RTLD_DEFAULT, "aoti_torch_grad_mode_is_enabled");
+        Py_XSETREF(state.empty, PyObject_GetAttrString(torch, "empty"));
+        if (state.empty == NULL) status = -1;
+        find_shim();
     }
     Py_XDECREF(private);
     Py_DECREF(torch);
@@ -435,12 +415,34 @@ int tensor_data(PyObject *tensor, void **data) {
     return PyErr_Occurred() ? -1 : 0;
 }
 
+/* The number of a dtype met for the first time: as a tensor of it has it, or any free one if the offsets
+ * are not known. */
+static int number_dtype(PyObject *dtype, int *number) {
+    *number = state.dtype_count;
+    if (!state.raw) return 0;
+    PyObject *arguments = Py_BuildValue("(i)", 0);
+    PyObject *keywords = Py_BuildValue("{s:O,s:s}", "dtype", dtype, "device", "meta");
+    PyObject *tensor = arguments && keywords ? PyObject_Call(state.empty, arguments, keywords) : NULL;
+    if (tensor != NULL) *number = READ(uint16_t, impl_of(tensor) + state.dtype);
+    Py_XDECREF(arguments);
+    Py_XDECREF(keywords);
+    Py_XDECREF(tensor);
+    return tensor ? 0 : -1;
+}
+
 int dtype_number(PyObject *dtype) {
-    for (int i = 0; i < MAX_DTYPES; i++) {
-        if (state.dtypes[i] == dtype) return i;
+    for (int i = 0; i < state.dtype_count; i++) {
+        if (state.dtypes[i].dtype == dtype) return state.dtypes[i].number;
     }
-    PyErr_Format(PyExc_TypeError, "%R is not a dtype of torch", dtype);
-    return -1;
+    int number;
+    if (strcmp(Py_TYPE(dtype)->tp_name, "torch.dtype") != 0 || state.dtype_count == MAX_DTYPES) {
+        PyErr_Format(PyExc_TypeError, "%R is not a dtype of torch", dtype);
+        return -1;
+    }
+    if (number_dtype(dtype, &number) < 0) return -1;
+    state.dtypes[state.dtype_count].dtype = Py_NewRef(dtype);
+    state.dtypes[state.dtype_count++].number = number;
+    return number;
 }
 
 bool tensor_grad_mode(void) {
