@@ -1,4 +1,4 @@
-"""The C extension `stator._native`, from every C file of its folder; everything else is in pyproject.toml."""
+"""The C extension `stator._native`, from every C file of csrc/; everything else is in pyproject.toml."""
 
 from __future__ import annotations
 

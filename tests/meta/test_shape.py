@@ -23,6 +23,7 @@ LONG_FILES: dict[str, str] = {}
 LONG_FUNCTIONS: dict[str, str] = {}
 
 LANDFILLS = re.compile(r"^(utils?|common|misc|helpers?|shared|stuff)(_.*)?$|_(utils?|misc|helpers?)$")
+NATIVE = {".c", ".h", ".cpp", ".cu"}
 STUBS = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
 ELSEWHERE = re.compile(r"(?<![\w.])/(home|root|Users|work)/")
 
@@ -32,7 +33,7 @@ def where(path: Path) -> str:
 
 
 def native_files() -> list[Path]:
-    return sorted(p for p in (ROOT / "stator").rglob("*") if p.suffix in {".c", ".h", ".cpp", ".cu"})
+    return sorted(p for folder in ("csrc", "stator") for p in (ROOT / folder).rglob("*.[ch]*") if p.suffix in NATIVE)
 
 
 def test_files_are_short(record_property: pytest.RecordProperty) -> None:
