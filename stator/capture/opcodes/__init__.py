@@ -1,0 +1,21 @@
+"""One function for each neutral instruction, by theme; importing this package fills the machine's tables."""
+
+from stator.capture.opcodes import (
+    calls,
+    containers,
+    control,
+    exceptions,
+    functions,
+    generators,
+    match,
+    names,
+    operators,
+    refused,
+    stack,
+    text,
+)
+
+__all__ = [
+    "calls", "containers", "control", "exceptions", "functions", "generators", "match", "names", "operators",
+    "refused", "stack", "text",
+]  # fmt: skip

@@ -1,0 +1,53 @@
+"""f-strings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from stator.base.errors import GraphBreak
+from stator.capture.machine import opcode
+from stator.capture.opcodes.containers import take
+
+if TYPE_CHECKING:
+    from stator.capture.machine import Machine
+    from stator.capture.value import Value
+
+CONVERSIONS = {1: str, 2: repr, 3: ascii}
+
+
+class UnknownText(GraphBreak):
+    """An f-string contains something whose text is not known while capturing."""
+
+
+def formatted(tx: Machine, value: Value, *spec: Value) -> Value:
+    """`format(value, spec)`."""
+    if not spec and value.python_type() is str:
+        return value
+    return tx.builtin(format).call(tx, [value, *spec], {})
+
+
+@opcode("CONVERT_VALUE")
+def convert_value(tx: Machine, kind: int) -> None:
+    stack: Any = tx.stack
+    stack[-1] = tx.builtin(CONVERSIONS[kind]).call(tx, [stack[-1]], {})
+
+
+@opcode("FORMAT_SIMPLE")
+def format_simple(tx: Machine, arg: None) -> None:
+    stack: Any = tx.stack
+    stack[-1] = formatted(tx, stack[-1])
+
+
+@opcode("FORMAT_WITH_SPEC")
+def format_with_spec(tx: Machine, arg: None) -> None:
+    stack: Any = tx.stack
+    spec = stack.pop()
+    stack[-1] = formatted(tx, stack[-1], spec)
+
+
+@opcode("BUILD_STRING")
+def build_string(tx: Machine, count: int) -> None:
+    parts = take(tx, count)
+    if not all(part.is_constant() for part in parts):
+        raise UnknownText("the text of an f-string is not known while compiling", "build the message outside")
+    tx.stack.append(tx.build.const("".join(part.constant() for part in parts)))
