@@ -82,7 +82,7 @@ def test_a_room_imports_only_what_the_table_allows() -> None:
     wrong = [
         f"{m.where}:{i.line} imports {i.target}" for m in modules().values() for i in inner(m) if refused(m, i.target)
     ]
-    assert not wrong
+    assert not wrong, "\n".join(wrong)
 
 
 def test_rooms_without_torch_do_not_import_it() -> None:
@@ -91,7 +91,7 @@ def test_rooms_without_torch_do_not_import_it() -> None:
         if ROOMS.get(module.room, (None, False))[1]:
             early = [i for i in module.imports() if i.target.split(".")[0] == "torch" and i.when == "import"]
             wrong += [f"{module.where}:{i.line} imports {i.target} while it is imported" for i in early]
-    assert not wrong
+    assert not wrong, "\n".join(wrong)
 
 
 def test_base_is_standard_library_only() -> None:
@@ -108,7 +108,7 @@ def test_imports_are_at_the_top() -> None:
         for item in module.imports():
             if item.target == "." or (item.when == "function" and item.target.split(".")[0] not in late):
                 wrong.append(f"{module.where}:{item.line} imports {item.target} inside a function, or relatively")
-    assert not wrong
+    assert not wrong, "\n".join(wrong)
 
 
 def test_imports_are_acyclic() -> None:
@@ -161,7 +161,7 @@ def test_torchs_own_compiler_takes_no_part() -> None:
         if module.name != ADAPTER
         for line, name in torch_compiler_uses(module.tree)
     ]
-    assert not wrong
+    assert not wrong, "\n".join(wrong)
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ def test_every_module_says_what_it_is() -> None:
         least = 1 if module.path.name == "__init__.py" else DOCSTRING_LINES.start
         if not least <= lines < DOCSTRING_LINES.stop:
             wrong.append(f"{module.where}: {lines} lines")
-    assert not wrong
+    assert not wrong, "\n".join(wrong)
 
 
 def test_every_test_file_says_what_it_tests() -> None:
@@ -93,7 +93,7 @@ def test_nothing_is_left_as_a_stub() -> None:
     for module in modules().values():
         wrong += [f"{module.where}: {m.group()}" for m in STUBS.finditer(module.text)]
         wrong += [f"{module.where}:{line} swallows errors" for line in swallowed(module.tree)]
-    assert not wrong
+    assert not wrong, "\n".join(wrong)
 
 
 def swallowed(tree: ast.Module) -> list[int]:

@@ -1,0 +1,158 @@
+"""The public interface: forms of `compile`, its errors at call time, markers, and a cheap import."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import torch
+
+import stator
+from stator.api import decide
+from stator.base.errors import InvalidArgument, InvalidOption, UnknownBackend, UnknownMode, UnknownOption
+from stator.base.markers import DISABLED, DYNAMIC
+
+
+def f(x: torch.Tensor) -> torch.Tensor:
+    return torch.sin(x) + 1
+
+
+def test_all_public_names_exist_and_are_documented() -> None:
+    for name in stator.__all__:
+        assert getattr(stator, name).__doc__, name
+        assert name in dir(stator)
+    with pytest.raises(AttributeError, match="nothing_like_this"):
+        _ = stator.nothing_like_this
+
+
+def test_importing_stator_imports_neither_torch_nor_a_room() -> None:
+    code = "import sys, stator; print([m for m in sys.modules if m == 'torch' or m.startswith('stator.')])"
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+    )
+
+
+@pytest.mark.parametrize(
+    "arguments, error, text",
+    [
+        ({"backend": "inducter"}, UnknownBackend, "inductor"),
+        ({"mode": "max-autotun"}, UnknownMode, "max-autotune"),
+        ({"options": {"numeric": "fast"}}, UnknownOption, "numerics"),
+        ({"options": {"numerics": "fats"}}, InvalidOption, "fast"),
+        ({"backend": 3}, InvalidArgument, "backend="),
+    ],
+)
+def test_mistakes_are_told_when_compile_is_called(arguments: dict[str, Any], error: type[Exception], text: str) -> None:
+    for call in (lambda: stator.compile(f, **arguments), lambda: stator.compile(**arguments)):
+        with pytest.raises(error, match=text):
+            call()
+
+
+@pytest.mark.parametrize("model", [3, "f", torch.nn.Linear], ids=str)
+def test_only_functions_and_modules_can_be_compiled(model: Any) -> None:
+    with pytest.raises(InvalidArgument, match="takes a function or a module"):
+        stator.compile(model)
+
+
+def test_options_reach_the_settings() -> None:
+    settings = decide("eager", fullgraph=True, mode="max-autotune", options={"threads": 2}, dynamic=True)
+    assert (settings.backend_name, settings.fullgraph) == ("eager", True)
+    assert (settings.options.autotune, settings.options.threads, settings.options.dynamic) == (True, 2, "always")
+
+
+def test_options_of_a_backend_of_the_users_own_are_passed_on() -> None:
+    seen = {}
+
+    def mine(gm: Any, example_inputs: Any, options: Any = None) -> Any:
+        seen.update(options)
+        return gm.forward
+
+    settings = decide(mine, options={"level": 3, "threads": 1})
+    settings.backend(torch.fx.symbolic_trace(f), [])
+    assert seen == {"level": 3} and settings.options.threads == 1
+
+
+def test_disable_argument_gives_the_program_back() -> None:
+    assert stator.compile(f, disable=True) is f
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+def test_every_form_of_compile_computes_what_python_computes(backend: str) -> None:
+    x = torch.randn(7, 5)
+    module = torch.nn.Sequential(torch.nn.Linear(5, 4), torch.nn.GELU())
+
+    @stator.compile(backend=backend)
+    def decorated(x: torch.Tensor) -> torch.Tensor:
+        return f(x)
+
+    torch.testing.assert_close(decorated(x), f(x))
+    torch.testing.assert_close(stator.compile(f, backend=backend, fullgraph=True)(x), f(x))
+    compiled = stator.compile(module, backend=backend)
+    torch.testing.assert_close(compiled(x), module(x))
+    compiled(x).sum().backward()
+    assert all(p.grad is not None for p in module.parameters())
+
+
+def test_a_backend_of_the_users_own_gets_the_graph() -> None:
+    graphs = []
+
+    def mine(gm: torch.fx.GraphModule, example_inputs: list[torch.Tensor]) -> Any:
+        graphs.append((gm, example_inputs))
+        return gm.forward
+
+    x = torch.randn(3)
+    compiled = stator.compile(f, backend=mine)
+    torch.testing.assert_close(compiled(x), f(x))
+    compiled(x)
+    ((gm, inputs),) = graphs
+    assert isinstance(gm, torch.fx.GraphModule) and [tuple(t.shape) for t in inputs] == [(3,)]
+
+
+def test_reset_compiles_anew() -> None:
+    calls = []
+
+    def mine(gm: torch.fx.GraphModule, example_inputs: list[torch.Tensor]) -> Any:
+        calls.append(gm)
+        return gm.forward
+
+    compiled = stator.compile(f, backend=mine)
+    x = torch.randn(3)
+    compiled(x)
+    compiled(x)
+    assert len(calls) == 1
+    stator.reset()
+    compiled(x)
+    assert len(calls) == 2
+
+
+def test_disable_marks_functions_and_modules() -> None:
+    @stator.disable(reason="it prints")
+    def shown(x: int) -> int:
+        """Doubles."""
+        return 2 * x
+
+    assert shown(3) == 6 and shown.__doc__ == "Doubles." and getattr(shown, DISABLED) == "it prints"
+    module = torch.nn.Linear(2, 2)
+    x = torch.randn(1, 2)
+    expected = module(x)
+    assert stator.disable(module) is module
+    assert getattr(module.forward, DISABLED) and torch.equal(module(x), expected)
+    with pytest.raises(InvalidArgument):
+        stator.disable(3)  # type: ignore[call-overload]
+
+
+def test_mark_dynamic_notes_dimensions_and_checks_them() -> None:
+    x = torch.randn(4, 5)
+    stator.mark_dynamic(x, -1, max=8)
+    stator.mark_dynamic(x, [0])
+    assert getattr(x, DYNAMIC) == {1: (2, 8), 0: (2, None)}
+    for arguments in ({"dims": 2}, {"dims": 0, "max": 3}, {"dims": 0, "min": 5}, {"dims": 0, "min": 9, "max": 3}):
+        with pytest.raises(InvalidArgument):
+            stator.mark_dynamic(x, **arguments)  # type: ignore[arg-type]
+
+
+def test_markers_do_nothing_in_python() -> None:
+    assert stator.is_compiling() is False
+    assert stator.graph_break("here") is None

@@ -1,0 +1,71 @@
+"""`explain`: what it gathers from the records, how it prints, and the same for real functions."""
+
+from __future__ import annotations
+
+import torch
+
+import stator
+from stator.base import log
+from stator.base.errors import Location
+from stator.inspect.explain import Explanation
+
+
+def recorded() -> Explanation:
+    with log.collect() as recorder, log.span("capture"):
+        log.record(log.GRAPH, name="forward", ops=3, operators={"aten.mm": 2, "aten.relu": 1})
+        log.record(log.GRAPH, name="backward", ops=2, operators={"aten.mm": 2})
+        log.record(log.BREAK, reason="print() [is] called", file="model.py", line=7, hint="print outside")
+        log.record(log.GUARDS, guards=["L['x'] is a tensor", "L['n'] == 3"])
+        log.record(log.KERNELS, names=["k0", "k0", "k1"], count=3)
+        log.record(log.CACHE, hit=True, key="a")
+        log.record(log.CACHE, hit=False, key="b")
+        log.record(log.RECOMPILE, reason="L['n'] was 3, is 4")
+    return Explanation.of(recorder, result=5)
+
+
+def test_records_become_one_explanation() -> None:
+    told = recorded()
+    assert [g.name for g in told.graphs] == ["forward", "backward"]
+    assert told.operators == {"aten.mm": 4, "aten.relu": 1}
+    (stop,) = told.breaks
+    assert (stop.reason, stop.location, stop.hint) == ("print() [is] called", Location("model.py", 7), "print outside")
+    assert told.guards == ("L['x'] is a tensor", "L['n'] == 3")
+    assert told.kernels == ("k0", "k0", "k1")
+    assert (told.cache_hits, told.cache_misses) == (1, 1)
+    assert told.recompiles == ("L['n'] was 3, is 4",)
+    assert told.result == 5 and told.seconds["capture"] >= 0
+
+
+def test_it_prints_everything_and_takes_brackets_as_text() -> None:
+    text = str(recorded())
+    assert text.startswith("2 graphs, 1 break, 3 kernels, 2 guards, cache: 1 of 2 found")
+    for part in ("print() [is] called", "model.py:7", "hint: print outside", "aten.mm", "L['n'] == 3", "k1", "capture"):
+        assert part in text, part
+
+
+def test_nothing_recorded_prints_one_line() -> None:
+    assert str(Explanation.of(log.Recorder())).splitlines() == ["0 graphs, 0 breaks, 0 kernels, 0 guards"]
+
+
+def test_a_function_is_explained() -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(x @ x) + 1
+
+    x = torch.randn(4, 4)
+    stator.compile(f)(x)  # an earlier compilation hides nothing
+    told = stator.explain(f)(x)
+    torch.testing.assert_close(told.result, f(x))
+    assert len(told.graphs) >= 1 and not told.breaks
+    assert told.guards and told.seconds
+
+
+def test_a_break_is_told_with_the_users_line() -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        y = torch.sin(x)
+        stator.graph_break("because")
+        return y + 1
+
+    told = stator.explain(f, backend="eager")(torch.randn(3))
+    (stop,) = told.breaks
+    assert stop.location is not None
+    assert stop.location == Location(__file__, f.__code__.co_firstlineno + 2)
