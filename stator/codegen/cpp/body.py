@@ -1,0 +1,345 @@
+"""Expressions to C++ statements: every node once, in the outermost scope where all it varies along is known.
+
+A `Scope` is a piece of text inside one more loop than its parent. `Writer.value` gives the C++ name of a node and
+writes its definition if there is none in sight, so common subexpressions are shared and loop-invariant ones leave the
+loop by themselves. Nodes that vary along the vector axis are vectors, all others scalars, widened where they meet.
+Loads under a `masked` are written once per mask and happen only where it holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from stator.codegen.cpp import ops
+from stator.codegen.cpp.plan import Axes, Plan
+from stator.loop import expr
+from stator.loop.expr import Expr
+from stator.loop.index import Axis, FloorDiv, Index, Indirect
+from stator.loop.kernel import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A C++ variable (or literal): its text, register kind, and whether it is a vector."""
+
+    text: str
+    kind: str
+    vector: bool
+
+
+@dataclass(slots=True)
+class Scope:
+    """Statements that run once for each point of `axes`."""
+
+    parent: Scope | None
+    axes: Axes
+    lines: list[str] = field(default_factory=list)
+    names: dict[tuple[Expr, Expr | None], Name] = field(default_factory=dict)
+    wides: dict[tuple[str, str], str] = field(default_factory=dict)
+    defined: set[str] = field(default_factory=set)
+
+    def name(self, node: Expr, mask: Expr | None, name: Name) -> None:
+        self.names[node, mask] = name
+        self.defined.add(name.text)
+
+    def chain(self) -> Iterator[Scope]:
+        scope: Scope | None = self
+        while scope is not None:
+            yield scope
+            scope = scope.parent
+
+
+class Writer:
+    """Writes the expressions of one kernel; `scope` is where the caller is."""
+
+    __slots__ = ("_count", "_guarded", "live", "plan", "scope")
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.scope = Scope(None, frozenset())
+        self.live = "n"
+        self._count = 0
+        self._guarded = _guarded_nodes(plan)
+
+    # -- scopes
+
+    def enter(self, *axes: Axis) -> Scope:
+        """Go one loop deeper."""
+        self.scope = Scope(self.scope, self.scope.axes | set(axes))
+        return self.scope
+
+    def leave(self, head: str, tail: str) -> None:
+        """Close the scope: its text goes to its parent between `head` and `tail`."""
+        inner, parent = self.scope, self.scope.parent
+        assert parent is not None
+        self.scope = parent
+        parent.lines.append(head)
+        parent.lines.extend(["    " + line for line in inner.lines])
+        parent.lines.append(tail)
+
+    def fresh(self, letter: str = "t") -> str:
+        self._count += 1
+        return f"{letter}{self._count}"
+
+    def bind(self, node: Expr, name: Name) -> None:
+        """Make a reduction's result known in this scope."""
+        self.scope.name(node, None, name)
+
+    # -- values
+
+    def value(self, node: Expr, mask: Expr | None = None) -> Name:
+        """The name of a node, defined here or further out; under `mask` its loads are guarded."""
+        stack = [(node, mask)]
+        while stack:
+            item, guard = stack[-1]
+            key = (item, guard if item in self._guarded else None)
+            if self._find(key) is not None:
+                stack.pop()
+                continue
+            missing = [(c, g) for c, g in self._operands(*key) if self._find((c, g)) is None]
+            if missing:
+                stack.extend(reversed(missing))
+                continue
+            stack.pop()
+            self._define(*key)
+        found = self._find((node, mask if node in self._guarded else None))
+        assert found is not None
+        return found
+
+    def _operands(self, node: Expr, mask: Expr | None) -> list[tuple[Expr, Expr | None]]:
+        """What must be named before the node, each with its guard."""
+        if node.op == "reduce":
+            raise AssertionError(f"a reduction is used before its level: {node!r}")
+        found: list[tuple[Expr, Expr | None]] = []
+        if node.op == "masked":
+            inner = self._both(mask, node.args[0])
+            found = [(node.args[0], mask), (inner, mask), (node.args[1], inner), (node.args[2], mask)]
+        else:
+            found = [(child, mask) for child in node.children()]
+        if mask is not None and node.op == "load":
+            found.append((mask, None))
+        return [(child, guard if child in self._guarded else None) for child, guard in found]
+
+    def _both(self, outer: Expr | None, inner: Expr) -> Expr:
+        """The mask under two masks."""
+        if outer is None:
+            return inner
+        both = expr.op("and", outer, inner)
+        if inner in self._guarded:
+            self._guarded.add(both)
+        return both
+
+    def _find(self, key: tuple[Expr, Expr | None]) -> Name | None:
+        scope: Scope | None = self.scope
+        while scope is not None:
+            found = scope.names.get(key)
+            if found is not None:
+                return found
+            scope = scope.parent
+        return None
+
+    def _home(self, axes: Axes) -> Scope:
+        home = self.scope
+        for scope in self.scope.chain():
+            if not axes <= scope.axes:
+                break
+            home = scope
+        return home
+
+    def _define(self, node: Expr, mask: Expr | None) -> None:
+        plan = self.plan
+        axes = plan.deps.get(node) if mask is None else None
+        if axes is None:
+            axes = self._axes(node) | (self._axes(mask) if mask is not None else frozenset())
+        home = self._home(axes)
+        kind = plan.kind(node)
+        vector = plan.vector is not None and plan.vector in axes
+        if node.op == "const":
+            home.name(node, mask, Name(ops.number(kind, node.attr), kind, False))
+            return
+        here, self.scope = self.scope, home
+        text = self._text(node, mask, kind, vector)
+        self.scope = here
+        scalar_load = text.startswith("load1(")  # the same for all lanes of a block, though not for all blocks
+        if text.isidentifier():
+            home.name(node, mask, Name(text, kind, vector))
+            return
+        name = self.fresh()
+        home.lines.append(f"const auto {name} = {text};")
+        home.name(node, mask, Name(name, kind, vector and not scalar_load))
+
+    def _axes(self, node: Expr) -> Axes:
+        found = self.plan.deps.get(node)
+        if found is None:  # a conjunction of masks made here
+            found = frozenset().union(*[self._axes(arg) for arg in node.args])
+            self.plan.deps[node] = found
+        return found
+
+    def _text(self, node: Expr, mask: Expr | None, kind: str, vector: bool) -> str:
+        match node.op:
+            case "load":
+                return self._load(node, mask, vector)
+            case "index":
+                return self._position(node.attr, kind, vector)
+            case "masked":
+                inner = self._both(mask, node.args[0])
+                parts = [
+                    self.operand(node.args[0], "mask", vector, mask),
+                    self.operand(node.args[1], kind, vector, inner),
+                    self.operand(node.args[2], kind, vector, mask),
+                ]
+                return f"select({', '.join(parts)})"
+            case "random":
+                return self._random(node, mask, vector)
+            case "cast":
+                source = node.args[0]
+                if kind == self.plan.kind(source) and node.dtype not in ops.WRAP and node.dtype != "bool":
+                    return self.operand(source, kind, vector, mask)
+                text = self.operand(source, self.plan.kind(source), vector, mask)
+                dtype = "i32" if node in self.plan.narrow else node.dtype
+                return ops.cast(source.dtype, dtype, text)
+            case "bitcast":
+                text = self.operand(node.args[0], ops.KIND[node.args[0].dtype], vector, mask)
+                return ops.bitcast(node.args[0].dtype, node.dtype, text)
+            case "where":
+                parts = [self.operand(node.args[0], "mask", vector, mask)]
+                parts += [self.operand(arg, kind, vector, mask) for arg in node.args[1:]]
+                return ops.operator("where", "", node.dtype, parts)
+            case _:
+                common = self._common(node)
+                parts = [self.operand(arg, common, vector, mask) for arg in node.args]
+                text = ops.operator(node.op, common, node.dtype, parts)
+                return f"to_i32({text})" if kind == "i32" and common == "i64" else text
+
+    def _common(self, node: Expr) -> str:
+        """The register kind in which an operator works: the wider one of its operands and its result."""
+        kinds = {self.plan.kind(arg) for arg in node.args}
+        if ops.KIND[node.dtype] == "i64":
+            kinds.add(self.plan.kind(node))
+        return "i64" if "i64" in kinds else kinds.pop()
+
+    def operand(self, node: Expr, kind: str, vector: bool, mask: Expr | None = None) -> str:
+        """The text of a node as a register of this kind, widened to a vector if asked."""
+        name = self.value(node, mask)
+        text = name.text
+        if vector and not name.vector:
+            return self._wide(text, kind, name.kind)
+        return text if name.kind == kind else ops.convert(name.kind, kind, text)
+
+    def _wide(self, text: str, kind: str, given: str) -> str:
+        """A vector of equal lanes, written once, as far out as its scalar is known."""
+        home = self.scope
+        for scope in self.scope.chain():
+            if (text, kind) in scope.wides:
+                return scope.wides[text, kind]
+            if not text.isidentifier() or text in scope.defined:
+                home = scope
+                if text.isidentifier():
+                    break
+        value = text if given == kind else ops.convert(given, kind, text)
+        lanes = self.plan.lanes
+        made = f"wide_mask<{lanes}>({value})" if kind == "mask" else f"wide<{ops.ELEMENT[kind]}, {lanes}>({value})"
+        name = self.fresh("w")
+        home.lines.append(f"const auto {name} = {made};")
+        home.wides[text, kind] = name
+        return name
+
+    # -- memory and positions
+
+    def place(self, index: Index, lane: str | None = None) -> str:
+        """An index as C++; with `lane`, at that lane of the block."""
+
+        def atom_text(atom: object) -> str:
+            match atom:
+                case Axis():
+                    return f"({atom.name} + {lane})" if lane and atom is self.plan.vector else atom.name
+                case Indirect():
+                    name = self.value(atom.expr)  # type: ignore[arg-type]
+                    return f"(i64_){name.text}[{lane}]" if name.vector and lane else f"(i64_){name.text}"
+            inner = self.place(atom.inner, lane)  # type: ignore[attr-defined]
+            if isinstance(atom, FloorDiv):
+                divides = atom.inner.low >= 0
+                return f"(({inner}) / {atom.divisor})" if divides else f"floordiv_((i64_)({inner}), (i64_){atom.divisor})"
+            if atom.inner.low >= 0:  # type: ignore[attr-defined]
+                return f"(({inner}) % {atom.divisor})"  # type: ignore[attr-defined]
+            return f"mod_((i64_)({inner}), (i64_){atom.divisor})"  # type: ignore[attr-defined]
+
+        parts = [atom_text(a) if c == 1 else f"{c}*{atom_text(a)}" for a, c in index.terms]
+        if index.const or not parts:
+            parts.append(str(index.const))
+        return " + ".join(parts)
+
+    def _at_lane(self, index: Index, stride: int | None, lane: str = "j") -> str:
+        """The index at a lane, from the block's start where a stride is known."""
+        if stride is None:
+            return self.place(index, lane)
+        return f"{self.place(index)} + {stride}*{lane}" if stride else self.place(index)
+
+    def _load(self, node: Expr, mask: Expr | None, vector: bool) -> str:
+        buffer, index = node.attr
+        plan = self.plan
+        guard = self.operand(mask, "mask", vector) if mask is not None else ""
+        stride = plan.lane_stride(index)
+        if not vector or (stride == 0 and not guard):
+            text = f"load1({buffer}[{self.place(index)}])"
+            return f"({guard} ? {text} : {ops.number(plan.kind(node), 0)})" if guard else text
+        lanes = plan.lanes
+        if stride == 1:
+            where = f"{buffer} + {self.place(index)}"
+            return f"load_if<{lanes}>({where}, {guard}, {self.live})" if guard else f"load<{lanes}>({where}, {self.live})"
+        element = ops.ELEMENT[plan.kind(node)]
+        at = f"[&](int j) BODY {{ return load1({buffer}[{self._at_lane(index, stride)}]); }}"
+        if guard:
+            return f"lanes_if<{element}, {lanes}>({guard}, {self.live}, {at})"
+        return f"lanes<{element}, {lanes}>({self.live}, {at})"
+
+    def _position(self, index: Index, kind: str, vector: bool) -> str:
+        element, lanes = ops.ELEMENT[kind], self.plan.lanes
+        if not vector:
+            return f"({element})({self.place(index)})"
+        stride = self.plan.lane_stride(index)
+        if stride is None:
+            at = f"[&](int j) BODY {{ return ({element})({self.place(index, 'j')}); }}"
+            return f"lanes<{element}, {lanes}>({self.live}, {at})"
+        start = f"wide<{element}, {lanes}>(({element})({self.place(index)}))"
+        steps = f"iota<{element}, {lanes}>()" + (f" * ({element}){stride}" if stride != 1 else "")
+        return f"{start} + {steps}" if stride else start
+
+    def _random(self, node: Expr, mask: Expr | None, vector: bool) -> str:
+        seed = self.operand(node.args[0], "i64", False, mask)
+        counter = self.plan.kind(node.args[1])
+        at = self.operand(node.args[1], counter if vector else "i64", vector, mask)
+        text = f"{node.attr}_<{self.plan.lanes}>({seed}, {at})" if vector else f"{node.attr}_({seed}, {at})"
+        return text if node.dtype == "f32" else ops.cast("f32", node.dtype, text)
+
+    def store(self, item: Store) -> tuple[list[str], str]:
+        """Names the value and the place of a store; the statement is to be written after all of the scope's values."""
+        plan, index, lanes = self.plan, item.index, self.plan.lanes
+        kind = ops.KIND[item.value.dtype]
+        stride = plan.lane_stride(index)
+        spread = plan.vector is not None and plan.vector in self.scope.axes
+        vector = spread and (stride != 0 or item.mode == "add")  # adding happens for every lane
+        text = self.operand(item.value, kind, vector)
+        place = self.place(index)
+        if not vector:
+            call = "add1" if item.mode == "add" else "store1"
+            return [], f"{call}({item.buffer} + {place}, {text});"
+        where = f"{item.buffer} + {place}"
+        if stride == 1 and (item.mode == "store" or kind != "mask"):
+            if item.mode == "add":
+                text = ops.operator("add", kind, item.value.dtype, [f"load<{lanes}>({where}, {self.live})", text])
+            return [], f"store<{lanes}>({where}, {text}, {self.live});"
+        name = self.fresh()
+        call = "add1" if item.mode == "add" else "store1"
+        body = f"[&](int j) BODY {{ {call}({item.buffer} + {self._at_lane(index, stride)}, {name}[j]); }}"
+        return [f"const auto {name} = {text};"], f"each<{lanes}>({self.live}, {body});"
+
+
+def _guarded_nodes(plan: Plan) -> set[Expr]:
+    """The nodes that hold a load, so that a mask around them matters."""
+    found: set[Expr] = set()
+    for node in plan.deps:
+        if node.op == "load" or (node.op != "reduce" and any(child in found for child in node.children())):
+            found.add(node)
+    return found

@@ -1,0 +1,355 @@
+"""Kernels to one C++ translation unit: `extern "C" void k<i>(void* const* p)` for each.
+
+Each kernel is a function over a range of its grid (`plan.Plan`), which `parallel` in `vector.h` shares among threads.
+Here is the frame: the grid, the loops of every level of reduction with their accumulators, and where stores go; what
+happens inside the loops is written by `body.Writer`. Inner stores go into the last loop over the reduce axes, so every
+load of an iteration comes before them even if the memory plan put a result over an operand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from importlib import resources
+from math import prod
+
+from stator.codegen.cpp import ops
+from stator.codegen.cpp.body import Name, Writer
+from stator.codegen.cpp.plan import Plan, plan
+from stator.codegen.cpp.target import Target, native
+from stator.loop.expr import Expr
+from stator.loop.index import Axis
+from stator.loop.kernel import Kernel, Store
+from stator.loop.scalar import FLOATS, identity
+
+LONG_CHAIN = 256  # additions into one accumulator before it is added to a total of its own
+
+
+def emit(kernels: Sequence[Kernel], target: Target | None = None) -> str:
+    """The whole unit."""
+    target = target or native()
+    texts = [emit_kernel(f"k{i}", kernel, target) for i, kernel in enumerate(kernels)]
+    needs_random = any(node.op == "random" for kernel in kernels for node in kernel.nodes)
+    return "\n".join([header(needs_random), *texts])
+
+
+@cache
+def header(with_random: bool = False) -> str:
+    """The text that every unit starts with."""
+    folder = resources.files(__package__)
+    names = ["vector.h", "math.h"] + (["random.h"] if with_random else [])
+    return "\n".join((folder / name).read_text(encoding="utf-8") for name in names)
+
+
+def emit_kernel(name: str, kernel: Kernel, target: Target) -> str:
+    """One kernel: its range function and its entry."""
+    made = plan(kernel, target)
+    writer = Writer(made)
+    for i, param in enumerate(kernel.params):
+        const = "const " if param.role == "in" else ""
+        writer.scope.lines.append(f"{const}{ops.STORAGE[param.dtype]}* {param.name} = ({ops.STORAGE[param.dtype]}*)p[{i}];")
+    _grid(writer, made)
+    lines = "\n".join("    " + line for line in writer.scope.lines)
+    return (
+        f"// {' '.join(f'{a.name}:{a.size}' for a in (*kernel.axes, *kernel.reduce_axes))}, {made.shape}\n"
+        f"static void {name}_range(void* const* p, i64_ begin, i64_ end) {{\n{lines}\n}}\n"
+        f'extern "C" void {name}(void* const* p) {{ parallel({name}_range, p, {made.grid}, {made.threads}); }}\n'
+    )
+
+
+def _grid(writer: Writer, made: Plan) -> None:
+    """The loop over this thread's part of the grid."""
+    vector = made.vector if made.chunk else None
+    pieces = -(-vector.size // made.chunk) if vector is not None else 1
+    outer = [axis for axis in made.grid_axes if axis.size != 1]
+    if vector is not None and made.shape == "pointwise" and (made.inside or not outer):
+        lines = [f"const i64_ from = begin * {made.chunk}, to = least(end * {made.chunk}, {vector.size});"]
+        writer.scope.lines.extend(lines)
+        _nested(writer, outer, lambda: _points(writer, made))
+        return
+    if made.inside:
+        _nested(writer, outer, lambda: _points(writer, made))
+        return
+    scope = writer.enter(*made.grid_axes)
+    rest = "g"
+    if vector is not None and pieces > 1:
+        scope.lines.append(f"const i64_ from = g % {pieces} * {made.chunk}, to = least(from + {made.chunk}, {vector.size});")
+        rest = f"g / {pieces}"
+    elif vector is not None:
+        scope.lines.append(f"const i64_ from = 0, to = {vector.size};")
+    below = 1
+    for axis in reversed(outer):
+        divided = f"({rest}) / {below}" if below > 1 else f"({rest})"
+        last = below * axis.size >= prod(a.size for a in outer)
+        scope.lines.append(f"const i64_ {axis.name} = {divided}{'' if last else f' % {max(axis.size, 1)}'};")
+        below *= max(axis.size, 1)
+    _points(writer, made)
+    writer.leave("for (i64_ g = begin; g < end; ++g) {", "}")
+
+
+def _nested(writer: Writer, axes: Sequence[Axis], inside: object) -> None:
+    for axis in axes:
+        writer.enter(axis)
+    inside()  # type: ignore[operator]
+    for axis in reversed(axes):
+        writer.leave(_for(axis), "}")
+
+
+def _for(axis: Axis, start: str = "0", stop: str = "") -> str:
+    return f"for (i64_ {axis.name} = {start}; {axis.name} < {stop or axis.size}; ++{axis.name}) {{"
+
+
+def _points(writer: Writer, made: Plan) -> None:
+    """What happens at one point of the grid."""
+    kernel, vector = made.kernel, made.vector
+    match made.shape:
+        case "row":
+            _levels(writer, made)
+        case "column" if made.unroll > 1:
+            _wide_columns(writer, made)
+        case _:
+            if vector is None or vector not in kernel.axes:
+                _levels(writer, made)
+                return
+            writer.enter(vector)
+            _levels(writer, made)
+            tail = "true" if vector.size % made.lanes else "false"
+            head = f"sweep<{made.lanes}, 1, false, {tail}>(from, to, [&](i64_ {vector.name}, auto n, auto) BODY {{"
+            writer.leave(head, "});")
+
+
+def _write_stores(writer: Writer, stores: Sequence[Store]) -> None:
+    """All values first, then the statements that write memory."""
+    statements = []
+    for store in stores:
+        before, statement = writer.store(store)
+        writer.scope.lines.extend(before)
+        statements.append(statement)
+    writer.scope.lines.extend(statements)
+
+
+def _levels(writer: Writer, made: Plan) -> None:
+    """A loop for each level of reduction, then the inner stores, then the outer ones."""
+    kernel = made.kernel
+    inner = [store for store in kernel.stores if store.space == "inner"]
+    outer = [store for store in kernel.stores if store.space == "outer"]
+    levels: dict[int, list[Expr]] = {}
+    for node in kernel.nodes:
+        if node.op == "reduce":
+            levels.setdefault(node.level, []).append(node)
+    last = max(levels, default=0)
+    merged = inner if inner and levels and all(store.value.level < last for store in inner) else []
+    for level in sorted(levels):
+        _Level(writer, made, levels[level], merged if level == last else []).write()
+    if inner and not merged:
+        _Level(writer, made, [], inner).write()
+    _write_stores(writer, outer)
+
+
+def _wide_columns(writer: Writer, made: Plan) -> None:
+    """Several vectors of columns swept together: one loop over the reduce axes, then the stores."""
+    vector, lanes = made.vector, made.lanes
+    assert vector is not None
+    nodes = [node for node in made.kernel.nodes if node.op == "reduce"]
+    here = writer.scope
+    writer.enter()
+    level = _Level(writer, made, nodes, [], wide=True)
+    level.write()
+    writer.enter(vector)
+    for node, accumulator in zip(nodes, level.results, strict=True):
+        writer.bind(node, Name(f"{accumulator}[u.value]", level.kind(node), True))
+    _write_stores(writer, list(made.kernel.stores))
+    columns = f"columns<{lanes}, U.value>(at, n, [&](i64_ {vector.name}, auto n, auto u) BODY {{"
+    writer.leave(columns, "});")
+    writer.leave("auto column = [&](i64_ at, auto n, auto U) BODY {", "};")
+    assert writer.scope is here
+    rest = f"sweep<{lanes}, 1, false, {_flag(vector.size % lanes)}>(from, to, [&](i64_ at, auto n, auto) BODY {{ column(at, n, Number<1>{{}}); }});"
+    whole = f"column(from, Full{{}}, Number<{made.unroll}>{{}});"
+    if vector.size % made.chunk == 0:
+        here.lines.append(whole)
+    else:
+        here.lines.append(f"if (to - from == {made.chunk}) {whole}")
+        here.lines.append(f"else {rest}")
+
+
+def _flag(value: object) -> str:
+    return "true" if value else "false"
+
+
+class _Level:
+    """One nest of loops over the reduce axes: reductions of a level, and perhaps inner stores."""
+
+    __slots__ = ("made", "nodes", "results", "stores", "totals", "wide", "writer")
+
+    def __init__(self, writer: Writer, made: Plan, nodes: list[Expr], stores: list[Store], wide: bool = False) -> None:
+        self.writer, self.made, self.nodes, self.stores, self.wide = writer, made, nodes, stores, wide
+        self.results: list[str] = []
+        self.totals: list[tuple[str, str]] = []
+
+    @property
+    def row(self) -> bool:
+        return self.made.shape == "row"
+
+    def kind(self, node: Expr) -> str:
+        kind = self.made.kind(node)
+        return "i32" if node.attr in ("argmax", "argmin") else kind
+
+    def write(self) -> None:
+        """Accumulators, loops, and the names of the results."""
+        strip = self._strip()
+        names = [self._declare(node, strip is not None) for node in self.nodes]
+        if self.wide:
+            self.results = [dict(self.totals).get(name, name) for name in names]
+        self._loops(names, strip)
+        if not self.wide:
+            for node, name in zip(self.nodes, names, strict=True):
+                self._finish(node, dict(self.totals).get(name, name))
+
+    # -- accumulators
+
+    def _body_kind(self, node: Expr) -> str:
+        kind = self.made.kind(node.args[0]) if node.attr.startswith("arg") else self.made.kind(node)
+        return "i32" if kind == "mask" and node.attr.startswith("arg") else kind
+
+    def _type(self, kind: str) -> str:
+        vector = self.made.vector is not None and (self.row or self.made.vector in self.writer.scope.axes or self.wide)
+        return f"V<{ops.ELEMENT[kind]}, {self.made.lanes}>" if vector else ops.ELEMENT[kind]
+
+    def _declare(self, node: Expr, strips: bool) -> str:
+        name, lines = self.writer.fresh("a"), self.writer.scope.lines
+        kind = self._body_kind(node)
+        start = identity(node.attr, node.args[0].dtype)
+        number = ops.number(kind, start) if kind != "mask" else str(-int(start))
+        shape = self._type(kind)
+        if node.attr.startswith("arg"):
+            at = f"iota<int, {self.made.lanes}>()" if self.row else "{}"
+            lines.append(f"Best<{shape}> {name} = {{splat<{shape}>({number}), {at}}};")
+            return name
+        count = "U.value" if self.wide else str(self.made.unroll if self.row else 1)
+        lines.append(f"{shape} {name}[{count}];")
+        lines.append(f"fill({name}, {number});")
+        if strips and node.attr == "sum" and node.dtype in FLOATS:
+            lines.append(f"{shape} {name}_total[{count}] = {{}};")
+            self.totals.append((name, f"{name}_total"))
+        return name
+
+    def _finish(self, node: Expr, name: str) -> None:
+        """Name the result of a reduction: folded over lanes in a row, a vector in a column."""
+        writer, kind = self.writer, self.kind(node)
+        vector = self.made.vector is not None and not self.row and self.made.vector in writer.scope.axes
+        if node.attr.startswith("arg"):
+            text = f"winner<{_flag(node.attr == 'argmax')}>({name})" if self.row else f"{name}.at"
+        elif self.row:
+            combined = self._combine(node, "a", "b")
+            text = f"fold_all({name}, [](auto a, auto b) BODY {{ return {combined}; }})"
+            text = f"({text} != 0)" if kind == "mask" else text
+        else:
+            text = f"{name}[0]"
+        result = writer.fresh()
+        writer.scope.lines.append(f"const auto {result} = {text};")
+        writer.bind(node, Name(result, kind, vector))
+
+    def _combine(self, node: Expr, left: str, right: str) -> str:
+        attr = node.attr
+        if self._body_kind(node) == "mask":
+            attr = {"max": "any", "min": "all"}.get(attr, attr)
+        text = ops.COMBINE[attr].format(left, right)
+        wrap = ops.WRAP.get(node.dtype)
+        return f"{wrap}({text})" if wrap else text
+
+    def _step(self, node: Expr, name: str) -> str:
+        made, kind = self.made, self._body_kind(node)
+        vector = made.vector is not None and made.vector in self.writer.scope.axes
+        value = self.writer.operand(node.args[0], kind, vector)
+        if node.attr.startswith("arg"):
+            return self._arg_step(node, name, value, vector)
+        item = f"{name}[{'u.value' if self.wide or self.row else '0'}]"
+        combined = self._combine(node, item, value)
+        return f"{item} = keep(n, {combined}, {item});" if self.row else f"{item} = {combined};"
+
+    def _arg_step(self, node: Expr, name: str, value: str, vector: bool) -> str:
+        position, below = [], 1
+        for axis in reversed(self.made.kernel.reduce_axes):
+            position.append(f"{below}*{axis.name}" if axis.size > 1 else "0")
+            below *= axis.size
+        flat = f"(int)({' + '.join(position)})"
+        lanes = self.made.lanes
+        at = f"wide<int, {lanes}>({flat})" if vector else flat
+        if self.row:
+            at += f" + iota<int, {lanes}>()" + (f" * {self._vector_step()}" if self._vector_step() != 1 else "")
+        live = f"live<{lanes}>(n)" if self.row else f"live<{lanes}>(Full{{}})" if vector else "true"
+        return f"take<{_flag(node.attr == 'argmax')}>({name}, {value}, {at}, {live});"
+
+    def _vector_step(self) -> int:
+        axes = self.made.kernel.reduce_axes
+        return prod(axis.size for axis in axes[axes.index(self.made.vector) + 1 :])  # type: ignore[arg-type]
+
+    # -- loops
+
+    def _chain(self, axis: Axis) -> int:
+        """How often the loop over an axis adds into one accumulator."""
+        return max(axis.size // (self.made.lanes * self.made.unroll), 1) if axis is self.made.vector else axis.size
+
+    def _strip(self) -> int | None:
+        """The loop after whose turns long sums are added to totals (its depth), or None if all sums are short."""
+        if not any(node.attr == "sum" and node.dtype in FLOATS for node in self.nodes):
+            return None
+        chains = [self._chain(axis) for axis in self.made.loops]
+        if prod(chains) <= 2 * LONG_CHAIN:
+            return None
+        inner = 1
+        for depth in range(len(chains) - 1, 0, -1):
+            inner *= chains[depth]
+            if inner >= 16:
+                return depth - 1 if inner <= 8 * LONG_CHAIN else len(chains) - 1
+        return len(chains) - 1
+
+    def _loops(self, names: list[str], strip: int | None) -> None:
+        writer, made = self.writer, self.made
+        for axis in made.loops:
+            writer.enter(axis)
+        if self.wide:
+            writer.enter(made.vector)  # type: ignore[arg-type]
+        steps = [self._step(node, name) for node, name in zip(self.nodes, names, strict=True)]
+        writer.scope.lines.extend(steps)
+        _write_stores(writer, self.stores)
+        if self.wide:
+            assert made.vector is not None
+            head = f"columns<{made.lanes}, U.value>(at, n, [&](i64_ {made.vector.name}, auto n, auto u) BODY {{"
+            writer.leave(head, "});")
+        flushes = [f"flush({total}, {name});" for name, total in self.totals]
+        last = len(made.loops) - 1
+        for depth in range(last, -1, -1):
+            axis = made.loops[depth]
+            if depth == strip and depth < last:
+                writer.scope.lines.extend(flushes)
+            if depth == strip and depth == last:
+                self._stripped(axis, flushes)
+            else:
+                self._close(axis, "0", str(axis.size))
+
+    def _close(self, axis: Axis, start: str, stop: str) -> None:
+        made = self.made
+        if axis is not made.vector:
+            self.writer.leave(_for(axis, start, stop), "}")
+            return
+        unroll = made.unroll if self.nodes else 1
+        rest = axis.size % (made.lanes * unroll) >= made.lanes
+        head = (
+            f"sweep<{made.lanes}, {unroll}, {_flag(rest)}, {_flag(axis.size % made.lanes)}>"
+            f"({start}, {stop}, [&](i64_ {axis.name}, auto n, auto u) BODY {{"
+        )
+        self.writer.leave(head, "});")
+
+    def _stripped(self, axis: Axis, flushes: list[str]) -> None:
+        """The innermost loop in pieces, with a flush after each."""
+        step = LONG_CHAIN * (self.made.lanes * self.made.unroll if axis is self.made.vector else 1)
+        self._close(axis, "strip", f"least(strip + {step}, {axis.size})")
+        lines = self.writer.scope.lines
+        closing = lines.pop()
+        start = max(i for i, line in enumerate(lines) if "= strip;" in line or "(strip, least" in line)
+        inside = [*lines[start:], closing, *flushes]
+        del lines[start:]
+        lines.append(f"for (i64_ strip = 0; strip < {axis.size}; strip += {step}) {{")
+        lines.extend("    " + line for line in inside)
+        lines.append("}")

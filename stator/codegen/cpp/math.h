@@ -1,0 +1,368 @@
+// Scalar functions on vectors and scalars: float by own polynomials (about 1 ULP), double and rare ones by libm.
+//
+// Polynomials are minimax fits made for this file (weighted least squares in double, printed as floats). No function
+// depends on the vector width, so a value does not change with the lane or the loop that computes it.
+
+#define SCALAR_(NAME) \
+    INLINE float NAME(float x) { return NAME##f32(splat<V<float, 4>>(x))[0]; }
+#define LIBM_(NAME, F32, F64) \
+    INLINE float NAME(float x) { return F32(x); } \
+    INLINE double NAME(double x) { return F64(x); } \
+    template <class F> INLINE F NAME(F x) { \
+        for (int j = 0; j < lanes_of<F>; ++j) x[j] = NAME(x[j]); \
+        return x; \
+    }
+#define LIBM2_(NAME, F32, F64) \
+    INLINE float NAME(float x, float y) { return F32(x, y); } \
+    INLINE double NAME(double x, double y) { return F64(x, y); } \
+    template <class F> INLINE F NAME(F x, F y) { \
+        for (int j = 0; j < lanes_of<F>; ++j) x[j] = NAME(x[j], y[j]); \
+        return x; \
+    }
+// A function of float vectors whose double form is libm's.
+#define FLOATS_(NAME, F64) \
+    SCALAR_(NAME) \
+    INLINE double NAME(double x) { return F64(x); } \
+    template <class F> INLINE F NAME(F x) { \
+        if constexpr (is_f32<F>) return NAME##f32(x); \
+        else { \
+            for (int j = 0; j < lanes_of<F>; ++j) x[j] = F64(x[j]); \
+            return x; \
+        } \
+    }
+
+template <class F> INLINE F fma_(F a, F b, F c) {
+#if defined(__clang__)
+    return __builtin_elementwise_fma(a, b, c);
+#else
+#ifdef __AVX512F__
+    if constexpr (sizeof(F) == 64) return __builtin_ia32_vfmaddps512_mask(a, b, c, (unsigned short)-1, 4);
+#endif
+#ifdef __FMA__
+    if constexpr (sizeof(F) == 32) return __builtin_ia32_vfmaddps256(a, b, c);
+    if constexpr (sizeof(F) == 16) return __builtin_ia32_vfmaddps(a, b, c);
+#endif
+    typedef V<double, lanes_of<F>> D;  // exact product; rounded twice, which is close enough to a fused one
+    return __builtin_convertvector(
+        __builtin_convertvector(a, D) * __builtin_convertvector(b, D) + __builtin_convertvector(c, D), F);
+#endif
+}
+template <class F> INLINE F poly(F, float c) { return splat<F>(c); }
+template <class F, class... R> INLINE F poly(F x, float c, R... rest) { return fma_(poly(x, rest...), x, splat<F>(c)); }
+template <class F> INLINE F madd(F x, float a, F c) { return fma_(x, splat<F>(a), c); }
+
+// ---- sign, size, rounding: any float kind
+
+template <class F> struct Bits;
+template <> struct Bits<float> { typedef int type; static constexpr int sign = (int)0x80000000; };
+template <> struct Bits<double> { typedef i64_ type; static constexpr i64_ sign = (i64_)(1ull << 63); };
+INLINE float abs_(float x) { return __builtin_fabsf(x); }
+INLINE double abs_(double x) { return __builtin_fabs(x); }
+INLINE int abs_(int x) { return x < 0 ? -x : x; }
+INLINE i64_ abs_(i64_ x) { return x < 0 ? -x : x; }
+template <class F> INLINE F abs_(F x) {
+    typedef typename Element<F>::type T;
+    if constexpr (Same<T, float>::value || Same<T, double>::value) return (F)((Int<F>)x & ~Bits<T>::sign);
+    else return x < 0 ? -x : x;
+}
+template <class F> INLINE F with_sign(F size, F from) {
+    constexpr auto sign = Bits<typename Element<F>::type>::sign;
+    return (F)(((Int<F>)size & ~sign) | ((Int<F>)from & sign));
+}
+template <class F> constexpr typename Element<F>::type whole = sizeof(typename Element<F>::type) == 4 ? 0x1p23f : 0x1p52;
+#define ROUNDING_(NAME, F32, F64, CODE) \
+    INLINE float NAME(float x) { return F32(x); } \
+    INLINE double NAME(double x) { return F64(x); } \
+    template <class F> INLINE F NAME(F x) { \
+        if constexpr (ROUND_512_ && sizeof(F) == 64 && is_f32<F>) return rndscale(x, Number<CODE>{}); \
+        F t = with_sign((abs_(x) + whole<F>) - whole<F>, x); /* to nearest, ties to even */ \
+        if constexpr (CODE == 1) t = with_sign(t > x ? t - 1 : t, x); \
+        if constexpr (CODE == 2) t = with_sign(t < x ? t + 1 : t, x); \
+        if constexpr (CODE == 3) t = with_sign(abs_(t) > abs_(x) ? abs_(t) - 1 : abs_(t), x); \
+        return abs_(x) < whole<F> ? t : x; \
+    }
+#ifdef __AVX512F__
+#define ROUND_512_ true
+template <int C> INLINE V<float, 16> rndscale(V<float, 16> x, Number<C>) {
+    return __builtin_ia32_rndscaleps_mask(x, C, V<float, 16>{}, (unsigned short)-1, 4);
+}
+#else
+#define ROUND_512_ false
+#endif
+template <class F, int C> INLINE F rndscale(F x, Number<C>) { return x; }
+ROUNDING_(round_, __builtin_rintf, __builtin_rint, 0)
+ROUNDING_(floor_, __builtin_floorf, __builtin_floor, 1)
+ROUNDING_(ceil_, __builtin_ceilf, __builtin_ceil, 2)
+ROUNDING_(trunc_, __builtin_truncf, __builtin_trunc, 3)
+
+template <class T> INLINE T sign_(T x) {  // zeros and NaN stay
+    if constexpr (lanes_of<T> == 0) return x > 0 ? (T)1 : x < 0 ? (T)-1 : x;
+    else return (x > 0) ? splat<T>(1) : ((x < 0) ? splat<T>(-1) : x);
+}
+INLINE bool isnan_(float x) { return x != x; }
+INLINE bool isnan_(double x) { return x != x; }
+INLINE bool isinf_(float x) { return __builtin_isinf(x); }
+INLINE bool isinf_(double x) { return __builtin_isinf(x); }
+template <class F> INLINE auto isnan_(F x) { return mask(x != x); }
+template <class F> INLINE auto isinf_(F x) { return mask(abs_(x) == (typename Element<F>::type)__builtin_inf()); }
+// NaN wins, as in torch.
+template <class T> INLINE T min_(T a, T b) { return select(mask(a < b) | mask(a != a), a, b); }
+template <class T> INLINE T max_(T a, T b) { return select(mask(a > b) | mask(a != a), a, b); }
+
+INLINE float sqrt_(float x) { return __builtin_sqrtf(x); }
+INLINE double sqrt_(double x) { return __builtin_sqrt(x); }
+template <class F> INLINE F sqrt_(F x) {
+#ifdef __AVX512F__
+    if constexpr (sizeof(F) == 64 && is_f32<F>)
+        return __builtin_ia32_sqrtps512_mask(x, F{}, (unsigned short)-1, 4);
+    if constexpr (sizeof(F) == 64 && !is_f32<F>)
+        return __builtin_ia32_sqrtpd512_mask(x, F{}, (unsigned char)-1, 4);
+#endif
+#ifdef __AVX__
+    if constexpr (sizeof(F) == 32 && is_f32<F>) return __builtin_ia32_sqrtps256(x);
+    if constexpr (sizeof(F) == 32 && !is_f32<F>) return __builtin_ia32_sqrtpd256(x);
+#endif
+    for (int j = 0; j < lanes_of<F>; ++j) x[j] = sqrt_(x[j]);
+    return x;
+}
+template <class F> INLINE F rsqrt_(F x) { return (typename Element<F>::type)1 / sqrt_(x); }
+
+// ---- exponentials and logarithms
+
+template <class F> INLINE F scale_(F x, F n) {  // x * 2^n, n whole, rounded once more only where denormal
+#ifdef __AVX512F__
+    if constexpr (sizeof(F) == 64) return __builtin_ia32_scalefps512_mask(x, n, x, (unsigned short)-1, 4);
+#endif
+    typedef Int<F> I;
+    I k = __builtin_convertvector(n, I), half = k >> 1;
+    return x * (F)((half + 127) << 23) * (F)((k - half + 127) << 23);
+}
+template <class F> INLINE F nearest_(F x) { return (x + 0x1.8p23f) - 0x1.8p23f; }  // |x| < 2^22
+template <class F> INLINE F clamp_(F x, float lo, float hi) {
+    x = x < lo ? splat<F>(lo) : x;
+    return x > hi ? splat<F>(hi) : x;
+}
+template <class F> INLINE F exp_core(F r) {  // |r| <= ln2 / 2
+    return fma_(r * r, poly(r, 0.4999999403953552f, 0.16666515171527863f, 0.04166845604777336f,
+                            0.008369420655071735f, 0.001381314592435956f), r) + 1.0f;
+}
+template <class F> INLINE F exp_f32(F x) {
+    x = clamp_(x, -104.0f, 89.0f);
+    F n = nearest_(x * 0x1.715476p0f);
+    return scale_(exp_core(madd(n, 0x1.05c610p-29f, madd(n, -0x1.62e430p-1f, x))), n);
+}
+template <class F> INLINE F exp2_f32(F x) {
+    x = clamp_(x, -151.0f, 129.0f);
+    F n = nearest_(x), d = x - n;
+    F r = d * 0x1.62e430p-1f;
+    F low = madd(d, -0x1.05c610p-29f, madd(d, 0x1.62e430p-1f, -r));
+    return scale_(exp_core(r + low), n);
+}
+template <class F> INLINE F expm1_f32(F x) {
+    F y = clamp_(x, -18.0f, 89.0f);
+    F n = nearest_(y * 0x1.715476p0f);
+    F r = madd(n, 0x1.05c610p-29f, madd(n, -0x1.62e430p-1f, y));
+    F p = fma_(r * r, poly(r, 0.5f, 0.1666666567325592f, 0.04166634753346443f, 0.008333391509950161f,
+                           0.0013941654469817877f, 0.00019845960196107626f), r);
+    F s = scale_(splat<F>(0.5f), n);
+    F result = fma_(s, p, s - 0.5f) * 2.0f;
+    return x == 0.0f ? x : n == 0.0f ? p : result;
+}
+// log(2^e * (1 + f)): f - f^2/2 + f^3 P(f) + e ln2
+template <class F> INLINE F log_tail(F f) {
+    return fma_(f * f, fma_(f, poly(f, 0.3333331048488617f, -0.25000008940696716f, 0.2000216692686081f,
+        -0.16668090224266052f, 0.1421854943037033f, -0.12403074651956558f, 0.11893542855978012f,
+        -0.1169440969824791f, 0.06757593154907227f), splat<F>(-0.5f)), F{});
+}
+template <class F> INLINE void split_(F x, F& e, F& f) {
+    typedef Int<F> I;
+    auto small = x < 0x1p-126f;
+    I bits = (I)(small ? x * 0x1p24f : x) - 0x3f3504f3;
+    e = __builtin_convertvector(bits >> 23, F) - (small ? splat<F>(24.0f) : F{});
+    f = (F)((bits & 0x7fffff) + 0x3f3504f3) - 1.0f;
+}
+template <class F> INLINE F log_edges(F x, F r) {
+    F inf = splat<F>(__builtin_inff());
+    F odd = x == 0.0f ? -inf : (x < 0.0f ? splat<F>(__builtin_nanf("")) : x);
+    return (x > 0.0f) & (x < inf) ? r : odd;
+}
+template <class F> INLINE F log_finite(F x) {
+    F e, f;
+    split_(x, e, f);
+    return madd(e, 0x1.62e430p-1f, f + madd(e, -0x1.05c610p-29f, log_tail(f)));
+}
+template <class F> INLINE F log_f32(F x) { return log_edges(x, log_finite(x)); }
+template <class F> INLINE F log2_f32(F x) {
+    F e, f;
+    split_(x, e, f);
+    F t = log_tail(f), s = f + t, low = (f - s) + t;  // log2(e) in two parts; e = 0 and f = 0 stay exact
+    F hi = s * 0x1.715476p0f;
+    F rest = madd(s, 0x1.715476p0f, -hi) + madd(s, 0x1.4ae0c0p-26f, low * 0x1.715476p0f);
+    return log_edges(x, e + (hi + rest));
+}
+template <class F> INLINE F log1p_f32(F x) {
+    F u = x + 1.0f, c = ((u - 1.0f) - x) / u;
+    F e, f;
+    split_(u, e, f);
+    f = e == 0.0f ? x : f;
+    F r = madd(e, 0x1.62e430p-1f, f + madd(e, -0x1.05c610p-29f, log_tail(f) - (e == 0.0f ? F{} : c)));
+    r = log_edges(u, r);
+    return x == 0.0f ? x : r;
+}
+
+// ---- hyperbolic, error function, sigmoid
+
+template <class F> INLINE F tanh_f32(F x) {
+    F a = abs_(x), z = x * x;
+    F small = fma_(x * z, poly(z, -0.333333283662796f, 0.1333315223455429f, -0.05393994227051735f,
+                               0.021663395687937737f, -0.008085610345005989f, 0.002059567254036665f), x);
+    F big = 1.0f - 2.0f / (exp_f32(a + a) + 1.0f);
+    return with_sign(a < 0.65f ? small : x != x ? x : big, x);
+}
+template <class F> INLINE F erf_f32(F x) {
+    F a = abs_(x), z = x * x;
+    F small = x * fma_(z, poly(z, -0.37612637877464294f, 0.11283783614635468f, -0.026865476742386818f,
+                               0.005221130792051554f, -0.0008485247381031513f, 0.00011273007839918137f,
+                               -9.684173164714593e-06f), splat<F>(0x1.20dd76p0f));
+    F b = a > 4.0f ? splat<F>(4.0f) : a;
+    F big = 1.0f - exp_f32(-poly(b, -0.00018245702085550874f, 1.1295520067214966f, 0.6332724690437317f,
+                                 0.10836151987314224f, -0.025171788409352303f, 0.004190848208963871f,
+                                 -0.00043852836824953556f, 2.1445432139444165e-05f));
+    return a < 0.96f ? small : with_sign(x != x ? x : big, x);
+}
+template <class F> INLINE F sigmoid_f32(F x) { return 1.0f / (1.0f + exp_f32(-x)); }
+INLINE double sigmoid_s(double x) { return 1.0 / (1.0 + __builtin_exp(-x)); }
+
+// ---- circular: reduced by three parts of pi/2; huge arguments go to libm lane by lane
+
+template <class F> INLINE F circle_(F x, int shift) {
+    typedef Int<F> I;
+    F k = x * 0x1.45f306p-1f + 0x1.8p23f;
+    I q = (I)k + shift;
+    k = k - 0x1.8p23f;
+    F r = madd(k, 0x1.ee59dap-50f, madd(k, 0x1.777a5cp-25f, madd(k, -0x1.921fb6p0f, x)));
+    F z = r * r;
+    F s = fma_(r * z, poly(z, -0.1666666716337204f, 0.008333329111337662f, -0.00019839232845697552f,
+                           2.7173659873369616e-06f), r);
+    F c = fma_(z * z, poly(z, 0.0416666679084301f, -0.0013888883404433727f, 2.4799372113193385e-05f,
+                           -2.7198620955459774e-07f), madd(z, -0.5f, splat<F>(1.0f)));
+    F v = (q & 1) != 0 ? c : s;
+    return (F)((I)v ^ ((q & 2) << 30));
+}
+template <class F> INLINE bool huge_(F x) { return any<lanes_of<F>>(not_(mask(abs_(x) < 20000.0f))); }
+template <class F> INLINE F sin_f32(F x) {
+    if (__builtin_expect(huge_(x), 0)) {
+        for (int j = 0; j < lanes_of<F>; ++j) x[j] = __builtin_sinf(x[j]);
+        return x;
+    }
+    return x == 0.0f ? x : circle_(x, 0);
+}
+template <class F> INLINE F cos_f32(F x) {
+    if (__builtin_expect(huge_(x), 0)) {
+        for (int j = 0; j < lanes_of<F>; ++j) x[j] = __builtin_cosf(x[j]);
+        return x;
+    }
+    return circle_(x, 1);
+}
+
+FLOATS_(exp_, __builtin_exp)
+FLOATS_(exp2_, __builtin_exp2)
+FLOATS_(expm1_, __builtin_expm1)
+FLOATS_(log_, __builtin_log)
+FLOATS_(log2_, __builtin_log2)
+FLOATS_(log1p_, __builtin_log1p)
+FLOATS_(tanh_, __builtin_tanh)
+FLOATS_(erf_, __builtin_erf)
+FLOATS_(sigmoid_, sigmoid_s)
+FLOATS_(sin_, __builtin_sin)
+FLOATS_(cos_, __builtin_cos)
+LIBM_(tan_, __builtin_tanf, __builtin_tan)
+LIBM_(asin_, __builtin_asinf, __builtin_asin)
+LIBM_(acos_, __builtin_acosf, __builtin_acos)
+LIBM_(atan_, __builtin_atanf, __builtin_atan)
+LIBM_(sinh_, __builtin_sinhf, __builtin_sinh)
+LIBM_(cosh_, __builtin_coshf, __builtin_cosh)
+LIBM_(erfc_, __builtin_erfcf, __builtin_erfc)
+LIBM2_(atan2_, __builtin_atan2f, __builtin_atan2)
+LIBM2_(fmod_, __builtin_fmodf, __builtin_fmod)
+LIBM2_(powf_, __builtin_powf, __builtin_pow)
+
+// ---- division and powers of integers; Python's sign rules; division by zero gives zero instead of a trap
+
+template <class T, class G> INLINE T by_lane(T a, T b, G f) {
+    for (int j = 0; j < lanes_of<T>; ++j) a[j] = f(a[j], b[j]);
+    return a;
+}
+template <class T> INLINE T trunc_div(T a, T b) {
+    if constexpr (lanes_of<T> == 0) return b == 0 ? 0 : b == -1 ? -a : a / b;
+    else return by_lane(a, b, [](auto x, auto y) { return trunc_div(x, y); });
+}
+template <class T> INLINE T floordiv_(T a, T b) {
+    if constexpr (lanes_of<T> == 0) {
+        if constexpr (Same<T, float>::value || Same<T, double>::value) {
+            if (b == 0) return a / b;  // as torch: from the remainder, corrected to a whole number
+            T m = fmod_(a, b), d = (a - m) / b;
+            if (m != 0 && (b < 0) != (m < 0)) d -= 1;
+            if (d == 0) return __builtin_copysign((T)0, a / b);
+            T f = floor_(d);
+            return d - f > (T)0.5 ? f + 1 : f;
+        } else {
+            T q = trunc_div(a, b);
+            return q - (T)(a != q * b && (a < 0) != (b < 0) && b != 0);
+        }
+    } else return by_lane(a, b, [](auto x, auto y) { return floordiv_(x, y); });
+}
+template <class T> INLINE T mod_(T a, T b) {
+    if constexpr (lanes_of<T> == 0) {
+        T m;
+        if constexpr (Same<T, float>::value || Same<T, double>::value) m = fmod_(a, b);
+        else m = b == 0 ? 0 : b == -1 ? 0 : a % b;
+        return m != 0 && (m < 0) != (b < 0) ? m + b : m;
+    } else return by_lane(a, b, [](auto x, auto y) { return mod_(x, y); });
+}
+template <class T> INLINE T pow_(T a, T b) {
+    typedef typename Element<T>::type E;
+    if constexpr (Same<E, float>::value || Same<E, double>::value) return powf_(a, b);
+    else if constexpr (lanes_of<T> == 0) {
+        if (b < 0) return a == 1 ? 1 : a == -1 ? (b & 1 ? -1 : 1) : 0;
+        T r = 1;
+        for (; b; b >>= 1, a *= a)
+            if (b & 1) r *= a;
+        return r;
+    } else return by_lane(a, b, [](auto x, auto y) { return pow_(x, y); });
+}
+
+// ---- reductions: combining steps, and the position of the best
+
+template <class F> struct Best { F value; V<int, lanes_of<F>> at; };
+template <bool MAX, class F> INLINE auto better(F a, F b) {  // is a strictly better than b; NaN is best
+    if constexpr (MAX) return mask(a > b) | (mask(a != a) & mask(b == b));
+    else return mask(a < b) | (mask(a != a) & mask(b == b));
+}
+template <bool MAX, class F, class M> INLINE void take(Best<F>& best, F v, M at, M on) {
+    auto m = better<MAX>(v, best.value) & on;
+    best.value = select(m, v, best.value);
+    best.at = select(m, at, best.at);
+}
+template <bool MAX, class F> INLINE int winner(Best<F> best) {
+    auto v = best.value[0];
+    int at = best.at[0];
+    for (int j = 1; j < lanes_of<F>; ++j) {
+        bool beats = better<MAX>(best.value[j], v), ties = !beats && !better<MAX>(v, best.value[j]);
+        if (beats || (ties && best.at[j] < at)) v = best.value[j], at = best.at[j];
+    }
+    return at;
+}
+
+// ---- bits
+
+template <class T> INLINE T shl_(T a, T b) { return a << b; }
+template <class T> INLINE T shr_(T a, T b) { return a >> b; }
+template <class F> INLINE auto f16_bits(F x) {
+    if constexpr (lanes_of<F> == 0) return (int)(short)narrow_f16<8>(V<float, 8>{x})[0];
+    else return wrap_i16(__builtin_convertvector(narrow_f16<lanes_of<F>>(x), Int<F>));
+}
+INLINE float f16_from_bits(int x) { return load1(f16{(unsigned short)x}); }
+template <class I> INLINE auto f16_from_bits(I x) {
+    return from_f16<lanes_of<I>>(__builtin_convertvector(x, V<unsigned short, lanes_of<I>>));
+}

@@ -1,0 +1,293 @@
+"""Decides how one kernel runs on a vector machine: the axis to vectorise, lanes, accumulators, grid, threads.
+
+`plan(kernel, target)` only reads; the `Plan` it gives is what `body` and `emit` carry out. Three shapes come out:
+pointwise (no reduce axes), row (the vector axis is a reduce axis: lanes are folded at the end) and column (the vector
+axis is an outer axis: each lane is its own result). Positions of the vector axis inside a kernel are always multiples
+of `lanes`, which is what `lane_stride` relies on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import ceil, prod
+
+from stator.codegen.cpp.ops import COST, KIND, WIDE_KINDS
+from stator.codegen.cpp.target import Target
+from stator.loop.expr import Expr, postorder
+from stator.loop.index import Axis, FloorDiv, Index, Indirect, Mod
+from stator.loop.kernel import Kernel
+
+Axes = frozenset[Axis]
+INT32 = 2**31
+ITEM_COST = 3  # what a load or store of one element costs beside an addition
+THREAD_WORK = 60_000  # cost units that pay for one more thread
+GRID = 64  # pieces that a long vector axis is cut into, for threads to share
+
+
+@dataclass(slots=True)
+class Plan:
+    """The decisions for one kernel; `deps` says along which axes a node varies, `narrow` which i64 fit in int32."""
+
+    kernel: Kernel
+    deps: dict[Expr, Axes]
+    narrow: frozenset[Expr]
+    vector: Axis | None
+    lanes: int
+    unroll: int = 1
+    chunk: int = 0  # elements of an outer vector axis in one grid point
+    grid_axes: tuple[Axis, ...] = ()
+    grid: int = 1
+    threads: int = 1
+    cost: int = 0
+    shape: str = "pointwise"
+    inside: bool = False  # whether the grid is only pieces of the vector axis, each looping over all grid axes
+    loops: tuple[Axis, ...] = field(default=())  # reduce axes as nested, the vector axis innermost if it is one
+
+    def kind(self, node: Expr) -> str:
+        """The register kind of a node."""
+        return "i32" if node in self.narrow else KIND[node.dtype]
+
+    def lane_stride(self, index: Index) -> int | None:
+        """By how much a lane moves the index within a block of lanes, or None where that is not constant."""
+        return 0 if self.vector is None else _lane_stride(index, self.vector, self.lanes, self.deps)
+
+
+def plan(kernel: Kernel, target: Target) -> Plan:
+    """Decide everything."""
+    deps = dependencies(kernel)
+    narrow = _narrow(kernel)
+    vector = _choose(kernel, target.vector_bytes // 4, deps)
+    lanes = target.vector_bytes // 4
+    if any(_is_wide(node, narrow) and (vector in deps[node] or node.op == "reduce") for node in kernel.nodes):
+        lanes //= 2
+    made = Plan(kernel, deps, narrow, vector, lanes)
+    made.loops = tuple(axis for axis in kernel.reduce_axes if axis is not vector)
+    if vector in kernel.reduce_axes:
+        made.shape, made.loops = "row", (*made.loops, vector)  # type: ignore[arg-type]
+    elif kernel.reduce_axes:
+        made.shape = "column"
+    made.unroll = _unroll(made)
+    _lay_out(made)
+    return made
+
+
+# ---- facts
+
+
+def dependencies(kernel: Kernel) -> dict[Expr, Axes]:
+    """For each node the axes along which its value differs; a reduction ends its reduce axes."""
+    deps: dict[Expr, Axes] = {}
+    reduced = frozenset(kernel.reduce_axes)
+    roots = [index.expr for store in kernel.stores for index in store.index.indirects()]
+    from_stores = _nodes_of(kernel, roots)
+    for node in from_stores:
+        if node.op in ("load", "index"):
+            deps[node] = index_axes(node.attr[1] if node.op == "load" else node.attr, deps)
+        elif node.op == "reduce":
+            deps[node] = deps[node.args[0]] - reduced
+        else:
+            found: Axes = frozenset()
+            for arg in node.args:
+                found = found | deps[arg]
+            deps[node] = found
+    return deps
+
+
+def _nodes_of(kernel: Kernel, roots: list[Expr]) -> tuple[Expr, ...]:
+    return tuple(postorder([*roots, *[store.value for store in kernel.stores]])) if roots else kernel.nodes
+
+
+def index_axes(index: Index, deps: dict[Expr, Axes]) -> Axes:
+    """The axes along which an index differs."""
+    if not index.has_indirect:
+        return index.axes()
+    found: set[Axis] = set()
+    for atom, _ in index.terms:
+        match atom:
+            case Axis():
+                found.add(atom)
+            case Indirect():
+                found |= deps[atom.expr]  # type: ignore[index]
+            case FloorDiv() | Mod():
+                found |= index_axes(atom.inner, deps)
+    return frozenset(found)
+
+
+def _lane_stride(index: Index, axis: Axis, lanes: int, deps: dict[Expr, Axes]) -> int | None:
+    total = 0
+    for atom, coefficient in index.terms:
+        match atom:
+            case Axis():
+                total += coefficient if atom is axis else 0
+            case Indirect():
+                if axis in deps[atom.expr]:  # type: ignore[index]
+                    return None
+            case FloorDiv() | Mod():
+                inner = _lane_stride(atom.inner, axis, lanes, deps)
+                if inner == 0:
+                    continue
+                # a block that starts at a multiple of its span never crosses a multiple of the divisor
+                if inner is None or inner < 0 or atom.divisor % (span := lanes * inner):
+                    return None
+                if atom.inner.coefficient(axis) != inner or not (atom.inner - axis.index * inner).divisible_by(span):
+                    return None
+                total += coefficient * inner if isinstance(atom, Mod) else 0
+    return total
+
+
+_LIMITS = {"bool": (0, 1), "u8": (0, 255), "i8": (-128, 127), "i16": (-(2**15), 2**15 - 1), "i32": (-INT32, INT32 - 1)}
+
+
+def _narrow(kernel: Kernel) -> frozenset[Expr]:
+    """The i64 nodes that provably fit in 32 bits, so that they need no wide lanes."""
+    bounds: dict[Expr, tuple[int, int]] = {}
+    for node in kernel.nodes:
+        found = _bounds(node, bounds, kernel)
+        if found is not None and found[0] >= -INT32 and found[1] < INT32:
+            bounds[node] = found
+    return frozenset(node for node in bounds if node.dtype == "i64")
+
+
+def _bounds(node: Expr, known: dict[Expr, tuple[int, int]], kernel: Kernel) -> tuple[int, int] | None:
+    if node.dtype in _LIMITS:
+        return _LIMITS[node.dtype]
+    if node.dtype != "i64":
+        return None
+    match node.op:
+        case "index":
+            low, high = node.attr.bounds()
+            return low, high
+        case "const":
+            return node.attr, node.attr
+        case "reduce" if node.attr.startswith("arg"):
+            return 0, max(kernel.reduce_numel, 1) - 1
+        case "cast" | "neg" | "add" | "sub" | "mul" | "minimum" | "maximum" | "where" | "masked":
+            pass
+        case _:
+            return None
+    args = [known.get(arg) for arg in (node.args[1:] if node.op in ("where", "masked") else node.args)]
+    if any(arg is None for arg in args):
+        return None
+    (a, b), (c, d) = args[0], args[-1]  # type: ignore[misc]
+    match node.op:
+        case "cast":
+            return a, b
+        case "neg":
+            return -b, -a
+        case "add":
+            return a + c, b + d
+        case "sub":
+            return a - d, b - c
+        case "mul":
+            corners = (a * c, a * d, b * c, b * d)
+            return min(corners), max(corners)
+        case _:
+            return min(a, c), max(b, d)
+
+
+def _is_wide(node: Expr, narrow: frozenset[Expr]) -> bool:
+    return KIND[node.dtype] in WIDE_KINDS and node not in narrow
+
+
+# ---- decisions
+
+
+def _choose(kernel: Kernel, lanes: int, deps: dict[Expr, Axes]) -> Axis | None:
+    """The axis along which most memory accesses are contiguous; the innermost where several are equal."""
+    candidates = [axis for axis in (*kernel.axes, *kernel.reduce_axes) if axis.size > 1]
+    if not candidates:
+        return kernel.reduce_axes[-1] if kernel.reduce_axes else None
+    accesses = [(node.attr[1], 1.0) for node in kernel.nodes if node.op == "load"]
+    accesses += [(store.index, 1.5) for store in kernel.stores]
+    best, best_score = candidates[-1], -1.0
+    for axis in candidates:
+        use = axis.size / (lanes * ceil(axis.size / lanes))
+        score = 0.0
+        for index, weight in accesses:
+            stride = _lane_stride(index, axis, lanes, deps)
+            if stride == 1:
+                score += weight * use
+            elif stride == 0:
+                score += weight * 0.3 * use if axis.size > 4 else 0.0
+            elif stride is None:
+                score -= weight * 0.2
+        if score >= best_score:
+            best, best_score = axis, score
+    return best
+
+
+def _unroll(made: Plan) -> int:
+    """Accumulators a reduction keeps: many where the body is cheap, few where it is long already."""
+    kernel = made.kernel
+    if not kernel.reduce_axes or made.vector is None:
+        return 1
+    if any(node.op == "reduce" and node.attr.startswith("arg") for node in kernel.nodes):
+        return 1
+    weight = sum(COST.get(node.op, 1) for node in kernel.inner) / max(kernel.levels, 1)
+    if made.shape == "column":
+        if not _single_column(made):
+            return 1
+        unroll = 4 if weight < 24 else 2
+        reductions = sum(node.op == "reduce" for node in kernel.nodes)
+        while unroll > 1 and (unroll * reductions > 12 or made.vector.size < unroll * made.lanes):
+            unroll //= 2
+        return unroll
+    unroll = 4 if weight < 30 else 2
+    while unroll > 1 and made.vector.size < 2 * unroll * made.lanes:
+        unroll //= 2
+    return unroll
+
+
+def _single_column(made: Plan) -> bool:
+    """Whether a column reduction is one loop and then its stores, so that several columns can be swept at once."""
+    kernel = made.kernel
+    return kernel.levels == 1 and all(store.space == "outer" for store in kernel.stores)
+
+
+def _lay_out(made: Plan) -> None:
+    """The grid that threads share, and how many of them the work is worth."""
+    kernel, vector = made.kernel, made.vector
+    made.grid_axes = tuple(axis for axis in kernel.axes if axis is not vector)
+    outer = prod(axis.size for axis in made.grid_axes)
+    made.cost = total_cost(kernel)
+    wanted = min(GRID, ceil(made.cost / THREAD_WORK))
+    pieces = 1
+    if vector in kernel.axes and vector is not None:
+        block = made.lanes * made.unroll
+        if made.shape == "column":
+            made.chunk = block
+        else:
+            alone = outer < wanted or any(store.mode == "add" for store in kernel.stores)
+            parts = ceil(wanted / max(outer, 1)) if alone else 1
+            made.chunk = max(ceil(vector.size / parts / block), 1) * block
+        pieces = ceil(vector.size / made.chunk)
+    made.grid = outer * pieces
+    made.threads = min(wanted, made.grid)
+    if any(store.mode == "add" for store in kernel.stores):  # threads own columns; each walks every row
+        made.grid, made.inside = pieces, True
+        made.threads = min(wanted, pieces) if pieces > 1 and _private_columns(made) else 1
+
+
+def _private_columns(made: Plan) -> bool:
+    """Whether different pieces of the vector axis add to different addresses, whatever the loaded indices are."""
+    vector = made.vector
+    assert vector is not None
+    for store in made.kernel.stores:
+        if store.mode != "add":
+            continue
+        own = store.index.coefficient(vector)
+        others = [c for atom, c in store.index.terms if atom is not vector]
+        if own != 1 or made.lane_stride(store.index) != 1 or any(c % vector.size for c in others):
+            return False
+    return True
+
+
+def total_cost(kernel: Kernel) -> int:
+    """An estimate of the work, in additions of one element."""
+    points, inner = kernel.outer_numel, kernel.reduce_numel
+    cost = 0
+    for node in kernel.nodes:
+        each = ITEM_COST if node.op == "load" else COST.get(node.op, 1)
+        cost += each * (inner if node in kernel.inner or node.op == "reduce" else 1)
+    cost += ITEM_COST * sum(inner if store.space == "inner" else 1 for store in kernel.stores)
+    return cost * points

@@ -1,0 +1,52 @@
+// Philox-4x32-10 on vectors: random numbers as a pure function of (seed, element number).
+//
+// Key: the seed's two halves. Counter: (low, high half of the element number, 0, 0). The first word gives a uniform
+// float in [0, 1) by its top 24 bits; the first two give a normal one (Box-Muller).
+
+template <class U> INLINE void multiply(U a, unsigned b, U& high, U& low) {
+    if constexpr (lanes_of<U> == 0) {
+        u64_ r = (u64_)a * b;
+        high = (unsigned)(r >> 32), low = (unsigned)r;
+    } else {
+        typedef V<u64_, lanes_of<U> / 2> D;
+        D even = ((D)a & 0xffffffffull) * (u64_)b, odd = ((D)a >> 32) * (u64_)b;
+        high = (U)((even >> 32) | (odd & ~0xffffffffull));
+        low = (U)((even & 0xffffffffull) | (odd << 32));
+    }
+}
+template <class U> INLINE void philox(i64_ seed, U c0, U c1, U& w0, U& w1) {
+    U c2 = {}, c3 = {};
+    unsigned k0 = (unsigned)(u64_)seed, k1 = (unsigned)((u64_)seed >> 32);
+    for (int round = 0; round < 10; ++round) {
+        U h0, l0, h1, l1;
+        multiply(c0, 0xD2511F53u, h0, l0);
+        multiply(c2, 0xCD9E8D57u, h1, l1);
+        c0 = h1 ^ c1 ^ k0, c1 = l1, c2 = h0 ^ c3 ^ k1, c3 = l0;
+        k0 += 0x9E3779B9u, k1 += 0xBB67AE85u;
+    }
+    w0 = c0, w1 = c1;
+}
+template <int L> INLINE void words(i64_ seed, V<i64_, L> at, V<unsigned, L>& w0, V<unsigned, L>& w1) {
+    V<unsigned, L> low = __builtin_convertvector((V<u64_, L>)at, V<unsigned, L>);
+    V<unsigned, L> high = __builtin_convertvector((V<u64_, L>)at >> 32, V<unsigned, L>);
+    philox(seed, low, high, w0, w1);
+}
+template <int L> INLINE void words(i64_ seed, V<int, L> at, V<unsigned, L>& w0, V<unsigned, L>& w1) {
+    philox(seed, (V<unsigned, L>)at, V<unsigned, L>{}, w0, w1);
+}
+template <int L> INLINE V<float, L> unit(V<unsigned, L> w) {
+    return __builtin_convertvector((V<int, L>)(w >> 8), V<float, L>) * 0x1p-24f;
+}
+template <int L, class A> INLINE V<float, L> uniform_(i64_ seed, A at) {
+    V<unsigned, L> w0, w1;
+    words<L>(seed, at, w0, w1);
+    return unit<L>(w0);
+}
+template <int L, class A> INLINE V<float, L> normal_(i64_ seed, A at) {
+    V<unsigned, L> w0, w1;
+    words<L>(seed, at, w0, w1);
+    V<float, L> above = __builtin_convertvector((V<int, L>)(w0 >> 8) + 1, V<float, L>) * 0x1p-24f;  // (0, 1]
+    return sqrt_(log_(above) * -2.0f) * cos_(unit<L>(w1) * 6.2831855f);
+}
+INLINE float uniform_(i64_ seed, i64_ at) { return uniform_<4>(seed, wide<i64_, 4>(at))[0]; }
+INLINE float normal_(i64_ seed, i64_ at) { return normal_<4>(seed, wide<i64_, 4>(at))[0]; }

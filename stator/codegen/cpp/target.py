@@ -1,0 +1,66 @@
+"""What C++ is compiled for: vector width and compiler flags, from the processor's flags and the options.
+
+The record is plain data and part of every kernel's cache key, so an artifact never runs on a machine that lacks an
+instruction it uses. Width is decided here once; emitted text only sees the number of bytes.
+"""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import dataclass
+from functools import cache
+
+FLAGS = (
+    "-std=c++17", "-O2", "-fPIC", "-shared", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-fwrapv",
+    "-fno-strict-aliasing", "-fno-exceptions", "-fno-rtti", "-fno-tree-vectorize", "-fno-semantic-interposition",
+    "-w",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """`vector_bytes` is the width of a register; `flags` are all that the compiler is told; `machine` is for the key."""
+
+    vector_bytes: int
+    flags: tuple[str, ...]
+    machine: str = ""
+
+
+@cache
+def native() -> Target:
+    """This machine."""
+    flags = processor_flags()
+    if "avx512f" in flags and "avx512dq" in flags and "avx512vl" in flags:
+        width = 64
+    elif "avx2" in flags and "fma" in flags:
+        width = 32
+    else:
+        width = 16
+    arch = ("-march=native",) if platform.machine() in ("x86_64", "AMD64") else ("-mcpu=native",)
+    wide = ("-mprefer-vector-width=512",) if width == 64 else ()
+    known = sorted(flags & _RELEVANT)
+    return Target(width, (*FLAGS, *arch, *wide), f"{platform.machine()} {' '.join(known)}")
+
+
+def generic(vector_bytes: int = 16) -> Target:
+    """Any machine of this family."""
+    return Target(vector_bytes, FLAGS, platform.machine())
+
+
+_RELEVANT = frozenset(
+    "sse2 sse4_1 sse4_2 avx f16c fma avx2 avx512f avx512dq avx512bw avx512vl avx512vbmi avx512_bf16 avx512_vnni avx512_fp16 "
+    "bmi1 bmi2 asimd asimdhp sve sve2".split()
+)
+
+
+@cache
+def processor_flags() -> frozenset[str]:
+    """The instruction set extensions, as Linux names them; empty where they cannot be read."""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as lines:
+            for line in lines:
+                if line.startswith(("flags", "Features")):
+                    return frozenset(line.partition(":")[2].split())
+    except OSError:
+        return frozenset()
+    return frozenset()

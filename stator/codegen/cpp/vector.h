@@ -1,0 +1,358 @@
+// Vectors of L lanes over GCC/Clang vector extensions: types, masks, conversions, memory, lane reductions.
+//
+// In registers there are five kinds of values: float, double, long (int64), int (int32 and every narrower integer,
+// kept wrapped to its own width) and masks (int lanes, 0 or -1). bf16 and f16 live in registers as floats that are
+// already rounded. Every function has a vector form and a scalar form of the same name, so emitted text need not know
+// which it calls. `n` is how many lanes are live: Full{} (all of them, known at compile time) or a number.
+
+#define INLINE static inline __attribute__((always_inline, unused))
+typedef long long i64_;
+typedef unsigned long long u64_;
+
+template <class T, int L> struct Vector { typedef T type __attribute__((vector_size(sizeof(T) * L))); };
+template <class T, int L> using V = typename Vector<T, L>::type;
+template <class F> using Int = decltype(F{} < F{});  // the signed integers of the same shape: what comparisons give
+template <int N> struct Number { static constexpr int value = N; };
+template <class A, class B> struct Same { static constexpr bool value = false; };
+template <class A> struct Same<A, A> { static constexpr bool value = true; };
+template <class F> struct Element { typedef F type; static constexpr int lanes = 0; };
+#define LANES_(T) \
+    template <> struct Element<V<T, 2>> { typedef T type; static constexpr int lanes = 2; }; \
+    template <> struct Element<V<T, 4>> { typedef T type; static constexpr int lanes = 4; }; \
+    template <> struct Element<V<T, 8>> { typedef T type; static constexpr int lanes = 8; }; \
+    template <> struct Element<V<T, 16>> { typedef T type; static constexpr int lanes = 16; };
+LANES_(float) LANES_(double) LANES_(int) LANES_(i64_) LANES_(unsigned) LANES_(u64_)
+template <class F> constexpr int lanes_of = Element<F>::lanes;
+template <class F> constexpr bool is_f32 = Same<typename Element<F>::type, float>::value;
+
+struct Full {};
+struct bf16 { unsigned short bits; };
+struct f16 { unsigned short bits; };
+struct b8 { unsigned char bits; };
+
+// ---- making, choosing, masks
+
+template <class F> INLINE F splat(typename Element<F>::type c) {
+    if constexpr (lanes_of<F> == 0) return c;
+    else if constexpr (Same<typename Element<F>::type, float>::value || Same<typename Element<F>::type, double>::value)
+        return c - F{};
+    else return F{} + c;
+}
+template <class T, int L> INLINE V<T, L> wide(T c) { return splat<V<T, L>>(c); }
+template <class T, int L> INLINE V<T, L> wide(V<T, L> c) { return c; }
+template <int L> INLINE V<int, L> wide_mask(bool c) { return V<int, L>{} - (int)c; }
+template <class T, int L> INLINE V<T, L> iota() {
+    V<T, L> r;
+    for (int j = 0; j < L; ++j) r[j] = (T)j;
+    return r;
+}
+INLINE bool mask(bool m) { return m; }
+INLINE bool mask(int m) { return m; }
+template <class M> INLINE V<int, lanes_of<M>> mask(M m) { return __builtin_convertvector(m, V<int, lanes_of<M>>); }
+INLINE bool not_(bool m) { return !m; }
+template <class M> INLINE M not_(M m) { return ~m; }
+template <class T> INLINE T select(bool m, T a, T b) { return m ? a : b; }
+template <class M, class T> INLINE T select(M m, T a, T b) {
+    if constexpr (sizeof(M) == sizeof(T)) return m ? a : b;
+    else return __builtin_convertvector(m, Int<T>) ? a : b;
+}
+template <int L> INLINE bool any(V<int, L> m) {
+#ifdef __AVX512F__
+    if constexpr (L == 16) return __builtin_ia32_cmpd512_mask(m, V<int, L>{}, 4, (unsigned short)-1) != 0;
+#endif
+    if constexpr (sizeof(m) == 8) return (i64_)m != 0;
+    else {
+        i64_ r = 0;
+        V<i64_, L / 2> w = (V<i64_, L / 2>)m;
+        for (int j = 0; j < L / 2; ++j) r |= w[j];
+        return r != 0;
+    }
+}
+template <int L> INLINE V<int, L> live(Full) { return V<int, L>{} - 1; }
+template <int L> INLINE V<int, L> live(i64_ n) { return iota<int, L>() < (int)n; }
+
+// ---- rounding to narrow kinds; values stay in their wide register kind
+
+template <class F> INLINE F round_bf16(F x) {
+    if constexpr (lanes_of<F> == 0) return round_bf16(splat<V<float, 4>>(x))[0];
+    else {
+        typedef Int<F> I;
+        I bits = (I)x;
+        I up = (bits + 0x7fff + ((bits >> 16) & 1)) & (int)0xffff0000;
+        return x != x ? (F)(I{} + 0x7fc00000) : (F)up;
+    }
+}
+template <class F> INLINE F round_f16(F x) {
+    if constexpr (lanes_of<F> == 0) return round_f16(splat<V<float, 4>>(x))[0];
+    else {
+        typedef Int<F> I;
+        I bits = (I)x, sign = bits & (int)0x80000000, size = bits ^ sign;
+        F tiny = ((F)size + 0.5f) - 0.5f;  // below 2^-14 the spacing is 2^-24
+        I up = (size + 0xfff + ((size >> 13) & 1)) & ~0x1fff;
+        I r = size < 0x38800000 ? (I)tiny : up;
+        r = r >= 0x47800000 ? I{} + 0x7f800000 : r;
+        return x != x ? x : (F)(r | sign);
+    }
+}
+template <class T> INLINE T wrap_u8(T x) { return x & 0xff; }
+template <class T> INLINE T wrap_i8(T x) { return (x << 24) >> 24; }
+template <class T> INLINE T wrap_i16(T x) { return (x << 16) >> 16; }
+
+template <class F> INLINE auto bits_i32(F x) { if constexpr (lanes_of<F> == 0) return __builtin_bit_cast(int, x); else return (V<int, lanes_of<F>>)x; }
+template <class F> INLINE auto bits_f32(F x) { if constexpr (lanes_of<F> == 0) return __builtin_bit_cast(float, x); else return (V<float, lanes_of<F>>)x; }
+template <class F> INLINE auto bits_i64(F x) { if constexpr (lanes_of<F> == 0) return __builtin_bit_cast(i64_, x); else return (V<i64_, lanes_of<F>>)x; }
+template <class F> INLINE auto bits_f64(F x) { if constexpr (lanes_of<F> == 0) return __builtin_bit_cast(double, x); else return (V<double, lanes_of<F>>)x; }
+
+// ---- conversions between register kinds: to_<kind>(value); masks have their own
+
+#define CONVERT_(NAME, T) \
+    INLINE T NAME(float x) { return (T)x; } \
+    INLINE T NAME(double x) { return (T)x; } \
+    INLINE T NAME(int x) { return (T)x; } \
+    INLINE T NAME(i64_ x) { return (T)x; } \
+    template <class F> INLINE V<T, lanes_of<F>> NAME(F x) { return __builtin_convertvector(x, V<T, lanes_of<F>>); } \
+    INLINE T mask_##NAME(bool m) { return (T)m; } \
+    template <class M> INLINE V<T, lanes_of<M>> mask_##NAME(M m) { \
+        return __builtin_convertvector(-m, V<T, lanes_of<M>>); \
+    }
+CONVERT_(to_f32, float)
+CONVERT_(to_f64, double)
+CONVERT_(to_i32, int)
+CONVERT_(to_i64, i64_)
+
+// ---- memory: contiguous (load, store), one element (load1, store1), any pattern (lanes, scatter)
+
+template <class T, int L> INLINE V<T, L> raw(const T* p, Full) {
+    V<T, L> r;
+    __builtin_memcpy(&r, p, sizeof r);
+    return r;
+}
+template <class T, int L> INLINE V<T, L> raw(const T* p, i64_ n) {
+    V<T, L> r = {};
+    __builtin_memcpy(&r, p, sizeof(T) * n);
+    return r;
+}
+template <class T, class F> INLINE void raw_store(T* p, F v, Full) { __builtin_memcpy(p, &v, sizeof v); }
+template <class T, class F> INLINE void raw_store(T* p, F v, i64_ n) { __builtin_memcpy(p, &v, sizeof(T) * n); }
+
+template <int L> INLINE V<float, L> from_bf16(V<unsigned short, L> h) {
+    return (V<float, L>)(__builtin_convertvector(h, V<unsigned, L>) << 16);
+}
+template <int L> INLINE V<float, L> from_f16(V<unsigned short, L> h) {
+#ifdef __AVX512F__
+    if constexpr (L == 16)
+        return __builtin_ia32_vcvtph2ps512_mask((V<short, 16>)h, V<float, 16>{}, (unsigned short)-1, 4);
+#endif
+#ifdef __F16C__
+    if constexpr (L == 8) return __builtin_ia32_vcvtph2ps256((V<short, 8>)h);
+#endif
+    V<int, L> bits = __builtin_convertvector(h, V<int, L>), size = bits & 0x7fff;
+    V<float, L> r = (V<float, L>)(size << 13) * 0x1p112f;
+    V<int, L> out = (V<int, L>)r;
+    out = size >= 0x7c00 ? (size << 13) | 0x7f800000 : out;
+    return (V<float, L>)(out | ((bits & 0x8000) << 16));
+}
+template <int L> INLINE V<unsigned short, L> narrow_bf16(V<float, L> x) {
+    return __builtin_convertvector((V<unsigned, L>)x >> 16, V<unsigned short, L>);
+}
+template <int L> INLINE V<unsigned short, L> narrow_f16(V<float, L> x) {
+#ifdef __AVX512F__
+    if constexpr (L == 16)
+        return (V<unsigned short, 16>)__builtin_ia32_vcvtps2ph512_mask(x, 0, V<short, 16>{}, (unsigned short)-1);
+#endif
+#ifdef __F16C__
+    if constexpr (L == 8) return (V<unsigned short, 8>)__builtin_ia32_vcvtps2ph256(x, 0);
+#endif
+    V<int, L> bits = (V<int, L>)x, sign = bits & (int)0x80000000, size = bits ^ sign;
+    V<int, L> r = (V<int, L>)((V<float, L>)size * 0x1p-112f) >> 13;
+    r = size >= 0x7f800000 ? (size >> 13 & 0x3ff) | (size > 0x7f800000 ? V<int, L>{} + 0x7e00 : V<int, L>{} + 0x7c00) : r;
+    return __builtin_convertvector((V<unsigned, L>)(r | ((sign >> 16) & 0x8000)), V<unsigned short, L>);
+}
+
+template <int L, class N> INLINE V<float, L> load(const float* p, N n) { return raw<float, L>(p, n); }
+template <int L, class N> INLINE V<double, L> load(const double* p, N n) { return raw<double, L>(p, n); }
+template <int L, class N> INLINE V<i64_, L> load(const i64_* p, N n) { return raw<i64_, L>(p, n); }
+template <int L, class N> INLINE V<int, L> load(const int* p, N n) { return raw<int, L>(p, n); }
+template <int L, class N> INLINE V<float, L> load(const bf16* p, N n) {
+    return from_bf16<L>(raw<unsigned short, L>((const unsigned short*)p, n));
+}
+template <int L, class N> INLINE V<float, L> load(const f16* p, N n) {
+    return from_f16<L>(raw<unsigned short, L>((const unsigned short*)p, n));
+}
+#define LOAD_NARROW_(T) \
+    template <int L, class N> INLINE V<int, L> load(const T* p, N n) { \
+        return __builtin_convertvector(raw<T, L>(p, n), V<int, L>); \
+    }
+LOAD_NARROW_(short) LOAD_NARROW_(signed char) LOAD_NARROW_(unsigned char)
+template <int L, class N> INLINE V<int, L> load(const b8* p, N n) {
+    return __builtin_convertvector(raw<unsigned char, L>((const unsigned char*)p, n) != 0, V<int, L>);
+}
+
+template <int L, class N> INLINE void store(float* p, V<float, L> v, N n) { raw_store(p, v, n); }
+template <int L, class N> INLINE void store(double* p, V<double, L> v, N n) { raw_store(p, v, n); }
+template <int L, class N> INLINE void store(i64_* p, V<i64_, L> v, N n) { raw_store(p, v, n); }
+template <int L, class N> INLINE void store(int* p, V<int, L> v, N n) { raw_store(p, v, n); }
+template <int L, class N> INLINE void store(bf16* p, V<float, L> v, N n) { raw_store(p, narrow_bf16<L>(v), n); }
+template <int L, class N> INLINE void store(f16* p, V<float, L> v, N n) { raw_store(p, narrow_f16<L>(v), n); }
+#define STORE_NARROW_(T) \
+    template <int L, class N> INLINE void store(T* p, V<int, L> v, N n) { \
+        raw_store(p, __builtin_convertvector(v, V<T, L>), n); \
+    }
+STORE_NARROW_(short) STORE_NARROW_(signed char) STORE_NARROW_(unsigned char)
+template <int L, class N> INLINE void store(b8* p, V<int, L> v, N n) {
+    raw_store((unsigned char*)p, __builtin_convertvector(v & 1, V<unsigned char, L>), n);
+}
+
+INLINE float load1(float x) { return x; }
+INLINE double load1(double x) { return x; }
+INLINE i64_ load1(i64_ x) { return x; }
+INLINE int load1(int x) { return x; }
+INLINE int load1(short x) { return x; }
+INLINE int load1(signed char x) { return x; }
+INLINE int load1(unsigned char x) { return x; }
+INLINE bool load1(b8 x) { return x.bits != 0; }
+INLINE float load1(bf16 x) { return from_bf16<4>(V<unsigned short, 4>{x.bits})[0]; }
+INLINE float load1(f16 x) { return from_f16<8>(V<unsigned short, 8>{x.bits})[0]; }
+INLINE void store1(float* p, float v) { *p = v; }
+INLINE void store1(double* p, double v) { *p = v; }
+INLINE void store1(i64_* p, i64_ v) { *p = v; }
+INLINE void store1(int* p, int v) { *p = v; }
+INLINE void store1(short* p, int v) { *p = (short)v; }
+INLINE void store1(signed char* p, int v) { *p = (signed char)v; }
+INLINE void store1(unsigned char* p, int v) { *p = (unsigned char)v; }
+INLINE void store1(b8* p, int v) { p->bits = v != 0; }
+INLINE void store1(bf16* p, float v) { p->bits = narrow_bf16<4>(V<float, 4>{v})[0]; }
+INLINE void store1(f16* p, float v) { p->bits = narrow_f16<8>(V<float, 8>{v})[0]; }
+
+// What a loaded element is in a register: its vector type, and its lane (masks are -1, not 1).
+template <class T, int L> using Held = V<decltype(load1(T{})), L>;
+template <int L> INLINE int lane_of(bool x) { return -(int)x; }
+template <int L, class T> INLINE T lane_of(T x) { return x; }
+
+// lanes<T, L>(n, f): lane j is f(j), for the lanes that are live; no lane beyond them is read.
+template <class T, int L, class G> INLINE V<T, L> lanes(Full, G f) {
+    V<T, L> r;
+    for (int j = 0; j < L; ++j) r[j] = lane_of<L>(f(j));
+    return r;
+}
+template <class T, int L, class G> INLINE V<T, L> lanes(i64_ n, G f) {
+    V<T, L> r = {};
+    for (int j = 0; j < L; ++j)
+        if (j < n) r[j] = lane_of<L>(f(j));
+    return r;
+}
+template <class T, int L, class G, class N> INLINE V<T, L> lanes_if(V<int, L> m, N n, G f) {
+    V<T, L> r = {};
+    m &= live<L>(n);
+    for (int j = 0; j < L; ++j)
+        if (m[j]) r[j] = lane_of<L>(f(j));
+    return r;
+}
+template <int L, class G> INLINE void each(Full, G f) {
+    for (int j = 0; j < L; ++j) f(j);
+}
+template <int L, class G> INLINE void each(i64_ n, G f) {
+    for (int j = 0; j < n; ++j) f(j);
+}
+#ifdef __AVX512F__
+INLINE V<float, 16> masked_raw(const float* p, V<int, 16> m) {
+    return __builtin_ia32_loadups512_mask(p, V<float, 16>{},
+        (unsigned short)__builtin_ia32_cmpd512_mask(m, V<int, 16>{}, 4, (unsigned short)-1));
+}
+#endif
+// load_if: contiguous, only the lanes under the mask are read; the others are zero.
+template <int L, class T, class N> INLINE auto load_if(const T* p, V<int, L> m, N n) -> decltype(load<L>(p, Full{})) {
+#ifdef __AVX512F__
+    if constexpr (L == 16 && Same<T, float>::value) return masked_raw(p, m & live<L>(n));
+#endif
+    decltype(load<L>(p, Full{})) r = {};
+    m &= live<L>(n);
+    for (int j = 0; j < L; ++j)
+        if (m[j]) r[j] = lane_of<L>(load1(p[j]));
+    return r;
+}
+
+// ---- adding into memory (one thread at a time owns an address)
+
+INLINE void add1(bf16* p, float v) { store1(p, round_bf16(load1(*p) + v)); }
+INLINE void add1(f16* p, float v) { store1(p, round_f16(load1(*p) + v)); }
+INLINE void add1(b8* p, int v) { p->bits = p->bits != 0 || v != 0; }
+template <class T, class S> INLINE void add1(T* p, S v) { *p = (T)(*p + v); }
+
+// ---- loops: sweep calls body(position, live lanes, number of the accumulator) over [from, to) by vectors of L,
+// U of them at a time; REST and TAIL say whether single vectors and a partial one may be left over.
+
+template <int L, int U, int K, class B> INLINE void burst(i64_ i, B& body) {
+    body(i + K * L, Full{}, Number<K>{});
+    if constexpr (K + 1 < U) burst<L, U, K + 1>(i, body);
+}
+template <int L, int U, bool REST, bool TAIL, class B> INLINE void sweep(i64_ from, i64_ to, B body) {
+    i64_ i = from;
+    for (; i + L * U <= to; i += L * U) burst<L, U, 0>(i, body);
+    if constexpr (REST && U > 1)
+        for (; i + L <= to; i += L) body(i, Full{}, Number<0>{});
+    if constexpr (TAIL)
+        if (i < to) body(i, to - i, Number<0>{});
+}
+#define BODY __attribute__((always_inline))
+template <class T> INLINE T keep(Full, T now, T) { return now; }
+template <class T> INLINE T keep(i64_ n, T now, T before) { return select(live<lanes_of<T>>(n), now, before); }
+// A block of U vectors side by side, each with its own accumulator.
+template <int L, int U, int K = 0, class N, class B> INLINE void columns(i64_ i, N n, B body) {
+    body(i + K * L, n, Number<K>{});
+    if constexpr (K + 1 < U) columns<L, U, K + 1>(i, n, body);
+}
+template <class T, int U, class F> INLINE void fill(F (&a)[U], T c) {
+    for (int u = 0; u < U; ++u) a[u] = splat<F>(c);
+}
+template <int U, class F> INLINE void flush(F (&total)[U], F (&a)[U]) {
+    for (int u = 0; u < U; ++u) total[u] += a[u], a[u] = F{};
+}
+INLINE i64_ least(i64_ a, i64_ b) { return a < b ? a : b; }
+
+// ---- reductions over lanes, by halves
+
+template <class F> INLINE auto low(F v) {
+    V<typename Element<F>::type, lanes_of<F> / 2> r;
+    __builtin_memcpy(&r, &v, sizeof r);
+    return r;
+}
+template <class F> INLINE auto high(F v) {
+    V<typename Element<F>::type, lanes_of<F> / 2> r;
+    __builtin_memcpy(&r, (char*)&v + sizeof r, sizeof r);
+    return r;
+}
+template <class F, class G> INLINE typename Element<F>::type fold(F v, G f) {
+    if constexpr (lanes_of<F> == 2) return f(v[0], v[1]);
+    else return fold(f(low(v), high(v)), f);
+}
+
+template <int U, class F, class G> INLINE typename Element<F>::type fold_all(F (&a)[U], G f) {
+    if constexpr (U == 4) return fold(f(f(a[0], a[1]), f(a[2], a[3])), f);
+    else if constexpr (U == 2) return fold(f(a[0], a[1]), f);
+    else return fold(a[0], f);
+}
+
+// ---- threads: GOMP_parallel of the libgomp that torch has loaded; without one, everything is serial
+
+extern "C" void GOMP_parallel(void (*)(void*), void*, unsigned, unsigned) __attribute__((weak));
+extern "C" int omp_get_thread_num() __attribute__((weak));
+extern "C" int omp_get_num_threads() __attribute__((weak));
+extern "C" int omp_get_max_threads() __attribute__((weak));
+
+typedef void (*Range)(void* const*, i64_, i64_);
+struct Team { Range range; void* const* p; i64_ n; };
+static __attribute__((unused)) void team_member(void* data) {
+    Team* team = (Team*)data;
+    i64_ t = omp_get_thread_num(), k = omp_get_num_threads();
+    team->range(team->p, team->n * t / k, team->n * (t + 1) / k);
+}
+// Run range over [0, n) on at most `most` threads (what the work is worth), no more than torch's own number.
+static __attribute__((unused)) void parallel(Range range, void* const* p, i64_ n, int most) {
+    int threads = GOMP_parallel && omp_get_max_threads ? omp_get_max_threads() : 1;
+    threads = threads < most ? threads : most;
+    threads = threads < n ? threads : (int)n;
+    if (threads <= 1) return range(p, 0, n);
+    Team team = {range, p, n};
+    GOMP_parallel(team_member, &team, (unsigned)threads, 0);
+}
