@@ -8,6 +8,7 @@ Neighbours: `driver.compile_graph`. This is the one file that may import parts o
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -69,13 +70,18 @@ class _PerSize:
 def with_numbers(gm: fx.GraphModule, inputs: Sequence[Any]) -> fx.GraphModule:
     """`gm` with its number inputs replaced by the numbers: f(s, x) --> f(3, x) as a function of x."""
     graph = fx.Graph()
-    graph.output(graph.graph_copy(gm.graph, copies := {}))
+    copies: dict[fx.Node, fx.Node] = {}
+    graph.output(graph.graph_copy(gm.graph, copies))
     for node, value in zip(gm.graph.find_nodes(op="placeholder"), inputs, strict=True):
         if isinstance(value, torch.Tensor):
             continue
-        placeholder = copies[node]
-        for user in list(placeholder.users):
-            user.args = fx.map_arg(user.args, lambda n, old=placeholder, new=value: new if n is old else n)
-            user.kwargs = fx.map_arg(user.kwargs, lambda n, old=placeholder, new=value: new if n is old else n)
-        graph.erase_node(placeholder)
+        write = functools.partial(_instead, copies[node], value)
+        for user in list(copies[node].users):
+            user.args = fx.map_arg(user.args, write)
+            user.kwargs = fx.map_arg(user.kwargs, write)
+        graph.erase_node(copies[node])
     return fx.GraphModule(gm, graph)
+
+
+def _instead(old: fx.Node, number: Any, node: fx.Node) -> Any:
+    return number if node is old else node
