@@ -20,7 +20,6 @@ from stator.bytecode.decode import decode
 from stator.bytecode.instructions import Decoded
 from stator.capture.arguments import bind, binding_error
 from stator.capture.generators import GeneratorValue
-from stator.capture.guards import Guard
 from stator.capture.source import ConstSource, GlobalSource, GlobalsSource, ItemSource, Source
 from stator.capture.value import Builder, Inlinable, Operators, Raised, Value
 
@@ -63,7 +62,7 @@ class Session:
     """What all frames of one conversion share."""
 
     __slots__ = (
-        "build", "builtins", "deleted", "depth_limit", "effects", "globals", "graph", "guards", "jumps",
+        "build", "builtins", "deleted", "depth_limit", "effects", "globals", "graph", "guard", "jumps",
         "library", "none", "operators", "options", "root_globals", "values",
     )  # fmt: skip
 
@@ -72,7 +71,7 @@ class Session:
         *,
         graph: Any,
         effects: Any,
-        guards: Any,
+        guard: Callable[[str, Source, Any], None],
         build: Builder,
         operators: Operators,
         deleted: Value,
@@ -83,7 +82,8 @@ class Session:
     ) -> None:
         self.graph = graph
         self.effects = effects
-        self.guards = guards
+        #: Adds a guard: kind, source, payload.
+        self.guard = guard
         self.build = build
         self.operators = operators
         #: What `effects.stored_global` gives for a deleted global.
@@ -215,7 +215,7 @@ class Machine:
 
     def guard(self, kind: str, source: Source, payload: Any = None) -> None:
         """The compiled code is only valid while this holds."""
-        self.session.guards.add(Guard(kind, source, payload))
+        self.session.guard(kind, source, payload)
 
     def builtin(self, obj: Any) -> Value:
         """The value of an object that the interpreter itself names (`AssertionError`, `format`…)."""

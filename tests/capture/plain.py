@@ -13,7 +13,6 @@ from typing import Any
 from stator.capture import opcodes as _opcodes  # fills the machine's table
 from stator.capture.generators import GeneratorValue
 from stator.capture.machine import Machine, Session
-from stator.capture.source import GlobalsSource
 from stator.capture.value import Raised, Value
 
 assert _opcodes.__all__
@@ -327,13 +326,12 @@ def run(function: types.FunctionType, *args: Any) -> Any:
     """`function(*args)` on the machine; raises what the program raises."""
     build = Build()
     session = Session(
-        graph=None, effects=Effects(), guards=set(), build=build, operators=Operators(), deleted=DELETED,
+        graph=None, effects=Effects(), guard=lambda *fact: None, build=build, operators=Operators(), deleted=DELETED,
         root_globals=function.__globals__,
     )  # fmt: skip
     known = Known(function)
     root = Machine(session, Start.__code__, Known(Start), [], None)
     build.tx = root
-    assert GlobalsSource() is not None
     try:
         value = root.inline(known, [hold(arg) for arg in args], {})
     except Raised as raised:

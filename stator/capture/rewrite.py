@@ -1,0 +1,278 @@
+"""The code object that runs in place of a captured frame.
+
+    load every source that is needed  →  call the compiled graph  →  replay effects  →  build and return the result
+
+Sources are all loaded first, because an effect may overwrite what a source reaches. Values are loaded once: a memo
+keeps each in a local, so identity and aliasing in the result are those of the program. Live objects are constants of
+the code object, by identity. Invariant: the code has the signature, flags and free variables of the original, so it
+can stand in the same function. Neighbours: `value.py` (`reconstruct`), `effects.py` (`replay`), `frames.py`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Sequence
+from types import CodeType
+from typing import TYPE_CHECKING, Any
+
+from bytecode import Bytecode, FreeVar, Instr
+
+from stator.base.errors import InternalError
+from stator.capture.source import (
+    AttrSource,
+    ClassAttrSource,
+    ClosureSource,
+    ConstSource,
+    DictKeySource,
+    FunctionClosureSource,
+    FunctionCodeSource,
+    FunctionDefaultSource,
+    FunctionGlobalsSource,
+    FunctionKwDefaultSource,
+    GlobalSource,
+    GlobalsSource,
+    InstanceDictSource,
+    ItemSource,
+    LocalSource,
+    Source,
+    TypeSource,
+)
+
+if TYPE_CHECKING:
+    from stator.capture.effects import Effects
+    from stator.capture.value import Value
+
+SINCE_312 = sys.version_info >= (3, 12)
+SINCE_313 = sys.version_info >= (3, 13)
+
+#: Container kind → (instruction, what its argument counts).
+BUILDS = {"list": "BUILD_LIST", "tuple": "BUILD_TUPLE", "set": "BUILD_SET", "map": "BUILD_MAP", "slice": "BUILD_SLICE"}
+
+#: Constants that are written as they are; every other object is pinned by identity.
+LITERALS = (int, float, complex, bool, str, bytes, type(None), type(Ellipsis))
+
+
+class Pinned:
+    """Stands for a live object until the code object exists: the assembler would compare constants by value."""
+
+    __slots__ = ("obj",)
+
+    def __init__(self, obj: Any) -> None:
+        self.obj = obj
+
+
+class Assembler:
+    """Emits the replacement of one code object."""
+
+    def __init__(self, code: CodeType, namespace: dict[str, Any]) -> None:
+        self.code = code
+        self.namespace = namespace
+        #: Nodes of the graph whose tensors are needed, in order of first use.
+        self.outputs: list[Any] = []
+        self._sources: list[Instr] = []
+        self._body: list[Instr] = []
+        self._code = self._body
+        self._pins: dict[int, Pinned] = {}
+        self._source_slots: dict[Source, str] = {}
+        self._value_slots: dict[int, str] = {}
+        self._output_slots: dict[Any, str] = {}
+        # Values are remembered by id, so they must not go away before the code is made.
+        self._kept: list[Value] = []
+
+    # -- what values and effects ask -----------------------------------------------------------------------
+
+    def load(self, value: Value) -> None:
+        """Push a value."""
+        slot = self._value_slots.get(id(value))
+        if slot is not None:
+            self._emit("LOAD_FAST", slot)
+        elif value.is_constant() and type(value.constant()) in LITERALS:
+            self.load_object(value.constant())
+        elif value.source is not None:
+            self.load_source(value.source)
+        else:
+            value.reconstruct(self)
+            if id(value) not in self._value_slots:
+                self.remember(value)
+
+    def load_object(self, obj: Any) -> None:
+        """Push a live Python object."""
+        self._emit("LOAD_CONST", obj if type(obj) in LITERALS else self._pin(obj))
+
+    def load_output(self, node: Any) -> None:
+        """Push the tensor that the graph computes at `node`."""
+        slot = self._output_slots.get(node)
+        if slot is None:
+            slot = self._output_slots[node] = f"output_{len(self.outputs)}"
+            self.outputs.append(node)
+        self._emit("LOAD_FAST", slot)
+
+    def load_source(self, source: Source) -> None:
+        """Push what the source reached when the frame started."""
+        if isinstance(source, LocalSource):
+            self._emit("LOAD_FAST", source.name)
+        elif isinstance(source, ConstSource):
+            self.load_object(source.value)
+        else:
+            self._emit("LOAD_FAST", self._source_slot(source))
+
+    def call(self, obj: Callable[..., object], *values: Value) -> None:
+        """Push `obj(*values)`."""
+        self._start_call(lambda: self.load_object(obj))
+        for value in values:
+            self.load(value)
+        self._finish_call(len(values))
+
+    def build(self, kind: str, count: int) -> None:
+        """Push a container of the `count` topmost items."""
+        self._emit(BUILDS[kind], count)
+
+    def remember(self, value: Value) -> None:
+        """TOS is `value` from now on."""
+        slot = self._value_slots[id(value)] = f"value_{len(self._kept)}"
+        self._kept.append(value)
+        self._emit("COPY", 1)
+        self._emit("STORE_FAST", slot)
+
+    def pop(self) -> None:
+        """Drop TOS."""
+        self._emit("POP_TOP")
+
+    # -- sources -------------------------------------------------------------------------------------------
+
+    def _source_slot(self, source: Source) -> str:
+        """The local that holds what `source` reaches; loaded before anything else happens."""
+        slot = self._source_slots.get(source)
+        if slot is None:
+            before, self._code = self._code, []
+            self._step(source)
+            slot = self._source_slots[source] = f"source_{len(self._source_slots)}"
+            self._emit("STORE_FAST", slot)
+            self._sources += self._code
+            self._code = before
+        return slot
+
+    def _step(self, source: Source) -> None:
+        """Push one step of a source; the steps below it are in their own locals."""
+        match source:
+            case ClosureSource(name=name):
+                self._emit("LOAD_DEREF", FreeVar(name))
+            case GlobalSource(name=name):
+                self._emit("LOAD_GLOBAL", (False, name))
+            case GlobalsSource():
+                self.load_object(self.namespace)
+            case AttrSource(base=base, name=name):
+                self._attributes(base, name)
+            case InstanceDictSource(base=base):
+                self._attributes(base, "__dict__")
+            case FunctionCodeSource(base=base):
+                self._attributes(base, "__code__")
+            case FunctionGlobalsSource(base=base):
+                self._attributes(base, "__globals__")
+            case ItemSource(base=base, key=key):
+                self._item(base, key)
+            case FunctionDefaultSource(base=base, index=index):
+                self._item(AttrSource(base, "__defaults__"), index)
+            case FunctionKwDefaultSource(base=base, name=name):
+                self._item(AttrSource(base, "__kwdefaults__"), name)
+            case FunctionClosureSource(base=base, index=index):
+                self._item(AttrSource(base, "__closure__"), index)
+                self._attribute("cell_contents")
+            case TypeSource(base=base):
+                self._call_on(type, base)
+            case DictKeySource(base=base, index=index):
+                self._call_on(list, base)
+                self.load_object(index)
+                self._emit("BINARY_SUBSCR")
+            case ClassAttrSource(base=base, name=name):
+                self._call_on(inspect.getattr_static, base, name)
+            case _:
+                raise InternalError("capture", f"no bytecode loads the source {source}")
+
+    def _attributes(self, base: Source | None, name: str) -> None:
+        assert base is not None
+        self.load_source(base)
+        self._attribute(name)
+
+    def _attribute(self, name: str) -> None:
+        self._emit("LOAD_ATTR", (False, name) if SINCE_312 else name)
+
+    def _item(self, base: Source | None, key: object) -> None:
+        assert base is not None
+        self.load_source(base)
+        self.load_object(key)
+        self._emit("BINARY_SUBSCR")
+
+    def _call_on(self, function: Callable[..., object], base: Source | None, *rest: object) -> None:
+        assert base is not None
+        self._start_call(lambda: self.load_object(function))
+        self.load_source(base)
+        for obj in rest:
+            self.load_object(obj)
+        self._finish_call(1 + len(rest))
+
+    # -- emission ------------------------------------------------------------------------------------------
+
+    def _emit(self, name: str, *arg: Any) -> None:
+        self._code.append(Instr(name, *arg))
+
+    def _pin(self, obj: Any) -> Pinned:
+        pin = self._pins.get(id(obj))
+        if pin is None:
+            pin = self._pins[id(obj)] = Pinned(obj)
+        return pin
+
+    def _start_call(self, load: Callable[[], None]) -> None:
+        """NULL goes below the callable before 3.13, above it since."""
+        if not SINCE_313:
+            self._emit("PUSH_NULL")
+        load()
+        if SINCE_313:
+            self._emit("PUSH_NULL")
+
+    def _finish_call(self, count: int) -> None:
+        if not SINCE_312:
+            self._emit("PRECALL", count)
+        self._emit("CALL", count)
+
+    # -- the whole -----------------------------------------------------------------------------------------
+
+    def finish(self, result: Value, effects: Effects) -> None:
+        """Emit effects and result; afterwards `outputs` is what the graph has to give."""
+        effects.replay(self)
+        self.load(result)
+        self._emit("RETURN_VALUE")
+
+    def assemble(self, graph: Callable[..., Sequence[Any]], inputs: Sequence[Source]) -> CodeType:
+        """The code object that calls `graph` on the tensors that `inputs` reach."""
+        body, self._code = self._code, []
+        self._start_call(lambda: self.load_object(graph))
+        for source in inputs:
+            self.load_source(source)
+        self._finish_call(len(inputs))
+        if self.outputs:
+            self._emit("UNPACK_SEQUENCE", len(self.outputs))
+            for node in self.outputs:
+                self._emit("STORE_FAST", self._output_slots[node])
+        else:
+            self._emit("POP_TOP")
+        start = [Instr("COPY_FREE_VARS", len(self.code.co_freevars))] if self.code.co_freevars else []
+        start.append(Instr("RESUME", 0))
+        return self._code_object([*start, *self._sources, *self._code, *body])
+
+    def _code_object(self, instructions: list[Instr]) -> CodeType:
+        code = self.code
+        made = Bytecode(instructions)
+        stars = bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
+        made.argcount, made.posonlyargcount = code.co_argcount, code.co_posonlyargcount
+        made.kwonlyargcount = code.co_kwonlyargcount
+        made.argnames = list(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + stars])
+        made.freevars = list(code.co_freevars)
+        made.flags = code.co_flags
+        made.name, made.filename, made.first_lineno = code.co_name, code.co_filename, code.co_firstlineno
+        for instruction in instructions:
+            instruction.lineno = code.co_firstlineno
+        finished = made.to_code(compute_exception_stack_depths=False)
+        consts = tuple(item.obj if type(item) is Pinned else item for item in finished.co_consts)
+        return finished.replace(co_consts=consts, co_qualname=code.co_qualname)
