@@ -14,12 +14,13 @@ Neighbours: `schedule` makes them, `codegen` prints them as C++ and Triton, `ver
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 from typing import TypeAlias
 
+from stator.loop import text
 from stator.loop.expr import Expr, postorder
 from stator.loop.index import Axis, Index
 from stator.loop.nest import Buffer, Extern, Output
@@ -91,9 +92,7 @@ class Kernel:
 
     def text(self) -> str:
         """The canonical print."""
-        return _printer[0](self)
-
-    __str__ = text
+        return text.kernel_text(self)
 
 
 def _reaches(index: Index, reduced: frozenset[Axis], inner: set[Expr]) -> bool:
@@ -110,7 +109,6 @@ def _reaches(index: Index, reduced: frozenset[Axis], inner: set[Expr]) -> bool:
 
 
 _KERNELS: dict[tuple[object, ...], Kernel] = {}
-_printer: list[Callable[[Kernel], str]] = []  # filled by `text`, which knows this module
 
 
 def kernel(
@@ -129,12 +127,20 @@ class Launch:
     kernel: Kernel
     args: tuple[str, ...]
 
+    def text(self, names: Mapping[Kernel, str]) -> str:
+        """One line, the kernel by its name."""
+        return f"{names[self.kernel]}({', '.join(self.args)})"
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Call:
     """Run an extern."""
 
     extern: Extern
+
+    def text(self, names: Mapping[Kernel, str]) -> str:
+        """One line."""
+        return text.extern_text(self.extern)
 
 
 Step: TypeAlias = Launch | Call
@@ -169,3 +175,7 @@ class Schedule:
     inputs: tuple[Buffer, ...]
     outputs: tuple[Output, ...]
     mutated: tuple[str, ...] = ()
+
+    def text(self) -> str:
+        """Kernels, steps and memory."""
+        return text.schedule_text(self)

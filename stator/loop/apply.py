@@ -1,0 +1,54 @@
+"""Apply: the plan's groups as kernels. Mechanical: whether it is legal was decided before.
+
+Members of a group are taken in program order, their axes replaced by the group's. A load of a buffer that the group
+makes becomes the expression that makes it (with the cast to the buffer's dtype in it); a store that nobody outside
+reads is dropped.
+"""
+
+from __future__ import annotations
+
+from stator.loop.canonical import Draft, canonical
+from stator.loop.deps import Facts
+from stator.loop.expr import Expr, Rewriter, load
+from stator.loop.fusion import Group
+from stator.loop.index import Axis, Index
+from stator.loop.kernel import Call, Launch, Step, Store
+from stator.loop.nest import Extern
+
+
+def step(group: Group, facts: Facts) -> Step:
+    """The launch or call that runs a group."""
+    node = facts.node(group.members[0])
+    if isinstance(node, Extern):
+        return Call(node)
+    return _launch(group, facts)
+
+
+def _launch(group: Group, facts: Facts) -> Launch:
+    made: dict[str, Expr] = {}
+    stores: list[Store] = []
+    reduced = frozenset(group.space.reduce_axes)
+
+    def on_load(buffer: str, index: Index, dtype: str) -> Expr:
+        return made.get(buffer) or load(buffer, index, dtype)
+
+    memos: dict[frozenset[tuple[Axis, Index]], dict[Expr, Expr]] = {}
+    for member in group.members:
+        nest = facts.nests[member].nest
+        mapping = group.maps[member] or {}
+        rewrite = Rewriter(mapping, on_load, memos.setdefault(frozenset(mapping.items()), {}))
+        value, index = rewrite(nest.value), rewrite.index(nest.index)
+        name = nest.buffer.name
+        if name not in facts.special:
+            made[name] = value
+        if _needed(name, group, facts):
+            space = "outer" if index.axes().isdisjoint(reduced) else "inner"
+            stores.append(Store(name, index, value, space, nest.mode))
+    stores.sort(key=lambda store: store.buffer in facts.special)  # what changes an operand comes last
+    return canonical(Draft(group.space, stores, group.ordered), facts.program.buffers)
+
+
+def _needed(name: str, group: Group, facts: Facts) -> bool:
+    if name in facts.kept or name in facts.special:
+        return True
+    return any(not group.bits >> reader & 1 for reader in facts.readers.get(name, ()))

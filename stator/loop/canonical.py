@@ -1,0 +1,137 @@
+"""Apply: the form of a kernel without names, so that equal kernels are one object.
+
+Axes of size 1 go; neighbouring axes that every access walks as one are merged; outer axes are ordered so that the last
+one has stride 1 where most accesses allow it; axes become x0, x1, …, r0, r1, …, and buffers p0, p1, … in order of use.
+Merging is tried on every access: it must not bring a `//` or `%` that was not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from stator.loop.expr import Expr, Rewriter, load, postorder
+from stator.loop.index import Axis, Index
+from stator.loop.kernel import Launch, Param, Store, kernel
+from stator.loop.nest import Buffer
+from stator.loop.space import AxisMap, Space, composed
+
+
+@dataclass(slots=True)
+class Draft:
+    """A kernel with the program's own buffer names and any axes."""
+
+    space: Space
+    stores: list[Store]
+    ordered: bool
+
+
+def canonical(draft: Draft, buffers: Mapping[str, Buffer]) -> Launch:
+    """The kernel of a draft, and its arguments."""
+    nodes = postorder([e for s in draft.stores for e in (s.value, *[a.expr for a in s.index.indirects()])])  # type: ignore[misc]
+    accesses = _accesses(draft, nodes)
+    outer, mapping = _merged(_sorted(_real(draft.space.axes), accesses), accesses, {})
+    inner = _real(draft.space.reduce_axes)
+    inner = inner if draft.ordered else _sorted(inner, accesses)
+    inner, mapping = _merged(inner, [index.substitute(mapping) for index in accesses], mapping)
+    outer = _sorted(outer, [index.substitute(mapping) for index in accesses])
+    axes = tuple(Axis(f"x{i}", axis.size) for i, axis in enumerate(outer))
+    reduce_axes = tuple(Axis(f"r{i}", axis.size) for i, axis in enumerate(inner))
+    renamed = {old: new.index for old, new in zip((*outer, *inner), (*axes, *reduce_axes), strict=True)}
+    final = {**renamed, **composed(mapping, renamed)}
+    names: dict[str, str] = {}
+    for name in _names(draft, nodes):
+        names.setdefault(name, f"p{len(names)}")
+    rewrite = Rewriter(final, lambda buffer, index, dtype: load(names[buffer], index, dtype))
+    stores = []
+    for s in draft.stores:
+        space = "inner" if reduce_axes and s.space == "inner" else "outer"
+        stores.append(Store(names[s.buffer], rewrite.index(s.index), rewrite(s.value), space, s.mode))
+    roles = _roles(stores)
+    params = tuple(Param(p, buffers[n].dtype, roles.get(p, "in"), buffers[n].span) for n, p in names.items())
+    return Launch(kernel(axes, reduce_axes, tuple(stores), params), tuple(names))
+
+
+def _real(axes: tuple[Axis, ...]) -> list[Axis]:
+    return [axis for axis in axes if axis.size != 1]
+
+
+def _names(draft: Draft, nodes: list[Expr]) -> Iterable[str]:
+    for node in nodes:
+        if node.op == "load":
+            yield node.attr[0]
+    for store in draft.stores:
+        yield store.buffer
+
+
+def _roles(stores: list[Store]) -> dict[str, str]:
+    loaded = {n.attr[0] for n in postorder([s.value for s in stores]) if n.op == "load"}
+    loaded |= {s.buffer for s in stores if s.mode == "add"}
+    return {store.buffer: "inout" if store.buffer in loaded else "out" for store in stores}
+
+
+def _accesses(draft: Draft, nodes: list[Expr]) -> list[Index]:
+    """The distinct indices, stores first."""
+    found = [store.index for store in draft.stores]
+    found += [node.attr[1] if node.op == "load" else node.attr for node in nodes if node.op in ("load", "index")]
+    return list(dict.fromkeys(found))
+
+
+def _sorted(axes: list[Axis], accesses: list[Index]) -> list[Axis]:
+    """Large strides first; the axis with the most unit strides last. Keeps the given order among equals."""
+    if len(axes) < 2:
+        return list(axes)
+    units = dict.fromkeys(axes, 0)
+    reach = dict.fromkeys(axes, 0)
+    for index in accesses:
+        for axis in axes:
+            stride = index.stride(axis)
+            units[axis] += stride == 1
+            reach[axis] += abs(stride or 0)
+    ordered = sorted(axes, key=lambda axis: -reach[axis])
+    last = max(reversed(ordered), key=lambda axis: units[axis])
+    if units[last]:
+        ordered.remove(last)
+        ordered.append(last)
+    return ordered
+
+
+# -- merging ---------------------------------------------------------------------------------------
+
+
+def _merged(axes: list[Axis], accesses: list[Index], mapping: AxisMap) -> tuple[list[Axis], AxisMap]:
+    """Merge neighbours from the inside out; `mapping` takes the old axes to the new ones."""
+    axes = list(axes)
+    position = len(axes) - 2
+    while position >= 0:
+        left, right = axes[position], axes[position + 1]
+        if left.size == 0 or right.size == 0:
+            position -= 1
+            continue
+        joint = Axis(f"{left.name}.{right.name}", left.size * right.size)
+        step = {left: joint.index // right.size, right: joint.index % right.size}
+        rewritten = _walk_as_one(left, right, step, accesses)
+        if rewritten is not None:
+            accesses = rewritten
+            mapping = {**step, **{axis: index.substitute(step) for axis, index in mapping.items()}}
+            axes[position : position + 2] = [joint]
+            position = min(position, len(axes) - 2)
+        else:
+            position -= 1
+    return axes, mapping
+
+
+def _walk_as_one(left: Axis, right: Axis, step: AxisMap, accesses: list[Index]) -> list[Index] | None:
+    """The accesses after merging, or None if one of them gets harder."""
+    for index in accesses:
+        a, b = index.stride(left), index.stride(right)
+        if a is not None and b is not None and a != b * right.size:
+            return None
+    rewritten = [index.substitute(step) for index in accesses]
+    if any(_divisions(new) > _divisions(old) for old, new in zip(accesses, rewritten, strict=True)):
+        return None
+    return rewritten
+
+
+def _divisions(index: Index) -> int:
+    return sum([type(atom) is not Axis for atom, _ in index.terms])

@@ -1,0 +1,125 @@
+"""Analyse: what every node of a program reads and writes, and who must come before whom. Pure facts, no decisions.
+
+Nodes are numbered by their place in the program; sets of nodes are bit sets (Python ints). Nodes whose results nobody
+needs are left out of `Facts.live`.
+Neighbours: `fusion`, `order` and `apply` read the facts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import prod
+
+from stator.loop.expr import Expr, postorder
+from stator.loop.index import Index
+from stator.loop.nest import Extern, Nest, Node, Program, View
+
+
+@dataclass(slots=True)
+class NestFacts:
+    """One nest's accesses: `reads` has the distinct indices by buffer, `nodes` counts expression nodes."""
+
+    nest: Nest
+    reads: dict[str, list[Index]]
+    nodes: int
+    numel: int
+    reduce_numel: int
+    ordered: bool  # argmax and argmin: the order of the reduce axes has a meaning
+
+    @property
+    def rowwise(self) -> bool:
+        """Whether a reduction runs along the fast axis of most of what it reads."""
+        reduced = self.nest.reduce_axes
+        votes = 0
+        for indices in self.reads.values():
+            for index in indices:
+                if any(index.stride(axis) == 1 for axis in reduced):
+                    votes += 1
+                elif any(index.stride(axis) not in (0, None) for axis in reduced):
+                    votes -= 1
+        return votes >= 0
+
+
+@dataclass(slots=True)
+class Facts:
+    """`before[n]`: nodes that must run before n, directly. `special`: buffers that take part in no substitution."""
+
+    program: Program
+    nests: dict[int, NestFacts]
+    live: list[int]
+    before: dict[int, set[int]]
+    writers: dict[str, list[int]] = field(default_factory=dict)
+    readers: dict[str, list[int]] = field(default_factory=dict)
+    kept: set[str] = field(default_factory=set)
+    special: set[str] = field(default_factory=set)
+
+    def node(self, number: int) -> Node:
+        return self.program.nodes[number]
+
+
+def analyse(program: Program) -> Facts:
+    """The facts of a program, one pass in order."""
+    kept = {output.buffer for output in program.outputs if isinstance(output, View)}
+    inputs = {buffer.name for buffer in program.inputs}
+    reads = [_reads(node) for node in program.nodes]
+    live = _live(program, reads, kept | inputs)
+    facts = Facts(program, {}, live, {}, kept=kept)
+    for number in live:
+        node = program.nodes[number]
+        if isinstance(node, Nest):
+            facts.nests[number] = _nest_facts(node, *reads[number])
+            if node.mode == "add" or node.buffer.name in inputs or node.buffer.name in facts.writers:
+                facts.special.add(node.buffer.name)
+        facts.before[number] = _link(facts, number, node, reads[number][0])
+    return facts
+
+
+def _link(facts: Facts, number: int, node: Node, reads: dict[str, list[Index]]) -> set[int]:
+    """Record reads and writes of a node; gives those that must come first."""
+    before: set[int] = set()
+    for name in reads:
+        before.update(facts.writers.get(name, ()))
+        facts.readers.setdefault(name, []).append(number)
+    for name in written(node):
+        if name in facts.writers or name in facts.special:  # a second write: after all that saw the first
+            before.update(facts.writers.get(name, ()))
+            before.update(facts.readers.get(name, ()))
+        facts.writers.setdefault(name, []).append(number)
+    before.discard(number)
+    return before
+
+
+def written(node: Node) -> list[str]:
+    """The buffers a node writes."""
+    return [b.name for b in node.outputs] if isinstance(node, Extern) else [node.buffer.name]
+
+
+def _reads(node: Node) -> tuple[dict[str, list[Index]], list[Expr]]:
+    """Indices by buffer (none for an extern's views), and a nest's expression nodes."""
+    if isinstance(node, Extern):
+        return {view.buffer: [] for view in node.views()}, []
+    reads: dict[str, list[Index]] = {}
+    nodes = postorder([node.value, *[a.expr for a in node.index.indirects()]])  # type: ignore[list-item]
+    for expr in nodes:
+        if expr.op == "load":
+            name, index = expr.attr
+            reads.setdefault(name, []).append(index)
+    return reads, nodes
+
+
+def _nest_facts(nest: Nest, reads: dict[str, list[Index]], nodes: list[Expr]) -> NestFacts:
+    ordered = any(n.op == "reduce" and n.attr in ("argmax", "argmin") for n in nodes)
+    numel = prod(axis.size for axis in nest.axes)
+    return NestFacts(nest, reads, len(nodes), numel, prod(axis.size for axis in nest.reduce_axes), ordered)
+
+
+def _live(program: Program, reads: list[tuple[dict[str, list[Index]], list[Expr]]], needed: set[str]) -> list[int]:
+    live: list[int] = []
+    needed = set(needed)
+    for number in range(len(program.nodes) - 1, -1, -1):
+        node = program.nodes[number]
+        if not needed.isdisjoint(written(node)):
+            live.append(number)
+            needed.update(reads[number][0])
+    live.reverse()
+    return live

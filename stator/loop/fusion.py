@@ -1,0 +1,329 @@
+"""Decide: which nests become one kernel.
+
+Every nest starts as a group of its own. Pairs of groups that share a buffer are tried in order of the bytes that
+joining them saves: first producer and consumer (the value stays in registers), then readers of the same buffer. Two
+groups join if one's loops map onto the other's such that each buffer made in one is read in the other at exactly the
+index where it is made, if no path leads from one to the other through a third, and if the kernel stays within the
+device's limits. `Plan` prints what was decided.
+Neighbours: `deps` has the facts, `space` the maps, `apply` builds kernels from the plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from stator.loop.deps import Facts, NestFacts
+from stator.loop.device import Device
+from stator.loop.index import Index
+from stator.loop.nest import Extern
+from stator.loop.space import AxisMap, Space, composed, maps
+
+_ROUNDS = 3
+_NEAR = 96  # how far apart in the program two readers of a buffer may be, so that results do not live long
+_MANY = 12  # candidates for a map that are tried, at most
+
+
+class Group:
+    """Nests that become one kernel; reads and writes are in terms of the group's own space."""
+
+    __slots__ = (
+        "after", "before", "bits", "maps", "members", "nodes",
+        "ordered", "reads", "rowwise", "shape", "space", "writes",
+    )  # fmt: skip
+
+    def __init__(self, number: int, facts: NestFacts | None, before: int, after: int) -> None:
+        self.members = [number]
+        self.bits = 1 << number
+        self.before = before  # nodes that must run right before some member
+        self.after = after  # all nodes that must run before some member
+        self.shape = number  # changes with each join
+        self.maps: dict[int, AxisMap | None] = {number: None}
+        self.reads: dict[str, list[Index]] = {}
+        self.writes: dict[str, Index] = {}
+        self.nodes = 0
+        self.ordered, self.rowwise = False, True
+        self.space = Space((), ())
+        if facts is not None:
+            self.reads = dict(facts.reads)
+            self.writes = {facts.nest.buffer.name: facts.nest.index}
+            self.nodes, self.ordered = facts.nodes, facts.ordered
+            self.space = Space(facts.nest.axes, facts.nest.reduce_axes)
+            self.rowwise = facts.rowwise
+
+
+class Pair(NamedTuple):
+    """A chance to join: the buffer that two nodes share, and the bytes it saves."""
+
+    bytes: float
+    one: int
+    other: int
+    buffer: str
+
+
+@dataclass(slots=True)
+class Plan:
+    """The groups (externs are groups of one), by their first member, and what was joined for how many bytes."""
+
+    groups: list[Group]
+    joined: list[Pair]
+    facts: Facts
+
+    def text(self) -> str:
+        """One line a group, then one line a join."""
+        out = []
+        for group in self.groups:
+            node = self.facts.node(group.members[0])
+            if isinstance(node, Extern):
+                out.append(f"extern {node.name}")
+                continue
+            space = "×".join(str(a.size) for a in group.space.axes) or "1"
+            if group.space.reduce_axes:
+                space += " | " + "×".join(str(a.size) for a in group.space.reduce_axes)
+            out.append(f"group [{space}] {', '.join(group.writes)}")
+        for pair in self.joined:
+            one, other = (self.facts.nests[n].nest.buffer.name for n in (pair.one, pair.other))
+            out.append(f"  joined {one} and {other} through {pair.buffer}: {pair.bytes:.0f} bytes")
+        return "\n".join(out) + "\n"
+
+
+def decide(facts: Facts, device: Device) -> Plan:
+    """The plan for a program."""
+    return _Decision(facts, device).run()
+
+
+class _Decision:
+    """The state of the decision: the group of each node, and which pairs failed in the shape they had."""
+
+    def __init__(self, facts: Facts, device: Device) -> None:
+        self.facts, self.device = facts, device
+        self.group: dict[int, Group] = {}
+        self.joined: list[Pair] = []
+        self.failed: set[tuple[int, int]] = set()
+        self.bytes = {name: buffer.nbytes for name, buffer in facts.program.buffers.items()}
+        for number in facts.live:
+            before = after = 0
+            for earlier in facts.before[number]:
+                before |= 1 << earlier
+                after |= self.group[earlier].after
+            self.group[number] = Group(number, facts.nests.get(number), before, before | after)
+        self.groups = set(self.group.values())
+        self.shapes = len(facts.program.nodes)
+
+    def run(self) -> Plan:
+        vertical, horizontal = self._vertical(), self._horizontal()
+        for _ in range(_ROUNDS):
+            before = len(self.joined)
+            for pairs in (vertical, horizontal):
+                for pair in pairs:
+                    self._try(pair)
+            if len(self.joined) == before:
+                break
+        groups = sorted(self.groups, key=lambda group: group.members[0])
+        return Plan(groups, self.joined, self.facts)
+
+    # -- candidates --------------------------------------------------------------------------------
+
+    def _vertical(self) -> list[Pair]:
+        """Producer and consumer: the read is saved, and the write too if nobody else reads."""
+        facts, pairs = self.facts, []
+        for name, writers in facts.writers.items():
+            if writers[0] not in facts.nests or len(writers) > 1:
+                continue
+            readers = facts.readers.get(name, [])
+            saved = self.bytes[name] * (2 if len(readers) == 1 and name not in facts.kept else 1)
+            for reader in readers:
+                if reader in facts.nests and reader > writers[0]:
+                    worth = saved if facts.nests[reader].rowwise else saved / 4
+                    pairs.append(Pair(worth, writers[0], reader, name))
+        for name in facts.special:  # a mutation joins the nests that read the old value
+            for writer in facts.writers[name]:
+                early = [n for n in facts.readers.get(name, ()) if n < writer and n in facts.nests]
+                pairs += [Pair(self.bytes[name], reader, writer, name) for reader in early if writer in facts.nests]
+        return sorted(pairs, key=lambda pair: (-pair.bytes, pair.one, pair.other))
+
+    def _horizontal(self) -> list[Pair]:
+        """Neighbouring readers of one buffer."""
+        facts, pairs = self.facts, []
+        for name, readers in facts.readers.items():
+            nests = [n for n in readers if n in facts.nests]
+            for step in (1, 2):
+                for one, other in zip(nests, nests[step:], strict=False):
+                    if other - one <= _NEAR:
+                        pairs.append(Pair(self.bytes[name], one, other, name))
+        return sorted(pairs, key=lambda pair: (-pair.bytes, pair.one, pair.other))
+
+    # -- joining -----------------------------------------------------------------------------------
+
+    def _try(self, pair: Pair) -> None:
+        one, other = self.group[pair.one], self.group[pair.other]
+        shapes = one.shape, other.shape
+        if one is other or shapes in self.failed:
+            return
+        if not self._allowed(one, other) or (found := self._unify(one, other)) is None:
+            self.failed.add(shapes)
+            return
+        self._join(*found)
+        self.joined.append(pair)
+
+    def _allowed(self, one: Group, other: Group) -> bool:
+        """Sizes, limits, loops that suit each other, and no way between them through a third group."""
+        a, b = one.space, other.space
+        sizes = {s.numel * s.reduce_numel for s in (a, b)}
+        if len(sizes) > 1 and not (a.numel == b.numel and bool(a.reduce_axes) != bool(b.reduce_axes)):
+            return False
+        if 0 in sizes or one.nodes + other.nodes > self.device.max_nodes:
+            return False
+        touched = one.reads.keys() | one.writes.keys() | other.reads.keys() | other.writes.keys()
+        if len(touched) > self.device.max_params and self._params(one, other) > self.device.max_params:
+            return False
+        return self._suits(one, other) and not self._path(one, other)
+
+    def _suits(self, one: Group, other: Group) -> bool:
+        """A reduction down columns has little parallelism: work that is needed elsewhere too stays out of it."""
+        for reduction, pointwise in ((one, other), (other, one)):
+            if reduction.rowwise or pointwise.space.reduce_axes or pointwise.space.numel == reduction.space.numel:
+                continue
+            inside = reduction.bits | pointwise.bits
+            lanes = self.device.cores * (self.device.vector_bytes // 4) * (32 if self.device.kind == "cuda" else 1)
+            if reduction.space.numel < lanes and any(self._escapes(name, inside) for name in pointwise.writes):
+                return False
+            if not pointwise.writes.keys() & reduction.reads.keys():
+                return False
+        return True
+
+    def _escapes(self, name: str, inside: int) -> bool:
+        """Whether a buffer is needed outside of these nodes."""
+        facts = self.facts
+        if name in facts.kept or name in facts.special:
+            return True
+        return any(not inside >> reader & 1 for reader in facts.readers.get(name, ()))
+
+    def _params(self, one: Group, other: Group) -> int:
+        inside = one.bits | other.bits
+        written = one.writes.keys() | other.writes.keys()
+        stored = [name for name in written if self._escapes(name, inside)]
+        return len(stored) + len((one.reads.keys() | other.reads.keys()) - written)
+
+    def _path(self, one: Group, other: Group) -> bool:
+        """Whether something outside of both must run after one of them and before the other."""
+        both = one.bits | other.bits
+        for first, last in ((one, other), (other, one)):
+            if not last.after & first.bits:
+                continue
+            direct = last.before & ~both
+            while direct:
+                number = direct.bit_length() - 1
+                group = self.group[number]
+                if group.after & first.bits:
+                    return True
+                direct &= ~group.bits & ~(1 << number)
+        return False
+
+    def _unify(self, one: Group, other: Group) -> tuple[Group, Group, AxisMap] | None:
+        """(target, source, map of the source's axes), or None."""
+        ways = [(one, other), (other, one)]  # (source, target)
+        if bool(one.space.reduce_axes) != bool(other.space.reduce_axes):
+            ways = [ways[0] if other.space.reduce_axes else ways[1]]
+        elif len(one.space.axes) > len(other.space.axes):
+            ways.reverse()
+        for source, target in ways:
+            shared = self._shared(source, target)
+            for found in maps(source.space, target.space, shared[:_MANY]):
+                if self._agree(source, target, found) and self._same_order(source, target, found):
+                    return target, source, found
+        return None
+
+    def _shared(self, source: Group, target: Group) -> list[tuple[Index, Index]]:
+        """Pairs of accesses to the same buffer, the largest buffers and the written ones first."""
+        names = (source.reads.keys() | source.writes.keys()) & (target.reads.keys() | target.writes.keys())
+        made = source.writes.keys() | target.writes.keys()
+        pairs = []
+        for name in sorted(names, key=lambda name: (name not in made, -self.bytes[name], name)):
+            ours = [source.writes[name]] if name in source.writes else source.reads[name][:2]
+            theirs = [target.writes[name]] if name in target.writes else target.reads[name][:2]
+            pairs += [(a, b) for a in ours for b in theirs]
+        return pairs
+
+    def _agree(self, source: Group, target: Group, found: AxisMap) -> bool:
+        """Whether under the map each buffer made by one is read by the other exactly where it is made."""
+        if source.writes.keys() & target.writes.keys():
+            return False
+        for name in source.writes.keys() & target.reads.keys():
+            made = source.writes[name].substitute(found)
+            if any(index is not made for index in target.reads[name]) or not self._ordered(name, source, target):
+                return False
+        for name in target.writes.keys() & source.reads.keys():
+            made = target.writes[name]
+            wrong = any(index.substitute(found) is not made for index in source.reads[name])
+            if wrong or not self._ordered(name, target, source):
+                return False
+        return self._connected(source, target) or self._reads_alike(source, target, found)
+
+    def _connected(self, source: Group, target: Group) -> bool:
+        return not source.writes.keys().isdisjoint(target.reads) or not target.writes.keys().isdisjoint(source.reads)
+
+    def _reads_alike(self, source: Group, target: Group, found: AxisMap) -> bool:
+        """Readers of one buffer: at least one access must be the same, or nothing is saved."""
+        for name in (source.reads.keys() & target.reads.keys()) - self.facts.special:
+            theirs = set(target.reads[name])
+            if any(index.substitute(found) in theirs for index in source.reads[name]):
+                return True
+        return False
+
+    def _ordered(self, name: str, writer: Group, reader: Group) -> bool:
+        """A buffer that is mutated joins only its earlier readers, pointwise, so that they see the old value."""
+        facts = self.facts
+        if name not in facts.special:
+            return True
+        if len(facts.writers[name]) > 1 or writer.space.reduce_axes or reader.space.reduce_axes:
+            return False
+        last = max(n for n in reader.members if n in facts.readers[name])
+        nest = facts.nests[facts.writers[name][0]].nest
+        return nest.mode == "store" and last < facts.writers[name][0]
+
+    def _same_order(self, source: Group, target: Group, found: AxisMap) -> bool:
+        """argmax and argmin give positions: their reduce axes must keep their order."""
+        if not (source.ordered or (target.ordered and source.space.reduce_axes)):
+            return True
+        position = Index.of(0)
+        for axis in source.space.reduce_axes:
+            position = position * axis.size + found.get(axis, Index.of(0))
+        theirs = Index.of(0)
+        for axis in target.space.reduce_axes:
+            theirs = theirs * axis.size + axis
+        return position is theirs
+
+    def _join(self, target: Group, source: Group, found: AxisMap) -> None:
+        """The source's nests become members of the target."""
+        for number, earlier in source.maps.items():
+            target.maps[number] = composed(earlier, found)
+            self.group[number] = target
+        target.members = sorted(target.members + source.members)
+        target.bits |= source.bits
+        target.nodes += source.nodes
+        target.ordered = target.ordered or source.ordered
+        for name, indices in source.reads.items():
+            known = target.reads.setdefault(name, [])
+            target.reads[name] = known + [i for i in _mapped(indices, found) if i not in known]
+        for name, index in source.writes.items():
+            target.writes[name] = index.substitute(found)
+        self.shapes += 1
+        target.shape = self.shapes
+        self._spread(target, source)
+
+    def _spread(self, target: Group, source: Group) -> None:
+        """Keep `after` transitive: all that follows a member follows what any member follows."""
+        self.groups.discard(source)
+        bits = target.bits
+        target.before = (target.before | source.before) & ~bits
+        target.after = (target.after | source.after) & ~bits
+        extra = target.after | bits
+        for group in self.groups:
+            if group.after & bits:
+                group.after |= extra
+
+
+def _mapped(indices: Iterable[Index], found: AxisMap) -> list[Index]:
+    return [index.substitute(found) for index in indices]

@@ -1,0 +1,130 @@
+"""Decide: where intermediate buffers live. One arena; buffers whose lives do not meet may share bytes.
+
+Lives are counted in steps. Large buffers are placed first, each at the lowest offset that is free during its life. A
+kernel's result takes the place of an operand that dies in it where the kernel reads and writes it at the same index.
+Inputs and outputs are never in the arena. Neighbour: `verify.verify_memory` checks the plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from stator.loop.kernel import Kernel, Launch, MemoryPlan, Step
+from stator.loop.nest import Buffer, Output, View
+
+ALIGNMENT = 64
+Lives = dict[str, tuple[int, int]]
+
+
+def plan(
+    steps: Sequence[Step], buffers: Mapping[str, Buffer], inputs: Iterable[str], outputs: Iterable[Output]
+) -> MemoryPlan:
+    """A place for every buffer that some step writes."""
+    kept = list(dict.fromkeys(output.buffer for output in outputs if isinstance(output, View)))
+    lives = lifetimes(steps, kept)
+    returned = [
+        b.name for s in steps if not isinstance(s, Launch) and not s.extern.out_target for b in s.extern.outputs
+    ]
+    outside = {*inputs, *kept, *returned}
+    placed = {name: life for name, life in lives.items() if name not in outside}
+    aliases = _in_place(steps, buffers, placed)
+    offsets, size = _offsets(placed, buffers, aliases)
+    own = tuple(name for name in kept if name in lives and name not in returned and name not in set(inputs))
+    return MemoryPlan(size, offsets, own, tuple(returned), tuple(aliases.items()))
+
+
+def lifetimes(steps: Iterable[Step], kept: Iterable[str]) -> Lives:
+    """First and last step that touch each buffer; what is kept lives on past the end."""
+    lives: Lives = {}
+    end = 0
+    for end, step in enumerate(steps, 1):
+        for name in touched(step):
+            lives[name] = lives.get(name, (end - 1, 0))[0], end - 1
+    for name in kept:
+        if name in lives:
+            lives[name] = lives[name][0], end
+    return lives
+
+
+def touched(step: Step) -> list[str]:
+    """The buffers that a step reads or writes."""
+    if isinstance(step, Launch):
+        return list(step.args)
+    return [view.buffer for view in step.extern.views()] + [buffer.name for buffer in step.extern.outputs]
+
+
+def extents(buffer: Buffer, offset: int) -> tuple[int, int]:
+    """The bytes it takes, first and past the last."""
+    return offset, offset + buffer.nbytes
+
+
+# -- in place --------------------------------------------------------------------------------------
+
+
+def _in_place(steps: Sequence[Step], buffers: Mapping[str, Buffer], lives: Lives) -> dict[str, str]:
+    """Result -> the operand whose bytes it may take over."""
+    aliases: dict[str, str] = {}
+    taken: set[str] = set()
+    for number, step in enumerate(steps):
+        if not isinstance(step, Launch):
+            continue
+        params = step.kernel.params
+        dying = {
+            param.name: name
+            for param, name in zip(params, step.args, strict=True)
+            if param.role == "in" and name in lives and lives[name][1] == number and name not in taken
+        }
+        for param, name in zip(params, step.args, strict=True):
+            if param.role != "out" or name not in lives or lives[name][0] != number or not dying:
+                continue
+            for source in list(dying):
+                donor = buffers[dying[source]]
+                same = donor.dtype == param.dtype and donor.span == buffers[name].span
+                if same and step.args.count(donor.name) == 1 and overwrites(step.kernel, source, param.name):
+                    aliases[name] = donor.name
+                    taken.add(donor.name)
+                    del dying[source]
+                    break
+    return aliases
+
+
+def overwrites(kernel: Kernel, source: str, result: str) -> bool:
+    """Whether `result` may take the memory of `source`: each element is read last where it is written."""
+    stores = [store for store in kernel.stores if store.buffer == result]
+    if len(stores) != 1 or stores[0].mode != "store":
+        return False
+    store = stores[0]
+    if kernel.reduce_axes and (store.space != "inner" or store.value.level != kernel.levels):
+        return False
+    return all(node.attr[1] is store.index for node in kernel.nodes if node.op == "load" and node.attr[0] == source)
+
+
+# -- offsets ---------------------------------------------------------------------------------------
+
+
+def _offsets(lives: Lives, buffers: Mapping[str, Buffer], aliases: Mapping[str, str]) -> tuple[dict[str, int], int]:
+    """Offsets of all, and the size of the arena. Buffers joined in place are one block with their joint life."""
+    root: dict[str, str] = {}
+    for name in lives:
+        root[name] = root[aliases[name]] if name in aliases else name
+    blocks: Lives = {}
+    for name, (first, last) in lives.items():
+        known = blocks.get(root[name], (first, last))
+        blocks[root[name]] = min(known[0], first), max(known[1], last)
+    sizes = {name: -(-buffers[name].nbytes // ALIGNMENT) * ALIGNMENT for name in blocks}
+    places: dict[str, int] = {}
+    placed: list[tuple[int, int, int, int]] = []  # offset, end, first, last; by offset
+    for name in sorted(blocks, key=lambda name: (-sizes[name], blocks[name])):
+        first, last = blocks[name]
+        offset = 0
+        for start, end, born, dead in placed:
+            if dead < first or last < born:
+                continue
+            if start >= offset + sizes[name]:
+                break
+            offset = max(offset, end)
+        places[name] = offset
+        placed.append((offset, offset + sizes[name], first, last))
+        placed.sort()
+    total = max((end for _, end, _, _ in placed), default=0)
+    return {name: places[root[name]] for name in lives}, total

@@ -1,0 +1,33 @@
+"""From a program to a schedule, on one screen: analyse, decide, apply."""
+
+from __future__ import annotations
+
+from stator.loop import apply, fusion, memory
+from stator.loop.deps import analyse
+from stator.loop.device import Device
+from stator.loop.kernel import Kernel, Launch, Schedule
+from stator.loop.nest import Program
+from stator.loop.order import order
+from stator.loop.split import prepare
+
+
+def schedule(program: Program, device: Device | None = None) -> Schedule:
+    """Fused kernels, the steps that run them, and where memory is."""
+    device = device or Device.of(program.device)
+    program = prepare(program, device)
+    facts = analyse(program)
+    plan = fusion.decide(facts, device)
+    steps = tuple(apply.step(group, facts) for group in order(plan))
+    used: dict[Kernel, None] = {step.kernel: None for step in steps if isinstance(step, Launch)}
+    place = memory.plan(steps, program.buffers, [b.name for b in program.inputs], program.outputs)
+    return Schedule(
+        name=program.name,
+        device=program.device,
+        kernels=tuple(used),
+        steps=steps,
+        buffers=program.buffers,
+        memory=place,
+        inputs=program.inputs,
+        outputs=program.outputs,
+        mutated=program.mutated,
+    )

@@ -1,0 +1,119 @@
+"""Rewrites of the program before fusion decides anything.
+
+`split_reductions` makes a large reduction with few results parallel:
+    s = sum(x[r] for r < N)   -->   part[p] = sum(x[p*c + r] for r < c);  s = sum(part[p] for p < P)
+`detach` gives a nest that overwrites what it reads elsewhere a buffer of its own, and copies at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from math import prod
+
+from stator.loop import scalar
+from stator.loop.device import Device
+from stator.loop.expr import Expr, Rewriter, const, index, load, masked, op, postorder, reduce
+from stator.loop.index import Axis, Index
+from stator.loop.nest import Buffer, Nest, Node, Program, contiguous
+from stator.loop.space import flat
+
+_WORTH = 1 << 16  # elements read by a reduction that is worth two kernels
+_SPLITS = ("sum", "prod", "max", "min", "any", "all")
+
+
+def prepare(program: Program, device: Device) -> Program:
+    """Both rewrites; the same object where nothing changed."""
+    nodes: list[Node] = []
+    for node in program.nodes:
+        parts = list(_parts(node, device)) if isinstance(node, Nest) else [node]
+        nodes.extend(parts)
+    return program if nodes == list(program.nodes) else replace(program, nodes=tuple(nodes))
+
+
+def _parts(nest: Nest, device: Device) -> Iterator[Node]:
+    nodes = postorder([nest.value])
+    own = [n for n in nodes if n.op == "load" and n.attr[0] == nest.buffer.name]
+    if nest.mode == "store" and any(n.attr[1] is not nest.index or n.axes & {*nest.reduce_axes} for n in own):
+        size = tuple(axis.size for axis in nest.axes)
+        buffer = Buffer(f"{nest.buffer.name}_next", nest.buffer.dtype, size, contiguous(size), nest.buffer.device)
+        position = flat(nest.axes)
+        yield from _parts(Nest(buffer, nest.axes, nest.reduce_axes, nest.value, position), device)
+        yield replace(nest, reduce_axes=(), value=load(buffer.name, position, buffer.dtype))
+        return
+    count = _pieces(nest, nodes, device)
+    if count:
+        yield from _split(nest, nodes, count)
+    else:
+        yield nest
+
+
+def _pieces(nest: Nest, nodes: list[Expr], device: Device) -> int:
+    """Into how many pieces to split the reductions of a nest; 0 for not at all."""
+    outer, inner = (prod(axis.size for axis in axes) for axes in (nest.axes, nest.reduce_axes))
+    kinds = [n.attr for n in nodes if n.op == "reduce"]
+    if not kinds or outer * inner < _WORTH or any(kind not in _SPLITS for kind in kinds):
+        return 0
+    columns = not _along_rows(nest, nodes)
+    if device.kind == "cuda":
+        width, wanted, least = (64, 2 * device.cores, 32) if columns else (1, 2 * device.cores, 2048)
+    else:
+        width, wanted, least = (
+            (device.vector_bytes // 4, 4 * device.cores, 64) if columns else (1, 4 * device.cores, 2048)
+        )
+    programs = -(-outer // width)
+    if programs * 2 > wanted:
+        return 0
+    pieces = min(-(-wanted // programs), inner // least)
+    return pieces if pieces > 1 else 0
+
+
+def _along_rows(nest: Nest, nodes: list[Expr]) -> bool:
+    reads = [n.attr[1] for n in nodes if n.op == "load"]
+    return not nest.axes or any(position.stride(axis) == 1 for position in reads for axis in nest.reduce_axes)
+
+
+def _split(nest: Nest, nodes: list[Expr], pieces: int) -> Iterator[Node]:
+    """Innermost reductions first: each becomes two nests and then a load."""
+    outer = flat(nest.axes)
+    size = tuple(axis.size for axis in nest.axes)
+    pieces = _divisor(prod(axis.size for axis in nest.reduce_axes), pieces)
+    piece = Axis("piece", pieces)
+    memo: dict[Expr, Expr] = {}
+    rewrite = Rewriter({}, memo=memo)
+    for number, node in enumerate(n for n in nodes if n.op == "reduce"):
+        body = rewrite(node.args[0])
+        name = f"{nest.buffer.name}_part{number}"
+        part = Buffer(name, node.dtype, (*size, pieces), contiguous((*size, pieces)), nest.buffer.device)
+        whole = Buffer(f"{name}_whole", node.dtype, size, contiguous(size), nest.buffer.device)
+        chunk, value = _chunked(node.attr, body, nest.reduce_axes, piece)
+        at = outer * pieces + piece
+        yield Nest(part, (*nest.axes, piece), (chunk,), reduce(node.attr, value), at)
+        yield Nest(whole, nest.axes, (piece,), reduce(node.attr, load(name, at, node.dtype)), outer)
+        memo[node] = load(whole.name, outer, node.dtype)
+    yield replace(nest, reduce_axes=(), value=rewrite(nest.value))
+
+
+def _divisor(total: int, wanted: int) -> int:
+    """A divisor of the total near what is wanted (up to twice), or what is wanted."""
+    for pieces in range(wanted, 2 * wanted):
+        if total % pieces == 0:
+            return pieces
+    return wanted
+
+
+def _chunked(kind: str, body: Expr, axes: tuple[Axis, ...], piece: Axis) -> tuple[Axis, Expr]:
+    """The body over one chunk; a last chunk that is too long is masked."""
+    total = prod(axis.size for axis in axes)
+    chunk = Axis("chunk", -(-total // piece.size))
+    position = piece.index * chunk.size + chunk
+    mapping: dict[Axis, Index] = {}
+    step = 1
+    for axis in reversed(axes):
+        mapping[axis] = (position // step) % axis.size
+        step *= axis.size
+    value = body.substitute(mapping)
+    if chunk.size * piece.size == total:
+        return chunk, value
+    inside = op("lt", index(position), const(total, "i64"))
+    return chunk, masked(inside, value, const(scalar.identity(kind, body.dtype), body.dtype))

@@ -1,0 +1,160 @@
+"""Printers of every level: programs, kernels, schedules. The text is stable: it depends on nothing but the object.
+
+A value used more than once gets a name (t0, t1, …); the rest is printed in place. `kernel` imports this, for its
+`text` methods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from stator.loop.expr import Expr, postorder
+from stator.loop.index import Axis, Index
+from stator.loop.nest import Argument, Buffer, Extern, Nest, Output, Program, View, contiguous
+
+if TYPE_CHECKING:
+    from stator.loop.kernel import Kernel, Schedule
+
+_WIDTH = 72
+
+
+class Lines:
+    """Prints expressions as lines `name = operation`, each node once."""
+
+    __slots__ = ("lines", "names", "uses")
+
+    def __init__(self, roots: Iterable[Expr]) -> None:
+        self.names: dict[Expr, str] = {}
+        self.lines: list[str] = []
+        self.uses: dict[Expr, int] = {}
+        order = postorder(roots)
+        for node in order:
+            for child in node.children():
+                self.uses[child] = self.uses.get(child, 0) + 1
+        for node in order:
+            self._print(node)
+
+    def __call__(self, node: Expr) -> str:
+        return self.names[node]
+
+    def index(self, position: Index) -> str:
+        """The text of an index, loaded integers by their names."""
+        return position.render(self)
+
+    def _print(self, node: Expr) -> None:
+        text = self._operation(node)
+        leaf = node.op in ("const", "index")
+        if leaf or (self.uses.get(node, 0) < 2 and node.op != "reduce" and len(text) <= _WIDTH):
+            self.names[node] = text
+            return
+        count = sum(line.startswith("t") for line in self.lines)
+        self.names[node] = f"t{count}"
+        self.lines.append(f"t{count} = {text}")
+
+    def _operation(self, node: Expr) -> str:
+        match node.op:
+            case "load":
+                return f"{node.attr[0]}[{self.index(node.attr[1])}]"
+            case "const":
+                return str(node.attr)
+            case "index":
+                return self.index(node.attr)
+            case "cast":
+                return f"{node.dtype}({self(node.args[0])})"
+            case "bitcast":
+                return f"bits_{node.dtype}({self(node.args[0])})"
+            case "reduce" | "random":
+                name = node.attr if node.op == "reduce" else f"random_{node.attr}"
+            case _:
+                name = node.op
+        return f"{name}({', '.join(map(self, node.args))})"
+
+
+def buffer_text(buffer: Buffer) -> str:
+    """`name: f32[4, 8]`, with the stride where it is not row-major."""
+    return f"{buffer.name}: {_shape(buffer.dtype, buffer.size, buffer.stride)}"
+
+
+def nest_text(nest: Nest) -> str:
+    """Loops, values, and the store."""
+    lines = Lines([nest.value])
+    sign = "=" if nest.mode == "store" else "+="
+    store = f"{nest.buffer.name}[{nest.index.render(lines)}] {sign} {lines(nest.value)}"
+    head = f"nest {buffer_text(nest.buffer)} for {_loops(nest.axes, nest.reduce_axes)}:"
+    return "\n    ".join([head, *lines.lines, store])
+
+
+def extern_text(extern: Extern) -> str:
+    """A call, as it would be written."""
+    outputs = ", ".join(buffer_text(b) for b in extern.outputs)
+    arguments = [_argument(a) for a in extern.args] + [f"{k}={_argument(v)}" for k, v in extern.kwargs]
+    return f"extern {outputs} = {extern.out_target or extern.target}({', '.join(arguments)})"
+
+
+def program_text(program: Program) -> str:
+    """The whole program, one paragraph a node."""
+    head = f"program {program.name} on {program.device}({', '.join(map(buffer_text, program.inputs))}):"
+    nodes = [nest_text(node) if isinstance(node, Nest) else extern_text(node) for node in program.nodes]
+    body = [text.replace("\n", "\n  ") for text in nodes]
+    tail = f"return {', '.join(map(_output, program.outputs))}"
+    if program.mutated:
+        body.append(f"mutates {', '.join(program.mutated)}")
+    return "\n  ".join([head, *body, tail]) + "\n"
+
+
+def kernel_text(kernel: Kernel) -> str:
+    """The canonical print of a kernel."""
+    roots = [store.value for store in kernel.stores]
+    lines = Lines(roots + [a.expr for store in kernel.stores for a in store.index.indirects()])  # type: ignore[misc]
+    params = ", ".join(f"{p.name}: {p.role} {p.dtype}[{p.numel}]" for p in kernel.params)
+    out = [f"kernel({params}) for {_loops(kernel.axes, kernel.reduce_axes)}:", *lines.lines]
+    for store in kernel.stores:
+        sign = "=" if store.mode == "store" else "+="
+        out.append(f"{store.space} {store.buffer}[{lines.index(store.index)}] {sign} {lines(store.value)}")
+    return "\n    ".join(out) + "\n"
+
+
+def schedule_text(schedule: Schedule) -> str:
+    """Kernels, steps and memory."""
+    names = {kernel: f"k{i}" for i, kernel in enumerate(schedule.kernels)}
+    out = [f"schedule {schedule.name} on {schedule.device}({', '.join(map(buffer_text, schedule.inputs))})", ""]
+    out += [f"{name} = {kernel_text(kernel)}" for kernel, name in names.items()]
+    out += [step.text(names) for step in schedule.steps]
+    memory = schedule.memory
+    out += [f"return {', '.join(map(_output, schedule.outputs))}", "", f"arena {memory.arena_bytes} bytes"]
+    donors = dict(memory.aliases)
+    for name, offset in memory.offsets.items():
+        over = f"  over {donors[name]}" if name in donors else ""
+        out.append(f"  {offset:>10} {buffer_text(schedule.buffers[name])}{over}")
+    out += [f"   allocated {buffer_text(schedule.buffers[name])}" for name in memory.allocated]
+    out += [f"    returned {buffer_text(schedule.buffers[name])}" for name in memory.returned]
+    return "\n".join(out) + "\n"
+
+
+def _loops(axes: tuple[Axis, ...], reduce_axes: tuple[Axis, ...]) -> str:
+    outer = ", ".join(f"{a.name} < {a.size}" for a in axes) or "once"
+    inner = ", ".join(f"{a.name} < {a.size}" for a in reduce_axes)
+    return f"{outer}; reduce {inner}" if inner else outer
+
+
+def _shape(dtype: str, size: tuple[int, ...], stride: tuple[int, ...]) -> str:
+    dense = all(n == 1 or s == d for n, s, d in zip(size, stride, contiguous(size), strict=True))
+    return f"{dtype}{list(size)}" + ("" if dense else f" @ {list(stride)}")
+
+
+def _argument(argument: Argument) -> str:
+    if isinstance(argument, View):
+        return _view(argument)
+    if isinstance(argument, tuple | list):
+        return f"({', '.join(map(_argument, argument))})"
+    return repr(argument)
+
+
+def _view(view: View) -> str:
+    offset = f"+{view.offset}" if view.offset else ""
+    return f"{view.buffer}{offset}{_shape('', view.size, view.stride)}"
+
+
+def _output(output: Output) -> str:
+    return _view(output) if isinstance(output, View) else repr(output)

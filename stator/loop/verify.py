@@ -1,0 +1,227 @@
+"""The grammar of programs, kernels and schedules, as checks. Each raises `GrammarError` with the object's name.
+
+Checked: names are defined before use and written once where they must be; dtypes agree; every axis belongs to its
+nest; every access lies inside its buffer by `bounds()` (those under a mask aside: the mask says more than bounds do);
+a memory plan never gives two live buffers the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from stator.loop import scalar
+from stator.loop.expr import SPECIAL, Expr, postorder
+from stator.loop.index import Axis, Index
+from stator.loop.kernel import Call, Kernel, Launch, MemoryPlan, Schedule, Step
+from stator.loop.memory import extents, lifetimes
+from stator.loop.nest import Buffer, Extern, Nest, Program, View
+
+
+class GrammarError(ValueError):
+    """A program, kernel or schedule breaks its own rules."""
+
+
+def _require(condition: object, where: str, message: str) -> None:
+    if not condition:
+        raise GrammarError(f"{where}: {message}")
+
+
+# -- expressions -----------------------------------------------------------------------------------
+
+
+def verify_values(
+    roots: Iterable[Expr], axes: frozenset[Axis], dtypes: Mapping[str, tuple[str, int]], where: str
+) -> None:
+    """Ops, dtypes, axes, and loads within `dtypes` (buffer name -> dtype, elements)."""
+    roots = list(roots)
+    unmasked = _reached_without_mask(roots)
+    for node in postorder(roots):
+        _require(node.axes <= axes, where, f"{node} uses axes {sorted(a.name for a in node.axes - axes)} of no loop")
+        if node.op == "load":
+            name, index = node.attr
+            _require(name in dtypes, where, f"loads from unknown buffer {name}")
+            dtype, elements = dtypes[name]
+            _require(node.dtype == dtype, where, f"loads {name} as {node.dtype}, but it is {dtype}")
+            if node in unmasked:
+                _verify_bounds(index, elements, f"{where}: load of {name}")
+        elif node.op not in SPECIAL:
+            _require(node.op in scalar.OPS, where, f"unknown operator {node.op}")
+            given = scalar.result_dtype(node.op, tuple(a.dtype for a in node.args))
+            _require(given == node.dtype, where, f"{node} has dtype {node.dtype}, its operands give {given}")
+
+
+def _reached_without_mask(roots: Iterable[Expr]) -> set[Expr]:
+    seen: set[Expr] = set()
+    stack = list(roots)
+    while stack:
+        node = stack.pop()
+        if node not in seen:
+            seen.add(node)
+            stack.extend((node.args[0], node.args[2]) if node.op == "masked" else node.children())
+    return seen
+
+
+def _verify_bounds(index: Index, elements: int, where: str) -> None:
+    low, high = index.bounds()
+    _require(low >= 0 and high < elements, where, f"index {index} in {low} … {high} leaves 0 … {elements - 1}")
+
+
+# -- programs --------------------------------------------------------------------------------------
+
+
+def verify_program(program: Program) -> None:
+    """Raise GrammarError unless the program is well formed."""
+    known: dict[str, tuple[str, int]] = {}
+    for buffer in program.inputs:
+        _require(buffer.name not in known, program.name, f"input {buffer.name} given twice")
+        known[buffer.name] = buffer.dtype, buffer.span
+    inputs = frozenset(known)
+    _require(set(program.mutated) <= inputs, program.name, "mutated names must be inputs")
+    for node in program.nodes:
+        if isinstance(node, Nest):
+            _verify_nest(node, known)
+            name = node.buffer.name
+            _require(name not in inputs or name in program.mutated, name, "an input is written but not in mutated")
+            known.setdefault(name, (node.buffer.dtype, node.buffer.span))
+        else:
+            _verify_extern(node, known)
+    _verify_views(_views(program.outputs), known, f"{program.name} outputs")
+
+
+def _verify_nest(nest: Nest, known: Mapping[str, tuple[str, int]]) -> None:
+    where = f"nest {nest.buffer.name}"
+    axes = nest.axes + nest.reduce_axes
+    _require(len(set(axes)) == len(axes) == len({a.name for a in axes}), where, "an axis occurs twice")
+    _require(nest.value.dtype == nest.buffer.dtype, where, f"value is {nest.value.dtype}, buffer {nest.buffer.dtype}")
+    _require(nest.mode in ("store", "add"), where, f"unknown mode {nest.mode}")
+    _require(nest.mode == "store" or nest.buffer.name in known, where, "adds to a buffer that nothing initialised")
+    _require(bool(nest.reduce_axes) == (nest.value.level > 0), where, "reduce axes without a reduction, or the reverse")
+    _verify_outer(nest.value, frozenset(nest.reduce_axes), where)
+    _require(nest.index.axes() <= frozenset(nest.axes), where, "the store's index uses axes of no outer loop")
+    if all(axis.size for axis in axes):
+        indirect = [atom.expr for atom in nest.index.indirects()]
+        verify_values([nest.value, *indirect], frozenset(axes), known, where)  # type: ignore[list-item]
+        _verify_bounds(nest.index, nest.buffer.span, where)
+
+
+def _verify_outer(value: Expr, reduced: frozenset[Axis], where: str) -> None:
+    """Outside of reductions nothing may depend on the reduce axes."""
+    stack, seen = [value], set()
+    while stack:
+        node = stack.pop()
+        if node in seen or node.op == "reduce":
+            continue
+        seen.add(node)
+        below = node.children()
+        _require(below or reduced.isdisjoint(node.axes), where, f"{node} uses a reduce axis outside of a reduction")
+        stack.extend(below)
+
+
+def _verify_extern(extern: Extern, known: dict[str, tuple[str, int]]) -> None:
+    _verify_views(extern.views(), known, f"extern {extern.name}")
+    for buffer in extern.outputs:
+        _require(buffer.name not in known, f"extern {extern.name}", f"output {buffer.name} exists already")
+        known[buffer.name] = buffer.dtype, buffer.span
+
+
+def _views(outputs: Iterable[object]) -> list[View]:
+    return [output for output in outputs if isinstance(output, View)]
+
+
+def _verify_views(views: Iterable[View], known: Mapping[str, tuple[str, int]], where: str) -> None:
+    for view in views:
+        _require(view.buffer in known, where, f"unknown buffer {view.buffer}")
+        span = Buffer(view.buffer, "u8", view.size, view.stride).span
+        inside = span == 0 or (view.offset >= 0 and view.offset + span <= known[view.buffer][1])
+        _require(inside, where, f"view of {view.buffer} leaves its buffer")
+
+
+# -- kernels and schedules -------------------------------------------------------------------------
+
+
+def verify_kernel(kernel: Kernel) -> None:
+    """Raise GrammarError unless the kernel is well formed and canonical in its names."""
+    where = "kernel"
+    _require([p.name for p in kernel.params] == [f"p{i}" for i in range(len(kernel.params))], where, "params are p0, …")
+    for prefix, group in (("x", kernel.axes), ("r", kernel.reduce_axes)):
+        _require(
+            [a.name for a in group] == [f"{prefix}{i}" for i in range(len(group))], where, f"axes are {prefix}0, …"
+        )
+    axes = frozenset(kernel.axes + kernel.reduce_axes)
+    known = {p.name: (p.dtype, p.numel) for p in kernel.params}
+    roles = {p.name: p.role for p in kernel.params}
+    stored = {store.buffer for store in kernel.stores}
+    verify_values([store.value for store in kernel.stores], axes, known, where)
+    for store in kernel.stores:
+        _require(store.buffer in known, where, f"stores to unknown {store.buffer}")
+        _require(store.value.dtype == known[store.buffer][0], where, f"store to {store.buffer} has another dtype")
+        _require(store.mode in ("store", "add") and store.space in ("outer", "inner"), where, "mode and space")
+        _verify_bounds(store.index, known[store.buffer][1], f"{where}: store to {store.buffer}")
+        inner = store.value in kernel.inner or not store.index.axes().isdisjoint(kernel.reduce_axes)
+        _require(not inner or store.space == "inner", where, f"{store.buffer} depends on reduce axes, in outer space")
+    loaded = {node.attr[0] for node in kernel.nodes if node.op == "load"}
+    for name, role in roles.items():
+        adds = any(store.buffer == name and store.mode == "add" for store in kernel.stores)
+        expected = ("inout" if name in loaded or adds else "out") if name in stored else "in"
+        _require(role == expected, where, f"{name} is {expected}, not {role}")
+
+
+def verify_schedule(schedule: Schedule) -> None:
+    """Raise GrammarError unless kernels, steps and memory fit each other."""
+    for kernel in schedule.kernels:
+        verify_kernel(kernel)
+    known = {buffer.name for buffer in schedule.inputs}
+    for step in schedule.steps:
+        match step:
+            case Launch():
+                _verify_launch(step, schedule, known)
+            case Call(extern=extern):
+                for view in extern.views():
+                    _require(view.buffer in known, extern.name, f"{view.buffer} is read before it is written")
+                known.update(buffer.name for buffer in extern.outputs)
+    for view in _views(schedule.outputs):
+        _require(view.buffer in known, schedule.name, f"output {view.buffer} is never written")
+    verify_memory(
+        schedule.steps, schedule.buffers, schedule.memory, {b.name for b in schedule.inputs}, schedule.outputs
+    )
+
+
+def _verify_launch(step: Launch, schedule: Schedule, known: set[str]) -> None:
+    _require(step.kernel in schedule.kernels, schedule.name, "launches a kernel that is not listed")
+    _require(len(step.args) == len(step.kernel.params), schedule.name, "one argument for each param")
+    for name, param in zip(step.args, step.kernel.params, strict=True):
+        buffer = schedule.buffers[name]
+        _require(buffer.dtype == param.dtype, name, f"is {buffer.dtype}, the kernel takes {param.dtype}")
+        _require(buffer.span == param.numel, name, f"has {buffer.span} elements, the kernel takes {param.numel}")
+        _require(param.role == "out" or name in known, name, "is read before it is written")
+        if param.role != "in":
+            known.add(name)
+
+
+def verify_memory(
+    steps: Iterable[Step],
+    buffers: Mapping[str, Buffer],
+    memory: MemoryPlan,
+    inputs: set[str],
+    outputs: Iterable[object],
+) -> None:
+    """No two buffers that live at once share bytes, but for the declared in-place pairs at their own step."""
+    steps = list(steps)
+    live = lifetimes(steps, [view.buffer for view in _views(outputs)])
+    for name in live:
+        homes = (name in inputs) + (name in memory.offsets) + (name in memory.allocated) + (name in memory.returned)
+        _require(homes == 1, name, f"has {homes} places in memory")
+    for view in _views(outputs):
+        _require(view.buffer not in memory.offsets, view.buffer, "is an output and lives in the arena")
+    pairs = set(memory.aliases)
+    placed = [(name, *extents(buffers[name], offset)) for name, offset in memory.offsets.items()]
+    for i, (one, start, end) in enumerate(placed):
+        _require(end <= memory.arena_bytes, one, "leaves the arena")
+        for other, begin, stop in placed[:i]:
+            if start >= stop or begin >= end:
+                continue
+            (first, last), (born, dead) = live[one], live[other]
+            if last < born or dead < first:
+                continue
+            in_place = ((one, other) in pairs and first == dead) or ((other, one) in pairs and born == last)
+            _require(in_place, one, f"shares bytes with {other} while both live")
