@@ -96,9 +96,7 @@ def elu(x: Tensor, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 
 
 @decompose("elu_backward")
 @rounds_once
-def elu_backward(
-    grad: Tensor, alpha: float, scale: float, input_scale: float, is_result: bool, x: Tensor
-) -> Tensor:
+def elu_backward(grad: Tensor, alpha: float, scale: float, input_scale: float, is_result: bool, x: Tensor) -> Tensor:
     if is_result:
         slope = p.mul(p.add(x, alpha * scale), input_scale)
     else:

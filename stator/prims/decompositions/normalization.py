@@ -96,9 +96,7 @@ def _sum_over(value: Tensor, dims: list[int]) -> Tensor:
 
 
 @decompose("_fused_rms_norm")
-def rms_norm(
-    x: Tensor, shape: Sequence[int], weight: Tensor | None, eps: float | None
-) -> tuple[Tensor, Tensor]:
+def rms_norm(x: Tensor, shape: Sequence[int], weight: Tensor | None, eps: float | None) -> tuple[Tensor, Tensor]:
     if x.numel() == 0 or x.dtype.is_complex:
         return NotImplemented
     wide = cast(_contiguous(x), compute_type(x.dtype))

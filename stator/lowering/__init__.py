@@ -1,0 +1,15 @@
+"""From fx graphs of ATen overloads to loop programs.
+
+Front door: `lower(gm, name, device)`. Importing this package fills the table with the families.
+"""
+
+from __future__ import annotations
+
+from stator.lowering import creation, extern, indexing, pointwise, random, reduction, scatter, view
+from stator.lowering.engine import lower
+from stator.lowering.table import LOWERINGS, lowers
+
+#: The files that fill the table.
+FAMILIES = (creation, extern, indexing, pointwise, random, reduction, scatter, view)
+
+__all__ = ["FAMILIES", "LOWERINGS", "lower", "lowers"]

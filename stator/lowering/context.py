@@ -1,0 +1,181 @@
+"""The state of one lowering: nodes made so far, names, and the decision when a value is realised.
+
+`Context` is what every lowering function gets. It writes nests into the program under construction
+and answers "where does this value lie" (`place`, `view`). The cost rule is `worth_memory`: a value
+with several readers is realised when reading it twice costs more than writing it once; whether the
+buffer then really exists is the scheduler's decision, which fuses producers into consumers.
+
+Neighbours: `value.py`, `engine.py` (runs the lowerings), `stator.loop.nest`.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from torch.fx import Node
+
+from stator.loop import expr as e
+from stator.loop.expr import postorder
+from stator.loop.index import ZERO, Axis, Index
+from stator.loop.nest import Buffer, Extern, Nest, View, contiguous
+from stator.lowering.uses import Uses
+from stator.lowering.value import Body, Indices, Place, Size, Tensorish, is_dense, placed, same_layout
+
+#: Operators that cost about as much as a trip to memory.
+COSTLY = frozenset(
+    "exp exp2 expm1 log log2 log1p sin cos tan tanh asin acos atan atan2 sinh cosh erf erfc sigmoid pow random".split()
+)
+#: A value whose expression may be larger than this is realised whoever reads it.
+MAX_WEIGHT = 160
+
+
+class Context:
+    """One program under construction."""
+
+    __slots__ = ("_names", "buffers", "device", "inputs", "node", "nodes", "offsets", "uses")
+
+    def __init__(self, device: str, uses: dict[Node, Uses]) -> None:
+        self.device = device
+        self.uses = uses
+        self.node: Node | None = None  #: the node being lowered, for names and uses
+        self.nodes: list[Nest | Extern] = []
+        self.inputs: list[Buffer] = []
+        self.buffers: dict[str, Buffer] = {}
+        #: Where an input's first element lies in its storage, for `as_strided`.
+        self.offsets: dict[str, int] = {}
+        self._names: set[str] = set()
+
+    # -- buffers -----------------------------------------------------------------------------------
+
+    def name(self, hint: str) -> str:
+        """An unused name."""
+        name, number = hint, 0
+        while name in self._names:
+            number += 1
+            name = f"{hint}_{number}"
+        self._names.add(name)
+        return name
+
+    def buffer(self, size: Size, stride: Size, dtype: str, device: str | None = None) -> Buffer:
+        """A new buffer, named after the node being lowered; overlapping strides become contiguous."""
+        if not is_dense(size, stride):
+            stride = contiguous(size)
+        hint = self.node.name if self.node is not None else "value"
+        made = Buffer(self.name(hint), dtype, size, stride, device or self.device)
+        self.buffers[made.name] = made
+        return made
+
+    # -- realising ---------------------------------------------------------------------------------
+
+    def realize(self, value: Tensorish) -> Place:
+        """Where the value lies, after writing it to a buffer of its own if it lies nowhere."""
+        if value.place is not None:
+            return value.place
+        buffer = self.buffer(value.size, value.stride, value.dtype)
+        if value.parts is not None:
+            self._write_parts(buffer, value)
+        else:
+            self.write(buffer, value)
+        return value.settle(Place(buffer, buffer.stride))
+
+    def _write_parts(self, buffer: Buffer, value: Tensorish) -> None:
+        assert value.parts is not None
+        dim, parts = value.parts
+        start = 0
+        for part in parts:
+            if part.size[dim]:
+                self.write(buffer, part, start * buffer.stride[dim])
+            start += part.size[dim]
+        if start == 0 or 0 in value.size:
+            self.write(buffer, value)
+
+    def write(self, buffer: Buffer, value: Tensorish, offset: int = 0) -> None:
+        """A nest that stores the value in the buffer, outermost loop over the largest stride."""
+        axes, at = loop_axes(value.size, buffer.stride)
+        position = Index.of(offset)
+        for index, step in zip(at, buffer.stride, strict=True):
+            position = position + index * step
+        self.nodes.append(Nest(buffer, axes, (), e.cast(value.load(at), buffer.dtype), position))
+
+    def reduce(self, size: Size, dims: list[int], dtype: str, value: Body, keep: bool) -> Tensorish:
+        """A nest over a value of `size` that reduces `dims`; `value` gives the stored expression."""
+        kept = tuple(1 if d in dims else n for d, n in enumerate(size))
+        buffer = self.buffer(kept, contiguous(kept), dtype)
+        outer: list[Axis] = []
+        inner: list[Axis] = []
+        at: list[Index] = []
+        for d, n in enumerate(size):
+            if n == 1:
+                at.append(ZERO)
+                continue
+            axis = Axis(f"r{len(inner)}", n) if d in dims else Axis(f"x{len(outer)}", n)
+            (inner if d in dims else outer).append(axis)
+            at.append(axis.index)
+        position = Index.of(0)
+        for d, step in enumerate(buffer.stride):
+            if d not in dims:
+                position = position + at[d] * step
+        self.nodes.append(Nest(buffer, tuple(outer), tuple(inner), value(tuple(at)), position))
+        if keep:
+            return placed(kept, Place(buffer, buffer.stride))
+        rest = [d for d in range(len(size)) if d not in dims]
+        return placed(tuple(size[d] for d in rest), Place(buffer, tuple(buffer.stride[d] for d in rest)))
+
+    # -- views of memory ---------------------------------------------------------------------------
+
+    def place(self, value: Tensorish) -> Place:
+        """Where the value can be read with strides; a view shares the memory of its base."""
+        if value.place is not None:
+            return value.place
+        if value.base is not None and value.restride is not None:
+            found = value.restride(self.place(value.base))
+            if found is not None:
+                return value.settle(found)
+        source = value.copied
+        if source is not None:
+            lies = source.place
+            if lies is None and source.base is not None and same_layout(value.size, value.stride, source.stride):
+                lies = self.place(source)
+            if lies is not None and same_layout(value.size, value.stride, lies.stride):
+                return lies
+        return self.realize(value)
+
+    def view(self, value: Tensorish) -> View:
+        """The value as an extern argument."""
+        place = self.place(value)
+        return View(place.buffer.name, value.size, place.stride, place.offset)
+
+    # -- the cost rule -----------------------------------------------------------------------------
+
+    def consider(self, node: Node, value: Tensorish) -> None:
+        """Realise a freshly lowered value if its readers would pay more without."""
+        if value.place is not None or value.base is not None:
+            return
+        if value.weight > MAX_WEIGHT or (self.uses[node].count > 1 and worth_memory(value, self.buffers)):
+            self.realize(value)
+
+
+def loop_axes(size: Size, stride: Size) -> tuple[tuple[Axis, ...], Indices]:
+    """(axes in memory order, the index of each dim); dims of size 1 need no loop."""
+    at: list[Index] = [ZERO] * len(size)
+    axes: list[Axis] = []
+    for d in sorted((d for d, n in enumerate(size) if n != 1), key=lambda d: -stride[d]):
+        axis = Axis(f"x{len(axes)}", size[d])
+        axes.append(axis)
+        at[d] = axis.index
+    return tuple(axes), tuple(at)
+
+
+def worth_memory(value: Tensorish, buffers: dict[str, Buffer]) -> bool:
+    """Whether to compute it once: it reads two or more whole tensors, or holds a costly operator."""
+    _, at = loop_axes(value.size, value.stride)
+    whole = prod(value.size)
+    reads: set[str] = set()
+    for node in postorder([value.load(at)]):
+        if node.op in COSTLY:
+            return True
+        if node.op == "load" and 2 * buffers[node.attr[0]].numel >= whole:
+            reads.add(node.attr[0])
+            if len(reads) > 1:
+                return True
+    return False

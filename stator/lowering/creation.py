@@ -1,0 +1,44 @@
+"""Creation: constants and ranges, which are expressions and take no memory of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from stator.loop import expr as e
+from stator.loop.expr import Expr
+from stator.loop.scalar import FLOATS
+from stator.lowering.context import Context
+from stator.lowering.table import lowers
+from stator.lowering.value import Indices, Spec, Tensorish, pointwise
+
+
+def constant(out: Spec, value: float) -> Tensorish:
+    """The same number everywhere."""
+    filled = e.const(value, out.dtype)
+    return pointwise(out.size, out.dtype, lambda at: filled, 1)
+
+
+@lowers("full")
+def full(context: Context, out: Spec, size: Sequence[int], value: float, **_: Any) -> Tensorish:
+    return constant(out, value)
+
+
+@lowers("full_like")
+def full_like(context: Context, out: Spec, x: Tensorish, value: float, **_: Any) -> Tensorish:
+    return constant(out, value)
+
+
+@lowers("arange.start_step")
+def arange(context: Context, out: Spec, start: float, end: float, step: float = 1, **_: Any) -> Tensorish:
+    """Whole numbers stay in index arithmetic; others are computed in float64, as eager does."""
+    if start == int(start) and step == int(step):
+        first, stride = int(start), int(step)
+        return pointwise(out.size, out.dtype, lambda at: e.cast(e.index(at[0] * stride + first), out.dtype), 1)
+
+    def body(at: Indices) -> Expr:
+        steps = e.op("mul", e.cast(e.index(at[0]), "f64"), e.const(float(step), "f64"))
+        value = e.op("add", steps, e.const(float(start), "f64"))
+        return e.cast(value, out.dtype if out.dtype in FLOATS else "i64")
+
+    return pointwise(out.size, out.dtype, lambda at: e.cast(body(at), out.dtype), 3)

@@ -1,0 +1,205 @@
+"""Runs the lowerings over an fx graph and closes the program.
+
+The graph holds functional ATen overloads with `meta["val"]`; its only mutations are the final
+`copy_` nodes. They are kept back: first every output is put in memory with the strides eager gives
+it, then every value that a mutation would spoil, then the writes happen. So nothing in the program
+can see a mutated input by accident.
+
+Neighbours: `table.py` (what is run), `context.py` (the state), `stator.loop.nest` (what comes out).
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+
+from stator.base.errors import InternalError
+from stator.loop import expr as e
+from stator.loop.expr import Expr, postorder
+from stator.loop.index import Axis, Index
+from stator.loop.nest import Buffer, Nest, Output, Program, View
+from stator.lowering import uses
+from stator.lowering.context import Context, loop_axes
+from stator.lowering.extern import call, extern
+from stator.lowering.table import LOWERINGS
+from stator.lowering.value import DTYPES, Place, Spec, Tensorish, broadcast, placed, pointwise, same_layout
+
+COPY = torch.ops.aten.copy_.default
+
+
+def lower(gm: GraphModule, name: str, device: Any) -> Program:
+    """The program that computes what the graph computes, on `device` ("cpu", "cuda" or a torch.device)."""
+    kind = device.type if isinstance(device, torch.device) else str(device).partition(":")[0]
+    return Lowering(Context(kind, uses.find(gm.graph))).run(gm, name)
+
+
+class Lowering:
+    """One pass over one graph."""
+
+    __slots__ = ("context", "writes")
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        #: The mutations kept back: (input, its new value).
+        self.writes: list[tuple[Tensorish, Tensorish]] = []
+
+    def run(self, gm: GraphModule, name: str) -> Program:
+        context = self.context
+        values: dict[Node, Any] = {}
+        outputs: tuple[Output, ...] = ()
+        for node in gm.graph.nodes:
+            context.node = node
+            match node.op:
+                case "placeholder":
+                    values[node] = self._input(node)
+                case "call_function":
+                    values[node] = self._call(node, values)
+                case "output":
+                    outputs = self._outputs(node, values)
+                case _:
+                    raise InternalError("lowering", f"a {node.op} node in a graph of ATen overloads: {node.name}")
+        context.node = None
+        return Program(
+            name,
+            context.device,
+            tuple(context.inputs),
+            tuple(context.nodes),
+            outputs,
+            tuple([_buffer(target).name for target, _ in self.writes]),
+        )
+
+    # -- nodes -------------------------------------------------------------------------------------
+
+    def _input(self, node: Node) -> Any:
+        value = node.meta.get("val")
+        if not isinstance(value, torch.Tensor):
+            return value
+        context = self.context
+        made = Buffer(
+            context.name(node.name), DTYPES[value.dtype], tuple(value.shape), value.stride(), value.device.type
+        )
+        context.inputs.append(made)
+        context.buffers[made.name] = made
+        context.offsets[made.name] = int(value.storage_offset())
+        return placed(made.size, Place(made, made.stride))
+
+    def _call(self, node: Node, values: dict[Node, Any]) -> Any:
+        args, kwargs = _fill(node.args, values), _fill(node.kwargs, values)
+        target: Any = node.target
+        if target is operator.getitem:
+            return args[0][args[1]]
+        if target is COPY:
+            self.writes.append((args[0], args[1]))
+            return args[1]
+        out = _specs(node.meta["val"])
+        function = LOWERINGS.get(target)
+        if function is None:
+            return extern(self.context, out, *args, **kwargs)
+        if self.context.device != "cpu":
+            args = self._on_device(args)
+        result = function(self.context, out, *args, **kwargs)
+        if isinstance(result, Tensorish) and result.place is None:
+            if result.base is None:
+                result.stride = out.stride
+            self.context.consider(node, result)
+        return result
+
+    def _on_device(self, args: Any) -> Any:
+        """Host tensors read by a kernel of another device are carried over first."""
+        if isinstance(args, tuple | list):
+            return tuple([self._on_device(a) for a in args])
+        if isinstance(args, Tensorish) and args.place is not None:
+            buffer = args.place.buffer
+            if buffer.device != self.context.device:
+                spec = Spec(args.size, args.stride, args.dtype, self.context.device)
+                device = torch.device(self.context.device)
+                return call(self.context, "aten._to_copy.default", spec, (args,), {"device": device})
+        return args
+
+    # -- the end -----------------------------------------------------------------------------------
+
+    def _outputs(self, node: Node, values: dict[Node, Any]) -> tuple[Output, ...]:
+        wanted = node.args[0]
+        nodes = list(wanted) if isinstance(wanted, tuple | list) else [wanted]
+        mutated = {_buffer(target).name for target, _ in self.writes}
+        outputs: list[Output] = []
+        for item in nodes:
+            value = values[item] if isinstance(item, Node) else item
+            outputs.append(self._output(item, value, mutated) if isinstance(value, Tensorish) else value)
+        self._mutate(mutated)
+        return tuple(outputs)
+
+    def _output(self, node: Any, value: Tensorish, mutated: set[str]) -> View:
+        """A view with eager's strides on memory that the end of the program leaves alone."""
+        context = self.context
+        spec = Spec.of(node.meta["val"])
+        place = context.realize(value) if value.copied is not None else context.place(value)
+        if place.buffer.name in mutated or not same_layout(spec.size, place.stride, spec.stride):
+            context.node = node
+            copy = pointwise(value.size, value.dtype, value.load, value.weight)
+            copy.stride = spec.stride
+            place = context.realize(copy)
+        return View(place.buffer.name, spec.size, spec.stride, place.offset)
+
+    def _mutate(self, mutated: set[str]) -> None:
+        """Write the kept-back values, after copying those that read what another write changes."""
+        context = self.context
+        secured = []
+        for target, value in self.writes:
+            element, _, position = _written(target, value)
+            if _spoiled(element, mutated, _buffer(target).name, position):
+                value = pointwise(value.size, value.dtype, value.load, value.weight)
+                context.realize(value)
+            secured.append((target, value))
+        for target, value in secured:
+            element, axes, position = _written(target, value)
+            buffer = _buffer(target)
+            if element.op != "load" or element.attr != (buffer.name, position):
+                context.nodes.append(Nest(buffer, axes, (), e.cast(element, buffer.dtype), position))
+
+
+def _buffer(target: Tensorish) -> Buffer:
+    assert target.place is not None, "only inputs are mutated, and they lie in memory"
+    return target.place.buffer
+
+
+def _written(target: Tensorish, value: Tensorish) -> tuple[Expr, tuple[Axis, ...], Index]:
+    """(the new element, the loops over the target, where it is written)."""
+    place = target.place
+    assert place is not None
+    axes, at = loop_axes(target.size, place.stride)
+    position = Index.of(place.offset)
+    for index, step in zip(at, place.stride, strict=True):
+        position = position + index * step
+    return broadcast(value, at), axes, position
+
+
+def _spoiled(element: Expr, mutated: set[str], own: str, position: Index) -> bool:
+    """Whether it reads mutated memory anywhere but the place it is written to."""
+    for node in postorder([element]):
+        if node.op == "load" and node.attr[0] in mutated and node.attr != (own, position):
+            return True
+    return False
+
+
+def _fill(args: Any, values: dict[Node, Any]) -> Any:
+    """The arguments with nodes replaced by their values."""
+    if isinstance(args, Node):
+        return values[args]
+    if isinstance(args, tuple | list):
+        filled = [_fill(a, values) for a in args]
+        return tuple(filled) if isinstance(args, tuple) else filled
+    if isinstance(args, dict):
+        return {key: _fill(a, values) for key, a in args.items()}
+    return args
+
+
+def _specs(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return Spec.of(value)
+    if isinstance(value, tuple | list):
+        return tuple([_specs(v) for v in value])
+    return value

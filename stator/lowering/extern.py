@@ -1,0 +1,126 @@
+"""Extern calls: operators that an outside kernel computes, and every operator without a lowering.
+
+Tensors among the arguments are given as strided views of buffers. Other constants are plain: dtypes,
+layouts, memory formats and devices are the Python expression that gives them, as a string that starts
+with "torch." ("torch.float32", "torch.device('cpu')"). `outputs` are the results that are tensors, in
+order; results that are None or numbers have none. `OUT_VARIANTS` lists the operators that write
+their result into memory the caller gives without a hidden copy.
+
+`splits_bias` is the decision whether `addmm` is a product and a pointwise addition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from stator.loop import expr as e
+from stator.loop.expr import Expr
+from stator.loop.nest import Argument, Buffer, Extern
+from stator.lowering.context import Context
+from stator.lowering.table import lowers
+from stator.lowering.value import (
+    HALF,
+    Indices,
+    Place,
+    Spec,
+    Tensorish,
+    broadcast,
+    is_dense,
+    placed,
+    pointwise,
+)
+
+#: Functional target → its out variant, for contiguous results.
+OUT_VARIANTS = {
+    "aten.mm.default": "aten.mm.out",
+    "aten.bmm.default": "aten.bmm.out",
+    "aten.addmm.default": "aten.addmm.out",
+    "aten.cumsum.default": "aten.cumsum.out",
+}
+
+
+def target_name(target: Any) -> str:
+    """An overload as "namespace.name.overload"."""
+    return f"{target.namespace}.{target._opname}.{target._overloadname}"
+
+
+def argument(context: Context, value: Any) -> Argument:
+    """An argument of an fx node as data."""
+    match value:
+        case Tensorish():
+            return context.view(value)
+        case None | bool() | int() | float() | str():
+            return value
+        case list() | tuple():
+            return tuple([argument(context, item) for item in value])
+        case torch.device():
+            return f"torch.device({str(value)!r})"
+        case torch.dtype() | torch.layout() | torch.memory_format():
+            return str(value)
+    raise TypeError(f"an extern call cannot take {value!r}")
+
+
+def call(context: Context, target: str, results: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """A call of `target`; `results` are Specs, None or numbers, in the structure of what it returns."""
+    views = tuple([argument(context, a) for a in args])
+    named = tuple([(key, argument(context, a)) for key, a in kwargs.items()])
+    single = not isinstance(results, list)
+    buffers: list[Buffer] = []
+    values: list[Any] = []
+    for spec in [results] if single else results:
+        if not isinstance(spec, Spec):
+            values.append(spec)
+            continue
+        buffer = context.buffer(spec.size, spec.stride, spec.dtype, spec.device)
+        buffers.append(buffer)
+        values.append(placed(spec.size, Place(buffer, buffer.stride)))
+    out = OUT_VARIANTS.get(target)
+    if out is not None and not (single and is_row_major(buffers[0])):
+        out = None
+    hint = context.node.name if context.node is not None else target
+    context.nodes.append(Extern(hint, target, views, named, tuple(buffers), out))
+    return values[0] if single else tuple(values)
+
+
+def is_row_major(buffer: Buffer) -> bool:
+    return is_dense(buffer.size, buffer.stride) and list(buffer.stride) == sorted(buffer.stride, reverse=True)
+
+
+def extern(context: Context, out: Any, *args: Any, **kwargs: Any) -> Any:
+    """The node being lowered, as a call of its own overload."""
+    assert context.node is not None
+    results = list(out) if isinstance(out, tuple) and not isinstance(out, Spec) else out
+    return call(context, target_name(context.node.target), results, args, kwargs)
+
+
+# -- matrix products with a bias -------------------------------------------------------------------
+
+
+def splits_bias(context: Context, node: Node, out: Spec) -> bool:
+    """Whether the bias of an addmm is better added by the kernel that reads the product.
+
+    A product with bias first copies the bias over the result, a pass over memory that the reader's
+    kernel saves. Half types keep addmm: it rounds once, as eager does.
+    """
+    uses = context.uses[node]
+    return out.dtype not in HALF and uses.extern == 0 and not uses.output and uses.count > 0
+
+
+@lowers("addmm")
+def addmm(
+    context: Context, out: Spec, bias: Tensorish, a: Tensorish, b: Tensorish, *, beta: float = 1, alpha: float = 1
+) -> Any:
+    assert context.node is not None
+    if beta != 1 or alpha != 1 or 0 in out.size or not splits_bias(context, context.node, out):
+        options = {key: value for key, value in (("beta", beta), ("alpha", alpha)) if value != 1}
+        return extern(context, out, bias, a, b, **options)
+    product = call(context, "aten.mm.default", out, (a, b), {})
+
+    def body(at: Indices) -> Expr:
+        return e.op("add", product.load(at), e.cast(broadcast(bias, at), out.dtype))
+
+    return pointwise(out.size, out.dtype, body, 2 + bias.weight)

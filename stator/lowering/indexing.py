@@ -1,0 +1,190 @@
+"""Indexing: reads at loaded positions, and writes of regions that are known by their indices.
+
+A position that is loaded counts from the end when it is negative, as in eager; that it lies in range
+is promised by the program, not checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from stator.loop import expr as e
+from stator.loop.expr import Expr
+from stator.loop.index import Index
+from stator.lowering.context import Context
+from stator.lowering.extern import extern
+from stator.lowering.table import lowers
+from stator.lowering.value import Indices, Spec, Tensorish, broadcast, pointwise
+from stator.lowering.view import slice_start
+
+
+def position_in(value: Expr, extent: int, wraps: bool = True) -> Index:
+    """A loaded integer as an index into a dim."""
+    number = e.cast(value, "i64")
+    if wraps and not (number.op == "index" and number.attr.low >= 0):
+        negative = e.op("lt", number, e.const(0, "i64"))
+        number = e.op("where", negative, e.op("add", number, e.const(extent, "i64")), number)
+    return e.to_index(number, extent)
+
+
+@lowers("index.Tensor")
+def index(context: Context, out: Spec, x: Tensorish, indices: Sequence[Tensorish | None]) -> Tensorish:
+    chosen = [d for d, i in enumerate(indices) if i is not None]
+    tensors = [i for i in indices if i is not None]
+    if any(i.dtype in ("bool", "u8") for i in tensors) or not all(x.size[d] for d in chosen):
+        return extern(context, out, x, indices)
+    rank = max([i.rank for i in tensors])
+    adjacent = chosen == list(range(chosen[0], chosen[0] + len(chosen)))
+    first = chosen[0] if adjacent else 0
+
+    def body(at: Indices) -> Expr:
+        shared = at[first : first + rank]
+        rest = iter(at[:first] + at[first + rank :])
+        where: list[Index] = []
+        for d in range(x.rank):
+            position = indices[d] if d < len(indices) else None
+            where.append(next(rest) if position is None else position_in(broadcast(position, shared), x.size[d]))
+        return x.load(tuple(where))
+
+    return pointwise(out.size, out.dtype, body, x.weight + sum([i.weight for i in tensors]) + 2 * len(tensors))
+
+
+@lowers("gather")
+def gather(
+    context: Context, out: Spec, x: Tensorish, dim: int, positions: Tensorish, *, sparse_grad: bool = False
+) -> Tensorish:
+    if x.rank == 0:
+        return pointwise(out.size, out.dtype, lambda at: x.load(()), x.weight)
+    dim %= x.rank
+
+    def body(at: Indices) -> Expr:
+        place = position_in(positions.load(at), x.size[dim], wraps=False)
+        return x.load((*at[:dim], place, *at[dim + 1 :]))
+
+    return pointwise(out.size, out.dtype, body, x.weight + positions.weight + 1)
+
+
+@lowers("flip")
+def flip(context: Context, out: Spec, x: Tensorish, dims: Sequence[int]) -> Tensorish:
+    flipped = {d % x.rank for d in dims} if x.rank else set()
+
+    def body(at: Indices) -> Expr:
+        return x.load(tuple([(x.size[d] - 1) - i if d in flipped else i for d, i in enumerate(at)]))
+
+    return pointwise(out.size, out.dtype, body, x.weight)
+
+
+@lowers("cat")
+def cat(context: Context, out: Spec, tensors: Sequence[Tensorish], dim: int = 0) -> Tensorish:
+    """Readers choose the part by index; a cat that must lie in memory is written part by part."""
+    rank = len(out.size)
+    parts = [t for t in tensors if t.rank == rank and (t.size != (0,) or rank != 1)]
+    parts = [t if t.dtype == out.dtype else _cast(t, out.dtype) for t in parts]
+    dim %= max(rank, 1)
+    starts = [0]
+    for part in parts:
+        starts.append(starts[-1] + part.size[dim])
+
+    extent = starts[-1]
+
+    def body(at: Indices) -> Expr:
+        position = e.index(at[dim])
+        value = e.const(0, out.dtype)
+        for start, part in zip(reversed(starts[:-1]), reversed(parts), strict=True):
+            end = start + part.size[dim]
+            if start == end:
+                continue
+            loaded = part.load((*at[:dim], at[dim] - start, *at[dim + 1 :]))
+            value = e.masked(_within(position, start, end, extent), loaded, value)
+        return value
+
+    joined = pointwise(out.size, out.dtype, body, 1 + sum([p.weight + 2 for p in parts]))
+    if parts:
+        joined.parts = dim, parts
+    return joined
+
+
+def _within(position: Expr, start: int, end: int, extent: int) -> Expr:
+    """Whether a position of a dim of `extent` lies in start … end-1."""
+    conditions = []
+    if start > 0:
+        conditions.append(e.op("ge", position, e.const(start, "i64")))
+    if end < extent:
+        conditions.append(e.op("lt", position, e.const(end, "i64")))
+    return _all(conditions)
+
+
+def _cast(value: Tensorish, dtype: str) -> Tensorish:
+    return pointwise(value.size, dtype, lambda at: e.cast(value.load(at), dtype), value.weight + 1)
+
+
+def _all(conditions: list[Expr]) -> Expr:
+    result = e.const(True, "bool")
+    for condition in conditions:
+        result = e.op("and", result, condition)
+    return result
+
+
+@lowers("constant_pad_nd")
+def constant_pad(context: Context, out: Spec, x: Tensorish, pads: Sequence[int], value: float = 0) -> Tensorish:
+    before = [0] * x.rank
+    for k in range(len(pads) // 2):
+        before[x.rank - 1 - k] = pads[2 * k]
+    border = e.const(value, out.dtype)
+
+    def body(at: Indices) -> Expr:
+        mask = _all([_within(e.index(i), before[d], before[d] + x.size[d], out.size[d]) for d, i in enumerate(at)])
+        if mask.op == "const" and not mask.attr:
+            return border
+        return e.masked(mask, x.load(tuple([i - b for i, b in zip(at, before, strict=True)])), border)
+
+    if 0 in x.size:
+        return pointwise(out.size, out.dtype, lambda at: border, 1)
+    return pointwise(out.size, out.dtype, body, x.weight + 3)
+
+
+@lowers("slice_scatter")
+def slice_scatter(
+    context: Context,
+    out: Spec,
+    x: Tensorish,
+    source: Tensorish,
+    dim: int = 0,
+    start: int | None = None,
+    end: int | None = None,
+    step: int = 1,
+) -> Tensorish:
+    dim %= x.rank
+    first = slice_start(x.size[dim], start)
+    count = source.size[dim]
+    lead = x.rank - source.rank
+
+    def body(at: Indices) -> Expr:
+        moved = at[dim] - first
+        inside = _within(e.index(at[dim]), first, first + (count - 1) * step + 1, x.size[dim])
+        if step > 1:
+            inside = _all([inside, e.op("eq", e.index(moved % step), e.const(0, "i64"))])
+        rest = x.load(at)
+        if inside.op == "const" and not inside.attr:
+            return rest
+        return e.masked(inside, _from_source((*at[:dim], moved // step, *at[dim + 1 :])), rest)
+
+    def _from_source(at: Indices) -> Expr:
+        return e.cast(source.load(at[lead:]), out.dtype)
+
+    if count == 0 or 0 in x.size:
+        return pointwise(out.size, out.dtype, x.load, x.weight)
+    return pointwise(out.size, out.dtype, body, x.weight + source.weight + 4)
+
+
+@lowers("select_scatter")
+def select_scatter(context: Context, out: Spec, x: Tensorish, source: Tensorish, dim: int, position: int) -> Tensorish:
+    dim %= x.rank
+    chosen = e.const(position % max(x.size[dim], 1), "i64")
+
+    def body(at: Indices) -> Expr:
+        here = e.op("eq", e.index(at[dim]), chosen)
+        replaced = e.cast(source.load(at[:dim] + at[dim + 1 :]), out.dtype)
+        return e.op("where", here, replaced, x.load(at))
+
+    return pointwise(out.size, out.dtype, body, x.weight + source.weight + 2)

@@ -1,0 +1,294 @@
+"""Pointwise operators, mostly one line each: an overload and the expression of one element.
+
+Operands are cast to the computing dtype (the result's, float32 for half types; for comparisons the
+promoted one), the result is cast to the result's dtype: this is the only place with that policy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from stator.loop import expr as e
+from stator.loop.expr import Expr
+from stator.loop.scalar import FLOATS, INTEGERS
+from stator.lowering.context import Context
+from stator.lowering.extern import extern
+from stator.lowering.table import lowers
+from stator.lowering.value import DTYPES, HALF, Indices, Spec, Tensorish, broadcast, compute_dtype, pointwise
+
+Operand = Tensorish | int | float | bool
+
+
+def apply(out: Spec, dtype: str, function: Callable[..., Expr], *operands: Operand) -> Tensorish:
+    """A value whose elements are `function` of the operands' elements, cast to `dtype`."""
+    readers = [_reader(operand, dtype) for operand in operands]
+    result = out.dtype
+
+    def body(at: Indices) -> Expr:
+        return e.cast(function(*[read(at) for read in readers]), result)
+
+    weight = 1 + sum([o.weight for o in operands if isinstance(o, Tensorish)])
+    return pointwise(out.size, result, body, weight)
+
+
+def _reader(operand: Operand, dtype: str) -> Callable[[Indices], Expr]:
+    if isinstance(operand, Tensorish):
+        if operand.dtype == dtype:
+            return lambda at: broadcast(operand, at)
+        return lambda at: e.cast(broadcast(operand, at), dtype)
+    constant = e.const(operand, dtype)
+    return lambda at: constant
+
+
+# -- promotion -------------------------------------------------------------------------------------
+
+
+def _category(dtype: str) -> int:
+    return 2 if dtype in FLOATS else 1 if dtype in INTEGERS else 0
+
+
+_INTEGER_ORDER = {"bool": 0, "u8": 1, "i8": 1, "i16": 2, "i32": 3, "i64": 4}
+
+
+def _join(a: str, b: str) -> str:
+    if a == b:
+        return a
+    if _category(a) != _category(b):
+        return a if _category(a) > _category(b) else b
+    if _category(a) == 2:
+        return "f64" if "f64" in (a, b) else "f32"  # bf16 with f16 gives f32 too
+    if _INTEGER_ORDER[a] == _INTEGER_ORDER[b]:
+        return "i16"  # u8 with i8
+    return a if _INTEGER_ORDER[a] > _INTEGER_ORDER[b] else b
+
+
+def promote(*operands: Operand) -> str:
+    """The dtype that eager compares operands in: dims outrank 0-dim tensors, which outrank numbers."""
+    ranks: list[str | None] = [None, None, None]
+    for operand in operands:
+        if isinstance(operand, Tensorish):
+            level, dtype = (0 if operand.size else 1), operand.dtype
+        else:
+            level, dtype = 2, "f32" if isinstance(operand, float) else "bool" if operand is True else "i64"
+            if operand is False:
+                dtype = "bool"
+        known = ranks[level]
+        ranks[level] = dtype if known is None else _join(known, dtype)
+    result: str | None = None
+    for found in ranks:
+        if found is None:
+            continue
+        if result is None or _category(found) > _category(result):
+            result = found
+    assert result is not None
+    return result
+
+
+# -- one line an operator --------------------------------------------------------------------------
+
+
+def _simple(name: str) -> Callable[..., Expr]:
+    return lambda *args: e.op(name, *args)
+
+
+#: Overload → scalar operator, computed in the result's dtype.
+ELEMENTWISE = {
+    "neg": "neg", "exp": "exp", "exp2": "exp2", "expm1": "expm1", "log": "log", "log2": "log2", "log1p": "log1p",
+    "sqrt": "sqrt", "rsqrt": "rsqrt", "reciprocal": "reciprocal", "sin": "sin", "cos": "cos", "tan": "tan",
+    "asin": "asin", "acos": "acos", "atan": "atan", "sinh": "sinh", "cosh": "cosh", "tanh": "tanh", "erf": "erf",
+    "erfc": "erfc", "sigmoid": "sigmoid", "bitwise_not": "not", "mul.Tensor": "mul", "div.Tensor": "div",
+    "pow.Tensor_Tensor": "pow", "pow.Tensor_Scalar": "pow", "remainder.Tensor": "mod", "minimum": "minimum",
+    "maximum": "maximum", "atan2": "atan2", "bitwise_and.Tensor": "and", "bitwise_or.Tensor": "or",
+    "bitwise_xor.Tensor": "xor", "bitwise_left_shift.Tensor": "shl", "bitwise_right_shift.Tensor": "shr",
+}  # fmt: skip
+
+#: Overload → scalar operator that changes floats only.
+ROUNDINGS = {"floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "round"}
+
+COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
+
+LOGIC = {"logical_and": "and", "logical_or": "or", "logical_xor": "xor", "logical_not": "not"}
+
+
+def _register_elementwise(target: str, name: str) -> None:
+    function = _simple(name)
+
+    @lowers(target)
+    def run(context: Context, out: Spec, *operands: Operand) -> Tensorish:
+        return apply(out, compute_dtype(out.dtype), function, *operands)
+
+
+def _register_rounding(target: str, name: str) -> None:
+    function = _simple(name)
+
+    @lowers(target)
+    def run(context: Context, out: Spec, x: Tensorish) -> Tensorish:
+        return apply(out, compute_dtype(out.dtype), function if out.dtype in FLOATS else _identity, x)
+
+
+def _register_comparison(name: str) -> None:
+    function = _simple(name)
+
+    @lowers(f"{name}.Tensor", f"{name}.Scalar")
+    def run(context: Context, out: Spec, a: Tensorish, b: Operand) -> Tensorish:
+        common = promote(a, b)
+        if common in HALF and not isinstance(b, Tensorish):
+            b = e.const(b, common).attr  # eager rounds the number first
+        return apply(out, compute_dtype(common), function, a, b)
+
+
+def _register_logic(target: str, name: str) -> None:
+    function = _simple(name)
+
+    @lowers(target)
+    def run(context: Context, out: Spec, *operands: Tensorish) -> Tensorish:
+        return apply(out, "bool", function, *operands)
+
+
+def _identity(value: Expr) -> Expr:
+    return value
+
+
+for _target, _name in ELEMENTWISE.items():
+    _register_elementwise(_target, _name)
+for _target, _name in ROUNDINGS.items():
+    _register_rounding(_target, _name)
+for _name in COMPARISONS:
+    _register_comparison(_name)
+for _target, _name in LOGIC.items():
+    _register_logic(_target, _name)
+
+
+# -- the ones with more to say ---------------------------------------------------------------------
+
+
+@lowers("add.Tensor")
+def add(context: Context, out: Spec, a: Operand, b: Operand, *, alpha: float = 1) -> Tensorish:
+    return _add_scaled("add", out, a, b, alpha)
+
+
+@lowers("sub.Tensor")
+def sub(context: Context, out: Spec, a: Operand, b: Operand, *, alpha: float = 1) -> Tensorish:
+    return _add_scaled("sub", out, a, b, alpha)
+
+
+def _add_scaled(name: str, out: Spec, a: Operand, b: Operand, alpha: float) -> Tensorish:
+    dtype = compute_dtype(out.dtype)
+    if alpha == 1:
+        return apply(out, dtype, _simple(name), a, b)
+    factor = e.const(alpha, dtype)
+    return apply(out, dtype, lambda x, y: e.op(name, x, e.op("mul", y, factor)), a, b)
+
+
+@lowers("abs")
+def absolute(context: Context, out: Spec, x: Tensorish) -> Tensorish:
+    return apply(out, compute_dtype(out.dtype), _identity if out.dtype == "bool" else _simple("abs"), x)
+
+
+@lowers("sign")
+def sign(context: Context, out: Spec, x: Tensorish) -> Tensorish:
+    return apply(out, compute_dtype(out.dtype), _identity if out.dtype == "bool" else _sign, x)
+
+
+def _sign(x: Expr) -> Expr:
+    """Eager gives 0 for NaN."""
+    value = e.op("sign", x)
+    return e.op("where", e.op("isnan", x), e.const(0, x.dtype), value) if x.dtype in FLOATS else value
+
+
+@lowers("isnan")
+def isnan(context: Context, out: Spec, x: Tensorish) -> Tensorish:
+    return _float_test("isnan", out, x)
+
+
+@lowers("isinf")
+def isinf(context: Context, out: Spec, x: Tensorish) -> Tensorish:
+    return _float_test("isinf", out, x)
+
+
+def _float_test(name: str, out: Spec, x: Tensorish) -> Tensorish:
+    if x.dtype not in FLOATS:
+        return apply(out, "bool", _identity, False)
+    return apply(out, compute_dtype(x.dtype), _simple(name), x)
+
+
+@lowers("div.Tensor_mode")
+def div_mode(context: Context, out: Spec, a: Operand, b: Operand, *, rounding_mode: str | None = None) -> Tensorish:
+    dtype = compute_dtype(out.dtype)
+    whole = out.dtype not in FLOATS
+    match rounding_mode:
+        case None:
+            function = _simple("div")
+        case "floor":
+            function = _simple("floordiv") if whole else _floor_quotient
+        case _:
+            function = _truncated_quotient if whole else lambda x, y: e.op("trunc", e.op("div", x, y))
+    return apply(out, dtype, function, a, b)
+
+
+def _floor_quotient(x: Expr, y: Expr) -> Expr:
+    """floor(x / y) without the rounding of x / y: the remainder is taken off first, as eager does."""
+    exact = e.op("round", e.op("div", e.op("sub", x, e.op("mod", x, y)), y))
+    return e.op("where", e.op("eq", y, e.const(0, y.dtype)), e.op("div", x, y), exact)
+
+
+def _truncated_quotient(x: Expr, y: Expr) -> Expr:
+    zero = e.const(0, x.dtype)
+    size = e.op("floordiv", e.op("abs", x), e.op("abs", y))
+    return e.op("where", e.op("xor", e.op("lt", x, zero), e.op("lt", y, zero)), e.op("neg", size), size)
+
+
+@lowers("fmod.Tensor")
+def fmod(context: Context, out: Spec, a: Operand, b: Operand) -> Tensorish:
+    def function(x: Expr, y: Expr) -> Expr:
+        size = e.op("mod", e.op("abs", x), e.op("abs", y))
+        return e.op("where", e.op("lt", x, e.const(0, x.dtype)), e.op("neg", size), size)
+
+    return apply(out, compute_dtype(out.dtype), function, a, b)
+
+
+@lowers("clamp")
+def clamp(context: Context, out: Spec, x: Tensorish, low: float | None = None, high: float | None = None) -> Tensorish:
+    dtype = compute_dtype(out.dtype)
+
+    def function(value: Expr) -> Expr:
+        if low is not None:
+            value = e.op("maximum", value, e.const(low, dtype))
+        return value if high is None else e.op("minimum", value, e.const(high, dtype))
+
+    return apply(out, dtype, function, x)
+
+
+@lowers("where.self", "where.ScalarSelf", "where.ScalarOther")
+def where(context: Context, out: Spec, mask: Tensorish, a: Operand, b: Operand) -> Tensorish:
+    choose = _reader(mask, "bool")
+    left, right = _reader(a, out.dtype), _reader(b, out.dtype)
+
+    def body(at: Indices) -> Expr:
+        return e.op("where", choose(at), left(at), right(at))
+
+    weight = 1 + sum([o.weight for o in (mask, a, b) if isinstance(o, Tensorish)])
+    return pointwise(out.size, out.dtype, body, weight)
+
+
+@lowers("clone")
+def clone(context: Context, out: Spec, x: Tensorish, *, memory_format: Any = None) -> Tensorish:
+    value = pointwise(x.size, x.dtype, x.load, x.weight)
+    value.copied = x
+    return value
+
+
+@lowers("_to_copy")
+def to_copy(context: Context, out: Spec, x: Tensorish, **options: Any) -> Any:
+    """A cast; another device is an extern call."""
+    device = options.get("device")
+    source = x.place.buffer.device if x.place is not None else context.device
+    if device is not None and out.device != source:
+        return extern(context, out, x, **options)
+    wanted = options.get("dtype")
+    if wanted is not None and wanted not in DTYPES:
+        return extern(context, out, x, **options)
+    if out.dtype == x.dtype:
+        return clone(context, out, x)
+    return pointwise(x.size, out.dtype, lambda at: e.cast(x.load(at), out.dtype), x.weight + 1)

@@ -1,0 +1,39 @@
+"""`stator::random`: the loop IR has it as an operator of (seed, element number)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from stator.loop import expr as e
+from stator.loop.expr import Expr
+from stator.loop.index import ZERO, Index
+from stator.loop.nest import contiguous
+from stator.lowering.context import Context
+from stator.lowering.table import lowers
+from stator.lowering.value import Indices, Spec, Tensorish, pointwise
+from stator.prims.random import RANDOM
+
+
+@lowers(RANDOM)
+def random(
+    context: Context,
+    out: Spec,
+    seed: Tensorish,
+    offset: int,
+    size: Sequence[int],
+    *,
+    kind: str,
+    dtype: Any,
+    device: Any,
+) -> Tensorish:
+    steps = contiguous(out.size)
+
+    def body(at: Indices) -> Expr:
+        number = Index.of(offset)
+        for index, step in zip(at, steps, strict=True):
+            number = number + index * step
+        drawn = e.random(kind, seed.load((ZERO,) * seed.rank), e.index(number))
+        return e.cast(drawn, out.dtype)
+
+    return pointwise(out.size, out.dtype, body, 8)

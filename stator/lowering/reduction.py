@@ -1,0 +1,111 @@
+"""Reductions: one nest each, accumulated in float32 for half types and rounded once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+from stator.loop import expr as e
+from stator.loop.expr import Expr
+from stator.loop.index import ZERO
+from stator.lowering.context import Context
+from stator.lowering.table import lowers
+from stator.lowering.value import DTYPES, Indices, Spec, Tensorish, compute_dtype, pointwise, viewed
+
+Dims = int | Sequence[int] | None
+
+
+def _dims(x: Tensorish, dim: Dims) -> list[int]:
+    if dim is None or (not isinstance(dim, int) and not dim):
+        return list(range(x.rank))
+    return [d % max(x.rank, 1) for d in ((dim,) if isinstance(dim, int) else dim)]
+
+
+def _reduce(
+    context: Context,
+    out: Spec,
+    x: Tensorish,
+    dim: Dims,
+    keep: bool,
+    kind: str,
+    dtype: str,
+    finish: Callable[[Expr], Expr] | None = None,
+) -> Tensorish:
+    """Reduce in `dtype`, apply `finish`, cast to the result's dtype."""
+    dims = _dims(x, dim)
+
+    def final(value: Expr) -> Expr:
+        return e.cast(value if finish is None else finish(value), out.dtype)
+
+    if prod([x.size[d] for d in dims if d < x.rank]) == 1:
+        return _nothing_to_reduce(out, x, dims, kind, dtype, final)
+    return context.reduce(x.size, dims, out.dtype, lambda at: final(e.reduce(kind, e.cast(x.load(at), dtype))), keep)
+
+
+def _nothing_to_reduce(
+    out: Spec, x: Tensorish, dims: list[int], kind: str, dtype: str, final: Callable[[Expr], Expr]
+) -> Tensorish:
+    """The dims have one element: the value itself, reshaped."""
+
+    def body(at: Indices) -> Expr:
+        return final(e.const(0, "i64") if kind.startswith("arg") else e.cast(x.load(at), dtype))
+
+    whole = pointwise(x.size, out.dtype, body, x.weight + 1)
+    if len(out.size) == x.rank:
+        return whole
+    kept = [d for d in range(x.rank) if d not in dims]
+
+    def remap(at: Indices) -> Indices:
+        rest = iter(at)
+        return tuple([next(rest) if d in kept else ZERO for d in range(x.rank)])
+
+    return viewed(whole, out.size, remap, lambda place: place._replace(stride=tuple([place.stride[d] for d in kept])))
+
+
+def _accumulator(out: Spec, dtype: Any) -> str:
+    return compute_dtype(DTYPES[dtype] if dtype is not None else out.dtype)
+
+
+@lowers("sum.dim_IntList")
+def sum_(context: Context, out: Spec, x: Tensorish, dim: Dims, keep: bool = False, *, dtype: Any = None) -> Tensorish:
+    return _reduce(context, out, x, dim, keep, "sum", _accumulator(out, dtype))
+
+
+@lowers("mean.dim")
+def mean(context: Context, out: Spec, x: Tensorish, dim: Dims, keep: bool = False, *, dtype: Any = None) -> Tensorish:
+    wide = _accumulator(out, dtype)
+    count = e.const(prod([x.size[d] for d in _dims(x, dim)]) if x.rank else 1, wide)
+    return _reduce(context, out, x, dim, keep, "sum", wide, lambda total: e.op("div", total, count))
+
+
+@lowers("prod.dim_int")
+def prod_(context: Context, out: Spec, x: Tensorish, dim: int, keep: bool = False, *, dtype: Any = None) -> Tensorish:
+    return _reduce(context, out, x, dim, keep, "prod", _accumulator(out, dtype))
+
+
+@lowers("amax")
+def amax(context: Context, out: Spec, x: Tensorish, dim: Dims = (), keep: bool = False) -> Tensorish:
+    kind = "any" if out.dtype == "bool" else "max"
+    return _reduce(context, out, x, dim, keep, kind, compute_dtype(out.dtype))
+
+
+@lowers("amin")
+def amin(context: Context, out: Spec, x: Tensorish, dim: Dims = (), keep: bool = False) -> Tensorish:
+    kind = "all" if out.dtype == "bool" else "min"
+    return _reduce(context, out, x, dim, keep, kind, compute_dtype(out.dtype))
+
+
+@lowers("any.dims")
+def any_(context: Context, out: Spec, x: Tensorish, dim: Dims = None, keep: bool = False) -> Tensorish:
+    return _reduce(context, out, x, dim, keep, "any", "bool")
+
+
+@lowers("argmax")
+def argmax(context: Context, out: Spec, x: Tensorish, dim: int | None = None, keep: bool = False) -> Tensorish:
+    return _reduce(context, out, x, dim, keep, "argmax", compute_dtype(x.dtype))
+
+
+@lowers("argmin")
+def argmin(context: Context, out: Spec, x: Tensorish, dim: int | None = None, keep: bool = False) -> Tensorish:
+    return _reduce(context, out, x, dim, keep, "argmin", compute_dtype(x.dtype))

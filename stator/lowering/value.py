@@ -1,0 +1,165 @@
+"""Values while lowering: tensors whose elements are expressions that nothing computed yet.
+
+A `Tensorish` either lies in a buffer (`place`) or is a function from indices to an expression.
+Pointwise results stay functions until something needs them in memory; views are free both ways: over
+a function they rewrite indices, over a place they rewrite strides. A view remembers its base, so
+that realising the view realises the base once and shares it.
+
+Invariant: `load` gives an expression in the value's own dtype, for indices within `size`.
+Neighbours: `context.py` decides when a value is realised; the families build values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import torch
+
+from stator.loop import expr as e
+from stator.loop.expr import Expr
+from stator.loop.index import ZERO, Index
+from stator.loop.nest import Buffer, contiguous
+
+Size = tuple[int, ...]
+Indices = tuple[Index, ...]
+Body = Callable[[Indices], Expr]
+
+DTYPES: dict[torch.dtype, str] = {
+    torch.float64: "f64",
+    torch.float32: "f32",
+    torch.bfloat16: "bf16",
+    torch.float16: "f16",
+    torch.int64: "i64",
+    torch.int32: "i32",
+    torch.int16: "i16",
+    torch.int8: "i8",
+    torch.uint8: "u8",
+    torch.bool: "bool",
+}
+
+HALF = frozenset(("bf16", "f16"))
+
+
+def compute_dtype(dtype: str) -> str:
+    """What arithmetic on `dtype` happens in: float32 for half types, as in eager."""
+    return "f32" if dtype in HALF else dtype
+
+
+class Spec(NamedTuple):
+    """What tracing found out about a result."""
+
+    size: Size
+    stride: Size
+    dtype: str
+    device: str
+
+    @staticmethod
+    def of(value: torch.Tensor) -> Spec:
+        return Spec(tuple(value.shape), value.stride(), DTYPES[value.dtype], value.device.type)
+
+
+class Place(NamedTuple):
+    """Where a value lies: element `i` of the value is at `offset + Σ i·stride` of the buffer."""
+
+    buffer: Buffer
+    stride: Size
+    offset: int = 0
+
+
+#: Rewrites the place of a base (of the given size) to the place of a view, or declines.
+Restride = Callable[[Place], Place | None]
+
+
+class Tensorish:
+    """A tensor under lowering. Make it with `placed`, `pointwise` or `viewed`."""
+
+    __slots__ = ("_memo", "base", "body", "copied", "dtype", "parts", "place", "restride", "size", "stride", "weight")
+
+    def __init__(self, size: Size, dtype: str, body: Body | None, weight: int) -> None:
+        self.size, self.dtype, self.body = size, dtype, body
+        #: The strides it gets when it is realised.
+        self.stride = contiguous(size)
+        #: An upper bound of the size of its expression.
+        self.weight = weight
+        self.place: Place | None = None
+        self.base: Tensorish | None = None
+        self.restride: Restride | None = None
+        #: The value that this one copies element by element, for readers that do not mind sharing.
+        self.copied: Tensorish | None = None
+        #: The values it is joined from along a dim, which it can be written from one by one.
+        self.parts: tuple[int, Sequence[Tensorish]] | None = None
+        self._memo: dict[Indices, Expr] = {}
+
+    def load(self, at: Indices) -> Expr:
+        """The element at these indices."""
+        place = self.place
+        if place is None:
+            found = self._memo.get(at)
+            if found is None:
+                assert self.body is not None
+                found = self._memo[at] = self.body(at)
+            return found
+        position = Index.of(place.offset)
+        for index, step in zip(at, place.stride, strict=True):
+            position = position + index * step
+        return e.load(place.buffer.name, position, self.dtype)
+
+    def settle(self, place: Place) -> Place:
+        """From now on the value is read from memory."""
+        self.place, self.weight = place, 1
+        self._memo.clear()
+        return place
+
+    @property
+    def rank(self) -> int:
+        return len(self.size)
+
+
+def placed(size: Size, place: Place) -> Tensorish:
+    """A value that lies in memory."""
+    value = Tensorish(size, place.buffer.dtype, None, 1)
+    value.place, value.stride = place, place.stride
+    return value
+
+
+def pointwise(size: Size, dtype: str, body: Body, weight: int) -> Tensorish:
+    """A value that is computed where it is read."""
+    return Tensorish(size, dtype, body, weight)
+
+
+def viewed(base: Tensorish, size: Size, remap: Callable[[Indices], Indices], restride: Restride) -> Tensorish:
+    """The same elements elsewhere: `remap` gives the base's indices for the view's."""
+    if base.place is not None:
+        place = restride(base.place)
+        if place is not None:
+            return placed(size, place)
+    value = Tensorish(size, base.dtype, lambda at: base.load(remap(at)), base.weight + 1)
+    value.base, value.restride = base, restride
+    return value
+
+
+def broadcast(value: Tensorish, at: Indices) -> Expr:
+    """Load with the indices of a larger result: leading dims dropped, dims of size 1 held at 0."""
+    size = value.size
+    lead = len(at) - len(size)
+    if lead or size.count(1):
+        at = tuple([ZERO if n == 1 else i for n, i in zip(size, at[lead:], strict=True)])
+    return value.load(at)
+
+
+def same_layout(size: Size, a: Size, b: Size) -> bool:
+    """Whether strides place the elements alike (what dims of size 1 say does not matter)."""
+    return 0 in size or all(n == 1 or s == t for n, s, t in zip(size, a, b, strict=True))
+
+
+def is_dense(size: Size, stride: Size) -> bool:
+    """Whether no two elements share a position and no position is left out."""
+    if 0 in size:
+        return True
+    step = 1
+    for s, n in sorted((s, n) for n, s in zip(size, stride, strict=True) if n > 1):
+        if s != step:
+            return False
+        step *= n
+    return True

@@ -1,0 +1,244 @@
+"""Views: each is one rewriting of indices and one of strides."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from stator.loop.index import ZERO, Index
+from stator.lowering.context import Context
+from stator.lowering.table import lowers
+from stator.lowering.value import Indices, Place, Size, Spec, Tensorish, placed, viewed
+
+
+@lowers("alias")
+def alias(context: Context, out: Spec, x: Tensorish) -> Tensorish:
+    return x
+
+
+@lowers("permute")
+def permute(context: Context, out: Spec, x: Tensorish, dims: Sequence[int]) -> Tensorish:
+    rank = x.rank
+    order = [d % rank for d in dims]
+    inverse = [0] * rank
+    for position, d in enumerate(order):
+        inverse[d] = position
+    return viewed(
+        x,
+        tuple([x.size[d] for d in order]),
+        lambda at: tuple([at[p] for p in inverse]),
+        lambda place: place._replace(stride=tuple([place.stride[d] for d in order])),
+    )
+
+
+@lowers("expand")
+def expand(context: Context, out: Spec, x: Tensorish, size: Sequence[int], *, implicit: bool = False) -> Tensorish:
+    lead = len(out.size) - x.rank
+    grown = [n != m for n, m in zip(x.size, out.size[lead:], strict=True)]
+
+    def restride(place: Place) -> Place:
+        steps = [0 if g else s for s, g in zip(place.stride, grown, strict=True)]
+        return place._replace(stride=(0,) * lead + tuple(steps))
+
+    return viewed(
+        x,
+        out.size,
+        lambda at: tuple([ZERO if g else i for i, g in zip(at[lead:], grown, strict=True)]),
+        restride,
+    )
+
+
+@lowers("slice.Tensor")
+def slice_(
+    context: Context,
+    out: Spec,
+    x: Tensorish,
+    dim: int = 0,
+    start: int | None = None,
+    end: int | None = None,
+    step: int = 1,
+) -> Tensorish:
+    dim %= x.rank
+    first = slice_start(x.size[dim], start)
+
+    def remap(at: Indices) -> Indices:
+        return (*at[:dim], at[dim] * step + first, *at[dim + 1 :])
+
+    def restride(place: Place) -> Place:
+        stride = place.stride
+        shifted = place.offset + (first * stride[dim] if 0 not in out.size else 0)
+        return Place(place.buffer, (*stride[:dim], stride[dim] * step, *stride[dim + 1 :]), shifted)
+
+    return viewed(x, out.size, remap, restride)
+
+
+def slice_start(extent: int, start: int | None) -> int:
+    """The first position of a slice, as Python counts."""
+    if start is None:
+        return 0
+    return min(max(start + extent if start < 0 else start, 0), extent)
+
+
+@lowers("select.int")
+def select(context: Context, out: Spec, x: Tensorish, dim: int, position: int) -> Tensorish:
+    dim %= x.rank
+    at_dim = Index.of(position % x.size[dim])
+
+    def restride(place: Place) -> Place:
+        stride = place.stride
+        shifted = place.offset + (at_dim.const * stride[dim] if 0 not in out.size else 0)
+        return Place(place.buffer, stride[:dim] + stride[dim + 1 :], shifted)
+
+    return viewed(x, out.size, lambda at: (*at[:dim], at_dim, *at[dim:]), restride)
+
+
+@lowers("unsqueeze")
+def unsqueeze(context: Context, out: Spec, x: Tensorish, dim: int) -> Tensorish:
+    dim %= x.rank + 1
+    stride_at_dim = out.stride[dim]
+
+    def restride(place: Place) -> Place:
+        return place._replace(stride=(*place.stride[:dim], stride_at_dim, *place.stride[dim:]))
+
+    return viewed(x, out.size, lambda at: at[:dim] + at[dim + 1 :], restride)
+
+
+@lowers("squeeze.dims")
+def squeeze(context: Context, out: Spec, x: Tensorish, dims: Sequence[int]) -> Tensorish:
+    chosen = {d % x.rank for d in dims} if x.rank else set()
+    dropped = {d for d in chosen if x.size[d] == 1}
+    kept = [d for d in range(x.rank) if d not in dropped]
+
+    def remap(at: Indices) -> Indices:
+        rest = iter(at)
+        return tuple([ZERO if d in dropped else next(rest) for d in range(x.rank)])
+
+    return viewed(x, out.size, remap, lambda place: place._replace(stride=tuple([place.stride[d] for d in kept])))
+
+
+@lowers("diagonal")
+def diagonal(context: Context, out: Spec, x: Tensorish, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensorish:
+    dim1, dim2 = dim1 % x.rank, dim2 % x.rank
+    down, right = max(-offset, 0), max(offset, 0)
+
+    def remap(at: Indices) -> Indices:
+        rest = iter(at[:-1])
+        along = {dim1: at[-1] + down, dim2: at[-1] + right}
+        return tuple([along[d] if d in along else next(rest) for d in range(x.rank)])
+
+    def restride(place: Place) -> Place:
+        stride = place.stride
+        others = [s for d, s in enumerate(stride) if d not in (dim1, dim2)]
+        shifted = place.offset + (down * stride[dim1] + right * stride[dim2] if 0 not in out.size else 0)
+        return Place(place.buffer, (*others, stride[dim1] + stride[dim2]), shifted)
+
+    return viewed(x, out.size, remap, restride)
+
+
+@lowers("unfold")
+def unfold(context: Context, out: Spec, x: Tensorish, dim: int, size: int, step: int) -> Tensorish:
+    if x.rank == 0:
+        return viewed(x, out.size, lambda at: (), lambda place: place._replace(stride=(1,)))
+    dim %= x.rank
+
+    def remap(at: Indices) -> Indices:
+        return (*at[:dim], at[dim] * step + at[-1], *at[dim + 1 : -1])
+
+    def restride(place: Place) -> Place:
+        stride = place.stride
+        return place._replace(stride=(*stride[:dim], stride[dim] * step, *stride[dim + 1 :], stride[dim]))
+
+    return viewed(x, out.size, remap, restride)
+
+
+@lowers("as_strided")
+def as_strided(
+    context: Context, out: Spec, x: Tensorish, size: Sequence[int], stride: Sequence[int], offset: int | None = None
+) -> Tensorish:
+    """Counts from the start of the storage, so the value must lie in memory as eager lays it."""
+    place = context.place(x)
+    base = context.offsets.get(place.buffer.name, 0)
+    start = place.offset if offset is None else offset - base
+    return placed(tuple(size), Place(place.buffer, tuple(stride), start))
+
+
+@lowers("view")
+def view(context: Context, out: Spec, x: Tensorish, size: Sequence[int]) -> Tensorish:
+    if x.size == out.size:
+        return x
+    return viewed(
+        x,
+        out.size,
+        lambda at: reshape_indices(at, out.size, x.size),
+        lambda place: _restrided(x.size, out.size, place),
+    )
+
+
+def _restrided(old: Size, new: Size, place: Place) -> Place | None:
+    stride = view_strides(old, place.stride, new)
+    return None if stride is None else place._replace(stride=stride)
+
+
+def view_strides(old: Size, stride: Size, new: Size) -> Size | None:
+    """Strides with which `new` sees the elements of `old` in the same order, if there are any."""
+    if 0 in old:
+        return tuple([max(prod(new[d + 1 :]), 1) for d in range(len(new))])
+    result = [0] * len(new)
+    d = len(new) - 1
+    run, step = 1, stride[-1] if old else 1  # elements and step of the memory run that is being shared out
+    for k in range(len(old) - 1, -1, -1):
+        run *= old[k]
+        if k > 0 and (old[k - 1] == 1 or stride[k - 1] == run * step):
+            continue
+        taken = 1
+        while d >= 0 and (taken < run or new[d] == 1):
+            result[d] = taken * step
+            taken *= new[d]
+            d -= 1
+        if taken != run:
+            return None
+        if k > 0:
+            run, step = 1, stride[k - 1]
+    for rest in range(d, -1, -1):
+        result[rest] = result[rest + 1] * new[rest + 1] if rest + 1 < len(new) else 1
+    return tuple(result)
+
+
+def reshape_indices(at: Indices, new: Size, old: Size) -> Indices:
+    """The indices into a tensor of size `old` for those of its reshape to `new`.
+
+    Dims are matched in groups of equal product, so that `//` and `%` appear only inside a group.
+    """
+    result: list[Index] = [ZERO] * len(old)
+    if 0 in old:
+        return tuple(result)
+    i, j = len(new) - 1, len(old) - 1
+    while j >= 0:
+        group_new, group_old = [], [j]
+        a, b = 1, old[j]
+        j -= 1
+        while a != b or (i >= 0 and new[i] == 1):
+            if a < b or a == b:
+                group_new.append(i)
+                a *= new[i]
+                i -= 1
+            else:
+                group_old.append(j)
+                b *= old[j]
+                j -= 1
+        flat = Index.of(0)
+        step = 1
+        for d in group_new:
+            flat = flat + at[d] * step
+            step *= new[d]
+        _share_out(result, flat, group_old, old)
+    return tuple(result)
+
+
+def _share_out(result: list[Index], flat: Index, dims: list[int], size: Size) -> None:
+    """Split a flat index over dims, innermost first."""
+    for position, d in enumerate(dims):
+        last = position == len(dims) - 1
+        result[d] = flat if last else flat % size[d]
+        if not last:
+            flat = flat // size[d]
