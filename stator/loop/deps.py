@@ -7,11 +7,11 @@ Neighbours: `fusion`, `order` and `apply` read the facts.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from math import prod
 
 from stator.loop.expr import Expr, postorder
-from stator.loop.index import Index
+from stator.loop.index import Axis, Index
 from stator.loop.nest import Extern, Nest, Node, Program, View
 
 
@@ -22,22 +22,9 @@ class NestFacts:
     nest: Nest
     reads: dict[str, list[Index]]
     nodes: int
-    numel: int
-    reduce_numel: int
     ordered: bool  # argmax and argmin: the order of the reduce axes has a meaning
 
-    @property
-    def rowwise(self) -> bool:
-        """Whether a reduction runs along the fast axis of most of what it reads."""
-        reduced = self.nest.reduce_axes
-        votes = 0
-        for indices in self.reads.values():
-            for index in indices:
-                if any(index.stride(axis) == 1 for axis in reduced):
-                    votes += 1
-                elif any(index.stride(axis) not in (0, None) for axis in reduced):
-                    votes -= 1
-        return votes >= 0
+    rowwise: bool  # a reduction runs along the fast axis of what it reads
 
 
 @dataclass(slots=True)
@@ -109,8 +96,19 @@ def _reads(node: Node) -> tuple[dict[str, list[Index]], list[Expr]]:
 
 def _nest_facts(nest: Nest, reads: dict[str, list[Index]], nodes: list[Expr]) -> NestFacts:
     ordered = any(n.op == "reduce" and n.attr in ("argmax", "argmin") for n in nodes)
-    numel = prod(axis.size for axis in nest.axes)
-    return NestFacts(nest, reads, len(nodes), numel, prod(axis.size for axis in nest.reduce_axes), ordered)
+    rowwise = along_rows([index for indices in reads.values() for index in indices], nest.reduce_axes)
+    return NestFacts(nest, reads, len(nodes), ordered, rowwise)
+
+
+def along_rows(reads: Iterable[Index], reduced: tuple[Axis, ...]) -> bool:
+    """Whether most of the reads that depend on the most axes have stride 1 along a reduce axis."""
+    reads = [index for index in reads if not index.axes().isdisjoint(reduced)]
+    most = max([len(index.axes()) for index in reads], default=0)
+    votes = 0
+    for index in reads:
+        if len(index.axes()) == most:
+            votes += 1 if any(index.stride(axis) == 1 for axis in reduced) else -1
+    return votes >= 0
 
 
 def _live(program: Program, reads: list[tuple[dict[str, list[Index]], list[Expr]]], needed: set[str]) -> list[int]:

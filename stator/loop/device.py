@@ -17,10 +17,11 @@ class Device:
     bandwidth: float
     max_nodes: int = 400  # expression nodes of a kernel, which bounds compile time and registers
     max_params: int = 48
+    min_split: int = 1 << 16  # elements read by a reduction that is worth two kernels
 
     @staticmethod
     def of(kind: str, cores: int = 0) -> Device:
         """A typical device of a kind ("cpu" or "cuda")."""
         if kind == "cuda":
             return Device("cuda", cores or 132, 16, 50 << 20, 3e-6, 3e12)
-        return Device("cpu", cores or 4, 64, 1 << 20, 5e-7, 2e10)
+        return Device("cpu", cores or 4, 64, 1 << 20, 3e-6, 2e10)

@@ -22,6 +22,7 @@ from stator.loop.space import AxisMap, Space, composed, maps
 
 _ROUNDS = 3
 _NEAR = 96  # how far apart in the program two readers of a buffer may be, so that results do not live long
+_SMALL = 20  # launches: work below is worth joining for the launch alone
 _MANY = 12  # candidates for a map that are tried, at most
 
 
@@ -135,13 +136,20 @@ class _Decision:
             saved = self.bytes[name] * (2 if len(readers) == 1 and name not in facts.kept else 1)
             for reader in readers:
                 if reader in facts.nests and reader > writers[0]:
-                    worth = saved if facts.nests[reader].rowwise else saved / 4
+                    worth = saved + self._common(writers[0], reader)
+                    if not facts.nests[reader].rowwise:
+                        worth /= 4
                     pairs.append(Pair(worth, writers[0], reader, name))
         for name in facts.special:  # a mutation joins the nests that read the old value
             for writer in facts.writers[name]:
                 early = [n for n in facts.readers.get(name, ()) if n < writer and n in facts.nests]
                 pairs += [Pair(self.bytes[name], reader, writer, name) for reader in early if writer in facts.nests]
         return sorted(pairs, key=lambda pair: (-pair.bytes, pair.one, pair.other))
+
+    def _common(self, one: int, other: int) -> int:
+        """Bytes that both nests read."""
+        ours, theirs = self.facts.nests[one].reads, self.facts.nests[other].reads
+        return sum([self.bytes[name] for name in ours if name in theirs])
 
     def _horizontal(self) -> list[Pair]:
         """Neighbouring readers of one buffer."""
@@ -265,7 +273,11 @@ class _Decision:
         return not source.writes.keys().isdisjoint(target.reads) or not target.writes.keys().isdisjoint(source.reads)
 
     def _reads_alike(self, source: Group, target: Group, found: AxisMap) -> bool:
-        """Readers of one buffer: at least one access must be the same, or nothing is saved."""
+        """Readers of one buffer: an access must be the same, or the saved launch must count against the work."""
+        if not (source.space.reduce_axes or target.space.reduce_axes):
+            work = 4 * source.space.numel / self.device.bandwidth
+            if work < _SMALL * self.device.launch_cost:
+                return True
         for name in (source.reads.keys() & target.reads.keys()) - self.facts.special:
             theirs = set(target.reads[name])
             if any(index.substitute(found) in theirs for index in source.reads[name]):

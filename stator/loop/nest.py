@@ -34,9 +34,12 @@ class Buffer:
     @property
     def span(self) -> int:
         """How many elements lie between its first and its last, both included."""
-        if 0 in self.size:
-            return 0
-        return 1 + sum((n - 1) * s for n, s in zip(self.size, self.stride, strict=True))
+        last = 0
+        for n, step in zip(self.size, self.stride, strict=True):
+            if n == 0:
+                return 0
+            last += (n - 1) * step
+        return last + 1
 
     @property
     def numel(self) -> int:

@@ -12,13 +12,13 @@ from dataclasses import replace
 from math import prod
 
 from stator.loop import scalar
+from stator.loop.deps import along_rows
 from stator.loop.device import Device
 from stator.loop.expr import Expr, Rewriter, const, index, load, masked, op, postorder, reduce
 from stator.loop.index import Axis, Index
 from stator.loop.nest import Buffer, Nest, Node, Program, contiguous
 from stator.loop.space import flat
 
-_WORTH = 1 << 16  # elements read by a reduction that is worth two kernels
 _SPLITS = ("sum", "prod", "max", "min", "any", "all")
 
 
@@ -52,9 +52,9 @@ def _pieces(nest: Nest, nodes: list[Expr], device: Device) -> int:
     """Into how many pieces to split the reductions of a nest; 0 for not at all."""
     outer, inner = (prod(axis.size for axis in axes) for axes in (nest.axes, nest.reduce_axes))
     kinds = [n.attr for n in nodes if n.op == "reduce"]
-    if not kinds or outer * inner < _WORTH or any(kind not in _SPLITS for kind in kinds):
+    if not kinds or outer * inner < device.min_split or any(kind not in _SPLITS for kind in kinds):
         return 0
-    columns = not _along_rows(nest, nodes)
+    columns = _columns(nest, nodes)
     if device.kind == "cuda":
         width, wanted, least = (64, 2 * device.cores, 32) if columns else (1, 2 * device.cores, 2048)
     else:
@@ -68,26 +68,27 @@ def _pieces(nest: Nest, nodes: list[Expr], device: Device) -> int:
     return pieces if pieces > 1 else 0
 
 
-def _along_rows(nest: Nest, nodes: list[Expr]) -> bool:
-    reads = [n.attr[1] for n in nodes if n.op == "load"]
-    return not nest.axes or any(position.stride(axis) == 1 for position in reads for axis in nest.reduce_axes)
+def _columns(nest: Nest, nodes: list[Expr]) -> bool:
+    return bool(nest.axes) and not along_rows([n.attr[1] for n in nodes if n.op == "load"], nest.reduce_axes)
 
 
 def _split(nest: Nest, nodes: list[Expr], pieces: int) -> Iterator[Node]:
-    """Innermost reductions first: each becomes two nests and then a load."""
+    """Innermost reductions first: each becomes two nests and then a load. Results along the fast axis stay there."""
     outer = flat(nest.axes)
     size = tuple(axis.size for axis in nest.axes)
-    pieces = _divisor(prod(axis.size for axis in nest.reduce_axes), pieces)
+    columns = _columns(nest, nodes)
+    pieces = _divisor(prod([axis.size for axis in nest.reduce_axes]), pieces)
     piece = Axis("piece", pieces)
     memo: dict[Expr, Expr] = {}
     rewrite = Rewriter({}, memo=memo)
     for number, node in enumerate(n for n in nodes if n.op == "reduce"):
         body = rewrite(node.args[0])
         name = f"{nest.buffer.name}_part{number}"
-        part = Buffer(name, node.dtype, (*size, pieces), contiguous((*size, pieces)), nest.buffer.device)
+        parts = (pieces, *size) if columns else (*size, pieces)
+        part = Buffer(name, node.dtype, parts, contiguous(parts), nest.buffer.device)
         whole = Buffer(f"{name}_whole", node.dtype, size, contiguous(size), nest.buffer.device)
         chunk, value = _chunked(node.attr, body, nest.reduce_axes, piece)
-        at = outer * pieces + piece
+        at = piece.index * prod(size) + outer if columns else outer * pieces + piece
         yield Nest(part, (*nest.axes, piece), (chunk,), reduce(node.attr, value), at)
         yield Nest(whole, nest.axes, (piece,), reduce(node.attr, load(name, at, node.dtype)), outer)
         memo[node] = load(whole.name, outer, node.dtype)

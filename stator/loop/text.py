@@ -28,7 +28,10 @@ class Lines:
         self.names: dict[Expr, str] = {}
         self.lines: list[str] = []
         self.uses: dict[Expr, int] = {}
+        roots = list(roots)
         order = postorder(roots)
+        for root in roots:
+            self.uses[root] = self.uses.get(root, 0) + 1
         for node in order:
             for child in node.children():
                 self.uses[child] = self.uses.get(child, 0) + 1

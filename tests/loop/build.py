@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from math import prod
 
 from stator.loop.evaluate import Memories
-from stator.loop.expr import Expr, cast, const, load, op, reduce
+from stator.loop.expr import Expr, cast, const, index, load, op, reduce
 from stator.loop.index import Axis, Index
 from stator.loop.nest import Buffer, Extern, Nest, Node, Output, Program, View, contiguous
 
@@ -124,3 +124,88 @@ def contents(program: Program, memories: Memories) -> dict[str, list[float]]:
     """Outputs and mutated inputs, in storage order."""
     names = [v.buffer for v in program.outputs if isinstance(v, View)] + list(program.mutated)
     return {name: [memories[name].read(k) for k in range(program.buffers[name].span)] for name in names}
+
+
+def gelu(x: Expr) -> Expr:
+    """The exact form."""
+    return op("mul", op("mul", x, number(0.5)), op("add", op("erf", op("mul", x, number(0.70710678))), number(1.0)))
+
+
+def layer_norm_backward(b: Build, dy: Buffer, x: Buffer, mean: Buffer, rstd: Buffer, weight: Buffer) -> tuple[Buffer, Buffer, Buffer]:
+    """(dx, dweight, dbias), as five nests."""
+    rows, n = x.size
+
+    def hat(i: Axis, j: Axis) -> Expr:
+        return op("mul", op("sub", get(x, i, j), get(mean, i)), get(rstd, i))
+
+    def scaled(i: Axis, j: Axis) -> Expr:
+        return op("mul", get(dy, i, j), get(weight, j))
+
+    one = b.reduction([rows], [n], lambda i, j: total(scaled(i, j)))
+    two = b.reduction([rows], [n], lambda i, j: total(op("mul", scaled(i, j), hat(i, j))))
+
+    def gradient(i: Axis, j: Axis) -> Expr:
+        mixed = op("add", get(one, i), op("mul", hat(i, j), get(two, i)))
+        return op("mul", get(rstd, i), op("sub", scaled(i, j), op("mul", mixed, number(1 / n))))
+
+    dx = b.pointwise([rows, n], gradient)
+    dweight = b.reduction([n], [rows], lambda j, i: total(op("mul", get(dy, i, j), hat(i, j))))
+    dbias = b.reduction([n], [rows], lambda j, i: total(get(dy, i, j)))
+    return dx, dweight, dbias
+
+
+def transformer(layers: int, tokens: int, heads: int, width: int) -> Program:
+    """Forward and a rough backward of a decoder: what matters is its shape, with matmuls as externs."""
+    b = Build()
+    n, d = heads * width, width
+    x = b.input(tokens, n)
+    saved, results = [], []
+    for _ in range(layers):
+        w, bias = b.input(n), b.input(n)
+        y, mean, rstd = layer_norm(b, x, w, bias)
+        qkv = b.extern("aten.mm", [y], [tokens, 3 * n])
+        parts = [
+            b.pointwise([heads, tokens, d], lambda h, t, k, q=q, p=p: get(q, t, h.index * d + k + p * n))
+            for p, q in enumerate([qkv] * 3)
+        ]
+        scores = b.extern("aten.bmm", parts[:2], [heads, tokens, tokens])
+        causal = b.pointwise(
+            [heads, tokens, tokens],
+            lambda h, i, j, s=scores: op("where", op("ge", index(i), index(j)), op("mul", get(s, h, i, j), number(0.125)), number(-1e9)),
+        )
+        weights = softmax(b, causal)
+        mixed = b.extern("aten.bmm", [weights, parts[2]], [heads, tokens, d])
+        merged = b.pointwise([tokens, heads, d], lambda t, h, k, m=mixed: get(m, h, t, k))
+        out = b.extern("aten.mm", [merged], [tokens, n])
+        x1 = b.pointwise([tokens, n], lambda i, j, x=x, o=out: op("add", get(x, i, j), get(o, i, j)))
+        w2, bias2 = b.input(n), b.input(n)
+        y2, mean2, rstd2 = layer_norm(b, x1, w2, bias2)
+        up = b.extern("aten.mm", [y2], [tokens, 4 * n])
+        active = b.pointwise([tokens, 4 * n], lambda i, j, u=up: gelu(get(u, i, j)))
+        down = b.extern("aten.mm", [active], [tokens, n])
+        saved.append((x, mean, rstd, w, weights, x1, mean2, rstd2, w2, up))
+        x = b.pointwise([tokens, n], lambda i, j, x=x1, o=down: op("add", get(x, i, j), get(o, i, j)))
+    grad = b.pointwise([tokens, n], lambda i, j: op("mul", get(x, i, j), number(2.0)))
+    for x0, mean, rstd, w, weights, x1, mean2, rstd2, w2, up in reversed(saved):
+        dactive = b.extern("aten.mm", [grad], [tokens, 4 * n])
+        results.append(b.reduction([n], [tokens], lambda j, i, g=grad: total(get(g, i, j))))
+        dup = b.pointwise([tokens, 4 * n], lambda i, j, u=up, g=dactive: op("mul", get(g, i, j), op("erf", get(u, i, j))))
+        results.append(b.reduction([4 * n], [tokens], lambda j, i, g=dup: total(get(g, i, j))))
+        dy2 = b.extern("aten.mm", [dup], [tokens, n])
+        dx2, dw2, db2 = layer_norm_backward(b, dy2, x1, mean2, rstd2, w2)
+        mid = b.pointwise([tokens, n], lambda i, j, a=grad, c=dx2: op("add", get(a, i, j), get(c, i, j)))
+        dmerged = b.extern("aten.mm", [mid], [tokens, n])
+        split = b.pointwise([heads, tokens, d], lambda h, t, k, g=dmerged: get(g, t, h.index * d + k))
+        dweights = b.extern("aten.bmm", [split], [heads, tokens, tokens])
+        inner = b.reduction(
+            [heads, tokens], [tokens], lambda h, i, j, g=dweights, w=weights: total(op("mul", get(g, h, i, j), get(w, h, i, j)))
+        )
+        dscores = b.pointwise(
+            [heads, tokens, tokens],
+            lambda h, i, j, g=dweights, w=weights, s=inner: op("mul", get(w, h, i, j), op("sub", get(g, h, i, j), get(s, h, i))),
+        )
+        dy = b.extern("aten.bmm", [dscores], [tokens, n])
+        dx, dw, db = layer_norm_backward(b, dy, x0, mean, rstd, w)
+        grad = b.pointwise([tokens, n], lambda i, j, a=mid, c=dx: op("add", get(a, i, j), get(c, i, j)))
+        results += [dw, db, dw2, db2]
+    return b.program(grad, *results)
