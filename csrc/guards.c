@@ -65,7 +65,10 @@ static PyObject *read_part(Node *node, PyObject *dict, Versions *seen) {
         if (part == NULL || !PyDict_CheckExact(part)) return NULL;
         PyObject *value = PyDict_GetItemWithError(part, node->key);
         if (value != NULL) {
-            *seen = (Versions){dict, part, dict_version(dict), dict_version(part)};
+            seen->dict = dict;
+            seen->version = dict_version(dict);
+            seen->part = part;
+            seen->part_version = dict_version(part);
             return Py_NewRef(value);
         }
     }
@@ -75,12 +78,15 @@ static PyObject *read_part(Node *node, PyObject *dict, Versions *seen) {
 static PyObject *read_attribute(Node *node, PyObject *owner, Versions *seen) {
     PyTypeObject *type = Py_TYPE(owner);
     if (!lookup_known(node, type)) classify(node, type);
+    seen->type = type;
+    seen->tag = node->lookup_tag;
     if (node->lookup_plain) {
         PyObject *dict = instance_dict(owner);
         if (dict != NULL && PyDict_CheckExact(dict)) {
             PyObject *value = PyDict_GetItemWithError(dict, node->key);
             if (value != NULL) {
-                *seen = (Versions){dict, NULL, dict_version(dict), 0};
+                seen->dict = dict;
+                seen->version = dict_version(dict);
                 return Py_NewRef(value);
             }
             if (node->lookup_parts && (value = read_part(node, dict, seen)) != NULL) return value;
@@ -105,7 +111,10 @@ static PyObject *read_item(Node *node, PyObject *owner, Versions *seen) {
     if (dict_like(owner)) {
         PyObject *value = PyDict_GetItemWithError(owner, node->key);
         if (value == NULL) return missing();
-        if (PyDict_CheckExact(owner)) *seen = (Versions){owner, NULL, dict_version(owner), 0};
+        if (PyDict_CheckExact(owner)) {
+            seen->dict = owner;
+            seen->version = dict_version(owner);
+        }
         return Py_NewRef(value);
     }
     if (node->index != NO_INDEX && (PyTuple_CheckExact(owner) || PyList_CheckExact(owner))) {
@@ -157,14 +166,25 @@ static PyObject *read_function(Node *node, PyObject *owner) {
     return value ? Py_NewRef(value) : missing();
 }
 
-static PyObject *read_class_attribute(Node *node, PyObject *owner) {
+static PyObject *read_class_attribute(Node *node, PyObject *owner, Versions *seen) {
     if (!PyType_Check(owner)) return missing();
     PyTypeObject *type = (PyTypeObject *)owner;
     PyObject *value = _PyType_Lookup(type, node->key);
     if (value == NULL) return missing();
-    node->lookup_type = type;
-    node->lookup_tag = type->tp_version_tag;
+    seen->type = type;
+    seen->tag = type->tp_version_tag;
     return Py_NewRef(value);
+}
+
+static PyObject *read_instance_dict(PyObject *owner) {
+    PyObject *value = instance_dict(owner);
+    if (value != NULL) return Py_NewRef(value);
+    value = PyObject_GetAttr(owner, guard_names.dict); /* a class has a mapping proxy */
+    if (value == NULL && PyErr_ExceptionMatches(PyExc_AttributeError)) {
+        PyErr_Clear();
+        value = Py_NewRef(guard_names.no_attributes);
+    }
+    return value;
 }
 
 static PyObject *read_value(Node *node, PyObject *owner, const Run *run, Versions *seen) {
@@ -181,12 +201,15 @@ static PyObject *read_value(Node *node, PyObject *owner, const Run *run, Version
     case ITEM: return read_item(node, owner, seen);
     case DICT_KEY: return read_dict_key(node, owner);
     case TYPE_OF: return Py_NewRef((PyObject *)Py_TYPE(owner));
-    case CLASS_ATTRIBUTE: return read_class_attribute(node, owner);
+    case CLASS_ATTRIBUTE: return read_class_attribute(node, owner, seen);
     case INSTANCE_DICT:
-        value = instance_dict(owner);
-        return value ? Py_NewRef(value) : PyObject_GetAttr(owner, guard_names.dict);
+        return read_instance_dict(owner);
     default: return read_function(node, owner);
     }
+}
+
+static inline bool same_class(const Versions *seen, PyTypeObject *type) {
+    return seen->type == type && seen->tag != 0 && seen->tag == type->tp_version_tag;
 }
 
 /* The value found at the last success, if the versions say that a look-up would find it again; borrowed. */
@@ -194,17 +217,13 @@ static PyObject *remembered(const Node *node, PyObject *owner) {
     if (node->value == NULL) return NULL;
     const Versions *seen = &node->seen;
     switch (node->accessor) {
+    case CLASS_ATTRIBUTE: return PyType_Check(owner) && same_class(seen, (PyTypeObject *)owner) ? node->value : NULL;
     case ATTRIBUTE:
-        if (!lookup_known(node, Py_TYPE(owner)) || instance_dict(owner) != seen->dict) return NULL;
+        if (!same_class(seen, Py_TYPE(owner)) || instance_dict(owner) != seen->dict) return NULL;
         break;
     case ITEM:
         if (owner != seen->dict) return NULL;
         break;
-    case CLASS_ATTRIBUTE:
-        return (PyObject *)node->lookup_type == owner && node->lookup_tag != 0 &&
-                       node->lookup_tag == ((PyTypeObject *)owner)->tp_version_tag
-                   ? node->value
-                   : NULL;
     default: return NULL;
     }
     if (dict_version(seen->dict) != seen->version) return NULL;
@@ -214,12 +233,8 @@ static PyObject *remembered(const Node *node, PyObject *owner) {
 
 static void remember(Node *node, PyObject *value, const Versions *seen) {
     bool versioned = seen->version != 0 && (seen->part == NULL || seen->part_version != 0);
-    if (versioned || (node->accessor == CLASS_ATTRIBUTE && node->lookup_tag != 0)) {
-        node->seen = *seen;
-        node->value = value;
-    } else {
-        node->value = NULL;
-    }
+    node->seen = *seen;
+    node->value = versioned || node->accessor == CLASS_ATTRIBUTE ? value : NULL;
 }
 
 /* -- checks ------------------------------------------------------------------------------------------ */
@@ -277,7 +292,7 @@ static int same_key(PyObject *expected, PyObject *key) {
     return 0;
 }
 
-static int check_dict_keys(PyObject *expected, PyObject *value) {
+static int check_keys(PyObject *expected, PyObject *value) {
     Py_ssize_t count = PyTuple_GET_SIZE(expected), index = 0, position = 0;
     if (PyDict_CheckExact(value)) {
         PyObject *key;
@@ -297,9 +312,8 @@ static int check_dict_keys(PyObject *expected, PyObject *value) {
     return same;
 }
 
-static int has_attribute(PyObject *name, PyObject *value) {
-    PyObject *dict = instance_dict(value);
-    return dict == NULL ? 0 : PyDict_Contains(dict, name);
+static int check_members(PyObject *expected, PyObject *value) {
+    return PyAnySet_CheckExact(value) ? PyObject_RichCompareBool(expected, value, Py_EQ) : 0;
 }
 
 static int has_key(PyObject *key, PyObject *value) {
@@ -328,11 +342,10 @@ static int run_check(const Check *check, PyObject *value) {
         Py_ssize_t length = PyObject_Size(value);
         return length < 0 ? -1 : length == check->number;
     }
-    case CHECK_DICT_KEYS: return check_dict_keys(payload, value);
-    case CHECK_HAS_ATTR: return has_attribute(payload, value);
-    case CHECK_NO_ATTR: return negated(has_attribute(payload, value));
-    case CHECK_HAS_KEY: return has_key(payload, value);
-    case CHECK_NO_KEY: return negated(has_key(payload, value));
+    case CHECK_KEYS: return check_keys(payload, value);
+    case CHECK_MEMBERS: return check_members(payload, value);
+    case CHECK_PRESENT: return has_key(payload, value);
+    case CHECK_ABSENT: return negated(has_key(payload, value));
     case CHECK_CODE: return PyFunction_Check(value) && PyFunction_GET_CODE(value) == payload;
     case CHECK_GRAD_MODE: return tensor_grad_mode() == (check->number != 0);
     case CHECK_CALL: return check_call(payload, value);
@@ -369,7 +382,7 @@ static int run_nodes(Node *nodes, Py_ssize_t count, PyObject *owner, Run *run) {
         Node *node = &nodes[i];
         PyObject *known = run->remember ? remembered(node, owner) : NULL;
         if (known != NULL && node->stable) continue;
-        Versions seen = {NULL, NULL, 0, 0};
+        Versions seen = {0};
         PyObject *value = known ? Py_NewRef(known) : read_value(node, owner, run, &seen);
         if (value == NULL) {
             run->failed = node->text;
@@ -407,19 +420,21 @@ static int distinct_storages(const Relation *relation, const Run *run) {
     return 1;
 }
 
+static int run_relation(const Relation *relation, const Run *run) {
+    if (relation->kind == DIFFERENT_STORAGES) return distinct_storages(relation, run);
+    bool wanted = relation->kind == SAME_OBJECT;
+    PyObject *first = run->registers[relation->slots[0]];
+    for (Py_ssize_t i = 1; i < relation->count; i++) {
+        if ((run->registers[relation->slots[i]] == first) != wanted) return 0;
+    }
+    return 1;
+}
+
 static int run_relations(GuardTree *tree, Run *run) {
     for (Py_ssize_t i = 0; i < tree->relation_count; i++) {
-        const Relation *relation = &tree->relations[i];
-        int status = 1;
-        if (relation->distinct) {
-            status = distinct_storages(relation, run);
-        } else {
-            for (Py_ssize_t k = 1; k < relation->count; k++) {
-                status &= run->registers[relation->slots[k]] == run->registers[relation->slots[0]];
-            }
-        }
+        int status = run_relation(&tree->relations[i], run);
         if (status != 1) {
-            run->failed = relation->text;
+            run->failed = tree->relations[i].text;
             return status;
         }
     }

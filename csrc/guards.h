@@ -13,8 +13,8 @@ typedef enum {
 } Accessor;
 
 typedef enum {
-    CHECK_TYPE, CHECK_ID, CHECK_EQUALS, CHECK_TENSOR, CHECK_LENGTH, CHECK_DICT_KEYS, CHECK_HAS_ATTR, CHECK_NO_ATTR,
-    CHECK_HAS_KEY, CHECK_NO_KEY, CHECK_CODE, CHECK_GRAD_MODE, CHECK_CALL,
+    CHECK_TYPE, CHECK_ID, CHECK_EQUALS, CHECK_TENSOR, CHECK_LENGTH, CHECK_KEYS, CHECK_MEMBERS, CHECK_PRESENT,
+    CHECK_ABSENT, CHECK_CODE, CHECK_GRAD_MODE, CHECK_CALL,
 } CheckKind;
 
 typedef struct {
@@ -34,8 +34,11 @@ typedef struct {
     TensorCheck *tensor;
 } Check;
 
-/* The dicts in which a value was found, borrowed: only compared, and read after they proved alive. */
+/* Where a value was found: a class and its version, a dict (and one inside it) and theirs. All borrowed:
+ * they are only compared, and read after they proved alive. */
 typedef struct {
+    PyTypeObject *type;
+    unsigned int tag;
     PyObject *dict, *part;
     uint64_t version, part_version;
 } Versions;
@@ -63,8 +66,10 @@ typedef struct Node {
     bool lookup_plain, lookup_parts;
 } Node;
 
+typedef enum { SAME_OBJECT, DIFFERENT_OBJECTS, DIFFERENT_STORAGES } RelationKind;
+
 typedef struct {
-    bool distinct; /* no two share a storage; otherwise all are one object */
+    RelationKind kind;
     Py_ssize_t *slots;
     Py_ssize_t count;
     PyObject *text;
@@ -96,6 +101,7 @@ typedef struct {
 typedef struct {
     PyObject *getattribute, *getattr, *dict, *parts[3];
     PyObject *module_getattr;
+    PyObject *no_attributes; /* an empty dict: the attributes of an instance that has no dict */
 } GuardNames;
 
 extern GuardNames guard_names;

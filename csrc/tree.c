@@ -17,9 +17,9 @@ static const char *const ACCESSORS[] = {
     "code", "globals", "default", "kwdefault", "closure", NULL,
 };
 static const char *const CHECKS[] = {
-    "TYPE", "ID", "EQUALS", "TENSOR", "LENGTH", "DICT_KEYS", "HAS_ATTR", "NO_ATTR",
-    "HAS_KEY", "NO_KEY", "FUNCTION_CODE", "GRAD_MODE", "CALL", NULL,
+    "TYPE", "ID", "EQUALS", "TENSOR", "LENGTH", "KEYS", "MEMBERS", "PRESENT", "ABSENT", "CODE", "GRAD_MODE", "CALL", NULL,
 };
+static const char *const RELATIONS[] = {"SAME", "NOT_SAME", "NOT_ALIASED", NULL};
 
 static int index_of(const char *const *names, PyObject *name) {
     const char *text = PyUnicode_AsUTF8(name);
@@ -85,9 +85,9 @@ static int parse_check(Check *check, PyObject *spec) {
     case CHECK_LENGTH:
         check->number = PyLong_AsSsize_t(payload);
         return PyErr_Occurred() ? -1 : 0;
-    case CHECK_DICT_KEYS:
+    case CHECK_KEYS:
     case CHECK_CALL:
-        if (PyTuple_Check(payload) && (check->kind == CHECK_DICT_KEYS || PyTuple_GET_SIZE(payload) == 2)) return 0;
+        if (PyTuple_Check(payload) && (check->kind == CHECK_KEYS || PyTuple_GET_SIZE(payload) == 2)) return 0;
         PyErr_Format(PyExc_TypeError, "payload of %U must be a tuple", kind);
         return -1;
     default: return 0;
@@ -156,7 +156,7 @@ static void classify_node(Node *node) {
         CheckKind kind = node->checks[i].kind;
         node->stable = node->stable && (stable_check(&node->checks[i]) || (tuple && kind == CHECK_LENGTH));
         node->sealable = node->sealable && (kind == CHECK_ID || kind == CHECK_TYPE || kind == CHECK_LENGTH ||
-                                            kind == CHECK_DICT_KEYS || kind == CHECK_HAS_KEY || kind == CHECK_NO_KEY);
+                                            kind == CHECK_KEYS || kind == CHECK_PRESENT || kind == CHECK_ABSENT);
     }
     node->sealable = node->sealable && items;
 }
@@ -221,14 +221,15 @@ static int verify_registers(const GuardTree *tree) {
 }
 
 static int parse_relation(GuardTree *tree, Relation *relation, PyObject *spec) {
-    const char *kind;
-    PyObject *slots, *text;
-    if (!PyArg_ParseTuple(spec, "sO!U", &kind, &PyTuple_Type, &slots, &text)) return -1;
-    relation->distinct = strcmp(kind, "NOT_ALIASED") == 0;
+    PyObject *kind, *slots, *text;
+    if (!PyArg_ParseTuple(spec, "UO!U", &kind, &PyTuple_Type, &slots, &text)) return -1;
+    int index = index_of(RELATIONS, kind);
+    if (index < 0) return -1;
+    relation->kind = (RelationKind)index;
     relation->text = Py_NewRef(text);
     relation->count = PyTuple_GET_SIZE(slots);
     relation->slots = zeroed(relation->count, sizeof(Py_ssize_t));
-    if (relation->slots == NULL || (relation->distinct && tensor_prepare() < 0)) return -1;
+    if (relation->slots == NULL || tensor_prepare() < 0) return -1;
     for (Py_ssize_t i = 0; i < relation->count; i++) {
         Py_ssize_t slot = PyLong_AsSsize_t(PyTuple_GET_ITEM(slots, i));
         if (PyErr_Occurred()) return -1;
@@ -370,6 +371,7 @@ int guards_register(PyObject *module) {
     guard_names.getattribute = PyUnicode_InternFromString("__getattribute__");
     guard_names.getattr = PyUnicode_InternFromString("__getattr__");
     guard_names.dict = PyUnicode_InternFromString("__dict__");
+    guard_names.no_attributes = PyDict_New();
     for (int i = 0; i < 3; i++) guard_names.parts[i] = PyUnicode_InternFromString(parts[i]);
     return PyErr_Occurred() ? -1 : PyModule_AddType(module, &GuardTree_Type);
 }
