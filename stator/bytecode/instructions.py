@@ -212,5 +212,7 @@ class Decoded:
     def text(self) -> str:
         """A listing, one instruction a line, then the handlers."""
         lines = [f"{i:4} {instruction}" for i, instruction in enumerate(self.instructions)]
-        lines += [f"     {b.start}..{b.end} → {b.target} depth {b.depth}{' lasti' if b.lasti else ''}" for b in self.blocks]
+        lines += [
+            f"     {b.start}..{b.end} → {b.target} depth {b.depth}{' lasti' if b.lasti else ''}" for b in self.blocks
+        ]
         return "\n".join(lines)

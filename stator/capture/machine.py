@@ -119,7 +119,7 @@ class Machine:
         decoded = decode(code)
         self.session = session
         self.parent = parent
-        self.depth = 0 if parent is None else parent.depth + 1
+        self.depth: int = 0 if parent is None else parent.depth + 1
         if self.depth > session.depth_limit:
             raise TooDeep(f"more than {session.depth_limit} nested calls", "is the function recursive?")
         self.code = code
@@ -328,9 +328,7 @@ class Machine:
 
 def link(decoded: Decoded) -> list[tuple[Handler, Any]]:
     """Pairs of handler and operand: the form that `run` dispatches on, kept with the decoded code."""
-    program = [
-        (OPCODES[name], arg) if name in OPCODES else (_refuse, name) for name, arg in decoded.instructions
-    ]
+    program = [(OPCODES[name], arg) if name in OPCODES else (_refuse, name) for name, arg in decoded.instructions]
     decoded.program = program
     return program
 

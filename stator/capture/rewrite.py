@@ -16,7 +16,8 @@ from collections.abc import Callable, Sequence
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
-from bytecode import Bytecode, FreeVar, Instr
+from bytecode import Bytecode, CompilerFlags, Instr
+from bytecode.instr import FreeVar
 
 from stator.base.errors import InternalError
 from stator.capture.source import (
@@ -172,11 +173,11 @@ class Assembler:
                 self._attributes(base, "__globals__")
             case ItemSource(base=base, key=key):
                 self._item(base, key)
-            case FunctionDefaultSource(base=base, index=index):
+            case FunctionDefaultSource(base=Source() as base, index=index):
                 self._item(AttrSource(base, "__defaults__"), index)
-            case FunctionKwDefaultSource(base=base, name=name):
+            case FunctionKwDefaultSource(base=Source() as base, name=name):
                 self._item(AttrSource(base, "__kwdefaults__"), name)
-            case FunctionClosureSource(base=base, index=index):
+            case FunctionClosureSource(base=Source() as base, index=index):
                 self._item(AttrSource(base, "__closure__"), index)
                 self._attribute("cell_contents")
             case TypeSource(base=base):
@@ -269,7 +270,7 @@ class Assembler:
         made.kwonlyargcount = code.co_kwonlyargcount
         made.argnames = list(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + stars])
         made.freevars = list(code.co_freevars)
-        made.flags = code.co_flags
+        made.flags = CompilerFlags(code.co_flags)
         made.name, made.filename, made.first_lineno = code.co_name, code.co_filename, code.co_firstlineno
         for instruction in instructions:
             instruction.lineno = code.co_firstlineno

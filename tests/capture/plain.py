@@ -202,7 +202,9 @@ class Known:
 class Made(Value):
     """A function made by the program."""
 
-    def __init__(self, tx: Machine, code: Any, qualname: str, closure: Any, defaults: Any, keyword_defaults: Any) -> None:
+    def __init__(
+        self, tx: Machine, code: Any, qualname: str, closure: Any, defaults: Any, keyword_defaults: Any
+    ) -> None:
         super().__init__()
         self.code, self.qualname, self.globals, self.closure = code, qualname, tx.globals, closure
         self.defaults, self.keyword_defaults = defaults, keyword_defaults
@@ -264,7 +266,14 @@ class Build:
         return Plain(slice(*self._real([start, stop, step])))
 
     def make_function(
-        self, tx: Machine, code: Any, qualname: str, closure: Any, defaults: Any, keyword_defaults: Any, annotations: Any
+        self,
+        tx: Machine,
+        code: Any,
+        qualname: str,
+        closure: Any,
+        defaults: Any,
+        keyword_defaults: Any,
+        annotations: Any,
     ) -> Value:
         return Made(tx, code, qualname, closure, defaults, keyword_defaults)
 

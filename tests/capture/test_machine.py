@@ -7,10 +7,10 @@ import time
 from typing import Any
 
 import pytest
-from tests.capture.plain import run
-from tests.capture.programs import PROGRAMS
 
 from stator.base.errors import GraphBreak
+from tests.capture.plain import run
+from tests.capture.programs import PROGRAMS
 
 
 def outcome(action: Any, args: tuple[Any, ...]) -> tuple[str, Any]:
@@ -33,12 +33,13 @@ def test_there_are_many_programs() -> None:
 def test_location_of_a_break_is_the_users_line() -> None:
     def program() -> None:
         x = 1
+
         class Inner:  # the refused statement
             y = x
 
     with pytest.raises(GraphBreak) as caught:
         run(program)
-    assert caught.value.location == (__file__, program.__code__.co_firstlineno + 2)
+    assert caught.value.location == (__file__, program.__code__.co_firstlineno + 3)
     assert "class" in caught.value.reason
 
 

@@ -60,7 +60,9 @@ def match_class(tx: Machine, count: int) -> None:
     stack.append(tx.session.none if found is None else tx.build.make_tuple(found))
 
 
-def _class_attributes(tx: Machine, subject: Value, cls: Value, count: int, names: tuple[str, ...]) -> list[Value] | None:
+def _class_attributes(
+    tx: Machine, subject: Value, cls: Value, count: int, names: tuple[str, ...]
+) -> list[Value] | None:
     """The subject's attributes for positional, then keyword patterns; None when one is missing."""
     kind = cls.constant()
     found: list[Value] = []
