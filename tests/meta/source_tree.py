@@ -43,7 +43,7 @@ class Module:
         return self.name.split(".")[1] if "." in self.name else "stator"
 
     def imports(self) -> list[Import]:
-        return list(_imports(self.tree, "import", frozenset(modules())))
+        return list(_imports(self.tree, "import", frozenset({*modules(), "stator._native"})))
 
     def functions(self) -> Iterator[tuple[str, int, int]]:
         """Name, first line and number of lines of every function."""

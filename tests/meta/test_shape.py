@@ -18,7 +18,15 @@ FUNCTION_LINES = 60
 DOCSTRING_LINES = range(3, 16)
 
 # path -> why it may be longer
-LONG_FILES: dict[str, str] = {}
+LONG_FILES: dict[str, str] = {
+    "tests/capture/programs.py": "a corpus of small programs, data rather than code",
+}
+# path -> why its docstring may be longer
+LONG_DOCSTRINGS: dict[str, str] = {
+    "stator/capture/value.py": "the protocol between machine, values and assembler, in one list",
+}
+# Folders of alike files that fill one table: the folder's own docstring says the rest, so a sentence is enough.
+FAMILIES = {"stator/capture/opcodes", "stator/prims/decompositions", "stator/lowering", "stator/bytecode"}
 # path:function -> why it may be longer
 LONG_FUNCTIONS: dict[str, str] = {}
 
@@ -70,8 +78,9 @@ def test_every_module_says_what_it_is() -> None:
     for module in modules().values():
         lines = len((ast.get_docstring(module.tree) or "").splitlines())
         # A package's front door may be one sentence; a module says what it is, its invariant, its neighbours.
-        least = 1 if module.path.name == "__init__.py" else DOCSTRING_LINES.start
-        if not least <= lines < DOCSTRING_LINES.stop:
+        short = module.path.name == "__init__.py" or where(module.path.parent) in FAMILIES
+        long = module.where in LONG_DOCSTRINGS
+        if lines < (1 if short else DOCSTRING_LINES.start) or (lines >= DOCSTRING_LINES.stop and not long):
             wrong.append(f"{module.where}: {lines} lines")
     assert not wrong, "\n".join(wrong)
 
