@@ -24,6 +24,7 @@ What values give the opcodes:
   values/operators.py         binary/inplace/compare/unary/is_op/contains(tx, op, …): Python's dispatch between two values
 What `reconstruct` and the effects ask of the assembler (`out`):
   out.load(value)             push a value (once per frame: by source, memo or `reconstruct`)
+  out.load_output(node)       push the tensor that the graph computes at an fx node
   out.load_object(obj)        push a live Python object (literal or pinned by identity)
   out.call(obj, *values)      push `obj(*values)`: a live function called on values
   out.build(kind, count)      kind "list" | "tuple" | "set" | "map" | "slice": from the `count` topmost items (2·count for map)
@@ -78,6 +79,10 @@ class Value:
     def constant(self) -> Any:
         """The Python object, where it is known at capture time; guards must already cover it."""
         raise self.refuse("use as a constant")
+
+    def snapshot(self) -> Any:
+        """A Python object equal to this one, for pure functions that run at capture; copies lists and dicts."""
+        return self.constant()
 
     # -- operations (each may add guards, graph nodes and effects through `tx`) -----------------------
 
@@ -264,3 +269,9 @@ class Operators(Protocol):
     def inplace(self, tx: Machine, op: str, left: Value, right: Value) -> Value: ...
 
     def compare(self, tx: Machine, op: str, left: Value, right: Value) -> Value: ...
+
+    def unary(self, tx: Machine, op: str, value: Value) -> Value: ...
+
+    def contains(self, tx: Machine, item: Value, container: Value) -> Value: ...
+
+    def is_same(self, left: Value, right: Value) -> bool: ...
