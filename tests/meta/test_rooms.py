@@ -133,18 +133,28 @@ def test_the_cycle_finder_finds() -> None:
     assert not list(cycle({"a": {"b"}, "b": set()}))
 
 
+def only_named(tree: ast.Module) -> Iterator[int]:
+    """Attributes that are named and not used: keys of a table, what is compared, `torch.jit` of torch.jit.is_tracing."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Dict(keys=parts) | ast.Set(elts=parts):
+                yield from map(id, parts)
+            case ast.Compare(left=left, comparators=rest):
+                yield from map(id, [left, *rest])
+            case ast.Attribute(value=value, attr=attr) if attr in QUESTIONS:
+                yield id(value)
+
+
 def torch_compiler_uses(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """Where a tree imports a part of torch's compiler, or reaches for it as an attribute."""
-    asked = {
-        id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute) and node.attr in QUESTIONS
-    }  # the `torch.jit` of `torch.jit.is_scripting`
+    named = set(only_named(tree))
     for node in ast.walk(tree):
         match node:
             case ast.Import(names=names):
                 found = [alias.name for alias in names]
             case ast.ImportFrom(module=str(module), names=names):
                 found = [f"{module}.{alias.name}" for alias in names if alias.name not in QUESTIONS]
-            case ast.Attribute(value=ast.Name(id="torch"), attr=attr) if id(node) not in asked:
+            case ast.Attribute(value=ast.Name(id="torch"), attr=attr) if id(node) not in named:
                 found = [f"torch.{attr}"]
             case _:
                 continue
@@ -171,6 +181,8 @@ def test_torchs_own_compiler_takes_no_part() -> None:
         ("from torch._inductor import config", 1),
         ("from torch import _functorch", 1),
         ("torch.compile(f)", 1),
+        ("refused = {torch.compile: 'compiling inside of compiled code'}", 0),
+        ("fn is torch.compile", 0),
         ("x = torch._prims.add", 1),
         ("import torch.compiler", 0),
         ("torch.jit.is_scripting()", 0),
