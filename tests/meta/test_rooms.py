@@ -134,7 +134,7 @@ def test_the_cycle_finder_finds() -> None:
 
 
 def only_named(tree: ast.Module) -> Iterator[int]:
-    """Attributes that are named and not used: keys of a table, what is compared, `torch.jit` of torch.jit.is_tracing."""
+    """Attributes that are named and not used: keys of a table, what is compared, the `torch.jit` of `is_tracing`."""
     for node in ast.walk(tree):
         match node:
             case ast.Dict(keys=parts) | ast.Set(elts=parts):
