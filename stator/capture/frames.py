@@ -10,6 +10,8 @@ Neighbours: `machine.py`, `rewrite.py`, `graph.py`, `entry.py` (keeps entries an
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import inspect
 import os
 import types
@@ -37,7 +39,7 @@ assert _opcodes.__all__  # importing the opcodes is what fills the machine's tab
 Backend = Callable[[torch.fx.GraphModule, list[torch.Tensor]], Callable[..., Sequence[Any]]]
 
 #: Lines in these files are not the user's.
-LIBRARY = (os.path.dirname(torch.__file__) + os.sep, os.path.dirname(os.__file__) + os.sep)
+LIBRARY = (os.path.dirname(torch.__file__) + os.sep, contextlib.__file__, functools.__file__)
 
 #: Lines that have been warned about.
 _warned: set[tuple[str, int]] = set()
@@ -175,13 +177,22 @@ def execute(machine: Machine) -> Assembler:
     try:
         result = machine.run()
     except Raised as raised:
-        kind = raised.value.python_type().__name__
-        stop = Escaped(f"the program raises {kind}", "the exception is raised by running the function in Python")
+        text = describe_exception(raised.value)
+        stop = Escaped(
+            f"the program raises {text}", "run the function without compiling it to see the exception itself"
+        )
         stop.location = machine.location()
         raise stop from raised
     assembler = Assembler(machine.code, machine.globals)
     assembler.finish(result, machine.effects)
     return assembler
+
+
+def describe_exception(value: Value) -> str:
+    """An exception value as the program would write it, arguments where they are known."""
+    args: Sequence[Value] = getattr(value, "args", ())
+    texts = [repr(arg.constant()) if arg.is_constant() else "…" for arg in args]
+    return f"{value.python_type().__name__}({', '.join(texts)})"
 
 
 def finish(fn: types.FunctionType, machine: Machine, assembler: Assembler, guards: GuardSet, backend: Backend) -> Entry:

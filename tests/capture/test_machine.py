@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from stator.base.errors import GraphBreak
+from tests.capture.library import CALLS
 from tests.capture.plain import run
 from tests.capture.programs import PROGRAMS
 
@@ -24,6 +25,11 @@ def outcome(action: Any, args: tuple[Any, ...]) -> tuple[str, Any]:
 def test_program(function: Any, args: tuple[Any, ...]) -> None:
     expected = outcome(function, args)
     assert outcome(lambda *a: run(function, *a), args) == expected
+
+
+@pytest.mark.parametrize("function", CALLS)
+def test_standard_library(function: Any) -> None:
+    assert outcome(lambda: run(function), ()) == outcome(function, ())
 
 
 def test_there_are_many_programs() -> None:
