@@ -6,8 +6,8 @@
 // which it calls. `n` is how many lanes are live: Full{} (all of them, known at compile time) or a number.
 
 #define INLINE static inline __attribute__((always_inline, unused))
-typedef long long i64_;
-typedef unsigned long long u64_;
+typedef long i64_;  // what comparisons of doubles give lanes of
+typedef unsigned long u64_;
 
 template <class T, int L> struct Vector { typedef T type __attribute__((vector_size(sizeof(T) * L))); };
 template <class T, int L> using V = typename Vector<T, L>::type;

@@ -1,0 +1,226 @@
+"""A schedule as a readable Python module: `call(inputs) -> tuple` runs its steps on planned memory.
+
+`emit(schedule)` is what a graph links: kernels come in as `KERNELS`. `emit(schedule, units)` is the same module on its
+own: it carries the kernels' C++ (or takes `kernels.cpp` files you edited), builds them, and run as a program makes
+random inputs and times itself. Everything that can be bound before the first call is bound at the top.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
+
+from stator.loop.kernel import Call, Launch, Schedule, Step
+from stator.loop.memory import touched
+from stator.loop.nest import Buffer, Extern, View
+from stator.loop.scalar import ITEMSIZE
+
+TORCH = {
+    "f64": "torch.float64", "f32": "torch.float32", "bf16": "torch.bfloat16", "f16": "torch.float16",
+    "i64": "torch.int64", "i32": "torch.int32", "i16": "torch.int16", "i8": "torch.int8", "u8": "torch.uint8",
+    "bool": "torch.bool",
+}  # fmt: skip
+
+
+class HasSource(Protocol):
+    """What the stand-alone form needs of a unit (`runtime.Unit` is one)."""
+
+    source: str
+    kernels: tuple[str, ...]
+    flags: tuple[str, ...]
+
+
+def emit(schedule: Schedule, units: Sequence[HasSource] = ()) -> str:
+    """The module's text; with units, one that runs on its own."""
+    return _Module(schedule).text(units)
+
+
+class _Module:
+    """The text under construction: pieces of the arena and bound operators are numbered as they are met."""
+
+    __slots__ = ("externs", "needs_view", "pieces", "schedule")
+
+    def __init__(self, schedule: Schedule) -> None:
+        self.schedule = schedule
+        self.pieces: dict[str, str] = {}  # name of a planned view -> its constructor's arguments
+        self.externs: dict[str, str] = {}  # name -> how it is bound
+        self.needs_view = False
+
+    def text(self, units: Sequence[HasSource]) -> str:
+        schedule = self.schedule
+        body = self._body()
+        names = [f"k{i}" for i in range(len(schedule.kernels))]
+        lines = [f'"""Graph {schedule.name}: {len(schedule.steps)} steps, {len(names)} kernels."""', ""]
+        lines += ["import torch"]
+        if any("= empty(" in line for line in body):
+            lines.append("from torch import empty_strided as empty")
+        if self.schedule.mutated:
+            lines.append("from torch.autograd.graph import increment_version")
+        arena = [name for name, wanted in (("Scratch", self.pieces), ("view", self.needs_view)) if wanted]
+        if arena:
+            lines.append(f"from stator.runtime.arena import {', '.join(arena)}")
+        if self.externs:
+            lines.append("from stator.runtime.extern import into, returning")
+        lines += _standalone(units)
+        lines.append("")
+        if names:
+            lines.append(f"{', '.join(names)}{',' * (len(names) == 1)} = [KERNELS[name] for name in {names!r}]")
+        lines += [f"{name} = {bound}" for name, bound in self.externs.items()]
+        if self.pieces:
+            lines.append(f"scratch = Scratch({schedule.memory.arena_bytes}, [")
+            lines += [f"    ({made}),  # {name}" for name, made in self.pieces.items()]
+            lines.append(f"], {schedule.device!r})")
+        lines += ["", "", "def call(inputs):", *["    " + line for line in body]]
+        if units:
+            lines += _main(schedule.inputs)
+        return "\n".join(lines) + "\n"
+
+    def _body(self) -> list[str]:
+        schedule = self.schedule
+        steps: list[str] = []
+        last = self._last_uses()
+        allocated = set(schedule.memory.allocated)
+        for number, step in enumerate(schedule.steps):
+            fresh = [name for name in dict.fromkeys(touched(step)) if name in allocated]
+            for name in fresh:
+                allocated.remove(name)
+                steps.append(f"{name} = {_allocation(schedule.buffers[name])}")
+            steps += self._step(step)
+            if dead := last.get(number):
+                steps.append(f"del {', '.join(dead)}")
+        returned = self._outputs()  # may add to `pieces`
+        head = []
+        if schedule.inputs:
+            names = [buffer.name for buffer in schedule.inputs]
+            head = [f"{', '.join(names)}{',' * (len(names) == 1)} = inputs"]
+        head.append("inputs.clear()")
+        if unused := last.get(-1):
+            head.append(f"del {', '.join(unused)}")
+        if self.pieces:
+            names = list(self.pieces)
+            head.append(f"{', '.join(names)}{',' * (len(names) == 1)} = scratch()")
+        return [*head, *[f"{name} = {_allocation(schedule.buffers[name])}" for name in sorted(allocated)], *steps, *returned]
+
+    def _last_uses(self) -> dict[int, list[str]]:
+        """Step number -> inputs and results of operators that nothing reads after it."""
+        schedule = self.schedule
+        own = {buffer.name: -1 for buffer in schedule.inputs}
+        own.update(dict.fromkeys((*schedule.memory.returned, *schedule.memory.allocated), -1))
+        for number, step in enumerate(schedule.steps):
+            for name in touched(step):
+                if name in own:
+                    own[name] = number
+        kept = {output.buffer for output in schedule.outputs if isinstance(output, View)} | set(schedule.mutated)
+        last: dict[int, list[str]] = {}
+        for name, number in own.items():
+            if name not in kept and (number >= 0 or name not in schedule.memory.allocated):
+                last.setdefault(number, []).append(name)
+        return last
+
+    # -- steps
+
+    def _step(self, step: Step) -> list[str]:
+        if isinstance(step, Launch):
+            number = self.schedule.kernels.index(step.kernel)
+            return [f"k{number}({', '.join(self._buffer(name) for name in step.args)})"]
+        assert isinstance(step, Call)
+        return self._call(step.extern)
+
+    def _call(self, extern: Extern) -> list[str]:
+        args = [self._argument(arg) for arg in extern.args]
+        args += [f"{key}={self._argument(value)}" for key, value in extern.kwargs]
+        outputs = [buffer.name for buffer in extern.outputs]
+        if extern.out_target:
+            assert len(outputs) == 1, "operators with several results make them"
+            function = self._bound("into", extern.out_target)
+            return [f"{function}({', '.join([*args, f'out={self._buffer(outputs[0])}'])})"]
+        function = self._bound("returning", extern.target)
+        call = f"{function}({', '.join(args)})"
+        return [f"{', '.join(outputs)}{',' * (len(outputs) == 1)} = {call}" if outputs else call]
+
+    def _bound(self, how: str, target: str) -> str:
+        parts = target.split(".")
+        name = "_".join(parts if parts[0] != "aten" else parts[1:]).replace("_default", "")
+        self.externs[name] = f"{how}({target!r})"
+        return name
+
+    def _argument(self, value: Any) -> str:
+        match value:
+            case View():
+                return self._view(value)
+            case tuple():
+                return f"[{', '.join(self._argument(item) for item in value)}]"
+            case str() if value.startswith("torch."):
+                return value
+            case float() if value != value or value in (float("inf"), float("-inf")):
+                return f"float({str(value)!r})"
+        return repr(value)
+
+    # -- tensors
+
+    def _buffer(self, name: str) -> str:
+        """The variable of a buffer as it was declared."""
+        if name in self.schedule.memory.offsets:
+            buffer = self.schedule.buffers[name]
+            self._piece(name, buffer, buffer.size, buffer.stride, 0)
+        return name
+
+    def _view(self, view: View) -> str:
+        """The expression of a view: planned beforehand in the arena, made on the spot elsewhere."""
+        buffer = self.schedule.buffers[view.buffer]
+        if (view.size, view.stride, view.offset) == (buffer.size, buffer.stride, 0):
+            return self._buffer(view.buffer)
+        if view.buffer in self.schedule.memory.offsets:
+            name = f"{view.buffer}_{'x'.join(map(str, view.size))}"
+            made = self._arguments(buffer, view.size, view.stride, view.offset)
+            while self.pieces.get(name, made) != made:
+                name += "_"
+            self.pieces[name] = made
+            return name
+        if len(view.size) == 2 and buffer.size == view.size[::-1] and buffer.stride == view.stride[::-1]:
+            return f"{view.buffer}.t()" if view.offset == 0 else self._strided(view)
+        return self._strided(view)
+
+    def _strided(self, view: View) -> str:
+        self.needs_view = True
+        return f"view({view.buffer}, {view.size}, {view.stride}, {view.offset})"
+
+    def _arguments(self, buffer: Buffer, size: tuple[int, ...], stride: tuple[int, ...], offset: int) -> str:
+        start = self.schedule.memory.offsets[buffer.name] + offset * ITEMSIZE[buffer.dtype]
+        return f"{start}, {TORCH[buffer.dtype]}, {size}, {stride}"
+
+    def _piece(self, name: str, buffer: Buffer, size: tuple[int, ...], stride: tuple[int, ...], offset: int) -> None:
+        if name not in self.pieces:
+            self.pieces[name] = self._arguments(buffer, size, stride, offset)
+
+    def _outputs(self) -> list[str]:
+        schedule = self.schedule
+        lines = [f"increment_version({name})" for name in schedule.mutated]
+        parts = [self._view(out) if isinstance(out, View) else self._argument(out) for out in schedule.outputs]
+        return [*lines, f"return ({', '.join(parts)}{',' * (len(parts) == 1)})"]
+
+
+def _allocation(buffer: Buffer) -> str:
+    device = "" if buffer.device == "cpu" else f", device={buffer.device!r}"
+    return f"empty({buffer.size}, {buffer.stride}, dtype={TORCH[buffer.dtype]}{device})"
+
+
+def _standalone(units: Sequence[HasSource]) -> list[str]:
+    if not units:
+        return []
+    lines = ["from stator.runtime.artifact import Unit", "from stator.runtime.link import load", "", "UNITS = ["]
+    for unit in units:
+        source = unit.source.replace("\\", "\\\\").replace('"""', '\\"\\"\\"')
+        lines += [f'    Unit("""{source}""", {unit.kernels!r}, {unit.flags!r}),']
+    return [*lines, "]", "KERNELS = load(UNITS)"]
+
+
+def _main(inputs: Iterable[Buffer]) -> list[str]:
+    made = [
+        f"random_input({b.size}, {b.stride}, {TORCH[b.dtype]}, {b.device!r}),  # {b.name}" for b in inputs
+    ]
+    return [
+        "", "", "if __name__ == '__main__':", "    from stator.runtime.link import random_input, time_call", "",
+        "    inputs = [", *["        " + line for line in made], "    ]",
+        "    print(f'{time_call(call, inputs) * 1e6:.1f} us a call')",
+    ]  # fmt: skip

@@ -1,0 +1,42 @@
+"""A compiled graph as plain data: wrapper text, kernel sources and what to build them with.
+
+Nothing here is bound to a process or a folder: the libraries are found again in the store by the content of their
+sources, and built again where they are missing. `to_bytes` and `from_bytes` are exact inverses.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """One translation unit: its source, the kernels it defines, and the flags it was written for."""
+
+    source: str
+    kernels: tuple[str, ...]
+    flags: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GraphArtifact:
+    """`wrapper` is a Python module text that defines `call(inputs)`."""
+
+    name: str
+    wrapper: str
+    units: tuple[Unit, ...]
+
+    def to_bytes(self) -> bytes:
+        return json.dumps({"format": FORMAT, **asdict(self)}).encode()
+
+    @staticmethod
+    def from_bytes(data: bytes) -> GraphArtifact:
+        """ValueError where the bytes are of another format."""
+        found = json.loads(data)
+        if found.get("format") != FORMAT:
+            raise ValueError(f"graph artifact of format {found.get('format')}, not {FORMAT}")
+        units = tuple([Unit(u["source"], tuple(u["kernels"]), tuple(u["flags"])) for u in found["units"]])
+        return GraphArtifact(found["name"], found["wrapper"], units)

@@ -1,0 +1,90 @@
+"""Building and linking of graphs: plain data to a callable.
+
+`build` compiles what an artifact will need; `link` loads the libraries, executes the wrapper text and gives its
+`call(inputs: list[Tensor]) -> tuple`, which empties the list. The text is in `linecache`, so tracebacks show it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import linecache
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from stator.base import log
+from stator.base.options import Options
+from stator.runtime.artifact import GraphArtifact, Unit
+from stator.runtime.toolchain import Cpp
+
+Call = Callable[[list[Any]], tuple[Any, ...]]
+_numbers = itertools.count()
+
+
+def build(name: str, wrapper: str, units: Sequence[Unit], options: Options | None = None) -> GraphArtifact:
+    """Compile the units (into the store) and give the artifact."""
+    if units:
+        Cpp(options).build_all([(unit.source, unit.flags) for unit in units])
+    return GraphArtifact(name, wrapper, tuple(units))
+
+
+def link(artifact: GraphArtifact, options: Options | None = None) -> Call:
+    """The callable of an artifact."""
+    with log.span("link", graph=artifact.name):
+        kernels = load(artifact.units, options)
+        return execute(artifact.wrapper, artifact.name, kernels)
+
+
+def load(units: Sequence[Unit], options: Options | None = None) -> dict[str, Any]:
+    """Every kernel of the units, by name."""
+    if not units:
+        return {}
+    from stator._native import load_kernels  # needs torch, which this room does not
+
+    cpp = Cpp(options)
+    found: dict[str, Any] = {}
+    for unit, path in zip(units, cpp.build_all([(unit.source, unit.flags) for unit in units]), strict=True):
+        try:
+            kernels = load_kernels(str(path), unit.kernels)
+        except OSError:  # a whole file that this system cannot load: made by another one
+            fresh = cpp.rebuild(unit.source, unit.flags)
+            kernels = load_kernels(str(_renamed(fresh)), unit.kernels)
+        found.update(zip(unit.kernels, kernels, strict=True))
+    return found
+
+
+def _renamed(path: Path) -> Path:
+    """Another name for the same library: the loader remembers names."""
+    link = path.with_name(f"{path.name}.{next(_numbers)}")
+    link.hardlink_to(path)
+    return link
+
+
+def execute(wrapper: str, name: str, kernels: dict[str, Any]) -> Call:
+    """Run a wrapper's text as a module whose kernels are given; its `call`."""
+    file = f"<stator {name} {next(_numbers)}>"
+    linecache.cache[file] = (len(wrapper), None, wrapper.splitlines(keepends=True), file)
+    namespace: dict[str, Any] = {"__name__": f"stator_graph_{name}", "__file__": file, "KERNELS": kernels}
+    exec(compile(wrapper, file, "exec"), namespace)
+    call: Call = namespace["call"]
+    return call
+
+
+def random_input(size: tuple[int, ...], stride: tuple[int, ...], dtype: Any, device: str) -> Any:
+    """A tensor to try a stand-alone wrapper with: normal floats, integers and flags that are 0 or 1."""
+    import torch  # the room itself does not need torch
+
+    made = torch.empty_strided(size, stride, dtype=dtype, device=device)
+    return made.normal_() if dtype.is_floating_point else made.random_(0, 2)
+
+
+def time_call(call: Call, inputs: list[Any], seconds: float = 0.5) -> float:
+    """Seconds a call takes: the median over about so long."""
+    call(list(inputs))
+    times: list[float] = []
+    while sum(times) < seconds and len(times) < 10_000:
+        start = time.perf_counter()
+        call(list(inputs))
+        times.append(time.perf_counter() - start)
+    return sorted(times)[len(times) // 2]
