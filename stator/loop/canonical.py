@@ -28,7 +28,7 @@ class Draft:
 
 def canonical(draft: Draft, buffers: Mapping[str, Buffer]) -> Launch:
     """The kernel of a draft, and its arguments."""
-    nodes = postorder([e for s in draft.stores for e in (s.value, *[a.expr for a in s.index.indirects()])])  # type: ignore[misc]
+    nodes = postorder([root for store in draft.stores for root in store.roots])
     accesses = _accesses(draft, nodes)
     outer, mapping = _merged(_sorted(_real(draft.space.axes), accesses), accesses, {})
     inner = _real(draft.space.reduce_axes)
@@ -65,7 +65,7 @@ def _names(draft: Draft, nodes: list[Expr]) -> Iterable[str]:
 
 
 def _roles(stores: list[Store]) -> dict[str, str]:
-    loaded = {n.attr[0] for n in postorder([s.value for s in stores]) if n.op == "load"}
+    loaded = {n.attr[0] for n in postorder([root for store in stores for root in store.roots]) if n.op == "load"}
     loaded |= {s.buffer for s in stores if s.mode == "add"}
     return {store.buffer: "inout" if store.buffer in loaded else "out" for store in stores}
 

@@ -106,7 +106,7 @@ def run_kernel(kernel: Kernel, memories: Memories) -> None:
         done: dict[Expr, Number] = {}
         for level in range(top + 1):
             bodies = [node for node in reductions if node.level == level + 1]
-            stores = [s for s in kernel.stores if s.space == "inner" and s.value.level == level]
+            stores = [s for s in kernel.stores if s.space == "inner" and s.level == level]
             sums: list[list[Number]] = [[] for _ in bodies]
             for inner in _points(kernel.reduce_axes) if bodies or stores else ():
                 values = _Values({**point, **inner}, memories, done)

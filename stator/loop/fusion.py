@@ -30,7 +30,7 @@ class Group:
     """Nests that become one kernel; reads and writes are in terms of the group's own space."""
 
     __slots__ = (
-        "after", "before", "bits", "maps", "members", "nodes",
+        "adds", "after", "before", "bits", "maps", "members", "nodes",
         "ordered", "reads", "rowwise", "shape", "space", "writes",
     )  # fmt: skip
 
@@ -44,7 +44,7 @@ class Group:
         self.reads: dict[str, list[Index]] = {}
         self.writes: dict[str, Index] = {}
         self.nodes = 0
-        self.ordered, self.rowwise = False, True
+        self.adds, self.ordered, self.rowwise = False, False, True
         self.space = Space((), ())
         if facts is not None:
             self.reads = dict(facts.reads)
@@ -52,6 +52,7 @@ class Group:
             self.nodes, self.ordered = facts.nodes, facts.ordered
             self.space = Space(facts.nest.axes, facts.nest.reduce_axes)
             self.rowwise = facts.rowwise
+            self.adds = facts.nest.mode == "add"
 
 
 class Pair(NamedTuple):
@@ -136,7 +137,7 @@ class _Decision:
             saved = self.bytes[name] * (2 if len(readers) == 1 and name not in facts.kept else 1)
             for reader in readers:
                 if reader in facts.nests and reader > writers[0]:
-                    worth = saved + self._common(writers[0], reader)
+                    worth = float(saved + self._common(writers[0], reader))
                     if not facts.nests[reader].rowwise:
                         worth /= 4
                     pairs.append(Pair(worth, writers[0], reader, name))
@@ -181,6 +182,8 @@ class _Decision:
         sizes = {s.numel * s.reduce_numel for s in (a, b)}
         if len(sizes) > 1 and not (a.numel == b.numel and bool(a.reduce_axes) != bool(b.reduce_axes)):
             return False
+        if (one.adds or other.adds) and (a.reduce_axes or b.reduce_axes):
+            return False  # scatters stay plain loops
         if 0 in sizes or one.nodes + other.nodes > self.device.max_nodes:
             return False
         touched = one.reads.keys() | one.writes.keys() | other.reads.keys() | other.writes.keys()
@@ -316,6 +319,7 @@ class _Decision:
         target.bits |= source.bits
         target.nodes += source.nodes
         target.ordered = target.ordered or source.ordered
+        target.adds = target.adds or source.adds
         for name, indices in source.reads.items():
             known = target.reads.setdefault(name, [])
             target.reads[name] = known + [i for i in _mapped(indices, found) if i not in known]

@@ -4,7 +4,7 @@ A `Kernel` has no names of its own: parameters are p0, p1, …, outer axes x0, x
 kernels are one object. Its meaning, for every point of the outer axes:
   - for level = 0, 1, …: one loop over the reduce axes evaluates the bodies of the `reduce` nodes of that level (a
     node's level is how many reductions are nested in its body);
-  - stores in "inner" space happen once for each point of the reduce axes, at the level of their value or later; stores
+  - stores in "inner" space happen once for each point of the reduce axes, at their own level or later; stores
     in "outer" space happen once, after the reductions they need.
 Within one iteration all loads happen before the first store, and a load sees what was in memory before the kernel ran;
 `schedule` makes only kernels where both are true by construction if the values of an iteration are computed first.
@@ -14,7 +14,7 @@ Neighbours: `schedule` makes them, `codegen` prints them as C++ and Triton, `ver
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -46,6 +46,16 @@ class Store:
     space: str
     mode: str = "store"
 
+    @property
+    def roots(self) -> list[Expr]:
+        """The value, and what the index loads through."""
+        return [self.value, *[atom.expr for atom in self.index.indirects()]]  # type: ignore[list-item]
+
+    @property
+    def level(self) -> int:
+        """How many levels of reductions must be done before it."""
+        return max([root.level for root in self.roots])
+
 
 @dataclass(frozen=True, eq=False)
 class Kernel:
@@ -59,7 +69,7 @@ class Kernel:
     @cached_property
     def nodes(self) -> tuple[Expr, ...]:
         """Every expression node once, operands first."""
-        return tuple(postorder([store.value for store in self.stores]))
+        return tuple(postorder([root for store in self.stores for root in store.roots]))
 
     @cached_property
     def inner(self) -> frozenset[Expr]:
@@ -77,10 +87,14 @@ class Kernel:
                 found.add(node)
         return frozenset(found)
 
+    def is_inner(self, index: Index) -> bool:
+        """Whether an index differs along the reduce axes."""
+        return _reaches(index, frozenset(self.reduce_axes), self.inner)
+
     @property
     def levels(self) -> int:
         """How many loops over the reduce axes it has for reductions alone."""
-        return max((store.value.level for store in self.stores), default=0)
+        return max((store.level for store in self.stores), default=0)
 
     @property
     def outer_numel(self) -> int:
@@ -95,7 +109,8 @@ class Kernel:
         return text.kernel_text(self)
 
 
-def _reaches(index: Index, reduced: frozenset[Axis], inner: set[Expr]) -> bool:
+def _reaches(index: Index, reduced: frozenset[Axis], inner: Container[Expr]) -> bool:
+    """Whether an index differs along the reduce axes, given the expressions that do."""
     for atom, _ in index.terms:
         if isinstance(atom, Axis):
             if atom in reduced:

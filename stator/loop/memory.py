@@ -94,7 +94,7 @@ def overwrites(kernel: Kernel, source: str, result: str) -> bool:
     if len(stores) != 1 or stores[0].mode != "store":
         return False
     store = stores[0]
-    if kernel.reduce_axes and (store.space != "inner" or store.value.level != kernel.levels):
+    if kernel.reduce_axes and (store.space != "inner" or store.level != kernel.levels):
         return False
     return all(node.attr[1] is store.index for node in kernel.nodes if node.op == "load" and node.attr[0] == source)
 

@@ -55,16 +55,13 @@ def _pieces(nest: Nest, nodes: list[Expr], device: Device) -> int:
     if not kinds or outer * inner < device.min_split or any(kind not in _SPLITS for kind in kinds):
         return 0
     columns = _columns(nest, nodes)
-    if device.kind == "cuda":
-        width, wanted, least = (64, 2 * device.cores, 32) if columns else (1, 2 * device.cores, 2048)
-    else:
-        width, wanted, least = (
-            (device.vector_bytes // 4, 4 * device.cores, 64) if columns else (1, 4 * device.cores, 2048)
-        )
+    lanes = 64 if device.kind == "cuda" else device.vector_bytes // 4
+    wanted = device.cores * (2 if device.kind == "cuda" else 4)
+    width, least = (lanes, device.min_split >> 10) if columns else (1, device.min_split >> 5)
     programs = -(-outer // width)
     if programs * 2 > wanted:
         return 0
-    pieces = min(-(-wanted // programs), inner // least)
+    pieces = min(-(-wanted // programs), inner // max(least, 2))
     return pieces if pieces > 1 else 0
 
 

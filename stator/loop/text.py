@@ -81,7 +81,7 @@ def buffer_text(buffer: Buffer) -> str:
 
 def nest_text(nest: Nest) -> str:
     """Loops, values, and the store."""
-    lines = Lines([nest.value])
+    lines = Lines([nest.value, *[a.expr for a in nest.index.indirects()]])  # type: ignore[list-item]
     sign = "=" if nest.mode == "store" else "+="
     store = f"{nest.buffer.name}[{nest.index.render(lines)}] {sign} {lines(nest.value)}"
     head = f"nest {buffer_text(nest.buffer)} for {_loops(nest.axes, nest.reduce_axes)}:"
@@ -108,8 +108,7 @@ def program_text(program: Program) -> str:
 
 def kernel_text(kernel: Kernel) -> str:
     """The canonical print of a kernel."""
-    roots = [store.value for store in kernel.stores]
-    lines = Lines(roots + [a.expr for store in kernel.stores for a in store.index.indirects()])  # type: ignore[misc]
+    lines = Lines([root for store in kernel.stores for root in store.roots])
     params = ", ".join(f"{p.name}: {p.role} {p.dtype}[{p.numel}]" for p in kernel.params)
     out = [f"kernel({params}) for {_loops(kernel.axes, kernel.reduce_axes)}:", *lines.lines]
     for store in kernel.stores:

@@ -28,14 +28,18 @@ class Build:
     def new(self, size: Sequence[int], dtype: str = "f32") -> Buffer:
         return Buffer(f"b{len(self.nodes)}", dtype, tuple(size), contiguous(tuple(size)))
 
-    def pointwise(self, size: Sequence[int], body: Callable[..., Expr], dtype: str = "f32", into: Buffer | None = None) -> Buffer:
+    def pointwise(
+        self, size: Sequence[int], body: Callable[..., Expr], dtype: str = "f32", into: Buffer | None = None
+    ) -> Buffer:
         """`body(*axes)` for each element."""
         axes = tuple(Axis(f"i{k}", n) for k, n in enumerate(size))
         buffer = into or self.new(size, dtype)
         self.nodes.append(Nest(buffer, axes, (), body(*axes), at(buffer, *axes)))
         return buffer
 
-    def reduction(self, outer: Sequence[int], inner: Sequence[int], body: Callable[..., Expr], dtype: str = "f32") -> Buffer:
+    def reduction(
+        self, outer: Sequence[int], inner: Sequence[int], body: Callable[..., Expr], dtype: str = "f32"
+    ) -> Buffer:
         """`body(*outer axes, *inner axes)` holds the reduce nodes."""
         axes = tuple(Axis(f"i{k}", n) for k, n in enumerate(outer))
         reduce_axes = tuple(Axis(f"j{k}", n) for k, n in enumerate(inner))
@@ -79,7 +83,9 @@ def layer_norm(b: Build, x: Buffer, weight: Buffer, bias: Buffer) -> tuple[Buffe
     """(y, mean, rstd) over the last dimension, as four nests."""
     rows, n = x.size
     mean = b.reduction([rows], [n], lambda i, j: op("mul", total(get(x, i, j)), number(1 / n)))
-    var = b.reduction([rows], [n], lambda i, j: op("mul", total(_square(op("sub", get(x, i, j), get(mean, i)))), number(1 / n)))
+    var = b.reduction(
+        [rows], [n], lambda i, j: op("mul", total(_square(op("sub", get(x, i, j), get(mean, i)))), number(1 / n))
+    )
     rstd = b.pointwise([rows], lambda i: op("rsqrt", op("add", get(var, i), number(1e-5))))
 
     def normalised(i: Axis, j: Axis) -> Expr:
@@ -116,7 +122,8 @@ def extern_sum(node: Extern, read: Callable[[View], list[float]]) -> list[list[f
 
 def close(left: Sequence[float], right: Sequence[float], tolerance: float = 1e-5) -> bool:
     return len(left) == len(right) and all(
-        (a != a and b != b) or a == b or abs(a - b) <= tolerance * (1 + abs(b)) for a, b in zip(left, right, strict=True)
+        (a != a and b != b) or a == b or abs(a - b) <= tolerance * (1 + abs(b))
+        for a, b in zip(left, right, strict=True)
     )
 
 
@@ -131,7 +138,9 @@ def gelu(x: Expr) -> Expr:
     return op("mul", op("mul", x, number(0.5)), op("add", op("erf", op("mul", x, number(0.70710678))), number(1.0)))
 
 
-def layer_norm_backward(b: Build, dy: Buffer, x: Buffer, mean: Buffer, rstd: Buffer, weight: Buffer) -> tuple[Buffer, Buffer, Buffer]:
+def layer_norm_backward(
+    b: Build, dy: Buffer, x: Buffer, mean: Buffer, rstd: Buffer, weight: Buffer
+) -> tuple[Buffer, Buffer, Buffer]:
     """(dx, dweight, dbias), as five nests."""
     rows, n = x.size
 
@@ -171,7 +180,9 @@ def transformer(layers: int, tokens: int, heads: int, width: int) -> Program:
         scores = b.extern("aten.bmm", parts[:2], [heads, tokens, tokens])
         causal = b.pointwise(
             [heads, tokens, tokens],
-            lambda h, i, j, s=scores: op("where", op("ge", index(i), index(j)), op("mul", get(s, h, i, j), number(0.125)), number(-1e9)),
+            lambda h, i, j, s=scores: op(
+                "where", op("ge", index(i), index(j)), op("mul", get(s, h, i, j), number(0.125)), number(-1e9)
+            ),
         )
         weights = softmax(b, causal)
         mixed = b.extern("aten.bmm", [weights, parts[2]], [heads, tokens, d])
@@ -189,7 +200,9 @@ def transformer(layers: int, tokens: int, heads: int, width: int) -> Program:
     for x0, mean, rstd, w, weights, x1, mean2, rstd2, w2, up in reversed(saved):
         dactive = b.extern("aten.mm", [grad], [tokens, 4 * n])
         results.append(b.reduction([n], [tokens], lambda j, i, g=grad: total(get(g, i, j))))
-        dup = b.pointwise([tokens, 4 * n], lambda i, j, u=up, g=dactive: op("mul", get(g, i, j), op("erf", get(u, i, j))))
+        dup = b.pointwise(
+            [tokens, 4 * n], lambda i, j, u=up, g=dactive: op("mul", get(g, i, j), op("erf", get(u, i, j)))
+        )
         results.append(b.reduction([4 * n], [tokens], lambda j, i, g=dup: total(get(g, i, j))))
         dy2 = b.extern("aten.mm", [dup], [tokens, n])
         dx2, dw2, db2 = layer_norm_backward(b, dy2, x1, mean2, rstd2, w2)
@@ -198,11 +211,15 @@ def transformer(layers: int, tokens: int, heads: int, width: int) -> Program:
         split = b.pointwise([heads, tokens, d], lambda h, t, k, g=dmerged: get(g, t, h.index * d + k))
         dweights = b.extern("aten.bmm", [split], [heads, tokens, tokens])
         inner = b.reduction(
-            [heads, tokens], [tokens], lambda h, i, j, g=dweights, w=weights: total(op("mul", get(g, h, i, j), get(w, h, i, j)))
+            [heads, tokens],
+            [tokens],
+            lambda h, i, j, g=dweights, w=weights: total(op("mul", get(g, h, i, j), get(w, h, i, j))),
         )
         dscores = b.pointwise(
             [heads, tokens, tokens],
-            lambda h, i, j, g=dweights, w=weights, s=inner: op("mul", get(w, h, i, j), op("sub", get(g, h, i, j), get(s, h, i))),
+            lambda h, i, j, g=dweights, w=weights, s=inner: op(
+                "mul", get(w, h, i, j), op("sub", get(g, h, i, j), get(s, h, i))
+            ),
         )
         dy = b.extern("aten.bmm", [dscores], [tokens, n])
         dx, dw, db = layer_norm_backward(b, dy, x0, mean, rstd, w)

@@ -1,0 +1,140 @@
+"""Random programs over a handful of shapes, dense in what fusion has to get right."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from math import prod
+
+from stator.loop.expr import Expr, cast, const, index, load, masked, op, reduce, to_index
+from stator.loop.index import Axis, Index
+from stator.loop.nest import Buffer, Nest, Program
+from stator.loop.space import flat
+from tests.loop.build import Build, get, number
+
+SHAPES = ((4, 6), (24,), (6, 4), (2, 3, 4), (4, 1, 6), (4,), (6,), (12, 2), (1,))
+KINDS = (
+    "pointwise",
+    "pointwise",
+    "pointwise",
+    "rows",
+    "rows",
+    "columns",
+    "full",
+    "variance",
+    "extern",
+    "mutate",
+    "scatter",
+)
+
+
+class Maker:
+    """Draws one program from a seed."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.build = Build()
+        self.buffers = [self.build.input(*self.random.choice(SHAPES), dtype=self.dtype()) for _ in range(3)]
+        self.frozen: set[str] = set()
+
+    def program(self, count: int) -> Program:
+        for _ in range(count):
+            kind = self.random.choice(KINDS)
+            buffer = getattr(self, kind)()
+            if buffer is not None:
+                self.buffers.append(buffer)
+        inputs = {b.name for b in self.build.inputs}
+        made = [b for b in self.buffers if b.name not in inputs]
+        chosen = [b for b in made if self.random.random() < 0.3] or made[-1:]
+        return self.build.program(*chosen)
+
+    def dtype(self) -> str:
+        return self.random.choice(("f32", "f32", "bf16"))
+
+    # -- values ------------------------------------------------------------------------------------
+
+    def access(self, axes: tuple[Axis, ...], recent: bool = True) -> Expr:
+        """A load of some buffer at some function of the axes."""
+        pool = self.buffers[-4:] if recent and self.random.random() < 0.7 else self.buffers
+        buffer = self.random.choice(pool)
+        position, numel = flat(axes), prod(a.size for a in axes)
+        if buffer.numel == numel:
+            style = self.random.choice(("same", "same", "same", "transposed", "flipped", "shifted"))
+            if style == "transposed" and len(axes) > 1:
+                return get(replace(buffer, size=(numel,), stride=(1,)), flat(axes[::-1]))
+            if style == "flipped":
+                position = numel - 1 - position
+            flat_buffer = replace(buffer, size=(numel,), stride=(1,))
+            if style == "shifted":
+                mask = op("ge", index(position), const(2, "i64"))
+                return masked(mask, get(flat_buffer, position - 2), number(0.5))
+            return get(flat_buffer, position)
+        for some in (axes[:1], axes[1:], axes[-1:], axes[:-1]):
+            if prod(a.size for a in some) == buffer.numel:
+                return get(replace(buffer, size=(buffer.numel,), stride=(1,)), flat(some))
+        return get(replace(buffer, size=(buffer.numel,), stride=(1,)), position % buffer.numel)
+
+    def value(self, axes: tuple[Axis, ...]) -> Expr:
+        result = self.access(axes)
+        for _ in range(self.random.randint(0, 2)):
+            name = self.random.choice(("add", "sub", "maximum", "mul"))
+            result = op(name, result, self.access(axes) if self.random.random() < 0.8 else number(0.5))
+        return op("minimum", op("maximum", result, number(-8.0)), number(8.0))
+
+    # -- nodes -------------------------------------------------------------------------------------
+
+    def pointwise(self) -> Buffer:
+        size, dtype = self.random.choice(SHAPES), self.dtype()
+        return self.build.pointwise(size, lambda *axes: cast(self.value(axes), dtype), dtype)
+
+    def rows(self) -> Buffer:
+        outer, inner = self.random.choice((((4,), (6,)), ((2, 3), (4,)), ((6,), (4,)), ((2,), (3, 4)), ((12,), (2,))))
+        return self.reduction(outer, inner)
+
+    def columns(self) -> Buffer:
+        outer, inner = self.random.choice((((6,), (4,)), ((4,), (2, 3))))
+        kind = self.random.choice(("sum", "max"))
+        return self.build.reduction(outer, inner, lambda *axes: reduce(kind, self.value(axes[::-1])))
+
+    def full(self) -> Buffer:
+        return self.reduction((), self.random.choice(((24,), (4, 6))))
+
+    def reduction(self, outer: tuple[int, ...], inner: tuple[int, ...]) -> Buffer:
+        kind = self.random.choice(("sum", "sum", "max", "min", "argmax"))
+        if kind == "argmax":
+            return self.build.reduction(outer, inner, lambda *axes: cast(reduce("argmax", self.value(axes)), "f32"))
+        return self.build.reduction(outer, inner, lambda *axes: reduce(kind, self.value(axes)))
+
+    def variance(self) -> Buffer:
+        def body(*axes: Axis) -> Expr:
+            x = self.value(axes)
+            centred = op("sub", x, op("mul", reduce("sum", x), number(0.25)))
+            return op("mul", reduce("sum", op("mul", centred, centred)), number(0.125))
+
+        return self.build.reduction((4,), (6,), body)
+
+    def extern(self) -> Buffer:
+        arguments = self.random.sample(self.buffers, 2)
+        return self.build.extern("aten.any", arguments, self.random.choice(SHAPES), self.random.random() < 0.7)
+
+    def mutate(self) -> None:
+        buffer = self.random.choice(self.build.inputs)
+        if buffer.name not in self.build.mutated:
+            self.build.mutated.append(buffer.name)
+        self.build.pointwise(buffer.size, lambda *axes: cast(self.value(axes), buffer.dtype), into=buffer)
+
+    def scatter(self) -> Buffer:
+        buffer = self.build.pointwise((6,), lambda i: number(0.0))
+        i = Axis("i0", 12)
+        place = op("mod", cast(op("mul", self.access((i,)), number(8.0)), "i64"), const(6, "i64"))
+        self.build.nodes.append(Nest(buffer, (i,), (), self.value((i,)), to_index(place, 6), "add"))
+        return buffer
+
+
+def gather(buffer: str, positions: Expr, bound: int) -> Expr:
+    return load(buffer, Index.of(0) + to_index(positions, bound), "f32")
+
+
+def make(seed: int) -> Program:
+    maker = Maker(seed)
+    return maker.program(maker.random.randint(2, 14))

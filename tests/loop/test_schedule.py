@@ -1,0 +1,231 @@
+"""A schedule computes what its program computes: random programs, and goldens of what must become one kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stator.loop import fusion
+from stator.loop.deps import analyse
+from stator.loop.device import Device
+from stator.loop.evaluate import run_program, run_schedule
+from stator.loop.expr import op
+from stator.loop.kernel import Launch, Schedule
+from stator.loop.nest import Buffer, Program
+from stator.loop.schedule import schedule
+from stator.loop.split import prepare
+from stator.loop.text import program_text
+from stator.loop.verify import verify_program, verify_schedule
+from tests.loop.build import (
+    Build,
+    close,
+    contents,
+    extern_sum,
+    gelu,
+    get,
+    layer_norm,
+    layer_norm_backward,
+    number,
+    numbers,
+    softmax,
+    total,
+    transformer,
+)
+from tests.loop.random_programs import make
+
+CPU = Device.of("cpu")
+EAGER_TO_SPLIT = replace(CPU, min_split=8, cores=2)
+
+
+def equivalent(program: Program, device: Device = CPU) -> Schedule:
+    """Schedule a program, check the grammar, and compare both on random numbers."""
+    verify_program(program)
+    result = schedule(program, device)
+    verify_schedule(result)
+    inputs = numbers(program)
+    before = contents(program, run_program(program, inputs, extern_sum))
+    after = contents(program, run_schedule(result, inputs, extern_sum))
+    for name, values in before.items():
+        assert close(after[name], values, 1e-4), f"{name} differs:\n{program_text(program)}\n{result.text()}"
+    return result
+
+
+@settings(max_examples=300)
+@given(st.integers(0, 2**32))
+def test_random_programs(seed: int) -> None:
+    equivalent(make(seed))
+
+
+@settings(max_examples=100)
+@given(st.integers(0, 2**32))
+def test_random_programs_with_gpu_decisions(seed: int) -> None:
+    equivalent(make(seed), Device.of("cuda"))
+
+
+@settings(max_examples=100)
+@given(st.integers(0, 2**32))
+def test_random_programs_in_tight_limits(seed: int) -> None:
+    tight = replace(CPU, max_nodes=40, max_params=4)
+    result = equivalent(make(seed), tight)
+    assert all(len(kernel.params) <= 8 for kernel in result.kernels)
+
+
+def test_random_programs_do_fuse() -> None:
+    programs = [make(seed) for seed in range(40)]
+    launches = sum(isinstance(step, Launch) for p in programs for step in schedule(p, CPU).steps)
+    assert launches < 0.75 * sum(len(p.nodes) for p in programs)
+
+
+# -- goldens ---------------------------------------------------------------------------------------
+
+Golden = Callable[[str, str], None]
+
+
+def one_kernel(program: Program) -> Schedule:
+    result = equivalent(program)
+    assert len(result.steps) == 1, result.text()
+    return result
+
+
+def test_layer_norm_is_one_kernel(golden: Golden) -> None:
+    b = Build()
+    y, mean, rstd = layer_norm(b, b.input(4, 8), b.input(8), b.input(8))
+    golden("layer_norm", one_kernel(b.program(y, mean, rstd)).text())
+
+
+def test_softmax_is_one_kernel(golden: Golden) -> None:
+    b = Build()
+    golden("softmax", one_kernel(b.program(softmax(b, b.input(2, 3, 4, 5)))).text())
+
+
+def test_residual_and_norm_are_one_kernel(golden: Golden) -> None:
+    """The sum comes as a flat loop, and is stored because others read it."""
+    b = Build()
+    x, y = b.input(4, 8), b.input(4, 8)
+    s = b.pointwise([32], lambda i: op("add", get(flat_view(x), i), get(flat_view(y), i)))
+    z, _, _ = layer_norm(b, Buffer(s.name, "f32", (4, 8), (8, 1)), b.input(8), b.input(8))
+    golden("residual_norm", one_kernel(b.program(z, s)).text())
+
+
+def test_gelu_epilogue_chain(golden: Golden) -> None:
+    b = Build()
+    x, bias, scale = b.input(4, 8), b.input(8), b.input(4)
+    product = b.extern("aten.mm", [x], [4, 8])
+    biased = b.pointwise([4, 8], lambda i, j: op("add", get(product, i, j), get(bias, j)))
+    active = b.pointwise([4, 8], lambda i, j: gelu(get(biased, i, j)))
+    result = b.pointwise([4, 8], lambda i, j: op("mul", get(active, i, j), get(scale, i)))
+    found = equivalent(b.program(result))
+    assert len(found.steps) == 2
+    golden("gelu_chain", found.text())
+
+
+def test_attention_permutes(golden: Golden) -> None:
+    """Splitting heads with a bias: three outputs, one kernel, no division in any index."""
+    b = Build()
+    x, bias = b.input(4, 18), b.input(18)
+    qkv = b.extern("aten.mm", [x], [4, 18])
+    biased = b.pointwise([4, 18], lambda t, k: op("add", get(qkv, t, k), get(bias, k)))
+    parts = [b.pointwise([2, 4, 3], lambda h, t, k, p=p: get(biased, t, h.index * 3 + k + p * 6)) for p in range(3)]
+    found = equivalent(b.program(*parts))
+    assert "//" not in found.text()
+    golden("attention_permutes", found.text())
+
+
+def test_layer_norm_backward(golden: Golden) -> None:
+    """One kernel along rows for dx with both sums, one down columns for both parameters."""
+    b = Build()
+    dy, x, mean, rstd, weight = b.input(4, 8), b.input(4, 8), b.input(4), b.input(4), b.input(8)
+    found = equivalent(b.program(*layer_norm_backward(b, dy, x, mean, rstd, weight)))
+    assert len(found.steps) == 2
+    golden("layer_norm_backward", found.text())
+
+
+def test_no_fusion_around_an_extern() -> None:
+    """a and c share everything, but c needs an extern that needs a."""
+    b = Build()
+    x = b.input(4, 8)
+    a = b.pointwise([4, 8], lambda i, j: op("mul", get(x, i, j), number(2.0)))
+    product = b.extern("aten.mm", [a], [4, 8])
+    c = b.pointwise([4, 8], lambda i, j: op("add", op("add", get(a, i, j), get(product, i, j)), get(x, i, j)))
+    found = equivalent(b.program(c))
+    assert [isinstance(step, Launch) for step in found.steps] == [True, False, True]
+
+
+def test_mutation_joins_its_readers_and_stores_last() -> None:
+    b = Build()
+    p, g = b.input(4, 8), b.input(4, 8)
+    b.mutated.append(p.name)
+    old = b.pointwise([4, 8], lambda i, j: op("mul", get(p, i, j), number(3.0)))
+    b.pointwise([4, 8], lambda i, j: op("sub", get(p, i, j), get(g, i, j)), into=p)
+    found = one_kernel(b.program(old))
+    assert [s.buffer for s in found.kernels[0].stores] == ["p2", "p0"]
+    assert {q.name: q.role for q in found.kernels[0].params} == {"p0": "inout", "p1": "in", "p2": "out"}
+
+
+def test_mutation_by_own_permuted_value() -> None:
+    b = Build()
+    p = b.input(4, 4)
+    b.mutated.append(p.name)
+    b.pointwise([4, 4], lambda i, j: get(p, j, i), into=p)
+    assert len(equivalent(b.program()).steps) == 2
+
+
+@pytest.mark.parametrize("count", [60, 61])
+@pytest.mark.parametrize("outer", [(), (3,)])
+def test_split_reduction(count: int, outer: tuple[int, ...]) -> None:
+    """A whole number of chunks, and a last one that is masked."""
+    b = Build()
+    x = b.input(*outer, count)
+    s = b.reduction(outer, [count], lambda *a: op("add", total(get(x, *a)), number(1.0)))
+    program = b.program(s)
+    assert len(equivalent(program).steps) == 1, "too short to be worth it"
+    found = equivalent(program, EAGER_TO_SPLIT)
+    assert len(found.steps) == 2
+    assert ("masked" in found.text()) == (count == 61)
+
+
+@settings(max_examples=100)
+@given(st.integers(0, 2**32))
+def test_random_programs_with_split_reductions(seed: int) -> None:
+    program = make(seed)
+    equivalent(prepare(program, EAGER_TO_SPLIT))
+    equivalent(program, EAGER_TO_SPLIT)
+
+
+def test_plan_prints(golden: Golden) -> None:
+    b = Build()
+    plan = fusion.decide(analyse(b.program(softmax(b, b.input(2, 5)))), CPU)
+    golden("softmax_plan", plan.text())
+
+
+# -- repeated structure, and order -----------------------------------------------------------------
+
+
+def test_equal_layers_share_kernels() -> None:
+    small, large = (schedule(transformer(layers, 4, 2, 4), CPU) for layers in (3, 6))
+    assert len(large.steps) > 1.8 * len(small.steps)
+    assert len(large.kernels) == len(small.kernels)
+    assert set(large.kernels) == set(small.kernels)
+
+
+def test_transformer_is_computed_right() -> None:
+    equivalent(transformer(2, 4, 2, 4))
+    equivalent(transformer(1, 4, 2, 4), EAGER_TO_SPLIT)
+
+
+def test_order_bounds_memory() -> None:
+    """Many large buffers, each summed to a number at the very end: the sums move up, one buffer lives at a time."""
+    b = Build()
+    x = b.input(64)
+    large = [b.extern("aten.mm", [x], [64, 64]) for _ in range(8)]
+    small = [b.extern("aten.sum", [one], [4]) for one in large]
+    found = equivalent(b.program(*small))
+    assert found.memory.arena_bytes == 64 * 64 * 4
+
+
+def flat_view(buffer: Buffer) -> Buffer:
+    return replace(buffer, size=(buffer.numel,), stride=(1,))
