@@ -111,14 +111,14 @@ class FakeMode(TorchDispatchMode):
             fake = make(tensor.size(), tensor.dtype, tensor.device, tensor.stride(), tensor.storage_offset())
             if tensor.storage_offset():
                 fake._meta = meta_like_storage(tensor)
+            # Views of one storage keep being views of one storage.
             fake.storage = self._storages.setdefault(tensor.untyped_storage()._cdata, object())
             if isinstance(tensor, torch.nn.Parameter):
                 fake._is_param = True
             if requires_grad:
                 fake.requires_grad_()
                 if not tensor.is_leaf:
-                    with torch.enable_grad():
-                        fake = _Inner.apply(fake)
+                    fake = inner(fake)
         return fake
 
 
@@ -134,6 +134,12 @@ class _Inner(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Any) -> Any:
         return grad
+
+
+def inner(leaf: FakeTensor) -> FakeTensor:
+    """A fake like `leaf` that requires grad as the result of something, as inputs in the middle of a program do."""
+    with torch.enable_grad():
+        return _Inner.apply(leaf)
 
 
 def _has_tensor(items: Any) -> bool:

@@ -27,6 +27,8 @@ class FakeTensor(torch.Tensor):
     constant: torch.Tensor | None = None
     #: Identity of the memory: any object; None means "its own, nobody asked yet". Read it with `storage_of`.
     storage: object = None
+    #: What a tracer knows about this tensor (`aot/functional.py`), else None.
+    handle: Any = None
     _meta: torch.Tensor | None = None
 
     __torch_function__ = torch._C._disabled_torch_function_impl

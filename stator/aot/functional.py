@@ -1,0 +1,213 @@
+"""Mutation and views as values: what a traced tensor is at each moment of the program.
+
+Every traced fake has a `Handle`: the `Cell` that stands for its memory, and the views (`Step`s) that lead from the
+cell to it. A write computes a new value of the whole cell (through the inverse of each step, last first) and makes
+every other handle on the cell stale; a stale handle replays its steps on the cell's value when it is read again.
+
+Invariant: `handle.node` is the handle's value if `handle.version == cell.version`.
+Neighbours: `tracer.py` makes the handles and emits the nodes through `Emit`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import torch
+from torch import fx
+
+from stator.base.errors import Unsupported
+
+aten = torch.ops.aten
+
+
+class Emit(Protocol):
+    """Adds a node for a functional operator; its arguments are nodes and constants."""
+
+    def __call__(self, func: Any, *args: Any, **kwargs: Any) -> fx.Node: ...
+
+
+class Cell:
+    """The memory of one or more tensors: the node with its present value, and how often it was written."""
+
+    __slots__ = ("input", "value", "version")
+
+    def __init__(self, value: fx.Node, input: int = -1) -> None:
+        self.value = value
+        self.version = 0
+        #: Number of the flat input whose memory this is, or -1.
+        self.input = input
+
+
+class Step:
+    """One view operator: its arguments after the tensor, and the geometry it was applied to."""
+
+    __slots__ = ("args", "func", "kwargs", "parent")
+
+    def __init__(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], parent: torch.Tensor) -> None:
+        self.func = func
+        self.args = args
+        self.kwargs = kwargs
+        self.parent = parent
+
+
+class Handle:
+    """What the tracer knows about one fake tensor."""
+
+    __slots__ = ("cell", "node", "steps", "version")
+
+    def __init__(self, cell: Cell, steps: tuple[Step, ...], node: fx.Node) -> None:
+        self.cell = cell
+        self.steps = steps
+        self.node = node
+        self.version = cell.version
+
+
+def read(handle: Handle, emit: Emit) -> fx.Node:
+    """The node of the tensor's present value."""
+    cell = handle.cell
+    if handle.version != cell.version:
+        handle.node = _replay(cell.value, handle.steps, emit)[-1]
+        handle.version = cell.version
+    return handle.node
+
+
+def write(target: torch.Tensor, handle: Handle, node: fx.Node, emit: Emit) -> None:
+    """Make `node` (of the target's size and dtype) the value of the target, whose handle this is."""
+    cell, steps = handle.cell, handle.steps
+    value = node
+    if steps:
+        parents = _replay(cell.value, steps[:-1], emit)
+        for step, parent in zip(reversed(steps), reversed(parents), strict=True):
+            value = _inverse(step, parent, value, emit)
+    cell.value = value
+    cell.version += 1
+    handle.node = node
+    # A value with other strides than the tensor's is good enough to scatter, but a later view of it could fail or
+    # promise a wrong layout: then the next read takes it from the cell.
+    handle.version = cell.version if node.meta["val"].stride() == target.stride() else -1
+
+
+def _replay(value: fx.Node, steps: tuple[Step, ...], emit: Emit) -> list[fx.Node]:
+    """The values before the first step, after it, after the second, and so on."""
+    values = [value]
+    for step in steps:
+        values.append(emit(step.func, values[-1], *step.args, **step.kwargs))
+    return values
+
+
+# ---- the inverse of a view: the parent's new value from the view's ---------------------------------------------------
+
+#: View overload → (step, parent's value, view's new value, emit) → parent's new value.
+INVERSES: dict[Any, Callable[[Step, fx.Node, fx.Node, Emit], fx.Node]] = {}
+
+
+def _inverse(step: Step, parent: fx.Node, value: fx.Node, emit: Emit) -> fx.Node:
+    inverse = INVERSES.get(step.func)
+    if inverse is None:
+        raise Unsupported(step.func, "the program writes through this view")
+    return inverse(step, parent, value, emit)
+
+
+def _inverse_of(*overloads: Any) -> Callable[[Callable[..., fx.Node]], Callable[..., fx.Node]]:
+    def register(function: Callable[..., fx.Node]) -> Callable[..., fx.Node]:
+        INVERSES.update(dict.fromkeys(overloads, function))
+        return function
+
+    return register
+
+
+@_inverse_of(
+    aten.view.default,
+    aten._reshape_alias.default,
+    aten.unsqueeze.default,
+    aten.squeeze.default,
+    aten.squeeze.dim,
+    aten.squeeze.dims,
+)
+def _inverse_view(step: Step, parent: fx.Node, value: fx.Node, emit: Emit) -> fx.Node:
+    """w = x.view(…); w.copy_(v) --> x' = v.reshape(x.size)."""
+    size = list(step.parent.shape)
+    if not value.meta["val"].is_contiguous():
+        value = emit(aten.clone.default, value, memory_format=torch.contiguous_format)
+    return _with_layout(emit(aten.view.default, value, size), step.parent, parent, emit)
+
+
+def _with_layout(value: fx.Node, like: torch.Tensor, parent: fx.Node, emit: Emit) -> fx.Node:
+    """The value with the strides of `like`, so that views of the parent stay valid."""
+    if value.meta["val"].stride() == like.stride():
+        return value
+    return emit(aten.copy.default, parent, value)
+
+
+@_inverse_of(aten.permute.default)
+def _inverse_permute(step: Step, parent: fx.Node, value: fx.Node, emit: Emit) -> fx.Node:
+    """w = x.permute(p); w.copy_(v) --> x' = v.permute(p⁻¹)."""
+    dims = step.args[0]
+    inverse = [0] * len(dims)
+    for i, dim in enumerate(dims):
+        inverse[dim % len(dims)] = i
+    return _with_layout(emit(aten.permute.default, value, inverse), step.parent, parent, emit)
+
+
+@_inverse_of(aten.transpose.int)
+def _inverse_transpose(step: Step, parent: fx.Node, value: fx.Node, emit: Emit) -> fx.Node:
+    """w = x.transpose(a, b); w.copy_(v) --> x' = v.transpose(a, b)."""
+    return _with_layout(emit(aten.transpose.int, value, *step.args), step.parent, parent, emit)
+
+
+@_inverse_of(aten.t.default)
+def _inverse_t(step: Step, parent: fx.Node, value: fx.Node, emit: Emit) -> fx.Node:
+    """w = x.t(); w.copy_(v) --> x' = v.t()."""
+    return _with_layout(emit(aten.t.default, value), step.parent, parent, emit)
+
+
+@_inverse_of(aten.expand.default)
+def _inverse_expand(step: Step, parent: fx.Node, value: fx.Node, emit: Emit) -> fx.Node:
+    """w = x.expand(…) that repeats nothing; w.copy_(v) --> x' = v.reshape(x.size)."""
+    if value.meta["val"].numel() != step.parent.numel():
+        raise Unsupported(step.func, "the program writes through a view that repeats elements")
+    return _inverse_view(step, parent, value, emit)
+
+
+@_inverse_of(aten.slice.Tensor)
+def _inverse_slice(step: Step, parent: fx.Node, value: fx.Node, emit: Emit) -> fx.Node:
+    """w = x[a:b:c]; w.copy_(v) --> x' = slice_scatter(x, v, dim, a, b, c)."""
+    return emit(aten.slice_scatter.default, parent, value, *step.args)
+
+
+@_inverse_of(aten.select.int)
+def _inverse_select(step: Step, parent: fx.Node, value: fx.Node, emit: Emit) -> fx.Node:
+    """w = x[i]; w.copy_(v) --> x' = select_scatter(x, v, dim, i)."""
+    return emit(aten.select_scatter.default, parent, value, *step.args)
+
+
+@_inverse_of(aten.diagonal.default)
+def _inverse_diagonal(step: Step, parent: fx.Node, value: fx.Node, emit: Emit) -> fx.Node:
+    """w = x.diagonal(…); w.copy_(v) --> x' = diagonal_scatter(x, v, …)."""
+    return emit(aten.diagonal_scatter.default, parent, value, *step.args)
+
+
+@_inverse_of(aten.as_strided.default)
+def _inverse_as_strided(step: Step, parent: fx.Node, value: fx.Node, emit: Emit) -> fx.Node:
+    """w = x.as_strided(…); w.copy_(v) --> x' = as_strided_scatter(x, v, …)."""
+    return emit(aten.as_strided_scatter.default, parent, value, *step.args)
+
+
+@_inverse_of(aten.view.dtype)
+def _inverse_view_dtype(step: Step, parent: fx.Node, value: fx.Node, emit: Emit) -> fx.Node:
+    """w = x.view(dtype); w.copy_(v) --> x' = v.view(x.dtype)."""
+    return emit(aten.view.dtype, value, step.parent.dtype)
+
+
+@_inverse_of(aten.view_as_real.default)
+def _inverse_view_as_real(step: Step, parent: fx.Node, value: fx.Node, emit: Emit) -> fx.Node:
+    """w = view_as_real(x); w.copy_(v) --> x' = view_as_complex(v)."""
+    return emit(aten.view_as_complex.default, value)
+
+
+@_inverse_of(aten.view_as_complex.default)
+def _inverse_view_as_complex(step: Step, parent: fx.Node, value: fx.Node, emit: Emit) -> fx.Node:
+    """w = view_as_complex(x); w.copy_(v) --> x' = view_as_real(v)."""
+    return emit(aten.view_as_real.default, value)
+

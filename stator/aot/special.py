@@ -1,0 +1,172 @@
+"""Operators whose effect the schema does not tell: aliases, copies into memory, batch norm's running statistics.
+
+Each function is called by the tracer like the operator, with the tracer first. Neighbour: `tracer.py` owns `SPECIAL`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from stator.aot.tracer import SPECIAL, Tracer
+from stator.base.errors import Unsupported
+from stator.fake import FakeTensor
+
+aten = torch.ops.aten
+
+
+def special(*overloads: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register a function as the meaning of some overloads."""
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        SPECIAL.update(dict.fromkeys(overloads, function))
+        return function
+
+    return register
+
+
+@special(aten.detach.default, aten.alias.default)
+def _same(tracer: Tracer, x: Any) -> Any:
+    return tracer.same(x)
+
+
+@special(aten.detach_.default)
+def _detach_in_place(tracer: Tracer, x: Any) -> Any:
+    return x
+
+
+@special(aten.lift_fresh.default, aten.lift.default, aten.lift_fresh_copy.default)
+def _lift(tracer: Tracer, x: Any) -> Any:
+    return tracer.lift(x)
+
+
+@special(aten._unsafe_view.default)
+def _unsafe_view(tracer: Tracer, x: Any, size: Any) -> Any:
+    return tracer.run(aten.view.default, x, size)
+
+
+@special(aten._reshape_alias.default)
+def _reshape_alias(tracer: Tracer, x: Any, size: Any, stride: Any) -> Any:
+    return tracer.run(aten.view.default, x, size)
+
+
+# ---- views with several results: one view each, so that each can be written through ----------------------------------
+
+
+@special(aten.split.Tensor)
+def _split(tracer: Tracer, x: Any, length: int, dim: int = 0) -> list[Any]:
+    extent = x.shape[dim]
+    starts = range(0, extent, length) if length and extent else [0]
+    return [tracer.run(aten.slice.Tensor, x, dim, start, min(start + length, extent)) for start in starts]
+
+
+@special(aten.split_with_sizes.default)
+def _split_with_sizes(tracer: Tracer, x: Any, lengths: Any, dim: int = 0) -> list[Any]:
+    pieces, start = [], 0
+    for length in lengths:
+        pieces.append(tracer.run(aten.slice.Tensor, x, dim, start, start + length))
+        start += length
+    return pieces
+
+
+@special(aten.unbind.int)
+def _unbind(tracer: Tracer, x: Any, dim: int = 0) -> list[Any]:
+    return [tracer.run(aten.select.int, x, dim, i) for i in range(x.shape[dim])]
+
+
+# ---- copies into memory ----------------------------------------------------------------------------------------------
+
+
+@special(aten.copy_.default)
+def _copy_in_place(tracer: Tracer, target: Any, source: Any, non_blocking: bool = False) -> Any:
+    """`x.copy_(y)` --> a copy of `y` with the size, dtype, device and layout of `x`."""
+    target, source = tracer.fakes((target, source))
+    if source.shape != target.shape:
+        source = tracer.run(aten.expand.default, source, list(target.shape))
+    options: dict[str, Any] = {}
+    if target.is_contiguous() and not source.is_contiguous():
+        options["memory_format"] = torch.contiguous_format
+    if source.dtype is not target.dtype or source.device != target.device:
+        options.update(dtype=target.dtype, device=target.device)
+        value = tracer.run(aten._to_copy.default, source, **options)
+    else:
+        value = tracer.run(aten.clone.default, source, **options)
+    tracer.assign(target, value)
+    return target
+
+
+@special(aten.fill_.Scalar)
+def _fill(tracer: Tracer, x: Any, value: Any) -> Any:
+    """`x.fill_(v)` --> a fresh constant: nothing of `x` is read."""
+    (x,) = tracer.fakes((x,))
+    options = {"dtype": x.dtype, "device": x.device}
+    if x.is_contiguous() or x.handle.steps:
+        tracer.assign(x, tracer.run(aten.full.default, list(x.shape), value, **options))
+    else:
+        tracer.assign(x, tracer.run(aten.full_like.default, x, value))
+    return x
+
+
+@special(aten.zero_.default)
+def _zero(tracer: Tracer, x: Any) -> Any:
+    return _fill(tracer, x, False if x.dtype is torch.bool else 0)
+
+
+@special(aten.fill_.Tensor)
+def _fill_tensor(tracer: Tracer, x: Any, value: Any) -> Any:
+    return _copy_in_place(tracer, x, value)
+
+
+# ---- batch norm: running statistics are written without the schema saying so -----------------------------------------
+
+
+@special(aten.native_batch_norm.default, aten._native_batch_norm_legit.default)
+def _batch_norm(
+    tracer: Tracer, x: Any, weight: Any, bias: Any, mean: Any, var: Any, training: bool, momentum: float, eps: float
+) -> Any:
+    if not training:
+        action = tracer._decompose if aten.native_batch_norm.default in tracer.decompositions else tracer._compute
+        return action(aten.native_batch_norm.default, (x, weight, bias, mean, var, False, momentum, eps), {})
+    if mean is None or var is None:
+        return tracer.run(aten._native_batch_norm_legit.no_stats, x, weight, bias, True, momentum, eps)
+    functional = aten._native_batch_norm_legit_functional.default
+    *outs, new_mean, new_var = tracer.run(functional, x, weight, bias, mean, var, True, momentum, eps)
+    mean, var = tracer.fakes((mean, var))
+    tracer.assign(mean, new_mean)
+    tracer.assign(var, new_var)
+    return tuple(outs)
+
+
+@special(aten.cudnn_batch_norm.default, aten.miopen_batch_norm.default)
+def _accelerated_batch_norm(
+    tracer: Tracer, x: Any, weight: Any, bias: Any, mean: Any, var: Any, training: bool, momentum: float, eps: float
+) -> Any:
+    outs = _batch_norm(tracer, x, weight, bias, mean, var, training, momentum, eps)
+    reserve = tracer.run(aten.empty.memory_format, [0], dtype=torch.uint8, device=x.device)
+    return (*outs, reserve)
+
+
+@special(aten.cudnn_batch_norm_backward.default)
+def _accelerated_batch_norm_backward(
+    tracer: Tracer, x: Any, grad: Any, weight: Any, mean: Any, var: Any, saved_mean: Any, saved_rstd: Any, eps: float,
+    reserve: Any,
+) -> Any:
+    return tracer.run(
+        aten.native_batch_norm_backward.default,
+        grad, x, weight, mean, var, saved_mean, saved_rstd, True, eps, [True, True, True],
+    )  # fmt: skip
+
+
+# ---- no effect on values ---------------------------------------------------------------------------------------------
+
+
+@special(aten.record_stream.default, aten._assert_async.default, aten._assert_async.msg)
+def _nothing(tracer: Tracer, *args: Any, **kwargs: Any) -> None:
+    return None
+
+
+@special(aten.set_.source_Tensor, aten.set_.source_Storage, aten.resize_.default, aten.resize_as_.default)
+def _refuse(tracer: Tracer, x: FakeTensor, *args: Any, **kwargs: Any) -> Any:
+    raise Unsupported("set_ or resize_", "it changes the memory of a tensor in place")

@@ -1,0 +1,325 @@
+"""`trace`: one pass over a captured graph gives forward and backward as one functional graph.
+
+The captured graph runs on fakes under autograd, inside a `Tracer`; then the autograd engine itself runs on fakes for
+the gradients. What comes out is a `Joint`: the graph, the live tensors it was lifted over, and the description of
+inputs and outputs. Invariant: the joint graph's outputs are `(values…, gradients…)` and its only mutating nodes are
+the `copy_`s into inputs at the end of the forward.
+
+Neighbours: `tracer.py` records; `outputs.py` describes the results; `partition.py` splits the joint graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+
+from stator.aot import special  # noqa: F401  (it fills the tracer's table)
+from stator.aot.functional import Cell, Handle
+from stator.aot.metadata import Metadata, TensorSpec, Value
+from stator.aot.outputs import Results, describe
+from stator.aot.tracer import Tracer
+from stator.base.errors import Unsupported
+from stator.fake import FakeTensor, make
+from stator.fake.layout import contiguous_strides, is_dense
+from stator.fake.mode import inner
+
+aten = torch.ops.aten
+
+
+@dataclass(slots=True)
+class Joint:
+    """Forward and backward in one graph."""
+
+    graph: fx.Graph
+    #: The live parameters, buffers and constants: the first flat inputs.
+    attributes: list[torch.Tensor]
+    #: Placeholders of the flat inputs (the seed last, if any), then of the tangents.
+    inputs: list[fx.Node]
+    tangents: list[fx.Node]
+    #: Nodes of the user's values, and of one gradient or None per flat input.
+    values: list[fx.Node]
+    gradients: list[fx.Node | None]
+    #: Complete but for what is saved, which the partition decides.
+    metadata: Metadata
+
+    @property
+    def module(self) -> fx.GraphModule:
+        """The joint graph as a module, to print or run it."""
+        return fx.GraphModule(torch.nn.Module(), self.graph)
+
+
+@dataclass(slots=True)
+class _Input:
+    """One flat input while tracing."""
+
+    real: torch.Tensor
+    fake: FakeTensor
+    leaf: FakeTensor
+    node: fx.Node
+
+
+def trace(
+    gm: fx.GraphModule,
+    example_inputs: Sequence[Any],
+    *,
+    decompositions: Mapping[Any, Any],
+    random_operators: Mapping[Any, Any] | None = None,
+    need_backward: bool = True,
+) -> Joint:
+    """Trace `gm` on tensors like `example_inputs`.
+
+    `decompositions`: overload → function, applied recursively. `random_operators`: overload → (draw, *args) → value,
+    the functional forms of random operators. Without `need_backward`, or under `no_grad`, only the forward is traced.
+    """
+    tracer = Tracer(decompositions, random_operators or {})
+    need_backward = need_backward and torch.is_grad_enabled()
+    with (
+        torch.inference_mode(False),
+        torch.set_grad_enabled(need_backward),
+        torch.autograd.set_multithreading_enabled(False),
+    ):
+        return _Tracing(tracer, gm, example_inputs, need_backward).run()
+
+
+class _Tracing:
+    """The steps of one trace, in order."""
+
+    def __init__(self, tracer: Tracer, gm: fx.GraphModule, examples: Sequence[Any], need_backward: bool) -> None:
+        self.tracer = tracer
+        self.gm = gm
+        self.need_backward = need_backward
+        self.attributes: list[_Input] = []
+        self.inputs: list[_Input] = []
+        self._declare(examples)
+
+    def _declare(self, examples: Sequence[Any]) -> None:
+        """Placeholders for attributes, then for the caller's tensors."""
+        seen: dict[int, _Input] = {}
+        for node in self.gm.graph.nodes:
+            if node.op == "get_attr":
+                named = [(str(node.target).replace(".", "_"), _attribute(self.gm, node.target))]
+            elif node.op == "call_module":
+                module = self.gm.get_submodule(node.target)
+                named = [(name.replace(".", "_"), t) for name, t in _tensors_of(module, node.target)]
+            else:
+                continue
+            for name, tensor in named:
+                if isinstance(tensor, torch.Tensor) and id(tensor) not in seen:
+                    seen[id(tensor)] = self._input(name, tensor)
+        self.attributes = list(seen.values())
+        names = [node.name for node in self.gm.graph.nodes if node.op == "placeholder"]
+        for name, example in zip(names, examples, strict=True):
+            if not isinstance(example, torch.Tensor):
+                raise Unsupported(f"the input {name}", "it is no tensor")
+            self.inputs.append(self._input(name, example))
+
+    def _input(self, name: str, real: torch.Tensor) -> _Input:
+        tracer = self.tracer
+        requires_grad = self.need_backward and real.requires_grad
+        if real.layout is not torch.strided:
+            raise Unsupported(f"the input {name}", f"its layout is {real.layout}")
+        leaf = make(real.size(), real.dtype, real.device, real.stride(), real.storage_offset())
+        if isinstance(real, torch.nn.Parameter):
+            leaf._is_param = True
+        if requires_grad:
+            leaf.requires_grad_()
+        fake = inner(leaf) if requires_grad and not real.is_leaf else leaf
+        node = tracer.placeholder(name, fake)
+        entry = _Input(real, fake, leaf, node)
+        if not isinstance(real, FakeTensor):
+            tracer.declare(real, fake)
+        return entry
+
+    # ---- the steps ---------------------------------------------------------------------------------------------------
+
+    def run(self) -> Joint:
+        """Forward, write-backs, backward, description."""
+        self._number_inputs()
+        with self.tracer:
+            outputs = _Interpreter(self.tracer, self.gm).run([entry.fake for entry in self.inputs])
+        flat = self._flat_inputs()
+        results = describe(self.tracer, [entry.fake for entry in flat], outputs)
+        mutated = self._write_back(flat)
+        gradients, tangents = self._backward(flat, results) if self.need_backward else ([], [])
+        graph = self.tracer.graph
+        graph.output((*results.nodes, *gradients))
+        _prune(graph)
+        return self._joint(flat, results, mutated, gradients, tangents)
+
+    def _number_inputs(self) -> None:
+        for index, entry in enumerate([*self.attributes, *self.inputs]):
+            handle = Handle(Cell(entry.node, index), (), entry.node)
+            entry.fake.handle = entry.leaf.handle = handle
+
+    def _flat_inputs(self) -> list[_Input]:
+        """Attributes, constants met on the way, the caller's tensors; the numbers in the cells follow the order."""
+        tracer = self.tracer
+        constants = [
+            _Input(real, node.meta["val"], node.meta["val"], node)
+            for real, node in zip(tracer.constants, tracer.constant_nodes, strict=True)
+        ]
+        flat = [*self.attributes, *constants, *self.inputs]
+        self.attributes = flat[: len(self.attributes) + len(constants)]
+        for index, entry in enumerate(flat):
+            entry.fake.handle.cell.input = index
+        return flat
+
+    def _write_back(self, flat: list[_Input]) -> list[int]:
+        """A `copy_` for every input whose memory was written to."""
+        tracer = self.tracer
+        mutated = [i for i, entry in enumerate(flat) if entry.fake.handle.cell.version]
+        for i in mutated:
+            entry = flat[i]
+            name = entry.node.name
+            if entry.fake.grad_fn is not None and not _is_inner(entry.fake):
+                raise Unsupported(f"the input {name}", "it is written to and takes part in autograd")
+            if any(_share_memory(entry.real, other.real) for other in flat if other is not entry):
+                raise Unsupported(f"the input {name}", "it is written to and shares memory with another input")
+            tracer.emit(aten.copy_.default, entry.node, entry.fake.handle.cell.value)
+        return mutated
+
+    def _backward(self, flat: list[_Input], results: Results) -> tuple[list[fx.Node | None], list[fx.Node]]:
+        tracer = self.tracer
+        tracer.phase, tracer.location = "backward", None
+        outputs = [fake for fake in results.fakes if fake.requires_grad]
+        leaves = [entry.leaf for entry in flat if entry.leaf.requires_grad]
+        tangents: list[FakeTensor] = []
+        for fake in outputs:
+            spec = tangent_spec(fake)
+            tangent = make(spec.size, fake.dtype, fake.device, spec.stride)
+            node = tracer.placeholder(f"tangent_{len(tangents)}", tangent)
+            tangent.handle = Handle(Cell(node), (), node)
+            tangents.append(tangent)
+        if not outputs or not leaves:
+            return [None] * len(flat), []
+        with tracer:
+            grads = iter(torch.autograd.grad(outputs, leaves, tangents, allow_unused=True))
+        nodes: list[fx.Node | None] = []
+        for entry in flat:
+            grad = next(grads) if entry.leaf.requires_grad else None
+            nodes.append(tracer.node(grad) if grad is not None else None)
+        return nodes, [tangent.handle.cell.value for tangent in tangents]
+
+    def _joint(
+        self,
+        flat: list[_Input],
+        results: Results,
+        mutated: list[int],
+        gradients: list[fx.Node | None],
+        tangents: list[fx.Node],
+    ) -> Joint:
+        tracer = self.tracer
+        specs = [TensorSpec.of(entry.node.meta["val"], entry.leaf.requires_grad) for entry in flat]
+        nodes = [entry.node for entry in flat]
+        if tracer.seed is not None:
+            specs.append(TensorSpec((1,), (1,), "int64", str(tracer.seed_device)))
+            nodes.append(tracer.seed)
+            gradients = [*gradients, None] if gradients else gradients
+            self._seed_after_inputs(nodes)
+        has_backward = any(gradient is not None for gradient in gradients)
+        values = tuple(
+            Value(tangent_spec(fake), has_backward and fake.requires_grad) for fake in results.fakes
+        )
+        metadata = Metadata(
+            inputs=tuple(specs),
+            attributes=len(self.attributes),
+            outputs=tuple(results.outputs),
+            values=values,
+            mutated=tuple(mutated),
+            gradients=tuple(i for i, gradient in enumerate(gradients) if gradient is not None),
+            has_backward=has_backward,
+            seed_device=str(tracer.seed_device) if tracer.seed is not None else "",
+        )
+        attributes = [entry.real for entry in self.attributes]
+        return Joint(tracer.graph, attributes, nodes, tangents, results.nodes, gradients, metadata)
+
+    def _seed_after_inputs(self, nodes: list[fx.Node]) -> None:
+        """Put the placeholders into the order of the flat inputs: constants and seed were met late."""
+        first = next(iter(self.tracer.graph.nodes))
+        for node in nodes:
+            if node is not first:
+                first.prepend(node)
+            else:
+                first = first.next
+
+
+def tangent_spec(value: torch.Tensor) -> TensorSpec:
+    """What the gradient of a value looks like: the value's geometry, packed."""
+    size = tuple(value.shape)
+    stride = tuple(value.stride()) if is_dense(size, value.stride()) else contiguous_strides(size)
+    return TensorSpec(size, stride, str(value.dtype).removeprefix("torch."), str(value.device))
+
+
+class _Interpreter:
+    """Runs the captured graph's torch-level calls on fakes."""
+
+    def __init__(self, tracer: Tracer, gm: fx.GraphModule) -> None:
+        self.tracer = tracer
+        self.gm = gm
+
+    def run(self, inputs: list[FakeTensor]) -> list[Any]:
+        """The results: one entry for each of the graph's flat outputs."""
+        values: dict[fx.Node, Any] = {}
+        arguments = iter(inputs)
+        for node in self.gm.graph.nodes:
+            if node.op == "placeholder":
+                values[node] = next(arguments)
+                continue
+            args = fx.node.map_arg(node.args, values.__getitem__)
+            if node.op == "output":
+                out = args[0]
+                return list(out) if isinstance(out, (list, tuple)) else [out]
+            self.tracer.location = node.meta.get("location")
+            kwargs = fx.node.map_arg(node.kwargs, values.__getitem__)
+            values[node] = self._call(node, args, kwargs)
+        return []
+
+    def _call(self, node: fx.Node, args: Any, kwargs: Any) -> Any:
+        match node.op:
+            case "call_function":
+                return node.target(*args, **kwargs)  # type: ignore[operator]
+            case "call_method":
+                return getattr(args[0], str(node.target))(*args[1:], **kwargs)
+            case "get_attr":
+                value = _attribute(self.gm, str(node.target))
+                return self.tracer.fakes((value,))[0]
+            case "call_module":
+                module = self.gm.get_submodule(str(node.target))
+                fakes = {name: self.tracer.fakes((t,))[0] for name, t in _tensors_of(module, "")}
+                return torch.func.functional_call(module, fakes, args, kwargs)
+        raise Unsupported(node.op, "no such kind of node in a captured graph")
+
+
+def _prune(graph: fx.Graph) -> None:
+    """Drop the nodes that nothing uses."""
+    for node in reversed(graph.nodes):
+        if node.op == "call_function" and not node.users and node.target is not aten.copy_.default:
+            graph.erase_node(node)
+
+
+def _attribute(gm: fx.GraphModule, target: str) -> Any:
+    value: Any = gm
+    for name in target.split("."):
+        value = getattr(value, name)
+    return value
+
+
+def _tensors_of(module: torch.nn.Module, prefix: str) -> list[tuple[str, torch.Tensor]]:
+    lead = f"{prefix}." if prefix else ""
+    named = [*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)]
+    return [(lead + name, tensor) for name, tensor in named]
+
+
+def _is_inner(fake: FakeTensor) -> bool:
+    """Whether the fake's history is still only its place as an input inside the caller's autograd graph."""
+    return type(fake.grad_fn).__name__ == "_InnerBackward"
+
+
+def _share_memory(a: torch.Tensor, b: torch.Tensor) -> bool:
+    if isinstance(a, FakeTensor) or isinstance(b, FakeTensor):
+        return isinstance(a, FakeTensor) and isinstance(b, FakeTensor) and a.storage is not None and a.storage is b.storage
+    return a.numel() > 0 and b.numel() > 0 and a.untyped_storage()._cdata == b.untyped_storage()._cdata

@@ -1,0 +1,335 @@
+"""`Tracer`: the mode that records a program as a graph of functional ATen overloads.
+
+It sits below autograd, so it sees the operators of the forward and, when the autograd engine runs on fakes, those of
+the backward pass. What happens to an operator is decided once per overload (`_action`): one of `SPECIAL`, a
+decomposition, a random operator, a write, a view, or simply a node.
+
+Invariant: every fake made here has a `handle`; no recorded node mutates. Neighbours: `functional.py` (values of
+memory), `operators.py` (functional forms of mutating overloads), `special.py` (fills `SPECIAL`), `trace.py`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from operator import getitem
+from typing import Any
+
+import torch
+from torch import fx
+
+from stator.aot.functional import Cell, Handle, Step, read, write
+from stator.aot.operators import functional_form, is_random
+from stator.base.errors import DataDependent, Unsupported
+from stator.fake import FakeMode, FakeTensor, make
+from stator.fake.execute import CONSTANT_ELEMENTS, argument, execute, plan_of
+
+aten = torch.ops.aten
+Action = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
+
+#: Overload → (tracer, *args, **kwargs) → result; for what is not described by the schema.
+SPECIAL: dict[Any, Callable[..., Any]] = {}
+
+#: Composite overloads that stay whole: taken apart, a number in them would become a tensor.
+WHOLE = {aten.where.ScalarSelf, aten.where.ScalarOther}
+
+
+class Tracer(FakeMode):
+    """Records what runs inside it; `graph` and the inputs are read by `trace.py` when it is over."""
+
+    def __init__(self, decompositions: Mapping[Any, Any], random_operators: Mapping[Any, Any]) -> None:
+        super().__init__()
+        self.graph = fx.Graph()
+        self.decompositions = decompositions
+        self.random_operators = random_operators
+        self.phase = "forward"
+        #: (file, line) of the user's program that the next nodes come from.
+        self.location: tuple[str, int] | None = None
+        #: Real tensors that the program holds itself, in the order of their placeholders `constant_k`.
+        self.constants: list[torch.Tensor] = []
+        self.constant_nodes: list[fx.Node] = []
+        self.seed: fx.Node | None = None
+        self.seed_device: torch.device | None = None
+        self._drawn = 0
+        self._actions: dict[Any, Action] = {}
+        self._last_placeholder: fx.Node | None = None
+        self._placeholder_names: dict[str, int] = {}
+
+    # ---- dispatch ----------------------------------------------------------------------------------------------------
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        action = self._actions.get(func)
+        if action is None:
+            action = self._actions[func] = self._action(func)
+        return action(func, args, kwargs or {})
+
+    def run(self, func: Any, *args: Any, **kwargs: Any) -> Any:
+        """Trace one operator from inside the tracer."""
+        return self.__torch_dispatch__(func, (), args, kwargs)
+
+    def _action(self, func: Any) -> Action:
+        special = SPECIAL.get(func)
+        if special is not None:
+            return lambda func, args, kwargs: special(self, *args, **kwargs)
+        if func in self.decompositions:
+            return self._decompose
+        return self._plain_action(func)
+
+    def _plain_action(self, func: Any) -> Action:
+        """What to do with an overload that has no decomposition, or whose decomposition declined."""
+        plan = plan_of(func)
+        if func in self.random_operators:
+            return self._random
+        if plan.written is not None:
+            return self._in_place
+        if any(a.alias_info is not None and a.alias_info.is_write for a in func._schema.arguments):
+            raise Unsupported(func, "it mutates an argument without returning it")
+        if func not in WHOLE and func._can_decompose():
+            return self._composite
+        if plan.view:
+            return self._view
+        if is_random(func):
+            raise Unsupported(func, "it has no functional form of its random numbers")
+        return self._data_dependent if plan.data_dependent and func is not aten.index.Tensor else self._compute
+
+    def _decompose(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        with self:
+            out = self.decompositions[func](*args, **kwargs)
+        if out is NotImplemented:
+            return self._plain_action(func)(func, args, kwargs)
+        return out
+
+    def _composite(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        with self:
+            return func.decompose(*args, **kwargs)
+
+    def _random(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if kwargs.get("generator") is not None:
+            raise Unsupported(func, "it has a generator of its own", "seed torch's default generator instead")
+        with self:
+            out = self.random_operators[func](self.draw, *args, **kwargs)
+        if out is NotImplemented:
+            raise Unsupported(func, "these arguments have no functional form")
+        return out
+
+    def _data_dependent(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        tensor = args[0] if args else None
+        if isinstance(tensor, FakeTensor) and tensor.handle is not None and tensor.handle.cell.version:
+            raise DataDependent(func)
+        out = execute(func, args, kwargs)
+        return self.lift(out.constant) if isinstance(out, FakeTensor) else out
+
+    # ---- nodes -------------------------------------------------------------------------------------------------------
+
+    def _compute(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        args = self.fakes(args)
+        if kwargs:
+            args, kwargs = _positional(func, args, kwargs)
+        out = execute(func, args, kwargs)
+        node = self.record(func, self.nodes(args), kwargs, out)
+        self._own(out, node)
+        return out
+
+    def record(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], value: Any) -> fx.Node:
+        """Add the node of one functional operator."""
+        name = func._opname if func is not getitem else "getitem"
+        node = self.graph.create_node("call_function", func, args, kwargs, name)
+        node.meta["val"] = value
+        node.meta["phase"] = self.phase
+        if self.location is not None:
+            node.meta["location"] = self.location
+        return node
+
+    def emit(self, func: Any, *args: Any, **kwargs: Any) -> fx.Node:
+        """Add a node whose arguments are nodes; its value's geometry follows from theirs."""
+        value = execute(func, _values(args), kwargs)
+        return self.record(func, args, kwargs, value)
+
+    def node(self, fake: FakeTensor) -> fx.Node:
+        """The node of a fake's present value."""
+        handle = fake.handle
+        if handle is None:
+            raise Unsupported("a fake tensor", "it was made outside this trace")
+        if handle.version == handle.cell.version:
+            return handle.node
+        return read(handle, self.emit)
+
+    def nodes(self, args: Sequence[Any]) -> tuple[Any, ...]:
+        """Arguments with fakes replaced by the nodes of their values."""
+        return tuple([self._argument(arg) for arg in args])
+
+    def _argument(self, arg: Any) -> Any:
+        kind = type(arg)
+        if kind is FakeTensor:
+            return self.node(arg)
+        if kind is list or kind is tuple:
+            return [self._argument(item) for item in arg]
+        return arg
+
+    def _own(self, out: Any, node: fx.Node) -> None:
+        """Give fresh results memory of their own."""
+        if type(out) is FakeTensor:
+            out.handle = Handle(Cell(node), (), node)
+        elif isinstance(out, (list, tuple)):
+            for i, item in enumerate(out):
+                if isinstance(item, FakeTensor):
+                    self._own(item, self.record(getitem, (node, i), {}, item))
+
+    # ---- views and writes --------------------------------------------------------------------------------------------
+
+    def _view(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        args, kwargs = _positional(func, self.fakes(args), kwargs)
+        base = args[0]
+        out = execute(func, args, kwargs)
+        if not isinstance(out, FakeTensor):
+            raise Unsupported(func, "a view with several results needs a decomposition")
+        arguments = self.nodes(args)
+        node = self.record(func, arguments, kwargs, out)
+        handle = base.handle
+        step = Step(func, arguments[1:], kwargs, base)
+        out.handle = Handle(handle.cell, (*handle.steps, step), node)
+        return out
+
+    def same(self, tensor: FakeTensor) -> FakeTensor:
+        """Another tensor object over the same memory, with the same geometry (detach, alias)."""
+        tensor = self.fakes((tensor,))[0]
+        out: FakeTensor = execute(aten.alias.default, (tensor,), {})
+        handle = tensor.handle
+        out.handle = Handle(handle.cell, handle.steps, self.node(tensor))
+        return out
+
+    def _in_place(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        plan = plan_of(func)
+        assert plan.written is not None
+        if plan.restrides:
+            return self._restride(func, args, kwargs)
+        targets = [argument(func, args, kwargs, position) for position in plan.written]
+        form = functional_form(func)
+        if form is None:
+            raise Unsupported(func, "it has no functional form")
+        args, kwargs = form.arguments(args, kwargs)
+        outs = self.run(form.func, *args, **kwargs)
+        outs = (outs,) if isinstance(outs, FakeTensor) else outs
+        for target, out in zip(targets, outs, strict=True):
+            self.assign(self.fakes((target,))[0], out)
+        return targets[0] if len(targets) == 1 and len(func._schema.returns) == 1 else tuple(targets)
+
+    def assign(self, target: FakeTensor, value: FakeTensor) -> None:
+        """The target's value is from now on `value`: cast and laid out as the target is."""
+        if value.shape != target.shape:
+            raise RuntimeError(
+                f"output with shape {list(target.shape)} doesn't match the broadcast shape {list(value.shape)}"
+            )
+        node = self.node(value)
+        if value.dtype is not target.dtype:
+            node = self.emit(aten._to_copy.default, node, dtype=target.dtype)
+        handle = target.handle
+        if not handle.steps and node.meta["val"].stride() != target.stride() and handle.cell.input < 0:
+            node = self.emit(aten.copy.default, self.node(target), node)
+        write(target, handle, node, self.emit)
+        target.constant = None
+
+    def _restride(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> FakeTensor:
+        """`x.t_()` --> x is from now on the view `x.t()` of its former self."""
+        target = args[0]
+        form = functional_form(func)
+        if form is None:
+            raise Unsupported(func, "it has no functional form")
+        former = self.same(target)
+        handle = target.handle
+        handle.node.meta["val"] = former  # the node keeps the geometry that the tensor loses now
+        out = self.run(form.func, former, *args[1:], **kwargs)
+        execute(func, args, kwargs)
+        target.handle = out.handle
+        return target
+
+    # ---- inputs ------------------------------------------------------------------------------------------------------
+
+    def placeholder(self, name: str, fake: FakeTensor) -> fx.Node:
+        """A graph input, after the inputs so far and before all operators."""
+        if self._last_placeholder is not None:
+            point: Any = self.graph.inserting_after(self._last_placeholder)
+        else:
+            point = self.graph.inserting_before(next(iter(self.graph.nodes), None))
+        name = re.sub(r"\W", "_", name)
+        name = f"p_{name}" if name[:1].isdigit() else name
+        seen = self._placeholder_names[name] = self._placeholder_names.get(name, -1) + 1
+        with point:
+            node = self.graph.placeholder(f"{name}_{seen}" if seen else name)
+        self._last_placeholder = node
+        node.meta["val"] = fake
+        node.meta["phase"] = self.phase
+        return node
+
+    def _convert(self, tensor: torch.Tensor, requires_grad: bool) -> FakeTensor:
+        """A real tensor that nobody declared as an input: a constant of the program."""
+        fake = super()._convert(tensor, False)
+        node = self.placeholder(f"constant_{len(self.constants)}", fake)
+        self.constants.append(tensor)
+        self.constant_nodes.append(node)
+        fake.handle = Handle(Cell(node), (), node)
+        return fake
+
+    def declare(self, tensor: torch.Tensor, fake: FakeTensor) -> None:
+        """Let `fake` stand for a real tensor wherever the program meets it."""
+        self._memo[id(tensor)] = (tensor, fake)
+
+    def lift(self, tensor: torch.Tensor) -> FakeTensor:
+        """`torch.tensor(…)`: a creation node for a scalar, else a constant input."""
+        if isinstance(tensor, FakeTensor):
+            return tensor
+        if tensor.dim() == 0 and tensor.device.type == "cpu":
+            with torch._C._DisableTorchDispatch():
+                number = tensor.item()
+            fake: FakeTensor = self.run(aten.full.default, [], number, dtype=tensor.dtype, device=tensor.device)
+        else:
+            with torch._C._DisableTorchDispatch():
+                tensor = tensor.detach().clone()
+            fake = self.from_real(tensor)
+        if tensor.numel() <= CONSTANT_ELEMENTS and tensor.device.type == "cpu":
+            fake.constant = tensor
+        return fake
+
+    def draw(self, size: Sequence[int], kind: str, device: torch.device) -> FakeTensor:
+        """Fresh float32 random numbers: a pure function of the seed and of how many were drawn before."""
+        if self.seed is None:
+            self.seed_device = device
+            self.seed = self.placeholder("seed", make((1,), torch.int64, device))
+        out = make(size, torch.float32, device)
+        kwargs = {"kind": kind, "dtype": torch.float32, "device": device}
+        node = self.record(torch.ops.stator.random.default, (self.seed, self._drawn, list(size)), kwargs, out)
+        self._drawn += math.prod(size)
+        self._own(out, node)
+        return out
+
+
+def _positional(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Move arguments passed by name to their position, as far as the schema allows it."""
+    if not kwargs:
+        return args, kwargs
+    schema = func._schema.arguments
+    moved = list(args)
+    for parameter in schema[len(args) :]:
+        if parameter.kwarg_only:
+            break
+        if parameter.name in kwargs:
+            moved.append(kwargs[parameter.name])
+        elif any(later.name in kwargs for later in schema[len(moved) :] if not later.kwarg_only):
+            moved.append(parameter.default_value)
+        else:
+            break
+    names = {parameter.name for parameter in schema[: len(moved)]}
+    return tuple(moved), {name: value for name, value in kwargs.items() if name not in names}
+
+
+def _values(args: Sequence[Any]) -> tuple[Any, ...]:
+    """The fakes of nodes among arguments."""
+    return tuple(
+        arg.meta["val"]
+        if isinstance(arg, fx.Node)
+        else list(_values(arg))
+        if isinstance(arg, (list, tuple))
+        else arg
+        for arg in args
+    )
