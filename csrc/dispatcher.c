@@ -297,6 +297,12 @@ static PyObject *dispatcher_get(PyObject *self, PyObject *instance, PyObject *ow
     return PyMethod_New(self, instance);
 }
 
+/* Pickled by name and copied as itself, as functions are. */
+static PyObject *dispatcher_reduce(PyObject *self, PyObject *ignored) {
+    (void)ignored;
+    return Py_NewRef(((PyFunctionObject *)((Dispatcher *)self)->original)->func_qualname);
+}
+
 static PyObject *dispatcher_repr(PyObject *self) {
     return PyUnicode_FromFormat("<compiled %S>", ((PyFunctionObject *)((Dispatcher *)self)->original)->func_qualname);
 }
@@ -333,6 +339,7 @@ static void dispatcher_dealloc(PyObject *object) {
 
 static PyMethodDef dispatcher_methods[] = {
     {"add", (PyCFunction)(void (*)(void))dispatcher_add, METH_FASTCALL, "add(tree, function): a new last entry."},
+    {"__reduce__", dispatcher_reduce, METH_NOARGS, NULL},
     {"clear", dispatcher_clear_entries, METH_NOARGS, "Forget all entries."},
     {"bind", (PyCFunction)(void (*)(void))dispatcher_bind, METH_FASTCALL | METH_KEYWORDS,
      "bind(*args, **kwargs): the parameters as guards see them, in the order of co_varnames."},

@@ -1,0 +1,220 @@
+"""Compiled callables: what `stator.compile` gives back, and what happens when no entry matches.
+
+The callable is a `_native.Dispatcher`: it tries its entries in C and asks `Versions.miss` when none matches, which
+captures the call, adds an entry and runs it. Past the recompile limit, and after a failure of stator itself, calls that
+no entry matches run the original function, with one warning that says so.
+Invariant: a call gives what the original gives, whatever fails here; only `CaptureError` (asked for by fullgraph) and,
+with the option strict, our own failures surface. While a capture runs, compiled callables run their originals.
+Neighbours: `frames.py` (capture), `guards.py` (the trees), `module.py` (modules), `csrc/dispatcher.c`.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+from weakref import WeakSet
+
+import torch
+
+from stator import _native
+from stator.base import log
+from stator.base.errors import CaptureError, FallbackWarning, InternalError, StatorError
+from stator.base.markers import DISABLED
+from stator.base.options import Settings
+from stator.capture import frames
+from stator.capture.guards import Guard, compile_tree
+from stator.capture.module import CompiledModule, original_of, share
+from stator.capture.source import ConstSource
+
+#: Every function that has been compiled, for `reset`.
+_all: WeakSet[Versions] = WeakSet()
+
+#: How many guards a warning names.
+NAMED_GUARDS = 3
+
+
+@contextmanager
+def suspended() -> Iterator[None]:
+    """Compiled callables that this thread calls inside run their originals."""
+    _native.suspend()
+    try:
+        yield
+    finally:
+        _native.resume()
+
+
+class Versions:
+    """The compiled versions of one function."""
+
+    __slots__ = ("__weakref__", "closed", "dispatcher", "failures", "function", "reminded", "settings")
+
+    def __init__(self, function: types.FunctionType, settings: Settings) -> None:
+        self.function = function
+        self.settings = settings
+        self.dispatcher = _native.Dispatcher(function, self.miss)
+        #: Whether unmatched calls are left to eager for good.
+        self.closed = False
+        #: How often each guard made a call miss.
+        self.failures: Counter[str] = Counter()
+        #: Whether the user was told that a mode keeps calls in eager.
+        self.reminded = False
+        _all.add(self)
+
+    def reset(self) -> None:
+        """Forgets all versions."""
+        self.dispatcher.clear()
+        self.closed = False
+        self.failures.clear()
+        self.reminded = False
+
+    def miss(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call that no entry matches."""
+        if self.closed or self.overridden() or self.exhausted(args, kwargs):
+            return self.function(*args, **kwargs)
+        try:
+            with suspended():
+                target = self.add(args, kwargs)
+        except CaptureError as error:
+            raise error.with_traceback(None) from None
+        except Exception as error:
+            self.fail(error)
+            target = self.function
+        return target(*args, **kwargs)
+
+    def add(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., Any]:
+        """Captures the call as a new entry; gives the function that runs it."""
+        function, settings = self.function, self.settings
+        with log.span("compile", function=function.__qualname__):
+            entry = frames.convert(
+                function, args, kwargs, settings.backend, settings.options, fullgraph=settings.fullgraph
+            )
+            entry.guards.add(Guard("CODE", ConstSource(function), function.__code__))
+            if log.wanted(log.GUARDS):
+                log.record(log.GUARDS, guards=entry.guards.describe())
+            tree = compile_tree(entry.guards, function)
+        wrong = tree.explain(*self.dispatcher.bind(*args, **kwargs))
+        if wrong is not None:
+            raise InternalError("guards", f"a new entry does not match the call that it was made for: {wrong}")
+        target = function if entry.code is function.__code__ else self.with_code(entry.code)
+        self.dispatcher.add(tree, target)
+        return target
+
+    def with_code(self, code: types.CodeType) -> types.FunctionType:
+        """The function with other code."""
+        original = self.function
+        function = types.FunctionType(
+            code, original.__globals__, original.__name__, original.__defaults__, original.__closure__
+        )
+        function.__kwdefaults__ = original.__kwdefaults__
+        function.__qualname__ = original.__qualname__
+        return function
+
+    # -- when not to compile ---------------------------------------------------------------------------
+
+    def overridden(self) -> bool:
+        """Whether a mode or transform of torch wants to see the operators of the original."""
+        if torch._C._len_torch_dispatch_stack() or torch._C._get_tracing_state() is not None:
+            return True
+        if not torch._C._len_torch_function_stack() and torch._C._functorch.maybe_current_level() is None:
+            return False
+        if not self.reminded:
+            self.reminded = True
+            self.warn("it is called inside a torch function mode (such as a default device) or a torch.func transform")
+        return True
+
+    def exhausted(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Whether there are as many versions as there may be; also records why the call missed them."""
+        entries = self.dispatcher.entries
+        if not entries:
+            return False
+        bound = self.dispatcher.bind(*args, **kwargs)
+        reasons = list(dict.fromkeys(text for tree, _ in entries if (text := tree.explain(*bound)) is not None))
+        self.failures.update(reasons)
+        if len(entries) < self.settings.options.recompile_limit:
+            log.record(log.RECOMPILE, reason="; ".join(reasons), function=self.function.__qualname__)
+            return False
+        self.closed = True
+        often = "".join(f"\n  {text}" for text, _ in self.failures.most_common(NAMED_GUARDS))
+        self.warn(
+            f"it has {len(entries)} compiled versions, which is the limit; calls that match none of them are not "
+            f"compiled. What kept changing:{often}\n  hint: the option recompile_limit raises the limit"
+        )
+        return True
+
+    def fail(self, error: Exception) -> None:
+        """Stator failed, not the user's program: say so and leave further calls to eager, or raise if asked."""
+        if not isinstance(error, StatorError):
+            error = InternalError("compile", f"{type(error).__name__}: {error}", self.settings.options.debug)
+        if self.settings.options.strict or self.settings.fullgraph:
+            raise error
+        self.closed = True
+        self.warn(str(error))
+
+    def warn(self, why: str) -> None:
+        """One line to the user, placed at the function."""
+        code = self.function.__code__
+        warning = FallbackWarning(f"{self.function.__qualname__} runs in eager PyTorch: {why}")
+        warnings.warn_explicit(warning, None, code.co_filename, code.co_firstlineno, registry={})
+
+
+# -- making compiled callables ---------------------------------------------------------------------------
+
+
+def compile_callable(fn: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
+    """The compiled form of any callable; keeps its name, documentation and signature."""
+    fn = original_of(fn)
+    if getattr(fn, DISABLED, None) is not None:
+        return fn
+    match fn:
+        case types.MethodType():
+            return types.MethodType(compile_callable(fn.__func__, settings), fn.__self__)
+        case staticmethod():
+            return staticmethod(compile_callable(fn.__func__, settings))
+        case torch.nn.Module():
+            return compile_module(fn, settings)
+    dispatcher = Versions(as_function(fn), settings).dispatcher
+    functools.update_wrapper(dispatcher, fn)
+    return dispatcher
+
+
+def as_function(fn: Callable[..., Any]) -> types.FunctionType:
+    """A Python function that does what the callable does."""
+    if isinstance(fn, types.FunctionType):
+        return fn
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return fn(*args, **kwargs)
+
+    names = (name for name in ("__module__", "__name__", "__qualname__") if isinstance(getattr(fn, name, None), str))
+    functools.update_wrapper(call, fn, assigned=tuple(names), updated=())
+    assert isinstance(call, types.FunctionType)
+    return call
+
+
+def compile_module(module: torch.nn.Module, settings: Settings) -> torch.nn.Module:
+    """The compiled form of a module: shares all state with it, see `module.py`."""
+    return share(original_of(module), settings, compile_callable)
+
+
+def is_compiled(obj: Any) -> bool:
+    """Whether an object came from `stator.compile`."""
+    return isinstance(obj, (_native.Dispatcher, CompiledModule))
+
+
+def versions_of(obj: Any) -> Sequence[tuple[_native.GuardTree, Callable[..., Any]]]:
+    """The entries of a compiled callable or module, most recently used first."""
+    found: Any = obj.forward if isinstance(obj, CompiledModule) else obj
+    dispatcher: _native.Dispatcher = getattr(found, "__func__", found)
+    return dispatcher.entries
+
+
+def reset() -> None:
+    """Forgets every compiled version of every function, and which warnings have been given."""
+    for versions in list(_all):
+        versions.reset()
+    frames.forget_warnings()
