@@ -117,16 +117,18 @@ def convert(
     """Captures the call `fn(*args, **kwargs)`; `backend` compiles the graph."""
     arguments = bind_call(fn, args, kwargs)
     guards = GuardSet(state_guards())
+    stop: Break | None = None
     with log.span("capture", function=fn.__qualname__):
         try:
             machine = start(fn, arguments, guards, options)
             assembler = execute(machine)
-        except (GraphBreak, DataDependent, RecursionError) as stop:
-            return fall_back(fn, guards, describe(stop), fullgraph)
-        # Aliasing relations and the like are only known at the end.
-        if machine.graph.calls == 0:
-            return Entry(guards, fn.__code__, [], [])
-        return finish(fn, machine, assembler, guards, backend)
+        except (GraphBreak, DataDependent, RecursionError) as error:
+            stop = describe(error)
+    if stop is not None:
+        return fall_back(fn, guards, stop, fullgraph)
+    if machine.graph.calls == 0:
+        return Entry(guards, fn.__code__, [], [])
+    return finish(fn, machine, assembler, guards, backend)
 
 
 def bind_call(fn: types.FunctionType, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
@@ -178,9 +180,7 @@ def execute(machine: Machine) -> Assembler:
         result = machine.run()
     except Raised as raised:
         text = describe_exception(raised.value)
-        stop = Escaped(
-            f"the program raises {text}", "run the function without compiling it to see the exception itself"
-        )
+        stop = Escaped(f"the program raises {text}", "call the function uncompiled to see the exception itself")
         stop.location = machine.location()
         raise stop from raised
     assembler = Assembler(machine.code, machine.globals)

@@ -674,7 +674,7 @@ def iteration_tools():
     )  # fmt: skip
 
 
-@program(0, 1, "x", (1, 2), [1, [2, 3]], {"k": 1, "z": 3}, {"name": "n", "v": [1]}, Point(0, 1), Point(5, 6), 2.5, None)
+@program(0, 1, "x", ((1, 2),), [1, [2, 3]], {"k": 1, "z": 3}, {"name": "n", "v": [1]}, Point(0, 1), Point(5, 6), 2.5, None)
 def matching(value):
     match value:
         case 0:
