@@ -19,6 +19,7 @@ class Unit:
     source: str
     kernels: tuple[str, ...]
     flags: tuple[str, ...]
+    language: str = "cpp"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,5 +39,5 @@ class GraphArtifact:
         found = json.loads(data)
         if found.get("format") != FORMAT:
             raise ValueError(f"graph artifact of format {found.get('format')}, not {FORMAT}")
-        units = tuple([Unit(u["source"], tuple(u["kernels"]), tuple(u["flags"])) for u in found["units"]])
+        units = tuple([Unit(u["source"], tuple(u["kernels"]), tuple(u["flags"]), u["language"]) for u in found["units"]])
         return GraphArtifact(found["name"], found["wrapper"], units)

@@ -15,8 +15,9 @@ from typing import Any
 
 from stator.base import log
 from stator.base.options import Options
+from stator.runtime import triton
 from stator.runtime.artifact import GraphArtifact, Unit
-from stator.runtime.toolchain import Cpp
+from stator.runtime.toolchain import Cpp, open_store
 
 Call = Callable[[list[Any]], tuple[Any, ...]]
 _numbers = itertools.count()
@@ -24,8 +25,8 @@ _numbers = itertools.count()
 
 def build(name: str, wrapper: str, units: Sequence[Unit], options: Options | None = None) -> GraphArtifact:
     """Compile the units (into the store) and give the artifact."""
-    if units:
-        Cpp(options).build_all([(unit.source, unit.flags) for unit in units])
+    if sources := [(unit.source, unit.flags) for unit in units if unit.language == "cpp"]:
+        Cpp(options).build_all(sources)
     return GraphArtifact(name, wrapper, tuple(units))
 
 
@@ -38,8 +39,16 @@ def link(artifact: GraphArtifact, options: Options | None = None) -> Call:
 
 def load(units: Sequence[Unit], options: Options | None = None) -> dict[str, Any]:
     """Every kernel of the units, by name."""
-    if not units:
-        return {}
+    found: dict[str, Any] = {}
+    for unit in units:
+        if unit.language == "triton":
+            store = open_store(options or Options())
+            found.update(zip(unit.kernels, triton.load(unit.source, unit.kernels, store), strict=True))
+    native = [unit for unit in units if unit.language == "cpp"]
+    return {**found, **_load_native(native, options)} if native else found
+
+
+def _load_native(units: Sequence[Unit], options: Options | None) -> dict[str, Any]:
     from stator._native import load_kernels  # needs torch, which this room does not
 
     cpp = Cpp(options)

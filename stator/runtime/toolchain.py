@@ -30,7 +30,7 @@ class Cpp:
     def __init__(self, options: Options | None = None) -> None:
         options = options or Options()
         self.compiler = options.compiler
-        self.store = _store(options.cache_root(), options.cache_bytes)
+        self.store = open_store(options)
 
     def build(self, source: str, flags: Sequence[str] = ()) -> Path:
         """The library of one source."""
@@ -93,6 +93,11 @@ def _kept(key: str, source: str) -> str:
     path = Path(tempfile.gettempdir()) / f"stator-{key}.cpp"
     path.write_text(source, encoding="utf-8")
     return str(path)
+
+
+def open_store(options: Options) -> Store:
+    """The one store of this process for these options."""
+    return _store(options.cache_root(), options.cache_bytes)
 
 
 @cache

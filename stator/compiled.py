@@ -1,0 +1,56 @@
+"""What compiling a captured graph gives, as plain data: it can be written to disk and linked in another process."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import dataclass
+
+import torch
+
+from stator.aot.metadata import Metadata
+from stator.runtime.artifact import GraphArtifact
+
+_LENGTH = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """Metadata, the two graphs, and the tensors that were constants in the traced function."""
+
+    metadata: Metadata
+    forward: GraphArtifact
+    backward: GraphArtifact | None
+    constants: tuple[torch.Tensor, ...] = ()
+
+    def to_bytes(self) -> bytes:
+        """Every part with its length before it."""
+        stream = io.BytesIO()
+        if self.constants:
+            torch.save(list(self.constants), stream)
+        parts = [
+            self.metadata.to_json().encode(),
+            self.forward.to_bytes(),
+            self.backward.to_bytes() if self.backward is not None else b"",
+            stream.getvalue(),
+        ]
+        return b"".join(len(part).to_bytes(_LENGTH, "little") + part for part in parts)
+
+    @staticmethod
+    def from_bytes(data: bytes) -> Compiled | None:
+        """The inverse of `to_bytes`; None where the data was written by another version."""
+        parts, at = [], 0
+        while at < len(data):
+            size = int.from_bytes(data[at : at + _LENGTH], "little")
+            parts.append(data[at + _LENGTH : at + _LENGTH + size])
+            at += _LENGTH + size
+        try:
+            metadata, forward, backward, constants = parts
+            return Compiled(
+                Metadata.from_json(metadata.decode()),
+                GraphArtifact.from_bytes(forward),
+                GraphArtifact.from_bytes(backward) if backward else None,
+                tuple(torch.load(io.BytesIO(constants))) if constants else (),
+            )
+        except (ValueError, KeyError, TypeError, json.JSONDecodeError):
+            return None
