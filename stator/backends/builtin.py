@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import torch
 from torch import fx
 
 from stator import aot, driver
-from stator.aot.runtime import bind
 from stator.backends.registry import Backend, enter, list_backends, lookup, register_backend
 from stator.base.options import Options
+from stator.prims import RANDOM_OPERATORS
 
 __all__ = ["aot_eager", "eager", "list_backends", "lookup", "register_backend"]
 
@@ -28,21 +27,8 @@ def eager(gm: fx.GraphModule, example_inputs: list[Any], *, options: Options) ->
 
 def aot_eager(gm: fx.GraphModule, example_inputs: list[Any], *, options: Options) -> Callable[..., Any]:
     """Trace forward and backward, then run both by Python: what is wrong only from here on is wrong in `aot`."""
-    tensors = [*gm.parameters(), *gm.buffers(), *(t for t in example_inputs if isinstance(t, torch.Tensor))]
-    need_backward = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
-    joint = aot.trace(gm, example_inputs, decompositions={}, need_backward=need_backward)
-    parts = aot.partition(joint, options.activation_memory_budget)
-    backward = _by_python(parts.backward) if parts.backward is not None else None
-    return bind(parts.metadata, _by_python(parts.forward), backward, joint.attributes)
-
-
-def _by_python(graph: fx.GraphModule) -> Callable[[list[torch.Tensor]], tuple[Any, ...]]:
-    """The graph in the form of a compiled one: from a list of tensors to a tuple."""
-
-    def call(inputs: list[torch.Tensor]) -> tuple[Any, ...]:
-        return tuple(graph.forward(*inputs))
-
-    return call
+    budget = options.activation_memory_budget
+    return aot.reference(gm, example_inputs, random_operators=RANDOM_OPERATORS, budget=budget)
 
 
 enter(Backend("inductor", driver.compile_graph, own=True))
