@@ -10,9 +10,11 @@ Neighbours: `values/*` (record), `rewrite.py` (calls `replay` and asks `live` fo
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING, Any
 
 from stator.capture.value import Value
+from stator.capture.values.constant import ConstantValue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -39,26 +41,13 @@ class GlobalsValue(Value):
 
     def write_back(self, out: Assembler) -> None:
         """Emit the assignments."""
+        namespace = ConstantValue(self.namespace)
         for name, value in self.changed.items():
             if value is DELETED:
-                out.call(_drop(self.namespace, name))
+                out.call(operator.delitem, namespace, ConstantValue(name))
             else:
-                out.call(_assign(self.namespace, name), value)
+                out.call(operator.setitem, namespace, ConstantValue(name), value)
             out.pop()
-
-
-def _assign(namespace: dict[str, Any], name: str) -> Callable[[object], None]:
-    def assign(value: object) -> None:
-        namespace[name] = value
-
-    return assign
-
-
-def _drop(namespace: dict[str, Any], name: str) -> Callable[[], None]:
-    def drop() -> None:
-        namespace.pop(name, None)
-
-    return drop
 
 
 class Effects:

@@ -1,0 +1,164 @@
+"""What all objects with Python-visible methods share: attribute lookup by table, bound methods.
+
+A value class offers the method `name` of its Python type by defining `m_name(tx, *args, **kwargs)` on
+values; the special methods of the type are the operations of `Value` (`DUNDERS`).
+Invariant: a method that is not defined here is refused, never guessed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from stator.capture.source import ClassAttrSource, ConstSource
+from stator.capture.value import Value
+from stator.capture.values.registry import fresh, wrap
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from stator.capture.machine import Machine
+    from stator.capture.rewrite import Assembler
+    from stator.capture.source import Source
+
+
+#: Marks an attribute that does not exist.
+MISSING: Any = object()
+
+
+def _next(value: Value, tx: Machine) -> Value:
+    item = value.next_item(tx)
+    if item is None:
+        tx.raise_exception(StopIteration)
+    return item
+
+
+def _or_not_implemented(result: Value | None) -> Value:
+    return fresh(NotImplemented) if result is None else result
+
+
+def _none(_: None) -> Value:
+    return fresh(None)
+
+
+#: Special method -> how it is done on a value.
+DUNDERS: dict[str, Callable[..., Value]] = {
+    "__len__": lambda v, tx: fresh(v.length(tx)),
+    "__bool__": lambda v, tx: fresh(v.truth(tx)),
+    "__iter__": lambda v, tx: v.iterate(tx),
+    "__next__": _next,
+    "__getitem__": lambda v, tx, key: v.get_item(tx, key),
+    "__setitem__": lambda v, tx, key, item: _none(v.set_item(tx, key, item)),
+    "__delitem__": lambda v, tx, key: _none(v.del_item(tx, key)),
+    "__contains__": lambda v, tx, item: v.contains(tx, item),
+    "__call__": lambda v, tx, *args, **kwargs: v.call(tx, args, kwargs),
+    "__getattribute__": lambda v, tx, name: v.get_attr(tx, name.constant()),
+    "__setattr__": lambda v, tx, name, item: _none(v.set_attr(tx, name.constant(), item)),
+    "__delattr__": lambda v, tx, name: _none(v.del_attr(tx, name.constant())),
+    "__neg__": lambda v, tx: v.unary(tx, "-"),
+    "__pos__": lambda v, tx: v.unary(tx, "+"),
+    "__invert__": lambda v, tx: v.unary(tx, "~"),
+}
+
+#: Special method -> (the operation of `Value`, the operator).
+OPERATOR_DUNDERS: dict[str, tuple[str, str]] = {}
+for _name, _op in {
+    "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**",
+    "matmul": "@", "and": "&", "or": "|", "xor": "^", "lshift": "<<", "rshift": ">>",
+}.items():  # fmt: skip
+    OPERATOR_DUNDERS[f"__{_name}__"] = ("binary", _op)
+    OPERATOR_DUNDERS[f"__r{_name}__"] = ("binary_reflected", _op)
+    OPERATOR_DUNDERS[f"__i{_name}__"] = ("inplace", _op)
+for _name, _op in {"lt": "<", "le": "<=", "eq": "==", "ne": "!=", "gt": ">", "ge": ">="}.items():
+    OPERATOR_DUNDERS[f"__{_name}__"] = ("compare", _op)
+
+
+def find_method(value: Value, name: str) -> Callable[..., Value] | None:
+    """The method of the builtin type that `value` models, as `method(tx, *args, **kwargs)`."""
+    own = getattr(value, "m_" + name, None)
+    if own is not None:
+        return own  # type: ignore[no-any-return]
+    dunder = DUNDERS.get(name)
+    if dunder is not None:
+        return lambda tx, *args, **kwargs: dunder(value, tx, *args, **kwargs)
+    operation = OPERATOR_DUNDERS.get(name)
+    if operation is not None:
+        attribute, op = operation
+        return lambda tx, other: _or_not_implemented(getattr(value, attribute)(tx, op, other))
+    return None
+
+
+def static_attribute(cls: type, name: str) -> Any:
+    """What the MRO of `cls` has under `name`, without calling descriptors; `MISSING` if nothing."""
+    for parent in cls.__mro__:
+        if name in parent.__dict__:
+            return parent.__dict__[name]
+    return MISSING
+
+
+def bind_static(tx: Machine, instance: Value, cls: type, name: str) -> Value:
+    """`instance.name`, found on its class `cls`: methods bound, properties run, the rest as it is."""
+    raw = static_attribute(cls, name)
+    found = wrap(tx, raw, ClassAttrSource(ConstSource(cls), name))
+    descriptor_get = getattr(found, "descriptor_get", None)
+    return found if descriptor_get is None else descriptor_get(tx, instance, cls)  # type: ignore[no-any-return]
+
+
+class Object(Value):
+    """A value whose methods are `m_*` functions."""
+
+    __slots__ = ()
+
+    def get_attr(self, tx: Machine, name: str) -> Value:
+        if name == "__class__":
+            return fresh(self.python_type())
+        if find_method(self, name) is not None:
+            return MethodValue(self, name)
+        if not hasattr(self.python_type(), name):
+            tx.raise_exception(AttributeError, f"{self.python_type().__name__!r} object has no attribute {name!r}")
+        raise self.refuse(f"reading attribute {name!r}")
+
+    def set_attr(self, tx: Machine, name: str, value: Value) -> None:
+        tx.raise_exception(AttributeError, f"{self.python_type().__name__!r} object has no attribute {name!r}")
+
+
+class MethodValue(Object):
+    """A builtin method bound to a value: `[].append`."""
+
+    __slots__ = ("name", "owner")
+    kind = "a method"
+
+    def __init__(self, owner: Value, name: str, source: Source | None = None) -> None:
+        super().__init__(source)
+        self.owner = owner
+        self.name = name
+
+    def python_type(self) -> type:
+        return type([].append)
+
+    def truth(self, tx: Machine) -> bool:
+        return True
+
+    def call(self, tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+        method = find_method(self.owner, self.name)
+        assert method is not None
+        try:
+            return method(tx, *args, **kwargs)
+        except TypeError as error:
+            if error.__traceback__ is not None and error.__traceback__.tb_next is None:
+                tx.raise_exception(TypeError, f"wrong arguments for {self.name}()")
+            raise
+
+    def get_attr(self, tx: Machine, name: str) -> Value:
+        if name == "__self__":
+            return self.owner
+        if name == "__name__":
+            return fresh(self.name)
+        return super().get_attr(tx, name)
+
+    def children(self) -> Iterator[Value]:
+        yield self.owner
+
+    def reconstruct(self, out: Assembler) -> None:
+        out.call(getattr, self.owner, fresh(self.name))
+
+

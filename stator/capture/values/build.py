@@ -1,0 +1,91 @@
+"""The front door of the values: how the machine makes them (the `Builder` protocol of `value.py`).
+
+Importing it fills the tables of `registry.py`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stator.capture.values import (
+    builtin_types as _builtin_types,
+    module as _module,
+    pure as _pure,
+    python_module as _python_module,
+    torch_function as _torch_function,
+    torch_state as _torch_state,
+)
+from stator.capture.values.constant import SliceValue
+from stator.capture.values.exception import ExceptionValue
+from stator.capture.values.function import CellValue, FunctionValue
+from stator.capture.values.mapping import dict_of
+from stator.capture.values.registry import fresh, wrap
+from stator.capture.values.sequence import ListValue, TupleValue
+from stator.capture.values.sets import SetValue
+
+if TYPE_CHECKING:
+    from types import CellType, CodeType
+
+    from stator.capture.machine import Machine
+    from stator.capture.source import Source
+    from stator.capture.value import Value
+
+__all__ = [
+    "const", "make_cell", "make_dict", "make_exception", "make_function", "make_list", "make_set", "make_slice",
+    "make_tuple", "wrap",
+]  # fmt: skip
+
+#: The files that register what they know.
+FILES = (_builtin_types, _module, _pure, _python_module, _torch_function, _torch_state)
+
+const = fresh
+
+
+def make_tuple(items: list[Value]) -> Value:
+    """A tuple display."""
+    return TupleValue(items)
+
+
+def make_list(items: list[Value]) -> Value:
+    """A list display."""
+    return ListValue(items)
+
+
+def make_set(tx: Machine, items: list[Value]) -> Value:
+    """A set display."""
+    return SetValue.of(tx, items)
+
+
+def make_dict(tx: Machine, pairs: list[tuple[Value, Value]]) -> Value:
+    """A dict display."""
+    return dict_of(tx, pairs)
+
+
+def make_slice(start: Value, stop: Value, step: Value) -> Value:
+    """A slice."""
+    return SliceValue(start, stop, step)
+
+
+def make_function(
+    tx: Machine,
+    code: CodeType,
+    qualname: str,
+    closure: list[Value],
+    defaults: list[Value],
+    keyword_defaults: dict[str, Value],
+    annotations: Value | None,
+) -> Value:
+    """`def` or `lambda`."""
+    return FunctionValue(code, tx.globals, qualname, closure, defaults, keyword_defaults, annotations)
+
+
+def make_cell(content: Value | None, cell: CellType | None = None, source: Source | None = None) -> Value:
+    """A closure cell."""
+    return CellValue(content, cell, source)
+
+
+def make_exception(tx: Machine, cls: type[BaseException], args: list[Value]) -> Value:
+    """An exception instance, without running a Python `__init__`."""
+    return ExceptionValue(cls, list(args))
+
+

@@ -1,0 +1,477 @@
+"""Python's builtin functions, one handler each.
+
+A C function that has no handler runs for real when it is in the table of pure functions (`pure.py`) and
+its arguments are known; otherwise it is refused.
+Neighbours: `builtin_types.py` (int, list, dict… as constructors), `itertools_table.py`, `operators.py`.
+"""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import operator
+import types
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from stator.base.errors import GraphBreak
+from stator.capture.value import Raised, Value
+from stator.capture.values import operators, watch
+from stator.capture.values.base import MISSING, Object, find_method, static_attribute
+from stator.capture.values.constant import NONE, boolean
+from stator.capture.values.exception import ExceptionValue
+from stator.capture.values.fold import fold, known, run
+from stator.capture.values.iterators import CallableIterator, Enumerate, Filter, ItemsIterator, Zip
+from stator.capture.values.registry import builds, fresh, handler_of, handles, makes
+from stator.capture.values.sequence import ListValue, TupleValue, sort
+from stator.capture.values.tensor import TensorValue, call_graph
+from stator.capture.values.user_object import UserObjectValue
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from stator.capture.machine import Machine
+    from stator.capture.rewrite import Assembler
+    from stator.capture.source import Source
+
+
+#: C functions that may run at capture when their arguments are known; filled by `pure.py`.
+PURE: set[Any] = set()
+
+
+class BuiltinValue(Object):
+    """A C function."""
+
+    __slots__ = ("function",)
+    kind = "a builtin function"
+
+    def __init__(self, function: Any, source: Source | None = None) -> None:
+        super().__init__(source)
+        self.function = function
+
+    def __repr__(self) -> str:
+        return f"BuiltinValue({getattr(self.function, '__qualname__', self.function)})"
+
+    def python_type(self) -> type:
+        return type(self.function)
+
+    def is_constant(self) -> bool:
+        return True
+
+    def constant(self) -> Any:
+        return self.function
+
+    def is_same(self, other: Value) -> bool:
+        return other.is_constant() and other.constant() is self.function
+
+    def truth(self, tx: Machine) -> bool:
+        return True
+
+    def get_attr(self, tx: Machine, name: str) -> Value:
+        return fresh(run(tx, getattr, (self.function, name)))
+
+    def call(self, tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+        handler = handler_of(self.function)
+        if handler is not None:
+            return handler(tx, args, kwargs)
+        if is_pure(self.function) and known(args) and known(kwargs.values()):
+            return fold(tx, self.function, args, kwargs)
+        if isinstance(self.function, functools._lru_cache_wrapper):
+            return call_cached(tx, self, args, kwargs)
+        name = f"{getattr(self.function, '__module__', None) or 'builtins'}.{getattr(self.function, '__qualname__', '?')}"
+        raise GraphBreak(f"calling the C function {name} is not supported", "call it outside of the compiled function")
+
+    def descriptor_get(self, tx: Machine, instance: Value | None, cls: type) -> Value:
+        """A cached function on a class binds like a function; a C function does not."""
+        if instance is None or not isinstance(self.function, functools._lru_cache_wrapper):
+            return self
+        return BoundBuiltin(self, instance)
+
+    def reconstruct(self, out: Assembler) -> None:
+        out.load_object(self.function)
+
+
+class BoundBuiltin(Object):
+    """A cached method bound to its object."""
+
+    __slots__ = ("function", "instance")
+    kind = "a bound method"
+
+    def __init__(self, function: BuiltinValue, instance: Value) -> None:
+        super().__init__()
+        self.function = function
+        self.instance = instance
+
+    def python_type(self) -> type:
+        return types.MethodType
+
+    def call(self, tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+        return self.function.call(tx, (self.instance, *args), kwargs)
+
+
+def is_pure(function: Any) -> bool:
+    """Whether it may run at capture; unhashable callables may not."""
+    try:
+        return function in PURE
+    except TypeError:
+        return False
+
+
+def call_cached(tx: Machine, value: BuiltinValue, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+    """`functools.lru_cache`: the wrapped function decides; the cache itself is not modelled."""
+    return value.get_attr(tx, "__wrapped__").call(tx, args, kwargs)
+
+
+@builds(types.BuiltinFunctionType, functools._lru_cache_wrapper, types.MethodWrapperType, operator.itemgetter,
+        operator.attrgetter, operator.methodcaller)  # fmt: skip
+def build_builtin(tx: Machine, obj: Any, source: Source) -> Value:
+    """A C function is known by identity."""
+    watch.identity(tx, source, obj)
+    return BuiltinValue(obj, source)
+
+
+makes(types.BuiltinFunctionType, functools._lru_cache_wrapper, types.MethodWrapperType)(BuiltinValue)
+
+
+# -- attributes --------------------------------------------------------------------------------------------------
+
+
+def is_attribute_error(raised: Raised) -> bool:
+    """Whether the program has just met an AttributeError."""
+    return issubclass(raised.value.python_type(), AttributeError)
+
+
+@handles(getattr)
+def call_getattr(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+    """`getattr(obj, name[, default])`."""
+    name = args[1].constant()
+    if len(args) == 2:
+        return args[0].get_attr(tx, name)
+    try:
+        return args[0].get_attr(tx, name)
+    except Raised as raised:
+        if is_attribute_error(raised):
+            return args[2]
+        raise
+
+
+@handles(hasattr)
+def call_hasattr(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+    """`hasattr(obj, name)`."""
+    try:
+        args[0].get_attr(tx, args[1].constant())
+    except Raised as raised:
+        if is_attribute_error(raised):
+            return boolean(False)
+        raise
+    return boolean(True)
+
+
+@handles(setattr)
+def call_setattr(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+    """`setattr(obj, name, value)`."""
+    args[0].set_attr(tx, args[1].constant(), args[2])
+    return NONE
+
+
+@handles(delattr)
+def call_delattr(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+    """`delattr(obj, name)`."""
+    args[0].del_attr(tx, args[1].constant())
+    return NONE
+
+
+@handles(vars)
+def call_vars(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+    """`vars(obj)`."""
+    if not args:
+        raise GraphBreak("vars() without an argument is not supported")
+    return args[0].get_attr(tx, "__dict__")
+
+
+@handles(callable)
+def call_callable(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+    """`callable(obj)`."""
+    value = args[0]
+    if value.is_constant():
+        return boolean(callable(value.constant()))
+    return boolean(hasattr(value.python_type(), "__call__"))
+
+
+# -- types -----------------------------------------------------------------------------------------------------------
+
+
+@handles(isinstance)
+def call_isinstance(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+    """`isinstance(obj, classes)`, on the real object where there is one, else by its type."""
+    value, classes = args
+    if not classes.is_constant():
+        raise classes.refuse("isinstance()")
+    wanted = classes.constant()
+    if value.is_constant():
+        return boolean(run(tx, isinstance, (value.constant(), wanted)))
+    real = getattr(value, "real", None)
+    if real is not None and isinstance(value, UserObjectValue | TensorValue):
+        return boolean(run(tx, isinstance, (real, wanted)))
+    return boolean(type_matches(tx, value.python_type(), wanted))
+
+
+def type_matches(tx: Machine, cls: type, wanted: Any) -> bool:
+    """`isinstance(x, wanted)` for an x of exactly this class."""
+    if isinstance(wanted, tuple):
+        return any(type_matches(tx, cls, item) for item in wanted)
+    if isinstance(wanted, types.UnionType):
+        return any(type_matches(tx, cls, item) for item in wanted.__args__)
+    if wanted in (torch.nn.Parameter, torch.nn.Buffer) and issubclass(cls, torch.Tensor):
+        return cls is wanted
+    if isinstance(wanted, type) and wanted.__module__ == "torch" and issubclass(wanted, torch.Tensor):
+        if wanted is not torch.Tensor:
+            raise GraphBreak(f"isinstance(tensor, {wanted.__name__}) is not supported")
+    return bool(run(tx, issubclass, (cls, wanted)))
+
+
+@handles(issubclass)
+def call_issubclass(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+    """`issubclass(cls, classes)`."""
+    return fold(tx, issubclass, args)
+
+
+@handles(type)
+def call_type(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+    """`type(obj)`; making classes is refused."""
+    if len(args) != 1 or kwargs:
+        raise GraphBreak("making a class inside of the compiled function is not supported")
+    return fresh(args[0].python_type())
+
+
+@handles(id)
+def call_id(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+    """`id(obj)` of an object that existed before, which is then guarded by identity."""
+    value = args[0]
+    real = value.constant() if value.is_constant() else getattr(value, "real", None)
+    if real is None or value.source is None:
+        raise value.refuse("id()")
+    watch.identity(tx, value.source, real)
+    return fresh(id(real))
+
+
+# -- sizes and items ---------------------------------------------------------------------------------------------------
+
+
+@handles(len, operator.length_hint)
+def call_len(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+    """`len(obj)`."""
+    return fresh(args[0].length(tx))
+
+
+@handles(iter)
+def call_iter(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+    """`iter(obj)` and `iter(function, sentinel)`."""
+    if len(args) == 2:
+        return CallableIterator(args[0], args[1], operators.equal)
+    return args[0].iterate(tx)
+
+
+@handles(next)
+def call_next(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+    """`next(iterator[, default])`."""
+    item = args[0].next_item(tx)
+    if item is not None:
+        return item
+    if len(args) == 1:
+        tx.raise_exception(StopIteration)
+    return args[1]
+
+
+@handles(enumerate)
+def call_enumerate(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+    """`enumerate(iterable, start)`."""
+    start = args[1] if len(args) > 1 else kwargs.get("start", fresh(0))
+    return Enumerate(args[0].iterate(tx), start.constant(), TupleValue)
+
+
+@handles(zip)
+def call_zip(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+    """`zip(*iterables, strict=…)`."""
+    strict = "strict" in kwargs and kwargs["strict"].truth(tx)
+    return Zip([arg.iterate(tx) for arg in args], lambda tx, items: TupleValue(items), zip, strict)
+
+
+@handles(map)
+def call_map(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+    """`map(function, *iterables)`."""
+    function, *iterables = args
+    return Zip([arg.iterate(tx) for arg in iterables], lambda tx, items: function.call(tx, items, {}), map)
+
+
+@handles(filter)
+def call_filter(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+    """`filter(test, iterable)`."""
+    return Filter(predicate(args[0]), args[1].iterate(tx))
+
+
+def predicate(test: Value) -> Callable[[Machine, Value], bool]:
+    """The test of `filter`; None asks for truth."""
+    if test.is_constant() and test.constant() is None:
+        return lambda tx, item: item.truth(tx)
+    return lambda tx, item: test.call(tx, (item,), {}).truth(tx)
+
+
+@handles(reversed)
+def call_reversed(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+    """`reversed(obj)`."""
+    value = args[0]
+    if isinstance(value, UserObjectValue):
+        result = value.special(tx, "__reversed__")
+        if result is not None:
+            return result
+    elif find_method(value, "__reversed__") is not None:
+        return value.get_attr(tx, "__reversed__").call(tx, (), {})
+    items = [value.get_item(tx, fresh(index)) for index in range(value.length(tx))]
+    return ItemsIterator(items[::-1], reversed)
+
+
+@handles(sorted)
+def call_sorted(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+    """`sorted(iterable, key=…, reverse=…)`."""
+    reverse = "reverse" in kwargs and kwargs["reverse"].truth(tx)
+    return ListValue(sort(tx, args[0].unpack(tx), kwargs.get("key", NONE), reverse))
+
+
+# -- folds ---------------------------------------------------------------------------------------------------------------
+
+
+@handles(sum)
+def call_sum(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+    """`sum(iterable, start)`."""
+    total = args[1] if len(args) > 1 else kwargs.get("start", fresh(0))
+    for item in args[0].unpack(tx):
+        total = operators.binary(tx, "+", total, item)
+    return total
+
+
+@handles(any)
+def call_any(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+    """`any(iterable)`, stopping early."""
+    iterator = args[0].iterate(tx)
+    while (item := iterator.next_item(tx)) is not None:
+        if item.truth(tx):
+            return boolean(True)
+    return boolean(False)
+
+
+@handles(all)
+def call_all(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+    """`all(iterable)`, stopping early."""
+    iterator = args[0].iterate(tx)
+    while (item := iterator.next_item(tx)) is not None:
+        if not item.truth(tx):
+            return boolean(False)
+    return boolean(True)
+
+
+def _extreme(op: str) -> Callable[..., Value]:
+    def call(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+        items = list(args) if len(args) > 1 else args[0].unpack(tx)
+        if not items:
+            if "default" in kwargs:
+                return kwargs["default"]
+            tx.raise_exception(ValueError, f"{'max' if op == '>' else 'min'}() iterable argument is empty")
+        key = kwargs.get("key", NONE)
+        plain = key.is_constant() and key.constant() is None
+        best, best_key = items[0], items[0] if plain else key.call(tx, (items[0],), {})
+        for item in items[1:]:
+            item_key = item if plain else key.call(tx, (item,), {})
+            if operators.compare(tx, op, item_key, best_key).truth(tx):
+                best, best_key = item, item_key
+        return best
+
+    return call
+
+
+handles(max)(_extreme(">"))
+handles(min)(_extreme("<"))
+
+
+# -- numbers ---------------------------------------------------------------------------------------------------------------
+
+
+def _by_method(function: Any, method: str) -> None:
+    """A builtin that is a special method on everything but constants."""
+
+    def call(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+        if known(args) and known(kwargs.values()):
+            return fold(tx, function, args, kwargs)
+        if isinstance(args[0], TensorValue):
+            return call_graph(tx, "call_function", function, args, kwargs)
+        return args[0].get_attr(tx, method).call(tx, args[1:], kwargs)
+
+    handles(function)(call)
+
+
+for _function, _method in ((abs, "__abs__"), (round, "__round__"), (divmod, "__divmod__"), (pow, "__pow__")):
+    _by_method(_function, _method)
+
+
+@handles(hash)
+def call_hash(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+    """`hash(obj)`."""
+    return operators.hash_of(tx, args[0])
+
+
+# -- text --------------------------------------------------------------------------------------------------------------------
+
+
+def text(tx: Machine, value: Value, function: Any) -> Value:
+    """`str(value)` or `repr(value)`."""
+    if value.is_constant():
+        return fold(tx, function, (value,))
+    name = "__str__" if function is str else "__repr__"
+    if isinstance(value, UserObjectValue):
+        raw = static_attribute(value.cls, name)
+        if name == "__str__" and getattr(raw, "__objclass__", None) is object:
+            return text(tx, value, repr)
+        if raw is not MISSING and getattr(raw, "__objclass__", None) is not object:
+            result = value.special(tx, name)
+            if result is not None:
+                return result
+        raise value.refuse(f"{function.__name__}()")
+    if isinstance(value, ExceptionValue):
+        return value.m___str__(tx) if function is str else value.m___repr__(tx)
+    if isinstance(value, TensorValue):
+        raise GraphBreak("the text of a tensor depends on its data", "print outside of the compiled function")
+    return fresh(function(value.snapshot()))
+
+
+@handles(repr, ascii)
+def call_repr(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+    """`repr(obj)`."""
+    return text(tx, args[0], repr)
+
+
+@handles(format)
+def call_format(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+    """`format(obj, spec)`."""
+    if known(args):
+        return fold(tx, format, args)
+    if len(args) == 1 or args[1].constant() == "":
+        return text(tx, args[0], str)
+    raise args[0].refuse("format()")
+
+
+@handles(print, input, builtins.open, builtins.eval, builtins.exec, builtins.compile, globals, locals, breakpoint)
+def call_outside(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+    """What reaches outside of the program."""
+    raise GraphBreak("the program prints, reads, or looks at its own frames here", "do it outside of the compiled function")
+
+
+@handles(dir)
+def call_dir(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+    """`dir(obj)` of an object that existed before."""
+    real = args[0].constant() if args and args[0].is_constant() else getattr(args[0] if args else None, "real", None)
+    if real is None:
+        raise GraphBreak("dir() of an object made inside of the compiled function is not supported")
+    return fresh(dir(real))
+
+

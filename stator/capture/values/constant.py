@@ -1,0 +1,225 @@
+"""Constants: objects whose whole meaning is known at capture.
+
+Immutable literals, torch's dtypes and devices, enum members, compiled patterns, versions, signatures:
+anything that Python may compute with during capture, because guards (or identity) fix it.
+Invariant: the object is never mutated through its value. Operators between constants are folded by
+running Python (`operators.py`); methods of a constant run for real on constant arguments.
+"""
+
+from __future__ import annotations
+
+
+import enum
+import operator
+import re
+import types
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from stator.capture.source import AttrSource
+from stator.capture.value import Value
+from stator.capture.values import watch
+from stator.capture.values.fold import fold, run
+from stator.capture.values.iterators import ItemsIterator
+from stator.capture.values.registry import LITERALS, builds, fresh, makes, wrap
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from stator.capture.machine import Machine
+    from stator.capture.rewrite import Assembler
+    from stator.capture.source import Source
+
+
+class ConstantValue(Value):
+    """A known object."""
+
+    __slots__ = ("value",)
+    kind = "a constant"
+
+    def __init__(self, value: Any, source: Source | None = None) -> None:
+        self.value = value
+        self.source = source
+
+    def __repr__(self) -> str:
+        return f"ConstantValue({self.value!r})"
+
+    def python_type(self) -> type:
+        return type(self.value)
+
+    def is_constant(self) -> bool:
+        return True
+
+    def constant(self) -> Any:
+        return self.value
+
+    def truth(self, tx: Machine) -> bool:
+        return bool(run(tx, bool, (self.value,)))
+
+    def graph_argument(self) -> tuple[Any, Any]:
+        return self.value, self.value
+
+    def is_same(self, other: Value) -> bool:
+        if not other.is_constant():
+            return False
+        theirs = other.constant()
+        if self.value is theirs:
+            return True
+        kind = type(self.value)
+        # Equal small literals are one object or two by accident of the interpreter; programs cannot rely on it.
+        return kind in LITERALS and kind is type(theirs) and bool(self.value == theirs)
+
+    def reconstruct(self, out: Assembler) -> None:
+        out.load_object(self.value)
+
+    # -- reading ---------------------------------------------------------------------------------------------
+
+    def get_attr(self, tx: Machine, name: str) -> Value:
+        found = run(tx, getattr, (self.value, name))
+        if type(found) in BOUND_METHODS:
+            return BoundConstantValue(self, name, found)
+        if self.source is not None and type(self.value) not in LITERALS:
+            return wrap(tx, found, AttrSource(self.source, name))
+        return fresh(found)
+
+    def get_item(self, tx: Machine, key: Value) -> Value:
+        return fold(tx, operator.getitem, (self, key))
+
+    def length(self, tx: Machine) -> int:
+        return int(run(tx, len, (self.value,)))
+
+    def contains(self, tx: Machine, item: Value) -> Value:
+        return fold(tx, operator.contains, (self, item))
+
+    def iterate(self, tx: Machine) -> Value:
+        return ItemsIterator([fresh(item) for item in run(tx, iter, (self.value,))])
+
+    def call(self, tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+        if not callable(self.value):
+            tx.raise_exception(TypeError, f"{type(self.value).__name__!r} object is not callable")
+        raise self.refuse(f"calling {self.value!r}")
+
+    def set_attr(self, tx: Machine, name: str, value: Value) -> None:
+        if type(self.value) in LITERALS:
+            tx.raise_exception(AttributeError, f"{type(self.value).__name__!r} object has no attribute {name!r}")
+        raise self.refuse(f"setting attribute {name!r}")
+
+
+BOUND_METHODS = (type("".join), type((1).__add__), type(re.compile("").match), type(ConstantValue(1).truth))
+
+
+class BoundConstantValue(Value):
+    """A method of a constant; it runs for real when its arguments are known."""
+
+    __slots__ = ("function", "name", "owner")
+    kind = "a method of a constant"
+
+    def __init__(self, owner: Value, name: str, function: Any) -> None:
+        super().__init__()
+        self.owner = owner
+        self.name = name
+        self.function = function
+
+    def python_type(self) -> type:
+        return type(self.function)
+
+    def is_constant(self) -> bool:
+        return True
+
+    def constant(self) -> Any:
+        return self.function
+
+    def truth(self, tx: Machine) -> bool:
+        return True
+
+    def call(self, tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+        return fold(tx, self.function, args, kwargs)
+
+    def get_attr(self, tx: Machine, name: str) -> Value:
+        return fresh(run(tx, getattr, (self.function, name)))
+
+    def children(self) -> Iterator[Value]:
+        yield self.owner
+
+    def reconstruct(self, out: Assembler) -> None:
+        out.load_object(self.function)
+
+
+class SliceValue(Value):
+    """`slice(start, stop, step)`, whose parts may be tensors."""
+
+    __slots__ = ("parts",)
+    kind = "a slice"
+
+    def __init__(self, start: Value, stop: Value, step: Value, source: Source | None = None) -> None:
+        super().__init__(source)
+        self.parts = (start, stop, step)
+
+    def python_type(self) -> type:
+        return slice
+
+    def is_constant(self) -> bool:
+        return all(part.is_constant() for part in self.parts)
+
+    def constant(self) -> slice:
+        return slice(*(part.constant() for part in self.parts))
+
+    def truth(self, tx: Machine) -> bool:
+        return True
+
+    def get_attr(self, tx: Machine, name: str) -> Value:
+        if name in ("start", "stop", "step"):
+            return self.parts[("start", "stop", "step").index(name)]
+        if name == "indices":
+            return BoundConstantValue(self, name, self.constant().indices)
+        raise self.refuse(f"reading attribute {name!r}")
+
+    def graph_argument(self) -> tuple[Any, Any]:
+        pairs = [part.graph_argument() for part in self.parts]
+        return slice(*(node for node, _ in pairs)), slice(*(fake for _, fake in pairs))
+
+    def children(self) -> Iterator[Value]:
+        return iter(self.parts)
+
+    def reconstruct(self, out: Assembler) -> None:
+        for part in self.parts:
+            out.load(part)
+        out.build("slice", 3)
+
+
+NONE = ConstantValue(None)
+TRUE = ConstantValue(True)
+FALSE = ConstantValue(False)
+NOT_IMPLEMENTED = ConstantValue(NotImplemented)
+
+
+def boolean(value: bool) -> ConstantValue:
+    """The value of a bool."""
+    return TRUE if value else FALSE
+
+
+@builds(*LITERALS, exact=True)
+def build_literal(tx: Machine, obj: Any, source: Source) -> Value:
+    """A literal is guarded by its value."""
+    watch.equals(tx, source, obj)
+    return ConstantValue(obj, source)
+
+
+@builds(enum.Enum, re.Pattern, torch.finfo, torch.iinfo, types.UnionType)
+def build_by_identity(tx: Machine, obj: Any, source: Source) -> Value:
+    """An immutable object with an identity."""
+    watch.identity(tx, source, obj)
+    return ConstantValue(obj, source)
+
+
+@builds(range, slice)
+def build_by_value(tx: Machine, obj: Any, source: Source) -> Value:
+    """Small immutable objects that are made anew by each caller."""
+    watch.equals(tx, source, obj)
+    return fresh(obj)
+
+
+makes(object, *LITERALS)(ConstantValue)
+makes(slice)(lambda obj: SliceValue(*map(fresh, (obj.start, obj.stop, obj.step))))
+

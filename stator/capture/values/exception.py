@@ -1,0 +1,123 @@
+"""Exceptions of the interpreted program.
+
+An exception value is its class, its arguments and whatever attributes the program gave it; it has no
+traceback. Neighbours: `Raised` in `value.py`, the machine (unwinding), `klass.py` (makes them).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from stator.capture.source import AttrSource
+from stator.capture.values import watch
+from stator.capture.values.base import DUNDERS, MISSING, Object, bind_static, static_attribute
+from stator.capture.values.constant import NONE, ConstantValue
+from stator.capture.values.fold import run
+from stator.capture.values.registry import builds, fresh, wrap
+from stator.capture.values.sequence import TupleValue
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from stator.capture.machine import Machine
+    from stator.capture.rewrite import Assembler
+    from stator.capture.source import Source
+    from stator.capture.value import Value
+
+_LINKS = ("__cause__", "__context__", "__traceback__", "__suppress_context__")
+
+
+class ExceptionValue(Object):
+    """An instance of an exception class."""
+
+    __slots__ = ("args", "attributes", "cls")
+    kind = "an exception"
+
+    def __init__(self, cls: type[BaseException], args: list[Value], source: Source | None = None) -> None:
+        super().__init__(source)
+        self.cls = cls
+        self.args = args
+        self.attributes: dict[str, Value] = {}
+
+    def __repr__(self) -> str:
+        return f"ExceptionValue({self.cls.__name__}, {self.args})"
+
+    def python_type(self) -> type:
+        return self.cls
+
+    def truth(self, tx: Machine) -> bool:
+        return True
+
+    def get_attr(self, tx: Machine, name: str) -> Value:
+        if name in self.attributes:
+            return self.attributes[name]
+        if name == "args":
+            return TupleValue(self.args)
+        if name in _LINKS:
+            return fresh(False) if name == "__suppress_context__" else NONE
+        if name == "value" and issubclass(self.cls, StopIteration):
+            return self.args[0] if self.args else NONE
+        raw = static_attribute(self.cls, name)
+        if raw is MISSING:
+            tx.raise_exception(AttributeError, f"{self.cls.__name__!r} object has no attribute {name!r}")
+        if hasattr(raw, "__objclass__") and name not in DUNDERS and not hasattr(self, "m_" + name):
+            if all(arg.is_constant() for arg in self.args):
+                return fresh(run(tx, getattr, (self.real(), name)))
+            raise self.refuse(f"reading attribute {name!r}")
+        if hasattr(raw, "__objclass__") or name in ("with_traceback", "add_note", "__class__"):
+            return super().get_attr(tx, name)
+        return bind_static(tx, self, self.cls, name)
+
+    def set_attr(self, tx: Machine, name: str, value: Value) -> None:
+        if name == "args":
+            self.args = value.unpack(tx)
+        else:
+            self.attributes[name] = value
+
+    def m___init__(self, tx: Machine, *args: Value, **kwargs: Value) -> Value:
+        self.args = list(args)
+        return NONE
+
+    def m___str__(self, tx: Machine) -> Value:
+        return fresh(str(self.real()))
+
+    def m___repr__(self, tx: Machine) -> Value:
+        return fresh(repr(self.real()))
+
+    def m_with_traceback(self, tx: Machine, traceback: Value) -> Value:
+        return self
+
+    def m_add_note(self, tx: Machine, note: Value) -> Value:
+        return NONE
+
+    def real(self) -> BaseException:
+        """The exception itself, when its arguments are known."""
+        return BaseException.__new__(self.cls, *(arg.snapshot() for arg in self.args))
+
+    def children(self) -> Iterator[Value]:
+        yield from self.args
+        yield from self.attributes.values()
+
+    def reconstruct(self, out: Assembler) -> None:
+        names = tuple(name for name in self.attributes if name not in _LINKS)
+        values = TupleValue([self.attributes[name] for name in names])
+        out.call(make_exception, ConstantValue(self.cls), TupleValue(self.args), fresh(names), values)
+
+
+def make_exception(
+    cls: type[BaseException], args: tuple[Any, ...], names: tuple[str, ...], values: tuple[Any, ...]
+) -> BaseException:
+    """Rebuilds an exception without running its `__init__` again."""
+    made = cls.__new__(cls, *args)
+    made.args = args
+    for name, value in zip(names, values, strict=True):
+        setattr(made, name, value)
+    return made
+
+
+@builds(BaseException)
+def build_exception(tx: Machine, obj: BaseException, source: Source) -> Value:
+    """An exception object that existed before."""
+    watch.type_of(tx, source, type(obj))
+    args = wrap(tx, obj.args, AttrSource(source, "args"))
+    return ExceptionValue(type(obj), args.unpack(tx), source)

@@ -1,0 +1,39 @@
+"""Running Python at capture: pure functions on known arguments.
+
+An exception of the function is an exception of the interpreted program.
+Neighbours: `operators.py` and `pure.py` (what counts as pure), `registry.fresh` (the results).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from stator.base.errors import GraphBreak
+from stator.capture.values.registry import fresh
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from stator.capture.machine import Machine
+    from stator.capture.value import Value
+
+
+def known(values: Iterable[Value]) -> bool:
+    """Whether all are constants."""
+    return all(value.is_constant() for value in values)
+
+
+def run(tx: Machine, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> Any:
+    """`function(*args, **kwargs)` on Python objects; what it raises, the program raises."""
+    try:
+        return function(*args, **(kwargs or {}))
+    except GraphBreak:
+        raise
+    except Exception as error:
+        tx.raise_exception(type(error), *error.args)
+
+
+def fold(tx: Machine, function: Callable[..., Any], args: Sequence[Value], kwargs: Mapping[str, Value] | None = None) -> Value:
+    """The value of a pure function on values that are all known (lists and dicts are copied for it)."""
+    plain_kwargs = {name: value.snapshot() for name, value in kwargs.items()} if kwargs else None
+    return fresh(run(tx, function, [value.snapshot() for value in args], plain_kwargs))

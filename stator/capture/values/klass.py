@@ -1,0 +1,394 @@
+"""Classes: attributes along the MRO, calling them, and the builtin methods found on them.
+
+A class is known by identity; what its MRO has under a name is guarded by (class, name) once for all its
+instances. Calling a user's class runs `__new__` and `__init__` as Python does; an instance that the
+frame makes is a `UserObjectValue` without a source.
+Neighbours: `user_object.py` (instances), `builtin.py` (handlers of builtin classes), `exception.py`.
+"""
+
+from __future__ import annotations
+
+import enum
+import types
+from typing import TYPE_CHECKING, Any
+
+from stator.base.errors import GraphBreak
+from stator.capture.source import AttrSource, ClassAttrSource, ConstSource
+from stator.capture.value import Value
+from stator.capture.values import watch
+from stator.capture.values.base import MISSING, Object, find_method, static_attribute
+from stator.capture.values.constant import boolean
+from stator.capture.values.exception import ExceptionValue
+from stator.capture.values.fold import fold, known, run
+from stator.capture.values.function import BoundMethodValue
+from stator.capture.values.iterators import ItemsIterator
+from stator.capture.values.registry import builds, fresh, handler_of, handles, makes, wrap
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from stator.capture.machine import Machine
+    from stator.capture.rewrite import Assembler
+    from stator.capture.source import Source
+
+#: Makes an instance of a user's class: filled by `user_object.py` (predicate on the class, maker).
+INSTANCE_MAKERS: list[tuple[Callable[[type], bool], Callable[[Machine, type], Value]]] = []
+
+#: Classes whose instances are constants: made for real when the arguments are known.
+CONSTANT_CLASSES: set[type] = set()
+
+#: C descriptors of builtin types: their methods are those of the value they are bound to.
+BUILTIN_DESCRIPTORS = (
+    types.WrapperDescriptorType,
+    types.MethodDescriptorType,
+    types.ClassMethodDescriptorType,
+)
+
+
+class ClassValue(Object):
+    """A class."""
+
+    __slots__ = ("cls",)
+    kind = "a class"
+
+    def __init__(self, cls: type, source: Source | None = None) -> None:
+        super().__init__(source or ConstSource(cls))
+        self.cls = cls
+
+    def __repr__(self) -> str:
+        return f"ClassValue({self.cls.__qualname__})"
+
+    def python_type(self) -> type:
+        return type(self.cls)
+
+    def is_constant(self) -> bool:
+        return True
+
+    def constant(self) -> Any:
+        return self.cls
+
+    def is_same(self, other: Value) -> bool:
+        return other.is_constant() and other.constant() is self.cls
+
+    def truth(self, tx: Machine) -> bool:
+        method = getattr(type(self.cls), "__bool__", None) or getattr(type(self.cls), "__len__", None)
+        return bool(run(tx, bool, (self.cls,))) if method else True
+
+    def graph_argument(self) -> tuple[Any, Any]:
+        return self.cls, self.cls
+
+    # -- attributes ---------------------------------------------------------------------------------------------
+
+    def get_attr(self, tx: Machine, name: str) -> Value:
+        cls = self.cls
+        if name == "__class__":
+            return fresh(type(cls))
+        if name == "__dict__":
+            return wrap(tx, cls.__dict__, AttrSource(ConstSource(cls), "__dict__"))
+        meta = static_attribute(type(cls), name)
+        if meta is not MISSING and hasattr(type(meta), "__set__"):
+            return self._meta_attribute(tx, name, meta)
+        raw = static_attribute(cls, name)
+        if raw is MISSING:
+            if meta is MISSING:
+                tx.raise_exception(AttributeError, f"type object {cls.__name__!r} has no attribute {name!r}")
+            return self._meta_attribute(tx, name, meta)
+        if isinstance(cls, enum.EnumMeta) and not callable(raw):
+            return fresh(getattr(cls, name))
+        return bind(tx, raw, ClassAttrSource(ConstSource(cls), name), None, cls)
+
+    def _meta_attribute(self, tx: Machine, name: str, meta: Any) -> Value:
+        if isinstance(meta, property | types.FunctionType | classmethod | staticmethod):
+            return bind(tx, meta, ClassAttrSource(ConstSource(type(self.cls)), name), self, type(self.cls))
+        found = run(tx, getattr, (self.cls, name))
+        if isinstance(found, types.BuiltinMethodType | types.MethodWrapperType):
+            return BoundMethodValue(BuiltinMethodValue(type(self.cls), name, meta), self)
+        return fresh(found)
+
+    def set_attr(self, tx: Machine, name: str, value: Value) -> None:
+        raise self.refuse(f"setting attribute {name!r}")
+
+    # -- containers (enum classes, generic aliases) ------------------------------------------------------------------
+
+    def iterate(self, tx: Machine) -> Value:
+        return ItemsIterator([fresh(item) for item in run(tx, iter, (self.cls,))])
+
+    def length(self, tx: Machine) -> int:
+        return int(run(tx, len, (self.cls,)))
+
+    def contains(self, tx: Machine, item: Value) -> Value:
+        return boolean(run(tx, lambda: item.snapshot() in self.cls))  # type: ignore[operator]
+
+    def get_item(self, tx: Machine, key: Value) -> Value:
+        return fold(tx, lambda cls, item: cls[item], (self, key))
+
+    def binary(self, tx: Machine, op: str, other: Value) -> Value | None:
+        return None
+
+    # -- calling -------------------------------------------------------------------------------------------------------
+
+    def call(self, tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+        cls = self.cls
+        handler = handler_of(cls)
+        if handler is not None:
+            return handler(tx, args, kwargs)
+        meta_call = static_attribute(type(cls), "__call__")
+        if isinstance(cls, enum.EnumMeta) or cls in CONSTANT_CLASSES:
+            if known(args) and known(kwargs.values()):
+                return fold(tx, cls, args, kwargs)
+            raise self.refuse(f"calling {cls.__name__} on unknown arguments")
+        if isinstance(meta_call, types.FunctionType):
+            function = wrap(tx, meta_call, ClassAttrSource(ConstSource(type(cls)), "__call__"))
+            return function.call(tx, (self, *args), kwargs)
+        return instantiate(tx, self, args, kwargs)
+
+    def reconstruct(self, out: Assembler) -> None:
+        out.load_object(self.cls)
+
+
+def instantiate(tx: Machine, cls_value: ClassValue, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+    """`type.__call__`: `__new__`, then `__init__` if that gave an instance."""
+    cls = cls_value.cls
+    if getattr(cls, "__abstractmethods__", None):
+        names = ", ".join(sorted(cls.__abstractmethods__))  # type: ignore[attr-defined]
+        tx.raise_exception(TypeError, f"Can't instantiate abstract class {cls.__name__} with abstract methods {names}")
+    raw_new = static_attribute(cls, "__new__")
+    if isinstance(raw_new, staticmethod):
+        raw_new = raw_new.__func__
+    if isinstance(raw_new, types.FunctionType):
+        made = cls_value.get_attr(tx, "__new__").call(tx, (cls_value, *args), kwargs)
+    else:
+        made = new_instance(tx, cls, args, kwargs)
+    if issubclass(made.python_type(), cls):
+        raw_init = static_attribute(cls, "__init__")
+        if isinstance(raw_init, types.FunctionType) or not isinstance(made, ExceptionValue):
+            init = bind(tx, raw_init, ClassAttrSource(ConstSource(cls), "__init__"), made, cls)
+            if raw_init is object.__init__ and (args or kwargs) and not isinstance(raw_new, types.FunctionType):
+                if raw_new is object.__new__:
+                    tx.raise_exception(TypeError, f"{cls.__name__}() takes no arguments")
+                return made
+            init.call(tx, args, kwargs)
+    return made
+
+
+def new_instance(tx: Machine, cls: type, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+    """What a builtin `__new__` gives for a user's class."""
+    if issubclass(cls, BaseException):
+        return ExceptionValue(cls, list(args))
+    for applies, maker in INSTANCE_MAKERS:
+        if applies(cls):
+            return maker(tx, cls)
+    raise GraphBreak(f"making an instance of {cls.__module__}.{cls.__qualname__} is not supported")
+
+
+# -- descriptors -------------------------------------------------------------------------------------------------------------
+
+
+class BuiltinMethodValue(Object):
+    """A C method found on a class, unbound: `dict.__getitem__`, `object.__setattr__`."""
+
+    __slots__ = ("name", "owner", "raw")
+    kind = "a builtin method"
+
+    def __init__(self, owner: type, name: str, raw: Any, source: Source | None = None) -> None:
+        super().__init__(source)
+        self.owner = owner
+        self.name = name
+        self.raw = raw
+
+    def __repr__(self) -> str:
+        return f"BuiltinMethodValue({self.owner.__name__}.{self.name})"
+
+    def python_type(self) -> type:
+        return type(self.raw)
+
+    def is_constant(self) -> bool:
+        return True
+
+    def constant(self) -> Any:
+        return self.raw
+
+    def truth(self, tx: Machine) -> bool:
+        return True
+
+    def descriptor_get(self, tx: Machine, instance: Value | None, cls: type) -> Value:
+        """Found on an instance, it binds; a class method binds the class."""
+        if isinstance(self.raw, types.ClassMethodDescriptorType | classmethod):
+            return BoundMethodValue(self, fresh(cls))
+        return self if instance is None else BoundMethodValue(self, instance)
+
+    def get_attr(self, tx: Machine, name: str) -> Value:
+        return fresh(run(tx, getattr, (self.raw, name)))
+
+    def call(self, tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+        handler = handler_of(self.raw)
+        if handler is not None:
+            return handler(tx, args, kwargs)
+        if not args:
+            tx.raise_exception(TypeError, f"unbound method {self.owner.__name__}.{self.name}() needs an argument")
+        instance, *rest = args
+        if self.name == "__new__":
+            return new_instance(tx, instance.constant(), rest, kwargs)
+        special = getattr(instance, "builtin_method", None)
+        method = special(tx, self.owner, self.name) if special else find_method(instance, self.name)
+        if method is not None and not instance.is_constant():
+            return method(tx, *rest, **kwargs)  # type: ignore[no-any-return]
+        if known(args) and known(kwargs.values()):
+            return fold(tx, self.raw, args, kwargs)
+        raise instance.refuse(f"{self.owner.__name__}.{self.name}")
+
+    def reconstruct(self, out: Assembler) -> None:
+        out.load_object(self.raw)
+
+
+class PropertyValue(Object):
+    """A property, cached property or class/static method object met on a class."""
+
+    __slots__ = ("raw", "where")
+    kind = "a descriptor"
+
+    def __init__(self, raw: Any, where: Source) -> None:
+        super().__init__(where)
+        self.raw = raw
+        self.where = where
+
+    def python_type(self) -> type:
+        return type(self.raw)
+
+    def is_constant(self) -> bool:
+        return True
+
+    def constant(self) -> Any:
+        return self.raw
+
+    def truth(self, tx: Machine) -> bool:
+        return True
+
+    def get_attr(self, tx: Machine, name: str) -> Value:
+        return wrap(tx, run(tx, getattr, (self.raw, name)), AttrSource(self.where, name))
+
+    def descriptor_get(self, tx: Machine, instance: Value | None, cls: type) -> Value:
+        """`__get__` of the descriptor."""
+        match self.raw:
+            case staticmethod():
+                return self.get_attr(tx, "__func__")
+            case classmethod():
+                function = self.get_attr(tx, "__func__")
+                return BoundMethodValue(function, fresh(cls))
+            case property() if instance is not None:
+                if self.raw.fget is None:
+                    tx.raise_exception(AttributeError, "unreadable attribute")
+                return self.get_attr(tx, "fget").call(tx, (instance,), {})
+        return self
+
+    def descriptor_set(self, tx: Machine, instance: Value, value: Value) -> None:
+        """`__set__` of a property."""
+        if self.raw.fset is None:
+            tx.raise_exception(AttributeError, "can't set attribute")
+        self.get_attr(tx, "fset").call(tx, (instance, value), {})
+
+
+def bind(tx: Machine, raw: Any, where: Source, instance: Value | None, cls: type) -> Value:
+    """The value of a class attribute, with its descriptor protocol applied."""
+    if isinstance(raw, BUILTIN_DESCRIPTORS) and handler_of(raw) is None and not is_tensor_method(raw):
+        found: Value = BuiltinMethodValue(raw.__objclass__, raw.__name__, raw)
+    elif isinstance(raw, types.BuiltinMethodType) and isinstance(raw.__self__, type):
+        return BuiltinMethodValue(raw.__self__, raw.__name__, raw)  # `object.__new__` and the like: static
+    else:
+        found = wrap(tx, raw, where)
+    getter = getattr(found, "descriptor_get", None)
+    if getter is not None:
+        return getter(tx, instance, cls)  # type: ignore[no-any-return]
+    if instance is not None and not isinstance(raw, type) and hasattr(type(raw), "__get__"):
+        return get_through(tx, found, raw, instance, cls)
+    return found
+
+
+def is_tensor_method(raw: Any) -> bool:
+    """Whether a C descriptor is one of Tensor's."""
+    return raw.__objclass__.__name__ in ("TensorBase", "Tensor")
+
+
+def get_through(tx: Machine, found: Value, raw: Any, instance: Value, cls: type) -> Value:
+    """A descriptor object of a user's class: `type(raw).__get__(raw, instance, cls)`."""
+    getter = static_attribute(type(raw), "__get__")
+    if not isinstance(getter, types.FunctionType):
+        raise found.refuse("the descriptor protocol")
+    function = wrap(tx, getter, ClassAttrSource(ConstSource(type(raw)), "__get__"))
+    return function.call(tx, (found, instance, fresh(cls)), {})
+
+
+class SuperValue(Object):
+    """`super(cls, instance)`; for class methods the instance is itself a class."""
+
+    __slots__ = ("after", "instance")
+    kind = "super()"
+
+    def __init__(self, after: type, instance: Value) -> None:
+        super().__init__()
+        self.after = after
+        self.instance = instance
+
+    def python_type(self) -> type:
+        return super
+
+    def get_attr(self, tx: Machine, name: str) -> Value:
+        bound: Value | None = self.instance
+        cls = self.instance.python_type()
+        if isinstance(self.instance, ClassValue) and not issubclass(cls, self.after):
+            cls, bound = self.instance.cls, None
+        mro = cls.__mro__
+        for parent in mro[mro.index(self.after) + 1 :]:
+            if name in parent.__dict__:
+                raw = parent.__dict__[name]
+                return bind(tx, raw, ClassAttrSource(ConstSource(parent), name), bound, cls)
+        tx.raise_exception(AttributeError, f"'super' object has no attribute {name!r}")
+        raise AssertionError
+
+    def set_attr(self, tx: Machine, name: str, value: Value) -> None:
+        tx.raise_exception(AttributeError, f"'super' object has no attribute {name!r}")
+
+    def children(self) -> Iterator[Value]:
+        yield self.instance
+
+
+@handles(super)
+def call_super(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+    """`super()` and `super(cls, instance)`."""
+    if len(args) == 2:
+        cls, instance = args
+    elif not args:
+        cls, instance = tx.frame_super()
+    else:
+        raise GraphBreak("super() with one argument is not supported")
+    return SuperValue(cls.constant(), instance)
+
+
+# -- from objects --------------------------------------------------------------------------------------------------------------
+
+
+@builds(type)
+def build_class(tx: Machine, obj: type, source: Source) -> Value:
+    """A class is known by identity."""
+    watch.identity(tx, source, obj)
+    return ClassValue(obj, source)
+
+
+makes(type)(ClassValue)
+
+
+@builds(property, staticmethod, classmethod)
+def build_descriptor(tx: Machine, obj: Any, source: Source) -> Value:
+    """Descriptors live on classes and are known by identity."""
+    watch.identity(tx, source, obj)
+    return PropertyValue(obj, source)
+
+
+@builds(*BUILTIN_DESCRIPTORS)
+def build_builtin_descriptor(tx: Machine, obj: Any, source: Source) -> Value:
+    """A method of a builtin type."""
+    return BuiltinMethodValue(obj.__objclass__, obj.__name__, obj, source)
+
+
+makes(*BUILTIN_DESCRIPTORS)(lambda obj: BuiltinMethodValue(obj.__objclass__, obj.__name__, obj))
+

@@ -1,0 +1,581 @@
+"""Dicts: plain, ordered, default, their views, and mapping proxies.
+
+Keys are compared at capture: a constant key is its Python object, any other key is its value (one
+object has one value, so identity decides, as it does for modules and functions).
+A dict with a source is read entry by entry: a present key guards its value, a missing one its absence,
+and only iteration, len and equality guard all the keys. Changes are written back once, as a whole.
+"""
+
+from __future__ import annotations
+
+import types
+from collections import OrderedDict, defaultdict
+from typing import TYPE_CHECKING, Any
+
+from stator.capture.source import AttrSource, DictKeySource, ItemSource
+from stator.capture.value import Value
+from stator.capture.values import operators, watch
+from stator.capture.values.base import Object
+from stator.capture.values.constant import NONE, TRUE, ConstantValue, boolean
+from stator.capture.values.iterators import ItemsIterator, IteratorValue
+from stator.capture.values.registry import LITERALS, builds, fresh, makes, wrap
+from stator.capture.values.sequence import TupleValue
+from stator.capture.values.sets import SetValue, hash_key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from stator.capture.machine import Machine
+    from stator.capture.rewrite import Assembler
+    from stator.capture.source import Source
+
+
+class Entry:
+    """One entry: its key, and its value or, until that is needed, the real objects of both."""
+
+    __slots__ = ("key", "name", "original", "real", "value")
+
+    def __init__(self, key: Value, value: Value | None, name: Any = None, real: Any = None) -> None:
+        self.key = key
+        self.value = value
+        self.name = name
+        self.real = real
+        #: The value that the real dict still has.
+        self.original: Value | None = None
+
+
+class DictValue(Object):
+    """A dict of the exact class `cls` (a subclass of users is a `UserObjectValue` that holds one of these)."""
+
+    __slots__ = ("_entries", "cls", "deleted", "factory", "real", "rewritten", "watched", "written")
+    kind = "a dict"
+
+    def __init__(
+        self,
+        pairs: Iterable[tuple[Any, Value, Value]] | None = (),
+        cls: type = dict,
+        source: Source | None = None,
+        real: dict[Any, Any] | None = None,
+        factory: Value | None = None,
+    ) -> None:
+        self.source = source
+        self.cls = cls
+        self.real = real
+        self.factory = factory
+        self.watched = source is None
+        #: Changes of a dict with a source: deleted keys, assigned names in order, or everything anew.
+        self.deleted: dict[Any, Value] = {}
+        self.written: dict[Any, None] = {}
+        self.rewritten = False
+        self._entries: dict[Any, Entry] | None = (
+            None if real is not None else {name: Entry(key, value) for name, key, value in pairs or ()}
+        )
+
+    def python_type(self) -> type:
+        return self.cls
+
+    # -- entries -------------------------------------------------------------------------------------------------
+
+    def entries(self, tx: Machine) -> dict[Any, Entry]:
+        """All entries, in order; their values may still be real objects."""
+        if self._entries is None:
+            entries: dict[Any, Entry] = {}
+            for index, (key, real) in enumerate((self.real or {}).items()):
+                if type(key) in LITERALS:
+                    entries[key] = Entry(ConstantValue(key), None, key, real)
+                    continue
+                assert self.source is not None
+                name = wrap(tx, key, DictKeySource(self.source, index))
+                entries[hash_key(tx, name)] = Entry(name, None, key, real)
+            self._entries = entries
+        return self._entries
+
+    def all_entries(self, tx: Machine) -> dict[Any, Entry]:
+        """All entries, with the keys guarded: for anything that depends on which keys there are."""
+        entries = self.entries(tx)
+        if not self.watched:
+            self.watched = True
+            watch.keys(tx, self.source, tuple(self.real or ()))
+        return entries
+
+    def value_of(self, tx: Machine, entry: Entry) -> Value:
+        """The value of an entry, wrapped on first use."""
+        if entry.value is None:
+            assert self.source is not None
+            entry.value = entry.original = wrap(tx, entry.real, ItemSource(self.source, entry.name))
+        return entry.value
+
+    def find(self, tx: Machine, key: Value) -> Value | None:
+        """The value under `key`, with a guard on its absence otherwise."""
+        entries = self.entries(tx)
+        name = hash_key(tx, key)
+        entry = entries.get(name)
+        if entry is not None:
+            return self.value_of(tx, entry)
+        if not self.watched:
+            if key.is_constant():
+                watch.absent(tx, self.source, name)
+            else:
+                self.all_entries(tx)
+        return None
+
+    def rewriting(self, tx: Machine) -> dict[Any, Entry]:
+        """The entries, about to be changed as a whole (order included)."""
+        entries = self.all_entries(tx)
+        if self.source is not None:
+            tx.effects.change(self)
+            self.rewritten = True
+            for entry in entries.values():
+                self.value_of(tx, entry)
+        return entries
+
+    def put(self, tx: Machine, key: Value, value: Value) -> None:
+        """`self[key] = value`, as `dict.__setitem__`."""
+        entries = self.entries(tx)
+        name = hash_key(tx, key)
+        entry = entries.get(name)
+        if entry is None:
+            entries[name] = Entry(key, value)
+        else:
+            entry.value = value
+        if self.source is not None:
+            tx.effects.change(self)
+            self.written.setdefault(name)
+
+    def drop(self, tx: Machine, key: Value) -> Value | None:
+        """Removes a key; its value, or None when there is no such key."""
+        found = self.find(tx, key)
+        if found is None:
+            return None
+        name = hash_key(tx, key)
+        del self.entries(tx)[name]
+        if self.source is not None:
+            tx.effects.change(self)
+            self.written.pop(name, None)
+            self.deleted[name] = key
+        return found
+
+    # -- operations ------------------------------------------------------------------------------------------------
+
+    def truth(self, tx: Machine) -> bool:
+        return self.length(tx) > 0
+
+    def length(self, tx: Machine) -> int:
+        return len(self.all_entries(tx))
+
+    def contains(self, tx: Machine, item: Value) -> Value:
+        entries = self.entries(tx)
+        name = hash_key(tx, item)
+        if name in entries:
+            if not self.watched:
+                watch.present(tx, self.source, name)
+            return TRUE
+        return boolean(self.find(tx, item) is not None)
+
+    def iterate(self, tx: Machine) -> Value:
+        return DictIterator(tx, self, "keys")
+
+    def get_item(self, tx: Machine, key: Value) -> Value:
+        found = self.find(tx, key)
+        if found is not None:
+            return found
+        if self.factory is not None:
+            value = self.factory.call(tx, (), {})
+            self.put(tx, key, value)
+            return value
+        tx.raise_exception(KeyError, key)
+        raise AssertionError
+
+    def set_item(self, tx: Machine, key: Value, value: Value) -> None:
+        self.put(tx, key, value)
+
+    def del_item(self, tx: Machine, key: Value) -> None:
+        if self.drop(tx, key) is None:
+            tx.raise_exception(KeyError, key)
+
+    def compare(self, tx: Machine, op: str, other: Value) -> Value | None:
+        if op not in ("==", "!=") or not isinstance(other, DictValue):
+            return None
+        ours, theirs = self.all_entries(tx), other.all_entries(tx)
+        same = ours.keys() == theirs.keys() and all(
+            operators.equal(tx, self.value_of(tx, entry), other.value_of(tx, theirs[name]))
+            for name, entry in ours.items()
+        )
+        if same and self.cls is OrderedDict and other.cls is OrderedDict:
+            same = list(ours) == list(theirs)
+        return boolean(same is (op == "=="))
+
+    def binary(self, tx: Machine, op: str, other: Value) -> Value | None:
+        if op != "|" or not isinstance(other, DictValue):
+            return None
+        merged = self.m_copy(tx)
+        merged.m_update(tx, other)
+        return merged
+
+    def inplace(self, tx: Machine, op: str, other: Value) -> Value | None:
+        if op != "|":
+            return None
+        self.m_update(tx, other)
+        return self
+
+    # -- methods -----------------------------------------------------------------------------------------------------
+
+    def m_get(self, tx: Machine, key: Value, default: Value = NONE) -> Value:
+        found = self.find(tx, key)
+        return default if found is None else found
+
+    def m_setdefault(self, tx: Machine, key: Value, default: Value = NONE) -> Value:
+        found = self.find(tx, key)
+        if found is None:
+            self.put(tx, key, default)
+            return default
+        return found
+
+    def m_pop(self, tx: Machine, key: Value, default: Value | None = None) -> Value:
+        found = self.drop(tx, key)
+        if found is not None:
+            return found
+        if default is None:
+            tx.raise_exception(KeyError, key)
+            raise AssertionError
+        return default
+
+    def m_popitem(self, tx: Machine, last: Value = TRUE) -> Value:
+        entries = self.rewriting(tx)
+        if not entries:
+            tx.raise_exception(KeyError, "popitem(): dictionary is empty")
+        name = next(reversed(entries)) if last.truth(tx) else next(iter(entries))
+        entry = entries.pop(name)
+        return TupleValue([entry.key, self.value_of(tx, entry)])
+
+    def m_clear(self, tx: Machine) -> Value:
+        self.rewriting(tx).clear()
+        return NONE
+
+    def m_copy(self, tx: Machine) -> DictValue:
+        return DictValue(self.triples(tx), self.cls, factory=self.factory)
+
+    m___copy__ = m_copy
+
+    def m_update(self, tx: Machine, other: Value | None = None, **named: Value) -> Value:
+        for key, value in pairs_of(tx, other) if other is not None else ():
+            self.put(tx, key, value)
+        for name, value in named.items():
+            self.put(tx, ConstantValue(name), value)
+        return NONE
+
+    def m_keys(self, tx: Machine) -> Value:
+        return DictViewValue(self, "keys")
+
+    def m_values(self, tx: Machine) -> Value:
+        return DictViewValue(self, "values")
+
+    def m_items(self, tx: Machine) -> Value:
+        return DictViewValue(self, "items")
+
+    def m_move_to_end(self, tx: Machine, key: Value, last: Value = TRUE) -> Value:
+        entries = self.rewriting(tx)
+        name = hash_key(tx, key)
+        if name not in entries:
+            tx.raise_exception(KeyError, key)
+        entry = entries.pop(name)
+        if last.truth(tx):
+            entries[name] = entry
+        else:
+            rest = dict(entries)
+            entries.clear()
+            entries[name] = entry
+            entries.update(rest)
+        return NONE
+
+    def m___reversed__(self, tx: Machine) -> Value:
+        return ItemsIterator([entry.key for entry in reversed(self.all_entries(tx).values())])
+
+    def m___missing__(self, tx: Machine, key: Value) -> Value:
+        if self.factory is None:
+            tx.raise_exception(KeyError, key)
+        return self.get_item(tx, key)
+
+    def get_attr(self, tx: Machine, name: str) -> Value:
+        if name == "default_factory" and self.cls is defaultdict:
+            return self.factory or NONE
+        if name in ("move_to_end", "__missing__") and not hasattr(self.cls, name):
+            tx.raise_exception(AttributeError, f"{self.cls.__name__!r} object has no attribute {name!r}")
+        return super().get_attr(tx, name)
+
+    # -- whole contents --------------------------------------------------------------------------------------------------
+
+    def triples(self, tx: Machine) -> list[tuple[Any, Value, Value]]:
+        """(name, key, value) of every entry."""
+        return [(name, entry.key, self.value_of(tx, entry)) for name, entry in self.all_entries(tx).items()]
+
+    def pairs(self, tx: Machine) -> list[tuple[Value, Value]]:
+        """(key, value) of every entry."""
+        return [(key, value) for _, key, value in self.triples(tx)]
+
+    def entries_now(self) -> list[Entry]:
+        """The entries of a dict that the frame has made, or that was read whole."""
+        return list((self._entries or {}).values())
+
+    def _read(self) -> list[tuple[Value, Value]]:
+        entries = (self._entries or {}).values()
+        if self._entries is None or any(entry.value is None for entry in entries):
+            raise self.refuse("using an unread dict as a whole")
+        return [(entry.key, entry.value) for entry in entries if entry.value is not None]
+
+    def snapshot(self) -> Any:
+        if self.cls is not dict:
+            raise self.refuse("use as a constant")
+        return {key.snapshot(): value.snapshot() for key, value in self._read()}
+
+    def graph_argument(self) -> tuple[Any, Any]:
+        triples = [(key.constant(), *value.graph_argument()) for key, value in self._read()]
+        return {key: node for key, node, _ in triples}, {key: fake for key, _, fake in triples}
+
+    def children(self) -> Iterator[Value]:
+        for entry in (self._entries or {}).values():
+            yield entry.key
+            if entry.value is not None:
+                yield entry.value
+
+    def reconstruct(self, out: Assembler) -> None:
+        pairs = self._read()
+        if self.cls is dict:
+            for key, value in pairs:
+                out.load(key)
+                out.load(value)
+            out.build("map", len(pairs))
+            return
+        contents = TupleValue([TupleValue(pair) for pair in pairs])
+        if self.cls is defaultdict:
+            out.call(defaultdict, self.factory or NONE, contents)
+        else:
+            out.call(self.cls, contents)
+
+    def write_back(self, out: Assembler) -> None:
+        """Emit what has changed: single entries where order allows, else the whole contents."""
+        if self.rewritten:
+            out.call(replace_entries, self, TupleValue([TupleValue(pair) for pair in self._read()]))
+            out.pop()
+            return
+        kind = OrderedDict if issubclass(self.cls, OrderedDict) else dict
+        for name, key in self.deleted.items():
+            if name not in self.written or (self.real is not None and name in self.real):
+                out.call(kind.pop, self, key, NONE)
+                out.pop()
+        for name in self.written:
+            entry = (self._entries or {}).get(name)
+            if entry is not None and entry.value is not None and (entry.value is not entry.original or name in self.deleted):
+                out.call(kind.__setitem__, self, entry.key, entry.value)
+                out.pop()
+
+
+def replace_entries(target: dict[Any, Any], pairs: tuple[tuple[Any, Any], ...]) -> None:
+    """Gives a dict new contents, by the plain methods whatever its class overrides."""
+    kind = OrderedDict if isinstance(target, OrderedDict) else dict
+    kind.clear(target)
+    for key, value in pairs:
+        kind.__setitem__(target, key, value)
+
+
+def pairs_of(tx: Machine, other: Value) -> list[tuple[Value, Value]]:
+    """The (key, value) pairs that `dict(other)` would take."""
+    inner = getattr(other, "storage", other)
+    if isinstance(inner, DictValue):
+        return inner.pairs(tx)
+    if isinstance(inner, ProxyValue):
+        return inner.inner.pairs(tx)
+    if hasattr(other.python_type(), "keys"):
+        keys = other.get_attr(tx, "keys").call(tx, (), {}).unpack(tx)
+        return [(key, other.get_item(tx, key)) for key in keys]
+    pairs = []
+    for item in other.unpack(tx):
+        parts = item.unpack(tx)
+        if len(parts) != 2:
+            tx.raise_exception(ValueError, f"dictionary update sequence element has length {len(parts)}; 2 is required")
+        pairs.append((parts[0], parts[1]))
+    return pairs
+
+
+def dict_of(tx: Machine, pairs: Iterable[tuple[Value, Value]], cls: type = dict) -> DictValue:
+    """A new dict; later pairs win, first positions stay."""
+    made = DictValue((), cls)
+    for key, value in pairs:
+        made.put(tx, key, value)
+    return made
+
+
+def named_dict(named: dict[str, Value]) -> DictValue:
+    """A new dict with string keys: `**kwargs`."""
+    return DictValue([(name, ConstantValue(name), value) for name, value in named.items()])
+
+
+class DictIterator(IteratorValue):
+    """Over keys, values or items; notices a changed size as Python does."""
+
+    __slots__ = ("names", "owner", "position", "what")
+
+    def __init__(self, tx: Machine, owner: DictValue, what: str) -> None:
+        super().__init__()
+        self.owner = owner
+        self.what = what
+        self.names = list(owner.all_entries(tx))
+        self.position = 0
+
+    def python_type(self) -> type:
+        return type(iter(getattr({}, self.what)()))
+
+    def next_item(self, tx: Machine) -> Value | None:
+        entries = self.owner.entries(tx)
+        if len(entries) != len(self.names) and self.position <= len(self.names):
+            tx.raise_exception(RuntimeError, "dictionary changed size during iteration")
+        if self.position >= len(self.names):
+            return None
+        entry = entries.get(self.names[self.position])
+        if entry is None:
+            tx.raise_exception(RuntimeError, "dictionary keys changed during iteration")
+            raise AssertionError
+        self.position += 1
+        return pick(tx, self.owner, entry, self.what)
+
+    def children(self) -> Iterator[Value]:
+        yield self.owner
+
+
+def pick(tx: Machine, owner: DictValue, entry: Entry, what: str) -> Value:
+    """What a view gives for an entry."""
+    if what == "keys":
+        return entry.key
+    value = owner.value_of(tx, entry)
+    return value if what == "values" else TupleValue([entry.key, value])
+
+
+class DictViewValue(Object):
+    """`d.keys()`, `d.values()`, `d.items()`."""
+
+    __slots__ = ("owner", "what")
+    kind = "a dict view"
+
+    def __init__(self, owner: DictValue, what: str) -> None:
+        super().__init__()
+        self.owner = owner
+        self.what = what
+
+    def python_type(self) -> type:
+        return type(getattr(self.owner.cls(), self.what)())
+
+    def truth(self, tx: Machine) -> bool:
+        return self.length(tx) > 0
+
+    def length(self, tx: Machine) -> int:
+        return self.owner.length(tx)
+
+    def iterate(self, tx: Machine) -> Value:
+        return DictIterator(tx, self.owner, self.what)
+
+    def contains(self, tx: Machine, item: Value) -> Value:
+        if self.what == "keys":
+            return self.owner.contains(tx, item)
+        return boolean(any(operators.equal(tx, item, mine) for mine in self.unpack(tx)))
+
+    def m___reversed__(self, tx: Machine) -> Value:
+        entries = reversed(self.owner.all_entries(tx).values())
+        return ItemsIterator([pick(tx, self.owner, entry, self.what) for entry in entries])
+
+    def m_isdisjoint(self, tx: Machine, other: Value) -> Value:
+        return self._set(tx).m_isdisjoint(tx, other)
+
+    def _set(self, tx: Machine) -> SetValue:
+        if self.what == "values":
+            raise self.refuse("a set operation")
+        return SetValue.of(tx, self.unpack(tx))
+
+    def binary(self, tx: Machine, op: str, other: Value) -> Value | None:
+        return self._set(tx).combine(tx, op, other)
+
+    def compare(self, tx: Machine, op: str, other: Value) -> Value | None:
+        if isinstance(other, DictViewValue) and self.what != "values":
+            return self._set(tx).compare(tx, op, other._set(tx))
+        return self._set(tx).compare(tx, op, other) if self.what != "values" else None
+
+    def children(self) -> Iterator[Value]:
+        yield self.owner
+
+    def reconstruct(self, out: Assembler) -> None:
+        out.call(getattr(self.owner.cls, self.what), self.owner)
+
+
+class ProxyValue(Object):
+    """A `types.MappingProxyType` over a dict."""
+
+    __slots__ = ("inner",)
+    kind = "a mapping proxy"
+
+    def __init__(self, inner: DictValue, source: Source | None = None) -> None:
+        super().__init__(source)
+        self.inner = inner
+
+    def python_type(self) -> type:
+        return types.MappingProxyType
+
+    def truth(self, tx: Machine) -> bool:
+        return self.inner.truth(tx)
+
+    def length(self, tx: Machine) -> int:
+        return self.inner.length(tx)
+
+    def contains(self, tx: Machine, item: Value) -> Value:
+        return self.inner.contains(tx, item)
+
+    def iterate(self, tx: Machine) -> Value:
+        return self.inner.iterate(tx)
+
+    def pairs(self, tx: Machine) -> list[tuple[Value, Value]]:
+        return self.inner.pairs(tx)
+
+    def get_item(self, tx: Machine, key: Value) -> Value:
+        return self.inner.get_item(tx, key)
+
+    def compare(self, tx: Machine, op: str, other: Value) -> Value | None:
+        return self.inner.compare(tx, op, getattr(other, "inner", other))
+
+    def get_attr(self, tx: Machine, name: str) -> Value:
+        if name in ("get", "keys", "values", "items", "copy", "__getitem__", "__contains__", "__len__", "__iter__"):
+            return self.inner.get_attr(tx, name)
+        return super().get_attr(tx, name)
+
+    def children(self) -> Iterator[Value]:
+        yield self.inner
+
+    def reconstruct(self, out: Assembler) -> None:
+        out.call(types.MappingProxyType, self.inner)
+
+
+# -- from objects ----------------------------------------------------------------------------------------------------
+
+
+@builds(dict, OrderedDict, exact=True)
+def build_dict(tx: Machine, obj: dict[Any, Any], source: Source) -> Value:
+    """A dict is read when used."""
+    watch.type_of(tx, source, type(obj))
+    return DictValue(None, type(obj), source, obj)
+
+
+@builds(defaultdict, exact=True)
+def build_defaultdict(tx: Machine, obj: defaultdict[Any, Any], source: Source) -> Value:
+    """The factory is a fact of the object, too."""
+    watch.type_of(tx, source, defaultdict)
+    factory = None
+    if obj.default_factory is not None:
+        factory = wrap(tx, obj.default_factory, AttrSource(source, "default_factory"))
+    return DictValue(None, defaultdict, source, obj, factory)
+
+
+@builds(types.MappingProxyType)
+def build_proxy(tx: Machine, obj: Any, source: Source) -> Value:
+    """A read-only view is guarded as the dict it shows."""
+    watch.type_of(tx, source, type(obj))
+    return ProxyValue(DictValue(None, dict, source, dict(obj)), source)
+
+
+makes(dict)(lambda obj: DictValue([(key, fresh(key), fresh(value)) for key, value in obj.items()], type(obj)))

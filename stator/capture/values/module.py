@@ -1,0 +1,200 @@
+"""`nn.Module` instances.
+
+Parameters and buffers become graph attributes (live objects), submodules values reached through
+`_modules`. A call goes straight to `forward` when no hook is registered, under guards that say so;
+otherwise through `_call_impl`, as in eager.
+A module that existed before is known by identity: the graph holds its parameters anyway.
+Neighbours: `user_object.py` (everything else about it), `tensor.build_attribute`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.nn.modules import module as torch_module
+
+from stator.capture.source import ConstSource, InstanceDictSource, ItemSource
+from stator.capture.values import watch
+from stator.capture.values.base import MISSING, bind_static, static_attribute
+from stator.capture.values.constant import ConstantValue
+from stator.capture.values.klass import INSTANCE_MAKERS
+from stator.capture.values.mapping import DictValue, Entry
+from stator.capture.values.registry import builds
+from stator.capture.values.tensor import TensorValue, build_attribute
+from stator.capture.values.user_object import UserObjectValue
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stator.capture.machine import Machine
+    from stator.capture.source import Source
+    from stator.capture.value import Value
+
+#: Where `__getattr__` looks, in its order.
+REGISTRIES = ("_parameters", "_buffers", "_modules")
+
+#: Hooks of one module that a call would run.
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+#: Hooks of all modules.
+GLOBAL_HOOKS = (
+    "_global_forward_hooks", "_global_forward_pre_hooks", "_global_backward_hooks", "_global_backward_pre_hooks",
+)  # fmt: skip
+
+_CALL = torch.nn.Module.__call__
+_GETATTR = torch.nn.Module.__getattr__
+_SETATTR = torch.nn.Module.__setattr__
+_DELATTR = torch.nn.Module.__delattr__
+
+
+class RegistryValue(DictValue):
+    """`_parameters`, `_buffers` or `_modules` of a module that existed before: its tensors are graph attributes."""
+
+    __slots__ = ()
+
+    def value_of(self, tx: Machine, entry: Entry) -> Value:
+        if entry.value is None and isinstance(entry.real, torch.Tensor):
+            assert self.source is not None
+            source = ItemSource(self.source, entry.name)
+            entry.value = entry.original = build_attribute(tx, entry.real, source)
+        return super().value_of(tx, entry)
+
+
+class ModuleValue(UserObjectValue):
+    """A module."""
+
+    __slots__ = ("registries",)
+    kind = "a module"
+
+    def __init__(self, cls: type, source: Source | None = None, real: Any = None) -> None:
+        super().__init__(cls, source, real)
+        self.registries: dict[str, DictValue] = {}
+
+    # -- attributes ------------------------------------------------------------------------------------------------
+
+    def registry(self, tx: Machine, name: str) -> DictValue | None:
+        """One of the dicts of `REGISTRIES` and `HOOKS`; None before `Module.__init__`."""
+        found = self.registries.get(name)
+        if found is None:
+            entry = self.dict.entries(tx).get(name)
+            if entry is None:
+                return None
+            if entry.value is None:
+                assert self.source is not None
+                source = ItemSource(InstanceDictSource(self.source), name)
+                entry.value = entry.original = RegistryValue(None, type(entry.real), source, entry.real)
+                tx.values[id(entry.real)] = entry.value
+            if not isinstance(entry.value, DictValue):
+                return None
+            found = self.registries[name] = entry.value
+        return found
+
+    def find_attr(self, tx: Machine, name: str) -> Value | None:
+        if name in REGISTRIES or name in HOOKS:
+            found = self.registry(tx, name)
+            if found is not None:
+                return found
+        elif static_attribute(self.cls, name) is MISSING and name not in self.dict.entries(tx):
+            # An instance attribute of that name would have removed it from the registries: no guard on its absence.
+            registered = self.registered(tx, name) if static_attribute(self.cls, "__getattr__") is _GETATTR else None
+            if registered is not None:
+                return registered
+        return super().find_attr(tx, name)
+
+    def registered(self, tx: Machine, name: str) -> Value | None:
+        """A parameter, buffer or submodule."""
+        for registry_name in REGISTRIES:
+            registry = self.registry(tx, registry_name)
+            if registry is not None and name in registry.entries(tx):
+                return registry.value_of(tx, registry.entries(tx)[name])
+        return None
+
+    def set_attr(self, tx: Machine, name: str, value: Value) -> None:
+        if static_attribute(self.cls, "__setattr__") is not _SETATTR:
+            super().set_attr(tx, name, value)
+        else:
+            self.module_set_attr(tx, name, value)
+
+    def module_set_attr(self, tx: Machine, name: str, value: Value) -> None:
+        """`nn.Module.__setattr__`."""
+        key = ConstantValue(name)
+        cls = value.python_type()
+        if cls is torch.nn.Parameter or cls is torch.nn.Buffer or issubclass(cls, torch.nn.Module):
+            self._register(tx, name, value, "_modules" if issubclass(cls, torch.nn.Module) else "_parameters")
+            return
+        for registry_name in REGISTRIES:
+            registry = self.registry(tx, registry_name)
+            if registry is None or name not in registry.entries(tx):
+                continue
+            is_none = value.is_constant() and value.constant() is None
+            if not is_none and (registry_name != "_buffers" or not isinstance(value, TensorValue)):
+                what = {"_parameters": "parameter", "_buffers": "buffer", "_modules": "child module"}[registry_name]
+                tx.raise_exception(TypeError, f"cannot assign {cls.__name__!r} object to {what} {name!r}")
+            registry.put(tx, key, value)
+            return
+        self.generic_set_attr(tx, name, value)
+
+    def _register(self, tx: Machine, name: str, value: Value, registry_name: str) -> None:
+        registry = self.registry(tx, registry_name)
+        if registry is None:
+            tx.raise_exception(AttributeError, "cannot assign before Module.__init__() call")
+            raise AssertionError
+        key = ConstantValue(name)
+        for other in (self.dict, *(self.registry(tx, other) for other in REGISTRIES if other != registry_name)):
+            if other is not None and name in other.entries(tx):
+                other.drop(tx, key)
+        registry.put(tx, key, value)
+
+    def del_attr(self, tx: Machine, name: str) -> None:
+        for registry_name in REGISTRIES:
+            registry = self.registry(tx, registry_name)
+            if registry is not None and name in registry.entries(tx):
+                registry.drop(tx, ConstantValue(name))
+                return
+        self.generic_del_attr(tx, name)
+
+    # -- calls ---------------------------------------------------------------------------------------------------------
+
+    def call(self, tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+        if static_attribute(self.cls, "__call__") is not _CALL:
+            return super().call(tx, args, kwargs)
+        if self.has_hooks(tx) or has_global_hooks(tx):
+            return bind_static(tx, self, self.cls, "_call_impl").call(tx, args, kwargs)
+        return self.get_attr(tx, "forward").call(tx, args, kwargs)
+
+    def has_hooks(self, tx: Machine) -> bool:
+        """Whether a call runs hooks of this module; guards the answer no."""
+        for name in HOOKS:
+            registry = self.registry(tx, name)
+            if registry is None:
+                continue
+            if registry.source is None or registry.watched or tx.effects.changed.get(registry, 0) is None:
+                if registry.entries(tx):
+                    return True
+            elif registry.real:
+                return True
+            else:
+                watch.length(tx, registry.source, 0)
+        return False
+
+
+def has_global_hooks(tx: Machine) -> bool:
+    """Whether hooks on all modules are registered."""
+    namespace = ConstSource(vars(torch_module))
+    for name in GLOBAL_HOOKS:
+        hooks = getattr(torch_module, name)
+        if hooks:
+            return True
+        watch.length(tx, ItemSource(namespace, name), 0)
+    return False
+
+
+@builds(torch.nn.Module)
+def build_module(tx: Machine, obj: torch.nn.Module, source: Source) -> Value:
+    """A module is known by identity."""
+    watch.identity(tx, source, obj)
+    return ModuleValue(type(obj), source, obj)
+
+
+INSTANCE_MAKERS.insert(0, (lambda cls: issubclass(cls, torch.nn.Module), lambda tx, cls: ModuleValue(cls)))

@@ -1,0 +1,294 @@
+"""What may run for real at capture, and what libraries do that is not part of the computation.
+
+`PURE` functions depend on nothing but their arguments (or on facts of the process that do not change:
+installed packages, signatures). Reading an environment variable is run too, once: a compiled program
+keeps the answer. Log messages below the logger's level vanish; constant warnings are replayed.
+Neighbours: `builtin.BuiltinValue` (C functions), `function.FunctionValue` (Python functions, by handler).
+"""
+
+from __future__ import annotations
+
+import contextvars
+import copy
+import dataclasses
+import functools
+import importlib.util
+import inspect
+import logging
+import math
+import operator
+import os
+import re
+import time
+import types
+import typing
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from stator.base.errors import GraphBreak
+from stator.capture.values import watch
+from stator.capture.values.base import Object
+from stator.capture.values.builtin import PURE
+from stator.capture.values.constant import NONE, ConstantValue
+from stator.capture.values.fold import fold, known
+from stator.capture.values.klass import CONSTANT_CLASSES
+from stator.capture.values.registry import CALLS, builds, fresh, handles, wrap
+from stator.capture.values.sequence import ListValue, TupleValue
+from stator.capture.values.user_object import UserObjectValue
+from stator.capture.source import AttrSource, ClassAttrSource, ConstSource
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from stator.capture.machine import Machine
+    from stator.capture.source import Source
+    from stator.capture.value import Value
+
+# -- pure functions --------------------------------------------------------------------------------------------
+
+
+def _functions(module: types.ModuleType) -> list[Any]:
+    return [item for name, item in vars(module).items() if callable(item) and not isinstance(item, type)]
+
+
+#: C functions.
+PURE.update(item for item in _functions(math))
+PURE.update(item for item in _functions(operator) if not item.__name__.startswith("i") or item is operator.index)
+PURE.update({ord, chr, hex, oct, bin, os.fspath, os.getpid})
+
+#: Python functions: run for real instead of being inlined when all arguments are known.
+PYTHON_PURE: tuple[Any, ...] = (
+    inspect.signature, inspect.isclass, inspect.isfunction, inspect.ismethod, inspect.getfullargspec,
+    inspect.getmodule, inspect.unwrap, inspect.iscoroutinefunction, inspect.isgeneratorfunction,
+    importlib.util.find_spec, importlib.import_module,
+    re.match, re.search, re.fullmatch, re.sub, re.split, re.findall, re.compile, re.escape,
+    os.getenv, os.path.join, os.path.basename, os.path.dirname, os.path.exists, os.path.isdir,
+    typing.get_origin, typing.get_args, typing.get_type_hints, typing.cast,
+    dataclasses.is_dataclass, inspect.getdoc, inspect.cleandoc,
+)  # fmt: skip
+
+CONSTANT_CLASSES.update({re.Pattern, inspect.Signature, inspect.Parameter})
+
+
+def _folded(function: Any) -> Callable[..., Value]:
+    def call(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+        if known(args) and known(kwargs.values()):
+            return fold(tx, function, args, kwargs)
+        inline = wrap(tx, function, ConstSource(function))
+        return tx.inline(inline, args, kwargs)  # type: ignore[arg-type]
+
+    return call
+
+
+for _function in PYTHON_PURE:
+    CALLS[_function] = _folded(_function)
+
+
+@handles(dataclasses.is_dataclass)
+def is_dataclass(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+    """`dataclasses.is_dataclass(x)` of a class or an instance."""
+    value = args[0]
+    cls = value.constant() if issubclass(value.python_type(), type) else value.python_type()
+    return fresh(dataclasses.is_dataclass(cls))
+
+
+@handles(dataclasses.fields)
+def dataclass_fields(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+    """`dataclasses.fields(x)`: facts of the class."""
+    value = args[0]
+    cls = value.constant() if issubclass(value.python_type(), type) else value.python_type()
+    if not dataclasses.is_dataclass(cls):
+        tx.raise_exception(TypeError, "must be called with a dataclass type or instance")
+    table = cls.__dataclass_fields__
+    watch.identity(tx, ClassAttrSource(ConstSource(cls), "__dataclass_fields__"), table)
+    return TupleValue([ConstantValue(field) for field in dataclasses.fields(cls)])
+
+
+@handles(copy.copy, copy.deepcopy)
+def call_copy(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+    """Constants are their own copies; plain containers are copied; the rest is refused."""
+    value = args[0]
+    if value.is_constant():
+        return value
+    if isinstance(value, ListValue) or hasattr(value, "m_copy"):
+        return value.get_attr(tx, "copy").call(tx, (), {})
+    if isinstance(value, UserObjectValue) and value.real is None and value.storage is None:
+        made = UserObjectValue(value.cls)
+        for key, item in value.dict.pairs(tx):
+            made.dict.put(tx, key, item)
+        return made
+    raise GraphBreak("copying this object inside of the compiled function is not supported")
+
+
+@handles(typing.cast)
+def call_cast(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+    """`typing.cast(type, value)`."""
+    return args[1] if len(args) > 1 else kwargs["val"]
+
+
+@handles(time.time, time.perf_counter, time.monotonic, time.time_ns, time.sleep)
+def call_time(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+    """The clock differs from call to call."""
+    raise GraphBreak("the program asks for the time", "measure outside of the compiled function")
+
+
+@handles(functools.reduce)
+def call_reduce(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+    """`functools.reduce(function, iterable[, initial])`."""
+    function, iterable, *rest = args
+    items = iterable.unpack(tx)
+    if not rest and not items:
+        tx.raise_exception(TypeError, "reduce() of empty iterable with no initial value")
+    total = rest[0] if rest else items.pop(0)
+    for item in items:
+        total = function.call(tx, (total, item), {})
+    return total
+
+
+# -- the environment ----------------------------------------------------------------------------------------------
+
+
+class EnvironValue(Object):
+    """`os.environ`: read once, at capture."""
+
+    __slots__ = ()
+    kind = "os.environ"
+
+    def python_type(self) -> type:
+        return type(os.environ)
+
+    def get_item(self, tx: Machine, key: Value) -> Value:
+        return fold(tx, os.environ.__getitem__, (key,))
+
+    def contains(self, tx: Machine, item: Value) -> Value:
+        return fold(tx, os.environ.__contains__, (item,))
+
+    def m_get(self, tx: Machine, key: Value, default: Value = NONE) -> Value:
+        return fold(tx, os.environ.get, (key, default))
+
+
+@builds(type(os.environ))
+def build_environ(tx: Machine, obj: Any, source: Source) -> Value:
+    """The environment."""
+    watch.identity(tx, source, obj)
+    return EnvironValue(source)
+
+
+# -- warnings and logging --------------------------------------------------------------------------------------------
+
+
+@handles(warnings.warn)
+def call_warn(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+    """A warning with a known text is given again by every compiled call, under Python's own filters."""
+    plain = {name: value for name, value in kwargs.items() if name in ("category", "message")}
+    if not known(args) or not known(plain.values()):
+        raise GraphBreak("a warning whose text is not known at capture is not supported")
+    message = args[0] if args else kwargs["message"]
+    category = args[1] if len(args) > 1 else kwargs.get("category", NONE)
+    tx.effects.call(warnings.warn, message, category)
+    return NONE
+
+
+class LoggerValue(Object):
+    """A `logging.Logger`: what is below its level vanishes, the rest is replayed."""
+
+    __slots__ = ("logger",)
+    kind = "a logger"
+
+    def __init__(self, logger: logging.Logger, source: Source | None = None) -> None:
+        super().__init__(source)
+        self.logger = logger
+
+    def python_type(self) -> type:
+        return type(self.logger)
+
+    def get_attr(self, tx: Machine, name: str) -> Value:
+        if name in LOG_LEVELS:
+            return LogMethod(self.logger, name)
+        if name in ("isEnabledFor", "getEffectiveLevel"):
+            return LogMethod(self.logger, name)
+        if name in ("level", "name", "disabled", "propagate"):
+            assert self.source is not None
+            return wrap(tx, getattr(self.logger, name), AttrSource(self.source, name))
+        raise self.refuse(f"reading attribute {name!r}")
+
+
+#: Method of a logger -> its level.
+LOG_LEVELS = {
+    "debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR,
+    "critical": logging.CRITICAL, "exception": logging.ERROR, "warning_once": logging.WARNING,
+    "info_once": logging.INFO, "warning_advice": logging.WARNING, "debug_once": logging.DEBUG,
+}  # fmt: skip
+
+
+class LogMethod(Object):
+    """`logger.warning` and the like."""
+
+    __slots__ = ("logger", "name")
+    kind = "a logger's method"
+
+    def __init__(self, logger: logging.Logger, name: str) -> None:
+        super().__init__()
+        self.logger = logger
+        self.name = name
+
+    def python_type(self) -> type:
+        return types.MethodType
+
+    def truth(self, tx: Machine) -> bool:
+        return True
+
+    def call(self, tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+        if self.name not in LOG_LEVELS:
+            return fold(tx, getattr(self.logger, self.name), args, kwargs)
+        if not self.logger.isEnabledFor(LOG_LEVELS[self.name]):
+            return NONE
+        if not known(args):
+            raise GraphBreak("a log message whose text is not known at capture is not supported")
+        tx.effects.call(getattr(self.logger, self.name), *args)
+        return NONE
+
+
+@builds(logging.Logger)
+def build_logger(tx: Machine, obj: logging.Logger, source: Source) -> Value:
+    """A logger."""
+    watch.identity(tx, source, obj)
+    return LoggerValue(obj, source)
+
+
+# -- context variables --------------------------------------------------------------------------------------------------
+
+
+@builds(contextvars.ContextVar)
+def build_context_variable(tx: Machine, obj: Any, source: Source) -> Value:
+    """A context variable is known by identity; reading it guards its value."""
+    watch.identity(tx, source, obj)
+    return ContextVariableValue(obj, source)
+
+
+class ContextVariableValue(Object):
+    """A `contextvars.ContextVar`."""
+
+    __slots__ = ("variable",)
+    kind = "a context variable"
+
+    def __init__(self, variable: contextvars.ContextVar[Any], source: Source) -> None:
+        super().__init__(source)
+        self.variable = variable
+
+    def python_type(self) -> type:
+        return contextvars.ContextVar
+
+    def m_get(self, tx: Machine, default: Value | None = None) -> Value:
+        missing = object()
+        found = self.variable.get(missing)
+        if found is missing:
+            if default is None:
+                tx.raise_exception(LookupError, self.variable.name)
+                raise AssertionError
+            return default
+        if type(found) not in (int, str, bool, type(None), float):
+            raise self.refuse("reading an object from it")
+        assert self.source is not None
+        tx.guard("CALL", self.source, (contextvars.ContextVar.get, found))
+        return fresh(found)

@@ -1,0 +1,476 @@
+"""Tuples (with torch.Size, named tuples, torch's return types), lists and deques.
+
+A list with a source is materialised on first use, under a guard on its length; its items keep their
+sources. Changes stay in the value and are written back once, as the whole contents.
+Invariant: a tuple of constants is a constant. Neighbours: `mapping.py`, `effects.py`.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from stator.capture.source import ItemSource
+from stator.capture.value import Value
+from stator.capture.values import operators, watch
+from stator.capture.values.base import Object, bind_static
+from stator.capture.values.constant import FALSE, NONE, ConstantValue, boolean
+from stator.capture.values.fold import fold, run
+from stator.capture.values.iterators import ItemsIterator, IteratorValue
+from stator.capture.values.registry import builds, fresh, makes, wrap
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from stator.capture.machine import Machine
+    from stator.capture.rewrite import Assembler
+    from stator.capture.source import Source
+
+
+class SequenceValue(Object):
+    """What tuples and lists share."""
+
+    __slots__ = ()
+
+    def values(self, tx: Machine) -> list[Value]:
+        """The items, materialised."""
+        raise NotImplementedError
+
+    def like(self, items: list[Value]) -> Value:
+        """A slice of this, with the same type."""
+        raise NotImplementedError
+
+    def truth(self, tx: Machine) -> bool:
+        return self.length(tx) > 0
+
+    def length(self, tx: Machine) -> int:
+        return len(self.values(tx))
+
+    def unpack(self, tx: Machine) -> list[Value]:
+        return list(self.values(tx))
+
+    def contains(self, tx: Machine, item: Value) -> Value:
+        return boolean(any(operators.equal(tx, item, candidate) for candidate in self.values(tx)))
+
+    def get_item(self, tx: Machine, key: Value) -> Value:
+        items = self.values(tx)
+        if not key.is_constant():
+            if key.python_type() is torch.Tensor or issubclass(key.python_type(), torch.Tensor):
+                raise key.refuse("using its value as an index")
+            key = key.get_attr(tx, "__index__").call(tx, (), {})
+        index = key.constant()
+        if type(index) is slice:
+            return self.like(run(tx, operator.getitem, (items, index)))
+        try:
+            return items[index]
+        except IndexError:
+            tx.raise_exception(IndexError, f"{self.python_type().__name__} index out of range")
+        except TypeError:
+            names = self.python_type().__name__, type(index).__name__
+            tx.raise_exception(TypeError, f"{names[0]} indices must be integers or slices, not {names[1]}")
+        raise AssertionError
+
+    def m_index(self, tx: Machine, item: Value, start: Value = fresh(0), stop: Value | None = None) -> Value:  # noqa: B008
+        items = self.values(tx)
+        last = len(items) if stop is None else stop.constant()
+        for position in range(*slice(start.constant(), last).indices(len(items))):
+            if operators.equal(tx, item, items[position]):
+                return fresh(position)
+        tx.raise_exception(ValueError, f"{self.python_type().__name__}.index(x): x not in sequence")
+        raise AssertionError
+
+    def m_count(self, tx: Machine, item: Value) -> Value:
+        return fresh(sum(operators.equal(tx, item, candidate) for candidate in self.values(tx)))
+
+    def compare(self, tx: Machine, op: str, other: Value) -> Value | None:
+        if not isinstance(other, SequenceValue) or isinstance(self, TupleValue) is not isinstance(other, TupleValue):
+            return None
+        ours, theirs = self.values(tx), other.values(tx)
+        for left, right in zip(ours, theirs, strict=False):
+            if not operators.equal(tx, left, right):
+                return boolean(op == "!=") if op in ("==", "!=") else operators.compare(tx, op, left, right)
+        return fresh(operators.COMPARE[op](len(ours), len(theirs)))
+
+    def binary(self, tx: Machine, op: str, other: Value) -> Value | None:
+        if op == "*" and other.is_constant():
+            return self.like(run(tx, operator.mul, (self.values(tx), other.constant())))
+        if op == "+" and isinstance(other, SequenceValue) and type(self) is type(other):
+            return self.like([*self.values(tx), *other.values(tx)])
+        return None
+
+    def binary_reflected(self, tx: Machine, op: str, other: Value) -> Value | None:
+        return self.binary(tx, op, other) if op == "*" and other.is_constant() else None
+
+
+class TupleValue(SequenceValue):
+    """A tuple, or an instance of a subclass that is made of nothing but its items."""
+
+    __slots__ = ("cls", "items")
+    kind = "a tuple"
+
+    def __init__(self, items: Sequence[Value], cls: type = tuple, source: Source | None = None) -> None:
+        self.source = source
+        self.items = list(items)
+        self.cls = cls
+
+    def python_type(self) -> type:
+        return self.cls
+
+    def values(self, tx: Machine) -> list[Value]:
+        return self.items
+
+    def like(self, items: list[Value]) -> Value:
+        return TupleValue(items, torch.Size if self.cls is torch.Size else tuple)
+
+    def is_constant(self) -> bool:
+        return all(item.is_constant() for item in self.items)
+
+    def constant(self) -> Any:
+        return build_tuple(self.cls, [item.constant() for item in self.items])
+
+    def snapshot(self) -> Any:
+        return build_tuple(self.cls, [item.snapshot() for item in self.items])
+
+    def iterate(self, tx: Machine) -> Value:
+        return ItemsIterator(self.items, type(iter(())))
+
+    def is_same(self, other: Value) -> bool:
+        return self is other or (isinstance(other, TupleValue) and not self.items and not other.items)
+
+    def get_attr(self, tx: Machine, name: str) -> Value:
+        fields = fields_of(self.cls)
+        if name in fields:
+            return self.items[fields.index(name)]
+        if self.cls is torch.Size and name == "numel":
+            return ConstantValue(self.constant()).get_attr(tx, name)
+        if name == "_fields":
+            return fresh(fields)
+        if self.cls is not tuple and name not in dir(tuple) and hasattr(self.cls, name):
+            return bind_static(tx, self, self.cls, name)
+        return super().get_attr(tx, name)
+
+    def m__asdict(self, tx: Machine) -> Value:
+        raise self.refuse("_asdict()")
+
+    def m__replace(self, tx: Machine, **changes: Value) -> Value:
+        fields = fields_of(self.cls)
+        return TupleValue([changes.get(name, item) for name, item in zip(fields, self.items, strict=True)], self.cls)
+
+    def graph_argument(self) -> tuple[Any, Any]:
+        pairs = [item.graph_argument() for item in self.items]
+        return tuple(node for node, _ in pairs), build_tuple(self.cls, [fake for _, fake in pairs])
+
+    def children(self) -> Iterator[Value]:
+        return iter(self.items)
+
+    def m___hash__(self, tx: Machine) -> Value:
+        return fold(tx, hash, (TupleValue([operators.hash_of(tx, item) for item in self.items]),))
+
+    def reconstruct(self, out: Assembler) -> None:
+        if self.cls is not tuple and self.cls is not torch.Size and not is_return_type(self.cls):
+            out.call(self.cls, *self.items)
+            return
+        if self.cls is not tuple:
+            out.call(self.cls, TupleValue(self.items))
+            return
+        for item in self.items:
+            out.load(item)
+        out.build("tuple", len(self.items))
+
+
+def is_return_type(cls: type) -> bool:
+    """Whether it is one of torch's result tuples (`torch.return_types.max`)."""
+    return cls.__module__ == "torch.return_types"
+
+
+def fields_of(cls: type) -> tuple[str, ...]:
+    """The names of a named tuple's items."""
+    names = getattr(cls, "_fields", None)
+    if names is None and is_return_type(cls):
+        return tuple(name for name in cls.__match_args__)  # type: ignore[attr-defined]
+    return names or ()
+
+
+def build_tuple(cls: type, items: list[Any]) -> Any:
+    """An instance of a tuple class."""
+    if cls is tuple:
+        return tuple(items)
+    if cls is torch.Size or is_return_type(cls):
+        return cls(items)
+    return cls(*items)
+
+
+class ListValue(SequenceValue):
+    """A list. `real` is the object until its items are first needed."""
+
+    __slots__ = ("items", "real")
+    kind = "a list"
+
+    def __init__(self, items: list[Value] | None, source: Source | None = None, real: list[Any] | None = None) -> None:
+        self.source = source
+        self.items = items
+        self.real = real
+
+    def python_type(self) -> type:
+        return list
+
+    def values(self, tx: Machine) -> list[Value]:
+        if self.items is None:
+            real = self.real or ()
+            watch.length(tx, self.source, len(real))
+            assert self.source is not None
+            source = self.source
+            self.items = []
+            self.items.extend(wrap(tx, item, ItemSource(source, index)) for index, item in enumerate(real))
+        return self.items
+
+    def like(self, items: list[Value]) -> Value:
+        return ListValue(items)
+
+    def changed(self, tx: Machine) -> list[Value]:
+        """The items, about to be changed."""
+        items = self.values(tx)
+        if self.source is not None:
+            tx.effects.change(self)
+        return items
+
+    def snapshot(self) -> Any:
+        if self.items is None:
+            raise self.refuse("using an unread list as a constant")
+        return [item.snapshot() for item in self.items]
+
+    def iterate(self, tx: Machine) -> Value:
+        self.values(tx)
+        return ListIterator(self)
+
+    def graph_argument(self) -> tuple[Any, Any]:
+        if self.items is None:
+            raise self.refuse("passing an unread list to a torch function")
+        pairs = [item.graph_argument() for item in self.items]
+        return [node for node, _ in pairs], [fake for _, fake in pairs]
+
+    # -- changes ---------------------------------------------------------------------------------------------
+
+    def set_item(self, tx: Machine, key: Value, value: Value) -> None:
+        items = self.changed(tx)
+        new: Any = value if type(key.constant()) is not slice else value.unpack(tx)
+        run(tx, operator.setitem, (items, key.constant(), new))
+
+    def del_item(self, tx: Machine, key: Value) -> None:
+        run(tx, operator.delitem, (self.changed(tx), key.constant()))
+
+    def inplace(self, tx: Machine, op: str, other: Value) -> Value | None:
+        if op == "+":
+            self.m_extend(tx, other)
+            return self
+        if op == "*" and other.is_constant():
+            items = self.changed(tx)
+            items[:] = items * other.constant()
+            return self
+        return None
+
+    def add_item(self, tx: Machine, item: Value) -> None:
+        self.changed(tx).append(item)
+
+    def m_append(self, tx: Machine, item: Value) -> Value:
+        self.changed(tx).append(item)
+        return NONE
+
+    def m_extend(self, tx: Machine, other: Value) -> Value:
+        more = other.unpack(tx)
+        self.changed(tx).extend(more)
+        return NONE
+
+    def m_insert(self, tx: Machine, index: Value, item: Value) -> Value:
+        self.changed(tx).insert(index.constant(), item)
+        return NONE
+
+    def m_pop(self, tx: Machine, index: Value | None = None) -> Value:
+        position = -1 if index is None else index.constant()
+        return run(tx, list.pop, (self.changed(tx), position))  # type: ignore[no-any-return]
+
+    def m_remove(self, tx: Machine, item: Value) -> Value:
+        position = self.m_index(tx, item).constant()
+        del self.changed(tx)[position]
+        return NONE
+
+    def m_clear(self, tx: Machine) -> Value:
+        self.changed(tx).clear()
+        return NONE
+
+    def m_reverse(self, tx: Machine) -> Value:
+        self.changed(tx).reverse()
+        return NONE
+
+    def m_copy(self, tx: Machine) -> Value:
+        return ListValue(list(self.values(tx)))
+
+    def m_sort(self, tx: Machine, key: Value = NONE, reverse: Value = FALSE) -> Value:
+        items = self.changed(tx)
+        items[:] = sort(tx, items, key, reverse.truth(tx))
+        return NONE
+
+    # -- after capture -------------------------------------------------------------------------------------------
+
+    def children(self) -> Iterator[Value]:
+        return iter(self.items or ())
+
+    def reconstruct(self, out: Assembler) -> None:
+        for item in self.items or ():
+            out.load(item)
+        out.build("list", len(self.items or ()))
+
+    def write_back(self, out: Assembler) -> None:
+        """Emit the new contents."""
+        out.call(replace_items, self, TupleValue(self.items or ()))
+        out.pop()
+
+
+def replace_items(target: Any, items: tuple[Any, ...]) -> None:
+    """Gives a list or a deque new contents."""
+    if isinstance(target, list):
+        target[:] = items
+    else:
+        target.clear()
+        target.extend(items)
+
+
+class DequeValue(ListValue):
+    """A `collections.deque`."""
+
+    __slots__ = ("limit",)
+    kind = "a deque"
+
+    def __init__(
+        self, items: list[Value] | None, source: Source | None = None, real: Any = None, limit: int | None = None
+    ) -> None:
+        super().__init__(items, source, real)
+        self.limit = limit
+
+    def python_type(self) -> type:
+        return deque
+
+    def like(self, items: list[Value]) -> Value:
+        return DequeValue(items, limit=self.limit)
+
+    def _trim(self, left: bool) -> None:
+        items = self.items
+        if self.limit is not None and items is not None and len(items) > self.limit:
+            extra = len(items) - self.limit
+            del items[slice(self.limit, None) if left else slice(extra)]
+
+    def m_append(self, tx: Machine, item: Value) -> Value:
+        super().m_append(tx, item)
+        self._trim(left=False)
+        return NONE
+
+    def m_appendleft(self, tx: Machine, item: Value) -> Value:
+        self.changed(tx).insert(0, item)
+        self._trim(left=True)
+        return NONE
+
+    def m_extend(self, tx: Machine, other: Value) -> Value:
+        super().m_extend(tx, other)
+        self._trim(left=False)
+        return NONE
+
+    def m_extendleft(self, tx: Machine, other: Value) -> Value:
+        for item in other.unpack(tx):
+            self.m_appendleft(tx, item)
+        return NONE
+
+    def m_popleft(self, tx: Machine) -> Value:
+        return self.m_pop(tx, fresh(0))
+
+    def m_rotate(self, tx: Machine, count: Value = fresh(1)) -> Value:  # noqa: B008
+        items = self.changed(tx)
+        turned = deque(items)
+        turned.rotate(count.constant())
+        items[:] = turned
+        return NONE
+
+    def get_attr(self, tx: Machine, name: str) -> Value:
+        return fresh(self.limit) if name == "maxlen" else super().get_attr(tx, name)
+
+    def reconstruct(self, out: Assembler) -> None:
+        out.call(deque, TupleValue(self.items or ()), fresh(self.limit))
+
+
+class ListIterator(IteratorValue):
+    """`iter(list)`: sees later changes of the list."""
+
+    __slots__ = ("index", "owner")
+
+    def __init__(self, owner: ListValue) -> None:
+        super().__init__()
+        self.owner = owner
+        self.index = 0
+
+    def python_type(self) -> type:
+        return type(iter([]))
+
+    def next_item(self, tx: Machine) -> Value | None:
+        items = self.owner.values(tx)
+        if self.index >= len(items):
+            self.index = len(items) + 1_000_000_000  # exhausted for good, even if the list grows
+            return None
+        self.index += 1
+        return items[self.index - 1]
+
+    def children(self) -> Iterator[Value]:
+        yield self.owner
+
+
+class SortKey:
+    """Orders values as the program's comparison would."""
+
+    __slots__ = ("tx", "value")
+
+    def __init__(self, tx: Machine, value: Value) -> None:
+        self.tx = tx
+        self.value = value
+
+    def __lt__(self, other: SortKey) -> bool:
+        return operators.compare(self.tx, "<", self.value, other.value).truth(self.tx)
+
+
+def sort(tx: Machine, items: Sequence[Value], key: Value, reverse: bool) -> list[Value]:
+    """`sorted(items, key=key, reverse=reverse)`."""
+    plain = key.is_constant() and key.constant() is None
+    keys = [item if plain else key.call(tx, (item,), {}) for item in items]
+    order = sorted(range(len(items)), key=lambda index: SortKey(tx, keys[index]), reverse=reverse)
+    return [items[index] for index in order]
+
+
+# -- from objects ------------------------------------------------------------------------------------------------
+
+
+@builds(tuple)
+def build_tuple_value(tx: Machine, obj: tuple[Any, ...], source: Source) -> Value:
+    """Tuples, sizes and named tuples are read whole."""
+    watch.type_of(tx, source, type(obj))
+    watch.length(tx, source, len(obj))
+    items = [wrap(tx, item, ItemSource(source, index)) for index, item in enumerate(obj)]
+    return TupleValue(items, type(obj), source)
+
+
+@builds(list, exact=True)
+def build_list(tx: Machine, obj: list[Any], source: Source) -> Value:
+    """A list is read when used."""
+    watch.type_of(tx, source, type(obj))
+    return ListValue(None, source, obj)
+
+
+@builds(deque, exact=True)
+def build_deque(tx: Machine, obj: deque[Any], source: Source) -> Value:
+    """A deque is read when used."""
+    watch.type_of(tx, source, type(obj))
+    return DequeValue(None, source, obj, obj.maxlen)
+
+
+makes(tuple)(lambda obj: TupleValue([fresh(item) for item in obj], type(obj)))
+makes(list)(lambda obj: ListValue([fresh(item) for item in obj]))
+makes(deque)(lambda obj: DequeValue([fresh(item) for item in obj], limit=obj.maxlen))

@@ -1,0 +1,397 @@
+"""Tensors: a fake tensor for the facts, an fx node for the graph.
+
+What the fake knows (sizes, dtype, device, …) is a constant; everything else is a graph call. What only
+the data knows (`bool(t)`, `t.item()`) is a graph break, unless the fake remembers a small constant.
+Invariant: a call that gives one of its own arguments back (in-place operators) gives the same value.
+Neighbours: `graph.py`, `torch_function.py` (calls of functions), `fake/`.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from stator.base.errors import GraphBreak, Unsupported
+from stator.capture.source import AttrSource
+from stator.capture.value import Value
+from stator.capture.values import watch
+from stator.capture.values.base import Object
+from stator.capture.values.constant import NONE, boolean
+from stator.capture.values.operators import BINARY, COMPARE, INPLACE, UNARY
+from stator.capture.values.registry import builds, fresh, wrap
+from stator.capture.values.sequence import ListValue, TupleValue
+from stator.fake import FakeTensor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from torch import fx
+
+    from stator.capture.machine import Machine
+    from stator.capture.rewrite import Assembler
+    from stator.capture.source import Source
+
+#: Attributes whose value the fake knows.
+FACTS = frozenset(
+    {
+        "shape", "dtype", "device", "layout", "ndim", "requires_grad", "is_leaf", "itemsize", "nbytes", "is_cuda",
+        "is_cpu", "is_mps", "is_xpu", "is_meta", "is_mkldnn", "is_quantized", "is_sparse", "is_sparse_csr",
+        "is_nested", "names", "output_nr", "retains_grad", "is_xla", "is_maia", "is_hpu", "is_ipu", "is_mtia",
+        "is_vulkan",
+    }
+)  # fmt: skip
+
+#: Methods that answer from the fake; with any argument they still do.
+QUESTIONS = frozenset(
+    {
+        "size", "dim", "ndimension", "numel", "nelement", "stride", "is_contiguous", "storage_offset", "element_size",
+        "is_floating_point", "is_complex", "is_signed", "get_device", "is_same_size", "is_inference", "is_conj",
+        "is_neg", "has_names", "is_set_to", "dense_dim", "sparse_dim", "is_pinned", "is_shared", "dim_order",
+    }
+)  # fmt: skip
+
+#: Attributes that are views.
+VIEWS = frozenset({"T", "mT", "H", "mH", "real", "imag"})
+
+#: Methods whose result is a Python object made from the data.
+DATA_METHODS = frozenset({"item", "tolist", "__bool__", "__int__", "__float__", "__index__", "__complex__"})
+
+#: Methods that cannot be in a graph, and why.
+REFUSED_METHODS = {
+    "numpy": "it leaves torch",
+    "__array__": "it leaves torch",
+    "backward": "it runs the autograd engine",
+    "register_hook": "hooks run outside of the graph",
+    "register_post_accumulate_grad_hook": "hooks run outside of the graph",
+    "retain_grad": "it changes the autograd graph from inside",
+    "requires_grad_": "it changes what autograd records",
+    "data_ptr": "the address is not known at capture",
+    "untyped_storage": "storages are not modelled",
+    "storage": "storages are not modelled",
+    "set_": "storages are not modelled",
+    "resize_": "storages are not modelled",
+    "share_memory_": "storages are not modelled",
+    "__reduce_ex__": "it leaves torch",
+    "__dlpack__": "it leaves torch",
+    "as_subclass": "tensor subclasses are not modelled",
+}
+
+
+class DataDependentValue(GraphBreak):
+    """The program needs a tensor's data as a Python object."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"{what} depends on the data of a tensor",
+            "keep the value in a tensor (torch.where, masks), or do this outside of the compiled function",
+        )
+
+
+class TensorValue(Object):
+    """A tensor."""
+
+    __slots__ = ("cls", "fake", "node", "real")
+    kind = "a tensor"
+
+    def __init__(
+        self,
+        node: fx.Node,
+        fake: Any,
+        cls: type = torch.Tensor,
+        source: Source | None = None,
+        real: torch.Tensor | None = None,
+    ) -> None:
+        self.source = source
+        self.node = node
+        self.fake = fake
+        self.cls = cls
+        self.real = real
+
+    def __repr__(self) -> str:
+        return f"TensorValue({self.node}, {self.fake!r})"
+
+    def python_type(self) -> type:
+        return self.cls
+
+    def graph_argument(self) -> tuple[Any, Any]:
+        return self.node, self.fake
+
+    def is_same(self, other: Value) -> bool:
+        return self is other or (isinstance(other, TensorValue) and other.fake is self.fake)
+
+    def reconstruct(self, out: Assembler) -> None:
+        out.load_output(self.node)
+
+    # -- from the data -----------------------------------------------------------------------------------------
+
+    def data(self, what: str) -> torch.Tensor:
+        """The small real tensor behind it, if its value is known at capture."""
+        constant = self.fake.constant
+        if constant is None:
+            raise DataDependentValue(what)
+        return constant  # type: ignore[no-any-return]
+
+    def truth(self, tx: Machine) -> bool:
+        if self.fake.numel() != 1:
+            text = "Boolean value of Tensor with more than one value is ambiguous"
+            if self.fake.numel() == 0:
+                text = "Boolean value of Tensor with no values is ambiguous"
+            tx.raise_exception(RuntimeError, text)
+        return bool(self.data("bool()"))
+
+    # -- attributes ----------------------------------------------------------------------------------------------
+
+    def get_attr(self, tx: Machine, name: str) -> Value:
+        if name in FACTS:
+            return fresh(getattr(self.fake, name))
+        if name in VIEWS:
+            return call_graph(tx, "call_function", getattr, (self, fresh(name)), {})
+        if name == "__class__":
+            return fresh(self.cls)
+        if name == "data":
+            return call_graph(tx, "call_method", "detach", (self,), {})
+        if self.real is not None and name in getattr(self.real, "__dict__", ()):
+            assert self.source is not None
+            return wrap(tx, self.real.__dict__[name], AttrSource(self.source, name))
+        if name in ("grad", "grad_fn", "_base", "_version", "_grad", "_backward_hooks"):
+            return self._autograd_attribute(name)
+        found = getattr(self.cls, name, None)
+        if callable(found) or name == "__getitem__":
+            return TensorMethod(self, name)
+        if found is None and not hasattr(self.cls, name):
+            tx.raise_exception(AttributeError, f"{self.cls.__name__!r} object has no attribute {name!r}")
+        raise self.refuse(f"reading attribute {name!r}")
+
+    def _autograd_attribute(self, name: str) -> Value:
+        if self.source is None and name == "grad" and not self.fake.is_leaf:
+            return NONE
+        if name == "grad_fn" and not self.fake.requires_grad:
+            return NONE
+        if name == "_backward_hooks" and self.source is None:
+            return NONE
+        raise self.refuse(f"reading attribute {name!r}")
+
+    def set_attr(self, tx: Machine, name: str, value: Value) -> None:
+        raise self.refuse(f"setting attribute {name!r}")
+
+    # -- containers --------------------------------------------------------------------------------------------------
+
+    def length(self, tx: Machine) -> int:
+        if self.fake.dim() == 0:
+            tx.raise_exception(TypeError, "len() of a 0-d tensor")
+        return int(self.fake.shape[0])
+
+    def unpack(self, tx: Machine) -> list[Value]:
+        if self.fake.dim() == 0:
+            tx.raise_exception(TypeError, "iteration over a 0-d tensor")
+        return call_graph(tx, "call_method", "unbind", (self, fresh(0)), {}).unpack(tx)
+
+    def iterate(self, tx: Machine) -> Value:
+        return TupleValue(self.unpack(tx)).iterate(tx)
+
+    def get_item(self, tx: Machine, key: Value) -> Value:
+        return call_graph(tx, "call_function", operator.getitem, (self, key), {})
+
+    def set_item(self, tx: Machine, key: Value, value: Value) -> None:
+        call_graph(tx, "call_function", operator.setitem, (self, key, value), {})
+
+    def contains(self, tx: Machine, item: Value) -> Value:
+        raise DataDependentValue("the 'in' operator")
+
+    # -- operators ----------------------------------------------------------------------------------------------------
+
+    def unary(self, tx: Machine, op: str) -> Value:
+        return call_graph(tx, "call_function", UNARY[op], (self,), {})
+
+    def binary(self, tx: Machine, op: str, other: Value) -> Value | None:
+        return self._operator(tx, BINARY[op], self, other) if is_operand(other) else None
+
+    def binary_reflected(self, tx: Machine, op: str, other: Value) -> Value | None:
+        return self._operator(tx, BINARY[op], other, self) if is_operand(other) else None
+
+    def inplace(self, tx: Machine, op: str, other: Value) -> Value | None:
+        return self._operator(tx, INPLACE[op], self, other) if is_operand(other) else None
+
+    def compare(self, tx: Machine, op: str, other: Value) -> Value | None:
+        return self._operator(tx, COMPARE[op], self, other) if is_operand(other) else None
+
+    def _operator(self, tx: Machine, function: Callable[..., Any], left: Value, right: Value) -> Value:
+        return call_graph(tx, "call_function", function, (left, right), {})
+
+
+def is_operand(value: Value) -> bool:
+    """Whether a tensor operator takes it."""
+    return isinstance(value, TensorValue) or (
+        value.is_constant() and isinstance(value.constant(), int | float | complex | bool)
+    )
+
+
+class TensorMethod(Object):
+    """`tensor.name`, to be called."""
+
+    __slots__ = ("name", "owner")
+    kind = "a tensor's method"
+
+    def __init__(self, owner: TensorValue, name: str) -> None:
+        super().__init__()
+        self.owner = owner
+        self.name = name
+
+    def python_type(self) -> type:
+        return type(torch.empty)
+
+    def truth(self, tx: Machine) -> bool:
+        return True
+
+    def call(self, tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+        return call_tensor_method(tx, self.name, self.owner, args, kwargs)
+
+    def get_attr(self, tx: Machine, name: str) -> Value:
+        if name == "__self__":
+            return self.owner
+        return fresh(getattr(getattr(torch.Tensor, self.name), name))
+
+    def children(self) -> Iterator[Value]:
+        yield self.owner
+
+
+def call_tensor_method(
+    tx: Machine, name: str, owner: TensorValue, args: Sequence[Value], kwargs: dict[str, Value]
+) -> Value:
+    """`owner.name(*args, **kwargs)`."""
+    if name in QUESTIONS:
+        return answer(tx, getattr(torch.Tensor, name), (owner, *args), kwargs)
+    if name in DATA_METHODS:
+        try:
+            return fresh(getattr(owner.data(f"{name}()"), name)())
+        except (ValueError, TypeError, RuntimeError) as error:
+            tx.raise_real(error)
+    if name in REFUSED_METHODS:
+        raise GraphBreak(f"Tensor.{name}() cannot be in a graph: {REFUSED_METHODS[name]}")
+    special = SPECIAL_METHODS.get(name)
+    if special is not None:
+        return special(tx, owner, *args, **kwargs)
+    return call_graph(tx, "call_method", name, (owner, *args), kwargs)
+
+
+def answer(tx: Machine, function: Callable[..., Any], args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+    """A question about tensors that the fakes answer; nothing goes into the graph."""
+    fakes = [arg.graph_argument()[1] for arg in args]
+    named = {name: arg.graph_argument()[1] for name, arg in kwargs.items()}
+    try:
+        return fresh(tx.graph.run(function, fakes, named))
+    except (TypeError, RuntimeError, IndexError, ValueError) as error:
+        tx.raise_real(error)
+
+
+def _type(tx: Machine, owner: TensorValue, *args: Value, **kwargs: Value) -> Value:
+    if not args and not kwargs:
+        return fresh(torch.empty(0, dtype=owner.fake.dtype).type())
+    return call_graph(tx, "call_method", "type", (owner, *args), kwargs)
+
+
+SPECIAL_METHODS: dict[str, Callable[..., Value]] = {
+    "type": _type,
+    "__len__": lambda tx, owner: fresh(owner.length(tx)),
+    "__iter__": lambda tx, owner: owner.iterate(tx),
+    "__getitem__": lambda tx, owner, key: owner.get_item(tx, key),
+    "__setitem__": lambda tx, owner, key, value: owner.set_item(tx, key, value) or NONE,
+    "__contains__": lambda tx, owner, item: owner.contains(tx, item),
+}
+
+
+# -- graph calls ---------------------------------------------------------------------------------------------------------
+
+
+def call_graph(tx: Machine, kind: str, target: Any, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+    """Puts a call into the graph; the value of its result."""
+    nodes, fakes = [], []
+    for arg in args:
+        node, fake = arg.graph_argument()
+        nodes.append(node)
+        fakes.append(fake)
+    named_nodes: dict[str, Any] = {}
+    named_fakes: dict[str, Any] = {}
+    for name, arg in kwargs.items():
+        named_nodes[name], named_fakes[name] = arg.graph_argument()
+    location = tx.location()
+    try:
+        node, result = tx.graph.call(kind, target, (nodes, named_nodes), (fakes, named_fakes), location)
+    except Unsupported as error:
+        raise GraphBreak(error.message, error.hint) from error
+    except (RuntimeError, TypeError, ValueError, IndexError, AssertionError, NotImplementedError) as error:
+        tx.raise_real(error)
+    if type(result) is FakeTensor:
+        for arg in args:
+            if isinstance(arg, TensorValue) and arg.fake is result:
+                return arg
+        for arg in kwargs.values():
+            if isinstance(arg, TensorValue) and arg.fake is result:
+                return arg
+        return TensorValue(node, result)
+    return result_value(tx, node, result, args)
+
+
+def result_value(tx: Machine, node: fx.Node, result: Any, args: Sequence[Value]) -> Value:
+    """The value of what a graph call gave: tensors, tuples of them, or Python objects."""
+    if isinstance(result, torch.Tensor):
+        if not isinstance(result, FakeTensor):
+            raise GraphBreak(f"{node.target} gave a {type(result).__name__}, which is not modelled")
+        return TensorValue(node, result)
+    if isinstance(result, list | tuple) and type(result) is not torch.Size:
+        items = []
+        for index, item in enumerate(result):
+            if isinstance(item, torch.Tensor | list | tuple):
+                part = tx.graph.getitem(node, index, item, node.meta["location"])
+                items.append(result_value(tx, part, item, args))
+            else:
+                items.append(fresh(item))
+        return ListValue(items) if type(result) is list else TupleValue(items, type(result))
+    if result is None:
+        return NONE
+    tx.graph.graph.erase_node(node)
+    return fresh(result)
+
+
+# -- from objects --------------------------------------------------------------------------------------------------------
+
+#: Tensor classes without behaviour of their own.
+PLAIN_CLASSES = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
+
+
+def check_class(obj: torch.Tensor) -> None:
+    """Refuses tensor subclasses that change what operators do."""
+    if type(obj) not in PLAIN_CLASSES:
+        raise GraphBreak(f"tensors of class {type(obj).__name__} are not modelled")
+
+
+@builds(torch.Tensor)
+def build_tensor(tx: Machine, obj: torch.Tensor, source: Source) -> Value:
+    """A tensor from outside is an input of the graph."""
+    if isinstance(obj, FakeTensor):
+        raise GraphBreak("the program holds a fake tensor")
+    check_class(obj)
+    watch.tensor(tx, source, obj)
+    node, fake = tx.graph.placeholder(source, obj, tx.location())
+    return TensorValue(node, fake, type(obj), source, obj)
+
+
+def build_attribute(tx: Machine, obj: torch.Tensor, source: Source) -> Value:
+    """A parameter or buffer of a module is part of the graph, as the live object."""
+    known = tx.values.get(id(obj))
+    if known is not None:
+        watch.identity(tx, source, obj)
+        return known
+    check_class(obj)
+    watch.parameter(tx, source, obj)
+    node, fake = tx.graph.attribute(source, obj, tx.location())
+    value = TensorValue(node, fake, type(obj), source, obj)
+    tx.values[id(obj)] = value
+    return value
+
+
+def tensor_flag(value: Value) -> Value:
+    """`torch.is_tensor`."""
+    return boolean(issubclass(value.python_type(), torch.Tensor))

@@ -1,0 +1,237 @@
+"""Torch's functions: leaves of capture, put into the graph as one call each.
+
+A callable is a leaf when it is a C function of torch, an operator object, or a Python function of a
+module in `LEAF_MODULES`. Handlers (`registry.CALLS`, filled by `torch_state.py`) come first: questions
+about state, mode switches, checks.
+Neighbours: `tensor.py` (`call_graph`), `torch_state.py`.
+"""
+
+from __future__ import annotations
+
+import types
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from stator.base.errors import GraphBreak
+from stator.capture.values import watch
+from stator.capture.values.base import Object
+from stator.capture.values.registry import SPECIAL, builds, fresh, handler_of, makes
+from stator.capture.values.tensor import TensorValue, call_graph, call_tensor_method
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from stator.capture.machine import Machine
+    from stator.capture.rewrite import Assembler
+    from stator.capture.source import Source
+    from stator.capture.value import Value
+
+#: Modules whose Python functions are leaves.
+LEAF_MODULES = frozenset(
+    {
+        "torch", "torch.functional", "torch.nn.functional", "torch._tensor", "torch.special", "torch.linalg",
+        "torch.fft", "torch.signal.windows.windows", "torch._VF", "torch._lowrank", "torch.nested",
+        "torch._jit_internal", "torch.sparse", "torch._linalg_utils",
+    }
+)  # fmt: skip
+
+#: Types of C callables; a leaf if their module is torch's.
+_C_TYPES = (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType)
+
+#: Operator objects.
+_OPERATORS = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
+
+#: Functions of leaf modules that are ordinary Python and are inlined.
+INLINED = {torch.functional.broadcast_shapes, torch.nn.functional._canonical_mask} | {
+    function
+    for name, function in vars(torch.nn.functional).items()
+    if name in ("_pair", "_single", "_triple", "_list_with_default", "_verify_batch_size", "_none_or_dtype")
+    and isinstance(function, types.FunctionType)
+}
+
+#: What cannot be in a graph, and why.
+REFUSED: dict[Any, str] = {
+    torch.manual_seed: "it changes the random state",
+    torch.seed: "it changes the random state",
+    torch.set_default_dtype: "it changes the state of the process",
+    torch.set_default_device: "it changes the state of the process",
+    torch.set_num_threads: "it changes the state of the process",
+    torch.save: "it writes a file",
+    torch.load: "it reads a file",
+    torch.compile: "compiling inside of compiled code is not modelled",
+    torch.from_numpy: "it comes from outside of torch",
+    torch.autograd.grad: "it runs the autograd engine",
+    torch.autograd.backward: "it runs the autograd engine",
+    torch.vmap: "function transforms are not modelled",
+    torch.func.grad: "function transforms are not modelled",
+}
+
+
+def is_leaf(obj: Any) -> bool:
+    """Whether calling it is a graph call."""
+    kind = type(obj)
+    if kind is types.FunctionType:
+        return obj.__module__ in LEAF_MODULES and obj not in INLINED
+    if kind in _C_TYPES:
+        if kind is not types.BuiltinFunctionType:
+            return bool(obj.__objclass__ in (torch._C.TensorBase, torch.Tensor))
+        module = obj.__module__
+        if module is not None:
+            return bool(module == "torch" or module.startswith(("torch._C", "torch.")))
+        owner = getattr(obj, "__self__", None)
+        return bool(getattr(owner, "__name__", "").startswith(("torch", "_VariableFunctions")))
+    return kind in _OPERATORS or kind.__name__ == "_VariableFunctionsClass"
+
+
+class TorchFunctionValue(Object):
+    """A leaf function."""
+
+    __slots__ = ("function",)
+    kind = "a torch function"
+
+    def __init__(self, function: Any, source: Source | None = None) -> None:
+        super().__init__(source)
+        self.function = function
+
+    def __repr__(self) -> str:
+        return f"TorchFunctionValue({name_of(self.function)})"
+
+    def python_type(self) -> type:
+        return type(self.function)
+
+    def is_constant(self) -> bool:
+        return True
+
+    def constant(self) -> Any:
+        return self.function
+
+    def is_same(self, other: Value) -> bool:
+        return other.is_constant() and other.constant() is self.function
+
+    def truth(self, tx: Machine) -> bool:
+        return True
+
+    def get_attr(self, tx: Machine, name: str) -> Value:
+        try:
+            return fresh(getattr(self.function, name))
+        except AttributeError as error:
+            tx.raise_real(error)
+
+    def descriptor_get(self, tx: Machine, instance: Value | None, cls: type) -> Value:
+        """A method descriptor of Tensor binds; a builtin function does not."""
+        if instance is None or isinstance(self.function, types.BuiltinFunctionType):
+            return self
+        return BoundTorchFunction(self, instance)
+
+    def call(self, tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+        function = self.function
+        handler = handler_of(function)
+        if handler is not None:
+            return handler(tx, args, kwargs)
+        if isinstance(function, types.MethodDescriptorType | types.WrapperDescriptorType):
+            owner, *rest = args
+            if not isinstance(owner, TensorValue):
+                raise self.refuse(f"calling {function.__name__} without a tensor")
+            return call_tensor_method(tx, function.__name__, owner, rest, kwargs)
+        try:
+            reason = REFUSED.get(function)
+        except TypeError:
+            reason = None
+        if reason is not None:
+            raise GraphBreak(f"{name_of(function)}() cannot be in a graph: {reason}")
+        if "out" in kwargs:
+            raise GraphBreak(f"{name_of(function)}(out=…) is not supported", "use the form that returns its result")
+        return call_graph(tx, "call_function", function, args, kwargs)
+
+    def graph_argument(self) -> tuple[Any, Any]:
+        return self.function, self.function
+
+    def reconstruct(self, out: Assembler) -> None:
+        out.load_object(self.function)
+
+
+class BoundTorchFunction(Object):
+    """A Tensor method found on the class and bound to a tensor."""
+
+    __slots__ = ("function", "owner")
+    kind = "a tensor's method"
+
+    def __init__(self, function: TorchFunctionValue, owner: Value) -> None:
+        super().__init__()
+        self.function = function
+        self.owner = owner
+
+    def python_type(self) -> type:
+        return types.MethodType
+
+    def call(self, tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+        return self.function.call(tx, (self.owner, *args), kwargs)
+
+    def children(self) -> Iterator[Value]:
+        yield self.owner
+
+
+def name_of(function: Any) -> str:
+    """A readable name."""
+    module = getattr(function, "__module__", None) or "torch"
+    name = getattr(function, "__qualname__", None) or getattr(function, "__name__", None) or str(function)
+    return f"{module}.{name}"
+
+
+def build_leaf(tx: Machine, obj: Any, source: Source) -> Value:
+    """A leaf is known by identity."""
+    watch.identity(tx, source, obj)
+    return TorchFunctionValue(obj, source)
+
+
+SPECIAL.append((is_leaf, build_leaf))
+
+
+@builds(*_OPERATORS)
+def build_operator(tx: Machine, obj: Any, source: Source) -> Value:
+    """`torch.ops.aten.add` and its overloads."""
+    watch.identity(tx, source, obj)
+    return TorchFunctionValue(obj, source)
+
+
+makes(*_OPERATORS)(TorchFunctionValue)
+
+
+class NamespaceValue(Object):
+    """`torch.ops`, `torch.ops.aten`, `torch.classes`: objects whose attributes are fixed."""
+
+    __slots__ = ("obj",)
+    kind = "a torch namespace"
+
+    def __init__(self, obj: Any, source: Source | None = None) -> None:
+        super().__init__(source)
+        self.obj = obj
+
+    def python_type(self) -> type:
+        return type(self.obj)
+
+    def is_constant(self) -> bool:
+        return True
+
+    def constant(self) -> Any:
+        return self.obj
+
+    def get_attr(self, tx: Machine, name: str) -> Value:
+        try:
+            return fresh(getattr(self.obj, name))
+        except AttributeError as error:
+            tx.raise_real(error)
+
+    def reconstruct(self, out: Assembler) -> None:
+        out.load_object(self.obj)
+
+
+@builds(type(torch.ops), type(torch.ops.aten))
+def build_namespace(tx: Machine, obj: Any, source: Source) -> Value:
+    """Torch's operator namespaces."""
+    watch.identity(tx, source, obj)
+    return NamespaceValue(obj, source)
+
+
+makes(type(torch.ops), type(torch.ops.aten))(NamespaceValue)

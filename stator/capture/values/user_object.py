@@ -1,0 +1,552 @@
+"""Instances of users' classes, met or made by the frame.
+
+Attribute reading follows Python: data descriptors of the class, the instance's dict, other class
+attributes, `__getattr__`; properties and overridden `__getattribute__` are run. The instance's dict is a
+`DictValue`, so reads are guarded and writes recorded entry by entry, and `obj.__dict__` is just it.
+An instance of a subclass of dict, list, set… holds its builtin contents in `storage`.
+Neighbours: `klass.py` (making them), `module.py` (nn.Module), `effects.py`.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections import OrderedDict, deque
+from typing import TYPE_CHECKING, Any
+
+from stator.capture.source import AttrSource, ClassAttrSource, ConstSource, InstanceDictSource
+from stator.capture.value import Raised, Value
+from stator.capture.values import operators, watch
+from stator.capture.values.base import MISSING, Object, find_method, static_attribute
+from stator.capture.values.constant import NONE, ConstantValue, boolean
+from stator.capture.values.fold import run
+from stator.capture.values.klass import INSTANCE_MAKERS, PropertyValue, bind
+from stator.capture.values.mapping import DictValue
+from stator.capture.values.registry import builds, fresh, wrap
+from stator.capture.values.sequence import DequeValue, ListValue, TupleValue
+from stator.capture.values.sets import SetValue
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from stator.capture.machine import Machine
+    from stator.capture.rewrite import Assembler
+    from stator.capture.source import Source
+
+#: Class attributes that a missing override leaves to `object`.
+_SETATTR = object.__setattr__
+_DELATTR = object.__delattr__
+
+
+class UserObjectValue(Object):
+    """An instance. `real` is None for one that the frame has made."""
+
+    __slots__ = ("cls", "dict", "real", "slots", "storage")
+    kind = "an object"
+
+    def __init__(
+        self, cls: type, source: Source | None = None, real: Any = None, storage: Value | None = None
+    ) -> None:
+        super().__init__(source)
+        self.cls = cls
+        self.real = real
+        self.storage = storage
+        self.slots: dict[str, Value] = {}
+        namespace = getattr(real, "__dict__", None) if source is not None else None
+        if namespace is None:
+            self.dict = DictValue()
+        else:
+            assert source is not None
+            self.dict = DictValue(None, dict, InstanceDictSource(source), namespace)
+
+    def __repr__(self) -> str:
+        return f"UserObjectValue({self.cls.__qualname__})"
+
+    @property
+    def described(self) -> str:
+        """How a refusal names it."""
+        return f"an object of class {self.cls.__module__}.{self.cls.__qualname__}"
+
+    def refuse(self, what: str) -> Any:
+        error = super().refuse(what)
+        error.reason = f"{what} is not supported on {self.described}"
+        error.args = (error.reason,)
+        return error
+
+    def python_type(self) -> type:
+        return self.cls
+
+    # -- reading attributes --------------------------------------------------------------------------------------
+
+    def get_attr(self, tx: Machine, name: str) -> Value:
+        override = static_attribute(self.cls, "__getattribute__")
+        if isinstance(override, types.FunctionType):
+            source = ClassAttrSource(ConstSource(self.cls), "__getattribute__")
+            try:
+                return wrap(tx, override, source).call(tx, (self, fresh(name)), {})
+            except Raised as raised:
+                if not issubclass(raised.value.python_type(), AttributeError):
+                    raise
+                return self.missing_attribute(tx, name, raised)
+        return self.generic_get_attr(tx, name)
+
+    def generic_get_attr(self, tx: Machine, name: str) -> Value:
+        """`object.__getattribute__`, then `__getattr__`."""
+        try:
+            found = self.find_attr(tx, name)
+        except Raised as raised:
+            # A property that raises AttributeError falls through to `__getattr__`, as in Python.
+            if not issubclass(raised.value.python_type(), AttributeError):
+                raise
+            return self.missing_attribute(tx, name, raised)
+        return self.missing_attribute(tx, name, None) if found is None else found
+
+    def find_attr(self, tx: Machine, name: str) -> Value | None:
+        """The attribute by descriptors, instance dict and class; None if there is none."""
+        raw = static_attribute(self.cls, name)
+        if raw is not MISSING and is_data_descriptor(raw):
+            return self._data_descriptor(tx, name, raw)
+        found = self.own_attr(tx, name, raw)
+        if found is not None:
+            return found
+        if raw is MISSING:
+            return None
+        if isinstance(raw, functools.cached_property):
+            return self._cached_property(tx, name, raw)
+        return bind(tx, raw, ClassAttrSource(ConstSource(self.cls), name), self, self.cls)
+
+    def own_attr(self, tx: Machine, name: str, raw: Any) -> Value | None:
+        """The attribute in the instance's dict."""
+        if self.dict.real is None and not self.dict.entries(tx):
+            return None
+        return self.dict.find(tx, ConstantValue(name))
+
+    def missing_attribute(self, tx: Machine, name: str, raised: Raised | None) -> Value:
+        """`__getattr__`, if the class has one; else the AttributeError."""
+        hook = static_attribute(self.cls, "__getattr__")
+        if hook is not MISSING:
+            function = bind(tx, hook, ClassAttrSource(ConstSource(self.cls), "__getattr__"), self, self.cls)
+            return function.call(tx, (fresh(name),), {})
+        if raised is not None:
+            raise raised
+        tx.raise_exception(AttributeError, f"{self.cls.__name__!r} object has no attribute {name!r}")
+        raise AssertionError
+
+    def _data_descriptor(self, tx: Machine, name: str, raw: Any) -> Value:
+        if name == "__class__":
+            return fresh(self.cls)
+        if name == "__dict__":
+            return self.dict
+        if isinstance(raw, types.MemberDescriptorType):
+            return self._slot(tx, name, raw)
+        if isinstance(raw, types.GetSetDescriptorType):
+            if name == "__weakref__":
+                return NONE
+            if self.real is not None and self.source is not None:
+                return wrap(tx, run(tx, getattr, (self.real, name)), AttrSource(self.source, name))
+            raise self.refuse(f"reading attribute {name!r}")
+        return bind(tx, raw, ClassAttrSource(ConstSource(self.cls), name), self, self.cls)
+
+    def _slot(self, tx: Machine, name: str, raw: Any) -> Value:
+        found = self.slots.get(name)
+        if found is None and self.real is not None and self.source is not None:
+            real = run(tx, raw.__get__, (self.real, self.cls))
+            found = self.slots[name] = wrap(tx, real, AttrSource(self.source, name))
+        if found is None or found is DELETED:
+            tx.raise_exception(AttributeError, name)
+            raise AssertionError
+        return found
+
+    def _cached_property(self, tx: Machine, name: str, raw: Any) -> Value:
+        source = AttrSource(ClassAttrSource(ConstSource(self.cls), name), "func")
+        value = wrap(tx, raw.func, source).call(tx, (self,), {})
+        self.dict.put(tx, ConstantValue(name), value)
+        return value
+
+    # -- writing attributes ----------------------------------------------------------------------------------------
+
+    def set_attr(self, tx: Machine, name: str, value: Value) -> None:
+        override = static_attribute(self.cls, "__setattr__")
+        if override is not _SETATTR:
+            self._call_hook(tx, "__setattr__", override, (fresh(name), value))
+        else:
+            self.generic_set_attr(tx, name, value)
+
+    def generic_set_attr(self, tx: Machine, name: str, value: Value) -> None:
+        """`object.__setattr__`."""
+        raw = static_attribute(self.cls, name)
+        if raw is not MISSING and is_data_descriptor(raw):
+            if isinstance(raw, property):
+                PropertyValue(raw, ClassAttrSource(ConstSource(self.cls), name)).descriptor_set(tx, self, value)
+                return
+            if isinstance(raw, types.MemberDescriptorType):
+                self.slots[name] = value
+                if self.source is not None:
+                    tx.effects.change(self)
+                return
+            if isinstance(setter := static_attribute(type(raw), "__set__"), types.FunctionType):
+                descriptor = wrap(tx, raw, ClassAttrSource(ConstSource(self.cls), name))
+                function = wrap(tx, setter, ClassAttrSource(ConstSource(type(raw)), "__set__"))
+                function.call(tx, (descriptor, self, value), {})
+                return
+            raise self.refuse(f"setting attribute {name!r}")
+        self.dict.put(tx, ConstantValue(name), value)
+
+    def del_attr(self, tx: Machine, name: str) -> None:
+        override = static_attribute(self.cls, "__delattr__")
+        if override is not _DELATTR:
+            self._call_hook(tx, "__delattr__", override, (fresh(name),))
+        else:
+            self.generic_del_attr(tx, name)
+
+    def generic_del_attr(self, tx: Machine, name: str) -> None:
+        """`object.__delattr__`."""
+        if self.dict.drop(tx, ConstantValue(name)) is None:
+            tx.raise_exception(AttributeError, f"{self.cls.__name__!r} object has no attribute {name!r}")
+
+    def _call_hook(self, tx: Machine, name: str, raw: Any, args: Sequence[Value]) -> Value:
+        return bind(tx, raw, ClassAttrSource(ConstSource(self.cls), name), self, self.cls).call(tx, args, {})
+
+    # -- special methods -----------------------------------------------------------------------------------------------
+
+    def special(self, tx: Machine, name: str, *args: Value) -> Value | None:
+        """`type(self).name(self, *args)`; None when the class has no such method."""
+        raw = static_attribute(self.cls, name)
+        if raw is MISSING or raw is None:
+            return None
+        if getattr(raw, "__objclass__", None) is object and name not in ("__eq__", "__ne__", "__hash__"):
+            return None
+        return self._call_hook(tx, name, raw, args)
+
+    def builtin_method(self, tx: Machine, owner: type, name: str) -> Callable[..., Value] | None:
+        """The C method `owner.name` as it acts on this object."""
+        if owner is object or (self.storage is None and name in OBJECT_METHODS):
+            method = OBJECT_METHODS.get(name)
+            return None if method is None else functools.partial(method, self)
+        if self.storage is not None:
+            if name == "__init__":
+                return functools.partial(fill_storage, self)
+            return find_method(self.storage, name)
+        return None
+
+    def _required(self, tx: Machine, name: str, *args: Value) -> Value:
+        result = self.special(tx, name, *args)
+        if result is None:
+            if name in ("__getitem__", "__setitem__", "__delitem__", "__iter__", "__len__"):
+                text = _REFUSALS.get(name, "object does not support the operation")
+                tx.raise_exception(TypeError, text.format(self.cls.__name__))
+            raise self.refuse(name)
+        return result
+
+    def truth(self, tx: Machine) -> bool:
+        result = self.special(tx, "__bool__")
+        if result is None:
+            result = self.special(tx, "__len__")
+        return True if result is None else result.truth(tx)
+
+    def length(self, tx: Machine) -> int:
+        return int(self._required(tx, "__len__").constant())
+
+    def iterate(self, tx: Machine) -> Value:
+        if static_attribute(self.cls, "__iter__") is MISSING and static_attribute(self.cls, "__getitem__") is not MISSING:
+            return IndexIterator(self)
+        return self._required(tx, "__iter__")
+
+    def next_item(self, tx: Machine) -> Value | None:
+        try:
+            return self._required(tx, "__next__")
+        except Raised as raised:
+            if issubclass(raised.value.python_type(), StopIteration):
+                return None
+            raise
+
+    def pairs(self, tx: Machine) -> list[tuple[Value, Value]]:
+        if isinstance(self.storage, DictValue):
+            return self.storage.pairs(tx)
+        keys = self.get_attr(tx, "keys").call(tx, (), {}).unpack(tx)
+        return [(key, self.get_item(tx, key)) for key in keys]
+
+    def get_item(self, tx: Machine, key: Value) -> Value:
+        return self._required(tx, "__getitem__", key)
+
+    def set_item(self, tx: Machine, key: Value, value: Value) -> None:
+        self._required(tx, "__setitem__", key, value)
+
+    def del_item(self, tx: Machine, key: Value) -> None:
+        self._required(tx, "__delitem__", key)
+
+    def contains(self, tx: Machine, item: Value) -> Value:
+        result = self.special(tx, "__contains__", item)
+        if result is not None:
+            return boolean(result.truth(tx))
+        return boolean(any(operators.equal(tx, item, candidate) for candidate in self.unpack(tx)))
+
+    def call(self, tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+        raw = static_attribute(self.cls, "__call__")
+        if raw is MISSING:
+            tx.raise_exception(TypeError, f"{self.cls.__name__!r} object is not callable")
+        source = ClassAttrSource(ConstSource(self.cls), "__call__")
+        return bind(tx, raw, source, self, self.cls).call(tx, args, kwargs)
+
+    def _operator(self, tx: Machine, name: str, *args: Value) -> Value | None:
+        raw = static_attribute(self.cls, name)
+        if raw is MISSING or raw is None or (getattr(raw, "__objclass__", None) is object and name not in ("__eq__", "__ne__")):
+            return None
+        if getattr(raw, "__objclass__", None) is object:
+            override = static_attribute(self.cls, "__eq__")
+            if name == "__ne__" and getattr(override, "__objclass__", None) is not object:
+                result = self._operator(tx, "__eq__", *args)
+                return None if result is None else boolean(not result.truth(tx))
+            return None
+        result = self._call_hook(tx, name, raw, args)
+        return None if result.is_constant() and result.constant() is NotImplemented else result
+
+    def unary(self, tx: Machine, op: str) -> Value:
+        result = self._operator(tx, {"-": "__neg__", "+": "__pos__", "~": "__invert__"}[op])
+        if result is None:
+            tx.raise_exception(TypeError, f"bad operand type for unary {op}: {self.cls.__name__!r}")
+            raise AssertionError
+        return result
+
+    def binary(self, tx: Machine, op: str, other: Value) -> Value | None:
+        return self._operator(tx, f"__{NAMES[op]}__", other)
+
+    def binary_reflected(self, tx: Machine, op: str, other: Value) -> Value | None:
+        return self._operator(tx, f"__r{NAMES[op]}__", other)
+
+    def inplace(self, tx: Machine, op: str, other: Value) -> Value | None:
+        return self._operator(tx, f"__i{NAMES[op]}__", other)
+
+    def compare(self, tx: Machine, op: str, other: Value) -> Value | None:
+        return self._operator(tx, f"__{COMPARE_NAMES[op]}__", other)
+
+    def m___hash__(self, tx: Machine) -> Value:
+        result = self.special(tx, "__hash__")
+        if result is None:
+            raise self.refuse("hash()")
+        return result
+
+    # -- after capture ---------------------------------------------------------------------------------------------------
+
+    def graph_argument(self) -> tuple[Any, Any]:
+        if self.storage is not None:
+            return self.storage.graph_argument()
+        raise self.refuse("passing it to a torch function")
+
+    def children(self) -> Iterator[Value]:
+        yield self.dict
+        if self.storage is not None:
+            yield self.storage
+        yield from self.slots.values()
+
+    def reconstruct(self, out: Assembler) -> None:
+        out.call(new_object, ConstantValue(self.cls))
+        out.remember(self)
+        if self.storage is not None:
+            out.call(fill_contents, self, self.storage)
+            out.pop()
+        pairs = [(name, value) for name, value in self.slots.items() if value is not DELETED]
+        attributes = [(entry.key, entry.value) for entry in self.dict.entries_now()]
+        names = TupleValue([*(fresh(name) for name, _ in pairs), *(key for key, _ in attributes)])
+        values = TupleValue([*(value for _, value in pairs), *(value for _, value in attributes if value is not None)])
+        out.call(fill_attributes, self, names, values)
+        out.pop()
+
+    def write_back(self, out: Assembler) -> None:
+        """Emit changed slots (the dict writes itself back)."""
+        for name, value in self.slots.items():
+            out.call(_SETATTR, self, fresh(name), value)
+            out.pop()
+
+
+DELETED = Value()
+
+NAMES = {
+    "+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv", "%": "mod", "**": "pow", "@": "matmul",
+    "&": "and", "|": "or", "^": "xor", "<<": "lshift", ">>": "rshift",
+}  # fmt: skip
+COMPARE_NAMES = {"<": "lt", "<=": "le", "==": "eq", "!=": "ne", ">": "gt", ">=": "ge"}
+_REFUSALS = {
+    "__getitem__": "{0!r} object is not subscriptable",
+    "__setitem__": "{0!r} object does not support item assignment",
+    "__delitem__": "{0!r} object does not support item deletion",
+    "__iter__": "{0!r} object is not iterable",
+    "__len__": "object of type {0!r} has no len()",
+}
+
+
+def is_data_descriptor(raw: Any) -> bool:
+    """Whether a class attribute comes before the instance's dict."""
+    kind = type(raw)
+    return kind is property or hasattr(kind, "__set__") or hasattr(kind, "__delete__")
+
+
+class IndexIterator(Object):
+    """`iter()` of an object that has only `__getitem__`."""
+
+    __slots__ = ("index", "owner")
+    kind = "an iterator"
+
+    def __init__(self, owner: Value) -> None:
+        super().__init__()
+        self.owner = owner
+        self.index = 0
+
+    def iterate(self, tx: Machine) -> Value:
+        return self
+
+    def next_item(self, tx: Machine) -> Value | None:
+        try:
+            item = self.owner.get_item(tx, fresh(self.index))
+        except Raised as raised:
+            if issubclass(raised.value.python_type(), IndexError | StopIteration):
+                return None
+            raise
+        self.index += 1
+        return item
+
+
+# -- object's own methods --------------------------------------------------------------------------------------------------
+
+
+def _nothing(value: UserObjectValue, tx: Machine, *args: Value, **kwargs: Value) -> Value:
+    return NONE
+
+
+def _get(value: UserObjectValue, tx: Machine, name: Value) -> Value:
+    found = value.find_attr(tx, name.constant())
+    if found is None:
+        tx.raise_exception(AttributeError, f"{value.cls.__name__!r} object has no attribute {name.constant()!r}")
+        raise AssertionError
+    return found
+
+
+def _set(value: UserObjectValue, tx: Machine, name: Value, item: Value) -> Value:
+    value.generic_set_attr(tx, name.constant(), item)
+    return NONE
+
+
+def _delete(value: UserObjectValue, tx: Machine, name: Value) -> Value:
+    value.generic_del_attr(tx, name.constant())
+    return NONE
+
+
+def _equal(value: UserObjectValue, tx: Machine, other: Value) -> Value:
+    return boolean(True) if operators.is_same(value, other) else fresh(NotImplemented)
+
+
+def _hash(value: UserObjectValue, tx: Machine) -> Value:
+    if value.real is None:
+        raise value.refuse("hash()")
+    watch.identity(tx, value.source, value.real)
+    return fresh(object.__hash__(value.real))
+
+
+#: Method of `object` -> what it does.
+OBJECT_METHODS: dict[str, Callable[..., Value]] = {
+    "__init__": _nothing,
+    "__init_subclass__": _nothing,
+    "__getattribute__": _get,
+    "__setattr__": _set,
+    "__delattr__": _delete,
+    "__eq__": _equal,
+    "__hash__": _hash,
+}
+
+
+# -- subclasses of builtin containers ------------------------------------------------------------------------------------------
+
+#: Builtin base -> a new empty storage, and the storage of a real object.
+STORAGES: dict[type, tuple[Callable[[], Value], Callable[[Any, Any], Value]]] = {
+    OrderedDict: (lambda: DictValue((), OrderedDict), lambda obj, source: DictValue(None, OrderedDict, source, obj)),
+    dict: (lambda: DictValue(), lambda obj, source: DictValue(None, dict, source, obj)),
+    list: (lambda: ListValue([]), lambda obj, source: ListValue(None, source, obj)),
+    set: (lambda: SetValue({}), lambda obj, source: SetValue({}, set, source)),
+    deque: (lambda: DequeValue([]), lambda obj, source: DequeValue(None, source, obj, obj.maxlen)),
+}
+
+
+def storage_base(cls: type) -> type | None:
+    """The builtin container that a class extends."""
+    for parent in cls.__mro__:
+        if parent in STORAGES:
+            return parent
+    return None
+
+
+def fill_storage(value: UserObjectValue, tx: Machine, *args: Value, **kwargs: Value) -> Value:
+    """`dict.__init__`, `list.__init__`… on an instance of a subclass."""
+    storage = value.storage
+    match storage:
+        case DictValue():
+            storage.m_update(tx, *args, **kwargs)
+        case ListValue():
+            if args:
+                storage.m_extend(tx, args[0])
+        case SetValue():
+            storage.m_update(tx, *args)
+        case _:
+            raise value.refuse("__init__ of its builtin base")
+    return NONE
+
+
+def new_object(cls: type) -> Any:
+    """An instance without its `__init__`."""
+    for base in (dict, list, set, deque):
+        if issubclass(cls, base):
+            return base.__new__(cls)
+    return object.__new__(cls)
+
+
+def fill_contents(obj: Any, contents: Any) -> None:
+    """Gives an instance of a builtin container's subclass its contents, by the builtin's own methods."""
+    if isinstance(obj, dict):
+        kind = OrderedDict if isinstance(obj, OrderedDict) else dict
+        for key, value in contents.items():
+            kind.__setitem__(obj, key, value)
+    elif isinstance(obj, list):
+        list.extend(obj, contents)
+    elif isinstance(obj, set):
+        set.update(obj, contents)
+    else:
+        deque.extend(obj, contents)
+
+
+def fill_attributes(obj: Any, names: tuple[str, ...], values: tuple[Any, ...]) -> None:
+    """Sets attributes without running the class's hooks."""
+    for name, value in zip(names, values, strict=True):
+        _SETATTR(obj, name, value)
+
+
+# -- from objects ----------------------------------------------------------------------------------------------------------------
+
+
+@builds(object)
+def build_object(tx: Machine, obj: Any, source: Source) -> Value:
+    """Any object that no other builder takes."""
+    cls = type(obj)
+    watch.type_of(tx, source, cls)
+    base = storage_base(cls)
+    storage = STORAGES[base][1](obj, source) if base is not None else None
+    return UserObjectValue(cls, source, obj, storage)
+
+
+def is_plain_class(cls: type) -> bool:
+    """Whether instances consist of a dict, slots, and at most a known builtin container."""
+    base = cls.__base__
+    while base is not None and base is not object:
+        if base in STORAGES:
+            return True
+        if not base.__flags__ & (1 << 9) and not base.__module__.startswith(("abc", "typing", "contextlib", "collections")):
+            return False
+        base = base.__base__
+    return bool(cls.__flags__ & (1 << 9)) or cls in STORAGES or cls is object
+
+
+def make_instance(tx: Machine, cls: type) -> Value:
+    """A new instance of a plain class."""
+    base = storage_base(cls)
+    return UserObjectValue(cls, storage=STORAGES[base][0]() if base is not None else None)
+
+
+INSTANCE_MAKERS.append((is_plain_class, make_instance))

@@ -1,0 +1,92 @@
+"""The guards that facts about real objects need, one function a fact.
+
+Invariant: every fact that a value class uses about an object with a source goes through here, so this
+file is the list of what capture assumes. A missing source means that the object was made by the frame
+(or is pinned by identity) and needs no guard. Neighbours: `guards.py` (the kinds).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from stator.capture.source import ConstSource, InstanceDictSource
+
+if TYPE_CHECKING:
+    import torch
+
+    from stator.capture.machine import Machine
+    from stator.capture.source import Source
+    from stator.capture.value import Value
+
+
+def equals(tx: Machine, source: Source | None, obj: Any) -> None:
+    """The object is this literal (type and value)."""
+    if source is not None and type(source) is not ConstSource:
+        tx.guard("EQUALS", source, obj)
+
+
+def identity(tx: Machine, source: Source | None, obj: Any) -> None:
+    """The object is this very one."""
+    if source is not None and type(source) is not ConstSource:
+        tx.guard("ID", source, obj)
+
+
+def type_of(tx: Machine, source: Source | None, cls: type) -> None:
+    """The object's exact type."""
+    if source is not None and type(source) is not ConstSource:
+        tx.guard("TYPE", source, cls)
+
+
+def length(tx: Machine, source: Source | None, count: int) -> None:
+    """`len()` of a list, tuple, set or deque."""
+    if source is not None:
+        tx.guard("LENGTH", source, count)
+
+
+def keys(tx: Machine, source: Source | None, names: tuple[Any, ...]) -> None:
+    """The keys of a dict, in order."""
+    if source is not None:
+        tx.guard("KEYS", source, names)
+
+
+def members(tx: Machine, source: Source | None, items: set[Any] | frozenset[Any]) -> None:
+    """The type and the contents of a set."""
+    if source is not None:
+        tx.guard("MEMBERS", source, items)
+
+
+def present(tx: Machine, source: Source | None, key: Any) -> None:
+    """The dict has this key."""
+    if source is not None:
+        tx.guard("PRESENT", source, key)
+
+
+def absent(tx: Machine, source: Source | None, key: Any) -> None:
+    """The dict has no such key."""
+    if source is not None:
+        tx.guard("ABSENT", source, key)
+
+
+def no_instance_attribute(tx: Machine, source: Source | None, name: str) -> None:
+    """The instance's own dict does not shadow what its class says."""
+    if source is not None:
+        tx.guard("ABSENT", InstanceDictSource(source), name)
+
+
+def tensor(tx: Machine, source: Source | None, example: torch.Tensor) -> None:
+    """Type, dtype, device, sizes, strides, requires_grad and dispatch keys of a tensor."""
+    if source is not None:
+        tx.guard("TENSOR", source, example)
+
+
+def again(tx: Machine, source: Source, known: Value, obj: Any) -> None:
+    """An object met before is reached by a second path."""
+    if known.source is not None and known.source is not source:
+        tx.guard("SAME", source, known.source)
+
+
+def parameter(tx: Machine, source: Source | None, obj: torch.Tensor) -> None:
+    """A live parameter or buffer that the graph holds: the very object, with its metadata."""
+    if source is not None:
+        tx.guard("ID", source, obj)
+        tx.guard("TENSOR", source, obj)
