@@ -55,6 +55,15 @@ def compute_type(dtype: torch.dtype) -> torch.dtype:
     return torch.float32 if dtype in HALF_TYPES else dtype
 
 
+def common_type(x: torch.Tensor, number: float) -> torch.dtype:
+    """The dtype of an operation of a tensor and a wrapped number. (`torch.result_type` would be dispatched.)"""
+    if isinstance(number, float) and not x.dtype.is_floating_point and not x.dtype.is_complex:
+        return torch.get_default_dtype()
+    if x.dtype is torch.bool and not isinstance(number, bool):
+        return torch.int64
+    return x.dtype
+
+
 def rounds_once(function: Callable[..., Any]) -> Callable[..., Any]:
     """Run `function` in float32 when its first argument is of a half type, and round what it gives."""
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from stator.prims import names as p
-from stator.prims.table import cast, decompose, rounds_once
+from stator.prims.table import cast, common_type, decompose, rounds_once
 
 Number = int | float | bool
 
@@ -55,7 +55,7 @@ def _with_number(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
 def _with_tensor(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     def run(x: Tensor, other: Tensor | Number) -> Tensor:
         if not isinstance(other, Tensor):
-            other = p.full([], other, dtype=torch.result_type(x, other), device=x.device)
+            other = p.full([], other, dtype=common_type(x, other), device=x.device)
         return function(x, other)
 
     return run
@@ -74,7 +74,7 @@ def rsub(x: Tensor, other: Tensor | Number, alpha: Number = 1) -> Tensor:
 
 @decompose("remainder.Scalar_Tensor")
 def remainder_scalar(x: Number, other: Tensor) -> Tensor:
-    return p.remainder(p.full([], x, dtype=torch.result_type(x, other), device=other.device), other)
+    return p.remainder(p.full([], x, dtype=common_type(other, x), device=other.device), other)
 
 
 @decompose("floor_divide", "floor_divide.Scalar")
@@ -186,7 +186,9 @@ def masked_fill_tensor(x: Tensor, mask: Tensor, value: Tensor) -> Tensor:
 
 @decompose("where.Scalar")
 def where_scalar(mask: Tensor, a: Number, b: Number) -> Tensor:
-    return p.where(mask, a, p.full([], b, dtype=torch.result_type(a, b), device=mask.device))
+    kinds = {bool: torch.bool, int: torch.int64, float: torch.get_default_dtype()}
+    dtype = kinds[float if float in (type(a), type(b)) else int if int in (type(a), type(b)) else bool]
+    return p.where(mask, a, p.full([], b, dtype=dtype, device=mask.device))
 
 
 @decompose("log10")

@@ -1,0 +1,23 @@
+"""One list of programs for every stage: decompositions, lowering, and each code generator run the same cases.
+
+`CASES` is the list. A case is `fn(*make_inputs(dtype))` for each of its dtypes, compared with eager.
+"""
+
+from __future__ import annotations
+
+from tests.cases import activation, indexing, normalization, pointwise, reduction, shape
+from tests.cases.model import Case, assert_close, gradients
+
+#: All of them, by family.
+FAMILIES: dict[str, list[Case]] = {
+    "activation": activation.CASES,
+    "indexing": indexing.CASES,
+    "normalization": normalization.CASES,
+    "pointwise": pointwise.CASES,
+    "reduction": reduction.CASES,
+    "shape": shape.CASES,
+}
+
+CASES: list[Case] = [case for cases in FAMILIES.values() for case in cases]
+
+__all__ = ["CASES", "FAMILIES", "Case", "assert_close", "gradients"]
