@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from stator import aot, loop, lowering, passes
+from stator import aot, lowering, passes, runtime
 from stator.aot import runtime as autograd
 from stator.base import artifacts, log
 from stator.base.errors import StatorError, Unsupported
@@ -22,9 +22,12 @@ from stator.base.store import Store
 from stator.codegen import cpp, triton, wrapper
 from stator.compiled import Compiled
 from stator.fingerprint import graph_key
+from stator.loop import text
+from stator.loop.device import Device
+from stator.loop.kernel import Schedule
+from stator.loop.schedule import schedule as schedule_program
 from stator.prims.table import DECOMPOSITIONS
-from stator.runtime import link
-from stator.runtime.artifact import GraphArtifact, Unit
+from stator.runtime import GraphArtifact, Unit
 from stator.runtime.toolchain import open_store
 
 Call = Callable[..., Any]
@@ -41,8 +44,8 @@ def compile_graph(gm: fx.GraphModule, example_inputs: Sequence[Any], *, options:
             found = build(gm, example_inputs, options)
             if key:
                 store.put(key, found.to_bytes())
-        forward = link.link(found.forward, options)
-        backward = link.link(found.backward, options) if found.backward is not None else None
+        forward = runtime.link(found.forward, options)
+        backward = runtime.link(found.backward, options) if found.backward is not None else None
         attributes = [*aot.lifted(gm), *found.constants]
         return autograd.bind(found.metadata, forward, backward, attributes)
 
@@ -65,24 +68,24 @@ def compile_functional(gm: fx.GraphModule, name: str, options: Options) -> Graph
     device = _device(gm)
     with log.span("passes", graph=name):
         passes.run(gm)
-    artifacts.stage(name, lambda: aot.readable(gm), "py")
+    artifacts.stage(name, lambda: gm.print_readable(print_output=False), "py")
     with log.span("lower", graph=name):
         program = lowering.lower(gm, name, device)
-    artifacts.stage(f"{name}_loops", lambda: loop.text.program(program), "txt")
+    artifacts.stage(f"{name}_loops", lambda: text.program_text(program), "txt")
     with log.span("schedule", graph=name):
-        schedule = loop.schedule(program, loop.Device.of(device.type, options.threads or torch.get_num_threads()))
-    artifacts.stage(f"{name}_fused", lambda: loop.text.schedule(schedule), "txt")
+        schedule = schedule_program(program, Device.of(device.type, options.threads or torch.get_num_threads()))
+    artifacts.stage(f"{name}_fused", lambda: text.schedule_text(schedule), "txt")
     with log.span("codegen", graph=name):
         units = _units(schedule, device)
-        text = wrapper.emit(schedule)
+        module = wrapper.emit(schedule)
     for unit in units:
         artifacts.stage(f"{name}_kernels", unit.source, unit.language)
     artifacts.stage(f"{name}_wrapper", lambda: wrapper.emit(schedule, units), "py")
     log.record(log.KERNELS, names=[f"k{i}" for i in range(len(schedule.kernels))], count=len(schedule.kernels))
-    return link.build(name, text, units, options)
+    return runtime.build(name, module, units, options)
 
 
-def _units(schedule: loop.Schedule, device: torch.device) -> list[Unit]:
+def _units(schedule: Schedule, device: torch.device) -> list[Unit]:
     """The kernels of a schedule as source text for its device."""
     if not schedule.kernels:
         return []

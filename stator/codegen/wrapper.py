@@ -140,7 +140,7 @@ class _Module:
 
     def _bound(self, how: str, target: str) -> str:
         parts = target.split(".")
-        name = "_".join(parts if parts[0] != "aten" else parts[1:]).replace("_default", "")
+        name = "_".join(parts).replace("_default", "")
         self.externs[name] = f"{how}({target!r})"
         return name
 
