@@ -31,6 +31,9 @@ Location = tuple[str, int]
 
 _UNFIT = re.compile(r"[^0-9A-Za-z]+")
 
+#: Steps of a path that say nothing to a reader.
+_NOISE = re.compile(r"^L\['self'\]|\.__dict__\['_(?:modules|parameters|buffers)'\]")
+
 
 def sanitise(text: str, taken: set[str] | dict[str, Any]) -> str:
     """A Python identifier for `text`, different from those in `taken`."""
@@ -91,7 +94,7 @@ class GraphBuilder:
         if known is not None:
             return known
         fake = self.mode.from_real(tensor)
-        name = sanitise(str(source), self.attributes)
+        name = sanitise(_NOISE.sub("", str(source)), self.attributes)
         self.attributes[name] = tensor
         node = self._append("get_attr", name, (), {}, fake, location)
         self._attribute_nodes[id(tensor)] = node, fake

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from stator.capture.source import ConstSource, InstanceDictSource
 
 if TYPE_CHECKING:
-    import torch
-
     from stator.capture.machine import Machine
     from stator.capture.source import Source
     from stator.capture.value import Value
@@ -81,7 +81,11 @@ def tensor(tx: Machine, source: Source | None, example: torch.Tensor) -> None:
 
 def again(tx: Machine, source: Source, known: Value, obj: Any) -> None:
     """An object met before is reached by a second path."""
-    if known.source is not None and known.source is not source:
+    if known.source is None or known.source is source:
+        return
+    if known.is_constant() or isinstance(obj, torch.nn.Module):
+        identity(tx, source, obj)
+    else:
         tx.guard("SAME", source, known.source)
 
 
