@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 import stator
 from stator.base import log
-from stator.base.errors import Location
+from stator.base.errors import FallbackWarning, Location
 from stator.inspect.explain import Explanation
 
 
@@ -65,7 +66,8 @@ def test_a_break_is_told_with_the_users_line() -> None:
         stator.graph_break("because")
         return y + 1
 
-    told = stator.explain(f, backend="eager")(torch.randn(3))
+    with pytest.warns(FallbackWarning, match="test_explain"):
+        told = stator.explain(f, backend="eager")(torch.randn(3))
     (stop,) = told.breaks
     assert stop.location is not None
     assert stop.location == Location(__file__, f.__code__.co_firstlineno + 2)
