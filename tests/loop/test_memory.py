@@ -1,0 +1,104 @@
+"""Memory plans: never two live buffers in one place, small, and in place only where elements match."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stator.loop import memory
+from stator.loop.device import Device
+from stator.loop.expr import op
+from stator.loop.kernel import Call, MemoryPlan
+from stator.loop.nest import Buffer, Extern, View
+from stator.loop.schedule import schedule
+from stator.loop.verify import GrammarError, verify_memory, verify_schedule
+from tests.loop.build import Build, get, number, transformer
+
+
+@settings(max_examples=200)
+@given(st.lists(st.tuples(st.integers(1, 50), st.lists(st.integers(0, 30), max_size=3)), min_size=1, max_size=30))
+def test_plans_are_valid_and_tight(shape: list[tuple[int, list[int]]]) -> None:
+    """Chains of calls with any sizes and any earlier operands."""
+    names = [f"b{k}" for k in range(len(shape))]
+    buffers = {name: Buffer(name, "f32", (size * 16,), (1,)) for name, (size, _) in zip(names, shape, strict=True)}
+    steps = []
+    for k, (_, operands) in enumerate(shape):
+        views = tuple(View(names[o % k], buffers[names[o % k]].size, (1,)) for o in operands) if k else ()
+        steps.append(Call(Extern(f"e{k}", "aten.f", views, (), (buffers[names[k]],), "aten.f.out")))
+    outputs = [View(names[-1], buffers[names[-1]].size, (1,))]
+    plan = memory.plan(steps, buffers, [], outputs)
+    verify_memory(steps, buffers, plan, set(), outputs)
+    lives = {name: life for name, life in memory.lifetimes(steps, [names[-1]]).items() if name != names[-1]}
+    at_once = [
+        sum(buffers[name].nbytes for name, (first, last) in lives.items() if first <= t <= last)
+        for t in range(len(steps))
+    ]
+    assert max(at_once, default=0) <= plan.arena_bytes <= 2 * max(at_once, default=0)
+    assert all(offset % memory.ALIGNMENT == 0 for offset in plan.offsets.values())
+
+
+def test_checker_finds_overlap() -> None:
+    b = Build()
+    x = b.input(4, 8)
+    one = b.extern("aten.f", [x], [4, 8])
+    two = b.extern("aten.f", [x], [4, 8])
+    found = schedule(b.program(b.extern("aten.g", [one, two], [4, 8])))
+    verify_schedule(found)
+    wrong = MemoryPlan(found.memory.arena_bytes, dict.fromkeys(found.memory.offsets, 0), found.memory.allocated)
+    with pytest.raises(GrammarError, match="shares bytes"):
+        verify_schedule(replace(found, memory=wrong))
+
+
+def chain(transposed: bool) -> MemoryPlan:
+    """extern -> kernel -> extern, where the kernel may or may not overwrite its operand."""
+    b = Build()
+    one = b.extern("aten.f", [b.input(4, 4)], [4, 4])
+    two = b.pointwise([4, 4], lambda i, j: op("mul", get(one, j, i) if transposed else get(one, i, j), number(2.0)))
+    return schedule(b.program(b.extern("aten.g", [two], [4, 4]))).memory
+
+
+def test_in_place_where_elements_match() -> None:
+    plan = chain(transposed=False)
+    assert plan.aliases == (("b1", "b0"),)
+    assert plan.offsets["b0"] == plan.offsets["b1"]
+    assert plan.arena_bytes == 64
+    plan = chain(transposed=True)
+    assert plan.aliases == ()
+    assert plan.arena_bytes == 128
+
+
+def test_kinds_of_places() -> None:
+    b = Build()
+    x = b.input(4)
+    middle = b.extern("aten.f", [x], [4])
+    fresh = b.extern("aten.f", [middle], [4], out=False)
+    y = b.pointwise([4], lambda i: get(fresh, i))
+    program = b.program(y, x, fresh)
+    plan = schedule(program).memory
+    assert set(plan.offsets) == {middle.name}
+    assert plan.allocated == (y.name,)
+    assert plan.returned == (fresh.name,)
+
+
+def test_arena_is_reused_by_layers() -> None:
+    """A forward that saves nothing needs the memory of one layer, however many there are."""
+
+    def arena(layers: int) -> int:
+        b = Build()
+        x = b.input(64)
+        for _ in range(layers):
+            up = b.extern("aten.mm", [x], [256])
+            active = b.pointwise([256], lambda i, up=up: op("tanh", get(up, i)))
+            x = b.extern("aten.mm", [active], [64])
+        return schedule(b.program(x), Device.of("cpu")).memory.arena_bytes
+
+    assert arena(8) == arena(3)
+
+
+def test_transformer_plan() -> None:
+    found = schedule(transformer(3, 8, 2, 4))
+    verify_schedule(found)
+    assert found.memory.arena_bytes < sum(found.buffers[name].nbytes for name in found.memory.offsets) / 1.5
