@@ -1,5 +1,9 @@
 """Ahead-of-time autograd: one trace, two graphs, one runtime wrapper. Front door of the room."""
 
+from stator.aot.metadata import Metadata
+from stator.aot.partition import Partitioned, partition
+from stator.aot.reference import by_python, reference
+from stator.aot.runtime import bind
 from stator.aot.trace import Joint, trace
 
-__all__ = ["Joint", "trace"]
+__all__ = ["Joint", "Metadata", "Partitioned", "bind", "by_python", "partition", "reference", "trace"]

@@ -124,6 +124,40 @@ def test_layers():
     compare(aten.tril.default, x.transpose(1, 2))
 
 
+def test_networks():
+    for q in (torch.randn(2, 4, 8, 16), torch.randn(2, 8, 4, 16).transpose(1, 2)):
+        compare(aten._scaled_dot_product_flash_attention_for_cpu.default, q, q, q)
+        out, statistics = aten._scaled_dot_product_flash_attention_for_cpu(q, q, q)
+        backward = aten._scaled_dot_product_flash_attention_for_cpu_backward.default
+        compare(backward, torch.randn(2, 4, 8, 16), q, q, q, out, statistics, 0.0, False)
+    w, c = torch.rand(5, 3, 3, 3), torch.rand(3)
+    for x in (torch.rand(2, 3, 8, 9), torch.rand(2, 3, 8, 9).to(memory_format=torch.channels_last)):
+        rest = ([2, 1], [1, 1], [1, 1], False, [0, 0], 1)
+        compare(aten.convolution.default, x, w, None, *rest)
+        grad = torch.rand_like(aten.convolution(x, w, None, *rest))
+        compare(aten.convolution_backward.default, grad, x, w, [5], *rest, [True, True, True])
+        compare(aten.convolution.default, x, torch.rand(3, 2, 3, 3), None, [2, 2], [1, 1], [1, 1], True, [1, 1], 1)
+        compare(aten.max_pool2d_with_indices.default, x, [3, 3], [2, 2], [1, 1])
+        compare(aten.avg_pool2d.default, x, [2, 2])
+        compare(aten._adaptive_avg_pool2d.default, x, [2, 3])
+        for training in (True, False):
+            compare(aten.native_batch_norm.default, x, c, c, c.clone(), c.clone(), training, 0.1, 1e-5)
+        _, mean, rstd = aten.native_batch_norm(x, c, c, None, None, True, 0.1, 1e-5)
+        compare(aten.native_batch_norm_backward.default, x, x, c, c, c, mean, rstd, True, 1e-5, [True, True, True])
+    x, target = torch.rand(4, 7), torch.tensor([1, 2, 3, 4])
+    compare(aten.nll_loss_forward.default, x, target, None, 1, -100)
+    compare(aten.nll_loss_forward.default, x, target, None, 0, -100)
+    compare(aten.native_group_norm.default, torch.rand(2, 6, 5), None, None, 2, 6, 5, 3, 1e-5)
+    compare(aten.slice_scatter.default, x, x[:2], 0, 0, 2)
+    compare(aten.scatter_add.default, x, 1, target[:, None], x)
+    compare(aten.sort.default, x.t())
+    compare(aten.topk.default, x, 2, 0)
+    compare(aten.stack.default, [x, x], -1)
+    compare(aten.repeat.default, x, [2, 3, 1])
+    compare(aten.where.ScalarOther, x > 0.5, x, 1)
+    compare(aten.select_backward.default, x[0], [4, 7], 0, 1)
+
+
 def test_views():
     for x in layouts((2, 3, 4, 5), torch.float32):
         compare(aten.permute.default, x, [0, -1, 2, 1])

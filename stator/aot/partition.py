@@ -1,0 +1,318 @@
+"""Split a joint graph into forward and backward: what to save, what to compute again.
+
+A minimum cut over the forward values that backward needs: saving a value costs its bytes, inputs are free, computing
+again is free for cheap operators (elementwise, views, casts, creation, random numbers from a seed) and impossible for
+all others. A budget below 1 lets expensive operators be computed again too, earliest first, until the saved bytes are
+under that share of what they would be; it is a bound.
+
+Invariant: backward reads only what is saved, tangents, and what it computes from them.
+Neighbours: `trace.py` makes the `Joint`; `mincut.py` cuts; `metadata.Saved` tells the runtime where saved values are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from operator import getitem
+from typing import Any
+
+import torch
+from torch import fx
+
+from stator.aot.metadata import Metadata, Saved
+from stator.aot.mincut import INFINITE, FlowGraph
+from stator.aot.trace import Joint
+from stator.fake.execute import plan_of
+
+aten = torch.ops.aten
+
+#: Cheap operators that are neither tagged pointwise nor views.
+_CHEAP = {
+    aten._to_copy.default,
+    aten.clone.default,
+    aten.full.default,
+    aten.full_like.default,
+    aten.arange.start_step,
+    aten.arange.start,
+    aten.arange.default,
+    aten.scalar_tensor.default,
+    aten.zeros.default,
+    aten.ones.default,
+    aten.zeros_like.default,
+    aten.ones_like.default,
+    aten.where.ScalarSelf,
+    aten.where.ScalarOther,
+    aten.constant_pad_nd.default,
+    aten.slice_scatter.default,
+    aten.select_scatter.default,
+    aten.tril.default,
+    aten.triu.default,
+    aten.copy.default,
+}
+#: What one byte costs: a value that forward writes to memory anyway, one that would otherwise stay in registers,
+#: one that is a result or an input and so exists in any case.
+_WRITTEN, _FUSED, _EXISTING = 1000, 2000, 1
+#: Recomputing a long way back costs reads and time: each step to the nearest use in backward adds a tenth.
+_PER_STEP, _MOST_STEPS = 1.1, 60
+
+
+@dataclass(slots=True)
+class Partitioned:
+    """The two graphs and the completed description."""
+
+    forward: fx.GraphModule
+    backward: fx.GraphModule | None
+    metadata: Metadata
+
+
+def partition(joint: Joint, budget: float = 1.0) -> Partitioned:
+    """Split the joint graph. `budget` is the allowed share of the activation memory, from 0 to 1."""
+    if not joint.metadata.has_backward:
+        return Partitioned(_forward(joint, []), None, joint.metadata)
+    kept = _place(joint, _Choice(joint).choose(budget))
+    metadata = replace(joint.metadata, saved=tuple(item.source for item in kept))
+    extra = [item.stored for item in kept if item.source.source == "extra"]
+    return Partitioned(_forward(joint, extra), _backward(joint, [item.node for item in kept]), metadata)
+
+
+def is_cheap(node: fx.Node) -> bool:
+    """Whether backward may compute the node again."""
+    target: Any = node.target
+    if node.op != "call_function" or not isinstance(target, torch._ops.OpOverload):
+        return False
+    if target in _CHEAP or torch.Tag.pointwise in target.tags or target.namespace == "stator":
+        return True
+    return plan_of(target).view
+
+
+def is_view(node: fx.Node) -> bool:
+    """Whether the node only renames memory."""
+    target: Any = node.target
+    return node.op == "call_function" and isinstance(target, torch._ops.OpOverload) and plan_of(target).view
+
+
+def root(node: fx.Node) -> fx.Node:
+    """The node in whose memory the node's value lies."""
+    while is_view(node):
+        node = node.all_input_nodes[0]
+    return node
+
+
+# ---- choosing --------------------------------------------------------------------------------------------------------
+
+
+class _Choice:
+    """The cut of one joint graph."""
+
+    def __init__(self, joint: Joint) -> None:
+        self.joint = joint
+        self.mutated = {joint.inputs[i] for i in joint.metadata.mutated}
+        self.values = set(joint.values)
+        self.used = _used_by_backward(joint)
+        self.inputs = set(joint.inputs)
+        self.order = {node: i for i, node in enumerate(joint.graph.nodes)}
+
+    def choose(self, budget: float) -> list[fx.Node]:
+        """The nodes to save, in graph order."""
+        saved = self._cut(frozenset())
+        limit = budget * self._bytes(saved)
+        if budget >= 1 or self._bytes(saved) <= limit:
+            return saved
+        expensive = [n for n in self.order if n.op == "call_function" and n.meta["phase"] == "forward" and not is_cheap(n)]
+        low, high = 0, len(expensive)
+        while low < high:
+            middle = (low + high) // 2
+            if self._bytes(self._cut(frozenset(expensive[:middle]))) <= limit:
+                high = middle
+            else:
+                low = middle + 1
+        return self._cut(frozenset(expensive[:high]))
+
+    def _bytes(self, saved: Iterable[fx.Node]) -> int:
+        """The memory that saving costs: inputs and results exist anyway."""
+        exists = (self.inputs - self.mutated) | self.values
+        return sum(_bytes_of(node) for node in saved if node not in exists)
+
+    def _cut(self, allowed: frozenset[fx.Node]) -> list[fx.Node]:
+        """The cheapest nodes to save, when `allowed` may be computed again besides the cheap ones."""
+        graph = FlowGraph()
+        numbers: dict[fx.Node, tuple[int, int]] = {}
+        steps = dict.fromkeys(self.used, 0)
+        queue = list(self.used)
+        for node in queue:
+            numbers[node] = graph.node(), graph.node()
+            graph.edge(*numbers[node], self._cost(node, steps[node]))
+            if self._recomputable(node, allowed):
+                for parent in node.all_input_nodes:
+                    if parent not in steps:
+                        steps[parent] = steps[node] + 1
+                        queue.append(parent)
+            else:
+                graph.edge(0, numbers[node][0], INFINITE)
+        for node in queue:
+            if self._recomputable(node, allowed):
+                for parent in node.all_input_nodes:
+                    graph.edge(numbers[parent][1], numbers[node][0], INFINITE)
+        for node in self.used:
+            graph.edge(numbers[node][1], 1, INFINITE)
+        side = graph.source_side()
+        return sorted((n for n, (a, b) in numbers.items() if a in side and b not in side), key=self.order.__getitem__)
+
+    def _recomputable(self, node: fx.Node, allowed: frozenset[fx.Node]) -> bool:
+        if node.op == "placeholder":
+            return False
+        return is_cheap(node) or node in allowed or node.target is getitem and node.args[0] in allowed
+
+    def _cost(self, node: fx.Node, steps: int) -> int:
+        value = node.meta["val"]
+        if not isinstance(value, torch.Tensor):
+            return INFINITE
+        memory = root(node)
+        if memory.op == "placeholder" and memory not in self.mutated:
+            # Through a view, an input is reached for free; saving the view itself would only add a name.
+            return _EXISTING * (_bytes_of(memory) + 1) + (0 if node is memory else 1)
+        if node in self.values and node in self.used:
+            return _EXISTING * (_bytes_of(node) + 1)
+        # A saved view keeps all of its memory alive, so it costs that, and a little more than the memory itself.
+        bytes_, extra = (_bytes_of(node), 0) if memory is node else (_bytes_of(memory), 1)
+        written = not is_cheap(memory) or any(not is_cheap(user) for user in memory.users)
+        factor = (_WRITTEN if written else _FUSED) * _PER_STEP ** min(steps, _MOST_STEPS)
+        return int((bytes_ + 1) * factor) + extra
+
+
+def _used_by_backward(joint: Joint) -> list[fx.Node]:
+    """The forward nodes and inputs that backward nodes read, and gradients that are forward values."""
+    tangents = set(joint.tangents)
+    used: dict[fx.Node, None] = {}
+    for node in joint.graph.nodes:
+        if node.op == "call_function" and node.meta["phase"] == "backward":
+            for parent in node.all_input_nodes:
+                if parent.meta["phase"] == "forward" and parent not in tangents:
+                    used[parent] = None
+    for gradient in joint.gradients:
+        if gradient is not None and gradient.meta["phase"] == "forward":
+            used[gradient] = None
+    return list(used)
+
+
+def _bytes_of(node: fx.Node) -> int:
+    value = node.meta["val"]
+    return math.prod(value.shape) * value.element_size() if isinstance(value, torch.Tensor) else 0
+
+
+# ---- building --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Kept:
+    """A value that backward reads, the node that forward stores for it, and where the runtime finds that."""
+
+    node: fx.Node
+    stored: fx.Node
+    source: Saved
+
+
+def _place(joint: Joint, saved: list[fx.Node]) -> list[_Kept]:
+    """Where each saved node is kept; copies of what may be overwritten before backward."""
+    inputs = {node: i for i, node in enumerate(joint.inputs)}
+    values: dict[fx.Node, int] = {}
+    for i, node in enumerate(joint.values):
+        values.setdefault(node, i)
+    mutated = {joint.inputs[i] for i in joint.metadata.mutated}
+    exposed = {root(node) for node in joint.values}
+    used = set(_used_by_backward(joint))
+    kept: list[_Kept] = []
+    extras = 0
+    for node in saved:
+        stored, memory = node, root(node)
+        if node in inputs and node not in mutated:
+            source = Saved("input", inputs[node])
+        elif node in values and node in used:
+            source = Saved("value", values[node])
+        else:
+            # The caller may write to results, forward itself writes to mutated inputs: such memory is copied.
+            if memory in mutated or memory in exposed:
+                stored = _copy(joint, node)
+            source = Saved("extra", extras)
+            extras += 1
+        kept.append(_Kept(node, stored, source))
+    return kept
+
+
+def _copy(joint: Joint, node: fx.Node) -> fx.Node:
+    """A clone of the node right after it (after the placeholders, for an input)."""
+    graph = joint.graph
+    after = node if node.op != "placeholder" else [n for n in graph.nodes if n.op == "placeholder"][-1]
+    with graph.inserting_after(after):
+        clone = graph.create_node("call_function", aten.clone.default, (node,), {}, "saved")
+    clone.meta.update(node.meta)
+    return clone
+
+
+def _forward(joint: Joint, extra: list[fx.Node]) -> fx.GraphModule:
+    graph = fx.Graph()
+    copies: dict[fx.Node, fx.Node] = {}
+    needed = _ancestors([*joint.values, *extra, *_write_backs(joint)])
+    for node in joint.inputs:
+        copies[node] = _placeholder(graph, node)
+    for node in joint.graph.nodes:
+        if node.op == "call_function" and node in needed:
+            copies[node] = graph.node_copy(node, copies.__getitem__)
+    graph.output(tuple(copies[node] for node in [*joint.values, *extra]))
+    return fx.GraphModule(torch.nn.Module(), graph, "forward")
+
+
+def _write_backs(joint: Joint) -> list[fx.Node]:
+    return [n for n in joint.graph.nodes if n.op == "call_function" and n.target is aten.copy_.default]
+
+
+def _ancestors(nodes: Iterable[fx.Node]) -> set[fx.Node]:
+    needed = set(nodes)
+    queue = list(needed)
+    for node in queue:
+        for parent in node.all_input_nodes:
+            if parent not in needed:
+                needed.add(parent)
+                queue.append(parent)
+    return needed
+
+
+def _backward(joint: Joint, saved: list[fx.Node]) -> fx.GraphModule:
+    """Backward's nodes in their order, each preceded by what it needs to be computed again."""
+    graph = fx.Graph()
+    copies: dict[fx.Node, fx.Node] = {}
+    for node in [*saved, *joint.tangents]:
+        copies[node] = _placeholder(graph, node)
+
+    def build(node: fx.Node) -> None:
+        stack = [node]
+        while stack:
+            top = stack[-1]
+            if top in copies:
+                stack.pop()
+                continue
+            missing = [parent for parent in top.all_input_nodes if parent not in copies]
+            if missing:
+                stack.extend(reversed(missing))
+                continue
+            if top.op == "placeholder":
+                raise AssertionError(f"backward needs the input {top} that is not saved")
+            copies[top] = graph.node_copy(top, copies.__getitem__)
+            stack.pop()
+
+    results = [gradient for gradient in joint.gradients if gradient is not None]
+    needed = _ancestors(results)
+    for node in joint.graph.nodes:
+        if node.op == "call_function" and node.meta["phase"] == "backward" and node in needed:
+            build(node)
+    for node in results:
+        build(node)
+    graph.output(tuple(copies[g] if g is not None else None for g in joint.gradients))
+    return fx.GraphModule(torch.nn.Module(), graph, "backward")
+
+
+def _placeholder(graph: fx.Graph, node: fx.Node) -> fx.Node:
+    copy = graph.placeholder(node.name)
+    copy.meta = dict(node.meta)
+    return copy

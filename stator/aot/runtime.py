@@ -1,0 +1,191 @@
+"""What runs at every call: flat inputs in, compiled forward, user's outputs out, compiled backward when asked.
+
+`bind` joins metadata, two compiled callables (from a list of tensors to a tuple) and the live attributes into the
+callable that the rewritten code calls. All decisions are read from the metadata once, at bind time.
+
+Invariant: results are what eager would give, in values, strides, aliasing, version counters and differentiability.
+Neighbours: `metadata.py` is its input; `partition.py` says what is saved where.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from stator.aot.metadata import Metadata, Output, TensorSpec
+from stator.base.errors import Unsupported
+
+Tensor = torch.Tensor
+Compiled = Callable[[list[Tensor]], Sequence[Any]]
+_INT64_MAX = (1 << 63) - 1
+
+
+def bind(
+    metadata: Metadata, forward: Compiled, backward: Compiled | None, attributes: Sequence[Tensor]
+) -> Callable[..., tuple[Any, ...]]:
+    """The callable over the caller's tensors (the placeholders of the captured graph)."""
+    bound = Bound(metadata, forward, backward, attributes)
+    return bound.call_with_grad if metadata.has_backward else bound.call
+
+
+class Bound:
+    """One compiled function: its data, and its two ways to be called."""
+
+    __slots__ = (
+        "attributes",
+        "backward",
+        "constants",
+        "forward",
+        "gradients",
+        "metadata",
+        "mutated",
+        "non_differentiable",
+        "outputs",
+        "plain",
+        "saved",
+        "seed",
+        "seed_position",
+        "tangents",
+        "values",
+    )
+
+    def __init__(
+        self, metadata: Metadata, forward: Compiled, backward: Compiled | None, attributes: Sequence[Tensor]
+    ) -> None:
+        self.metadata = metadata
+        self.forward = forward
+        self.backward = backward
+        self.attributes = list(attributes)
+        self.values = len(metadata.values)
+        self.outputs = metadata.outputs
+        #: The outputs are the values in order: nothing to rebuild.
+        self.plain = tuple(metadata.outputs) == tuple(Output("value", i) for i in range(self.values))
+        self.mutated = metadata.mutated
+        self.saved = metadata.saved
+        self.seed = torch.device(metadata.seed_device) if metadata.uses_random else None
+        self.non_differentiable = [i for i, value in enumerate(metadata.values) if not value.differentiable]
+        self.tangents = [
+            (i, _Tangent(value.spec)) for i, value in enumerate(metadata.values) if value.differentiable
+        ]
+
+    # ---- calls -------------------------------------------------------------------------------------------------------
+
+    def flat(self, placeholders: tuple[Tensor, ...]) -> list[Tensor]:
+        """The flat inputs of one call."""
+        inputs = [*self.attributes, *placeholders]
+        if self.seed is not None:
+            inputs.append(draw_seed(self.seed))
+        return inputs
+
+    def call(self, *placeholders: Tensor) -> tuple[Any, ...]:
+        """Without autograd."""
+        inputs = self.flat(placeholders)
+        with torch.no_grad():
+            values = self.forward(list(inputs))
+        self.bump(inputs)
+        return tuple(values) if self.plain else self.rebuild(inputs, values)
+
+    def call_with_grad(self, *placeholders: Tensor) -> tuple[Any, ...]:
+        """With a place in the autograd graph, if grad mode is on."""
+        if not torch.is_grad_enabled():
+            return self.call(*placeholders)
+        inputs = self.flat(placeholders)
+        values = _Function.apply(self, *inputs)
+        return values if self.plain else self.rebuild(inputs, values)
+
+    def bump(self, inputs: list[Tensor]) -> None:
+        """Tell autograd which inputs were written to; kernels write behind its back."""
+        for index in self.mutated:
+            if not inputs[index].is_inference():
+                torch.autograd.graph.increment_version(inputs[index])
+
+    def rebuild(self, inputs: list[Tensor], values: Sequence[Any]) -> tuple[Any, ...]:
+        """The user's outputs from inputs and values."""
+        return tuple([_output(output, inputs, values) for output in self.outputs])
+
+
+def _output(output: Output, inputs: list[Tensor], values: Sequence[Any]) -> Any:
+    match output.kind:
+        case "value":
+            return values[output.index]
+        case "input":
+            return inputs[output.index]
+        case "input_view":
+            source = inputs[output.index]
+            return source.as_strided(output.size, output.stride, source.storage_offset() + output.offset)
+        case "output_view":
+            source = values[output.index]
+            return source.as_strided(output.size, output.stride, source.storage_offset() + output.offset)
+        case _:
+            return output.constant
+
+
+def draw_seed(device: torch.device) -> Tensor:
+    """A fresh seed from torch's default generator of the device, so that `torch.manual_seed` governs it."""
+    return torch.randint(_INT64_MAX, (1,), dtype=torch.int64, device=device)
+
+
+class _Tangent:
+    """What the backward graph expects of one tangent."""
+
+    __slots__ = ("device", "dtype", "size", "stride")
+
+    def __init__(self, spec: TensorSpec) -> None:
+        self.size = spec.size
+        self.stride = spec.stride
+        self.dtype: torch.dtype = getattr(torch, spec.dtype)
+        self.device = torch.device(spec.device)
+
+    def fit(self, tangent: Tensor | None) -> Tensor:
+        """The tangent in the expected form; nothing flowed back means zeros."""
+        if tangent is not None and tangent.stride() == self.stride and tangent.dtype is self.dtype:
+            return tangent
+        fitted = torch.empty_strided(self.size, self.stride, dtype=self.dtype, device=self.device)
+        return fitted.zero_() if tangent is None else fitted.copy_(tangent)
+
+
+class _Function(torch.autograd.Function):
+    """The compiled function in the autograd graph. Its first argument is the `Bound`."""
+
+    @staticmethod
+    def forward(ctx: Any, bound: Bound, *inputs: Tensor) -> tuple[Any, ...]:
+        out = bound.forward(list(inputs))
+        bound.bump(inputs)  # type: ignore[arg-type]
+        values, extra = tuple(out[: bound.values]), out[bound.values :]
+        kept = {"input": inputs, "value": values, "extra": extra}
+        ctx.save_for_backward(*[kept[saved.source][saved.index] for saved in bound.saved])
+        ctx.bound = bound
+        ctx.set_materialize_grads(False)
+        if bound.non_differentiable:
+            ctx.mark_non_differentiable(*[values[i] for i in bound.non_differentiable])
+        return values
+
+    @staticmethod
+    def backward(ctx: Any, *tangents: Tensor | None) -> Any:
+        bound: Bound = ctx.bound
+        fitted = [form.fit(tangents[i]) for i, form in bound.tangents]
+        arguments = [*ctx.saved_tensors, *fitted]
+        assert bound.backward is not None
+        if not torch.is_grad_enabled():
+            return (None, *bound.backward(arguments))
+        with torch.no_grad():
+            gradients = bound.backward(arguments)
+        return (None, *_Once.apply(torch.zeros((), requires_grad=True), *gradients))
+
+
+class _Once(torch.autograd.Function):
+    """Gradients made with `create_graph=True`: usable as values, refused when differentiated again."""
+
+    @staticmethod
+    def forward(ctx: Any, anchor: Tensor, *gradients: Any) -> Any:
+        return gradients
+
+    @staticmethod
+    def backward(ctx: Any, *tangents: Any) -> Any:
+        raise Unsupported(
+            "double backward",
+            "the gradient of a compiled function has no derivative",
+            "compute higher derivatives outside the compiled function",
+        )

@@ -1,0 +1,272 @@
+"""Shape rules of network layers: attention, convolution, pooling, norms, losses, scatters, sorting.
+
+As everywhere a rule answers for the usual layouts (contiguous, channels last) and leaves the rest to the meta kernel.
+Neighbours: as `rules.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import torch
+
+from stator.fake.execute import aten
+from stator.fake.layout import channels_last_strides, dense_like, promote
+from stator.fake.rules import _overloads, fresh, like, rule
+from stator.fake.tensor import FakeTensor, make
+
+# ---- attention -------------------------------------------------------------------------------------------------------
+
+
+@rule(aten._scaled_dot_product_flash_attention_for_cpu.default)
+def _attention(q: Any, k: Any, v: Any, *args: Any, **kwargs: Any) -> Any:
+    batch, heads, length, _ = q.shape
+    dtype = torch.float64 if q.dtype is torch.float64 else torch.float32
+    statistics = make((batch, heads, length), dtype, q.device, (heads * length, 1, heads))
+    return like(q, None, None, None), statistics
+
+
+@rule(aten._scaled_dot_product_flash_attention_for_cpu_backward.default)
+def _attention_backward(grad: Any, q: Any, k: Any, v: Any, *args: Any, **kwargs: Any) -> Any:
+    return tuple(_heads_inside(x) for x in (q, k, v))
+
+
+def _heads_inside(x: FakeTensor) -> FakeTensor:
+    batch, heads, length, width = x.shape
+    stride = (length * heads * width, width, heads * width, 1)
+    return make(x.shape, x.dtype, x.device, stride)
+
+
+# ---- convolution and pooling -----------------------------------------------------------------------------------------
+
+
+def _image(size: Sequence[int], x: FakeTensor, dtype: torch.dtype | None = None, *others: FakeTensor) -> Any:
+    """A fresh batch of images in the layout of the inputs."""
+    dtype = dtype or x.dtype
+    if len(size) in (4, 5) and any(_is_channels_last(t) for t in (x, *others)):
+        return make(size, dtype, x.device, channels_last_strides(size))
+    return make(size, dtype, x.device) if x.is_contiguous() else NotImplemented
+
+
+def _is_channels_last(x: FakeTensor) -> bool:
+    if x.is_contiguous() or x.dim() not in (4, 5):
+        return False
+    return x.is_contiguous(memory_format=torch.channels_last if x.dim() == 4 else torch.channels_last_3d)
+
+
+def _per_dim(value: Any, rank: int) -> list[int]:
+    values = list(value) if isinstance(value, (list, tuple)) else [value]
+    return values * rank if len(values) == 1 else values
+
+
+@rule(aten.convolution.default)
+def _convolution(
+    x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, transposed: bool, extra: Any, groups: int
+) -> Any:
+    rank = weight.dim() - 2
+    if x.dim() != rank + 2 or x.dtype is not weight.dtype:
+        return NotImplemented
+    stride, padding, dilation, extra = (_per_dim(value, rank) for value in (stride, padding, dilation, extra))
+    spatial = []
+    for i in range(rank):
+        reach = dilation[i] * (weight.shape[i + 2] - 1) + 1
+        extent = x.shape[i + 2]
+        if transposed:
+            spatial.append((extent - 1) * stride[i] - 2 * padding[i] + reach + extra[i])
+        else:
+            spatial.append((extent + 2 * padding[i] - reach) // stride[i] + 1)
+    channels = weight.shape[1] * groups if transposed else weight.shape[0]
+    fits = x.shape[1] == (weight.shape[0] if transposed else weight.shape[1] * groups)
+    if not fits or min(spatial, default=1) <= 0:
+        return NotImplemented
+    return _image([x.shape[0], channels, *spatial], x, None, weight)
+
+
+@rule(aten.convolution_backward.default)
+def _convolution_backward(grad: Any, x: Any, weight: Any, bias: Any, *args: Any) -> Any:
+    mask = args[-1]
+    d_input = _image(x.shape, x, None, grad, weight) if mask[0] else None
+    d_weight = _image(weight.shape, weight, None, grad, x) if mask[1] else None
+    if d_input is NotImplemented or d_weight is NotImplemented:
+        return NotImplemented
+    return d_input, d_weight, make((grad.shape[1],), grad.dtype, grad.device) if mask[2] else None
+
+
+def _pooled(x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool) -> list[int] | None:
+    kernel, padding, dilation = (_per_dim(value, 2) for value in (kernel, padding, dilation))
+    stride = _per_dim(stride, 2) if stride else kernel
+    size = list(x.shape)
+    for i in range(2):
+        if ceil_mode:
+            return None
+        extent = size[i - 2] + 2 * padding[i] - dilation[i] * (kernel[i] - 1) - 1
+        size[i - 2] = extent // stride[i] + 1
+    return size if min(size) > 0 else None
+
+
+@rule(aten.max_pool2d_with_indices.default)
+def _max_pool(
+    x: Any, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
+) -> Any:
+    size = _pooled(x, kernel, stride, padding, dilation, ceil_mode)
+    if size is None or x.dim() != 4:
+        return NotImplemented
+    values = _image(size, x)
+    return NotImplemented if values is NotImplemented else (values, _image(size, x, torch.int64))
+
+
+@rule(aten.avg_pool2d.default)
+def _avg_pool(
+    x: Any, kernel: Any, stride: Any = (), padding: Any = 0, ceil_mode: bool = False, *args: Any, **kwargs: Any
+) -> Any:
+    size = _pooled(x, kernel, stride, padding, 1, ceil_mode)
+    return NotImplemented if size is None or x.dim() != 4 else _image(size, x)
+
+
+@rule(aten._adaptive_avg_pool2d.default)
+def _adaptive_pool(x: Any, size: Any) -> Any:
+    return _image([*x.shape[:2], *size], x) if x.dim() == 4 else NotImplemented
+
+
+@rule(
+    aten.max_pool2d_with_indices_backward.default,
+    aten.avg_pool2d_backward.default,
+    aten._adaptive_avg_pool2d_backward.default,
+)
+def _pool_backward(grad: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
+    return _image(x.shape, x) if x.dim() == 4 else NotImplemented
+
+
+# ---- norms -----------------------------------------------------------------------------------------------------------
+
+
+@rule(aten.native_batch_norm.default, aten._native_batch_norm_legit.default)
+def _batch_norm(x: Any, weight: Any, bias: Any, mean: Any, var: Any, training: bool, *args: Any) -> Any:
+    if not (x.is_contiguous() or _is_channels_last(x)):
+        return NotImplemented
+    dtype = weight.dtype if weight is not None else x.dtype
+    if x.device.type != "cpu" and x.dtype in (torch.float16, torch.bfloat16):
+        dtype = torch.float32
+    statistics = partial(make, (x.shape[1] if training else 0,), dtype, x.device)
+    return like(x, None, None, None), statistics(), statistics()
+
+
+@rule(aten._native_batch_norm_legit.no_stats)
+def _batch_norm_no_stats(x: Any, weight: Any, bias: Any, training: bool, *args: Any) -> Any:
+    return _batch_norm(x, weight, bias, None, None, training)
+
+
+@rule(aten._native_batch_norm_legit_functional.default)
+def _batch_norm_functional(x: Any, weight: Any, bias: Any, mean: Any, var: Any, training: bool, *args: Any) -> Any:
+    outs = _batch_norm(x, weight, bias, mean, var, training)
+    return NotImplemented if outs is NotImplemented else (*outs, fresh((mean,), mean.dtype), fresh((var,), var.dtype))
+
+
+@rule(aten.native_batch_norm_backward.default)
+def _batch_norm_backward(grad: Any, x: Any, weight: Any, *args: Any) -> Any:
+    return _norm_gradients(x, weight, args[-1])
+
+
+def _norm_gradients(x: Any, weight: Any, mask: Sequence[bool]) -> Any:
+    if not (x.is_contiguous() or _is_channels_last(x)):
+        return NotImplemented
+    dtype = weight.dtype if weight is not None else x.dtype
+    parameters = [make((x.shape[1],), dtype, x.device) if wanted else None for wanted in mask[1:]]
+    return like(x, None, None, None) if mask[0] else None, *parameters
+
+
+@rule(aten.native_group_norm.default)
+def _group_norm(x: Any, weight: Any, bias: Any, n: int, c: int, hw: int, groups: int, eps: float) -> Any:
+    if not x.is_contiguous() or x.dtype in (torch.float16, torch.bfloat16):
+        return NotImplemented
+    return (make(x.shape, x.dtype, x.device), *(make((n, groups), x.dtype, x.device) for _ in range(2)))
+
+
+@rule(aten.native_group_norm_backward.default)
+def _group_norm_backward(grad: Any, x: Any, mean: Any, rstd: Any, weight: Any, *args: Any) -> Any:
+    return _norm_gradients(x, weight, args[-1]) if x.is_contiguous() else NotImplemented
+
+
+# ---- losses ----------------------------------------------------------------------------------------------------------
+
+
+@rule(aten.nll_loss_forward.default)
+def _nll(x: Any, target: Any, weight: Any, reduction: int, ignore: int) -> Any:
+    size = (x.shape[0],) if reduction == 0 and x.dim() == 2 else ()
+    return make(size, x.dtype, x.device), make((), x.dtype, x.device)
+
+
+@rule(aten.nll_loss_backward.default)
+def _nll_backward(grad: Any, x: Any, *args: Any) -> Any:
+    return make(x.shape, x.dtype, x.device) if x.is_contiguous() else NotImplemented
+
+
+@rule(aten.mse_loss.default)
+def _mse(x: Any, target: Any, reduction: int = 1) -> Any:
+    return fresh((x, target), promote((x, target))) if reduction == 0 else make((), x.dtype, x.device)
+
+
+# ---- values of one tensor replaced by another's ----------------------------------------------------------------------
+
+
+def _packed_like_first(x: Any, *args: Any, **kwargs: Any) -> Any:
+    return like(x, None, None, None) if isinstance(x, FakeTensor) and x.is_contiguous() else NotImplemented
+
+
+for _op in _overloads(
+    "slice_scatter select_scatter diagonal_scatter as_strided_scatter scatter scatter_add scatter_reduce index_put "
+    "_unsafe_index_put index_add index_copy index_fill masked_scatter flip roll fill zero copy log_sigmoid_backward",
+    "default src value two int_Scalar int_Tensor Scalar Tensor",
+):
+    rule(_op)(_packed_like_first)
+
+
+@rule(aten.select_backward.default, aten.slice_backward.default)
+def _view_backward(grad: Any, size: Any, *args: Any) -> Any:
+    return make(size, grad.dtype, grad.device)
+
+
+@rule(aten.where.ScalarOther)
+def _where_other(condition: Any, x: Any, number: Any) -> Any:
+    return fresh((condition, x), promote((x, number)))
+
+
+@rule(aten.where.ScalarSelf)
+def _where_self(condition: Any, number: Any, x: Any) -> Any:
+    return fresh((condition, x), promote((x, number)))
+
+
+@rule(aten.stack.default)
+def _stack(tensors: Any, dim: int = 0) -> Any:
+    first = tensors[0]
+    if any(t.shape != first.shape for t in tensors):
+        return NotImplemented
+    dim %= first.dim() + 1
+    return make([*first.shape[:dim], len(tensors), *first.shape[dim:]], promote(tensors), first.device)
+
+
+@rule(aten.repeat.default)
+def _repeat(x: Any, repeats: Any) -> Any:
+    lead = len(repeats) - x.dim()
+    size = [1] * lead + list(x.shape)
+    return make([extent * count for extent, count in zip(size, repeats, strict=True)], x.dtype, x.device)
+
+
+# ---- sorting ---------------------------------------------------------------------------------------------------------
+
+
+@rule(aten.sort.default)
+def _sort(x: Any, dim: int = -1, descending: bool = False) -> Any:
+    stride = None if x.is_contiguous() else dense_like(x.shape, x.stride())
+    return make(x.shape, x.dtype, x.device, stride), make(x.shape, torch.int64, x.device, stride)
+
+
+@rule(aten.topk.default)
+def _topk(x: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
+    if x.dim() == 0 or not 0 <= k <= x.shape[dim]:
+        return NotImplemented
+    size = list(x.shape)
+    size[dim] = k
+    return make(size, x.dtype, x.device), make(size, torch.int64, x.device)
