@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from stator.capture.values import (
     builtin_types as _builtin_types,
+    copying as _copying,
     module as _module,
     pure as _pure,
     python_module as _python_module,
@@ -36,7 +37,7 @@ __all__ = [
 ]  # fmt: skip
 
 #: The files that register what they know.
-FILES = (_builtin_types, _module, _pure, _python_module, _torch_function, _torch_state)
+FILES = (_builtin_types, _copying, _module, _pure, _python_module, _torch_function, _torch_state)
 
 const = fresh
 

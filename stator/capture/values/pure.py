@@ -9,7 +9,6 @@ Neighbours: `builtin.BuiltinValue` (C functions), `function.FunctionValue` (Pyth
 from __future__ import annotations
 
 import contextvars
-import copy
 import dataclasses
 import functools
 import importlib.util
@@ -26,16 +25,16 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from stator.base.errors import GraphBreak
+from stator.capture.source import AttrSource, ClassAttrSource, ConstSource
 from stator.capture.values import watch
 from stator.capture.values.base import Object
 from stator.capture.values.builtin import PURE
 from stator.capture.values.constant import NONE, ConstantValue
 from stator.capture.values.fold import fold, known
+from stator.capture.values.function import BoundMethodValue, FunctionValue
 from stator.capture.values.klass import CONSTANT_CLASSES
 from stator.capture.values.registry import CALLS, builds, fresh, handles, wrap
-from stator.capture.values.sequence import ListValue, TupleValue
-from stator.capture.values.user_object import UserObjectValue
-from stator.capture.source import AttrSource, ClassAttrSource, ConstSource
+from stator.capture.values.sequence import TupleValue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -58,7 +57,7 @@ PURE.update({ord, chr, hex, oct, bin, os.fspath, os.getpid})
 
 #: Python functions: run for real instead of being inlined when all arguments are known.
 PYTHON_PURE: tuple[Any, ...] = (
-    inspect.signature, inspect.isclass, inspect.isfunction, inspect.ismethod, inspect.getfullargspec,
+    inspect.isclass, inspect.isfunction, inspect.ismethod, inspect.getfullargspec,
     inspect.getmodule, inspect.unwrap, inspect.iscoroutinefunction, inspect.isgeneratorfunction,
     importlib.util.find_spec, importlib.import_module,
     re.match, re.search, re.fullmatch, re.sub, re.split, re.findall, re.compile, re.escape,
@@ -104,20 +103,18 @@ def dataclass_fields(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value
     return TupleValue([ConstantValue(field) for field in dataclasses.fields(cls)])
 
 
-@handles(copy.copy, copy.deepcopy)
-def call_copy(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
-    """Constants are their own copies; plain containers are copied; the rest is refused."""
+@handles(inspect.signature)
+def call_signature(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+    """`inspect.signature(f)`; of a bound method whatever it is bound to."""
     value = args[0]
-    if value.is_constant():
-        return value
-    if isinstance(value, ListValue) or hasattr(value, "m_copy"):
-        return value.get_attr(tx, "copy").call(tx, (), {})
-    if isinstance(value, UserObjectValue) and value.real is None and value.storage is None:
-        made = UserObjectValue(value.cls)
-        for key, item in value.dict.pairs(tx):
-            made.dict.put(tx, key, item)
-        return made
-    raise GraphBreak("copying this object inside of the compiled function is not supported")
+    if isinstance(value, BoundMethodValue) and value.function.is_constant():
+        return fresh(inspect.signature(types.MethodType(value.function.constant(), object())))
+    if isinstance(value, FunctionValue) and value.function is None:
+        function = types.FunctionType(value.code, value.globals, closure=tuple(types.CellType() for _ in value.closure))
+        function.__defaults__ = tuple(item.constant() for item in value.defaults) or None
+        function.__kwdefaults__ = {name: item.constant() for name, item in value.keyword_defaults.items()}
+        return fresh(inspect.signature(function))
+    return fold(tx, inspect.signature, args, kwargs)
 
 
 @handles(typing.cast)
