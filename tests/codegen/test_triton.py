@@ -1,0 +1,81 @@
+"""Triton text of the shared cases: it compiles for Hopper without a GPU, and on a GPU it agrees with eager.
+
+The compile check takes every fifth case, which covers each operator family within the time of a test run; the GPU test
+takes all of them.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+
+from stator import runtime
+from stator.codegen import triton, wrapper
+from stator.loop.device import Device
+from stator.loop.kernel import Kernel
+from stator.loop.schedule import schedule
+from stator.lowering import lower
+from stator.prims import DECOMPOSITIONS
+from tests.cases import CASES, Case, assert_close
+from tests.cases.graphs import trace
+
+RUNS = [pytest.param(case, dtype, id=f"{case.name}-{str(dtype)[6:]}") for case in CASES for dtype in case.dtypes]
+POINTERS = {
+    "f64": "*fp64", "f32": "*fp32", "bf16": "*bf16", "f16": "*fp16", "i64": "*i64", "i32": "*i32", "i16": "*i16",
+    "i8": "*i8", "u8": "*u8", "bool": "*i1",
+}  # fmt: skip
+
+
+def kernels_of(case: Case, dtype: torch.dtype) -> tuple[Kernel, ...]:
+    gm, _, _ = trace(case.fn, case.make_inputs(dtype), DECOMPOSITIONS)
+    return schedule(lower(gm, "case", "cpu"), Device.of("cuda")).kernels
+
+
+def imported(source: str, folder: Path) -> ModuleType:
+    path = folder / "kernels.py"
+    path.write_text(source)
+    spec = importlib.util.spec_from_file_location("kernels_under_test", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(("case", "dtype"), RUNS[::5])
+def test_compiles_for_hopper(case: Case, dtype: torch.dtype, tmp_path: Path) -> None:
+    installed = pytest.importorskip("triton", reason="Triton comes with torch for CUDA only")
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    kernels = kernels_of(case, dtype)
+    module = imported(triton.emit(kernels), tmp_path)
+    for number, kernel in enumerate(kernels):
+        blocks = triton.choose(kernel)
+        signature = {param.name: POINTERS[param.dtype] for param in kernel.params} | {"X": "constexpr", "R": "constexpr"}
+        source = ASTSource(getattr(module, f"k{number}"), signature=signature, constexprs={"X": blocks.x, "R": blocks.r})
+        options = {"num_warps": blocks.warps, "enable_fp_fusion": False}
+        compiled = installed.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
+        assert compiled.asm["cubin"]
+
+
+def on_device(value: Any) -> Any:
+    return value.cuda() if isinstance(value, torch.Tensor) else value
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("case", "dtype"), RUNS)
+def test_agrees_with_eager_on_a_gpu(case: Case, dtype: torch.dtype) -> None:
+    given = tuple(on_device(value) for value in case.make_inputs(dtype))
+    eager = case.fn(*[v.clone() if isinstance(v, torch.Tensor) else v for v in given])
+    gm, inputs, _ = trace(case.fn, given, DECOMPOSITIONS)
+    made = schedule(lower(gm, "case", torch.device("cuda")), Device.of("cuda"))
+    names = tuple(f"k{i}" for i in range(len(made.kernels)))
+    units = [runtime.Unit(triton.emit(made.kernels), names, (), "triton")] if names else []
+    call = runtime.link(runtime.build("case", wrapper.emit(made), units))
+    ours = call([v.clone() if isinstance(v, torch.Tensor) and made.mutated else v for v in inputs])
+    assert_close(ours, eager, case, dtype)
