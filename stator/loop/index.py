@@ -369,7 +369,7 @@ def _divide(self: Index, n: int) -> Index:
         raise ValueError(f"index division needs a positive divisor, not {n}")
     if self.low // n == self.high // n:
         return Index.of(self.low // n)
-    if not 0 <= self.const < n or any([c % n == 0 or abs(c) > n for _, c in self.terms]):
+    if not 0 <= self.const < n or any(c % n == 0 or abs(c) > n for _, c in self.terms):
         parts = [(a, c % n if c % n == 0 or abs(c) > n else c) for a, c in self.terms]  # as in `_remainder`
         whole = {a: (c - rest) // n for (a, c), (_, rest) in zip(self.terms, parts, strict=True)}
         return _normal(self.const // n, dict(whole)) + _normal(self.const % n, dict(parts)) // n
