@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import inspect
 import os
 import types
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -118,7 +119,7 @@ def convert(
     arguments = bind_call(fn, args, kwargs)
     guards = GuardSet(state_guards())
     stop: Break | None = None
-    with log.span("capture", function=fn.__qualname__):
+    with log.span("capture", function=fn.__qualname__), collector_paused():
         try:
             machine = start(fn, arguments, guards, options)
             assembler = execute(machine)
@@ -129,6 +130,19 @@ def convert(
     if machine.graph.calls == 0:
         return Entry(guards, fn.__code__, [], [])
     return finish(fn, machine, assembler, guards, backend)
+
+
+@contextlib.contextmanager
+def collector_paused() -> Iterator[None]:
+    """Keeps the garbage collector from walking the many objects of a capture, which nearly all stay alive."""
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def bind_call(fn: types.FunctionType, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:

@@ -8,7 +8,7 @@ graph calls keep their order. A generator that leaves the compiled frame is refu
 from __future__ import annotations
 
 import types
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from stator.capture.value import Raised, Value
 
@@ -43,6 +43,12 @@ class GeneratorValue(Value):
 
     def next_item(self, tx: Machine) -> Value | None:
         return self.resume(tx, tx.session.none)
+
+    def snapshot(self) -> Any:
+        """All that is left, for a function that runs at capture (`", ".join(…)`): it is used up."""
+        tx = self.machine.parent
+        assert tx is not None
+        return iter([item.snapshot() for item in self.unpack(tx)])
 
     def get_attr(self, tx: Machine, name: str) -> Value:
         if name in GeneratorMethod.COUNTS:
