@@ -53,13 +53,14 @@ class Scope:
 class Writer:
     """Writes the expressions of one kernel; `scope` is where the caller is."""
 
-    __slots__ = ("_count", "_guarded", "live", "plan", "scope")
+    __slots__ = ("_count", "_floor", "_guarded", "live", "plan", "scope")
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.scope = Scope(None, frozenset())
         self.live = "n"
         self._count = 0
+        self._floor: Scope | None = None  # where reductions are known; what uses them cannot be further out
         self._guarded = _guarded_nodes(plan)
 
     # -- scopes
@@ -84,6 +85,7 @@ class Writer:
 
     def bind(self, node: Expr, name: Name) -> None:
         """Make a reduction's result known in this scope."""
+        self._floor = self.scope
         self.scope.name(node, None, name)
 
     # -- values
@@ -139,12 +141,14 @@ class Writer:
             scope = scope.parent
         return None
 
-    def _home(self, axes: Axes) -> Scope:
+    def _home(self, axes: Axes, level: int) -> Scope:
         home = self.scope
         for scope in self.scope.chain():
             if not axes <= scope.axes:
                 break
             home = scope
+            if level and scope is self._floor:
+                break
         return home
 
     def _define(self, node: Expr, mask: Expr | None) -> None:
@@ -152,7 +156,7 @@ class Writer:
         axes = plan.deps.get(node) if mask is None else None
         if axes is None:
             axes = self._axes(node) | (self._axes(mask) if mask is not None else frozenset())
-        home = self._home(axes)
+        home = self._home(axes, node.level)
         kind = plan.kind(node)
         vector = plan.vector is not None and plan.vector in axes
         if node.op == "const":

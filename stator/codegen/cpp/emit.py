@@ -43,6 +43,8 @@ def header(with_random: bool = False) -> str:
 
 def emit_kernel(name: str, kernel: Kernel, target: Target) -> str:
     """One kernel: its range function and its entry."""
+    if kernel.outer_numel == 0:
+        return f'extern "C" void {name}(void* const*) {{}}  // no elements\n'
     made = plan(kernel, target)
     writer = Writer(made)
     for i, param in enumerate(kernel.params):
@@ -196,6 +198,9 @@ class _Level:
 
     def write(self) -> None:
         """Accumulators, loops, and the names of the results."""
+        if self.made.kernel.reduce_numel == 0:
+            self._nothing()
+            return
         strip = self._strip()
         names = [self._declare(node, strip is not None) for node in self.nodes]
         if self.wide:
@@ -204,6 +209,13 @@ class _Level:
         if not self.wide:
             for node, name in zip(self.nodes, names, strict=True):
                 self._finish(node, dict(self.totals).get(name, name))
+
+    def _nothing(self) -> None:
+        """Reductions of no elements: their identities."""
+        for node in self.nodes:
+            kind = self.kind(node)
+            start = 0 if node.attr.startswith("arg") else identity(node.attr, node.args[0].dtype)
+            self.writer.bind(node, Name(ops.number(kind, start), kind, False))
 
     # -- accumulators
 
@@ -229,7 +241,7 @@ class _Level:
         lines.append(f"{shape} {name}[{count}];")
         lines.append(f"fill({name}, {number});")
         if strips and node.attr == "sum" and node.dtype in FLOATS:
-            lines.append(f"{shape} {name}_total[{count}] = {{}};")
+            lines.append(f"{shape} {name}_total[{count}] = {{}}, {name}_lost[{count}] = {{}};")
             self.totals.append((name, f"{name}_total"))
         return name
 
@@ -317,7 +329,7 @@ class _Level:
             assert made.vector is not None
             head = f"columns<{made.lanes}, U.value>(at, n, [&](i64_ {made.vector.name}, auto n, auto u) BODY {{"
             writer.leave(head, "});")
-        flushes = [f"flush({total}, {name});" for name, total in self.totals]
+        flushes = [f"flush({total}, {name}_lost, {name});" for name, total in self.totals]
         last = len(made.loops) - 1
         for depth in range(last, -1, -1):
             axis = made.loops[depth]

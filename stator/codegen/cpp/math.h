@@ -106,8 +106,8 @@ INLINE bool isinf_(double x) { return __builtin_isinf(x); }
 template <class F> INLINE auto isnan_(F x) { return mask(x != x); }
 template <class F> INLINE auto isinf_(F x) { return mask(abs_(x) == (typename Element<F>::type)__builtin_inf()); }
 // NaN wins, as in torch.
-template <class T> INLINE T min_(T a, T b) { return select(mask(a < b) | mask(a != a), a, b); }
-template <class T> INLINE T max_(T a, T b) { return select(mask(a > b) | mask(a != a), a, b); }
+template <class T> INLINE T min_(T a, T b) { return select(mask(mask(a < b) | mask(a != a)), a, b); }
+template <class T> INLINE T max_(T a, T b) { return select(mask(mask(a > b) | mask(a != a)), a, b); }
 
 INLINE float sqrt_(float x) { return __builtin_sqrtf(x); }
 INLINE double sqrt_(double x) { return __builtin_sqrt(x); }
@@ -240,30 +240,27 @@ template <class F> INLINE F circle_(F x, int shift) {
     F k = x * 0x1.45f306p-1f + 0x1.8p23f;
     I q = (I)k + shift;
     k = k - 0x1.8p23f;
-    F r = madd(k, 0x1.ee59dap-50f, madd(k, 0x1.777a5cp-25f, madd(k, -0x1.921fb6p0f, x)));
-    F z = r * r;
-    F s = fma_(r * z, poly(z, -0.1666666716337204f, 0.008333329111337662f, -0.00019839232845697552f,
-                           2.7173659873369616e-06f), r);
+    F y = madd(k, 0x1.ee59dap-50f, madd(k, 0x1.777a5cp-25f, madd(k, -0x1.921fb6p0f, x)));
+    F z = y * y;
+    F s = fma_(y * z, poly(z, -0.1666666716337204f, 0.008333329111337662f, -0.00019839232845697552f,
+                           2.7173659873369616e-06f), y);
     F c = fma_(z * z, poly(z, 0.0416666679084301f, -0.0013888883404433727f, 2.4799372113193385e-05f,
                            -2.7198620955459774e-07f), madd(z, -0.5f, splat<F>(1.0f)));
     F v = (q & 1) != 0 ? c : s;
-    return (F)((I)v ^ ((q & 2) << 30));
+    F r = (F)((I)v ^ ((q & 2) << 30));
+    return shift == 0 ? (x == 0.0f ? x : r) : r;
 }
-template <class F> INLINE bool huge_(F x) { return any<lanes_of<F>>(not_(mask(abs_(x) < 20000.0f))); }
-template <class F> INLINE F sin_f32(F x) {
-    if (__builtin_expect(huge_(x), 0)) {
-        for (int j = 0; j < lanes_of<F>; ++j) x[j] = __builtin_sinf(x[j]);
-        return x;
+#define CIRCULAR_(NAME, LIBM, SHIFT) \
+    template <class F> INLINE F NAME(F x) { \
+        F r = circle_(x, SHIFT); \
+        auto huge = not_(mask(abs_(x) < 20000.0f)); /* or infinite, or NaN */ \
+        if (__builtin_expect(any<lanes_of<F>>(huge), 0)) \
+            for (int j = 0; j < lanes_of<F>; ++j) \
+                if (huge[j]) r[j] = LIBM(x[j]); \
+        return r; \
     }
-    return x == 0.0f ? x : circle_(x, 0);
-}
-template <class F> INLINE F cos_f32(F x) {
-    if (__builtin_expect(huge_(x), 0)) {
-        for (int j = 0; j < lanes_of<F>; ++j) x[j] = __builtin_cosf(x[j]);
-        return x;
-    }
-    return circle_(x, 1);
-}
+CIRCULAR_(sin_f32, __builtin_sinf, 0)
+CIRCULAR_(cos_f32, __builtin_cosf, 1)
 
 FLOATS_(exp_, __builtin_exp)
 FLOATS_(exp2_, __builtin_exp2)

@@ -225,7 +225,7 @@ def _unroll(made: Plan) -> int:
         return 1
     weight = sum(COST.get(node.op, 1) for node in kernel.inner) / max(kernel.levels, 1)
     if made.shape == "column":
-        if not _single_column(made):
+        if not _single_column(made) or kernel.reduce_numel == 0:
             return 1
         unroll = 4 if weight < 24 else 2
         reductions = sum(node.op == "reduce" for node in kernel.nodes)

@@ -305,8 +305,13 @@ template <int L, int U, int K = 0, class N, class B> INLINE void columns(i64_ i,
 template <class T, int U, class F> INLINE void fill(F (&a)[U], T c) {
     for (int u = 0; u < U; ++u) a[u] = splat<F>(c);
 }
-template <int U, class F> INLINE void flush(F (&total)[U], F (&a)[U]) {
-    for (int u = 0; u < U; ++u) total[u] += a[u], a[u] = F{};
+// Long sums: a short sum is added to its total, which remembers what rounding lost (an infinity loses nothing).
+template <int U, class F> INLINE void flush(F (&total)[U], F (&lost)[U], F (&a)[U]) {
+    for (int u = 0; u < U; ++u) {
+        F add = a[u] - lost[u], sum = total[u] + add, rest = (sum - total[u]) - add;
+        lost[u] = select(mask(rest == rest), rest, F{});
+        total[u] = sum, a[u] = F{};
+    }
 }
 INLINE i64_ least(i64_ a, i64_ b) { return a < b ? a : b; }
 
