@@ -76,6 +76,8 @@ def disable_dropout(model: torch.nn.Module) -> None:
     for module in model.modules():
         if isinstance(module, torch.nn.Dropout):
             module.p = 0.0
+        elif isinstance(getattr(module, "dropout", None), float):  # probabilities that attention layers keep themselves
+            module.dropout = 0.0
 
 
 def synchronise(device: str) -> None:
