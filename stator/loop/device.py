@@ -1,4 +1,8 @@
-"""The device record: the few numbers that decisions in `loop` are made from, so that no target is named there twice."""
+"""The device record: the few numbers that decisions in `loop` are made from.
+
+Whoever compiles for a device fills one; `Device.of` has typical values. Nothing in `loop` asks a device itself, so the
+same program can be scheduled for a machine that is not there.
+"""
 
 from __future__ import annotations
 

@@ -273,7 +273,20 @@ def _logic(neutral: bool) -> Callable[[Expr, Expr], Expr | None]:
 def _where(mask: Expr, a: Expr, b: Expr) -> Expr | None:
     if mask.op == "const":
         return a if mask.attr else b
+    if mask.op == "not":
+        return op("where", mask.args[0], b, a)
+    if a.dtype == "bool" and a.op == b.op == "const" and a is not b:
+        return mask if a.attr else op("not", mask)
     return _same(a, b)
+
+
+_OPPOSITE = {"lt": "ge", "le": "gt", "gt": "le", "ge": "lt", "eq": "ne", "ne": "eq"}
+
+
+def _not(a: Expr) -> Expr | None:
+    if a.op in ("eq", "ne") or (a.op in _OPPOSITE and a.args[0].dtype not in FLOATS):  # NaN is not less, nor more
+        return op(_OPPOSITE[a.op], *a.args)
+    return a.args[0] if a.op == "not" else None
 
 
 def _undo(name: str) -> Callable[[Expr], Expr | None]:
@@ -286,7 +299,7 @@ _RULES: dict[str, Callable[..., Expr | None]] = {
     "mul": _mul,
     "div": lambda a, b: a if _is(b, 1) else None,
     "neg": _undo("neg"),
-    "not": _undo("not"),
+    "not": _not,
     "abs": lambda a: a if a.op == "abs" and a.dtype in FLOATS else None,
     "minimum": _same,
     "maximum": _same,

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 from stator.loop.deps import Facts, NestFacts
@@ -161,6 +162,9 @@ class _Decision:
                 for one, other in zip(nests, nests[step:], strict=False):
                     if other - one <= _NEAR:
                         pairs.append(Pair(self.bytes[name], one, other, name))
+        for name in facts.special:  # the parts of one buffer
+            writers = [n for n in facts.writers[name] if n in facts.nests]
+            pairs += [Pair(self.bytes[name], a, b, name) for a, b in pairwise(writers)]
         return sorted(pairs, key=lambda pair: (-pair.bytes, pair.one, pair.other))
 
     # -- joining -----------------------------------------------------------------------------------
@@ -259,7 +263,7 @@ class _Decision:
 
     def _agree(self, source: Group, target: Group, found: AxisMap) -> bool:
         """Whether under the map each buffer made by one is read by the other exactly where it is made."""
-        if source.writes.keys() & target.writes.keys():
+        if any(not self._apart(name, source, target, found) for name in source.writes.keys() & target.writes.keys()):
             return False
         for name in source.writes.keys() & target.reads.keys():
             made = source.writes[name].substitute(found)
@@ -272,8 +276,24 @@ class _Decision:
                 return False
         return self._connected(source, target) or self._reads_alike(source, target, found)
 
+    def _apart(self, name: str, source: Group, target: Group, found: AxisMap) -> bool:
+        """Whether both write different elements of a buffer, in plain loops, and neither reads it."""
+        if source.adds or target.adds or source.space.reduce_axes or target.space.reduce_axes:
+            return False
+        if name in source.reads or name in target.reads:
+            return False
+        nests = self.facts.nests
+        theirs = [nests[n].nest.index.substitute(target.maps[n] or {}) for n in self._writers(name, target)]
+        ours = [nests[n].nest.index.substitute(composed(source.maps[n], found)) for n in self._writers(name, source)]
+        return all(disjoint(a, b) for a in ours for b in theirs)
+
+    def _writers(self, name: str, group: Group) -> list[int]:
+        return [number for number in self.facts.writers[name] if group.bits >> number & 1]
+
     def _connected(self, source: Group, target: Group) -> bool:
-        return not source.writes.keys().isdisjoint(target.reads) or not target.writes.keys().isdisjoint(source.reads)
+        return any(not a.keys().isdisjoint(b) for a, b in (
+            (source.writes, target.reads), (target.writes, source.reads), (source.writes, target.writes),
+        ))  # fmt: skip
 
     def _reads_alike(self, source: Group, target: Group, found: AxisMap) -> bool:
         """Readers of one buffer: an access must be the same, or the saved launch must count against the work."""
@@ -339,6 +359,15 @@ class _Decision:
         for group in self.groups:
             if group.after & bits:
                 group.after |= extra
+
+
+def disjoint(one: Index, other: Index) -> bool:
+    """Whether no point of one index is a point of the other, by their bounds modulo some stride."""
+    for stride in [0, *{c for _, c in one.terms if c > 1}]:
+        (low, high), (bottom, top) = ((i % stride if stride else i).bounds() for i in (one, other))
+        if high < bottom or top < low:
+            return True
+    return False
 
 
 def _mapped(indices: Iterable[Index], found: AxisMap) -> list[Index]:

@@ -1,4 +1,8 @@
-"""From a program to a schedule, on one screen: analyse, decide, apply."""
+"""From a program to a schedule, on one screen: analyse, decide, apply.
+
+`prepare` rewrites the program and `analyse` finds the facts; `fusion`, `order` and `memory` decide; `apply` builds the
+kernels.
+"""
 
 from __future__ import annotations
 

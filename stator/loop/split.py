@@ -1,5 +1,7 @@
 """Rewrites of the program before fusion decides anything.
 
+`pick` does not loop over what a comparison selects:
+    s = sum(where(r == t, v[r], 0) for r < N)   -->   s = where(0 <= t < N, v[t], 0)
 `split_reductions` makes a large reduction with few results parallel:
     s = sum(x[r] for r < N)   -->   part[p] = sum(x[p*c + r] for r < c);  s = sum(part[p] for p < P)
 `detach` gives a nest that overwrites what it reads elsewhere a buffer of its own, and copies at the end.
@@ -14,7 +16,7 @@ from math import prod
 from stator.loop import scalar
 from stator.loop.deps import along_rows
 from stator.loop.device import Device
-from stator.loop.expr import Expr, Rewriter, const, index, load, masked, op, postorder, reduce
+from stator.loop.expr import Expr, Rewriter, const, index, load, masked, op, postorder, reduce, to_index
 from stator.loop.index import Axis, Index
 from stator.loop.nest import Buffer, Nest, Node, Program, contiguous
 from stator.loop.space import flat
@@ -23,7 +25,7 @@ _SPLITS = ("sum", "prod", "max", "min", "any", "all")
 
 
 def prepare(program: Program, device: Device) -> Program:
-    """Both rewrites; the same object where nothing changed."""
+    """All rewrites; the same object where nothing changed."""
     nodes: list[Node] = []
     for node in program.nodes:
         parts = list(_parts(node, device)) if isinstance(node, Nest) else [node]
@@ -32,6 +34,7 @@ def prepare(program: Program, device: Device) -> Program:
 
 
 def _parts(nest: Nest, device: Device) -> Iterator[Node]:
+    nest = _pick(nest)
     nodes = postorder([nest.value])
     own = [n for n in nodes if n.op == "load" and n.attr[0] == nest.buffer.name]
     if nest.mode == "store" and any(n.attr[1] is not nest.index or n.axes & {*nest.reduce_axes} for n in own):
@@ -46,6 +49,34 @@ def _parts(nest: Nest, device: Device) -> Iterator[Node]:
         yield from _split(nest, nodes, count)
     else:
         yield nest
+
+
+def _pick(nest: Nest) -> Nest:
+    """Only where it leaves no reduction in the nest."""
+    if len(nest.reduce_axes) != 1:
+        return nest
+    memo: dict[Expr, Expr] = {}
+    for node in postorder([nest.value]):
+        if node.op == "reduce":
+            found = _picked(node, nest.reduce_axes[0])
+            if found is None:
+                return nest
+            memo[node] = found
+    return replace(nest, reduce_axes=(), value=Rewriter({}, memo=memo)(nest.value))
+
+
+def _picked(node: Expr, axis: Axis) -> Expr | None:
+    """The one term that differs from zero, of a sum over the axis."""
+    body = node.args[0]
+    if node.attr != "sum" or node.level > 1 or body.op != "where" or body.args[0].op != "eq":
+        return None
+    position, nothing = index(axis), const(0, body.dtype)
+    left, right = body.args[0].args
+    chosen = right if left is position else left
+    if position not in (left, right) or axis in chosen.axes or body.args[2] is not nothing:
+        return None
+    inside = op("and", op("ge", chosen, const(0, "i64")), op("lt", chosen, const(axis.size, "i64")))
+    return masked(inside, body.args[1].substitute({axis: to_index(chosen, axis.size)}), nothing)
 
 
 def _pieces(nest: Nest, nodes: list[Expr], device: Device) -> int:

@@ -6,11 +6,11 @@ import random
 from dataclasses import replace
 from math import prod
 
-from stator.loop.expr import Expr, cast, const, index, load, masked, op, reduce, to_index
-from stator.loop.index import Axis, Index
+from stator.loop.expr import Expr, cast, const, index, masked, op, reduce, to_index
+from stator.loop.index import Axis
 from stator.loop.nest import Buffer, Nest, Program
 from stator.loop.space import flat
-from tests.loop.build import Build, get, number
+from tests.loop.build import Build, get, number, total
 
 SHAPES = ((4, 6), (24,), (6, 4), (2, 3, 4), (4, 1, 6), (4,), (6,), (12, 2), (1,))
 KINDS = (
@@ -130,9 +130,26 @@ class Maker:
         self.build.nodes.append(Nest(buffer, (i,), (), self.value((i,)), to_index(place, 6), "add"))
         return buffer
 
+    def parts(self) -> Buffer:
+        """Two nests write a buffer, side by side or one over the other."""
+        buffer = self.build.new((4, 9))
+        row = Axis("i0", 4)
+        for start, width in self.random.choice(
+            (((0, 3), (3, 3), (6, 3)), ((0, 6), (3, 6)), ((0, 6), (0, 6)), ((0, 6), (6, 3)))
+        ):
+            column = Axis("i1", width)
+            position = row.index * 9 + column + start
+            self.build.nodes.append(Nest(buffer, (row, column), (), self.value((row, column)), position))
+        return replace(self.build.pointwise((4, 6), lambda i, j: get(buffer, i, j)), size=(24,), stride=(1,))
 
-def gather(buffer: str, positions: Expr, bound: int) -> Expr:
-    return load(buffer, Index.of(0) + to_index(positions, bound), "f32")
+    def pick(self) -> Buffer:
+        """A sum with one term that counts."""
+
+        def body(i: Axis, j: Axis) -> Expr:
+            chosen = cast(op("mul", self.access((i,)), number(4.0)), "i64")
+            return total(op("where", op("eq", index(j), chosen), self.value((i, j)), number(0.0)))
+
+        return self.build.reduction((4,), (6,), body)
 
 
 def make(seed: int) -> Program:

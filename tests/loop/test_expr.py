@@ -59,6 +59,9 @@ def f(value: float) -> Expr:
         (op("and", m, const(False, "bool")), const(False, "bool")),
         (op("or", m, const(False, "bool")), m),
         (op("not", op("not", m)), m),
+        (op("not", op("lt", n, const(3, "i64"))), op("ge", n, const(3, "i64"))),
+        (op("where", m, const(True, "bool"), const(False, "bool")), m),
+        (op("where", op("not", m), x, y), op("where", m, y, x)),
         (masked(const(False, "bool"), x, y), y),
         (op("maximum", x, x), x),
         (op("mul", n, const(0, "i64")), const(0, "i64")),
@@ -83,6 +86,7 @@ def test_folded(before: object, after: object) -> None:
         op("mul", x, f(0.0)),  # NaN, infinities, signs
         op("sub", x, x),
         op("eq", x, x),
+        op("not", op("lt", x, y)),  # NaN
         op("div", x, x),
         cast(cast(x, "bf16"), "f32"),  # a rounding
         cast(cast(n, "i32"), "i64"),  # a wrap

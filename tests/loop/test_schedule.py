@@ -13,9 +13,10 @@ from stator.loop import fusion
 from stator.loop.deps import analyse
 from stator.loop.device import Device
 from stator.loop.evaluate import run_program, run_schedule
-from stator.loop.expr import op
+from stator.loop.expr import Expr, cast, index, op
+from stator.loop.index import Axis
 from stator.loop.kernel import Launch, Schedule
-from stator.loop.nest import Buffer, Program
+from stator.loop.nest import Buffer, Nest, Program
 from stator.loop.schedule import schedule
 from stator.loop.split import prepare
 from stator.loop.text import program_text
@@ -194,6 +195,41 @@ def test_random_programs_with_split_reductions(seed: int) -> None:
     program = make(seed)
     equivalent(prepare(program, EAGER_TO_SPLIT))
     equivalent(program, EAGER_TO_SPLIT)
+
+
+def test_parts_of_one_buffer_are_one_kernel() -> None:
+    """A concatenation: three nests that write apart from each other."""
+    b = Build()
+    sources = [b.input(4, 3) for _ in range(3)]
+    whole = b.new((4, 9))
+    for k, source in enumerate(sources):
+        i, j = Axis("i", 4), Axis("j", 3)
+        b.nodes.append(Nest(whole, (i, j), (), get(source, i, j), i.index * 9 + j + 3 * k))
+    found = one_kernel(b.program(whole))
+    assert len(found.kernels[0].stores) == 3
+
+
+def test_overlapping_parts_stay_in_order() -> None:
+    b = Build()
+    x, y = b.input(4, 6), b.input(4, 6)
+    whole = b.new((4, 9))
+    i, j = Axis("i", 4), Axis("j", 6)
+    b.nodes.append(Nest(whole, (i, j), (), get(x, i, j), i.index * 9 + j))
+    b.nodes.append(Nest(whole, (i, j), (), get(y, i, j), i.index * 9 + j + 3))
+    assert len(equivalent(b.program(whole)).steps) == 2
+
+
+def test_one_hot_sum_picks() -> None:
+    """Values of `chosen` outside of the range pick nothing."""
+    b = Build()
+    chosen, x = b.input(8), b.input(8, 6)
+
+    def body(i: Axis, j: Axis) -> Expr:
+        hit = op("eq", index(j), cast(op("mul", get(chosen, i), number(4.0)), "i64"))
+        return total(op("where", hit, get(x, i, j), number(0.0)))
+
+    found = one_kernel(b.program(b.reduction([8], [6], body)))
+    assert found.kernels[0].reduce_axes == ()
 
 
 def test_plan_prints(golden: Golden) -> None:
