@@ -56,12 +56,13 @@ class Context:
         self._names.add(name)
         return name
 
-    def buffer(self, size: Size, stride: Size, dtype: str, device: str | None = None) -> Buffer:
+    def buffer(self, size: Size, stride: Size, dtype: str, device: str = "", name: str = "") -> Buffer:
         """A new buffer, named after the node being lowered; overlapping strides become contiguous."""
         if not is_dense(size, stride):
             stride = contiguous(size)
-        hint = self.node.name if self.node is not None else "value"
-        made = Buffer(self.name(hint), dtype, size, stride, device or self.device)
+        if not name:
+            name = self.node.name if self.node is not None else "value"
+        made = Buffer(self.name(name), dtype, size, stride, device or self.device)
         self.buffers[made.name] = made
         return made
 
@@ -71,7 +72,7 @@ class Context:
         """Where the value lies, after writing it to a buffer of its own if it lies nowhere."""
         if value.place is not None:
             return value.place
-        buffer = self.buffer(value.size, value.stride, value.dtype)
+        buffer = self.buffer(value.size, value.stride, value.dtype, name=value.name)
         if value.parts is not None:
             self._write_parts(buffer, value)
         else:

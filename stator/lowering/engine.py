@@ -104,6 +104,7 @@ class Lowering:
         if isinstance(result, Tensorish) and result.place is None:
             if result.base is None:
                 result.stride = out.stride
+            result.name = result.name or node.name
             self.context.consider(node, result)
         return result
 
@@ -128,7 +129,7 @@ class Lowering:
         outputs: list[Output] = []
         for item in nodes:
             value = values[item] if isinstance(item, Node) else item
-            outputs.append(self._output(item, value, mutated) if isinstance(value, Tensorish) else value)
+            outputs.append(self._output(item, value, mutated) if isinstance(value, Tensorish) else _constant(value))
         self._mutate(mutated)
         return tuple(outputs)
 
@@ -159,6 +160,12 @@ class Lowering:
             buffer = _buffer(target)
             if element.op != "load" or element.attr != (buffer.name, position):
                 context.nodes.append(Nest(buffer, axes, (), e.cast(element, buffer.dtype), position))
+
+
+def _constant(value: Any) -> bool | int | float | None:
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    raise InternalError("lowering", f"an output that is neither a tensor nor a number: {value!r}")
 
 
 def _buffer(target: Tensorish) -> Buffer:

@@ -33,7 +33,7 @@ def find(graph: Graph) -> dict[Node, Uses]:
                 uses.count += 1
                 uses.output = True
                 continue
-            primitive = PRIMITIVES.get(user.target)  # type: ignore[arg-type]
+            primitive = PRIMITIVES.get(user.target)
             if user.target is operator.getitem or (primitive is not None and primitive.kind == "view"):
                 beyond = found[user]
                 uses.count += beyond.count

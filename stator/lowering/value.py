@@ -74,7 +74,20 @@ Restride = Callable[[Place], Place | None]
 class Tensorish:
     """A tensor under lowering. Make it with `placed`, `pointwise` or `viewed`."""
 
-    __slots__ = ("_memo", "base", "body", "copied", "dtype", "parts", "place", "restride", "size", "stride", "weight")
+    __slots__ = (
+        "_memo",
+        "base",
+        "body",
+        "copied",
+        "dtype",
+        "name",
+        "parts",
+        "place",
+        "restride",
+        "size",
+        "stride",
+        "weight",
+    )
 
     def __init__(self, size: Size, dtype: str, body: Body | None, weight: int) -> None:
         self.size, self.dtype, self.body = size, dtype, body
@@ -89,6 +102,8 @@ class Tensorish:
         self.copied: Tensorish | None = None
         #: The values it is joined from along a dim, which it can be written from one by one.
         self.parts: tuple[int, Sequence[Tensorish]] | None = None
+        #: What its buffer is called if it gets one ("": like the node that needed it).
+        self.name = ""
         self._memo: dict[Indices, Expr] = {}
 
     def load(self, at: Indices) -> Expr:

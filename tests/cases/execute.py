@@ -38,9 +38,11 @@ def call_extern(node: Extern, read: Callable[[View], list[Any]], dtypes: dict[st
     def build(argument: Any) -> Any:
         if isinstance(argument, View):
             flat = torch.tensor(read(argument), dtype=TORCH[dtypes[argument.buffer]])
-            value = torch.empty_strided(argument.size, argument.stride, dtype=flat.dtype)
-            value.copy_(flat.view(argument.size))
-            return value
+            flat = flat.view(argument.size)
+            for dim, step in enumerate(argument.stride):
+                flat = flat.narrow(dim, 0, 1) if step == 0 and flat.shape[dim] > 1 else flat
+            value = torch.empty_strided(flat.shape, argument.stride, dtype=flat.dtype).copy_(flat)
+            return value.expand(argument.size)
         if isinstance(argument, tuple):
             return [build(item) for item in argument]
         if isinstance(argument, str) and argument.startswith("torch."):

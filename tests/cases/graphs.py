@@ -73,7 +73,8 @@ class Recorder(TorchDispatchMode):
                 self.kept.append(out)
                 return out
         out = func(*args, **kwargs)
-        self._record(func, args, kwargs, out)
+        if isinstance(out, Tensor | tuple | list):  # a number that the program asked for is a constant
+            self._record(func, args, kwargs, out)
         return out
 
     def _in_place(self, func: Any, args: Any, kwargs: Any) -> Any:
