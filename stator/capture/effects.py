@@ -44,7 +44,8 @@ class GlobalsValue(Value):
         namespace = ConstantValue(self.namespace)
         for name, value in self.changed.items():
             if value is DELETED:
-                out.call(operator.delitem, namespace, ConstantValue(name))
+                # It may never have existed outside: made and deleted by the frame.
+                out.call(dict.pop, namespace, ConstantValue(name), ConstantValue(None))
             else:
                 out.call(operator.setitem, namespace, ConstantValue(name), value)
             out.pop()

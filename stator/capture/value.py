@@ -14,20 +14,20 @@ What values ask of the machine (`tx`), the same objects in every frame of one co
   tx.guard(kind, source, payload=None)                   adds one guard (kinds: `guards.py`)
   tx.inline(function, args, kwargs) -> Value             runs a `values.function.FunctionValue` in a child frame
   tx.call(fn, args, kwargs) -> Value                     `fn.call(...)`
-  tx.raise_exception(type, *args)                        raises `Raised` with a fresh exception value (args: values or plain)
+  tx.raise_exception(type, *args)                        raises `Raised` with a fresh exception (args: values or plain)
   tx.raise_real(exception)                               the same for an exception that real code has just raised
   tx.build, tx.operators                                 `Builder`, `Operators` below
   tx.frame_super() -> (class value, self value)          what `super()` without arguments means here
   tx.location() -> (file, line)                          the user's line
 What values give the opcodes:
   values/build.py             wrap(tx, obj, source), const(obj), make_tuple/list/set/dict/slice/function/cell/exception
-  values/operators.py         binary/inplace/compare/unary/is_op/contains(tx, op, …): Python's dispatch between two values
+  values/operators.py         binary, compare, … (tx, op, left, right): Python's dispatch between two values
 What `reconstruct` and the effects ask of the assembler (`out`):
   out.load(value)             push a value (once per frame: by source, memo or `reconstruct`)
   out.load_output(node)       push the tensor that the graph computes at an fx node
   out.load_object(obj)        push a live Python object (literal or pinned by identity)
   out.call(obj, *values)      push `obj(*values)`: a live function called on values
-  out.build(kind, count)      kind "list" | "tuple" | "set" | "map" | "slice": from the `count` topmost items (2·count for map)
+  out.build(kind, count)      "list", "tuple", "set", "map" or "slice" of the `count` topmost items (2·count for map)
   out.remember(value)         TOS is `value` from now on (before its parts are filled in: cycles are then safe)
   out.pop()                   drop TOS
 """

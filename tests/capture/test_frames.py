@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import types
 import warnings
 from typing import Any
@@ -9,8 +10,10 @@ from typing import Any
 import pytest
 import torch
 
-from stator.base.errors import CaptureError, FallbackWarning
-from stator.capture.frames import Entry, convert, forget_warnings
+from stator.base.errors import CaptureError, FallbackWarning, GraphBreak
+from stator.capture.frames import Entry, bind_call, convert, execute, forget_warnings, start
+from stator.capture.guards import GuardSet
+from tests.capture.programs import PROGRAMS
 
 SCALE = torch.full((3,), 2.0)
 
@@ -41,6 +44,29 @@ def entry_of(function: Any, *args: Any, **kwargs: Any) -> tuple[Entry, Backend, 
     )
     made.__kwdefaults__ = function.__kwdefaults__
     return entry, backend, made
+
+
+def outcome(action: Any, args: tuple[Any, ...]) -> tuple[str, Any]:
+    try:
+        return "value", action(*copy.deepcopy(args))
+    except Exception as error:
+        return type(error).__name__, str(error)
+
+
+@pytest.mark.parametrize(("function", "args"), PROGRAMS, ids=[f"{f.__name__}-{i}" for i, (f, _) in enumerate(PROGRAMS)])
+def test_plain_program(function: Any, args: tuple[Any, ...]) -> None:
+    """Programs without tensors, run as values and rebuilt by the replacement code."""
+    expected = outcome(function, args)
+    guards = GuardSet()
+    machine = start(function, bind_call(function, args, {}), guards, None)
+    try:
+        code = execute(machine).assemble(tuple, ())
+    except GraphBreak as stop:
+        assert f"the program raises {expected[0]}(" in stop.reason
+        return
+    assert expected[0] == "value"
+    made = types.FunctionType(code, function.__globals__, "made", function.__defaults__, function.__closure__)
+    assert outcome(made, args) == expected
 
 
 def test_result_structure_and_aliasing() -> None:

@@ -444,10 +444,16 @@ def text(tx: Machine, value: Value, function: Any) -> Value:
     return fresh(function(value.snapshot()))
 
 
-@handles(repr, ascii)
+@handles(repr)
 def call_repr(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
     """`repr(obj)`."""
     return text(tx, args[0], repr)
+
+
+@handles(ascii)
+def call_ascii(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+    """`ascii(obj)`: its `repr` with escapes."""
+    return fresh(text(tx, args[0], repr).constant().encode("ascii", "backslashreplace").decode())
 
 
 @handles(format)

@@ -253,6 +253,8 @@ class FunctionValue(Object):
                 return named_dict(self.attributes)
             case "__annotations__":
                 return self.annotations or named_dict({})
+            case "__type_params__":
+                return TupleValue([])
         if not hasattr(types.FunctionType, name):
             tx.raise_exception(AttributeError, f"'function' object has no attribute {name!r}")
         return super().get_attr(tx, name)
