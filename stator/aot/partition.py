@@ -22,6 +22,7 @@ from torch import fx
 
 from stator.aot.metadata import Metadata, Saved
 from stator.aot.mincut import INFINITE, FlowGraph
+from stator.aot.nodes import add_call, copy_call, module
 from stator.aot.trace import Joint
 from stator.fake.execute import plan_of
 
@@ -173,7 +174,7 @@ class _Choice:
             # Through a view, an input is reached for free; saving the view itself would only add a name.
             return _EXISTING * (_bytes_of(memory) + 1) + (0 if node is memory else 1)
         if node in self.values and node in self.used:
-            return _EXISTING * (_bytes_of(node) + 1)
+            return _EXISTING
         # A saved view keeps all of its memory alive, so it costs that, and a little more than the memory itself.
         bytes_, extra = (_bytes_of(node), 0) if memory is node else (_bytes_of(memory), 1)
         written = not is_cheap(memory) or any(not is_cheap(user) for user in memory.users)
@@ -245,7 +246,7 @@ def _copy(joint: Joint, node: fx.Node) -> fx.Node:
     graph = joint.graph
     after = node if node.op != "placeholder" else [n for n in graph.nodes if n.op == "placeholder"][-1]
     with graph.inserting_after(after):
-        clone = graph.create_node("call_function", aten.clone.default, (node,), {}, "saved")
+        clone = add_call(graph, aten.clone.default, (node,), {}, "saved")
     clone.meta.update(node.meta)
     return clone
 
@@ -258,9 +259,9 @@ def _forward(joint: Joint, extra: list[fx.Node]) -> fx.GraphModule:
         copies[node] = _placeholder(graph, node)
     for node in joint.graph.nodes:
         if node.op == "call_function" and node in needed:
-            copies[node] = graph.node_copy(node, copies.__getitem__)
+            copies[node] = copy_call(graph, node, copies)
     graph.output(tuple(copies[node] for node in [*joint.values, *extra]))
-    return fx.GraphModule(torch.nn.Module(), graph, "forward")
+    return module(graph, "forward")
 
 
 def _write_backs(joint: Joint) -> list[fx.Node]:
@@ -298,7 +299,7 @@ def _backward(joint: Joint, saved: list[fx.Node]) -> fx.GraphModule:
                 continue
             if top.op == "placeholder":
                 raise AssertionError(f"backward needs the input {top} that is not saved")
-            copies[top] = graph.node_copy(top, copies.__getitem__)
+            copies[top] = copy_call(graph, top, copies)
             stack.pop()
 
     results = [gradient for gradient in joint.gradients if gradient is not None]
@@ -309,7 +310,7 @@ def _backward(joint: Joint, saved: list[fx.Node]) -> fx.GraphModule:
     for node in results:
         build(node)
     graph.output(tuple(copies[g] if g is not None else None for g in joint.gradients))
-    return fx.GraphModule(torch.nn.Module(), graph, "backward")
+    return module(graph, "backward")
 
 
 def _placeholder(graph: fx.Graph, node: fx.Node) -> fx.Node:

@@ -172,15 +172,17 @@ class _Function(torch.autograd.Function):
             return (None, *bound.backward(arguments))
         with torch.no_grad():
             gradients = bound.backward(arguments)
-        return (None, *_Once.apply(torch.zeros((), requires_grad=True), *gradients))
+        # What the gradients depend on, so that a second derivative finds its way to the refusal.
+        origins = [t for t in (*arguments, *tangents) if t is not None and t.requires_grad]
+        return (None, *_Once.apply(len(origins), *origins, *gradients))
 
 
 class _Once(torch.autograd.Function):
     """Gradients made with `create_graph=True`: usable as values, refused when differentiated again."""
 
     @staticmethod
-    def forward(ctx: Any, anchor: Tensor, *gradients: Any) -> Any:
-        return gradients
+    def forward(ctx: Any, origins: int, *tensors: Any) -> Any:
+        return tensors[origins:]
 
     @staticmethod
     def backward(ctx: Any, *tangents: Any) -> Any:

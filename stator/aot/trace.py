@@ -20,6 +20,7 @@ from torch import fx
 from stator.aot import special  # noqa: F401  (it fills the tracer's table)
 from stator.aot.functional import Cell, Handle
 from stator.aot.metadata import Metadata, TensorSpec, Value
+from stator.aot.nodes import module
 from stator.aot.outputs import Results, describe
 from stator.aot.tracer import Tracer
 from stator.base.errors import Unsupported
@@ -49,7 +50,7 @@ class Joint:
     @property
     def module(self) -> fx.GraphModule:
         """The joint graph as a module, to print or run it."""
-        return fx.GraphModule(torch.nn.Module(), self.graph)
+        return module(self.graph, "joint")
 
 
 @dataclass(slots=True)
@@ -197,7 +198,10 @@ class _Tracing:
         if not outputs or not leaves:
             return [None] * len(flat), []
         with tracer:
-            grads = iter(torch.autograd.grad(outputs, leaves, tangents, allow_unused=True))
+            # The engine's own entry: `torch.autograd.grad` imports SymPy to compare shapes that agree by construction.
+            run_backward = torch.autograd.Variable._execution_engine.run_backward
+            roots = (tuple(outputs), tuple(tangents), False, False, tuple(leaves))
+            grads = iter(run_backward(*roots, allow_unreachable=True, accumulate_grad=False))
         nodes: list[fx.Node | None] = []
         for entry in flat:
             grad = next(grads) if entry.leaf.requires_grad else None

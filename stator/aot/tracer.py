@@ -20,6 +20,7 @@ import torch
 from torch import fx
 
 from stator.aot.functional import Cell, Handle, Step, read, write
+from stator.aot.nodes import add_call
 from stator.aot.operators import functional_form, is_random
 from stator.base.errors import DataDependent, Unsupported
 from stator.fake import FakeMode, FakeTensor, make
@@ -134,7 +135,7 @@ class Tracer(FakeMode):
     def record(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], value: Any) -> fx.Node:
         """Add the node of one functional operator."""
         name = func._opname if func is not getitem else "getitem"
-        node = self.graph.create_node("call_function", func, args, kwargs, name)
+        node = add_call(self.graph, func, args, kwargs, name)
         node.meta["val"] = value
         node.meta["phase"] = self.phase
         if self.location is not None:

@@ -42,12 +42,41 @@ def resolve_size(numel: int, size: Sequence[int]) -> list[int] | None:
     return resolved if known == numel else None
 
 
+def view_strides(size: Sequence[int], stride: Sequence[int], target: Sequence[int]) -> list[int] | None:
+    """The strides with which the elements have another shape without moving; None if they must move."""
+    result = [0] * len(target)
+    position = len(target) - 1
+    base = stride[-1] if stride else 1
+    chunk = covered = 1
+    for dim in range(len(size) - 1, -1, -1):
+        chunk *= size[dim]
+        # A chunk ends where the next dimension outwards does not continue it.
+        if dim and (size[dim - 1] == 1 or stride[dim - 1] == chunk * base):
+            continue
+        while position >= 0 and (covered < chunk or target[position] == 1):
+            result[position] = covered * base
+            covered *= target[position]
+            position -= 1
+        if covered != chunk:
+            return None
+        if dim:
+            base, chunk, covered = stride[dim - 1], 1, 1
+    while position >= 0:
+        result[position] = covered * base
+        covered *= target[position]
+        position -= 1
+    return result if covered == chunk else None
+
+
 @rule(aten.view.default, aten._unsafe_view.default)
 def _view(x: Any, size: Any) -> Any:
-    if not x.is_contiguous():
-        return NotImplemented
     resolved = resolve_size(x.numel(), size)
-    return NotImplemented if resolved is None else view(x, resolved, None)
+    if resolved is None or x.numel() == 0:
+        return NotImplemented
+    if x.is_contiguous():
+        return view(x, resolved, None)
+    stride = view_strides(x.shape, x.stride(), resolved)
+    return NotImplemented if stride is None else view(x, resolved, stride)
 
 
 @rule(aten.detach.default, aten.alias.default)

@@ -39,18 +39,44 @@ class GPT(nn.Module):
         self.ln_f = nn.LayerNorm(width)
         self.head = nn.Linear(width, vocabulary, bias=False)
         self.head.weight = self.wte.weight
-        self.length = length
+        self.register_buffer("positions", torch.arange(length))
 
     def forward(self, tokens, targets):
-        x = self.wte(tokens) + self.wpe(torch.arange(self.length))
+        x = self.wte(tokens) + self.wpe(self.positions)
         for block in self.blocks:
             x = block(x)
         logits = self.head(self.ln_f(x))
         return logits, F.cross_entropy(logits.view(-1, logits.size(-1)), targets.view(-1))
 
 
-def captured(module):
-    """The module as capture gives it: parameters by `get_attr`, no submodule calls."""
+class Function(nn.Module):
+    """A plain function of tensors as a module; with a parameter, that is its last argument."""
+
+    def __init__(self, function, parameter=None):
+        super().__init__()
+        self.function = function
+        if parameter is not None:
+            self.w = nn.Parameter(parameter)
+
+    def forward(self, *inputs):
+        return self.function(*inputs, self.w) if hasattr(self, "w") else self.function(*inputs)
+
+    def captured(self, count):
+        """One node that calls the whole function: the tracer sees its operators all the same."""
+        graph = fx.Graph()
+        arguments = [graph.placeholder(f"x{i}") for i in range(count)]
+        if hasattr(self, "w"):
+            arguments.append(graph.get_attr("w"))
+        graph.output(graph.call_function(self.function, tuple(arguments)))
+        return fx.GraphModule(self, graph)
+
+
+def captured(module, inputs):
+    """The module as capture gives it: parameters by `get_attr`, no submodule calls (of GPT)."""
+    if isinstance(module, Function):
+        return module.captured(len(inputs))
+    if not isinstance(module, GPT):
+        return fx.symbolic_trace(module)  # with submodule calls, which other producers of graphs may have
 
     class Inline(fx.Tracer):
         def is_leaf_module(self, module, name):

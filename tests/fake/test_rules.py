@@ -1,6 +1,7 @@
 """Every shape rule agrees with the real operator: size, stride, dtype, and offset for views."""
 
 import itertools
+import math
 import subprocess
 import sys
 
@@ -158,6 +159,10 @@ def test_networks():
     compare(aten.select_backward.default, x[0], [4, 7], 0, 1)
 
 
+def compare_fake_view(x, size):
+    aten.view(FakeMode().from_real(x), size)
+
+
 def test_views():
     for x in layouts((2, 3, 4, 5), torch.float32):
         compare(aten.permute.default, x, [0, -1, 2, 1])
@@ -170,6 +175,16 @@ def test_views():
         compare(aten.slice.Tensor, x, 0, 5)
         compare(aten.expand.default, x[:, :1], [7, -1, 3, -1, 5])
         compare(aten.expand.default, x[0, 0], [2, 4, 5])
+    for x in (torch.rand(2, 3, 4, 5).transpose(1, 2), torch.rand(4, 1, 6)[:, :, ::2], torch.rand(6, 4).t(), torch.rand(())):
+        for size in ((2, 4, 15), (2, 4, 3, 5), (8, 3, 5), (24, 5), (4, 1, 3), (12,), (4, 6), (2, 2, 2, 3), (1, 1), (4, 3, 1)):
+            if math.prod(size) == x.numel():
+                try:
+                    aten.view(x, size)
+                except RuntimeError:
+                    with pytest.raises(RuntimeError):
+                        compare_fake_view(x, size)
+                else:
+                    compare(aten.view.default, x, list(size))
     x = torch.rand(2, 3, 4)
     compare(aten.view.default, x[1], [-1, 6])
     compare(aten.view.default, x, [6, 4])
