@@ -347,7 +347,10 @@ static int run_check(const Check *check, PyObject *value) {
     case CHECK_PRESENT: return has_key(payload, value);
     case CHECK_ABSENT: return negated(has_key(payload, value));
     case CHECK_CODE: return PyFunction_Check(value) && PyFunction_GET_CODE(value) == payload;
-    case CHECK_GRAD_MODE: return tensor_grad_mode() == (check->number != 0);
+    case CHECK_STATE: {
+        uint64_t found;
+        return state_read((int)check->number, &found) && found == check->expected;
+    }
     case CHECK_CALL: return check_call(payload, value);
     }
     Py_UNREACHABLE();

@@ -14,7 +14,7 @@ typedef enum {
 
 typedef enum {
     CHECK_TYPE, CHECK_ID, CHECK_EQUALS, CHECK_TENSOR, CHECK_LENGTH, CHECK_KEYS, CHECK_MEMBERS, CHECK_PRESENT,
-    CHECK_ABSENT, CHECK_CODE, CHECK_GRAD_MODE, CHECK_CALL,
+    CHECK_ABSENT, CHECK_CODE, CHECK_STATE, CHECK_CALL,
 } CheckKind;
 
 typedef struct {
@@ -31,6 +31,7 @@ typedef struct {
     PyObject *payload;
     PyObject *text;
     Py_ssize_t number;
+    uint64_t expected; /* of STATE */
     TensorCheck *tensor;
 } Check;
 

@@ -10,6 +10,8 @@ static PyMethodDef methods[] = {
      "tensor_access(): 'raw' if metadata is read at verified offsets, 'python' if through attributes."},
     {"matches", (PyCFunction)(void (*)(void))native_matches, METH_FASTCALL,
      "matches(tensor, size, stride, dtype): whether the tensor has exactly these."},
+    {"read_state", native_read_state, METH_O,
+     "read_state(name): a piece of torch's global state as a number, None if it cannot be read here."},
     {"suspend", native_suspend, METH_NOARGS, "Dispatchers of this thread call their originals until resume()."},
     {"resume", native_resume, METH_NOARGS, "Undoes one suspend()."},
     {"suspended", native_suspended, METH_NOARGS, "Whether dispatchers of this thread call their originals."},

@@ -1,7 +1,8 @@
 /* Shared declarations of the extension module stator._native.
  *
- * tensor.c reads tensor metadata, guards.c evaluates guard trees, dispatcher.c is the callable that
- * users hold, kernels.c calls compiled kernels, module.c puts them together. The GIL protects all state.
+ * tensor.c reads tensor metadata, state.c torch's global state, tree.c builds guard trees and guards.c
+ * evaluates them, dispatcher.c is the callable that users hold, kernels.c calls compiled kernels,
+ * module.c puts them together. The GIL protects all state.
  */
 #ifndef STATOR_NATIVE_H
 #define STATOR_NATIVE_H
@@ -45,11 +46,19 @@ int tensor_storage(PyObject *tensor, uintptr_t *storage);
 int tensor_data(PyObject *tensor, void **data);
 /* The ScalarType number of a torch.dtype, -1 with an exception. */
 int dtype_number(PyObject *dtype);
-bool tensor_grad_mode(void);
 
 PyObject *native_tensor_facts(PyObject *module, PyObject *tensor);
 PyObject *native_tensor_access(PyObject *module, PyObject *ignored);
 PyObject *native_matches(PyObject *module, PyObject *const *args, Py_ssize_t count);
+
+/* -- state.c -------------------------------------------------------------------------------------- */
+
+/* The number of a piece of torch's global state by its name, -1 if there is none. */
+int state_number(const char *name);
+/* Reads it; false if it cannot be read here. */
+bool state_read(int number, uint64_t *value);
+
+PyObject *native_read_state(PyObject *module, PyObject *name);
 
 /* -- guards.c ------------------------------------------------------------------------------------- */
 

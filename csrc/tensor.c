@@ -18,14 +18,13 @@
 #define MAX_DTYPES 64
 
 typedef int32_t (*DataPointer)(void *handle, void **result);
-typedef bool (*GradMode)(void);
 
 static struct {
     bool prepared;
     bool raw;                 /* the offsets below are verified */
     PyTypeObject *tensor_type;
     PyObject *dispatch_keys;  /* torch._C._dispatch_keys */
-    PyObject *is_grad_enabled, *empty;
+    PyObject *empty;
     int dtype_count;
     struct {
         PyObject *dtype;
@@ -34,7 +33,6 @@ static struct {
     Py_ssize_t storage, autograd, shape, dtype, device, keys;
     Py_ssize_t requires_grad, grad_fn; /* inside the autograd record */
     DataPointer data_pointer;
-    GradMode grad_mode;
 } state;
 
 static inline char *impl_of(PyObject *tensor) { return *(char **)((char *)tensor + OBJECT_HEADER); }
@@ -357,7 +355,6 @@ static void find_shim(void) {
     void *library = dlopen("libtorch_cpu.so", RTLD_NOLOAD | RTLD_LAZY);
     if (library == NULL) return;
     *(void **)&state.data_pointer = dlsym(library, "aoti_torch_get_data_ptr");
-    *(void **)&state.grad_mode = dlsym(library, "aoti_torch_grad_mode_is_enabled");
 }
 
 int tensor_prepare(void) {
@@ -370,8 +367,7 @@ int tensor_prepare(void) {
     if (private != NULL) {
         Py_XSETREF(state.tensor_type, (PyTypeObject *)PyObject_GetAttrString(torch, "Tensor"));
         Py_XSETREF(state.dispatch_keys, PyObject_GetAttrString(private, "_dispatch_keys"));
-        Py_XSETREF(state.is_grad_enabled, PyObject_GetAttrString(torch, "is_grad_enabled"));
-        if (state.tensor_type && state.dispatch_keys && state.is_grad_enabled) status = calibrate(torch, &fits);
+        if (state.tensor_type && state.dispatch_keys) status = calibrate(torch, &fits);
         state.raw = fits && getenv("STATOR_SLOW_TENSORS") == NULL;
         Py_XSETREF(state.empty, PyObject_GetAttrString(torch, "empty"));
         if (state.empty == NULL) status = -1;
@@ -443,14 +439,6 @@ int dtype_number(PyObject *dtype) {
     state.dtypes[state.dtype_count].dtype = Py_NewRef(dtype);
     state.dtypes[state.dtype_count++].number = number;
     return number;
-}
-
-bool tensor_grad_mode(void) {
-    if (state.grad_mode != NULL) return state.grad_mode();
-    PyObject *flag = PyObject_CallNoArgs(state.is_grad_enabled);
-    bool enabled = flag == Py_True;
-    Py_XDECREF(flag);
-    return enabled;
 }
 
 /* -- functions of the module -------------------------------------------------------------------------- */

@@ -17,7 +17,7 @@ static const char *const ACCESSORS[] = {
     "code", "globals", "default", "kwdefault", "closure", NULL,
 };
 static const char *const CHECKS[] = {
-    "TYPE", "ID", "EQUALS", "TENSOR", "LENGTH", "KEYS", "MEMBERS", "PRESENT", "ABSENT", "CODE", "GRAD_MODE", "CALL", NULL,
+    "TYPE", "ID", "EQUALS", "TENSOR", "LENGTH", "KEYS", "MEMBERS", "PRESENT", "ABSENT", "CODE", "STATE", "CALL", NULL,
 };
 static const char *const RELATIONS[] = {"SAME", "NOT_SAME", "NOT_ALIASED", NULL};
 
@@ -80,8 +80,14 @@ static int parse_check(Check *check, PyObject *spec) {
     check->text = Py_NewRef(text);
     switch (check->kind) {
     case CHECK_TENSOR: return parse_tensor(check);
-    case CHECK_GRAD_MODE:
-        if (tensor_prepare() < 0) return -1; /* fall through */
+    case CHECK_STATE: {
+        const char *name;
+        unsigned long long expected;
+        if (!PyArg_ParseTuple(payload, "sK", &name, &expected)) return -1;
+        check->number = state_number(name);
+        check->expected = expected;
+        return 0;
+    }
     case CHECK_LENGTH:
         check->number = PyLong_AsSsize_t(payload);
         return PyErr_Occurred() ? -1 : 0;

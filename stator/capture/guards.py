@@ -75,18 +75,25 @@ class State(NamedTuple):
     text: str
 
 
-#: Global state by name; `state_guards` guards all of it, as it is while capturing.
+def included_keys() -> int:
+    """Dispatch keys that this thread adds: transforms, dispatch modes, inference mode."""
+    return int(torch._C._dispatch_tls_local_include_set().raw_repr())
+
+
+def excluded_keys() -> int:
+    """Dispatch keys that this thread leaves out: autocast unless it is on, autograd in inference mode."""
+    return int(torch._C._dispatch_tls_local_exclude_set().raw_repr())
+
+
+#: Global state by name; `state_guards` guards all of it, as it is while capturing. The native reader may know the
+#: same names.
 STATES: Final[dict[str, State]] = {
     "grad_mode": State(torch.is_grad_enabled, "torch.is_grad_enabled()"),
-    "inference_mode": State(torch.is_inference_mode_enabled, "torch.is_inference_mode_enabled()"),
-    "autocast": State(torch._C._is_any_autocast_enabled, "torch.is_autocast_enabled()"),
-    "deterministic": State(
-        torch._C._get_deterministic_algorithms, "torch.are_deterministic_algorithms_enabled()"
-    ),
-    "default_dtype": State(torch.get_default_dtype, "torch.get_default_dtype()"),
+    "keys_included": State(included_keys, "dispatch keys of modes and transforms"),
+    "keys_excluded": State(excluded_keys, "dispatch keys left out (autocast, inference mode)"),
     "function_modes": State(torch._C._len_torch_function_stack, "len(torch function modes)"),
-    "dispatch_modes": State(torch._C._len_torch_dispatch_stack, "len(torch dispatch modes)"),
-    "function_transforms": State(torch._C._functorch.maybe_current_level, "torch.func level"),
+    "default_dtype": State(torch.get_default_dtype, "torch.get_default_dtype()"),
+    "deterministic": State(torch._C._get_deterministic_algorithms, "torch.are_deterministic_algorithms_enabled()"),
 }
 
 #: Read in addition while autocast is on: what it does per device.
@@ -238,6 +245,11 @@ def autocast_of(device: str) -> tuple[bool, torch.dtype, bool]:
     )
 
 
+def state_number(name: str, value: Any) -> int | None:
+    """The native reader's number for a state that is `value`, where that is known: while it is so."""
+    return _native.read_state(name) if STATES[name].read() == value else None
+
+
 # -- the native tree -----------------------------------------------------------------------------------
 
 
@@ -274,8 +286,8 @@ def check_spec(guard: Guard) -> tuple[str, Any, str]:
     kind, payload = guard.kind, guard.payload
     if kind == "TENSOR":
         payload = (payload.cls, payload.sizes, payload.strides, *payload.numbers, payload.keys, payload.requires_grad)
-    elif kind == "STATE" and payload[0] == "grad_mode":
-        kind, payload = "GRAD_MODE", payload[1]
+    elif kind == "STATE" and (number := state_number(*payload)) is not None:
+        payload = payload[0], number
     elif kind == "STATE":
         kind, payload = "CALL", (STATES[payload[0]].read, payload[1])
     elif kind == "AUTOCAST":

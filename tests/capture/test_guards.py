@@ -5,15 +5,17 @@ from __future__ import annotations
 import functools
 import gc
 import math
+import threading
 import types
 import weakref
 from typing import Any
 
 import pytest
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from stator import _native
-from stator.capture.guards import KINDS, Guard, GuardSet, compile_tree, state_guards
+from stator.capture.guards import KINDS, STATES, Guard, GuardSet, compile_tree, state_guards
 from stator.capture.source import (
     AttrSource,
     ClassAttrSource,
@@ -241,9 +243,8 @@ def test_change_of_an_instance_attribute_is_seen() -> None:
     instance = Plain()
     instance.flag = True  # type: ignore[attr-defined]
     instance.rate = 0.5  # type: ignore[attr-defined]
-    tree = tree_of(
-        Guard("TYPE", X, Plain), Guard("EQUALS", AttrSource(X, "flag"), True), Guard("EQUALS", AttrSource(X, "rate"), 0.5)
-    )
+    flag, rate = AttrSource(X, "flag"), AttrSource(X, "rate")
+    tree = tree_of(Guard("TYPE", X, Plain), Guard("EQUALS", flag, True), Guard("EQUALS", rate, 0.5))
     assert passes(tree, instance)
     for value in (False, True, 1, True):
         instance.flag = value  # type: ignore[attr-defined]
@@ -349,7 +350,7 @@ def test_mutable_things_below_an_unchanged_dict_are_checked() -> None:
     assert not passes(tree, instance)
 
 
-def test_modules_are_followed_without_calling_their_getattr(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_modules_are_followed() -> None:
     model = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.BatchNorm1d(3))
     first = AttrSource(X, "0")
     tree = tree_of(
@@ -445,6 +446,39 @@ def test_global_state() -> None:
 
 
 passes_now: list[bool] = []
+
+
+def readings() -> list[tuple[Any, int | None]]:
+    return [(state.read(), _native.read_state(name)) for name, state in STATES.items()]
+
+
+def test_native_state_changes_when_and_as_python_s_does() -> None:
+    plain = readings()
+    assert all(number is not None for _, number in plain)
+    settings: list[Any] = [
+        torch.no_grad(), torch.inference_mode(), torch.autocast("cpu"), torch.device("cpu"),
+        FlopCounterMode(display=False),
+    ]  # fmt: skip
+    for setting in settings:
+        with setting:
+            inside = readings()
+        assert any(a != b for a, b in zip(plain, inside, strict=True)), setting
+        for (value, number), (other, changed) in zip(plain, inside, strict=True):
+            assert (value == other) == (number == changed), setting
+    assert readings() == plain
+    threads: list[Any] = []
+    thread = threading.Thread(target=lambda: threads.append(readings()))
+    thread.start()
+    thread.join()
+    assert threads == [plain]
+
+
+def test_state_that_only_python_reads() -> None:
+    guard = Guard("STATE", None, ("grad_mode", False))
+    tree = tree_of(guard)  # it is not so now, so there is no number for it
+    assert not passes(tree)
+    with torch.no_grad():
+        assert passes(tree)
 
 
 # -- the set and the texts -----------------------------------------------------------------------------

@@ -1,0 +1,83 @@
+/* Global state of torch that guards compare, read without Python.
+ *
+ * Each reader is a function (or a thread-local variable) of torch's libraries, found by its symbol. A
+ * symbol that is not there makes the state unknown here, and guards.py has it read through Python; the
+ * tests hold each reader against what Python says.
+ */
+#include "native.h"
+
+#include <dlfcn.h>
+#include <string.h>
+
+typedef struct {
+    uint64_t included, excluded;
+} LocalKeys;
+
+static struct {
+    bool prepared;
+    void *keys_library;
+    bool (*grad_mode)(void);
+    int64_t (*function_modes)(void);
+    int8_t (*default_dtype)(void);
+    void *(*context)(void);
+    bool (*deterministic)(const void *context);
+} torch_state;
+
+/* The dispatch keys that this thread includes and excludes, as differences from torch's defaults. */
+static _Thread_local const LocalKeys *local_keys;
+
+static bool find_local_keys(void) {
+    if (local_keys == NULL && torch_state.keys_library != NULL) {
+        /* For a thread-local variable dlsym gives the instance of the calling thread. */
+        local_keys = dlsym(torch_state.keys_library, "_ZN3c104impl26raw_local_dispatch_key_setE");
+    }
+    return local_keys != NULL;
+}
+
+static void prepare(void) {
+    void *base = dlopen("libc10.so", RTLD_NOLOAD | RTLD_LAZY);
+    void *cpu = dlopen("libtorch_cpu.so", RTLD_NOLOAD | RTLD_LAZY);
+    torch_state.prepared = base != NULL && cpu != NULL; /* else torch is not loaded yet */
+    if (!torch_state.prepared) return;
+    torch_state.keys_library = base;
+    *(void **)&torch_state.default_dtype = dlsym(base, "_ZN3c1031get_default_dtype_as_scalartypeEv");
+    *(void **)&torch_state.grad_mode = dlsym(cpu, "aoti_torch_grad_mode_is_enabled");
+    *(void **)&torch_state.function_modes = dlsym(cpu, "_ZN2at4impl22PythonTorchFunctionTLS9stack_lenEv");
+    *(void **)&torch_state.context = dlsym(cpu, "_ZN2at13globalContextEv");
+    *(void **)&torch_state.deterministic = dlsym(cpu, "_ZNK2at7Context23deterministicAlgorithmsEv");
+}
+
+static const char *const NAMES[] = {
+    "grad_mode", "function_modes", "default_dtype", "deterministic", "keys_included", "keys_excluded", NULL,
+};
+
+int state_number(const char *name) {
+    for (int i = 0; NAMES[i] != NULL; i++) {
+        if (strcmp(NAMES[i], name) == 0) return i;
+    }
+    return -1;
+}
+
+bool state_read(int number, uint64_t *value) {
+    if (!torch_state.prepared) prepare();
+    switch (number) {
+    case 0: return torch_state.grad_mode && (*value = torch_state.grad_mode(), true);
+    case 1: return torch_state.function_modes && (*value = (uint64_t)torch_state.function_modes(), true);
+    case 2: return torch_state.default_dtype && (*value = (uint64_t)torch_state.default_dtype(), true);
+    case 3:
+        return torch_state.context && torch_state.deterministic &&
+               (*value = torch_state.deterministic(torch_state.context()), true);
+    case 4: return find_local_keys() && (*value = local_keys->included, true);
+    case 5: return find_local_keys() && (*value = local_keys->excluded, true);
+    default: return false;
+    }
+}
+
+PyObject *native_read_state(PyObject *module, PyObject *name) {
+    (void)module;
+    const char *text = PyUnicode_AsUTF8(name);
+    if (text == NULL) return NULL;
+    uint64_t value;
+    if (!state_read(state_number(text), &value)) Py_RETURN_NONE;
+    return PyLong_FromUnsignedLongLong(value);
+}
