@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from stator.capture.source import (
     AttrSource,
+    ConstSource,
     FunctionClosureSource,
     FunctionCodeSource,
     FunctionDefaultSource,
@@ -27,7 +28,7 @@ from stator.capture.values.base import Object
 from stator.capture.values.constant import NONE, ConstantValue
 from stator.capture.values.fold import fold, known
 from stator.capture.values.mapping import named_dict
-from stator.capture.values.registry import builds, fresh, handler_of, handles, wrap
+from stator.capture.values.registry import builds, fresh, handler_of, handles, makes, wrap
 from stator.capture.values.sequence import TupleValue
 
 if TYPE_CHECKING:
@@ -439,6 +440,18 @@ def build_function(tx: Machine, obj: types.FunctionType, source: Source) -> Valu
     else:
         watch.identity(tx, source, obj)
     return FunctionValue(obj.__code__, obj.__globals__, obj.__qualname__, function=obj, source=source)
+
+
+@makes(types.FunctionType)
+def made_function(obj: types.FunctionType) -> Value:
+    """A function reached through something that is known: pinned by identity."""
+    return FunctionValue(obj.__code__, obj.__globals__, obj.__qualname__, function=obj, source=ConstSource(obj))
+
+
+@makes(types.MethodType)
+def made_method(obj: types.MethodType) -> Value:
+    """A bound method reached through something that is known."""
+    return BoundMethodValue(fresh(obj.__func__), fresh(obj.__self__), ConstSource(obj))
 
 
 @builds(types.MethodType)

@@ -23,6 +23,7 @@ from stator.capture.values.fold import fold, known, run
 from stator.capture.values.function import BoundMethodValue
 from stator.capture.values.iterators import ItemsIterator
 from stator.capture.values.registry import builds, fresh, handler_of, handles, makes, wrap
+from stator.capture.values.sequence import TupleValue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -162,12 +163,11 @@ def instantiate(tx: Machine, cls_value: ClassValue, args: Sequence[Value], kwarg
     if issubclass(made.python_type(), cls):
         raw_init = static_attribute(cls, "__init__")
         if isinstance(raw_init, types.FunctionType) or not isinstance(made, ExceptionValue):
-            init = bind(tx, raw_init, ClassAttrSource(ConstSource(cls), "__init__"), made, cls)
-            if raw_init is object.__init__ and (args or kwargs) and not isinstance(raw_new, types.FunctionType):
-                if raw_new is object.__new__:
+            if raw_init is object.__init__:
+                if raw_new is object.__new__ and (args or kwargs):
                     tx.raise_exception(TypeError, f"{cls.__name__}() takes no arguments")
                 return made
-            init.call(tx, args, kwargs)
+            bind(tx, raw_init, ClassAttrSource(ConstSource(cls), "__init__"), made, cls).call(tx, args, kwargs)
     return made
 
 
@@ -350,6 +350,12 @@ class SuperValue(Object):
 
     def children(self) -> Iterator[Value]:
         yield self.instance
+
+
+@handles(tuple.__new__)
+def call_tuple_new(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+    """What the `__new__` of a named tuple comes down to."""
+    return TupleValue(args[1].unpack(tx) if len(args) > 1 else (), args[0].constant())
 
 
 @handles(super)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from stator.capture.machine import Machine
     from stator.capture.source import Source
-    from stator.capture.value import Value
+    from stator.capture.value import Raised, Value
 
 #: Where `__getattr__` looks, in its order.
 REGISTRIES = ("_parameters", "_buffers", "_modules")
@@ -101,6 +101,20 @@ class ModuleValue(UserObjectValue):
             if registered is not None:
                 return registered
         return super().find_attr(tx, name)
+
+    def missing_attribute(self, tx: Machine, name: str, raised: Raised | None) -> Value:
+        """`nn.Module.__getattr__`, natively: three registries, then the error."""
+        if static_attribute(self.cls, "__getattr__") is not _GETATTR:
+            return super().missing_attribute(tx, name, raised)
+        found = self.registered(tx, name)
+        if found is not None:
+            return found
+        for registry_name in REGISTRIES:
+            registry = self.registry(tx, registry_name)
+            if registry is not None:
+                registry.find(tx, ConstantValue(name))
+        tx.raise_exception(AttributeError, f"{self.cls.__name__!r} object has no attribute {name!r}")
+        raise AssertionError
 
     def registered(self, tx: Machine, name: str) -> Value | None:
         """A parameter, buffer or submodule."""

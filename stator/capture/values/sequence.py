@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from stator.capture.source import ItemSource
+from stator.capture.source import PLAIN, ItemSource
 from stator.capture.value import Value
 from stator.capture.values import operators, watch
-from stator.capture.values.base import Object, bind_static
+from stator.capture.values.base import Object, bind_static, find_method
 from stator.capture.values.constant import FALSE, NONE, ConstantValue, boolean
 from stator.capture.values.fold import fold, run
 from stator.capture.values.iterators import ItemsIterator, IteratorValue
@@ -148,7 +148,7 @@ class TupleValue(SequenceValue):
             return ConstantValue(self.constant()).get_attr(tx, name)
         if name == "_fields":
             return fresh(fields)
-        if self.cls is not tuple and name not in dir(tuple) and hasattr(self.cls, name):
+        if find_method(self, name) is None and name not in dir(tuple) and hasattr(self.cls, name):
             return bind_static(tx, self, self.cls, name)
         return super().get_attr(tx, name)
 
@@ -448,9 +448,17 @@ def sort(tx: Machine, items: Sequence[Value], key: Value, reverse: bool) -> list
 # -- from objects ------------------------------------------------------------------------------------------------
 
 
+def is_literal(obj: Any) -> bool:
+    """Whether a tuple holds nothing but literals and such tuples."""
+    return all(type(item) in PLAIN or (type(item) is tuple and is_literal(item)) for item in obj)
+
+
 @builds(tuple)
 def build_tuple_value(tx: Machine, obj: tuple[Any, ...], source: Source) -> Value:
-    """Tuples, sizes and named tuples are read whole."""
+    """Tuples, sizes and named tuples are read whole; plain tuples of literals are compared as one."""
+    if type(obj) is tuple and is_literal(obj):
+        watch.equals(tx, source, obj)
+        return TupleValue([fresh(item) for item in obj], tuple, source)
     watch.type_of(tx, source, type(obj))
     watch.length(tx, source, len(obj))
     items = [wrap(tx, item, ItemSource(source, index)) for index, item in enumerate(obj)]

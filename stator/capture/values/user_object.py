@@ -21,7 +21,7 @@ from stator.capture.values.base import MISSING, Object, find_method, static_attr
 from stator.capture.values.constant import NONE, ConstantValue, boolean
 from stator.capture.values.fold import run
 from stator.capture.values.klass import INSTANCE_MAKERS, PropertyValue, bind
-from stator.capture.values.mapping import DictValue
+from stator.capture.values.mapping import DictValue, pairs_of
 from stator.capture.values.registry import builds, fresh, wrap
 from stator.capture.values.sequence import DequeValue, ListValue, TupleValue
 from stator.capture.values.sets import SetValue
@@ -224,7 +224,7 @@ class UserObjectValue(Object):
             method = OBJECT_METHODS.get(name)
             return None if method is None else functools.partial(method, self)
         if self.storage is not None:
-            if name == "__init__":
+            if name == "__init__" or (name == "update" and owner is OrderedDict):
                 return functools.partial(fill_storage, self)
             return find_method(self.storage, name)
         return None
@@ -478,6 +478,14 @@ def fill_storage(value: UserObjectValue, tx: Machine, *args: Value, **kwargs: Va
     """`dict.__init__`, `list.__init__`… on an instance of a subclass."""
     storage = value.storage
     match storage:
+        case DictValue() if storage.cls is OrderedDict and isinstance(
+            static_attribute(value.cls, "__setitem__"), types.FunctionType
+        ):
+            # Unlike dict, OrderedDict fills itself through the class's own `__setitem__`.
+            for key, item in pairs_of(tx, args[0]) if args else ():
+                value.set_item(tx, key, item)
+            for name, item in kwargs.items():
+                value.set_item(tx, fresh(name), item)
         case DictValue():
             storage.m_update(tx, *args, **kwargs)
         case ListValue():
