@@ -80,6 +80,14 @@ class Escaped(GraphBreak):
     """The program raises an exception that nothing in the frame handles."""
 
 
+class SharedMemory(GraphBreak):
+    """An argument that is changed in place shares memory with another one."""
+
+
+class OpenContext(GraphBreak):
+    """The frame ends inside a context that it entered."""
+
+
 class RootFunction:
     """The outermost function as the machine sees it: its cells are reached by name."""
 
@@ -123,6 +131,7 @@ def convert(
         try:
             machine = start(fn, arguments, guards, options)
             assembler = execute(machine)
+            guard_aliasing(machine.graph, guards)
         except (GraphBreak, DataDependent, RecursionError) as error:
             stop = describe(error)
     if stop is not None:
@@ -175,8 +184,8 @@ def start(fn: types.FunctionType, arguments: list[Any], guards: GuardSet, option
         graph=GraphBuilder(),
         effects=Effects(),
         guard=lambda kind, source, payload: guards.add(Guard(kind, source, payload)),
-        build=build,  # type: ignore[arg-type]
-        operators=operators,  # type: ignore[arg-type]
+        build=build,
+        operators=operators,
         deleted=DELETED,
         root_globals=fn.__globals__,
         options=options,
@@ -197,9 +206,35 @@ def execute(machine: Machine) -> Assembler:
         stop = Escaped(f"the program raises {text}", "call the function uncompiled to see the exception itself")
         stop.location = machine.location()
         raise stop from raised
+    leave_modes(machine)
     assembler = Assembler(machine.code, machine.globals)
     assembler.finish(result, machine.effects)
     return assembler
+
+
+def leave_modes(machine: Machine) -> None:
+    """A grad mode that the frame leaves changed is an effect of it; it was not switched while capturing."""
+    graph = machine.graph
+    if graph.autocasts:
+        raise OpenContext("the function returns inside an autocast context that it entered", "use a with statement")
+    if graph.grad_enabled is not torch.is_grad_enabled():
+        machine.effects.call(torch._C._set_grad_enabled, build.const(graph.grad_enabled))
+
+
+def guard_aliasing(graph: GraphBuilder, guards: GuardSet) -> None:
+    """A graph that changes an input in place is only right while its inputs do not share memory."""
+    changed = [entry for entry in graph.inputs if entry.node.meta["val"]._version]
+    if not changed or len(graph.inputs) == 1:
+        return
+    owners: dict[int, int] = {}
+    for entry in graph.inputs:
+        storage = entry.example.untyped_storage()._cdata
+        owners[storage] = owners.get(storage, 0) + 1
+    for entry in changed:
+        if owners[entry.example.untyped_storage()._cdata] > 1:
+            text = f"{entry.source} is changed in place and shares memory with another input"
+            raise SharedMemory(text, "pass a clone, or make the function return the new value")
+    guards.add(Guard("NOT_ALIASED", None, tuple(entry.source for entry in graph.inputs)))
 
 
 def describe_exception(value: Value) -> str:

@@ -183,3 +183,45 @@ def test_a_call_that_does_not_fit_raises_pythons_error() -> None:
 
     with pytest.raises(TypeError, match="missing 1 required positional argument: 'x'"):
         convert(program, (), {}, Backend())
+
+
+def test_inputs_changed_in_place_must_not_share_memory() -> None:
+    def program(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        x.add_(1)
+        return x + y
+
+    x, y = torch.randn(4), torch.randn(4)
+    entry, _, made = entry_of(program, x, y)
+    assert [guard.kind for guard in entry.guards].count("NOT_ALIASED") == 1
+    expected = program(x.clone(), y)
+    assert torch.equal(made(x, y), expected)
+    with pytest.raises(CaptureError, match="shares memory"):
+        convert(program, (x, x[:]), {}, Backend(), fullgraph=True)
+
+
+def test_identity_of_two_inputs_is_guarded_both_ways() -> None:
+    def program(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return x + 1 if x is y else x + y
+
+    x, y = torch.randn(3), torch.randn(3)
+    apart, _, made = entry_of(program, x, y)
+    assert torch.equal(made(x, y), x + y)
+    together, _, made = entry_of(program, x, x)
+    assert torch.equal(made(x, x), x + 1)
+    assert "NOT_SAME" in [guard.kind for guard in apart.guards]
+    assert "SAME" in [guard.kind for guard in together.guards]
+
+
+def test_a_grad_mode_left_behind_is_an_effect() -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        torch.set_grad_enabled(False)
+        return x + 1
+
+    x = torch.randn(3, requires_grad=True)
+    _, _, made = entry_of(program, x)
+    assert torch.is_grad_enabled()
+    try:
+        assert not made(x).requires_grad
+        assert not torch.is_grad_enabled()
+    finally:
+        torch.set_grad_enabled(True)
