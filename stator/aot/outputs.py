@@ -16,7 +16,7 @@ from stator.aot.functional import Cell
 from stator.aot.metadata import Output
 from stator.aot.tracer import Tracer
 from stator.fake import FakeTensor
-from stator.fake.execute import plan_of
+from stator.fake.graphs import root
 
 aten = torch.ops.aten
 
@@ -82,14 +82,6 @@ def _from_input(fake: FakeTensor, source: FakeTensor, index: int) -> Output:
 def _own_memory(tracer: Tracer, fake: FakeTensor, others: list[fx.Node]) -> fx.Node:
     """The result's node, copied if at run time it would be an input or another result under a second name."""
     node = tracer.node(fake)
-    root = _root(node)
-    if root.op == "placeholder" or any(_root(other) is root and other is node for other in others):
+    if root(node).op == "placeholder" or node in others:
         return tracer.emit(aten.clone.default, node)
-    return node
-
-
-def _root(node: fx.Node) -> fx.Node:
-    """The node whose memory this node's value is in."""
-    while node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload) and plan_of(node.target).view:
-        node = node.args[0]  # type: ignore[assignment]
     return node

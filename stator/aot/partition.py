@@ -22,9 +22,9 @@ from torch import fx
 
 from stator.aot.metadata import Metadata, Saved
 from stator.aot.mincut import INFINITE, FlowGraph
-from stator.aot.nodes import add_call, copy_call, module
 from stator.aot.trace import Joint
 from stator.fake.execute import plan_of
+from stator.fake.graphs import add_call, copy_call, module, root
 
 aten = torch.ops.aten
 
@@ -85,19 +85,6 @@ def is_cheap(node: fx.Node) -> bool:
     if target in _CHEAP or torch.Tag.pointwise in target.tags or target.namespace == "stator":
         return True
     return plan_of(target).view
-
-
-def is_view(node: fx.Node) -> bool:
-    """Whether the node only renames memory."""
-    target: Any = node.target
-    return node.op == "call_function" and isinstance(target, torch._ops.OpOverload) and plan_of(target).view
-
-
-def root(node: fx.Node) -> fx.Node:
-    """The node in whose memory the node's value lies."""
-    while is_view(node):
-        node = node.all_input_nodes[0]
-    return node
 
 
 # ---- choosing --------------------------------------------------------------------------------------------------------

@@ -20,11 +20,11 @@ from torch import fx
 from stator.aot import special  # noqa: F401  (it fills the tracer's table)
 from stator.aot.functional import Cell, Handle
 from stator.aot.metadata import Metadata, TensorSpec, Value
-from stator.aot.nodes import module
 from stator.aot.outputs import Results, describe
 from stator.aot.tracer import Tracer
 from stator.base.errors import Unsupported
 from stator.fake import FakeTensor, make
+from stator.fake.graphs import module
 from stator.fake.layout import contiguous_strides, is_dense
 from stator.fake.mode import inner
 
@@ -86,6 +86,24 @@ def trace(
         return _Tracing(tracer, gm, example_inputs, need_backward).run()
 
 
+def lifted(gm: fx.GraphModule) -> dict[str, torch.Tensor]:
+    """The parameters, buffers and other tensors that the graph reaches by itself, each once, in order of first use."""
+    found: dict[str, torch.Tensor] = {}
+    seen: set[int] = set()
+    for node in gm.graph.nodes:
+        if node.op == "get_attr":
+            named = [(str(node.target), _attribute(gm, node.target))]
+        elif node.op == "call_module":
+            named = _tensors_of(gm.get_submodule(node.target), node.target)
+        else:
+            continue
+        for name, tensor in named:
+            if isinstance(tensor, torch.Tensor) and id(tensor) not in seen:
+                seen.add(id(tensor))
+                found[name.replace(".", "_")] = tensor
+    return found
+
+
 class _Tracing:
     """The steps of one trace, in order."""
 
@@ -99,19 +117,7 @@ class _Tracing:
 
     def _declare(self, examples: Sequence[Any]) -> None:
         """Placeholders for attributes, then for the caller's tensors."""
-        seen: dict[int, _Input] = {}
-        for node in self.gm.graph.nodes:
-            if node.op == "get_attr":
-                named = [(str(node.target).replace(".", "_"), _attribute(self.gm, node.target))]
-            elif node.op == "call_module":
-                module = self.gm.get_submodule(node.target)
-                named = [(name.replace(".", "_"), t) for name, t in _tensors_of(module, node.target)]
-            else:
-                continue
-            for name, tensor in named:
-                if isinstance(tensor, torch.Tensor) and id(tensor) not in seen:
-                    seen[id(tensor)] = self._input(name, tensor)
-        self.attributes = list(seen.values())
+        self.attributes = [self._input(name, tensor) for name, tensor in lifted(self.gm).items()]
         names = [node.name for node in self.gm.graph.nodes if node.op == "placeholder"]
         for name, example in zip(names, examples, strict=True):
             if not isinstance(example, torch.Tensor):

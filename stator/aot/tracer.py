@@ -20,11 +20,11 @@ import torch
 from torch import fx
 
 from stator.aot.functional import Cell, Handle, Step, read, write
-from stator.aot.nodes import add_call
 from stator.aot.operators import functional_form, is_random
 from stator.base.errors import DataDependent, Unsupported
 from stator.fake import FakeMode, FakeTensor, make
 from stator.fake.execute import CONSTANT_ELEMENTS, argument, execute, plan_of
+from stator.fake.graphs import add_call, infer
 
 aten = torch.ops.aten
 Action = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
@@ -144,8 +144,7 @@ class Tracer(FakeMode):
 
     def emit(self, func: Any, *args: Any, **kwargs: Any) -> fx.Node:
         """Add a node whose arguments are nodes; its value's geometry follows from theirs."""
-        value = execute(func, _values(args), kwargs)
-        return self.record(func, args, kwargs, value)
+        return self.record(func, args, kwargs, infer(func, args, kwargs))
 
     def node(self, fake: FakeTensor) -> fx.Node:
         """The node of a fake's present value."""
@@ -322,15 +321,3 @@ def _positional(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tup
             break
     names = {parameter.name for parameter in schema[: len(moved)]}
     return tuple(moved), {name: value for name, value in kwargs.items() if name not in names}
-
-
-def _values(args: Sequence[Any]) -> tuple[Any, ...]:
-    """The fakes of nodes among arguments."""
-    return tuple(
-        arg.meta["val"]
-        if isinstance(arg, fx.Node)
-        else list(_values(arg))
-        if isinstance(arg, (list, tuple))
-        else arg
-        for arg in args
-    )

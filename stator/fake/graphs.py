@@ -1,7 +1,8 @@
-"""Making and copying graph nodes, without the checks that dominate `fx`'s own cost.
+"""Graphs whose nodes carry fakes: making, copying, emitting nodes, and whose memory a node's value is in.
 
-`Graph.create_node` walks the arguments for symbolic numbers (20 µs a node) and `GraphModule` generates its Python text
-at once; traced graphs have neither symbols nor, mostly, anybody who runs them. Neighbours: the files of this room.
+Every node has its fake (or a tuple of fakes) in `meta["val"]`. Nodes are made without the checks that dominate `fx`'s
+own cost: `Graph.create_node` walks the arguments for symbolic numbers (20 µs a node), and `GraphModule` generates its
+Python text at once, although mostly nobody runs it. Neighbours: `aot` and `passes` build and rewrite with these.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from typing import Any
 import torch
 from torch import fx
 from torch.fx._lazy_graph_module import _LazyGraphModule
+
+from stator.fake.execute import execute, plan_of
 
 
 def add_call(graph: fx.Graph, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], name: str) -> fx.Node:
@@ -42,3 +45,32 @@ def _mapped(arg: Any, values: Mapping[fx.Node, fx.Node]) -> Any:
 def module(graph: fx.Graph, name: str) -> fx.GraphModule:
     """The graph as a module whose Python text is generated when somebody calls or prints it."""
     return _LazyGraphModule(torch.nn.Module(), graph, name)
+
+
+def values_of(args: Any) -> tuple[Any, ...]:
+    """Arguments with nodes replaced by their fakes."""
+    return tuple([_value_of(arg) for arg in args])
+
+
+def _value_of(arg: Any) -> Any:
+    if isinstance(arg, fx.Node):
+        return arg.meta["val"]
+    return [_value_of(item) for item in arg] if isinstance(arg, (list, tuple)) else arg
+
+
+def infer(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """The fake of a call over nodes."""
+    return execute(func, values_of(args), dict(kwargs))
+
+
+def is_view(node: fx.Node) -> bool:
+    """Whether the node only renames memory."""
+    target: Any = node.target
+    return node.op == "call_function" and isinstance(target, torch._ops.OpOverload) and plan_of(target).view
+
+
+def root(node: fx.Node) -> fx.Node:
+    """The node in whose memory the node's value lies."""
+    while is_view(node):
+        node = node.args[0]  # type: ignore[assignment]
+    return node

@@ -1,0 +1,5 @@
+"""Rewrites of functional ATen graphs: `run` applies the list in `pipeline.py`. Front door of the room."""
+
+from stator.passes.pipeline import PIPELINE, run
+
+__all__ = ["PIPELINE", "run"]

@@ -1,0 +1,73 @@
+"""Arithmetic on tensors that hold one number. Neighbour: `pipeline.py`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+
+from stator.fake.graphs import add_call, is_view
+
+aten = torch.ops.aten
+
+
+@dataclass(frozen=True, slots=True)
+class FoldConstants:
+    """`f(full(a), full(b), 2)`  -->  `full(f(a, b, 2))` for elementwise `f`, casts and views."""
+
+    #: Folding makes a value contiguous; only these tensors' layout is checked, larger ranks are rare.
+    limit_rank: int = 8
+
+    def __call__(self, graph: fx.Graph) -> int:
+        numbers: dict[fx.Node, torch.Tensor] = {}
+        changes = 0
+        for node in graph.nodes:
+            if node.op != "call_function":
+                continue
+            value = node.meta["val"]
+            if not isinstance(value, torch.Tensor) or value.device.type == "meta":
+                continue
+            if node.target is aten.full.default:
+                numbers[node] = torch.full((), node.args[1], dtype=value.dtype)  # type: ignore[arg-type]
+                continue
+            number = self._fold(node, value, numbers)
+            if number is not None:
+                numbers[node] = number
+                if value.is_contiguous() and value.dim() <= self.limit_rank:
+                    numbers[_replace(graph, node, number)] = number
+                    changes += 1
+        return changes
+
+    def _fold(self, node: fx.Node, value: Any, numbers: dict[fx.Node, torch.Tensor]) -> torch.Tensor | None:
+        """The one number that the node's value consists of, if it does and that is known."""
+        inputs = node.all_input_nodes
+        if not inputs or any(source not in numbers for source in inputs):
+            return None
+        target: Any = node.target
+        if is_view(node) and target is not aten.view.dtype:
+            return numbers[inputs[0]]
+        if target in (aten.clone.default, aten._to_copy.default):
+            return numbers[inputs[0]].to(value.dtype)
+        if torch.Tag.pointwise not in getattr(target, "tags", ()) or torch.Tag.nondeterministic_seeded in target.tags:
+            return None
+        # A dimensioned tensor of one element takes part in type promotion as the whole tensor would.
+        args = [_stand_in(arg, numbers) for arg in node.args]
+        return target(*args, **node.kwargs).reshape(()).to(value.dtype)
+
+
+def _stand_in(arg: Any, numbers: dict[fx.Node, torch.Tensor]) -> Any:
+    if not isinstance(arg, fx.Node):
+        return arg
+    return numbers[arg].expand([1] * arg.meta["val"].dim())
+
+
+def _replace(graph: fx.Graph, node: fx.Node, number: torch.Tensor) -> fx.Node:
+    value = node.meta["val"]
+    options = {"dtype": value.dtype, "device": value.device}
+    with graph.inserting_before(node):
+        full = add_call(graph, aten.full.default, (list(value.shape), number.item()), options, "full")
+    full.meta.update(node.meta)
+    node.replace_all_uses_with(full)
+    return full

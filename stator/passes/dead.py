@@ -1,0 +1,22 @@
+"""Dead code. Neighbour: `pipeline.py`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import fx
+
+from stator.passes.memory import COPY_IN_PLACE
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveDead:
+    """`y = f(x)`, never used  -->  nothing. Inputs and write-backs stay."""
+
+    def __call__(self, graph: fx.Graph) -> int:
+        changes = 0
+        for node in reversed(graph.nodes):
+            if node.op == "call_function" and not node.users and node.target is not COPY_IN_PLACE:
+                graph.erase_node(node)
+                changes += 1
+        return changes

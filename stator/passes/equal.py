@@ -1,0 +1,55 @@
+"""Common subexpressions. Neighbour: `memory.py` says when two equal values must stay two."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from torch import fx
+
+from stator.fake.graphs import root
+from stator.passes.memory import COPY_IN_PLACE, Escapes
+
+
+@dataclass(frozen=True, slots=True)
+class MergeEqual:
+    """`a = f(x); b = f(x)`  -->  `a = f(x)`, used for both; unless both leave the graph."""
+
+    def __call__(self, graph: fx.Graph) -> int:
+        escapes = Escapes(graph)
+        known: dict[Any, fx.Node] = {}
+        changes = 0
+        for node in graph.nodes:
+            if node.op != "call_function" or node.target is COPY_IN_PLACE:
+                continue
+            key = _key(node)
+            first = known.setdefault(key, node)
+            if first is node:
+                continue
+            if _both_leave(escapes, first, node):
+                continue
+            node.replace_all_uses_with(first)
+            escapes.replaced(first, node)
+            graph.erase_node(node)
+            changes += 1
+        return changes
+
+
+def _both_leave(escapes: Escapes, first: fx.Node, second: fx.Node) -> bool:
+    if root(first) is root(second):  # views of one memory: only the objects must stay two
+        return first in escapes.outputs and second in escapes.outputs
+    return root(first) in escapes.roots and root(second) in escapes.roots
+
+
+def _key(node: fx.Node) -> Any:
+    """Equal for equal calls. Types are part of it: 1, 1.0 and True are equal in Python."""
+    kwargs = tuple((name, _frozen(value)) for name, value in sorted(node.kwargs.items()))
+    return node.target, _frozen(node.args), kwargs
+
+
+def _frozen(arg: Any) -> Any:
+    if isinstance(arg, (list, tuple)):
+        return tuple([_frozen(item) for item in arg])
+    if isinstance(arg, float):
+        return float, arg.hex()  # tells -0.0 from 0.0
+    return arg if isinstance(arg, fx.Node) else (type(arg), arg)

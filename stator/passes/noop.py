@@ -1,0 +1,100 @@
+"""Operators that do nothing: copies of equal layout, views of equal shape, casts to the type at hand.
+
+Neighbour: `memory.py` says where a copy is more than its values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+
+from stator.fake.graphs import is_view
+from stator.passes.memory import Escapes
+
+aten = torch.ops.aten
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveNoOps:
+    """`y = clone(x)` of the same layout, `y = x.view(x.size)`, `y = x * 1`  -->  `x`."""
+
+    def __call__(self, graph: fx.Graph) -> int:
+        escapes = Escapes(graph)
+        changes = 0
+        for node in graph.nodes:
+            if node.op != "call_function":
+                continue
+            source = _source(node)
+            if source is None or not _same_geometry(source, node):
+                continue
+            if _keeps(escapes, source, node):
+                continue
+            node.replace_all_uses_with(source)
+            escapes.replaced(source, node)
+            graph.erase_node(node)
+            changes += 1
+        return changes
+
+
+def _keeps(escapes: Escapes, source: fx.Node, node: fx.Node) -> bool:
+    if is_view(node):
+        return node in escapes.outputs and (source in escapes.outputs or source.op == "placeholder")
+    return not escapes.may_stand_for(source, node)
+
+
+def _same_geometry(a: fx.Node, b: fx.Node) -> bool:
+    x, y = a.meta["val"], b.meta["val"]
+    return (
+        isinstance(x, torch.Tensor)
+        and x.dtype is y.dtype
+        and x.device == y.device
+        and x.shape == y.shape
+        and x.stride() == y.stride()
+    )
+
+
+def _first(node: fx.Node) -> Any:
+    return node.args[0]
+
+
+def _wide_and_back(node: fx.Node) -> Any:
+    """`x.to(wider).to(x.dtype)`  -->  `x`: widening loses nothing."""
+    inner = node.args[0]
+    assert isinstance(inner, fx.Node)
+    if inner.target is aten._to_copy.default:
+        origin = inner.args[0]
+        assert isinstance(origin, fx.Node)
+        before, between = origin.meta["val"].dtype, inner.meta["val"].dtype
+        if before is node.meta["val"].dtype and torch.promote_types(before, between) is between and before != between:
+            return origin
+    return inner
+
+
+def _times_one(node: fx.Node) -> Any:
+    """`x * 1` and `x / 1` keep every bit of `x` (NaN payloads aside)."""
+    return node.args[0] if node.args[1] in (1, 1.0) and not isinstance(node.args[1], fx.Node) else None
+
+
+#: Overload → which argument it gives back, if size, strides and dtype are equal (or None).
+_SOURCES: dict[Any, Callable[[fx.Node], Any]] = {
+    aten.clone.default: _first,
+    aten._to_copy.default: _wide_and_back,
+    aten.alias.default: _first,
+    aten.view.default: _first,
+    aten.expand.default: _first,
+    aten.permute.default: _first,
+    aten.slice.Tensor: _first,
+    aten.squeeze.dims: _first,
+    aten.mul.Tensor: _times_one,
+    aten.div.Tensor: _times_one,
+}
+
+
+def _source(node: fx.Node) -> fx.Node | None:
+    find = _SOURCES.get(node.target)
+    source = find(node) if find is not None else None
+    return source if isinstance(source, fx.Node) else None

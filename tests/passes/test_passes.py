@@ -1,0 +1,161 @@
+"""Each pass does its rewrite, nothing more, and graphs mean the same before and after."""
+
+import torch
+from torch import fx
+
+import stator.prims.decompositions  # noqa: F401
+from stator.aot import partition, trace
+from stator.fake import FakeMode
+from stator.fake.graphs import add_call, infer
+from stator.passes import PIPELINE, run
+from stator.passes.constants import FoldConstants
+from stator.passes.dead import RemoveDead
+from stator.passes.equal import MergeEqual
+from stator.passes.noop import RemoveNoOps
+from stator.passes.views import ComposeViews
+from stator.prims.random import RANDOM_OPERATORS
+from stator.prims.table import DECOMPOSITIONS
+from tests.aot.models import GPT, captured
+
+aten = torch.ops.aten
+
+
+class Build:
+    """Writes graphs: `b.add(x, y)` is a node of `aten.add.Tensor`."""
+
+    def __init__(self, *inputs):
+        self.graph = fx.Graph()
+        self.inputs = inputs
+        mode = FakeMode()
+        self.x = []
+        for i, real in enumerate(inputs):
+            node = self.graph.placeholder(f"x{i}")
+            node.meta["val"] = mode.from_real(real)
+            self.x.append(node)
+
+    def __call__(self, op, *args, **kwargs):
+        node = add_call(self.graph, op, args, kwargs, op._opname)
+        node.meta["val"] = infer(op, args, kwargs)
+        return node
+
+    def check(self, passes, outputs, calls):
+        """Run the passes; the calls left are `calls`, and the outputs are what they were."""
+        self.graph.output(tuple(outputs))
+        before = fx.GraphModule(torch.nn.Module(), self.graph)(*[x.clone() for x in self.inputs])
+        run(self.graph, passes)
+        self.graph.lint()
+        left = [node.target._opname for node in self.graph.nodes if node.op == "call_function"]
+        assert left == calls.split()
+        after = fx.GraphModule(torch.nn.Module(), self.graph)(*[x.clone() for x in self.inputs])
+        for a, b in zip(after, before, strict=True):
+            assert a.stride() == b.stride() and a.dtype == b.dtype
+            torch.testing.assert_close(a, b, rtol=0, atol=0)
+        return after
+
+
+def test_dead_code():
+    b = Build(torch.randn(3))
+    b(aten.exp.default, b(aten.neg.default, b.x[0]))
+    b(aten.copy_.default, b.x[0], b(aten.sin.default, b.x[0]))
+    b.check([RemoveDead()], [b(aten.cos.default, b.x[0])], "sin copy_ cos")
+
+
+def test_equal_calls_merge_by_value_and_type():
+    b = Build(torch.randn(3), torch.arange(3))
+    x, i = b.x
+    a1, a2 = b(aten.add.Tensor, x, 1), b(aten.add.Tensor, x, 1)
+    i1, i2 = b(aten.add.Tensor, i, 1), b(aten.add.Tensor, i, 1.0)
+    z1, z2 = b(aten.mul.Tensor, x, 0.0), b(aten.mul.Tensor, x, -0.0)
+    out = b(aten.mul.Tensor, a1, a2)
+    b.check([MergeEqual()], [out, i1, i2, z1, z2], "add add add mul mul mul")
+
+
+def test_equal_results_stay_two_objects():
+    b = Build(torch.randn(3))
+    one, two = b(aten.exp.default, b.x[0]), b(aten.exp.default, b.x[0])
+    after = b.check([MergeEqual()], [one, two, b(aten.view.default, two, [3, 1])], "exp exp view")
+    assert after[0].data_ptr() != after[1].data_ptr()
+
+
+def test_copies_and_views_that_do_nothing():
+    b = Build(torch.randn(3, 4), torch.randn(3, 4).bfloat16())
+    x, h = b.x
+    y = b(aten.exp.default, b(aten.clone.default, x))
+    y = b(aten.view.default, y, [3, 4])
+    y = b(aten.permute.default, y, [0, 1])
+    y = b(aten.slice.Tensor, y, 0, 0, 9223372036854775807)
+    y = b(aten.mul.Tensor, y, 1.0)
+    w = b(aten._to_copy.default, b(aten._to_copy.default, h, dtype=torch.float32), dtype=torch.bfloat16)
+    b.check([RemoveNoOps(), RemoveDead()], [b(aten.neg.default, y), b(aten.neg.default, w)], "exp neg neg")
+
+
+def test_copies_that_do_something_stay():
+    b = Build(torch.randn(3, 4), torch.randn(3, 4))
+    x, y = b.x
+    plain = b(aten.clone.default, x)
+    packed = b(aten.clone.default, b(aten.permute.default, x, [1, 0]), memory_format=torch.contiguous_format)
+    fresh = b(aten.exp.default, x)
+    second = b(aten.clone.default, fresh)
+    narrow = b(aten._to_copy.default, b(aten._to_copy.default, x, dtype=torch.bfloat16), dtype=torch.float32)
+    # Two inputs swap their values: without the copy the second would read what the first wrote.
+    b(aten.copy_.default, x, b(aten.clone.default, y))
+    b(aten.copy_.default, y, plain)
+    calls = "clone permute clone exp clone _to_copy _to_copy clone copy_ copy_"
+    b.check([RemoveNoOps()], [packed, fresh, second, narrow], calls)
+
+
+def test_views_compose():
+    b = Build(torch.randn(2, 3, 4))
+    y = b(aten.permute.default, b(aten.permute.default, b.x[0], [2, 0, 1]), [1, 2, 0])
+    y = b(aten.view.default, b(aten.view.default, y, [6, 4]), [24])
+    z = b(aten.expand.default, b(aten.expand.default, b(aten.exp.default, b.x[0]), [5, 2, 3, 4]), [6, 5, 2, 3, 4])
+    passes = [ComposeViews(), RemoveNoOps(), RemoveDead()]
+    b.check(passes, [b(aten.neg.default, y), b(aten.neg.default, z)], "view exp expand neg neg")
+
+
+def test_constants_fold():
+    b = Build(torch.randn(2, 3))
+    ones = b(aten.full.default, [3], 1.0, dtype=torch.float32)
+    third = b(aten.div.Tensor, b(aten.mul.Tensor, ones, 2), 3)
+    half = b(aten._to_copy.default, third, dtype=torch.bfloat16)
+    wide = b(aten.add.Tensor, half, b(aten.full.default, [], 0.1, dtype=torch.float32))
+    out = b(aten.add.Tensor, b.x[0], b(aten.expand.default, wide, [2, 3]))
+    b.check([FoldConstants(), RemoveDead()], [out], "full expand add")
+
+
+def test_pipeline_on_a_training_graph():
+    torch.manual_seed(0)
+    net = GPT(vocabulary=31, length=6, width=16, layers=2, heads=2, dropout=0.1)
+    tokens = torch.randint(0, 31, (2, 6))
+    for table in ({}, DECOMPOSITIONS):
+        joint = trace(captured(net, [tokens] * 2), [tokens] * 2, decompositions=table, random_operators=RANDOM_OPERATORS)
+        parts = partition(joint)
+        seed = torch.tensor([7])
+        inputs = [*joint.attributes, tokens, tokens, seed]
+        forward = parts.forward(*inputs)
+        count = len(parts.forward.graph.nodes)
+        backward_inputs = [t for t in backward_arguments(parts, inputs, forward)]
+        backward = parts.backward(*backward_inputs)
+        run(parts.forward)
+        run(parts.backward)
+        parts.forward.graph.lint()
+        assert len(parts.forward.graph.nodes) < count
+        assert sum(rewrite(parts.backward.graph) for rewrite in PIPELINE) == 0
+        compare(parts.forward(*inputs), forward)
+        compare(parts.backward(*backward_inputs), backward)
+
+
+def backward_arguments(parts, inputs, forward):
+    metadata = parts.metadata
+    values = len(metadata.values)
+    where = {"input": inputs, "value": forward[:values], "extra": forward[values:]}
+    yield from (where[saved.source][saved.index] for saved in metadata.saved)
+    yield from (torch.ones(spec.size) for spec in metadata.tangents)
+
+
+def compare(got, expected):
+    for a, b in zip(got, expected, strict=True):
+        assert (a is None) == (b is None)
+        if a is not None:
+            assert a.stride() == b.stride()
+            torch.testing.assert_close(a, b)
