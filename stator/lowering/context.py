@@ -56,9 +56,14 @@ class Context:
         self._names.add(name)
         return name
 
-    def buffer(self, size: Size, stride: Size, dtype: str, device: str = "", name: str = "") -> Buffer:
-        """A new buffer, named after the node being lowered; overlapping strides become contiguous."""
-        if not is_dense(size, stride):
+    def buffer(
+        self, size: Size, stride: Size, dtype: str, device: str = "", name: str = "", exact: bool = False
+    ) -> Buffer:
+        """A new buffer, named after the node being lowered.
+
+        Strides that leave holes or overlap become contiguous, unless they are `exact`: what an extern call gives.
+        """
+        if not exact and not is_dense(size, stride):
             stride = contiguous(size)
         if not name:
             name = self.node.name if self.node is not None else "value"

@@ -25,7 +25,7 @@ from stator.lowering import uses
 from stator.lowering.context import Context, loop_axes
 from stator.lowering.extern import call, extern
 from stator.lowering.table import LOWERINGS
-from stator.lowering.value import DTYPES, Place, Spec, Tensorish, broadcast, placed, pointwise, same_layout
+from stator.lowering.value import Place, Spec, Tensorish, broadcast, placed, pointwise, same_layout
 
 COPY = torch.ops.aten.copy_.default
 
@@ -78,9 +78,8 @@ class Lowering:
         if not isinstance(value, torch.Tensor):
             return value
         context = self.context
-        made = Buffer(
-            context.name(node.name), DTYPES[value.dtype], tuple(value.shape), value.stride(), value.device.type
-        )
+        spec = Spec.of(value)
+        made = Buffer(context.name(node.name), spec.dtype, spec.size, spec.stride, spec.device)
         context.inputs.append(made)
         context.buffers[made.name] = made
         context.offsets[made.name] = int(value.storage_offset())

@@ -75,7 +75,7 @@ def call(context: Context, target: str, results: Any, args: Sequence[Any], kwarg
         if not isinstance(spec, Spec):
             values.append(spec)
             continue
-        buffer = context.buffer(spec.size, spec.stride, spec.dtype, spec.device)
+        buffer = context.buffer(spec.size, spec.stride, spec.dtype, spec.device, exact=True)
         buffers.append(buffer)
         values.append(placed(spec.size, Place(buffer, buffer.stride)))
     out = OUT_VARIANTS.get(target)

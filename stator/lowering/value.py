@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import torch
 
+from stator.base.errors import Unsupported
 from stator.loop import expr as e
 from stator.loop.expr import Expr
 from stator.loop.index import ZERO, Index
@@ -56,7 +57,10 @@ class Spec(NamedTuple):
 
     @staticmethod
     def of(value: torch.Tensor) -> Spec:
-        return Spec(tuple(value.shape), value.stride(), DTYPES[value.dtype], value.device.type)
+        dtype = DTYPES.get(value.dtype)
+        if dtype is None:
+            raise Unsupported(f"a tensor of {value.dtype}", "the loop IR has no such dtype")
+        return Spec(tuple(value.shape), value.stride(), dtype, value.device.type)
 
 
 class Place(NamedTuple):
