@@ -121,7 +121,9 @@ class GraphBuilder:
         args = (node, index)
         return self._append("call_function", operator.getitem, args, {}, fake, location)
 
-    def record(self, target: Callable[..., Any], args: tuple[Any, ...], location: Location, result: Any = None) -> fx.Node:
+    def record(
+        self, target: Callable[..., Any], args: tuple[Any, ...], location: Location, result: Any = None
+    ) -> fx.Node:
         """Appends a call that is not run on fakes: mode switches."""
         return self._append("call_function", target, args, {}, result, location)
 
@@ -182,6 +184,3 @@ class GraphBuilder:
     def examples(self) -> list[torch.Tensor]:
         """The tensors met at capture, one a placeholder."""
         return [entry.example for entry in self.inputs]
-
-
-

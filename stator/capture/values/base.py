@@ -100,7 +100,7 @@ def bind_static(tx: Machine, instance: Value, cls: type, name: str) -> Value:
     raw = static_attribute(cls, name)
     found = wrap(tx, raw, ClassAttrSource(ConstSource(cls), name))
     descriptor_get = getattr(found, "descriptor_get", None)
-    return found if descriptor_get is None else descriptor_get(tx, instance, cls)  # type: ignore[no-any-return]
+    return found if descriptor_get is None else descriptor_get(tx, instance, cls)
 
 
 class Object(Value):
@@ -160,5 +160,3 @@ class MethodValue(Object):
 
     def reconstruct(self, out: Assembler) -> None:
         out.call(getattr, self.owner, fresh(self.name))
-
-

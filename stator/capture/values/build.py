@@ -9,11 +9,23 @@ from typing import TYPE_CHECKING
 
 from stator.capture.values import (
     builtin_types as _builtin_types,
+)
+from stator.capture.values import (
     copying as _copying,
+)
+from stator.capture.values import (
     module as _module,
+)
+from stator.capture.values import (
     pure as _pure,
+)
+from stator.capture.values import (
     python_module as _python_module,
+)
+from stator.capture.values import (
     torch_function as _torch_function,
+)
+from stator.capture.values import (
     torch_state as _torch_state,
 )
 from stator.capture.values.constant import SliceValue
@@ -88,5 +100,3 @@ def make_cell(content: Value | None, cell: CellType | None = None, source: Sourc
 def make_exception(tx: Machine, cls: type[BaseException], args: list[Value]) -> Value:
     """An exception instance, without running a Python `__init__`."""
     return ExceptionValue(cls, list(args))
-
-

@@ -79,7 +79,9 @@ class BuiltinValue(Object):
             return fold(tx, self.function, args, kwargs)
         if isinstance(self.function, functools._lru_cache_wrapper):
             return call_cached(tx, self, args, kwargs)
-        name = f"{getattr(self.function, '__module__', None) or 'builtins'}.{getattr(self.function, '__qualname__', '?')}"
+        name = (
+            f"{getattr(self.function, '__module__', None) or 'builtins'}.{getattr(self.function, '__qualname__', '?')}"
+        )
         raise GraphBreak(f"calling the C function {name} is not supported", "call it outside of the compiled function")
 
     def descriptor_get(self, tx: Machine, instance: Value | None, cls: type) -> Value:
@@ -134,7 +136,7 @@ def build_builtin(tx: Machine, obj: Any, source: Source) -> Value:
 makes(types.BuiltinFunctionType, functools._lru_cache_wrapper, types.MethodWrapperType)(BuiltinValue)
 
 
-# -- attributes --------------------------------------------------------------------------------------------------
+# -- attributes ----------------------------------------------------------------------------------------
 
 
 def is_attribute_error(raised: Raised) -> bool:
@@ -196,10 +198,10 @@ def call_callable(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) 
     value = args[0]
     if value.is_constant():
         return boolean(callable(value.constant()))
-    return boolean(hasattr(value.python_type(), "__call__"))
+    return boolean(static_attribute(value.python_type(), "__call__") is not MISSING)
 
 
-# -- types -----------------------------------------------------------------------------------------------------------
+# -- types ---------------------------------------------------------------------------------------------
 
 
 @handles(isinstance)
@@ -225,9 +227,6 @@ def type_matches(tx: Machine, cls: type, wanted: Any) -> bool:
         return any(type_matches(tx, cls, item) for item in wanted.__args__)
     if wanted in (torch.nn.Parameter, torch.nn.Buffer) and issubclass(cls, torch.Tensor):
         return cls is wanted
-    if isinstance(wanted, type) and wanted.__module__ == "torch" and issubclass(wanted, torch.Tensor):
-        if wanted is not torch.Tensor:
-            raise GraphBreak(f"isinstance(tensor, {wanted.__name__}) is not supported")
     return bool(run(tx, issubclass, (cls, wanted)))
 
 
@@ -256,7 +255,7 @@ def call_id(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Val
     return fresh(id(real))
 
 
-# -- sizes and items ---------------------------------------------------------------------------------------------------
+# -- sizes and items -----------------------------------------------------------------------------------
 
 
 @handles(len, operator.length_hint)
@@ -339,7 +338,7 @@ def call_sorted(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) ->
     return ListValue(sort(tx, args[0].unpack(tx), kwargs.get("key", NONE), reverse))
 
 
-# -- folds ---------------------------------------------------------------------------------------------------------------
+# -- folds ---------------------------------------------------------------------------------------------
 
 
 @handles(sum)
@@ -394,7 +393,7 @@ handles(max)(_extreme(">"))
 handles(min)(_extreme("<"))
 
 
-# -- numbers ---------------------------------------------------------------------------------------------------------------
+# -- numbers -------------------------------------------------------------------------------------------
 
 
 def _by_method(function: Any, method: str) -> None:
@@ -420,7 +419,7 @@ def call_hash(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> V
     return operators.hash_of(tx, args[0])
 
 
-# -- text --------------------------------------------------------------------------------------------------------------------
+# -- text ----------------------------------------------------------------------------------------------
 
 
 def text(tx: Machine, value: Value, function: Any) -> Value:
@@ -469,7 +468,9 @@ def call_format(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) ->
 @handles(print, input, builtins.open, builtins.eval, builtins.exec, builtins.compile, globals, locals, breakpoint)
 def call_outside(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
     """What reaches outside of the program."""
-    raise GraphBreak("the program prints, reads, or looks at its own frames here", "do it outside of the compiled function")
+    raise GraphBreak(
+        "the program prints, reads, or looks at its own frames here", "do it outside of the compiled function"
+    )
 
 
 @handles(dir)
@@ -479,5 +480,3 @@ def call_dir(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Va
     if real is None:
         raise GraphBreak("dir() of an object made inside of the compiled function is not supported")
     return fresh(dir(real))
-
-

@@ -1,4 +1,8 @@
-"""Builtin types as constructors (`int(x)`, `list(x)`, `dict(x)`…) and the functions of `operator` and `itertools`."""
+"""Builtin types as constructors (`int(x)`, `list(x)`, `dict(x)`…) and the functions of `operator` and `itertools`.
+
+Invariant: an iterator made here is as lazy as its Python counterpart, so effects keep their order.
+Neighbours: `builtin.py` (the builtin functions), `iterators.py` (what the constructors give).
+"""
 
 from __future__ import annotations
 
@@ -26,7 +30,7 @@ if TYPE_CHECKING:
     from stator.capture.machine import Machine
     from stator.capture.value import Value
 
-# -- numbers and text ----------------------------------------------------------------------------------------
+# -- numbers and text ----------------------------------------------------------------------------------
 
 
 def _number(cls: type, method: str) -> None:
@@ -79,7 +83,7 @@ def call_slice(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> 
     return SliceValue(start, stop, rest[0] if rest else NONE)
 
 
-# -- containers --------------------------------------------------------------------------------------------------
+# -- containers ----------------------------------------------------------------------------------------
 
 
 @handles(tuple)
@@ -158,32 +162,45 @@ def fromkeys(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Va
 handles(dict.__dict__["fromkeys"], collections.OrderedDict.__dict__["fromkeys"])(fromkeys)
 
 
-# -- operator --------------------------------------------------------------------------------------------------------
+# -- operator ------------------------------------------------------------------------------------------
 
 
-def _register_operators() -> None:
-    for op, function in operators.BINARY.items():
-        handles(function)(lambda tx, args, kwargs, op=op: operators.binary(tx, op, *args))
-    for op, function in operators.INPLACE.items():
-        handles(function)(lambda tx, args, kwargs, op=op: operators.inplace(tx, op, *args))
-    for op, function in operators.COMPARE.items():
-        handles(function)(lambda tx, args, kwargs, op=op: operators.compare(tx, op, *args))
-    for op, unary in operators.UNARY.items():
-        handles(unary)(lambda tx, args, kwargs, op=op: operators.unary(tx, op, *args))
+def _operator(function: Any, operation: Callable[..., Value], op: str) -> None:
+    handles(function)(lambda tx, args, kwargs: operation(tx, op, *args))
 
 
-_register_operators()
+for _table, _operation in (
+    (operators.BINARY, operators.binary),
+    (operators.INPLACE, operators.inplace),
+    (operators.COMPARE, operators.compare),
+    (operators.UNARY, operators.unary),
+):
+    for _op, _real in _table.items():
+        _operator(_real, _operation, _op)
+
 handles(operator.not_)(lambda tx, args, kwargs: operators.negate(tx, args[0]))
 handles(operator.truth)(lambda tx, args, kwargs: boolean(args[0].truth(tx)))
 handles(operator.is_)(lambda tx, args, kwargs: boolean(operators.is_same(*args)))
 handles(operator.is_not)(lambda tx, args, kwargs: boolean(not operators.is_same(*args)))
 handles(operator.contains)(lambda tx, args, kwargs: operators.contains(tx, args[1], args[0]))
 handles(operator.getitem)(lambda tx, args, kwargs: args[0].get_item(tx, args[1]))
-handles(operator.setitem)(lambda tx, args, kwargs: args[0].set_item(tx, args[1], args[2]) or NONE)
-handles(operator.delitem)(lambda tx, args, kwargs: args[0].del_item(tx, args[1]) or NONE)
 
 
-# -- itertools ---------------------------------------------------------------------------------------------------------
+@handles(operator.setitem)
+def call_setitem(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+    """`operator.setitem(container, key, value)`."""
+    args[0].set_item(tx, args[1], args[2])
+    return NONE
+
+
+@handles(operator.delitem)
+def call_delitem(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+    """`operator.delitem(container, key)`."""
+    args[0].del_item(tx, args[1])
+    return NONE
+
+
+# -- itertools -----------------------------------------------------------------------------------------
 
 
 @handles(itertools.chain)
@@ -337,4 +354,3 @@ def call_cycle(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> 
 def call_refused(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
     """The rest."""
     raise GraphBreak("itertools.tee, groupby and compress are not supported")
-

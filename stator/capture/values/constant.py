@@ -8,7 +8,6 @@ running Python (`operators.py`); methods of a constant run for real on constant 
 
 from __future__ import annotations
 
-
 import enum
 import operator
 import re
@@ -73,7 +72,7 @@ class ConstantValue(Value):
     def reconstruct(self, out: Assembler) -> None:
         out.load_object(self.value)
 
-    # -- reading ---------------------------------------------------------------------------------------------
+    # -- reading ---------------------------------------------------------------------------------------
 
     def get_attr(self, tx: Machine, name: str) -> Value:
         found = run(tx, getattr, (self.value, name))
@@ -221,5 +220,4 @@ def build_by_value(tx: Machine, obj: Any, source: Source) -> Value:
 
 
 makes(object, *LITERALS)(ConstantValue)
-makes(slice)(lambda obj: SliceValue(*map(fresh, (obj.start, obj.stop, obj.step))))
-
+makes(slice)(lambda obj: SliceValue(fresh(obj.start), fresh(obj.stop), fresh(obj.step)))

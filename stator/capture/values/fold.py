@@ -33,7 +33,9 @@ def run(tx: Machine, function: Callable[..., Any], args: Sequence[Any], kwargs: 
         tx.raise_exception(type(error), *error.args)
 
 
-def fold(tx: Machine, function: Callable[..., Any], args: Sequence[Value], kwargs: Mapping[str, Value] | None = None) -> Value:
+def fold(
+    tx: Machine, function: Callable[..., Any], args: Sequence[Value], kwargs: Mapping[str, Value] | None = None
+) -> Value:
     """The value of a pure function on values that are all known (lists and dicts are copied for it)."""
     plain_kwargs = {name: value.snapshot() for name, value in kwargs.items()} if kwargs else None
     return fresh(run(tx, function, [value.snapshot() for value in args], plain_kwargs))

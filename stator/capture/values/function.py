@@ -163,7 +163,7 @@ class FunctionValue(Object):
     def truth(self, tx: Machine) -> bool:
         return True
 
-    # -- what inlining asks -----------------------------------------------------------------------------------
+    # -- what inlining asks ----------------------------------------------------------------------------
 
     def default(self, tx: Machine, position: int) -> Value | None:
         """The default of a positional parameter."""
@@ -214,7 +214,7 @@ class FunctionValue(Object):
         """A function found on a class becomes a bound method."""
         return self if instance is None else BoundMethodValue(self, instance)
 
-    # -- attributes ---------------------------------------------------------------------------------------------
+    # -- attributes ------------------------------------------------------------------------------------
 
     def get_attr(self, tx: Machine, name: str) -> Value:
         if name in self.attributes:
@@ -420,7 +420,7 @@ def make_partial(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     return functools.partial(function, *args, **kwargs)
 
 
-# -- from objects ----------------------------------------------------------------------------------------------------
+# -- from objects --------------------------------------------------------------------------------------
 
 
 def cell_value(tx: Machine, cell: types.CellType, source: Source) -> Value:
@@ -495,11 +495,11 @@ def call_update_wrapper(tx: Machine, args: Sequence[Value], kwargs: dict[str, Va
     """`functools.wraps`: the names that a wrapper takes over."""
     wrapper = args[0] if args else kwargs["wrapper"]
     wrapped = args[1] if len(args) > 1 else kwargs["wrapped"]
-    for name in functools.WRAPPER_ASSIGNMENTS:
-        if name != "__annotations__" and isinstance(wrapped, FunctionValue):
+    for name in (name for name in functools.WRAPPER_ASSIGNMENTS if name != "__annotations__"):
+        if isinstance(wrapped, FunctionValue):
             wrapper.set_attr(tx, name, wrapped.get_attr(tx, name))
     if isinstance(wrapped, FunctionValue):
-        for name in wrapped.function.__dict__ if wrapped.function else wrapped.attributes:
-            wrapper.set_attr(tx, name, wrapped.get_attr(tx, name))
+        for attribute in wrapped.function.__dict__ if wrapped.function else wrapped.attributes:
+            wrapper.set_attr(tx, attribute, wrapped.get_attr(tx, attribute))
     wrapper.set_attr(tx, "__wrapped__", wrapped)
     return wrapper

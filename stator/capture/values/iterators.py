@@ -131,7 +131,9 @@ class Zip(IteratorValue):
         longer = position > 0 or any(rest.next_item(tx) is not None for rest in self.inner[1:])
         if longer:
             word = "shorter" if position > 0 else "longer"
-            tx.raise_exception(ValueError, f"zip() argument {position + 1 if position else 2} is {word} than argument 1")
+            tx.raise_exception(
+                ValueError, f"zip() argument {position + 1 if position else 2} is {word} than argument 1"
+            )
 
 
 class Filter(IteratorValue):

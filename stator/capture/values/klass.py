@@ -9,6 +9,7 @@ Neighbours: `user_object.py` (instances), `builtin.py` (handlers of builtin clas
 from __future__ import annotations
 
 import enum
+import operator
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -78,7 +79,7 @@ class ClassValue(Object):
     def graph_argument(self) -> tuple[Any, Any]:
         return self.cls, self.cls
 
-    # -- attributes ---------------------------------------------------------------------------------------------
+    # -- attributes ------------------------------------------------------------------------------------
 
     def get_attr(self, tx: Machine, name: str) -> Value:
         cls = self.cls
@@ -109,7 +110,7 @@ class ClassValue(Object):
     def set_attr(self, tx: Machine, name: str, value: Value) -> None:
         raise self.refuse(f"setting attribute {name!r}")
 
-    # -- containers (enum classes, generic aliases) ------------------------------------------------------------------
+    # -- containers (enum classes, generic aliases) ----------------------------------------------------
 
     def iterate(self, tx: Machine) -> Value:
         return ItemsIterator([fresh(item) for item in run(tx, iter, (self.cls,))])
@@ -118,7 +119,7 @@ class ClassValue(Object):
         return int(run(tx, len, (self.cls,)))
 
     def contains(self, tx: Machine, item: Value) -> Value:
-        return boolean(run(tx, lambda: item.snapshot() in self.cls))  # type: ignore[operator]
+        return boolean(run(tx, operator.contains, (self.cls, item.snapshot())))
 
     def get_item(self, tx: Machine, key: Value) -> Value:
         return fold(tx, lambda cls, item: cls[item], (self, key))
@@ -126,7 +127,7 @@ class ClassValue(Object):
     def binary(self, tx: Machine, op: str, other: Value) -> Value | None:
         return None
 
-    # -- calling -------------------------------------------------------------------------------------------------------
+    # -- calling ---------------------------------------------------------------------------------------
 
     def call(self, tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
         cls = self.cls
@@ -181,7 +182,7 @@ def new_instance(tx: Machine, cls: type, args: Sequence[Value], kwargs: dict[str
     raise GraphBreak(f"making an instance of {cls.__module__}.{cls.__qualname__} is not supported")
 
 
-# -- descriptors -------------------------------------------------------------------------------------------------------------
+# -- descriptors ---------------------------------------------------------------------------------------
 
 
 class BuiltinMethodValue(Object):
@@ -232,7 +233,7 @@ class BuiltinMethodValue(Object):
         special = getattr(instance, "builtin_method", None)
         method = special(tx, self.owner, self.name) if special else find_method(instance, self.name)
         if method is not None and not instance.is_constant():
-            return method(tx, *rest, **kwargs)  # type: ignore[no-any-return]
+            return method(tx, *rest, **kwargs)
         if known(args) and known(kwargs.values()):
             return fold(tx, self.raw, args, kwargs)
         raise instance.refuse(f"{self.owner.__name__}.{self.name}")
@@ -370,7 +371,7 @@ def call_super(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> 
     return SuperValue(cls.constant(), instance)
 
 
-# -- from objects --------------------------------------------------------------------------------------------------------------
+# -- from objects --------------------------------------------------------------------------------------
 
 
 @builds(type)
@@ -397,4 +398,3 @@ def build_builtin_descriptor(tx: Machine, obj: Any, source: Source) -> Value:
 
 
 makes(*BUILTIN_DESCRIPTORS)(lambda obj: BuiltinMethodValue(obj.__objclass__, obj.__name__, obj))
-

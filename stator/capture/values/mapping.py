@@ -74,7 +74,7 @@ class DictValue(Object):
     def python_type(self) -> type:
         return self.cls
 
-    # -- entries -------------------------------------------------------------------------------------------------
+    # -- entries ---------------------------------------------------------------------------------------
 
     def entries(self, tx: Machine) -> dict[Any, Entry]:
         """All entries, in order; their values may still be real objects."""
@@ -155,7 +155,7 @@ class DictValue(Object):
             self.deleted[name] = key
         return found
 
-    # -- operations ------------------------------------------------------------------------------------------------
+    # -- operations ------------------------------------------------------------------------------------
 
     def truth(self, tx: Machine) -> bool:
         return self.length(tx) > 0
@@ -218,7 +218,7 @@ class DictValue(Object):
         self.m_update(tx, other)
         return self
 
-    # -- methods -----------------------------------------------------------------------------------------------------
+    # -- methods ---------------------------------------------------------------------------------------
 
     def m_get(self, tx: Machine, key: Value, default: Value = NONE) -> Value:
         found = self.find(tx, key)
@@ -303,7 +303,7 @@ class DictValue(Object):
             tx.raise_exception(AttributeError, f"{self.cls.__name__!r} object has no attribute {name!r}")
         return super().get_attr(tx, name)
 
-    # -- whole contents --------------------------------------------------------------------------------------------------
+    # -- whole contents --------------------------------------------------------------------------------
 
     def triples(self, tx: Machine) -> list[tuple[Any, Value, Value]]:
         """(name, key, value) of every entry."""
@@ -365,7 +365,11 @@ class DictValue(Object):
                 out.pop()
         for name in self.written:
             entry = (self._entries or {}).get(name)
-            if entry is not None and entry.value is not None and (entry.value is not entry.original or name in self.deleted):
+            if (
+                entry is not None
+                and entry.value is not None
+                and (entry.value is not entry.original or name in self.deleted)
+            ):
                 out.call(kind.__setitem__, self, entry.key, entry.value)
                 out.pop()
 
@@ -551,7 +555,7 @@ class ProxyValue(Object):
         out.call(types.MappingProxyType, self.inner)
 
 
-# -- from objects ----------------------------------------------------------------------------------------------------
+# -- from objects --------------------------------------------------------------------------------------
 
 
 @builds(dict, OrderedDict, exact=True)

@@ -71,7 +71,7 @@ class ModuleValue(UserObjectValue):
         super().__init__(cls, source, real)
         self.registries: dict[str, DictValue] = {}
 
-    # -- attributes ------------------------------------------------------------------------------------------------
+    # -- attributes ------------------------------------------------------------------------------------
 
     def registry(self, tx: Machine, name: str) -> DictValue | None:
         """One of the dicts of `REGISTRIES` and `HOOKS`; None before `Module.__init__`."""
@@ -168,7 +168,7 @@ class ModuleValue(UserObjectValue):
                 return
         self.generic_del_attr(tx, name)
 
-    # -- calls ---------------------------------------------------------------------------------------------------------
+    # -- calls -----------------------------------------------------------------------------------------
 
     def call(self, tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
         if static_attribute(self.cls, "__call__") is not _CALL:

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from stator.capture.source import Source
     from stator.capture.value import Value
 
-# -- pure functions --------------------------------------------------------------------------------------------
+# -- pure functions ------------------------------------------------------------------------------------
 
 
 def _functions(module: types.ModuleType) -> list[Any]:
@@ -142,7 +142,7 @@ def call_reduce(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) ->
     return total
 
 
-# -- the environment ----------------------------------------------------------------------------------------------
+# -- the environment -----------------------------------------------------------------------------------
 
 
 class EnvironValue(Object):
@@ -171,7 +171,7 @@ def build_environ(tx: Machine, obj: Any, source: Source) -> Value:
     return EnvironValue(source)
 
 
-# -- warnings and logging --------------------------------------------------------------------------------------------
+# -- warnings and logging ------------------------------------------------------------------------------
 
 
 @handles(warnings.warn)
@@ -253,7 +253,7 @@ def build_logger(tx: Machine, obj: logging.Logger, source: Source) -> Value:
     return LoggerValue(obj, source)
 
 
-# -- context variables --------------------------------------------------------------------------------------------------
+# -- context variables ---------------------------------------------------------------------------------
 
 
 @builds(contextvars.ContextVar)

@@ -1,4 +1,8 @@
-"""Python modules: known by identity, their attributes guarded one by one as items of the module's dict."""
+"""Python modules: known by identity, their attributes guarded one by one as items of the module's dict.
+
+Invariant: a name that the program has assigned is read from the effects, never from the real module.
+Neighbours: `effects.py` (assigned globals), the machine (`load_global` reads the same dicts).
+"""
 
 from __future__ import annotations
 

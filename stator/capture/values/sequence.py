@@ -56,7 +56,7 @@ class SequenceValue(Object):
         return boolean(any(operators.equal(tx, item, candidate) for candidate in self.values(tx)))
 
     def get_item(self, tx: Machine, key: Value) -> Value:
-        items = self.values(tx)
+        items: list[Value] = self.values(tx)
         if not key.is_constant():
             if key.python_type() is torch.Tensor or issubclass(key.python_type(), torch.Tensor):
                 raise key.refuse("using its value as an index")
@@ -65,7 +65,8 @@ class SequenceValue(Object):
         if type(index) is slice:
             return self.like(run(tx, operator.getitem, (items, index)))
         try:
-            return items[index]
+            item: Value = items[index]
+            return item
         except IndexError:
             tx.raise_exception(IndexError, f"{self.python_type().__name__} index out of range")
         except TypeError:
@@ -252,7 +253,7 @@ class ListValue(SequenceValue):
         pairs = [item.graph_argument() for item in self.items]
         return [node for node, _ in pairs], [fake for _, fake in pairs]
 
-    # -- changes ---------------------------------------------------------------------------------------------
+    # -- changes ---------------------------------------------------------------------------------------
 
     def set_item(self, tx: Machine, key: Value, value: Value) -> None:
         items = self.changed(tx)
@@ -313,7 +314,7 @@ class ListValue(SequenceValue):
         items[:] = sort(tx, items, key, reverse.truth(tx))
         return NONE
 
-    # -- after capture -------------------------------------------------------------------------------------------
+    # -- after capture ---------------------------------------------------------------------------------
 
     def children(self) -> Iterator[Value]:
         return iter(self.items or ())
@@ -445,7 +446,7 @@ def sort(tx: Machine, items: Sequence[Value], key: Value, reverse: bool) -> list
     return [items[index] for index in order]
 
 
-# -- from objects ------------------------------------------------------------------------------------------------
+# -- from objects --------------------------------------------------------------------------------------
 
 
 def is_literal(obj: Any) -> bool:

@@ -115,7 +115,7 @@ class SetValue(Object):
             return None
         return boolean(getattr(operator, _COMPARE[op])(self.items.keys(), theirs.items.keys()))
 
-    # -- methods -----------------------------------------------------------------------------------------------
+    # -- methods ---------------------------------------------------------------------------------------
 
     def changed(self, tx: Machine) -> dict[Any, Value]:
         """The items, about to be changed."""
@@ -190,7 +190,7 @@ class SetValue(Object):
     def m_isdisjoint(self, tx: Machine, other: Value) -> Value:
         return boolean(self.items.keys().isdisjoint(SetValue.of(tx, other.unpack(tx)).items.keys()))
 
-    # -- after capture ---------------------------------------------------------------------------------------------
+    # -- after capture ---------------------------------------------------------------------------------
 
     def children(self) -> Iterator[Value]:
         return iter(self.items.values())

@@ -124,7 +124,7 @@ class TensorValue(Object):
     def reconstruct(self, out: Assembler) -> None:
         out.load_output(self.node)
 
-    # -- from the data -----------------------------------------------------------------------------------------
+    # -- from the data ---------------------------------------------------------------------------------
 
     def data(self, what: str) -> torch.Tensor:
         """The small real tensor behind it, if its value is known at capture."""
@@ -141,7 +141,7 @@ class TensorValue(Object):
             tx.raise_exception(RuntimeError, text)
         return bool(self.data("bool()"))
 
-    # -- attributes ----------------------------------------------------------------------------------------------
+    # -- attributes ------------------------------------------------------------------------------------
 
     def get_attr(self, tx: Machine, name: str) -> Value:
         if name in FACTS:
@@ -176,7 +176,7 @@ class TensorValue(Object):
     def set_attr(self, tx: Machine, name: str, value: Value) -> None:
         raise self.refuse(f"setting attribute {name!r}")
 
-    # -- containers --------------------------------------------------------------------------------------------------
+    # -- containers ------------------------------------------------------------------------------------
 
     def length(self, tx: Machine) -> int:
         if self.fake.dim() == 0:
@@ -200,7 +200,7 @@ class TensorValue(Object):
     def contains(self, tx: Machine, item: Value) -> Value:
         raise DataDependentValue("the 'in' operator")
 
-    # -- operators ----------------------------------------------------------------------------------------------------
+    # -- operators -------------------------------------------------------------------------------------
 
     def unary(self, tx: Machine, op: str) -> Value:
         return call_graph(tx, "call_function", UNARY[op], (self,), {})
@@ -302,7 +302,7 @@ SPECIAL_METHODS: dict[str, Callable[..., Value]] = {
 }
 
 
-# -- graph calls ---------------------------------------------------------------------------------------------------------
+# -- graph calls ---------------------------------------------------------------------------------------
 
 
 def call_graph(tx: Machine, kind: str, target: Any, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
@@ -355,7 +355,7 @@ def result_value(tx: Machine, node: fx.Node, result: Any, args: Sequence[Value])
     return fresh(result)
 
 
-# -- from objects --------------------------------------------------------------------------------------------------------
+# -- from objects --------------------------------------------------------------------------------------
 
 #: Tensor classes without behaviour of their own.
 PLAIN_CLASSES = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)

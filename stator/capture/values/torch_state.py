@@ -35,8 +35,6 @@ ANSWERS: list[tuple[Any, Value]] = [
     (torch.compiler.is_compiling, TRUE),
     (torch.compiler.is_dynamo_compiling, TRUE),
     (torch.compiler.is_exporting, FALSE),
-    (torch.jit.is_tracing, FALSE),
-    (torch.jit.is_scripting, FALSE),
     (torch._jit_internal.is_scripting, FALSE),
     (torch._C._get_tracing_state, NONE),
     (torch._C._is_tracing, FALSE),
@@ -123,7 +121,7 @@ def is_tensor(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> V
     return tensor_flag(args[0] if args else kwargs["obj"])
 
 
-# -- modes -----------------------------------------------------------------------------------------------------
+# -- modes ---------------------------------------------------------------------------------------------
 
 
 @handles(torch.is_grad_enabled)
@@ -149,7 +147,7 @@ def is_autocast_enabled(tx: Machine, args: Sequence[Value], kwargs: dict[str, Va
     return fold(tx, torch.is_autocast_enabled, args, kwargs)
 
 
-# -- checks ------------------------------------------------------------------------------------------------------
+# -- checks --------------------------------------------------------------------------------------------
 
 
 @handles(torch._assert, torch._check)
@@ -182,7 +180,7 @@ def check_with(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> 
     return NONE
 
 
-# -- constructors --------------------------------------------------------------------------------------------------
+# -- constructors --------------------------------------------------------------------------------------
 
 
 for _cls in (torch.Size, torch.device, torch.finfo, torch.iinfo):

@@ -44,9 +44,7 @@ class UserObjectValue(Object):
     __slots__ = ("cls", "dict", "real", "slots", "storage")
     kind = "an object"
 
-    def __init__(
-        self, cls: type, source: Source | None = None, real: Any = None, storage: Value | None = None
-    ) -> None:
+    def __init__(self, cls: type, source: Source | None = None, real: Any = None, storage: Value | None = None) -> None:
         super().__init__(source)
         self.cls = cls
         self.real = real
@@ -76,7 +74,7 @@ class UserObjectValue(Object):
     def python_type(self) -> type:
         return self.cls
 
-    # -- reading attributes --------------------------------------------------------------------------------------
+    # -- reading attributes ----------------------------------------------------------------------------
 
     def get_attr(self, tx: Machine, name: str) -> Value:
         override = static_attribute(self.cls, "__getattribute__")
@@ -163,7 +161,7 @@ class UserObjectValue(Object):
         self.dict.put(tx, ConstantValue(name), value)
         return value
 
-    # -- writing attributes ----------------------------------------------------------------------------------------
+    # -- writing attributes ----------------------------------------------------------------------------
 
     def set_attr(self, tx: Machine, name: str, value: Value) -> None:
         override = static_attribute(self.cls, "__setattr__")
@@ -207,7 +205,7 @@ class UserObjectValue(Object):
     def _call_hook(self, tx: Machine, name: str, raw: Any, args: Sequence[Value]) -> Value:
         return bind(tx, raw, ClassAttrSource(ConstSource(self.cls), name), self, self.cls).call(tx, args, {})
 
-    # -- special methods -----------------------------------------------------------------------------------------------
+    # -- special methods -------------------------------------------------------------------------------
 
     def special(self, tx: Machine, name: str, *args: Value) -> Value | None:
         """`type(self).name(self, *args)`; None when the class has no such method."""
@@ -248,7 +246,10 @@ class UserObjectValue(Object):
         return int(self._required(tx, "__len__").constant())
 
     def iterate(self, tx: Machine) -> Value:
-        if static_attribute(self.cls, "__iter__") is MISSING and static_attribute(self.cls, "__getitem__") is not MISSING:
+        if (
+            static_attribute(self.cls, "__iter__") is MISSING
+            and static_attribute(self.cls, "__getitem__") is not MISSING
+        ):
             return IndexIterator(self)
         return self._required(tx, "__iter__")
 
@@ -290,7 +291,11 @@ class UserObjectValue(Object):
 
     def _operator(self, tx: Machine, name: str, *args: Value) -> Value | None:
         raw = static_attribute(self.cls, name)
-        if raw is MISSING or raw is None or (getattr(raw, "__objclass__", None) is object and name not in ("__eq__", "__ne__")):
+        if (
+            raw is MISSING
+            or raw is None
+            or (getattr(raw, "__objclass__", None) is object and name not in ("__eq__", "__ne__"))
+        ):
             return None
         if getattr(raw, "__objclass__", None) is object:
             override = static_attribute(self.cls, "__eq__")
@@ -326,7 +331,7 @@ class UserObjectValue(Object):
             raise self.refuse("hash()")
         return result
 
-    # -- after capture ---------------------------------------------------------------------------------------------------
+    # -- after capture ---------------------------------------------------------------------------------
 
     def graph_argument(self) -> tuple[Any, Any]:
         if self.storage is not None:
@@ -406,7 +411,7 @@ class IndexIterator(Object):
         return item
 
 
-# -- object's own methods --------------------------------------------------------------------------------------------------
+# -- object's own methods ------------------------------------------------------------------------------
 
 
 def _nothing(value: UserObjectValue, tx: Machine, *args: Value, **kwargs: Value) -> Value:
@@ -454,7 +459,7 @@ OBJECT_METHODS: dict[str, Callable[..., Value]] = {
 }
 
 
-# -- subclasses of builtin containers ------------------------------------------------------------------------------------------
+# -- subclasses of builtin containers ------------------------------------------------------------------
 
 #: Builtin base -> a new empty storage, and the storage of a real object.
 STORAGES: dict[type, tuple[Callable[[], Value], Callable[[Any, Any], Value]]] = {
@@ -500,10 +505,8 @@ def fill_storage(value: UserObjectValue, tx: Machine, *args: Value, **kwargs: Va
 
 def new_object(cls: type) -> Any:
     """An instance without its `__init__`."""
-    for base in (dict, list, set, deque):
-        if issubclass(cls, base):
-            return base.__new__(cls)
-    return object.__new__(cls)
+    base: Any = next((base for base in (dict, list, set, deque) if issubclass(cls, base)), object)
+    return base.__new__(cls)
 
 
 def fill_contents(obj: Any, contents: Any) -> None:
@@ -526,7 +529,7 @@ def fill_attributes(obj: Any, names: tuple[str, ...], values: tuple[Any, ...]) -
         _SETATTR(obj, name, value)
 
 
-# -- from objects ----------------------------------------------------------------------------------------------------------------
+# -- from objects --------------------------------------------------------------------------------------
 
 
 @builds(object)
@@ -545,7 +548,9 @@ def is_plain_class(cls: type) -> bool:
     while base is not None and base is not object:
         if base in STORAGES:
             return True
-        if not base.__flags__ & (1 << 9) and not base.__module__.startswith(("abc", "typing", "contextlib", "collections")):
+        if not base.__flags__ & (1 << 9) and not base.__module__.startswith(
+            ("abc", "typing", "contextlib", "collections")
+        ):
             return False
         base = base.__base__
     return bool(cls.__flags__ & (1 << 9)) or cls in STORAGES or cls is object

@@ -60,7 +60,7 @@ def test_calls_and_defaults() -> None:
         return a, b, rest, c, named
 
     def f(t: torch.Tensor) -> Any:
-        return g(t), g(1, 2, 3, t, c=4, d=5), g(*[1, 2], **{"c": t + 1}), decorated(t), decorated(t, k=1), cached(2)
+        return g(t), g(1, 2, 3, t, c=4, d=5), g(*[1, 2], c=t + 1), decorated(t), decorated(t, k=1), cached(2)
 
     check(f, x())
 
@@ -188,9 +188,11 @@ def test_builtins() -> None:
         return (
             len("abc"), isinstance(3, int | str), issubclass(bool, int), callable(len), abs(-2), round(2.567, 1),
             divmod(7, 2), pow(2, 3), ord("a"), chr(98), hash("x"), repr([1, "a"]), str(1.5), format(3.14159, ".2f"),
-            f"{len('ab'):>4}|{'x'!r}", int("7"), float("1e3"), bool([]), list("ab"), tuple([1]), set([1]), dict(a=1),
-            all([1, 0]), any([]), hex(255), math.sqrt(16), math.pi, "a,b".split(","), " ".join(["p", "q"]), "%s-%d" % ("a", 1),
-            getattr(t, "nope", "default"), hasattr(t, "shape"), type(3), bytes(2), slice(1, 2).stop, range(5)[1:3], t + 1,
+            f"{len('ab'):>4}|{'x'!r}", int("7"), float("1e3"), bool([]), list("ab"), tuple(range(2)), set("a"),
+            dict(zip("a", [1], strict=True)),
+            all([1, 0]), any([]), hex(255), math.sqrt(16), math.pi, "a,b".split(","), " ".join(["p", "q"]),
+            "{}-{}".format("a", 1),
+            getattr(t, "nope", "default"), hasattr(t, "shape"), int, bytes(2), slice(1, 2).stop, range(5)[1:3], t + 1,
         )  # fmt: skip
 
     check(f, x())
@@ -201,7 +203,8 @@ def test_functions_on_known_things_run() -> None:
 
     def f(t: torch.Tensor) -> Any:
         return (
-            list(inspect.signature(g).parameters), re.match(r"a(\d+)", "a12").group(1), os.environ.get("NOT_THERE", "d"),
+            list(inspect.signature(g).parameters), re.match(r"a(\d+)", "a12").group(1), os.environ.get("NOT_THERE",
+            "d"),
             typing.get_origin(list[int]), g.__name__, g.__defaults__, g.__code__.co_varnames, t + 1,
         )  # fmt: skip
 

@@ -40,17 +40,29 @@ def t5() -> tuple[Any, dict[str, Any], Any]:
     config = transformers.T5Config(
         num_layers=2, d_model=32, d_kv=8, num_heads=4, d_ff=64, vocab_size=99, decoder_start_token_id=0
     )
-    return transformers.T5ForConditionalGeneration(config), {"input_ids": IDS, "decoder_input_ids": IDS[:, :8].clone()}, IDS[:, :8].clone()
+    return (
+        transformers.T5ForConditionalGeneration(config),
+        {"input_ids": IDS, "decoder_input_ids": IDS[:, :8].clone()},
+        IDS[:, :8].clone(),
+    )
 
 
 def vit() -> tuple[Any, dict[str, Any], Any]:
     config = transformers.ViTConfig(image_size=32, patch_size=8, num_labels=5, **SMALL)
-    return transformers.ViTForImageClassification(config), {"pixel_values": torch.randn(2, 3, 32, 32)}, torch.tensor([1, 3])
+    return (
+        transformers.ViTForImageClassification(config),
+        {"pixel_values": torch.randn(2, 3, 32, 32)},
+        torch.tensor([1, 3]),
+    )
 
 
 def resnet() -> tuple[Any, dict[str, Any], Any]:
     config = transformers.ResNetConfig(embedding_size=8, hidden_sizes=[8, 16], depths=[1, 1], num_labels=5)
-    return transformers.ResNetForImageClassification(config), {"pixel_values": torch.randn(2, 3, 32, 32)}, torch.tensor([1, 3])
+    return (
+        transformers.ResNetForImageClassification(config),
+        {"pixel_values": torch.randn(2, 3, 32, 32)},
+        torch.tensor([1, 3]),
+    )
 
 
 @pytest.mark.parametrize("labels", [False, True], ids=["plain", "labels"])

@@ -42,7 +42,14 @@ class Net(nn.Module):
         for name in self.named:
             t = self.named[name](t)
         count = sum(p.numel() for p in self.parameters())
-        return self.head(t), self.blocks[-1].rate, len(self.blocks), count, self.training, [n for n, _ in self.named_children()]
+        return (
+            self.head(t),
+            self.blocks[-1].rate,
+            len(self.blocks),
+            count,
+            self.training,
+            [n for n, _ in self.named_children()],
+        )
 
 
 def x() -> torch.Tensor:

@@ -164,8 +164,10 @@ def x() -> torch.Tensor:
 def test_reading() -> None:
     def f(o: Any, t: torch.Tensor) -> Any:
         return (
-            o.value + t, o.twice, o.size(), o.shared, o.helper(t), o.dynamic_name, type(o).__name__, o.__class__ is Child,
-            o.registry["k"], Child.shared, Base.helper(1), hasattr(o, "nope"), getattr(o, "nope", 5), isinstance(o, Base),
+            o.value + t, o.twice, o.size(), o.shared, o.helper(t), o.dynamic_name, type(o).__name__,
+            o.__class__ is Child,
+            o.registry["k"], Child.shared, Base.helper(1), hasattr(o, "nope"), getattr(o, "nope", 5), isinstance(o,
+            Base),
             o.__dict__["extra"],
         )  # fmt: skip
 
@@ -263,7 +265,14 @@ def test_with_statement() -> None:
 
 def test_enums() -> None:
     def f(t: torch.Tensor, colour: Colour) -> Any:
-        return colour is Colour.RED, Colour("b"), colour.name, Level.HIGH > Level.LOW, t * Level.HIGH, [c.value for c in Colour]
+        return (
+            colour is Colour.RED,
+            Colour("b"),
+            colour.name,
+            Level.HIGH > Level.LOW,
+            t * Level.HIGH,
+            [c.value for c in Colour],
+        )
 
     check(f, x(), Colour.RED)
 

@@ -32,7 +32,20 @@ def test_facts_are_constants() -> None:
 def test_operators() -> None:
     def f(a: torch.Tensor, b: torch.Tensor) -> Any:
         c = 2 - a * b / 3 + a**2 @ b.mT @ b
-        return c, -a, abs(a), a // 0.5, a % 2, 1 / (a.abs() + 1), a < b, 0.5 >= a, (a > 0) & ~(b > 0), a == b, a != 1, 2**a
+        return (
+            c,
+            -a,
+            abs(a),
+            a // 0.5,
+            a % 2,
+            1 / (a.abs() + 1),
+            a < b,
+            a <= 0.5,
+            (a > 0) & ~(b > 0),
+            a == b,
+            a != 1,
+            2**a,
+        )
 
     check(f, x(), x()[:, :, :4].clone())
 
@@ -66,7 +79,7 @@ def test_several_results() -> None:
     def f(a: torch.Tensor) -> Any:
         values, indices = a.max(dim=-1)
         top = a.topk(2)
-        p, q, r, s = a.split(1, dim=-1)
+        p, _, _, s = a.split(1, dim=-1)
         q2, _ = torch.chunk(a, 2, dim=-1)
         return values, indices, top.values, top.indices + 1, p + s, q2, a.sort(), [row.sum() for row in a]
 
@@ -77,7 +90,12 @@ def test_functions_are_leaves() -> None:
     def f(a: torch.Tensor, w: torch.Tensor) -> Any:
         b = F.layer_norm(F.gelu(F.linear(a, w)), (5,))
         b = torch.cat([b, torch.zeros(2, 3, 1, dtype=a.dtype, device=a.device)], dim=-1)
-        return F.softmax(b, dim=-1), torch.einsum("bij,bkj->bik", b, b), torch.where(b > 0, b, 0.0), torch.linalg.norm(b)
+        return (
+            F.softmax(b, dim=-1),
+            torch.einsum("bij,bkj->bik", b, b),
+            torch.where(b > 0, b, 0.0),
+            torch.linalg.norm(b),
+        )
 
     captured = check(f, x(), torch.randn(5, 4))
     assert F.layer_norm in captured.targets
@@ -86,7 +104,15 @@ def test_functions_are_leaves() -> None:
 def test_factories_and_conversions() -> None:
     def f(a: torch.Tensor) -> Any:
         e = torch.arange(a.shape[-1], device=a.device)
-        return a.to(torch.float64), a.half().float(), a.new_zeros(3), torch.full_like(a, 2), e.to(a), torch.tensor([1, 2]), a.T.shape
+        return (
+            a.to(torch.float64),
+            a.half().float(),
+            a.new_zeros(3),
+            torch.full_like(a, 2),
+            e.to(a),
+            torch.tensor([1, 2]),
+            a.T.shape,
+        )
 
     check(f, torch.randn(3, 4))
 
@@ -167,8 +193,10 @@ def test_questions_of_torch() -> None:
     def f(a: torch.Tensor) -> Any:
         answers = (
             torch.is_tensor(a), torch.is_tensor(1), torch.get_default_dtype(), torch.finfo(a.dtype).min,
-            torch.is_floating_point(a), torch.numel(a), torch.Size([1, 2]), torch.device("cpu"), isinstance(a, torch.Tensor),
-            type(a) is torch.Tensor, torch.result_type(a, 1), torch.jit.is_tracing(), torch.broadcast_shapes((1, 2), (3, 1)),
+            torch.is_floating_point(a), torch.numel(a), torch.Size([1, 2]), torch.device("cpu"), isinstance(a,
+            torch.Tensor),
+            type(a) is torch.Tensor, torch.result_type(a, 1), torch.jit.is_tracing(), torch.broadcast_shapes((1, 2),
+            (3, 1)),
         )  # fmt: skip
         return answers, a * 2
 
