@@ -26,7 +26,7 @@ from stator.loop import text
 from stator.loop.device import Device
 from stator.loop.kernel import Schedule
 from stator.loop.schedule import schedule as schedule_program
-from stator.prims.table import DECOMPOSITIONS
+from stator.prims import DECOMPOSITIONS, RANDOM_OPERATORS
 from stator.runtime import GraphArtifact, Unit
 from stator.runtime.toolchain import open_store
 
@@ -46,14 +46,19 @@ def compile_graph(gm: fx.GraphModule, example_inputs: Sequence[Any], *, options:
                 store.put(key, found.to_bytes())
         forward = runtime.link(found.forward, options)
         backward = runtime.link(found.backward, options) if found.backward is not None else None
-        attributes = [*aot.lifted(gm), *found.constants]
+        attributes = [*aot.lifted(gm).values(), *found.constants]
         return autograd.bind(found.metadata, forward, backward, attributes)
 
 
 def build(gm: fx.GraphModule, example_inputs: Sequence[Any], options: Options) -> Compiled:
     """Trace, partition and compile both halves."""
     with log.span("trace"):
-        joint = aot.trace(gm, example_inputs, decompositions=DECOMPOSITIONS, need_backward=torch.is_grad_enabled())
+        joint = aot.trace(
+            gm,
+            example_inputs,
+            decompositions=DECOMPOSITIONS,
+            random_operators={} if options.eager_random else RANDOM_OPERATORS,
+        )
     artifacts.stage("joint", lambda: str(joint.graph), "txt")
     with log.span("partition"):
         parts = aot.partition(joint, options.activation_memory_budget)
