@@ -24,7 +24,7 @@ from stator.aot.metadata import Metadata, Saved
 from stator.aot.mincut import INFINITE, FlowGraph
 from stator.aot.trace import Joint
 from stator.fake.execute import plan_of
-from stator.fake.graphs import add_call, copy_call, module, root
+from stator.fake.graphs import add_call, copy_call, is_view, module, root
 
 aten = torch.ops.aten
 
@@ -134,7 +134,7 @@ class _Choice:
             if self._recomputable(node, allowed):
                 for parent in node.all_input_nodes:
                     if parent not in steps:
-                        steps[parent] = steps[node] + 1
+                        steps[parent] = steps[node] + (not is_view(node))
                         queue.append(parent)
             else:
                 graph.edge(0, numbers[node][0], INFINITE)

@@ -92,7 +92,7 @@ class Tracer(FakeMode):
             return self._view
         if is_random(func):
             raise Unsupported(func, "it has no functional form of its random numbers")
-        return self._data_dependent if plan.data_dependent and func is not aten.index.Tensor else self._compute
+        return self._data_dependent if plan.data_dependent else self._compute
 
     def _decompose(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         with self:
@@ -126,9 +126,11 @@ class Tracer(FakeMode):
     def _compute(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         args = self.fakes(args)
         if kwargs:
+            kwargs = dict(zip(kwargs, self.fakes(tuple(kwargs.values())), strict=True))
             args, kwargs = _positional(func, args, kwargs)
         out = execute(func, args, kwargs)
-        node = self.record(func, self.nodes(args), kwargs, out)
+        named = {name: self._argument(value) for name, value in kwargs.items()} if kwargs else kwargs
+        node = self.record(func, self.nodes(args), named, out)
         self._own(out, node)
         return out
 

@@ -43,13 +43,15 @@ class Plan:
         #: Positions of the arguments that are written to and returned (in-place and out= operators).
         self.written = writes if writes and returned and all(r is not None and r.is_write for r in returned) else None
         self.view = not writes and any(r is not None for r in returned)
-        self.data_dependent = bool(_DATA_TAGS & set(func.tags))
+        self.data_dependent = bool(_DATA_TAGS & set(func.tags)) and func not in _BY_INTEGERS
         self.pure = not writes and torch.Tag.nondeterministic_seeded not in func.tags
         self.restrides = torch.Tag.inplace_view in func.tags or func in _RESIZING
         self.has_device = any(a.name == "device" for a in schema.arguments)
 
 
 _RESIZING = {aten.resize_.default, aten.resize_as_.default, aten.set_.source_Tensor, aten.set_.source_Storage}
+#: Tagged as data-dependent, but so only for boolean indices; their rule tells.
+_BY_INTEGERS = {aten.index.Tensor, aten._unsafe_index.Tensor}
 _PLANS: dict[Any, Plan] = {}
 
 

@@ -60,7 +60,7 @@ def _value_of(arg: Any) -> Any:
 
 def infer(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     """The fake of a call over nodes."""
-    return execute(func, values_of(args), dict(kwargs))
+    return execute(func, values_of(args), {name: _value_of(value) for name, value in kwargs.items()})
 
 
 def is_view(node: fx.Node) -> bool:

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import torch
 
+from stator.base.errors import DataDependent
 from stator.fake.execute import RULES, aten
 from stator.fake.layout import (
     channels_last_strides,
@@ -466,12 +468,15 @@ def _index_select(x: Any, dim: int, index: Any) -> Any:
 @rule(aten.index.Tensor, aten._unsafe_index.Tensor)
 def _index(x: Any, indices: Any) -> Any:
     used = [(dim, index) for dim, index in enumerate(indices) if index is not None]
-    if not used or any(index.dtype in (torch.bool, torch.uint8) for _, index in used):
-        return NotImplemented
-    size = broadcast([index for _, index in used])
-    if size is None or not x.is_contiguous():
-        return NotImplemented
+    if any(index.dtype in (torch.bool, torch.uint8) for _, index in used):
+        raise DataDependent(aten.index.Tensor)
+    size = broadcast([index for _, index in used]) if used else None
     dims = [dim for dim, _ in used]
+    if size is None or not all(index.is_contiguous() for _, index in used):
+        return NotImplemented
+    kept = [step for dim, step in enumerate(x.stride()) if dim not in dims]
+    if any(inner > outer for outer, inner in pairwise(kept)):
+        return NotImplemented
     adjacent = dims[-1] - dims[0] == len(dims) - 1
     rest = [extent for dim, extent in enumerate(x.shape) if dim not in dims]
     lead = dims[0] if adjacent else 0
