@@ -14,6 +14,7 @@
 #define OBJECT_HEADER 16   /* the C++ tensor handle follows the Python object header */
 #define IMPL_BYTES 192     /* no field of interest lies beyond */
 #define INLINE_DIMENSIONS 5
+#define RECORD_HEADER 40   /* of the autograd record: its virtual table and a string, the tensor's name */
 #define AUTOGRAD_BYTES 152
 #define MAX_DTYPES 64
 
@@ -280,46 +281,62 @@ static int python_storage(PyObject *tensor, uint64_t *storage) {
     return PyErr_Occurred() ? -1 : 0;
 }
 
-/* Finds the flag and the history pointer inside the autograd record: `on` and `off` are leaves with an
- * autograd record and the flag set or cleared, `inner` and `view` have a history. */
-static bool search_autograd(PyObject *on, PyObject *off, PyObject *inner, PyObject *view) {
-    const char *set = READ(char *, impl_of(on) + state.autograd);
-    const char *cleared = READ(char *, impl_of(off) + state.autograd);
-    const char *history = READ(char *, impl_of(inner) + state.autograd);
-    const char *viewed = READ(char *, impl_of(view) + state.autograd);
-    if (!set || !cleared || !history || !viewed) return false;
-    int flags = 0, pointers = 0;
-    for (Py_ssize_t at = 40; at < AUTOGRAD_BYTES; at++) {
-        if (set[at] == 1 && cleared[at] == 0 && history[at] == 0 && viewed[at] == 0) {
-            flags++;
-            state.requires_grad = at;
+static bool set_requires_grad(PyObject *leaf, PyObject *flag) {
+    PyObject *done = PyObject_CallMethod(leaf, "requires_grad_", "O", flag);
+    Py_XDECREF(done);
+    return done != NULL;
+}
+
+/* Finds the flag inside the autograd record of a leaf: the one byte that follows `requires_grad_()`. What lies in
+ * padding may look right once, but does not change. */
+static bool search_flag(PyObject *leaf) {
+    bool follows[AUTOGRAD_BYTES];
+    int found = 0;
+    memset(follows, true, sizeof(follows));
+    for (int step = 0; step < 6; step++) {
+        if (!set_requires_grad(leaf, step % 2 ? Py_False : Py_True)) return false;
+        const char *record = READ(char *, impl_of(leaf) + state.autograd);
+        if (record == NULL) return false;
+        for (Py_ssize_t at = RECORD_HEADER; at < AUTOGRAD_BYTES; at++) {
+            follows[at] = follows[at] && record[at] == (step % 2 ? 0 : 1);
         }
     }
-    for (Py_ssize_t at = 40; at < state.requires_grad && flags == 1; at += 8) {
-        if (!READ(void *, set + at) && !READ(void *, cleared + at) && READ(void *, history + at) &&
-            READ(void *, viewed + at)) {
-            if (pointers++ == 0) state.grad_fn = at;
-        }
+    for (Py_ssize_t at = RECORD_HEADER; at < AUTOGRAD_BYTES; at++) {
+        if (!follows[at]) continue;
+        found++;
+        state.requires_grad = at;
     }
-    return flags == 1 && (pointers == 1 || pointers == 2); /* a shared pointer is two words */
+    return found == 1;
+}
+
+/* Finds the pointer to the history: NULL in leaves only. It may be a shared pointer, then it is the first of two. */
+static bool search_history(PyObject *const leaves[2], PyObject *const inner[2]) {
+    for (Py_ssize_t at = RECORD_HEADER; at < state.requires_grad; at += 8) {
+        bool fits = true;
+        for (int i = 0; i < 2; i++) {
+            const char *leaf = READ(char *, impl_of(leaves[i]) + state.autograd);
+            const char *derived = READ(char *, impl_of(inner[i]) + state.autograd);
+            fits = fits && leaf && derived && !READ(void *, leaf + at) && READ(void *, derived + at);
+        }
+        if (!fits) continue;
+        state.grad_fn = at;
+        return true;
+    }
+    return false;
 }
 
 static bool calibrate_autograd(PyObject *on) {
     bool found = false;
     PyObject *off = PyObject_CallMethod(on, "detach", NULL);
-    PyObject *touched = off ? PyObject_CallMethod(off, "requires_grad_", "O", Py_True) : NULL;
-    PyObject *cleared = touched ? PyObject_CallMethod(off, "requires_grad_", "O", Py_False) : NULL;
-    PyObject *inner = PyObject_CallMethod(on, "neg", NULL);
+    PyObject *computed = PyObject_CallMethod(on, "neg", NULL);
     PyObject *view = PyObject_CallMethod(on, "unsqueeze", "i", 0);
-    if (cleared && inner && view) {
-        found = search_autograd(on, off, inner, view) && raw_requires_grad(impl_of(on)) &&
-                !raw_requires_grad(impl_of(off)) && raw_requires_grad(impl_of(inner)) &&
-                raw_requires_grad(impl_of(view));
+    if (off && computed && view && search_flag(off)) { /* which leaves the flag of `off` cleared */
+        PyObject *const leaves[2] = {on, off}, *const inner[2] = {computed, view};
+        found = search_history(leaves, inner) && raw_requires_grad(impl_of(on)) && !raw_requires_grad(impl_of(off)) &&
+                raw_requires_grad(impl_of(computed)) && raw_requires_grad(impl_of(view));
     }
     Py_XDECREF(off);
-    Py_XDECREF(touched);
-    Py_XDECREF(cleared);
-    Py_XDECREF(inner);
+    Py_XDECREF(computed);
     Py_XDECREF(view);
     return found;
 }
@@ -357,6 +374,25 @@ static void find_shim(void) {
     *(void **)&state.data_pointer = dlsym(library, "aoti_torch_get_data_ptr");
 }
 
+/* Calibrates with gradients on, whatever the caller has set: inference_mode(False) also enables them. */
+static int calibrate_normally(PyObject *torch, bool *fits) {
+    PyObject *mode = PyObject_CallMethod(torch, "inference_mode", "O", Py_False);
+    PyObject *entered = mode ? PyObject_CallMethod(mode, "__enter__", NULL) : NULL;
+    int status = -1;
+    if (entered != NULL) {
+        status = calibrate(torch, fits);
+        PyObject *type, *value, *trace;
+        PyErr_Fetch(&type, &value, &trace);
+        PyObject *left = PyObject_CallMethod(mode, "__exit__", "OOO", Py_None, Py_None, Py_None);
+        if (left == NULL) status = -1;
+        Py_XDECREF(left);
+        if (type != NULL) PyErr_Restore(type, value, trace);
+    }
+    Py_XDECREF(entered);
+    Py_XDECREF(mode);
+    return status;
+}
+
 int tensor_prepare(void) {
     if (state.prepared) return 0;
     PyObject *torch = PyImport_ImportModule("torch");
@@ -367,7 +403,7 @@ int tensor_prepare(void) {
     if (private != NULL) {
         Py_XSETREF(state.tensor_type, (PyTypeObject *)PyObject_GetAttrString(torch, "Tensor"));
         Py_XSETREF(state.dispatch_keys, PyObject_GetAttrString(private, "_dispatch_keys"));
-        if (state.tensor_type && state.dispatch_keys) status = calibrate(torch, &fits);
+        if (state.tensor_type && state.dispatch_keys) status = calibrate_normally(torch, &fits);
         state.raw = fits && getenv("STATOR_SLOW_TENSORS") == NULL;
         Py_XSETREF(state.empty, PyObject_GetAttrString(torch, "empty"));
         if (state.empty == NULL) status = -1;

@@ -37,6 +37,9 @@ from stator.capture.source import (
     constant_key,
 )
 
+#: Learn where torch keeps metadata now, not in the middle of a call, where modes may be active.
+TENSOR_ACCESS: Final = _native.tensor_access()
+
 # -- facts ---------------------------------------------------------------------------------------------
 
 

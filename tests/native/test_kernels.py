@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -80,6 +81,15 @@ def test_matches() -> None:
     with pytest.raises(TypeError):
         _native.matches(3, (), (), torch.float32)  # type: ignore[arg-type]
 
+
+
+@pytest.mark.parametrize(
+    "setting", ["no_grad()", "inference_mode()", "autocast('cpu')", "device('meta')", "set_grad_enabled(True)"]
+)
+def test_metadata_is_found_under_any_setting(setting: str) -> None:
+    program = f"import torch\nfrom stator import _native\nwith torch.{setting}: print(_native.tensor_access())"
+    found = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    assert found.stdout == "raw\n"
 
 
 def test_tensor_facts_are_what_python_says() -> None:
