@@ -362,10 +362,10 @@ static int run_nodes(Node *nodes, Py_ssize_t count, PyObject *owner, Run *run);
 
 static int run_node(Node *node, PyObject *value, Run *run) {
     if (node->slot >= 0) run->registers[node->slot] = value; /* kept alive by its owner until the end */
-    bool sealable = node->sealable && PyDict_CheckExact(value);
-    uint64_t version = sealable ? dict_version(value) : 0;
-    if (version != 0 && run->remember && node->sealed_dict == value && node->sealed_version == version) return 1;
-    for (Py_ssize_t i = 0; i < node->check_count; i++) {
+    uint64_t version = node->versioned && PyDict_CheckExact(value) ? dict_version(value) : 0;
+    bool sealed = version != 0 && run->remember && node->sealed_dict == value && node->sealed_version == version;
+    if (sealed && node->sealable) return 1;
+    for (Py_ssize_t i = 0; i < node->check_count && !sealed; i++) {
         int status = run_check(&node->checks[i], value);
         if (status != 1) {
             run->failed = node->checks[i].text;
@@ -373,7 +373,7 @@ static int run_node(Node *node, PyObject *value, Run *run) {
         }
     }
     int status = run_nodes(node->children, node->child_count, value, run);
-    if (status == 1 && sealable) {
+    if (status == 1 && version != 0) {
         node->sealed_dict = value;
         node->sealed_version = version;
     }

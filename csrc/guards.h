@@ -55,7 +55,8 @@ typedef struct Node {
     struct Node *children;
     Py_ssize_t child_count;
     bool stable;   /* passes again for the same object, whatever happened in between */
-    bool sealable; /* a dict node that passes again for the same version of the same dict */
+    bool versioned; /* of a dict: the checks pass again for the same version of the same dict */
+    bool sealable;  /* versioned, and so is all below */
     /* what the last success found */
     Versions seen;
     PyObject *value; /* borrowed, valid while `seen` is */

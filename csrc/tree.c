@@ -152,7 +152,7 @@ static bool has_type_check(const Node *node, PyTypeObject *type) {
 static void classify_node(Node *node) {
     bool tuple = has_type_check(node, &PyTuple_Type), items = true;
     node->stable = node->slot < 0;
-    node->sealable = node->slot < 0;
+    node->versioned = true;
     for (Py_ssize_t i = 0; i < node->child_count; i++) {
         const Node *child = &node->children[i];
         node->stable = node->stable && tuple && child->accessor == ITEM && child->stable;
@@ -161,10 +161,10 @@ static void classify_node(Node *node) {
     for (Py_ssize_t i = 0; i < node->check_count; i++) {
         CheckKind kind = node->checks[i].kind;
         node->stable = node->stable && (stable_check(&node->checks[i]) || (tuple && kind == CHECK_LENGTH));
-        node->sealable = node->sealable && (kind == CHECK_ID || kind == CHECK_TYPE || kind == CHECK_LENGTH ||
-                                            kind == CHECK_KEYS || kind == CHECK_PRESENT || kind == CHECK_ABSENT);
+        node->versioned = node->versioned && (kind == CHECK_ID || kind == CHECK_TYPE || kind == CHECK_LENGTH ||
+                                              kind == CHECK_KEYS || kind == CHECK_PRESENT || kind == CHECK_ABSENT);
     }
-    node->sealable = node->sealable && items;
+    node->sealable = node->versioned && items && node->slot < 0;
 }
 
 /* -- nodes ------------------------------------------------------------------------------------------- */
