@@ -30,6 +30,10 @@ from stator.capture import frames
 from stator.capture.guards import Guard, compile_tree
 from stator.capture.module import CompiledModule, original_of, share
 from stator.capture.source import ConstSource
+from stator.capture.values import compiled as _compiled
+
+#: Registers how a program being captured sees compiled objects.
+REGISTERED = (_compiled,)
 
 #: Every function that has been compiled, for `reset`.
 _all: WeakSet[Versions] = WeakSet()

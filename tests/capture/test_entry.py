@@ -490,3 +490,58 @@ def test_optimizers_see_the_parameters(pair: tuple[Net, Any]) -> None:
     assert not torch.equal(before, net.linear.weight)
 
 
+
+
+# -- with the whole capture ----------------------------------------------------------------------------
+
+
+def run_graph(gm: Any, example_inputs: list[Any]) -> Callable[..., Any]:
+    return gm.forward  # type: ignore[no-any-return]
+
+
+WHOLE = Settings(run_graph, "run_graph", True, Options())
+
+
+def test_compiled_parts_of_a_program_are_captured_with_it() -> None:
+    inner = entry.compile_callable(lambda x, k=2: x * k, WHOLE)
+    net = Net()
+    part = entry.compile_module(net, WHOLE)
+
+    class Outer(torch.nn.Module):
+        method = entry.compile_callable(lambda self, x: x - 1, WHOLE)
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.part = part
+            self.inner = inner
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.method(self.inner(self.part(x), k=3))
+
+    outer = Outer().eval()
+    compiled = entry.compile_module(outer, WHOLE)
+    x = torch.randn(4, 2)
+    expected = net(x) * 3 - 1
+    for _ in range(2):
+        assert torch.allclose(compiled(x), expected)
+    ((_, function),) = entry.versions_of(compiled)
+    assert function is not Outer.forward
+    assert entry.versions_of(inner) == [] and entry.versions_of(part) == []
+    assert next(iter(outer.state_dict())) == "part.linear.weight"
+
+
+def test_changes_that_matter_compile_again() -> None:
+    net = Net().eval()
+    compiled = entry.compile_module(net, WHOLE)
+    x = torch.randn(4, 2)
+    compiled(x)
+    changes: list[Callable[[], Any]] = [
+        lambda: net.train(), lambda: setattr(net, "scale", 3.0), lambda: net.linear.requires_grad_(False),
+        lambda: setattr(net.linear, "bias", None),
+    ]  # fmt: skip
+    for count, change in enumerate(changes, 2):
+        change()
+        twin = copy.deepcopy(net)
+        assert torch.allclose(compiled(x), twin(x))
+        assert torch.allclose(net.norm.running_mean, twin.norm.running_mean)  # type: ignore[arg-type]
+        assert len(entry.versions_of(compiled)) == count
