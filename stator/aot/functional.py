@@ -210,4 +210,3 @@ def _inverse_view_as_real(step: Step, parent: fx.Node, value: fx.Node, emit: Emi
 def _inverse_view_as_complex(step: Step, parent: fx.Node, value: fx.Node, emit: Emit) -> fx.Node:
     """w = view_as_complex(x); w.copy_(v) --> x' = view_as_real(v)."""
     return emit(aten.view_as_real.default, value)
-

@@ -75,7 +75,7 @@ class Saved:
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """See the module's text. The forward graph gives `(*values, *extra saved)`, backward takes `(*saved, *tangents)`."""
+    """The forward graph gives `(*values, *extra saved)`, the backward graph takes `(*saved, *tangents)`."""
 
     inputs: tuple[TensorSpec, ...]
     attributes: int

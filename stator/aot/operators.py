@@ -89,6 +89,4 @@ def is_random(func: Any) -> bool:
     if torch.Tag.nondeterministic_seeded not in func.tags:
         return False
     name = func._schema.name.partition("::")[2]
-    return any(part in name for part in _RANDOM_NAMES) or any(
-        p.name == "generator" for p in func._schema.arguments
-    )
+    return any(part in name for part in _RANDOM_NAMES) or any(p.name == "generator" for p in func._schema.arguments)

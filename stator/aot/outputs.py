@@ -69,14 +69,14 @@ def _bases(outputs: list[Any]) -> dict[Cell, FakeTensor]:
 
 
 def _geometry(fake: FakeTensor) -> tuple[tuple[int, ...], tuple[int, ...], int]:
-    return tuple(fake.shape), tuple(fake.stride()), fake.storage_offset()
+    return tuple(fake.shape), tuple(fake.stride()), int(fake.storage_offset())
 
 
 def _from_input(fake: FakeTensor, source: FakeTensor, index: int) -> Output:
     if fake is source:
         return Output("input", index)
     size, stride, offset = _geometry(fake)
-    return Output("input_view", index, size, stride, offset - source.storage_offset())
+    return Output("input_view", index, size, stride, offset - int(source.storage_offset()))
 
 
 def _own_memory(tracer: Tracer, fake: FakeTensor, others: list[fx.Node]) -> fx.Node:

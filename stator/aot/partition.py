@@ -24,7 +24,7 @@ from stator.aot.metadata import Metadata, Saved
 from stator.aot.mincut import INFINITE, FlowGraph
 from stator.aot.trace import Joint
 from stator.fake.execute import plan_of
-from stator.fake.graphs import add_call, copy_call, is_view, module, root
+from stator.fake.graphs import add_call, copy_call, is_pure, is_view, module, root
 
 aten = torch.ops.aten
 
@@ -82,6 +82,8 @@ def is_cheap(node: fx.Node) -> bool:
     target: Any = node.target
     if node.op != "call_function" or not isinstance(target, torch._ops.OpOverload):
         return False
+    if not is_pure(node):
+        return False  # random numbers that would come out differently
     if target in _CHEAP or torch.Tag.pointwise in target.tags or target.namespace == "stator":
         return True
     return plan_of(target).view
@@ -107,7 +109,9 @@ class _Choice:
         limit = budget * self._bytes(saved)
         if budget >= 1 or self._bytes(saved) <= limit:
             return saved
-        expensive = [n for n in self.order if n.op == "call_function" and n.meta["phase"] == "forward" and not is_cheap(n)]
+        expensive = [
+            n for n in self.order if n.op == "call_function" and n.meta["phase"] == "forward" and not is_cheap(n)
+        ]
         low, high = 0, len(expensive)
         while low < high:
             middle = (low + high) // 2
@@ -150,7 +154,7 @@ class _Choice:
     def _recomputable(self, node: fx.Node, allowed: frozenset[fx.Node]) -> bool:
         if node.op == "placeholder":
             return False
-        return is_cheap(node) or node in allowed or node.target is getitem and node.args[0] in allowed
+        return is_cheap(node) or node in allowed or (node.target is getitem and node.args[0] in allowed)
 
     def _cost(self, node: fx.Node, steps: int) -> int:
         value = node.meta["val"]

@@ -66,9 +66,7 @@ class Bound:
         self.saved = metadata.saved
         self.seed = torch.device(metadata.seed_device) if metadata.uses_random else None
         self.non_differentiable = [i for i, value in enumerate(metadata.values) if not value.differentiable]
-        self.tangents = [
-            (i, _Tangent(value.spec)) for i, value in enumerate(metadata.values) if value.differentiable
-        ]
+        self.tangents = [(i, _Tangent(value.spec)) for i, value in enumerate(metadata.values) if value.differentiable]
 
     # ---- calls -------------------------------------------------------------------------------------------------------
 
@@ -92,7 +90,7 @@ class Bound:
         if not torch.is_grad_enabled():
             return self.call(*placeholders)
         inputs = self.flat(placeholders)
-        values = _Function.apply(self, *inputs)
+        values: tuple[Any, ...] = _Function.apply(self, *inputs)  # type: ignore[no-untyped-call]
         return values if self.plain else self.rebuild(inputs, values)
 
     def bump(self, inputs: list[Tensor]) -> None:
@@ -174,7 +172,7 @@ class _Function(torch.autograd.Function):
             gradients = bound.backward(arguments)
         # What the gradients depend on, so that a second derivative finds its way to the refusal.
         origins = [t for t in (*arguments, *tangents) if t is not None and t.requires_grad]
-        return (None, *_Once.apply(len(origins), *origins, *gradients))
+        return (None, *_Once.apply(len(origins), *origins, *gradients))  # type: ignore[no-untyped-call]
 
 
 class _Once(torch.autograd.Function):

@@ -150,7 +150,15 @@ def _accelerated_batch_norm(
 
 @special(aten.cudnn_batch_norm_backward.default)
 def _accelerated_batch_norm_backward(
-    tracer: Tracer, x: Any, grad: Any, weight: Any, mean: Any, var: Any, saved_mean: Any, saved_rstd: Any, eps: float,
+    tracer: Tracer,
+    x: Any,
+    grad: Any,
+    weight: Any,
+    mean: Any,
+    var: Any,
+    saved_mean: Any,
+    saved_rstd: Any,
+    eps: float,
     reserve: Any,
 ) -> Any:
     return tracer.run(

@@ -10,7 +10,7 @@ Neighbours: `tracer.py` records; `outputs.py` describes the results; `partition.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,7 +74,8 @@ def trace(
     """Trace `gm` on tensors like `example_inputs`.
 
     `decompositions`: overload → function, applied recursively. `random_operators`: overload → (draw, *args) → value,
-    the functional forms of random operators. Without `need_backward`, or under `no_grad`, only the forward is traced.
+    the functional forms of random operators; if empty, these stay in the graph and draw from torch's own generator.
+    Without `need_backward`, or under `no_grad`, only the forward is traced.
     """
     tracer = Tracer(decompositions, random_operators or {})
     need_backward = need_backward and torch.is_grad_enabled()
@@ -100,7 +101,7 @@ def lifted(gm: fx.GraphModule) -> dict[str, torch.Tensor]:
         for name, tensor in named:
             if isinstance(tensor, torch.Tensor) and id(tensor) not in seen:
                 seen.add(id(tensor))
-                found[name.replace(".", "_")] = tensor
+                found[name] = tensor
     return found
 
 
@@ -207,7 +208,7 @@ class _Tracing:
             # The engine's own entry: `torch.autograd.grad` imports SymPy to compare shapes that agree by construction.
             run_backward = torch.autograd.Variable._execution_engine.run_backward
             roots = (tuple(outputs), tuple(tangents), False, False, tuple(leaves))
-            grads = iter(run_backward(*roots, allow_unreachable=True, accumulate_grad=False))
+            grads: Iterator[Any] = iter(run_backward(*roots, allow_unreachable=True, accumulate_grad=False))
         nodes: list[fx.Node | None] = []
         for entry in flat:
             grad = next(grads) if entry.leaf.requires_grad else None
@@ -231,9 +232,7 @@ class _Tracing:
             gradients = [*gradients, None] if gradients else gradients
             self._seed_after_inputs(nodes)
         has_backward = any(gradient is not None for gradient in gradients)
-        values = tuple(
-            Value(tangent_spec(fake), has_backward and fake.requires_grad) for fake in results.fakes
-        )
+        values = tuple(Value(tangent_spec(fake), has_backward and fake.requires_grad) for fake in results.fakes)
         metadata = Metadata(
             inputs=tuple(specs),
             attributes=len(self.attributes),
@@ -331,5 +330,5 @@ def _is_inner(fake: FakeTensor) -> bool:
 
 def _share_memory(a: torch.Tensor, b: torch.Tensor) -> bool:
     if isinstance(a, FakeTensor) or isinstance(b, FakeTensor):
-        return isinstance(a, FakeTensor) and isinstance(b, FakeTensor) and a.storage is not None and a.storage is b.storage
+        return isinstance(a, FakeTensor) and isinstance(b, FakeTensor) and a.memory is not None and a.memory is b.memory
     return a.numel() > 0 and b.numel() > 0 and a.untyped_storage()._cdata == b.untyped_storage()._cdata

@@ -90,8 +90,8 @@ class Tracer(FakeMode):
             return self._composite
         if plan.view:
             return self._view
-        if is_random(func):
-            raise Unsupported(func, "it has no functional form of its random numbers")
+        if is_random(func) and self.random_operators:
+            raise Unsupported(func, "its random numbers have no functional form")
         return self._data_dependent if plan.data_dependent else self._compute
 
     def _decompose(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -119,7 +119,7 @@ class Tracer(FakeMode):
         if isinstance(tensor, FakeTensor) and tensor.handle is not None and tensor.handle.cell.version:
             raise DataDependent(func)
         out = execute(func, args, kwargs)
-        return self.lift(out.constant) if isinstance(out, FakeTensor) else out
+        return self.lift(out.constant) if isinstance(out, FakeTensor) and out.constant is not None else out
 
     # ---- nodes -------------------------------------------------------------------------------------------------------
 
@@ -153,9 +153,8 @@ class Tracer(FakeMode):
         handle = fake.handle
         if handle is None:
             raise Unsupported("a fake tensor", "it was made outside this trace")
-        if handle.version == handle.cell.version:
-            return handle.node
-        return read(handle, self.emit)
+        node: fx.Node = handle.node if handle.version == handle.cell.version else read(handle, self.emit)
+        return node
 
     def nodes(self, args: Sequence[Any]) -> tuple[Any, ...]:
         """Arguments with fakes replaced by the nodes of their values."""
@@ -234,16 +233,15 @@ class Tracer(FakeMode):
 
     def _restride(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> FakeTensor:
         """`x.t_()` --> x is from now on the view `x.t()` of its former self."""
-        target = args[0]
+        target: FakeTensor = args[0]
         form = functional_form(func)
         if form is None:
             raise Unsupported(func, "it has no functional form")
         former = self.same(target)
         handle = target.handle
         handle.node.meta["val"] = former  # the node keeps the geometry that the tensor loses now
-        out = self.run(form.func, former, *args[1:], **kwargs)
+        target.handle = self.run(form.func, former, *args[1:], **kwargs).handle
         execute(func, args, kwargs)
-        target.handle = out.handle
         return target
 
     # ---- inputs ------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from stator.base.errors import DataDependent, Unsupported
-from stator.fake.tensor import FakeTensor, install_executor, make, storage_of, wrap_meta
+from stator.fake.tensor import FakeTensor, install_executor, make, memory_of, wrap_meta
 
 aten = torch.ops.aten
 Rule = Callable[..., Any]
@@ -237,7 +237,7 @@ def _wrap_all(out: Any, device: torch.device) -> Any:
 def _wrap_views(out: Any, device: torch.device, base: FakeTensor) -> Any:
     if isinstance(out, torch.Tensor):
         fake = wrap_meta(out, device)
-        fake.storage = storage_of(base)
+        fake.memory = memory_of(base)
         return fake
     if isinstance(out, (list, tuple)):
         return type(out)(_wrap_views(item, device, base) for item in out)

@@ -69,6 +69,12 @@ def is_view(node: fx.Node) -> bool:
     return node.op == "call_function" and isinstance(target, torch._ops.OpOverload) and plan_of(target).view
 
 
+def is_pure(node: fx.Node) -> bool:
+    """Whether the call gives the same for the same arguments, and does nothing else."""
+    target: Any = node.target
+    return not isinstance(target, torch._ops.OpOverload) or plan_of(target).pure
+
+
 def root(node: fx.Node) -> fx.Node:
     """The node in whose memory the node's value lies."""
     while is_view(node):

@@ -15,8 +15,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from stator.base.errors import Unsupported
-from stator.fake.execute import CONSTANT_ELEMENTS, execute, make
-from stator.fake.tensor import FakeTensor, meta_like_storage
+from stator.fake.execute import CONSTANT_ELEMENTS, execute
+from stator.fake.tensor import FakeTensor, make, meta_like_storage
 
 aten = torch.ops.aten
 _LIFTS = {aten.lift_fresh.default, aten.lift_fresh_copy.default, aten.lift.default}
@@ -35,7 +35,7 @@ class FakeMode(TorchDispatchMode):
     """The mode under which programs run without data."""
 
     def __init__(self, hook: Callable[[Any, tuple[Any, ...], dict[str, Any]], None] | None = None) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         #: Called with (operator, args, kwargs) before each operator.
         self.hook = hook
         # The real tensor is kept beside its fake: its id is the key, so it must not be freed and reused.
@@ -112,7 +112,7 @@ class FakeMode(TorchDispatchMode):
             if tensor.storage_offset():
                 fake._meta = meta_like_storage(tensor)
             # Views of one storage keep being views of one storage.
-            fake.storage = self._storages.setdefault(tensor.untyped_storage()._cdata, object())
+            fake.memory = self._storages.setdefault(tensor.untyped_storage()._cdata, object())
             if isinstance(tensor, torch.nn.Parameter):
                 fake._is_param = True
             if requires_grad:
@@ -128,7 +128,7 @@ class _Inner(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, leaf: FakeTensor) -> FakeTensor:
         inner = make(leaf.size(), leaf.dtype, leaf.device, leaf.stride(), leaf.storage_offset())
-        inner._meta, inner.storage = leaf._meta, leaf.storage
+        inner._meta, inner.memory = leaf._meta, leaf.memory
         return inner
 
     @staticmethod
@@ -139,7 +139,8 @@ class _Inner(torch.autograd.Function):
 def inner(leaf: FakeTensor) -> FakeTensor:
     """A fake like `leaf` that requires grad as the result of something, as inputs in the middle of a program do."""
     with torch.enable_grad():
-        return _Inner.apply(leaf)
+        fake: FakeTensor = _Inner.apply(leaf)  # type: ignore[no-untyped-call]
+        return fake
 
 
 def _has_tensor(items: Any) -> bool:

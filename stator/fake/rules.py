@@ -195,7 +195,9 @@ def _like(x: Any, *, dtype: Any = None, device: Any = None, memory_format: Any =
 
 
 @rule(aten.full_like.default)
-def _full_like(x: Any, value: Any, *, dtype: Any = None, device: Any = None, memory_format: Any = None, **_: Any) -> Any:
+def _full_like(
+    x: Any, value: Any, *, dtype: Any = None, device: Any = None, memory_format: Any = None, **_: Any
+) -> Any:
     return like(x, dtype, device, memory_format)
 
 

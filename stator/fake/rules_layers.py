@@ -34,7 +34,7 @@ def _attention_backward(grad: Any, q: Any, k: Any, v: Any, *args: Any, **kwargs:
 
 
 def _heads_inside(x: FakeTensor) -> FakeTensor:
-    batch, heads, length, width = x.shape
+    _, heads, length, width = x.shape
     stride = (length * heads * width, width, heads * width, 1)
     return make(x.shape, x.dtype, x.device, stride)
 

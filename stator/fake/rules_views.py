@@ -11,17 +11,17 @@ from typing import Any
 from stator.fake.execute import aten
 from stator.fake.layout import contiguous_strides
 from stator.fake.rules import rule
-from stator.fake.tensor import FakeTensor, make, storage_of
+from stator.fake.tensor import FakeTensor, make, memory_of
 
 
-def view(x: FakeTensor, size: Sequence[int], stride: Sequence[int] | None, offset: int | None = None) -> FakeTensor:
+def view(x: FakeTensor, size: Sequence[int], stride: Sequence[int] | None, offset: Any = None) -> FakeTensor:
     """A view of `x` with another geometry."""
     if offset is None:
         offset = x.storage_offset()
     if stride is None and offset:
         stride = contiguous_strides(size)
     fake = make(size, x.dtype, x.device, stride, offset)
-    fake.storage = storage_of(x)
+    fake.memory = memory_of(x)
     return fake
 
 

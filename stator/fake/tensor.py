@@ -4,7 +4,7 @@ A fake is a wrapper subclass, so the dispatcher treats it as a tensor of the dev
 operator selection included), whether or not this machine has such a device. The meta tensor behind it, on which
 PyTorch's own shape kernels run, is made only when somebody asks for it.
 
-Invariant: `fake.meta` has the fake's size, stride, offset and dtype; fakes with one `storage` share memory.
+Invariant: `fake.meta` has the fake's size, stride, offset and dtype; fakes with one `memory` are views of one another.
 Neighbours: `execute.py` runs operators on fakes, `rules.py` knows the shapes of the common ones, `mode.py` is the mode.
 """
 
@@ -25,13 +25,13 @@ class FakeTensor(torch.Tensor):
 
     #: A small real tensor with the value, where the value is known (`torch.tensor(3)`), else None.
     constant: torch.Tensor | None = None
-    #: Identity of the memory: any object; None means "its own, nobody asked yet". Read it with `storage_of`.
-    storage: object = None
+    #: Identity of the memory: any object; None means "its own, nobody asked yet". Read it with `memory_of`.
+    memory: object = None
     #: What a tracer knows about this tensor (`aot/functional.py`), else None.
     handle: Any = None
     _meta: torch.Tensor | None = None
 
-    __torch_function__ = torch._C._disabled_torch_function_impl
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
 
     @property
     def meta(self) -> torch.Tensor:
@@ -44,7 +44,7 @@ class FakeTensor(torch.Tensor):
         return meta
 
     @classmethod
-    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
         return _execute(func, args, kwargs or {})
 
     def tolist(self) -> Any:
@@ -53,7 +53,7 @@ class FakeTensor(torch.Tensor):
             raise DataDependent("tolist")
         return self.constant.tolist()
 
-    def __repr__(self, *, tensor_contents: object = None) -> str:
+    def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
         dtype = str(self.dtype).removeprefix("torch.")
         grad = ", requires_grad" if self.requires_grad else ""
         return f"FakeTensor({dtype}{list(self.shape)}, {self.device}{grad})"
@@ -62,7 +62,8 @@ class FakeTensor(torch.Tensor):
         copy = make(self.shape, self.dtype, self.device, self.stride(), self.storage_offset())
         copy.constant = self.constant
         memo[id(self)] = copy
-        return copy.requires_grad_(self.requires_grad)
+        copy.requires_grad_(self.requires_grad)
+        return copy
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         index = (tuple(self.shape), self.dtype, self.device, self.stride(), self.storage_offset())
@@ -88,7 +89,7 @@ def make(
     dtype: torch.dtype,
     device: torch.device,
     stride: Sequence[int] | None = None,
-    offset: int = 0,
+    offset: int | torch.SymInt = 0,
 ) -> FakeTensor:
     """A fake with memory of its own; contiguous unless strides are given."""
     if stride is None:
@@ -110,21 +111,22 @@ def wrap_meta(meta: torch.Tensor, device: torch.device) -> FakeTensor:
     return fake
 
 
-def storage_of(fake: FakeTensor) -> object:
+def memory_of(fake: FakeTensor) -> object:
     """The identity of the fake's memory."""
-    storage = fake.storage
-    if storage is None:
-        storage = fake.storage = object()
-    return storage
+    memory = fake.memory
+    if memory is None:
+        memory = fake.memory = object()
+    return memory
 
 
 def _meta_like(tensor: torch.Tensor, elements: int | None = None) -> torch.Tensor:
     """A meta tensor with the tensor's geometry, over a storage of `elements` elements (default: just enough)."""
-    size, stride, offset = tensor.size(), tensor.stride(), tensor.storage_offset()
+    size, stride, offset = tensor.size(), tensor.stride(), int(tensor.storage_offset())
     if offset == 0 and elements is None:
         return torch.empty_strided(size, stride, dtype=tensor.dtype, device="meta")
     if elements is None:
-        elements = offset + (0 if 0 in size else 1 + sum((n - 1) * step for n, step in zip(size, stride, strict=True)))
+        reach = sum((extent - 1) * step for extent, step in zip(size, stride, strict=True))
+        elements = offset + (0 if 0 in size else 1 + int(reach))
     return torch.empty(elements, dtype=tensor.dtype, device="meta").as_strided(size, stride, offset)
 
 

@@ -30,7 +30,7 @@ class FoldConstants:
             if not isinstance(value, torch.Tensor) or value.device.type == "meta":
                 continue
             if node.target is aten.full.default:
-                numbers[node] = torch.full((), node.args[1], dtype=value.dtype)  # type: ignore[arg-type]
+                numbers[node] = torch.full((), node.args[1], dtype=value.dtype)
                 continue
             number = self._fold(node, value, numbers)
             if number is not None:
@@ -54,7 +54,8 @@ class FoldConstants:
             return None
         # A dimensioned tensor of one element takes part in type promotion as the whole tensor would.
         args = [_stand_in(arg, numbers) for arg in node.args]
-        return target(*args, **node.kwargs).reshape(()).to(value.dtype)
+        out: torch.Tensor = target(*args, **node.kwargs)
+        return out.reshape(()).to(value.dtype)
 
 
 def _stand_in(arg: Any, numbers: dict[fx.Node, torch.Tensor]) -> Any:

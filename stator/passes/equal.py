@@ -7,8 +7,8 @@ from typing import Any
 
 from torch import fx
 
-from stator.fake.graphs import root
-from stator.passes.memory import COPY_IN_PLACE, Escapes
+from stator.fake.graphs import is_pure, root
+from stator.passes.memory import Escapes
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class MergeEqual:
         known: dict[Any, fx.Node] = {}
         changes = 0
         for node in graph.nodes:
-            if node.op != "call_function" or node.target is COPY_IN_PLACE:
+            if node.op != "call_function" or not is_pure(node):
                 continue
             key = _key(node)
             first = known.setdefault(key, node)

@@ -27,9 +27,7 @@ class Escapes:
         #: Nodes in whose memory an output lies.
         self.roots: set[fx.Node] = {root(node) for node in self.outputs}
         self.written: set[fx.Node] = {
-            node.args[0]  # type: ignore[misc]
-            for node in graph.nodes
-            if node.op == "call_function" and node.target is COPY_IN_PLACE
+            node.args[0] for node in graph.nodes if node.op == "call_function" and node.target is COPY_IN_PLACE
         }
 
     def may_stand_for(self, source: fx.Node, copy: fx.Node) -> bool:

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 
 from stator.base.errors import DataDependent
 from stator.fake import FakeMode, FakeTensor, make
-from stator.fake.tensor import storage_of
+from stator.fake.tensor import memory_of
 
 
 def facts(tensor):
@@ -46,11 +46,11 @@ def test_from_real_keeps_place_in_autograd():
 def test_views_share_storage():
     mode = FakeMode()
     base = torch.randn(4, 4)
-    assert storage_of(mode.from_real(base)) is storage_of(mode.from_real(base[1:]))
+    assert memory_of(mode.from_real(base)) is memory_of(mode.from_real(base[1:]))
     with mode:
         x = mode.from_real(base)
-        assert storage_of(x.t()) is storage_of(x[1]) is storage_of(x)
-        assert storage_of(x + 1) is not storage_of(x)
+        assert memory_of(x.t()) is memory_of(x[1]) is memory_of(x)
+        assert memory_of(x + 1) is not memory_of(x)
         assert x[1:].storage_offset() == 4
 
 

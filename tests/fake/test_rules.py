@@ -36,19 +36,32 @@ def compare(op, *args, **kwargs):
     mode = FakeMode()
     expected = op(*args, **kwargs)
     fakes = [mode.from_real(a) if isinstance(a, torch.Tensor) else a for a in args]
-    fakes = [[mode.from_real(t) for t in a] if isinstance(a, list) and isinstance(a[0], torch.Tensor) else a for a in fakes]
+    fakes = [
+        [mode.from_real(t) for t in a] if isinstance(a, list) and isinstance(a[0], torch.Tensor) else a for a in fakes
+    ]
     with mode:
         got = op(*fakes, **kwargs)
     assert geometry(got) == geometry(expected), (op, [geometry(a) for a in args], kwargs)
 
 
-UNARY = [op for op in RULES if op._schema.name.split("::")[1] in (
-    "neg relu sign ceil floor square exp log sqrt rsqrt sin tanh erf sigmoid reciprocal gelu silu isnan logical_not "
-    "abs clone zeros_like empty_like detach alias leaky_relu log1p softplus"
-).split()]
-BINARY = [op for op in RULES if op._schema.name.split("::")[1] in (
-    "add sub mul div maximum minimum remainder eq lt ge logical_and bitwise_and pow atan2 floor_divide fmod"
-).split() and op._overloadname in ("Tensor", "Tensor_Tensor")]
+UNARY = [
+    op
+    for op in RULES
+    if op._schema.name.split("::")[1]
+    in (
+        "neg relu sign ceil floor square exp log sqrt rsqrt sin tanh erf sigmoid reciprocal gelu silu isnan "
+        "logical_not abs clone zeros_like empty_like detach alias leaky_relu log1p softplus"
+    ).split()
+]
+BINARY = [
+    op
+    for op in RULES
+    if op._schema.name.split("::")[1]
+    in (
+        "add sub mul div maximum minimum remainder eq lt ge logical_and bitwise_and pow atan2 floor_divide fmod"
+    ).split()
+    and op._overloadname in ("Tensor", "Tensor_Tensor")
+]
 
 
 @pytest.mark.parametrize("op", UNARY, ids=str)
@@ -83,7 +96,11 @@ def test_numbers_and_selection():
         compare(aten._to_copy.default, x.t(), dtype=torch.float64)
         compare(aten.cat.default, [x, x], 1)
         compare(aten.cat.default, [x, torch.rand(2, 4)], -2)
-        for op in (aten.sum.dim_IntList, aten.amax.default, aten.any.dim if dtype is torch.bool else aten.sum.dim_IntList):
+        for op in (
+            aten.sum.dim_IntList,
+            aten.amax.default,
+            aten.any.dim if dtype is torch.bool else aten.sum.dim_IntList,
+        ):
             for dim, keep in ((1, False), (-2, True)):
                 compare(op, x, dim if op is aten.any.dim else [dim], keep)
     x = torch.rand(3, 4)
@@ -175,8 +192,24 @@ def test_views():
         compare(aten.slice.Tensor, x, 0, 5)
         compare(aten.expand.default, x[:, :1], [7, -1, 3, -1, 5])
         compare(aten.expand.default, x[0, 0], [2, 4, 5])
-    for x in (torch.rand(2, 3, 4, 5).transpose(1, 2), torch.rand(4, 1, 6)[:, :, ::2], torch.rand(6, 4).t(), torch.rand(())):
-        for size in ((2, 4, 15), (2, 4, 3, 5), (8, 3, 5), (24, 5), (4, 1, 3), (12,), (4, 6), (2, 2, 2, 3), (1, 1), (4, 3, 1)):
+    for x in (
+        torch.rand(2, 3, 4, 5).transpose(1, 2),
+        torch.rand(4, 1, 6)[:, :, ::2],
+        torch.rand(6, 4).t(),
+        torch.rand(()),
+    ):
+        for size in (
+            (2, 4, 15),
+            (2, 4, 3, 5),
+            (8, 3, 5),
+            (24, 5),
+            (4, 1, 3),
+            (12,),
+            (4, 6),
+            (2, 2, 2, 3),
+            (1, 1),
+            (4, 3, 1),
+        ):
             if math.prod(size) == x.numel():
                 try:
                     aten.view(x, size)

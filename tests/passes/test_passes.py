@@ -128,13 +128,15 @@ def test_pipeline_on_a_training_graph():
     net = GPT(vocabulary=31, length=6, width=16, layers=2, heads=2, dropout=0.1)
     tokens = torch.randint(0, 31, (2, 6))
     for table in ({}, DECOMPOSITIONS):
-        joint = trace(captured(net, [tokens] * 2), [tokens] * 2, decompositions=table, random_operators=RANDOM_OPERATORS)
+        joint = trace(
+            captured(net, [tokens] * 2), [tokens] * 2, decompositions=table, random_operators=RANDOM_OPERATORS
+        )
         parts = partition(joint)
         seed = torch.tensor([7])
         inputs = [*joint.attributes, tokens, tokens, seed]
         forward = parts.forward(*inputs)
         count = len(parts.forward.graph.nodes)
-        backward_inputs = [t for t in backward_arguments(parts, inputs, forward)]
+        backward_inputs = list(backward_arguments(parts, inputs, forward))
         backward = parts.backward(*backward_inputs)
         run(parts.forward)
         run(parts.backward)
