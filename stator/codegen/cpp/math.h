@@ -137,8 +137,15 @@ template <class F> INLINE F scale_(F x, F n) {  // x * 2^n, n whole, rounded onc
     I k = __builtin_convertvector(n, I), half = k >> 1;
     return x * (F)((half + 127) << 23) * (F)((k - half + 127) << 23);
 }
-template <class F> INLINE F nearest_(F x) { return (x + 0x1.8p23f) - 0x1.8p23f; }  // |x| < 2^22
+template <class F> INLINE F nearest_(F x, float scale) {  // of x * scale, which is less than 2^22
+    return madd(x, scale, splat<F>(0x1.8p23f)) - 0x1.8p23f;
+}
 template <class F> INLINE F clamp_(F x, float lo, float hi) {
+#ifdef __AVX512F__
+    if constexpr (sizeof(F) == 64)  // of two operands where one is NaN, these give the second
+        return __builtin_ia32_minps512_mask(
+            splat<F>(hi), __builtin_ia32_maxps512_mask(splat<F>(lo), x, x, (unsigned short)-1, 4), x, (unsigned short)-1, 4);
+#endif
     x = x < lo ? splat<F>(lo) : x;
     return x > hi ? splat<F>(hi) : x;
 }
@@ -148,19 +155,19 @@ template <class F> INLINE F exp_core(F r) {  // |r| <= ln2 / 2
 }
 template <class F> INLINE F exp_f32(F x) {
     x = clamp_(x, -104.0f, 89.0f);
-    F n = nearest_(x * 0x1.715476p0f);
+    F n = nearest_(x, 0x1.715476p0f);
     return scale_(exp_core(madd(n, 0x1.05c610p-29f, madd(n, -0x1.62e430p-1f, x))), n);
 }
 template <class F> INLINE F exp2_f32(F x) {
     x = clamp_(x, -151.0f, 129.0f);
-    F n = nearest_(x), d = x - n;
+    F n = nearest_(x, 1.0f), d = x - n;
     F r = d * 0x1.62e430p-1f;
     F low = madd(d, -0x1.05c610p-29f, madd(d, 0x1.62e430p-1f, -r));
     return scale_(exp_core(r + low), n);
 }
 template <class F> INLINE F expm1_f32(F x) {
     F y = clamp_(x, -18.0f, 89.0f);
-    F n = nearest_(y * 0x1.715476p0f);
+    F n = nearest_(y, 0x1.715476p0f);
     F r = madd(n, 0x1.05c610p-29f, madd(n, -0x1.62e430p-1f, y));
     F p = fma_(r * r, poly(r, 0.5f, 0.1666666567325592f, 0.04166634753346443f, 0.008333391509950161f,
                            0.0013941654469817877f, 0.00019845960196107626f), r);
@@ -219,7 +226,62 @@ template <class F> INLINE F tanh_f32(F x) {
     F big = 1.0f - 2.0f / (exp_f32(a + a) + 1.0f);
     return with_sign(a < 0.65f ? small : x != x ? x : big, x);
 }
+#ifdef __AVX512F__
+// erf around each multiple of 259/1024 as a polynomial of degree 5; the coefficients are looked up by lane.
+static const V<float, 16> erf_table_[6] __attribute__((unused)) = {
+    {
+        0.0f, 0.2794296145439148f, 0.5256338715553284f, 0.7167691588401794f, 0.8475085496902466f,
+        0.926301896572113f, 0.9681413769721985f, 0.9877158999443054f, 0.99578458070755f, 0.998714804649353f,
+        0.9996523857116699f, 0.999916672706604f, 0.9999822974205017f, 0.9999966621398926f, 0.999999463558197f,
+        0.9999999403953552f},
+    {
+        1.128379225730896f, 1.0584535598754883f, 0.8736186027526855f, 0.6344615817070007f, 0.40543586015701294f,
+        0.22796721756458282f, 0.11278621107339859f, 0.049099039286375046f, 0.018807169049978256f,
+        0.006338802631944418f, 0.0018798557575792074f, 0.0004905411042273045f, 0.00011263154010521248f,
+        2.2755086320103146e-05f, 4.045116384077119e-06f, 6.327293817776081e-07f},
+    {
+        2.3793243997261015e-07f, -0.26770853996276855f, -0.4419209957122803f, -0.48141878843307495f,
+        -0.41018787026405334f, -0.2883014976978302f, -0.1711646020412445f, -0.08693141490221024f,
+        -0.03805512934923172f, -0.014429011382162571f, -0.004754325840622187f, -0.0013645760482177138f,
+        -0.0003417596162762493f, -7.478805491700768e-05f, -1.4314546206151135e-05f, -2.398328888375545e-06f},
+    {
+        -0.37614020705223083f, -0.3076972961425781f, -0.142185777425766f, 0.032035551965236664f,
+        0.14151334762573242f, 0.16707494854927063f, 0.13557417690753937f, 0.08624263852834702f,
+        0.04506643861532211f, 0.019785016775131226f, 0.0073905871249735355f, 0.0023677439894527197f,
+        0.0006540674366988242f, 0.00015638049808330834f, 3.2450527214678004e-05f, 5.856737061549211e-06f},
+    {
+        0.00026756926672533154f, 0.12717781960964203f, 0.18207691609859467f, 0.1476992964744568f,
+        0.06527888029813766f, -0.009028266184031963f, -0.045367613434791565f, -0.04717308655381203f,
+        -0.03290974721312523f, -0.01778092235326767f, -0.007826188579201698f, -0.002875582780689001f,
+        -0.0008944112923927605f, -0.00023758513270877302f, -5.422242247732356e-05f, -1.0677805221348535e-05f},
+    {
+        0.11104422062635422f, 0.080137699842453f, 0.006427074316889048f, -0.0538518950343132f,
+        -0.06837062537670135f, -0.04524056240916252f, -0.013038001954555511f, 0.007481447421014309f,
+        0.013028539717197418f, 0.01017428282648325f, 0.005654525943100452f, 0.0024691212456673384f,
+        0.0008820191724225879f, 0.000263221503701061f, 6.645605753874406e-05f, 1.4312062376120593e-05f},
+};
+INLINE V<float, 16> at_(V<float, 16> table, V<int, 16> index) {
+    return __builtin_ia32_permvarsf512_mask(table, index, table, (unsigned short)-1);
+}
+INLINE V<float, 16> erf_wide(V<float, 16> x) {
+    V<float, 16> a = abs_(x), k = madd(a, 1024 / 259.0f, splat<V<float, 16>>(0x1.8p23f)), t = madd(k - 0x1.8p23f, -259 / 1024.0f, a);
+    V<int, 16> i = (V<int, 16>)k;
+    V<float, 16> r = fma_(at_(erf_table_[5], i), t, at_(erf_table_[4], i));
+    for (int j = 3; j >= 0; --j) r = fma_(r, t, at_(erf_table_[j], i));
+    return with_sign(a >= 3.92f ? splat<V<float, 16>>(1.0f) : r, x);
+}
+#endif
 template <class F> INLINE F erf_f32(F x) {
+#ifdef __AVX512F__
+    if constexpr (lanes_of<F> == 16) return erf_wide(x);
+    else {  // the same bits in every width
+        V<float, 16> w = {};
+        __builtin_memcpy(&w, &x, sizeof x);
+        w = erf_wide(w);
+        __builtin_memcpy(&x, &w, sizeof x);
+        return x;
+    }
+#else
     F a = abs_(x), z = x * x;
     F small = x * fma_(z, poly(z, -0.37612637877464294f, 0.11283783614635468f, -0.026865476742386818f,
                                0.005221130792051554f, -0.0008485247381031513f, 0.00011273007839918137f,
@@ -229,6 +291,7 @@ template <class F> INLINE F erf_f32(F x) {
                                  0.10836151987314224f, -0.025171788409352303f, 0.004190848208963871f,
                                  -0.00043852836824953556f, 2.1445432139444165e-05f));
     return a < 0.96f ? small : with_sign(x != x ? x : big, x);
+#endif
 }
 template <class F> INLINE F sigmoid_f32(F x) { return 1.0f / (1.0f + exp_f32(-x)); }
 INLINE double sigmoid_s(double x) { return 1.0 / (1.0 + __builtin_exp(-x)); }
