@@ -8,6 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stator.capture.values import (
+    autocast as _autocast,
+)
+from stator.capture.values import (
     builtin_types as _builtin_types,
 )
 from stator.capture.values import (
@@ -49,7 +52,7 @@ __all__ = [
 ]  # fmt: skip
 
 #: The files that register what they know.
-FILES = (_builtin_types, _copying, _module, _pure, _python_module, _torch_function, _torch_state)
+FILES = (_autocast, _builtin_types, _copying, _module, _pure, _python_module, _torch_function, _torch_state)
 
 const = fresh
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from stator.base.errors import GraphBreak
+from stator.capture.value import Raised
 from stator.capture.values.registry import fresh
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ def run(tx: Machine, function: Callable[..., Any], args: Sequence[Any], kwargs: 
     """`function(*args, **kwargs)` on Python objects; what it raises, the program raises."""
     try:
         return function(*args, **(kwargs or {}))
-    except GraphBreak:
+    except (GraphBreak, Raised):
         raise
     except Exception as error:
         tx.raise_exception(type(error), *error.args)

@@ -26,7 +26,7 @@ from stator.capture.value import Value
 from stator.capture.values import watch
 from stator.capture.values.base import Object
 from stator.capture.values.constant import NONE, ConstantValue
-from stator.capture.values.fold import fold, known
+from stator.capture.values.fold import fold, known, run
 from stator.capture.values.mapping import named_dict
 from stator.capture.values.registry import builds, fresh, handler_of, handles, makes, wrap
 from stator.capture.values.sequence import TupleValue
@@ -41,6 +41,18 @@ if TYPE_CHECKING:
 #: Attributes by which libraries mark functions for compilers, and what we make of them.
 MARKED_CONSTANT = "_dynamo_marked_constant"
 MARKED_DISABLED = "_torchdynamo_disable"
+
+#: Functions of libraries that prepare an object once, before its first use: they run at capture, as the first call
+#: would have made them run, and do nothing afterwards.
+SET_UP = {("transformers.utils.output_capturing", "maybe_install_capturing_hooks")}
+
+
+def set_up(tx: Machine, function: Any, args: Sequence[Value]) -> Value:
+    """Runs one of `SET_UP` on the real objects."""
+    reals = [arg.constant() if arg.is_constant() else getattr(arg, "real", None) for arg in args]
+    if any(real is None for real in reals):
+        raise args[0].refuse(f"calling {function.__qualname__}")
+    return fresh(run(tx, function, reals))
 
 
 class CellValue(Value):
@@ -203,6 +215,8 @@ class FunctionValue(Object):
             handler = handler_of(real)
             if handler is not None:
                 return handler(tx, args, kwargs)
+            if (real.__module__, real.__qualname__) in SET_UP:
+                return set_up(tx, real, args)
             if real.__dict__:
                 if getattr(real, MARKED_CONSTANT, False) and known(args) and known(kwargs.values()):
                     return fold(tx, real, args, kwargs)

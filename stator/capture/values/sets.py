@@ -7,7 +7,10 @@ the guard is on the whole contents. Neighbours: `mapping.py` (key naming), `sequ
 from __future__ import annotations
 
 import operator
+import types
 from typing import TYPE_CHECKING, Any
+
+import torch
 
 from stator.capture.source import ConstSource
 from stator.capture.values import watch
@@ -30,6 +33,10 @@ _COMBINE: dict[str, Callable[[Any, Any], Any]] = {
 }  # fmt: skip
 
 
+#: Ways of hashing that go by identity alone.
+BY_IDENTITY = (object.__hash__, torch.Tensor.__hash__, types.FunctionType.__hash__, types.BuiltinFunctionType.__hash__)
+
+
 def hash_key(tx: Machine, key: Value) -> Any:
     """What stands for a key in the dicts and sets of the capture."""
     if key.is_constant():
@@ -43,6 +50,8 @@ def hash_key(tx: Machine, key: Value) -> Any:
         return tuple(hash_key(tx, item) for item in key.items)
     if key.python_type().__hash__ is None:
         tx.raise_exception(TypeError, f"unhashable type: {key.python_type().__name__!r}")
+    if key.python_type().__hash__ not in BY_IDENTITY:
+        raise key.refuse("use as a key (its class defines __hash__)")
     return key
 
 

@@ -82,3 +82,27 @@ def test_model(make: Callable[[], tuple[Any, dict[str, Any], Any]], training: bo
     torch.manual_seed(1)
     same(captured.run(model, **inputs), expected)
     same(model, reference)
+
+
+def test_outputs_of_every_layer() -> None:
+    model, inputs, _ = gpt2()
+    model.eval()
+    inputs = {**inputs, "output_hidden_states": True}
+    captured = capture(type(model).forward, model, **inputs)
+    got, expected = captured.run(model, **inputs), model(**inputs)
+    assert len(got.hidden_states) == 3
+    same(got, expected)
+
+
+def test_decoding_with_a_cache() -> None:
+    model, inputs, _ = llama()
+    model.eval()
+    with torch.no_grad():
+        cache = model(**inputs).past_key_values
+        other = copy.deepcopy(cache)
+        step = {"input_ids": IDS[:, :1].clone()}
+        captured = capture(type(model).forward, model, past_key_values=cache, **step)
+        got = captured.run(model, past_key_values=cache, **step)
+        same(got, model(past_key_values=other, **step))
+    assert got.past_key_values is cache
+    assert cache.get_seq_length() == 17

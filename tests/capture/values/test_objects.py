@@ -314,3 +314,15 @@ def test_c_objects_are_refused() -> None:
         return o.send(None), t + 1
 
     assert "not supported" in refused(f, (i for i in [1]), x())
+
+
+def test_keys() -> None:
+    def by_identity(a: Any, t: torch.Tensor) -> Any:
+        table = {a: 1, Colour.RED: 2, (1, "b"): 3}
+        return table[a], table[Colour.RED], table[1, "b"], t in {t: 1}, t + 1
+
+    def by_value(a: Any, t: torch.Tensor) -> Any:
+        return {Frozen(1): t}[Frozen(1)]
+
+    check(by_identity, Slotted(1), x())
+    assert "__hash__" in refused(by_value, None, x())

@@ -70,7 +70,7 @@ def test_inplace_gives_the_same_object() -> None:
 def test_indexing() -> None:
     def f(a: torch.Tensor, i: torch.Tensor) -> Any:
         n = 2
-        return a[0], a[..., 1:], a[:, None, ::2], a[i], a[:, i], a[-1, [0, 2]], a[:n], a[i, i], a.unbind(1)
+        return a[0], a[..., 1:], a[:, None, ::2], a[i], a[:, i], a[:, i, 0], a[-1, [0, 2]], a[:n], a[i, i], a.unbind(1)
 
     check(f, x(), torch.tensor([1, 0]))
 
@@ -224,3 +224,36 @@ def test_out_of_graph_methods_are_refused() -> None:
             return getattr(a * 2, method)()
 
         assert method in refused(f, x())
+
+
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, a: torch.Tensor, by: float) -> torch.Tensor:
+        ctx.save_for_backward(a)
+        return a * by
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        return grads[0] * 7, None
+
+
+def test_autograd_functions_are_leaves() -> None:
+    def f(a: torch.Tensor) -> Any:
+        return Doubled.apply(a, 2.0).sum()
+
+    captured = check(f, x().requires_grad_())
+    a = x().requires_grad_()
+    captured.run(a).backward()
+    assert a.grad is not None and bool((a.grad == 7).all())
+
+
+def test_autocast() -> None:
+    def f(a: torch.Tensor, b: torch.Tensor) -> Any:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            on = torch.is_autocast_enabled("cpu")
+            c = a @ b
+            with torch.autocast("cpu", enabled=False):
+                d = a @ b
+        return c, d, c.dtype, d.dtype, on, torch.is_autocast_enabled("cpu"), a @ b
+
+    check(f, torch.randn(3, 3), torch.randn(3, 3))

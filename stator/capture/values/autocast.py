@@ -1,0 +1,85 @@
+"""`torch.autocast` inside of the program, and autograd functions of users.
+
+Entering and leaving are calls in the graph; in between, the graph builder runs fakes under the same
+mode, so that dtypes come out as autocast makes them. A custom autograd function is a leaf: its forward
+and backward are called by whoever runs the graph.
+Neighbours: `graph.py` (`autocasts`), `torch_state.py` (questions about the mode).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.amp import autocast_mode
+
+from stator.capture.values.base import Object
+from stator.capture.values.constant import FALSE
+from stator.capture.values.registry import handles
+from stator.capture.values.tensor import call_graph
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import fx
+
+    from stator.capture.machine import Machine
+    from stator.capture.value import Value
+
+
+class AutocastValue(Object):
+    """An autocast context."""
+
+    __slots__ = ("arguments", "nodes")
+    kind = "an autocast context"
+
+    def __init__(self, arguments: tuple[Any, ...]) -> None:
+        super().__init__()
+        #: Device type, dtype, enabled, whether casts are cached.
+        self.arguments = arguments
+        self.nodes: list[fx.Node] = []
+
+    def python_type(self) -> type:
+        return torch.autocast
+
+    def truth(self, tx: Machine) -> bool:
+        return True
+
+    def m___enter__(self, tx: Machine) -> Value:
+        self.nodes.append(tx.graph.record(autocast_mode._enter_autocast, self.arguments, tx.location()))
+        tx.graph.autocasts.append(self.arguments)
+        return self
+
+    def m___exit__(self, tx: Machine, *exception: Value) -> Value:
+        tx.graph.record(autocast_mode._exit_autocast, (self.nodes.pop(),), tx.location())
+        tx.graph.autocasts.pop()
+        return FALSE
+
+
+@handles(torch.autocast)
+def call_autocast(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+    """`torch.autocast(device_type, dtype, enabled, cache_enabled)`."""
+    names = ("device_type", "dtype", "enabled", "cache_enabled")
+    given = {**dict(zip(names, args, strict=False)), **kwargs}
+    device, dtype, enabled, cache = (given[name].constant() if name in given else None for name in names)
+    if dtype is None and isinstance(device, str):
+        dtype = torch.get_autocast_dtype(device)
+    return AutocastValue((device, dtype, True if enabled is None else bool(enabled), cache))
+
+
+class Applied:
+    """`cls.apply` as the target of a graph node: callable, and named so that the printed graph runs."""
+
+    def __init__(self, cls: type[torch.autograd.Function]) -> None:
+        self.cls = cls
+        self.__name__ = f"{cls.__name__}_apply"
+
+    def __call__(self, *args: Any) -> Any:
+        return self.cls.apply(*args)
+
+
+@handles(torch.autograd.Function.__dict__["apply"].__func__)
+def call_autograd_function(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+    """`MyFunction.apply(…)`."""
+    cls, *rest = args
+    return call_graph(tx, "call_function", Applied(cls.constant()), rest, kwargs)
