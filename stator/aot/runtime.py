@@ -80,9 +80,13 @@ class Bound:
     def call(self, *placeholders: Tensor) -> tuple[Any, ...]:
         """Without autograd."""
         inputs = self.flat(placeholders)
-        with torch.no_grad():
+        if torch.is_grad_enabled():
+            with torch.no_grad():
+                values = self.forward(list(inputs))
+        else:
             values = self.forward(list(inputs))
-        self.bump(inputs)
+        if self.mutated:
+            self.bump(inputs)
         return tuple(values) if self.plain else self.rebuild(inputs, values)
 
     def call_with_grad(self, *placeholders: Tensor) -> tuple[Any, ...]:

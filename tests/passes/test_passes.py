@@ -4,7 +4,8 @@ import torch
 from torch import fx
 
 import stator.prims.decompositions  # noqa: F401
-from stator.aot import partition, trace
+from stator.aot.partition import partition
+from stator.aot.trace import trace
 from stator.fake import FakeMode
 from stator.fake.graphs import add_call, infer
 from stator.passes import PIPELINE, run
