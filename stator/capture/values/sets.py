@@ -34,7 +34,12 @@ _COMBINE: dict[str, Callable[[Any, Any], Any]] = {
 
 
 #: Ways of hashing that go by identity alone.
-BY_IDENTITY = (object.__hash__, torch.Tensor.__hash__, types.FunctionType.__hash__, types.BuiltinFunctionType.__hash__)
+BY_IDENTITY: tuple[Any, ...] = (
+    object.__hash__,
+    torch.Tensor.__hash__,
+    types.FunctionType.__hash__,
+    types.BuiltinFunctionType.__hash__,
+)
 
 
 def hash_key(tx: Machine, key: Value) -> Any:
