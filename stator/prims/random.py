@@ -1,7 +1,6 @@
 """`stator::random`: random numbers as a pure function of (seed, element number), and what reduces to it.
 
-The algorithm, the same bit for bit in eager, in the loop IR, in C++ and in Triton (integers are
-unsigned 32-bit words; `hi`/`lo` are the halves of a 64-bit product):
+The algorithm, the same in eager, loop IR, C++ and Triton (on 32-bit words; `hi`/`lo` halve a 64-bit product):
 
     key     = (low32(seed), high32(seed))
     counter = (low32(n), high32(n), 0, 0)               n = element number (row-major) + offset
@@ -11,9 +10,8 @@ unsigned 32-bit words; `hi`/`lo` are the halves of a 64-bit product):
     uniform = float32(c0 >> 8) * 2^-24                  in [0, 1)
     normal  = sqrt(-2 * log(float32((c0 >> 8) + 1) * 2^-24)) * cos(6.2831855 * (float32(c1 >> 8) * 2^-24))
 
-all float arithmetic in float32, then one cast to `dtype`. (Philox-4x32-10, Salmon et al. 2011.)
-`RANDOM_OPERATORS` rewrites ATen's random operators with a `draw` function that owns seed and
-offsets. Neighbours: `stator.aot` calls the rewrites and passes `draw`; `stator.lowering.random`.
+in float32, then one cast to `dtype` (Philox-4x32-10, Salmon et al. 2011). `RANDOM_OPERATORS` rewrites ATen's
+random operators with a `draw` that owns seed and offsets. Neighbours: `stator.aot` passes `draw`, `lowering.random`.
 """
 
 from __future__ import annotations

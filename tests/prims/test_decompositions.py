@@ -10,6 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from stator.prims import DECOMPOSITIONS, PRIMITIVES
 from tests.cases import CASES, Case, assert_close
+from tests.cases.model import flat
 
 
 class Decomposed(TorchDispatchMode):
@@ -51,3 +52,31 @@ def test_the_set_is_small_and_closed() -> None:
     assert len(PRIMITIVES) <= 121  # 120 of ATen and stator::random
     both = {str(op) for op in DECOMPOSITIONS if op in PRIMITIVES}
     assert both == {"aten.pow.Tensor_Scalar", "aten.index_put.default"}  # some of their calls have simpler forms
+
+
+#: Programs whose way of summing decides their accuracy.
+DELICATE = (
+    "layer_norm", "rms_norm", "group_norm", "batch_norm", "softmax", "log_softmax", "var", "cross_entropy", "logsumexp",
+)  # fmt: skip
+BOTH = {torch.float32, torch.float64}
+CHECKED = [case for case in CASES if case.name.startswith(DELICATE) and set(case.dtypes) >= BOTH]
+
+
+def distance(value: Any, exact: Any) -> float:
+    """The largest error, in units of the largest exact value."""
+    errors = [
+        float((a.double() - b.double()).abs().nan_to_num().max() / (b.double().abs().nan_to_num().max() + 1e-30))
+        for a, b in zip(flat(value), flat(exact), strict=True)
+        if a.is_floating_point() and a.numel()
+    ]
+    return max(errors, default=0.0)
+
+
+@pytest.mark.parametrize("case", CHECKED, ids=lambda case: case.name)
+def test_as_accurate_as_eager(case: Case) -> None:
+    inputs = case.make_inputs(torch.float32)
+    exact = case.fn(*[t.double() if t.is_floating_point() else t for t in inputs])
+    eager = case.fn(*case.make_inputs(torch.float32))
+    with Decomposed():
+        ours = case.fn(*case.make_inputs(torch.float32))
+    assert distance(ours, exact) <= 2 * distance(eager, exact) + 5e-7
