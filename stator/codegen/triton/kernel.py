@@ -122,12 +122,13 @@ class _Writer:
         """Start a loop over the reduce axes; a persistent block is the whole range, so there is none."""
         if self.blocks.persistent:
             return
-        self.outer.add(f"for start in range(0, {self.kernel.reduce_numel}, R):")
         self.inner = _Scope("        ")
         self._range(self.inner, "start + base")
 
     def _close(self) -> None:
+        """End the loop. Lines of the outer scope that its body asked for stand before its head by then."""
         if self.inner is not None:
+            self.outer.add(f"for start in range(0, {self.kernel.reduce_numel}, R):")
             self.outer.lines += self.inner.lines
             self.inner = None
 
