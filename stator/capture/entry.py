@@ -11,6 +11,7 @@ Neighbours: `frames.py` (capture), `guards.py` (the trees), `module.py` (modules
 from __future__ import annotations
 
 import functools
+import traceback
 import types
 import warnings
 from collections import Counter
@@ -22,7 +23,7 @@ from weakref import WeakSet
 import torch
 
 from stator import _native
-from stator.base import log
+from stator.base import artifacts, log
 from stator.base.errors import CaptureError, FallbackWarning, InternalError, StatorError
 from stator.base.markers import DISABLED
 from stator.base.options import Settings
@@ -31,9 +32,10 @@ from stator.capture.guards import Guard, compile_tree
 from stator.capture.module import CompiledModule, original_of, share
 from stator.capture.source import ConstSource
 from stator.capture.values import compiled as _compiled
+from stator.capture.values import markers as _markers
 
-#: Registers how a program being captured sees compiled objects.
-REGISTERED = (_compiled,)
+#: Register how a program being captured sees compiled objects, and the functions that talk to the compiler.
+REGISTERED = (_compiled, _markers)
 
 #: Every function that has been compiled, for `reset`.
 _all: WeakSet[Versions] = WeakSet()
@@ -152,6 +154,7 @@ class Versions:
 
     def fail(self, error: Exception) -> None:
         """Stator failed, not the user's program: say so and leave further calls to eager, or raise if asked."""
+        artifacts.stage("failure", traceback.format_exc, "txt")
         if not isinstance(error, StatorError):
             error = InternalError("compile", f"{type(error).__name__}: {error}", self.settings.options.debug)
         if self.settings.options.strict or self.settings.fullgraph:

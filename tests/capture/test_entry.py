@@ -24,7 +24,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from stator import _native
 from stator.base import log
 from stator.base.errors import CaptureError, FallbackWarning, InternalError, StatorError
-from stator.base.markers import disable
+from stator.base.markers import disable, graph_break, is_compiling
 from stator.base.options import Options, Settings
 from stator.capture import entry, frames
 from stator.capture.guards import Guard, GuardSet, state_guards
@@ -545,3 +545,22 @@ def test_changes_that_matter_compile_again() -> None:
         assert torch.allclose(compiled(x), twin(x))
         assert torch.allclose(net.norm.running_mean, twin.norm.running_mean)  # type: ignore[arg-type]
         assert len(entry.versions_of(compiled)) == count
+
+
+def test_markers_in_a_program() -> None:
+    left = disable(lambda x: x * 3, reason="it is slow")
+
+    def breaks(x: torch.Tensor) -> torch.Tensor:
+        graph_break("here")
+        return x + 1
+
+    programs: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+        "a graph break: here": breaks,
+        "it is slow": lambda x: left(x) + 1,
+    }
+    for reason, program in programs.items():
+        with pytest.raises(CaptureError, match=reason) as found:
+            entry.compile_callable(program, WHOLE)(torch.ones(2))
+        assert found.value.location is not None and found.value.location.file == __file__
+    compiled = entry.compile_callable(lambda x: x * 2 if is_compiling() else x, WHOLE)
+    assert compiled(torch.ones(1)).item() == 2.0
