@@ -11,6 +11,7 @@ Neighbours: `tracer.py` records; `outputs.py` describes the results; `partition.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +19,7 @@ import torch
 from torch import fx
 
 from stator.aot import special  # noqa: F401  (it fills the tracer's table)
+from stator.aot.attributes import attribute, lifted, tensors_of
 from stator.aot.functional import Cell, Handle
 from stator.aot.metadata import Metadata, TensorSpec, Value
 from stator.aot.outputs import Results, describe
@@ -83,26 +85,20 @@ def trace(
         torch.inference_mode(False),
         torch.set_grad_enabled(need_backward),
         torch.autograd.set_multithreading_enabled(False),
+        _without_mkldnn(),
     ):
         return _Tracing(tracer, gm, example_inputs, need_backward).run()
 
 
-def lifted(gm: fx.GraphModule) -> dict[str, torch.Tensor]:
-    """The parameters, buffers and other tensors that the graph reaches by itself, each once, in order of first use."""
-    found: dict[str, torch.Tensor] = {}
-    seen: set[int] = set()
-    for node in gm.graph.nodes:
-        if node.op == "get_attr":
-            named = [(str(node.target), _attribute(gm, node.target))]
-        elif node.op == "call_module":
-            named = _tensors_of(gm.get_submodule(node.target), node.target)
-        else:
-            continue
-        for name, tensor in named:
-            if isinstance(tensor, torch.Tensor) and id(tensor) not in seen:
-                seen.add(id(tensor))
-                found[name] = tensor
-    return found
+@contextmanager
+def _without_mkldnn() -> Iterator[None]:
+    """Recurrent layers then consist of products and activations, not of one opaque operator."""
+    before = torch._C._get_mkldnn_enabled()
+    torch._C._set_mkldnn_enabled(False)
+    try:
+        yield
+    finally:
+        torch._C._set_mkldnn_enabled(before)
 
 
 class _Tracing:
@@ -294,11 +290,11 @@ class _Interpreter:
             case "call_method":
                 return getattr(args[0], str(node.target))(*args[1:], **kwargs)
             case "get_attr":
-                value = _attribute(self.gm, str(node.target))
+                value = attribute(self.gm, str(node.target))
                 return self.tracer.fakes((value,))[0]
             case "call_module":
                 module = self.gm.get_submodule(str(node.target))
-                fakes = {name: self.tracer.fakes((t,))[0] for name, t in _tensors_of(module, "")}
+                fakes = {name: self.tracer.fakes((t,))[0] for name, t in tensors_of(module, "")}
                 return torch.func.functional_call(module, fakes, args, kwargs)
         raise Unsupported(node.op, "no such kind of node in a captured graph")
 
@@ -308,19 +304,6 @@ def _prune(graph: fx.Graph) -> None:
     for node in reversed(graph.nodes):
         if node.op == "call_function" and not node.users and node.target is not aten.copy_.default:
             graph.erase_node(node)
-
-
-def _attribute(gm: fx.GraphModule, target: str) -> Any:
-    value: Any = gm
-    for name in target.split("."):
-        value = getattr(value, name)
-    return value
-
-
-def _tensors_of(module: torch.nn.Module, prefix: str) -> list[tuple[str, torch.Tensor]]:
-    lead = f"{prefix}." if prefix else ""
-    named = [*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)]
-    return [(lead + name, tensor) for name, tensor in named]
 
 
 def _is_inner(fake: FakeTensor) -> bool:
