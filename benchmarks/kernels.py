@@ -84,7 +84,11 @@ def cases(rows: int, n: int) -> Iterator[Case]:
         return Param(f"p{first}", "f32", "in", n), Param(f"p{first + 1}", "f32", "in", n)
 
     value, mean, scale = norm(row, n, e.load("p1", r, "f32"), e.load("p2", r, "f32"))
-    stores = [Store("p3", here, value, "inner"), Store("p4", Index.of(x), mean, "outer"), Store("p5", Index.of(x), scale, "outer")]
+    stores = [
+        Store("p3", here, value, "inner"),
+        Store("p4", Index.of(x), mean, "outer"),
+        Store("p5", Index.of(x), scale, "outer"),
+    ]
     outs = tuple(Param(f"p{i}", "f32", "out", rows * n if i == 3 else rows) for i in (3, 4, 5))
     made = kernel((x,), (r,), tuple(stores), (big, *vectors(1), *outs))
     results = [torch.empty_like(a), torch.empty(rows), torch.empty(rows)]
@@ -92,7 +96,9 @@ def cases(rows: int, n: int) -> Iterator[Case]:
 
     there = x.index * n + y
     value = erf_gelu(e.op("add", e.load("p0", there, "f32"), e.load("p1", y, "f32")))
-    made = kernel((x, y), (), (Store("p2", there, value, "outer"),), (big, vectors(1)[0], Param("p2", "f32", "out", rows * n)))
+    made = kernel(
+        (x, y), (), (Store("p2", there, value, "outer"),), (big, vectors(1)[0], Param("p2", "f32", "out", rows * n))
+    )
     yield "bias+gelu", made, [a, w, torch.empty_like(a)], lambda a, w: functional.gelu(a + w)
 
     value, _, _ = norm(e.op("add", row, other), n, e.load("p2", r, "f32"), e.load("p3", r, "f32"))
@@ -104,11 +110,15 @@ def cases(rows: int, n: int) -> Iterator[Case]:
     down = Axis("r0", rows)
     column = Axis("x0", n)
     body = e.reduce("sum", e.load("p0", down.index * n + column, "f32"))
-    made = kernel((column,), (down,), (Store("p1", Index.of(column), body, "outer"),), (big, Param("p1", "f32", "out", n)))
+    made = kernel(
+        (column,), (down,), (Store("p1", Index.of(column), body, "outer"),), (big, Param("p1", "f32", "out", n))
+    )
     yield "column sum", made, [a, torch.empty(n)], lambda a: a.sum(0)
 
 
-def _residual_norm(a: torch.Tensor, b: torch.Tensor, w: torch.Tensor, c: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def _residual_norm(
+    a: torch.Tensor, b: torch.Tensor, w: torch.Tensor, c: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
     total = a + b
     return total, functional.layer_norm(total, (total.shape[-1],), w, c)
 

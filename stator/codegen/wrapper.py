@@ -25,9 +25,12 @@ TORCH = {
 class HasSource(Protocol):
     """What the stand-alone form needs of a unit (`runtime.Unit` is one)."""
 
-    source: str
-    kernels: tuple[str, ...]
-    flags: tuple[str, ...]
+    @property
+    def source(self) -> str: ...
+    @property
+    def kernels(self) -> tuple[str, ...]: ...
+    @property
+    def flags(self) -> tuple[str, ...]: ...
 
 
 def emit(schedule: Schedule, units: Sequence[HasSource] = ()) -> str:
@@ -99,7 +102,8 @@ class _Module:
         if self.pieces:
             names = list(self.pieces)
             head.append(f"{', '.join(names)}{',' * (len(names) == 1)} = scratch()")
-        return [*head, *[f"{name} = {_allocation(schedule.buffers[name])}" for name in sorted(allocated)], *steps, *returned]
+        unwritten = [f"{name} = {_allocation(schedule.buffers[name])}" for name in sorted(allocated)]
+        return [*head, *unwritten, *steps, *returned]
 
     def _last_uses(self) -> dict[int, list[str]]:
         """Step number -> inputs and results of operators that nothing reads after it."""

@@ -39,5 +39,5 @@ class GraphArtifact:
         found = json.loads(data)
         if found.get("format") != FORMAT:
             raise ValueError(f"graph artifact of format {found.get('format')}, not {FORMAT}")
-        units = tuple([Unit(u["source"], tuple(u["kernels"]), tuple(u["flags"]), u["language"]) for u in found["units"]])
-        return GraphArtifact(found["name"], found["wrapper"], units)
+        units = [Unit(u["source"], tuple(u["kernels"]), tuple(u["flags"]), u["language"]) for u in found["units"]]
+        return GraphArtifact(found["name"], found["wrapper"], tuple(units))

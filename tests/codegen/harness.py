@@ -42,7 +42,12 @@ class Batch:
         self.cases: list[tuple[str, Kernel, list[torch.Tensor], dict[int, torch.Tensor], dict[str, float]]] = []
 
     def add(
-        self, name: str, made: Kernel, tensors: Sequence[torch.Tensor], expected: dict[int, torch.Tensor], **tolerance: float
+        self,
+        name: str,
+        made: Kernel,
+        tensors: Sequence[torch.Tensor],
+        expected: dict[int, torch.Tensor],
+        **tolerance: float,
     ) -> None:
         """`expected` maps the position of a result among the tensors to what it should hold."""
         self.cases.append((name, made, list(tensors), expected, tolerance))

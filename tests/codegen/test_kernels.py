@@ -34,7 +34,9 @@ def test_pointwise_sizes_broadcasts_and_strides() -> None:
             a, b, c = torch.randn(rows, n), torch.randn(n), torch.randn(rows, 1)
             d = torch.randn(n, rows).t()
             out = torch.empty(rows, n)
-            value = e.op("add", e.op("mul", load(0, a, x), load(1, b, x[1:])), e.op("sub", load(2, c, x), load(3, d, x)))
+            value = e.op(
+                "add", e.op("mul", load(0, a, x), load(1, b, x[1:])), e.op("sub", load(2, c, x), load(3, d, x))
+            )
             made = kernel(x, (), (store(4, at(out, x), value),), params(a, b, c, d, out, out=[4]))
             batch.add(f"{rows}x{n}", made, [a, b, c, d, out], {4: a * b + (c - d)}, rtol=0, atol=0)
             turned = torch.empty(n, rows).t()
@@ -116,7 +118,9 @@ def test_reductions_of_other_dtypes() -> None:
         x, r = axes_of([37]), axes_of([50], "r")
         for kind, function in (("any", torch.any), ("all", torch.all)):
             out = torch.empty(37, dtype=torch.bool)
-            made = kernel(x, r, (store(1, x[0].index, e.reduce(kind, load(0, a, (r[0], x[0])))),), params(a, out, out=[1]))
+            made = kernel(
+                x, r, (store(1, x[0].index, e.reduce(kind, load(0, a, (r[0], x[0])))),), params(a, out, out=[1])
+            )
             batch.add(f"{kind} {turned}", made, [a, out], {1: function(a, 0)})
         out = torch.empty(37, dtype=torch.int64)
         count = e.reduce("sum", e.cast(load(0, a, (r[0], x[0])), "i64"))
@@ -148,12 +152,17 @@ def test_reductions_over_several_axes() -> None:
         x, r = axes_of([a.shape[k] for k in kept]), axes_of([a.shape[k] for k in dropped], "r")
         axes = dict(zip((*kept, *dropped), (*x, *r), strict=True))
         body = load(0, a, [axes[i] for i in range(4)])
-        total, best = torch.empty([a.shape[k] for k in kept]), torch.empty([a.shape[k] for k in kept], dtype=torch.int64)
+        total, best = (
+            torch.empty([a.shape[k] for k in kept]),
+            torch.empty([a.shape[k] for k in kept], dtype=torch.int64),
+        )
         place = at(total, x)
         stores = (store(1, place, e.reduce("sum", body)), store(2, place, e.reduce("argmax", body)))
         expected = a.permute(*kept, *dropped).flatten(len(kept))
         made = kernel(x, r, stores, params(a, total, best, out=[1, 2]))
-        batch.add(f"{kept}", made, [a, total, best], {1: expected.sum(-1), 2: expected.argmax(-1)}, rtol=1e-5, atol=1e-4)
+        batch.add(
+            f"{kept}", made, [a, total, best], {1: expected.sum(-1), 2: expected.argmax(-1)}, rtol=1e-5, atol=1e-4
+        )
     batch.check()
 
 
@@ -194,12 +203,24 @@ def test_softmax_and_layer_norm() -> None:
                 4: s, 5: functional.layer_norm(s, (n,), w, b), 6: s.mean(-1),
                 7: torch.rsqrt(s.var(-1, correction=0) + 1e-5),
             }  # fmt: skip
-            batch.add(f"layer norm {rows}x{n}", made, [a, residual, w, b, joined, out, mean, scale], expected, rtol=1e-5, atol=2e-5)
+            batch.add(
+                f"layer norm {rows}x{n}",
+                made,
+                [a, residual, w, b, joined, out, mean, scale],
+                expected,
+                rtol=1e-5,
+                atol=2e-5,
+            )
             # the same along columns
             out = torch.empty(n, rows)
             source = a.t().contiguous()
             turned = (r[0], x[0])
-            made = kernel(x, r, (store(1, at(out, turned), softmax(load(0, source, turned)), "inner"),), params(source, out, out=[1]))
+            made = kernel(
+                x,
+                r,
+                (store(1, at(out, turned), softmax(load(0, source, turned)), "inner"),),
+                params(source, out, out=[1]),
+            )
             batch.add(f"column softmax {rows}x{n}", made, [source, out], {1: source.softmax(0)}, rtol=1e-5, atol=1e-6)
     batch.check()
 
@@ -224,7 +245,9 @@ def test_masked_loads_stay_inside() -> None:
         a = torch.randn(3, n)
         x = axes_of([3, n + 9])
         moved = x[1].index - 4
-        inside = e.op("and", e.op("ge", e.index(moved), e.const(0, "i64")), e.op("lt", e.index(moved), e.const(n, "i64")))
+        inside = e.op(
+            "and", e.op("ge", e.index(moved), e.const(0, "i64")), e.op("lt", e.index(moved), e.const(n, "i64"))
+        )
         body = e.op("exp", e.load("p0", x[0].index * n + moved, "f32"))
         out = torch.empty(3, n + 9)
         made = kernel(x, (), (store(1, at(out, x), e.masked(inside, body, f32(-1.0))),), params(a, out, out=[1]))
@@ -233,7 +256,11 @@ def test_masked_loads_stay_inside() -> None:
     x = axes_of([8, 30])
     row = e.op("lt", e.index(x[0]), e.const(4, "i64"))
     far = x[0].index * 10 + x[1].index * 0 + 0
-    nested = e.masked(row, e.masked(e.op("lt", e.index(x[1]), e.const(10, "i64")), e.load("p0", far + x[1], "f32"), f32(2.0)), f32(3.0))
+    nested = e.masked(
+        row,
+        e.masked(e.op("lt", e.index(x[1]), e.const(10, "i64")), e.load("p0", far + x[1], "f32"), f32(2.0)),
+        f32(3.0),
+    )
     out = torch.empty(8, 30)
     expected = torch.full((8, 30), 3.0)
     expected[:4] = 2.0
@@ -250,7 +277,10 @@ def test_triangle_and_positions() -> None:
     a = torch.randn(50, 70)
     out, places = torch.empty(50, 70), torch.empty(50, 70, dtype=torch.int64)
     scaled = e.op("mul", e.cast(e.index(x[1].index * 3 + x[0]), "f32"), f32(0.5))
-    stores = (store(1, at(out, x), e.op("where", lower, load(0, a, x), scaled)), store(2, at(out, x), e.index(x[1].index * 2 + x[0])))
+    stores = (
+        store(1, at(out, x), e.op("where", lower, load(0, a, x), scaled)),
+        store(2, at(out, x), e.index(x[1].index * 2 + x[0])),
+    )
     made = kernel(x, (), stores, params(a, out, places, out=[1, 2]))
     i, j = torch.arange(50)[:, None], torch.arange(70)[None]
     expected = {1: torch.where(i >= j, a, (j * 3 + i).float() * 0.5), 2: j * 2 + i}
@@ -265,17 +295,23 @@ def test_gathers_and_scatters() -> None:
         x = axes_of([30, 48])
         row = e.to_index(load(1, ids, x[:1]), 50)
         out = torch.empty(30, 48)
-        made = kernel(x, (), (store(2, at(out, x), e.load("p0", row * 48 + x[1], "f32")),), params(table, ids, out, out=[2]))
+        made = kernel(
+            x, (), (store(2, at(out, x), e.load("p0", row * 48 + x[1], "f32")),), params(table, ids, out, out=[2])
+        )
         batch.add(f"rows by {name}", made, [table, ids, out], {2: table[ids]}, rtol=0, atol=0)
         column = torch.randint(0, 48, (30, 20), dtype=dtype)
         y = axes_of([30, 20])
         picked = e.load("p0", y[0].index * 48 + e.to_index(load(1, column, y), 48), "f32")
         out = torch.empty(30, 20)
         made = kernel(y, (), (store(2, at(out, y), picked),), params(table, column, out, out=[2]))
-        batch.add(f"elements by {name}", made, [table, column, out], {2: table[:30].gather(1, column.long())}, rtol=0, atol=0)
+        batch.add(
+            f"elements by {name}", made, [table, column, out], {2: table[:30].gather(1, column.long())}, rtol=0, atol=0
+        )
         total, source = torch.randn(50, 48), torch.randn(30, 48)
         expected = total.index_add(0, ids, source)
-        made = kernel(x, (), (store(2, row * 48 + x[1], load(0, source, x), mode="add"),), params(source, ids, total, out=[2]))
+        made = kernel(
+            x, (), (store(2, row * 48 + x[1], load(0, source, x), mode="add"),), params(source, ids, total, out=[2])
+        )
         batch.add(f"add rows by {name}", made, [source, ids, total], {2: expected}, rtol=1e-6, atol=1e-6)
         flat, source = torch.zeros(48), torch.randn(30, 20)
         expected = flat.index_add(0, column.flatten(), source.flatten())
@@ -287,7 +323,9 @@ def test_gathers_and_scatters() -> None:
     x = axes_of([4000, 1024])
     row = e.to_index(load(1, ids, x[:1]), 100)
     expected = big.index_add(0, ids, source)
-    made = kernel(x, (), (store(2, row * 1024 + x[1], load(0, source, x), mode="add"),), params(source, ids, big, out=[2]))
+    made = kernel(
+        x, (), (store(2, row * 1024 + x[1], load(0, source, x), mode="add"),), params(source, ids, big, out=[2])
+    )
     batch.add("many threads", made, [source, ids, big], {2: expected}, rtol=1e-5, atol=1e-4)
     batch.check()
 
@@ -299,11 +337,14 @@ def test_random_is_the_reference_stream() -> None:
         (x,) = axes_of([size])
         w0, w1 = philox(seed.reshape(()), torch.arange(offset, offset + size))
         uniform = (w0 >> 8).float() * 2.0**-24
-        normal = torch.sqrt(-2 * torch.log(((w0 >> 8) + 1).float() * 2.0**-24)) * torch.cos((w1 >> 8).float() * 2.0**-24 * 6.2831855)
+        normal = torch.sqrt(-2 * torch.log(((w0 >> 8) + 1).float() * 2.0**-24)) * torch.cos(
+            (w1 >> 8).float() * 2.0**-24 * 6.2831855
+        )
         outs = [torch.empty(size), torch.empty(size)]
         counter = e.index(x.index + offset)
         stores = tuple(
-            store(i + 1, x.index, e.random(kind, e.load("p0", 0, "i64"), counter)) for i, kind in enumerate(("uniform", "normal"))
+            store(i + 1, x.index, e.random(kind, e.load("p0", 0, "i64"), counter))
+            for i, kind in enumerate(("uniform", "normal"))
         )
         made = kernel((x,), (), stores, params(seed, *outs, out=[1, 2]))
         batch.add(f"{size} from {offset}", made, [seed, *outs], {1: uniform, 2: normal}, rtol=2e-6, atol=1e-6)
@@ -335,7 +376,9 @@ def test_other_vector_widths_agree() -> None:
         batch.add(f"softmax at {width} bytes", made, [a, out], {1: a.softmax(-1)}, rtol=1e-5, atol=1e-6)
         total = torch.empty(133)
         y, q = axes_of([133]), axes_of([9], "r")
-        made = kernel(y, q, (store(1, y[0].index, e.reduce("sum", load(0, a, (q[0], y[0])))),), params(a, total, out=[1]))
+        made = kernel(
+            y, q, (store(1, y[0].index, e.reduce("sum", load(0, a, (q[0], y[0])))),), params(a, total, out=[1])
+        )
         batch.add(f"column sum at {width} bytes", made, [a, total], {1: a.sum(0)}, rtol=1e-5, atol=1e-5)
         batch.check()
 

@@ -15,7 +15,8 @@ from tests.codegen.harness import DTYPES, NAMES, Batch, Built, axes_of, e, kerne
 INF, NAN = float("inf"), float("nan")
 SPECIAL = [
     0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, -2.5, 2.0, 3.0, INF, -INF, NAN, 1e-45, -1e-40, 1e-38, 3e38, -3e38, 88.7,
-    -87.4, -103.9, 89.5, 128.0, 1e4, 3e4, 1e6, -1e9, 0.3465, 0.7071, 0.99999994, 1.0000001, 4.1, -9.3, 2**23 + 1.0, 127.5,
+    -87.4, -103.9, 89.5, 128.0, 1e4, 3e4, 1e6, -1e9, 0.3465, 0.7071, 0.99999994, 1.0000001, 4.1, -9.3,
+    2**23 + 1.0, 127.5,
 ]  # fmt: skip
 UNARY: dict[str, Callable[[Any], Any]] = {
     "neg": torch.neg, "abs": torch.abs, "sqrt": torch.sqrt, "rsqrt": lambda x: 1 / torch.sqrt(x),
@@ -51,7 +52,13 @@ def apply(batch: Batch, name: str, inputs: list[torch.Tensor], expected: torch.T
 def floats(dtype: torch.dtype, n: int = 1500) -> torch.Tensor:
     torch.manual_seed(7)
     spread = torch.randn(n, dtype=torch.float64)
-    parts = [torch.tensor(SPECIAL, dtype=torch.float64), spread, spread[:300] * 30, spread[:200] * 1e-3, spread[:99] * 1e4]
+    parts = [
+        torch.tensor(SPECIAL, dtype=torch.float64),
+        spread,
+        spread[:300] * 30,
+        spread[:200] * 1e-3,
+        spread[:99] * 1e4,
+    ]
     return torch.cat(parts).to(dtype)
 
 
@@ -74,7 +81,11 @@ def test_binary_floats() -> None:
         x = floats(dtype, 700)
         y = x[torch.randperm(x.numel(), generator=torch.Generator().manual_seed(1))]
         for name, function in BINARY.items():
-            tolerance = {"rtol": 2.5 * torch.finfo(dtype).eps, "atol": 0.0} if name in ("pow", "atan2") else {"rtol": 0.0, "atol": 0.0}
+            tolerance = (
+                {"rtol": 2.5 * torch.finfo(dtype).eps, "atol": 0.0}
+                if name in ("pow", "atan2")
+                else {"rtol": 0.0, "atol": 0.0}
+            )
             # eager's vectors give NaN for denormal divisors, its scalars do not
             z = torch.where(y.abs() < 1e-30, torch.ones_like(y), y) if name in ("mod", "floordiv") else y
             apply(batch, name, [x, z], function(x, z), **tolerance)
@@ -166,12 +177,16 @@ def test_half_rounds_like_torch_everywhere() -> None:
     for target in (torch.bfloat16, torch.float16):
         axes = axes_of([x.numel()])
         out = torch.empty(x.shape, dtype=target)
-        made = kernel(axes, (), (store(1, axes[0].index, e.cast(load(0, x, axes), NAMES[target])),), params(x, out, out=[1]))
+        made = kernel(
+            axes, (), (store(1, axes[0].index, e.cast(load(0, x, axes), NAMES[target])),), params(x, out, out=[1])
+        )
         batch.add(f"to {target}", made, [x, out], {1: x.to(target)}, rtol=0, atol=0)
         every = torch.arange(-(2**15), 2**15).to(torch.int16).view(target).clone()
         axes = axes_of([every.numel()])
         wide = torch.empty(every.shape)
-        made = kernel(axes, (), (store(1, axes[0].index, e.cast(load(0, every, axes), "f32")),), params(every, wide, out=[1]))
+        made = kernel(
+            axes, (), (store(1, axes[0].index, e.cast(load(0, every, axes), "f32")),), params(every, wide, out=[1])
+        )
         batch.add(f"from {target}", made, [every, wide], {1: every.float()}, rtol=0, atol=0)
     batch.check()
 
@@ -206,7 +221,10 @@ def test_a_value_does_not_depend_on_its_lane_or_width() -> None:
             built.run(i, x, out)
         results.append(outs)
     single = []
-    made = [kernel((), (), (store(1, axes[0].index * 0, e.op(n, load(0, x, [0]))),), params(x[:1], x[:1], out=[1])) for n in names]
+    made = [
+        kernel((), (), (store(1, axes[0].index * 0, e.op(n, load(0, x, [0]))),), params(x[:1], x[:1], out=[1]))
+        for n in names
+    ]
     built = Built(made)
     for i in range(len(names)):
         out = torch.empty_like(x)

@@ -86,7 +86,7 @@ def test_a_graph_runs_and_leaves_its_inputs_list_empty() -> None:
 
 
 def test_threads_have_arenas_of_their_own() -> None:
-    program, inputs, expected = mlp()
+    program, inputs, _ = mlp()
     call = link(artifact(schedule(program)), Options.from_user())
     wrong: list[float] = []
 
@@ -114,7 +114,9 @@ def test_operators_that_make_their_results() -> None:
         Extern("topk", "aten.topk.default", (whole(bx), 3), (("sorted", True),), (values, places)),
         pointwise(doubled, "add", values, values),
     )
-    call = link(artifact(schedule(Program("top", "cpu", (bx,), nodes, (whole(doubled), whole(places))))), Options.from_user())
+    call = link(
+        artifact(schedule(Program("top", "cpu", (bx,), nodes, (whole(doubled), whole(places))))), Options.from_user()
+    )
     x = torch.randn(6, 9)
     out, index = call([x])
     assert torch.equal(out, x.topk(3)[0] * 2) and torch.equal(index, x.topk(3)[1])
@@ -132,7 +134,16 @@ def test_mutated_inputs_change_and_say_so() -> None:
 
 def test_inputs_may_start_inside_their_storage() -> None:
     bx, out = buffer("x", 4, 5), buffer("o", 4, 3)
-    nodes = (Extern("mm", "aten.mm.default", (View("x", (4, 2), (5, 1), 1), View("x", (2, 3), (5, 1), 2)), (), (out,), "aten.mm.out"),)
+    nodes = (
+        Extern(
+            "mm",
+            "aten.mm.default",
+            (View("x", (4, 2), (5, 1), 1), View("x", (2, 3), (5, 1), 2)),
+            (),
+            (out,),
+            "aten.mm.out",
+        ),
+    )
     call = link(artifact(schedule(Program("inside", "cpu", (bx,), nodes, (whole(out),)))), Options.from_user())
     x = torch.randn(50)[7:27].view(4, 5)
     torch.testing.assert_close(call([x])[0], x[:, 1:3] @ x[:2, 2:5])

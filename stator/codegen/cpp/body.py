@@ -263,8 +263,9 @@ class Writer:
                     return f"(i64_){name.text}[{lane}]" if name.vector and lane else f"(i64_){name.text}"
             inner = self.place(atom.inner, lane)  # type: ignore[attr-defined]
             if isinstance(atom, FloorDiv):
-                divides = atom.inner.low >= 0
-                return f"(({inner}) / {atom.divisor})" if divides else f"floordiv_((i64_)({inner}), (i64_){atom.divisor})"
+                if atom.inner.low >= 0:
+                    return f"(({inner}) / {atom.divisor})"
+                return f"floordiv_((i64_)({inner}), (i64_){atom.divisor})"
             if atom.inner.low >= 0:  # type: ignore[attr-defined]
                 return f"(({inner}) % {atom.divisor})"  # type: ignore[attr-defined]
             return f"mod_((i64_)({inner}), (i64_){atom.divisor})"  # type: ignore[attr-defined]
@@ -291,7 +292,9 @@ class Writer:
         lanes = plan.lanes
         if stride == 1:
             where = f"{buffer} + {self.place(index)}"
-            return f"load_if<{lanes}>({where}, {guard}, {self.live})" if guard else f"load<{lanes}>({where}, {self.live})"
+            if guard:
+                return f"load_if<{lanes}>({where}, {guard}, {self.live})"
+            return f"load<{lanes}>({where}, {self.live})"
         element = ops.ELEMENT[plan.kind(node)]
         at = f"[&](int j) BODY {{ return load1({buffer}[{self._at_lane(index, stride)}]); }}"
         if guard:

@@ -48,8 +48,8 @@ def emit_kernel(name: str, kernel: Kernel, target: Target) -> str:
     made = plan(kernel, target)
     writer = Writer(made)
     for i, param in enumerate(kernel.params):
-        const = "const " if param.role == "in" else ""
-        writer.scope.lines.append(f"{const}{ops.STORAGE[param.dtype]}* {param.name} = ({ops.STORAGE[param.dtype]}*)p[{i}];")
+        const, storage = "const " if param.role == "in" else "", ops.STORAGE[param.dtype]
+        writer.scope.lines.append(f"{const}{storage}* {param.name} = ({storage}*)p[{i}];")
     _grid(writer, made)
     lines = "\n".join("    " + line for line in writer.scope.lines)
     return (
@@ -75,7 +75,8 @@ def _grid(writer: Writer, made: Plan) -> None:
     scope = writer.enter(*made.grid_axes)
     rest = "g"
     if vector is not None and pieces > 1:
-        scope.lines.append(f"const i64_ from = g % {pieces} * {made.chunk}, to = least(from + {made.chunk}, {vector.size});")
+        start, stop = f"g % {pieces} * {made.chunk}", f"least(from + {made.chunk}, {vector.size})"
+        scope.lines.append(f"const i64_ from = {start}, to = {stop};")
         rest = f"g / {pieces}"
     elif vector is not None:
         scope.lines.append(f"const i64_ from = 0, to = {vector.size};")
@@ -165,7 +166,8 @@ def _wide_columns(writer: Writer, made: Plan) -> None:
     writer.leave(columns, "});")
     writer.leave("auto column = [&](i64_ at, auto n, auto U) BODY {", "};")
     assert writer.scope is here
-    rest = f"sweep<{lanes}, 1, false, {_flag(vector.size % lanes)}>(from, to, [&](i64_ at, auto n, auto) BODY {{ column(at, n, Number<1>{{}}); }});"
+    sweep = f"sweep<{lanes}, 1, false, {_flag(vector.size % lanes)}>"
+    rest = f"{sweep}(from, to, [&](i64_ at, auto n, auto) BODY {{ column(at, n, Number<1>{{}}); }});"
     whole = f"column(from, Full{{}}, Number<{made.unroll}>{{}});"
     if vector.size % made.chunk == 0:
         here.lines.append(whole)
@@ -294,7 +296,7 @@ class _Level:
 
     def _vector_step(self) -> int:
         axes = self.made.kernel.reduce_axes
-        return prod(axis.size for axis in axes[axes.index(self.made.vector) + 1 :])  # type: ignore[arg-type]
+        return prod(axis.size for axis in axes[axes.index(self.made.vector) + 1 :])
 
     # -- loops
 

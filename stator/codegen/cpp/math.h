@@ -105,9 +105,25 @@ INLINE bool isinf_(float x) { return __builtin_isinf(x); }
 INLINE bool isinf_(double x) { return __builtin_isinf(x); }
 template <class F> INLINE auto isnan_(F x) { return mask(x != x); }
 template <class F> INLINE auto isinf_(F x) { return mask(abs_(x) == (typename Element<F>::type)__builtin_inf()); }
-// NaN wins, as in torch.
-template <class T> INLINE T min_(T a, T b) { return select(mask(mask(a < b) | mask(a != a)), a, b); }
-template <class T> INLINE T max_(T a, T b) { return select(mask(mask(a > b) | mask(a != a)), a, b); }
+// NaN wins, as in torch. The instructions give their second operand where one is NaN.
+template <class T> INLINE T min_(T a, T b) {
+#ifdef __AVX512F__
+    if constexpr (sizeof(T) == 64 && is_f32<T>) {
+        T t = __builtin_ia32_minps512_mask(a, b, a, (unsigned short)-1, 4);
+        return a != a ? a : t;
+    }
+#endif
+    return select(mask(mask(a < b) | mask(a != a)), a, b);
+}
+template <class T> INLINE T max_(T a, T b) {
+#ifdef __AVX512F__
+    if constexpr (sizeof(T) == 64 && is_f32<T>) {
+        T t = __builtin_ia32_maxps512_mask(a, b, a, (unsigned short)-1, 4);
+        return a != a ? a : t;
+    }
+#endif
+    return select(mask(mask(a > b) | mask(a != a)), a, b);
+}
 
 INLINE float sqrt_(float x) { return __builtin_sqrtf(x); }
 INLINE double sqrt_(double x) { return __builtin_sqrt(x); }

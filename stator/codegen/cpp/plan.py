@@ -63,7 +63,7 @@ def plan(kernel: Kernel, target: Target) -> Plan:
     made = Plan(kernel, deps, narrow, vector, lanes)
     made.loops = tuple(axis for axis in kernel.reduce_axes if axis is not vector)
     if vector in kernel.reduce_axes:
-        made.shape, made.loops = "row", (*made.loops, vector)  # type: ignore[arg-type]
+        made.shape, made.loops = "row", (*made.loops, vector)
     elif kernel.reduce_axes:
         made.shape = "column"
     made.unroll = _unroll(made)
@@ -78,7 +78,7 @@ def dependencies(kernel: Kernel) -> dict[Expr, Axes]:
     """For each node the axes along which its value differs; a reduction ends its reduce axes."""
     deps: dict[Expr, Axes] = {}
     reduced = frozenset(kernel.reduce_axes)
-    roots = [index.expr for store in kernel.stores for index in store.index.indirects()]
+    roots: list[Expr] = [atom.expr for store in kernel.stores for atom in store.index.indirects()]  # type: ignore[misc]
     from_stores = _nodes_of(kernel, roots)
     for node in from_stores:
         if node.op in ("load", "index"):

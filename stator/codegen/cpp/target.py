@@ -19,7 +19,7 @@ FLAGS = (
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """`vector_bytes` is the width of a register; `flags` are all that the compiler is told; `machine` is for the key."""
+    """`vector_bytes` is the width of a register; `flags` all that the compiler is told, `machine` is for the key."""
 
     vector_bytes: int
     flags: tuple[str, ...]
@@ -48,8 +48,8 @@ def generic(vector_bytes: int = 16) -> Target:
 
 
 _RELEVANT = frozenset(
-    "sse2 sse4_1 sse4_2 avx f16c fma avx2 avx512f avx512dq avx512bw avx512vl avx512vbmi avx512_bf16 avx512_vnni avx512_fp16 "
-    "bmi1 bmi2 asimd asimdhp sve sve2".split()
+    "sse2 sse4_1 sse4_2 avx f16c fma avx2 avx512f avx512dq avx512bw avx512vl avx512vbmi avx512_bf16 avx512_vnni "
+    "avx512_fp16 bmi1 bmi2 asimd asimdhp sve sve2".split()
 )
 
 
