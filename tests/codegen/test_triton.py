@@ -63,16 +63,36 @@ def test_compiles_for_hopper(case: Case, dtype: torch.dtype, tmp_path: Path) -> 
         assert compiled.asm["cubin"]
 
 
-def on_device(value: Any) -> Any:
-    return value.cuda() if isinstance(value, torch.Tensor) else value
+#: Cases that eager itself does not run on CUDA, or where its CUDA kernels are less exact than its CPU ones.
+NOT_ON_CUDA = {
+    ("layer_norm_mixed", torch.bfloat16): "eager has no layer_norm of mixed dtypes on CUDA",
+    ("hardsigmoid", torch.float64): "eager divides by a float32 six on CUDA",
+    ("hardswish", torch.float64): "eager divides by a float32 six on CUDA",
+    ("hardswish_gradients", torch.float64): "eager divides by a float32 six on CUDA",
+}
+
+
+def moved(value: Any, device: str) -> Any:
+    return value.to(device) if isinstance(value, torch.Tensor) else value
+
+
+@pytest.fixture(scope="module")
+def cuda() -> str:
+    """The device, with its libraries started: they warn when a kernel is what starts them."""
+    torch.cuda.init()
+    torch.mm(torch.ones(2, 2, device="cuda"), torch.ones(2, 2, device="cuda"))
+    return "cuda"
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize(("case", "dtype"), RUNS)
-def test_agrees_with_eager_on_a_gpu(case: Case, dtype: torch.dtype) -> None:
-    given = tuple(on_device(value) for value in case.make_inputs(dtype))
-    eager = case.fn(*[v.clone() if isinstance(v, torch.Tensor) else v for v in given])
-    gm, inputs, _ = trace(case.fn, given, DECOMPOSITIONS)
+def test_agrees_with_eager_on_a_gpu(case: Case, dtype: torch.dtype, cuda: str) -> None:
+    if reason := NOT_ON_CUDA.get((case.name, dtype)):
+        pytest.skip(reason)
+    given = tuple(moved(value, cuda) for value in case.make_inputs(dtype))
+    with torch.device(cuda):  # what a case makes by itself is made there too
+        eager = case.fn(*[v.clone() if isinstance(v, torch.Tensor) else v for v in given])
+        gm, inputs, _ = trace(case.fn, given, DECOMPOSITIONS)
     made = schedule(lower(gm, "case", torch.device("cuda")), Device.of("cuda"))
     names = tuple(f"k{i}" for i in range(len(made.kernels)))
     units = [runtime.Unit(triton.emit(made.kernels), names, (), "triton")] if names else []
