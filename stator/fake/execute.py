@@ -34,7 +34,7 @@ _DATA_TAGS = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
 class Plan:
     """What `execute` has to know about one operator, read from its schema and tags."""
 
-    __slots__ = ("written", "view", "data_dependent", "pure", "restrides", "has_device")
+    __slots__ = ("written", "view", "data_dependent", "pure", "restrides", "has_device", "composite")
 
     def __init__(self, func: Any) -> None:
         schema = func._schema
@@ -47,6 +47,8 @@ class Plan:
         self.pure = not writes and torch.Tag.nondeterministic_seeded not in func.tags
         self.restrides = torch.Tag.inplace_view in func.tags or func in _RESIZING
         self.has_device = any(a.name == "device" for a in schema.arguments)
+        #: Made of other operators. Autograd takes these apart, so they arrive only in inference mode.
+        self.composite = func not in RULES and not writes and func._can_decompose()
 
 
 _RESIZING = {aten.resize_.default, aten.resize_as_.default, aten.set_.source_Tensor, aten.set_.source_Storage}

@@ -15,7 +15,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from stator.base.errors import Unsupported
-from stator.fake.execute import CONSTANT_ELEMENTS, execute
+from stator.fake.execute import CONSTANT_ELEMENTS, execute, plan_of
 from stator.fake.tensor import FakeTensor, make, meta_like_storage
 
 aten = torch.ops.aten
@@ -57,6 +57,9 @@ class FakeMode(TorchDispatchMode):
         args = self.fakes(args)
         if kwargs:
             kwargs = dict(zip(kwargs, self.fakes(tuple(kwargs.values())), strict=True))
+        if plan_of(func).composite:
+            with self:
+                return func.decompose(*args, **kwargs)
         out = execute(func, args, kwargs)
         if func in _FACTORIES:
             _remember_value(func, args, kwargs, out)

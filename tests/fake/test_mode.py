@@ -142,3 +142,16 @@ def test_fake_outside_a_mode_still_works():
     fake = FakeMode().from_real(torch.randn(3, 4))
     assert (fake + 1).shape == (3, 4)
     assert fake.t().shape == (4, 3)
+
+
+def test_composite_operators_are_taken_apart_in_inference_mode() -> None:
+    with torch.inference_mode():
+        x = torch.randn(2, 3, 4)
+        with FakeMode() as mode:
+            fake = mode.from_real(x)
+            moved, same = x.to("cpu", torch.float64), x.to("cpu", torch.float32)
+            copied, viewed = x.transpose(0, 1).reshape(6, 4), x.reshape(6, 4)
+            made = torch.nn.functional.linear(x, torch.randn(5, 4))
+    assert (moved.dtype, moved.device.type, made.shape) == (torch.float64, "cpu", (2, 3, 5))
+    assert same is fake and memory_of(viewed) is memory_of(fake)
+    assert memory_of(copied) is not memory_of(fake) is not memory_of(moved)
