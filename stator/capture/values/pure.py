@@ -22,6 +22,7 @@ import time
 import types
 import typing
 import warnings
+import weakref
 from typing import TYPE_CHECKING, Any
 
 from stator.base.errors import GraphBreak
@@ -251,6 +252,40 @@ def build_logger(tx: Machine, obj: logging.Logger, source: Source) -> Value:
     """A logger."""
     watch.identity(tx, source, obj)
     return LoggerValue(obj, source)
+
+
+# -- weak references ---------------------------------------------------------------------------------
+
+
+class WeakReferenceValue(Object):
+    """A `weakref.ref`: known by identity, and so is what it refers to."""
+
+    __slots__ = ("reference",)
+    kind = "a weak reference"
+
+    def __init__(self, reference: weakref.ref[Any], source: Source) -> None:
+        super().__init__(source)
+        self.reference = reference
+
+    def python_type(self) -> type:
+        return weakref.ref
+
+    def truth(self, tx: Machine) -> bool:
+        return True
+
+    def call(self, tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+        referent = self.reference()
+        if referent is None:
+            return NONE
+        known = tx.values.get(id(referent))
+        return wrap(tx, referent, ConstSource(referent)) if known is None else known
+
+
+@builds(weakref.ref)
+def build_weak_reference(tx: Machine, obj: weakref.ref[Any], source: Source) -> Value:
+    """The reference object itself is guarded."""
+    watch.identity(tx, source, obj)
+    return WeakReferenceValue(obj, source)
 
 
 # -- context variables ---------------------------------------------------------------------------------

@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from stator.base.errors import GraphBreak
+from stator.capture.values import builtin as _builtin
+from stator.capture.values import function as _function
 from stator.capture.values import watch
 from stator.capture.values.base import Object
-from stator.capture.values.registry import SPECIAL, builds, fresh, handler_of, makes
+from stator.capture.values.registry import MAKERS, SPECIAL, builds, fresh, handler_of, makes
 from stator.capture.values.tensor import TensorValue, call_graph, call_tensor_method
 
 if TYPE_CHECKING:
@@ -35,6 +37,9 @@ LEAF_MODULES = frozenset(
         "torch._jit_internal", "torch.sparse", "torch._linalg_utils",
     }
 )  # fmt: skip
+
+#: Their makers of function values come before ours (`_leaf_first`).
+AFTER = (_builtin, _function)
 
 #: Types of C callables; a leaf if their module is torch's.
 _C_TYPES = (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType)
@@ -186,6 +191,16 @@ def build_leaf(tx: Machine, obj: Any, source: Source) -> Value:
 
 
 SPECIAL.append((is_leaf, build_leaf))
+
+
+def _leaf_first(cls: type) -> None:
+    """Functions that folding gives may be leaves, too."""
+    otherwise = MAKERS[cls]
+    makes(cls)(lambda obj: TorchFunctionValue(obj) if is_leaf(obj) else otherwise(obj))
+
+
+_leaf_first(types.FunctionType)
+_leaf_first(types.BuiltinFunctionType)
 
 
 @builds(*_OPERATORS)

@@ -189,3 +189,24 @@ def test_parameters_cannot_be_made_inside() -> None:
         return nn.Linear(4, 4)(t)
 
     assert refused(f, x())
+
+
+def test_recurrent_layers() -> None:
+    def f(m: nn.Module, t: torch.Tensor) -> Any:
+        return m(t)
+
+    for layer in (nn.LSTM(4, 3), nn.GRU(4, 3, num_layers=2), nn.GRUCell(4, 3)):
+        check(f, layer, x() if isinstance(layer, nn.GRUCell) else x()[None])
+
+
+def test_attention_and_parametrised_layers() -> None:
+    def f(m: nn.Module, t: torch.Tensor) -> Any:
+        return m(t)
+
+    check(f, nn.TransformerEncoderLayer(4, 2, batch_first=True), x()[None])
+    check(f, nn.utils.parametrizations.weight_norm(nn.Linear(4, 4)), x())
+    check(
+        f,
+        nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(inplace=True), nn.MaxPool2d(2)),
+        torch.randn(1, 3, 8, 8),
+    )
