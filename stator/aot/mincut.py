@@ -1,7 +1,7 @@
 """Minimum cut between two nodes of a directed graph, by Dinic's algorithm.
 
-The graphs of a partition are small and shallow, so that this is faster than importing a graph library (measured:
-networkx needs 0.15 s to import and 0.4 s for the graph that takes 0.02 s here). Neighbour: `partition.py`.
+The graphs of a partition are small and shallow, so that this is faster than importing a graph library (measured on
+GPT-2 with 12 layers: networkx 0.17 s to import and 0.25 s to cut, this 0.007 s). Neighbour: `partition.py`.
 """
 
 from __future__ import annotations
