@@ -63,6 +63,8 @@ class GraphBuilder:
         self.mode = mode or FakeMode()
         self.inputs: list[Input] = []
         self.attributes: dict[str, torch.Tensor] = {}
+        #: Objects that values stand for: alive while the graph is built.
+        self.kept: list[Any] = []
         self.grad_enabled = torch.is_grad_enabled()
         #: Argument tuples of the autocast contexts that the program is inside of.
         self.autocasts: list[tuple[Any, ...]] = []

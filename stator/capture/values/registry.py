@@ -3,8 +3,8 @@
 `wrap` makes the value of an object that existed before the frame ran and emits the guards that its
 use needs; `fresh` makes the value of an object computed during capture. Both go by the object's exact
 type first, then by its bases.
-Invariant: one object has one value in one conversion (`tx.values`, by id), so aliasing holds; the
-value of an object met by identity keeps that object alive.
+Invariant: one object has one value in one conversion (`tx.values`, by id), so aliasing holds; objects
+met are kept until the conversion ends, so no id is used twice.
 """
 
 from __future__ import annotations
@@ -105,6 +105,7 @@ def wrap(tx: Machine, obj: Any, source: Source) -> Value:
     value = build(tx, obj, source)
     if value.source is not None:
         tx.values[id(obj)] = value
+        tx.graph.kept.append(obj)
     return value
 
 
