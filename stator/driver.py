@@ -1,33 +1,30 @@
-"""The whole pipeline on one screen: a captured graph to a callable. No other file knows every layer.
+"""A captured graph to a callable: found in the store, or made by the pipeline and filed there.
 
-`compile_graph` is the backend "inductor". What it makes is data (`Compiled`): metadata and two graph artifacts, filed
-in the store under the graph's fingerprint; linking binds them to this process. A second process that captures the same
-graph finds them and skips tracing, lowering and compiling.
+`compile_graph` is the backend "inductor". What is filed is data (`Compiled`) under the graph's fingerprint; linking
+binds it to this process. A second process that captures the same graph skips tracing, lowering and compiling, and does
+not even import them: `pipeline.py`, which shows every stage on one screen, is loaded at the first miss.
 """
 
 from __future__ import annotations
 
+import tempfile
+import traceback
 from collections.abc import Callable, Sequence
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
-import torch
 from torch import fx
 
-from stator import aot, lowering, passes, runtime
-from stator.aot import runtime as autograd
+from stator.aot.attributes import lifted
+from stator.aot.runtime import bind
 from stator.base import artifacts, log
-from stator.base.errors import StatorError, Unsupported
+from stator.base.errors import CompilerMissing, InternalError, StatorError, Unsupported
 from stator.base.options import Options
-from stator.base.store import Store
-from stator.codegen import cpp, triton, wrapper
 from stator.compiled import Compiled
 from stator.fingerprint import graph_key
-from stator.loop import text
-from stator.loop.device import Device
-from stator.loop.kernel import Schedule
-from stator.loop.schedule import schedule as schedule_program
-from stator.prims import DECOMPOSITIONS, RANDOM_OPERATORS
-from stator.runtime import GraphArtifact, Unit
+from stator.inspect import graph_file
+from stator.runtime import link
 from stator.runtime.toolchain import open_store
 
 Call = Callable[..., Any]
@@ -35,79 +32,42 @@ Call = Callable[..., Any]
 
 def compile_graph(gm: fx.GraphModule, example_inputs: Sequence[Any], *, options: Options) -> Call:
     """A captured graph of torch calls to a callable of the same inputs that gives the same results."""
-    with artifacts.writing(options.debug, "graph"), log.span("compile"):
-        artifacts.stage("captured", lambda: gm.print_readable(print_output=False), "py")
-        store = open_store(options)
-        key = _key(gm, example_inputs, options)
-        found = _load(store, key)
-        if found is None:
-            found = build(gm, example_inputs, options)
-            if key:
-                store.put(key, found.to_bytes())
-        forward = runtime.link(found.forward, options)
-        backward = runtime.link(found.backward, options) if found.backward is not None else None
-        attributes = [*aot.lifted(gm).values(), *found.constants]
-        return autograd.bind(found.metadata, forward, backward, attributes)
+    name = type(gm).__name__
+    with artifacts.writing(options.debug, name), log.span("compile", graph=name):
+        artifacts.stage("captured", lambda: graph_file.captured(gm, example_inputs), "py")
+        try:
+            call = _linked(gm, _compiled(gm, example_inputs, options), options)
+        except CompilerMissing:
+            raise
+        except Exception as error:
+            raise _failure(error, gm, example_inputs, options) from error
+        return call
 
 
-def build(gm: fx.GraphModule, example_inputs: Sequence[Any], options: Options) -> Compiled:
-    """Trace, partition and compile both halves."""
-    with log.span("trace"):
-        joint = aot.trace(
-            gm,
-            example_inputs,
-            decompositions=DECOMPOSITIONS,
-            random_operators={} if options.eager_random else RANDOM_OPERATORS,
-        )
-    artifacts.stage("joint", lambda: str(joint.graph), "txt")
-    with log.span("partition"):
-        parts = aot.partition(joint, options.activation_memory_budget)
-    forward = compile_functional(parts.forward, "forward", options)
-    backward = compile_functional(parts.backward, "backward", options) if parts.backward is not None else None
-    constants = joint.attributes[len(aot.lifted(gm)) :]
-    return Compiled(parts.metadata, forward, backward, tuple(constants))
+def _compiled(gm: fx.GraphModule, example_inputs: Sequence[Any], options: Options) -> Compiled:
+    """What the graph compiles to. Whoever asks for the artifacts of every stage gets every stage run."""
+    store = open_store(options)
+    key = _key(gm, example_inputs, options)
+    data = store.get(key) if key and not options.debug else None
+    found = Compiled.from_bytes(data) if data is not None else None
+    log.record(log.CACHE, what="graph", hit=found is not None, key=key)
+    if found is None:
+        found = import_module("stator.pipeline").build(gm, example_inputs, options)
+        if key:
+            store.put(key, found.to_bytes())
+    return found
 
 
-def compile_functional(gm: fx.GraphModule, name: str, options: Options) -> GraphArtifact:
-    """A graph of functional ATen overloads to an artifact: passes, lowering, scheduling, code, build."""
-    device = _device(gm)
-    with log.span("passes", graph=name):
-        passes.run(gm)
-    artifacts.stage(name, lambda: gm.print_readable(print_output=False), "py")
-    with log.span("lower", graph=name):
-        program = lowering.lower(gm, name, device)
-    artifacts.stage(f"{name}_loops", lambda: text.program_text(program), "txt")
-    with log.span("schedule", graph=name):
-        schedule = schedule_program(program, Device.of(device.type, options.threads or torch.get_num_threads()))
-    artifacts.stage(f"{name}_fused", lambda: text.schedule_text(schedule), "txt")
-    with log.span("codegen", graph=name):
-        units = _units(schedule, device)
-        module = wrapper.emit(schedule)
-    for unit in units:
-        artifacts.stage(f"{name}_kernels", unit.source, unit.language)
-    artifacts.stage(f"{name}_wrapper", lambda: wrapper.emit(schedule, units), "py")
-    log.record(log.KERNELS, names=[f"k{i}" for i in range(len(schedule.kernels))], count=len(schedule.kernels))
-    return runtime.build(name, module, units, options)
-
-
-def _units(schedule: Schedule, device: torch.device) -> list[Unit]:
-    """The kernels of a schedule as source text for its device."""
-    if not schedule.kernels:
-        return []
-    names = tuple(f"k{i}" for i in range(len(schedule.kernels)))
-    if device.type == "cpu":
-        target = cpp.native()
-        return [Unit(cpp.emit(schedule.kernels, target), names, target.flags)]
-    return [Unit(triton.emit(schedule.kernels), names, (), "triton")]
-
-
-def _device(gm: fx.GraphModule) -> torch.device:
-    """The device of a graph: its accelerator if it touches one, else the CPU."""
-    for node in gm.graph.nodes:
-        value = node.meta.get("val")
-        if isinstance(value, torch.Tensor) and value.device.type != "cpu":
-            return value.device
-    return torch.device("cpu")
+def _linked(gm: fx.GraphModule, found: Compiled, options: Options) -> Call:
+    """The callable, bound to this process's tensors and libraries."""
+    graphs = [found.forward] if found.backward is None else [found.forward, found.backward]
+    for graph in graphs:
+        log.record(log.KERNELS, graph=graph.name, names=list(graph.launches), externs=list(graph.externs))
+        log.count(kernels=sum(len(unit.kernels) for unit in graph.units), externs=len(graph.externs))
+    log.count(graphs=1)
+    forward, *backward = [link(graph, options) for graph in graphs]
+    attributes = [*lifted(gm).values(), *found.constants]
+    return bind(found.metadata, forward, backward[0] if backward else None, attributes)
 
 
 def _key(gm: fx.GraphModule, example_inputs: Sequence[Any], options: Options) -> str:
@@ -117,12 +77,19 @@ def _key(gm: fx.GraphModule, example_inputs: Sequence[Any], options: Options) ->
     try:
         return "graph-" + graph_key(gm, example_inputs, options)
     except Unsupported as refusal:
-        log.record(log.CACHE, hit=False, key="", why=str(refusal))
+        log.record(log.NOTE, text=f"this graph is not kept between processes: {refusal.message}")
         return ""
 
 
-def _load(store: Store, key: str) -> Compiled | None:
-    """What the store has under a key; an entry of another format counts as none."""
-    data = store.get(key) if key else None
-    log.record(log.CACHE, hit=data is not None, key=key)
-    return Compiled.from_bytes(data) if data is not None else None
+def _failure(error: Exception, gm: fx.GraphModule, example_inputs: Sequence[Any], options: Options) -> StatorError:
+    """The error with a folder that holds what it takes to see it again."""
+    if isinstance(error, StatorError) and not isinstance(error, InternalError):
+        return error
+    stage = error.stage if isinstance(error, InternalError) else "link"
+    why = error.facts["why"] if isinstance(error, InternalError) else f"{type(error).__name__}: {error}"
+    folder = artifacts.current()
+    if folder is None:
+        folder = artifacts.Folder(Path(tempfile.mkdtemp(prefix="stator-failure-")))
+        folder.write("captured", graph_file.captured(gm, example_inputs), "py")
+    folder.write("error", "".join(traceback.format_exception(error)), "txt")
+    return InternalError(stage, why, str(folder.path))

@@ -12,12 +12,10 @@ from typing import Any
 
 from torch import fx
 
-from stator import aot, driver
 from stator.backends.registry import Backend, enter, list_backends, lookup, register_backend
 from stator.base.options import Options
-from stator.prims import RANDOM_OPERATORS
 
-__all__ = ["aot_eager", "eager", "list_backends", "lookup", "register_backend"]
+__all__ = ["eager", "list_backends", "lookup", "register_backend"]
 
 
 def eager(gm: fx.GraphModule, example_inputs: list[Any], *, options: Options) -> Callable[..., Any]:
@@ -25,12 +23,6 @@ def eager(gm: fx.GraphModule, example_inputs: list[Any], *, options: Options) ->
     return gm.forward
 
 
-def aot_eager(gm: fx.GraphModule, example_inputs: list[Any], *, options: Options) -> Callable[..., Any]:
-    """Trace forward and backward, then run both by Python: what is wrong only from here on is wrong in `aot`."""
-    budget = options.activation_memory_budget
-    return aot.reference(gm, example_inputs, random_operators=RANDOM_OPERATORS, budget=budget)
-
-
-enter(Backend("inductor", driver.compile_graph, own=True))
-enter(Backend("aot_eager", aot_eager, own=True))
+enter(Backend("inductor", "stator.driver:compile_graph", own=True))
+enter(Backend("aot_eager", "stator.backends.traced:aot_eager", own=True))
 enter(Backend("eager", eager, own=True))

@@ -1,7 +1,8 @@
 """The table of backends by name, and how `compile` makes a backend's argument into something to call.
 
 The table starts empty: `builtin` fills it with stator's own, users with `register_backend`, other packages with the
-entry point group `stator_backends` (loaded when first named). A callable given in place of a name is used as it is.
+entry point group `stator_backends`. What is entered as "module:function" is loaded when first named. A callable may
+stand in place of a name. What is not our own is watched (`checked.py`).
 Invariant: what `bind` returns takes exactly `(gm, example_inputs)`; every option is bound by then.
 """
 
@@ -10,10 +11,12 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final, TypeVar, overload
 
+from stator.backends.checked import checked
 from stator.base.errors import InvalidArgument, UnknownBackend, UnknownOption
 from stator.base.options import OPTIONS, Options
 
@@ -25,28 +28,45 @@ F = TypeVar("F", bound=CompileFn)
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """One entry: `own` backends take stator's `Options`, others a dictionary of what is theirs, if they ask for one."""
+    """One entry: `own` backends take stator's `Options`, others a dictionary of what is theirs, if they ask for one.
+
+    `compile` is the function, or "module:function" as long as nobody has asked for it.
+    """
 
     name: str
-    compile: CompileFn
+    compile: CompileFn | str
     own: bool = False
+
+    def loaded(self) -> Backend:
+        """The same entry with its function in place."""
+        if not isinstance(self.compile, str):
+            return self
+        module, _, function = self.compile.partition(":")
+        return replace(self, compile=getattr(import_module(module), function))
 
     @property
     def takes_options(self) -> bool:
         """Whether the function has a parameter called `options`."""
         try:
-            parameters = inspect.signature(self.compile).parameters
+            parameters = inspect.signature(self.function).parameters
         except (TypeError, ValueError):  # a builtin without a signature
             return False
         return "options" in parameters
+
+    @property
+    def function(self) -> CompileFn:
+        """The function of a loaded entry."""
+        assert not isinstance(self.compile, str)
+        return self.compile
 
     def bind(self, options: Options, theirs: Mapping[str, object]) -> Callable[[Any, list[Any]], Callable[..., Any]]:
         """The function with its options in place; options that nobody takes are the user's mistake."""
         if theirs and (self.own or not self.takes_options):
             raise UnknownOption(next(iter(theirs)), OPTIONS)
         if self.own:
-            return functools.partial(self.compile, options=options)
-        return functools.partial(self.compile, options=dict(theirs)) if theirs else self.compile
+            return functools.partial(self.function, options=options)
+        function = functools.partial(self.function, options=dict(theirs)) if theirs else self.function
+        return functools.partial(checked, self.name, function)
 
 
 _BACKENDS: dict[str, Backend] = {}
@@ -83,7 +103,8 @@ def lookup(backend: str | CompileFn) -> Backend:
     """The entry of a name, or one made for a callable."""
     if isinstance(backend, str):
         if backend in _BACKENDS:
-            return _BACKENDS[backend]
+            found = _BACKENDS[backend] = _BACKENDS[backend].loaded()
+            return found
         offered = _offered()
         if backend not in offered:
             raise UnknownBackend(backend, {*_BACKENDS, *offered})

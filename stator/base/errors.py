@@ -27,6 +27,8 @@ class StatorError(Exception):
 
     template = "{message}"
     hint = ""
+    #: Whether only the user can help: going on without compiling would hide it.
+    surfaces = False
 
     def __init__(self, *, hint: str = "", location: tuple[str, int] | None = None, **facts: object) -> None:
         self.facts = facts
@@ -135,11 +137,22 @@ class GraphBreak(Exception):
 class CompilerMissing(StatorError):
     """No compiler for generated kernels was found."""
 
+    surfaces = True
     template = "the compiler {compiler!r} was not found"
     hint = "install it (Debian: apt install g++), or name another: options={'compiler': ...} or STATOR_COMPILER"
 
     def __init__(self, compiler: str) -> None:
         super().__init__(compiler=compiler)
+
+
+class BackendError(StatorError):
+    """A backend that is not stator's own did not do what a backend does."""
+
+    template = "the backend {backend!r} {why}"
+    hint = "a backend takes (gm, example_inputs) and gives a function of the graph's inputs to a tuple of its outputs"
+
+    def __init__(self, backend: str, why: str) -> None:
+        super().__init__(backend=backend, why=why)
 
 
 class BuildError(StatorError):

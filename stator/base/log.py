@@ -3,6 +3,7 @@
 Rooms call `span` and `record` and never print. `collect()` gathers both on the calling thread, for `stator.explain` and
 the benchmarks; `STATOR_LOGS` (or the option `logs`) prints them to stderr as they happen. With nobody listening, a
 call costs a dictionary and a test. The kinds and their facts are the constants below: writers and readers share them.
+`count` adds to totals of the process, which are always kept.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
@@ -20,9 +22,10 @@ from typing import Any, Final
 GRAPH: Final = "graph"  # name: str, ops: int, text: str (optional), operators: dict[str, int] (optional)
 BREAK: Final = "break"  # reason: str, file: str, line: int, hint: str
 GUARDS: Final = "guards"  # guards: list[str]
-KERNELS: Final = "kernels"  # names: list[str], count: int, externs: int (optional)
+KERNELS: Final = "kernels"  # graph: str, names: list[str] (one a launch), externs: list[str] (one a call)
 CACHE: Final = "cache"  # hit: bool, key: str
 RECOMPILE: Final = "recompile"  # reason: str
+NOTE: Final = "note"  # text: str; what was accepted and has no effect here
 
 # Name in STATOR_LOGS -> kind of record. "timing" stands for spans.
 TIMING: Final = "timing"
@@ -34,7 +37,11 @@ LOG_KINDS: Final[dict[str, str]] = {
     "recompiles": RECOMPILE,
     "kernels": KERNELS,
     "cache": CACHE,
+    "notes": NOTE,
 }
+
+#: Totals of this process, by name.
+totals: Final[Counter[str]] = Counter()
 
 
 @dataclass(slots=True)
@@ -166,6 +173,11 @@ def record(kind: str, **facts: Any) -> None:
         recorder.records.append(Record(kind, facts))
     if kind in _printed:
         _print(kind, facts)
+
+
+def count(**amounts: int) -> None:
+    """Add to totals of the process."""
+    totals.update(amounts)
 
 
 def wanted(kind: str) -> bool:

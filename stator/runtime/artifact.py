@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +24,13 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class GraphArtifact:
-    """`wrapper` is a Python module text that defines `call(inputs)`."""
+    """`wrapper` is a Python module text that defines `call(inputs)`; the rest says what a call of it runs, in order."""
 
     name: str
     wrapper: str
     units: tuple[Unit, ...]
+    launches: tuple[str, ...] = ()  # kernels
+    externs: tuple[str, ...] = ()  # ATen operators
 
     def to_bytes(self) -> bytes:
         return json.dumps({"format": FORMAT, **asdict(self)}).encode()
@@ -40,4 +42,5 @@ class GraphArtifact:
         if found.get("format") != FORMAT:
             raise ValueError(f"graph artifact of format {found.get('format')}, not {FORMAT}")
         units = [Unit(u["source"], tuple(u["kernels"]), tuple(u["flags"]), u["language"]) for u in found["units"]]
-        return GraphArtifact(found["name"], found["wrapper"], tuple(units))
+        steps = tuple(found["launches"]), tuple(found["externs"])
+        return GraphArtifact(found["name"], found["wrapper"], tuple(units), *steps)

@@ -23,11 +23,18 @@ Call = Callable[[list[Any]], tuple[Any, ...]]
 _numbers = itertools.count()
 
 
-def build(name: str, wrapper: str, units: Sequence[Unit], options: Options | None = None) -> GraphArtifact:
+def build(
+    name: str,
+    wrapper: str,
+    units: Sequence[Unit],
+    options: Options | None = None,
+    launches: tuple[str, ...] = (),
+    externs: tuple[str, ...] = (),
+) -> GraphArtifact:
     """Compile the units (into the store) and give the artifact."""
     if sources := [(unit.source, unit.flags) for unit in units if unit.language == "cpp"]:
         Cpp(options).build_all(sources)
-    return GraphArtifact(name, wrapper, tuple(units))
+    return GraphArtifact(name, wrapper, tuple(units), launches, externs)
 
 
 def link(artifact: GraphArtifact, options: Options | None = None) -> Call:

@@ -8,9 +8,10 @@ import torch
 import torch.nn.functional as F
 
 import stator.prims.decompositions  # noqa: F401
-from stator.aot import partition, trace
 from stator.aot.metadata import Metadata, Saved
 from stator.aot.mincut import INFINITE, FlowGraph
+from stator.aot.partition import partition
+from stator.aot.trace import trace
 from stator.prims.random import RANDOM_OPERATORS
 from stator.prims.table import DECOMPOSITIONS
 from tests.aot.models import GPT, Function, captured

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import stator.prims.decompositions  # noqa: F401
-from stator.aot import reference
+from stator.aot.reference import reference
 from stator.base.errors import DataDependent, Unsupported
 from stator.prims.random import RANDOM_OPERATORS
 from stator.prims.table import DECOMPOSITIONS

@@ -36,7 +36,7 @@ def test_both_forms_of_the_decorator_give_the_function_back() -> None:
 
 def test_a_callable_needs_no_name() -> None:
     found = lookup(plain)
-    assert found.name == "plain" and found.bind(Options(), {}) is plain
+    assert found.name == "plain" and found.compile is plain
     assert "plain" not in list_backends()
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from stator.base import errors
 from stator.base.errors import (
+    BackendError,
     BuildError,
     CaptureError,
     CompilerMissing,
@@ -30,6 +31,7 @@ EXAMPLES: list[StatorError] = [
     InvalidArgument("not a callable"),
     CaptureError("a {brace} in the reason", ("model.py", 12), "move it out"),
     CompilerMissing("g++-99"),
+    BackendError("theirs", "gave None, which is not callable"),
     BuildError("a kernel", 1, "error: {...}\n"),
     InternalError("lowering", "boom", "somewhere"),
     DataDependent("aten.nonzero"),

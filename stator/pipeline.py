@@ -1,0 +1,108 @@
+"""The whole pipeline on one screen: a captured graph to data. No other file knows every layer.
+
+It is only imported where something must be compiled: a process that finds its graphs in the store needs none of these
+rooms. Each stage reports how long it took, writes its result for people (`base/artifacts.py`), and is named in the
+error when it fails. Neighbours: `driver.py` asks for `build`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import fx
+
+from stator import lowering, passes
+from stator.aot.attributes import lifted
+from stator.aot.partition import partition
+from stator.aot.trace import trace
+from stator.base import artifacts, log
+from stator.base.errors import InternalError, StatorError
+from stator.base.options import Options
+from stator.codegen import cpp, triton, wrapper
+from stator.compiled import Compiled
+from stator.inspect import graph_file
+from stator.loop import text
+from stator.loop.device import Device
+from stator.loop.kernel import Launch, Schedule
+from stator.loop.schedule import schedule as schedule_program
+from stator.prims import DECOMPOSITIONS, RANDOM_OPERATORS
+from stator.runtime import GraphArtifact, Unit
+from stator.runtime import build as build_artifact
+
+
+def build(gm: fx.GraphModule, example_inputs: Sequence[Any], options: Options) -> Compiled:
+    """Trace, partition and compile both halves."""
+    random_operators = {} if options.eager_random else RANDOM_OPERATORS
+    with stage("trace"):
+        joint = trace(gm, example_inputs, decompositions=DECOMPOSITIONS, random_operators=random_operators)
+    artifacts.stage("joint", lambda: graph_file.functional(joint.graph, "joint"), "py")
+    with stage("partition"):
+        parts = partition(joint, options.activation_memory_budget)
+    forward = compile_functional(parts.forward, "forward", options)
+    backward = compile_functional(parts.backward, "backward", options) if parts.backward is not None else None
+    constants = joint.attributes[len(lifted(gm)) :]
+    return Compiled(parts.metadata, forward, backward, tuple(constants))
+
+
+def compile_functional(gm: fx.GraphModule, name: str, options: Options) -> GraphArtifact:
+    """A graph of functional ATen overloads to an artifact: passes, lowering, scheduling, code, build."""
+    device = _device(gm)
+    with stage("passes", graph=name):
+        passes.run(gm)
+    artifacts.stage(name, lambda: graph_file.functional(gm.graph, name), "py")
+    with stage("lower", graph=name):
+        program = lowering.lower(gm, name, device)
+    artifacts.stage(f"{name}_loops", lambda: text.program_text(program), "txt")
+    with stage("schedule", graph=name):
+        schedule = schedule_program(program, Device.of(device.type, options.threads or torch.get_num_threads()))
+    artifacts.stage(f"{name}_fused", lambda: text.schedule_text(schedule), "txt")
+    with stage("codegen", graph=name):
+        units = _units(schedule, device)
+        module = wrapper.emit(schedule)
+    for unit in units:
+        artifacts.stage(f"{name}_kernels", unit.source, "cpp" if unit.language == "cpp" else "py")
+    artifacts.stage(f"{name}_wrapper", lambda: wrapper.emit(schedule, units), "py")
+    with stage("build", graph=name):
+        return build_artifact(name, module, units, options, *_steps(schedule))
+
+
+@contextmanager
+def stage(name: str, **facts: Any) -> Iterator[None]:
+    """One stage: timed, and named in what it raises."""
+    with log.span(name, **facts):
+        try:
+            yield
+        except StatorError:
+            raise
+        except Exception as error:
+            raise InternalError(name, f"{type(error).__name__}: {error}") from error
+
+
+def _units(schedule: Schedule, device: torch.device) -> list[Unit]:
+    """The kernels of a schedule as source text for its device."""
+    if not schedule.kernels:
+        return []
+    names = tuple(f"k{i}" for i in range(len(schedule.kernels)))
+    if device.type == "cpu":
+        target = cpp.native()
+        return [Unit(cpp.emit(schedule.kernels, target), names, target.flags)]
+    return [Unit(triton.emit(schedule.kernels), names, (), "triton")]
+
+
+def _steps(schedule: Schedule) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What a call runs: the name of the kernel of every launch, and every operator."""
+    numbers = {kernel: f"k{i}" for i, kernel in enumerate(schedule.kernels)}
+    launches = tuple(numbers[step.kernel] for step in schedule.steps if isinstance(step, Launch))
+    return launches, tuple(step.extern.target for step in schedule.steps if not isinstance(step, Launch))
+
+
+def _device(gm: fx.GraphModule) -> torch.device:
+    """The device of a graph: its accelerator if it touches one, else the CPU."""
+    for node in gm.graph.nodes:
+        value = node.meta.get("val")
+        if isinstance(value, torch.Tensor) and value.device.type != "cpu":
+            return value.device
+    return torch.device("cpu")
