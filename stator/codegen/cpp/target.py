@@ -10,10 +10,11 @@ import platform
 from dataclasses import dataclass
 from functools import cache
 
+# -O1: vectors are explicit, so -O2 makes no kernel faster (measured) and takes 1.7 times as long.
+# Vectors are explicit, so -O2 makes no kernel faster (measured) and compiles 1.7 times as long.
 FLAGS = (
-    "-std=c++17", "-O2", "-fPIC", "-shared", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-fwrapv",
-    "-fno-strict-aliasing", "-fno-exceptions", "-fno-rtti", "-fno-tree-vectorize", "-fno-semantic-interposition",
-    "-w",
+    "-std=c++17", "-O1", "-fPIC", "-shared", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-fwrapv",
+    "-fno-strict-aliasing", "-fno-exceptions", "-fno-rtti", "-fno-semantic-interposition", "-w",
 )  # fmt: skip
 
 
