@@ -259,7 +259,7 @@ def state_number(name: str, value: Any) -> int | None:
 class Node:
     """A step of the tree while it is built: how its value is reached from its parent's, and what hangs on it."""
 
-    __slots__ = ("accessor", "checks", "children", "key", "register", "text")
+    __slots__ = ("accessor", "checks", "children", "key", "register", "text", "weight")
 
     def __init__(self, accessor: str, key: object, text: str) -> None:
         self.accessor = accessor
@@ -268,10 +268,14 @@ class Node:
         self.checks: list[Guard] = []
         self.children: list[Node] = []
         self.register = -1
+        self.weight = 0
 
     def cost(self) -> int:
-        """How dear it is to check all of it."""
-        return 1 + sum(KINDS[g.kind].cost for g in self.checks) + sum(child.cost() for child in self.children)
+        """How dear it is to check all of it; asked once the tree is whole."""
+        if not self.weight:
+            own = 1 + sum([KINDS[guard.kind].cost for guard in self.checks])
+            self.weight = own + sum([child.cost() for child in self.children])
+        return self.weight
 
     def spec(self) -> tuple[Any, ...]:
         """The form that `_native.GuardTree` takes; what is cheap comes first."""
