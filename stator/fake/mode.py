@@ -57,9 +57,14 @@ class FakeMode(TorchDispatchMode):
         args = self.fakes(args)
         if kwargs:
             kwargs = dict(zip(kwargs, self.fakes(tuple(kwargs.values())), strict=True))
-        if plan_of(func).composite:
+        plan = plan_of(func)
+        if plan.composite:
             with self:
                 return func.decompose(*args, **kwargs)
+        if plan.view and torch.is_inference_mode_enabled() and not args[0].is_inference():
+            # A view is an inference tensor only if what it views is one.
+            with torch.inference_mode(False):
+                return execute(func, args, kwargs)
         out = execute(func, args, kwargs)
         if func in _FACTORIES:
             _remember_value(func, args, kwargs, out)

@@ -155,3 +155,12 @@ def test_composite_operators_are_taken_apart_in_inference_mode() -> None:
     assert (moved.dtype, moved.device.type, made.shape) == (torch.float64, "cpu", (2, 3, 5))
     assert same is fake and memory_of(viewed) is memory_of(fake)
     assert memory_of(copied) is not memory_of(fake) is not memory_of(moved)
+
+
+def test_views_in_inference_mode_are_what_their_base_is() -> None:
+    x = torch.randn(2, 3)
+    with torch.inference_mode(), FakeMode() as mode:
+        fake = mode.from_real(x)
+        made = fake + 1
+        found = [fake.view(-1), fake.t(), fake.reshape(6), *fake.split(1), made, made.view(-1), fake.flatten()]
+    assert [tensor.is_inference() for tensor in found] == [False] * 5 + [True, True, False]
