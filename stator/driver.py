@@ -7,11 +7,9 @@ not even import them: `pipeline.py`, which shows every stage on one screen, is l
 
 from __future__ import annotations
 
-import tempfile
 import traceback
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 from torch import fx
@@ -87,9 +85,8 @@ def _failure(error: Exception, gm: fx.GraphModule, example_inputs: Sequence[Any]
         return error
     stage = error.stage if isinstance(error, InternalError) else "link"
     why = error.facts["why"] if isinstance(error, InternalError) else f"{type(error).__name__}: {error}"
-    folder = artifacts.current()
-    if folder is None:
-        folder = artifacts.Folder(Path(tempfile.mkdtemp(prefix="stator-failure-")))
+    folder = artifacts.for_failure(options.debug, type(gm).__name__)
+    if not options.debug:
         folder.write("captured", graph_file.captured(gm, example_inputs), "py")
-    folder.write("error", "".join(traceback.format_exception(error)), "txt")
+    folder.write("failure", "".join(traceback.format_exception(error)), "txt")
     return InternalError(stage, why, str(folder.path))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -73,6 +74,14 @@ def stage(name: str, text: str | Callable[[], str], suffix: str = "txt") -> Path
     if folder is None:
         return None
     return folder.write(name, text if isinstance(text, str) else text(), suffix)
+
+
+def for_failure(directory: str, graph: str) -> Folder:
+    """Where to keep what a failure is understood by: with the other stages, else in a temporary folder of its own."""
+    folder = current()
+    if folder is not None:
+        return folder
+    return Folder(_fresh(Path(directory) / _safe(graph)) if directory else Path(tempfile.mkdtemp(prefix="stator-")))
 
 
 def _safe(name: str) -> str:

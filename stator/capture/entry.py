@@ -24,7 +24,7 @@ import torch
 
 from stator import _native
 from stator.base import artifacts, log
-from stator.base.errors import CaptureError, FallbackWarning, InternalError, StatorError
+from stator.base.errors import CaptureError, FallbackWarning, InternalError, StatorError, StatorWarning
 from stator.base.markers import DISABLED
 from stator.base.options import Settings
 from stator.capture import frames
@@ -85,7 +85,7 @@ class Versions:
         try:
             with suspended():
                 target = self.add(args, kwargs)
-        except CaptureError as error:
+        except (CaptureError, StatorWarning) as error:  # warnings that the user has made errors
             raise error.with_traceback(None) from None
         except Exception as error:
             self.fail(error)
@@ -108,7 +108,13 @@ class Versions:
             raise InternalError("guards", f"a new entry does not match the call that it was made for: {wrong}")
         target = function if entry.code is function.__code__ else self.with_code(entry.code)
         self.dispatcher.add(tree, target)
-        return target
+        return functools.partial(self.must_raise, entry.raises) if entry.raises else target
+
+    def must_raise(self, reason: str, *args: Any, **kwargs: Any) -> Any:
+        """The call of which capture found that the program raises: the exception that leaves is the program's own."""
+        result = self.function(*args, **kwargs)
+        self.fail(InternalError("capture", f"it found that {reason}, but the call returned"))
+        return result
 
     def with_code(self, code: types.CodeType) -> types.FunctionType:
         """The function with other code."""
@@ -154,9 +160,12 @@ class Versions:
 
     def fail(self, error: Exception) -> None:
         """Stator failed, not the user's program: say so and leave further calls to eager, or raise if asked."""
-        artifacts.stage("failure", traceback.format_exc, "txt")
         if not isinstance(error, StatorError):
-            error = InternalError("compile", f"{type(error).__name__}: {error}", self.settings.options.debug)
+            folder = artifacts.for_failure(self.settings.options.debug, self.function.__name__)
+            folder.write("failure", "".join(traceback.format_exception(error)), "txt")
+            error = InternalError("capture", f"{type(error).__name__}: {error}", str(folder.path))
+        if error.surfaces:
+            raise error.with_traceback(None) from None
         if self.settings.options.strict or self.settings.fullgraph:
             raise error
         self.closed = True

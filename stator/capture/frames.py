@@ -3,7 +3,8 @@
     bind arguments → run the machine → emit effects and result → close the graph → call the backend → assemble
 
 `convert` is the front door of capture. Whatever cannot be captured gives an entry that runs the original function
-under the guards met so far, with one warning for each line, or `CaptureError` where the whole was asked for.
+under the guards met so far, with one warning for each line, or `CaptureError` where the whole was asked for. A program
+that raises runs as it is as well, so that the exception is its own.
 Invariant: conversion changes nothing outside; the program's effects happen when the entry's code runs.
 Neighbours: `machine.py`, `rewrite.py`, `graph.py`, `entry.py` (keeps entries and chooses among them).
 """
@@ -23,7 +24,7 @@ from typing import Any, NamedTuple
 import torch
 
 from stator.base import log
-from stator.base.errors import CaptureError, DataDependent, FallbackWarning, GraphBreak, Location, StatorError
+from stator.base.errors import CaptureError, DataDependent, FallbackWarning, GraphBreak, Location, StatorError, Unsupported
 from stator.capture import opcodes as _opcodes
 from stator.capture.arguments import bind, binding_error
 from stator.capture.effects import DELETED, Effects
@@ -74,6 +75,8 @@ class Entry(NamedTuple):
     code: types.CodeType
     graphs: list[GraphInfo]
     breaks: list[Break]
+    #: The exception that the program raises in this call, as text: the original runs, and raises it by itself.
+    raises: str = ""
 
 
 class Escaped(GraphBreak):
@@ -132,7 +135,9 @@ def convert(
             machine = start(fn, arguments, guards, options)
             assembler = execute(machine)
             guard_aliasing(machine.graph, guards)
-        except (GraphBreak, DataDependent, RecursionError) as error:
+        except Escaped as error:
+            return Entry(guards, fn.__code__, [], [describe(error)], error.reason)
+        except (GraphBreak, DataDependent, Unsupported, RecursionError) as error:
             stop = describe(error)
     if stop is not None:
         return fall_back(fn, guards, stop, fullgraph)

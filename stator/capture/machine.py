@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from types import CodeType
 from typing import Any, NoReturn
 
-from stator.base.errors import DataDependent, GraphBreak
+from stator.base.errors import DataDependent, GraphBreak, Unsupported
 from stator.bytecode.decode import decode
 from stator.bytecode.instructions import Decoded
 from stator.capture.arguments import bind, binding_error
@@ -158,7 +158,7 @@ class Machine:
                         return result
             except Raised as raised:
                 self.unwind(raised)
-            except (GraphBreak, DataDependent) as stop:
+            except (GraphBreak, DataDependent, Unsupported) as stop:
                 if stop.location is None:
                     stop.location = self.location()
                 raise

@@ -15,6 +15,7 @@ import pickle
 import types
 import weakref
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -219,9 +220,9 @@ def fail() -> None:
     raise ZeroDivisionError("a bug")
 
 
-def test_our_failure_warns_and_gives_the_result(captures: Captures) -> None:
+def test_our_failure_warns_and_gives_the_result(captures: Captures, tmp_path: Path) -> None:
     captures.action = fail
-    compiled = entry.compile_callable(scaled, settings(debug="somewhere"))
+    compiled = entry.compile_callable(scaled, settings(debug=str(tmp_path / "somewhere")))
     with pytest.warns(FallbackWarning, match="a bug(.|\n)*somewhere"):
         assert compiled(1) == scaled(1)
     assert compiled(2) == scaled(2)

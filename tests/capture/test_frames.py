@@ -170,11 +170,10 @@ def test_an_exception_that_leaves_the_frame_is_eagers() -> None:
     def program(x: torch.Tensor) -> Any:
         raise ValueError(f"bad size {x.shape[0]}")
 
-    forget_warnings()
-    x = torch.randn(3)
-    with pytest.warns(FallbackWarning, match=r"raises ValueError\('bad size 3'\)"):
-        entry = convert(program, (x,), {}, Backend())
-    assert entry.code is program.__code__
+    for fullgraph in (False, True):
+        entry = convert(program, (torch.randn(3),), {}, Backend(), fullgraph=fullgraph)
+        assert entry.code is program.__code__ and not entry.graphs
+        assert entry.raises == "the program raises ValueError('bad size 3')"
 
 
 def test_a_call_that_does_not_fit_raises_pythons_error() -> None:

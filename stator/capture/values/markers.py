@@ -9,10 +9,10 @@ from __future__ import annotations
 import types
 from typing import TYPE_CHECKING, Any
 
-from stator.base import markers
+from stator.base import log, markers
 from stator.base.errors import GraphBreak
 from stator.capture.values import watch
-from stator.capture.values.constant import TRUE
+from stator.capture.values.constant import NONE, TRUE
 from stator.capture.values.function import FunctionValue
 from stator.capture.values.registry import SPECIAL, handles
 
@@ -39,7 +39,9 @@ class DisabledFunction(FunctionValue):
 
     def call(self, tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
         reason = getattr(self.function, markers.DISABLED)
-        raise DisabledCall(f"{self.qualname} is called, which is not compiled: {reason}")
+        raise DisabledCall(
+            f"{self.qualname} is called, which is not compiled: {reason}", "call it outside of the compiled function"
+        )
 
 
 @handles(markers.graph_break)
@@ -47,13 +49,22 @@ def graph_break(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) ->
     """`stator.graph_break(reason)`."""
     given = [value.constant() for value in (*args, *kwargs.values()) if value.is_constant()]
     reason = next((text for text in given if text), "")
-    raise AskedBreak(f"the program asks for a graph break{f': {reason}' if reason else ''}")
+    raise AskedBreak(
+        f"the program asks for a graph break{f': {reason}' if reason else ''}", "remove graph_break() to capture on"
+    )
 
 
 @handles(markers.is_compiling)
 def is_compiling(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
     """`stator.is_compiling()`."""
     return TRUE
+
+
+@handles(markers.mark_dynamic)
+def mark_dynamic(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+    """Sizes inside of the program follow from those of its inputs: there is nothing to mark."""
+    log.record(log.NOTE, text="mark_dynamic() inside of a compiled function has no effect", location=tx.location())
+    return NONE
 
 
 def _is_disabled(obj: Any) -> bool:

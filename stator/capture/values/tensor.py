@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from stator.base import log
 from stator.base.errors import GraphBreak, Unsupported
+from stator.base.markers import DYNAMIC
 from stator.capture.source import AttrSource
 from stator.capture.value import Value
 from stator.capture.values import watch
@@ -373,9 +375,18 @@ def build_tensor(tx: Machine, obj: torch.Tensor, source: Source) -> Value:
     if isinstance(obj, FakeTensor):
         raise GraphBreak("the program holds a fake tensor")
     check_class(obj)
+    note_dynamic(obj, source)
     watch.tensor(tx, source, obj)
     node, fake = tx.graph.placeholder(source, obj, tx.location())
     return TensorValue(node, fake, type(obj), source, obj)
+
+
+def note_dynamic(obj: torch.Tensor, source: Source) -> None:
+    """Sizes are static in this version: a mark is accepted, and every other size compiles anew."""
+    marked = getattr(obj, DYNAMIC, None)
+    if marked:
+        dims = ", ".join(map(str, marked))
+        log.record(log.NOTE, text=f"{source} is marked dynamic in {dims}: each of its sizes is compiled on its own")
 
 
 def build_attribute(tx: Machine, obj: torch.Tensor, source: Source) -> Value:

@@ -1,0 +1,91 @@
+"""What the program tells the compiler: `graph_break`, `disable`, `is_compiling`, `mark_dynamic` under capture."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+import stator
+from stator.base import log
+from stator.base.errors import CaptureError, FallbackWarning
+
+
+def x() -> torch.Tensor:
+    return torch.arange(4.0)
+
+
+def broken(t: torch.Tensor) -> torch.Tensor:
+    t = torch.sin(t)
+    stator.graph_break("to look at it")
+    return t + 1
+
+
+@stator.disable(reason="it draws a picture")
+def left_alone(t: torch.Tensor) -> torch.Tensor:
+    return t * 2
+
+
+def calls_disabled(t: torch.Tensor) -> torch.Tensor:
+    return left_alone(t) + 1
+
+
+@pytest.mark.parametrize(
+    ("function", "reason", "line"),
+    [(broken, "graph break: to look at it", 2), (calls_disabled, "left_alone is called, which is not compiled: it draws a picture", 1)],
+)
+def test_marked_places_end_the_graph(function: Any, reason: str, line: int) -> None:
+    place = f"{__file__}:{function.__code__.co_firstlineno + line}"
+    with pytest.raises(CaptureError, match=reason) as caught:
+        stator.compile(function, fullgraph=True, backend="eager")(x())
+    assert f"at {place}" in str(caught.value) and "hint:" in str(caught.value)
+    compiled = stator.compile(function, backend="eager")
+    with log.collect() as recorder, pytest.warns(FallbackWarning, match=reason):
+        torch.testing.assert_close(compiled(x()), function(x()))
+    (told,) = recorder.of(log.BREAK)
+    assert f"{told['file']}:{told['line']}" == place
+
+
+def test_a_disabled_module_is_called_and_not_looked_into() -> None:
+    inner = stator.disable(torch.nn.Linear(4, 4))
+    outer = torch.nn.Sequential(inner, torch.nn.ReLU())
+    with pytest.raises(CaptureError, match="marked with stator.disable"):
+        stator.compile(outer, fullgraph=True, backend="eager")(x())
+    with pytest.warns(FallbackWarning, match="marked"):
+        torch.testing.assert_close(stator.compile(outer, backend="eager")(x()), outer(x()))
+
+
+def test_the_honest_answer_is_yes() -> None:
+    def f(t: torch.Tensor) -> torch.Tensor:
+        return t + 1 if stator.is_compiling() else t - 1
+
+    compiled = stator.compile(f, fullgraph=True, backend="eager")
+    assert torch.equal(compiled(x()), x() + 1) and torch.equal(f(x()), x() - 1)
+
+
+def test_a_marked_dimension_is_noted_once_and_never_wrong() -> None:
+    def f(t: torch.Tensor) -> torch.Tensor:
+        return t / t.shape[0]
+
+    compiled = stator.compile(f, fullgraph=True, backend="eager")
+    marked = torch.ones(6, 2)
+    stator.mark_dynamic(marked, 0)
+    with log.collect() as recorder:
+        compiled(marked)
+        compiled(marked)
+    (note,) = recorder.of(log.NOTE)
+    assert "L['t'] is marked dynamic in 0" in note["text"]
+    for size in (6, 7, 8):
+        torch.testing.assert_close(compiled(torch.ones(size, 2)), f(torch.ones(size, 2)))
+
+
+def test_marking_inside_changes_nothing() -> None:
+    def f(t: torch.Tensor) -> torch.Tensor:
+        u = t * 2
+        stator.mark_dynamic(u, 0)
+        return u + 1
+
+    with log.collect() as recorder:
+        assert torch.equal(stator.compile(f, fullgraph=True, backend="eager")(x()), f(x()))
+    assert len(recorder.of(log.NOTE)) == 1
