@@ -88,8 +88,8 @@ def gpt2(size: str) -> torch.nn.Module:
 @register("bert", token_class)
 def bert(size: str) -> torch.nn.Module:
     """BERT base with a classification head."""
-    tiny = {"num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 4, "intermediate_size": 128, "vocab_size": 1000}
-    config = transformers.BertConfig(num_labels=4, **(tiny if size == "tiny" else {}))
+    tiny = {"num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 4, "intermediate_size": 128}
+    config = transformers.BertConfig(num_labels=4, **({"vocab_size": 1000, **tiny} if size == "tiny" else {}))
     return transformers.BertForSequenceClassification(config)
 
 

@@ -33,7 +33,7 @@ def compiled(compiler: str, model: torch.nn.Module) -> torch.nn.Module:
         case "eager":
             return model
         case "stator":
-            import stator  # noqa: PLC0415 - its import is part of what is measured
+            import stator  # its import is part of what is measured
 
             return stator.compile(model, fullgraph=True)
         case "torch.compile":
@@ -104,12 +104,12 @@ def measure_first(args: argparse.Namespace) -> dict[str, Any]:
 def counts(compiler: str) -> dict[str, Any]:
     """Graphs and kernels of the first call, as each compiler counts them."""
     if compiler == "stator":
-        from stator.inspect import statistics as facts  # noqa: PLC0415 - only where it is loaded anyway
+        from stator.inspect import statistics as facts  # only where it is loaded anyway
 
         return facts.summary()
     if compiler == "torch.compile":
-        from torch._dynamo.utils import counters  # noqa: PLC0415 - the peer's own counters
-        from torch._inductor import metrics  # noqa: PLC0415
+        from torch._dynamo.utils import counters  # the peer's own counters
+        from torch._inductor import metrics
 
         return {"graphs": counters["stats"]["unique_graphs"], "kernels": metrics.generated_kernel_count}
     return {}

@@ -61,7 +61,7 @@ class Link:
 
 def link_of(compiled: Any) -> Link:
     """The link of a compiled module."""
-    return object.__getattribute__(compiled, _LINK)  # type: ignore[no-any-return]
+    return object.__getattribute__(compiled, _LINK)
 
 
 class CompiledModule:
@@ -115,7 +115,7 @@ def share(module: torch.nn.Module, settings: Settings, compile_callable: Compile
     compiled: Any = object.__new__(found)
     object.__setattr__(compiled, _LINK, Link(module, settings, compile_callable))
     object.__setattr__(compiled, "__dict__", module.__dict__)
-    return compiled  # type: ignore[no-any-return]
+    return compiled
 
 
 def original_of(obj: Any) -> Any:

@@ -115,7 +115,7 @@ def index(value: Indexable) -> Expr:
     if len(position.terms) == 1 and position.const == 0 and position.terms[0][1] == 1:
         inner = getattr(position.terms[0][0], "expr", None)
         if inner is not None and inner.dtype == "i64":
-            return inner  # type: ignore[no-any-return]
+            return inner
     return _intern("index", (), "i64", position)
 
 
@@ -126,7 +126,7 @@ def to_index(value: Expr, bound: int) -> Index:
     if value.op == "cast" and value.args[0].op == "index":
         value = value.args[0]
     if value.op == "index" and value.attr.low >= 0 and value.attr.high < bound:
-        return value.attr  # type: ignore[no-any-return]
+        return value.attr
     if value.op == "const" and 0 <= value.attr < bound:
         return Index.of(value.attr)
     return indirect(value, bound)
@@ -205,7 +205,7 @@ def _fold(name: str, args: tuple[Expr, ...], dtype: str) -> Expr | None:
 
 def _known_index(value: Expr) -> Index | None:
     if value.op == "index":
-        return value.attr  # type: ignore[no-any-return]
+        return value.attr
     return Index.of(value.attr) if value.op == "const" and value.dtype == "i64" else None
 
 

@@ -23,7 +23,7 @@ def into(target: str) -> Callable[..., Any]:
 
     namespace, name, overload = target.split(".")
     direct = getattr(torch, name, None) if (namespace, overload) == ("aten", "out") else None
-    return direct if direct is not None else _overload(target)._op  # type: ignore[no-any-return]
+    return direct if direct is not None else _overload(target)._op
 
 
 def returning(target: str) -> Callable[..., tuple[Any, ...]]:

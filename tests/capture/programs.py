@@ -176,7 +176,18 @@ def comprehension_scopes(x):
 @program()
 def displays():
     a, b = [1, 2], {"k": 1}
-    return [*a, 3, *a], (*a, 4), {*a, 9}, {**b, "z": 2, **{"k": 5}}, {1: 2, "x": a[0]}, {"p": 1, "q": 2}, (), [], {}, set(a)
+    return (
+        [*a, 3, *a],
+        (*a, 4),
+        {*a, 9},
+        {**b, "z": 2, **{"k": 5}},
+        {1: 2, "x": a[0]},
+        {"p": 1, "q": 2},
+        (),
+        [],
+        {},
+        set(a),
+    )
 
 
 @program([1, 2, 3, 4, 5])
@@ -674,7 +685,9 @@ def iteration_tools():
     )  # fmt: skip
 
 
-@program(0, 1, "x", ((1, 2),), [1, [2, 3]], {"k": 1, "z": 3}, {"name": "n", "v": [1]}, Point(0, 1), Point(5, 6), 2.5, None)
+@program(
+    0, 1, "x", ((1, 2),), [1, [2, 3]], {"k": 1, "z": 3}, {"name": "n", "v": [1]}, Point(0, 1), Point(5, 6), 2.5, None
+)
 def matching(value):
     match value:
         case 0:
@@ -795,7 +808,13 @@ def set_and_dict_building():
 
 @program()
 def class_private():
-    return Base.factor, Derived.factor, Derived.__mro__[1] is Base, isinstance(Derived(), Base), issubclass(Derived, Base)
+    return (
+        Base.factor,
+        Derived.factor,
+        Derived.__mro__[1] is Base,
+        isinstance(Derived(), Base),
+        issubclass(Derived, Base),
+    )
 
 
 @program(25)

@@ -56,8 +56,9 @@ def test_compiles_for_hopper(case: Case, dtype: torch.dtype, tmp_path: Path) -> 
     module = imported(triton.emit(kernels), tmp_path)
     for number, kernel in enumerate(kernels):
         blocks = triton.choose(kernel)
-        signature = {param.name: POINTERS[param.dtype] for param in kernel.params} | {"X": "constexpr", "R": "constexpr"}
-        source = ASTSource(getattr(module, f"k{number}"), signature=signature, constexprs={"X": blocks.x, "R": blocks.r})
+        sizes = {"X": blocks.x, "R": blocks.r}
+        signature = {param.name: POINTERS[param.dtype] for param in kernel.params} | dict.fromkeys(sizes, "constexpr")
+        source = ASTSource(getattr(module, f"k{number}"), signature=signature, constexprs=sizes)
         options = {"num_warps": blocks.warps, "enable_fp_fusion": False}
         compiled = installed.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
         assert compiled.asm["cubin"]

@@ -76,7 +76,7 @@ def find_method(value: Value, name: str) -> Callable[..., Value] | None:
     """The method of the builtin type that `value` models, as `method(tx, *args, **kwargs)`."""
     own = getattr(value, "m_" + name, None)
     if own is not None:
-        return own  # type: ignore[no-any-return]
+        return own
     dunder = DUNDERS.get(name)
     if dunder is not None:
         return lambda tx, *args, **kwargs: dunder(value, tx, *args, **kwargs)

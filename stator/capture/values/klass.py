@@ -299,7 +299,7 @@ def bind(tx: Machine, raw: Any, where: Source, instance: Value | None, cls: type
         found = wrap(tx, raw, where)
     getter = getattr(found, "descriptor_get", None)
     if getter is not None:
-        return getter(tx, instance, cls)  # type: ignore[no-any-return]
+        return getter(tx, instance, cls)
     if instance is not None and not isinstance(raw, type) and hasattr(type(raw), "__get__"):
         return get_through(tx, found, raw, instance, cls)
     return found

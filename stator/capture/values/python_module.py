@@ -54,7 +54,7 @@ class PythonModuleValue(Object):
         namespace = self.module.__dict__
         stored = tx.effects.stored_global(namespace, name)
         if stored is not None:
-            return stored  # type: ignore[no-any-return]
+            return stored
         if name in namespace:
             # From the dict itself: shared by all paths to the module, and comparable by dict version.
             return wrap(tx, namespace[name], ItemSource(InstanceDictSource(ConstSource(self.module)), name))

@@ -291,7 +291,7 @@ class ListValue(SequenceValue):
 
     def m_pop(self, tx: Machine, index: Value | None = None) -> Value:
         position = -1 if index is None else index.constant()
-        return run(tx, list.pop, (self.changed(tx), position))  # type: ignore[no-any-return]
+        return run(tx, list.pop, (self.changed(tx), position))
 
     def m_remove(self, tx: Machine, item: Value) -> Value:
         position = self.m_index(tx, item).constant()

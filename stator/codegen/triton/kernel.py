@@ -173,7 +173,8 @@ class _Writer:
         body, dtype = node.args[0], node.args[0].dtype
         value = self._value(body)
         scope = self.inner or self.outer
-        block = f"tl.broadcast_to({value}, [X, R])" if body.op != "const" else f"tl.full([X, R], {value}, {TYPES[dtype]})"
+        constant = body.op == "const"
+        block = f"tl.full([X, R], {value}, {TYPES[dtype]})" if constant else f"tl.broadcast_to({value}, [X, R])"
         if node.attr.startswith("arg"):
             merge = "_arg_max" if node.attr == "argmax" else "_arg_min"
             first = _literal(scalar.identity(node.attr, dtype), dtype)
@@ -281,7 +282,8 @@ class _Writer:
             case "bitcast":
                 return f"{args[0]}.to({TYPES[node.dtype]}, bitcast=True)"
             case "random":
-                return f"_{node.attr}({args[0]}, {args[1]})" + ("" if node.dtype == "f32" else f".to({TYPES[node.dtype]})")
+                drawn = f"_{node.attr}({args[0]}, {args[1]})"
+                return drawn if node.dtype == "f32" else f"{drawn}.to({TYPES[node.dtype]})"
             case "masked":
                 return self._masked(node, mask)
             case _:
@@ -292,8 +294,10 @@ class _Writer:
         """Names of operands; when all are constants, or one is not a float, constants get their dtype said."""
         shown = []
         for arg, name in zip(node.args, args, strict=True):
-            typed = arg.op == "const" and (arg.dtype not in ("f32", "i32") or all(a.op == "const" for a in node.args))
-            shown.append(f"tl.full([], {name}, {TYPES[arg.dtype]})" if typed or node.op == "div" and arg.op == "const" else name)
+            typed = arg.op == "const" and (
+                node.op == "div" or arg.dtype not in ("f32", "i32") or all(a.op == "const" for a in node.args)
+            )
+            shown.append(f"tl.full([], {name}, {TYPES[arg.dtype]})" if typed else name)
         return shown
 
     @staticmethod

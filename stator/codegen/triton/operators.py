@@ -38,7 +38,9 @@ INTEGER = {
 FLOATING = {"floordiv": "libdevice.floor(tl.div_rn({0}, {1}))", "mod": "_float_mod({0}, {1})"}
 BOOLEAN = {"add": "{0} | {1}", "mul": "{0} & {1}", "not": "({0} == 0)", "minimum": "{0} & {1}", "maximum": "{0} | {1}"}
 # Triton's div_rn and sqrt_rn are for f32; plain division and square root of f64 are rounded right.
-DOUBLE = {"div": "{0} / {1}", "sqrt": "tl.sqrt({0})", "reciprocal": "1.0 / {0}", "floordiv": "libdevice.floor({0} / {1})"}
+DOUBLE = {
+    "div": "{0} / {1}", "sqrt": "tl.sqrt({0})", "reciprocal": "1.0 / {0}", "floordiv": "libdevice.floor({0} / {1})",
+}  # fmt: skip
 
 
 def spelling(name: str, dtype: str) -> str:
@@ -66,7 +68,7 @@ REDUCTIONS = {
     "all": ("1", "{0} & {1}", "(tl.min({0}.to(tl.int32), 1) != 0)"),
 }
 
-PREAMBLE = '''\
+PREAMBLE = """\
 import triton
 import triton.language as tl
 from triton.language.extra import libdevice
@@ -180,4 +182,4 @@ def _normal(seed, number):
     u = ((c0 >> 8) + 1).to(tl.float32) * 5.9604644775390625e-08
     v = (c1 >> 8).to(tl.float32) * 5.9604644775390625e-08
     return tl.sqrt_rn(-2.0 * libdevice.log(u)) * libdevice.cos(6.2831855 * v)
-'''
+"""
