@@ -1,4 +1,8 @@
-"""What compiling a captured graph gives, as plain data: it can be written to disk and linked in another process."""
+"""What compiling a captured graph gives, as plain data: it can be written to disk and linked in another process.
+
+The bytes are the parts in order, each with its length before it; bytes that another version wrote are not an error but
+nothing. Neighbours: `pipeline.py` makes it, `driver.py` stores and links it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Arithmetic on tensors that hold one number. Neighbour: `pipeline.py`."""
+"""Arithmetic on tensors that hold one number, done while compiling.
+
+The operators run for real on that number, so rounding and type promotion are PyTorch's own; what becomes a `full` is
+contiguous, as `full` is. Neighbour: `pipeline.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Dead code. Neighbour: `pipeline.py`."""
+"""Dead code: calls whose values nobody reads.
+
+Runs first, so that the other passes do not look at such calls, and last, for what they leave over; a write-back is
+used though nothing reads it. Neighbours: `pipeline.py`, `memory.py`.
+"""
 
 from __future__ import annotations
 

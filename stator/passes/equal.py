@@ -1,4 +1,8 @@
-"""Common subexpressions. Neighbour: `memory.py` says when two equal values must stay two."""
+"""Common subexpressions: equal calls of pure operators are made once.
+
+Values that leave the graph keep memory of their own, as the program was promised: a caller may change one of two equal
+results in place. Neighbours: `pipeline.py`, `memory.py` (what leaves).
+"""
 
 from __future__ import annotations
 

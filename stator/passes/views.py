@@ -1,4 +1,8 @@
-"""Views of views. What they leave over, `RemoveNoOps` removes. Neighbour: `pipeline.py`."""
+"""Views of views: a chain of views of one kind becomes one view of the chain's origin.
+
+The strides of the result stay as they were. The inner views may be dead afterwards, or the one left may do nothing:
+`RemoveDead` and `RemoveNoOps` see to that. Neighbour: `pipeline.py`.
+"""
 
 from __future__ import annotations
 

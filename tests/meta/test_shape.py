@@ -92,7 +92,7 @@ def test_every_test_file_says_what_it_tests() -> None:
 
 
 def test_tests_stand_in_a_folder_of_their_room() -> None:
-    rooms = {m.room for m in modules().values()} | {"meta", "native", "cases", "end_to_end", "benchmarks"}
+    rooms = {m.room for m in modules().values()} | {"meta", "native", "cases", "models", "benchmarks"}
     folders = {p.relative_to(ROOT / "tests").parts[0] for p in python_files("tests")} - {"conftest.py"}
     assert folders <= rooms, folders - rooms
 
