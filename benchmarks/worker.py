@@ -60,7 +60,6 @@ def make_step(compiler: str, name: str, size: str, mode: str, dtype: torch.dtype
 
     if mode == "training":
         model.train()
-        disable_dropout(model)
         holder["optimizer"] = torch.optim.SGD(model.parameters(), lr=1e-3)
     step = training if mode == "training" else inference
 
