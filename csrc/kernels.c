@@ -1,21 +1,25 @@
-/* Calling compiled kernels: `void k(void *const *p)` from a shared library.
+/* Calling compiled kernels: `const char *k(void *const *p)` from a shared library.
  *
  * A Kernel takes tensors (their data pointers are read here) and integers (passed on as raw addresses),
- * puts the addresses in an array in order, and calls the function with the GIL released. The library
- * stays loaded as long as one of its kernels lives.
+ * puts the addresses in an array in order, and calls the function with the GIL released. What `at` made
+ * moves each address by a constant first. A kernel that met an index out of range gives a text that says
+ * so (it wrote nothing out of bounds), which becomes an exception. The library stays loaded as long as
+ * one of its kernels lives.
  */
 #include "native.h"
 
 #include <dlfcn.h>
 #include <stddef.h>
 
-typedef void (*KernelFunction)(void *const *pointers);
+typedef const char *(*KernelFunction)(void *const *pointers);
 
 typedef struct {
     PyObject_HEAD
     KernelFunction function;
     PyObject *library; /* a capsule that closes the library */
     PyObject *name;
+    Py_ssize_t bound;   /* how many offsets, 0 for a kernel as it was loaded */
+    ptrdiff_t *offsets; /* in bytes */
     vectorcallfunc vectorcall;
 } Kernel;
 
@@ -32,6 +36,15 @@ static int read_pointer(PyObject *argument, void **pointer) {
     return -1;
 }
 
+static PyObject *out_of_range(const char *text) {
+    PyObject *errors = PyImport_ImportModule("stator.base.errors");
+    PyObject *type = errors ? PyObject_GetAttrString(errors, "IndexOutOfRange") : NULL;
+    if (type != NULL) PyErr_SetString(type, text);
+    Py_XDECREF(type);
+    Py_XDECREF(errors);
+    return NULL;
+}
+
 static PyObject *kernel_call(PyObject *callable, PyObject *const *args, size_t flags, PyObject *kwnames) {
     Kernel *self = (Kernel *)callable;
     Py_ssize_t count = PyVectorcall_NARGS(flags);
@@ -43,20 +56,49 @@ static PyObject *kernel_call(PyObject *callable, PyObject *const *args, size_t f
     for (Py_ssize_t i = 0; i < count; i++) {
         if (read_pointer(args[i], &pointers[i]) < 0) return NULL;
     }
+    if (self->offsets != NULL) {
+        if (count != self->bound) {
+            return PyErr_Format(PyExc_TypeError, "%U is bound to %zd offsets, not %zd", self->name, self->bound, count);
+        }
+        for (Py_ssize_t i = 0; i < count; i++) pointers[i] = (char *)pointers[i] + self->offsets[i];
+    }
+    const char *text;
     Py_BEGIN_ALLOW_THREADS
-    self->function(pointers);
+    text = self->function(pointers);
     Py_END_ALLOW_THREADS
+    if (text != NULL) return out_of_range(text);
     Py_RETURN_NONE;
 }
 
-static PyObject *make_kernel(PyObject *library, void *symbol, PyObject *name) {
+static PyObject *make_kernel(PyObject *library, KernelFunction function, PyObject *name) {
     Kernel *kernel = (Kernel *)Kernel_Type.tp_alloc(&Kernel_Type, 0);
     if (kernel == NULL) return NULL;
-    *(void **)&kernel->function = symbol;
+    kernel->function = function;
     kernel->library = Py_NewRef(library);
     kernel->name = Py_NewRef(name);
     kernel->vectorcall = kernel_call;
     return (PyObject *)kernel;
+}
+
+static PyObject *kernel_at(PyObject *object, PyObject *const *args, Py_ssize_t count) {
+    Kernel *self = (Kernel *)object;
+    ptrdiff_t *offsets = PyMem_New(ptrdiff_t, count + 1);
+    if (offsets == NULL) return PyErr_NoMemory();
+    for (Py_ssize_t i = 0; i < count; i++) {
+        offsets[i] = PyLong_AsSsize_t(args[i]);
+        if (offsets[i] == -1 && PyErr_Occurred()) {
+            PyMem_Free(offsets);
+            return NULL;
+        }
+    }
+    PyObject *made = make_kernel(self->library, self->function, self->name);
+    if (made == NULL) {
+        PyMem_Free(offsets);
+        return NULL;
+    }
+    ((Kernel *)made)->offsets = offsets;
+    ((Kernel *)made)->bound = count;
+    return made;
 }
 
 PyObject *native_load_kernels(PyObject *module, PyObject *args) {
@@ -77,7 +119,9 @@ PyObject *native_load_kernels(PyObject *module, PyObject *args) {
         const char *text = PyUnicode_AsUTF8(name);
         void *symbol = text ? dlsym(handle, text) : NULL;
         if (text != NULL && symbol == NULL) PyErr_Format(PyExc_AttributeError, "the library has no kernel %R", name);
-        PyObject *kernel = symbol ? make_kernel(library, symbol, name) : NULL;
+        KernelFunction function;
+        *(void **)&function = symbol;
+        PyObject *kernel = symbol ? make_kernel(library, function, name) : NULL;
         if (kernel == NULL || PyList_Append(kernels, kernel) < 0) Py_CLEAR(kernels);
         Py_XDECREF(kernel);
     }
@@ -90,6 +134,7 @@ static void kernel_dealloc(PyObject *object) {
     Kernel *self = (Kernel *)object;
     Py_XDECREF(self->library);
     Py_XDECREF(self->name);
+    PyMem_Free(self->offsets);
     Py_TYPE(object)->tp_free(object);
 }
 
@@ -99,6 +144,11 @@ static PyObject *kernel_address(PyObject *self, void *closure) {
     (void)closure;
     return PyLong_FromVoidPtr(*(void **)&((Kernel *)self)->function);
 }
+
+static PyMethodDef kernel_methods[] = {
+    {"at", (PyCFunction)(void (*)(void))kernel_at, METH_FASTCALL, "the kernel with its arguments moved by these bytes"},
+    {NULL, NULL, 0, NULL},
+};
 
 static PyGetSetDef kernel_getset[] = {
     {"address", kernel_address, NULL, "the address of the function", NULL},
@@ -115,4 +165,5 @@ PyTypeObject Kernel_Type = {
     .tp_vectorcall_offset = offsetof(Kernel, vectorcall),
     .tp_repr = kernel_repr,
     .tp_getset = kernel_getset,
+    .tp_methods = kernel_methods,
 };

@@ -1,7 +1,7 @@
 """`Metadata`: all that the runtime must know about a traced function, as plain data.
 
 Invariant: numbers, strings, booleans and tuples only, so it can be written to disk (`to_json`, `from_json`).
-Flat inputs are numbered: lifted attributes, then the caller's tensors, then the seed where there is one.
+Flat inputs are numbered: lifted attributes, then the caller's tensors, then the seeds where there are any.
 Neighbours: `trace.py` and `partition.py` fill it; `runtime.py` acts on it.
 """
 
@@ -46,6 +46,7 @@ class Output:
          "input": flat input number `index` itself;
          "input_view": flat input number `index` as_strided by `size`, `stride`, `offset`;
          "output_view": the value number `index` as_strided by them;
+         (views may have another `dtype` of the same width, and may be `detached` from the autograd graph)
          "constant": no tensor, the Python value `constant`.
     """
 
@@ -55,6 +56,8 @@ class Output:
     stride: Ints = ()
     offset: int = 0
     constant: Any = None
+    dtype: str = ""
+    detached: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +89,18 @@ class Metadata:
     #: Flat inputs that get a gradient; the backward graph gives one value or None for each flat input.
     gradients: Ints = ()
     has_backward: bool = False
-    #: Device of the seed, which is then the last flat input ("" where no random numbers are used).
+    #: Device of the seeds, which are then the last flat input ("" where no random numbers are used).
     seed_device: str = ""
 
     @property
     def uses_random(self) -> bool:
-        """Whether the last flat input is a seed."""
+        """Whether the last flat input is the seeds."""
         return bool(self.seed_device)
+
+    @property
+    def draws(self) -> int:
+        """How many seeds a call needs: one for every draw of random numbers."""
+        return self.inputs[-1].size[0] if self.uses_random else 0
 
     @property
     def tangents(self) -> tuple[TensorSpec, ...]:

@@ -37,6 +37,7 @@ class Bound:
         "attributes",
         "backward",
         "constants",
+        "draws",
         "forward",
         "gradients",
         "metadata",
@@ -45,8 +46,7 @@ class Bound:
         "outputs",
         "plain",
         "saved",
-        "seed",
-        "seed_position",
+        "seed_device",
         "tangents",
         "values",
     )
@@ -64,7 +64,8 @@ class Bound:
         self.plain = tuple(metadata.outputs) == tuple(Output("value", i) for i in range(self.values))
         self.mutated = metadata.mutated
         self.saved = metadata.saved
-        self.seed = torch.device(metadata.seed_device) if metadata.uses_random else None
+        self.draws = metadata.draws
+        self.seed_device = torch.device(metadata.seed_device) if metadata.uses_random else None
         self.non_differentiable = [i for i, value in enumerate(metadata.values) if not value.differentiable]
         self.tangents = [(i, _Tangent(value.spec)) for i, value in enumerate(metadata.values) if value.differentiable]
 
@@ -73,8 +74,8 @@ class Bound:
     def flat(self, placeholders: tuple[Tensor, ...]) -> list[Tensor]:
         """The flat inputs of one call."""
         inputs = [*self.attributes, *placeholders]
-        if self.seed is not None:
-            inputs.append(draw_seed(self.seed))
+        if self.seed_device is not None:
+            inputs.append(draw_seeds(self.draws, self.seed_device))
         return inputs
 
     def call(self, *placeholders: Tensor) -> tuple[Any, ...]:
@@ -115,18 +116,26 @@ def _output(output: Output, inputs: list[Tensor], values: Sequence[Any]) -> Any:
         case "input":
             return inputs[output.index]
         case "input_view":
-            source = inputs[output.index]
-            return source.as_strided(output.size, output.stride, source.storage_offset() + output.offset)
+            return _view(output, inputs[output.index])
         case "output_view":
-            source = values[output.index]
-            return source.as_strided(output.size, output.stride, source.storage_offset() + output.offset)
+            return _view(output, values[output.index])
         case _:
             return output.constant
 
 
-def draw_seed(device: torch.device) -> Tensor:
-    """A fresh seed from torch's default generator of the device, so that `torch.manual_seed` governs it."""
-    return torch.randint(_INT64_MAX, (1,), dtype=torch.int64, device=device)
+def _view(output: Output, source: Tensor) -> Tensor:
+    if output.detached:
+        source = source.detach()
+    if output.dtype:
+        source = source.view(getattr(torch, output.dtype))
+    if output.detached and source.shape == output.size and source.stride() == output.stride and not output.offset:
+        return source
+    return source.as_strided(output.size, output.stride, source.storage_offset() + output.offset)
+
+
+def draw_seeds(count: int, device: torch.device) -> Tensor:
+    """Fresh seeds from torch's default generator of the device, so that `torch.manual_seed` governs them."""
+    return torch.randint(_INT64_MAX, (count,), dtype=torch.int64, device=device)
 
 
 class _Tangent:

@@ -40,7 +40,7 @@ class Joint:
     graph: fx.Graph
     #: The live parameters, buffers and constants: the first flat inputs.
     attributes: list[torch.Tensor]
-    #: Placeholders of the flat inputs (the seed last, if any), then of the tangents.
+    #: Placeholders of the flat inputs (the seeds last, if any), then of the tangents.
     inputs: list[fx.Node]
     tangents: list[fx.Node]
     #: Nodes of the user's values, and of one gradient or None per flat input.
@@ -222,11 +222,11 @@ class _Tracing:
         tracer = self.tracer
         specs = [TensorSpec.of(entry.node.meta["val"], entry.leaf.requires_grad) for entry in flat]
         nodes = [entry.node for entry in flat]
-        if tracer.seed is not None:
-            specs.append(TensorSpec((1,), (1,), "int64", str(tracer.seed_device)))
-            nodes.append(tracer.seed)
+        if tracer.seeds is not None:
+            specs.append(TensorSpec.of(tracer.seeds.meta["val"], False))
+            nodes.append(tracer.seeds)
             gradients = [*gradients, None] if gradients else gradients
-            self._seed_after_inputs(nodes)
+            self._seeds_after_inputs(nodes)
         has_backward = any(gradient is not None for gradient in gradients)
         values = tuple(Value(tangent_spec(fake), has_backward and fake.requires_grad) for fake in results.fakes)
         metadata = Metadata(
@@ -237,13 +237,13 @@ class _Tracing:
             mutated=tuple(mutated),
             gradients=tuple(i for i, gradient in enumerate(gradients) if gradient is not None),
             has_backward=has_backward,
-            seed_device=str(tracer.seed_device) if tracer.seed is not None else "",
+            seed_device=str(tracer.seed_device) if tracer.seeds is not None else "",
         )
         attributes = [entry.real for entry in self.attributes]
         return Joint(tracer.graph, attributes, nodes, tangents, results.nodes, gradients, metadata)
 
-    def _seed_after_inputs(self, nodes: list[fx.Node]) -> None:
-        """Put the placeholders into the order of the flat inputs: constants and seed were met late."""
+    def _seeds_after_inputs(self, nodes: list[fx.Node]) -> None:
+        """Put the placeholders into the order of the flat inputs: constants and seeds were met late."""
         first = next(iter(self.tracer.graph.nodes))
         for node in nodes:
             if node is not first:

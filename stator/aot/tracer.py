@@ -10,7 +10,6 @@ memory), `operators.py` (functional forms of mutating overloads), `special.py` (
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from operator import getitem
@@ -50,9 +49,10 @@ class Tracer(FakeMode):
         #: Real tensors that the program holds itself, in the order of their placeholders `constant_k`.
         self.constants: list[torch.Tensor] = []
         self.constant_nodes: list[fx.Node] = []
-        self.seed: fx.Node | None = None
+        #: The input int64[draws]: one seed for every draw.
+        self.seeds: fx.Node | None = None
         self.seed_device: torch.device | None = None
-        self._drawn = 0
+        self._draws = 0
         self._actions: dict[Any, Action] = {}
         self._last_placeholder: fx.Node | None = None
         self._placeholder_names: dict[str, int] = {}
@@ -292,14 +292,15 @@ class Tracer(FakeMode):
         return fake
 
     def draw(self, size: Sequence[int], kind: str, device: torch.device) -> FakeTensor:
-        """Fresh float32 random numbers: a pure function of the seed and of how many were drawn before."""
-        if self.seed is None:
+        """Fresh float32 random numbers: a pure function of a seed that belongs to this draw."""
+        if self.seeds is None:
             self.seed_device = device
-            self.seed = self.placeholder("seed", make((1,), torch.int64, device))
+            self.seeds = self.placeholder("seeds", make((1,), torch.int64, device))
         out = make(size, torch.float32, device)
         kwargs = {"kind": kind, "dtype": torch.float32, "device": device}
-        node = self.record(torch.ops.stator.random.default, (self.seed, self._drawn, list(size)), kwargs, out)
-        self._drawn += math.prod(size)
+        node = self.record(torch.ops.stator.random.default, (self.seeds, self._draws, list(size)), kwargs, out)
+        self._draws += 1
+        self.seeds.meta["val"] = make((self._draws,), torch.int64, self.seeds.meta["val"].device)
         self._own(out, node)
         return out
 

@@ -178,6 +178,10 @@ class InternalError(StatorError):
         super().__init__(stage=stage, why=why, hint=hint)
 
 
+class IndexOutOfRange(IndexError, RuntimeError):
+    """A loaded index lies outside of its dim. Eager raises one or the other by operator, so this is both."""
+
+
 class DataDependent(StatorError):
     """An operator's result shape or Python value depends on the data, which is not known while compiling."""
 

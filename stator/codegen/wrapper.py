@@ -41,12 +41,14 @@ def emit(schedule: Schedule, units: Sequence[HasSource] = ()) -> str:
 class _Module:
     """The text under construction: pieces of the arena and bound operators are numbered as they are met."""
 
-    __slots__ = ("externs", "needs_view", "pieces", "schedule")
+    __slots__ = ("bound", "externs", "needs_view", "numbers", "pieces", "schedule")
 
     def __init__(self, schedule: Schedule) -> None:
         self.schedule = schedule
         self.pieces: dict[str, str] = {}  # name of a planned view -> its constructor's arguments
         self.externs: dict[str, str] = {}  # name -> how it is bound
+        self.numbers = {kernel: number for number, kernel in enumerate(schedule.kernels)}
+        self.bound: dict[str, str] = {}  # a kernel at constant offsets -> its name
         self.needs_view = False
 
     def text(self, units: Sequence[HasSource]) -> str:
@@ -68,7 +70,8 @@ class _Module:
         lines.append("")
         if names:
             lines.append(f"{', '.join(names)}{',' * (len(names) == 1)} = [KERNELS[name] for name in {names!r}]")
-        lines += [f"{name} = {bound}" for name, bound in self.externs.items()]
+        lines += [f"{name} = {made}" for made, name in self.bound.items()]
+        lines += [f"{name} = {made}" for name, made in self.externs.items()]
         if self.pieces:
             lines.append(f"scratch = Scratch({schedule.memory.arena_bytes}, [")
             lines += [f"    ({made}),  # {name}" for name, made in self.pieces.items()]
@@ -125,10 +128,19 @@ class _Module:
 
     def _step(self, step: Step) -> list[str]:
         if isinstance(step, Launch):
-            number = self.schedule.kernels.index(step.kernel)
-            return [f"k{number}({', '.join(self._buffer(name) for name in step.args)})"]
+            args = [self._buffer(pointer.buffer) for pointer in step.args]
+            return [f"{self._kernel(step)}({', '.join(args)})"]
         assert isinstance(step, Call)
         return self._call(step.extern)
+
+    def _kernel(self, step: Launch) -> str:
+        """The kernel's name; one whose arguments start inside their buffers is bound to the offsets, in bytes."""
+        name = f"k{self.numbers[step.kernel]}"
+        buffers = self.schedule.buffers
+        moves = [pointer.offset * ITEMSIZE[buffers[pointer.buffer].dtype] for pointer in step.args]
+        if not any(moves):
+            return name
+        return self.bound.setdefault(f"{name}.at({', '.join(map(str, moves))})", f"{name}_{len(self.bound)}")
 
     def _call(self, extern: Extern) -> list[str]:
         args = [self._argument(arg) for arg in extern.args]
@@ -175,7 +187,7 @@ class _Module:
         if (view.size, view.stride, view.offset) == (buffer.size, buffer.stride, 0):
             return self._buffer(view.buffer)
         if view.buffer in self.schedule.memory.offsets:
-            name = f"{view.buffer}_{'x'.join(map(str, view.size))}"
+            name = f"{view.buffer}_as_{'x'.join(map(str, view.size))}"
             made = self._arguments(buffer, view.size, view.stride, view.offset)
             while self.pieces.get(name, made) != made:
                 name += "_"

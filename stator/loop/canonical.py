@@ -2,17 +2,19 @@
 
 Axes of size 1 go; neighbouring axes that every access walks as one are merged; outer axes are ordered so that the last
 one has stride 1 where most accesses allow it; axes become x0, x1, …, r0, r1, …, and buffers p0, p1, … in order of use.
-Merging is tried on every access: it must not bring a `//` or `%` that was not there.
+Merging is tried on every access: it must not bring a `//` or `%` that was not there. What is constant in all positions
+of a buffer goes into the arguments, so that kernels on equal slices are equal; an element that is read at a constant
+position is a param of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from stator.loop.expr import Expr, Rewriter, load, postorder
 from stator.loop.index import Axis, Index
-from stator.loop.kernel import Launch, Param, Store, kernel
+from stator.loop.kernel import Launch, Param, Pointer, Store, kernel
 from stator.loop.nest import Buffer
 from stator.loop.space import AxisMap, Space, composed
 
@@ -39,29 +41,67 @@ def canonical(draft: Draft, buffers: Mapping[str, Buffer]) -> Launch:
     reduce_axes = tuple(Axis(f"r{i}", axis.size) for i, axis in enumerate(inner))
     renamed = {old: new.index for old, new in zip((*outer, *inner), (*axes, *reduce_axes), strict=True)}
     final = {**renamed, **composed(mapping, renamed)}
-    names: dict[str, str] = {}
-    for name in _names(draft, nodes):
-        names.setdefault(name, f"p{len(names)}")
-    rewrite = Rewriter(final, lambda buffer, index, dtype: load(names[buffer], index, dtype))
+    bound = _Binding(draft, nodes, final)
+    rewrite = Rewriter(final, lambda buffer, index, dtype: load(*bound.place(buffer, index), dtype))
     stores = []
     for s in draft.stores:
         space = "inner" if reduce_axes and s.space == "inner" else "outer"
-        stores.append(Store(names[s.buffer], rewrite.index(s.index), rewrite(s.value), space, s.mode))
-    roles = _roles(stores)
-    params = tuple(Param(p, buffers[n].dtype, roles.get(p, "in"), buffers[n].span) for n, p in names.items())
-    return Launch(kernel(axes, reduce_axes, tuple(stores), params), tuple(names))
+        stores.append(Store(*bound.place(s.buffer, rewrite.index(s.index)), rewrite(s.value), space, s.mode))
+    return Launch(kernel(axes, reduce_axes, tuple(stores), bound.params(_roles(stores), buffers)), bound.pointers())
+
+
+def _unchanged(loaded: Expr) -> Expr:
+    """The range of a position does not depend on how a loaded integer in it is written."""
+    return loaded
 
 
 def _real(axes: tuple[Axis, ...]) -> list[Axis]:
     return [axis for axis in axes if axis.size != 1]
 
 
-def _names(draft: Draft, nodes: list[Expr]) -> Iterable[str]:
-    for node in nodes:
-        if node.op == "load":
-            yield node.attr[0]
-    for store in draft.stores:
-        yield store.buffer
+class _Binding:
+    """Which param stands for an access, in order of use, and the range of positions that each one covers."""
+
+    __slots__ = ("names", "ranges", "stored")
+
+    def __init__(self, draft: Draft, nodes: list[Expr], mapping: AxisMap) -> None:
+        self.stored = {store.buffer for store in draft.stores}
+        #: (buffer, the constant position or None) -> the lowest and the highest position.
+        self.ranges: dict[tuple[str, int | None], tuple[int, int]] = {}
+        accesses = [node.attr for node in nodes if node.op == "load"]
+        accesses += [(store.buffer, store.index) for store in draft.stores]
+        for buffer, index in accesses:
+            self._cover(buffer, index.substitute(mapping, _unchanged))
+        self.names = {key: f"p{i}" for i, key in enumerate(self.ranges)}
+
+    def _cover(self, buffer: str, index: Index) -> None:
+        key = self._key(buffer, index)
+        low, high = self.ranges.get(key, index.bounds())
+        self.ranges[key] = min(low, index.low), max(high, index.high)
+
+    def _key(self, buffer: str, index: Index) -> tuple[str, int | None]:
+        return buffer, None if index.terms or buffer in self.stored else index.const
+
+    def _start(self, key: tuple[str, int | None]) -> int:
+        return max(self.ranges[key][0], 0)  # positions below 0 only occur under a mask
+
+    def place(self, buffer: str, index: Index) -> tuple[str, Index]:
+        """The param and the position in it."""
+        key = self._key(buffer, index)
+        return self.names[key], index - self._start(key)
+
+    def params(self, roles: Mapping[str, str], buffers: Mapping[str, Buffer]) -> tuple[Param, ...]:
+        """The params, each as long as what may be touched."""
+        made = []
+        for key, name in self.names.items():
+            buffer, start = buffers[key[0]], self._start(key)
+            numel = max(min(self.ranges[key][1] + 1, buffer.span) - start, 0)
+            made.append(Param(name, buffer.dtype, roles.get(name, "in"), numel))
+        return tuple(made)
+
+    def pointers(self) -> tuple[Pointer, ...]:
+        """What the params are bound to."""
+        return tuple([Pointer(key[0], self._start(key)) for key in self.ranges])
 
 
 def _roles(stores: list[Store]) -> dict[str, str]:

@@ -38,6 +38,10 @@ class Memory:
         """New memory for a buffer, poisoned."""
         return Memory(bytearray(b"\xff" * buffer.nbytes), 0, buffer.dtype)
 
+    def moved(self, elements: int) -> Memory:
+        """The same memory from a later element on."""
+        return Memory(self.data, self.start + elements * self.itemsize, self.dtype)
+
     def read(self, position: int) -> Number:
         if position < 0 or self.start + (position + 1) * self.itemsize > len(self.data):
             raise IndexError(f"read at {position}, outside of the buffer")
@@ -81,8 +85,8 @@ def run_schedule(
         memories[name] = Memory.fresh(schedule.buffers[name])
     for step in schedule.steps:
         if isinstance(step, Launch):
-            params = [p.name for p in step.kernel.params]
-            run_kernel(step.kernel, {p: memories[name] for p, name in zip(params, step.args, strict=True)})
+            bound = zip(step.kernel.params, step.args, strict=True)
+            run_kernel(step.kernel, {param.name: memories[at.buffer].moved(at.offset) for param, at in bound})
         else:
             _call(step.extern, memories, extern)
     return memories

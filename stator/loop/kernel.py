@@ -28,7 +28,7 @@ from stator.loop.nest import Buffer, Extern, Output
 
 @dataclass(frozen=True, slots=True)
 class Param:
-    """A pointer argument; role is "in", "out" or "inout" (read and written)."""
+    """A pointer argument; role is "in", "out" or "inout" (read and written); `numel` elements may be touched."""
 
     name: str
     dtype: str
@@ -135,16 +135,27 @@ def kernel(
     return found if found is not None else _KERNELS.setdefault(key, Kernel(axes, reduce_axes, stores, params))
 
 
+@dataclass(frozen=True, slots=True)
+class Pointer:
+    """An address that a param is bound to: a buffer, and a constant offset in elements."""
+
+    buffer: str
+    offset: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.buffer}+{self.offset}" if self.offset else self.buffer
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Launch:
-    """Run a kernel; args are buffer names in the order of its params."""
+    """Run a kernel; args are in the order of its params. A buffer may be bound more than once where it is only read."""
 
     kernel: Kernel
-    args: tuple[str, ...]
+    args: tuple[Pointer, ...]
 
     def text(self, names: Mapping[Kernel, str]) -> str:
         """One line, the kernel by its name."""
-        return f"{names[self.kernel]}({', '.join(self.args)})"
+        return f"{names[self.kernel]}({', '.join(map(str, self.args))})"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -49,7 +49,7 @@ def lifetimes(steps: Iterable[Step], kept: Iterable[str]) -> Lives:
 def touched(step: Step) -> list[str]:
     """The buffers that a step reads or writes."""
     if isinstance(step, Launch):
-        return list(step.args)
+        return [pointer.buffer for pointer in step.args]
     return [view.buffer for view in step.extern.views()] + [buffer.name for buffer in step.extern.outputs]
 
 
@@ -68,19 +68,21 @@ def _in_place(steps: Sequence[Step], buffers: Mapping[str, Buffer], lives: Lives
     for number, step in enumerate(steps):
         if not isinstance(step, Launch):
             continue
-        params = step.kernel.params
+        params, names = step.kernel.params, touched(step)
+        starts = {param.name: pointer.offset for param, pointer in zip(params, step.args, strict=True)}
         dying = {
             param.name: name
-            for param, name in zip(params, step.args, strict=True)
+            for param, name in zip(params, names, strict=True)
             if param.role == "in" and name in lives and lives[name][1] == number and name not in taken
         }
-        for param, name in zip(params, step.args, strict=True):
+        for param, name in zip(params, names, strict=True):
             if param.role != "out" or name not in lives or lives[name][0] != number or not dying:
                 continue
             for source in list(dying):
                 donor = buffers[dying[source]]
                 same = donor.dtype == param.dtype and donor.span == buffers[name].span
-                if same and step.args.count(donor.name) == 1 and overwrites(step.kernel, source, param.name):
+                same = same and starts[source] == starts[param.name] and names.count(donor.name) == 1
+                if same and overwrites(step.kernel, source, param.name):
                     aliases[name] = donor.name
                     taken.add(donor.name)
                     del dying[source]

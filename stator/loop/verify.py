@@ -189,10 +189,14 @@ def verify_schedule(schedule: Schedule) -> None:
 def _verify_launch(step: Launch, schedule: Schedule, known: set[str]) -> None:
     _require(step.kernel in schedule.kernels, schedule.name, "launches a kernel that is not listed")
     _require(len(step.args) == len(step.kernel.params), schedule.name, "one argument for each param")
-    for name, param in zip(step.args, step.kernel.params, strict=True):
+    bound = [pointer.buffer for pointer in step.args]
+    for pointer, param in zip(step.args, step.kernel.params, strict=True):
+        name = pointer.buffer
         buffer = schedule.buffers[name]
         _require(buffer.dtype == param.dtype, name, f"is {buffer.dtype}, the kernel takes {param.dtype}")
-        _require(buffer.span == param.numel, name, f"has {buffer.span} elements, the kernel takes {param.numel}")
+        inside = pointer.offset >= 0 and pointer.offset + param.numel <= buffer.span
+        _require(inside, name, f"has {buffer.span} elements, the kernel takes {param.numel} from {pointer.offset} on")
+        _require(param.role == "in" or bound.count(name) == 1, name, "is bound twice and written")
         _require(param.role == "out" or name in known, name, "is read before it is written")
         if param.role != "in":
             known.add(name)

@@ -1,4 +1,4 @@
-"""`stator::random`: the loop IR has it as an operator of (seed, element number)."""
+"""`stator::random`: the loop IR has it as an operator of (seed, element number); a draw reads its own seed."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from stator.prims.random import RANDOM
 def random(
     context: Context,
     out: Spec,
-    seed: Tensorish,
-    offset: int,
+    seeds: Tensorish,
+    draw: int,
     size: Sequence[int],
     *,
     kind: str,
@@ -30,10 +30,10 @@ def random(
     steps = contiguous(out.size)
 
     def body(at: Indices) -> Expr:
-        number = Index.of(offset)
+        number = ZERO
         for index, step in zip(at, steps, strict=True):
             number = number + index * step
-        drawn = e.random(kind, seed.load((ZERO,) * seed.rank), e.index(number))
+        drawn = e.random(kind, seeds.load((Index.of(draw),)), e.index(number))
         return e.cast(drawn, out.dtype)
 
     return pointwise(out.size, out.dtype, body, 8)

@@ -59,18 +59,18 @@ def philox(seed: torch.Tensor, position: torch.Tensor) -> tuple[torch.Tensor, to
 
 _LIBRARY = torch.library.Library("stator", "DEF")
 _LIBRARY.define(
-    "random(Tensor seed, int offset, SymInt[] size, *, str kind, ScalarType dtype, Device device) -> Tensor"
+    "random(Tensor seeds, int draw, SymInt[] size, *, str kind, ScalarType dtype, Device device) -> Tensor"
 )
 
 
 def _random(
-    seed: torch.Tensor, offset: int, size: Sequence[int], *, kind: str, dtype: torch.dtype, device: torch.device
+    seeds: torch.Tensor, draw: int, size: Sequence[int], *, kind: str, dtype: torch.dtype, device: torch.device
 ) -> torch.Tensor:
     count = 1
     for extent in size:
         count *= extent
-    position = torch.arange(offset, offset + count, dtype=torch.int64, device=device)
-    w0, w1 = philox(seed.to(device).reshape(()), position)
+    position = torch.arange(count, dtype=torch.int64, device=device)
+    w0, w1 = philox(seeds[draw].to(device), position)
     match kind:
         case "uniform":
             value = (w0 >> 8).to(torch.float32) * 2.0**-24
@@ -83,7 +83,7 @@ def _random(
 
 
 def _random_meta(
-    seed: torch.Tensor, offset: int, size: Sequence[int], *, kind: str, dtype: torch.dtype, device: torch.device
+    seeds: torch.Tensor, draw: int, size: Sequence[int], *, kind: str, dtype: torch.dtype, device: torch.device
 ) -> torch.Tensor:
     return torch.empty(tuple(size), dtype=dtype, device="meta")
 
@@ -92,7 +92,7 @@ _LIBRARY.impl("random", _random, "CompositeExplicitAutograd")
 _LIBRARY.impl("random", _random_meta, "Meta")
 
 RANDOM = torch.ops.stator.random.default
-PRIMITIVES[RANDOM] = Primitive("random", "uniform or normal numbers from a seed, by element number")
+PRIMITIVES[RANDOM] = Primitive("random", "uniform or normal numbers from one of the seeds, by element number")
 
 
 def _rewrites(*targets: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -15,6 +15,27 @@ from stator.base.errors import InternalError
 from stator.base.store import Store, key_of
 
 
+class Launcher:
+    """Runs a kernel on tensors; `at` is the same with its arguments moved by constants, as of native kernels."""
+
+    __slots__ = ("launch",)
+
+    def __init__(self, launch: Callable[..., None]) -> None:
+        self.launch = launch
+
+    def __call__(self, *tensors: Any) -> None:
+        self.launch(*tensors)
+
+    def at(self, *moves: int) -> Callable[..., None]:
+        """The kernel with its arguments moved by these bytes."""
+        launch = self.launch
+        return lambda *tensors: launch(*[_moved(t, by) if by else t for t, by in zip(tensors, moves, strict=True)])
+
+
+def _moved(tensor: Any, by: int) -> Any:
+    return tensor.as_strided((1,), (1,), tensor.storage_offset() + by // tensor.itemsize)
+
+
 def load(source: str, kernels: Sequence[str], store: Store) -> list[Callable[..., Any]]:
     """The launchers of the named kernels, in order."""
     key = "triton-" + key_of(source)
@@ -31,4 +52,4 @@ def load(source: str, kernels: Sequence[str], store: Store) -> list[Callable[...
         raise InternalError("link", f"no module can be made of {path}")
     module = module_from_spec(spec)
     loader.exec_module(module)
-    return [getattr(module, f"launch_{kernel}") for kernel in kernels]
+    return [Launcher(getattr(module, f"launch_{kernel}")) for kernel in kernels]

@@ -13,10 +13,12 @@ import pytest
 import torch
 
 from stator import _native
+from stator.base.errors import IndexOutOfRange
 
 SOURCE = """
-void copy(void *const *p) { *(float *)p[1] = *(float *)p[0]; *(long *)p[2] = 7; }
-void wait_for(void *const *p) { while (*(volatile int *)p[0] == 0) { } }
+const char *copy(void *const *p) { *(float *)p[1] = *(float *)p[0]; *(long *)p[2] = 7; return 0; }
+const char *wait_for(void *const *p) { while (*(volatile int *)p[0] == 0) { } return 0; }
+const char *refuse(void *const *p) { return *(int *)p[0] < 0 ? "index out of range" : 0; }
 """
 
 
@@ -38,6 +40,28 @@ def test_pointers_of_tensors_and_integers(library: str) -> None:
     del wait_for
     gc.collect()
     copy(source, target, ctypes.addressof(extra))
+
+
+def test_arguments_at_constant_offsets(library: str) -> None:
+    (copy,) = _native.load_kernels(library, ["copy"])
+    moved = copy.at(8, 4, 0)
+    del copy
+    source, target, last = torch.arange(4.0), torch.zeros(3), torch.zeros(1, dtype=torch.int64)
+    moved(source, target, last)
+    assert target.tolist() == [0.0, 2.0, 0.0] and last.item() == 7
+    with pytest.raises(TypeError, match="bound to 3 offsets, not 2"):
+        moved(source, target)
+    with pytest.raises(TypeError):
+        moved.at("x")  # type: ignore[arg-type]
+
+
+def test_what_a_kernel_refuses_is_raised(library: str) -> None:
+    (refuse,) = _native.load_kernels(library, ["refuse"])
+    numbers = torch.tensor([1, -1], dtype=torch.int32)
+    refuse(numbers)
+    for error in (IndexOutOfRange, IndexError, RuntimeError):
+        with pytest.raises(error, match="index out of range"):
+            refuse.at(4)(numbers)
 
 
 def test_a_parameter_is_a_tensor(library: str) -> None:
@@ -80,7 +104,6 @@ def test_matches() -> None:
     assert not _native.matches(x.t(), (4, 3), (3, 1), torch.float32)
     with pytest.raises(TypeError):
         _native.matches(3, (), (), torch.float32)  # type: ignore[arg-type]
-
 
 
 @pytest.mark.parametrize(

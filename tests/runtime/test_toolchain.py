@@ -12,7 +12,7 @@ from stator.runtime import Cpp, GraphArtifact, Unit
 from stator.runtime.link import load
 
 FLAGS = ("-shared", "-fPIC", "-O1")
-SOURCE = 'extern "C" void k0(void* const* p) {{ *(int*)p[0] = {0}; }}'
+SOURCE = 'extern "C" const char* k0(void* const* p) {{ *(int*)p[0] = {0}; return 0; }}'
 
 
 def options(folder: Path, compiler: str = "g++") -> Options:

@@ -3,7 +3,8 @@
 A `Scope` is a piece of text inside one more loop than its parent. `Writer.value` gives the C++ name of a node and
 writes its definition if there is none in sight, so common subexpressions are shared and loop-invariant ones leave the
 loop by themselves. Nodes that vary along the vector axis are vectors, all others scalars, widened where they meet.
-Loads under a `masked` are written once per mask and happen only where it holds.
+Loads under a `masked` are written once per mask and happen only where it holds. A loaded index is checked where it is
+first used: outside of its bound it counts as 0, and `wrong` remembers which check failed.
 """
 
 from __future__ import annotations
@@ -35,11 +36,11 @@ class Scope:
     parent: Scope | None
     axes: Axes
     lines: list[str] = field(default_factory=list)
-    names: dict[tuple[Expr, Expr | None], Name] = field(default_factory=dict)
+    names: dict[tuple[Expr | Indirect, Expr | None], Name] = field(default_factory=dict)
     wides: dict[tuple[str, str], str] = field(default_factory=dict)
     defined: set[str] = field(default_factory=set)
 
-    def name(self, node: Expr, mask: Expr | None, name: Name) -> None:
+    def name(self, node: Expr | Indirect, mask: Expr | None, name: Name) -> None:
         self.names[node, mask] = name
         self.defined.add(name.text)
 
@@ -53,12 +54,13 @@ class Scope:
 class Writer:
     """Writes the expressions of one kernel; `scope` is where the caller is."""
 
-    __slots__ = ("_count", "_floor", "_guarded", "live", "plan", "scope")
+    __slots__ = ("_count", "_floor", "_guarded", "checks", "live", "plan", "scope")
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.scope = Scope(None, frozenset())
         self.live = "n"
+        self.checks: dict[int, int] = {}  # the bounds that loaded indices are held to, each with its number
         self._count = 0
         self._floor: Scope | None = None  # where reductions are known; what uses them cannot be further out
         self._guarded = _guarded_nodes(plan)
@@ -132,7 +134,7 @@ class Writer:
             self._guarded.add(both)
         return both
 
-    def _find(self, key: tuple[Expr, Expr | None]) -> Name | None:
+    def _find(self, key: tuple[Expr | Indirect, Expr | None]) -> Name | None:
         scope: Scope | None = self.scope
         while scope is not None:
             found = scope.names.get(key)
@@ -185,7 +187,7 @@ class Writer:
             case "load":
                 return self._load(node, mask, vector)
             case "index":
-                return self._position(node.attr, kind, vector)
+                return self._position(node.attr, mask, kind, vector)
             case "masked":
                 inner = self._both(mask, node.args[0])
                 parts = [
@@ -251,17 +253,17 @@ class Writer:
 
     # -- memory and positions
 
-    def place(self, index: Index, lane: str | None = None) -> str:
-        """An index as C++; with `lane`, at that lane of the block."""
+    def place(self, index: Index, mask: Expr | None = None, lane: str | None = None) -> str:
+        """An index as C++; with `lane`, at that lane of the block. What it loads is loaded under the mask."""
 
         def atom_text(atom: object) -> str:
             match atom:
                 case Axis():
                     return f"({atom.name} + {lane})" if lane and atom is self.plan.vector else atom.name
                 case Indirect():
-                    name = self.value(atom.expr)  # type: ignore[arg-type]
+                    name = self._within(atom, mask)
                     return f"(i64_){name.text}[{lane}]" if name.vector and lane else f"(i64_){name.text}"
-            inner = self.place(atom.inner, lane)  # type: ignore[attr-defined]
+            inner = self.place(atom.inner, mask, lane)  # type: ignore[attr-defined]
             if isinstance(atom, FloorDiv):
                 if atom.inner.low >= 0:
                     return f"(({inner}) / {atom.divisor})"
@@ -275,11 +277,44 @@ class Writer:
             parts.append(str(index.const))
         return " + ".join(parts)
 
-    def _at_lane(self, index: Index, stride: int | None, lane: str = "j") -> str:
-        """The index at a lane, from the block's start where a stride is known."""
+    def _within(self, atom: Indirect, mask: Expr | None) -> Name:
+        """A loaded index, checked once for each mask it is used under."""
+        node: Expr = atom.expr  # type: ignore[assignment]
+        name = self.value(node, mask)
+        if self.plan.in_range(atom):
+            return name
+        found = self._find((atom, mask))
+        if found is not None:
+            return found
+        axes, level = self._axes(node), node.level
+        if mask is not None:
+            axes, level = axes | self._axes(mask), max(level, mask.level)
+        here, self.scope = self.scope, self._home(axes, level)
+        checked = Name(self.fresh(), name.kind, name.vector)
+        number = self.checks.setdefault(atom.bound, len(self.checks) + 1)
+        function = f"within<{self.plan.lanes}>" if name.vector else "within"
+        text = f"{function}({name.text}, {atom.bound}, {self._needed(mask, name.vector)}, {number}, wrong)"
+        self.scope.lines.append(f"const auto {checked.text} = {text};")
+        self.scope.name(atom, mask, checked)
+        self.scope = here
+        return checked
+
+    def _needed(self, mask: Expr | None, vector: bool) -> str:
+        """Where a value under the mask is really used: a mask of lanes, or one flag for a scalar."""
+        lanes = self.plan.lanes
+        spread = mask is not None and self.value(mask).vector
+        if not vector and not spread:
+            return "true" if mask is None else self.operand(mask, "mask", False)
+        text = f"live<{lanes}>({self.live})"
+        if mask is not None:
+            text = f"({self.operand(mask, 'mask', True)} & {text})"
+        return text if vector else f"any<{lanes}>({text})"
+
+    def _at_lane(self, index: Index, stride: int | None, mask: Expr | None = None) -> str:
+        """The index at lane j, from the block's start where a stride is known."""
         if stride is None:
-            return self.place(index, lane)
-        return f"{self.place(index)} + {stride}*{lane}" if stride else self.place(index)
+            return self.place(index, mask, "j")
+        return f"{self.place(index, mask)} + {stride}*j" if stride else self.place(index, mask)
 
     def _load(self, node: Expr, mask: Expr | None, vector: bool) -> str:
         buffer, index = node.attr
@@ -287,29 +322,29 @@ class Writer:
         guard = self.operand(mask, "mask", vector) if mask is not None else ""
         stride = plan.lane_stride(index)
         if not vector or (stride == 0 and not guard):
-            text = f"load1({buffer}[{self.place(index)}])"
+            text = f"load1({buffer}[{self.place(index, mask)}])"
             return f"({guard} ? {text} : {ops.number(plan.kind(node), 0)})" if guard else text
         lanes = plan.lanes
         if stride == 1:
-            where = f"{buffer} + {self.place(index)}"
+            where = f"{buffer} + {self.place(index, mask)}"
             if guard:
                 return f"load_if<{lanes}>({where}, {guard}, {self.live})"
             return f"load<{lanes}>({where}, {self.live})"
         element = ops.ELEMENT[plan.kind(node)]
-        at = f"[&](int j) BODY {{ return load1({buffer}[{self._at_lane(index, stride)}]); }}"
+        at = f"[&](int j) BODY {{ return load1({buffer}[{self._at_lane(index, stride, mask)}]); }}"
         if guard:
             return f"lanes_if<{element}, {lanes}>({guard}, {self.live}, {at})"
         return f"lanes<{element}, {lanes}>({self.live}, {at})"
 
-    def _position(self, index: Index, kind: str, vector: bool) -> str:
+    def _position(self, index: Index, mask: Expr | None, kind: str, vector: bool) -> str:
         element, lanes = ops.ELEMENT[kind], self.plan.lanes
         if not vector:
-            return f"({element})({self.place(index)})"
+            return f"({element})({self.place(index, mask)})"
         stride = self.plan.lane_stride(index)
         if stride is None:
-            at = f"[&](int j) BODY {{ return ({element})({self.place(index, 'j')}); }}"
+            at = f"[&](int j) BODY {{ return ({element})({self.place(index, mask, 'j')}); }}"
             return f"lanes<{element}, {lanes}>({self.live}, {at})"
-        start = f"wide<{element}, {lanes}>(({element})({self.place(index)}))"
+        start = f"wide<{element}, {lanes}>(({element})({self.place(index, mask)}))"
         steps = f"iota<{element}, {lanes}>()" + (f" * ({element}){stride}" if stride != 1 else "")
         return f"{start} + {steps}" if stride else start
 

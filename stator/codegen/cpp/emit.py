@@ -1,14 +1,15 @@
-"""Kernels to one C++ translation unit: `extern "C" void k<i>(void* const* p)` for each.
+"""Kernels to one C++ translation unit: `extern "C" const char* k<i>(void* const* p)` for each.
 
 Each kernel is a function over a range of its grid (`plan.Plan`), which `parallel` in `vector.h` shares among threads.
 Here is the frame: the grid, the loops of every level of reduction with their accumulators, and where stores go; what
 happens inside the loops is written by `body.Writer`. Inner stores go into the last loop over the reduce axes, so every
-load of an iteration comes before them even if the memory plan put a result over an operand.
+load of an iteration comes before them even if the memory plan put a result over an operand. What a kernel returns is
+null, or what was wrong with an index that it loaded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import resources
 from math import prod
@@ -44,19 +45,37 @@ def header(with_random: bool = False) -> str:
 def emit_kernel(name: str, kernel: Kernel, target: Target) -> str:
     """One kernel: its range function and its entry."""
     if kernel.outer_numel == 0:
-        return f'extern "C" void {name}(void* const*) {{}}  // no elements\n'
+        return f'extern "C" const char* {name}(void* const*) {{ return 0; }}  // no elements\n'
     made = plan(kernel, target)
     writer = Writer(made)
     for i, param in enumerate(kernel.params):
         const, storage = "const " if param.role == "in" else "", ops.STORAGE[param.dtype]
         writer.scope.lines.append(f"{const}{storage}* {param.name} = ({storage}*)p[{i}];")
     _grid(writer, made)
+    if writer.checks:
+        count = len(kernel.params)
+        writer.scope.lines.insert(0, "int wrong = 0;")
+        writer.scope.lines.append(f"if (wrong) __atomic_store_n((int*)p[{count}], wrong, __ATOMIC_RELAXED);")
     lines = "\n".join("    " + line for line in writer.scope.lines)
     return (
         f"// {' '.join(f'{a.name}:{a.size}' for a in (*kernel.axes, *kernel.reduce_axes))}, {made.shape}\n"
         f"static void {name}_range(void* const* p, i64_ begin, i64_ end) {{\n{lines}\n}}\n"
-        f'extern "C" void {name}(void* const* p) {{ parallel({name}_range, p, {made.grid}, {made.threads}); }}\n'
+        f'extern "C" const char* {name}(void* const* p) {{{_entry(name, made, writer.checks)}}}\n'
     )
+
+
+def _entry(name: str, made: Plan, checks: Mapping[int, int]) -> str:
+    """Shares the range among threads; with checks, they say through one more pointer which one failed."""
+    run = f"parallel({name}_range, {{}}, {made.grid}, {made.threads});"
+    if not checks:
+        return f" {run.format('p')} return 0; "
+    lines = ["int wrong = 0;"]
+    pointers = [f"p[{i}]" for i in range(len(made.kernel.params))]
+    lines.append(f"void* const q[] = {{{', '.join([*pointers, '&wrong'])}}};")
+    lines.append(run.format("q"))
+    for bound, number in checks.items():
+        lines.append(f'if (wrong == {number}) return "index out of range for a dim of size {bound}";')
+    return "".join(f"\n    {line}" for line in [*lines, "return 0;"]) + "\n"
 
 
 def _grid(writer: Writer, made: Plan) -> None:

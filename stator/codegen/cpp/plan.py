@@ -26,11 +26,16 @@ GRID = 64  # pieces that a long vector axis is cut into, for threads to share
 
 @dataclass(slots=True)
 class Plan:
-    """The decisions for one kernel; `deps` says along which axes a node varies, `narrow` which i64 fit in int32."""
+    """The decisions for one kernel.
+
+    `deps` says along which axes a node varies, `bounds` between what an integer lies that fits in int32, and `narrow`
+    which of those are i64.
+    """
 
     kernel: Kernel
     deps: dict[Expr, Axes]
     narrow: frozenset[Expr]
+    bounds: dict[Expr, tuple[int, int]]
     vector: Axis | None
     lanes: int
     unroll: int = 1
@@ -47,6 +52,11 @@ class Plan:
         """The register kind of a node."""
         return "i32" if node in self.narrow else KIND[node.dtype]
 
+    def in_range(self, atom: Indirect) -> bool:
+        """Whether a loaded index provably lies within its bound."""
+        low, high = self.bounds.get(atom.expr, (-1, 0))  # type: ignore[call-overload]
+        return bool(low >= 0 and high < atom.bound)
+
     def lane_stride(self, index: Index) -> int | None:
         """By how much a lane moves the index within a block of lanes, or None where that is not constant."""
         return 0 if self.vector is None else _lane_stride(index, self.vector, self.lanes, self.deps)
@@ -55,12 +65,13 @@ class Plan:
 def plan(kernel: Kernel, target: Target) -> Plan:
     """Decide everything."""
     deps = dependencies(kernel)
-    narrow = _narrow(kernel)
+    bounds = _ranges(kernel)
+    narrow = frozenset(node for node in bounds if node.dtype == "i64")
     vector = _choose(kernel, target.vector_bytes // 4, deps)
     lanes = target.vector_bytes // 4
     if any(_is_wide(node, narrow) and (vector in deps[node] or node.op == "reduce") for node in kernel.nodes):
         lanes //= 2
-    made = Plan(kernel, deps, narrow, vector, lanes)
+    made = Plan(kernel, deps, narrow, bounds, vector, lanes)
     made.loops = tuple(axis for axis in kernel.reduce_axes if axis is not vector)
     if vector in kernel.reduce_axes:
         made.shape, made.loops = "row", (*made.loops, vector)
@@ -138,14 +149,14 @@ def _lane_stride(index: Index, axis: Axis, lanes: int, deps: dict[Expr, Axes]) -
 _LIMITS = {"bool": (0, 1), "u8": (0, 255), "i8": (-128, 127), "i16": (-(2**15), 2**15 - 1), "i32": (-INT32, INT32 - 1)}
 
 
-def _narrow(kernel: Kernel) -> frozenset[Expr]:
-    """The i64 nodes that provably fit in 32 bits, so that they need no wide lanes."""
+def _ranges(kernel: Kernel) -> dict[Expr, tuple[int, int]]:
+    """The integers that provably fit in 32 bits, so that they need no wide lanes."""
     bounds: dict[Expr, tuple[int, int]] = {}
     for node in kernel.nodes:
         found = _bounds(node, bounds, kernel)
         if found is not None and found[0] >= -INT32 and found[1] < INT32:
             bounds[node] = found
-    return frozenset(node for node in bounds if node.dtype == "i64")
+    return bounds
 
 
 def _bounds(node: Expr, known: dict[Expr, tuple[int, int]], kernel: Kernel) -> tuple[int, int] | None:

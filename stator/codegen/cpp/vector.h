@@ -272,6 +272,22 @@ template <int L, class T, class N> INLINE auto load_if(const T* p, V<int, L> m, 
     return r;
 }
 
+// ---- indices that were loaded: outside of 0 … bound-1 they become 0, and `wrong` the number of the check if needed
+
+template <class T> INLINE T within(T at, i64_ bound, bool needed, int number, int& wrong) {
+    if (__builtin_expect((u64_)(i64_)at < (u64_)bound, 1)) return at;
+    if (needed) wrong = number;
+    return 0;
+}
+template <int L, class F> INLINE F within(F at, i64_ bound, V<int, L> needed, int number, int& wrong) {
+    V<int, L> out;
+    if constexpr (Same<typename Element<F>::type, int>::value)
+        out = (V<int, L>)((V<unsigned, L>)at >= (unsigned)(bound < 0x80000000l ? bound : 0x80000000l));
+    else out = mask((V<u64_, L>)at >= (u64_)bound);
+    if (__builtin_expect(any<L>(out & needed), 0)) wrong = number;
+    return select(out, F{}, at);
+}
+
 // ---- adding into memory (one thread at a time owns an address)
 
 INLINE void add1(bf16* p, float v) { store1(p, round_bf16(load1(*p) + v)); }
