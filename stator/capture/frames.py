@@ -16,15 +16,25 @@ import functools
 import gc
 import inspect
 import os
+import re
 import types
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
 
 from stator.base import log
-from stator.base.errors import CaptureError, DataDependent, FallbackWarning, GraphBreak, Location, StatorError, Unsupported
+from stator.base.errors import (
+    CaptureError,
+    DataDependent,
+    FallbackWarning,
+    GraphBreak,
+    Location,
+    StatorError,
+    Unsupported,
+)
 from stator.capture import opcodes as _opcodes
 from stator.capture.arguments import bind, binding_error
 from stator.capture.effects import DELETED, Effects
@@ -254,14 +264,26 @@ def finish(fn: types.FunctionType, machine: Machine, assembler: Assembler, guard
     graph = machine.graph
     calls = graph.calls
     drop_unused_inputs(graph, assembler.outputs)
-    module = graph.module(assembler.outputs)
+    module = graph.module(assembler.outputs, identifier(fn.__qualname__))
     inputs = tuple(entry.source for entry in graph.inputs)
     if log.wanted(log.GRAPH):
-        log.record(log.GRAPH, name=fn.__name__, ops=calls, text=str(module.graph))
+        log.record(log.GRAPH, name=fn.__qualname__, ops=calls, operators=count_operators(graph.graph))
     with log.span("backend", function=fn.__qualname__):
         compiled = backend(module, graph.examples)
     code = assembler.assemble(compiled, inputs)
     return Entry(guards, code, [GraphInfo(module, inputs, calls, compiled)], [])
+
+
+def identifier(qualname: str) -> str:
+    """A function's name as one that a class or a folder can have."""
+    return re.sub(r"\W+", "_", qualname.replace("<locals>", "")).strip("_") or "graph"
+
+
+def count_operators(graph: torch.fx.Graph) -> dict[str, int]:
+    """How often the graph calls what."""
+    calls = (node for node in graph.nodes if node.op in ("call_function", "call_method"))
+    names = [f".{n.target}" if n.op == "call_method" else getattr(n.target, "__name__", str(n.target)) for n in calls]
+    return dict(Counter(names))
 
 
 def drop_unused_inputs(graph: GraphBuilder, outputs: Sequence[Any]) -> None:

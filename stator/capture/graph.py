@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import fx
 
-from stator.fake import FakeMode
+from stator.fake import FakeMode, graphs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -171,16 +171,16 @@ class GraphBuilder:
         """How many nodes compute something."""
         return sum(node.op in ("call_function", "call_method") for node in self.graph.nodes)
 
-    def module(self, outputs: Sequence[fx.Node]) -> fx.GraphModule:
+    def module(self, outputs: Sequence[fx.Node], name: str = "graph") -> fx.GraphModule:
         """Closes the graph with a flat tuple of tensors and makes the module that a backend takes."""
         self.graph.output(tuple(outputs))
         root = torch.nn.Module()
-        for name, tensor in self.attributes.items():
+        for attribute, tensor in self.attributes.items():
             if isinstance(tensor, torch.nn.Parameter):
-                root.register_parameter(name, tensor)
+                root.register_parameter(attribute, tensor)
             else:
-                root.register_buffer(name, tensor)
-        return fx.GraphModule(root, self.graph)
+                root.register_buffer(attribute, tensor)
+        return graphs.module(self.graph, name, root)
 
     @property
     def examples(self) -> list[torch.Tensor]:

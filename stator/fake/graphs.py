@@ -42,9 +42,9 @@ def _mapped(arg: Any, values: Mapping[fx.Node, fx.Node]) -> Any:
     return arg
 
 
-def module(graph: fx.Graph, name: str) -> fx.GraphModule:
+def module(graph: fx.Graph, name: str, root: torch.nn.Module | None = None) -> fx.GraphModule:
     """The graph as a module whose Python text is generated when somebody calls or prints it."""
-    return _LazyGraphModule(torch.nn.Module(), graph, name)
+    return _LazyGraphModule(torch.nn.Module() if root is None else root, graph, name)
 
 
 def values_of(args: Any) -> tuple[Any, ...]:

@@ -91,8 +91,13 @@ def random_input(size: tuple[int, ...], stride: tuple[int, ...], dtype: Any, dev
     """A tensor to try a stand-alone wrapper with: normal floats, integers and flags that are 0 or 1."""
     import torch  # the room itself does not need torch
 
-    made = torch.empty_strided(size, stride, dtype=dtype, device=device)
-    return made.normal_() if dtype.is_floating_point else made.random_(0, 2)
+    span = 1 + sum((n - 1) * s for n, s in zip(size, stride, strict=True)) if 0 not in size else 0
+    memory = torch.empty(span, dtype=dtype, device=device)
+    if dtype.is_floating_point or dtype.is_complex:
+        memory.normal_()
+    else:
+        memory.random_(0, 2)
+    return memory.as_strided(size, stride)
 
 
 def time_call(call: Call, inputs: list[Any], seconds: float = 0.5) -> float:
