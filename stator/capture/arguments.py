@@ -14,11 +14,11 @@ from typing import Any
 from stator.base.errors import InternalError
 
 
-def parameter_count(code: CodeType) -> int:
-    """How many of the first slots are parameters, `*args` and `**kwargs` included."""
+def parameters(code: CodeType) -> tuple[str, ...]:
+    """The names of the first slots, which are the parameters, `*args` and `**kwargs` included."""
     flags = code.co_flags
     stars = bool(flags & inspect.CO_VARARGS) + bool(flags & inspect.CO_VARKEYWORDS)
-    return code.co_argcount + code.co_kwonlyargcount + stars
+    return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + stars]
 
 
 def bind(
@@ -37,7 +37,7 @@ def bind(
     flags = code.co_flags
     positional, keyword_only = code.co_argcount, code.co_kwonlyargcount
     given = len(args)
-    slots: list[Any] = [None] * parameter_count(code)
+    slots: list[Any] = [None] * len(parameters(code))
     if given > positional:
         if not flags & inspect.CO_VARARGS:
             return None

@@ -5,7 +5,7 @@ captures the call, adds an entry and runs it. Past the recompile limit, and afte
 no entry matches run the original function, with one warning that says so.
 Invariant: a call gives what the original gives, whatever fails here; only `CaptureError` (asked for by fullgraph) and,
 with the option strict, our own failures surface. While a capture runs, compiled callables run their originals.
-Neighbours: `frames.py` (capture), `guards.py` (the trees), `module.py` (modules), `csrc/dispatcher.c`.
+Neighbours: `frames.py` (capture), `guards.py` (the trees), `compiled_module.py` (modules), `csrc/dispatcher.c`.
 """
 
 from __future__ import annotations
@@ -28,14 +28,9 @@ from stator.base.errors import CaptureError, FallbackWarning, InternalError, Sta
 from stator.base.markers import DISABLED
 from stator.base.options import Settings
 from stator.capture import frames
+from stator.capture.compiled_module import CompiledModule, original_of, share
 from stator.capture.guards import Guard, compile_tree
-from stator.capture.module import CompiledModule, original_of, share
 from stator.capture.source import ConstSource
-from stator.capture.values import compiled as _compiled
-from stator.capture.values import markers as _markers
-
-#: Register how a program being captured sees compiled objects, and the functions that talk to the compiler.
-REGISTERED = (_compiled, _markers)
 
 #: Every function that has been compiled, for `reset`.
 _all: WeakSet[Versions] = WeakSet()
@@ -213,7 +208,7 @@ def as_function(fn: Callable[..., Any]) -> types.FunctionType:
 
 
 def compile_module(module: torch.nn.Module, settings: Settings) -> torch.nn.Module:
-    """The compiled form of a module: shares all state with it, see `module.py`."""
+    """The compiled form of a module: shares all state with it, see `compiled_module.py`."""
     return share(original_of(module), settings, compile_callable)
 
 

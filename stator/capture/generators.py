@@ -60,7 +60,7 @@ class GeneratorValue(Value):
     def resume(self, tx: Machine, sent: Value) -> Value | None:
         """Runs to the next yield with `sent` as its result; None when the generator has returned (`result`)."""
         machine = self.machine
-        if not self.started and not (sent.is_constant() and sent.constant() is None):
+        if not self.started and not sent.is_none():
             tx.raise_exception(TypeError, "can't send non-None value to a just-started generator")
         if machine.finished:
             self.result = tx.session.none
@@ -180,7 +180,7 @@ class GeneratorMethod(Value):
                 item = generator.resume(tx, args[0] if args else tx.session.none)
         if item is None:
             result = generator.result
-            nothing = result is None or (result.is_constant() and result.constant() is None)
+            nothing = result is None or result.is_none()
             tx.raise_exception(StopIteration, *(() if nothing else (result,)))
         return item
 
@@ -188,7 +188,7 @@ class GeneratorMethod(Value):
 def thrown(args: Sequence[Value]) -> Value:
     """The exception among the arguments of `throw`: the second when there is one."""
     second = args[1] if len(args) > 1 else None
-    return args[0] if second is None or (second.is_constant() and second.constant() is None) else second
+    return args[0] if second is None or second.is_none() else second
 
 
 def as_exception(tx: Machine, value: Value) -> Value:

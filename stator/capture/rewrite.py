@@ -20,6 +20,7 @@ from bytecode import Bytecode, CompilerFlags, Instr
 from bytecode.instr import FreeVar
 
 from stator.base.errors import InternalError
+from stator.capture.arguments import parameters
 from stator.capture.source import (
     AttrSource,
     ClassAttrSource,
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
 SINCE_312 = sys.version_info >= (3, 12)
 SINCE_313 = sys.version_info >= (3, 13)
 
-#: Container kind → (instruction, what its argument counts).
+#: Container kind → the instruction that builds it.
 BUILDS = {"list": "BUILD_LIST", "tuple": "BUILD_TUPLE", "set": "BUILD_SET", "map": "BUILD_MAP", "slice": "BUILD_SLICE"}
 
 #: Constants that are written as they are; every other object is pinned by identity.
@@ -265,10 +266,9 @@ class Assembler:
     def _code_object(self, instructions: list[Instr]) -> CodeType:
         code = self.code
         made = Bytecode(instructions)
-        stars = bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
         made.argcount, made.posonlyargcount = code.co_argcount, code.co_posonlyargcount
         made.kwonlyargcount = code.co_kwonlyargcount
-        made.argnames = list(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + stars])
+        made.argnames = list(parameters(code))
         made.freevars = list(code.co_freevars)
         made.flags = CompilerFlags(code.co_flags)
         made.name, made.filename, made.first_lineno = code.co_name, code.co_filename, code.co_firstlineno

@@ -76,6 +76,10 @@ class Value:
         """Whether `constant()` gives the object itself (int, str, None, dtype, function, class, …)."""
         return False
 
+    def is_none(self) -> bool:
+        """Whether it is None."""
+        return self.is_constant() and self.constant() is None
+
     def constant(self) -> Any:
         """The Python object, where it is known at capture time; guards must already cover it."""
         raise self.refuse("use as a constant")

@@ -1,7 +1,7 @@
 """Compiled callables and modules: choosing entries, limits, failures, and what must stay as in the original.
 
 Capture is replaced by a small one that guards what the test names and runs a copy of the function's own code, so these
-tests are about entries alone; `test_convert.py` has the whole.
+tests are about entries alone; `test_frames.py` has the whole.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from stator.base.errors import CaptureError, FallbackWarning, InternalError, Sta
 from stator.base.markers import disable, graph_break, is_compiling
 from stator.base.options import Options, Settings
 from stator.capture import entry, frames
+from stator.capture.compiled_module import original_of
 from stator.capture.guards import Guard, GuardSet, state_guards
-from stator.capture.module import original_of
 from stator.capture.source import LocalSource
 
 

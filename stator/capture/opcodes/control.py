@@ -34,19 +34,14 @@ def pop_jump_if_true(tx: Machine, target: int) -> None:
 
 @opcode("POP_JUMP_IF_NONE")
 def pop_jump_if_none(tx: Machine, target: int) -> None:
-    if is_none(tx.stack.pop()):
+    if tx.stack.pop().is_none():  # type: ignore[union-attr]
         jump(tx, target)
 
 
 @opcode("POP_JUMP_IF_NOT_NONE")
 def pop_jump_if_not_none(tx: Machine, target: int) -> None:
-    if not is_none(tx.stack.pop()):
+    if not tx.stack.pop().is_none():  # type: ignore[union-attr]
         jump(tx, target)
-
-
-def is_none(value: Any) -> bool:
-    """`value is None`."""
-    return value.is_constant() and value.constant() is None
 
 
 @opcode("GET_ITER")

@@ -24,7 +24,7 @@ def raise_varargs(tx: Machine, count: int) -> None:
     cause = stack.pop() if count == 2 else None
     exception = as_exception(tx, stack.pop())
     if cause is not None:
-        nothing = cause.is_constant() and cause.constant() is None
+        nothing = cause.is_none()
         exception.set_attr(tx, "__cause__", cause if nothing else as_exception(tx, cause))
     raise Raised(exception)
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from stator.capture.generators import GeneratorValue
 from stator.capture.machine import opcode
-from stator.capture.opcodes.control import is_none
 from stator.capture.value import Raised
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ def send(tx: Machine, target: int) -> None:
     if isinstance(receiver, GeneratorValue):
         item = receiver.resume(tx, sent)
         result = receiver.result or result
-    elif is_none(sent):
+    elif sent.is_none():
         item = receiver.next_item(tx)
     else:
         item = receiver.get_attr(tx, "send").call(tx, [sent], {})

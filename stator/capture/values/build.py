@@ -8,28 +8,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stator.capture.values import (
-    autocast as _autocast,
-)
-from stator.capture.values import (
-    builtin_types as _builtin_types,
-)
-from stator.capture.values import (
-    copying as _copying,
-)
-from stator.capture.values import (
-    module as _module,
-)
-from stator.capture.values import (
-    pure as _pure,
-)
-from stator.capture.values import (
-    python_module as _python_module,
-)
-from stator.capture.values import (
-    torch_function as _torch_function,
-)
-from stator.capture.values import (
-    torch_state as _torch_state,
+    autocast,
+    builtin_types,
+    compiled,
+    copying,
+    markers,
+    module,
+    pure,
+    python_module,
+    torch_function,
+    torch_state,
 )
 from stator.capture.values.constant import SliceValue
 from stator.capture.values.exception import ExceptionValue
@@ -52,7 +40,9 @@ __all__ = [
 ]  # fmt: skip
 
 #: The files that register what they know.
-FILES = (_autocast, _builtin_types, _copying, _module, _pure, _python_module, _torch_function, _torch_state)
+FILES = (
+    autocast, builtin_types, compiled, copying, markers, module, pure, python_module, torch_function, torch_state,
+)  # fmt: skip
 
 const = fresh
 

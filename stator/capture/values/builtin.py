@@ -2,7 +2,7 @@
 
 A C function that has no handler runs for real when it is in the table of pure functions (`pure.py`) and
 its arguments are known; otherwise it is refused.
-Neighbours: `builtin_types.py` (int, list, dict… as constructors), `itertools_table.py`, `operators.py`.
+Neighbours: `builtin_types.py` (int, list, dict… as constructors, itertools), `operators.py`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import torch
 from stator.base.errors import GraphBreak
 from stator.capture.value import Raised, Value
 from stator.capture.values import operators, watch
-from stator.capture.values.base import MISSING, Object, find_method, static_attribute
+from stator.capture.values.base import MISSING, Object, find_method, look_up
 from stator.capture.values.constant import NONE, boolean
 from stator.capture.values.exception import ExceptionValue
 from stator.capture.values.fold import fold, known, run
@@ -198,7 +198,7 @@ def call_callable(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) 
     value = args[0]
     if value.is_constant():
         return boolean(callable(value.constant()))
-    return boolean(static_attribute(value.python_type(), "__call__") is not MISSING)
+    return boolean(look_up(tx, value.python_type(), "__call__") is not MISSING)
 
 
 # -- types ---------------------------------------------------------------------------------------------
@@ -312,7 +312,7 @@ def call_filter(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) ->
 
 def predicate(test: Value) -> Callable[[Machine, Value], bool]:
     """The test of `filter`; None asks for truth."""
-    if test.is_constant() and test.constant() is None:
+    if test.is_none():
         return lambda tx, item: item.truth(tx)
     return lambda tx, item: test.call(tx, (item,), {}).truth(tx)
 
@@ -378,7 +378,7 @@ def _extreme(op: str) -> Callable[..., Value]:
                 return kwargs["default"]
             tx.raise_exception(ValueError, f"{'max' if op == '>' else 'min'}() iterable argument is empty")
         key = kwargs.get("key", NONE)
-        plain = key.is_constant() and key.constant() is None
+        plain = key.is_none()
         best, best_key = items[0], items[0] if plain else key.call(tx, (items[0],), {})
         for item in items[1:]:
             item_key = item if plain else key.call(tx, (item,), {})
@@ -428,7 +428,7 @@ def text(tx: Machine, value: Value, function: Any) -> Value:
         return fold(tx, function, (value,))
     name = "__str__" if function is str else "__repr__"
     if isinstance(value, UserObjectValue):
-        raw = static_attribute(value.cls, name)
+        raw = look_up(tx, value.cls, name)
         if name == "__str__" and getattr(raw, "__objclass__", None) is object:
             return text(tx, value, repr)
         if raw is not MISSING and getattr(raw, "__objclass__", None) is not object:

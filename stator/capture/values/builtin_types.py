@@ -125,7 +125,7 @@ _dict(collections.OrderedDict)
 def call_defaultdict(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
     """`defaultdict(factory, …)`."""
     factory, rest = (args[0], args[1:]) if args else (NONE, ())
-    plain = factory.is_constant() and factory.constant() is None
+    plain = factory.is_none()
     made = DictValue((), collections.defaultdict, factory=None if plain else factory)
     made.m_update(tx, *rest, **kwargs)
     return made
@@ -271,10 +271,10 @@ def call_accumulate(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]
     function = args[1] if len(args) > 1 else kwargs.get("func", NONE)
     inner = args[0].iterate(tx)
     initial = kwargs.get("initial", NONE)
-    plain = function.is_constant() and function.constant() is None
+    plain = function.is_none()
 
     def steps() -> Iterator[Value]:
-        total = None if initial.is_constant() and initial.constant() is None else initial
+        total = None if initial.is_none() else initial
         if total is not None:
             yield total
         while (item := inner.next_item(tx)) is not None:

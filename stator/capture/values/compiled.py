@@ -1,7 +1,7 @@
 """Compiled callables and modules inside a program that is being captured: looked through, to what they were made from.
 
 The original is reached from the compiled object, which is guarded by identity; so an inner `compile` changes nothing
-about what an outer one captures. Neighbours: `capture/module.py`, `csrc/dispatcher.c`.
+about what an outer one captures. Neighbours: `capture/compiled_module.py`, `csrc/dispatcher.c`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from stator._native import Dispatcher
-from stator.capture.module import CompiledModule
+from stator.capture.compiled_module import CompiledModule
 from stator.capture.source import AttrSource
 from stator.capture.values import watch
 from stator.capture.values.registry import builds, wrap

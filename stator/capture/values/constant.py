@@ -190,7 +190,6 @@ class SliceValue(Value):
 NONE = ConstantValue(None)
 TRUE = ConstantValue(True)
 FALSE = ConstantValue(False)
-NOT_IMPLEMENTED = ConstantValue(NotImplemented)
 
 
 def boolean(value: bool) -> ConstantValue:

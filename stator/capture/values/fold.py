@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from stator.base.errors import GraphBreak
+from stator.base.errors import GraphBreak, StatorError
 from stator.capture.value import Raised
 from stator.capture.values.registry import fresh
 
@@ -28,9 +28,9 @@ def run(tx: Machine, function: Callable[..., Any], args: Sequence[Any], kwargs: 
     """`function(*args, **kwargs)` on Python objects; what it raises, the program raises."""
     try:
         return function(*args, **(kwargs or {}))
-    except (GraphBreak, Raised):
+    except (GraphBreak, StatorError, Raised):
         raise
-    except Exception as error:
+    except Exception as error:  # whatever it is, it is the program's own
         tx.raise_exception(type(error), *error.args)
 
 

@@ -3,7 +3,7 @@
 A function value is what `Machine.inline` runs (`Inlinable`). Defaults and cells of a real function are
 read when needed, each under its own guard, so a closure made anew by every call of its maker is guarded
 by its code and by what its cells hold, not by identity.
-Neighbours: `registry.CALLS` (functions that are not inlined), `klass.py`, `lookup.py`.
+Neighbours: `registry.CALLS` (functions that are not inlined), `klass.py`.
 """
 
 from __future__ import annotations
@@ -95,7 +95,6 @@ class CellValue(Value):
             content = self.get(tx)
             if content is None:
                 tx.raise_exception(ValueError, "Cell is empty")
-                raise AssertionError
             return content
         return super().get_attr(tx, name)
 

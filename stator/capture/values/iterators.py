@@ -2,7 +2,7 @@
 
 Each is a small state machine over other values, as lazy as its Python counterpart.
 Invariant: iterating an iterator gives itself; `next_item` gives None once exhausted, and stays so.
-Neighbours: `builtin.py` and `itertools_table.py` (constructors), the machine (generators are its own).
+Neighbours: `builtin.py` and `builtin_types.py` (constructors), the machine (generators are its own).
 """
 
 from __future__ import annotations

@@ -184,7 +184,6 @@ class DictValue(Object):
             self.put(tx, key, value)
             return value
         tx.raise_exception(KeyError, key)
-        raise AssertionError
 
     def set_item(self, tx: Machine, key: Value, value: Value) -> None:
         self.put(tx, key, value)
@@ -237,7 +236,6 @@ class DictValue(Object):
             return found
         if default is None:
             tx.raise_exception(KeyError, key)
-            raise AssertionError
         return default
 
     def m_popitem(self, tx: Machine, last: Value = TRUE) -> Value:
@@ -438,7 +436,6 @@ class DictIterator(IteratorValue):
         entry = entries.get(self.names[self.position])
         if entry is None:
             tx.raise_exception(RuntimeError, "dictionary keys changed during iteration")
-            raise AssertionError
         self.position += 1
         return pick(tx, self.owner, entry, self.what)
 

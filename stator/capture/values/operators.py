@@ -40,7 +40,6 @@ MIRRORED = {"<": ">", "<=": ">=", "==": "==", "!=": "!=", ">": "<", ">=": "<="}
 def _unsupported(tx: Machine, op: str, left: Value, right: Value) -> Value:
     names = left.python_type().__name__, right.python_type().__name__
     tx.raise_exception(TypeError, f"unsupported operand type(s) for {op}: {names[0]!r} and {names[1]!r}")
-    raise AssertionError
 
 
 def _reflected_first(left: Value, right: Value) -> bool:
@@ -86,7 +85,6 @@ def compare(tx: Machine, op: str, left: Value, right: Value) -> Value:
         return boolean(is_same(left, right) is (op == "=="))
     names = left.python_type().__name__, right.python_type().__name__
     tx.raise_exception(TypeError, f"{op!r} not supported between instances of {names[0]!r} and {names[1]!r}")
-    raise AssertionError
 
 
 def equal(tx: Machine, left: Value, right: Value) -> bool:

@@ -317,7 +317,6 @@ class ContextVariableValue(Object):
         if found is missing:
             if default is None:
                 tx.raise_exception(LookupError, self.variable.name)
-                raise AssertionError
             return default
         if type(found) not in (int, str, bool, type(None), float):
             raise self.refuse("reading an object from it")

@@ -58,7 +58,7 @@ class SequenceValue(Object):
     def get_item(self, tx: Machine, key: Value) -> Value:
         items: list[Value] = self.values(tx)
         if not key.is_constant():
-            if key.python_type() is torch.Tensor or issubclass(key.python_type(), torch.Tensor):
+            if issubclass(key.python_type(), torch.Tensor):
                 raise key.refuse("using its value as an index")
             key = key.get_attr(tx, "__index__").call(tx, (), {})
         index = key.constant()
@@ -72,7 +72,6 @@ class SequenceValue(Object):
         except TypeError:
             names = self.python_type().__name__, type(index).__name__
             tx.raise_exception(TypeError, f"{names[0]} indices must be integers or slices, not {names[1]}")
-        raise AssertionError
 
     def m_index(self, tx: Machine, item: Value, start: Value = fresh(0), stop: Value | None = None) -> Value:  # noqa: B008
         items = self.values(tx)
@@ -81,7 +80,6 @@ class SequenceValue(Object):
             if operators.equal(tx, item, items[position]):
                 return fresh(position)
         tx.raise_exception(ValueError, f"{self.python_type().__name__}.index(x): x not in sequence")
-        raise AssertionError
 
     def m_count(self, tx: Machine, item: Value) -> Value:
         return fresh(sum(operators.equal(tx, item, candidate) for candidate in self.values(tx)))
@@ -403,20 +401,22 @@ class DequeValue(ListValue):
 class ListIterator(IteratorValue):
     """`iter(list)`: sees later changes of the list."""
 
-    __slots__ = ("index", "owner")
+    __slots__ = ("done", "index", "owner")
 
     def __init__(self, owner: ListValue) -> None:
         super().__init__()
         self.owner = owner
         self.index = 0
+        #: Exhausted for good, even if the list grows afterwards.
+        self.done = False
 
     def python_type(self) -> type:
         return type(iter([]))
 
     def next_item(self, tx: Machine) -> Value | None:
         items = self.owner.values(tx)
-        if self.index >= len(items):
-            self.index = len(items) + 1_000_000_000  # exhausted for good, even if the list grows
+        if self.done or self.index >= len(items):
+            self.done = True
             return None
         self.index += 1
         return items[self.index - 1]
@@ -440,7 +440,7 @@ class SortKey:
 
 def sort(tx: Machine, items: Sequence[Value], key: Value, reverse: bool) -> list[Value]:
     """`sorted(items, key=key, reverse=reverse)`."""
-    plain = key.is_constant() and key.constant() is None
+    plain = key.is_none()
     keys = [item if plain else key.call(tx, (item,), {}) for item in items]
     order = sorted(range(len(items)), key=lambda index: SortKey(tx, keys[index]), reverse=reverse)
     return [items[index] for index in order]

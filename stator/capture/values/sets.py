@@ -1,19 +1,18 @@
 """Sets and frozensets, with items named as dict keys are.
 
-A real set has no order that a guard could hold, so its items are constants or objects by identity, and
-the guard is on the whole contents. Neighbours: `mapping.py` (key naming), `sequence.py`.
+A real set cannot be indexed, so its items are constants or objects by identity, and the guard is on all of
+them, in the order in which the set gives them. Neighbours: `mapping.py` (key naming), `sequence.py`.
 """
 
 from __future__ import annotations
 
-import operator
 import types
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from stator.capture.source import ConstSource
-from stator.capture.values import watch
+from stator.capture.values import operators, watch
 from stator.capture.values.base import Object
 from stator.capture.values.constant import NONE, boolean
 from stator.capture.values.iterators import ItemsIterator
@@ -21,17 +20,15 @@ from stator.capture.values.registry import builds, fresh, makes, wrap
 from stator.capture.values.sequence import TupleValue
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from stator.capture.machine import Machine
     from stator.capture.rewrite import Assembler
     from stator.capture.source import Source
     from stator.capture.value import Value
 
-_COMBINE: dict[str, Callable[[Any, Any], Any]] = {
-    "|": operator.or_, "&": operator.and_, "-": operator.sub, "^": operator.xor,
-}  # fmt: skip
-
+#: The operators that combine two sets.
+_COMBINE = frozenset("|&-^")
 
 #: Ways of hashing that go by identity alone.
 BY_IDENTITY: tuple[Any, ...] = (
@@ -109,7 +106,7 @@ class SetValue(Object):
         if op not in _COMBINE or theirs is None:
             return None
         every = {**theirs.items, **self.items}
-        names = _COMBINE[op](self.items.keys(), theirs.items.keys())
+        names = operators.BINARY[op](self.items.keys(), theirs.items.keys())
         return SetValue({name: every[name] for name in every if name in names}, self.cls)
 
     def binary(self, tx: Machine, op: str, other: Value) -> Value | None:
@@ -127,7 +124,7 @@ class SetValue(Object):
         theirs = _as_set(tx, other)
         if theirs is None:
             return None
-        return boolean(getattr(operator, _COMPARE[op])(self.items.keys(), theirs.items.keys()))
+        return boolean(operators.COMPARE[op](self.items.keys(), theirs.items.keys()))
 
     # -- methods ---------------------------------------------------------------------------------------
 
@@ -223,9 +220,6 @@ class SetValue(Object):
         out.pop()
 
 
-_COMPARE = {"<": "lt", "<=": "le", "==": "eq", "!=": "ne", ">": "gt", ">=": "ge"}
-
-
 def _as_set(tx: Machine, other: Value) -> SetValue | None:
     if isinstance(other, SetValue):
         return other
@@ -243,6 +237,7 @@ def replace_members(target: set[Any], items: tuple[Any, ...]) -> None:
 @builds(set, frozenset, exact=True)
 def build_set(tx: Machine, obj: set[Any], source: Source) -> Value:
     """A set is guarded whole; what is not a literal in it, by identity."""
+    watch.type_of(tx, source, type(obj))
     watch.members(tx, source, obj)
     items = [wrap(tx, item, ConstSource(item)) for item in obj]
     return SetValue({hash_key(tx, item): item for item in items}, type(obj), source)

@@ -133,7 +133,7 @@ class TensorValue(Object):
         constant = self.fake.constant
         if constant is None:
             raise DataDependentValue(what)
-        return constant  # type: ignore[no-any-return]
+        return constant
 
     def truth(self, tx: Machine) -> bool:
         if self.fake.numel() != 1:
