@@ -7,7 +7,7 @@ nothing. Neighbours: `pipeline.py` makes it, `driver.py` stores and links it.
 from __future__ import annotations
 
 import io
-import json
+import pickle
 from dataclasses import dataclass
 
 import torch
@@ -16,6 +16,8 @@ from stator.aot.metadata import Metadata
 from stator.runtime.artifact import GraphArtifact
 
 _LENGTH = 8
+#: What reading the parts of another version can raise.
+UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, EOFError, RuntimeError, pickle.UnpicklingError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,5 +58,5 @@ class Compiled:
                 GraphArtifact.from_bytes(backward) if backward else None,
                 tuple(torch.load(io.BytesIO(constants))) if constants else (),
             )
-        except (ValueError, KeyError, TypeError, json.JSONDecodeError):
+        except UNREADABLE:
             return None

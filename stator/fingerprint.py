@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import os
 import platform
+import types
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,9 +22,14 @@ from torch import fx
 from stator.base.errors import Unsupported
 from stator.base.options import Options
 from stator.base.store import key_of
+from stator.runtime.toolchain import processor
 
 _PLAIN = (int, float, complex, bool, str, bytes, type(None), type(Ellipsis))
 _TORCH_PLAIN = (torch.dtype, torch.device, torch.layout, torch.memory_format)
+# Whose functions are known by name: namespaces of operators, modules of C functions, folders of Python functions.
+_NAMESPACES = {"aten", "prim", "prims", "quantized", "stator"}
+_MODULES = {"torch", "_operator", "operator", "math", "builtins"}
+_FOLDERS = (os.path.dirname(torch.__file__) + os.sep, os.path.dirname(__file__) + os.sep)
 
 
 def graph_key(gm: fx.GraphModule, example_inputs: Sequence[Any], options: Options) -> str:
@@ -68,24 +74,43 @@ def _value(value: Any, tensors: dict[int, int], storages: dict[int, int]) -> str
     """A tensor by metadata and by which earlier tensor or storage it shares; a plain value by itself."""
     if not isinstance(value, torch.Tensor):
         return _argument(value, {})
+    if value.layout is not torch.strided:
+        raise Unsupported(f"a tensor of layout {value.layout}", "it has no strides to name it by")
     number = tensors.setdefault(id(value), len(tensors))
     storage = storages.setdefault(value.untyped_storage()._cdata, len(storages))
     kind = "parameter" if isinstance(value, torch.nn.Parameter) else type(value).__qualname__
     return (
         f"t{number} s{storage} {kind} {value.dtype} {tuple(value.size())} {tuple(value.stride())}"
         f" +{value.storage_offset()} {value.device} grad={value.requires_grad} leaf={value.is_leaf}"
-        f" {value.layout} conj={value.is_conj()} neg={value.is_neg()} inference={value.is_inference()}"
+        f" conj={value.is_conj()} neg={value.is_neg()} inference={value.is_inference()}"
     )
 
 
 def _name(target: Any) -> str:
-    """A function's stable name; one made on the fly (a closure, a lambda) has none."""
-    if isinstance(target, torch._ops.OpOverload):
-        return str(target)
-    module, name = getattr(target, "__module__", None), getattr(target, "__qualname__", None)
-    if name is None or "<" in name:
-        raise Unsupported(target, "a function made at run time has no stable name")
-    return f"{module}.{name}"
+    """The name of a function that PyTorch, Python or this package defines.
+
+    Their versions are in the key. Any other function may change its code and keep its name, so it has no stable text.
+    """
+    match target:
+        case torch._ops.OpOverload() | torch._ops.OpOverloadPacket():
+            if str(target).partition(".")[0] in _NAMESPACES:
+                return str(target)
+        case types.FunctionType():
+            if target.__code__.co_filename.startswith(_FOLDERS) and "<" not in target.__qualname__:
+                return f"{target.__module__}.{target.__qualname__}"
+        case types.BuiltinFunctionType():
+            owner = target.__self__ if isinstance(target.__self__, type) else None
+            module = target.__module__ or getattr(owner, "__module__", None) or ""
+            if module.partition(".")[0] in _MODULES:
+                return f"{module}.{target.__qualname__}"
+        case types.MethodDescriptorType() | types.WrapperDescriptorType() | types.GetSetDescriptorType():
+            owner = target.__objclass__
+            if owner.__module__.partition(".")[0] in _MODULES:
+                return f"{owner.__module__}.{target.__qualname__}"
+        case type():
+            if target.__module__.partition(".")[0] in _MODULES:
+                return f"class {target.__module__}.{target.__qualname__}"
+    raise Unsupported(getattr(target, "__qualname__", target), "its code may change without its name changing")
 
 
 def _argument(value: Any, numbers: dict[fx.Node, int]) -> str:
@@ -115,8 +140,10 @@ def modes_text() -> str:
     ]
     state = (
         torch.is_grad_enabled(), torch.is_inference_mode_enabled(), autocast, torch.get_default_dtype(),
-        torch.are_deterministic_algorithms_enabled(), torch.get_float32_matmul_precision(), torch.get_num_threads(),
-        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.benchmark,
+        torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled(),
+        torch.utils.deterministic.fill_uninitialized_memory, torch.get_float32_matmul_precision(),
+        torch.get_num_threads(), torch._C._get_mkldnn_enabled(), torch._C._get_cudnn_enabled(),
+        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.benchmark, torch._C._get_cudnn_deterministic(),
         torch.backends.cuda.flash_sdp_enabled(), torch.backends.cuda.mem_efficient_sdp_enabled(),
         torch.backends.cuda.math_sdp_enabled(),
     )  # fmt: skip
@@ -134,4 +161,4 @@ def versions_text() -> str:
                 stat = os.stat(os.path.join(folder, name))
                 files.append((os.path.relpath(os.path.join(folder, name), root), stat.st_size, stat.st_mtime_ns))
     devices = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
-    return repr((torch.__version__, platform.python_version(), platform.machine(), devices, sorted(files)))
+    return repr((torch.__version__, platform.python_version(), processor(), devices, sorted(files)))

@@ -9,6 +9,7 @@ called; everything after reads a frozen record that is passed along, never the e
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -155,7 +156,12 @@ class Options:
         if self.cache_dir:
             return Path(self.cache_dir).expanduser()
         home = os.environ.get("XDG_CACHE_HOME", "")
-        return (Path(home) if home else Path("~/.cache").expanduser()) / "stator"
+        if home:
+            return Path(home) / "stator"
+        try:
+            return Path("~/.cache/stator").expanduser()
+        except RuntimeError:  # a user without a home
+            return Path(tempfile.gettempdir()) / f"stator-{os.getuid()}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,7 +64,7 @@ class Store:
         self._bytes: int | None = None  # size of the folder as last counted, plus what was written since
         self._counter = itertools.count()
         self._lock = threading.Lock()
-        self._reported: set[str] = set()
+        self._reported = False  # one warning a process is enough: what follows has the same cause
 
     def get(self, key: str) -> bytes | None:
         """The bytes of an entry, or None."""
@@ -138,8 +138,8 @@ class Store:
             raise
 
     def _report(self, text: str) -> None:
-        if text not in self._reported:
-            self._reported.add(text)
+        if not self._reported:
+            self._reported = True
             warnings.warn(text, CacheWarning, stacklevel=4)
 
     def _grown(self, size: int) -> int:

@@ -58,7 +58,7 @@ class Cpp:
         return path
 
     def key(self, source: str, flags: tuple[str, ...]) -> str:
-        return "cpp-" + key_of(source, flags, *_identity(self.compiler), _processor())
+        return "cpp-" + key_of(source, flags, *_identity(self.compiler), processor())
 
     def _compile(self, work: list[tuple[str, str, tuple[str, ...]]]) -> None:
         """At most one compiler process a core; the first failure is raised after all have ended."""
@@ -120,7 +120,7 @@ def _identity(compiler: str) -> tuple[str, int, int]:
 
 
 @cache
-def _processor() -> str:
+def processor() -> str:
     """Model and flags: what -march=native depends on."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as lines:
