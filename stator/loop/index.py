@@ -80,7 +80,7 @@ class Mod:
 
 
 class Indirect:
-    """The value of an integer expression, promised to lie in 0 … bound-1. Made by `indirect` only."""
+    """The value of an integer expression, checked to lie in 0 … bound-1. Made by `indirect` only."""
 
     __slots__ = ("bound", "expr", "order")
 
@@ -266,6 +266,8 @@ class Index:
             else:
                 assert loaded is not None, "an indirect index needs a way to evaluate its expression"
                 value = loaded(atom.expr)  # type: ignore[union-attr]
+                if not 0 <= value < atom.bound:  # type: ignore[union-attr]
+                    raise IndexError(f"index {value} is out of range for a dim of size {atom.bound}")  # type: ignore[union-attr]
             result += coefficient * value
         return result
 
@@ -353,7 +355,7 @@ def _atom(kind: type, inner: Any, number: int) -> Any:
 
 
 def indirect(expr: Loaded, bound: int) -> Index:
-    """The index that an integer expression loads; its values must lie in 0 … bound-1."""
+    """The index that an integer expression loads; values outside of 0 … bound-1 are errors at run time."""
     return _intern(0, ((_atom(Indirect, expr, bound), 1),))
 
 

@@ -1,7 +1,7 @@
 """Indexing: reads at loaded positions, and writes of regions that are known by their indices.
 
-A position that is loaded counts from the end when it is negative, as in eager; that it lies in range
-is promised by the program, not checked.
+A position that is loaded counts from the end when it is negative where eager lets it (`wraps`); kernels
+check that it lies in range then, and raise.
 """
 
 from __future__ import annotations
@@ -49,13 +49,30 @@ def index(context: Context, out: Spec, x: Tensorish, indices: Sequence[Tensorish
     return pointwise(out.size, out.dtype, body, x.weight + sum([i.weight for i in tensors]) + 2 * len(tensors))
 
 
+@lowers("index_select")
+def index_select(context: Context, out: Spec, x: Tensorish, dim: int, positions: Tensorish) -> Tensorish:
+    dim %= x.rank
+    if not x.size[dim]:
+        return extern(context, out, x, dim, positions)
+
+    def body(at: Indices) -> Expr:
+        place = position_in(positions.load((at[dim],)), x.size[dim], wraps=False)
+        return x.load((*at[:dim], place, *at[dim + 1 :]))
+
+    return pointwise(out.size, out.dtype, body, x.weight + positions.weight + 1)
+
+
 @lowers("gather")
 def gather(
     context: Context, out: Spec, x: Tensorish, dim: int, positions: Tensorish, *, sparse_grad: bool = False
 ) -> Tensorish:
+    if 0 in out.size:  # then the ranks may differ
+        return pointwise(out.size, out.dtype, lambda at: e.const(0, out.dtype), 1)
     if x.rank == 0:
         return pointwise(out.size, out.dtype, lambda at: x.load(()), x.weight)
     dim %= x.rank
+    if not x.size[dim]:
+        return extern(context, out, x, dim, positions)
 
     def body(at: Indices) -> Expr:
         place = position_in(positions.load(at), x.size[dim], wraps=False)

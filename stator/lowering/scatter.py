@@ -53,6 +53,23 @@ def scatter_add(context: Context, out: Spec, x: Tensorish, dim: int, positions: 
     return placed(out.size, Place(buffer, buffer.stride))
 
 
+@lowers("index_add")
+def index_add(
+    context: Context, out: Spec, x: Tensorish, dim: int, positions: Tensorish, source: Tensorish, *, alpha: float = 1
+) -> Any:
+    if not adds_in_place(context, out) or alpha != 1 or not x.rank or not positions.rank or 0 in source.size:
+        return extern(context, out, x, dim, positions, source, alpha=alpha)
+    dim %= x.rank
+    buffer = _copy(context, out, x)
+
+    def position(at: Indices) -> Index:
+        target = position_in(positions.load((at[dim],)), x.size[dim], wraps=False)
+        return _flat((*at[:dim], target, *at[dim + 1 :]), buffer.stride)
+
+    _accumulate(context, buffer, source.size, source, position)
+    return placed(out.size, Place(buffer, buffer.stride))
+
+
 @lowers("index_put")
 def index_put(
     context: Context,

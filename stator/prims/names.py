@@ -79,6 +79,7 @@ cat = _aten.cat.default
 constant_pad = _aten.constant_pad_nd.default
 flip = _aten.flip.default
 index = _aten.index.Tensor
+index_select = _aten.index_select.default
 gather = _aten.gather.default
 slice_scatter = _aten.slice_scatter.default
 select_scatter = _aten.select_scatter.default

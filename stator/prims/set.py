@@ -127,6 +127,7 @@ TABLE: dict[str, str] = {
         constant_pad_nd: bordered with a constant
         flip: dims reversed
         index.Tensor: elements at integer positions, broadcast
+        index_select: slices at positions of one dim
         gather: elements at positions along one dim
         slice_scatter: copy with a slice replaced
         select_scatter: copy with one index replaced

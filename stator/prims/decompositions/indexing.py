@@ -1,4 +1,6 @@
-"""Indexing: lookups reduce to `index.Tensor` and `gather`, writes to `index_put`, `scatter.src` and `scatter_add`."""
+"""Indexing: lookups reduce to `index.Tensor`, `index_select` and `gather`, writes to `index_put`, `scatter.src` and
+`scatter_add`. Only `index.Tensor` and `index_put` count negative positions from the end.
+"""
 
 from __future__ import annotations
 
@@ -15,17 +17,20 @@ from stator.prims.table import cast, decompose
 def embedding(
     weight: Tensor, indices: Tensor, padding: int = -1, scale_by_freq: bool = False, sparse: bool = False
 ) -> Tensor:
-    return p.index(weight, [indices])
+    if indices.dim() == 1:
+        return p.index_select(weight, 0, indices)
+    return p.view(p.index_select(weight, 0, _flat(indices)), [*indices.shape, weight.shape[1]])
+
+
+def _flat(x: Tensor) -> Tensor:
+    return p.view(x if x.is_contiguous() else p.clone(x, memory_format=torch.contiguous_format), [-1])
 
 
 @decompose("index_select")
 def index_select(x: Tensor, dim: int, positions: Tensor) -> Tensor:
     if x.dim() == 0:
         return p.clone(x)
-    if positions.dim() == 0:
-        positions = p.unsqueeze(positions, 0)
-    value = p.index(x, [*[None] * (dim % x.dim()), positions])
-    return value if value.is_contiguous() else p.clone(value, memory_format=torch.contiguous_format)
+    return p.index_select(x, dim, p.unsqueeze(positions, 0)) if positions.dim() == 0 else NotImplemented
 
 
 @decompose("_unsafe_index.Tensor")
@@ -55,21 +60,6 @@ def scatter_value(x: Tensor, dim: int, positions: Tensor, value: float) -> Tenso
     return p.scatter(x, dim, positions, p.full(list(positions.shape), value, dtype=x.dtype, device=x.device))
 
 
-@decompose("index_add")
-def index_add(x: Tensor, dim: int, positions: Tensor, source: Tensor, *, alpha: float = 1) -> Tensor:
-    if x.dim() == 0 or positions.dim() == 0:
-        return NotImplemented
-    scaled = source if alpha == 1 else p.mul(source, alpha)
-    return p.index_put(x, [*[None] * (dim % x.dim()), positions], scaled, True)
-
-
-@decompose("index_copy")
-def index_copy(x: Tensor, dim: int, positions: Tensor, source: Tensor) -> Tensor:
-    if x.dim() == 0 or positions.dim() == 0:
-        return NotImplemented
-    return p.index_put(x, [*[None] * (dim % x.dim()), positions], source, False)
-
-
 @decompose("index_fill.int_Scalar")
 def index_fill(x: Tensor, dim: int, positions: Tensor, value: float) -> Tensor:
     if x.dim() == 0 or positions.dim() == 0:
@@ -80,8 +70,7 @@ def index_fill(x: Tensor, dim: int, positions: Tensor, value: float) -> Tensor:
 
 @decompose("take")
 def take(x: Tensor, positions: Tensor) -> Tensor:
-    flat = x if x.is_contiguous() else p.clone(x, memory_format=torch.contiguous_format)
-    return p.index(p.view(flat, [-1]), [positions])
+    return p.index(_flat(x), [positions])
 
 
 @decompose("value_selecting_reduction_backward")
