@@ -36,12 +36,13 @@ with warnings.catch_warnings(record=True) as caught, log.collect() as recorder:
     warnings.simplefilter("always")
     compiled = stator.compile(f, fullgraph=True, options={"strict": True})
     (compiled(x, w) ** 2).sum().backward()
+loaded = set(sys.modules)
 torch.testing.assert_close(compiled(x, w), f(x, w))
 torch.testing.assert_close(w.grad, expected)
 print(json.dumps({
     "spans": sorted({span.name for span in recorder.spans}),
-    "rooms": sorted({name.split(".")[1] for name in sys.modules if name.startswith("stator.")}),
-    "foreign": [name for name in ("sympy", "networkx", "torch._dynamo", "torch._inductor") if name in sys.modules],
+    "rooms": sorted({name.split(".")[1] for name in loaded if name.startswith("stator.")}),
+    "foreign": [name for name in ("sympy", "networkx", "torch._dynamo", "torch._inductor") if name in loaded],
     "warnings": [str(w.message) for w in caught if isinstance(w.message, CacheWarning)],
 }))
 """

@@ -176,7 +176,7 @@ library.impl("twice", lambda x: x * 2, "CompositeImplicitAutograd")
     ids=["function", "disguised", "lambda", "partial", "object", "overload", "packet", "class"],
 )  # fmt: skip
 def test_code_that_may_change_has_no_key(function: Any) -> None:
-    with pytest.raises(Unsupported, match="without its name changing|no stable text"):
+    with pytest.raises(Unsupported, match=r"without its name changing|no stable text"):
         Made(function=function).key()
     with pytest.raises(Unsupported):
         Made(kwargs={"alpha": function}).key()
@@ -193,8 +193,8 @@ def test_values_without_stable_text_have_no_key(value: Any) -> None:
     [
         torch.relu, torch.sin, F.linear, F.gelu, F.softmax, torch.einsum, torch.tensor, operator.add, operator.getitem,
         torch.Tensor.add, torch.Tensor.split, torch.Tensor.__add__, torch._C._set_grad_enabled, torch.special.erf,
-        torch.ops.aten.add.Tensor, torch.ops.aten.add, torch.conv2d, F.scaled_dot_product_attention, torch.split, getattr,
-        torch.amp.autocast_mode._enter_autocast, torch.linalg.norm, torch.fft.fft, F.embedding,
+        torch.ops.aten.add.Tensor, torch.ops.aten.add, torch.conv2d, F.scaled_dot_product_attention, torch.split,
+        getattr, torch.amp.autocast_mode._enter_autocast, torch.linalg.norm, torch.fft.fft, F.embedding,
     ],
     ids=lambda function: getattr(function, "__name__", str(function)),
 )  # fmt: skip
