@@ -24,7 +24,7 @@ from stator.base.options import Options
 from stator.codegen import cpp, triton, wrapper
 from stator.compiled import Compiled
 from stator.inspect import graph_file
-from stator.loop import text
+from stator.loop import tables, text
 from stator.loop.device import Device
 from stator.loop.kernel import Launch, Schedule
 from stator.loop.schedule import schedule as schedule_program
@@ -33,6 +33,7 @@ from stator.runtime import GraphArtifact, Unit
 from stator.runtime import build as build_artifact
 
 
+@tables.session()
 def build(gm: fx.GraphModule, example_inputs: Sequence[Any], options: Options) -> Compiled:
     """Trace, partition and compile both halves."""
     random_operators = {} if options.eager_random else RANDOM_OPERATORS
@@ -47,6 +48,7 @@ def build(gm: fx.GraphModule, example_inputs: Sequence[Any], options: Options) -
     return Compiled(parts.metadata, forward, backward, tuple(constants))
 
 
+@tables.session()
 def compile_functional(gm: fx.GraphModule, name: str, options: Options) -> GraphArtifact:
     """A graph of functional ATen overloads to an artifact: passes, lowering, scheduling, code, build."""
     device = _device(gm)

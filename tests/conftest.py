@@ -10,11 +10,14 @@ import random
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import hypothesis
 import pytest
+
+from stator.loop.tables import session
 
 # Examples are the same on every run, and a slow machine is no failure.
 hypothesis.settings.register_profile("stator", deadline=None, derandomize=True, max_examples=50, database=None)
@@ -35,6 +38,10 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ["STATOR_CACHE_DIR"] = folder.name
         config.add_cleanup(folder.cleanup)
     os.environ.setdefault("STATOR_VERIFY", "1")
+    # Test modules hold objects of the loop IR, so the tables must outlive the compilations between them.
+    tables = ExitStack()
+    tables.enter_context(session())
+    config.add_cleanup(tables.close)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 from zlib import crc32
 
-from stator.loop import scalar
+from stator.loop import scalar, tables
 from stator.loop.index import NO_AXES, Axis, Index, Indexable, indirect
 from stator.loop.scalar import FLOATS, INTEGERS, ITEMSIZE, OPS, REDUCTIONS
 
@@ -60,7 +60,7 @@ class Expr:
         return f"{name}({', '.join(a.op if a.args else repr(a) for a in self.args)})"
 
 
-_EXPRS: dict[Any, Expr] = {}
+_EXPRS: dict[Any, Expr] = tables.table()
 
 
 def _intern(op: str, args: tuple[Expr, ...], dtype: str, attr: Any = None) -> Expr:

@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping
 from math import gcd
 from typing import Any, Protocol, TypeAlias
 
+from stator.loop import tables
+
 NO_AXES: frozenset[Axis] = frozenset()
 
 
@@ -96,11 +98,11 @@ Atom: TypeAlias = Axis | FloorDiv | Mod | Indirect
 Terms: TypeAlias = tuple[tuple[Atom, int], ...]
 Indexable: TypeAlias = "Index | Axis | int"
 
-_AXES: dict[tuple[str, int], Axis] = {}
-_INDICES: dict[tuple[int, Terms], Index] = {}
-_ATOMS: dict[tuple[type, Any, int], Any] = {}
-_DIVIDED: dict[tuple[Index, int], Index] = {}
-_REMAINDERS: dict[tuple[Index, int], Index] = {}
+_AXES: dict[tuple[str, int], Axis] = tables.table()
+_INDICES: dict[tuple[int, Terms], Index] = tables.table()
+_ATOMS: dict[tuple[type, Any, int], Any] = tables.table()
+_DIVIDED: dict[tuple[Index, int], Index] = tables.table()
+_REMAINDERS: dict[tuple[Index, int], Index] = tables.table()
 
 
 class Index:
@@ -360,6 +362,7 @@ def indirect(expr: Loaded, bound: int) -> Index:
 
 
 ZERO = _intern(0, ())
+tables.keep(_INDICES, (0, ()))
 
 
 # -- division --------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from functools import cached_property
 from math import prod
 from typing import TypeAlias
 
-from stator.loop import text
+from stator.loop import tables, text
 from stator.loop.expr import Expr, postorder
 from stator.loop.index import Axis, Index
 from stator.loop.nest import Buffer, Extern, Output
@@ -123,7 +123,7 @@ def _reaches(index: Index, reduced: frozenset[Axis], inner: Container[Expr]) -> 
     return False
 
 
-_KERNELS: dict[tuple[object, ...], Kernel] = {}
+_KERNELS: dict[tuple[object, ...], Kernel] = tables.table()
 
 
 def kernel(
