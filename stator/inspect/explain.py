@@ -20,6 +20,9 @@ from stator.api import compile as compile_
 from stator.base import log
 from stator.base.errors import Location
 
+#: How many guards the report lists; large models have hundreds.
+SHOWN_GUARDS = 25
+
 
 @dataclass(frozen=True, slots=True)
 class Graph:
@@ -41,12 +44,13 @@ class Break:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What one compilation did; printing it gives the report."""
+    """What one compilation did; printing it gives the report. Kernels and externs are listed once a launch."""
 
     graphs: tuple[Graph, ...]
     breaks: tuple[Break, ...]
     guards: tuple[str, ...]
     kernels: tuple[str, ...]
+    externs: tuple[str, ...]
     recompiles: tuple[str, ...]
     cache_hits: int
     cache_misses: int
@@ -64,7 +68,8 @@ class Explanation:
     @classmethod
     def of(cls, recorder: log.Recorder, result: Any = None) -> Explanation:
         """The records and spans of one `log.collect()`."""
-        hits = [bool(facts.get("hit")) for facts in recorder.of(log.CACHE)]
+        hits = [bool(facts["hit"]) for facts in recorder.of(log.CACHE) if "hit" in facts]
+        launched = recorder.of(log.KERNELS)
         return cls(
             graphs=tuple(
                 Graph(str(facts.get("name", "graph")), int(facts.get("ops", 0)), dict(facts.get("operators") or {}))
@@ -72,7 +77,8 @@ class Explanation:
             ),
             breaks=tuple(_break(facts) for facts in recorder.of(log.BREAK)),
             guards=tuple(str(guard) for facts in recorder.of(log.GUARDS) for guard in facts.get("guards", ())),
-            kernels=tuple(str(name) for facts in recorder.of(log.KERNELS) for name in facts.get("names", ())),
+            kernels=tuple(f"{facts['graph']}.{name}" for facts in launched for name in facts["names"]),
+            externs=tuple(str(name) for facts in launched for name in facts["externs"]),
             recompiles=tuple(str(facts.get("reason", "")) for facts in recorder.of(log.RECOMPILE)),
             cache_hits=sum(hits),
             cache_misses=len(hits) - sum(hits),
@@ -90,18 +96,24 @@ class Explanation:
             parts.append(_table("operators", ("operator", "calls"), _counted(self.operators)))
         if self.kernels:
             parts.append(_table("kernels", ("kernel", "launches"), _counted(Counter(self.kernels))))
-        if self.guards:
-            parts.append(_table("guards", ("compiled code is valid while",), [(guard,) for guard in self.guards]))
+        if self.externs:
+            parts.append(_table("externs", ("operator of PyTorch", "calls"), _counted(Counter(self.externs))))
         if self.seconds:
             stages = sorted(self.seconds.items(), key=lambda item: -item[1])
             parts.append(_table("time", ("stage", "ms"), [(name, f"{s * 1e3:.1f}") for name, s in stages]))
+        if self.guards:
+            rows = [(guard,) for guard in self.guards[:SHOWN_GUARDS]]
+            if left := len(self.guards) - len(rows):
+                rows.append((f"… and {left} more, in `guards`",))
+            parts.append(_table("guards", ("compiled code is valid while",), rows))
         return Group(*parts)
 
     def _headline(self) -> str:
         counts = (
             (len(self.graphs), "graph"),
             (len(self.breaks), "break"),
-            (len(self.kernels), "kernel"),
+            (len(set(self.kernels)), "kernel"),
+            (len(self.externs), "extern call"),
             (len(self.guards), "guard"),
         )
         text = ", ".join(f"{count} {word}{'' if count == 1 else 's'}" for count, word in counts)

@@ -9,6 +9,7 @@ import stator
 from stator.base import log
 from stator.base.errors import FallbackWarning, Location
 from stator.inspect.explain import Explanation
+from stator.inspect.statistics import summary
 
 
 def recorded() -> Explanation:
@@ -17,9 +18,10 @@ def recorded() -> Explanation:
         log.record(log.GRAPH, name="backward", ops=2, operators={"aten.mm": 2})
         log.record(log.BREAK, reason="print() [is] called", file="model.py", line=7, hint="print outside")
         log.record(log.GUARDS, guards=["L['x'] is a tensor", "L['n'] == 3"])
-        log.record(log.KERNELS, names=["k0", "k0", "k1"], count=3)
+        log.record(log.KERNELS, graph="forward", names=["k0", "k0", "k1"], externs=["aten.mm.default"])
         log.record(log.CACHE, hit=True, key="a")
         log.record(log.CACHE, hit=False, key="b")
+        log.record(log.CACHE, what="kernels", hits=1, misses=2)
         log.record(log.RECOMPILE, reason="L['n'] was 3, is 4")
     return Explanation.of(recorder, result=5)
 
@@ -31,7 +33,8 @@ def test_records_become_one_explanation() -> None:
     (stop,) = told.breaks
     assert (stop.reason, stop.location, stop.hint) == ("print() [is] called", Location("model.py", 7), "print outside")
     assert told.guards == ("L['x'] is a tensor", "L['n'] == 3")
-    assert told.kernels == ("k0", "k0", "k1")
+    assert told.kernels == ("forward.k0", "forward.k0", "forward.k1")
+    assert told.externs == ("aten.mm.default",)
     assert (told.cache_hits, told.cache_misses) == (1, 1)
     assert told.recompiles == ("L['n'] was 3, is 4",)
     assert told.result == 5 and told.seconds["capture"] >= 0
@@ -39,13 +42,15 @@ def test_records_become_one_explanation() -> None:
 
 def test_it_prints_everything_and_takes_brackets_as_text() -> None:
     text = str(recorded())
-    assert text.startswith("2 graphs, 1 break, 3 kernels, 2 guards, cache: 1 of 2 found")
+    assert text.startswith("2 graphs, 1 break, 2 kernels, 1 extern call, 2 guards, cache: 1 of 2 found")
     for part in ("print() [is] called", "model.py:7", "hint: print outside", "aten.mm", "L['n'] == 3", "k1", "capture"):
         assert part in text, part
 
 
 def test_nothing_recorded_prints_one_line() -> None:
-    assert str(Explanation.of(log.Recorder())).splitlines() == ["0 graphs, 0 breaks, 0 kernels, 0 guards"]
+    assert str(Explanation.of(log.Recorder())).splitlines() == [
+        "0 graphs, 0 breaks, 0 kernels, 0 extern calls, 0 guards"
+    ]
 
 
 def test_a_function_is_explained() -> None:
@@ -56,8 +61,35 @@ def test_a_function_is_explained() -> None:
     stator.compile(f)(x)  # an earlier compilation hides nothing
     told = stator.explain(f)(x)
     torch.testing.assert_close(told.result, f(x))
-    assert len(told.graphs) >= 1 and not told.breaks
-    assert told.guards and told.seconds
+    (graph,) = told.graphs
+    assert graph.name == "test_a_function_is_explained.<locals>.f" and graph.operators == {
+        "matmul": 1,
+        "relu": 1,
+        "add": 1,
+    }
+    assert told.operators == graph.operators and graph.ops == 3 and not told.breaks
+    assert told.kernels == ("forward.k0",) and told.externs == ("aten.mm.default",)
+    assert "L['x'] is float32[4, 4] strides (4, 1) cpu" in told.guards
+    assert {"compile", "capture", "backend", "link"} <= set(told.seconds)
+    again = stator.explain(f)(x)  # from the store: the same is told
+    assert (again.kernels, again.externs, again.cache_hits) == (told.kernels, told.externs, 1)
+
+
+def test_long_lists_of_guards_are_cut_in_print_only() -> None:
+    with log.collect() as recorder:
+        log.record(log.GUARDS, guards=[f"L['x{i}'] is None" for i in range(100)])
+    told = Explanation.of(recorder)
+    assert len(told.guards) == 100 and "and 75 more" in str(told)
+
+
+def test_the_process_counts_what_it_compiled() -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(x @ x) + 1
+
+    before = summary()
+    stator.compile(f, fullgraph=True)(torch.randn(4, 4))
+    after = summary()
+    assert {name: after[name] - before[name] for name in after} == {"graphs": 1, "kernels": 1, "externs": 1}
 
 
 def test_a_break_is_told_with_the_users_line() -> None:
