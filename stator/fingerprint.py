@@ -141,7 +141,7 @@ def modes_text() -> str:
     state = (
         torch.is_grad_enabled(), torch.is_inference_mode_enabled(), autocast, torch.get_default_dtype(),
         torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled(),
-        torch.utils.deterministic.fill_uninitialized_memory, torch.get_float32_matmul_precision(),
+        torch._C._get_deterministic_fill_uninitialized_memory(), torch.get_float32_matmul_precision(),
         torch.get_num_threads(), torch._C._get_mkldnn_enabled(), torch._C._get_cudnn_enabled(),
         torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.benchmark, torch._C._get_cudnn_deterministic(),
         torch.backends.cuda.flash_sdp_enabled(), torch.backends.cuda.mem_efficient_sdp_enabled(),

@@ -102,7 +102,7 @@ class Explanation:
             stages = sorted(self.seconds.items(), key=lambda item: -item[1])
             parts.append(_table("time", ("stage", "ms"), [(name, f"{s * 1e3:.1f}") for name, s in stages]))
         if self.guards:
-            rows = [(guard,) for guard in self.guards[:SHOWN_GUARDS]]
+            rows: list[tuple[str, ...]] = [(guard,) for guard in self.guards[:SHOWN_GUARDS]]
             if left := len(self.guards) - len(rows):
                 rows.append((f"… and {left} more, in `guards`",))
             parts.append(_table("guards", ("compiled code is valid while",), rows))

@@ -124,6 +124,8 @@ def _callee(target: Any, modules: set[str]) -> str:
         if namespace == "stator":
             modules.add("stator.prims")  # defines them
         return f"torch.ops.{namespace}.{name}.{target._overloadname}"
+    if isinstance(target, torch._ops.OpOverloadPacket):
+        return f"torch.ops.{target}"
     for module, name in _names(target):
         owner: Any = sys.modules.get(module)
         for part in name.split("."):
@@ -136,10 +138,10 @@ def _callee(target: Any, modules: set[str]) -> str:
 
 def _names(target: Any) -> Iterable[tuple[str, str]]:
     """Where a function may be found: what it says itself, then torch's public places."""
-    name = getattr(target, "__qualname__", None) or getattr(target, "__name__", "")
+    name = str(getattr(target, "__qualname__", None) or getattr(target, "__name__", ""))
     module = getattr(target, "__module__", None) or ""
     yield {"_operator": "operator"}.get(module, module), name
-    plain = getattr(target, "__name__", name)
+    plain = str(getattr(target, "__name__", name))
     for place in ("torch", "torch.nn.functional", "torch.Tensor", "torch._C", "torch._C._nn", "builtins"):
         yield ("torch", f"Tensor.{plain}") if place == "torch.Tensor" else (place, plain)
 
