@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from tests.cases import activation, indexing, normalization, pointwise, reduction, shape
+from tests.cases import activation, indexing, normalization, overload, pointwise, reduction, shape
 from tests.cases.model import Case, assert_close, gradients
 
 #: All of them, by family.
@@ -13,6 +13,7 @@ FAMILIES: dict[str, list[Case]] = {
     "activation": activation.CASES,
     "indexing": indexing.CASES,
     "normalization": normalization.CASES,
+    "overload": overload.CASES,
     "pointwise": pointwise.CASES,
     "reduction": reduction.CASES,
     "shape": shape.CASES,

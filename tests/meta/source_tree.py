@@ -43,7 +43,7 @@ class Module:
         return self.name.split(".")[1] if "." in self.name else "stator"
 
     def imports(self) -> list[Import]:
-        return list(_imports(self.tree, "import", frozenset({*modules(), "stator._native"})))
+        return _imports_of(self.name)
 
     def functions(self) -> Iterator[tuple[str, int, int]]:
         """Name, first line and number of lines of every function."""
@@ -68,6 +68,11 @@ def modules() -> dict[str, Module]:
         text = path.read_text(encoding="utf-8")
         found[name] = Module(name, path, text, ast.parse(text, str(path)))
     return found
+
+
+@functools.cache
+def _imports_of(name: str) -> list[Import]:
+    return list(_imports(modules()[name].tree, "import", frozenset({*modules(), "stator._native"})))
 
 
 def _imports(node: ast.AST, when: str, known: frozenset[str]) -> Iterator[Import]:

@@ -33,6 +33,7 @@ LONG_FUNCTIONS: dict[str, str] = {}
 LANDFILLS = re.compile(r"^(utils?|common|misc|helpers?|shared|stuff)(_.*)?$|_(utils?|misc|helpers?)$")
 NATIVE = {".c", ".h", ".cpp", ".cu"}
 STUBS = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
+NAMED_FILE = re.compile(r"`([\w/]+\.(?:py|pyi|c|h|md|html|toml))`")
 ELSEWHERE = re.compile(r"(?<![\w.])/(home|root|Users|work)/")
 
 
@@ -91,8 +92,25 @@ def test_every_test_file_says_what_it_tests() -> None:
     assert not [where(p) for p in files if not ast.get_docstring(ast.parse(p.read_text(encoding="utf-8")))]
 
 
+def test_files_that_texts_name_exist() -> None:
+    known = {where(p) for p in ROOT.glob("*") if p.is_file()}
+    known |= {
+        where(p) for folder in ("stator", "csrc", "tests", "benchmarks", "docs") for p in (ROOT / folder).rglob("*.*")
+    }
+    gone = []
+    for path in python_files("stator", "tests", "benchmarks"):
+        for name in NAMED_FILE.findall(path.read_text(encoding="utf-8")):
+            if not any(f"/{other}".endswith(f"/{name}") for other in known):
+                gone.append(f"{where(path)}: {name}")
+    assert not gone, "\n".join(gone)
+    assert NAMED_FILE.findall("Neighbours: `capture/guards.py`, `tree.c`, `opcodes/*.py`") == [
+        "capture/guards.py",
+        "tree.c",
+    ]
+
+
 def test_tests_stand_in_a_folder_of_their_room() -> None:
-    rooms = {m.room for m in modules().values()} | {"meta", "native", "cases", "models", "benchmarks"}
+    rooms = {m.room for m in modules().values()} | {"meta", "native", "cases", "differential", "models", "benchmarks"}
     folders = {p.relative_to(ROOT / "tests").parts[0] for p in python_files("tests")} - {"conftest.py"}
     assert folders <= rooms, folders - rooms
 

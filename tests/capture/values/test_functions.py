@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import functools
 import inspect
 import logging
@@ -16,6 +17,8 @@ from typing import Any
 
 import pytest
 import torch
+
+import stator
 
 from .harness import capture, check, refused
 
@@ -263,3 +266,29 @@ def test_match_statement() -> None:
 
     check(f, x(), {"op": "add", "by": 4})
     check(f, x(), [5, 6])
+
+
+UNSET: contextvars.ContextVar[int] = contextvars.ContextVar("unset")
+SCALED: contextvars.ContextVar[float] = contextvars.ContextVar("scaled", default=3.0)
+
+
+def test_context_variables_are_read_anew_after_a_change() -> None:
+    def scaled(t: torch.Tensor) -> torch.Tensor:
+        return t * UNSET.get(2) * SCALED.get() * SCALED.get(5.0)
+
+    def lacking(t: torch.Tensor) -> torch.Tensor:
+        try:
+            return t * UNSET.get()
+        except LookupError:
+            return t + 1
+
+    check(lacking, x())
+    check(scaled, x())
+    compiled = stator.compile(scaled, backend="eager", fullgraph=True)
+    assert compiled(x()).tolist() == scaled(x()).tolist()
+    for variable, value in ((UNSET, 7), (SCALED, 0.5), (UNSET, 8)):
+        token = variable.set(value)  # type: ignore[arg-type]
+        try:
+            assert compiled(x()).tolist() == scaled(x()).tolist()
+        finally:
+            variable.reset(token)  # type: ignore[arg-type]

@@ -1,0 +1,216 @@
+"""Each kind of value has a program that makes one, and gives then what Python gives."""
+
+from __future__ import annotations
+
+import contextvars
+import functools
+import itertools
+import logging
+import math
+import os
+import types
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import stator
+from stator.capture import entry
+from stator.capture.effects import GlobalsValue
+from stator.capture.generators import GeneratorMethod, GeneratorValue
+from stator.capture.value import Value
+from stator.capture.values import (
+    autocast,
+    base,
+    builtin,
+    constant,
+    exception,
+    function,
+    iterators,
+    klass,
+    mapping,
+    markers,
+    module,
+    pure,
+    python_module,
+    sequence,
+    sets,
+    tensor,
+    torch_function,
+    user_object,
+)
+
+from .harness import check, refused
+
+LOGGER = logging.getLogger("stator.tests.kinds")
+CONTEXT: contextvars.ContextVar[int] = contextvars.ContextVar("scale", default=3)
+LAYER = torch.nn.Linear(4, 4)
+WEAK = weakref.ref(LAYER)
+PROXY = types.MappingProxyType({"k": 2})
+STORED = 0
+
+
+class Pair:
+    scale = 2
+    activation = torch.nn.functional.relu
+
+    def __init__(self) -> None:
+        self.parts = [1, 2]
+
+    def __getitem__(self, index: int) -> int:
+        return self.parts[index]
+
+    @property
+    def total(self) -> int:
+        return sum(self.parts)
+
+    @functools.lru_cache  # noqa: B019
+    def cached(self) -> int:
+        return self.scale
+
+
+class Child(Pair):
+    def __init__(self) -> None:
+        super().__init__()
+
+
+def numbers() -> Iterator[int]:
+    yield from (1, 2, 3)
+
+
+def store(t: Tensor) -> Tensor:
+    global STORED
+    STORED = 5
+    return t * STORED
+
+
+def closed_over(t: Tensor) -> Tensor:
+    scale = 2
+
+    def inner() -> Tensor:
+        return t * scale
+
+    return inner()
+
+
+def handled(t: Tensor) -> Tensor:
+    try:
+        raise ValueError(3)
+    except ValueError as error:
+        return t * error.args[0]
+
+
+def in_autocast(t: Tensor) -> Tensor:
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        return t.view(1, 4) @ t.view(4, 1)
+
+
+def called_until(t: Tensor) -> Tensor:
+    items = [1, 2, 3]
+    return t * len(list(iter(items.pop, 1)))
+
+
+@stator.disable
+def left_alone(t: Tensor) -> Tensor:
+    return t + 1
+
+
+#: Kind of value → a program that makes one.
+PROGRAMS: dict[type[Value], Callable[[Tensor], Any]] = {
+    GlobalsValue: store,
+    GeneratorValue: lambda t: t * sum(numbers()),
+    GeneratorMethod: lambda t: t * numbers().__next__(),
+    autocast.AutocastValue: in_autocast,
+    base.MethodValue: lambda t: t * [1, 2].index(2),
+    builtin.BuiltinValue: lambda t: t * math.sqrt(4),
+    builtin.BoundBuiltin: lambda t: t * Pair().cached(),
+    constant.ConstantValue: lambda t: t * 2,
+    constant.BoundConstantValue: lambda t: t * len("a b".split()),
+    constant.SliceValue: lambda t: t[slice(1, 3)],
+    exception.ExceptionValue: handled,
+    function.FunctionValue: closed_over,
+    function.FunctionMethod: lambda t: closed_over.__call__(t),
+    function.BoundMethodValue: lambda t: t * Pair().__getitem__(1),
+    function.PartialValue: lambda t: functools.partial(torch.mul, t)(2),
+    function.CellValue: closed_over,
+    iterators.ItemsIterator: lambda t: t * next(iter((2, 3))),
+    iterators.Enumerate: lambda t: [t * i for i, _ in enumerate("ab")],
+    iterators.Zip: lambda t: [t * i for i, _ in zip((1, 2), "ab", strict=True)],
+    iterators.Filter: lambda t: [t * i for i in filter(None, (0, 1))],
+    iterators.Chain: lambda t: [t * i for i in itertools.chain((1,), [2])],
+    iterators.Counter: lambda t: t * next(itertools.count(2)),
+    iterators.Repeat: lambda t: [t * i for i in itertools.repeat(2, 2)],
+    iterators.Steps: lambda t: [t * i for i in itertools.islice((1, 2, 3), 2)],
+    iterators.CallableIterator: called_until,
+    klass.ClassValue: lambda t: t * Pair.scale,
+    klass.BuiltinMethodValue: lambda t: t * dict.__len__({"k": 1}),
+    klass.PropertyValue: lambda t: t * Pair().total,
+    klass.SuperValue: lambda t: t * Child().total,
+    mapping.DictValue: lambda t: {"k": t + 1},
+    mapping.DictViewValue: lambda t: t * len({"k": 1}.items()),
+    mapping.DictIterator: lambda t: [t * value for value in {"k": 2}.values()],
+    mapping.ProxyValue: lambda t: t * PROXY["k"],
+    module.ModuleValue: lambda t: LAYER(t),
+    module.RegistryValue: lambda t: LAYER.weight @ t,
+    pure.EnvironValue: lambda t: t * len(os.environ.get("STATOR_NO_SUCH_NAME", "ab")),
+    pure.LoggerValue: lambda t: t * (2 if LOGGER.isEnabledFor(logging.DEBUG) else 3),
+    pure.LogMethod: lambda t: t * (2 if LOGGER.isEnabledFor(logging.DEBUG) else 3),
+    pure.WeakReferenceValue: lambda t: WEAK()(t),  # type: ignore[misc]
+    pure.ContextVariableValue: lambda t: t * CONTEXT.get(),
+    python_module.PythonModuleValue: lambda t: t * math.pi,
+    sequence.TupleValue: lambda t: (t + 1, 2),
+    sequence.ListValue: lambda t: [t + 1, 2],
+    sequence.ListIterator: lambda t: [t * i for i in Pair().parts],
+    sequence.DequeValue: lambda t: t * deque([1, 2]).popleft(),
+    sets.SetValue: lambda t: t * len({1, 2}),
+    tensor.TensorValue: lambda t: t + t,
+    tensor.TensorMethod: lambda t: t.sin(),
+    torch_function.TorchFunctionValue: lambda t: torch.sin(t),
+    torch_function.BoundTorchFunction: lambda t: t * (2 if hasattr(Pair(), "activation") else 3),
+    torch_function.NamespaceValue: lambda t: torch.ops.aten.sin(t),
+    user_object.UserObjectValue: lambda t: t * Pair().parts[0],
+    user_object.IndexIterator: lambda t: [t * i for i in Pair()],
+}
+
+#: Kinds that no such program makes, and why.
+OTHERS: dict[type[Value], str] = {
+    base.Object: "a base class",
+    sequence.SequenceValue: "a base class",
+    iterators.IteratorValue: "a base class",
+    markers.DisabledFunction: "calling one is refused: see below",
+}
+
+
+def kinds(cls: type[Value] = Value) -> Iterator[type[Value]]:
+    """The classes of values that the package has."""
+    for kind in cls.__subclasses__():
+        if kind.__module__.startswith("stator."):
+            yield kind
+        yield from kinds(kind)
+
+
+@pytest.mark.parametrize("kind", PROGRAMS, ids=lambda kind: kind.__name__)
+def test_a_program_makes_it(kind: type[Value], monkeypatch: pytest.MonkeyPatch) -> None:
+    made = set()
+    original = kind.__init__
+
+    def noting(self: Value, *args: Any, **kwargs: Any) -> None:
+        made.add(type(self))
+        original(self, *args, **kwargs)
+
+    monkeypatch.setattr(kind, "__init__", noting)
+    check(PROGRAMS[kind], torch.arange(4.0))
+    assert kind in made
+
+
+def test_every_kind_has_a_program() -> None:
+    assert entry.__name__  # all kinds are imported with it
+    assert set(kinds()) == set(PROGRAMS) | set(OTHERS)
+
+
+def test_disabled_functions_are_refused() -> None:
+    assert "left_alone is called, which is not compiled" in refused(lambda t: left_alone(t) * 2, torch.arange(4.0))
