@@ -58,9 +58,7 @@ def philox(seed: torch.Tensor, position: torch.Tensor) -> tuple[torch.Tensor, to
 
 
 _LIBRARY = torch.library.Library("stator", "DEF")
-_LIBRARY.define(
-    "random(Tensor seeds, int draw, SymInt[] size, *, str kind, ScalarType dtype, Device device) -> Tensor"
-)
+_LIBRARY.define("random(Tensor seeds, int draw, SymInt[] size, *, str kind, ScalarType dtype, Device device) -> Tensor")
 
 
 def _random(

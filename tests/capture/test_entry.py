@@ -94,9 +94,7 @@ def test_every_form_of_call(captures: Captures) -> None:
     assert len(captures.calls) > 3
 
 
-@pytest.mark.parametrize(
-    ("args", "kwargs"), [((), {}), ((1,), {"x": 2}), ((), {"y": 1}), ((1, 2), {"y": 3})]
-)
+@pytest.mark.parametrize(("args", "kwargs"), [((), {}), ((1,), {"x": 2}), ((), {"y": 1}), ((1, 2), {"y": 3})])
 def test_wrong_calls_raise_what_python_raises(captures: Captures, args: Any, kwargs: Any) -> None:
     compiled = entry.compile_callable(scaled, settings())
     with pytest.raises(TypeError) as expected:
@@ -265,9 +263,7 @@ def test_exceptions_of_the_program_surface(captures: Captures) -> None:
     assert len(captures.calls) == 1
 
 
-def test_a_new_entry_that_does_not_match_is_our_failure(
-    captures: Captures, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_new_entry_that_does_not_match_is_our_failure(captures: Captures, monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = GuardSet([Guard("EQUALS", LocalSource("x"), "something else")])
     monkeypatch.setattr(frames, "convert", lambda fn, *_, **__: frames.Entry(wrong, fn.__code__, [], []))
     with pytest.raises(InternalError, match="something else"):
@@ -489,8 +485,6 @@ def test_optimizers_see_the_parameters(pair: tuple[Net, Any]) -> None:
     compiled(torch.randn(4, 2)).square().sum().backward()
     optimizer.step()
     assert not torch.equal(before, net.linear.weight)
-
-
 
 
 # -- with the whole capture ----------------------------------------------------------------------------

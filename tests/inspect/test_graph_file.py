@@ -93,7 +93,13 @@ def program(x: torch.Tensor, y: torch.Tensor) -> Any:
     b = b[..., None, 1:2, :].to(torch.float64, memory_format=torch.preserve_format)
     c = torch.full((2,), float("inf"), device=torch.device("cpu")).clamp(max=3.0)
     d = torch.topk(y, k=1, dim=0).values
-    return a.add(1, alpha=2) @ a.mT, b[slice(0, 1)], torch.cat([c, d[0]]), torch.einsum("ij->j", y), torch.ops.aten.relu(y).sum(dtype=None)
+    return (
+        a.add(1, alpha=2) @ a.mT,
+        b[slice(0, 1)],
+        torch.cat([c, d[0]]),
+        torch.einsum("ij->j", y),
+        torch.ops.aten.relu(y).sum(dtype=None),
+    )
 
 
 def test_a_captured_file_computes_what_the_graph_computes(tmp_path: Path) -> None:

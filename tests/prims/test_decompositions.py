@@ -51,7 +51,11 @@ def test_names_are_unique() -> None:
 def test_the_set_is_small_and_closed() -> None:
     assert len(PRIMITIVES) <= 121  # 120 of ATen and stator::random
     both = {str(op) for op in DECOMPOSITIONS if op in PRIMITIVES}
-    assert both == {"aten.pow.Tensor_Scalar", "aten.index_put.default", "aten.index_select.default"}  # some of their calls have simpler forms
+    assert both == {
+        "aten.pow.Tensor_Scalar",
+        "aten.index_put.default",
+        "aten.index_select.default",
+    }  # some of their calls have simpler forms
 
 
 #: Programs whose way of summing decides their accuracy.
