@@ -1,7 +1,8 @@
 """What the function returns, described: values to compute, inputs given back, views of either.
 
 Results that share memory share it afterwards too: views of an input are made again from the live input, views of a
-value from the value, where that value is a result itself. Neighbours: `trace.py`; `metadata.Output` is the vocabulary.
+value from the value, which the forward graph then gives in any case.
+Neighbours: `trace.py`; `metadata.Output` is the vocabulary.
 """
 
 from __future__ import annotations
@@ -49,34 +50,56 @@ def describe(tracer: Tracer, inputs: list[FakeTensor], outputs: list[Any]) -> Re
             continue
         fake: FakeTensor = tracer.fakes((out,))[0]
         cell = fake.handle.cell
-        if cell.input >= 0:
-            results.outputs.append(_from_input(fake, inputs[cell.input], cell.input))
-        elif bases.get(cell, fake) is not fake:
-            base = value(bases[cell])
-            results.outputs.append(Output("output_view", base, *_geometry(fake)))
-        else:
+        base = inputs[cell.input] if cell.input >= 0 else bases.get(cell)
+        if base is None or not _can_rename(fake, base) or (base is fake and cell.input < 0):
             results.outputs.append(Output("value", value(fake)))
+        elif base is fake:
+            results.outputs.append(Output("input", cell.input))
+        elif cell.input >= 0:
+            results.outputs.append(_view("input_view", cell.input, fake, base))
+        else:
+            results.outputs.append(_view("output_view", value(base), fake, base))
     return results
 
 
 def _bases(outputs: list[Any]) -> dict[Cell, FakeTensor]:
-    """For memory that is returned whole: the result that is the whole of it."""
-    bases: dict[Cell, FakeTensor] = {}
+    """For memory that several results share: the tensor of which all others are made at run time as views.
+
+    It is a result that is the whole of the memory, or else a tensor, no result itself, that one of them was cut from;
+    best one that gradients flow into.
+    """
+    sharing: dict[Cell, dict[int, FakeTensor]] = {}
     for out in outputs:
-        if isinstance(out, FakeTensor) and out.handle is not None and not out.handle.steps:
-            bases.setdefault(out.handle.cell, out)
+        if isinstance(out, FakeTensor) and out.handle is not None:
+            sharing.setdefault(out.handle.cell, {})[id(out)] = out
+    bases: dict[Cell, FakeTensor] = {}
+    for cell, group in sharing.items():
+        if len(group) == 1:
+            continue
+        whole = [fake for fake in group.values() if not fake.handle.steps]
+        whole += [fake.handle.steps[0].parent for fake in group.values() if fake.handle.steps]
+        whole.sort(key=lambda fake: not fake.requires_grad)
+        if whole[0].handle.cell is cell and not whole[0].handle.steps:
+            bases[cell] = whole[0]
     return bases
 
 
-def _geometry(fake: FakeTensor) -> tuple[tuple[int, ...], tuple[int, ...], int]:
-    return tuple(fake.shape), tuple(fake.stride()), int(fake.storage_offset())
+def _can_rename(fake: FakeTensor, base: FakeTensor) -> bool:
+    """Whether the tensor can be had as a view of the base, with its gradient."""
+    return fake.dtype.itemsize == base.dtype.itemsize and (base.requires_grad or not fake.requires_grad)
 
 
-def _from_input(fake: FakeTensor, source: FakeTensor, index: int) -> Output:
-    if fake is source:
-        return Output("input", index)
-    size, stride, offset = _geometry(fake)
-    return Output("input_view", index, size, stride, offset - int(source.storage_offset()))
+def _view(kind: str, index: int, fake: FakeTensor, base: FakeTensor) -> Output:
+    return Output(
+        kind,
+        index,
+        tuple(fake.shape),
+        tuple(fake.stride()),
+        int(fake.storage_offset()) - int(base.storage_offset()),
+        dtype=str(fake.dtype).removeprefix("torch.") if fake.dtype is not base.dtype else "",
+        # Not by `requires_grad`: a view made under no_grad claims to have it.
+        detached=base.requires_grad and fake.grad_fn is None,
+    )
 
 
 def _own_memory(tracer: Tracer, fake: FakeTensor, others: list[fx.Node]) -> fx.Node:

@@ -10,6 +10,7 @@ Neighbours: `value.py`, `engine.py` (runs the lowerings), `stator.loop.nest`.
 
 from __future__ import annotations
 
+import re
 from math import prod
 
 from torch.fx import Node
@@ -27,6 +28,12 @@ COSTLY = frozenset(
 )
 #: A value whose expression may be larger than this is realised whoever reads it.
 MAX_WEIGHT = 160
+
+#: Names that no buffer gets, because the text of a program has them for itself: its own words, and kernels.
+TAKEN = frozenset(
+    "torch empty Scratch scratch view increment_version into returning KERNELS Unit UNITS load call inputs".split()
+)
+_KERNEL = re.compile(r"k\d+(_\d+)?")
 
 
 class Context:
@@ -49,6 +56,8 @@ class Context:
 
     def name(self, hint: str) -> str:
         """An unused name."""
+        if hint in TAKEN or _KERNEL.fullmatch(hint):
+            hint += "_value"
         name, number = hint, 0
         while name in self._names:
             number += 1
@@ -136,7 +145,8 @@ class Context:
         if value.base is not None and value.restride is not None:
             found = value.restride(self.place(value.base))
             if found is not None:
-                return value.settle(found)
+                # Where the base is a copy that only shares memory for this reader, the view does so too.
+                return value.settle(found) if value.base.place is not None else found
         source = value.copied
         if source is not None:
             lies = source.place
