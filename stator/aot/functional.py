@@ -42,13 +42,17 @@ class Cell:
 class Step:
     """One view operator: its arguments after the tensor, and the geometry it was applied to."""
 
-    __slots__ = ("args", "func", "kwargs", "parent")
+    __slots__ = ("args", "dtype", "func", "kwargs", "parent", "size", "stride")
 
     def __init__(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], parent: torch.Tensor) -> None:
         self.func = func
         self.args = args
         self.kwargs = kwargs
         self.parent = parent
+        # Kept apart: an in-place transposition may give the parent another geometry later.
+        self.size = parent.shape
+        self.stride = parent.stride()
+        self.dtype = parent.dtype
 
 
 class Handle:
@@ -127,15 +131,15 @@ def _inverse_of(*overloads: Any) -> Callable[[Callable[..., fx.Node]], Callable[
 )
 def _inverse_view(step: Step, parent: fx.Node, value: fx.Node, emit: Emit) -> fx.Node:
     """w = x.view(…); w.copy_(v) --> x' = v.reshape(x.size)."""
-    size = list(step.parent.shape)
+    size = list(step.size)
     if not value.meta["val"].is_contiguous():
         value = emit(aten.clone.default, value, memory_format=torch.contiguous_format)
-    return _with_layout(emit(aten.view.default, value, size), step.parent, parent, emit)
+    return _with_layout(emit(aten.view.default, value, size), step.stride, parent, emit)
 
 
-def _with_layout(value: fx.Node, like: torch.Tensor, parent: fx.Node, emit: Emit) -> fx.Node:
-    """The value with the strides of `like`, so that views of the parent stay valid."""
-    if value.meta["val"].stride() == like.stride():
+def _with_layout(value: fx.Node, stride: tuple[int, ...], parent: fx.Node, emit: Emit) -> fx.Node:
+    """The value with these strides of its parent's, so that views of the parent stay valid."""
+    if value.meta["val"].stride() == stride:
         return value
     return emit(aten.copy.default, parent, value)
 
@@ -147,25 +151,25 @@ def _inverse_permute(step: Step, parent: fx.Node, value: fx.Node, emit: Emit) ->
     inverse = [0] * len(dims)
     for i, dim in enumerate(dims):
         inverse[dim % len(dims)] = i
-    return _with_layout(emit(aten.permute.default, value, inverse), step.parent, parent, emit)
+    return _with_layout(emit(aten.permute.default, value, inverse), step.stride, parent, emit)
 
 
 @_inverse_of(aten.transpose.int)
 def _inverse_transpose(step: Step, parent: fx.Node, value: fx.Node, emit: Emit) -> fx.Node:
     """w = x.transpose(a, b); w.copy_(v) --> x' = v.transpose(a, b)."""
-    return _with_layout(emit(aten.transpose.int, value, *step.args), step.parent, parent, emit)
+    return _with_layout(emit(aten.transpose.int, value, *step.args), step.stride, parent, emit)
 
 
 @_inverse_of(aten.t.default)
 def _inverse_t(step: Step, parent: fx.Node, value: fx.Node, emit: Emit) -> fx.Node:
     """w = x.t(); w.copy_(v) --> x' = v.t()."""
-    return _with_layout(emit(aten.t.default, value), step.parent, parent, emit)
+    return _with_layout(emit(aten.t.default, value), step.stride, parent, emit)
 
 
 @_inverse_of(aten.expand.default)
 def _inverse_expand(step: Step, parent: fx.Node, value: fx.Node, emit: Emit) -> fx.Node:
     """w = x.expand(…) that repeats nothing; w.copy_(v) --> x' = v.reshape(x.size)."""
-    if value.meta["val"].numel() != step.parent.numel():
+    if value.meta["val"].numel() != step.size.numel():
         raise Unsupported(step.func, "the program writes through a view that repeats elements")
     return _inverse_view(step, parent, value, emit)
 
@@ -197,7 +201,7 @@ def _inverse_as_strided(step: Step, parent: fx.Node, value: fx.Node, emit: Emit)
 @_inverse_of(aten.view.dtype)
 def _inverse_view_dtype(step: Step, parent: fx.Node, value: fx.Node, emit: Emit) -> fx.Node:
     """w = x.view(dtype); w.copy_(v) --> x' = v.view(x.dtype)."""
-    return emit(aten.view.dtype, value, step.parent.dtype)
+    return emit(aten.view.dtype, value, step.dtype)
 
 
 @_inverse_of(aten.view_as_real.default)

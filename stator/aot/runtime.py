@@ -151,7 +151,14 @@ class _Tangent:
 
     def fit(self, tangent: Tensor | None) -> Tensor:
         """The tangent in the expected form; nothing flowed back means zeros."""
-        if tangent is not None and tangent.stride() == self.stride and tangent.dtype is self.dtype:
+        if tangent is not None and tangent.layout is not torch.strided:
+            tangent = tangent.to_dense()
+        if (
+            tangent is not None
+            and tangent.stride() == self.stride
+            and tangent.dtype is self.dtype
+            and not (tangent._is_zerotensor() or tangent.is_neg() or tangent.is_conj())
+        ):
             return tangent
         fitted = torch.empty_strided(self.size, self.stride, dtype=self.dtype, device=self.device)
         return fitted.zero_() if tangent is None else fitted.copy_(tangent)

@@ -52,6 +52,12 @@ def _reshape_alias(tracer: Tracer, x: Any, size: Any, stride: Any) -> Any:
     return tracer.run(aten.view.default, x, size)
 
 
+@special(aten._efficientzerotensor.default)
+def _zeros_without_memory(tracer: Tracer, size: Any, **options: Any) -> Any:
+    """`_efficientzerotensor(…)` --> zeros with memory, which kernels can read."""
+    return tracer.run(aten.zeros.default, size, **options)
+
+
 # ---- views with several results: one view each, so that each can be written through ----------------------------------
 
 

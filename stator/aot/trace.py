@@ -10,6 +10,7 @@ Neighbours: `tracer.py` records; `outputs.py` describes the results; `partition.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -204,7 +205,10 @@ class _Tracing:
             # The engine's own entry: `torch.autograd.grad` imports SymPy to compare shapes that agree by construction.
             run_backward = torch.autograd.Variable._execution_engine.run_backward
             roots = (tuple(outputs), tuple(tangents), False, False, tuple(leaves))
-            grads: Iterator[Any] = iter(run_backward(*roots, allow_unreachable=True, accumulate_grad=False))
+            try:
+                grads: Iterator[Any] = iter(run_backward(*roots, allow_unreachable=True, accumulate_grad=False))
+            except RuntimeError as error:
+                raise _refused_by_autograd(error) from error
         nodes: list[fx.Node | None] = []
         for entry in flat:
             grad = next(grads) if entry.leaf.requires_grad else None
@@ -250,6 +254,14 @@ class _Tracing:
                 first.prepend(node)
             else:
                 first = first.next
+
+
+def _refused_by_autograd(error: RuntimeError) -> Exception:
+    """Where eager's backward raises too, if it is ever called, that is left to eager."""
+    text = str(error)
+    if "modified by an inplace operation" in text or re.search(r"derivative for .* is not implemented", text):
+        return Unsupported("the backward of this program", text.partition(": [")[0])
+    return error
 
 
 def tangent_spec(value: torch.Tensor) -> TensorSpec:

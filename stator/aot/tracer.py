@@ -237,12 +237,23 @@ class Tracer(FakeMode):
         form = functional_form(func)
         if form is None:
             raise Unsupported(func, "it has no functional form")
-        former = self.same(target)
         handle = target.handle
-        handle.node.meta["val"] = former  # the node keeps the geometry that the tensor loses now
+        if handle.cell.input >= 0 and not handle.steps:
+            raise Unsupported(func, "it changes the geometry of an input in place")
+        former = self.same(target)
+        self._keep_geometry(target, former)
         target.handle = self.run(form.func, former, *args[1:], **kwargs).handle
         execute(func, args, kwargs)
         return target
+
+    def _keep_geometry(self, tensor: FakeTensor, former: FakeTensor) -> None:
+        """The nodes described by a tensor that changes now are described by its former self."""
+        for node in self.graph.nodes:
+            value = node.meta["val"]
+            if value is tensor:
+                node.meta["val"] = former
+            elif isinstance(value, (tuple, list)):
+                node.meta["val"] = type(value)(former if item is tensor else item for item in value)
 
     # ---- inputs ------------------------------------------------------------------------------------------------------
 

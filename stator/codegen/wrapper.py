@@ -31,6 +31,8 @@ class HasSource(Protocol):
     def kernels(self) -> tuple[str, ...]: ...
     @property
     def flags(self) -> tuple[str, ...]: ...
+    @property
+    def language(self) -> str: ...
 
 
 def emit(schedule: Schedule, units: Sequence[HasSource] = ()) -> str:
@@ -150,14 +152,19 @@ class _Module:
             assert len(outputs) == 1, "operators with several results make them"
             function = self._bound("into", extern.out_target)
             return [f"{function}({', '.join([*args, f'out={self._buffer(outputs[0])}'])})"]
-        function = self._bound("returning", extern.target)
+        geometry = ", ".join([f"({buffer.size}, {buffer.stride})" for buffer in extern.outputs])
+        function = self._bound("returning", extern.target, geometry)
         call = f"{function}({', '.join(args)})"
         return [f"{', '.join(outputs)}{',' * (len(outputs) == 1)} = {call}" if outputs else call]
 
-    def _bound(self, how: str, target: str) -> str:
-        parts = target.split(".")
-        name = "_".join(parts).replace("_default", "")
-        self.externs[name] = f"{how}({target!r})"
+    def _bound(self, how: str, target: str, geometry: str = "") -> str:
+        """The name of an operator, bound with the geometry its results are relied on to have."""
+        made = f"{how}({', '.join(filter(None, (repr(target), geometry)))})"
+        name = "_".join(target.split(".")).replace("_default", "")
+        number = 1
+        while self.externs.setdefault(name, made) != made:
+            number += 1
+            name = f"{name.removesuffix(f'__{number - 1}')}__{number}"
         return name
 
     def _argument(self, value: Any) -> str:
@@ -227,7 +234,7 @@ def _standalone(units: Sequence[HasSource]) -> list[str]:
     lines = ["from stator.runtime.artifact import Unit", "from stator.runtime.link import load", "", "UNITS = ["]
     for unit in units:
         source = unit.source.replace("\\", "\\\\").replace('"""', '\\"\\"\\"')
-        lines += [f'    Unit("""{source}""", {unit.kernels!r}, {unit.flags!r}),']
+        lines += [f'    Unit("""{source}""", {unit.kernels!r}, {unit.flags!r}, {unit.language!r}),']
     return [*lines, "]", "KERNELS = load(UNITS)"]
 
 

@@ -485,6 +485,11 @@ def _index(x: Any, indices: Any) -> Any:
     return make([*rest[:lead], *size, *rest[lead:]], x.dtype, x.device)
 
 
+@rule(aten.masked_scatter.default)
+def _masked_scatter(x: Any, mask: Any, source: Any) -> Any:
+    return make(broadcast([x, mask]), x.dtype, x.device)
+
+
 @rule(aten.tril.default, aten.triu.default)
 def _tril(x: Any, diagonal: int = 0) -> Any:
     return make(x.shape, x.dtype, x.device, None if x.is_contiguous() else contiguous_strides(x.shape))

@@ -136,7 +136,12 @@ class Lowering:
         """A view with eager's strides on memory that the end of the program leaves alone."""
         context = self.context
         spec = Spec.of(node.meta["val"])
-        place = context.realize(value) if value.copied is not None else context.place(value)
+        origin: Tensorish | None = value
+        while origin is not None:
+            if origin.copied is not None:  # a copy that the program asked for is no other name of what it copies
+                context.realize(origin)
+            origin = origin.base
+        place = context.place(value)
         if place.buffer.name in mutated or not same_layout(spec.size, place.stride, spec.stride):
             context.node = node
             copy = pointwise(value.size, value.dtype, value.load, value.weight)

@@ -179,7 +179,7 @@ def _wide_columns(writer: Writer, made: Plan) -> None:
     level.write()
     writer.enter(vector)
     for node, accumulator in zip(nodes, level.results, strict=True):
-        writer.bind(node, Name(f"{accumulator}[u.value]", level.kind(node), True))
+        level.bind(node, f"{accumulator}[u.value]")
     _write_stores(writer, list(made.kernel.stores))
     columns = f"columns<{lanes}, U.value>(at, n, [&](i64_ {vector.name}, auto n, auto u) BODY {{"
     writer.leave(columns, "});")
@@ -278,9 +278,22 @@ class _Level:
             text = f"({text} != 0)" if kind == "mask" else text
         else:
             text = f"{name}[0]"
+        if vector:
+            self.bind(node, text)
+            return
         result = writer.fresh()
         writer.scope.lines.append(f"const auto {result} = {text};")
-        writer.bind(node, Name(result, kind, vector))
+        writer.bind(node, Name(result, kind, False))
+
+    def bind(self, node: Expr, text: str) -> None:
+        """Name a result that lies in a vector; one that does not vary along the lanes is a scalar from here on."""
+        writer, kind = self.writer, self.kind(node)
+        varies = self.made.vector in self.made.deps[node]
+        if not varies:
+            text = f"({text}[0] != 0)" if kind == "mask" else f"{text}[0]"
+        result = writer.fresh()
+        writer.scope.lines.append(f"const auto {result} = {text};")
+        writer.bind(node, Name(result, kind, varies))
 
     def _combine(self, node: Expr, left: str, right: str) -> str:
         attr = node.attr

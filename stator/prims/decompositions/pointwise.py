@@ -114,6 +114,8 @@ def pow_scalar(base: Number, exponent: Tensor) -> Tensor:
 
 @decompose("square")
 def square(x: Tensor) -> Tensor:
+    if x.dtype is torch.bool:
+        x = p.to_copy(x, dtype=torch.int64)
     return p.mul(x, x)
 
 

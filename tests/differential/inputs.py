@@ -1,0 +1,87 @@
+"""Recipes for awkward tensors: a size, a dtype, and a way to lie in memory.
+
+A recipe is data that prints as the Python that makes it, so that a failing program can be pasted. `build` gives the
+same numbers every time; `wide` makes them float64, `noise` moves them by about one rounding.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+LAYOUTS = ("contiguous", "transposed", "stepped", "expanded", "channels_last", "offset", "permuted")
+FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+EPSILON = {dtype: torch.finfo(dtype).eps for dtype in FLOATS}
+
+
+@dataclass(frozen=True)
+class Input:
+    """One input. `grad` is "" (none), "leaf" or "inner" (the result of an eager operator on a leaf)."""
+
+    size: tuple[int, ...]
+    dtype: torch.dtype = torch.float32
+    layout: str = "contiguous"
+    values: str = "normal"
+    grad: str = ""
+    seed: int = 0
+
+    def wide(self) -> Input:
+        """The same numbers, in float64."""
+        return replace(self, dtype=torch.float64) if self.dtype in FLOATS else self
+
+    def build(self, noise: float = 0.0, wide: bool = False) -> tuple[Tensor, Tensor]:
+        """The tensor that the function gets, and the leaf that gradients arrive at."""
+        values = self._values(noise)
+        if wide and self.dtype in FLOATS:
+            values = values.double()
+        leaf = _laid_out(values, self.layout)
+        if not self.grad:
+            return leaf, leaf
+        leaf.requires_grad_()
+        return (leaf * 1 if self.grad == "inner" else leaf), leaf
+
+    def _values(self, noise: float) -> Tensor:
+        generator = torch.Generator().manual_seed(self.seed)
+        size = self.size
+        if self.dtype is torch.bool:
+            return torch.rand(size, generator=generator) < 0.5
+        if self.dtype not in FLOATS:
+            low = 0 if self.dtype is torch.uint8 or self.values == "positive" else -4
+            return torch.randint(low, 5, size, generator=generator).to(self.dtype)
+        normal = torch.randn(size, generator=generator, dtype=torch.float64)
+        values = (normal.abs() + 0.25 if self.values == "positive" else normal * 2).to(self.dtype)
+        if self.values == "special":
+            picks = torch.randint(0, 3 * len(SPECIAL), size, generator=generator)
+            for i, value in enumerate(SPECIAL):
+                values[picks == i] = value
+        if noise:
+            shake = torch.randn(size, generator=torch.Generator().manual_seed(self.seed + 1), dtype=torch.float64)
+            values = (values.double() * (1 + noise * EPSILON[self.dtype] * shake)).to(self.dtype)
+        return values
+
+
+SPECIAL = (0.0, -0.0, math.inf, -math.inf, math.nan, 1.0, -1.0, 0.5, -2.5, 3.5, 1e-40, 20.0, -100.0)
+
+
+def _laid_out(values: Tensor, layout: str) -> Tensor:
+    """A tensor of these values that lies in memory as asked, where its size allows it."""
+    dims = values.dim()
+    if layout == "transposed" and dims >= 2:
+        return values.transpose(-1, -2).contiguous().transpose(-1, -2)
+    if layout == "permuted" and dims >= 3:
+        return values.permute(1, 2, 0, *range(3, dims)).contiguous().permute(2, 0, 1, *range(3, dims))
+    if layout == "stepped" and dims >= 1:
+        room = torch.zeros(*values.shape[:-1], 2 * values.shape[-1] + 1, dtype=values.dtype)
+        target = room[..., 1::2]
+        return target.copy_(values) if target.shape == values.shape else values
+    if layout == "expanded" and dims >= 1 and values.shape[0] > 0:
+        return values[:1].clone().expand(values.shape)
+    if layout == "channels_last" and dims == 4:
+        return values.contiguous(memory_format=torch.channels_last)
+    if layout == "offset":
+        room = torch.zeros(values.numel() + 3, dtype=values.dtype)
+        return room[3:].view(values.shape).copy_(values)
+    return values
