@@ -141,6 +141,12 @@ static PyObject *read_dict_key(Node *node, PyObject *owner) {
     return key ? key : missing();
 }
 
+/* Borrowed; a negative index counts from the end. */
+static PyObject *tuple_item(PyObject *tuple, Py_ssize_t index) {
+    Py_ssize_t size = PyTuple_GET_SIZE(tuple), at = index < 0 ? index + size : index;
+    return at >= 0 && at < size ? PyTuple_GET_ITEM(tuple, at) : NULL;
+}
+
 static PyObject *read_function(Node *node, PyObject *owner) {
     if (!PyFunction_Check(owner)) return missing();
     PyObject *part, *value = NULL;
@@ -149,7 +155,7 @@ static PyObject *read_function(Node *node, PyObject *owner) {
     case FUNCTION_GLOBALS: value = PyFunction_GET_GLOBALS(owner); break;
     case FUNCTION_DEFAULT:
         part = PyFunction_GET_DEFAULTS(owner);
-        if (part && node->index < PyTuple_GET_SIZE(part)) value = PyTuple_GET_ITEM(part, node->index);
+        if (part) value = tuple_item(part, node->index);
         break;
     case FUNCTION_KWDEFAULT:
         part = PyFunction_GET_KW_DEFAULTS(owner);
@@ -312,12 +318,43 @@ static int check_keys(PyObject *expected, PyObject *value) {
     return same;
 }
 
+/* Equal sets may hold 1 or True, and give their items in different orders. */
 static int check_members(PyObject *expected, PyObject *value) {
-    return PyAnySet_CheckExact(value) ? PyObject_RichCompareBool(expected, value, Py_EQ) : 0;
+    return PyAnySet_CheckExact(value) ? check_keys(expected, value) : 0;
 }
 
 static int has_key(PyObject *key, PyObject *value) {
     return PyDict_Check(value) ? PyDict_Contains(value, key) : PySequence_Contains(value, key);
+}
+
+/* Whether a class and its bases have no attribute of that name; the version of a class says when to ask again. */
+static int check_lacks(Check *check, PyObject *value) {
+    if (!PyType_Check(value)) return 0;
+    PyTypeObject *type = (PyTypeObject *)value;
+    if (check->tag != 0 && check->tag == type->tp_version_tag) return 1;
+    if (_PyType_Lookup(type, check->payload) != NULL) return 0;
+    check->tag = type->tp_version_tag;
+    return 1;
+}
+
+/* Whether these items of a dict are empty dicts: the hooks of a module. */
+static int check_empty(Check *check, PyObject *value) {
+    if (!PyDict_CheckExact(value)) return 0;
+    EmptyMemo *memo = check->memo;
+    uint64_t version = dict_version(value);
+    if (version == 0 || memo->dict != value || memo->version != version) {
+        memo->dict = NULL;
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(check->payload); i++) {
+            memo->items[i] = PyDict_GetItemWithError(value, PyTuple_GET_ITEM(check->payload, i));
+            if (memo->items[i] == NULL || !PyDict_Check(memo->items[i])) return PyErr_Occurred() ? -1 : 0;
+        }
+        memo->dict = value;
+        memo->version = version;
+    }
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(check->payload); i++) {
+        if (((PyDictObject *)memo->items[i])->ma_used != 0) return 0;
+    }
+    return 1;
 }
 
 static int check_call(PyObject *payload, PyObject *value) {
@@ -331,7 +368,7 @@ static int check_call(PyObject *payload, PyObject *value) {
 
 static int negated(int truth) { return truth < 0 ? truth : !truth; }
 
-static int run_check(const Check *check, PyObject *value) {
+static int run_check(Check *check, PyObject *value) {
     PyObject *payload = check->payload;
     switch (check->kind) {
     case CHECK_TYPE: return (PyObject *)Py_TYPE(value) == payload;
@@ -346,6 +383,8 @@ static int run_check(const Check *check, PyObject *value) {
     case CHECK_MEMBERS: return check_members(payload, value);
     case CHECK_PRESENT: return has_key(payload, value);
     case CHECK_ABSENT: return negated(has_key(payload, value));
+    case CHECK_LACKS: return check_lacks(check, value);
+    case CHECK_EMPTY: return check_empty(check, value);
     case CHECK_CODE: return PyFunction_Check(value) && PyFunction_GET_CODE(value) == payload;
     case CHECK_STATE: {
         uint64_t found;
@@ -362,10 +401,10 @@ static int run_nodes(Node *nodes, Py_ssize_t count, PyObject *owner, Run *run);
 
 static int run_node(Node *node, PyObject *value, Run *run) {
     if (node->slot >= 0) run->registers[node->slot] = value; /* kept alive by its owner until the end */
-    uint64_t version = node->versioned && PyDict_CheckExact(value) ? dict_version(value) : 0;
+    uint64_t version = PyDict_CheckExact(value) ? dict_version(value) : 0;
     bool sealed = version != 0 && run->remember && node->sealed_dict == value && node->sealed_version == version;
     if (sealed && node->sealable) return 1;
-    for (Py_ssize_t i = 0; i < node->check_count && !sealed; i++) {
+    for (Py_ssize_t i = sealed ? node->versioned : 0; i < node->check_count; i++) {
         int status = run_check(&node->checks[i], value);
         if (status != 1) {
             run->failed = node->checks[i].text;

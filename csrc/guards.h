@@ -14,7 +14,7 @@ typedef enum {
 
 typedef enum {
     CHECK_TYPE, CHECK_ID, CHECK_EQUALS, CHECK_TENSOR, CHECK_LENGTH, CHECK_KEYS, CHECK_MEMBERS, CHECK_PRESENT,
-    CHECK_ABSENT, CHECK_CODE, CHECK_STATE, CHECK_CALL,
+    CHECK_ABSENT, CHECK_LACKS, CHECK_EMPTY, CHECK_CODE, CHECK_STATE, CHECK_CALL,
 } CheckKind;
 
 typedef struct {
@@ -26,13 +26,24 @@ typedef struct {
     bool requires_grad;
 } TensorCheck;
 
+#define EMPTY_ITEMS 4
+
+/* What EMPTY found in one version of one dict; borrowed, valid while the version is. */
+typedef struct {
+    PyObject *dict;
+    uint64_t version;
+    PyObject *items[EMPTY_ITEMS];
+} EmptyMemo;
+
 typedef struct {
     CheckKind kind;
     PyObject *payload;
     PyObject *text;
     Py_ssize_t number;
     uint64_t expected; /* of STATE */
+    unsigned int tag;  /* of LACKS: the version of the class for which it passed */
     TensorCheck *tensor;
+    EmptyMemo *memo; /* of EMPTY */
 } Check;
 
 /* Where a value was found: a class and its version, a dict (and one inside it) and theirs. All borrowed:
@@ -55,7 +66,7 @@ typedef struct Node {
     struct Node *children;
     Py_ssize_t child_count;
     bool stable;   /* passes again for the same object, whatever happened in between */
-    bool versioned; /* of a dict: the checks pass again for the same version of the same dict */
+    Py_ssize_t versioned; /* of a dict: so many checks, the first, pass again for the same version of the same dict */
     bool sealable;  /* versioned, and so is all below */
     /* what the last success found */
     Versions seen;

@@ -17,7 +17,8 @@ static const char *const ACCESSORS[] = {
     "code", "globals", "default", "kwdefault", "closure", NULL,
 };
 static const char *const CHECKS[] = {
-    "TYPE", "ID", "EQUALS", "TENSOR", "LENGTH", "KEYS", "MEMBERS", "PRESENT", "ABSENT", "CODE", "STATE", "CALL", NULL,
+    "TYPE", "ID", "EQUALS", "TENSOR", "LENGTH", "KEYS", "MEMBERS", "PRESENT",
+    "ABSENT", "LACKS", "EMPTY", "CODE", "STATE", "CALL", NULL,
 };
 static const char *const RELATIONS[] = {"SAME", "NOT_SAME", "NOT_ALIASED", NULL};
 
@@ -91,9 +92,16 @@ static int parse_check(Check *check, PyObject *spec) {
     case CHECK_LENGTH:
         check->number = PyLong_AsSsize_t(payload);
         return PyErr_Occurred() ? -1 : 0;
+    case CHECK_EMPTY:
+        check->memo = zeroed(1, sizeof(EmptyMemo));
+        if (check->memo == NULL) return -1;
+        if (PyTuple_Check(payload) && PyTuple_GET_SIZE(payload) <= EMPTY_ITEMS) return 0;
+        PyErr_SetString(PyExc_TypeError, "payload of EMPTY must be a short tuple");
+        return -1;
     case CHECK_KEYS:
+    case CHECK_MEMBERS:
     case CHECK_CALL:
-        if (PyTuple_Check(payload) && (check->kind == CHECK_KEYS || PyTuple_GET_SIZE(payload) == 2)) return 0;
+        if (PyTuple_Check(payload) && (check->kind != CHECK_CALL || PyTuple_GET_SIZE(payload) == 2)) return 0;
         PyErr_Format(PyExc_TypeError, "payload of %U must be a tuple", kind);
         return -1;
     default: return 0;
@@ -152,7 +160,7 @@ static bool has_type_check(const Node *node, PyTypeObject *type) {
 static void classify_node(Node *node) {
     bool tuple = has_type_check(node, &PyTuple_Type), items = true;
     node->stable = node->slot < 0;
-    node->versioned = true;
+    node->versioned = 0;
     for (Py_ssize_t i = 0; i < node->child_count; i++) {
         const Node *child = &node->children[i];
         node->stable = node->stable && tuple && child->accessor == ITEM && child->stable;
@@ -161,10 +169,14 @@ static void classify_node(Node *node) {
     for (Py_ssize_t i = 0; i < node->check_count; i++) {
         CheckKind kind = node->checks[i].kind;
         node->stable = node->stable && (stable_check(&node->checks[i]) || (tuple && kind == CHECK_LENGTH));
-        node->versioned = node->versioned && (kind == CHECK_ID || kind == CHECK_TYPE || kind == CHECK_LENGTH ||
-                                              kind == CHECK_KEYS || kind == CHECK_PRESENT || kind == CHECK_ABSENT);
+        if (kind == CHECK_ID || kind == CHECK_TYPE || kind == CHECK_LENGTH || kind == CHECK_KEYS ||
+            kind == CHECK_PRESENT || kind == CHECK_ABSENT) {
+            Check moved = node->checks[i]; /* to the front: these follow the version of a dict */
+            node->checks[i] = node->checks[node->versioned];
+            node->checks[node->versioned++] = moved;
+        }
     }
-    node->sealable = node->versioned && items && node->slot < 0;
+    node->sealable = node->versioned == node->check_count && items && node->slot < 0;
 }
 
 /* -- nodes ------------------------------------------------------------------------------------------- */
@@ -317,6 +329,7 @@ static void free_checks(Check *checks, Py_ssize_t count) {
             PyMem_Free(checks[i].tensor->strides);
             PyMem_Free(checks[i].tensor);
         }
+        PyMem_Free(checks[i].memo);
     }
     PyMem_Free(checks);
 }

@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 import torch
 
 from stator import _native
+from stator.capture.arguments import parameters
 from stator.capture.source import (
     AttrSource,
     ClassAttrSource,
@@ -139,9 +140,11 @@ KINDS: Final[dict[str, Kind]] = {
     "LENGTH": Kind(1, "the number of items", lambda s, p: f"len({s}) == {p}"),
     "PRESENT": Kind(2, "a key of a dict or set is there", lambda s, p: f"{_sequence([p])} in {s}"),
     "ABSENT": Kind(2, "a key of a dict or set is not there", lambda s, p: f"{_sequence([p])} not in {s}"),
+    "LACKS": Kind(2, "a class and its bases have no such attribute", lambda s, p: f"not hasattr({s}, {p!r})"),
+    "EMPTY": Kind(2, "these items of a dict are empty dicts", lambda s, p: f"not any({s}[name] for name in {p!r})"),
     "TENSOR": Kind(3, "metadata of a tensor", lambda s, p: f"{s} is {p}"),
     "KEYS": Kind(4, "all keys of a dict, in order", lambda s, p: f"list({s}) == [{_sequence(p)}]"),
-    "MEMBERS": Kind(5, "the contents of a set", lambda s, p: f"{s} == {{{_sequence(p)}}}"),
+    "MEMBERS": Kind(5, "the items of a set, in its order", lambda s, p: f"list({s}) == [{_sequence(p)}]"),
     "CALL": Kind(9, "a function of the object gives a constant", _write_call),
     "STATE": Kind(2, "a piece of torch's global state", lambda s, p: f"{STATES[p[0]].text} == {p[1]!r}"),
     "AUTOCAST": Kind(3, "what autocast does on a device", lambda s, p: f"autocast of {p[0]} is {p[1:]}"),
@@ -170,10 +173,7 @@ class Guard:
                 if not isinstance(payload, TensorFacts):
                     payload = TensorFacts.of(payload)
                 key: object = payload
-            case "MEMBERS":
-                payload = frozenset(payload)
-                key = frozenset(map(constant_key, payload))
-            case "KEYS" | "NOT_ALIASED":
+            case "KEYS" | "MEMBERS" | "EMPTY" | "NOT_ALIASED":
                 payload = tuple(payload)
                 key = constant_key(payload)
             case _:
@@ -212,10 +212,6 @@ class GuardSet:
     def add(self, guard: Guard) -> None:
         """Adds a guard, once."""
         self._guards[guard] = None
-
-    def update(self, guards: Iterable[Guard]) -> None:
-        """Adds several."""
-        self._guards.update(dict.fromkeys(guards))
 
     def __iter__(self) -> Iterator[Guard]:
         return iter(self._guards)
@@ -308,9 +304,7 @@ class TreeBuilder:
 
     def __init__(self, function: types.FunctionType) -> None:
         code = function.__code__
-        named = code.co_argcount + code.co_kwonlyargcount
-        rest = bool(code.co_flags & 0x04) + bool(code.co_flags & 0x08)
-        self.slots = {name: i for i, name in enumerate(code.co_varnames[: named + rest])}
+        self.slots = {name: slot for slot, name in enumerate(parameters(code))}
         self.globals = function.__globals__
         self.cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
         self.roots: list[Node] = []

@@ -63,7 +63,7 @@ class Session:
 
     __slots__ = (
         "build", "builtins", "deleted", "depth_limit", "effects", "globals", "graph", "guard", "jumps",
-        "library", "none", "operators", "options", "root_globals", "values",
+        "library", "looked_up", "none", "operators", "options", "root_globals", "values",
     )  # fmt: skip
 
     def __init__(
@@ -101,6 +101,8 @@ class Session:
         self.globals: dict[tuple[int, str], Value] = {}
         #: id(object) → value of a builtin that an instruction itself names.
         self.builtins: dict[int, Value] = {}
+        #: (class, name) pairs whose guards exist.
+        self.looked_up: set[tuple[type, str]] = set()
         #: Backward jumps left before capture gives up.
         self.jumps = 1_000_000
 
@@ -229,7 +231,7 @@ class Machine:
         session = self.session
         stored = session.effects.stored_global(namespace, name)
         if stored is not None and stored is not session.deleted:
-            return stored  # type: ignore[no-any-return]
+            return stored
         key = id(namespace), name
         found = session.globals.get(key)
         if found is not None and stored is None:
@@ -239,9 +241,9 @@ class Machine:
             source = GlobalSource(name) if own else ItemSource(ConstSource(namespace), name)
             found = self.build.wrap(self, namespace[name], source)
         else:
-            found = self._load_builtin(namespace, name)
             if stored is None:
                 self.guard("ABSENT", GlobalsSource() if own else ConstSource(namespace), name)
+            found = self._load_builtin(namespace, name)
         session.globals[key] = found
         return found
 
@@ -265,15 +267,6 @@ class Machine:
     def line(self) -> int:
         """The line of the current instruction."""
         return self.decoded.position(max(self.ip - 1, 0)).line or self.code.co_firstlineno
-
-    def user_stack(self) -> list[tuple[str, int, str]]:
-        """(file, line, function) of every frame, the innermost last."""
-        frames: list[tuple[str, int, str]] = []
-        frame: Machine | None = self
-        while frame is not None:
-            frames.append((frame.code.co_filename, frame.line(), frame.code.co_qualname))
-            frame = frame.parent
-        return frames[::-1]
 
     def location(self) -> tuple[str, int]:
         """File and line of the innermost frame that is not in a library."""
@@ -307,7 +300,9 @@ class Machine:
         scope = namespace.get("__builtins__", builtins)
         table = scope if isinstance(scope, dict) else vars(scope)
         if name not in table:
+            self.guard("ABSENT", ConstSource(table), name)
             self.raise_exception(NameError, f"name {name!r} is not defined")
+        self.guard("ID", ItemSource(ConstSource(table), name), table[name])
         return self.builtin(table[name])
 
     def _keyword_dict(self, extra: dict[str, Value]) -> Value:

@@ -42,9 +42,19 @@ def _mapped(arg: Any, values: Mapping[fx.Node, fx.Node]) -> Any:
     return arg
 
 
+class LazyModule(_LazyGraphModule):
+    """Torch's lazy module, whose `forward` is only that: it runs no hooks, which are for the modules of the program."""
+
+    def _lazy_forward(self, *args: Any, **kwargs: Any) -> Any:
+        self.real_recompile()
+        return type(self).forward(self, *args, **kwargs)
+
+    forward = _lazy_forward
+
+
 def module(graph: fx.Graph, name: str, root: torch.nn.Module | None = None) -> fx.GraphModule:
     """The graph as a module whose Python text is generated when somebody calls or prints it."""
-    return _LazyGraphModule(torch.nn.Module() if root is None else root, graph, name)
+    return LazyModule(torch.nn.Module() if root is None else root, graph, name)
 
 
 def values_of(args: Any) -> tuple[Any, ...]:

@@ -311,7 +311,7 @@ class Operators:
     def contains(self, tx: Machine, item: Value, container: Value) -> Value:
         return container.contains(tx, item)
 
-    def is_same(self, left: Value, right: Value) -> bool:
+    def identical(self, tx: Machine, left: Value, right: Value) -> bool:
         return left is right or left.is_same(right)
 
 

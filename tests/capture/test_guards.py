@@ -85,7 +85,10 @@ CASES: list[tuple[str, Any, Any, list[Any]]] = [
     ("LENGTH", 2, {"a": 1, "b": 2}, [{1}, {}]),
     ("KEYS", ("a", 1), {"a": 0, 1: 0}, [{1: 0, "a": 0}, {"a": 0}, {"a": 0, 1: 0, 2: 0}, {"a": 0, 1.0: 0}]),
     ("KEYS", (Plain,), {Plain: 0}, [{GuardSet: 0}]),
-    ("MEMBERS", {1, "a"}, {"a", 1}, [{1}, {1, "b"}, [1, "a"]]),
+    ("MEMBERS", {1, "a"}, {1, "a"}, [{1}, {1, "b"}, {True, "a"}, [1, "a"]]),
+    ("MEMBERS", {8, 16}, {8, 16}, [{16, 8}, {8.0, 16}]),
+    ("LACKS", "extra", Plain, [type("P", (Plain,), {"extra": 1}), 5]),
+    ("EMPTY", ("a", "b"), {"a": {}, "b": {}}, [{"a": {}, "b": {1: 1}}, {"a": {}}, {"a": {}, "b": []}, 5]),
     ("PRESENT", "a", {"a": 1}, [{}, {"b": 1}, 5]),
     ("ABSENT", "a", {"b": 1}, [{"a": 1}, 5]),
     ("CODE", program.__code__, program, [passes, 5]),
@@ -211,6 +214,7 @@ def test_every_way_is_followed() -> None:
         (FunctionCodeSource(X), inner, inner.__code__),
         (FunctionGlobalsSource(X), inner, globals()),
         (FunctionDefaultSource(X, 0), inner, 5),
+        (FunctionDefaultSource(X, -1), inner, 5),
         (FunctionKwDefaultSource(X, "b"), inner, "b"),
         (FunctionClosureSource(X, 0), inner, 3),
         (ItemSource(ItemSource(ItemSource(AttrSource(X, "a"), 0), "k"), 1), instance, 8),
@@ -493,8 +497,8 @@ def test_duplicates_are_added_once() -> None:
         guards.add(Guard("TENSOR", X, torch.randn(2, 2)))
         guards.add(Guard("KEYS", X, ["a"]))
         guards.add(Guard("MEMBERS", X, {1}))
-    assert [guard.kind for guard in guards] == ["TYPE", "EQUALS", "EQUALS", "TENSOR", "KEYS", "MEMBERS", "STATE"]
-    assert len(guards) == 7
+    assert [guard.kind for guard in guards] == ["TYPE", "EQUALS", "EQUALS", "TENSOR", "KEYS", "MEMBERS"]
+    assert len(guards) == 6
 
 
 def test_texts_and_explanation() -> None:

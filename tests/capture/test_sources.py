@@ -43,6 +43,7 @@ def test_equal_paths_are_one_object() -> None:
 
 
 def test_unused_sources_are_forgotten() -> None:
+    gc.collect()
     before = len(Source._table)
     kept = [ItemSource(LocalSource("forgotten"), i) for i in range(100)]
     assert len(Source._table) == before + 101

@@ -60,10 +60,7 @@ def compare_op(tx: Machine, op: str) -> None:
 def is_op(tx: Machine, inverted: bool) -> None:
     stack: Any = tx.stack
     right, left = stack.pop(), stack[-1]
-    same = tx.operators.is_same(left, right)
-    known = left.is_constant() or right.is_constant()
-    if not same and not known and left.source is not None and right.source is not None:
-        tx.guard("NOT_SAME", left.source, right.source)
+    same = tx.operators.identical(tx, left, right)
     stack[-1] = tx.build.const(same is not inverted)
 
 

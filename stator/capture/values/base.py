@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from stator.capture.source import ClassAttrSource, ConstSource
 from stator.capture.value import Value
+from stator.capture.values import watch
 from stator.capture.values.registry import fresh, wrap
 
 if TYPE_CHECKING:
@@ -93,6 +94,13 @@ def static_attribute(cls: type, name: str) -> Any:
         if name in parent.__dict__:
             return parent.__dict__[name]
     return MISSING
+
+
+def look_up(tx: Machine, cls: type, name: str) -> Any:
+    """`static_attribute`, with a guard on the answer."""
+    raw = static_attribute(cls, name)
+    watch.class_attribute(tx, cls, name, raw, raw is not MISSING)
+    return raw
 
 
 def bind_static(tx: Machine, instance: Value, cls: type, name: str) -> Value:

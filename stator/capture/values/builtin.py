@@ -16,14 +16,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from stator.base.errors import GraphBreak
+from stator.capture.source import ConstSource
 from stator.capture.value import Raised, Value
 from stator.capture.values import operators, watch
 from stator.capture.values.base import MISSING, Object, find_method, look_up
 from stator.capture.values.constant import NONE, boolean
 from stator.capture.values.exception import ExceptionValue
-from stator.capture.values.fold import fold, known, run
+from stator.capture.values.fold import Question, fold, known, run
 from stator.capture.values.iterators import CallableIterator, Enumerate, Filter, ItemsIterator, Zip
-from stator.capture.values.registry import builds, fresh, handler_of, handles, makes
+from stator.capture.values.registry import builds, fresh, handler_of, handles, makes, wrap
 from stator.capture.values.sequence import ListValue, TupleValue, sort
 from stator.capture.values.tensor import TensorValue, call_graph
 from stator.capture.values.user_object import UserObjectValue
@@ -121,8 +122,32 @@ def is_pure(function: Any) -> bool:
 
 
 def call_cached(tx: Machine, value: BuiltinValue, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
-    """`functools.lru_cache`: the wrapped function decides; the cache itself is not modelled."""
-    return value.get_attr(tx, "__wrapped__").call(tx, args, kwargs)
+    """`functools.lru_cache`: called now, as the program would; the same answer must be in the cache at later calls."""
+    function = value.function
+    if any(is_new(arg) for arg in (*args, *kwargs.values())):
+        return value.get_attr(tx, "__wrapped__").call(tx, args, kwargs)  # no cache can know it
+    plain = [identified(arg) for arg in args]
+    named = {name: identified(arg) for name, arg in kwargs.items()}
+    if tx.graph.grad_enabled is not torch.is_grad_enabled() or tx.graph.autocasts:
+        raise GraphBreak(f"{function.__qualname__} is cached, and called under another mode than the whole function")
+    result = run(tx, function, plain, named)
+    question = Question(function, plain, named)
+    tx.guard("CALL", ConstSource(function), (lambda _: question() is result, True))
+    return wrap(tx, result, ConstSource(result))
+
+
+def is_new(value: Value) -> bool:
+    """Whether the frame has made it, and it is equal to itself alone."""
+    return isinstance(value, UserObjectValue) and value.real is None and value.cls.__hash__ is object.__hash__
+
+
+def identified(value: Value) -> Any:
+    """The object behind a value that is guarded by value or identity."""
+    if value.is_constant():
+        return value.constant()
+    if isinstance(value, UserObjectValue) and isinstance(value.real, torch.nn.Module):
+        return value.real
+    raise GraphBreak(f"a cached function is called on {value.kind}", "call it outside of the compiled function")
 
 
 @builds(types.BuiltinFunctionType, functools._lru_cache_wrapper, types.MethodWrapperType, operator.itemgetter,

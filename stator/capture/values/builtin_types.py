@@ -180,8 +180,8 @@ for _table, _operation in (
 
 handles(operator.not_)(lambda tx, args, kwargs: operators.negate(tx, args[0]))
 handles(operator.truth)(lambda tx, args, kwargs: boolean(args[0].truth(tx)))
-handles(operator.is_)(lambda tx, args, kwargs: boolean(operators.is_same(*args)))
-handles(operator.is_not)(lambda tx, args, kwargs: boolean(not operators.is_same(*args)))
+handles(operator.is_)(lambda tx, args, kwargs: boolean(operators.identical(tx, *args)))
+handles(operator.is_not)(lambda tx, args, kwargs: boolean(not operators.identical(tx, *args)))
 handles(operator.contains)(lambda tx, args, kwargs: operators.contains(tx, args[1], args[0]))
 handles(operator.getitem)(lambda tx, args, kwargs: args[0].get_item(tx, args[1]))
 

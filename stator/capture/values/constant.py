@@ -19,6 +19,7 @@ import torch
 from stator.capture.source import AttrSource
 from stator.capture.value import Value
 from stator.capture.values import watch
+from stator.capture.values.base import bind_static, static_attribute
 from stator.capture.values.fold import fold, run
 from stator.capture.values.iterators import ItemsIterator
 from stator.capture.values.registry import LITERALS, builds, fresh, makes, wrap
@@ -75,6 +76,8 @@ class ConstantValue(Value):
     # -- reading ---------------------------------------------------------------------------------------
 
     def get_attr(self, tx: Machine, name: str) -> Value:
+        if isinstance(self.value, enum.Enum) and type(static_attribute(type(self.value), name)) in WRITTEN:
+            return bind_static(tx, self, type(self.value), name)  # a method or property of the user's
         found = run(tx, getattr, (self.value, name))
         if type(found) in BOUND_METHODS:
             return BoundConstantValue(self, name, found)
@@ -104,6 +107,9 @@ class ConstantValue(Value):
             tx.raise_exception(AttributeError, f"{type(self.value).__name__!r} object has no attribute {name!r}")
         raise self.refuse(f"setting attribute {name!r}")
 
+
+#: What a class statement makes of `def`.
+WRITTEN = (types.FunctionType, property, staticmethod, classmethod)
 
 BOUND_METHODS = (type("".join), type((1).__add__), type(re.compile("").match), type(ConstantValue(1).truth))
 
@@ -211,10 +217,19 @@ def build_by_identity(tx: Machine, obj: Any, source: Source) -> Value:
     return ConstantValue(obj, source)
 
 
-@builds(range, slice)
-def build_by_value(tx: Machine, obj: Any, source: Source) -> Value:
-    """Small immutable objects that are made anew by each caller."""
+@builds(slice)
+def build_slice(tx: Machine, obj: slice, source: Source) -> Value:
+    """A slice is guarded by its value."""
     watch.equals(tx, source, obj)
+    return fresh(obj)
+
+
+@builds(range)
+def build_range(tx: Machine, obj: range, source: Source) -> Value:
+    """A range is guarded by its parts: ranges are equal when their items are."""
+    watch.type_of(tx, source, range)
+    for name in ("start", "stop", "step"):
+        watch.equals(tx, AttrSource(source, name), getattr(obj, name))
     return fresh(obj)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from stator.capture.source import AttrSource
 from stator.capture.values import watch
-from stator.capture.values.base import DUNDERS, MISSING, Object, bind_static, static_attribute
+from stator.capture.values.base import DUNDERS, MISSING, Object, bind_static, look_up
 from stator.capture.values.constant import NONE, ConstantValue
 from stator.capture.values.fold import run
 from stator.capture.values.registry import builds, fresh, wrap
@@ -57,7 +57,7 @@ class ExceptionValue(Object):
             return fresh(False) if name == "__suppress_context__" else NONE
         if name == "value" and issubclass(self.cls, StopIteration):
             return self.args[0] if self.args else NONE
-        raw = static_attribute(self.cls, name)
+        raw = look_up(tx, self.cls, name)
         if raw is MISSING:
             tx.raise_exception(AttributeError, f"{self.cls.__name__!r} object has no attribute {name!r}")
         if hasattr(raw, "__objclass__") and name not in DUNDERS and not hasattr(self, "m_" + name):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from stator.base.errors import GraphBreak, StatorError
 from stator.capture.value import Raised
+from stator.capture.source import ConstSource
 from stator.capture.values.registry import fresh
 
 if TYPE_CHECKING:
@@ -32,6 +33,35 @@ def run(tx: Machine, function: Callable[..., Any], args: Sequence[Any], kwargs: 
         raise
     except Exception as error:  # whatever it is, it is the program's own
         tx.raise_exception(type(error), *error.args)
+
+
+class Question:
+    """A call whose answer may change; a guard asks again."""
+
+    __slots__ = ("args", "function", "kwargs")
+
+    def __init__(self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        self.function = function
+        self.args = args
+        self.kwargs = kwargs
+
+    def __call__(self, _: object = None) -> Any:
+        """The answer, or the class of the exception."""
+        try:
+            return self.function(*self.args, **self.kwargs)
+        except Exception as error:
+            return type(error)
+
+
+def ask(
+    tx: Machine, function: Callable[..., Any], args: Sequence[Value] = (), kwargs: Mapping[str, Value] | None = None
+) -> Value:
+    """`fold` for a function of the state of the process."""
+    plain = [value.snapshot() for value in args]
+    named = {name: value.snapshot() for name, value in (kwargs or {}).items()}
+    question = Question(function, plain, named)
+    tx.guard("CALL", ConstSource(function), (question, question()))
+    return fresh(run(tx, function, plain, named))
 
 
 def fold(

@@ -58,14 +58,22 @@ def set_up(tx: Machine, function: Any, args: Sequence[Value]) -> Value:
 class CellValue(Value):
     """A closure cell. `content` is None while it is empty or, for a real cell, unread."""
 
-    __slots__ = ("cell", "content", "read")
+    __slots__ = ("cell", "content", "owner", "read")
     kind = "a closure cell"
 
-    def __init__(self, content: Value | None, cell: types.CellType | None = None, source: Source | None = None) -> None:
+    def __init__(
+        self,
+        content: Value | None,
+        cell: types.CellType | None = None,
+        source: Source | None = None,
+        owner: FunctionValue | None = None,
+    ) -> None:
         super().__init__(source)
         self.content = content
         self.cell = cell
         self.read = cell is None
+        #: The function that it was reached through, which other calls may exchange for one with other cells.
+        self.owner = owner
 
     def python_type(self) -> type:
         return types.CellType
@@ -78,13 +86,21 @@ class CellValue(Value):
             try:
                 obj = self.cell.cell_contents
             except ValueError:
+                self.pin(tx)
+                tx.guard("CALL", ConstSource(self.cell), (is_empty, True))
                 return None
             assert self.source is not None
             self.content = wrap(tx, obj, self.source)
         return self.content
 
+    def pin(self, tx: Machine) -> None:
+        """From here on it must be this very cell."""
+        if self.owner is not None:
+            self.owner.pin(tx)
+
     def set(self, tx: Machine, value: Value | None) -> None:
         """A `nonlocal` store."""
+        self.pin(tx)
         self.read = True
         self.content = value
         if self.cell is not None:
@@ -120,12 +136,21 @@ class CellValue(Value):
         out.pop()
 
 
+def is_empty(cell: types.CellType) -> bool:
+    """Whether a cell has no contents."""
+    try:
+        cell.cell_contents  # noqa: B018
+    except ValueError:
+        return True
+    return False
+
+
 class FunctionValue(Object):
     """A Python function, real (`function`) or made by the frame."""
 
     __slots__ = (
-        "annotations", "attributes", "cells", "closure", "code", "defaults", "function", "globals",
-        "keyword_defaults", "qualname",
+        "annotations", "attributes", "closure", "code", "defaults", "function", "globals", "keyword_defaults",
+        "pinned", "qualname",
     )  # fmt: skip
     kind = "a function"
 
@@ -140,8 +165,11 @@ class FunctionValue(Object):
         annotations: Value | None = None,
         function: types.FunctionType | None = None,
         source: Source | None = None,
+        pinned: bool = True,
     ) -> None:
         super().__init__(source)
+        #: Whether a real function is guarded by identity, not by its code and what is read of it.
+        self.pinned = pinned
         self.code = code
         self.globals = namespace
         self.qualname = qualname
@@ -159,16 +187,22 @@ class FunctionValue(Object):
         return types.FunctionType
 
     def is_constant(self) -> bool:
-        return self.function is not None
+        return self.function is not None and self.pinned
 
     def constant(self) -> Any:
-        if self.function is None:
+        if self.function is None or not self.pinned:
             raise self.refuse("use as a constant")
         return self.function
 
+    def pin(self, tx: Machine) -> None:
+        """Guards a real function by identity."""
+        if not self.pinned:
+            self.pinned = True
+            watch.identity(tx, self.source, self.function)
+
     def is_same(self, other: Value) -> bool:
         return self is other or (
-            self.function is not None and isinstance(other, FunctionValue) and self.function is other.function
+            self.is_constant() and isinstance(other, FunctionValue) and self.function is other.function and other.pinned
         )
 
     def truth(self, tx: Machine) -> bool:
@@ -187,7 +221,7 @@ class FunctionValue(Object):
         if index < 0:
             return None
         assert self.source is not None
-        return wrap(tx, defaults[index], FunctionDefaultSource(self.source, index))
+        return wrap(tx, defaults[index], FunctionDefaultSource(self.source, index - len(defaults)))
 
     def keyword_default(self, tx: Machine, name: str) -> Value | None:
         """The default of a keyword-only parameter."""
@@ -206,7 +240,14 @@ class FunctionValue(Object):
             return self.closure[index]
         assert self.function.__closure__ is not None
         assert self.source is not None
-        return cell_value(tx, self.function.__closure__[index], FunctionClosureSource(self.source, index))
+        cell = self.function.__closure__[index]
+        found = tx.values.get(id(cell))
+        if found is None:
+            owner = None if self.pinned else self
+            found = tx.values[id(cell)] = CellValue(None, cell, FunctionClosureSource(self.source, index), owner)
+        elif not self.pinned and getattr(found, "owner", None) is not self:
+            self.pin(tx)  # two ways lead to this cell
+        return found
 
     def call(self, tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
         real = self.function
@@ -221,6 +262,7 @@ class FunctionValue(Object):
                     return fold(tx, real, args, kwargs)
                 if getattr(real, MARKED_DISABLED, False):
                     raise self.refuse(f"calling {self.qualname}, which is marked as not to be compiled,")
+            watch.code(tx, self.source, real)
         return tx.inline(self, args, kwargs)
 
     def descriptor_get(self, tx: Machine, instance: Value | None, cls: type) -> Value:
@@ -232,26 +274,27 @@ class FunctionValue(Object):
     def get_attr(self, tx: Machine, name: str) -> Value:
         if name in self.attributes:
             return self.attributes[name]
-        match name:
-            case "__code__":
-                return fresh(self.code)
-            case "__name__":
-                return fresh(self.function.__name__ if self.function else self.qualname.rpartition(".")[2])
-            case "__qualname__":
-                return fresh(self.qualname)
-            case "__get__" | "__call__":
-                return FunctionMethod(self, name)
+        if name in ("__get__", "__call__"):
+            return FunctionMethod(self, name)
         if self.function is not None:
+            self.pin(tx)
+            assert self.source is not None
             try:
                 found = getattr(self.function, name)
             except AttributeError as error:
+                watch.no_instance_attribute(tx, self.source, name)
                 tx.raise_exception(AttributeError, *error.args)
-            assert self.source is not None
             return wrap(tx, found, AttrSource(self.source, name))
         return self._made_attribute(tx, name)
 
     def _made_attribute(self, tx: Machine, name: str) -> Value:
         match name:
+            case "__code__":
+                return fresh(self.code)
+            case "__name__":
+                return fresh(self.qualname.rpartition(".")[2])
+            case "__qualname__":
+                return fresh(self.qualname)
             case "__defaults__":
                 return TupleValue(self.defaults) if self.defaults else NONE
             case "__kwdefaults__":
@@ -285,7 +328,7 @@ class FunctionValue(Object):
         yield from self.attributes.values()
 
     def reconstruct(self, out: Assembler) -> None:
-        if self.function is not None:
+        if self.is_constant():
             out.load_object(self.function)
             return
         parts = (
@@ -436,23 +479,18 @@ def make_partial(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
 # -- from objects --------------------------------------------------------------------------------------
 
 
-def cell_value(tx: Machine, cell: types.CellType, source: Source) -> Value:
-    """The value of a real cell; `source` reaches its contents."""
-    found = tx.values.get(id(cell))
-    if found is None:
-        found = tx.values[id(cell)] = CellValue(None, cell, source)
-    return found
-
-
 @builds(types.FunctionType)
 def build_function(tx: Machine, obj: types.FunctionType, source: Source) -> Value:
     """Functions passed as arguments are guarded by their code, others by identity."""
-    if obj.__closure__ and isinstance(source.root, LocalSource):
+    made_anew = bool(obj.__closure__) and isinstance(source.root, LocalSource)
+    if made_anew:
         watch.type_of(tx, source, types.FunctionType)
         watch.identity(tx, FunctionCodeSource(source), obj.__code__)
     else:
         watch.identity(tx, source, obj)
-    return FunctionValue(obj.__code__, obj.__globals__, obj.__qualname__, function=obj, source=source)
+    return FunctionValue(
+        obj.__code__, obj.__globals__, obj.__qualname__, function=obj, source=source, pinned=not made_anew
+    )
 
 
 @makes(types.FunctionType)

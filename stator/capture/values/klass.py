@@ -13,11 +13,13 @@ import operator
 import types
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from stator.base.errors import GraphBreak
 from stator.capture.source import AttrSource, ClassAttrSource, ConstSource
 from stator.capture.value import Value
 from stator.capture.values import watch
-from stator.capture.values.base import MISSING, Object, find_method, static_attribute
+from stator.capture.values.base import MISSING, Object, find_method, look_up
 from stator.capture.values.constant import boolean
 from stator.capture.values.exception import ExceptionValue
 from stator.capture.values.fold import fold, known, run
@@ -87,10 +89,10 @@ class ClassValue(Object):
             return fresh(type(cls))
         if name == "__dict__":
             return wrap(tx, cls.__dict__, AttrSource(ConstSource(cls), "__dict__"))
-        meta = static_attribute(type(cls), name)
+        meta = look_up(tx, type(cls), name)
         if meta is not MISSING and hasattr(type(meta), "__set__"):
             return self._meta_attribute(tx, name, meta)
-        raw = static_attribute(cls, name)
+        raw = look_up(tx, cls, name)
         if raw is MISSING:
             if meta is MISSING:
                 tx.raise_exception(AttributeError, f"type object {cls.__name__!r} has no attribute {name!r}")
@@ -134,7 +136,7 @@ class ClassValue(Object):
         handler = handler_of(cls)
         if handler is not None:
             return handler(tx, args, kwargs)
-        meta_call = static_attribute(type(cls), "__call__")
+        meta_call = look_up(tx, type(cls), "__call__")
         if isinstance(cls, enum.EnumMeta) or cls in CONSTANT_CLASSES:
             if known(args) and known(kwargs.values()):
                 return fold(tx, cls, args, kwargs)
@@ -154,7 +156,7 @@ def instantiate(tx: Machine, cls_value: ClassValue, args: Sequence[Value], kwarg
     if getattr(cls, "__abstractmethods__", None):
         names = ", ".join(sorted(cls.__abstractmethods__))  # type: ignore[attr-defined]
         tx.raise_exception(TypeError, f"Can't instantiate abstract class {cls.__name__} with abstract methods {names}")
-    raw_new = static_attribute(cls, "__new__")
+    raw_new = look_up(tx, cls, "__new__")
     if isinstance(raw_new, staticmethod):
         raw_new = raw_new.__func__
     if isinstance(raw_new, types.FunctionType):
@@ -162,7 +164,7 @@ def instantiate(tx: Machine, cls_value: ClassValue, args: Sequence[Value], kwarg
     else:
         made = new_instance(tx, cls, args, kwargs)
     if issubclass(made.python_type(), cls):
-        raw_init = static_attribute(cls, "__init__")
+        raw_init = look_up(tx, cls, "__init__")
         if isinstance(raw_init, types.FunctionType) or not isinstance(made, ExceptionValue):
             if raw_init is object.__init__:
                 if raw_new is object.__new__ and (args or kwargs):
@@ -307,12 +309,12 @@ def bind(tx: Machine, raw: Any, where: Source, instance: Value | None, cls: type
 
 def is_tensor_method(raw: Any) -> bool:
     """Whether a C descriptor is one of Tensor's."""
-    return raw.__objclass__.__name__ in ("TensorBase", "Tensor")
+    return raw.__objclass__ in (torch._C.TensorBase, torch.Tensor)
 
 
 def get_through(tx: Machine, found: Value, raw: Any, instance: Value, cls: type) -> Value:
     """A descriptor object of a user's class: `type(raw).__get__(raw, instance, cls)`."""
-    getter = static_attribute(type(raw), "__get__")
+    getter = look_up(tx, type(raw), "__get__")
     if not isinstance(getter, types.FunctionType):
         raise found.refuse("the descriptor protocol")
     function = wrap(tx, getter, ClassAttrSource(ConstSource(type(raw)), "__get__"))
@@ -344,7 +346,6 @@ class SuperValue(Object):
                 raw = parent.__dict__[name]
                 return bind(tx, raw, ClassAttrSource(ConstSource(parent), name), bound, cls)
         tx.raise_exception(AttributeError, f"'super' object has no attribute {name!r}")
-        raise AssertionError
 
     def set_attr(self, tx: Machine, name: str, value: Value) -> None:
         tx.raise_exception(AttributeError, f"'super' object has no attribute {name!r}")

@@ -16,7 +16,7 @@ from torch.nn.modules import module as torch_module
 
 from stator.capture.source import ConstSource, InstanceDictSource, ItemSource
 from stator.capture.values import watch
-from stator.capture.values.base import MISSING, bind_static, static_attribute
+from stator.capture.values.base import MISSING, bind_static, look_up
 from stator.capture.values.constant import ConstantValue
 from stator.capture.values.klass import INSTANCE_MAKERS
 from stator.capture.values.mapping import DictValue, Entry
@@ -95,16 +95,16 @@ class ModuleValue(UserObjectValue):
             found = self.registry(tx, name)
             if found is not None:
                 return found
-        elif static_attribute(self.cls, name) is MISSING and name not in self.dict.entries(tx):
-            # An instance attribute of that name would have removed it from the registries: no guard on its absence.
-            registered = self.registered(tx, name) if static_attribute(self.cls, "__getattr__") is _GETATTR else None
+        elif look_up(tx, self.cls, name) is MISSING and name not in self.dict.entries(tx):
+            registered = self.registered(tx, name) if look_up(tx, self.cls, "__getattr__") is _GETATTR else None
             if registered is not None:
+                watch.no_instance_attribute(tx, self.source, name)
                 return registered
         return super().find_attr(tx, name)
 
     def missing_attribute(self, tx: Machine, name: str, raised: Raised | None) -> Value:
         """`nn.Module.__getattr__`, natively: three registries, then the error."""
-        if static_attribute(self.cls, "__getattr__") is not _GETATTR:
+        if look_up(tx, self.cls, "__getattr__") is not _GETATTR:
             return super().missing_attribute(tx, name, raised)
         found = self.registered(tx, name)
         if found is not None:
@@ -114,7 +114,6 @@ class ModuleValue(UserObjectValue):
             if registry is not None:
                 registry.find(tx, ConstantValue(name))
         tx.raise_exception(AttributeError, f"{self.cls.__name__!r} object has no attribute {name!r}")
-        raise AssertionError
 
     def registered(self, tx: Machine, name: str) -> Value | None:
         """A parameter, buffer or submodule."""
@@ -125,7 +124,7 @@ class ModuleValue(UserObjectValue):
         return None
 
     def set_attr(self, tx: Machine, name: str, value: Value) -> None:
-        if static_attribute(self.cls, "__setattr__") is not _SETATTR:
+        if look_up(tx, self.cls, "__setattr__") is not _SETATTR:
             super().set_attr(tx, name, value)
         else:
             self.module_set_attr(tx, name, value)
@@ -141,8 +140,7 @@ class ModuleValue(UserObjectValue):
             registry = self.registry(tx, registry_name)
             if registry is None or name not in registry.entries(tx):
                 continue
-            is_none = value.is_constant() and value.constant() is None
-            if not is_none and (registry_name != "_buffers" or not isinstance(value, TensorValue)):
+            if not value.is_none() and (registry_name != "_buffers" or not isinstance(value, TensorValue)):
                 what = {"_parameters": "parameter", "_buffers": "buffer", "_modules": "child module"}[registry_name]
                 tx.raise_exception(TypeError, f"cannot assign {cls.__name__!r} object to {what} {name!r}")
             registry.put(tx, key, value)
@@ -153,7 +151,6 @@ class ModuleValue(UserObjectValue):
         registry = self.registry(tx, registry_name)
         if registry is None:
             tx.raise_exception(AttributeError, "cannot assign before Module.__init__() call")
-            raise AssertionError
         key = ConstantValue(name)
         for other in (self.dict, *(self.registry(tx, other) for other in REGISTRIES if other != registry_name)):
             if other is not None and name in other.entries(tx):
@@ -171,7 +168,7 @@ class ModuleValue(UserObjectValue):
     # -- calls -----------------------------------------------------------------------------------------
 
     def call(self, tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
-        if static_attribute(self.cls, "__call__") is not _CALL:
+        if look_up(tx, self.cls, "__call__") is not _CALL:
             return super().call(tx, args, kwargs)
         if self.has_hooks(tx) or has_global_hooks(tx):
             return bind_static(tx, self, self.cls, "_call_impl").call(tx, args, kwargs)
@@ -179,17 +176,20 @@ class ModuleValue(UserObjectValue):
 
     def has_hooks(self, tx: Machine) -> bool:
         """Whether a call runs hooks of this module; guards the answer no."""
+        unread: list[str] = []
         for name in HOOKS:
             registry = self.registry(tx, name)
             if registry is None:
                 continue
-            if registry.source is None or registry.watched or tx.effects.changed.get(registry, 0) is None:
+            if registry.source is None or registry.watched or registry in tx.effects.changed:
                 if registry.entries(tx):
                     return True
             elif registry.real:
                 return True
             else:
-                watch.length(tx, registry.source, 0)
+                unread.append(name)
+        if unread:
+            watch.no_hooks(tx, self.source, tuple(unread))
         return False
 
 
@@ -206,8 +206,9 @@ def has_global_hooks(tx: Machine) -> bool:
 
 @builds(torch.nn.Module)
 def build_module(tx: Machine, obj: torch.nn.Module, source: Source) -> Value:
-    """A module is known by identity."""
+    """A module is known by identity; its class can be exchanged."""
     watch.identity(tx, source, obj)
+    watch.type_of(tx, source, type(obj))
     return ModuleValue(type(obj), source, obj)
 
 

@@ -82,14 +82,25 @@ def compare(tx: Machine, op: str, left: Value, right: Value) -> Value:
     if result is not None:
         return result
     if op in ("==", "!="):
-        return boolean(is_same(left, right) is (op == "=="))
+        return boolean(identical(tx, left, right) is (op == "=="))
     names = left.python_type().__name__, right.python_type().__name__
     tx.raise_exception(TypeError, f"{op!r} not supported between instances of {names[0]!r} and {names[1]!r}")
 
 
+def identical(tx: Machine, left: Value, right: Value) -> bool:
+    """`left is right`, with a guard where a later call may have it otherwise."""
+    if is_same(left, right):
+        return True
+    if left.source is None or right.source is None or (left.is_constant() and right.is_constant()):
+        return False
+    if left.python_type() is right.python_type():
+        tx.guard("NOT_SAME", left.source, right.source)
+    return False
+
+
 def equal(tx: Machine, left: Value, right: Value) -> bool:
     """`left is right or left == right` as containers ask."""
-    return is_same(left, right) or compare(tx, "==", left, right).truth(tx)
+    return identical(tx, left, right) or compare(tx, "==", left, right).truth(tx)
 
 
 def is_same(left: Value, right: Value) -> bool:

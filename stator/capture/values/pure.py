@@ -1,8 +1,7 @@
 """What may run for real at capture, and what libraries do that is not part of the computation.
 
 `PURE` functions depend on nothing but their arguments (or on facts of the process that do not change:
-installed packages, signatures). Reading an environment variable is run too, once: a compiled program
-keeps the answer. Log messages below the logger's level vanish; constant warnings are replayed.
+installed packages, signatures). The environment, the file system and log levels are asked again by guards. Log messages below the logger's level vanish; constant warnings are replayed.
 Neighbours: `builtin.BuiltinValue` (C functions), `function.FunctionValue` (Python functions, by handler).
 """
 
@@ -28,10 +27,10 @@ from typing import TYPE_CHECKING, Any
 from stator.base.errors import GraphBreak
 from stator.capture.source import AttrSource, ClassAttrSource, ConstSource
 from stator.capture.values import watch
-from stator.capture.values.base import Object
+from stator.capture.values.base import MISSING, Object
 from stator.capture.values.builtin import PURE
 from stator.capture.values.constant import NONE, ConstantValue
-from stator.capture.values.fold import fold, known
+from stator.capture.values.fold import ask, fold, known, run
 from stator.capture.values.function import BoundMethodValue, FunctionValue
 from stator.capture.values.klass import CONSTANT_CLASSES
 from stator.capture.values.registry import CALLS, builds, fresh, handles, wrap
@@ -62,7 +61,7 @@ PYTHON_PURE: tuple[Any, ...] = (
     inspect.getmodule, inspect.unwrap, inspect.iscoroutinefunction, inspect.isgeneratorfunction,
     importlib.util.find_spec, importlib.import_module,
     re.match, re.search, re.fullmatch, re.sub, re.split, re.findall, re.compile, re.escape,
-    os.getenv, os.path.join, os.path.basename, os.path.dirname, os.path.exists, os.path.isdir,
+    os.path.join, os.path.basename, os.path.dirname,
     typing.get_origin, typing.get_args, typing.get_type_hints, typing.cast,
     dataclasses.is_dataclass, inspect.getdoc, inspect.cleandoc,
 )  # fmt: skip
@@ -82,6 +81,17 @@ def _folded(function: Any) -> Callable[..., Value]:
 
 for _function in PYTHON_PURE:
     CALLS[_function] = _folded(_function)
+
+#: Functions of the state of the process: their answers are guarded.
+ASKED: tuple[Any, ...] = (os.getenv, os.path.exists, os.path.isdir, os.path.isfile)
+
+
+def _asked(function: Any) -> Callable[..., Value]:
+    return lambda tx, args, kwargs: ask(tx, function, args, kwargs)
+
+
+for _function in ASKED:
+    CALLS[_function] = _asked(_function)
 
 
 @handles(dataclasses.is_dataclass)
@@ -147,7 +157,7 @@ def call_reduce(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) ->
 
 
 class EnvironValue(Object):
-    """`os.environ`: read once, at capture."""
+    """`os.environ`: what is read is guarded."""
 
     __slots__ = ()
     kind = "os.environ"
@@ -156,13 +166,13 @@ class EnvironValue(Object):
         return type(os.environ)
 
     def get_item(self, tx: Machine, key: Value) -> Value:
-        return fold(tx, os.environ.__getitem__, (key,))
+        return ask(tx, os.environ.__getitem__, (key,))
 
     def contains(self, tx: Machine, item: Value) -> Value:
-        return fold(tx, os.environ.__contains__, (item,))
+        return ask(tx, os.environ.__contains__, (item,))
 
     def m_get(self, tx: Machine, key: Value, default: Value = NONE) -> Value:
-        return fold(tx, os.environ.get, (key, default))
+        return ask(tx, os.environ.get, (key, default))
 
 
 @builds(type(os.environ))
@@ -238,8 +248,8 @@ class LogMethod(Object):
 
     def call(self, tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
         if self.name not in LOG_LEVELS:
-            return fold(tx, getattr(self.logger, self.name), args, kwargs)
-        if not self.logger.isEnabledFor(LOG_LEVELS[self.name]):
+            return ask(tx, getattr(self.logger, self.name), args, kwargs)
+        if not ask(tx, self.logger.isEnabledFor, (fresh(LOG_LEVELS[self.name]),)).constant():
             return NONE
         if not known(args):
             raise GraphBreak("a log message whose text is not known at capture is not supported")
@@ -277,8 +287,14 @@ class WeakReferenceValue(Object):
         referent = self.reference()
         if referent is None:
             return NONE
+        tx.guard("CALL", ConstSource(self.reference), (is_alive, True))
         known = tx.values.get(id(referent))
         return wrap(tx, referent, ConstSource(referent)) if known is None else known
+
+
+def is_alive(reference: weakref.ref[Any]) -> bool:
+    """Whether a weak reference still refers to something."""
+    return reference() is not None
 
 
 @builds(weakref.ref)
@@ -312,14 +328,18 @@ class ContextVariableValue(Object):
         return contextvars.ContextVar
 
     def m_get(self, tx: Machine, default: Value | None = None) -> Value:
-        missing = object()
-        found = self.variable.get(missing)
-        if found is missing:
-            if default is None:
-                tx.raise_exception(LookupError, self.variable.name)
-            return default
+        assert self.source is not None
+        if not is_set(self.variable):
+            tx.guard("CALL", self.source, (is_set, False))
+            if default is not None:
+                return default
+        found = run(tx, contextvars.ContextVar.get, (self.variable,))
         if type(found) not in (int, str, bool, type(None), float):
             raise self.refuse("reading an object from it")
-        assert self.source is not None
         tx.guard("CALL", self.source, (contextvars.ContextVar.get, found))
         return fresh(found)
+
+
+def is_set(variable: contextvars.ContextVar[Any]) -> bool:
+    """Whether a context variable has a value here, other than its own default."""
+    return variable.get(MISSING) is not MISSING

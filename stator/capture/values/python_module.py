@@ -10,6 +10,7 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from stator.capture.source import AttrSource, ConstSource, InstanceDictSource, ItemSource
+from stator.capture.value import Raised
 from stator.capture.values import watch
 from stator.capture.values.base import Object
 from stator.capture.values.fold import run
@@ -58,9 +59,14 @@ class PythonModuleValue(Object):
         if name in namespace:
             # From the dict itself: shared by all paths to the module, and comparable by dict version.
             return wrap(tx, namespace[name], ItemSource(InstanceDictSource(ConstSource(self.module)), name))
-        found = run(tx, getattr, (self.module, name))
+        try:
+            found = run(tx, getattr, (self.module, name))
+        except Raised:
+            watch.absent(tx, InstanceDictSource(ConstSource(self.module)), name)
+            raise
         if name in namespace:
             return self.get_attr(tx, name)
+        watch.absent(tx, InstanceDictSource(ConstSource(self.module)), name)
         if name.startswith("__") or isinstance(found, types.MethodType | types.BuiltinMethodType):
             return fresh(found)
         return wrap(tx, found, AttrSource(ConstSource(self.module), name))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from stator.capture.source import PLAIN, ItemSource
+from stator.capture.source import PLAIN, AttrSource, ItemSource
 from stator.capture.value import Value
 from stator.capture.values import operators, watch
 from stator.capture.values.base import Object, bind_static, find_method
@@ -477,6 +477,7 @@ def build_list(tx: Machine, obj: list[Any], source: Source) -> Value:
 def build_deque(tx: Machine, obj: deque[Any], source: Source) -> Value:
     """A deque is read when used."""
     watch.type_of(tx, source, type(obj))
+    watch.equals(tx, AttrSource(source, "maxlen"), obj.maxlen)
     return DequeValue(None, source, obj, obj.maxlen)
 
 

@@ -326,17 +326,14 @@ def call_graph(tx: Machine, kind: str, target: Any, args: Sequence[Value], kwarg
     except (RuntimeError, TypeError, ValueError, IndexError, AssertionError, NotImplementedError) as error:
         tx.raise_real(error)
     if type(result) is FakeTensor:
-        for arg in args:
-            if isinstance(arg, TensorValue) and arg.fake is result:
-                return arg
-        for arg in kwargs.values():
+        for arg in (*args, *kwargs.values()):
             if isinstance(arg, TensorValue) and arg.fake is result:
                 return arg
         return TensorValue(node, result)
-    return result_value(tx, node, result, args)
+    return result_value(tx, node, result)
 
 
-def result_value(tx: Machine, node: fx.Node, result: Any, args: Sequence[Value]) -> Value:
+def result_value(tx: Machine, node: fx.Node, result: Any) -> Value:
     """The value of what a graph call gave: tensors, tuples of them, or Python objects."""
     if isinstance(result, torch.Tensor):
         if not isinstance(result, FakeTensor):
@@ -347,7 +344,7 @@ def result_value(tx: Machine, node: fx.Node, result: Any, args: Sequence[Value])
         for index, item in enumerate(result):
             if isinstance(item, torch.Tensor | list | tuple):
                 part = tx.graph.getitem(node, index, item, node.meta["location"])
-                items.append(result_value(tx, part, item, args))
+                items.append(result_value(tx, part, item))
             else:
                 items.append(fresh(item))
         return ListValue(items) if type(result) is list else TupleValue(items, type(result))

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from stator.capture.source import AttrSource, ClassAttrSource, ConstSource, InstanceDictSource
 from stator.capture.value import Raised, Value
 from stator.capture.values import operators, watch
-from stator.capture.values.base import MISSING, Object, find_method, static_attribute
+from stator.capture.values.base import MISSING, Object, find_method, look_up
 from stator.capture.values.constant import NONE, ConstantValue, boolean
 from stator.capture.values.fold import run
 from stator.capture.values.klass import INSTANCE_MAKERS, PropertyValue, bind
@@ -77,7 +77,7 @@ class UserObjectValue(Object):
     # -- reading attributes ----------------------------------------------------------------------------
 
     def get_attr(self, tx: Machine, name: str) -> Value:
-        override = static_attribute(self.cls, "__getattribute__")
+        override = look_up(tx, self.cls, "__getattribute__")
         if isinstance(override, types.FunctionType):
             source = ClassAttrSource(ConstSource(self.cls), "__getattribute__")
             try:
@@ -101,7 +101,7 @@ class UserObjectValue(Object):
 
     def find_attr(self, tx: Machine, name: str) -> Value | None:
         """The attribute by descriptors, instance dict and class; None if there is none."""
-        raw = static_attribute(self.cls, name)
+        raw = look_up(tx, self.cls, name)
         if raw is not MISSING and is_data_descriptor(raw):
             return self._data_descriptor(tx, name, raw)
         found = self.own_attr(tx, name, raw)
@@ -121,14 +121,13 @@ class UserObjectValue(Object):
 
     def missing_attribute(self, tx: Machine, name: str, raised: Raised | None) -> Value:
         """`__getattr__`, if the class has one; else the AttributeError."""
-        hook = static_attribute(self.cls, "__getattr__")
+        hook = look_up(tx, self.cls, "__getattr__")
         if hook is not MISSING:
             function = bind(tx, hook, ClassAttrSource(ConstSource(self.cls), "__getattr__"), self, self.cls)
             return function.call(tx, (fresh(name),), {})
         if raised is not None:
             raise raised
         tx.raise_exception(AttributeError, f"{self.cls.__name__!r} object has no attribute {name!r}")
-        raise AssertionError
 
     def _data_descriptor(self, tx: Machine, name: str, raw: Any) -> Value:
         if name == "__class__":
@@ -148,11 +147,13 @@ class UserObjectValue(Object):
     def _slot(self, tx: Machine, name: str, raw: Any) -> Value:
         found = self.slots.get(name)
         if found is None and self.real is not None and self.source is not None:
-            real = run(tx, raw.__get__, (self.real, self.cls))
+            if not has_slot(raw, self.real):
+                tx.guard("CALL", self.source, (functools.partial(has_slot, raw), False))
+                tx.raise_exception(AttributeError, name)
+            real = raw.__get__(self.real, self.cls)
             found = self.slots[name] = wrap(tx, real, AttrSource(self.source, name))
         if found is None or found is DELETED:
             tx.raise_exception(AttributeError, name)
-            raise AssertionError
         return found
 
     def _cached_property(self, tx: Machine, name: str, raw: Any) -> Value:
@@ -164,7 +165,7 @@ class UserObjectValue(Object):
     # -- writing attributes ----------------------------------------------------------------------------
 
     def set_attr(self, tx: Machine, name: str, value: Value) -> None:
-        override = static_attribute(self.cls, "__setattr__")
+        override = look_up(tx, self.cls, "__setattr__")
         if override is not _SETATTR:
             self._call_hook(tx, "__setattr__", override, (fresh(name), value))
         else:
@@ -172,7 +173,7 @@ class UserObjectValue(Object):
 
     def generic_set_attr(self, tx: Machine, name: str, value: Value) -> None:
         """`object.__setattr__`."""
-        raw = static_attribute(self.cls, name)
+        raw = look_up(tx, self.cls, name)
         if raw is not MISSING and is_data_descriptor(raw):
             if isinstance(raw, property):
                 PropertyValue(raw, ClassAttrSource(ConstSource(self.cls), name)).descriptor_set(tx, self, value)
@@ -182,7 +183,7 @@ class UserObjectValue(Object):
                 if self.source is not None:
                     tx.effects.change(self)
                 return
-            if isinstance(setter := static_attribute(type(raw), "__set__"), types.FunctionType):
+            if isinstance(setter := look_up(tx, type(raw), "__set__"), types.FunctionType):
                 descriptor = wrap(tx, raw, ClassAttrSource(ConstSource(self.cls), name))
                 function = wrap(tx, setter, ClassAttrSource(ConstSource(type(raw)), "__set__"))
                 function.call(tx, (descriptor, self, value), {})
@@ -191,7 +192,7 @@ class UserObjectValue(Object):
         self.dict.put(tx, ConstantValue(name), value)
 
     def del_attr(self, tx: Machine, name: str) -> None:
-        override = static_attribute(self.cls, "__delattr__")
+        override = look_up(tx, self.cls, "__delattr__")
         if override is not _DELATTR:
             self._call_hook(tx, "__delattr__", override, (fresh(name),))
         else:
@@ -209,7 +210,7 @@ class UserObjectValue(Object):
 
     def special(self, tx: Machine, name: str, *args: Value) -> Value | None:
         """`type(self).name(self, *args)`; None when the class has no such method."""
-        raw = static_attribute(self.cls, name)
+        raw = look_up(tx, self.cls, name)
         if raw is MISSING or raw is None:
             return None
         if getattr(raw, "__objclass__", None) is object and name not in ("__eq__", "__ne__", "__hash__"):
@@ -247,8 +248,8 @@ class UserObjectValue(Object):
 
     def iterate(self, tx: Machine) -> Value:
         if (
-            static_attribute(self.cls, "__iter__") is MISSING
-            and static_attribute(self.cls, "__getitem__") is not MISSING
+            look_up(tx, self.cls, "__iter__") is MISSING
+            and look_up(tx, self.cls, "__getitem__") is not MISSING
         ):
             return IndexIterator(self)
         return self._required(tx, "__iter__")
@@ -283,14 +284,14 @@ class UserObjectValue(Object):
         return boolean(any(operators.equal(tx, item, candidate) for candidate in self.unpack(tx)))
 
     def call(self, tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
-        raw = static_attribute(self.cls, "__call__")
+        raw = look_up(tx, self.cls, "__call__")
         if raw is MISSING:
             tx.raise_exception(TypeError, f"{self.cls.__name__!r} object is not callable")
         source = ClassAttrSource(ConstSource(self.cls), "__call__")
         return bind(tx, raw, source, self, self.cls).call(tx, args, kwargs)
 
     def _operator(self, tx: Machine, name: str, *args: Value) -> Value | None:
-        raw = static_attribute(self.cls, name)
+        raw = look_up(tx, self.cls, name)
         if (
             raw is MISSING
             or raw is None
@@ -298,7 +299,7 @@ class UserObjectValue(Object):
         ):
             return None
         if getattr(raw, "__objclass__", None) is object:
-            override = static_attribute(self.cls, "__eq__")
+            override = look_up(tx, self.cls, "__eq__")
             if name == "__ne__" and getattr(override, "__objclass__", None) is not object:
                 result = self._operator(tx, "__eq__", *args)
                 return None if result is None else boolean(not result.truth(tx))
@@ -310,7 +311,6 @@ class UserObjectValue(Object):
         result = self._operator(tx, {"-": "__neg__", "+": "__pos__", "~": "__invert__"}[op])
         if result is None:
             tx.raise_exception(TypeError, f"bad operand type for unary {op}: {self.cls.__name__!r}")
-            raise AssertionError
         return result
 
     def binary(self, tx: Machine, op: str, other: Value) -> Value | None:
@@ -380,6 +380,15 @@ _REFUSALS = {
 }
 
 
+def has_slot(raw: types.MemberDescriptorType, obj: Any) -> bool:
+    """Whether a slot of an object holds something."""
+    try:
+        raw.__get__(obj)
+    except AttributeError:
+        return False
+    return True
+
+
 def is_data_descriptor(raw: Any) -> bool:
     """Whether a class attribute comes before the instance's dict."""
     kind = type(raw)
@@ -422,7 +431,6 @@ def _get(value: UserObjectValue, tx: Machine, name: Value) -> Value:
     found = value.find_attr(tx, name.constant())
     if found is None:
         tx.raise_exception(AttributeError, f"{value.cls.__name__!r} object has no attribute {name.constant()!r}")
-        raise AssertionError
     return found
 
 
@@ -437,7 +445,7 @@ def _delete(value: UserObjectValue, tx: Machine, name: Value) -> Value:
 
 
 def _equal(value: UserObjectValue, tx: Machine, other: Value) -> Value:
-    return boolean(True) if operators.is_same(value, other) else fresh(NotImplemented)
+    return boolean(True) if operators.identical(tx, value, other) else fresh(NotImplemented)
 
 
 def _hash(value: UserObjectValue, tx: Machine) -> Value:
@@ -484,7 +492,7 @@ def fill_storage(value: UserObjectValue, tx: Machine, *args: Value, **kwargs: Va
     storage = value.storage
     match storage:
         case DictValue() if storage.cls is OrderedDict and isinstance(
-            static_attribute(value.cls, "__setitem__"), types.FunctionType
+            look_up(tx, value.cls, "__setitem__"), types.FunctionType
         ):
             # Unlike dict, OrderedDict fills itself through the class's own `__setitem__`.
             for key, item in pairs_of(tx, args[0]) if args else ():

@@ -7,16 +7,21 @@ file is the list of what capture assumes. A missing source means that the object
 
 from __future__ import annotations
 
+import types
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from stator.capture.source import ConstSource, InstanceDictSource
+from stator.capture.source import ClassAttrSource, ConstSource, InstanceDictSource
 
 if TYPE_CHECKING:
     from stator.capture.machine import Machine
     from stator.capture.source import Source
     from stator.capture.value import Value
+
+
+#: Flag of classes whose attributes cannot be assigned.
+IMMUTABLE = 1 << 8
 
 
 def equals(tx: Machine, source: Source | None, obj: Any) -> None:
@@ -37,6 +42,12 @@ def type_of(tx: Machine, source: Source | None, cls: type) -> None:
         tx.guard("TYPE", source, cls)
 
 
+def code(tx: Machine, source: Source | None, function: types.FunctionType) -> None:
+    """The code of a function, which can be exchanged."""
+    if source is not None:
+        tx.guard("CODE", source, function.__code__)
+
+
 def length(tx: Machine, source: Source | None, count: int) -> None:
     """`len()` of a list, tuple, set or deque."""
     if source is not None:
@@ -50,7 +61,7 @@ def keys(tx: Machine, source: Source | None, names: tuple[Any, ...]) -> None:
 
 
 def members(tx: Machine, source: Source | None, items: set[Any] | frozenset[Any]) -> None:
-    """The type and the contents of a set."""
+    """The items of a set, in its order."""
     if source is not None:
         tx.guard("MEMBERS", source, items)
 
@@ -67,10 +78,26 @@ def absent(tx: Machine, source: Source | None, key: Any) -> None:
         tx.guard("ABSENT", source, key)
 
 
+def class_attribute(tx: Machine, cls: type, name: str, raw: Any, found: bool) -> None:
+    """What a class and its bases have under a name, or that they have nothing."""
+    if cls.__flags__ & IMMUTABLE or (cls, name) in tx.session.looked_up:
+        return
+    tx.session.looked_up.add((cls, name))
+    if found:
+        tx.guard("ID", ClassAttrSource(ConstSource(cls), name), raw)
+    else:
+        tx.guard("LACKS", ConstSource(cls), name)
+
+
 def no_instance_attribute(tx: Machine, source: Source | None, name: str) -> None:
-    """The instance's own dict does not shadow what its class says."""
+    """The instance's own dict does not shadow what would be found elsewhere."""
     if source is not None:
         tx.guard("ABSENT", InstanceDictSource(source), name)
+
+
+def no_hooks(tx: Machine, source: Source, names: tuple[str, ...]) -> None:
+    """These dicts of a module are empty."""
+    tx.guard("EMPTY", InstanceDictSource(source), names)
 
 
 def tensor(tx: Machine, source: Source | None, example: torch.Tensor) -> None:

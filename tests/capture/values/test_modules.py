@@ -85,7 +85,7 @@ def test_gradients_reach_the_parameters() -> None:
 def test_one_guard_of_metadata_a_parameter() -> None:
     guards = capture(Block.forward, Block(), x()).guards
     assert sum("['weight'] is Parameter" in guard for guard in guards) == 2
-    assert sum("'scale'" in guard for guard in guards) == 2  # identity and metadata
+    assert sum("'scale'" in guard and " is " in guard for guard in guards) == 2  # identity and metadata
 
 
 def test_batch_norm_counts() -> None:
@@ -145,7 +145,7 @@ def test_hooks_run() -> None:
 
 def test_absence_of_hooks_is_guarded() -> None:
     guards = capture(Net.forward, Net(), x()).guards
-    assert any("'_forward_hooks'" in guard and "len" in guard for guard in guards)
+    assert any("'_forward_hooks'" in guard and "not any" in guard for guard in guards)
     assert any("_global_forward_hooks" in guard for guard in guards)
 
 
