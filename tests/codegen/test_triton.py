@@ -60,6 +60,8 @@ def test_compiles_for_hopper(case: Case, dtype: torch.dtype, tmp_path: Path) -> 
         signature = {param.name: POINTERS[param.dtype] for param in kernel.params} | dict.fromkeys(sizes, "constexpr")
         source = ASTSource(getattr(module, f"k{number}"), signature=signature, constexprs=sizes)
         options = {"num_warps": blocks.warps, "enable_fp_fusion": False}
+        if triton.checks_indices(kernel):
+            options |= {"debug": True, "sanitize_overflow": False}
         compiled = installed.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
         assert compiled.asm["cubin"]
 

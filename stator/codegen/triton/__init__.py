@@ -6,6 +6,6 @@ Neighbours: `kernel.py` writes one kernel, `blocks.py` chooses its shape, `opera
 """
 
 from stator.codegen.triton.blocks import Blocks, choose
-from stator.codegen.triton.kernel import emit, emit_kernel
+from stator.codegen.triton.kernel import checks_indices, emit, emit_kernel
 
-__all__ = ["Blocks", "choose", "emit", "emit_kernel"]
+__all__ = ["Blocks", "checks_indices", "choose", "emit", "emit_kernel"]

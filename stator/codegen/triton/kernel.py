@@ -2,7 +2,8 @@
 
 Every expression node becomes one line `t<i> = …`, written once in each scope that needs it. Scopes: the outer scope
 (blocks [X, 1], or [X] without reduce axes) and, for reductions that do not fit in one block, a loop over the reduce
-axes for each level. Invariant: a line only uses names of its own scope and of the outer one.
+axes for each level. Invariant: a line only uses names of its own scope and of the outer one. A loaded index out of its
+bound stops the device, as eager's kernels do, and nothing is touched there.
 Neighbours: `blocks.py` gives the shape, `operators.py` the spellings; `loop.kernel` says what a kernel means.
 """
 
@@ -16,7 +17,7 @@ from stator.codegen.triton.blocks import Blocks, choose
 from stator.codegen.triton.operators import PREAMBLE, REDUCTIONS, TYPES, spelling
 from stator.loop import scalar
 from stator.loop.expr import Expr, op
-from stator.loop.index import Axis, Index
+from stator.loop.index import Axis, Index, Indirect
 from stator.loop.kernel import Kernel, Store
 
 
@@ -38,7 +39,18 @@ def emit_kernel(kernel: Kernel, name: str, blocks: Blocks) -> str:
 def _launcher(kernel: Kernel, name: str, blocks: Blocks) -> str:
     names = ", ".join(param.name for param in kernel.params)
     sizes = f"X={blocks.x}, R={blocks.r}, num_warps={blocks.warps}, enable_fp_fusion=False"
+    if checks_indices(kernel):
+        sizes += ", debug=True, sanitize_overflow=False"  # without `debug`, Triton drops assertions
     return f"def launch_{name}({names}):\n    {name}[({blocks.grid},)]({names}, {sizes})"
+
+
+def checks_indices(kernel: Kernel) -> bool:
+    """Whether it points with integers that it loads."""
+    positions = [store.index for store in kernel.stores]
+    positions += [
+        node.attr[1] if node.op == "load" else node.attr for node in kernel.nodes if node.op in ("load", "index")
+    ]
+    return any(position.has_indirect for position in positions)
 
 
 @dataclass
@@ -46,7 +58,7 @@ class _Scope:
     """Lines at one depth, the nodes that have names in it, and the masks its loads stand under."""
 
     indent: str
-    names: dict[tuple[Expr, Expr | None], str] = field(default_factory=dict)
+    names: dict[tuple[Expr | Indirect, Expr | None], str] = field(default_factory=dict)
     lines: list[str] = field(default_factory=list)
 
     def add(self, line: str) -> None:
@@ -86,8 +98,13 @@ class _Writer:
         for store in outer:
             self._store(store)
         params = ", ".join(param.name for param in self.kernel.params)
-        head = f"@triton.jit\ndef {name}({params}, X: tl.constexpr, R: tl.constexpr):"
+        head = f"{self._decorator()}\ndef {name}({params}, X: tl.constexpr, R: tl.constexpr):"
         return "\n".join([head, *self.outer.lines])
+
+    def _decorator(self) -> str:
+        """A single element may lie anywhere: its alignment is worth no second binary."""
+        single = [param.name for param in self.kernel.params if param.numel == 1 and param.role == "in"]
+        return f"@triton.jit(do_not_specialize_on_alignment={single})" if single else "@triton.jit"
 
     def _head(self) -> None:
         kernel, add = self.kernel, self.outer.add
@@ -330,7 +347,26 @@ class _Writer:
     # -- memory ------------------------------------------------------------------------------------------
 
     def _index(self, index: Index, mask: Expr | None) -> str:
-        return index.render(lambda expr: self._name(expr, mask))
+        loaded = {atom.expr: atom for atom in index.indirects()}
+        return index.render(lambda expr: self._within(loaded[expr], mask))
+
+    def _within(self, atom: Indirect, mask: Expr | None) -> str:
+        """A loaded index after its check, written once for each mask it stands under."""
+        node: Expr = atom.expr  # type: ignore[assignment]
+        for scope in (self.inner, self.outer):
+            if scope is not None and (atom, mask) in scope.names:
+                return scope.names[atom, mask]
+        guard = self._guard(node.axes)
+        if mask is not None:
+            guard.append(self._name(mask, None))
+        inner = self.inner is not None and (node in self.kernel.inner or mask in self.kernel.inner)
+        scope = self.inner if inner and self.inner is not None else self.outer
+        loaded = self._name(node, mask)
+        loaded = f"tl.full([], {loaded}, {TYPES[node.dtype]})" if node.op == "const" else loaded
+        text = f"_within({loaded}, {atom.bound}, {' & '.join(guard) or 'True'})"
+        name = scope.names[atom, mask] = self._fresh()
+        scope.add(f"{name} = {text}")
+        return name
 
     def _guard(self, index_axes: frozenset[Axis]) -> list[str]:
         parts = []

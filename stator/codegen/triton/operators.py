@@ -90,6 +90,13 @@ def _product(a, b):
 
 
 @triton.jit
+def _within(at, bound, needed):
+    inside = (at >= 0) & (at < bound)
+    tl.device_assert(inside, "index out of range", needed)
+    return tl.where(inside, at, 0)
+
+
+@triton.jit
 def _sign(a):
     return tl.where(a > 0, 1, tl.where(a < 0, -1, 0)).to(a.dtype) + tl.where(a != a, a, 0)
 
