@@ -4,9 +4,7 @@ Tensors among the arguments are given as strided views of buffers. Other constan
 layouts, memory formats and devices are the Python expression that gives them, as a string that starts
 with "torch." ("torch.float32", "torch.device('cpu')"). `outputs` are the results that are tensors, in
 order; results that are None or numbers have none. `OUT_VARIANTS` lists the operators that write
-their result into memory the caller gives without a hidden copy.
-
-`splits_bias` is the decision whether `addmm` is a product and a pointwise addition.
+their result into memory the caller gives without a hidden copy. Neighbours: `product.py`, `scatter.py`.
 """
 
 from __future__ import annotations
@@ -15,24 +13,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch.fx import Node
 
-from stator.loop import expr as e
-from stator.loop.expr import Expr
 from stator.loop.nest import Argument, Buffer, Extern
 from stator.lowering.context import Context
-from stator.lowering.table import lowers
-from stator.lowering.value import (
-    HALF,
-    Indices,
-    Place,
-    Spec,
-    Tensorish,
-    broadcast,
-    is_dense,
-    placed,
-    pointwise,
-)
+from stator.lowering.value import Place, Spec, Tensorish, is_dense, placed
 
 #: Functional target → its out variant, for contiguous results.
 OUT_VARIANTS = {
@@ -95,32 +79,3 @@ def extern(context: Context, out: Any, *args: Any, **kwargs: Any) -> Any:
     assert context.node is not None
     results = list(out) if isinstance(out, tuple) and not isinstance(out, Spec) else out
     return call(context, target_name(context.node.target), results, args, kwargs)
-
-
-# -- matrix products with a bias -------------------------------------------------------------------
-
-
-def splits_bias(context: Context, node: Node, out: Spec) -> bool:
-    """Whether the bias of an addmm is better added by the kernel that reads the product.
-
-    A product with bias first copies the bias over the result, a pass over memory that the reader's
-    kernel saves. Half types keep addmm: it rounds once, as eager does.
-    """
-    uses = context.uses[node]
-    return out.dtype not in HALF and uses.extern == 0 and not uses.output and uses.count > 0
-
-
-@lowers("addmm")
-def addmm(
-    context: Context, out: Spec, bias: Tensorish, a: Tensorish, b: Tensorish, *, beta: float = 1, alpha: float = 1
-) -> Any:
-    assert context.node is not None
-    if beta != 1 or alpha != 1 or 0 in out.size or not splits_bias(context, context.node, out):
-        options = {key: value for key, value in (("beta", beta), ("alpha", alpha)) if value != 1}
-        return extern(context, out, bias, a, b, **options)
-    product = call(context, "aten.mm.default", out, (a, b), {})
-
-    def body(at: Indices) -> Expr:
-        return e.op("add", product.load(at), e.cast(broadcast(bias, at), out.dtype))
-
-    return pointwise(out.size, out.dtype, body, 2 + bias.weight)

@@ -2,7 +2,8 @@
 
 An accumulating scatter is a copy of the destination and a nest in mode "add" where the device adds
 atomically; on a CPU, and where order would matter, ATen's kernels are called. `adds_in_place` is
-that decision.
+that decision. A destination that nobody else reads, in memory that is the graph's own, is not copied:
+`spent` says which; then a nest is the better choice on a CPU too.
 """
 
 from __future__ import annotations
@@ -18,11 +19,23 @@ from stator.lowering.extern import extern
 from stator.lowering.indexing import position_in
 from stator.lowering.table import lowers
 from stator.lowering.value import Indices, Place, Spec, Tensorish, broadcast, placed
+from stator.prims.set import PRIMITIVES
 
 
 def adds_in_place(context: Context, out: Spec) -> bool:
     """Whether a nest in mode "add" may do it."""
     return context.device == "cuda" and out.dtype in ("f32", "i32") and 0 not in out.size
+
+
+def spent(context: Context, out: Spec, x: Tensorish) -> Buffer | None:
+    """The buffer of the node's first argument, if that is the result of a call and nothing but this node reads it."""
+    assert context.node is not None
+    source: Any = context.node.args[0]
+    primitive = PRIMITIVES.get(source.target)
+    owned = source.target is context.node.target or (primitive is not None and primitive.kind == "extern")
+    if not owned or x.place is None or x.place.stride != out.stride or context.uses[source].count > 1:
+        return None
+    return x.place.buffer if out.dtype in ("f32", "f64") else None
 
 
 def _accumulate(context: Context, buffer: Buffer, size: tuple[int, ...], source: Tensorish, position: Any) -> None:
@@ -80,7 +93,8 @@ def index_put(
     accumulate: bool = False,
 ) -> Any:
     leading = all(i is not None and i.dtype not in ("bool", "u8") for i in indices)
-    if not accumulate or not adds_in_place(context, out) or not leading:
+    buffer = spent(context, out, x) if accumulate else None
+    if not accumulate or not leading or (buffer is None and not adds_in_place(context, out)):
         return extern(context, out, x, indices, values, accumulate)
     tensors = [i for i in indices if i is not None]
     shape: tuple[int, ...] = ()
@@ -89,7 +103,7 @@ def index_put(
     rest = x.size[len(tensors) :]
     if 0 in shape or 0 in rest:
         return extern(context, out, x, indices, values, accumulate)
-    buffer = _copy(context, out, x)
+    buffer = buffer or _copy(context, out, x)
 
     def position(at: Indices) -> Index:
         shared = at[: len(shape)]

@@ -1,7 +1,7 @@
 """Who reads each value of an fx graph, found in one backward pass and looked at through views.
 
 A view costs nothing, so the readers of a view are readers of its base. Neighbours: `context.py`
-(the cost rule), `extern.py` (whether a bias is split off a matrix product).
+(the cost rule), `product.py` (whether a bias is split off a matrix product).
 """
 
 from __future__ import annotations

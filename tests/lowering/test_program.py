@@ -21,6 +21,7 @@ from stator.loop.nest import Extern, Nest, Program, View
 from stator.loop.schedule import schedule
 from stator.loop.verify import verify_program
 from stator.lowering import LOWERINGS, lower
+from stator.lowering import product as product_library
 from stator.lowering.view import reshape_indices, view_strides
 from stator.prims import DECOMPOSITIONS, PRIMITIVES
 from stator.prims.random import RANDOM
@@ -184,6 +185,46 @@ def test_the_bias_joins_the_kernel_that_reads_the_product() -> None:
     assert externs(lowered(F.linear, x, w, b)[0]) == ["aten.addmm.default"]
     halves = (x.bfloat16(), w.bfloat16(), b.bfloat16())
     assert externs(lowered(lambda x, w, b: F.relu(F.linear(x, w, b)), *halves)[0]) == ["aten.addmm.default"]
+
+
+def test_large_products_go_to_the_faster_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, w, b = torch.randn(130, 128), torch.randn(128, 160), torch.randn(160)
+    onednn = product_library.ONEDNN
+    for faster, product, biased in ((True, onednn, onednn), (False, "aten.mm.default", "aten.addmm.default")):
+        monkeypatch.setattr(product_library, "onednn_is_faster", lambda faster=faster: faster)
+        for fn, inputs, target in (
+            (torch.mm, (x, w), product),
+            (lambda x, w: x.t() @ w.t(), (w, x), product),
+            (torch.addmm, (b, x, w), biased),
+            (lambda b, x, w: torch.addmm(b, x, w).relu(), (b, x, w), product),
+            (lambda b, x, w: torch.addmm(b[:1], x, w).relu(), (b, x, w), product),
+            (torch.mm, (x[:8], w), "aten.mm.default"),
+            (torch.mm, (x[:1].repeat(1, 99), w.repeat(99, 1)), "aten.mm.default"),
+            (torch.mm, (x.double(), w.double()), "aten.mm.default"),
+        ):
+            program, given = lowered(fn, *inputs)
+            assert externs(program) == [target]
+            torch.testing.assert_close(run(program, given)[0], fn(*inputs), rtol=1e-4, atol=1e-4)
+
+
+def test_a_shared_weight_gets_its_rows_added_in_place() -> None:
+    g, w, ids = torch.randn(2, 5, 4), torch.randn(7, 3), torch.tensor([[1, 6, 1, 0, 3], [1, 1, 2, 2, 5]])
+
+    def rows(g: Tensor, w: Tensor, ids: Tensor) -> Tensor:
+        return torch.index_put(w @ g[0, :3], [ids], g, accumulate=True)
+
+    program, inputs = lowered(rows, g, w, ids)
+    assert externs(program) == ["aten.mm.default"] and [n.mode for n in nests(program)] == ["add"]
+    torch.testing.assert_close(run(program, inputs)[0], rows(g, w, ids))
+
+    def shared(g: Tensor, w: Tensor, ids: Tensor) -> tuple[Tensor, Tensor]:
+        product = w @ g[0, :3]
+        return torch.index_put(product, [ids], g, accumulate=True), product
+
+    program, inputs = lowered(shared, g, w, ids)
+    assert "aten.index_put.default" in externs(program)
+    for got, want in zip(run(program, inputs), shared(g, w, ids), strict=True):
+        torch.testing.assert_close(got, want)
 
 
 def test_unknown_operators_are_calls() -> None:

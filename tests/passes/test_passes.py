@@ -9,6 +9,7 @@ from stator.aot.trace import trace
 from stator.fake import FakeMode
 from stator.fake.graphs import add_call, infer
 from stator.passes import PIPELINE, run
+from stator.passes.accumulate import AccumulateEmbeddings
 from stator.passes.constants import FoldConstants
 from stator.passes.dead import RemoveDead
 from stator.passes.equal import MergeEqual
@@ -39,7 +40,7 @@ class Build:
         node.meta["val"] = infer(op, args, kwargs)
         return node
 
-    def check(self, passes, outputs, calls):
+    def check(self, passes, outputs, calls, rtol=0, atol=0):
         """Run the passes; the calls left are `calls`, and the outputs are what they were."""
         self.graph.output(tuple(outputs))
         before = fx.GraphModule(torch.nn.Module(), self.graph)(*[x.clone() for x in self.inputs])
@@ -50,7 +51,7 @@ class Build:
         after = fx.GraphModule(torch.nn.Module(), self.graph)(*[x.clone() for x in self.inputs])
         for a, b in zip(after, before, strict=True):
             assert a.stride() == b.stride() and a.dtype == b.dtype
-            torch.testing.assert_close(a, b, rtol=0, atol=0)
+            torch.testing.assert_close(a, b, rtol=rtol, atol=atol)
         return after
 
 
@@ -162,3 +163,25 @@ def compare(got, expected):
         if a is not None:
             assert a.stride() == b.stride()
             torch.testing.assert_close(a, b)
+
+
+def test_rows_of_a_shared_weight_are_added_without_zeros():
+    x, w, g, ids = torch.randn(6, 2), torch.randn(2, 3), torch.randn(4, 3), torch.tensor([1, 5, 1, 0])
+
+    def rows(b, padding=-1):
+        return b(aten.embedding_dense_backward.default, b.x[2], b.x[3], 6, padding, False)
+
+    b = Build(x, w, g, ids)
+    total = b(aten.add.Tensor, rows(b), b(aten.mm.default, b.x[0], b.x[1]))
+    b.check([AccumulateEmbeddings()], [b(aten.add.Tensor, total, rows(b))], "mm index_put index_put", 1e-6, 1e-6)
+    b = Build(x, w, g, ids)
+    product = b(aten.mm.default, b.x[0], b.x[1])
+    outs = [b(aten.add.Tensor, product, rows(b)), b(aten.add.Tensor, b(aten.neg.default, product), rows(b)), product]
+    calls = "mm embedding_dense_backward add neg embedding_dense_backward add"
+    b.check([AccumulateEmbeddings()], outs, calls)
+    b = Build(x, w, g, ids)
+    padded = b(aten.add.Tensor, b(aten.mm.default, b.x[0], b.x[1]), rows(b, 1))
+    b.check([AccumulateEmbeddings()], [padded], "mm embedding_dense_backward add")
+    b = Build(x.bfloat16(), w.bfloat16(), g.bfloat16(), ids)
+    half = b(aten.add.Tensor, b(aten.mm.default, b.x[0], b.x[1]), rows(b))
+    b.check([AccumulateEmbeddings()], [half], "mm embedding_dense_backward add")

@@ -10,7 +10,8 @@ import platform
 from dataclasses import dataclass
 from functools import cache
 
-# -O1: vectors are explicit, so -O2 makes no kernel faster (measured) and takes 1.7 times as long.
+from stator.base.processor import processor
+
 # Vectors are explicit, so -O2 makes no kernel faster (measured) and compiles 1.7 times as long.
 FLAGS = (
     "-std=c++17", "-O1", "-fPIC", "-shared", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-fwrapv",
@@ -30,7 +31,7 @@ class Target:
 @cache
 def native() -> Target:
     """This machine."""
-    flags = processor_flags()
+    flags = processor().flags
     if "avx512f" in flags and "avx512dq" in flags and "avx512vl" in flags:
         width = 64
     elif "avx2" in flags and "fma" in flags:
@@ -52,16 +53,3 @@ _RELEVANT = frozenset(
     "sse2 sse4_1 sse4_2 avx f16c fma avx2 avx512f avx512dq avx512bw avx512vl avx512vbmi avx512_bf16 avx512_vnni "
     "avx512_fp16 bmi1 bmi2 asimd asimdhp sve sve2".split()
 )
-
-
-@cache
-def processor_flags() -> frozenset[str]:
-    """The instruction set extensions, as Linux names them; empty where they cannot be read."""
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as lines:
-            for line in lines:
-                if line.startswith(("flags", "Features")):
-                    return frozenset(line.partition(":")[2].split())
-    except OSError:
-        return frozenset()
-    return frozenset()

@@ -1,0 +1,65 @@
+"""Gradients of shared weights: sums with a gradient that is mostly zeros. Neighbour: `pipeline.py`.
+
+A tied embedding gets a gradient from the product that ends the model and one from the look-up that begins it. The
+second is a few rows in a tensor of zeros as large as the weight; it is never made here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+
+from stator.fake.graphs import add_call
+
+aten = torch.ops.aten
+
+#: What gives a tensor of its own that a later write may go to.
+_OWNERS = (aten.mm.default, aten.embedding_dense_backward.default, aten.index_put.default)
+_WIDE = (torch.float32, torch.float64)  # others would be rounded once a row more often
+
+
+@dataclass(frozen=True, slots=True)
+class AccumulateEmbeddings:
+    """`add(x, embedding_dense_backward(g, i, n))`  -->  `index_put(x, [i], g, accumulate=True)`, `x` used only there.
+
+    Lowering lets the second write into the memory of `x`.
+    """
+
+    def __call__(self, graph: fx.Graph) -> int:
+        changes = 0
+        for node in graph.nodes:
+            if node.op != "call_function" or node.target is not aten.add.Tensor or len(node.args) != 2 or node.kwargs:
+                continue
+            a, b = node.args
+            if _adds_rows(node, b, a):
+                _replace(graph, node, a, b)
+            elif _adds_rows(node, a, b):
+                _replace(graph, node, b, a)
+            else:
+                continue
+            changes += 1
+        return changes
+
+
+def _adds_rows(node: fx.Node, rows: Any, x: Any) -> bool:
+    if not isinstance(rows, fx.Node) or rows.target is not aten.embedding_dense_backward.default:
+        return False
+    if not isinstance(x, fx.Node) or x.target not in _OWNERS or rows is x or len(x.users) + len(rows.users) != 2:
+        return False
+    _, _, _, padding, by_frequency = rows.args
+    found, wanted = x.meta["val"], node.meta["val"]
+    same = found.shape == wanted.shape and found.dtype is wanted.dtype and found.stride() == wanted.stride()
+    return bool(padding == -1 and not by_frequency and same and wanted.dtype in _WIDE)
+
+
+def _replace(graph: fx.Graph, node: fx.Node, x: fx.Node, rows: fx.Node) -> None:
+    gradient, positions = rows.args[:2]
+    with graph.inserting_before(node):
+        made = add_call(graph, aten.index_put.default, (x, [positions], gradient, True), {}, node.name)
+    made.meta.update(node.meta)
+    node.replace_all_uses_with(made)
+    graph.erase_node(node)
+    graph.erase_node(rows)
