@@ -138,7 +138,10 @@ def call_cached(tx: Machine, value: BuiltinValue, args: Sequence[Value], kwargs:
 
 def is_new(value: Value) -> bool:
     """Whether the frame has made it, and it is equal to itself alone."""
-    return isinstance(value, UserObjectValue) and value.real is None and value.cls.__hash__ is object.__hash__
+    if not isinstance(value, UserObjectValue) or value.real is not None:
+        return False
+    hashed: Any = value.cls.__hash__
+    return hashed is object.__hash__
 
 
 def identified(value: Value) -> Any:

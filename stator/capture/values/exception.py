@@ -14,7 +14,7 @@ from stator.capture.values.base import DUNDERS, MISSING, Object, bind_static, lo
 from stator.capture.values.constant import NONE, ConstantValue
 from stator.capture.values.fold import run
 from stator.capture.values.registry import builds, fresh, wrap
-from stator.capture.values.sequence import TupleValue
+from stator.capture.values.sequence import ListValue, TupleValue
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -88,6 +88,8 @@ class ExceptionValue(Object):
         return self
 
     def m_add_note(self, tx: Machine, note: Value) -> Value:
+        notes = self.attributes.setdefault("__notes__", ListValue([]))
+        notes.add_item(tx, note)
         return NONE
 
     def real(self) -> BaseException:

@@ -9,6 +9,7 @@ Neighbours: `klass.py` (making them), `module.py` (nn.Module), `effects.py`.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import types
 from collections import OrderedDict, deque
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
     from stator.capture.machine import Machine
     from stator.capture.rewrite import Assembler
     from stator.capture.source import Source
+
+#: Flag of classes that a class statement has made (CPython's Include/object.h).
+HEAP_TYPE = 1 << 9
 
 #: Class attributes that a missing override leaves to `object`.
 _SETATTR = object.__setattr__
@@ -200,6 +204,13 @@ class UserObjectValue(Object):
 
     def generic_del_attr(self, tx: Machine, name: str) -> None:
         """`object.__delattr__`."""
+        raw = look_up(tx, self.cls, name)
+        if isinstance(raw, types.MemberDescriptorType):
+            self._slot(tx, name, raw)  # raises when it is empty
+            self.slots[name] = DELETED
+            if self.source is not None:
+                tx.effects.change(self)
+            return
         if self.dict.drop(tx, ConstantValue(name)) is None:
             tx.raise_exception(AttributeError, f"{self.cls.__name__!r} object has no attribute {name!r}")
 
@@ -247,10 +258,7 @@ class UserObjectValue(Object):
         return int(self._required(tx, "__len__").constant())
 
     def iterate(self, tx: Machine) -> Value:
-        if (
-            look_up(tx, self.cls, "__iter__") is MISSING
-            and look_up(tx, self.cls, "__getitem__") is not MISSING
-        ):
+        if look_up(tx, self.cls, "__iter__") is MISSING and look_up(tx, self.cls, "__getitem__") is not MISSING:
             return IndexIterator(self)
         return self._required(tx, "__iter__")
 
@@ -342,7 +350,7 @@ class UserObjectValue(Object):
         yield self.dict
         if self.storage is not None:
             yield self.storage
-        yield from self.slots.values()
+        yield from (value for value in self.slots.values() if value is not DELETED)
 
     def reconstruct(self, out: Assembler) -> None:
         out.call(new_object, ConstantValue(self.cls))
@@ -360,10 +368,14 @@ class UserObjectValue(Object):
     def write_back(self, out: Assembler) -> None:
         """Emit changed slots (the dict writes itself back)."""
         for name, value in self.slots.items():
-            out.call(_SETATTR, self, fresh(name), value)
+            if value is DELETED:
+                out.call(empty_slot, self, fresh(name))
+            else:
+                out.call(_SETATTR, self, fresh(name), value)
             out.pop()
 
 
+#: Marks a slot that the program has emptied.
 DELETED = Value()
 
 NAMES = {
@@ -531,6 +543,12 @@ def fill_contents(obj: Any, contents: Any) -> None:
         deque.extend(obj, contents)
 
 
+def empty_slot(obj: Any, name: str) -> None:
+    """Deletes a slot; it may never have been filled outside: filled and emptied by the frame."""
+    with contextlib.suppress(AttributeError):
+        _DELATTR(obj, name)
+
+
 def fill_attributes(obj: Any, names: tuple[str, ...], values: tuple[Any, ...]) -> None:
     """Sets attributes without running the class's hooks."""
     for name, value in zip(names, values, strict=True):
@@ -556,12 +574,12 @@ def is_plain_class(cls: type) -> bool:
     while base is not None and base is not object:
         if base in STORAGES:
             return True
-        if not base.__flags__ & (1 << 9) and not base.__module__.startswith(
+        if not base.__flags__ & HEAP_TYPE and not base.__module__.startswith(
             ("abc", "typing", "contextlib", "collections")
         ):
             return False
         base = base.__base__
-    return bool(cls.__flags__ & (1 << 9)) or cls in STORAGES or cls is object
+    return bool(cls.__flags__ & HEAP_TYPE) or cls in STORAGES or cls is object
 
 
 def make_instance(tx: Machine, cls: type) -> Value:

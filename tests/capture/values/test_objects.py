@@ -326,3 +326,47 @@ def test_keys() -> None:
 
     check(by_identity, Manager(), x())
     assert "__hash__" in refused(by_value, None, x())
+
+
+class Emptied:
+    __slots__ = ("extra", "scale")
+
+    def __init__(self, scale: float) -> None:
+        self.scale = scale
+
+
+def test_slots_are_emptied_and_filled() -> None:
+    def change(t: torch.Tensor, thing: Emptied) -> tuple[torch.Tensor, bool]:
+        result = t * thing.scale
+        thing.extra = 1
+        del thing.scale, thing.extra
+        return result, hasattr(thing, "scale")
+
+    thing, other = Emptied(2.0), Emptied(2.0)
+    captured = capture(change, torch.ones(2), thing)
+    assert captured.run(torch.ones(2), other)[1] is False
+    assert not hasattr(other, "scale") and not hasattr(other, "extra")
+    assert thing.scale == 2.0
+
+    def twice(t: torch.Tensor, thing: Emptied) -> torch.Tensor:
+        del thing.scale
+        try:
+            del thing.scale
+        except AttributeError:
+            return t + 1
+        return t
+
+    assert capture(twice, torch.ones(2), thing).run(torch.ones(2), thing).tolist() == [2.0, 2.0]
+
+
+def test_notes_of_exceptions() -> None:
+    def noted(t: torch.Tensor) -> tuple[torch.Tensor, list[str]]:
+        try:
+            raise ValueError("x")
+        except ValueError as error:
+            before = hasattr(error, "__notes__")
+            error.add_note("first")
+            error.add_note("second")
+            return t + before, error.__notes__
+
+    check(noted, torch.ones(2))
