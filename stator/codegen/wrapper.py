@@ -239,9 +239,7 @@ def _standalone(units: Sequence[HasSource]) -> list[str]:
 
 
 def _main(inputs: Iterable[Buffer]) -> list[str]:
-    made = [
-        f"random_input({b.size}, {b.stride}, {TORCH[b.dtype]}, {b.device!r}),  # {b.name}" for b in inputs
-    ]
+    made = [f"random_input({b.size}, {b.stride}, {TORCH[b.dtype]}, {b.device!r}),  # {b.name}" for b in inputs]
     return [
         "", "", "if __name__ == '__main__':", "    from stator.runtime.link import random_input, time_call", "",
         "    inputs = [", *["        " + line for line in made], "    ]",

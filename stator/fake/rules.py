@@ -487,7 +487,8 @@ def _index(x: Any, indices: Any) -> Any:
 
 @rule(aten.masked_scatter.default)
 def _masked_scatter(x: Any, mask: Any, source: Any) -> Any:
-    return make(broadcast([x, mask]), x.dtype, x.device)
+    size = broadcast([x, mask])
+    return NotImplemented if size is None else make(size, x.dtype, x.device)
 
 
 @rule(aten.tril.default, aten.triu.default)

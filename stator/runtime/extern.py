@@ -1,8 +1,8 @@
 """ATen operators that a wrapper calls, bound once by name.
 
-`into("aten.mm.out")` is called with the operator's arguments and `out=`; `returning("aten.topk.default", …)` gives always
-a tuple of the results that are tensors. Kernels read results by address, so a result is only given on if it lies in memory
-as the compiler was told by PyTorch's shape functions, which are wrong now and then; else it is laid out anew.
+`into("aten.mm.out")` is called with the operator's arguments and `out=`; `returning("aten.topk.default", …)` gives
+always a tuple of the results that are tensors. Kernels read results by address, so a result is only given on if it lies
+in memory as the compiler was told by PyTorch's shape functions, which are wrong now and then; else it is laid out anew.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ def returning(target: str, *geometry: Geometry) -> Callable[..., tuple[Any, ...]
 
     def call(*args: Any, **kwargs: Any) -> tuple[Any, ...]:
         results = operator(*args, **kwargs)
-        tensors = [results] if isinstance(results, torch.Tensor) else [r for r in results if isinstance(r, torch.Tensor)]
+        every = (results,) if isinstance(results, torch.Tensor) else results
+        tensors = [result for result in every if isinstance(result, torch.Tensor)]
         for i, (size, stride) in enumerate(geometry):
             result = tensors[i]
             if result.stride() != stride or result.shape != size:

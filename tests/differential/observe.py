@@ -1,8 +1,8 @@
 """Run a function and write down all that a caller can see; compare two such records.
 
-Seen are: values, dtypes, sizes, strides, `requires_grad`, which results share memory with which inputs and results, what
-became of the inputs, gradients. How far two numbers may be apart is asked of eager itself: its distance from float64,
-and how far its results move when the inputs move by one rounding.
+Seen are: values, dtypes, sizes, strides, `requires_grad`, which results share memory with which inputs and results,
+what became of the inputs, gradients. How far two numbers may be apart is asked of eager itself: its distance from
+float64, and how far its results move when the inputs move by one rounding.
 """
 
 from __future__ import annotations
@@ -34,7 +34,12 @@ class Seen:
 
 
 def observe(
-    function: Callable[..., Any], recipes: Sequence[Input], *, noise: float = 0.0, wide: bool = False, backward: bool = True
+    function: Callable[..., Any],
+    recipes: Sequence[Input],
+    *,
+    noise: float = 0.0,
+    wide: bool = False,
+    backward: bool = True,
 ) -> Seen:
     """Call the function on fresh inputs, then ask for the gradients of everything."""
     built = [recipe.build(noise, wide) for recipe in recipes]
@@ -156,7 +161,9 @@ def _far(what: str, got: list[Any], want: list[Any], others: list[list[Any]]) ->
     for i, (mine, theirs) in enumerate(zip(got, want, strict=True)):
         if isinstance(mine, Tensor) and isinstance(theirs, Tensor):
             if mine.shape != theirs.shape or mine.dtype is not theirs.dtype:
-                found.append(f"{what} {i} is {mine.dtype}{tuple(mine.shape)}, eager's {theirs.dtype}{tuple(theirs.shape)}")
+                found.append(
+                    f"{what} {i} is {mine.dtype}{tuple(mine.shape)}, eager's {theirs.dtype}{tuple(theirs.shape)}"
+                )
                 continue
             why = _apart(mine, theirs, [o[i] for o in others if isinstance(o[i], Tensor) and o[i].shape == mine.shape])
             if why:
@@ -183,7 +190,9 @@ def _apart(got: Tensor, want: Tensor, others: list[Tensor]) -> str:
         epsilon = EPSILON[got.dtype]
         normal = b[b.isfinite()].abs()
         scale = float(normal.max()) if normal.numel() else 0.0
-        allowed = 4 * epsilon * b.abs().nan_to_num(0, 0, 0) + 2 * epsilon * min(scale, 1.0) + torch.finfo(got.dtype).tiny
+        allowed = (
+            4 * epsilon * b.abs().nan_to_num(0, 0, 0) + 2 * epsilon * min(scale, 1.0) + torch.finfo(got.dtype).tiny
+        )
     else:
         allowed = torch.zeros_like(b)
     for other in others:
@@ -201,7 +210,9 @@ def _apart(got: Tensor, want: Tensor, others: list[Tensor]) -> str:
         return ""
     where = wrong.nonzero()[0].tolist()
     at = tuple(where)
-    return f"is {got[at].item()!r} at {where}, eager's {want[at].item()!r} ({int(wrong.sum())} of {wrong.numel()} wrong)"
+    return (
+        f"is {got[at].item()!r} at {where}, eager's {want[at].item()!r} ({int(wrong.sum())} of {wrong.numel()} wrong)"
+    )
 
 
 def _short(error: BaseException) -> str:

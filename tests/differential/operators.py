@@ -1,8 +1,8 @@
 """PyTorch's operator database through stator: `python -m tests.differential.operators`.
 
 Every sample of every operator is traced, compiled and run, forward and backward, and compared with eager. A sample is
-"right", "refused" (a clear error that says what is not supported: then the user gets eager's result, loudly), "wrong", or
-"crashed" (any other error, or the death of the process). The graph is made by hand, so capture is not in question.
+"right", "refused" (a clear error that says what is not supported: then the user gets eager's result, loudly), "wrong",
+or "crashed" (any other error, or the death of the process). The graph is made by hand, so capture is not in question.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _name(op: Any) -> str:
 
 
 def samples(name: str, dtype: torch.dtype, limit: int) -> Iterator[tuple[Any, Any, list[Tensor], Any]]:
-    """(function, how to rebuild its arguments, tensors among them, the operator's entry), at most `limit`, spread evenly."""
+    """(function, how to rebuild its arguments, tensors among them, the operator's entry); `limit`, spread evenly."""
     op = next(op for op in _database() if _name(op) == name)
     torch.manual_seed(42)
     found = list(op.sample_inputs("cpu", dtype, requires_grad=op.supports_autograd and dtype.is_floating_point))

@@ -217,9 +217,11 @@ class _Writer:
             case "size":
                 count = tensor.numel()
                 factors = [n for n in (1, 2, 3, 4, 5, 7, 8) if count and count % n == 0] or [1]
-                return str(rng.choice([(-1,), (rng.choice(factors), -1), (-1, rng.choice(factors)), (-1, rng.choice(factors), 1)]))
+                shapes = [(-1,), (rng.choice(factors), -1), (-1, rng.choice(factors)), (-1, rng.choice(factors), 1)]
+                return str(rng.choice(shapes))
             case "wide":
-                return str(tuple(n if n != 1 else rng.choice((1, 2, 3)) for n in (*rng.choice(((), (2,), (1,))), *size)))
+                outer = rng.choice(((), (2,), (1,)))
+                return str(tuple(n if n != 1 else rng.choice((1, 2, 3)) for n in (*outer, *size)))
             case "cut":
                 cuts = ("1:", ":-1", "::2", "0", "-1", ":", "1:3", "None, :", "...", "1::2")
                 return f"[{', '.join(rng.choice(cuts) for _ in range(rng.randint(1, max(1, len(size)))))}]"
@@ -227,7 +229,11 @@ class _Writer:
                 top = size[0] if size else 0
                 if not top:
                     raise _NothingFits
-                return f"torch.tensor({[rng.randrange(-top, top) if rng.random() < 0.1 else rng.randrange(top) for _ in range(rng.randint(1, 4))]})"
+                picked = [
+                    rng.randrange(-top, top) if rng.random() < 0.1 else rng.randrange(top)
+                    for _ in range(rng.randint(1, 4))
+                ]
+                return f"torch.tensor({picked})"
         raise AssertionError(kind)
 
 
@@ -250,9 +256,16 @@ def shorter(program: Program) -> Iterator[Program]:
     for i in reversed(range(len(program.lines))):
         yield replace(program, lines=program.lines[:i] + program.lines[i + 1 :])
     for i, item in enumerate(program.inputs):
-        plain = [replace(item, layout="contiguous"), replace(item, grad=""), replace(item, grad="leaf"), replace(item, values="normal"), replace(item, values="positive")]
+        plain = [
+            replace(item, layout="contiguous"),
+            replace(item, grad=""),
+            replace(item, grad="leaf"),
+            replace(item, values="normal"),
+            replace(item, values="positive"),
+        ]
         for simpler in plain:
-            if simpler != item and not (simpler.grad and not item.grad) and (simpler.values != "normal" or item.values == "special"):
+            harder = (simpler.grad and not item.grad) or (simpler.values == "normal" and item.values != "special")
+            if simpler != item and not harder:
                 yield replace(program, inputs=(*program.inputs[:i], simpler, *program.inputs[i + 1 :]))
 
 

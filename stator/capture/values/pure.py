@@ -1,8 +1,9 @@
 """What may run for real at capture, and what libraries do that is not part of the computation.
 
-`PURE` functions depend on nothing but their arguments (or on facts of the process that do not change:
-installed packages, signatures). The environment, the file system and log levels are asked again by guards. Log messages below the logger's level vanish; constant warnings are replayed.
-Neighbours: `builtin.BuiltinValue` (C functions), `function.FunctionValue` (Python functions, by handler).
+`PURE` functions depend on nothing but their arguments (or on facts of the process that do not change: installed
+packages, signatures). The environment, the file system and log levels are asked again by guards. Log messages below the
+logger's level vanish; constant warnings are replayed. Neighbours: `builtin.BuiltinValue` (C functions),
+`function.FunctionValue` (Python functions, by handler).
 """
 
 from __future__ import annotations
