@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from stator.base.errors import GraphBreak, StatorError
-from stator.capture.value import Raised
 from stator.capture.source import ConstSource
+from stator.capture.value import Raised
 from stator.capture.values.registry import fresh
 
 if TYPE_CHECKING:
