@@ -28,6 +28,8 @@ typedef struct {
 
 static _Thread_local int suspensions;
 
+PyObject *run_original;
+
 PyObject *native_suspend(PyObject *module, PyObject *ignored) {
     (void)module;
     (void)ignored;
@@ -203,6 +205,10 @@ static PyObject *dispatch(PyObject *callable, PyObject *const *args, size_t flag
     if (function == NULL) return call_fallback(self, args, count, kwnames);
     if (follow_defaults(original, function) == 0) result = PyObject_Vectorcall(function, args, flags, kwnames);
     Py_DECREF(function);
+    if (result == NULL && PyErr_ExceptionMatches(run_original)) {
+        PyErr_Clear();
+        result = PyObject_Vectorcall(original, args, flags, kwnames);
+    }
     return result;
 }
 
@@ -376,3 +382,12 @@ PyTypeObject Dispatcher_Type = {
     .tp_members = dispatcher_members,
     .tp_getset = dispatcher_getset,
 };
+
+int dispatcher_register(PyObject *module) {
+    if (run_original == NULL) {
+        run_original = PyErr_NewException("stator._native.RunOriginal", PyExc_BaseException, NULL);
+        if (run_original == NULL) return -1;
+    }
+    if (PyModule_AddObjectRef(module, "RunOriginal", run_original) < 0) return -1;
+    return PyModule_AddType(module, &Dispatcher_Type);
+}

@@ -70,6 +70,9 @@ int guards_register(PyObject *module);
 /* -- dispatcher.c --------------------------------------------------------------------------------- */
 
 extern PyTypeObject Dispatcher_Type;
+/* Raised by an entry that has done nothing yet: the dispatcher then calls the original. */
+extern PyObject *run_original;
+int dispatcher_register(PyObject *module);
 PyObject *native_suspend(PyObject *module, PyObject *ignored);
 PyObject *native_resume(PyObject *module, PyObject *ignored);
 PyObject *native_suspended(PyObject *module, PyObject *ignored);

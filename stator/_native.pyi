@@ -11,6 +11,9 @@ class GuardTree:
     def check(self, *slots: object) -> bool: ...
     def explain(self, *slots: object) -> str | None: ...
 
+class RunOriginal(BaseException):
+    """Raised by an entry that has done nothing yet: the dispatcher then calls the original."""
+
 class Dispatcher:
     """Calls the entry whose guards pass, else `fallback(args, kwargs)`."""
 

@@ -36,6 +36,7 @@ from stator.base.errors import (
     Unsupported,
 )
 from stator.capture import opcodes as _opcodes
+from stator.capture.aliasing import guard_aliasing
 from stator.capture.arguments import bind, binding_error
 from stator.capture.effects import DELETED, Effects
 from stator.capture.graph import GraphBuilder
@@ -93,10 +94,6 @@ class Escaped(GraphBreak):
     """The program raises an exception that nothing in the frame handles."""
 
 
-class SharedMemory(GraphBreak):
-    """An argument that is changed in place shares memory with another one."""
-
-
 class OpenContext(GraphBreak):
     """The frame ends inside a context that it entered."""
 
@@ -144,7 +141,7 @@ def convert(
         try:
             machine = start(fn, arguments, guards, options)
             assembler = execute(machine)
-            guard_aliasing(machine.graph, guards)
+            guard_aliasing(machine, guards)
         except Escaped as error:
             return Entry(guards, fn.__code__, [], [describe(error)], error.reason)
         except (GraphBreak, DataDependent, Unsupported, RecursionError) as error:
@@ -236,22 +233,6 @@ def leave_modes(machine: Machine) -> None:
         machine.effects.call(torch._C._set_grad_enabled, build.const(graph.grad_enabled))
 
 
-def guard_aliasing(graph: GraphBuilder, guards: GuardSet) -> None:
-    """A graph that changes an input in place is only right while its inputs do not share memory."""
-    changed = [entry for entry in graph.inputs if entry.node.meta["val"]._version]
-    if not changed or len(graph.inputs) == 1:
-        return
-    owners: dict[int, int] = {}
-    for entry in graph.inputs:
-        storage = entry.example.untyped_storage()._cdata
-        owners[storage] = owners.get(storage, 0) + 1
-    for entry in changed:
-        if owners[entry.example.untyped_storage()._cdata] > 1:
-            text = f"{entry.source} is changed in place and shares memory with another input"
-            raise SharedMemory(text, "pass a clone, or make the function return the new value")
-    guards.add(Guard("NOT_ALIASED", None, tuple(entry.source for entry in graph.inputs)))
-
-
 def describe_exception(value: Value) -> str:
     """An exception value as the program would write it, arguments where they are known."""
     args: Sequence[Value] = getattr(value, "args", ())
@@ -270,7 +251,8 @@ def finish(fn: types.FunctionType, machine: Machine, assembler: Assembler, guard
         log.record(log.GRAPH, name=fn.__qualname__, ops=calls, operators=count_operators(graph.graph))
     with log.span("backend", function=fn.__qualname__):
         compiled = backend(module, graph.examples)
-    code = assembler.assemble(compiled, inputs)
+    again = not any(leaf.changed for leaf in graph.leaves())
+    code = assembler.assemble(compiled, inputs, again)
     return Entry(guards, code, [GraphInfo(module, inputs, calls, compiled)], [])
 
 

@@ -55,6 +55,15 @@ class Input(NamedTuple):
     node: fx.Node
 
 
+class Leaf(NamedTuple):
+    """A tensor that existed before: an input, or a parameter or buffer."""
+
+    source: Source
+    example: torch.Tensor
+    #: Whether the program changes it in place.
+    changed: bool
+
+
 class GraphBuilder:
     """Collects the torch calls of one conversion."""
 
@@ -99,6 +108,7 @@ class GraphBuilder:
         name = sanitise(_NOISE.sub("", str(source)), self.attributes)
         self.attributes[name] = tensor
         node = self._append("get_attr", name, (), {}, fake, location)
+        node.meta["source"] = source
         self._attribute_nodes[id(tensor)] = node, fake
         return node, fake
 
@@ -163,6 +173,17 @@ class GraphBuilder:
         if self._first_body_node is None:
             self._first_body_node = node
         return node
+
+    def leaves(self) -> list[Leaf]:
+        """All tensors that come from outside."""
+        found = [Leaf(entry.source, entry.example, self.is_changed(entry.node)) for entry in self.inputs]
+        for node, _ in self._attribute_nodes.values():
+            found.append(Leaf(node.meta["source"], self.attributes[str(node.target)], self.is_changed(node)))
+        return found
+
+    def is_changed(self, node: fx.Node) -> bool:
+        """Whether a call so far has changed the tensor at a leaf."""
+        return bool(node.meta["val"]._version)
 
     # -- the result --------------------------------------------------------------------------------------
 

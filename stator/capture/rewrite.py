@@ -14,12 +14,13 @@ import inspect
 import sys
 from collections.abc import Callable, Sequence
 from types import CodeType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from bytecode import Bytecode, CompilerFlags, Instr
-from bytecode.instr import FreeVar
+from bytecode import Bytecode, CompilerFlags, Instr, Label
+from bytecode.instr import FreeVar, TryBegin, TryEnd
 
-from stator.base.errors import InternalError
+from stator._native import RunOriginal
+from stator.base.errors import InternalError, StatorError
 from stator.capture.arguments import parameters
 from stator.capture.source import (
     AttrSource,
@@ -55,6 +56,17 @@ BUILDS = {"list": "BUILD_LIST", "tuple": "BUILD_TUPLE", "set": "BUILD_SET", "map
 LITERALS = (int, float, complex, bool, str, bytes, type(None), type(Ellipsis))
 
 
+#: What code is made of here.
+Instruction = Instr | Label | TryBegin | TryEnd
+
+
+def run_original(error: BaseException) -> NoReturn:
+    """Ends the compiled code when the graph has raised: a data error, mostly, which is the program's own."""
+    if not isinstance(error, Exception) or (isinstance(error, StatorError) and not isinstance(error, LookupError)):
+        raise error
+    raise RunOriginal from error
+
+
 class Pinned:
     """Stands for a live object until the code object exists: the assembler would compare constants by value."""
 
@@ -72,8 +84,8 @@ class Assembler:
         self.namespace = namespace
         #: Nodes of the graph whose tensors are needed, in order of first use.
         self.outputs: list[Any] = []
-        self._sources: list[Instr] = []
-        self._body: list[Instr] = []
+        self._sources: list[Instruction] = []
+        self._body: list[Instruction] = []
         self._code = self._body
         self._pins: dict[int, Pinned] = {}
         self._source_slots: dict[Source, str] = {}
@@ -106,7 +118,7 @@ class Assembler:
         """Push the tensor that the graph computes at `node`."""
         slot = self._output_slots.get(node)
         if slot is None:
-            slot = self._output_slots[node] = f"output_{len(self.outputs)}"
+            slot = self._output_slots[node] = f".output_{len(self.outputs)}"
             self.outputs.append(node)
         self._emit("LOAD_FAST", slot)
 
@@ -132,7 +144,7 @@ class Assembler:
 
     def remember(self, value: Value) -> None:
         """TOS is `value` from now on."""
-        slot = self._value_slots[id(value)] = f"value_{len(self._kept)}"
+        slot = self._value_slots[id(value)] = f".value_{len(self._kept)}"
         self._kept.append(value)
         self._emit("COPY", 1)
         self._emit("STORE_FAST", slot)
@@ -149,7 +161,7 @@ class Assembler:
         if slot is None:
             before, self._code = self._code, []
             self._step(source)
-            slot = self._source_slots[source] = f"source_{len(self._source_slots)}"
+            slot = self._source_slots[source] = f".source_{len(self._source_slots)}"
             self._emit("STORE_FAST", slot)
             self._sources += self._code
             self._code = before
@@ -246,13 +258,24 @@ class Assembler:
         self.load(result)
         self._emit("RETURN_VALUE")
 
-    def assemble(self, graph: Callable[..., Sequence[Any]], inputs: Sequence[Source]) -> CodeType:
-        """The code object that calls `graph` on the tensors that `inputs` reach."""
+    def assemble(self, graph: Callable[..., Sequence[Any]], inputs: Sequence[Source], again: bool = False) -> CodeType:
+        """The code object that calls `graph` on the tensors that `inputs` reach.
+
+        With `again` the original runs when the graph raises, and raises by itself, or handles it: nothing has happened
+        until then.
+        """
         body, self._code = self._code, []
+        failed, attempt = Label(), None
         self._start_call(lambda: self.load_object(graph))
         for source in inputs:
             self.load_source(source)
+        if again:
+            attempt = TryBegin(failed, push_lasti=False, stack_depth=0)
+            self._code.append(attempt)
         self._finish_call(len(inputs))
+        if attempt is not None:
+            self._code.append(TryEnd(attempt))
+            body += [failed, *self._give_up()]
         if self.outputs:
             self._emit("UNPACK_SEQUENCE", len(self.outputs))
             for node in self.outputs:
@@ -263,7 +286,18 @@ class Assembler:
         start.append(Instr("RESUME", 0))
         return self._code_object([*start, *self._sources, *self._code, *body])
 
-    def _code_object(self, instructions: list[Instr]) -> CodeType:
+    def _give_up(self) -> list[Instruction]:
+        """What follows an exception, which is TOS."""
+        before, self._code = self._code, []
+        self._emit("STORE_FAST", ".error")
+        self._start_call(lambda: self.load_object(run_original))
+        self._emit("LOAD_FAST", ".error")
+        self._finish_call(1)
+        self._emit("RETURN_VALUE")
+        code, self._code = self._code, before
+        return code
+
+    def _code_object(self, instructions: list[Instruction]) -> CodeType:
         code = self.code
         made = Bytecode(instructions)
         made.argcount, made.posonlyargcount = code.co_argcount, code.co_posonlyargcount
@@ -273,7 +307,8 @@ class Assembler:
         made.flags = CompilerFlags(code.co_flags)
         made.name, made.filename, made.first_lineno = code.co_name, code.co_filename, code.co_firstlineno
         for instruction in instructions:
-            instruction.lineno = code.co_firstlineno
+            if isinstance(instruction, Instr):
+                instruction.lineno = code.co_firstlineno
         finished = made.to_code(compute_exception_stack_depths=False)
         consts = tuple(item.obj if type(item) is Pinned else item for item in finished.co_consts)
         return finished.replace(co_consts=consts, co_qualname=code.co_qualname)

@@ -117,7 +117,9 @@ mutation("dict_item", uses_table, lambda: TABLE.update(a=5.0), lambda: TABLE.upd
 mutation("dict_key_added", uses_length, lambda: TABLE.update(c=5.0), lambda: TABLE.pop("c"))
 mutation("dict_key_unrelated", uses_table, lambda: TABLE.update(c=5.0), lambda: TABLE.pop("c"), "keeps")
 mutation("list_in_dict", uses_table, lambda: TABLE["b"].append(9.0), lambda: TABLE["b"].pop())
-mutation("list_in_dict_item", uses_table, lambda: TABLE["b"].__setitem__(0, 9.0), lambda: TABLE["b"].__setitem__(0, 1.0))
+mutation(
+    "list_in_dict_item", uses_table, lambda: TABLE["b"].__setitem__(0, 9.0), lambda: TABLE["b"].__setitem__(0, 1.0)
+)
 mutation("list_length", uses_length, lambda: LIST.append(9.0), lambda: LIST.pop())
 
 
@@ -136,7 +138,7 @@ def builtin_patched(call: Calls) -> None:
 def builtin_added(call: Calls) -> None:
     def fn(y: torch.Tensor) -> torch.Tensor:
         try:
-            return y * not_a_name  # type: ignore[name-defined,no-any-return]  # noqa: F821
+            return y * not_a_name  # type: ignore[name-defined,no-any-return]
         except NameError:
             return y
 
@@ -693,7 +695,9 @@ container_case("defaultdict_factory", lambda d, y: y * d["x"], defaultdict(lambd
 container_case("ordered_order", lambda d, y: sums(d, y), OrderedDict({1.0: 0, 2.0: 0}), OrderedDict({2.0: 0, 1.0: 0}))
 container_case("nested", lambda d, y: y * d["a"][0]["b"], {"a": [{"b": 1.0}]}, {"a": [{"b": 2.0}]})
 container_case("equal_nested", lambda d, y: y * d["a"][0]["b"], {"a": [{"b": 1.0}]}, {"a": [{"b": 1.0}]}, kind="keeps")
-container_case("mapping_proxy", lambda d, y: y * d["a"], types.MappingProxyType({"a": 1.0}), types.MappingProxyType({"a": 2.0}))
+container_case(
+    "mapping_proxy", lambda d, y: y * d["a"], types.MappingProxyType({"a": 1.0}), types.MappingProxyType({"a": 2.0})
+)
 
 Pair = namedtuple("Pair", "first second")
 Twin = namedtuple("Twin", "first second")

@@ -19,7 +19,7 @@ from stator.base.markers import DYNAMIC
 from stator.capture.source import AttrSource
 from stator.capture.value import Value
 from stator.capture.values import watch
-from stator.capture.values.base import Object
+from stator.capture.values.base import Object, look_up
 from stator.capture.values.constant import NONE, boolean
 from stator.capture.values.operators import BINARY, COMPARE, INPLACE, UNARY
 from stator.capture.values.registry import builds, fresh, wrap
@@ -50,9 +50,12 @@ QUESTIONS = frozenset(
     {
         "size", "dim", "ndimension", "numel", "nelement", "stride", "is_contiguous", "storage_offset", "element_size",
         "is_floating_point", "is_complex", "is_signed", "get_device", "is_same_size", "is_inference", "is_conj",
-        "is_neg", "has_names", "is_set_to", "dense_dim", "sparse_dim", "is_pinned", "is_shared", "dim_order",
+        "is_neg", "has_names", "dense_dim", "sparse_dim", "dim_order",
     }
 )  # fmt: skip
+
+#: Those that a TENSOR guard does not hold.
+UNGUARDED_FACTS = frozenset({"is_leaf", "names", "output_nr", "retains_grad"})
 
 #: Attributes that are views.
 VIEWS = frozenset({"T", "mT", "H", "mH", "real", "imag"})
@@ -69,6 +72,9 @@ REFUSED_METHODS = {
     "register_post_accumulate_grad_hook": "hooks run outside of the graph",
     "retain_grad": "it changes the autograd graph from inside",
     "requires_grad_": "it changes what autograd records",
+    "is_set_to": "storages are not modelled",
+    "is_pinned": "storages are not modelled",
+    "is_shared": "storages are not modelled",
     "data_ptr": "the address is not known at capture",
     "untyped_storage": "storages are not modelled",
     "storage": "storages are not modelled",
@@ -147,6 +153,8 @@ class TensorValue(Object):
 
     def get_attr(self, tx: Machine, name: str) -> Value:
         if name in FACTS:
+            if name in UNGUARDED_FACTS and self.real is not None and self.source is not None:
+                return wrap(tx, getattr(self.real, name), AttrSource(self.source, name))
             return fresh(getattr(self.fake, name))
         if name in VIEWS:
             return call_graph(tx, "call_function", getattr, (self, fresh(name)), {})
@@ -154,9 +162,11 @@ class TensorValue(Object):
             return fresh(self.cls)
         if name == "data":
             return call_graph(tx, "call_method", "detach", (self,), {})
-        if self.real is not None and name in getattr(self.real, "__dict__", ()):
-            assert self.source is not None
-            return wrap(tx, self.real.__dict__[name], AttrSource(self.source, name))
+        if self.real is not None and self.source is not None:
+            if name in self.real.__dict__:
+                return wrap(tx, self.real.__dict__[name], AttrSource(self.source, name))
+            watch.no_instance_attribute(tx, self.source, name)
+        look_up(tx, self.cls, name)
         if name in ("grad", "grad_fn", "_base", "_version", "_grad", "_backward_hooks"):
             return self._autograd_attribute(name)
         found = getattr(self.cls, name, None)
@@ -263,6 +273,9 @@ def call_tensor_method(
     tx: Machine, name: str, owner: TensorValue, args: Sequence[Value], kwargs: dict[str, Value]
 ) -> Value:
     """`owner.name(*args, **kwargs)`."""
+    if name == "storage_offset":
+        for leaf in tx.graph.leaves():
+            watch.offset(tx, leaf.source, leaf.example)
     if name in QUESTIONS:
         return answer(tx, getattr(torch.Tensor, name), (owner, *args), kwargs)
     if name in DATA_METHODS:
@@ -360,10 +373,16 @@ def result_value(tx: Machine, node: fx.Node, result: Any) -> Value:
 PLAIN_CLASSES = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 
 
+#: Until 2.12 torch has named dimensions.
+NAMED = hasattr(torch.Tensor, "has_names")
+
+
 def check_class(obj: torch.Tensor) -> None:
     """Refuses tensor subclasses that change what operators do."""
     if type(obj) not in PLAIN_CLASSES:
         raise GraphBreak(f"tensors of class {type(obj).__name__} are not modelled")
+    if NAMED and obj.has_names():  # type: ignore[attr-defined]
+        raise GraphBreak("tensors with named dimensions are not modelled")
 
 
 @builds(torch.Tensor)
@@ -391,6 +410,8 @@ def build_attribute(tx: Machine, obj: torch.Tensor, source: Source) -> Value:
     known = tx.values.get(id(obj))
     if known is not None:
         watch.identity(tx, source, obj)
+        if isinstance(known, TensorValue) and known.node.op == "placeholder":
+            watch.again(tx, source, known, obj)
         return known
     check_class(obj)
     watch.parameter(tx, source, obj)

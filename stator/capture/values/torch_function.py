@@ -18,6 +18,7 @@ from stator.capture.values import builtin as _builtin
 from stator.capture.values import function as _function
 from stator.capture.values import watch
 from stator.capture.values.base import Object
+from stator.capture.values.fold import ask, known
 from stator.capture.values.registry import MAKERS, SPECIAL, builds, fresh, handler_of, makes
 from stator.capture.values.tensor import TensorValue, call_graph, call_tensor_method
 
@@ -89,6 +90,20 @@ def is_leaf(obj: Any) -> bool:
     return kind in _OPERATORS or kind.__name__ == "_VariableFunctionsClass"
 
 
+#: How the names of functions that only read torch's state begin.
+READS = frozenset({"get", "is", "are", "has", "len", "current", "compiled", "typename", "sym"})
+
+
+def is_about_state(function: Any) -> bool:
+    """Whether it is one of torch's functions about the process, not an operator."""
+    if isinstance(function, types.FunctionType):
+        return function.__module__ == "torch"
+    if not isinstance(function, types.BuiltinFunctionType):
+        return False
+    owner = function.__self__
+    return owner is torch._C or type(owner).__name__.startswith("pybind11")
+
+
 class TorchFunctionValue(Object):
     """A leaf function."""
 
@@ -145,6 +160,10 @@ class TorchFunctionValue(Object):
             reason = None
         if reason is not None:
             raise GraphBreak(f"{name_of(function)}() cannot be in a graph: {reason}")
+        if is_about_state(function) and not any(isinstance(arg, TensorValue) for arg in (*args, *kwargs.values())):
+            if known(args) and known(kwargs.values()) and function.__name__.lstrip("_").split("_")[0] in READS:
+                return ask(tx, function, args, kwargs)
+            raise GraphBreak(f"{name_of(function)}() cannot be in a graph: it is about the state of the process")
         if "out" in kwargs:
             raise GraphBreak(f"{name_of(function)}(out=…) is not supported", "use the form that returns its result")
         return call_graph(tx, "call_function", function, args, kwargs)

@@ -15,7 +15,7 @@ from torch import overrides
 
 from stator.base.errors import GraphBreak
 from stator.capture.values.constant import FALSE, NONE, TRUE
-from stator.capture.values.fold import fold, known
+from stator.capture.values.fold import ask, fold, known
 from stator.capture.values.registry import CALLS, fresh, handles
 from stator.capture.values.tensor import TensorValue, answer, call_graph, tensor_flag
 
@@ -50,15 +50,25 @@ ANSWERS: list[tuple[Any, Value]] = [
     (torch.cuda.is_current_stream_capturing, FALSE),
 ]
 
-#: Functions without tensors whose answer is taken from the process.
-READ_STATE: tuple[Any, ...] = (
-    torch.get_default_dtype,
+#: Functions without tensors whose answer may change: guards ask again.
+READ_AGAIN: tuple[Any, ...] = (
     torch.is_autocast_cache_enabled,
     torch.get_autocast_dtype,
     torch.get_autocast_gpu_dtype,
     torch.get_autocast_cpu_dtype,
-    torch.are_deterministic_algorithms_enabled,
     torch.is_deterministic_algorithms_warn_only_enabled,
+    torch.get_num_threads,
+    torch._C._get_default_device,
+    torch.is_warn_always_enabled,
+    torch.get_float32_matmul_precision,
+    torch.cuda.current_device,
+    torch.distributed.is_initialized,
+)
+
+#: Functions without tensors whose answer every entry guards, or that give the same for ever.
+READ_STATE: tuple[Any, ...] = (
+    torch.get_default_dtype,
+    torch.are_deterministic_algorithms_enabled,
     torch.is_inference_mode_enabled,
     torch.cuda.is_available,
     torch.cuda.device_count,
@@ -69,17 +79,11 @@ READ_STATE: tuple[Any, ...] = (
     torch.mps.is_available,
     torch.xpu.is_available,
     torch.distributed.is_available,
-    torch.distributed.is_initialized,
-    torch.get_num_threads,
     torch.promote_types,
     torch.can_cast,
     torch.typename,
-    torch._C._get_default_device,
     torch._C._get_privateuse1_backend_name,
     torch._utils._get_available_device_type,
-    torch.is_warn_always_enabled,
-    torch.get_float32_matmul_precision,
-    torch.cuda.current_device,
 )
 
 #: Questions about tensors that their fakes answer.
@@ -103,12 +107,18 @@ def _register() -> None:
         CALLS[function] = _always(value)
     for function in READ_STATE:
         CALLS[function] = _reader(function)
+    for function in READ_AGAIN:
+        CALLS[function] = _asked_again(function)
     for function in ASKED:
         CALLS[function] = _asker(function)
 
 
 def _reader(function: Any) -> Callable[..., Value]:
     return lambda tx, args, kwargs: fold(tx, function, args, kwargs)
+
+
+def _asked_again(function: Any) -> Callable[..., Value]:
+    return lambda tx, args, kwargs: ask(tx, function, args, kwargs)
 
 
 def _asker(function: Any) -> Callable[..., Value]:
@@ -144,7 +154,7 @@ def is_autocast_enabled(tx: Machine, args: Sequence[Value], kwargs: dict[str, Va
     for device_type, _, enabled, _ in reversed(tx.graph.autocasts):
         if device_type == device:
             return fresh(enabled)
-    return fold(tx, torch.is_autocast_enabled, args, kwargs)
+    return ask(tx, torch.is_autocast_enabled, args, kwargs)
 
 
 # -- checks --------------------------------------------------------------------------------------------

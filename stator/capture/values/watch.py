@@ -95,15 +95,21 @@ def no_instance_attribute(tx: Machine, source: Source | None, name: str) -> None
         tx.guard("ABSENT", InstanceDictSource(source), name)
 
 
-def no_hooks(tx: Machine, source: Source, names: tuple[str, ...]) -> None:
+def no_hooks(tx: Machine, source: Source | None, names: tuple[str, ...]) -> None:
     """These dicts of a module are empty."""
-    tx.guard("EMPTY", InstanceDictSource(source), names)
+    if source is not None:
+        tx.guard("EMPTY", InstanceDictSource(source), names)
 
 
 def tensor(tx: Machine, source: Source | None, example: torch.Tensor) -> None:
     """Type, dtype, device, sizes, strides, requires_grad and dispatch keys of a tensor."""
     if source is not None:
         tx.guard("TENSOR", source, example)
+
+
+def offset(tx: Machine, source: Source, example: torch.Tensor) -> None:
+    """Where a tensor begins in its storage."""
+    tx.guard("CALL", source, (torch.Tensor.storage_offset, example.storage_offset()))
 
 
 def again(tx: Machine, source: Source, known: Value, obj: Any) -> None:
