@@ -70,14 +70,19 @@ class _Binding:
         self.ranges: dict[tuple[str, int | None], tuple[int, int]] = {}
         accesses = [node.attr for node in nodes if node.op == "load"]
         accesses += [(store.buffer, store.index) for store in draft.stores]
+        renamed: dict[Index, Index] = {}
         for buffer, index in accesses:
-            self._cover(buffer, index.substitute(mapping, _unchanged))
+            found = renamed.get(index)
+            if found is None:
+                found = renamed[index] = index.substitute(mapping, _unchanged)
+            self._cover(buffer, found)
         self.names = {key: f"p{i}" for i, key in enumerate(self.ranges)}
 
     def _cover(self, buffer: str, index: Index) -> None:
         key = self._key(buffer, index)
-        low, high = self.ranges.get(key, index.bounds())
-        self.ranges[key] = min(low, index.low), max(high, index.high)
+        known = self.ranges.get(key)
+        low, high = index.low, index.high
+        self.ranges[key] = (low, high) if known is None else (min(known[0], low), max(known[1], high))
 
     def _key(self, buffer: str, index: Index) -> tuple[str, int | None]:
         return buffer, None if index.terms or buffer in self.stored else index.const
@@ -88,7 +93,8 @@ class _Binding:
     def place(self, buffer: str, index: Index) -> tuple[str, Index]:
         """The param and the position in it."""
         key = self._key(buffer, index)
-        return self.names[key], index - self._start(key)
+        start = self._start(key)
+        return self.names[key], index - start if start else index
 
     def params(self, roles: Mapping[str, str], buffers: Mapping[str, Buffer]) -> tuple[Param, ...]:
         """The params, each as long as what may be touched."""
