@@ -7,8 +7,10 @@ again). The first call must have been captured, so that a case cannot pass by ru
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -122,3 +124,25 @@ def check(kind: str, case: Case) -> None:
         assert calls.captured[0], "the first call is captured"
     if kind == "keeps":
         assert not any(calls.captured[1:]) and calls.entries == 1, "no later call compiles"
+
+
+def x() -> torch.Tensor:
+    """What the programs are called on."""
+    return torch.arange(6.0).reshape(2, 3) + 0.5
+
+
+@contextmanager
+def patched(owner: Any, name: str, value: Any) -> Iterator[None]:
+    """Another value under a name, for a while."""
+    missing = object()
+    before = vars(owner).get(name, missing) if not isinstance(owner, dict) else owner.get(name, missing)
+    store = owner.__setitem__ if isinstance(owner, dict) else functools.partial(setattr, owner)
+    drop = owner.__delitem__ if isinstance(owner, dict) else functools.partial(delattr, owner)
+    store(name, value)
+    try:
+        yield
+    finally:
+        if before is missing:
+            drop(name)
+        else:
+            store(name, before)
