@@ -34,6 +34,7 @@ class Bound:
     """One compiled function: its data, and its two ways to be called."""
 
     __slots__ = (
+        "anchored",
         "attributes",
         "backward",
         "constants",
@@ -67,6 +68,8 @@ class Bound:
         self.draws = metadata.draws
         self.seed_device = torch.device(metadata.seed_device) if metadata.uses_random else None
         self.non_differentiable = [i for i, value in enumerate(metadata.values) if not value.differentiable]
+        #: The caller's tensors that gradients depend on; a gradient that only depends on tangents is linear.
+        self.anchored = [i for i in metadata.gradients if i >= metadata.attributes] if metadata.saved else []
         self.tangents = [(i, _Tangent(value.spec)) for i, value in enumerate(metadata.values) if value.differentiable]
 
     # ---- calls -------------------------------------------------------------------------------------------------------
@@ -95,8 +98,12 @@ class Bound:
         if not torch.is_grad_enabled():
             return self.call(*placeholders)
         inputs = self.flat(placeholders)
-        values: tuple[Any, ...] = _Function.apply(self, *inputs)  # type: ignore[no-untyped-call]
+        values: tuple[Any, ...] = _Function.apply(self, self.anchors(inputs), *inputs)  # type: ignore[no-untyped-call]
         return values if self.plain else self.rebuild(inputs, values)
+
+    def anchors(self, inputs: list[Tensor]) -> list[Tensor]:
+        """Empty tensors that hang on the differentiable inputs: what a gradient depends on, without keeping it alive."""
+        return [inputs[i].as_strided((0,), (1,)).clone() for i in self.anchored]
 
     def bump(self, inputs: list[Tensor]) -> None:
         """Tell autograd which inputs were written to; kernels write behind its back."""
@@ -131,6 +138,14 @@ def _view(output: Output, source: Tensor) -> Tensor:
     if output.detached and source.shape == output.size and source.stride() == output.stride and not output.offset:
         return source
     return source.as_strided(output.size, output.stride, source.storage_offset() + output.offset)
+
+
+def _own(value: Tensor) -> Tensor:
+    """The same memory as no view of another tensor: autograd forbids writing to views made inside a function."""
+    if not value._is_view():
+        return value
+    owned = torch.empty(0, dtype=value.dtype, device=value.device)
+    return owned.set_(value.untyped_storage(), value.storage_offset(), value.size(), value.stride())
 
 
 def draw_seeds(count: int, device: torch.device) -> Tensor:
@@ -168,13 +183,13 @@ class _Function(torch.autograd.Function):
     """The compiled function in the autograd graph. Its first argument is the `Bound`."""
 
     @staticmethod
-    def forward(ctx: Any, bound: Bound, *inputs: Tensor) -> tuple[Any, ...]:
+    def forward(ctx: Any, bound: Bound, anchors: list[Tensor], *inputs: Tensor) -> tuple[Any, ...]:
         out = bound.forward(list(inputs))
         bound.bump(inputs)  # type: ignore[arg-type]
-        values, extra = tuple(out[: bound.values]), out[bound.values :]
+        values, extra = tuple([_own(value) for value in out[: bound.values]]), out[bound.values :]
         kept = {"input": inputs, "value": values, "extra": extra}
         ctx.save_for_backward(*[kept[saved.source][saved.index] for saved in bound.saved])
-        ctx.bound = bound
+        ctx.bound, ctx.anchors = bound, anchors
         ctx.set_materialize_grads(False)
         if bound.non_differentiable:
             ctx.mark_non_differentiable(*[values[i] for i in bound.non_differentiable])
@@ -187,12 +202,13 @@ class _Function(torch.autograd.Function):
         arguments = [*ctx.saved_tensors, *fitted]
         assert bound.backward is not None
         if not torch.is_grad_enabled():
-            return (None, *bound.backward(arguments))
+            return (None, None, *bound.backward(arguments))
         with torch.no_grad():
-            gradients = bound.backward(arguments)
+            gradients = bound.backward(list(arguments))
         # What the gradients depend on, so that a second derivative finds its way to the refusal.
-        origins = [t for t in (*arguments, *tangents) if t is not None and t.requires_grad]
-        return (None, *_Once.apply(len(origins), *origins, *gradients))  # type: ignore[no-untyped-call]
+        depends = [*tangents, *(bound.attributes if bound.saved else ()), *ctx.anchors]
+        origins = [t for t in depends if t is not None and t.requires_grad]
+        return (None, None, *_Once.apply(len(origins), *origins, *gradients))  # type: ignore[no-untyped-call]
 
 
 class _Once(torch.autograd.Function):

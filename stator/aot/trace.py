@@ -87,8 +87,35 @@ def trace(
         torch.set_grad_enabled(need_backward),
         torch.autograd.set_multithreading_enabled(False),
         _without_mkldnn(),
+        _without_saved_tensor_hooks(),
     ):
-        return _Tracing(tracer, gm, example_inputs, need_backward).run()
+        try:
+            return _Tracing(tracer, gm, example_inputs, need_backward).run()
+        except RuntimeError as error:
+            refusal = next((why for text, why in _REFUSED if re.search(text, str(error))), None)
+            if refusal is None:
+                raise
+            raise Unsupported("this program", refusal) from error
+
+
+#: What PyTorch raises on fakes where eager would have given a result, or an error only later: eager must run it.
+_REFUSED = (
+    (r"modified by an inplace operation", "what backward needs is overwritten, which eager raises when backward runs"),
+    (r"derivative for .* is not implemented", "an operator has no derivative, which eager raises when backward runs"),
+    (r"has been modified inplace", "one of several views of a tensor, made at once, is used after a write"),
+    (r"data is not allocated yet", "an operator reads the values of a tensor to find the size of its result"),
+)
+
+
+@contextmanager
+def _without_saved_tensor_hooks() -> Iterator[None]:
+    """The caller's hooks (checkpointing has some) are for what a call saves, not for the fakes of a trace."""
+    with torch.autograd.graph.saved_tensors_hooks(_unchanged, _unchanged):
+        yield
+
+
+def _unchanged(value: Any) -> Any:
+    return value
 
 
 @contextmanager
@@ -205,10 +232,7 @@ class _Tracing:
             # The engine's own entry: `torch.autograd.grad` imports SymPy to compare shapes that agree by construction.
             run_backward = torch.autograd.Variable._execution_engine.run_backward
             roots = (tuple(outputs), tuple(tangents), False, False, tuple(leaves))
-            try:
-                grads: Iterator[Any] = iter(run_backward(*roots, allow_unreachable=True, accumulate_grad=False))
-            except RuntimeError as error:
-                raise _refused_by_autograd(error) from error
+            grads: Iterator[Any] = iter(run_backward(*roots, allow_unreachable=True, accumulate_grad=False))
         nodes: list[fx.Node | None] = []
         for entry in flat:
             grad = next(grads) if entry.leaf.requires_grad else None
@@ -254,14 +278,6 @@ class _Tracing:
                 first.prepend(node)
             else:
                 first = first.next
-
-
-def _refused_by_autograd(error: RuntimeError) -> Exception:
-    """Where eager's backward raises too, if it is ever called, that is left to eager."""
-    text = str(error)
-    if "modified by an inplace operation" in text or re.search(r"derivative for .* is not implemented", text):
-        return Unsupported("the backward of this program", text.partition(": [")[0])
-    return error
 
 
 def tangent_spec(value: torch.Tensor) -> TensorSpec:

@@ -31,7 +31,12 @@ def full_like(context: Context, out: Spec, x: Tensorish, value: float, **_: Any)
 
 @lowers("arange.start_step")
 def arange(context: Context, out: Spec, start: float, end: float, step: float = 1, **_: Any) -> Tensorish:
-    """Whole numbers stay in index arithmetic; others are computed in float64, as eager does."""
+    """Whole numbers stay in index arithmetic; others are computed in float64, as eager does.
+
+    A range of integers has whole ends and steps, whatever it was given.
+    """
+    if out.dtype not in FLOATS:
+        start, step = int(start), int(step)
     if start == int(start) and step == int(step):
         first, stride = int(start), int(step)
         return pointwise(out.size, out.dtype, lambda at: e.cast(e.index(at[0] * stride + first), out.dtype), 1)
@@ -39,6 +44,6 @@ def arange(context: Context, out: Spec, start: float, end: float, step: float = 
     def body(at: Indices) -> Expr:
         steps = e.op("mul", e.cast(e.index(at[0]), "f64"), e.const(float(step), "f64"))
         value = e.op("add", steps, e.const(float(start), "f64"))
-        return e.cast(value, out.dtype if out.dtype in FLOATS else "i64")
+        return e.cast(value, out.dtype)
 
-    return pointwise(out.size, out.dtype, lambda at: e.cast(body(at), out.dtype), 3)
+    return pointwise(out.size, out.dtype, body, 3)

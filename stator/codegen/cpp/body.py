@@ -310,6 +310,12 @@ class Writer:
             text = f"({self.operand(mask, 'mask', True)} & {text})"
         return text if vector else f"any<{lanes}>({text})"
 
+    def _lane_stride(self, index: Index, mask: Expr | None) -> int | None:
+        """How far apart the lanes read; None where they must be asked one by one, as by an index loaded under a mask."""
+        if any(self._within(atom, mask).vector for atom in index.indirects()):
+            return None
+        return self.plan.lane_stride(index)
+
     def _at_lane(self, index: Index, stride: int | None, mask: Expr | None = None) -> str:
         """The index at lane j, from the block's start where a stride is known."""
         if stride is None:
@@ -320,7 +326,7 @@ class Writer:
         buffer, index = node.attr
         plan = self.plan
         guard = self.operand(mask, "mask", vector) if mask is not None else ""
-        stride = plan.lane_stride(index)
+        stride = self._lane_stride(index, mask) if vector else 0
         if not vector or (stride == 0 and not guard):
             text = f"load1({buffer}[{self.place(index, mask)}])"
             return f"({guard} ? {text} : {ops.number(plan.kind(node), 0)})" if guard else text
@@ -340,7 +346,7 @@ class Writer:
         element, lanes = ops.ELEMENT[kind], self.plan.lanes
         if not vector:
             return f"({element})({self.place(index, mask)})"
-        stride = self.plan.lane_stride(index)
+        stride = self._lane_stride(index, mask)
         if stride is None:
             at = f"[&](int j) BODY {{ return ({element})({self.place(index, mask, 'j')}); }}"
             return f"lanes<{element}, {lanes}>({self.live}, {at})"

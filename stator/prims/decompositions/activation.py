@@ -106,6 +106,8 @@ def elu_backward(grad: Tensor, alpha: float, scale: float, input_scale: float, i
 
 @decompose("hardtanh")
 def hardtanh(x: Tensor, low: float = -1.0, high: float = 1.0) -> Tensor:
+    if not x.is_floating_point():
+        low, high = int(low), int(high)
     return p.clamp(x, low, high)
 
 

@@ -9,7 +9,9 @@ from stator.prims.table import decompose
 
 
 def _scaled(value: Tensor, factor: float) -> Tensor:
-    return value if factor == 1 else p.mul(value, factor)
+    if factor == 1:
+        return value
+    return p.mul(value, factor if value.is_floating_point() or value.is_complex() else int(factor))
 
 
 @decompose("baddbmm")

@@ -89,6 +89,8 @@ def pow_tensor_scalar(x: Tensor, exponent: Number) -> Tensor:
         return NotImplemented
     if isinstance(exponent, float) and not x.is_floating_point():
         return NotImplemented
+    if x.dtype is torch.bool:  # to a power that is no bool it is an integer
+        x = p.to_copy(x, dtype=torch.int64)
     match exponent:
         case 2:
             return p.mul(x, x)
@@ -277,7 +279,8 @@ def signbit(x: Tensor) -> Tensor:
 @decompose("heaviside")
 def heaviside(x: Tensor, values: Tensor) -> Tensor:
     step = cast(p.gt(x, 0), x.dtype)
-    return p.where(p.isnan(x), 0.0, p.where(p.eq(x, 0), values, step))
+    value = p.where(p.eq(x, 0), values, step)
+    return p.where(p.isnan(x), 0.0, value) if x.is_floating_point() else value
 
 
 @decompose("nan_to_num")

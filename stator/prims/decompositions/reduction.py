@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from stator.prims import names as p
-from stator.prims.table import cast, compute_type, decompose, rounds_once
+from stator.prims.table import cast, compute_type, decompose
 
 Dims = int | Sequence[int] | None
 
@@ -206,7 +206,6 @@ def aminmax(x: Tensor, *, dim: int | None = None, keepdim: bool = False) -> tupl
 
 
 @decompose("dist")
-@rounds_once
 def dist(x: Tensor, y: Tensor, order: float = 2) -> Tensor:
     return vector_norm(p.sub(x, y), order)
 
