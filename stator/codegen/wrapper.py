@@ -15,6 +15,9 @@ from stator.loop.memory import touched
 from stator.loop.nest import Buffer, Extern, View
 from stator.loop.scalar import ITEMSIZE
 
+#: Bytes from which on the memory of a result is asked for in huge pages.
+LARGE = 4 << 20
+
 TORCH = {
     "f64": "torch.float64", "f32": "torch.float32", "bf16": "torch.bfloat16", "f16": "torch.float16",
     "i64": "torch.int64", "i32": "torch.int32", "i16": "torch.int16", "i8": "torch.int8", "u8": "torch.uint8",
@@ -61,6 +64,8 @@ class _Module:
         lines += ["import torch"]
         if any("= empty(" in line for line in body):
             lines.append("from torch import empty_strided as empty")
+        if any("= large(" in line for line in body):
+            lines.append("from stator.runtime.pages import large")
         if self.schedule.mutated:
             lines.append("from torch.autograd.graph import increment_version")
         arena = [name for name, wanted in (("Scratch", self.pieces), ("view", self.needs_view)) if wanted]
@@ -224,6 +229,8 @@ class _Module:
 
 
 def _allocation(buffer: Buffer) -> str:
+    if buffer.device == "cpu" and buffer.nbytes >= LARGE:
+        return f"large({buffer.size}, {buffer.stride}, {TORCH[buffer.dtype]})"
     device = "" if buffer.device == "cpu" else f", device={buffer.device!r}"
     return f"empty({buffer.size}, {buffer.stride}, dtype={TORCH[buffer.dtype]}{device})"
 

@@ -118,7 +118,8 @@ def index_put(
 def embedding_dense_backward(
     context: Context, out: Spec, grad: Tensorish, positions: Tensorish, rows: int, padding: int, by_frequency: bool
 ) -> Any:
-    if by_frequency or not adds_in_place(context, out) or 0 in grad.size:
+    summed = adds_in_place(context, out) or (context.device == "cpu" and out.dtype in ("f32", "f64"))
+    if by_frequency or not summed or 0 in grad.size:
         return extern(context, out, grad, positions, rows, padding, by_frequency)
     buffer = context.buffer(out.size, out.stride, out.dtype)
     axes, at = loop_axes(out.size, buffer.stride)

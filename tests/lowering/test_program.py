@@ -227,6 +227,19 @@ def test_a_shared_weight_gets_its_rows_added_in_place() -> None:
         torch.testing.assert_close(got, want)
 
 
+@pytest.mark.parametrize("padding", [-1, 1])
+def test_rows_of_an_embedding_are_summed_by_kernels(padding: int) -> None:
+    g, ids = torch.randn(2, 5, 4), torch.tensor([[1, 6, 1, 0, 3], [1, 1, 2, 2, 5]])
+
+    def rows(g: Tensor, ids: Tensor) -> Tensor:
+        return aten.embedding_dense_backward(g, ids, 7, padding, False)
+
+    program, inputs = lowered(rows, g, ids)
+    assert externs(program) == [] and [n.mode for n in nests(program)] == ["store", "add"]
+    torch.testing.assert_close(run(program, inputs)[0], rows(g, ids), rtol=0, atol=0)
+    assert externs(lowered(rows, g.bfloat16(), ids)[0]) == ["aten.embedding_dense_backward.default"]
+
+
 def test_unknown_operators_are_calls() -> None:
     program, inputs = lowered(lambda x: torch.erfinv(x) * 2, torch.rand(4))
     assert externs(program) == ["aten.erfinv.default"]
