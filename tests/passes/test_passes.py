@@ -134,8 +134,8 @@ def test_pipeline_on_a_training_graph():
             captured(net, [tokens] * 2), [tokens] * 2, decompositions=table, random_operators=RANDOM_OPERATORS
         )
         parts = partition(joint)
-        seed = torch.tensor([7])
-        inputs = [*joint.attributes, tokens, tokens, seed]
+        seeds = torch.arange(parts.metadata.draws)
+        inputs = [*joint.attributes, tokens, tokens, seeds]
         forward = parts.forward(*inputs)
         count = len(parts.forward.graph.nodes)
         backward_inputs = list(backward_arguments(parts, inputs, forward))
