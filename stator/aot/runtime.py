@@ -102,7 +102,7 @@ class Bound:
         return values if self.plain else self.rebuild(inputs, values)
 
     def anchors(self, inputs: list[Tensor]) -> list[Tensor]:
-        """Empty tensors that hang on the differentiable inputs: what a gradient depends on, without keeping it alive."""
+        """Empty tensors that hang on the differentiable inputs: what a gradient needs, without keeping it alive."""
         return [inputs[i].as_strided((0,), (1,)).clone() for i in self.anchored]
 
     def bump(self, inputs: list[Tensor]) -> None:

@@ -53,7 +53,8 @@ def takes_onednn(context: Context, out: Spec, a: Tensorish) -> bool:
     """Whether oneDNN computes this product."""
     work = out.size[0] * out.size[1] * a.size[1]
     plain = context.device == "cpu" and out.dtype == "f32" and out.stride == contiguous(out.size)
-    return plain and out.size[0] > 1 and work >= ONEDNN_WORK and torch.backends.mkldnn.enabled and onednn_is_faster()
+    large = out.size[0] > 1 and work >= ONEDNN_WORK
+    return plain and large and bool(torch.backends.mkldnn.enabled) and onednn_is_faster()
 
 
 @lowers("mm")

@@ -311,7 +311,7 @@ class Writer:
         return text if vector else f"any<{lanes}>({text})"
 
     def _lane_stride(self, index: Index, mask: Expr | None) -> int | None:
-        """How far apart the lanes read; None where they must be asked one by one, as by an index loaded under a mask."""
+        """How far apart the lanes read; None where each must be asked, as by an index loaded under a mask."""
         if any(self._within(atom, mask).vector for atom in index.indirects()):
             return None
         return self.plan.lane_stride(index)
