@@ -354,6 +354,7 @@ static PyMethodDef dispatcher_methods[] = {
 
 static PyMemberDef dispatcher_members[] = {
     {"original", Py_T_OBJECT_EX, offsetof(Dispatcher, original), Py_READONLY, "the Python function"},
+    {"_stator_original", Py_T_OBJECT_EX, offsetof(Dispatcher, original), Py_READONLY, "the same, for base/markers.py"},
     {NULL, 0, 0, 0, NULL},
 };
 

@@ -16,6 +16,7 @@ from stator.base.errors import InvalidArgument
 F = TypeVar("F", bound=Callable[..., Any])
 
 DISABLED: Final = "_stator_disabled"  # on a function: the reason, a string
+ORIGINAL: Final = "_stator_original"  # of a compiled function: what it was made from
 DYNAMIC: Final = "_stator_dynamic"  # on a tensor: dict of dimension -> (least, greatest or None)
 
 
@@ -43,6 +44,10 @@ def disable(fn: Any = None, *, reason: str = "") -> Any:
     if callable(forward):  # a module stays the object that it is
         fn.forward = disable(forward, reason=why)
         return fn
+
+    if (method := getattr(fn, "__func__", None)) is not None and hasattr(fn, ORIGINAL):
+        return type(fn)(disable(method, reason=why), fn.__self__)
+    fn = getattr(fn, ORIGINAL, fn)
 
     @functools.wraps(fn)
     def left_to_python(*args: Any, **kwargs: Any) -> Any:

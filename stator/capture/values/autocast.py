@@ -1,8 +1,7 @@
-"""`torch.autocast` inside of the program, and autograd functions of users.
+"""`torch.autocast` inside of the program.
 
 Entering and leaving are calls in the graph; in between, the graph builder runs fakes under the same
-mode, so that dtypes come out as autocast makes them. A custom autograd function is a leaf: its forward
-and backward are called by whoever runs the graph.
+mode, so that dtypes come out as autocast makes them.
 Neighbours: `graph.py` (`autocasts`), `torch_state.py` (questions about the mode).
 """
 
@@ -15,8 +14,8 @@ from torch.amp import autocast_mode
 
 from stator.capture.values.base import Object
 from stator.capture.values.constant import FALSE
-from stator.capture.values.registry import handles
-from stator.capture.values.tensor import call_graph
+from stator.capture.values.fold import ask
+from stator.capture.values.registry import fresh, handles
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,23 +62,5 @@ def call_autocast(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) 
     given = {**dict(zip(names, args, strict=False)), **kwargs}
     device, dtype, enabled, cache = (given[name].constant() if name in given else None for name in names)
     if dtype is None and isinstance(device, str):
-        dtype = torch.get_autocast_dtype(device)
+        dtype = ask(tx, torch.get_autocast_dtype, (fresh(device),)).constant()
     return AutocastValue((device, dtype, True if enabled is None else bool(enabled), cache))
-
-
-class Applied:
-    """`cls.apply` as the target of a graph node: callable, and named so that the printed graph runs."""
-
-    def __init__(self, cls: type[torch.autograd.Function]) -> None:
-        self.cls = cls
-        self.__name__ = f"{cls.__name__}_apply"
-
-    def __call__(self, *args: Any) -> Any:
-        return self.cls.apply(*args)
-
-
-@handles(torch.autograd.Function.__dict__["apply"].__func__)
-def call_autograd_function(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
-    """`MyFunction.apply(…)`."""
-    cls, *rest = args
-    return call_graph(tx, "call_function", Applied(cls.constant()), rest, kwargs)

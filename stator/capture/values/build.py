@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from stator.capture.values import (
     autocast,
+    autograd_function,
     builtin_types,
     compiled,
     copying,
@@ -41,7 +42,8 @@ __all__ = [
 
 #: The files that register what they know.
 FILES = (
-    autocast, builtin_types, compiled, copying, markers, module, pure, python_module, torch_function, torch_state,
+    autocast, autograd_function, builtin_types, compiled, copying, markers, module, pure, python_module,
+    torch_function, torch_state,
 )  # fmt: skip
 
 const = fresh

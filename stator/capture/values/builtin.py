@@ -239,12 +239,29 @@ def call_isinstance(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]
     if not classes.is_constant():
         raise classes.refuse("isinstance()")
     wanted = classes.constant()
+    check_metaclass(tx, wanted)
     if value.is_constant():
         return boolean(run(tx, isinstance, (value.constant(), wanted)))
     real = getattr(value, "real", None)
     if real is not None and isinstance(value, UserObjectValue | TensorValue):
         return boolean(run(tx, isinstance, (real, wanted)))
     return boolean(type_matches(tx, value.python_type(), wanted))
+
+
+#: Packages whose metaclasses only answer.
+ANSWERING = frozenset({"abc", "_py_abc", "typing", "enum", "torch", "builtins"})
+
+
+def check_metaclass(tx: Machine, wanted: Any) -> None:
+    """Refuses classes whose metaclass runs the user's code to decide what is an instance."""
+    if isinstance(wanted, tuple):
+        for item in wanted:
+            check_metaclass(tx, item)
+    elif isinstance(wanted, type):
+        for name in ("__instancecheck__", "__subclasscheck__"):
+            check = look_up(tx, type(wanted), name)
+            if isinstance(check, types.FunctionType) and check.__module__.partition(".")[0] not in ANSWERING:
+                raise GraphBreak(f"{type(wanted).__qualname__}.{name} decides what is an instance")
 
 
 def type_matches(tx: Machine, cls: type, wanted: Any) -> bool:
@@ -261,6 +278,8 @@ def type_matches(tx: Machine, cls: type, wanted: Any) -> bool:
 @handles(issubclass)
 def call_issubclass(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
     """`issubclass(cls, classes)`."""
+    if known(args):
+        check_metaclass(tx, args[1].constant())
     return fold(tx, issubclass, args)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from stator.capture.value import Raised
 from stator.capture.values.base import Object
 from stator.capture.values.registry import fresh
 
@@ -70,6 +71,27 @@ class ItemsIterator(IteratorValue):
 
 def _iterator_of(*items: object) -> Iterator[object]:
     return iter(items)
+
+
+class IndexIterator(IteratorValue):
+    """`iter()` of an object that has only `__getitem__`."""
+
+    __slots__ = ("index", "owner")
+
+    def __init__(self, owner: Value) -> None:
+        super().__init__()
+        self.owner = owner
+        self.index = 0
+
+    def next_item(self, tx: Machine) -> Value | None:
+        try:
+            item = self.owner.get_item(tx, fresh(self.index))
+        except Raised as raised:
+            if issubclass(raised.value.python_type(), IndexError | StopIteration):
+                return None
+            raise
+        self.index += 1
+        return item
 
 
 class Enumerate(IteratorValue):

@@ -112,7 +112,7 @@ class DictValue(Object):
         entry = entries.get(name)
         if entry is not None:
             return self.value_of(tx, entry)
-        if not self.watched:
+        if not self.watched and name not in self.deleted:
             if key.is_constant():
                 watch.absent(tx, self.source, name)
             else:
@@ -167,7 +167,7 @@ class DictValue(Object):
         entries = self.entries(tx)
         name = hash_key(tx, item)
         if name in entries:
-            if not self.watched:
+            if not self.watched and name not in self.written:
                 watch.present(tx, self.source, name)
             return TRUE
         return boolean(self.find(tx, item) is not None)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import types
-from collections import OrderedDict, deque
+from collections import OrderedDict, defaultdict, deque
 from typing import TYPE_CHECKING, Any
 
 from stator.capture.source import AttrSource, ClassAttrSource, ConstSource, InstanceDictSource
@@ -21,6 +21,7 @@ from stator.capture.values import operators, watch
 from stator.capture.values.base import MISSING, Object, find_method, look_up
 from stator.capture.values.constant import NONE, ConstantValue, boolean
 from stator.capture.values.fold import run
+from stator.capture.values.iterators import IndexIterator
 from stator.capture.values.klass import INSTANCE_MAKERS, PropertyValue, bind
 from stator.capture.values.mapping import DictValue, pairs_of
 from stator.capture.values.registry import builds, fresh, wrap
@@ -236,8 +237,23 @@ class UserObjectValue(Object):
         if self.storage is not None:
             if name == "__init__" or (name == "update" and owner is OrderedDict):
                 return functools.partial(fill_storage, self)
+            if name == "__getitem__" and isinstance(self.storage, DictValue):
+                return self._subscript
             return find_method(self.storage, name)
         return None
+
+    def _subscript(self, tx: Machine, key: Value) -> Value:
+        """`dict.__getitem__` on an instance of a subclass: a missing key is a question to `__missing__`."""
+        assert isinstance(self.storage, DictValue)
+        if issubclass(self.cls, defaultdict):
+            raise self.refuse("reading an item")
+        found = self.storage.find(tx, key)
+        if found is None:
+            found = self.special(tx, "__missing__", key)
+        if found is None:
+            tx.raise_exception(KeyError, key)
+            raise AssertionError
+        return found
 
     def _required(self, tx: Machine, name: str, *args: Value) -> Value:
         result = self.special(tx, name, *args)
@@ -405,31 +421,6 @@ def is_data_descriptor(raw: Any) -> bool:
     """Whether a class attribute comes before the instance's dict."""
     kind = type(raw)
     return kind is property or hasattr(kind, "__set__") or hasattr(kind, "__delete__")
-
-
-class IndexIterator(Object):
-    """`iter()` of an object that has only `__getitem__`."""
-
-    __slots__ = ("index", "owner")
-    kind = "an iterator"
-
-    def __init__(self, owner: Value) -> None:
-        super().__init__()
-        self.owner = owner
-        self.index = 0
-
-    def iterate(self, tx: Machine) -> Value:
-        return self
-
-    def next_item(self, tx: Machine) -> Value | None:
-        try:
-            item = self.owner.get_item(tx, fresh(self.index))
-        except Raised as raised:
-            if issubclass(raised.value.python_type(), IndexError | StopIteration):
-                return None
-            raise
-        self.index += 1
-        return item
 
 
 # -- object's own methods ------------------------------------------------------------------------------
