@@ -4,8 +4,9 @@ PYTHON := .venv/bin/python
 PYTHON312 := .venv-py312/bin/python
 WORKERS ?= 2
 
-# The test workers share the machine's cores.
+# The test workers share the machine's cores: threads that wait must not spin.
 export OMP_NUM_THREADS ?= 2
+export OMP_WAIT_POLICY ?= PASSIVE
 
 .PHONY: demo test test-py312 lint format accept build environment environment-py312 clean
 

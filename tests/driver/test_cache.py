@@ -71,8 +71,8 @@ def test_a_second_process_starts_warm(tmp_path: Path) -> None:
 
 
 def test_many_processes_start_on_one_empty_folder(tmp_path: Path) -> None:
-    processes = [start(tmp_path) for _ in range(6)]
-    assert [finish(process)["warnings"] for process in processes] == [[]] * 6
+    processes = [start(tmp_path) for _ in range(4)]
+    assert [finish(process)["warnings"] for process in processes] == [[]] * len(processes)
     assert not set(finish(start(tmp_path))["spans"]) & COMPILING
 
 
