@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from stator.aot.metadata import Metadata, Output, TensorSpec
+from stator.aot.zeros import zeros
 from stator.base.errors import Unsupported
 
 Tensor = torch.Tensor
@@ -175,8 +176,9 @@ class _Tangent:
             and not (tangent._is_zerotensor() or tangent.is_neg() or tangent.is_conj())
         ):
             return tangent
-        fitted = torch.empty_strided(self.size, self.stride, dtype=self.dtype, device=self.device)
-        return fitted.zero_() if tangent is None else fitted.copy_(tangent)
+        if tangent is None:
+            return zeros(self.size, self.stride, self.dtype, self.device)
+        return torch.empty_strided(self.size, self.stride, dtype=self.dtype, device=self.device).copy_(tangent)
 
 
 class _Function(torch.autograd.Function):
