@@ -9,15 +9,18 @@ Neighbours: `frames.py` (calls this), `effects.py` (what has changed), `graph.py
 from __future__ import annotations
 
 from collections import Counter
+from inspect import CO_VARARGS, CO_VARKEYWORDS
 from typing import TYPE_CHECKING, Any
 
 from stator.base.errors import GraphBreak
 from stator.capture.guards import Guard
-from stator.capture.source import InstanceDictSource
+from stator.capture.source import ConstSource, InstanceDictSource, LocalSource
 from stator.capture.values.function import CellValue, FunctionValue
-from stator.capture.values.module import ModuleValue
+from stator.capture.values.module import ModuleValue, RegistryValue
 
 if TYPE_CHECKING:
+    from types import CodeType
+
     from stator.capture.graph import GraphBuilder
     from stator.capture.guards import GuardSet
     from stator.capture.machine import Machine
@@ -39,7 +42,7 @@ def guard_aliasing(machine: Machine, guards: GuardSet) -> None:
     for value in changed:
         if isinstance(value, CellValue):
             pin_functions(machine, known)
-        elif value.source is not None:
+        elif value.source is not None and value.source is not LocalSource(keywords_name(machine.code)):
             guard_object(value.source, value, known, guards)
 
 
@@ -67,6 +70,12 @@ def guard_memory(graph: GraphBuilder, guards: GuardSet) -> None:
                 guards.add(Guard("NOT_ALIASED", None, (leaf.source, other.source)))
 
 
+def keywords_name(code: CodeType) -> str:
+    """The name of `**kwargs`, a dict that each call makes anew; empty without one."""
+    plain = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & CO_VARARGS)
+    return code.co_varnames[plain] if code.co_flags & CO_VARKEYWORDS else ""
+
+
 # -- Python objects ------------------------------------------------------------------------------------
 
 
@@ -78,8 +87,14 @@ def guard_object(source: Source, value: Value, known: dict[Source, Value], guard
     for other_source, other in known.items():
         if other is owner or other_source is place or (is_pinned(owner) and is_pinned(other)):
             continue
-        if other.python_type() is kind:
+        if other.python_type() is kind and not isinstance(other, RegistryValue):
             guards.add(Guard("NOT_SAME", place, other_source))
+    if place is source:
+        return
+    for other_source, other in known.items():  # the object's dict may be passed on its own, too
+        if other.python_type() is dict and not isinstance(other_source, InstanceDictSource | ConstSource):
+            if not isinstance(other, RegistryValue):
+                guards.add(Guard("NOT_SAME", source, other_source))
 
 
 def is_pinned(value: Value) -> bool:

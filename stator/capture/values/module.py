@@ -209,7 +209,9 @@ def build_module(tx: Machine, obj: torch.nn.Module, source: Source) -> Value:
     """A module is known by identity; its class can be exchanged."""
     watch.identity(tx, source, obj)
     watch.type_of(tx, source, type(obj))
-    return ModuleValue(type(obj), source, obj)
+    value = ModuleValue(type(obj), source, obj)
+    value.share_dict(tx)
+    return value
 
 
 INSTANCE_MAKERS.insert(0, (lambda cls: issubclass(cls, torch.nn.Module), lambda tx, cls: ModuleValue(cls)))

@@ -62,6 +62,16 @@ class UserObjectValue(Object):
             assert source is not None
             self.dict = DictValue(None, dict, InstanceDictSource(source), namespace)
 
+    def share_dict(self, tx: Machine) -> None:
+        """The instance's dict is the same object however it is reached."""
+        real, source = self.dict.real, self.dict.source
+        if real is None or source is None:
+            return
+        known = tx.values.setdefault(id(real), self.dict)
+        if known is not self.dict and isinstance(known, DictValue):
+            watch.again(tx, source, known, real)
+            self.dict = known
+
     def __repr__(self) -> str:
         return f"UserObjectValue({self.cls.__qualname__})"
 
@@ -556,7 +566,9 @@ def build_object(tx: Machine, obj: Any, source: Source) -> Value:
     watch.type_of(tx, source, cls)
     base = storage_base(cls)
     storage = STORAGES[base][1](obj, source) if base is not None else None
-    return UserObjectValue(cls, source, obj, storage)
+    value = UserObjectValue(cls, source, obj, storage)
+    value.share_dict(tx)
+    return value
 
 
 def is_plain_class(cls: type) -> bool:
