@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -62,7 +63,7 @@ def compile_functional(gm: fx.GraphModule, name: str, options: Options) -> Graph
         schedule = schedule_program(program, Device.of(device.type, options.threads or torch.get_num_threads()))
     artifacts.stage(f"{name}_fused", lambda: text.schedule_text(schedule), "txt")
     with stage("codegen", graph=name):
-        units = _units(schedule, device)
+        units = _units(schedule, device, options)
         module = wrapper.emit(schedule)
     for unit in units:
         artifacts.stage(f"{name}_kernels", unit.source, "cpp" if unit.language == "cpp" else "py")
@@ -83,13 +84,13 @@ def stage(name: str, **facts: Any) -> Iterator[None]:
             raise InternalError(name, f"{type(error).__name__}: {error}") from error
 
 
-def _units(schedule: Schedule, device: torch.device) -> list[Unit]:
+def _units(schedule: Schedule, device: torch.device, options: Options) -> list[Unit]:
     """The kernels of a schedule as source text for its device."""
     if not schedule.kernels:
         return []
     names = tuple(f"k{i}" for i in range(len(schedule.kernels)))
     if device.type == "cpu":
-        target = cpp.native()
+        target = replace(cpp.native(), threads=options.threads)
         return [Unit(cpp.emit(schedule.kernels, target), names, target.flags)]
     return [Unit(triton.emit(schedule.kernels), names, (), "triton")]
 

@@ -105,7 +105,7 @@ class Options:
     cache_bytes: int = option(4 << 30, "How large the disk store may grow.", in_key=False, low=0)
     debug: str = option("", "Folder for the numbered artifacts of every stage; empty writes none.", in_key=False)
     logs: str = option("", f"Comma list of what to print: {', '.join(log.LOG_KINDS)}.", in_key=False)
-    threads: int = option(0, "Threads of the CPU kernels; 0 is torch's own number.", in_key=True, low=0)
+    threads: int = option(0, "Most threads of a CPU kernel; 0 is torch's own number.", in_key=True, low=0)
     verify: bool = option(False, "Run the checker of every intermediate form after every stage.", in_key=False)
     eager_random: bool = option(False, "Give random operators eager's exact stream, unfused.", in_key=True)
     activation_memory_budget: float = option(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch.nn import functional
 
 from stator.base.errors import BuildError
-from stator.codegen.cpp import generic
+from stator.codegen.cpp import generic, native
 from stator.codegen.cpp.emit import emit
+from stator.codegen.cpp.plan import plan
 from stator.loop.expr import Expr
 from stator.loop.kernel import Store
 from stator.prims.random import philox
@@ -400,6 +403,14 @@ def test_shared_subexpressions_are_written_once() -> None:
     made = kernel(x, (), (store(1, at(a, x), e.op("add", e.op("mul", shared, shared), shared)),), params(a, a, out=[1]))
     text = emit([made])
     assert text[text.index("k0_range") :].count("exp_(") == 1
+
+
+def test_a_kernel_takes_no_more_threads_than_the_target_has() -> None:
+    a = torch.randn(1024, 1024)
+    x = axes_of([1024, 1024])
+    made = kernel(x, (), (store(1, at(a, x), e.op("exp", load(0, a, x))),), params(a, a, out=[1]))
+    assert plan(made, native()).threads > 4
+    assert [plan(made, replace(native(), threads=n)).threads for n in (1, 3)] == [1, 3]
 
 
 def test_a_refused_source_names_itself(monkeypatch: pytest.MonkeyPatch) -> None:

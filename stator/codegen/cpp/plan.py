@@ -79,6 +79,7 @@ def plan(kernel: Kernel, target: Target) -> Plan:
         made.shape = "column"
     made.unroll = _unroll(made)
     _lay_out(made)
+    made.threads = min(made.threads, target.threads or made.threads)
     return made
 
 

@@ -21,11 +21,15 @@ FLAGS = (
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """`vector_bytes` is the width of a register; `flags` all that the compiler is told, `machine` is for the key."""
+    """`vector_bytes` is the width of a register; `flags` all that the compiler is told, `machine` is for the key.
+
+    No kernel takes more than `threads`, where that is not 0, nor more than torch does.
+    """
 
     vector_bytes: int
     flags: tuple[str, ...]
     machine: str = ""
+    threads: int = 0
 
 
 @cache
