@@ -10,7 +10,7 @@ Neighbours: `tracer.py` makes the handles and emits the nodes through `Emit`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -42,7 +42,7 @@ class Cell:
 class Step:
     """One view operator: its arguments after the tensor, and the geometry it was applied to."""
 
-    __slots__ = ("args", "dtype", "func", "kwargs", "parent", "size", "stride")
+    __slots__ = ("args", "dtype", "func", "kwargs", "offset", "parent", "size", "stride")
 
     def __init__(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], parent: torch.Tensor) -> None:
         self.func = func
@@ -52,6 +52,7 @@ class Step:
         # Kept apart: an in-place transposition may give the parent another geometry later.
         self.size = parent.shape
         self.stride = parent.stride()
+        self.offset = int(parent.storage_offset())
         self.dtype = parent.dtype
 
 
@@ -96,8 +97,20 @@ def _replay(value: fx.Node, steps: tuple[Step, ...], emit: Emit) -> list[fx.Node
     """The values before the first step, after it, after the second, and so on."""
     values = [value]
     for step in steps:
-        values.append(emit(step.func, values[-1], *step.args, **step.kwargs))
+        args = relocated(step.func, step.args, step.offset, values[-1])
+        values.append(emit(step.func, values[-1], *args, **step.kwargs))
     return values
+
+
+def relocated(func: Any, args: tuple[Any, ...], offset: int, value: fx.Node) -> tuple[Any, ...]:
+    """The arguments of a view of a tensor that began at `offset`, for the node that is its value now.
+
+    `as_strided` counts from the start of the memory, and the value of a tensor that was written to has memory of its own.
+    """
+    moved = int(value.meta["val"].storage_offset()) - offset
+    if func is not aten.as_strided.default or not moved or len(args) < 3 or args[2] is None:
+        return args
+    return (*args[:2], args[2] + moved)
 
 
 # ---- the inverse of a view: the parent's new value from the view's ---------------------------------------------------
@@ -194,8 +207,33 @@ def _inverse_diagonal(step: Step, parent: fx.Node, value: fx.Node, emit: Emit) -
 
 @_inverse_of(aten.as_strided.default)
 def _inverse_as_strided(step: Step, parent: fx.Node, value: fx.Node, emit: Emit) -> fx.Node:
-    """w = x.as_strided(…); w.copy_(v) --> x' = as_strided_scatter(x, v, …)."""
-    return emit(aten.as_strided_scatter.default, parent, value, *step.args)
+    """w = x.as_strided(size, stride, k); w.copy_(v) --> x' = x with v put at the positions k + Σ i·stride.
+
+    ATen's own as_strided_scatter counts from the start of a storage, and an intermediate may lie anywhere in one.
+    """
+    size, stride, *rest = step.args
+    start = (rest[0] - step.offset) if rest and rest[0] is not None else 0
+    whole = parent.meta["val"]
+    if not whole.is_contiguous() or whole.stride() != step.stride or start < 0 or step.kwargs or repeats(size, stride):
+        raise Unsupported(step.func, "the program writes through this view")
+    options = {"dtype": torch.int64, "device": whole.device}
+    positions = emit(aten.full.default, [], start, **options)
+    for dim, (extent, jump) in enumerate(zip(size, stride, strict=True)):
+        line = emit(aten.arange.start_step, 0, extent * jump, jump, **options)
+        line = emit(aten.view.default, line, [extent, *[1] * (len(size) - dim - 1)])
+        positions = emit(aten.add.Tensor, positions, line)
+    flat = emit(aten.view.default, parent, [whole.numel()])
+    return emit(aten.view.default, emit(aten.index_put.default, flat, [positions], value), list(whole.shape))
+
+
+def repeats(size: Sequence[int], stride: Sequence[int]) -> bool:
+    """Whether several indices may name one element, as in an expanded tensor."""
+    reach = 0
+    for step, extent in sorted(zip(stride, size, strict=True)):
+        if extent > 1 and step <= reach:
+            return True
+        reach += (extent - 1) * step
+    return False
 
 
 @_inverse_of(aten.view.dtype)

@@ -16,6 +16,7 @@ from torch import fx
 from stator.aot.functional import Cell
 from stator.aot.metadata import Output
 from stator.aot.tracer import Tracer
+from stator.base.errors import Unsupported
 from stator.fake import FakeTensor
 from stator.fake.graphs import root
 
@@ -51,6 +52,8 @@ def describe(tracer: Tracer, inputs: list[FakeTensor], outputs: list[Any]) -> Re
         fake: FakeTensor = tracer.fakes((out,))[0]
         cell = fake.handle.cell
         base = inputs[cell.input] if cell.input >= 0 else bases.get(cell)
+        if base is not None and fake.dtype.itemsize != base.dtype.itemsize:
+            raise Unsupported("a result", "it reads the memory of another as elements of another size")
         if base is None or not _can_rename(fake, base) or (base is fake and cell.input < 0):
             results.outputs.append(Output("value", value(fake)))
         elif base is fake:
@@ -86,7 +89,7 @@ def _bases(outputs: list[Any]) -> dict[Cell, FakeTensor]:
 
 def _can_rename(fake: FakeTensor, base: FakeTensor) -> bool:
     """Whether the tensor can be had as a view of the base, with its gradient."""
-    return fake.dtype.itemsize == base.dtype.itemsize and (base.requires_grad or not fake.requires_grad)
+    return base.requires_grad or not fake.requires_grad
 
 
 def _view(kind: str, index: int, fake: FakeTensor, base: FakeTensor) -> Output:

@@ -21,7 +21,7 @@ from torch import fx
 
 from stator.aot import special  # noqa: F401  (it fills the tracer's table)
 from stator.aot.attributes import attribute, lifted, tensors_of
-from stator.aot.functional import Cell, Handle
+from stator.aot.functional import Cell, Handle, repeats
 from stator.aot.metadata import Metadata, TensorSpec, Value
 from stator.aot.outputs import Results, describe
 from stator.aot.tracer import Tracer
@@ -211,6 +211,8 @@ class _Tracing:
                 raise Unsupported(f"the input {name}", "it is written to and takes part in autograd")
             if any(_share_memory(entry.real, other.real) for other in flat if other is not entry):
                 raise Unsupported(f"the input {name}", "it is written to and shares memory with another input")
+            if repeats(entry.fake.shape, entry.fake.stride()):
+                raise Unsupported(f"the input {name}", "it is written to and holds some elements several times")
             tracer.emit(aten.copy_.default, entry.node, entry.fake.handle.cell.value)
         return mutated
 

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from stator.aot.functional import Cell, Handle, Step, read, write
+from stator.aot.functional import Cell, Handle, Step, read, relocated, write
 from stator.aot.operators import functional_form, is_random
 from stator.base.errors import DataDependent, Unsupported
 from stator.fake import FakeMode, FakeTensor, make
@@ -185,10 +185,11 @@ class Tracer(FakeMode):
         out = execute(func, args, kwargs)
         if not isinstance(out, FakeTensor):
             raise Unsupported(func, "a view with several results needs a decomposition")
-        arguments = self.nodes(args)
-        node = self.record(func, arguments, kwargs, out)
+        value, *arguments = self.nodes(args)
+        placed = relocated(func, tuple(arguments), int(base.storage_offset()), value)
+        node = self.record(func, (value, *placed), kwargs, out)
         handle = base.handle
-        step = Step(func, arguments[1:], kwargs, base)
+        step = Step(func, tuple(arguments), kwargs, base)
         out.handle = Handle(handle.cell, (*handle.steps, step), node)
         return out
 

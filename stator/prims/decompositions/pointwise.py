@@ -300,7 +300,8 @@ def hypot(x: Tensor, y: Tensor) -> Tensor:
     top, low = p.maximum(a, b), p.minimum(a, b)
     ratio = p.div(low, top)
     value = p.mul(top, p.sqrt(p.add(p.mul(ratio, ratio), 1.0)))
-    return p.where(p.eq(top, 0.0), 0.0, p.where(p.isinf(top), top, value))
+    value = p.where(p.eq(top, 0.0), 0.0, value)
+    return p.where(p.logical_or(p.isinf(a), p.isinf(b)), math.inf, value)  # even beside a NaN
 
 
 @decompose("deg2rad")
