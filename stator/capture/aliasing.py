@@ -92,9 +92,9 @@ def guard_object(source: Source, value: Value, known: dict[Source, Value], guard
     if place is source:
         return
     for other_source, other in known.items():  # the object's dict may be passed on its own, too
-        if other.python_type() is dict and not isinstance(other_source, InstanceDictSource | ConstSource):
-            if not isinstance(other, RegistryValue):
-                guards.add(Guard("NOT_SAME", source, other_source))
+        apart = isinstance(other, RegistryValue) or isinstance(other_source, InstanceDictSource | ConstSource)
+        if other.python_type() is dict and not apart:
+            guards.add(Guard("NOT_SAME", source, other_source))
 
 
 def is_pinned(value: Value) -> bool:

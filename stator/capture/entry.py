@@ -11,6 +11,7 @@ Neighbours: `frames.py` (capture), `guards.py` (the trees), `compiled_module.py`
 from __future__ import annotations
 
 import functools
+import threading
 import traceback
 import types
 import warnings
@@ -52,11 +53,12 @@ def suspended() -> Iterator[None]:
 class Versions:
     """The compiled versions of one function."""
 
-    __slots__ = ("__weakref__", "closed", "dispatcher", "failures", "function", "reminded", "settings")
+    __slots__ = ("__weakref__", "adding", "closed", "dispatcher", "failures", "function", "reminded", "settings")
 
     def __init__(self, function: types.FunctionType, settings: Settings) -> None:
         self.function = function
         self.settings = settings
+        self.adding = threading.RLock()
         self.dispatcher = _native.Dispatcher(function, self.miss)
         #: Whether unmatched calls are left to eager for good.
         self.closed = False
@@ -75,11 +77,13 @@ class Versions:
 
     def miss(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call that no entry matches."""
-        if self.closed or self.overridden() or self.exhausted(args, kwargs):
+        if self.closed or self.overridden():
             return self.function(*args, **kwargs)
         try:
-            with suspended():
-                target = self.add(args, kwargs)
+            with self.adding, suspended():  # one thread at a time; what it adds may serve those that wait
+                target = self.matching(args, kwargs)
+                if target is None:
+                    target = self.function if self.exhausted(args, kwargs) else self.add(args, kwargs)
         except (CaptureError, StatorWarning) as error:  # warnings that the user has made errors
             raise error.with_traceback(None) from None
         except Exception as error:
@@ -90,6 +94,14 @@ class Versions:
         except _native.RunOriginal:
             pass
         return self.function(*args, **kwargs)
+
+    def matching(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., Any] | None:
+        """The function of an entry that was added since the call found none."""
+        entries = self.dispatcher.entries
+        if not entries:
+            return None
+        bound = self.dispatcher.bind(*args, **kwargs)
+        return next((function for tree, function in entries if tree.check(*bound)), None)
 
     def add(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., Any]:
         """Captures the call as a new entry; gives the function that runs it."""
@@ -107,7 +119,15 @@ class Versions:
             raise InternalError("guards", f"a new entry does not match the call that it was made for: {wrong}")
         target = function if entry.code is function.__code__ else self.with_code(entry.code)
         self.dispatcher.add(tree, target)
+        if entry.handles:
+            return functools.partial(self.may_handle, entry) if settings.fullgraph else target
         return functools.partial(self.must_raise, entry.raises) if entry.raises else target
+
+    def may_handle(self, entry: frames.Entry, *args: Any, **kwargs: Any) -> Any:
+        """The call in which an operation raises: what leaves is the program's own; if nothing does, it is no graph."""
+        self.function(*args, **kwargs)
+        stop = entry.breaks[0]
+        raise CaptureError(stop.reason, stop.location, stop.hint)
 
     def must_raise(self, reason: str, *args: Any, **kwargs: Any) -> Any:
         """The call of which capture found that the program raises: the exception that leaves is the program's own."""

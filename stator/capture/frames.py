@@ -41,7 +41,7 @@ from stator.capture.arguments import bind, binding_error
 from stator.capture.effects import DELETED, Effects
 from stator.capture.graph import GraphBuilder
 from stator.capture.guards import Guard, GuardSet, state_guards
-from stator.capture.machine import Machine, RefusedOpcode, Session
+from stator.capture.machine import HandledError, Machine, RefusedOpcode, Session
 from stator.capture.rewrite import Assembler
 from stator.capture.source import ClosureSource, LocalSource, Source
 from stator.capture.value import Raised, Value
@@ -88,6 +88,8 @@ class Entry(NamedTuple):
     breaks: list[Break]
     #: The exception that the program raises in this call, as text: the original runs, and raises it by itself.
     raises: str = ""
+    #: Whether the original may handle it instead.
+    handles: bool = False
 
 
 class Escaped(GraphBreak):
@@ -144,6 +146,8 @@ def convert(
             guard_aliasing(machine, guards)
         except Escaped as error:
             return Entry(guards, fn.__code__, [], [describe(error)], error.reason)
+        except HandledError as error:
+            return Entry(guards, fn.__code__, [], [describe(error)], error.reason, handles=True)
         except (GraphBreak, DataDependent, Unsupported, RecursionError) as error:
             stop = describe(error)
     if stop is not None:

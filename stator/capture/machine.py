@@ -50,6 +50,10 @@ class RefusedOpcode(GraphBreak):
     """The program uses a kind of statement that capture does not interpret."""
 
 
+class HandledError(GraphBreak):
+    """An error that eager would word otherwise, or raise as another class, meets a handler."""
+
+
 class TooDeep(GraphBreak):
     """Calls are nested beyond the limit: most likely recursion."""
 
@@ -172,6 +176,8 @@ class Machine:
         if block is None:
             self.finished = True
             raise raised
+        if not raised.certain:
+            raise HandledError("an error of a tensor operation may be handled here", "check sizes and types before")
         stack = self.stack
         del stack[block.depth :]
         if block.lasti:
@@ -211,9 +217,23 @@ class Machine:
         values = [arg if isinstance(arg, Value) else self.build.const(arg) for arg in args]
         raise Raised(self.build.make_exception(self, cls, values))
 
+    def raise_roughly(self, cls: type[BaseException], text: str) -> NoReturn:
+        """The same for an exception that Python may word otherwise: its text must not be read."""
+        made: Any = self.build.make_exception(self, cls, [self.build.const(text)])
+        made.exact = False
+        raise Raised(made)
+
     def raise_real(self, error: BaseException) -> NoReturn:
         """The program raises what real code has just raised."""
-        self.raise_exception(type(error), *error.args)
+        self.raise_exception(type(error), *map(self.build.const, error.args))
+
+    def raise_of_fakes(self, error: BaseException) -> NoReturn:
+        """The program raises something here, as an operation on fake tensors did."""
+        if isinstance(error, RecursionError):
+            raise error
+        made: Any = self.build.make_exception(self, type(error), [self.build.const(str(error))])
+        made.exact = False
+        raise Raised(made, certain=False)
 
     def guard(self, kind: str, source: Source, payload: Any = None) -> None:
         """The compiled code is only valid while this holds."""

@@ -50,9 +50,11 @@ if TYPE_CHECKING:
 class Raised(Exception):
     """An exception of the interpreted program on its way to a handler; `value` is its exception value."""
 
-    def __init__(self, value: Value) -> None:
+    def __init__(self, value: Value, certain: bool = True) -> None:
         super().__init__(value)
         self.value = value
+        #: Whether eager raises just this; of an error on fake tensors only that eager raises something is known.
+        self.certain = certain
 
 
 class Value:

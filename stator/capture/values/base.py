@@ -153,7 +153,7 @@ class MethodValue(Object):
             return method(tx, *args, **kwargs)
         except TypeError as error:
             if error.__traceback__ is not None and error.__traceback__.tb_next is None:
-                tx.raise_exception(TypeError, f"wrong arguments for {self.name}()")
+                tx.raise_roughly(TypeError, f"wrong arguments for {self.name}()")
             raise
 
     def get_attr(self, tx: Machine, name: str) -> Value:

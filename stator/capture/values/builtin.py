@@ -423,7 +423,7 @@ def _extreme(op: str) -> Callable[..., Value]:
         if not items:
             if "default" in kwargs:
                 return kwargs["default"]
-            tx.raise_exception(ValueError, f"{'max' if op == '>' else 'min'}() iterable argument is empty")
+            tx.raise_roughly(ValueError, f"{'max' if op == '>' else 'min'}() iterable argument is empty")
         key = kwargs.get("key", NONE)
         plain = key.is_none()
         best, best_key = items[0], items[0] if plain else key.call(tx, (items[0],), {})

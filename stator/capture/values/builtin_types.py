@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from stator.base.errors import GraphBreak
 from stator.capture.values import operators
+from stator.capture.values.base import MISSING, static_attribute
 from stator.capture.values.builtin import predicate, text
 from stator.capture.values.constant import NONE, SliceValue, boolean
 from stator.capture.values.fold import fold, known
@@ -37,6 +38,8 @@ def _number(cls: type, method: str) -> None:
     def call(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
         if known(args) and known(kwargs.values()):
             return fold(tx, cls, args, kwargs)
+        if not args or kwargs or static_attribute(args[0].python_type(), method) is MISSING:
+            tx.raise_roughly(TypeError, f"{cls.__name__}() argument must be a number")
         return args[0].get_attr(tx, method).call(tx, (), {})
 
     handles(cls)(call)

@@ -95,11 +95,15 @@ class ConstantValue(Value):
         return fold(tx, operator.contains, (self, item))
 
     def iterate(self, tx: Machine) -> Value:
-        return ItemsIterator([fresh(item) for item in run(tx, iter, (self.value,))])
+        try:
+            items = list(self.value)
+        except TypeError as error:
+            tx.raise_roughly(TypeError, str(error))  # `f(*5)`, `a, b = 5` and `iter(5)` say it differently
+        return ItemsIterator([fresh(item) for item in items])
 
     def call(self, tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
         if not callable(self.value):
-            tx.raise_exception(TypeError, f"{type(self.value).__name__!r} object is not callable")
+            tx.raise_roughly(TypeError, f"{type(self.value).__name__!r} object is not callable")
         raise self.refuse(f"calling {self.value!r}")
 
     def set_attr(self, tx: Machine, name: str, value: Value) -> None:

@@ -30,13 +30,15 @@ _LINKS = ("__cause__", "__context__", "__traceback__", "__suppress_context__")
 class ExceptionValue(Object):
     """An instance of an exception class."""
 
-    __slots__ = ("args", "attributes", "cls")
+    __slots__ = ("args", "attributes", "cls", "exact")
     kind = "an exception"
 
     def __init__(self, cls: type[BaseException], args: list[Value], source: Source | None = None) -> None:
         super().__init__(source)
         self.cls = cls
         self.args = args
+        #: Whether the arguments are those that eager gives it.
+        self.exact = True
         self.attributes: dict[str, Value] = {}
 
     def __repr__(self) -> str:
@@ -52,6 +54,7 @@ class ExceptionValue(Object):
         if name in self.attributes:
             return self.attributes[name]
         if name == "args":
+            self.check_exact()
             return TupleValue(self.args)
         if name in _LINKS:
             return fresh(False) if name == "__suppress_context__" else NONE
@@ -94,13 +97,20 @@ class ExceptionValue(Object):
 
     def real(self) -> BaseException:
         """The exception itself, when its arguments are known."""
+        self.check_exact()
         return BaseException.__new__(self.cls, *(arg.snapshot() for arg in self.args))
 
     def children(self) -> Iterator[Value]:
         yield from self.args
         yield from self.attributes.values()
 
+    def check_exact(self) -> None:
+        """Refuses to show a text that Python would word otherwise."""
+        if not self.exact:
+            raise self.refuse("reading the message")
+
     def reconstruct(self, out: Assembler) -> None:
+        self.check_exact()
         names = tuple(name for name in self.attributes if name not in _LINKS)
         values = TupleValue([self.attributes[name] for name in names])
         out.call(make_exception, ConstantValue(self.cls), TupleValue(self.args), fresh(names), values)

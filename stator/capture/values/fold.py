@@ -29,7 +29,7 @@ def run(tx: Machine, function: Callable[..., Any], args: Sequence[Any], kwargs: 
     """`function(*args, **kwargs)` on Python objects; what it raises, the program raises."""
     try:
         return function(*args, **(kwargs or {}))
-    except (GraphBreak, StatorError, Raised):
+    except (GraphBreak, StatorError, Raised, RecursionError):
         raise
     except Exception as error:  # whatever it is, it is the program's own
         tx.raise_exception(type(error), *error.args)

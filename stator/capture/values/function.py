@@ -110,7 +110,7 @@ class CellValue(Value):
         if name == "cell_contents":
             content = self.get(tx)
             if content is None:
-                tx.raise_exception(ValueError, "Cell is empty")
+                tx.raise_roughly(ValueError, "Cell is empty")
             return content
         return super().get_attr(tx, name)
 

@@ -155,7 +155,7 @@ def instantiate(tx: Machine, cls_value: ClassValue, args: Sequence[Value], kwarg
     cls = cls_value.cls
     if getattr(cls, "__abstractmethods__", None):
         names = ", ".join(sorted(cls.__abstractmethods__))  # type: ignore[attr-defined]
-        tx.raise_exception(TypeError, f"Can't instantiate abstract class {cls.__name__} with abstract methods {names}")
+        tx.raise_roughly(TypeError, f"Can't instantiate abstract class {cls.__name__} with abstract methods {names}")
     raw_new = look_up(tx, cls, "__new__")
     if isinstance(raw_new, staticmethod):
         raw_new = raw_new.__func__
@@ -168,7 +168,7 @@ def instantiate(tx: Machine, cls_value: ClassValue, args: Sequence[Value], kwarg
         if isinstance(raw_init, types.FunctionType) or not isinstance(made, ExceptionValue):
             if raw_init is object.__init__:
                 if raw_new is object.__new__ and (args or kwargs):
-                    tx.raise_exception(TypeError, f"{cls.__name__}() takes no arguments")
+                    tx.raise_roughly(TypeError, f"{cls.__name__}() takes no arguments")
                 return made
             bind(tx, raw_init, ClassAttrSource(ConstSource(cls), "__init__"), made, cls).call(tx, args, kwargs)
     return made
@@ -228,7 +228,7 @@ class BuiltinMethodValue(Object):
         if handler is not None:
             return handler(tx, args, kwargs)
         if not args:
-            tx.raise_exception(TypeError, f"unbound method {self.owner.__name__}.{self.name}() needs an argument")
+            tx.raise_roughly(TypeError, f"unbound method {self.owner.__name__}.{self.name}() needs an argument")
         instance, *rest = args
         if self.name == "__new__":
             return new_instance(tx, instance.constant(), rest, kwargs)

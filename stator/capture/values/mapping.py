@@ -394,7 +394,7 @@ def pairs_of(tx: Machine, other: Value) -> list[tuple[Value, Value]]:
     for item in other.unpack(tx):
         parts = item.unpack(tx)
         if len(parts) != 2:
-            tx.raise_exception(ValueError, f"dictionary update sequence element has length {len(parts)}; 2 is required")
+            tx.raise_roughly(ValueError, f"dictionary update sequence element has length {len(parts)}; 2 is required")
         pairs.append((parts[0], parts[1]))
     return pairs
 
@@ -430,12 +430,12 @@ class DictIterator(IteratorValue):
     def next_item(self, tx: Machine) -> Value | None:
         entries = self.owner.entries(tx)
         if len(entries) != len(self.names) and self.position <= len(self.names):
-            tx.raise_exception(RuntimeError, "dictionary changed size during iteration")
+            tx.raise_roughly(RuntimeError, "dictionary changed size during iteration")
         if self.position >= len(self.names):
             return None
         entry = entries.get(self.names[self.position])
         if entry is None:
-            tx.raise_exception(RuntimeError, "dictionary keys changed during iteration")
+            tx.raise_roughly(RuntimeError, "dictionary keys changed during iteration")
         self.position += 1
         return pick(tx, self.owner, entry, self.what)
 

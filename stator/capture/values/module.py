@@ -142,7 +142,7 @@ class ModuleValue(UserObjectValue):
                 continue
             if not value.is_none() and (registry_name != "_buffers" or not isinstance(value, TensorValue)):
                 what = {"_parameters": "parameter", "_buffers": "buffer", "_modules": "child module"}[registry_name]
-                tx.raise_exception(TypeError, f"cannot assign {cls.__name__!r} object to {what} {name!r}")
+                tx.raise_roughly(TypeError, f"cannot assign {cls.__name__!r} object to {what} {name!r}")
             registry.put(tx, key, value)
             return
         self.generic_set_attr(tx, name, value)

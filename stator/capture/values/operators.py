@@ -39,7 +39,7 @@ MIRRORED = {"<": ">", "<=": ">=", "==": "==", "!=": "!=", ">": "<", ">=": "<="}
 
 def _unsupported(tx: Machine, op: str, left: Value, right: Value) -> Value:
     names = left.python_type().__name__, right.python_type().__name__
-    tx.raise_exception(TypeError, f"unsupported operand type(s) for {op}: {names[0]!r} and {names[1]!r}")
+    tx.raise_roughly(TypeError, f"unsupported operand type(s) for {op}: {names[0]!r} and {names[1]!r}")
 
 
 def _reflected_first(left: Value, right: Value) -> bool:
@@ -84,7 +84,7 @@ def compare(tx: Machine, op: str, left: Value, right: Value) -> Value:
     if op in ("==", "!="):
         return boolean(identical(tx, left, right) is (op == "=="))
     names = left.python_type().__name__, right.python_type().__name__
-    tx.raise_exception(TypeError, f"{op!r} not supported between instances of {names[0]!r} and {names[1]!r}")
+    tx.raise_roughly(TypeError, f"{op!r} not supported between instances of {names[0]!r} and {names[1]!r}")
 
 
 def identical(tx: Machine, left: Value, right: Value) -> bool:

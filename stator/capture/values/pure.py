@@ -109,7 +109,7 @@ def dataclass_fields(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value
     value = args[0]
     cls = value.constant() if issubclass(value.python_type(), type) else value.python_type()
     if not dataclasses.is_dataclass(cls):
-        tx.raise_exception(TypeError, "must be called with a dataclass type or instance")
+        tx.raise_roughly(TypeError, "must be called with a dataclass type or instance")
     table = cls.__dataclass_fields__
     watch.identity(tx, ClassAttrSource(ConstSource(cls), "__dataclass_fields__"), table)
     return TupleValue([ConstantValue(field) for field in dataclasses.fields(cls)])
@@ -147,7 +147,7 @@ def call_reduce(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) ->
     function, iterable, *rest = args
     items = iterable.unpack(tx)
     if not rest and not items:
-        tx.raise_exception(TypeError, "reduce() of empty iterable with no initial value")
+        tx.raise_roughly(TypeError, "reduce() of empty iterable with no initial value")
     total = rest[0] if rest else items.pop(0)
     for item in items:
         total = function.call(tx, (total, item), {})

@@ -68,10 +68,10 @@ class SequenceValue(Object):
             item: Value = items[index]
             return item
         except IndexError:
-            tx.raise_exception(IndexError, f"{self.python_type().__name__} index out of range")
+            tx.raise_roughly(IndexError, f"{self.python_type().__name__} index out of range")
         except TypeError:
             names = self.python_type().__name__, type(index).__name__
-            tx.raise_exception(TypeError, f"{names[0]} indices must be integers or slices, not {names[1]}")
+            tx.raise_roughly(TypeError, f"{names[0]} indices must be integers or slices, not {names[1]}")
 
     def m_index(self, tx: Machine, item: Value, start: Value = fresh(0), stop: Value | None = None) -> Value:  # noqa: B008
         items = self.values(tx)
@@ -79,7 +79,7 @@ class SequenceValue(Object):
         for position in range(*slice(start.constant(), last).indices(len(items))):
             if operators.equal(tx, item, items[position]):
                 return fresh(position)
-        tx.raise_exception(ValueError, f"{self.python_type().__name__}.index(x): x not in sequence")
+        tx.raise_roughly(ValueError, f"{self.python_type().__name__}.index(x): x not in sequence")
 
     def m_count(self, tx: Machine, item: Value) -> Value:
         return fresh(sum(operators.equal(tx, item, candidate) for candidate in self.values(tx)))

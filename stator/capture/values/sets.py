@@ -46,12 +46,12 @@ def hash_key(tx: Machine, key: Value) -> Any:
         try:
             hash(plain)
         except TypeError:
-            tx.raise_exception(TypeError, f"unhashable type: {type(plain).__name__!r}")
+            tx.raise_roughly(TypeError, f"unhashable type: {type(plain).__name__!r}")
         return plain
     if isinstance(key, TupleValue):
         return tuple(hash_key(tx, item) for item in key.items)
     if key.python_type().__hash__ is None:
-        tx.raise_exception(TypeError, f"unhashable type: {key.python_type().__name__!r}")
+        tx.raise_roughly(TypeError, f"unhashable type: {key.python_type().__name__!r}")
     if key.python_type().__hash__ not in BY_IDENTITY:
         raise key.refuse("use as a key (its class defines __hash__)")
     return key

@@ -146,7 +146,7 @@ class TensorValue(Object):
             text = "Boolean value of Tensor with more than one value is ambiguous"
             if self.fake.numel() == 0:
                 text = "Boolean value of Tensor with no values is ambiguous"
-            tx.raise_exception(RuntimeError, text)
+            tx.raise_roughly(RuntimeError, text)
         return bool(self.data("bool()"))
 
     # -- attributes ------------------------------------------------------------------------------------
@@ -192,12 +192,12 @@ class TensorValue(Object):
 
     def length(self, tx: Machine) -> int:
         if self.fake.dim() == 0:
-            tx.raise_exception(TypeError, "len() of a 0-d tensor")
+            tx.raise_roughly(TypeError, "len() of a 0-d tensor")
         return int(self.fake.shape[0])
 
     def unpack(self, tx: Machine) -> list[Value]:
         if self.fake.dim() == 0:
-            tx.raise_exception(TypeError, "iteration over a 0-d tensor")
+            tx.raise_roughly(TypeError, "iteration over a 0-d tensor")
         return call_graph(tx, "call_method", "unbind", (self, fresh(0)), {}).unpack(tx)
 
     def iterate(self, tx: Machine) -> Value:
@@ -298,7 +298,7 @@ def answer(tx: Machine, function: Callable[..., Any], args: Sequence[Value], kwa
     try:
         return fresh(tx.graph.run(function, fakes, named))
     except (TypeError, RuntimeError, IndexError, ValueError) as error:
-        tx.raise_real(error)
+        tx.raise_of_fakes(error)
 
 
 def _type(tx: Machine, owner: TensorValue, *args: Value, **kwargs: Value) -> Value:
@@ -337,7 +337,7 @@ def call_graph(tx: Machine, kind: str, target: Any, args: Sequence[Value], kwarg
     except Unsupported as error:
         raise GraphBreak(error.message, error.hint) from error
     except (RuntimeError, TypeError, ValueError, IndexError, AssertionError, NotImplementedError) as error:
-        tx.raise_real(error)
+        tx.raise_of_fakes(error)
     if type(result) is FakeTensor:
         for arg in (*args, *kwargs.values()):
             if isinstance(arg, TensorValue) and arg.fake is result:

@@ -170,7 +170,7 @@ def check(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value
     if not condition.truth(tx):
         message = args[1] if len(args) > 1 else kwargs.get("message")
         text = "check failed" if message is None or not message.is_constant() else str(message.constant())
-        tx.raise_exception(RuntimeError, text)
+        tx.raise_roughly(RuntimeError, text)
     return NONE
 
 

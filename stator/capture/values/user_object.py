@@ -270,7 +270,7 @@ class UserObjectValue(Object):
         if result is None:
             if name in ("__getitem__", "__setitem__", "__delitem__", "__iter__", "__len__"):
                 text = _REFUSALS.get(name, "object does not support the operation")
-                tx.raise_exception(TypeError, text.format(self.cls.__name__))
+                tx.raise_roughly(TypeError, text.format(self.cls.__name__))
             raise self.refuse(name)
         return result
 
@@ -320,7 +320,7 @@ class UserObjectValue(Object):
     def call(self, tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
         raw = look_up(tx, self.cls, "__call__")
         if raw is MISSING:
-            tx.raise_exception(TypeError, f"{self.cls.__name__!r} object is not callable")
+            tx.raise_roughly(TypeError, f"{self.cls.__name__!r} object is not callable")
         source = ClassAttrSource(ConstSource(self.cls), "__call__")
         return bind(tx, raw, source, self, self.cls).call(tx, args, kwargs)
 
@@ -344,7 +344,7 @@ class UserObjectValue(Object):
     def unary(self, tx: Machine, op: str) -> Value:
         result = self._operator(tx, {"-": "__neg__", "+": "__pos__", "~": "__invert__"}[op])
         if result is None:
-            tx.raise_exception(TypeError, f"bad operand type for unary {op}: {self.cls.__name__!r}")
+            tx.raise_roughly(TypeError, f"bad operand type for unary {op}: {self.cls.__name__!r}")
         return result
 
     def binary(self, tx: Machine, op: str, other: Value) -> Value | None:
