@@ -105,7 +105,7 @@ def _replay(value: fx.Node, steps: tuple[Step, ...], emit: Emit) -> list[fx.Node
 def relocated(func: Any, args: tuple[Any, ...], offset: int, value: fx.Node) -> tuple[Any, ...]:
     """The arguments of a view of a tensor that began at `offset`, for the node that is its value now.
 
-    `as_strided` counts from the start of the memory, and the value of a tensor that was written to has memory of its own.
+    `as_strided` counts from the start of the memory; the value of a tensor that was written to has memory of its own.
     """
     moved = int(value.meta["val"].storage_offset()) - offset
     if func is not aten.as_strided.default or not moved or len(args) < 3 or args[2] is None:

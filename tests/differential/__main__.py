@@ -14,6 +14,7 @@ import torch
 
 import stator
 from stator.base.errors import CaptureError, DataDependent, Unsupported
+from tests.differential.inputs import EPSILON
 from tests.differential.observe import differences, observe, spread_of
 from tests.differential.programs import Program, generate, shorten
 
@@ -34,7 +35,8 @@ def judge(program: Program) -> tuple[str, str]:
     for error in (got.failed, got.backward_failed):
         if isinstance(error, (CaptureError, Unsupported, DataDependent)):
             return "refused", str(error).split("\n")[0]
-    found = differences(got, spread_of(eager, want))
+    coarse = max((EPSILON.get(item.dtype, 1e-7) for item in program.inputs), default=0.0)
+    found = differences(got, spread_of(eager, want, coarse))
     return ("wrong", "; ".join(found)) if found else ("right", "")
 
 

@@ -119,13 +119,16 @@ class Spread:
 
     want: Seen
     others: list[Seen]
+    #: The coarsest rounding on the way: a float64 result of float32 values is only so exact.
+    epsilon: float = 0.0
 
 
-def spread_of(run: Callable[..., Seen], want: Seen | None = None) -> Spread:
+def spread_of(run: Callable[..., Seen], want: Seen | None = None, epsilon: float = 0.0) -> Spread:
     """`run(noise=…, wide=…)` is eager on the inputs."""
     want = want or run()
     others = [run(noise=1.0), run(noise=-0.5), run(wide=True)]
-    return Spread(want, [o for o in others if o.failed is None and len(o.results) == len(want.results)])
+    alike = [o for o in others if o.failed is None and len(o.results) == len(want.results)]
+    return Spread(want, alike, epsilon)
 
 
 def differences(got: Seen, spread: Spread) -> list[str]:
@@ -144,17 +147,17 @@ def differences(got: Seen, spread: Spread) -> list[str]:
     for i, (shared, eager) in enumerate(zip(got.sharing, want.sharing, strict=True)):
         if shared != eager:
             found.append(f"result {i} shares memory {shared}, eager's {eager}")
-    found += _far("result", got.results, want.results, [o.results for o in spread.others])
-    found += _far("input", got.inputs, want.inputs, [o.inputs for o in spread.others])
+    found += _far("result", got.results, want.results, [o.results for o in spread.others], spread.epsilon)
+    found += _far("input", got.inputs, want.inputs, [o.inputs for o in spread.others], spread.epsilon)
     if want.backward_failed is not None:
         return found  # ours may know better
     if got.backward_failed is not None:
         return [*found, f"backward raises {_short(got.backward_failed)}"]
     others = [o.gradients for o in spread.others if len(o.gradients) == len(want.gradients)]
-    return found + _far("gradient", got.gradients, want.gradients, others)
+    return found + _far("gradient", got.gradients, want.gradients, others, spread.epsilon)
 
 
-def _far(what: str, got: list[Any], want: list[Any], others: list[list[Any]]) -> list[str]:
+def _far(what: str, got: list[Any], want: list[Any], others: list[list[Any]], coarse: float) -> list[str]:
     if len(got) != len(want):
         return [f"{len(got)} {what}s instead of {len(want)}"]
     found = []
@@ -165,7 +168,8 @@ def _far(what: str, got: list[Any], want: list[Any], others: list[list[Any]]) ->
                     f"{what} {i} is {mine.dtype}{tuple(mine.shape)}, eager's {theirs.dtype}{tuple(theirs.shape)}"
                 )
                 continue
-            why = _apart(mine, theirs, [o[i] for o in others if isinstance(o[i], Tensor) and o[i].shape == mine.shape])
+            similar = [o[i] for o in others if isinstance(o[i], Tensor) and o[i].shape == mine.shape]
+            why = _apart(mine, theirs, similar, coarse)
             if why:
                 found.append(f"{what} {i} {why}")
         elif isinstance(mine, Tensor) != isinstance(theirs, Tensor):
@@ -181,17 +185,17 @@ def _kind(value: Any) -> str:
     return f"a tensor of {tuple(value.shape)}" if isinstance(value, Tensor) else repr(value)
 
 
-def _apart(got: Tensor, want: Tensor, others: list[Tensor]) -> str:
+def _apart(got: Tensor, want: Tensor, others: list[Tensor], coarse: float) -> str:
     """How two tensors differ by more than eager's own error, or ""."""
     if got.is_complex():
         got, want, others = torch.view_as_real(got), torch.view_as_real(want), []
     a, b = got.double(), want.double()
     if got.dtype in EPSILON:
-        epsilon = EPSILON[got.dtype]
+        epsilon = max(EPSILON[got.dtype], min(coarse, EPSILON[torch.float32]))
         normal = b[b.isfinite()].abs()
         scale = float(normal.max()) if normal.numel() else 0.0
         allowed = (
-            4 * epsilon * b.abs().nan_to_num(0, 0, 0) + 2 * epsilon * min(scale, 1.0) + torch.finfo(got.dtype).tiny
+            4 * epsilon * b.abs().nan_to_num(0, 0, 0) + 4 * epsilon * min(scale, 1.0) + torch.finfo(got.dtype).tiny
         )
     else:
         allowed = torch.zeros_like(b)

@@ -1,0 +1,132 @@
+"""Programs that once gave a wrong result, shortened: each is compared with eager in everything a caller can see."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import stator
+from tests.differential.__main__ import judge
+from tests.differential.inputs import Input
+from tests.differential.programs import Program
+
+F16, BF16, F32, F64 = torch.float16, torch.bfloat16, torch.float32, torch.float64
+LEAF = {"grad": "leaf"}
+
+RIGHT = {
+    "a copy is no other name of an input": Program((Input((4, 5)),), ("v0 = x0.repeat(1, 1)",), ("v0",)),
+    "results of operators with other strides than said": Program(
+        (Input((5, 3), **LEAF),), ("v0 = torch.linalg.svdvals(x0)",), ("v0",)
+    ),
+    "zeros without memory": Program(
+        (Input((7,), F64, values="positive", **LEAF),),
+        ("v1 = torch.norm(x0)", "v3 = torch.xlogy(v1, v1)", "v4 = torch.sgn(v3)"),
+        ("v4",),
+    ),
+    "a reduction that all lanes share": Program(
+        (Input((1, 2, 3), **LEAF), Input((2, 1, 3), seed=1, **LEAF)),
+        ("v0 = F.cosine_similarity(x0, x1, -1)",),
+        ("v0",),
+    ),
+    "an index loaded under a mask of lanes": Program(
+        (Input((4, 17), torch.uint8),),
+        ("v3 = torch.take(x0, torch.tensor([-2, 3, -4, 1]))", "v8 = torch.vander(torch.rsqrt(v3 + 1))"),
+        ("v8",),
+    ),
+    "in-place power": Program((Input((4, 5), values="positive"),), ("v0 = x0 + 1", "v0.pow_(2.5)"), ("v0",)),
+    "squares of bool are integers": Program((Input((5,), torch.bool),), ("v0 = torch.square(x0)",), ("v0",)),
+    "distances promote": Program((Input((5,), F16), Input((5,), seed=1)), ("v0 = torch.dist(x0, x1)",), ("v0",)),
+    "hypot of infinity and NaN": Program(
+        (Input((33,), values="special"), Input((33,), values="special", seed=1)), ("v0 = torch.hypot(x0, x1)",), ("v0",)
+    ),
+    "integers stay integers": Program(
+        (Input((9,), torch.int64), Input((9,), torch.int64, seed=2)),
+        (
+            "v0 = torch.heaviside(x0, x1)",
+            "v1 = F.hardtanh(x0)",
+            "v2 = torch.arange(0.1, -7.9, -4.0, dtype=torch.int64)",
+        ),
+        ("v0", "v1", "v2"),
+    ),
+    "geometry changed in place after a use": Program(
+        (Input((4, 3)),), ("v0 = x0 * 2", "v1 = v0.view(12)", "v0.t_()", "v1.add_(1)", "v2 = v0 * 1"), ("v2",)
+    ),
+    "writing through strides into what lies in the arena": Program(
+        (Input((7, 3, 3), torch.uint8), Input((3, 7), BF16, seed=49)),
+        (
+            "v0 = torch.triu(x1)",
+            "v1 = v0[0, :-1]",
+            "v0.fill_diagonal_(2)",
+            "x0.put_(torch.tensor([1, 1]), x0.flatten()[torch.tensor([4, 6])])",
+            "v6 = torch.stack([v1, v1], -1)",
+            "v8 = torch.cat([v6, v6], 0)",
+        ),
+        ("v8",),
+    ),
+    "strides of an input that begins later in its memory": Program(
+        (Input((17,), layout="offset"),),
+        ("v0 = x0.as_strided((2, 3), (1, 4), 5)", "x0.add_(1)", "v1 = v0 * 1"),
+        ("v1",),
+    ),
+    "an empty gather of another rank": Program(
+        (Input((5,)),), ("v0 = torch.gather(x0, 0, torch.zeros(2, 0, dtype=torch.int64))",), ("v0",)
+    ),
+}
+
+REFUSED = {
+    "written to, and repeats elements": Program(
+        (Input((9, 9), layout="expanded"),), ("x0.index_fill_(0, torch.tensor([7]), 0)", "v4 = torch.max(x0)"), ("v4",)
+    ),
+    "geometry of an input": Program((Input((3, 4)),), ("v0 = x0 * 2", "x0.unsqueeze_(0)"), ("v0",)),
+    "memory read in other units": Program((Input((4,), torch.int64),), ("v0 = x0.view(torch.int32)",), ("v0",)),
+}
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_right(name: str) -> None:
+    assert judge(RIGHT[name]) == ("right", "")
+
+
+@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.filterwarnings("ignore:Use of .* on expanded tensors:UserWarning")
+def test_refused(name: str) -> None:
+    """What cannot be given like eager gives it is left to eager, and says why."""
+    verdict, why = judge(REFUSED[name])
+    assert verdict == "refused" and why
+
+
+def penalty(function: object, x: torch.Tensor) -> torch.Tensor:
+    y = function(x)  # type: ignore[operator]
+    (first,) = torch.autograd.grad(y.sum(), x, create_graph=True)
+    (second,) = torch.autograd.grad((first**2).sum() + y.sum(), x)
+    return second
+
+
+@pytest.mark.parametrize("function", [lambda x: x.sin() * x, lambda x: x.exp().tanh(), lambda x: x * x * x])
+def test_second_derivatives_are_refused_not_dropped(function: object) -> None:
+    x = torch.randn(5, requires_grad=True)
+    compiled = stator.compile(function, fullgraph=True, options={"strict": True})
+    penalty(function, x)
+    with pytest.raises(stator.base.errors.StatorError, match="double backward"):
+        penalty(compiled, x)
+
+
+def test_tangents_of_every_kind() -> None:
+    compiled = stator.compile(lambda x: x * 3, fullgraph=True, options={"strict": True})
+    x = torch.randn(3, requires_grad=True)
+    y = compiled(x)
+    negative = torch.ones(3, dtype=torch.complex64).mul(1j).conj().imag
+    assert negative.is_neg()
+    tangents = [torch._efficientzerotensor(3), negative, torch.ones(3).to_sparse(), torch.ones(1).expand(3)]
+    for tangent, want in zip(tangents, (0.0, -3.0, 3.0, 3.0), strict=True):
+        (got,) = torch.autograd.grad(y, x, tangent, retain_graph=True)
+        assert got.tolist() == [want] * 3
+
+
+def test_a_result_that_is_laid_out_as_a_view_can_be_written_to() -> None:
+    compiled = stator.compile(lambda x: (x * 2).t(), fullgraph=True, options={"strict": True})
+    x = torch.randn(3, 4, requires_grad=True)
+    y = compiled(x)
+    y.mul_(5)
+    y.sum().backward()
+    assert x.grad is not None and x.grad.tolist() == torch.full((3, 4), 10.0).tolist()

@@ -1,0 +1,67 @@
+"""A few random programs of fixed seeds, and the machinery itself: it must notice what it is there to notice."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import torch
+
+from tests.differential.__main__ import judge
+from tests.differential.inputs import LAYOUTS, Input
+from tests.differential.observe import Seen, differences, observe, spread_of
+from tests.differential.programs import generate
+
+SEEDS = range(20_000, 20_048)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.filterwarnings("ignore")  # eager's own, about what random programs do
+def test_random_program(seed: int) -> None:
+    program = generate(random.Random(seed))
+    verdict, why = judge(program)
+    assert verdict in ("right", "refused"), f"{why}\n{program}"
+
+
+def test_most_random_programs_are_compiled() -> None:
+    """The run above is not empty: programs are long enough, and use many templates."""
+    programs = [generate(random.Random(seed)) for seed in SEEDS]
+    assert sum(len(program.lines) for program in programs) > 4 * len(programs)
+    assert len({line.partition("(")[0] for program in programs for line in program.lines}) > len(programs)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_inputs_are_laid_out_as_asked(layout: str) -> None:
+    tensor, _ = Input((3, 4, 5, 2), layout=layout).build()
+    plain = Input((3, 4, 5, 2)).build()[0]
+    assert tensor.shape == plain.shape
+    assert layout in ("contiguous", "offset") or not tensor.is_contiguous()
+    assert layout == "expanded" or torch.equal(tensor, plain)
+
+
+def seen(function: object) -> Seen:
+    return observe(function, [Input((4, 5), grad="inner"), Input((4, 5), seed=1)])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "notices"),
+    [
+        (lambda x, y: (x * y).t().contiguous().t(), "result 0 is (torch"),
+        (lambda x, y: (x * y).double(), "result 0 is (torch"),
+        (lambda x, y: (x * y).detach(), "result 0 is (torch"),
+        (lambda x, y: x * y * 1.001, "result 0 is"),
+        (lambda x, y: (x * y, y.add_(1))[0], "input 1 is"),
+        (lambda x, y: (x - x.detach()) * 0 + x.detach() * y, "gradient 0 is"),
+    ],
+)
+def test_differences_are_noticed(wrong: object, notices: str) -> None:
+    spread = spread_of(lambda noise=0.0, wide=False: seen(lambda x, y: x * y))
+    assert differences(seen(lambda x, y: y * x), spread) == []
+    assert any(found.startswith(notices) for found in differences(seen(wrong), spread))
+
+
+def test_sharing_is_noticed() -> None:
+    spread = spread_of(lambda noise=0.0, wide=False: seen(lambda x, y: y.view(-1)))
+    assert differences(seen(lambda x, y: y.clone().view(-1)), spread) == [
+        "result 0 shares memory (None, 'result 0', 0), eager's (None, 'input 1', 0)"
+    ]
