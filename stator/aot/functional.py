@@ -226,6 +226,23 @@ def _inverse_as_strided(step: Step, parent: fx.Node, value: fx.Node, emit: Emit)
     return emit(aten.view.default, emit(aten.index_put.default, flat, [positions], value), list(whole.shape))
 
 
+def check_reach(base: Any, out: torch.Tensor) -> None:
+    """Refuse a view that leaves the elements of the tensor it began with: nothing is known of the memory around."""
+    steps = base.handle.steps
+    whole = steps[0] if steps else Step(None, (), {}, base)
+    low, high = _reach(whole.size, whole.stride, whole.offset)
+    first, last = _reach(out.shape, out.stride(), int(out.storage_offset()))
+    if first < last and (first < low or last > high):
+        raise Unsupported(aten.as_strided.default, "it reads memory outside of the tensor")
+
+
+def _reach(size: Sequence[int], stride: Sequence[int], offset: int) -> tuple[int, int]:
+    """The first position in memory, and the one after the last."""
+    if 0 in size:
+        return offset, offset
+    return offset, offset + 1 + sum((extent - 1) * step for extent, step in zip(size, stride, strict=True))
+
+
 def repeats(size: Sequence[int], stride: Sequence[int]) -> bool:
     """Whether several indices may name one element, as in an expanded tensor."""
     reach = 0

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from stator.aot.functional import Cell
+from stator.aot.functional import Cell, repeats
 from stator.aot.metadata import Output
 from stator.aot.tracer import Tracer
 from stator.base.errors import Unsupported
@@ -52,6 +52,8 @@ def describe(tracer: Tracer, inputs: list[FakeTensor], outputs: list[Any]) -> Re
         fake: FakeTensor = tracer.fakes((out,))[0]
         cell = fake.handle.cell
         base = inputs[cell.input] if cell.input >= 0 else bases.get(cell)
+        if base is not None and fake is not base and fake.requires_grad and repeats(base.shape, base.stride()):
+            raise Unsupported("a result", "it is a view of a tensor that holds some elements several times")
         if base is not None and fake.dtype.itemsize != base.dtype.itemsize:
             raise Unsupported("a result", "it reads the memory of another as elements of another size")
         if base is None or not _can_rename(fake, base) or (base is fake and cell.input < 0):

@@ -24,7 +24,7 @@ from stator.aot.metadata import Metadata, Saved
 from stator.aot.mincut import INFINITE, FlowGraph
 from stator.aot.trace import Joint
 from stator.fake.execute import plan_of
-from stator.fake.graphs import add_call, copy_call, is_pure, is_view, module, root
+from stator.fake.graphs import add_call, copy_call, infer, is_pure, is_view, module, root
 
 aten = torch.ops.aten
 
@@ -238,7 +238,7 @@ def _copy(joint: Joint, node: fx.Node) -> fx.Node:
     after = node if node.op != "placeholder" else [n for n in graph.nodes if n.op == "placeholder"][-1]
     with graph.inserting_after(after):
         clone = add_call(graph, aten.clone.default, (node,), {}, "saved")
-    clone.meta.update(node.meta)
+    clone.meta.update(node.meta, val=infer(aten.clone.default, (node,), {}))
     return clone
 
 

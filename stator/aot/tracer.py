@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from stator.aot.functional import Cell, Handle, Step, read, relocated, write
+from stator.aot.functional import Cell, Handle, Step, check_reach, read, relocated, write
 from stator.aot.operators import functional_form, is_random
 from stator.base.errors import DataDependent, Unsupported
 from stator.fake import FakeMode, FakeTensor, make
@@ -185,6 +185,8 @@ class Tracer(FakeMode):
         out = execute(func, args, kwargs)
         if not isinstance(out, FakeTensor):
             raise Unsupported(func, "a view with several results needs a decomposition")
+        if func is aten.as_strided.default:
+            check_reach(base, out)
         value, *arguments = self.nodes(args)
         placed = relocated(func, tuple(arguments), int(base.storage_offset()), value)
         node = self.record(func, (value, *placed), kwargs, out)

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import torch
 from torch._ops import OpOverload
 
+from stator.fake.layout import promote
 from stator.prims.names import to_copy
 from stator.prims.set import overload
 
@@ -65,15 +66,17 @@ def common_type(x: torch.Tensor, number: float) -> torch.dtype:
 
 
 def rounds_once(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Run `function` in float32 when its first argument is of a half type, and round what it gives."""
+    """Run `function` in float32 where an argument is of a half type, and round what it gives if the result is too."""
 
     @functools.wraps(function)
-    def run(first: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        dtype = first.dtype
+    def run(*args: Any, **kwargs: Any) -> Any:
+        tensors = [a for a in (*args, *kwargs.values()) if isinstance(a, torch.Tensor)]
+        if not any(tensor.dtype in HALF_TYPES for tensor in tensors):
+            return function(*args, **kwargs)
+        dtype = promote(tensors)
+        out = function(*[_widen(a) for a in args], **{k: _widen(v) for k, v in kwargs.items()})
         if dtype not in HALF_TYPES:
-            return function(first, *args, **kwargs)
-        wide = [_widen(a) for a in args]
-        out = function(to_copy(first, dtype=torch.float32), *wide, **{k: _widen(v) for k, v in kwargs.items()})
+            return out
         if isinstance(out, tuple):
             return tuple(_narrow(o, dtype) for o in out)
         return _narrow(out, dtype)

@@ -68,6 +68,17 @@ RIGHT = {
         ("v0 = x0.as_strided((2, 3), (1, 4), 5)", "x0.add_(1)", "v1 = v0 * 1"),
         ("v1",),
     ),
+    "a saved copy of what was written to": Program(
+        (Input((), seed=77, **LEAF), Input((2, 2, 4), layout="stepped")),
+        ("v0 = torch.maximum(x1, x0)", "x1.clamp_(0, 1)", "v7 = torch.amin(v0, -3)"),
+        ("v7",),
+    ),
+    "two half types promote": Program(
+        (Input((9,), F16), Input((9,), BF16)), ("v0 = torch.logaddexp(x0, x1)",), ("v0",)
+    ),
+    "asinh of what has no square": Program(
+        (Input((33,), values="special"),), ("v0 = torch.asinh(x0)", "v1 = torch.asinh(x0 * 1e30)"), ("v0", "v1")
+    ),
     "an empty gather of another rank": Program(
         (Input((5,)),), ("v0 = torch.gather(x0, 0, torch.zeros(2, 0, dtype=torch.int64))",), ("v0",)
     ),
@@ -78,6 +89,12 @@ REFUSED = {
         (Input((9, 9), layout="expanded"),), ("x0.index_fill_(0, torch.tensor([7]), 0)", "v4 = torch.max(x0)"), ("v4",)
     ),
     "geometry of an input": Program((Input((3, 4)),), ("v0 = x0 * 2", "x0.unsqueeze_(0)"), ("v0",)),
+    "a view of what repeats elements": Program(
+        (Input((4, 3), layout="expanded", **LEAF),), ("v0 = x0[None]",), ("v0",)
+    ),
+    "a view beyond a tensor": Program(
+        (Input((3, 0), layout="offset"),), ("v0 = x0.as_strided((2,), (1,), 1)",), ("v0",)
+    ),
     "memory read in other units": Program((Input((4,), torch.int64),), ("v0 = x0.view(torch.int32)",), ("v0",)),
 }
 
