@@ -144,10 +144,12 @@ class Lowering:
         place = context.place(value)
         if place.buffer.name in mutated or not same_layout(spec.size, place.stride, spec.stride):
             context.node = node
-            copy = pointwise(value.size, value.dtype, value.load, value.weight)
-            copy.stride = spec.stride
-            place = context.realize(copy)
-        return View(place.buffer.name, spec.size, spec.stride, place.offset)
+            # Eager leaves holes in a few results (those of select_scatter and the like); overlaps it never makes.
+            buffer = context.buffer(spec.size, spec.stride, value.dtype, exact=0 not in spec.stride)
+            context.write(buffer, value)
+            place = Place(buffer, buffer.stride)
+        stride = spec.stride if same_layout(spec.size, place.stride, spec.stride) else place.stride
+        return View(place.buffer.name, spec.size, stride, place.offset)
 
     def _mutate(self, mutated: set[str]) -> None:
         """Write the kept-back values, after copying those that read what another write changes."""

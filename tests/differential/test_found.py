@@ -73,6 +73,15 @@ RIGHT = {
         ("v0 = torch.maximum(x1, x0)", "x1.clamp_(0, 1)", "v7 = torch.amin(v0, -3)"),
         ("v7",),
     ),
+    "a result with holes": Program(
+        (Input((17,), torch.int32),),
+        (
+            "v2 = torch.dstack([x0, x0]).flatten(0, 1)",
+            "v5_0, v5_1, = torch.chunk(v2, 2, -1)",
+            "v11 = torch.select_scatter(v5_0, v5_0[0], 0, -1)",
+        ),
+        ("v11",),
+    ),
     "two half types promote": Program(
         (Input((9,), F16), Input((9,), BF16)), ("v0 = torch.logaddexp(x0, x1)",), ("v0",)
     ),
