@@ -111,11 +111,30 @@ COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 LOGIC = {"logical_and": "and", "logical_or": "or", "logical_xor": "xor", "logical_not": "not"}
 
 
+#: Operators whose second operand may be a number as it is; in half types eager rounds all others to the result's type.
+EXACT_NUMBERS = ("mul", "div")
+
+
+def _in_half(operand: Operand, dtype: str) -> Operand:
+    """A number, or a 0-dim tensor of another type, rounded to the half type that it meets."""
+    if dtype not in HALF:
+        return operand
+    if not isinstance(operand, Tensorish):
+        return e.const(operand, dtype).attr
+    if operand.dtype == dtype:
+        return operand
+    return pointwise(operand.size, dtype, lambda at: e.cast(operand.load(at), dtype), operand.weight + 1)
+
+
 def _register_elementwise(target: str, name: str) -> None:
     function = _simple(name)
 
     @lowers(target)
     def run(context: Context, out: Spec, *operands: Operand) -> Tensorish:
+        first, *rest = operands
+        if name not in EXACT_NUMBERS:
+            rest = [_in_half(operand, out.dtype) for operand in rest]
+        operands = (_in_half(first, out.dtype), *rest)
         return apply(out, compute_dtype(out.dtype), function, *operands)
 
 
@@ -175,9 +194,10 @@ def sub(context: Context, out: Spec, a: Operand, b: Operand, *, alpha: float = 1
 
 def _add_scaled(name: str, out: Spec, a: Operand, b: Operand, alpha: float) -> Tensorish:
     dtype = compute_dtype(out.dtype)
+    a, b = _in_half(a, out.dtype), _in_half(b, out.dtype)
     if alpha == 1:
         return apply(out, dtype, _simple(name), a, b)
-    factor = e.const(alpha, dtype)
+    factor = e.const(e.const(alpha, out.dtype).attr, dtype)
     return apply(out, dtype, lambda x, y: e.op(name, x, e.op("mul", y, factor)), a, b)
 
 
@@ -245,7 +265,7 @@ def fmod(context: Context, out: Spec, a: Operand, b: Operand) -> Tensorish:
         size = e.op("mod", e.op("abs", x), e.op("abs", y))
         return e.op("where", e.op("lt", x, e.const(0, x.dtype)), e.op("neg", size), size)
 
-    return apply(out, compute_dtype(out.dtype), function, a, b)
+    return apply(out, compute_dtype(out.dtype), function, _in_half(a, out.dtype), _in_half(b, out.dtype))
 
 
 @lowers("clamp")

@@ -95,7 +95,10 @@ def pow_tensor_scalar(x: Tensor, exponent: Number) -> Tensor:
         case 2:
             return p.mul(x, x)
         case 3:
-            return p.mul(p.mul(x, x), x)
+            # Eager rounds bfloat16 after each product, float16 only at the end.
+            wide = p.to_copy(x, dtype=torch.float32) if x.dtype is torch.float16 else x
+            cube = p.mul(p.mul(wide, wide), wide)
+            return cube if wide is x else p.to_copy(cube, dtype=x.dtype)
         case 1:
             return p.clone(x)
         case 0.5:

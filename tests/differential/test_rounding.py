@@ -1,0 +1,45 @@
+"""Half types: what eager rounds is rounded where eager rounds it, bit for bit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+import stator
+
+NUMBER = torch.tensor(0.3)
+
+CHAINS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "arithmetic": lambda x, y: ((x + y) * x - y) / (y.abs() + 1),
+    "numbers": lambda x, y: x * 0.1 + y / 3 + 2.7 - (0.3 - x) + 1.3 / (y.abs() + 0.1),
+    "powers": lambda x, y: x.abs() ** 1.7 + y**3 + x**2 + y.abs() ** 0.5,
+    "numbers as tensors": lambda x, y: (x + NUMBER) * NUMBER - NUMBER / (y.abs() + 1) + NUMBER * x,
+    "minimum of a number": lambda x, y: torch.maximum(x, NUMBER) + torch.minimum(NUMBER, y),
+    "remainders": lambda x, y: torch.fmod(x, NUMBER) + torch.remainder(y, 0.3) + torch.fmod(x, 0.7),
+    "comparisons": lambda x, y: (x < 0.1).to(x.dtype) + x.clamp(-0.3, 0.7) + y.masked_fill(x > 0.3, 0.1),
+    "choices": lambda x, y: torch.where(x > y, x * y, y - x),
+    "functions": lambda x, y: (x * y).exp() + torch.tanh(x + y) + torch.sigmoid(x) + (y.abs() + 1).log(),
+    "sums": lambda x, y: (x * y).sum(-1),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("name", CHAINS)
+def test_bits(name: str, dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    x, y = torch.randn(61, 67).to(dtype), torch.randn(61, 67).to(dtype)
+    function = CHAINS[name]
+    compiled = stator.compile(function, fullgraph=True, options={"strict": True})
+    assert torch.equal(compiled(x, y), function(x, y))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_scaled_sums(dtype: torch.dtype) -> None:
+    """Eager fuses the product and the sum where it has vectors, so that few elements may differ; but alpha is rounded."""
+    torch.manual_seed(0)
+    x, y = torch.randn(61, 67).to(dtype), torch.randn(61, 67).to(dtype)
+    compiled = stator.compile(lambda x, y: torch.add(x, y, alpha=0.3), fullgraph=True, options={"strict": True})
+    assert (compiled(x, y) != torch.add(x, y, alpha=0.3)).sum() < 0.01 * x.numel()
