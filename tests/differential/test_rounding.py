@@ -38,7 +38,7 @@ def test_bits(name: str, dtype: torch.dtype) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
 def test_scaled_sums(dtype: torch.dtype) -> None:
-    """Eager fuses the product and the sum where it has vectors, so that few elements may differ; but alpha is rounded."""
+    """Eager fuses product and sum where it has vectors, so that a few elements may differ; but alpha is rounded."""
     torch.manual_seed(0)
     x, y = torch.randn(61, 67).to(dtype), torch.randn(61, 67).to(dtype)
     compiled = stator.compile(lambda x, y: torch.add(x, y, alpha=0.3), fullgraph=True, options={"strict": True})
