@@ -7,6 +7,7 @@ takes all of them.
 from __future__ import annotations
 
 import importlib.util
+import warnings
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -81,9 +82,12 @@ def moved(value: Any, device: str) -> Any:
 
 @pytest.fixture(scope="module")
 def cuda() -> str:
-    """The device, with its libraries started: they warn when a kernel is what starts them."""
+    """The device, with its libraries started in both threads that use them: each warns where it is the first."""
     torch.cuda.init()
-    torch.mm(torch.ones(2, 2, device="cuda"), torch.ones(2, 2, device="cuda"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        weight = torch.ones(2, 2, device="cuda", requires_grad=True)
+        torch.mm(weight, weight).sum().backward()
     return "cuda"
 
 
