@@ -46,6 +46,9 @@ MARKED_DISABLED = "_torchdynamo_disable"
 #: would have made them run, and do nothing afterwards.
 SET_UP = {("transformers.utils.output_capturing", "maybe_install_capturing_hooks")}
 
+#: Notes that another compiler takes about modules as they are made, once it has run in the process; nothing for us.
+BOOKKEEPING = {("torch._dynamo.mutation_guard", "GenerationTracker.tag")}
+
 
 def set_up(tx: Machine, function: Any, args: Sequence[Value]) -> Value:
     """Runs one of `SET_UP` on the real objects."""
@@ -257,6 +260,8 @@ class FunctionValue(Object):
                 return handler(tx, args, kwargs)
             if (real.__module__, real.__qualname__) in SET_UP:
                 return set_up(tx, real, args)
+            if (real.__module__, real.__qualname__) in BOOKKEEPING:
+                return fresh(None)
             if real.__dict__:
                 if getattr(real, MARKED_CONSTANT, False) and known(args) and known(kwargs.values()):
                     return fold(tx, real, args, kwargs)

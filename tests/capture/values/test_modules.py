@@ -210,3 +210,14 @@ def test_attention_and_parametrised_layers() -> None:
         nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(inplace=True), nn.MaxPool2d(2)),
         torch.randn(1, 3, 8, 8),
     )
+
+
+def test_after_torchs_own_compiler_has_run() -> None:
+    """It exchanges `Module.__init__` for one that takes notes, in the whole process and for good."""
+    torch.compile(lambda t: t + 1, backend="eager")(x())
+
+    def f(t: torch.Tensor) -> Any:
+        layers = nn.ModuleList([nn.ReLU(), nn.Identity()])
+        return nn.MSELoss()(layers[0](t), t)
+
+    check(f, x())
