@@ -4,11 +4,11 @@ PYTHON := .venv/bin/python
 PYTHON312 := .venv-py312/bin/python
 WORKERS ?= 2
 
-# The test workers share the machine's cores: threads that wait must not spin.
-export OMP_NUM_THREADS ?= 2
-export OMP_WAIT_POLICY ?= PASSIVE
-
 .PHONY: demo test test-py312 lint format accept build environment environment-py312 clean
+
+# The test workers share the machine's cores: threads that wait must not spin.
+test test-py312 accept: export OMP_NUM_THREADS ?= 2
+test test-py312 accept: export OMP_WAIT_POLICY ?= PASSIVE
 
 demo: environment  ## compile GPT-2, check it, time it beside torch.compile
 	$(PYTHON) -m benchmarks.demo
