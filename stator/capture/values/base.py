@@ -1,4 +1,4 @@
-"""What all objects with Python-visible methods share: attribute lookup by table, bound methods.
+"""What all objects with Python-visible methods share: attribute lookup by table, bound methods, identity.
 
 A value class offers the method `name` of its Python type by defining `m_name(tx, *args, **kwargs)` on
 values; the special methods of the type are the operations of `Value` (`DUNDERS`).
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from stator.capture.source import ClassAttrSource, ConstSource
 from stator.capture.value import Value
 from stator.capture.values import watch
+from stator.capture.values.fold import run
 from stator.capture.values.registry import fresh, wrap
 
 if TYPE_CHECKING:
@@ -127,6 +128,41 @@ class Object(Value):
 
     def set_attr(self, tx: Machine, name: str, value: Value) -> None:
         tx.raise_exception(AttributeError, f"{self.python_type().__name__!r} object has no attribute {name!r}")
+
+
+class KnownValue(Object):
+    """An object known by identity: whoever makes the value from a source has guarded that it is this one."""
+
+    __slots__ = ("obj",)
+
+    def __init__(self, obj: Any, source: Source | None = None) -> None:
+        super().__init__(source)
+        self.obj = obj
+
+    def __repr__(self) -> str:
+        name = getattr(self.obj, "__qualname__", None) or getattr(self.obj, "__name__", None) or self.obj
+        return f"{type(self).__name__}({name})"
+
+    def python_type(self) -> type:
+        return type(self.obj)
+
+    def is_constant(self) -> bool:
+        return True
+
+    def constant(self) -> Any:
+        return self.obj
+
+    def is_same(self, other: Value) -> bool:
+        return other.is_constant() and other.constant() is self.obj
+
+    def truth(self, tx: Machine) -> bool:
+        return True
+
+    def get_attr(self, tx: Machine, name: str) -> Value:
+        return fresh(run(tx, getattr, (self.obj, name)))
+
+    def reconstruct(self, out: Assembler) -> None:
+        out.load_object(self.obj)
 
 
 class MethodValue(Object):

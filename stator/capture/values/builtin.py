@@ -19,10 +19,11 @@ from stator.base.errors import GraphBreak
 from stator.capture.source import ConstSource
 from stator.capture.value import Raised, Value
 from stator.capture.values import operators, watch
-from stator.capture.values.base import MISSING, Object, find_method, look_up
+from stator.capture.values.base import MISSING, KnownValue, find_method, look_up
 from stator.capture.values.constant import NONE, boolean
 from stator.capture.values.exception import ExceptionValue
 from stator.capture.values.fold import Question, fold, known, run
+from stator.capture.values.function import BoundMethodValue
 from stator.capture.values.iterators import CallableIterator, Enumerate, Filter, ItemsIterator, Zip
 from stator.capture.values.registry import builds, fresh, handler_of, handles, makes, wrap
 from stator.capture.values.sequence import ListValue, TupleValue, sort
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from stator.capture.machine import Machine
-    from stator.capture.rewrite import Assembler
     from stator.capture.source import Source
 
 
@@ -41,76 +41,28 @@ if TYPE_CHECKING:
 PURE: set[Any] = set()
 
 
-class BuiltinValue(Object):
+class BuiltinValue(KnownValue):
     """A C function."""
 
-    __slots__ = ("function",)
+    __slots__ = ()
     kind = "a builtin function"
 
-    def __init__(self, function: Any, source: Source | None = None) -> None:
-        super().__init__(source)
-        self.function = function
-
-    def __repr__(self) -> str:
-        return f"BuiltinValue({getattr(self.function, '__qualname__', self.function)})"
-
-    def python_type(self) -> type:
-        return type(self.function)
-
-    def is_constant(self) -> bool:
-        return True
-
-    def constant(self) -> Any:
-        return self.function
-
-    def is_same(self, other: Value) -> bool:
-        return other.is_constant() and other.constant() is self.function
-
-    def truth(self, tx: Machine) -> bool:
-        return True
-
-    def get_attr(self, tx: Machine, name: str) -> Value:
-        return fresh(run(tx, getattr, (self.function, name)))
-
     def call(self, tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
-        handler = handler_of(self.function)
+        handler = handler_of(self.obj)
         if handler is not None:
             return handler(tx, args, kwargs)
-        if is_pure(self.function) and known(args) and known(kwargs.values()):
-            return fold(tx, self.function, args, kwargs)
-        if isinstance(self.function, functools._lru_cache_wrapper):
+        if is_pure(self.obj) and known(args) and known(kwargs.values()):
+            return fold(tx, self.obj, args, kwargs)
+        if isinstance(self.obj, functools._lru_cache_wrapper):
             return call_cached(tx, self, args, kwargs)
-        name = (
-            f"{getattr(self.function, '__module__', None) or 'builtins'}.{getattr(self.function, '__qualname__', '?')}"
-        )
+        name = f"{getattr(self.obj, '__module__', None) or 'builtins'}.{getattr(self.obj, '__qualname__', '?')}"
         raise GraphBreak(f"calling the C function {name} is not supported", "call it outside of the compiled function")
 
     def descriptor_get(self, tx: Machine, instance: Value | None, cls: type) -> Value:
         """A cached function on a class binds like a function; a C function does not."""
-        if instance is None or not isinstance(self.function, functools._lru_cache_wrapper):
+        if instance is None or not isinstance(self.obj, functools._lru_cache_wrapper):
             return self
-        return BoundBuiltin(self, instance)
-
-    def reconstruct(self, out: Assembler) -> None:
-        out.load_object(self.function)
-
-
-class BoundBuiltin(Object):
-    """A cached method bound to its object."""
-
-    __slots__ = ("function", "instance")
-    kind = "a bound method"
-
-    def __init__(self, function: BuiltinValue, instance: Value) -> None:
-        super().__init__()
-        self.function = function
-        self.instance = instance
-
-    def python_type(self) -> type:
-        return types.MethodType
-
-    def call(self, tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
-        return self.function.call(tx, (self.instance, *args), kwargs)
+        return BoundMethodValue(self, instance)
 
 
 def is_pure(function: Any) -> bool:
@@ -123,7 +75,7 @@ def is_pure(function: Any) -> bool:
 
 def call_cached(tx: Machine, value: BuiltinValue, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
     """`functools.lru_cache`: called now, as the program would; the same answer must be in the cache at later calls."""
-    function = value.function
+    function = value.obj
     if any(is_new(arg) for arg in (*args, *kwargs.values())):
         return value.get_attr(tx, "__wrapped__").call(tx, args, kwargs)  # no cache can know it
     plain = [identified(arg) for arg in args]

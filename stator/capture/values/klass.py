@@ -19,7 +19,7 @@ from stator.base.errors import GraphBreak
 from stator.capture.source import AttrSource, ClassAttrSource, ConstSource
 from stator.capture.value import Value
 from stator.capture.values import watch
-from stator.capture.values.base import MISSING, Object, find_method, look_up
+from stator.capture.values.base import MISSING, KnownValue, Object, find_method, look_up
 from stator.capture.values.constant import boolean
 from stator.capture.values.exception import ExceptionValue
 from stator.capture.values.fold import fold, known, run
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from stator.capture.machine import Machine
-    from stator.capture.rewrite import Assembler
     from stator.capture.source import Source
 
 #: Makes an instance of a user's class: filled by `user_object.py` (predicate on the class, maker).
@@ -49,42 +48,26 @@ BUILTIN_DESCRIPTORS = (
 )
 
 
-class ClassValue(Object):
+class ClassValue(KnownValue):
     """A class."""
 
-    __slots__ = ("cls",)
+    __slots__ = ()
     kind = "a class"
 
     def __init__(self, cls: type, source: Source | None = None) -> None:
-        super().__init__(source or ConstSource(cls))
-        self.cls = cls
-
-    def __repr__(self) -> str:
-        return f"ClassValue({self.cls.__qualname__})"
-
-    def python_type(self) -> type:
-        return type(self.cls)
-
-    def is_constant(self) -> bool:
-        return True
-
-    def constant(self) -> Any:
-        return self.cls
-
-    def is_same(self, other: Value) -> bool:
-        return other.is_constant() and other.constant() is self.cls
+        super().__init__(cls, source or ConstSource(cls))
 
     def truth(self, tx: Machine) -> bool:
-        method = getattr(type(self.cls), "__bool__", None) or getattr(type(self.cls), "__len__", None)
-        return bool(run(tx, bool, (self.cls,))) if method else True
+        method = getattr(type(self.obj), "__bool__", None) or getattr(type(self.obj), "__len__", None)
+        return bool(run(tx, bool, (self.obj,))) if method else True
 
     def graph_argument(self) -> tuple[Any, Any]:
-        return self.cls, self.cls
+        return self.obj, self.obj
 
     # -- attributes ------------------------------------------------------------------------------------
 
     def get_attr(self, tx: Machine, name: str) -> Value:
-        cls = self.cls
+        cls = self.obj
         if name == "__class__":
             return fresh(type(cls))
         if name == "__dict__":
@@ -103,10 +86,10 @@ class ClassValue(Object):
 
     def _meta_attribute(self, tx: Machine, name: str, meta: Any) -> Value:
         if isinstance(meta, property | types.FunctionType | classmethod | staticmethod):
-            return bind(tx, meta, ClassAttrSource(ConstSource(type(self.cls)), name), self, type(self.cls))
-        found = run(tx, getattr, (self.cls, name))
+            return bind(tx, meta, ClassAttrSource(ConstSource(type(self.obj)), name), self, type(self.obj))
+        found = run(tx, getattr, (self.obj, name))
         if isinstance(found, types.BuiltinMethodType | types.MethodWrapperType):
-            return BoundMethodValue(BuiltinMethodValue(type(self.cls), name, meta), self)
+            return BoundMethodValue(BuiltinMethodValue(type(self.obj), name, meta), self)
         return fresh(found)
 
     def set_attr(self, tx: Machine, name: str, value: Value) -> None:
@@ -115,13 +98,13 @@ class ClassValue(Object):
     # -- containers (enum classes, generic aliases) ----------------------------------------------------
 
     def iterate(self, tx: Machine) -> Value:
-        return ItemsIterator([fresh(item) for item in run(tx, iter, (self.cls,))])
+        return ItemsIterator([fresh(item) for item in run(tx, iter, (self.obj,))])
 
     def length(self, tx: Machine) -> int:
-        return int(run(tx, len, (self.cls,)))
+        return int(run(tx, len, (self.obj,)))
 
     def contains(self, tx: Machine, item: Value) -> Value:
-        return boolean(run(tx, operator.contains, (self.cls, item.snapshot())))
+        return boolean(run(tx, operator.contains, (self.obj, item.snapshot())))
 
     def get_item(self, tx: Machine, key: Value) -> Value:
         return fold(tx, lambda cls, item: cls[item], (self, key))
@@ -132,7 +115,7 @@ class ClassValue(Object):
     # -- calling ---------------------------------------------------------------------------------------
 
     def call(self, tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
-        cls = self.cls
+        cls = self.obj
         handler = handler_of(cls)
         if handler is not None:
             return handler(tx, args, kwargs)
@@ -146,15 +129,12 @@ class ClassValue(Object):
             return function.call(tx, (self, *args), kwargs)
         return instantiate(tx, self, args, kwargs)
 
-    def reconstruct(self, out: Assembler) -> None:
-        out.load_object(self.cls)
-
 
 def instantiate(tx: Machine, cls_value: ClassValue, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
     """`type.__call__`: `__new__`, then `__init__` if that gave an instance."""
-    cls = cls_value.cls
+    cls = cls_value.obj
     if getattr(cls, "__abstractmethods__", None):
-        names = ", ".join(sorted(cls.__abstractmethods__))  # type: ignore[attr-defined]
+        names = ", ".join(sorted(cls.__abstractmethods__))
         tx.raise_roughly(TypeError, f"Can't instantiate abstract class {cls.__name__} with abstract methods {names}")
     raw_new = look_up(tx, cls, "__new__")
     if isinstance(raw_new, staticmethod):
@@ -187,44 +167,28 @@ def new_instance(tx: Machine, cls: type, args: Sequence[Value], kwargs: dict[str
 # -- descriptors ---------------------------------------------------------------------------------------
 
 
-class BuiltinMethodValue(Object):
+class BuiltinMethodValue(KnownValue):
     """A C method found on a class, unbound: `dict.__getitem__`, `object.__setattr__`."""
 
-    __slots__ = ("name", "owner", "raw")
+    __slots__ = ("name", "owner")
     kind = "a builtin method"
 
     def __init__(self, owner: type, name: str, raw: Any, source: Source | None = None) -> None:
-        super().__init__(source)
+        super().__init__(raw, source)
         self.owner = owner
         self.name = name
-        self.raw = raw
 
     def __repr__(self) -> str:
         return f"BuiltinMethodValue({self.owner.__name__}.{self.name})"
 
-    def python_type(self) -> type:
-        return type(self.raw)
-
-    def is_constant(self) -> bool:
-        return True
-
-    def constant(self) -> Any:
-        return self.raw
-
-    def truth(self, tx: Machine) -> bool:
-        return True
-
     def descriptor_get(self, tx: Machine, instance: Value | None, cls: type) -> Value:
         """Found on an instance, it binds; a class method binds the class."""
-        if isinstance(self.raw, types.ClassMethodDescriptorType | classmethod):
+        if isinstance(self.obj, types.ClassMethodDescriptorType | classmethod):
             return BoundMethodValue(self, fresh(cls))
         return self if instance is None else BoundMethodValue(self, instance)
 
-    def get_attr(self, tx: Machine, name: str) -> Value:
-        return fresh(run(tx, getattr, (self.raw, name)))
-
     def call(self, tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
-        handler = handler_of(self.raw)
+        handler = handler_of(self.obj)
         if handler is not None:
             return handler(tx, args, kwargs)
         if not args:
@@ -237,56 +201,40 @@ class BuiltinMethodValue(Object):
         if method is not None and not instance.is_constant():
             return method(tx, *rest, **kwargs)
         if known(args) and known(kwargs.values()):
-            return fold(tx, self.raw, args, kwargs)
+            return fold(tx, self.obj, args, kwargs)
         raise instance.refuse(f"{self.owner.__name__}.{self.name}")
 
-    def reconstruct(self, out: Assembler) -> None:
-        out.load_object(self.raw)
 
-
-class PropertyValue(Object):
+class PropertyValue(KnownValue):
     """A property, cached property or class/static method object met on a class."""
 
-    __slots__ = ("raw", "where")
+    __slots__ = ("where",)
     kind = "a descriptor"
 
     def __init__(self, raw: Any, where: Source) -> None:
-        super().__init__(where)
-        self.raw = raw
+        super().__init__(raw, where)
         self.where = where
 
-    def python_type(self) -> type:
-        return type(self.raw)
-
-    def is_constant(self) -> bool:
-        return True
-
-    def constant(self) -> Any:
-        return self.raw
-
-    def truth(self, tx: Machine) -> bool:
-        return True
-
     def get_attr(self, tx: Machine, name: str) -> Value:
-        return wrap(tx, run(tx, getattr, (self.raw, name)), AttrSource(self.where, name))
+        return wrap(tx, run(tx, getattr, (self.obj, name)), AttrSource(self.where, name))
 
     def descriptor_get(self, tx: Machine, instance: Value | None, cls: type) -> Value:
         """`__get__` of the descriptor."""
-        match self.raw:
+        match self.obj:
             case staticmethod():
                 return self.get_attr(tx, "__func__")
             case classmethod():
                 function = self.get_attr(tx, "__func__")
                 return BoundMethodValue(function, fresh(cls))
             case property() if instance is not None:
-                if self.raw.fget is None:
+                if self.obj.fget is None:
                     tx.raise_exception(AttributeError, "unreadable attribute")
                 return self.get_attr(tx, "fget").call(tx, (instance,), {})
         return self
 
     def descriptor_set(self, tx: Machine, instance: Value, value: Value) -> None:
         """`__set__` of a property."""
-        if self.raw.fset is None:
+        if self.obj.fset is None:
             tx.raise_exception(AttributeError, "can't set attribute")
         self.get_attr(tx, "fset").call(tx, (instance, value), {})
 
@@ -339,7 +287,7 @@ class SuperValue(Object):
         bound: Value | None = self.instance
         cls = self.instance.python_type()
         if isinstance(self.instance, ClassValue) and not issubclass(cls, self.after):
-            cls, bound = self.instance.cls, None
+            cls, bound = self.instance.obj, None
         mro = cls.__mro__
         for parent in mro[mro.index(self.after) + 1 :]:
             if name in parent.__dict__:

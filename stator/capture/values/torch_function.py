@@ -17,16 +17,16 @@ from stator.base.errors import GraphBreak
 from stator.capture.values import builtin as _builtin
 from stator.capture.values import function as _function
 from stator.capture.values import watch
-from stator.capture.values.base import Object
+from stator.capture.values.base import KnownValue
 from stator.capture.values.fold import ask, known
-from stator.capture.values.registry import MAKERS, SPECIAL, builds, fresh, handler_of, makes
+from stator.capture.values.function import BoundMethodValue
+from stator.capture.values.registry import MAKERS, SPECIAL, builds, handler_of, makes
 from stator.capture.values.tensor import TensorValue, call_graph, call_tensor_method
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from stator.capture.machine import Machine
-    from stator.capture.rewrite import Assembler
     from stator.capture.source import Source
     from stator.capture.value import Value
 
@@ -104,48 +104,20 @@ def is_about_state(function: Any) -> bool:
     return owner is torch._C or type(owner).__name__.startswith("pybind11")
 
 
-class TorchFunctionValue(Object):
+class TorchFunctionValue(KnownValue):
     """A leaf function."""
 
-    __slots__ = ("function",)
+    __slots__ = ()
     kind = "a torch function"
-
-    def __init__(self, function: Any, source: Source | None = None) -> None:
-        super().__init__(source)
-        self.function = function
-
-    def __repr__(self) -> str:
-        return f"TorchFunctionValue({name_of(self.function)})"
-
-    def python_type(self) -> type:
-        return type(self.function)
-
-    def is_constant(self) -> bool:
-        return True
-
-    def constant(self) -> Any:
-        return self.function
-
-    def is_same(self, other: Value) -> bool:
-        return other.is_constant() and other.constant() is self.function
-
-    def truth(self, tx: Machine) -> bool:
-        return True
-
-    def get_attr(self, tx: Machine, name: str) -> Value:
-        try:
-            return fresh(getattr(self.function, name))
-        except AttributeError as error:
-            tx.raise_real(error)
 
     def descriptor_get(self, tx: Machine, instance: Value | None, cls: type) -> Value:
         """A method descriptor of Tensor binds; a builtin function does not."""
-        if instance is None or isinstance(self.function, types.BuiltinFunctionType):
+        if instance is None or isinstance(self.obj, types.BuiltinFunctionType):
             return self
-        return BoundTorchFunction(self, instance)
+        return BoundMethodValue(self, instance)
 
     def call(self, tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
-        function = self.function
+        function = self.obj
         handler = handler_of(function)
         if handler is not None:
             return handler(tx, args, kwargs)
@@ -169,31 +141,7 @@ class TorchFunctionValue(Object):
         return call_graph(tx, "call_function", function, args, kwargs)
 
     def graph_argument(self) -> tuple[Any, Any]:
-        return self.function, self.function
-
-    def reconstruct(self, out: Assembler) -> None:
-        out.load_object(self.function)
-
-
-class BoundTorchFunction(Object):
-    """A Tensor method found on the class and bound to a tensor."""
-
-    __slots__ = ("function", "owner")
-    kind = "a tensor's method"
-
-    def __init__(self, function: TorchFunctionValue, owner: Value) -> None:
-        super().__init__()
-        self.function = function
-        self.owner = owner
-
-    def python_type(self) -> type:
-        return types.MethodType
-
-    def call(self, tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
-        return self.function.call(tx, (self.owner, *args), kwargs)
-
-    def children(self) -> Iterator[Value]:
-        yield self.owner
+        return self.obj, self.obj
 
 
 def name_of(function: Any) -> str:
@@ -232,33 +180,11 @@ def build_operator(tx: Machine, obj: Any, source: Source) -> Value:
 makes(*_OPERATORS)(TorchFunctionValue)
 
 
-class NamespaceValue(Object):
+class NamespaceValue(KnownValue):
     """`torch.ops`, `torch.ops.aten`, `torch.classes`: objects whose attributes are fixed."""
 
-    __slots__ = ("obj",)
+    __slots__ = ()
     kind = "a torch namespace"
-
-    def __init__(self, obj: Any, source: Source | None = None) -> None:
-        super().__init__(source)
-        self.obj = obj
-
-    def python_type(self) -> type:
-        return type(self.obj)
-
-    def is_constant(self) -> bool:
-        return True
-
-    def constant(self) -> Any:
-        return self.obj
-
-    def get_attr(self, tx: Machine, name: str) -> Value:
-        try:
-            return fresh(getattr(self.obj, name))
-        except AttributeError as error:
-            tx.raise_real(error)
-
-    def reconstruct(self, out: Assembler) -> None:
-        out.load_object(self.obj)
 
 
 @builds(type(torch.ops), type(torch.ops.aten))

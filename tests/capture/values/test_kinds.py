@@ -119,6 +119,11 @@ def left_alone(t: Tensor) -> Tensor:
     return t + 1
 
 
+def bound(t: Tensor) -> Tensor:
+    pair = Pair()
+    return t * pair.__getitem__(1) * (2 if callable(pair.cached) else 3) * (2 if hasattr(pair, "activation") else 3)
+
+
 #: Kind of value → a program that makes one.
 PROGRAMS: dict[type[Value], Callable[[Tensor], Any]] = {
     GlobalsValue: store,
@@ -127,14 +132,13 @@ PROGRAMS: dict[type[Value], Callable[[Tensor], Any]] = {
     autocast.AutocastValue: in_autocast,
     base.MethodValue: lambda t: t * [1, 2].index(2),
     builtin.BuiltinValue: lambda t: t * math.sqrt(4),
-    builtin.BoundBuiltin: lambda t: t * (2 if callable(Pair().cached) else 3),
     constant.ConstantValue: lambda t: t * 2,
     constant.BoundConstantValue: lambda t: t * len("a b".split()),
     constant.SliceValue: lambda t: t[slice(1, 3)],
     exception.ExceptionValue: handled,
     function.FunctionValue: closed_over,
     function.FunctionMethod: lambda t: closed_over.__call__(t),
-    function.BoundMethodValue: lambda t: t * Pair().__getitem__(1),
+    function.BoundMethodValue: bound,
     function.PartialValue: lambda t: functools.partial(torch.mul, t)(2),
     function.CellValue: closed_over,
     iterators.ItemsIterator: lambda t: t * next(iter((2, 3))),
@@ -170,7 +174,6 @@ PROGRAMS: dict[type[Value], Callable[[Tensor], Any]] = {
     tensor.TensorValue: lambda t: t + t,
     tensor.TensorMethod: lambda t: t.sin(),
     torch_function.TorchFunctionValue: lambda t: torch.sin(t),
-    torch_function.BoundTorchFunction: lambda t: t * (2 if hasattr(Pair(), "activation") else 3),
     torch_function.NamespaceValue: lambda t: torch.ops.aten.sin(t),
     user_object.UserObjectValue: lambda t: t * Pair().parts[0],
     user_object.IndexIterator: lambda t: [t * i for i in Pair()],
@@ -179,6 +182,7 @@ PROGRAMS: dict[type[Value], Callable[[Tensor], Any]] = {
 #: Kinds that no such program makes, and why.
 OTHERS: dict[type[Value], str] = {
     base.Object: "a base class",
+    base.KnownValue: "a base class",
     sequence.SequenceValue: "a base class",
     iterators.IteratorValue: "a base class",
     markers.DisabledFunction: "calling one is refused: see below",
