@@ -228,6 +228,41 @@ def test_softmax_and_layer_norm() -> None:
     batch.check()
 
 
+def test_images_are_read_along_their_rows_however_much_is_read_per_channel() -> None:
+    batch = Batch()
+    for shape in ((2, 32, 80), (3, 20, 49)):
+        n, channels, pixels = shape
+        a, out = torch.randn(shape), torch.empty(shape)
+        weight, bias = torch.randn(channels), torch.randn(channels)
+        mean, scale = torch.empty(channels), torch.empty(channels)
+        (c,), (i, p) = axes_of([channels]), axes_of([n, pixels], "r")
+        value, average, deviation = normalised(
+            load(0, a, (i, c, p)), n * pixels, load(1, weight, [c]), load(2, bias, [c])
+        )
+        stores = (
+            store(3, at(out, (i, c, p)), value, "inner"),
+            store(4, c.index, average), store(5, c.index, deviation),
+        )  # fmt: skip
+        made = kernel((c,), (i, p), stores, params(a, weight, bias, out, mean, scale, out=[3, 4, 5]))
+        assert plan(made, native()).vector is p
+        expected = {
+            3: functional.batch_norm(a, None, None, weight, bias, training=True),
+            4: a.mean((0, 2)), 5: torch.rsqrt(a.var((0, 2), correction=0) + 1e-5),
+        }  # fmt: skip
+        tensors = [a, weight, bias, out, mean, scale]
+        batch.add(f"batch norm {shape}", made, tensors, expected, rtol=1e-5, atol=2e-5)
+        applied = torch.empty(shape)
+        x = axes_of(shape)
+        parts = [load(number, t, x[1:2]) for number, t in ((1, mean), (2, scale), (3, weight), (4, bias))]
+        centred = e.op("mul", e.op("sub", load(0, a, x), parts[0]), parts[1])
+        value = e.op("add", e.op("mul", centred, parts[2]), parts[3])
+        made = kernel(x, (), (store(5, at(applied, x), value),), params(a, mean, scale, weight, bias, applied, out=[5]))
+        assert plan(made, native()).vector is x[2]
+        wanted = {5: expected[3]}
+        batch.add(f"apply {shape}", made, [a, mean, scale, weight, bias, applied], wanted, rtol=1e-5, atol=2e-5)
+    batch.check()
+
+
 def test_halves_round_where_the_casts_are() -> None:
     batch = Batch()
     for dtype, name in ((torch.bfloat16, "bf16"), (torch.float16, "f16")):

@@ -205,12 +205,21 @@ def _is_wide(node: Expr, narrow: frozenset[Expr]) -> bool:
 
 
 def _choose(kernel: Kernel, lanes: int, deps: dict[Expr, Axes]) -> Axis | None:
-    """The axis along which most memory accesses are contiguous; the innermost where several are equal."""
+    """The axis along which most memory accesses are contiguous; the innermost where several are equal.
+
+    An access counts as often as it differs: a batch norm reads an image along its rows, whatever it reads per channel.
+    """
     candidates = [axis for axis in (*kernel.axes, *kernel.reduce_axes) if axis.size > 1]
     if not candidates:
         return kernel.reduce_axes[-1] if kernel.reduce_axes else None
-    accesses = [(node.attr[1], 1.0) for node in kernel.nodes if node.op == "load"]
-    accesses += [(store.index, 1.5) for store in kernel.stores]
+    points = max(kernel.outer_numel * kernel.reduce_numel, 1)
+
+    def often(axes: Axes) -> float:
+        """How much of all points an access that varies along these axes is made at."""
+        return prod(axis.size for axis in axes) / points
+
+    accesses = [(node.attr[1], often(deps[node])) for node in kernel.nodes if node.op == "load"]
+    accesses += [(store.index, 1.5 * often(index_axes(store.index, deps))) for store in kernel.stores]
     best, best_score = candidates[-1], -1.0
     for axis in candidates:
         use = axis.size / (lanes * ceil(axis.size / lanes))
