@@ -16,7 +16,9 @@ from typing import Annotated
 import torch
 import typer
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
+from rich.text import Text
 
 import stator
 from stator.backends.builtin import list_backends
@@ -25,7 +27,7 @@ from stator.base.options import MODES, OPTIONS, Options
 from stator.base.store import Store
 from stator.inspect.explain import Explanation
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, help=stator.__doc__)
+app = typer.Typer(no_args_is_help=True, add_completion=False, help="See what stator can do, and what it did.")
 console = Console()
 
 
@@ -44,10 +46,10 @@ def explain(context: typer.Context, script: Annotated[Path, typer.Argument(exist
 @app.command()
 def options() -> None:
     """List every option with its environment variable, default and meaning, then the modes."""
-    table = Table("option", "environment", "default", "meaning", box=None, header_style="dim")
     for known in OPTIONS.values():
-        table.add_row(known.name, known.environment, repr(known.default), known.sentence)
-    console.print(table)
+        head = Text.assemble((known.name, "bold"), f" = {known.default!r}  ", (known.environment, "dim"))
+        console.print(head, Padding(Text(known.sentence), (0, 0, 0, 4)))
+    console.print()
     modes = Table("mode", "sets", box=None, header_style="dim")
     for name, values in MODES.items():
         modes.add_row(name, ", ".join(f"{key}={value}" for key, value in values.items()) or "nothing")

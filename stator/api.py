@@ -61,7 +61,7 @@ def compile(
     Compilation happens at the first call, and again when a later call differs in a way that matters.
 
     fullgraph  raise `CaptureError` where the program cannot be captured whole, instead of running parts in Python
-    dynamic    None: sizes are static first and symbolic when they change; True: symbolic at once; False: always static
+    dynamic    accepted for any value: sizes are static, each combination is compiled on its own
     backend    a name of `list_backends()`, or a function of (gm, example_inputs)
     mode       a named set of options; `options` are added to it and win (`python -m stator options` lists both)
     disable    give the program back as it is

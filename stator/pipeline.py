@@ -25,7 +25,7 @@ from stator.base.options import Options
 from stator.codegen import cpp, triton, wrapper
 from stator.compiled import Compiled
 from stator.inspect import graph_file
-from stator.loop import tables, text
+from stator.loop import tables, text, verify
 from stator.loop.device import Device
 from stator.loop.kernel import Launch, Schedule
 from stator.loop.schedule import schedule as schedule_program
@@ -58,9 +58,13 @@ def compile_functional(gm: fx.GraphModule, name: str, options: Options) -> Graph
     artifacts.stage(name, lambda: graph_file.functional(gm.graph, name), "py")
     with stage("lower", graph=name):
         program = lowering.lower(gm, name, device)
+        if options.verify:
+            verify.verify_program(program)
     artifacts.stage(f"{name}_loops", lambda: text.program_text(program), "txt")
     with stage("schedule", graph=name):
         schedule = schedule_program(program, Device.of(device.type, options.threads or torch.get_num_threads()))
+        if options.verify:
+            verify.verify_schedule(schedule)
     artifacts.stage(f"{name}_fused", lambda: text.schedule_text(schedule), "txt")
     with stage("codegen", graph=name):
         units = _units(schedule, device, options)

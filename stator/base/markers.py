@@ -1,8 +1,8 @@
 """The functions a user puts inside a program to talk to the compiler.
 
-Run by Python they do next to nothing; capture knows them by identity and gives them their meaning: `graph_break` ends a
-graph, `is_compiling` is true, a function made by `disable` (it carries `DISABLED`) is called and not looked into, a
-tensor given to `mark_dynamic` (it carries `DYNAMIC`) has symbolic sizes from the first call on.
+Run by Python they do next to nothing; capture knows them by identity and gives them their meaning: `graph_break`
+refuses, `is_compiling` is true, a function made by `disable` (it carries `DISABLED`) is called and not looked into, a
+tensor given to `mark_dynamic` (it carries `DYNAMIC`) is noted in the log: sizes are static.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ DYNAMIC: Final = "_stator_dynamic"  # on a tensor: dict of dimension -> (least, 
 
 
 def graph_break(reason: str = "") -> None:
-    """End the graph here: what follows is compiled on its own. Outside a compiled program this does nothing."""
+    """Leave the function that calls this to eager PyTorch. Outside a compiled program this does nothing."""
 
 
 def is_compiling() -> bool:
@@ -58,7 +58,7 @@ def disable(fn: Any = None, *, reason: str = "") -> Any:
 
 
 def mark_dynamic(tensor: Any, dims: int | Sequence[int], *, min: int = 2, max: int | None = None) -> None:
-    """Say that sizes of a tensor will change between calls, so that they are symbolic at once; bounds are inclusive."""
+    """Say that sizes of a tensor will change between calls, between two bounds, both included; a hint for the log."""
     rank = tensor.dim()
     if min < 0 or (max is not None and max < min):
         raise InvalidArgument(f"mark_dynamic() got the empty range {min} to {max}")

@@ -96,7 +96,7 @@ class Options:
     strict: bool = option(False, "Raise where stator would fall back to eager PyTorch.", in_key=False)
     numerics: str = option(
         "eager",
-        "'eager' rounds low-precision intermediates where eager does; 'fast' may keep them in float32.",
+        "'eager' rounds half types where eager does; 'fast' allows float32 there, which nothing makes use of yet.",
         in_key=True,
         choices=("eager", "fast"),
     )
@@ -106,7 +106,9 @@ class Options:
     debug: str = option("", "Folder for the numbered artifacts of every stage; empty writes none.", in_key=False)
     logs: str = option("", f"Comma list of what to print: {', '.join(log.LOG_KINDS)}.", in_key=False)
     threads: int = option(0, "Most threads of a CPU kernel; 0 is torch's own number.", in_key=True, low=0)
-    verify: bool = option(False, "Run the checker of every intermediate form after every stage.", in_key=False)
+    verify: bool = option(
+        False, "Check the loop IR against its grammar after lowering and after scheduling.", in_key=False
+    )
     eager_random: bool = option(False, "Give random operators eager's exact stream, unfused.", in_key=True)
     activation_memory_budget: float = option(
         1.0,
@@ -117,11 +119,13 @@ class Options:
     )
     recompile_limit: int = option(8, "Compiled versions that one function may have.", in_key=False, low=1)
     compiler: str = option("g++", "The C++ compiler of CPU kernels.", in_key=True)
-    cudagraphs: bool = option(False, "Replay CUDA kernels as one CUDA graph where that is safe.", in_key=True)
-    autotune: bool = option(False, "Measure several configurations of a kernel and keep the fastest.", in_key=True)
+    cudagraphs: bool = option(False, "Asks for CUDA graphs; accepted, and without effect yet.", in_key=True)
+    autotune: bool = option(
+        False, "Asks for measured kernel configurations; accepted, and without effect yet.", in_key=True
+    )
     dynamic: str = option(
         "auto",
-        "Sizes: 'auto' is static first and symbolic on a second value, 'always' and 'never' are what they say.",
+        "Asks for symbolic sizes; accepted, and every combination of sizes is compiled on its own.",
         in_key=True,
         choices=("auto", "always", "never"),
     )

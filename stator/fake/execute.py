@@ -9,7 +9,7 @@ Neighbours: `rules.py` fills `RULES`; `mode.py` calls `execute` for every operat
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -182,7 +182,7 @@ def unfake(func: Any, plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any])
     metas = [_to_meta(arg, devices) for arg in args]
     if kwargs:
         kwargs = {name: _to_meta(value, devices) for name, value in kwargs.items()}
-    device = _common_device(devices)
+    device = common_device(devices)
     if plan.has_device:
         named = kwargs.get("device")
         if named is not None:
@@ -216,15 +216,15 @@ def _to_meta(arg: Any, devices: list[FakeTensor]) -> Any:
     return arg
 
 
-def _common_device(fakes: list[FakeTensor]) -> torch.device:
+def common_device(tensors: Sequence[torch.Tensor]) -> torch.device:
     """The device of the result: that of the tensors, where CPU scalars give way to any other device."""
-    if not fakes:
+    if not tensors:
         return CPU
-    device = fakes[0].device
+    device = tensors[0].device
     if device.type == "cpu":
-        for fake in fakes[1:]:
-            if fake.device.type != "cpu":
-                return fake.device
+        for tensor in tensors[1:]:
+            if tensor.device.type != "cpu":
+                return tensor.device
     return device
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from stator.base.errors import DataDependent
-from stator.fake.execute import RULES, aten
+from stator.fake.execute import RULES, aten, common_device
 from stator.fake.layout import (
     channels_last_strides,
     contiguous_strides,
@@ -71,15 +71,6 @@ def _merge(a: Sequence[int], b: Sequence[int]) -> list[int] | None:
     return merged
 
 
-def _device(tensors: Sequence[torch.Tensor]) -> torch.device:
-    device = tensors[0].device
-    if device.type == "cpu":
-        for tensor in tensors[1:]:
-            if tensor.device.type != "cpu":
-                return tensor.device
-    return device
-
-
 def fresh(operands: Sequence[Any], dtype: torch.dtype) -> Any:
     """The elementwise result of tensors (numbers and None among them are ignored)."""
     tensors = [operand for operand in operands if isinstance(operand, FakeTensor)]
@@ -92,7 +83,7 @@ def fresh(operands: Sequence[Any], dtype: torch.dtype) -> Any:
         size = broadcast(tensors)
     if size is None:
         return NotImplemented
-    return make(size, dtype, _device(tensors), elementwise_strides(size, tensors))
+    return make(size, dtype, common_device(tensors), elementwise_strides(size, tensors))
 
 
 def _same(count: int, *args: Any, **kwargs: Any) -> Any:
@@ -116,6 +107,11 @@ def _first(count: int, *args: Any, **kwargs: Any) -> Any:
     return fresh(args[:count], args[0].dtype)
 
 
+def _number(count: int, *args: Any, **kwargs: Any) -> Any:
+    """Like `_first`, where eager refuses truth values."""
+    return NotImplemented if args[0].dtype is torch.bool else fresh(args[:count], args[0].dtype)
+
+
 def _overloads(names: str, overloads: str = "default") -> Iterable[Any]:
     """The overloads that exist among `name.overload`; which exist differs a little between versions."""
     for name in names.split():
@@ -127,7 +123,8 @@ def _overloads(names: str, overloads: str = "default") -> Iterable[Any]:
 
 #: What decides the dtype, how many leading arguments are operands, names, overloads.
 _ELEMENTWISE: tuple[tuple[Callable[..., Any], int, str, str], ...] = (
-    (_first, 1, "neg relu sign ceil floor round trunc bitwise_not square positive clone_ abs hardtanh", "default"),
+    (_number, 1, "neg positive", "default"),
+    (_first, 1, "relu sign ceil floor round trunc bitwise_not square clone_ abs hardtanh", "default"),
     (_float, 1, "exp exp2 expm1 log log2 log10 log1p sqrt rsqrt sin cos tan asin acos atan sinh cosh tanh", "default"),
     (_float, 1, "asinh acosh atanh erf erfc erfinv sigmoid reciprocal lgamma digamma logit frac", "default"),
     (_first, 1, "gelu silu mish softplus elu leaky_relu hardswish hardsigmoid threshold celu log_sigmoid", "default"),
@@ -283,7 +280,7 @@ def _cat(tensors: Any, dim: int = 0) -> Any:
         if any(i != dim and shape[i] != size[i] for i in range(ndim)):
             return NotImplemented
     size[dim] = sum(tensor.shape[dim] for tensor in tensors)
-    return make(size, promote(tensors), _device(tensors))
+    return make(size, promote(tensors), common_device(tensors))
 
 
 # ---- matrix products -------------------------------------------------------------------------------------------------

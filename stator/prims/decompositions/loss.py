@@ -121,9 +121,12 @@ def _class_dim(x: Tensor) -> int:
     return 0 if x.dim() == 1 else 1
 
 
-def _nll_forward(
+@decompose("nll_loss_forward", "nll_loss2d_forward")
+def nll_loss_forward(
     x: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore: int
 ) -> tuple[Tensor, Tensor]:
+    if x.numel() == 0:
+        return NotImplemented
     dim = _class_dim(x)
     valid = p.ne(target, ignore)
     safe = p.where(valid, target, 0)
@@ -144,7 +147,8 @@ def _nll_forward(
     return cast(result, x.dtype), cast(total_weight, x.dtype)
 
 
-def _nll_backward(
+@decompose("nll_loss_backward", "nll_loss2d_backward")
+def nll_loss_backward(
     grad: Tensor,
     x: Tensor,
     target: Tensor,
@@ -154,6 +158,8 @@ def _nll_backward(
     total_weight: Tensor,
 ) -> Tensor:
     """Minus the scaled gradient at the target class, zero elsewhere: pointwise, no scatter needed."""
+    if x.numel() == 0:
+        return NotImplemented
     dim = _class_dim(x)
     classes = x.shape[dim]
     valid = p.ne(target, ignore)
@@ -167,30 +173,6 @@ def _nll_backward(
     number = p.arange(0, classes, 1, dtype=target.dtype, device=x.device)
     number = p.view(number, [classes if d == dim else 1 for d in range(x.dim())])
     return cast(p.where(p.eq(number, p.unsqueeze(target, dim)), row, 0.0), x.dtype)
-
-
-@decompose("nll_loss_forward", "nll_loss2d_forward")
-def nll_loss_forward(
-    x: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore: int
-) -> tuple[Tensor, Tensor]:
-    if x.numel() == 0:
-        return NotImplemented
-    return _nll_forward(x, target, weight, reduction, ignore)
-
-
-@decompose("nll_loss_backward", "nll_loss2d_backward")
-def nll_loss_backward(
-    grad: Tensor,
-    x: Tensor,
-    target: Tensor,
-    weight: Tensor | None,
-    reduction: int,
-    ignore: int,
-    total_weight: Tensor,
-) -> Tensor:
-    if x.numel() == 0:
-        return NotImplemented
-    return _nll_backward(grad, x, target, weight, reduction, ignore, total_weight)
 
 
 def _xlogy(x: Tensor, y: Tensor | float) -> Tensor:
