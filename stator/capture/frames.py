@@ -46,6 +46,7 @@ from stator.capture.rewrite import Assembler
 from stator.capture.source import ClosureSource, LocalSource, Source
 from stator.capture.value import Raised, Value
 from stator.capture.values import build, operators
+from stator.fake.mode import without_saved_tensor_hooks
 
 assert _opcodes.__all__  # importing the opcodes is what fills the machine's table
 
@@ -139,7 +140,7 @@ def convert(
     arguments = bind_call(fn, args, kwargs)
     guards = GuardSet(state_guards())
     stop: Break | None = None
-    with log.span("capture", function=fn.__qualname__), collector_paused():
+    with log.span("capture", function=fn.__qualname__), collector_paused(), without_saved_tensor_hooks():
         try:
             machine = start(fn, arguments, guards, options)
             assembler = execute(machine)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from types import CodeType
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import torch
 from bytecode import Bytecode, CompilerFlags, Instr, Label
 from bytecode.instr import FreeVar, TryBegin, TryEnd
 
@@ -64,6 +65,8 @@ def run_original(error: BaseException) -> NoReturn:
     """Ends the compiled code when the graph has raised: a data error, mostly, which is the program's own."""
     if not isinstance(error, Exception) or (isinstance(error, StatorError) and not isinstance(error, LookupError)):
         raise error
+    if torch._C._autograd._top_saved_tensors_default_hooks(False) is not None:
+        raise error  # it may be a hook's on saved tensors: checkpointing ends what it computes again by one
     raise RunOriginal from error
 
 

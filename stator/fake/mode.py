@@ -8,7 +8,8 @@ Neighbours: `execute.py` does the work of one operator; `aot/trace.py` subclasse
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -149,6 +150,17 @@ def inner(leaf: FakeTensor) -> FakeTensor:
     with torch.enable_grad():
         fake: FakeTensor = _Inner.apply(leaf)  # type: ignore[no-untyped-call]
         return fake
+
+
+@contextmanager
+def without_saved_tensor_hooks() -> Iterator[None]:
+    """The caller's hooks (checkpointing has some) are for what a call saves, not for the fakes of a compiler."""
+    with torch.autograd.graph.saved_tensors_hooks(_unchanged, _unchanged):
+        yield
+
+
+def _unchanged(value: Any) -> Any:
+    return value
 
 
 def _has_tensor(items: Any) -> bool:
