@@ -27,6 +27,18 @@ def special(*overloads: Any) -> Callable[[Callable[..., Any]], Callable[..., Any
     return register
 
 
+def _one_hot(tensor: torch.Tensor, num_classes: int = -1) -> torch.Tensor:
+    """`one_hot` by a write at the class, so that a class out of range raises."""
+    if num_classes <= 0:
+        return torch.nn.functional.one_hot(tensor, num_classes)
+    zeros = torch.zeros(*tensor.shape, num_classes, dtype=torch.int64, device=tensor.device)
+    return zeros.scatter(-1, tensor.unsqueeze(-1), 1)
+
+
+#: Torch functions that take tensors without data at their word → what checks the data as eager does.
+CHECKED: dict[Any, Callable[..., Any]] = {torch.nn.functional.one_hot: _one_hot}
+
+
 @special(aten.detach.default, aten.alias.default)
 def _same(tracer: Tracer, x: Any) -> Any:
     return tracer.same(x)

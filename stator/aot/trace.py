@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from stator.aot import special  # noqa: F401  (it fills the tracer's table)
+from stator.aot import special
 from stator.aot.attributes import attribute, lifted, tensors_of
 from stator.aot.functional import Cell, Handle, repeats
 from stator.aot.metadata import Metadata, TensorSpec, Value
@@ -29,7 +29,7 @@ from stator.base.errors import Unsupported
 from stator.fake import FakeTensor, make
 from stator.fake.graphs import module
 from stator.fake.layout import contiguous_strides, is_dense
-from stator.fake.mode import inner
+from stator.fake.mode import inner, without_saved_tensor_hooks
 
 aten = torch.ops.aten
 
@@ -87,7 +87,7 @@ def trace(
         torch.set_grad_enabled(need_backward),
         torch.autograd.set_multithreading_enabled(False),
         _without_mkldnn(),
-        _without_saved_tensor_hooks(),
+        without_saved_tensor_hooks(),
     ):
         try:
             return _Tracing(tracer, gm, example_inputs, need_backward).run()
@@ -101,21 +101,12 @@ def trace(
 #: What PyTorch raises on fakes where eager would have given a result, or an error only later: eager must run it.
 _REFUSED = (
     (r"modified by an inplace operation", "what backward needs is overwritten, which eager raises when backward runs"),
+    (r"Negation, the `-` operator, on a bool", "a gradient negates truth values, which eager raises in backward"),
     (r"derivative for .* is not implemented", "an operator has no derivative, which eager raises when backward runs"),
     (r"has been modified inplace", "one of several views of a tensor, made at once, is used after a write"),
+    (r"unresolved conjugated", "a complex tensor that is conjugated lazily is read as real numbers"),
     (r"data is not allocated yet", "an operator reads the values of a tensor to find the size of its result"),
 )
-
-
-@contextmanager
-def _without_saved_tensor_hooks() -> Iterator[None]:
-    """The caller's hooks (checkpointing has some) are for what a call saves, not for the fakes of a trace."""
-    with torch.autograd.graph.saved_tensors_hooks(_unchanged, _unchanged):
-        yield
-
-
-def _unchanged(value: Any) -> Any:
-    return value
 
 
 @contextmanager
@@ -316,7 +307,8 @@ class _Interpreter:
     def _call(self, node: fx.Node, args: Any, kwargs: Any) -> Any:
         match node.op:
             case "call_function":
-                return node.target(*args, **kwargs)  # type: ignore[operator]
+                function = special.CHECKED.get(node.target, node.target)
+                return function(*args, **kwargs)  # type: ignore[operator]
             case "call_method":
                 return getattr(args[0], str(node.target))(*args[1:], **kwargs)
             case "get_attr":

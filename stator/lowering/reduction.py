@@ -69,7 +69,8 @@ def _accumulator(out: Spec, dtype: Any) -> str:
 
 @lowers("sum.dim_IntList")
 def sum_(context: Context, out: Spec, x: Tensorish, dim: Dims, keep: bool = False, *, dtype: Any = None) -> Tensorish:
-    return _reduce(context, out, x, dim, keep, "sum", _accumulator(out, dtype))
+    kind = "any" if out.dtype == "bool" else "sum"
+    return _reduce(context, out, x, dim, keep, kind, _accumulator(out, dtype))
 
 
 @lowers("mean.dim")

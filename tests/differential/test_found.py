@@ -91,6 +91,14 @@ RIGHT = {
     "an empty gather of another rank": Program(
         (Input((5,)),), ("v0 = torch.gather(x0, 0, torch.zeros(2, 0, dtype=torch.int64))",), ("v0",)
     ),
+    "a sum of truth values": Program(
+        (Input((3, 4), values="special"),), ("v0 = torch.sum(x0, 1, dtype=torch.bool)",), ("v0",)
+    ),
+    "a write that autograd is not told of": Program(
+        (Input((2, 3, 2), F64, **LEAF),),
+        ("v0 = x0 * 2", "v1, v2, v3 = v0.unbind(1)", "v1.data.add_(1)", "v4 = v2 + 1"),
+        ("v0", "v4"),
+    ),
 }
 
 REFUSED = {
@@ -104,6 +112,10 @@ REFUSED = {
     "a view beyond a tensor": Program(
         (Input((3, 0), layout="offset"),), ("v0 = x0.as_strided((2,), (1,), 1)",), ("v0",)
     ),
+    "a gradient that negates truth values": Program(
+        (Input((5,), torch.bool), Input((5,), seed=1, **LEAF)), ("v0 = torch.atan2(x0, x1)",), ("v0",)
+    ),
+    "complex gradients": Program((Input((4, 4), **LEAF),), ("v0 = torch.fft.hfft(x0)",), ("v0",)),
     "memory read in other units": Program((Input((4,), torch.int64),), ("v0 = x0.view(torch.int32)",), ("v0",)),
 }
 

@@ -34,6 +34,7 @@ LOOKUPS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "summed": lambda w, i: w[i].sum(-1),
     "joined": lambda w, i: torch.cat([w[i], w[:2]]) * 2,
     "cross_entropy": lambda w, i: F.cross_entropy(w.t()[:3], i),
+    "one_hot": lambda w, i: F.one_hot(i, ROWS) * 2.0,
     "index_put": lambda w, i: torch.index_put(w, (i,), w[:3]) * 2,
     "index_add": lambda w, i: torch.index_add(w, 0, i, w[:3]) * 2,
     "scatter": lambda w, i: torch.scatter(w, 0, i[:, None].expand(-1, COLUMNS), w[:3]) * 2,

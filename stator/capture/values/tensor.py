@@ -161,7 +161,7 @@ class TensorValue(Object):
         if name == "__class__":
             return fresh(self.cls)
         if name == "data":
-            return call_graph(tx, "call_method", "detach", (self,), {})
+            return call_graph(tx, "call_function", getattr, (self, fresh(name)), {})
         if self.real is not None and self.source is not None:
             if name in self.real.__dict__:
                 return wrap(tx, self.real.__dict__[name], AttrSource(self.source, name))

@@ -213,7 +213,8 @@ def batch_norm_functional(
     new_mean = None if running_mean is None else _blend(running_mean, _flat(mean), momentum, 1.0)
     unbiased = count / max(count - 1, 1)
     new_var = None if running_var is None else _blend(running_var, _flat(variance), momentum, unbiased)
-    return out, _flat(mean), _flat(rstd), new_mean, new_var
+    kept_type = _statistics_type(x, weight)
+    return out, cast(_flat(mean), kept_type), cast(_flat(rstd), kept_type), new_mean, new_var
 
 
 def _batch_affine(value: Tensor, weight: Tensor | None, bias: Tensor | None, x: Tensor) -> Tensor:
