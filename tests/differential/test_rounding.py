@@ -43,3 +43,36 @@ def test_scaled_sums(dtype: torch.dtype) -> None:
     x, y = torch.randn(61, 67).to(dtype), torch.randn(61, 67).to(dtype)
     compiled = stator.compile(lambda x, y: torch.add(x, y, alpha=0.3), fullgraph=True, options={"strict": True})
     assert (compiled(x, y) != torch.add(x, y, alpha=0.3)).sum() < 0.01 * x.numel()
+
+
+@pytest.mark.parametrize("offset", [0, 10])
+def test_batch_norm_adds_up_about_as_exactly_as_eager(offset: int) -> None:
+    """Eager adds in float64: its errors, or those of rounding the results, are the measure."""
+    torch.manual_seed(0)
+    given = torch.randn(8, 16, 32, 32) + offset, torch.randn(16), torch.randn(16)
+    tangent = torch.randn(8, 16, 32, 32)
+
+    def norm(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
+        return torch.nn.functional.batch_norm(x, None, None, w, b, True)
+
+    def gradients(function: Callable[[Tensor, Tensor, Tensor], Tensor], dtype: torch.dtype) -> list[Tensor]:
+        inputs = [tensor.to(dtype).requires_grad_() for tensor in (t.clone() for t in given)]
+        out = function(*inputs)
+        return [out.detach(), *torch.autograd.grad(out, inputs, tangent.to(dtype))]
+
+    exact, eager = gradients(norm, torch.float64), gradients(norm, torch.float32)
+    ours = gradients(stator.compile(norm, fullgraph=True, options={"strict": True}), torch.float32)
+    for wanted, theirs, mine in zip(exact, eager, ours, strict=True):
+        scale = wanted.abs().max()
+        error, allowed = ((value - wanted).abs().max() / scale for value in (mine, theirs))
+        assert error <= max(2 * allowed, 2e-7)
+
+
+def test_statistics_of_batch_norm_have_the_type_of_eager() -> None:
+    x = torch.randn(2, 3, 4, 4, dtype=torch.bfloat16)
+
+    def norm(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return torch.native_batch_norm(x, None, None, None, None, True, 0.1, 1e-5)
+
+    compiled = stator.compile(norm, fullgraph=True, options={"strict": True})
+    assert [t.dtype for t in compiled(x)] == [t.dtype for t in norm(x)]
