@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from stator.fake.execute import aten
-from stator.fake.layout import channels_last_strides, dense_like, promote
+from stator.fake.layout import channels_last_strides, contiguous_strides, dense_like, promote
 from stator.fake.rules import _overloads, fresh, like, rule
 from stator.fake.tensor import FakeTensor, make
 
@@ -139,6 +139,11 @@ def _pool_backward(grad: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
     return _image(x.shape, x) if x.dim() == 4 else NotImplemented
 
 
+@rule(aten.max_unpool2d.default)
+def _max_unpool(x: Any, indices: Any, size: Sequence[int]) -> Any:
+    return _image((*x.shape[:2], *size), x) if x.dim() == 4 and len(size) == 2 else NotImplemented
+
+
 # ---- norms -----------------------------------------------------------------------------------------------------------
 
 
@@ -252,6 +257,26 @@ def _repeat(x: Any, repeats: Any) -> Any:
     lead = len(repeats) - x.dim()
     size = [1] * lead + list(x.shape)
     return make([extent * count for extent, count in zip(size, repeats, strict=True)], x.dtype, x.device)
+
+
+# ---- matrices --------------------------------------------------------------------------------------------------------
+
+
+@rule(aten._linalg_svd.default)
+def _svd(x: Any, full_matrices: bool = False, compute_uv: bool = True, *, driver: str | None = None) -> Any:
+    """On the CPU both matrices have their columns in one piece, also the last, of which the meta kernel says rows."""
+    if x.device.type != "cpu" or not compute_uv or not x.is_floating_point() or x.numel() == 0:
+        return NotImplemented
+    *batch, rows, columns = x.shape
+    rank = min(rows, columns)
+    u = _by_columns(x, batch, rows, rows if full_matrices else rank)
+    vh = _by_columns(x, batch, columns if full_matrices else rank, columns)
+    return u, make((*batch, rank), x.dtype, x.device), vh
+
+
+def _by_columns(x: Any, batch: list[int], rows: int, columns: int) -> FakeTensor:
+    *outer, _, _ = contiguous_strides((*batch, rows, columns))
+    return make((*batch, rows, columns), x.dtype, x.device, (*outer, 1, rows))
 
 
 # ---- sorting ---------------------------------------------------------------------------------------------------------

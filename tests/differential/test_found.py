@@ -94,6 +94,23 @@ RIGHT = {
     "a sum of truth values": Program(
         (Input((3, 4), values="special"),), ("v0 = torch.sum(x0, 1, dtype=torch.bool)",), ("v0",)
     ),
+    "matrices of a decomposition": Program(
+        (Input((2, 3, 5)),),
+        ("v0, v1, v2 = torch.linalg.svd(x0)", "v3, v4, v5 = torch.linalg.svd(x0, False)"),
+        ("v0", "v1", "v2", "v3", "v4", "v5"),
+    ),
+    "a diagonal replaced in what is not contiguous": Program(
+        (Input((3, 4)), Input((3,), seed=1)), ("v0 = torch.diagonal_scatter(x0.t(), x1)",), ("v0",)
+    ),
+    "unpooled images with channels last": Program(
+        (Input((2, 3, 6, 6)),),
+        (
+            "v0 = x0.contiguous(memory_format=torch.channels_last)",
+            "v1, v2 = F.max_pool2d(v0, 2, return_indices=True)",
+            "v3 = F.max_unpool2d(v1, v2, 2)",
+        ),
+        ("v3",),
+    ),
     "a write that autograd is not told of": Program(
         (Input((2, 3, 2), F64, **LEAF),),
         ("v0 = x0 * 2", "v1, v2, v3 = v0.unbind(1)", "v1.data.add_(1)", "v4 = v2 + 1"),

@@ -171,6 +171,8 @@ def diagonal_backward(grad: Tensor, size: Sequence[int], offset: int, dim1: int,
 @decompose("diagonal_scatter")
 def diagonal_scatter(x: Tensor, source: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """Pointwise: the source is read at the row of each element that lies on the diagonal."""
+    if not x.is_contiguous():  # eager keeps its strides, holes included
+        return NotImplemented
     rank = x.dim()
     dim1, dim2 = dim1 % rank, dim2 % rank
     if x.numel() == 0 or source.numel() == 0:
