@@ -464,6 +464,7 @@ static int distinct_storages(const Relation *relation, const Run *run) {
 
 static int run_relation(const Relation *relation, const Run *run) {
     if (relation->kind == DIFFERENT_STORAGES) return distinct_storages(relation, run);
+    if (relation->kind == SIZE_CONDITION) return condition_check(relation->condition, run->registers);
     bool wanted = relation->kind == SAME_OBJECT;
     PyObject *first = run->registers[relation->slots[0]];
     for (Py_ssize_t i = 1; i < relation->count; i++) {

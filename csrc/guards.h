@@ -79,12 +79,16 @@ typedef struct Node {
     bool lookup_plain, lookup_parts;
 } Node;
 
-typedef enum { SAME_OBJECT, DIFFERENT_OBJECTS, DIFFERENT_STORAGES } RelationKind;
+typedef enum { SAME_OBJECT, DIFFERENT_OBJECTS, DIFFERENT_STORAGES, SIZE_CONDITION } RelationKind;
+
+/* A comparison of integer expressions over sizes (condition.c). */
+typedef struct Condition Condition;
 
 typedef struct {
     RelationKind kind;
     Py_ssize_t *slots;
     Py_ssize_t count;
+    Condition *condition; /* of SIZE_CONDITION */
     PyObject *text;
 } Relation;
 
@@ -119,7 +123,16 @@ typedef struct {
 
 extern GuardNames guard_names;
 
+/* The place of a name in a table that ends with NULL; -1 with an exception. */
+int guard_name_index(const char *const *names, PyObject *name);
 int same_constant(PyObject *a, PyObject *b);
+
+/* NULL with an exception if the specification is not a program that gives one value. */
+Condition *condition_parse(PyObject *operands, PyObject *program, Py_ssize_t register_count);
+/* 1 it holds, 0 it does not, -1 an exception. */
+int condition_check(const Condition *condition, PyObject *const *registers);
+void condition_free(Condition *condition);
+
 PyObject *guard_tree_explain(PyObject *tree, PyObject *const *slots, Py_ssize_t count);
 
 #endif

@@ -1,7 +1,7 @@
 /* Shared declarations of the extension module stator._native.
  *
- * tensor.c reads tensor metadata, state.c torch's global state, tree.c builds guard trees and guards.c
- * evaluates them, dispatcher.c is the callable that users hold, kernels.c calls compiled kernels,
+ * tensor.c reads tensor metadata, state.c torch's global state, tree.c builds guard trees, guards.c and
+ * condition.c evaluate them, dispatcher.c is the callable that users hold, kernels.c calls compiled kernels,
  * module.c puts them together. The GIL protects all state.
  */
 #ifndef STATOR_NATIVE_H
@@ -40,6 +40,8 @@ int tensor_prepare(void);
 bool tensor_check(PyObject *object);
 /* Fills the view of a tensor; 0 or -1 with an exception. */
 int tensor_view(PyObject *tensor, TensorView *view);
+/* Where the tensor begins in its storage, in elements; 0 or -1 with an exception. */
+int tensor_offset(PyObject *tensor, int64_t *offset);
 /* The identity of the tensor's storage, 0 if it has none; -1 with an exception. */
 int tensor_storage(PyObject *tensor, uintptr_t *storage);
 /* The address of the first element; -1 with an exception. */

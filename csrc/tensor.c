@@ -31,7 +31,7 @@ static struct {
         PyObject *dtype;
         int number;
     } dtypes[MAX_DTYPES]; /* those met so far */
-    Py_ssize_t storage, autograd, shape, dtype, device, keys;
+    Py_ssize_t storage, autograd, shape, offset, dtype, device, keys;
     Py_ssize_t requires_grad, grad_fn; /* inside the autograd record */
     DataPointer data_pointer;
 } state;
@@ -240,6 +240,11 @@ static bool word_fits(const char *impl, const Sample *sample, uint64_t fact, Py_
     return READ(uint64_t, impl + at) == fact;
 }
 
+static bool offset_fits(const char *impl, const Sample *sample, uint64_t fact, Py_ssize_t at) {
+    (void)fact;
+    return READ(int64_t, impl + at) == sample->offset;
+}
+
 static bool autograd_fits(const char *impl, const Sample *sample, uint64_t fact, Py_ssize_t at) {
     (void)fact;
     return (READ(void *, impl + at) != NULL) == sample->requires_grad;
@@ -358,6 +363,7 @@ static int calibrate(PyObject *torch, bool *fits) {
         Py_ssize_t after = state.shape + 88;
         *fits = *fits && search(tensors, NULL, dtype_fits, after, IMPL_BYTES - 2, 2, &state.dtype) &&
                 search(tensors, NULL, device_fits, state.dtype + 2, state.dtype + 4, 1, &state.device) &&
+                search(tensors, NULL, offset_fits, after, IMPL_BYTES, 8, &state.offset) &&
                 search(tensors, keys, word_fits, after, IMPL_BYTES, 8, &state.keys) &&
                 search(tensors, storages, word_fits, 8, state.shape, 8, &state.storage) &&
                 search(tensors, NULL, autograd_fits, 16, state.shape, 8, &state.autograd) &&
@@ -423,6 +429,18 @@ int tensor_view(PyObject *tensor, TensorView *view) {
     if (!state.raw) return python_view(tensor, view);
     raw_view(impl_of(tensor), view);
     return 0;
+}
+
+int tensor_offset(PyObject *tensor, int64_t *offset) {
+    if (state.raw) {
+        *offset = READ(int64_t, impl_of(tensor) + state.offset);
+        return 0;
+    }
+    PyObject *number = PyObject_CallMethod(tensor, "storage_offset", NULL);
+    if (number == NULL) return -1;
+    *offset = PyLong_AsLongLong(number);
+    Py_DECREF(number);
+    return PyErr_Occurred() ? -1 : 0;
 }
 
 int tensor_storage(PyObject *tensor, uintptr_t *storage) {

@@ -3,7 +3,7 @@
  * A specification is nested tuples, made by stator/capture/guards.py:
  *   node     (accessor, key, text, register or -1, checks, children)
  *   check    (kind, payload, text)
- *   relation (kind, registers, text)
+ *   relation (kind, registers, text), or ("CONDITION", operands, program, text): see condition.c
  * The tree owns everything it names; what evaluation remembers is borrowed (see guards.c).
  */
 #include "guards.h"
@@ -20,9 +20,9 @@ static const char *const CHECKS[] = {
     "TYPE", "ID", "EQUALS", "TENSOR", "LENGTH", "KEYS", "MEMBERS", "PRESENT",
     "ABSENT", "LACKS", "EMPTY", "CODE", "STATE", "CALL", NULL,
 };
-static const char *const RELATIONS[] = {"SAME", "NOT_SAME", "NOT_ALIASED", NULL};
+static const char *const RELATIONS[] = {"SAME", "NOT_SAME", "NOT_ALIASED", "CONDITION", NULL};
 
-static int index_of(const char *const *names, PyObject *name) {
+int guard_name_index(const char *const *names, PyObject *name) {
     const char *text = PyUnicode_AsUTF8(name);
     for (int i = 0; text != NULL && names[i] != NULL; i++) {
         if (strcmp(names[i], text) == 0) return i;
@@ -74,7 +74,7 @@ static int parse_tensor(Check *check) {
 static int parse_check(Check *check, PyObject *spec) {
     PyObject *kind, *payload, *text;
     if (!PyArg_ParseTuple(spec, "UOU", &kind, &payload, &text)) return -1;
-    int index = index_of(CHECKS, kind);
+    int index = guard_name_index(CHECKS, kind);
     if (index < 0) return -1;
     check->kind = (CheckKind)index;
     check->payload = Py_NewRef(payload);
@@ -189,7 +189,7 @@ static int parse_node(GuardTree *tree, Node *node, PyObject *spec) {
                           &PyTuple_Type, &children)) {
         return -1;
     }
-    int index = index_of(ACCESSORS, accessor);
+    int index = guard_name_index(ACCESSORS, accessor);
     if (index < 0) return -1;
     node->accessor = (Accessor)index;
     node->key = Py_NewRef(key);
@@ -238,16 +238,10 @@ static int verify_registers(const GuardTree *tree) {
     return PyErr_Occurred() ? -1 : 0;
 }
 
-static int parse_relation(GuardTree *tree, Relation *relation, PyObject *spec) {
-    PyObject *kind, *slots, *text;
-    if (!PyArg_ParseTuple(spec, "UO!U", &kind, &PyTuple_Type, &slots, &text)) return -1;
-    int index = index_of(RELATIONS, kind);
-    if (index < 0) return -1;
-    relation->kind = (RelationKind)index;
-    relation->text = Py_NewRef(text);
+static int parse_registers(const GuardTree *tree, Relation *relation, PyObject *slots) {
     relation->count = PyTuple_GET_SIZE(slots);
     relation->slots = zeroed(relation->count, sizeof(Py_ssize_t));
-    if (relation->slots == NULL || tensor_prepare() < 0) return -1;
+    if (relation->slots == NULL) return -1;
     for (Py_ssize_t i = 0; i < relation->count; i++) {
         Py_ssize_t slot = PyLong_AsSsize_t(PyTuple_GET_ITEM(slots, i));
         if (PyErr_Occurred()) return -1;
@@ -258,6 +252,24 @@ static int parse_relation(GuardTree *tree, Relation *relation, PyObject *spec) {
         relation->slots[i] = slot;
     }
     return 0;
+}
+
+static int parse_relation(GuardTree *tree, Relation *relation, PyObject *spec) {
+    PyObject *kind, *first, *second, *text = NULL;
+    if (!PyArg_ParseTuple(spec, "UO!O|U", &kind, &PyTuple_Type, &first, &second, &text)) return -1;
+    int index = guard_name_index(RELATIONS, kind);
+    if (index < 0) return -1;
+    relation->kind = (RelationKind)index;
+    bool program = relation->kind == SIZE_CONDITION;
+    if (program != (text != NULL) || !(program ? PyTuple_Check(second) : PyUnicode_Check(second))) {
+        PyErr_Format(PyExc_TypeError, "a relation %U has other parts", kind);
+        return -1;
+    }
+    relation->text = Py_NewRef(program ? text : second);
+    if (tensor_prepare() < 0) return -1;
+    if (!program) return parse_registers(tree, relation, first);
+    relation->condition = condition_parse(first, second, tree->register_count);
+    return relation->condition ? 0 : -1;
 }
 
 /* -- the type ---------------------------------------------------------------------------------------- */
@@ -353,6 +365,7 @@ static void tree_dealloc(PyObject *self) {
     for (Py_ssize_t i = 0; i < tree->relation_count; i++) {
         Py_XDECREF(tree->relations[i].text);
         PyMem_Free(tree->relations[i].slots);
+        condition_free(tree->relations[i].condition);
     }
     PyMem_Free(tree->relations);
     Py_TYPE(self)->tp_free(self);

@@ -30,7 +30,7 @@ from stator.base.markers import DISABLED
 from stator.base.options import Settings
 from stator.capture import frames
 from stator.capture.compiled_module import CompiledModule, original_of, share
-from stator.capture.guards import Guard, compile_tree
+from stator.capture.guards import Guard, Roots, compile_tree
 from stator.capture.source import ConstSource
 
 #: Every function that has been compiled, for `reset`.
@@ -113,7 +113,7 @@ class Versions:
             entry.guards.add(Guard("CODE", ConstSource(function), function.__code__))
             if log.wanted(log.GUARDS):
                 log.record(log.GUARDS, guards=entry.guards.describe())
-            tree = compile_tree(entry.guards, function)
+            tree = compile_tree(entry.guards, Roots.of(function))
         wrong = tree.explain(*self.dispatcher.bind(*args, **kwargs))
         if wrong is not None:
             raise InternalError("guards", f"a new entry does not match the call that it was made for: {wrong}")

@@ -10,15 +10,17 @@ Neighbours: `source.py` (the ways), `values/watch.py` (who asks for which), `csr
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 import torch
 
 from stator import _native
 from stator.capture.arguments import parameters
+from stator.capture.conditions import ConditionFacts
 from stator.capture.source import (
     AttrSource,
+    CellSource,
     ClassAttrSource,
     ClosureSource,
     ConstSource,
@@ -153,16 +155,18 @@ KINDS: Final[dict[str, Kind]] = {
     "NOT_ALIASED": Kind(
         6, "no two of these tensors share storage", lambda s, p: f"no shared storage in ({', '.join(map(str, p))})"
     ),
+    "CONDITION": Kind(2, "a comparison of sizes", lambda s, p: str(p)),
 }
 
 #: Kinds that compare several values; checked after all others.
-RELATIONS: Final = frozenset({"SAME", "NOT_SAME", "NOT_ALIASED"})
+RELATIONS: Final = frozenset({"SAME", "NOT_SAME", "NOT_ALIASED", "CONDITION"})
 
 
 class Guard:
     """One fact. `source` is None for kinds about no object (STATE, NOT_ALIASED, …).
 
-    The payload of TENSOR may be given as a live tensor, of MEMBERS, KEYS and NOT_ALIASED as any iterable.
+    The payload of TENSOR may be given as a live tensor, of MEMBERS, KEYS and NOT_ALIASED as any iterable,
+    of CONDITION as a pair (operands, program).
     """
 
     __slots__ = ("_identity", "kind", "payload", "source")
@@ -176,6 +180,9 @@ class Guard:
             case "KEYS" | "MEMBERS" | "EMPTY" | "NOT_ALIASED":
                 payload = tuple(payload)
                 key = constant_key(payload)
+            case "CONDITION":
+                operands, program = payload
+                key = payload = ConditionFacts(tuple(operands), tuple(program))
             case _:
                 if kind not in KINDS:
                     raise ValueError(f"there is no kind of guard {kind!r}")
@@ -252,6 +259,10 @@ def state_number(name: str, value: Any) -> int | None:
 # -- the native tree -----------------------------------------------------------------------------------
 
 
+#: The slot of a frame that holds the function object that it runs.
+FUNCTION: Final = ".function"
+
+
 class Node:
     """A step of the tree while it is built: how its value is reached from its parent's, and what hangs on it."""
 
@@ -299,14 +310,48 @@ def check_spec(guard: Guard) -> tuple[str, Any, str]:
     return kind, payload, str(guard)
 
 
+class Roots(NamedTuple):
+    """Where the ways of a frame start: its slots by name, and where its globals and cells are.
+
+    A frame of a known function pins its globals and cells. One whose code may belong to many functions
+    has the function object in the slot `FUNCTION`, through which they are reached.
+    """
+
+    slots: tuple[str, ...]
+    globals: dict[str, Any] | None = None
+    cells: Mapping[str, types.CellType] = types.MappingProxyType({})
+    freevars: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, function: types.FunctionType) -> Roots:
+        """Calls of this function; the slots are its parameters, as `Dispatcher` binds them."""
+        code = function.__code__
+        cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
+        return cls(parameters(code), function.__globals__, cells)
+
+    @classmethod
+    def of_code(cls, code: types.CodeType) -> Roots:
+        """Frames of any function that has this code: the parameters, then the function object."""
+        return cls((*parameters(code), FUNCTION), freevars=code.co_freevars)
+
+    def globals_step(self) -> tuple[Source | None, str, object]:
+        """How the globals dict of the frame is reached."""
+        if self.globals is None:
+            return LocalSource(FUNCTION), "globals", None
+        return None, "constant", self.globals
+
+    def closure_step(self, name: str) -> tuple[Source | None, str, object]:
+        """How the contents of the cell of a free variable are reached."""
+        if name in self.cells:
+            return ConstSource(self.cells[name]), "cell", None
+        return LocalSource(FUNCTION), "closure", self.freevars.index(name)
+
+
 class TreeBuilder:
     """Hangs guards on a tree whose nodes follow the sources; equal ways share their nodes."""
 
-    def __init__(self, function: types.FunctionType) -> None:
-        code = function.__code__
-        self.slots = {name: slot for slot, name in enumerate(parameters(code))}
-        self.globals = function.__globals__
-        self.cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
+    def __init__(self, frame: Roots) -> None:
+        self.frame = frame
         self.roots: list[Node] = []
         self.nodes: dict[Source, Node] = {}
         self.registers = 0
@@ -326,15 +371,17 @@ class TreeBuilder:
         base = source.base
         match source:
             case LocalSource(name):
-                return None, "slot", self.slots[name]
+                return None, "slot", self.frame.slots.index(name)
             case ConstSource(value):
                 return None, "constant", value
             case GlobalsSource():
-                return None, "constant", self.globals
+                return self.frame.globals_step()
             case GlobalSource(name):
                 return GlobalsSource(), "item", name
             case ClosureSource(name):
-                return ConstSource(self.cells[name]), "cell", None
+                return self.frame.closure_step(name)
+            case CellSource():
+                return base, "cell", None
             case AttrSource(_, name):
                 return base, "attribute", name
             case ItemSource(_, key):
@@ -367,15 +414,18 @@ class TreeBuilder:
             self.registers += 1
         return node.register
 
-    def relation(self, guard: Guard) -> tuple[str, tuple[int, ...], str]:
+    def relation(self, guard: Guard) -> tuple[Any, ...]:
         """A relation in the form that `_native.GuardTree` takes."""
+        if guard.kind == "CONDITION":
+            operands = tuple((self.register(source), kind, dim) for source, kind, dim in guard.payload.operands)
+            return guard.kind, operands, guard.payload.program, str(guard)
         sources = guard.payload if guard.kind == "NOT_ALIASED" else (guard.source, guard.payload)
         return guard.kind, tuple(map(self.register, sources)), str(guard)
 
 
-def compile_tree(guards: Iterable[Guard], function: types.FunctionType) -> _native.GuardTree:
-    """The native tree of these guards; its slots are the parameters of `function`, as `Dispatcher` binds them."""
-    builder = TreeBuilder(function)
+def compile_tree(guards: Iterable[Guard], frame: Roots) -> _native.GuardTree:
+    """The native tree of these guards; the slots that it is checked on are those of `frame`."""
+    builder = TreeBuilder(frame)
     state: list[Guard] = []
     relations: list[Guard] = []
     for guard in guards:

@@ -209,6 +209,22 @@ class ConstSource(Source):
 # -- steps -------------------------------------------------------------------------------------------
 
 
+class CellSource(Source):
+    """The contents of a cell that the frame is given as a cell object, as continuations are."""
+
+    __slots__ = ()
+    __match_args__ = ("base",)
+
+    def __init__(self, base: Source) -> None:
+        super().__init__(base)
+
+    def resolve(self, scope: Scope) -> Any:
+        return self.base.resolve(scope).cell_contents  # type: ignore[union-attr]
+
+    def write(self) -> str:
+        return str(self.base)
+
+
 class AttrSource(Source):
     """`base.name`, an ordinary attribute read."""
 

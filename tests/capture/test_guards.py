@@ -15,7 +15,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from stator import _native
-from stator.capture.guards import KINDS, STATES, Guard, GuardSet, compile_tree, state_guards
+from stator.capture.guards import KINDS, STATES, Guard, GuardSet, Roots, compile_tree, state_guards
 from stator.capture.source import (
     AttrSource,
     ClassAttrSource,
@@ -44,7 +44,7 @@ def program(x: Any, y: Any = None) -> None:
 
 
 def tree_of(*guards: Guard) -> _native.GuardTree:
-    return compile_tree(GuardSet(guards), program)
+    return compile_tree(GuardSet(guards), Roots.of(program))
 
 
 def passes(tree: _native.GuardTree, *slots: object) -> bool:
@@ -106,8 +106,8 @@ def test_kinds(kind: str, payload: Any, good: Any, bad: list[Any]) -> None:
 
 
 def test_every_kind_has_a_test_here() -> None:
-    state = {"STATE", "AUTOCAST"}
-    assert {case[0] for case in CASES} | state | {"EQUALS", "TENSOR", "SAME", "NOT_SAME", "NOT_ALIASED"} == set(KINDS)
+    elsewhere = {"STATE", "AUTOCAST", "EQUALS", "TENSOR", "SAME", "NOT_SAME", "NOT_ALIASED", "CONDITION"}
+    assert {case[0] for case in CASES} | elsewhere == set(KINDS)
     with pytest.raises(ValueError, match="no kind of guard"):
         Guard("NONSENSE", X)
 
@@ -233,7 +233,7 @@ def test_every_way_is_followed() -> None:
 
 def test_cells() -> None:
     inner = closure_of(3)
-    tree = compile_tree([Guard("EQUALS", ClosureSource("value"), 3)], inner)
+    tree = compile_tree([Guard("EQUALS", ClosureSource("value"), 3)], Roots.of(inner))
     assert tree.check(5, "b")
     assert inner.__closure__ is not None
     inner.__closure__[0].cell_contents = 4
@@ -315,7 +315,7 @@ def test_change_of_a_global_is_seen() -> None:
         Guard("EQUALS", GlobalSource("name"), "a"),
         Guard("ABSENT", GlobalsSource(), "len"),
     ]
-    tree = compile_tree(guards, function)
+    tree = compile_tree(guards, Roots.of(function))
     assert passes(tree, 0, 0)
     for key, value, expected in [
         ("limit", 4, False), ("limit", 3, True), ("len", 1, False), ("other", 1, False)
@@ -516,7 +516,7 @@ def test_texts_and_explanation() -> None:
         "'forward' not in L['x'].__dict__",
         "torch.is_grad_enabled() == True",
     ]
-    tree = compile_tree(guards, program)
+    tree = compile_tree(guards, Roots.of(program))
     model = torch.nn.Linear(2, 3)
     assert tree.explain(model) is None
     with torch.no_grad():

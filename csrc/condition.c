@@ -1,0 +1,164 @@
+/* Conditions on sizes: a comparison of integer expressions, as a postfix program over operands.
+ *
+ * Operands are read from the registers of one evaluation of a guard tree: a size, stride or offset of a
+ * tensor, or an int. Division and remainder floor, as Python's do; what overflows 64 bits, divides by
+ * zero or is not there does not hold. A program is verified when it is parsed, so that evaluation needs
+ * no checks of its own. guards.c runs conditions as relations.
+ */
+#include "guards.h"
+
+#include <string.h>
+
+typedef enum { OPERAND_SIZE, OPERAND_STRIDE, OPERAND_OFFSET, OPERAND_INT } OperandKind;
+
+typedef enum {
+    PUSH_OPERAND, PUSH_CONSTANT, ADD, SUBTRACT, MULTIPLY, FLOOR_DIVIDE, REMAINDER, MAXIMUM, MINIMUM,
+    EQUAL, NOT_EQUAL, LESS, LESS_EQUAL,
+} StepKind;
+
+static const char *const OPERANDS[] = {"size", "stride", "offset", "int", NULL};
+static const char *const STEPS[] = {
+    "operand", "const", "+", "-", "*", "//", "%", "max", "min", "==", "!=", "<", "<=", NULL,
+};
+
+typedef struct {
+    OperandKind kind;
+    Py_ssize_t slot;
+    Py_ssize_t dimension;
+} Operand;
+
+typedef struct {
+    StepKind kind;
+    int64_t number; /* the operand, or the constant */
+} Step;
+
+struct Condition {
+    Py_ssize_t operand_count, step_count, depth;
+    Operand *operands;
+    Step *steps;
+};
+
+/* -- parsing ----------------------------------------------------------------------------------------- */
+
+static int parse_operand(Operand *operand, PyObject *spec, Py_ssize_t register_count) {
+    PyObject *kind;
+    if (!PyArg_ParseTuple(spec, "nUn", &operand->slot, &kind, &operand->dimension)) return -1;
+    int index = guard_name_index(OPERANDS, kind);
+    if (index < 0) return -1;
+    operand->kind = (OperandKind)index;
+    if (operand->slot >= 0 && operand->slot < register_count) return 0;
+    PyErr_Format(PyExc_ValueError, "register %zd is filled by no node", operand->slot);
+    return -1;
+}
+
+static int parse_step(Step *step, PyObject *spec, Py_ssize_t operand_count, Py_ssize_t *depth) {
+    PyObject *kind;
+    long long number = 0;
+    if (!PyArg_ParseTuple(spec, "U|L", &kind, &number)) return -1;
+    int index = guard_name_index(STEPS, kind);
+    if (index < 0) return -1;
+    step->kind = (StepKind)index;
+    step->number = number;
+    *depth += step->kind <= PUSH_CONSTANT ? 1 : -1;
+    if (*depth >= 1 && (step->kind != PUSH_OPERAND || (number >= 0 && number < operand_count))) return 0;
+    PyErr_SetString(PyExc_ValueError, "a condition takes what is not there");
+    return -1;
+}
+
+static int parse_program(Condition *condition, PyObject *operands, PyObject *program, Py_ssize_t register_count) {
+    Py_ssize_t depth = 0;
+    for (Py_ssize_t i = 0; i < condition->operand_count; i++) {
+        if (parse_operand(&condition->operands[i], PyTuple_GET_ITEM(operands, i), register_count) < 0) return -1;
+    }
+    for (Py_ssize_t i = 0; i < condition->step_count; i++) {
+        PyObject *step = PyTuple_GET_ITEM(program, i);
+        if (parse_step(&condition->steps[i], step, condition->operand_count, &depth) < 0) return -1;
+        condition->depth = Py_MAX(condition->depth, depth);
+    }
+    if (depth == 1) return 0;
+    PyErr_SetString(PyExc_ValueError, "a condition is one value");
+    return -1;
+}
+
+Condition *condition_parse(PyObject *operands, PyObject *program, Py_ssize_t register_count) {
+    Condition *condition = PyMem_Calloc(1, sizeof(Condition));
+    if (condition == NULL) return (Condition *)PyErr_NoMemory();
+    condition->operand_count = PyTuple_GET_SIZE(operands);
+    condition->step_count = PyTuple_GET_SIZE(program);
+    condition->operands = PyMem_Calloc((size_t)condition->operand_count + 1, sizeof(Operand));
+    condition->steps = PyMem_Calloc((size_t)condition->step_count + 1, sizeof(Step));
+    if (condition->operands == NULL || condition->steps == NULL) PyErr_NoMemory();
+    else if (parse_program(condition, operands, program, register_count) == 0) return condition;
+    condition_free(condition);
+    return NULL;
+}
+
+void condition_free(Condition *condition) {
+    if (condition == NULL) return;
+    PyMem_Free(condition->operands);
+    PyMem_Free(condition->steps);
+    PyMem_Free(condition);
+}
+
+/* -- evaluation -------------------------------------------------------------------------------------- */
+
+/* 1 read, 0 it has no such number, -1 an exception. */
+static int read_operand(const Operand *operand, PyObject *value, int64_t *number) {
+    if (operand->kind == OPERAND_INT) {
+        int overflow;
+        if (!PyLong_Check(value)) return 0;
+        *number = PyLong_AsLongLongAndOverflow(value, &overflow);
+        return overflow == 0;
+    }
+    if (!tensor_check(value)) return 0;
+    TensorView view;
+    if (tensor_view(value, &view) < 0) return -1;
+    if (operand->kind == OPERAND_OFFSET) return tensor_offset(value, number) < 0 ? -1 : 1;
+    if (operand->dimension < 0 || operand->dimension >= view.dimensions) return 0;
+    *number = (operand->kind == OPERAND_SIZE ? view.sizes : view.strides)[operand->dimension];
+    return 1;
+}
+
+static bool floor_divide(int64_t a, int64_t b, int64_t *quotient, int64_t *remainder) {
+    if (b == 0 || (a == INT64_MIN && b == -1)) return false;
+    bool lower = a % b != 0 && (a < 0) != (b < 0);
+    *quotient = a / b - lower;
+    *remainder = a % b + (lower ? b : 0);
+    return true;
+}
+
+/* a = a <step> b; false where 64 bits do not hold it. */
+static bool apply(StepKind kind, int64_t *a, int64_t b) {
+    int64_t unused;
+    switch (kind) {
+    case ADD: return !__builtin_add_overflow(*a, b, a);
+    case SUBTRACT: return !__builtin_sub_overflow(*a, b, a);
+    case MULTIPLY: return !__builtin_mul_overflow(*a, b, a);
+    case FLOOR_DIVIDE: return floor_divide(*a, b, a, &unused);
+    case REMAINDER: return floor_divide(*a, b, &unused, a);
+    case MAXIMUM: *a = Py_MAX(*a, b); return true;
+    case MINIMUM: *a = Py_MIN(*a, b); return true;
+    case EQUAL: *a = *a == b; return true;
+    case NOT_EQUAL: *a = *a != b; return true;
+    case LESS: *a = *a < b; return true;
+    default: *a = *a <= b; return true; /* LESS_EQUAL */
+    }
+}
+
+int condition_check(const Condition *condition, PyObject *const *registers) {
+    int64_t stack[condition->depth], *top = stack;
+    for (Py_ssize_t i = 0; i < condition->step_count; i++) {
+        const Step *step = &condition->steps[i];
+        if (step->kind == PUSH_CONSTANT) {
+            *top++ = step->number;
+        } else if (step->kind == PUSH_OPERAND) {
+            const Operand *operand = &condition->operands[step->number];
+            int status = read_operand(operand, registers[operand->slot], top++);
+            if (status != 1) return status;
+        } else {
+            top--;
+            if (!apply(step->kind, top - 1, *top)) return 0;
+        }
+    }
+    return stack[0] != 0;
+}
