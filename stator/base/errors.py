@@ -203,6 +203,15 @@ class Unsupported(StatorError):
         super().__init__(op=op, why=why, hint=hint)
 
 
+class Undecided(Unsupported):
+    """A stage asks something of a symbolic size that holds for some of its values only."""
+
+    hint = "fix the size that this depends on with stator.mark_static"
+
+    def __init__(self, what: str) -> None:
+        super().__init__("a symbolic size here", f"{what} is not known for all values", self.hint)
+
+
 class StatorWarning(UserWarning):
     """Base of the warnings, so that one filter can name them all."""
 

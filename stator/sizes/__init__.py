@@ -1,0 +1,37 @@
+"""Symbolic sizes: integer expressions over sizes that are known only at run time. Front door of the room; no torch."""
+
+from stator.sizes.size import (
+    Condition,
+    Extent,
+    Size,
+    Symbol,
+    dump,
+    evaluate,
+    hint,
+    known,
+    load,
+    maximum,
+    minimum,
+    postfix,
+    python,
+    substitute,
+    symbols,
+)
+
+__all__ = [
+    "Condition",
+    "Extent",
+    "Size",
+    "Symbol",
+    "dump",
+    "evaluate",
+    "hint",
+    "known",
+    "load",
+    "maximum",
+    "minimum",
+    "postfix",
+    "python",
+    "substitute",
+    "symbols",
+]

@@ -1,0 +1,784 @@
+"""Sizes: integer expressions over symbols in a normal form, interned.
+
+A `Size` is `const + Σ coefficient · product of atoms`; an atom is a `Symbol`, or one of `//`, `%`, `max`, `min` of two
+extents where nothing simpler is known. An extent is a `Size` or an int, and whatever is constant is a plain int, so
+code that meets no symbol never meets a `Size`.
+Invariant: equal polynomials are one object, so `==` is identity and never raises; `low` and `high` enclose every value
+for symbols in their ranges; `<` and its kin, `bool()` and `int()` are right for all of them, or raise `Undecided`.
+Neighbours: `environment.py` makes symbols and decides by hint what the ranges leave open; `loop/index.py` has indices.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from functools import reduce
+from math import gcd
+from typing import Any, Final, NamedTuple, NoReturn, TypeAlias, TypeVar
+from weakref import WeakValueDictionary
+
+from stator.base.errors import Undecided
+
+T = TypeVar("T")
+Bound: TypeAlias = "int | None"
+
+
+class Symbol:
+    """A size that is known at run time: at least `low`, at most `high` (None: any), `hint` in the call met first."""
+
+    __slots__ = ("__weakref__", "high", "hint", "low", "name", "order", "size")
+    name: str
+    low: int
+    high: int | None
+    hint: int
+    order: tuple[Any, ...]
+    size: Size
+
+    def __new__(cls, name: str, low: int = 2, high: int | None = None, hint: int = 2) -> Symbol:
+        key = (name, low, high, hint)
+        found = _SYMBOLS.get(key)
+        if found is None:
+            assert high is None or low < high, "a symbol has more than one value"
+            found = object.__new__(cls)
+            found.name, found.low, found.high, found.hint = key
+            found.order = (0, len(name), name)
+            found.size = _intern(0, ((((found, 1),), 1),))
+            found = _SYMBOLS.setdefault(key, found)
+        return found
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Symbol, (self.name, self.low, self.high, self.hint)
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+class Compound:
+    """`left op right` for an op of `//`, `%`, `max`, `min`, where nothing simpler is known."""
+
+    __slots__ = ("__weakref__", "left", "op", "order", "right")
+
+    def __init__(self, op: str, left: Extent, right: Extent) -> None:
+        self.op, self.left, self.right = op, left, right
+        self.order = (1, op, repr(left), repr(right))
+
+    def __repr__(self) -> str:
+        return python(_of(self))
+
+
+Atom: TypeAlias = "Symbol | Compound"
+Monomial: TypeAlias = tuple[tuple[Atom, int], ...]
+Terms: TypeAlias = tuple[tuple[Monomial, int], ...]
+Extent: TypeAlias = "int | Size"
+
+_SYMBOLS: WeakValueDictionary[tuple[Any, ...], Symbol] = WeakValueDictionary()
+_COMPOUNDS: WeakValueDictionary[tuple[Any, ...], Compound] = WeakValueDictionary()
+_SIZES: WeakValueDictionary[tuple[int, Terms], Size] = WeakValueDictionary()
+
+
+class Size:
+    """An integer expression that is not constant. Build it from `symbol.size` and ints with `+ - * // %`."""
+
+    __slots__ = ("__weakref__", "_bounds", "const", "terms")
+    const: int
+    terms: Terms
+    _bounds: tuple[Bound, Bound] | None
+
+    # -- arithmetic --------------------------------------------------------------------------------
+
+    def __add__(self, other: Extent) -> Extent:
+        if isinstance(other, Size):
+            return _normal(self.const + other.const, [*self.terms, *other.terms])
+        return _intern(self.const + other, self.terms) if isinstance(other, int) else NotImplemented
+
+    __radd__ = __add__
+
+    def __mul__(self, other: Extent) -> Extent:
+        if isinstance(other, Size):
+            return _product(self, other)
+        if not isinstance(other, int):
+            return NotImplemented
+        return _normal(self.const * other, [(monomial, c * other) for monomial, c in self.terms])
+
+    __rmul__ = __mul__
+
+    def __neg__(self) -> Extent:
+        return self * -1
+
+    def __sub__(self, other: Extent) -> Extent:
+        return self + other * -1 if isinstance(other, int | Size) else NotImplemented
+
+    def __rsub__(self, other: Extent) -> Extent:
+        return self * -1 + other
+
+    def __floordiv__(self, other: Extent) -> Extent:
+        return _divide(self, other) if isinstance(other, int | Size) else NotImplemented
+
+    def __rfloordiv__(self, other: int) -> Extent:
+        return _divide(other, self)
+
+    def __mod__(self, other: Extent) -> Extent:
+        return _remainder(self, other) if isinstance(other, int | Size) else NotImplemented
+
+    def __rmod__(self, other: int) -> Extent:
+        return _remainder(other, self)
+
+    # -- questions ---------------------------------------------------------------------------------
+
+    @property
+    def low(self) -> int | None:
+        """The lowest value it may take; None where no lowest is known."""
+        return self.bounds()[0]
+
+    @property
+    def high(self) -> int | None:
+        """The highest value it may take; None where no highest is known."""
+        return self.bounds()[1]
+
+    def bounds(self) -> tuple[Bound, Bound]:
+        """`low` and `high`."""
+        if self._bounds is None:
+            self._bounds = _bounds(self)
+        return self._bounds
+
+    @property
+    def symbols(self) -> frozenset[Symbol]:
+        """Every symbol that it depends on."""
+        return symbols(self)
+
+    def divisible_by(self, divisor: Extent) -> bool:
+        """Whether every value is known to be a multiple of `divisor`."""
+        if isinstance(divisor, int):
+            return divisor != 0 and _factor(self, abs(divisor)) == abs(divisor)
+        return _exact(self, divisor) is not None
+
+    def substitute(self, mapping: Mapping[Symbol, Extent]) -> Extent:
+        """The same expression of other extents in place of symbols."""
+        return substitute(self, mapping)
+
+    def __lt__(self, other: Extent) -> bool:
+        return Condition("<", self, other).decided()
+
+    def __le__(self, other: Extent) -> bool:
+        return Condition("<=", self, other).decided()
+
+    def __gt__(self, other: Extent) -> bool:
+        return Condition("<", other, self).decided()
+
+    def __ge__(self, other: Extent) -> bool:
+        return Condition("<=", other, self).decided()
+
+    def __bool__(self) -> bool:
+        return Condition("!=", self, 0).decided()
+
+    def __index__(self) -> NoReturn:
+        raise Undecided(f"the value of {self}")
+
+    __int__ = __float__ = __index__
+
+    def __repr__(self) -> str:
+        return python(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return load, (dump(self),)
+
+
+# -- conditions ------------------------------------------------------------------------------------
+
+
+class Condition(NamedTuple):
+    """`left op right` with op one of `== != < <=`."""
+
+    op: str
+    left: Extent
+    right: Extent
+
+    def __str__(self) -> str:
+        return self.python()
+
+    def python(self, names: Mapping[Symbol, str] | None = None) -> str:
+        """As a Python expression; what has more symbols stands on the left, and constants on the right."""
+        op, left, right = self
+        if isinstance(left, int) and isinstance(right, Size):
+            op, left, right = {"<": ">", "<=": ">="}.get(op, op), right, left
+        return f"{python(left, names)} {op} {python(right, names)}"
+
+    def negated(self) -> Condition:
+        """What holds when this does not."""
+        match self.op:
+            case "<":
+                return Condition("<=", self.right, self.left)
+            case "<=":
+                return Condition("<", self.right, self.left)
+        return Condition("!=" if self.op == "==" else "==", self.left, self.right)
+
+    def decided(self) -> bool:
+        """Whether it holds, where that is so for all values in range; else raises `Undecided`."""
+        answer = known(self)
+        if answer is None:
+            raise Undecided(f"whether {self}")
+        return answer
+
+    def evaluate(self, values: Mapping[Symbol, int]) -> bool:
+        """Whether it holds for these values."""
+        return bool(COMPARISONS[self.op](evaluate(self.left, values), evaluate(self.right, values)))
+
+    @property
+    def symbols(self) -> frozenset[Symbol]:
+        """Every symbol on either side."""
+        return symbols(self.left) | symbols(self.right)
+
+
+COMPARISONS: Final[dict[str, Callable[[int, int], bool]]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+}
+
+
+def known(condition: Condition) -> bool | None:
+    """Whether a condition holds for all values in range (True), for none (False), or neither is known (None)."""
+    op, left, right = condition
+    difference = right - left
+    low, high = (difference, difference) if isinstance(difference, int) else difference.bounds()
+    match op:
+        case "<":
+            return True if low is not None and low > 0 else False if high is not None and high <= 0 else None
+        case "<=":
+            return True if low is not None and low >= 0 else False if high is not None and high < 0 else None
+        case "==" | "!=":
+            if difference == 0:
+                return op == "=="
+            apart = (low is not None and low > 0) or (high is not None and high < 0) or _never_zero(difference)
+            return (op == "!=") if apart else None
+    raise ValueError(f"there is no condition {op!r}")
+
+
+def _never_zero(difference: Extent) -> bool:
+    """Whether a remainder shows that it is not 0: `2*s0 + 1`."""
+    if isinstance(difference, int):
+        return difference != 0
+    common = reduce(gcd, [abs(coefficient) for _, coefficient in difference.terms])
+    return difference.const % common != 0
+
+
+def maximum(left: Extent, right: Extent) -> Extent:
+    """The greater of two."""
+    return _choice("max", left, right, known(Condition("<=", right, left)), known(Condition("<=", left, right)))
+
+
+def minimum(left: Extent, right: Extent) -> Extent:
+    """The smaller of two."""
+    return _choice("min", left, right, known(Condition("<=", left, right)), known(Condition("<=", right, left)))
+
+
+def _choice(op: str, left: Extent, right: Extent, is_left: bool | None, is_right: bool | None) -> Extent:
+    if is_left:
+        return left
+    if is_right:
+        return right
+    first, second = sorted((left, right), key=repr)
+    return _atom(op, first, second)
+
+
+# -- walking ---------------------------------------------------------------------------------------
+
+
+def fold(x: Extent, leaf: Callable[[Symbol | int], T], apply: Callable[[str, T, T], T]) -> T:
+    """Builds a result up from symbols and ints: `apply(op, left, right)` for + - * // % max min."""
+    if not isinstance(x, Size):
+        return leaf(x)
+    positive = [term for term in x.terms if term[1] > 0]
+    parts = [(c, _fold_term(monomial, abs(c), leaf, apply)) for monomial, c in positive]
+    if x.const > 0:
+        parts.append((x.const, leaf(x.const)))
+    if not parts:
+        parts.append((0, leaf(x.const)))
+    parts += [(c, _fold_term(monomial, abs(c), leaf, apply)) for monomial, c in x.terms if c < 0]
+    if x.const < 0 and positive:
+        parts.append((x.const, leaf(-x.const)))
+    result = parts[0][1]
+    for coefficient, part in parts[1:]:
+        result = apply("+" if coefficient > 0 else "-", result, part)
+    return result
+
+
+def _fold_term(
+    monomial: Monomial, coefficient: int, leaf: Callable[[Symbol | int], T], apply: Callable[[str, T, T], T]
+) -> T:
+    factors = [] if coefficient == 1 else [leaf(coefficient)]
+    for atom, power in monomial:
+        if isinstance(atom, Symbol):
+            value = leaf(atom)
+        else:
+            value = apply(atom.op, fold(atom.left, leaf, apply), fold(atom.right, leaf, apply))
+        factors += [value] * power
+    return reduce(lambda left, right: apply("*", left, right), factors)
+
+
+OPERATIONS: Final[dict[str, Callable[[Any, Any], Any]]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "//": operator.floordiv,
+    "%": operator.mod,
+    "max": maximum,
+    "min": minimum,
+}
+
+
+def substitute(x: Extent, mapping: Mapping[Symbol, Extent]) -> Extent:
+    """`x` with other extents in place of symbols."""
+
+    def leaf(symbol: Symbol | int) -> Extent:
+        return mapping.get(symbol, symbol.size) if isinstance(symbol, Symbol) else symbol
+
+    def apply(op: str, left: Extent, right: Extent) -> Extent:
+        result: Extent = OPERATIONS[op](left, right)
+        return result
+
+    return fold(x, leaf, apply)
+
+
+def evaluate(x: Extent, values: Mapping[Symbol, int]) -> int:
+    """The value of `x` for values of all its symbols."""
+    result = fold(
+        x,
+        lambda symbol: values[symbol] if isinstance(symbol, Symbol) else symbol,
+        lambda op, left, right: int(OPERATIONS[op](left, right)),
+    )
+    return result
+
+
+def hint(x: Extent) -> int:
+    """The value of `x` in the call met first: for decisions that are about speed only."""
+    if not isinstance(x, Size):
+        return x
+    return fold(
+        x,
+        lambda symbol: symbol.hint if isinstance(symbol, Symbol) else symbol,
+        lambda op, left, right: int(OPERATIONS[op](left, right)),
+    )
+
+
+def symbols(x: Extent) -> frozenset[Symbol]:
+    """Every symbol that `x` depends on."""
+    return fold(
+        x,
+        lambda symbol: frozenset((symbol,) if isinstance(symbol, Symbol) else ()),
+        lambda op, left, right: left | right,
+    )
+
+
+# -- writing ---------------------------------------------------------------------------------------
+
+#: How tightly an operation binds in a Python expression; 9 is an atom.
+_BINDING: Final = {"+": 1, "-": 1, "*": 2, "//": 2, "%": 2}
+
+
+def python(x: Extent, names: Mapping[Symbol, str] | None = None) -> str:
+    """A Python expression; `names` gives expressions for symbols, else they stand by name."""
+
+    def leaf(symbol: Symbol | int) -> tuple[int, str]:
+        if isinstance(symbol, int):
+            return 9 if symbol >= 0 else 0, str(symbol)
+        return 9, symbol.name if names is None else names[symbol]
+
+    def apply(op: str, left: tuple[int, str], right: tuple[int, str]) -> tuple[int, str]:
+        strength = _BINDING.get(op)
+        if strength is None:
+            return 9, f"{op}({left[1]}, {right[1]})"
+        first = left[1] if left[0] >= strength else f"({left[1]})"
+        second = right[1] if right[0] > strength else f"({right[1]})"
+        space = "" if op == "*" else " "
+        return strength, f"{first}{space}{op}{space}{second}"
+
+    return fold(x, leaf, apply)[1]
+
+
+def postfix(x: Extent, operands: Mapping[Symbol, int] | None = None) -> tuple[tuple[Any, ...], ...]:
+    """A program for a stack: `("const", n)`, `("operand", operands[symbol])` (or `("symbol", symbol)`), `("+",)` …"""
+
+    def leaf(symbol: Symbol | int) -> tuple[tuple[Any, ...], ...]:
+        if isinstance(symbol, int):
+            return (("const", symbol),)
+        return (("symbol", symbol),) if operands is None else (("operand", operands[symbol]),)
+
+    return fold(x, leaf, lambda op, left, right: (*left, *right, (op,)))
+
+
+def dump(x: Extent) -> Any:
+    """As JSON: an int, `["symbol", name, low, high, hint]` or `[op, left, right]`."""
+
+    def leaf(symbol: Symbol | int) -> Any:
+        return symbol if isinstance(symbol, int) else ["symbol", symbol.name, symbol.low, symbol.high, symbol.hint]
+
+    return fold(x, leaf, lambda op, left, right: [op, left, right])
+
+
+def load(data: Any) -> Extent:
+    """The inverse of `dump`."""
+    match data:
+        case int():
+            return data
+        case ["symbol", name, low, high, hint]:
+            return Symbol(name, low, high, hint).size
+        case [op, left, right]:
+            result: Extent = OPERATIONS[op](load(left), load(right))
+            return result
+    raise ValueError(f"{data!r} is no size")
+
+
+# -- construction ----------------------------------------------------------------------------------
+
+
+def _of(atom: Atom) -> Size:
+    return _intern(0, ((((atom, 1),), 1),))
+
+
+def _intern(const: int, terms: Terms) -> Size:
+    key = (const, terms)
+    found = _SIZES.get(key)
+    if found is None:
+        found = object.__new__(Size)
+        found.const, found.terms, found._bounds = const, terms, None
+        found = _SIZES.setdefault(key, found)
+    return found
+
+
+def _normal(const: int, terms: list[tuple[Monomial, int]]) -> Extent:
+    """Adds equal monomials up, drops zeros, joins `//` with `%`, and sorts."""
+    total: dict[Monomial, int] = {}
+    for monomial, coefficient in terms:
+        total[monomial] = total.get(monomial, 0) + coefficient
+    left = [(monomial, coefficient) for monomial, coefficient in total.items() if coefficient]
+    if not left:
+        return const
+    joined = _joined(const, left)
+    if joined is not None:
+        return joined
+    left.sort(key=_term_order)
+    return _intern(const, tuple(left))
+
+
+def _term_order(term: tuple[Monomial, int]) -> tuple[Any, ...]:
+    """Higher degrees first; then a fixed order, which makes the first term of a product the product of first terms."""
+    return _monomial_order(term[0])
+
+
+def _monomial_order(monomial: Monomial) -> tuple[Any, ...]:
+    return (-sum([power for _, power in monomial]), *[(atom.order, -power) for atom, power in monomial])
+
+
+def _joined(const: int, terms: list[tuple[Monomial, int]]) -> Extent | None:
+    """`c*(x % n) + c*n*(x // n)` --> `c*x` for an int n, times any other factor."""
+    for monomial, coefficient in terms:
+        for atom, power in monomial:
+            if not (isinstance(atom, Compound) and atom.op == "%" and power == 1 and isinstance(atom.right, int)):
+                continue
+            others = tuple(item for item in monomial if item[0] is not atom)
+            partner = _times(others, ((_compound("//", atom.left, atom.right), 1),))
+            if (partner, coefficient * atom.right) not in terms:
+                continue
+            rest = [term for term in terms if term[0] not in (monomial, partner)]
+            scale = _intern(0, ((others, coefficient),)) if others else coefficient
+            return _normal(const, rest) + atom.left * scale
+    return None
+
+
+def _times(left: Monomial, right: Monomial) -> Monomial:
+    powers = dict(left)
+    for atom, power in right:
+        powers[atom] = powers.get(atom, 0) + power
+    return tuple(sorted(powers.items(), key=lambda item: item[0].order))
+
+
+def _product(left: Size, right: Size) -> Extent:
+    terms = [(_times(a, b), c * d) for a, c in left.terms for b, d in right.terms]
+    if right.const:
+        terms += [(monomial, c * right.const) for monomial, c in left.terms]
+    if left.const:
+        terms += [(monomial, c * left.const) for monomial, c in right.terms]
+    return _normal(left.const * right.const, terms)
+
+
+def _compound(op: str, left: Extent, right: Extent) -> Compound:
+    key = (op, left, right)
+    found = _COMPOUNDS.get(key)
+    return found if found is not None else _COMPOUNDS.setdefault(key, Compound(op, left, right))
+
+
+def _atom(op: str, left: Extent, right: Extent) -> Size:
+    return _of(_compound(op, left, right))
+
+
+# -- division --------------------------------------------------------------------------------------
+
+
+def _divide(x: Extent, n: Extent) -> Extent:
+    """Floor division; each step is an identity of the integers, tried from the cheapest."""
+    if isinstance(n, int):
+        if n == 0:
+            raise ZeroDivisionError("integer division or modulo by zero")
+        if n < 0:
+            return _divide(x * -1, -n)
+        return x // n if isinstance(x, int) else _divide_by_number(x, n)
+    if (low := n.low) is None or low <= 0:
+        return _atom("//", x, n)
+    quotient, rest = _split(x, n)
+    if quotient != 0:
+        return quotient + _divide(rest, n)
+    if known(Condition("<=", 0, x)) and known(Condition("<", x, n)):
+        return 0
+    atom = _compound("//", x, n)
+    low, high = _atom_range(atom)
+    return low if low is not None and low == high else _of(atom)
+
+
+def _remainder(x: Extent, n: Extent) -> Extent:
+    if isinstance(n, int):
+        if n == 0:
+            raise ZeroDivisionError("integer division or modulo by zero")
+        if n < 0:
+            return _remainder(x * -1, -n) * -1
+        return x % n if isinstance(x, int) else _remainder_by_number(x, n)
+    if (low := n.low) is None or low <= 0:
+        return _atom("%", x, n)
+    quotient, rest = _split(x, n)
+    if quotient != 0:
+        return _remainder(rest, n)
+    quotient = _divide(x, n)
+    return x - quotient * n if isinstance(quotient, int) else _atom("%", x, n)
+
+
+def _split(x: Extent, n: Size) -> tuple[Extent, Extent]:
+    """`x = quotient * n + rest`: exactly if it divides, else whole terms where `n` is one product."""
+    if isinstance(x, int):
+        return 0, x
+    whole = _exact(x, n)
+    if whole is not None:
+        return whole, 0
+    if n.const or len(n.terms) != 1:
+        return 0, x
+    quotient: Extent = 0
+    for monomial, coefficient in x.terms:
+        part = _exact(_intern(0, ((monomial, coefficient),)), n)
+        if part is not None:
+            quotient = quotient + part
+    return quotient, x - quotient * n
+
+
+def _exact(x: Extent, n: Size) -> Extent | None:
+    """The polynomial `x / n`, where it has whole coefficients and no remainder."""
+    if isinstance(x, int):
+        return 0 if x == 0 else None
+    quotient: Extent = 0
+    lead, factor = n.terms[0]
+    while isinstance(x, Size):
+        monomial, coefficient = x.terms[0]
+        powers = dict(monomial)
+        for atom, power in lead:
+            powers[atom] = powers.get(atom, 0) - power
+        if coefficient % factor or any(power < 0 for power in powers.values()):
+            return None
+        rest = tuple((atom, power) for atom, power in powers.items() if power)
+        part = _normal(0, [(rest, coefficient // factor)]) if rest else coefficient // factor
+        before = _monomial_order(monomial)
+        quotient, x = quotient + part, x - part * n
+        if isinstance(x, Size) and _monomial_order(x.terms[0][0]) <= before:
+            return None  # a rewrite of compounds got in the way
+    return quotient if x == 0 else None
+
+
+def _divide_by_number(x: Size, n: int) -> Extent:
+    if n == 1:
+        return x
+    low, high = x.bounds()
+    if low is not None and high is not None and low // n == high // n:
+        return low // n
+    rest = _reduced(x, n)
+    if rest is not x:
+        return _exactly(x - rest, n) + _divide(rest, n)
+    common = reduce(gcd, [abs(coefficient) for _, coefficient in x.terms], n)
+    if common > 1:  # (g*y + r) // (g*n) = y // n for 0 <= r < g
+        return _divide(_exactly(x - x.const % common, common), n // common)
+    if x.terms[0][1] < 0:  # round up: -((n - 1 - x) // n)
+        return _divide(x * -1 + (n - 1), n) * -1
+    if len(x.terms) == 1 and x.terms[0][1] == 1 and len(x.terms[0][0]) == 1:
+        atom, power = x.terms[0][0][0]
+        if isinstance(atom, Compound) and atom.op == "//" and power == 1 and isinstance(atom.right, int):
+            return _divide(atom.left + atom.right * x.const, atom.right * n)
+    return _atom("//", x, n)
+
+
+def _remainder_by_number(x: Size, n: int) -> Extent:
+    low, high = x.bounds()
+    if low is not None and high is not None and low >= 0 and high < n:
+        return x
+    if x.divisible_by(n):
+        return 0
+    rest = _reduced(x, n)
+    if rest is not x:
+        return _remainder(rest, n)
+    common = reduce(gcd, [abs(coefficient) for _, coefficient in x.terms], n)
+    if common > 1:  # (g*y + r) % (g*n) = g * (y % n) + r for 0 <= r < g
+        offset = x.const % common
+        return _remainder(_exactly(x - offset, common), n // common) * common + offset
+    if x.terms[0][1] < 0:
+        return _remainder(x * -1 - 1, n) * -1 + (n - 1)
+    return _atom("%", x, n)
+
+
+def _reduced(x: Size, n: int) -> Extent:
+    """`x` less multiples of `n`: no coefficient above `n`, and a constant in 0 … n-1; `x` itself if it is so."""
+    if 0 <= x.const < n and all(c % n and abs(c) < n for _, c in x.terms):
+        return x
+    return _normal(x.const % n, [(m, c if c % n and abs(c) < n else c % n) for m, c in x.terms])
+
+
+def _exactly(x: Extent, n: int) -> Extent:
+    """`x / n` for an `x` whose coefficients are all multiples of `n`."""
+    if isinstance(x, int):
+        return x // n
+    return _normal(x.const // n, [(monomial, coefficient // n) for monomial, coefficient in x.terms])
+
+
+def _factor(x: Extent, n: int) -> int:
+    """A divisor of `n` by which every value of `x` is known to be divisible."""
+    if isinstance(x, int):
+        return gcd(x, n)
+    found = gcd(x.const, n)
+    for monomial, coefficient in x.terms:
+        product = coefficient
+        for atom, power in monomial:
+            if isinstance(atom, Compound) and atom.op != "//":
+                product *= gcd(_factor(atom.left, n), _factor(atom.right, n)) ** power
+        found = gcd(found, product)
+    return found
+
+
+# -- bounds ----------------------------------------------------------------------------------------
+
+
+def _bounds(x: Size) -> tuple[Bound, Bound]:
+    """Encloses the values: by the ranges of the atoms, and with every atom measured from its lowest value."""
+    choice = next((a for m, _ in x.terms for a, _ in m if isinstance(a, Compound) and a.op in ("max", "min")), None)
+    if choice is not None:
+        return _choice_bounds(x, choice)
+    low, high = _sum(x.const, [(_monomial_range(monomial), c) for monomial, c in x.terms])
+    if (low is None or high is None) and (shifted := _from_lowest(x)) is not None:
+        const, terms = shifted
+        other = _sum(const, [(_monomial_range(m, from_lowest=True), c) for m, c in terms.items()])
+        low, high = (other[0] if low is None else low), (other[1] if high is None else high)
+    return low, high
+
+
+def _choice_bounds(x: Size, choice: Compound) -> tuple[Bound, Bound]:
+    """The value is that of one of the two cases, and of the greater or smaller where the choice is a term."""
+    cases = [_range(_replaced(x, choice, side)) for side in (choice.left, choice.right)]
+    low, high = _join(*cases)
+    uses = [(monomial, c) for monomial, c in x.terms if any(atom is choice for atom, _ in monomial)]
+    if len(uses) == 1 and uses[0][0] == ((choice, 1),):
+        if (choice.op == "max") is (uses[0][1] > 0):
+            low = max([bottom for bottom, _ in cases if bottom is not None], default=None)
+        else:
+            high = min([top for _, top in cases if top is not None], default=None)
+    return low, high
+
+
+def _range(x: Extent) -> tuple[Bound, Bound]:
+    return (x, x) if isinstance(x, int) else x.bounds()
+
+
+def _join(first: tuple[Bound, Bound], second: tuple[Bound, Bound]) -> tuple[Bound, Bound]:
+    low = None if first[0] is None or second[0] is None else min(first[0], second[0])
+    high = None if first[1] is None or second[1] is None else max(first[1], second[1])
+    return low, high
+
+
+def _replaced(x: Size, atom: Atom, by: Extent) -> Extent:
+    """`x` with an extent in place of an atom of its own terms."""
+    result: Extent = x.const
+    for monomial, coefficient in x.terms:
+        part: Extent = coefficient
+        for other, power in monomial:
+            for _ in range(power):
+                part = part * (by if other is atom else _of(other))
+        result = result + part
+    return result
+
+
+def _atom_range(atom: Atom) -> tuple[Bound, Bound]:
+    if isinstance(atom, Symbol):
+        return atom.low, atom.high
+    (low, high), (least, most) = _range(atom.left), _range(atom.right)
+    match atom.op:
+        case "max" | "min":
+            return _join((low, high), (least, most))
+        case "%":
+            return (None, None) if least is None or least <= 0 else (0, None if most is None else most - 1)
+    if least is None or least <= 0:
+        return None, None
+    # A quotient is lowest where a positive dividend meets the greatest divisor, a negative one the least.
+    bottom = None if low is None else low // least if low < 0 else 0 if most is None else low // most
+    top = None if high is None else high // least if high >= 0 else -1 if most is None else high // most
+    return bottom, top
+
+
+def _monomial_range(monomial: Monomial, from_lowest: bool = False) -> tuple[Bound, Bound]:
+    """The range of a product; with `from_lowest` every atom counts from its lowest value."""
+    low: Bound = 1
+    high: Bound = 1
+    for atom, power in monomial:
+        bottom, top = _atom_range(atom)
+        if from_lowest:
+            assert bottom is not None
+            bottom, top = 0, None if top is None else top - bottom
+        for _ in range(power):
+            low, high = _multiply((low, high), (bottom, top))
+    return low, high
+
+
+def _multiply(first: tuple[Bound, Bound], second: tuple[Bound, Bound]) -> tuple[Bound, Bound]:
+    a, b = first
+    c, d = second
+    if a is not None and c is not None and a >= 0 and c >= 0:
+        top = 0 if b == 0 or d == 0 else None if b is None or d is None else b * d
+        return a * c, top
+    if a is None or b is None or c is None or d is None:
+        return None, None
+    corners = (a * c, a * d, b * c, b * d)
+    return min(corners), max(corners)
+
+
+def _sum(const: int, parts: list[tuple[tuple[Bound, Bound], int]]) -> tuple[Bound, Bound]:
+    low: Bound = const
+    high: Bound = const
+    for (bottom, top), coefficient in parts:
+        if coefficient < 0:
+            bottom, top = top, bottom
+        low = None if low is None or bottom is None else low + coefficient * bottom
+        high = None if high is None or top is None else high + coefficient * top
+    return low, high
+
+
+def _from_lowest(x: Size) -> tuple[int, dict[Monomial, int]] | None:
+    """`x` as a polynomial in `atom - lowest value of atom`; None where an atom has no lowest value."""
+    total: dict[Monomial, int] = {(): x.const}
+    for monomial, coefficient in x.terms:
+        expanded: dict[Monomial, int] = {(): coefficient}
+        for atom, power in monomial:
+            bottom = _atom_range(atom)[0]
+            if bottom is None:
+                return None
+            for _ in range(power):
+                stepped: dict[Monomial, int] = {}
+                for part, factor in expanded.items():
+                    stepped[part] = stepped.get(part, 0) + factor * bottom
+                    longer = _times(part, ((atom, 1),))
+                    stepped[longer] = stepped.get(longer, 0) + factor
+                expanded = stepped
+        for part, factor in expanded.items():
+            total[part] = total.get(part, 0) + factor
+    return total.pop(()), {part: factor for part, factor in total.items() if factor}
