@@ -5,6 +5,9 @@
  * arguments and moves to the front. When none passes, `fallback(args, kwargs)` (Python: capture, add an
  * entry, run) decides. While the thread is suspended (a capture is running, or the user disabled the
  * compiler) calls go to the original function. Placed in a class, a dispatcher behaves as a method.
+ *
+ * An entry may end in the middle of the program: it then returns a Continuation, which is called here in
+ * its turn, so that a loop of them grows no stack. A Continuation never leaves this file's callers.
  */
 #include "native.h"
 
@@ -14,6 +17,7 @@
 typedef struct {
     PyObject *tree;
     PyObject *function;
+    bool watch; /* whether frames below the entry are to be captured (frame_hook.c) */
 } DispatchEntry;
 
 typedef struct {
@@ -134,7 +138,7 @@ static void move_to_front(Dispatcher *self, Py_ssize_t at) {
 }
 
 /* The function of the first entry that matches (new reference); NULL with or without an exception. */
-static PyObject *find_entry(Dispatcher *self, const Bound *bound) {
+static PyObject *find_entry(Dispatcher *self, const Bound *bound, bool *watch) {
     for (Py_ssize_t i = 0; i < self->count; i++) {
         PyObject *tree = Py_NewRef(self->entries[i].tree); /* guards may run code that changes the entries */
         int status = guard_tree_check(tree, bound->slots, bound->count);
@@ -144,6 +148,7 @@ static PyObject *find_entry(Dispatcher *self, const Bound *bound) {
         if (!unchanged) i = -1;
         else if (status == 1) {
             PyObject *function = Py_NewRef(self->entries[i].function);
+            *watch = self->entries[i].watch;
             if (i > 0) move_to_front(self, i);
             return function;
         }
@@ -182,8 +187,16 @@ done:
     return result;
 }
 
-static PyObject *dispatch(PyObject *callable, PyObject *const *args, size_t flags, PyObject *kwnames) {
-    Dispatcher *self = (Dispatcher *)callable;
+/* A call while frames below it are captured. */
+static PyObject *call_watched(PyObject *function, PyObject *const *args, size_t flags, PyObject *kwnames) {
+    if (region_enter != NULL) region_enter();
+    PyObject *result = PyObject_Vectorcall(function, args, flags, kwnames);
+    if (region_leave != NULL) region_leave();
+    return result;
+}
+
+/* One call, whose result may be a Continuation. */
+static PyObject *dispatch_once(Dispatcher *self, PyObject *const *args, size_t flags, PyObject *kwnames) {
     PyObject *original = self->original;
     if (suspensions > 0) return PyObject_Vectorcall(original, args, flags, kwnames);
     PyCodeObject *code = (PyCodeObject *)PyFunction_GET_CODE(original);
@@ -195,15 +208,18 @@ static PyObject *dispatch(PyObject *callable, PyObject *const *args, size_t flag
     Bound bound = {.slots = slots, .count = parameters};
     Py_ssize_t count = PyVectorcall_NARGS(flags);
     PyObject *function = NULL, *result = NULL;
+    bool watch = false;
     int fits = bind(original, code, names, args, count, kwnames, &bound);
-    if (fits == 1) function = find_entry(self, &bound);
+    if (fits == 1) function = find_entry(self, &bound, &watch);
     Py_DECREF(names);
     Py_XDECREF(bound.rest);
     Py_XDECREF(bound.extra);
     if (PyErr_Occurred()) return NULL;
     if (fits == 0) return PyObject_Vectorcall(original, args, flags, kwnames); /* raises Python's own TypeError */
     if (function == NULL) return call_fallback(self, args, count, kwnames);
-    if (follow_defaults(original, function) == 0) result = PyObject_Vectorcall(function, args, flags, kwnames);
+    if (follow_defaults(original, function) == 0) {
+        result = (watch ? call_watched : PyObject_Vectorcall)(function, args, flags, kwnames);
+    }
     Py_DECREF(function);
     if (result == NULL && PyErr_ExceptionMatches(run_original)) {
         PyErr_Clear();
@@ -211,6 +227,90 @@ static PyObject *dispatch(PyObject *callable, PyObject *const *args, size_t flag
     }
     return result;
 }
+
+static PyObject *dispatch(PyObject *callable, PyObject *const *args, size_t flags, PyObject *kwnames) {
+    return run_continuations(dispatch_once((Dispatcher *)callable, args, flags, kwnames));
+}
+
+PyObject *native_watched(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *kwnames) {
+    (void)module;
+    if (count == 0) {
+        PyErr_SetString(PyExc_TypeError, "watched(function, *args, **kwargs)");
+        return NULL;
+    }
+    return call_watched(args[0], args + 1, (size_t)(count - 1), kwnames);
+}
+
+/* -- continuations ----------------------------------------------------------------------------------- */
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *target;
+    PyObject *args; /* a tuple */
+} Continuation;
+
+PyObject *run_continuations(PyObject *result) {
+    while (result != NULL && Py_IS_TYPE(result, &Continuation_Type)) {
+        Continuation *step = (Continuation *)result;
+        PyObject *target = Py_NewRef(step->target), *args = Py_NewRef(step->args);
+        Py_DECREF(step);
+        PyObject *const *items = ((PyTupleObject *)args)->ob_item;
+        size_t count = (size_t)PyTuple_GET_SIZE(args);
+        if (Py_IS_TYPE(target, &Dispatcher_Type)) {
+            result = dispatch_once((Dispatcher *)target, items, count, NULL);
+        } else {
+            result = PyObject_Vectorcall(target, items, count, NULL);
+        }
+        Py_DECREF(args);
+        Py_DECREF(target);
+    }
+    return result;
+}
+
+static PyObject *continuation_call(PyObject *type, PyObject *const *args, size_t flags, PyObject *kwnames) {
+    (void)type;
+    if (PyVectorcall_NARGS(flags) != 2 || kwnames != NULL || !PyTuple_CheckExact(args[1])) {
+        PyErr_SetString(PyExc_TypeError, "Continuation(target: Callable, args: tuple)");
+        return NULL;
+    }
+    Continuation *self = PyObject_GC_New(Continuation, &Continuation_Type);
+    if (self == NULL) return NULL;
+    self->target = Py_NewRef(args[0]);
+    self->args = Py_NewRef(args[1]);
+    PyObject_GC_Track(self);
+    return (PyObject *)self;
+}
+
+static int continuation_traverse(PyObject *object, visitproc visit, void *arg) {
+    Py_VISIT(((Continuation *)object)->target);
+    Py_VISIT(((Continuation *)object)->args);
+    return 0;
+}
+
+static void continuation_dealloc(PyObject *object) {
+    PyObject_GC_UnTrack(object);
+    Py_DECREF(((Continuation *)object)->target);
+    Py_DECREF(((Continuation *)object)->args);
+    PyObject_GC_Del(object);
+}
+
+static PyMemberDef continuation_members[] = {
+    {"target", Py_T_OBJECT_EX, offsetof(Continuation, target), Py_READONLY, "what goes on"},
+    {"args", Py_T_OBJECT_EX, offsetof(Continuation, args), Py_READONLY, "with what"},
+    {NULL, 0, 0, 0, NULL},
+};
+
+PyTypeObject Continuation_Type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "stator._native.Continuation",
+    .tp_doc = "Continuation(target, args): the rest of a call that has got so far; whoever made the call goes on.",
+    .tp_basicsize = sizeof(Continuation),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+    .tp_vectorcall = continuation_call,
+    .tp_call = NULL,
+    .tp_dealloc = continuation_dealloc,
+    .tp_traverse = continuation_traverse,
+    .tp_members = continuation_members,
+};
 
 /* -- the type ---------------------------------------------------------------------------------------- */
 
@@ -230,10 +330,12 @@ static PyObject *dispatcher_new(PyTypeObject *type, PyObject *args, PyObject *ke
 
 static PyObject *dispatcher_add(PyObject *object, PyObject *const *args, Py_ssize_t count) {
     Dispatcher *self = (Dispatcher *)object;
-    if (count != 2 || !Py_IS_TYPE(args[0], &GuardTree_Type) || !PyCallable_Check(args[1])) {
-        PyErr_SetString(PyExc_TypeError, "add(tree: GuardTree, function: Callable)");
+    if (count < 2 || count > 3 || !Py_IS_TYPE(args[0], &GuardTree_Type) || !PyCallable_Check(args[1])) {
+        PyErr_SetString(PyExc_TypeError, "add(tree: GuardTree, function: Callable, watch: bool = False)");
         return NULL;
     }
+    int watch = count == 3 ? PyObject_IsTrue(args[2]) : 0;
+    if (watch < 0) return NULL;
     if (self->count == self->room) {
         Py_ssize_t room = self->room ? 2 * self->room : 4;
         DispatchEntry *entries = PyMem_Realloc(self->entries, (size_t)room * sizeof(DispatchEntry));
@@ -241,7 +343,7 @@ static PyObject *dispatcher_add(PyObject *object, PyObject *const *args, Py_ssiz
         self->entries = entries;
         self->room = room;
     }
-    self->entries[self->count++] = (DispatchEntry){Py_NewRef(args[0]), Py_NewRef(args[1])};
+    self->entries[self->count++] = (DispatchEntry){Py_NewRef(args[0]), Py_NewRef(args[1]), watch};
     Py_RETURN_NONE;
 }
 
@@ -344,7 +446,8 @@ static void dispatcher_dealloc(PyObject *object) {
 }
 
 static PyMethodDef dispatcher_methods[] = {
-    {"add", (PyCFunction)(void (*)(void))dispatcher_add, METH_FASTCALL, "add(tree, function): a new last entry."},
+    {"add", (PyCFunction)(void (*)(void))dispatcher_add, METH_FASTCALL,
+     "add(tree, function, watch=False): a new last entry; frames below a watched one are captured."},
     {"__reduce__", dispatcher_reduce, METH_NOARGS, NULL},
     {"clear", dispatcher_clear_entries, METH_NOARGS, "Forget all entries."},
     {"bind", (PyCFunction)(void (*)(void))dispatcher_bind, METH_FASTCALL | METH_KEYWORDS,
@@ -390,5 +493,6 @@ int dispatcher_register(PyObject *module) {
         if (run_original == NULL) return -1;
     }
     if (PyModule_AddObjectRef(module, "RunOriginal", run_original) < 0) return -1;
+    if (PyModule_AddType(module, &Continuation_Type) < 0) return -1;
     return PyModule_AddType(module, &Dispatcher_Type);
 }

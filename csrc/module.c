@@ -15,6 +15,8 @@ static PyMethodDef methods[] = {
     {"suspend", native_suspend, METH_NOARGS, "Dispatchers of this thread call their originals until resume()."},
     {"resume", native_resume, METH_NOARGS, "Undoes one suspend()."},
     {"suspended", native_suspended, METH_NOARGS, "Whether dispatchers of this thread call their originals."},
+    {"watched", (PyCFunction)(void (*)(void))native_watched, METH_FASTCALL | METH_KEYWORDS,
+     "watched(function, *args, **kwargs): calls it while frames below are captured."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -74,10 +74,21 @@ int guards_register(PyObject *module);
 extern PyTypeObject Dispatcher_Type;
 /* Raised by an entry that has done nothing yet: the dispatcher then calls the original. */
 extern PyObject *run_original;
+/* What an entry returns that has more to do: its exact type is looked for in every result. */
+extern PyTypeObject Continuation_Type;
+/* The value that a call gives in the end (steals `result`, which may be NULL). */
+PyObject *run_continuations(PyObject *result);
 int dispatcher_register(PyObject *module);
+PyObject *native_watched(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *kwnames);
 PyObject *native_suspend(PyObject *module, PyObject *ignored);
 PyObject *native_resume(PyObject *module, PyObject *ignored);
 PyObject *native_suspended(PyObject *module, PyObject *ignored);
+
+/* -- frame_hook.c --------------------------------------------------------------------------------- */
+
+/* Between the two, frames that this thread enters are captured. */
+void region_enter(void) __attribute__((weak));
+void region_leave(void) __attribute__((weak));
 
 /* -- kernels.c ------------------------------------------------------------------------------------ */
 
