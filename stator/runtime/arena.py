@@ -1,14 +1,15 @@
 """Memory of intermediates: one growing piece per thread and device, shared by all graphs that run there.
 
 A linked graph owns a `Scratch`: the list of its views into the arena. Calling it gives the tensors, made once per
-thread and again only when another graph has made the arena grow. Graphs in one thread run one after another, so they
-may use the same bytes; nothing in the arena outlives a call.
+thread and again only when another graph has made the arena grow. Where sizes are symbolic it is a `SizedScratch`, which
+plans the views for each combination of sizes, and keeps those of the last combinations. Graphs in one thread run one
+after another, so they may use the same bytes; nothing in the arena outlives a call.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -24,6 +25,12 @@ class Piece(NamedTuple):
     stride: tuple[int, ...]
 
 
+#: The bytes that a graph needs, and its pieces (as arguments of `Piece`), for values of its symbols.
+Plan = Callable[..., tuple[int, Sequence[tuple[object, ...]]]]
+#: How many combinations of sizes a thread keeps the views of.
+COMBINATIONS = 32
+
+
 class _Arenas(threading.local):
     """This thread's arenas by device."""
 
@@ -36,6 +43,14 @@ class _Made(threading.local):
 
     base: torch.Tensor | None = None
     views: tuple[torch.Tensor, ...] = ()
+
+
+class _MadeBySize(threading.local):
+    """This thread's views of one graph for the last combinations of sizes, and the arena they are of."""
+
+    def __init__(self) -> None:
+        self.base: torch.Tensor | None = None
+        self.views: dict[tuple[int, ...], tuple[torch.Tensor, ...]] = {}
 
 
 _arenas = _Arenas()
@@ -60,16 +75,61 @@ class Scratch:
         return self._make(base)
 
     def _make(self, base: torch.Tensor | None) -> tuple[torch.Tensor, ...]:
-        import torch  # the room itself does not need torch
-
-        with torch.inference_mode(False), torch.no_grad():
-            if base is None or base.numel() < self.nbytes:
-                base = torch.empty(max(self.nbytes, 1 << 16), dtype=torch.uint8, device=self.device)
-                _arenas.bases[self.device] = base
-            made = self._made
-            made.views = tuple([_view(base, piece) for piece in self.pieces])
-            made.base = base
+        made = self._made
+        made.base = _grown(base, self.nbytes, self.device)
+        made.views = _views(made.base, self.pieces)
         return made.views
+
+
+class SizedScratch:
+    """The intermediates of one graph with symbolic sizes: called with the values of the symbols."""
+
+    __slots__ = ("_made", "device", "plan")
+
+    def __init__(self, plan: Plan, device: str = "cpu") -> None:
+        self.plan, self.device = plan, device
+        self._made = _MadeBySize()
+
+    def __call__(self, *sizes: int) -> tuple[torch.Tensor, ...]:
+        """The views, in the order of the plan's pieces."""
+        made = self._made
+        base = _arenas.bases.get(self.device)
+        if base is not None and base is made.base:
+            views = made.views.get(sizes)
+            if views is not None:
+                return views
+        return self._make(base, sizes)
+
+    def _make(self, base: torch.Tensor | None, sizes: tuple[int, ...]) -> tuple[torch.Tensor, ...]:
+        nbytes, pieces = self.plan(*sizes)
+        base = _grown(base, nbytes, self.device)
+        made = self._made
+        if made.base is not base:
+            made.base = base
+            made.views.clear()
+        elif len(made.views) >= COMBINATIONS:
+            del made.views[next(iter(made.views))]
+        views = made.views[sizes] = _views(base, [Piece(*piece) for piece in pieces])  # type: ignore[arg-type]
+        return views
+
+
+def _grown(base: torch.Tensor | None, nbytes: int, device: str) -> torch.Tensor:
+    """An arena of at least so many bytes; one that grows gets half as much again, for sizes grow step by step."""
+    import torch  # the room itself does not need torch
+
+    if base is not None and base.numel() >= nbytes:
+        return base
+    most = max(nbytes, 1 << 16) if base is None else max(nbytes, base.numel() * 3 // 2)
+    with torch.inference_mode(False), torch.no_grad():
+        made = _arenas.bases[device] = torch.empty(most, dtype=torch.uint8, device=device)
+    return made
+
+
+def _views(base: torch.Tensor, pieces: Sequence[Piece]) -> tuple[torch.Tensor, ...]:
+    import torch  # the room itself does not need torch
+
+    with torch.inference_mode(False), torch.no_grad():
+        return tuple([_view(base, piece) for piece in pieces])
 
 
 def _view(base: torch.Tensor, piece: Piece) -> torch.Tensor:
