@@ -1,13 +1,14 @@
 """ATen operators that a wrapper calls, bound once by name.
 
 `into("aten.mm.out")` is called with the operator's arguments and `out=`; `returning("aten.topk.default", …)` gives
-always a tuple of the results that are tensors. Kernels read results by address, so a result is only given on if it lies
-in memory as the compiler was told by PyTorch's shape functions, which are wrong now and then; else it is laid out anew.
+always a tuple of the results that are tensors, `returning_sized` the same where the geometry is an argument. Kernels
+read results by address, so a result is only given on if it lies in memory as the compiler was told by PyTorch's shape
+functions, which are wrong now and then; else it is laid out anew.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from stator.base.errors import InternalError
@@ -33,8 +34,6 @@ def into(target: str) -> Callable[..., Any]:
 
 def returning(target: str, *geometry: Geometry) -> Callable[..., tuple[Any, ...]]:
     """An operator that makes its results; `geometry` is what is relied on, for each that is a tensor."""
-    import torch  # the room itself does not need torch
-
     overload = _overload(target)
     operator = overload._op
     returns = overload._schema.returns
@@ -49,17 +48,26 @@ def returning(target: str, *geometry: Geometry) -> Callable[..., tuple[Any, ...]
 
         return call_single
 
-    def call(*args: Any, **kwargs: Any) -> tuple[Any, ...]:
-        results = operator(*args, **kwargs)
-        every = (results,) if isinstance(results, torch.Tensor) else results
-        tensors = [result for result in every if isinstance(result, torch.Tensor)]
-        for i, (size, stride) in enumerate(geometry):
-            result = tensors[i]
-            if result.stride() != stride or result.shape != size:
-                tensors[i] = _laid_out(target, result, size, stride)
-        return tuple(tensors)
+    return lambda *args, **kwargs: _results(target, operator(*args, **kwargs), geometry)
 
-    return call
+
+def returning_sized(target: str) -> Callable[..., tuple[Any, ...]]:
+    """An operator that makes its results, called with what is relied on, for each that is a tensor, in front."""
+    operator = _overload(target)._op
+    return lambda geometry, *args, **kwargs: _results(target, operator(*args, **kwargs), geometry)
+
+
+def _results(target: str, results: Any, geometry: Sequence[Geometry]) -> tuple[Any, ...]:
+    """The results that are tensors, laid out as promised."""
+    import torch  # the room itself does not need torch
+
+    every = (results,) if isinstance(results, torch.Tensor) else results
+    tensors = [result for result in every if isinstance(result, torch.Tensor)]
+    for i, (size, stride) in enumerate(geometry):
+        result = tensors[i]
+        if result.stride() != stride or result.shape != size:
+            tensors[i] = _laid_out(target, result, size, stride)
+    return tuple(tensors)
 
 
 def _laid_out(target: str, result: Any, size: tuple[int, ...], stride: tuple[int, ...]) -> Any:
