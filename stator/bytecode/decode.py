@@ -49,6 +49,7 @@ class _Rules:
         self.by_opcode = {dis.opmap[name]: rule for name, rule in version.rules.items() if name in dis.opmap}
         self.folds = version.folds
         self.heads = frozenset(name for _, name in version.folds)
+        self.trailing = {dis.opmap[name]: count for name, count in version.trailing.items()}
 
     def steps(self, opcode: int, arg: int) -> Steps:
         rule = self.by_opcode[opcode]
@@ -59,7 +60,7 @@ RULES = _Rules(VERSION)
 
 
 def _units(raw: bytes) -> Iterator[tuple[int, int, int, int]]:
-    """(first unit, opcode, argument, unit after the caches) for each instruction."""
+    """(first unit, opcode, argument, unit after the caches and what else belongs to it) for each instruction."""
     extended = 0
     first = -1
     count = len(raw) // 2
@@ -73,6 +74,8 @@ def _units(raw: bytes) -> Iterator[tuple[int, int, int, int]]:
             continue
         while unit < count and raw[2 * unit] == CACHE:
             unit += 1
+        if opcode in RULES.trailing:
+            unit += RULES.trailing[opcode]
         yield first, opcode, arg, unit
         extended, first = 0, -1
 

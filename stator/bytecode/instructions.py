@@ -34,7 +34,6 @@ NAMES: dict[str, str] = {
     "STORE_GLOBAL": "name; value →",
     "DELETE_GLOBAL": "name",
     "LOAD_ATTR": "name; object → value",
-    "LOAD_METHOD": "name; object → bound method, NULL",
     "LOAD_SUPER_ATTR": "(name, two arguments given); super, class, self → value",
     "STORE_ATTR": "name; value, object →",
     "DELETE_ATTR": "name; object →",
@@ -64,7 +63,7 @@ NAMES: dict[str, str] = {
     "GET_ITER": "a → iterator",
     "FOR_ITER": "target; iterator → iterator, item; at the end: iterator → and jump",
     "RETURN_VALUE": "value → leaves the frame",
-    # calls; a callable is (callable, NULL), (NULL, callable) or (function, self)
+    # calls; a callable is (callable, NULL) since Python 3.13, (NULL, callable) before, or (function, self)
     "CALL": "count; callable, arguments → result",
     "CALL_KW": "(count, names); callable, arguments → result",
     "CALL_FUNCTION_EX": "has mapping; callable, sequence, mapping? → result",
@@ -88,8 +87,8 @@ NAMES: dict[str, str] = {
     "UNPACK_SEQUENCE": "count; iterable → items, the first on top",
     "UNPACK_EX": "(before, after); iterable → items, the first on top",
     "CONVERT_VALUE": "1 str, 2 repr, 3 ascii; a → string",
-    "FORMAT_SIMPLE": "a → format(a)",
-    "FORMAT_WITH_SPEC": "a, spec → format(a, spec)",
+    "FORMAT_SIMPLE": "conversion or 0; a → format(a), converted first",
+    "FORMAT_WITH_SPEC": "conversion or 0; a, spec → format(a, spec), converted first",
     # match
     "GET_LEN": "a → a, len(a)",
     "MATCH_MAPPING": "a → a, bool",

@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from types import CodeType
 from typing import Any, NamedTuple
 
+from stator.bytecode.encodings import Encoding, Pieces
+
 #: Finds the operand from the code object, the raw argument, and the code unit after the instruction and its caches.
 Operand = Callable[[CodeType, int, int], Any]
 
@@ -33,6 +35,12 @@ class Version(NamedTuple):
     rules: Mapping[str, Rule]
     #: (name before, name) → how both become one; gets both operands.
     folds: Mapping[tuple[str, str], Fold]
+    #: Neutral name → real instructions.
+    encodings: Mapping[str, Encoding]
+    #: Neutral name → real instructions that stand where it jumps to.
+    landings: Mapping[str, Pieces] = {}
+    #: Raw opcode → how many instructions behind it belong to it.
+    trailing: Mapping[str, int] = {}
 
 
 # -- operands ----------------------------------------------------------------------------------------
@@ -135,19 +143,18 @@ def compare_op(shift: int, bool_bit: int = 0) -> Rule:
 
 def format_value(arg: int) -> Steps:
     """FORMAT_VALUE of 3.11 and 3.12: a conversion in two bits, and whether a spec is on the stack."""
-    convert = emit("CONVERT_VALUE", fixed(arg & 3)) if arg & 3 else ()
-    if not arg & 4:
-        return (*convert, *emit("FORMAT_SIMPLE"))
-    swap = emit("SWAP", fixed(2))
-    return (*swap, *convert, *swap, *emit("FORMAT_WITH_SPEC")) if convert else emit("FORMAT_WITH_SPEC")
+    return emit("FORMAT_WITH_SPEC" if arg & 4 else "FORMAT_SIMPLE", fixed(arg & 3))
 
 
-def numbered(names: Mapping[int, str], refused: str) -> Rule:
-    """The intrinsic functions: neutral name by number; those not named are the `refused` kind."""
-    return lambda arg: emit(names.get(arg, refused))
+def numbered(opcode: str, names: Mapping[int, str]) -> Rule:
+    """The intrinsic functions: neutral name by number; those not named make type parameters."""
+    return lambda arg: emit(names[arg]) if arg in names else emit("TYPE_PARAMETERS", fixed((opcode, arg)))
 
 
 SLICE = emit("BUILD_SLICE", fixed(2))
+
+#: Before 3.13, NULL goes below the callable.
+NULL_BELOW = (*emit("PUSH_NULL"), *emit("SWAP", fixed(2)))
 
 #: The code of a function is always loaded just before the function is made.
 FUNCTION_FOLDS: dict[tuple[str, str], Fold] = {

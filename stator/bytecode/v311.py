@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from stator.bytecode import encodings
+from stator.bytecode.encodings import FORMAT_VALUE, IT, bare, function, keep, real
 from stator.bytecode.rules import (
     FUNCTION_FOLDS,
+    NULL_BELOW,
     SHARED,
     Version,
     backward,
@@ -30,7 +33,8 @@ VERSION = Version(
         **nothing("PRECALL"),
         **same("UNARY_POSITIVE", "LIST_TO_TUPLE", "IMPORT_STAR", "PRINT_EXPR", "ASYNC_GEN_WRAP", "PREP_RERAISE_STAR"),
         **same("LOAD_CLOSURE", "LOAD_CLASSDEREF", operand=raw),
-        **same("LOAD_ATTR", "LOAD_METHOD", operand=name),
+        **same("LOAD_ATTR", operand=name),
+        "LOAD_METHOD": (*emit("LOAD_ATTR", name), *NULL_BELOW),
         "LOAD_GLOBAL": when(1, (*NULL, *GLOBAL), GLOBAL),
         "COMPARE_OP": compare_op(0),
         "JUMP_IF_FALSE_OR_POP": (
@@ -57,5 +61,24 @@ VERSION = Version(
     folds={
         **FUNCTION_FOLDS,
         ("KW_NAMES", "CALL"): lambda names, count: ("CALL_KW", (count, names)),
+    },
+    encodings={
+        **encodings.SHARED,
+        **bare("UNARY_POSITIVE", "LIST_TO_TUPLE", "IMPORT_STAR", "PRINT_EXPR", "ASYNC_GEN_WRAP", "PREP_RERAISE_STAR"),
+        **keep("LOAD_FAST", "LOAD_CLOSURE", "LOAD_CLASSDEREF", "LOAD_ATTR"),
+        "TO_BOOL": (*real("UNARY_NOT"), *real("UNARY_NOT")),
+        **{
+            f"POP_JUMP_IF_{test}": real(f"POP_JUMP_FORWARD_IF_{test}", IT)
+            for test in ("FALSE", "TRUE", "NONE", "NOT_NONE")
+        },
+        **{
+            f"POP_JUMP_BACKWARD_IF_{test}": real(f"POP_JUMP_BACKWARD_IF_{test}", IT)
+            for test in ("FALSE", "TRUE", "NONE", "NOT_NONE")
+        },
+        "YIELD_VALUE": lambda delegating: (*real("YIELD_VALUE"), *real("RESUME", 1 + delegating)),
+        "CALL": (*real("PRECALL", IT), *real("CALL", IT)),
+        "CALL_KW": lambda arg: (*real("KW_NAMES", arg[1]), *real("PRECALL", arg[0]), *real("CALL", arg[0])),
+        "MAKE_FUNCTION": function,
+        **FORMAT_VALUE,
     },
 )

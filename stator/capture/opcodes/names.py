@@ -144,13 +144,6 @@ def load_attr(tx: Machine, name: str) -> None:
     stack[-1] = stack[-1].get_attr(tx, name)  # type: ignore[union-attr]
 
 
-@opcode("LOAD_METHOD")
-def load_method(tx: Machine, name: str) -> None:
-    stack = tx.stack
-    stack[-1] = stack[-1].get_attr(tx, name)  # type: ignore[union-attr]
-    stack.append(None)
-
-
 @opcode("LOAD_SUPER_ATTR")
 def load_super_attr(tx: Machine, arg: tuple[str, bool]) -> None:
     name, two_arguments = arg

@@ -33,15 +33,19 @@ def convert_value(tx: Machine, kind: int) -> None:
 
 
 @opcode("FORMAT_SIMPLE")
-def format_simple(tx: Machine, arg: None) -> None:
+def format_simple(tx: Machine, conversion: int) -> None:
+    if conversion:
+        convert_value(tx, conversion)
     stack: Any = tx.stack
     stack[-1] = formatted(tx, stack[-1])
 
 
 @opcode("FORMAT_WITH_SPEC")
-def format_with_spec(tx: Machine, arg: None) -> None:
+def format_with_spec(tx: Machine, conversion: int) -> None:
     stack: Any = tx.stack
     spec = stack.pop()
+    if conversion:
+        convert_value(tx, conversion)
     stack[-1] = formatted(tx, stack[-1], spec)
 
 
