@@ -1,5 +1,6 @@
 """Symbolic sizes: integer expressions over sizes that are known only at run time. Front door of the room; no torch."""
 
+from stator.sizes.environment import Environment, Recorded
 from stator.sizes.size import (
     Condition,
     Extent,
@@ -20,7 +21,9 @@ from stator.sizes.size import (
 
 __all__ = [
     "Condition",
+    "Environment",
     "Extent",
+    "Recorded",
     "Size",
     "Symbol",
     "dump",

@@ -24,21 +24,21 @@ Bound: TypeAlias = "int | None"
 
 
 class Symbol:
-    """A size that is known at run time: at least `low`, at most `high` (None: any), `hint` in the call met first."""
+    """A number that is known at run time: `low` to `high` (None: any), both included; `hint` in the call met first."""
 
     __slots__ = ("__weakref__", "high", "hint", "low", "name", "order", "size")
     name: str
-    low: int
+    low: int | None
     high: int | None
     hint: int
     order: tuple[Any, ...]
     size: Size
 
-    def __new__(cls, name: str, low: int = 2, high: int | None = None, hint: int = 2) -> Symbol:
+    def __new__(cls, name: str, low: int | None = 2, high: int | None = None, hint: int = 2) -> Symbol:
         key = (name, low, high, hint)
         found = _SYMBOLS.get(key)
         if found is None:
-            assert high is None or low < high, "a symbol has more than one value"
+            assert low is None or high is None or low < high, "a symbol has more than one value"
             found = object.__new__(cls)
             found.name, found.low, found.high, found.hint = key
             found.order = (0, len(name), name)

@@ -1,0 +1,249 @@
+"""The environment of one compilation: its symbols, and what has been assumed about them.
+
+Whoever meets a condition on sizes asks `decide`. What ranges and earlier conditions imply costs nothing; the rest is
+decided as it was in the call at hand, and recorded, with the user's line and the reason: the recorded conditions are
+the guards of what is compiled. `specialise` records that a size is what it is in this call.
+Invariant: code compiled under an environment is right for every call that satisfies `guards()`.
+Neighbours: `size.py`; `fake/symbolic.py` asks for torch, `capture/dynamic.py` makes symbols and turns `guards()` into
+guards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any, NamedTuple
+
+from stator.sizes.size import Condition, Extent, Size, Symbol, evaluate, known, substitute
+
+
+class Recorded(NamedTuple):
+    """A condition that was assumed, by which line of the user's, and what for."""
+
+    condition: Condition
+    location: Any
+    reason: str
+
+
+def _nowhere() -> Any:
+    return None
+
+
+class Environment:
+    """Makes symbols, decides conditions on them, and keeps what has been decided."""
+
+    __slots__ = ("_distinct", "_facts", "_now", "_shared", "conditions", "locate", "marked", "places")
+
+    def __init__(self, locate: Callable[[], Any] = _nowhere) -> None:
+        #: Tells the user's line at which something is decided.
+        self.locate = locate
+        #: Every symbol, and all the places where its value is found in a call; the first is the one it is read from.
+        self.places: dict[Symbol, list[Hashable]] = {}
+        #: What became guards, in the order in which it was decided.
+        self.conditions: list[Recorded] = []
+        #: Symbols that the user asked for: they must not be fixed.
+        self.marked: set[Symbol] = set()
+        # Symbols by hint, for sizes that nobody marked.
+        self._shared: dict[int, Symbol] = {}
+        # What symbols are known to be now: a narrower symbol, a multiple of one, another extent.
+        self._now: dict[Symbol, Extent] = {}
+        # Extents known to be at least 0, and such as are known not to be 0.
+        self._facts: list[Size] = []
+        self._distinct: set[Size] = set()
+
+    def symbol(
+        self, hint: int, place: Hashable, low: int | None = 2, high: int | None = None, *, marked: bool = False
+    ) -> Symbol:
+        """The symbol of a size that is found at `place`. Equal sizes share one, unless marked or of another range."""
+        found = self._shared.get(hint)
+        if not marked and found is not None and (found.low, found.high) == (low, high):
+            self.places[found].append(place)
+            return found
+        made = Symbol(f"s{len(self.places)}", low, high, hint)
+        self.places[made] = [place]
+        if marked:
+            self.marked.add(made)
+        else:
+            self._shared.setdefault(hint, made)
+        return made
+
+    def number(self, hint: int, place: Hashable) -> Symbol:
+        """The symbol of an int that is no size: of any value, and shared with nothing."""
+        made = Symbol(f"s{len(self.places)}", None, None, hint)
+        self.places[made] = [place]
+        return made
+
+    # -- deciding ----------------------------------------------------------------------------------
+
+    def known(self, condition: Condition) -> bool | None:
+        """Whether a condition follows from ranges and from what has been assumed; None if neither it nor its opposite."""
+        op, left, right = self._current(condition)
+        answer = known(Condition(op, left, right))
+        if answer is not None or not (self._facts or self._distinct):
+            return answer
+        difference = right - left
+        assert isinstance(difference, Size), "a constant difference is decided"
+        if op in ("==", "!="):
+            apart = difference in self._distinct or any(
+                _at_least_0(sign * difference - fact - 1) for sign in (1, -1) for fact in self._facts
+            )
+            return (op == "!=") if apart else None
+        strict = int(op == "<")
+        for fact in self._facts:
+            if _at_least_0(difference - strict - fact):
+                return True
+            if _at_least_0(strict - 1 - difference - fact):
+                return False
+        return None
+
+    def decide(self, condition: Condition, reason: str = "") -> bool:
+        """Whether a condition holds; where that is open, as in the call at hand, which is recorded."""
+        answer = self.known(condition)
+        if answer is not None:
+            return answer
+        holds = condition.evaluate({symbol: symbol.hint for symbol in condition.symbols})
+        assumed = condition if holds else condition.negated()
+        self.conditions.append(Recorded(assumed, self.locate(), reason))
+        self._learn(self._current(assumed))
+        return holds
+
+    def specialise(self, size: Extent, reason: str = "") -> int:
+        """The number that a size is in the call at hand, from now on fixed."""
+        if not isinstance(size, Size):
+            return size
+        value = evaluate(size, {symbol: symbol.hint for symbol in size.symbols})
+        self.decide(Condition("==", size, value), reason)
+        return value
+
+    def simplify(self, size: Extent) -> Extent:
+        """The number, where what has been assumed fixes a size; else the size."""
+        if not isinstance(size, Size) or not self._now:
+            return size
+        now = substitute(size, self._now)
+        return now if isinstance(now, int) else size
+
+    # -- what was assumed ----------------------------------------------------------------------------
+
+    def guards(self) -> list[Recorded]:
+        """Every condition that a call has to satisfy, the ranges of the symbols first."""
+        ranges = []
+        for symbol in self.places:
+            if symbol.low is not None and symbol.low > 0:
+                ranges.append(Recorded(Condition("<=", symbol.low, symbol.size), None, "the range of a size"))
+            if symbol.high is not None:
+                ranges.append(Recorded(Condition("<=", symbol.size, symbol.high), None, "the range of a size"))
+        return ranges + self.conditions
+
+    def fixed(self) -> dict[Symbol, Recorded]:
+        """The symbols that are only one number, and the condition that made them so."""
+        found: dict[Symbol, Recorded] = {}
+        for symbol in self.places:
+            if isinstance(self.simplify(symbol.size), int):
+                about = [recorded for recorded in self.conditions if symbol in recorded.condition.symbols]
+                found[symbol] = next((r for r in about if r.condition.op == "=="), (about or self.conditions)[-1])
+        return found
+
+    # -- learning ------------------------------------------------------------------------------------
+
+    def _current(self, condition: Condition) -> Condition:
+        if not self._now:
+            return condition
+        op, left, right = condition
+        return Condition(op, substitute(left, self._now), substitute(right, self._now))
+
+    def _learn(self, condition: Condition) -> None:
+        """Keeps what a condition, which holds, says about symbols."""
+        op, left, right = condition
+        difference = right - left
+        assert isinstance(difference, Size), "a constant difference is decided"
+        match op:
+            case "==":
+                solved = _solved(difference)
+                if solved is not None:
+                    self._replace(*solved)
+            case "!=":
+                self._narrow(difference, 0)
+                self._narrow(difference * -1, 0)
+                self._distinct |= {side for side in (difference, difference * -1) if isinstance(side, Size)}
+            case _:
+                least = difference - int(op == "<")
+                assert isinstance(least, Size)
+                if not self._narrow(least, None):
+                    self._facts.append(least)
+
+    def _narrow(self, least: Extent, excluded: int | None) -> bool:
+        """Narrows the range of a symbol that alone makes up `least >= 0` (or `least != 0`, where a bound is it)."""
+        linear = _linear(least)
+        if linear is None:
+            return False
+        factor, symbol, const = linear
+        low, high = symbol.low, symbol.high
+        if excluded is not None:
+            bound = -const // factor if const % factor == 0 else None
+            low = low + 1 if low is not None and bound == low else low
+            high = high - 1 if high is not None and bound == high else high
+        elif factor > 0:
+            bottom = -(const // factor)
+            low = bottom if low is None else max(low, bottom)
+        else:
+            top = const // -factor
+            high = top if high is None else min(high, top)
+        if (low, high) != (symbol.low, symbol.high):
+            one = low is not None and low == high
+            self._replace(symbol, low if one and low is not None else Symbol(symbol.name, low, high, symbol.hint).size)
+        return True
+
+    def _replace(self, symbol: Symbol, by: Extent) -> None:
+        """From now on a symbol stands for something else that it is known to equal."""
+        mapping = {symbol: by}
+        self._now = {key: substitute(value, mapping) for key, value in self._now.items()}
+        self._now.setdefault(symbol, by)
+        facts = [substitute(fact, mapping) for fact in self._facts]
+        self._facts = [fact for fact in facts if isinstance(fact, Size)]
+        distinct = [substitute(side, mapping) for side in self._distinct]
+        self._distinct = {side for side in distinct if isinstance(side, Size)}
+
+
+def _at_least_0(extent: Extent) -> bool:
+    return bool(known(Condition("<=", 0, extent)))
+
+
+def _linear(size: Extent) -> tuple[int, Symbol, int] | None:
+    """`factor * symbol + const`, where a size is that."""
+    if not isinstance(size, Size) or len(size.terms) != 1:
+        return None
+    monomial, factor = size.terms[0]
+    (atom, power), *others = monomial
+    return (factor, atom, size.const) if isinstance(atom, Symbol) and power == 1 and not others else None
+
+
+def _solved(zero: Size) -> tuple[Symbol, Extent] | None:
+    """A symbol, and what it is if `zero` is 0."""
+    linear = _linear(zero)
+    if linear is not None:
+        factor, symbol, const = linear
+        return symbol, -const // factor
+    for monomial, coefficient in zero.terms:
+        (atom, power), *others = monomial
+        if isinstance(atom, Symbol) and power == 1 and not others and abs(coefficient) == 1:
+            rest = zero - atom.size * coefficient
+            if isinstance(rest, Size) and atom not in rest.symbols:
+                return atom, rest * -coefficient
+    return _multiple(zero)
+
+
+def _multiple(zero: Size) -> tuple[Symbol, Extent] | None:
+    """`symbol % n == 0` makes the symbol `n` times another one."""
+    if len(zero.terms) != 1 or zero.const:
+        return None
+    (atom, power), *others = zero.terms[0][0]
+    if others or power != 1 or isinstance(atom, Symbol) or atom.op != "%" or not isinstance(atom.right, int):
+        return None
+    inner, n = _linear(atom.left), atom.right
+    if inner is None or inner[0] != 1 or inner[2] != 0:
+        return None
+    symbol = inner[1]
+    low = None if symbol.low is None else -(-symbol.low // n)
+    high = None if symbol.high is None else symbol.high // n
+    if low is not None and low == high:
+        return symbol, low * n
+    return symbol, Symbol(f"{symbol.name}/{n}", low, high, symbol.hint // n).size * n

@@ -1,0 +1,119 @@
+"""The environment: what it decides is so in the call at hand, and holds wherever its guards hold."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stator.sizes import Condition, Environment, Extent, Symbol
+
+HINTS = (8, 5, 12)
+
+
+def extents(symbols: list[Symbol]) -> st.SearchStrategy[Extent]:
+    sizes = [symbol.size for symbol in symbols]
+    return st.recursive(
+        st.one_of(st.sampled_from(sizes), st.integers(-6, 20)),
+        lambda inner: st.one_of(
+            st.builds(lambda x, y: x + y, inner, inner),
+            st.builds(lambda x, y: x - y, inner, inner),
+            st.builds(lambda x, y: x * y, inner, inner),
+            st.builds(lambda x, n: x % n, inner, st.sampled_from((2, 3, 4, 8))),
+            st.builds(lambda x, n: x // n, inner, st.sampled_from((2, 3, 4, 8))),
+        ),
+        max_leaves=4,
+    )
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.data())
+def test_decisions_hold_wherever_the_guards_hold(data: st.DataObject) -> None:
+    env = Environment()
+    symbols = [env.symbol(hint, f"x{i}") for i, hint in enumerate(HINTS)]
+    inside = extents(symbols)
+    hints = dict(zip(symbols, HINTS, strict=True))
+    decided = []
+    for _ in range(data.draw(st.integers(1, 5))):
+        condition = Condition(data.draw(st.sampled_from(["==", "!=", "<", "<="])), data.draw(inside), data.draw(inside))
+        answer = env.decide(condition)
+        assert answer is condition.evaluate(hints)
+        assert env.known(condition) in (answer, None)
+        decided.append((condition, answer))
+    guards = [recorded.condition for recorded in env.guards()]
+    assert all(guard.evaluate(hints) for guard in guards)
+    for _ in range(20):
+        point = {symbol: data.draw(st.integers(2, 24)) for symbol in symbols}
+        if all(guard.evaluate(point) for guard in guards):
+            for condition, answer in decided:
+                assert condition.evaluate(point) is answer
+            for symbol in symbols:
+                simple = env.simplify(symbol.size)
+                assert simple == symbol.size or simple == point[symbol]
+
+
+def test_equal_sizes_share_a_symbol() -> None:
+    env = Environment()
+    first, second = env.symbol(8, "a"), env.symbol(8, "b")
+    assert first is second
+    assert env.places[first] == ["a", "b"]
+    assert env.symbol(8, "c", marked=True) is not first
+    assert env.symbol(9, "d") is not first
+    assert env.number(8, "n") is not first
+
+
+def test_what_follows_is_not_recorded_again() -> None:
+    env = Environment(lambda: ("f.py", 3))
+    s = env.symbol(16, "a")
+    n = s.size
+    assert env.decide(Condition("<=", 16, 2 * n), "why")
+    assert [str(r.condition) for r in env.conditions] == ["2*s0 >= 16"]
+    assert env.conditions[0].location == ("f.py", 3)
+    assert env.conditions[0].reason == "why"
+    assert env.decide(Condition("<", 7, n))
+    assert not env.decide(Condition("<", n, 8))
+    assert env.decide(Condition("!=", n, 3))
+    assert env.decide(Condition("==", n % 8, 0))
+    assert env.decide(Condition("==", n % 4, 0))
+    assert env.decide(Condition("==", n // 8 * 8, n))
+    assert len(env.conditions) == 2
+    assert str(env.guards()[0].condition) == "s0 >= 2"
+
+
+def test_relations_between_sizes() -> None:
+    env = Environment()
+    a, b = env.symbol(8, "a").size, env.symbol(6, "b").size
+    assert env.decide(Condition("<", b, a))
+    assert env.decide(Condition("<=", b + 1, a))
+    assert env.decide(Condition("!=", a, b))
+    assert not env.decide(Condition("<", a, b))
+    assert len(env.conditions) == 1
+    assert env.decide(Condition("==", a, b + 2))
+    assert env.decide(Condition("==", 2 * a - 4, 2 * b))
+    assert len(env.conditions) == 2
+
+
+def test_specialising() -> None:
+    env = Environment(lambda: "line 7")
+    s = env.symbol(8, "a", marked=True)
+    assert env.specialise(s.size * 2 + 1, "used as an index") == 17
+    assert env.specialise(s.size, "again") == 8
+    assert len(env.conditions) == 1
+    assert env.simplify(s.size + 1) == 9
+    assert env.fixed() == {s: env.conditions[0]}
+    assert env.specialise(5) == 5
+
+
+def test_ranges_that_leave_one_value_fix_it() -> None:
+    env = Environment()
+    s = env.symbol(8, "a", 2, 8)
+    assert env.decide(Condition("<=", 8, s.size))
+    assert env.simplify(s.size) == 8
+    assert list(env.fixed()) == [s]
+
+
+@pytest.mark.parametrize("op", ["==", "!=", "<", "<="])
+def test_constants_are_decided_without_a_trace(op: str) -> None:
+    env = Environment()
+    assert env.decide(Condition(op, 2, 3)) is Condition(op, 2, 3).evaluate({})
+    assert not env.conditions
