@@ -1,0 +1,34 @@
+"""Small programs, one feature each, that run compiled as in eager; a file a topic. `statements` needs no tensors."""
+
+from tests.capture.programs import (
+    autograd,
+    breaking,
+    builtin_functions,
+    classes,
+    closures,
+    comprehensions,
+    containers,
+    contexts,
+    exceptions,
+    functions,
+    generators,
+    iterating,
+    library,
+    matching,
+    modules,
+    names,
+    operators,
+    optimizers,
+    records,
+    states,
+    subclasses,
+    tensors,
+    text,
+)
+from tests.capture.programs.table import PROGRAMS
+
+__all__ = [
+    "PROGRAMS", "autograd", "breaking", "builtin_functions", "classes", "closures", "comprehensions", "containers",
+    "contexts", "exceptions", "functions", "generators", "iterating", "library", "matching", "modules", "names",
+    "operators", "optimizers", "records", "states", "subclasses", "tensors", "text",
+]  # fmt: skip
