@@ -84,7 +84,10 @@ class Metadata:
     attributes: int
     outputs: tuple[Output, ...]
     values: tuple[Value, ...]
+    #: Flat inputs that the forward graph writes to.
     mutated: Ints = ()
+    #: (flat input, value): what the runtime copies into inputs that autograd must see written.
+    assigned: tuple[tuple[int, int], ...] = ()
     saved: tuple[Saved, ...] = ()
     #: Flat inputs that get a gradient; the backward graph gives one value or None for each flat input.
     gradients: Ints = ()
@@ -101,6 +104,11 @@ class Metadata:
     def draws(self) -> int:
         """How many seeds a call needs: one for every draw of random numbers."""
         return self.inputs[-1].size[0] if self.uses_random else 0
+
+    @property
+    def overwritten(self) -> Ints:
+        """Flat inputs that hold something else after a call."""
+        return (*self.mutated, *(target for target, _ in self.assigned))
 
     @property
     def tangents(self) -> tuple[TensorSpec, ...]:
@@ -124,6 +132,7 @@ class Metadata:
             ),
             values=tuple(Value(_spec(item["spec"]), item["differentiable"]) for item in data["values"]),
             mutated=tuple(data["mutated"]),
+            assigned=tuple((target, value) for target, value in data["assigned"]),
             saved=tuple(Saved(**item) for item in data["saved"]),
             gradients=tuple(data["gradients"]),
             has_backward=data["has_backward"],

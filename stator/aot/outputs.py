@@ -42,7 +42,7 @@ def describe(tracer: Tracer, inputs: list[FakeTensor], outputs: list[Any]) -> Re
         if id(fake) not in numbers:
             numbers[id(fake)] = len(results.fakes)
             results.fakes.append(fake)
-            results.nodes.append(_own_memory(tracer, fake, results.nodes))
+            results.nodes.append(own_memory(tracer, fake, results.nodes))
         return numbers[id(fake)]
 
     for out in outputs:
@@ -107,7 +107,7 @@ def _view(kind: str, index: int, fake: FakeTensor, base: FakeTensor) -> Output:
     )
 
 
-def _own_memory(tracer: Tracer, fake: FakeTensor, others: list[fx.Node]) -> fx.Node:
+def own_memory(tracer: Tracer, fake: FakeTensor, others: list[fx.Node]) -> fx.Node:
     """The result's node, copied if at run time it would be an input or another result under a second name."""
     node = tracer.node(fake)
     if root(node).op == "placeholder" or node in others:

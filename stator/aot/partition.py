@@ -97,7 +97,7 @@ class _Choice:
 
     def __init__(self, joint: Joint) -> None:
         self.joint = joint
-        self.mutated = {joint.inputs[i] for i in joint.metadata.mutated}
+        self.mutated = {joint.inputs[i] for i in joint.metadata.overwritten}
         self.values = set(joint.values)
         self.used = _used_by_backward(joint)
         self.inputs = set(joint.inputs)
@@ -211,7 +211,7 @@ def _place(joint: Joint, saved: list[fx.Node]) -> list[_Kept]:
     values: dict[fx.Node, int] = {}
     for i, node in enumerate(joint.values):
         values.setdefault(node, i)
-    mutated = {joint.inputs[i] for i in joint.metadata.mutated}
+    mutated = {joint.inputs[i] for i in joint.metadata.overwritten}
     exposed = {root(node) for node in joint.values}
     used = set(_used_by_backward(joint))
     kept: list[_Kept] = []

@@ -36,6 +36,7 @@ class Bound:
 
     __slots__ = (
         "anchored",
+        "assigned",
         "attributes",
         "backward",
         "constants",
@@ -65,6 +66,7 @@ class Bound:
         #: The outputs are the values in order: nothing to rebuild.
         self.plain = tuple(metadata.outputs) == tuple(Output("value", i) for i in range(self.values))
         self.mutated = metadata.mutated
+        self.assigned = metadata.assigned
         self.saved = metadata.saved
         self.draws = metadata.draws
         self.seed_device = torch.device(metadata.seed_device) if metadata.uses_random else None
@@ -92,6 +94,8 @@ class Bound:
             values = self.forward(list(inputs))
         if self.mutated:
             self.bump(inputs)
+        if self.assigned:
+            self.assign(inputs, values)
         return tuple(values) if self.plain else self.rebuild(inputs, values)
 
     def call_with_grad(self, *placeholders: Tensor) -> tuple[Any, ...]:
@@ -100,6 +104,8 @@ class Bound:
             return self.call(*placeholders)
         inputs = self.flat(placeholders)
         values: tuple[Any, ...] = _Function.apply(self, self.anchors(inputs), *inputs)  # type: ignore[no-untyped-call]
+        if self.assigned:
+            self.assign(inputs, values)
         return values if self.plain else self.rebuild(inputs, values)
 
     def anchors(self, inputs: list[Tensor]) -> list[Tensor]:
@@ -111,6 +117,11 @@ class Bound:
         for index in self.mutated:
             if not inputs[index].is_inference():
                 torch.autograd.graph.increment_version(inputs[index])
+
+    def assign(self, inputs: list[Tensor], values: Sequence[Any]) -> None:
+        """Write to the inputs that get a new place in the autograd graph by it."""
+        for target, value in self.assigned:
+            inputs[target].copy_(values[value])
 
     def rebuild(self, inputs: list[Tensor], values: Sequence[Any]) -> tuple[Any, ...]:
         """The user's outputs from inputs and values."""

@@ -23,7 +23,7 @@ from stator.aot import special
 from stator.aot.attributes import attribute, lifted, tensors_of
 from stator.aot.functional import Cell, Handle, repeats
 from stator.aot.metadata import Metadata, TensorSpec, Value
-from stator.aot.outputs import Results, describe
+from stator.aot.outputs import Results, describe, own_memory
 from stator.aot.tracer import Tracer
 from stator.base.errors import Unsupported
 from stator.fake import FakeTensor, make
@@ -64,6 +64,8 @@ class _Input:
     fake: FakeTensor
     leaf: FakeTensor
     node: fx.Node
+    #: Whether it takes part in autograd; a write may make its fake do so.
+    requires_grad: bool = False
 
 
 def trace(
@@ -152,7 +154,7 @@ class _Tracing:
             leaf.requires_grad_()
         fake = inner(leaf) if requires_grad and not real.is_leaf else leaf
         node = tracer.placeholder(name, fake)
-        entry = _Input(real, fake, leaf, node)
+        entry = _Input(real, fake, leaf, node, requires_grad)
         if not isinstance(real, FakeTensor):
             tracer.declare(real, fake)
         return entry
@@ -166,12 +168,12 @@ class _Tracing:
             outputs = _Interpreter(self.tracer, self.gm).run([entry.fake for entry in self.inputs])
         flat = self._flat_inputs()
         results = describe(self.tracer, [entry.fake for entry in flat], outputs)
-        mutated = self._write_back(flat)
+        mutated, assigned = self._write_back(flat, results)
         gradients, tangents = self._backward(flat, results) if self.need_backward else ([], [])
         graph = self.tracer.graph
         graph.output((*results.nodes, *gradients))
         _prune(graph)
-        return self._joint(flat, results, mutated, gradients, tangents)
+        return self._joint(flat, results, mutated, assigned, gradients, tangents)
 
     def _number_inputs(self) -> None:
         for index, entry in enumerate([*self.attributes, *self.inputs]):
@@ -191,27 +193,33 @@ class _Tracing:
             entry.fake.handle.cell.input = index
         return flat
 
-    def _write_back(self, flat: list[_Input]) -> list[int]:
-        """A `copy_` for every input whose memory was written to."""
+    def _write_back(self, flat: list[_Input], results: Results) -> tuple[list[int], list[tuple[int, int]]]:
+        """A `copy_` for every input whose memory was written to, or a value where autograd must see the write."""
         tracer = self.tracer
-        mutated = [i for i, entry in enumerate(flat) if entry.fake.handle.cell.version]
-        for i in mutated:
-            entry = flat[i]
+        mutated: list[int] = []
+        assigned: list[tuple[int, int]] = []
+        for i, entry in enumerate(flat):
+            if not entry.fake.handle.cell.version:
+                continue
             name = entry.node.name
-            if entry.fake.grad_fn is not None and not _is_inner(entry.fake):
-                raise Unsupported(f"the input {name}", "it is written to and takes part in autograd")
             if any(_share_memory(entry.real, other.real) for other in flat if other is not entry):
                 raise Unsupported(f"the input {name}", "it is written to and shares memory with another input")
             if repeats(entry.fake.shape, entry.fake.stride()):
                 raise Unsupported(f"the input {name}", "it is written to and holds some elements several times")
-            tracer.emit(aten.copy_.default, entry.node, entry.fake.handle.cell.value)
-        return mutated
+            if entry.fake.grad_fn is not None and not _is_inner(entry.fake):
+                assigned.append((i, len(results.fakes)))
+                results.nodes.append(own_memory(tracer, entry.fake, results.nodes))
+                results.fakes.append(entry.fake)
+            else:
+                mutated.append(i)
+                tracer.emit(aten.copy_.default, entry.node, entry.fake.handle.cell.value)
+        return mutated, assigned
 
     def _backward(self, flat: list[_Input], results: Results) -> tuple[list[fx.Node | None], list[fx.Node]]:
         tracer = self.tracer
         tracer.phase, tracer.location = "backward", None
         outputs = [fake for fake in results.fakes if fake.requires_grad]
-        leaves = [entry.leaf for entry in flat if entry.leaf.requires_grad]
+        leaves = [entry.leaf for entry in flat if entry.requires_grad]
         tangents: list[FakeTensor] = []
         for fake in outputs:
             spec = tangent_spec(fake)
@@ -228,7 +236,7 @@ class _Tracing:
             grads: Iterator[Any] = iter(run_backward(*roots, allow_unreachable=True, accumulate_grad=False))
         nodes: list[fx.Node | None] = []
         for entry in flat:
-            grad = next(grads) if entry.leaf.requires_grad else None
+            grad = next(grads) if entry.requires_grad else None
             nodes.append(tracer.node(grad) if grad is not None else None)
         return nodes, [tangent.handle.cell.value for tangent in tangents]
 
@@ -237,11 +245,12 @@ class _Tracing:
         flat: list[_Input],
         results: Results,
         mutated: list[int],
+        assigned: list[tuple[int, int]],
         gradients: list[fx.Node | None],
         tangents: list[fx.Node],
     ) -> Joint:
         tracer = self.tracer
-        specs = [TensorSpec.of(entry.node.meta["val"], entry.leaf.requires_grad) for entry in flat]
+        specs = [TensorSpec.of(entry.node.meta["val"], entry.requires_grad) for entry in flat]
         nodes = [entry.node for entry in flat]
         if tracer.seeds is not None:
             specs.append(TensorSpec.of(tracer.seeds.meta["val"], False))
@@ -256,6 +265,7 @@ class _Tracing:
             outputs=tuple(results.outputs),
             values=values,
             mutated=tuple(mutated),
+            assigned=tuple(assigned),
             gradients=tuple(i for i, gradient in enumerate(gradients) if gradient is not None),
             has_backward=has_backward,
             seed_device=str(tracer.seed_device) if tracer.seeds is not None else "",
