@@ -173,7 +173,7 @@ class Position(NamedTuple):
 class Decoded:
     """A decoded code object; immutable by convention and shared by all frames that run it."""
 
-    __slots__ = ("_positions", "blocks", "code", "instructions", "offsets", "program", "slot_names")
+    __slots__ = ("_positions", "blocks", "code", "instructions", "layouts", "live", "offsets", "program", "slot_names")
 
     def __init__(
         self,
@@ -192,6 +192,9 @@ class Decoded:
         self.slot_names = slot_names
         #: What the machine runs, made from the instructions at first use.
         self.program: list[tuple[Any, Any]] | None = None
+        #: The stack and the live slots before each instruction, found at first use by `flow` and `liveness`.
+        self.layouts: tuple[tuple[str, ...] | None, ...] | None = None
+        self.live: tuple[frozenset[int], ...] | None = None
         self._positions: list[Position] | None = None
 
     def position(self, index: int) -> Position:

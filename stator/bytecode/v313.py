@@ -27,7 +27,6 @@ NULL = emit("PUSH_NULL")
 GLOBAL = emit("LOAD_GLOBAL", shifted_name(1))
 
 
-
 def function(arg: tuple[CodeType, int]) -> Pieces:
     """MAKE_FUNCTION: attributes are set one by one, the topmost first."""
     code, flags = arg
