@@ -46,7 +46,7 @@ def _launch(group: Group, facts: Facts) -> Launch:
             space = "inner" if inside else "outer"
             stores.append(Store(name, index, value, space, nest.mode))
     stores.sort(key=lambda store: store.buffer in facts.special)  # what changes an operand comes last
-    return canonical(Draft(group.space, stores, group.ordered), facts.program.buffers)
+    return canonical(Draft(group.space, stores, group.ordered), facts.program.buffers, bool(facts.program.symbols))
 
 
 def _needed(name: str, group: Group, facts: Facts) -> bool:

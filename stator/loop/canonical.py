@@ -4,7 +4,7 @@ Axes of size 1 go; neighbouring axes that every access walks as one are merged; 
 one has stride 1 where most accesses allow it; axes become x0, x1, …, r0, r1, …, and buffers p0, p1, … in order of use.
 Merging is tried on every access: it must not bring a `//` or `%` that was not there. What is constant in all positions
 of a buffer goes into the arguments, so that kernels on equal slices are equal; an element that is read at a constant
-position is a param of its own.
+position is a param of its own. Symbols become n0, n1, … in order of use.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from stator.loop.expr import Expr, Rewriter, load, postorder
-from stator.loop.index import Axis, Index
+from stator.loop.index import Axis, Bound, Index, less
 from stator.loop.kernel import Launch, Param, Pointer, Store, kernel
 from stator.loop.nest import Buffer
+from stator.loop.resize import Resizer, symbols_in
 from stator.loop.space import AxisMap, Space, composed
+from stator.sizes import Extent, Symbol, hint, maximum, minimum
 
 
 @dataclass(slots=True)
@@ -28,8 +30,8 @@ class Draft:
     ordered: bool
 
 
-def canonical(draft: Draft, buffers: Mapping[str, Buffer]) -> Launch:
-    """The kernel of a draft, and its arguments."""
+def canonical(draft: Draft, buffers: Mapping[str, Buffer], symbolic: bool = False) -> Launch:
+    """The kernel of a draft, and its arguments; `symbolic` says whether there may be symbols in it."""
     nodes = postorder([root for store in draft.stores for root in store.roots])
     accesses = _accesses(draft, nodes)
     outer, mapping = _merged(_sorted(_real(draft.space.axes), accesses), accesses, {})
@@ -47,7 +49,13 @@ def canonical(draft: Draft, buffers: Mapping[str, Buffer]) -> Launch:
     for s in draft.stores:
         space = "inner" if reduce_axes and s.space == "inner" else "outer"
         stores.append(Store(*bound.place(s.buffer, rewrite.index(s.index)), rewrite(s.value), space, s.mode))
-    return Launch(kernel(axes, reduce_axes, tuple(stores), bound.params(_roles(stores), buffers)), bound.pointers())
+    params = bound.params(_roles(stores), buffers)
+    if symbolic and (found := symbols_in((*axes, *reduce_axes), stores, params)):
+        renamed_symbols = {s: Symbol(f"n{i}", s.low, s.high, s.hint) for i, s in enumerate(found)}
+        resizer = Resizer({old: new.size for old, new in renamed_symbols.items()})
+        made = kernel(*resizer.kernel_parts(axes, reduce_axes, stores, params), tuple(renamed_symbols.values()))
+        return Launch(made, bound.pointers(), tuple([symbol.size for symbol in found]))
+    return Launch(kernel(axes, reduce_axes, tuple(stores), params), bound.pointers())
 
 
 def _unchanged(loaded: Expr) -> Expr:
@@ -67,7 +75,7 @@ class _Binding:
     def __init__(self, draft: Draft, nodes: list[Expr], mapping: AxisMap) -> None:
         self.stored = {store.buffer for store in draft.stores}
         #: (buffer, the constant position or None) -> the lowest and the highest position.
-        self.ranges: dict[tuple[str, int | None], tuple[int, int]] = {}
+        self.ranges: dict[tuple[str, int | None], tuple[int, Bound]] = {}
         accesses = [node.attr for node in nodes if node.op == "load"]
         accesses += [(store.buffer, store.index) for store in draft.stores]
         renamed: dict[Index, Index] = {}
@@ -82,10 +90,12 @@ class _Binding:
         key = self._key(buffer, index)
         known = self.ranges.get(key)
         low, high = index.low, index.high
-        self.ranges[key] = (low, high) if known is None else (min(known[0], low), max(known[1], high))
+        low = low if type(low) is int else 0  # what is symbolic stays in the index
+        self.ranges[key] = (low, high) if known is None else (min(known[0], low), _most(known[1], high))
 
     def _key(self, buffer: str, index: Index) -> tuple[str, int | None]:
-        return buffer, None if index.terms or buffer in self.stored else index.const
+        alone = not index.terms and buffer not in self.stored and type(index.const) is int
+        return buffer, index.const if alone else None  # type: ignore[return-value]
 
     def _start(self, key: tuple[str, int | None]) -> int:
         return max(self.ranges[key][0], 0)  # positions below 0 only occur under a mask
@@ -101,13 +111,27 @@ class _Binding:
         made = []
         for key, name in self.names.items():
             buffer, start = buffers[key[0]], self._start(key)
-            numel = max(min(self.ranges[key][1] + 1, buffer.span) - start, 0)
+            numel = _length(self.ranges[key][1], buffer.span, start)
             made.append(Param(name, buffer.dtype, roles.get(name, "in"), numel))
         return tuple(made)
 
     def pointers(self) -> tuple[Pointer, ...]:
         """What the params are bound to."""
         return tuple([Pointer(key[0], self._start(key)) for key in self.ranges])
+
+
+def _most(one: Bound, other: Bound) -> Bound:
+    if type(one) is int and type(other) is int:
+        return max(one, other)
+    return None if one is None or other is None else maximum(one, other)
+
+
+def _length(high: Bound, span: Extent, start: int) -> Extent:
+    """How many elements may be touched from `start` on, where none beyond `high` is."""
+    if type(high) is int and type(span) is int:
+        return max(min(high + 1, span) - start, 0)
+    end = span if high is None else high + 1 if less(high, span) else minimum(high + 1, span)
+    return maximum(end - start, 0)
 
 
 def _roles(stores: list[Store]) -> dict[str, str]:
@@ -133,7 +157,7 @@ def _sorted(axes: list[Axis], accesses: list[Index]) -> list[Axis]:
         for axis in axes:
             stride = index.stride(axis)
             units[axis] += stride == 1
-            reach[axis] += abs(stride or 0)
+            reach[axis] += abs(hint(stride)) if stride is not None else 0
     ordered = sorted(axes, key=lambda axis: -reach[axis])
     last = max(reversed(ordered), key=lambda axis: units[axis])
     if units[last]:

@@ -3,6 +3,7 @@
 Values are rounded to their dtype after each operator (`scalar`); memory is bytes, so that a wrong memory plan gives
 wrong numbers: the arena starts full of NaN patterns and is shared as the plan says. Sums are kept in double (or exact
 integers) and rounded once, so a result does not depend on the order of a loop by more than the last bit.
+With symbolic sizes, values for the symbols are given, and what runs is the static program with these (`resize`).
 Neighbours: tests compare programs with their schedules here, and generated kernels with this.
 """
 
@@ -18,7 +19,9 @@ from stator.loop.expr import Expr
 from stator.loop.index import Axis
 from stator.loop.kernel import Kernel, Launch, Schedule, Store
 from stator.loop.nest import Buffer, Extern, Nest, Output, Program, View
+from stator.loop.resize import program_at, schedule_at
 from stator.loop.scalar import ITEMSIZE, Number
+from stator.sizes import Symbol
 
 #: (extern, read) -> for every output its values in row-major order; `read(view)` gives a view's values likewise.
 ExternCall = Callable[[Extern, Callable[[View], list[Number]]], Sequence[Sequence[Number]]]
@@ -57,8 +60,14 @@ class Memory:
 Memories = dict[str, Memory]
 
 
-def run_program(program: Program, inputs: Mapping[str, Sequence[Number]], extern: ExternCall | None = None) -> Memories:
+def run_program(
+    program: Program,
+    inputs: Mapping[str, Sequence[Number]],
+    extern: ExternCall | None = None,
+    sizes: Mapping[Symbol, int] | None = None,
+) -> Memories:
     """Run every node on fresh memory (inputs are flat storages); gives all buffers after the run."""
+    program = program_at(program, sizes) if sizes else program
     memories = _inputs(program.inputs, inputs)
     for node in program.nodes:
         if isinstance(node, Extern):
@@ -73,9 +82,13 @@ def run_program(program: Program, inputs: Mapping[str, Sequence[Number]], extern
 
 
 def run_schedule(
-    schedule: Schedule, inputs: Mapping[str, Sequence[Number]], extern: ExternCall | None = None
+    schedule: Schedule,
+    inputs: Mapping[str, Sequence[Number]],
+    extern: ExternCall | None = None,
+    sizes: Mapping[Symbol, int] | None = None,
 ) -> Memories:
     """Run every step with memory as planned; only inputs and outputs are meaningful afterwards."""
+    schedule = schedule_at(schedule, sizes) if sizes else schedule
     plan = schedule.memory
     arena = bytearray(b"\xff" * plan.arena_bytes)
     memories = _inputs(schedule.inputs, inputs)

@@ -19,8 +19,9 @@ from typing import Any
 from zlib import crc32
 
 from stator.loop import scalar, tables
-from stator.loop.index import NO_AXES, Axis, Index, Indexable, indirect
+from stator.loop.index import NO_AXES, Axis, Bound, Index, Indexable, indirect, less
 from stator.loop.scalar import FLOATS, INTEGERS, ITEMSIZE, OPS, REDUCTIONS
+from stator.sizes import Extent, Size
 
 SPECIAL = ("load", "const", "index", "reduce", "cast", "bitcast", "masked", "random")
 
@@ -107,10 +108,15 @@ def const(value: Any, dtype: str) -> Expr:
     return _intern("const", (), dtype, scalar.convert(dtype, value))
 
 
+def number(value: Any, dtype: str) -> Expr:
+    """A number that may be symbolic: a constant, or the value of a size, cast to the dtype."""
+    return cast(index(value), dtype) if type(value) is Size else const(value, dtype)
+
+
 def index(value: Indexable) -> Expr:
     """An index as an i64 value."""
     position = Index.of(value)
-    if not position.terms:
+    if not position.terms and type(position.const) is int:
         return const(position.const, "i64")
     if len(position.terms) == 1 and position.const == 0 and position.terms[0][1] == 1:
         inner = getattr(position.terms[0][0], "expr", None)
@@ -119,15 +125,15 @@ def index(value: Indexable) -> Expr:
     return _intern("index", (), "i64", position)
 
 
-def to_index(value: Expr, bound: int) -> Index:
+def to_index(value: Expr, bound: Extent) -> Index:
     """An integer value as an index; it must lie in 0 … bound-1."""
     if value.dtype not in INTEGERS:
         raise TypeError(f"an index must be an integer, not {value.dtype}")
     if value.op == "cast" and value.args[0].op == "index":
         value = value.args[0]
-    if value.op == "index" and value.attr.low >= 0 and value.attr.high < bound:
+    if value.op == "index" and value.attr.within(bound):
         return value.attr
-    if value.op == "const" and 0 <= value.attr < bound:
+    if value.op == "const" and value.attr >= 0 and less(value.attr, bound):
         return Index.of(value.attr)
     return indirect(value, bound)
 
@@ -216,7 +222,7 @@ def _fold_index(name: str, left: Expr, right: Expr) -> Index | None:
     if name == "mul":
         if a.terms and b.terms:
             return None
-        return a * b.const if a.terms else b * a.const
+        return b * a.const if not a.terms else a * b.const
     return a + b if name == "add" else a - b
 
 
@@ -226,9 +232,22 @@ def _fold_compare(name: str, left: Expr, right: Expr) -> Expr | None:
     if a is None or b is None or left.dtype != "i64":
         return None
     low, high = (a - b).bounds()
+    if type(low) is not int or type(high) is not int:
+        return _fold_open(name, low, high)
     known = {
         "lt": (high < 0, low >= 0), "le": (high <= 0, low > 0), "gt": (low > 0, high <= 0), "ge": (low >= 0, high < 0),
         "eq": (low == high == 0, low > 0 or high < 0), "ne": (low > 0 or high < 0, low == high == 0),
+    }[name]  # fmt: skip
+    return const(known[0], "bool") if any(known) else None
+
+
+def _fold_open(name: str, low: Bound, high: Bound) -> Expr | None:
+    """A comparison with a difference of symbolic bounds."""
+    below, above, least, most = less(high, 0), less(0, low), less(-1, low), less(high, 1)
+    zero = low == high == 0
+    known = {
+        "lt": (below, least), "le": (most, above), "gt": (above, most), "ge": (least, below),
+        "eq": (zero, below or above), "ne": (below or above, zero),
     }[name]  # fmt: skip
     return const(known[0], "bool") if any(known) else None
 

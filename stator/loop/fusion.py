@@ -17,9 +17,10 @@ from typing import NamedTuple
 
 from stator.loop.deps import Facts, NestFacts
 from stator.loop.device import Device
-from stator.loop.index import Index
+from stator.loop.index import Index, less
 from stator.loop.nest import Extern
 from stator.loop.space import AxisMap, Space, composed, maps
+from stator.sizes import hint
 
 _ROUNDS = 3
 _NEAR = 96  # how far apart in the program two readers of a buffer may be, so that results do not live long
@@ -104,7 +105,7 @@ class _Decision:
         self.group: dict[int, Group] = {}
         self.joined: list[Pair] = []
         self.failed: set[tuple[int, int]] = set()
-        self.bytes = {name: buffer.nbytes for name, buffer in facts.program.buffers.items()}
+        self.bytes = {name: hint(buffer.nbytes) for name, buffer in facts.program.buffers.items()}
         for number in facts.live:
             before = after = 0
             for earlier in facts.before[number]:
@@ -202,7 +203,7 @@ class _Decision:
                 continue
             inside = reduction.bits | pointwise.bits
             lanes = self.device.cores * (self.device.vector_bytes // 4) * (32 if self.device.kind == "cuda" else 1)
-            if reduction.space.numel < lanes and any(self._escapes(name, inside) for name in pointwise.writes):
+            if hint(reduction.space.numel) < lanes and any(self._escapes(name, inside) for name in pointwise.writes):
                 return False
             if not pointwise.writes.keys() & reduction.reads.keys():
                 return False
@@ -298,7 +299,7 @@ class _Decision:
     def _reads_alike(self, source: Group, target: Group, found: AxisMap) -> bool:
         """Readers of one buffer: an access must be the same, or the saved launch must count against the work."""
         if not (source.space.reduce_axes or target.space.reduce_axes):
-            work = 4 * source.space.numel / self.device.bandwidth
+            work = 4 * hint(source.space.numel) / self.device.bandwidth
             if work < _SMALL * self.device.launch_cost:
                 return True
         for name in (source.reads.keys() & target.reads.keys()) - self.facts.special:
@@ -363,9 +364,9 @@ class _Decision:
 
 def disjoint(one: Index, other: Index) -> bool:
     """Whether no point of one index is a point of the other, by their bounds modulo some stride."""
-    for stride in [0, *{c for _, c in one.terms if c > 1}]:
-        (low, high), (bottom, top) = ((i % stride if stride else i).bounds() for i in (one, other))
-        if high < bottom or top < low:
+    for stride in [0, *{c for _, c in one.terms if less(1, c)}]:
+        (low, high), (bottom, top) = ((i % stride if stride != 0 else i).bounds() for i in (one, other))
+        if less(high, bottom) or less(top, low):
             return True
     return False
 

@@ -1,9 +1,10 @@
 """Index algebra: integer expressions of loop axes in a normal form, interned.
 
 An `Index` is `const + Σ coefficient · atom`; an atom is an `Axis`, a `FloorDiv`, a `Mod` or an `Indirect` (an integer
-that is loaded at run time). Equality is identity. `//` and `%` take a positive int and round towards minus infinity.
+that is loaded at run time). Equality is identity. `//` and `%` take a positive extent and round towards minus infinity.
+Constants, coefficients, divisors and sizes of axes are extents: ints, or symbolic `Size`s. `fixed` is what has ints only.
 Invariant: two terms never share an atom, no coefficient is 0, terms are in a deterministic order (large coefficients
-first), and `bounds()` encloses every value for axes within their sizes.
+first), and `bounds()` encloses every value for axes within their sizes (None where no bound is known).
 Neighbours: `expr` (an `Indirect` holds an `Expr`, and `Expr`s hold indices); nothing here imports it.
 """
 
@@ -14,6 +15,7 @@ from math import gcd
 from typing import Any, Protocol, TypeAlias
 
 from stator.loop import tables
+from stator.sizes import Condition, Extent, Size, known
 
 NO_AXES: frozenset[Axis] = frozenset()
 
@@ -35,17 +37,17 @@ class Axis:
 
     __slots__ = ("index", "name", "order", "size")
     name: str
-    size: int
+    size: Extent
     order: tuple[int, str]
     index: Index
 
-    def __new__(cls, name: str, size: int) -> Axis:
+    def __new__(cls, name: str, size: Extent) -> Axis:
         found = _AXES.get((name, size))
         if found is not None:
             return found
         self = object.__new__(cls)
         self.name, self.size, self.order = name, size, (0, name)
-        self.index = _intern(0, ((self, 1),) if size > 1 else ())
+        self.index = _intern(0, ((self, 1),) if type(size) is not int or size > 1 else ())
         return _AXES.setdefault((name, size), self)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -60,12 +62,12 @@ class FloorDiv:
 
     __slots__ = ("divisor", "inner", "order")
 
-    def __init__(self, inner: Index, divisor: int) -> None:
+    def __init__(self, inner: Index, divisor: Extent) -> None:
         self.inner, self.divisor = inner, divisor
         self.order = (1, repr(self))
 
     def __repr__(self) -> str:
-        return f"{_wrapped(self.inner)}//{self.divisor}"
+        return f"{_wrapped(self.inner)}//{wrapped(self.divisor)}"
 
 
 class Mod:
@@ -73,12 +75,12 @@ class Mod:
 
     __slots__ = ("divisor", "inner", "order")
 
-    def __init__(self, inner: Index, divisor: int) -> None:
+    def __init__(self, inner: Index, divisor: Extent) -> None:
         self.inner, self.divisor = inner, divisor
         self.order = (2, repr(self))
 
     def __repr__(self) -> str:
-        return f"{_wrapped(self.inner)}%{self.divisor}"
+        return f"{_wrapped(self.inner)}%{wrapped(self.divisor)}"
 
 
 class Indirect:
@@ -86,7 +88,7 @@ class Indirect:
 
     __slots__ = ("bound", "expr", "order")
 
-    def __init__(self, expr: Loaded, bound: int) -> None:
+    def __init__(self, expr: Loaded, bound: Extent) -> None:
         self.expr, self.bound = expr, bound
         self.order = (3, f"{expr.digest:x}:{bound}")
 
@@ -95,36 +97,47 @@ class Indirect:
 
 
 Atom: TypeAlias = Axis | FloorDiv | Mod | Indirect
-Terms: TypeAlias = tuple[tuple[Atom, int], ...]
-Indexable: TypeAlias = "Index | Axis | int"
+Terms: TypeAlias = tuple[tuple[Atom, Extent], ...]
+Indexable: TypeAlias = "Index | Axis | Extent"
+Bound: TypeAlias = "Extent | None"
 
-_AXES: dict[tuple[str, int], Axis] = tables.table()
-_INDICES: dict[tuple[int, Terms], Index] = tables.table()
-_ATOMS: dict[tuple[type, Any, int], Any] = tables.table()
-_DIVIDED: dict[tuple[Index, int], Index] = tables.table()
-_REMAINDERS: dict[tuple[Index, int], Index] = tables.table()
+_AXES: dict[tuple[str, Extent], Axis] = tables.table()
+_INDICES: dict[tuple[Extent, Terms], Index] = tables.table()
+_ATOMS: dict[tuple[type, Any, Extent], Any] = tables.table()
+_DIVIDED: dict[tuple[Index, Extent], Index] = tables.table()
+_REMAINDERS: dict[tuple[Index, Extent], Index] = tables.table()
+
+
+def less(left: Bound, right: Bound) -> bool:
+    """Whether `left < right` for all values of symbols, as far as is known; None is an unknown number."""
+    if type(left) is int and type(right) is int:
+        return left < right
+    if left is None or right is None:
+        return False
+    return known(Condition("<", left, right)) is True
 
 
 class Index:
-    """An integer expression in normal form. Build it from axes and ints with `+ - * // %`."""
+    """An integer expression in normal form. Build it from axes and extents with `+ - * // %`."""
 
-    __slots__ = ("_axes", "_text", "const", "has_indirect", "high", "low", "terms")
-    const: int
+    __slots__ = ("_axes", "_text", "const", "fixed", "has_indirect", "high", "low", "terms")
+    const: Extent
     terms: Terms
-    low: int
-    high: int
+    low: Any  # Bound; an int where the index is `fixed`
+    high: Any
+    fixed: bool
     has_indirect: bool
     _axes: frozenset[Axis] | None
     _text: str | None
 
     @staticmethod
     def of(value: Indexable) -> Index:
-        """The index of an axis or an int."""
+        """The index of an axis or an extent."""
         if type(value) is Index:
             return value
         if type(value) is Axis:
             return value.index
-        return _intern(int(value), ())  # type: ignore[arg-type]
+        return _intern(value if type(value) is Size else int(value), ())  # type: ignore[arg-type]
 
     # -- arithmetic --------------------------------------------------------------------------------
 
@@ -141,12 +154,12 @@ class Index:
 
     __radd__ = __add__
 
-    def __mul__(self, factor: int) -> Index:
+    def __mul__(self, factor: Extent) -> Index:
         if factor == 1:
             return self
         if factor == 0:
             return ZERO
-        if factor > 0:
+        if self.fixed and type(factor) is int and factor > 0:
             return _intern(self.const * factor, tuple([(a, c * factor) for a, c in self.terms]))
         return _normal(self.const * factor, {a: c * factor for a, c in self.terms})
 
@@ -161,38 +174,51 @@ class Index:
     def __rsub__(self, other: Indexable) -> Index:
         return Index.of(other) + self * -1
 
-    def __floordiv__(self, divisor: int) -> Index:
+    def __floordiv__(self, divisor: Extent) -> Index:
         if divisor == 1:
             return self
         found = _DIVIDED.get((self, divisor))
         if found is None:
-            found = _DIVIDED[self, divisor] = _divide(self, divisor)
+            divide = _divide if self.fixed and type(divisor) is int else _divide_open
+            found = _DIVIDED[self, divisor] = divide(self, divisor)  # type: ignore[operator]
         return found
 
-    def __mod__(self, divisor: int) -> Index:
-        if self.low >= 0 and self.high < divisor:
+    def __mod__(self, divisor: Extent) -> Index:
+        if self.within(divisor):
             return self
         found = _REMAINDERS.get((self, divisor))
         if found is None:
-            found = _REMAINDERS[self, divisor] = _remainder(self, divisor)
+            remainder = _remainder if self.fixed and type(divisor) is int else _remainder_open
+            found = _REMAINDERS[self, divisor] = remainder(self, divisor)  # type: ignore[operator]
         return found
 
     # -- questions ---------------------------------------------------------------------------------
 
-    def bounds(self) -> tuple[int, int]:
-        """The lowest and highest value it may take, both inclusive."""
+    def bounds(self) -> tuple[Bound, Bound]:
+        """The lowest and highest value it may take, both inclusive; None where that is not known."""
         return self.low, self.high
 
-    def coefficient(self, axis: Axis) -> int:
+    def within(self, extent: Extent) -> bool:
+        """Whether every value is known to lie in 0 … extent-1."""
+        if self.fixed and type(extent) is int:
+            return bool(self.low >= 0 and self.high < extent)
+        return less(-1, self.low) and less(self.high, extent)
+
+    @property
+    def nonnegative(self) -> bool:
+        """Whether no value is negative, as far as is known."""
+        return less(-1, self.low)
+
+    def coefficient(self, axis: Axis) -> Extent:
         """The coefficient of the axis as a term of its own (0 if it has none)."""
         for atom, coefficient in self.terms:
             if atom is axis:
                 return coefficient
         return 0
 
-    def stride(self, axis: Axis) -> int | None:
+    def stride(self, axis: Axis) -> Extent | None:
         """By how much a step of the axis moves the index, or None where that is not constant."""
-        found = 0
+        found: Extent = 0
         for atom, coefficient in self.terms:
             if atom is axis:
                 found = coefficient
@@ -202,13 +228,13 @@ class Index:
 
     def divisible_by(self, divisor: int) -> bool:
         """Whether every value is known to be a multiple of `divisor`."""
-        if self.const % divisor:
+        if self.const % divisor != 0:
             return False
         for atom, coefficient in self.terms:
             if coefficient % divisor == 0:
                 continue
-            rest = divisor // gcd(divisor, coefficient)
-            if type(atom) is not Mod or atom.divisor % rest or not atom.inner.divisible_by(rest):
+            rest = divisor // gcd(divisor, coefficient) if type(coefficient) is int else divisor
+            if type(atom) is not Mod or atom.divisor % rest != 0 or not atom.inner.divisible_by(rest):
                 return False
         return True
 
@@ -241,7 +267,7 @@ class Index:
         if not self.has_indirect and mapping.keys().isdisjoint(self.axes()):
             return self
         const = self.const
-        total: dict[Atom, int] = {}
+        total: dict[Atom, Extent] = {}
         for atom, coefficient in self.terms:
             if type(atom) is Axis:
                 part = mapping.get(atom)
@@ -255,9 +281,24 @@ class Index:
                 total[inner] = total.get(inner, 0) + factor * coefficient
         return _normal(const, total)
 
+    def resized(self, sizes: Callable[[Extent], Extent], loaded: Callable[[Any], Any]) -> Index:
+        """Replace extents by `sizes`, those of axes too, and the expressions of indirects by `loaded`."""
+        result = Index.of(sizes(self.const))
+        for atom, coefficient in self.terms:
+            if type(atom) is Axis:
+                part = Axis(atom.name, sizes(atom.size)).index
+            elif type(atom) is Indirect:
+                part = indirect(loaded(atom.expr), sizes(atom.bound))
+            else:
+                inner = atom.inner.resized(sizes, loaded)  # type: ignore[union-attr]
+                divisor = sizes(atom.divisor)  # type: ignore[union-attr]
+                part = inner // divisor if type(atom) is FloorDiv else inner % divisor
+            result = result + part * sizes(coefficient)
+        return result
+
     def evaluate(self, values: Mapping[Axis, int], loaded: Callable[[Any], int] | None = None) -> int:
-        """Its value for given axis values; `loaded` evaluates the expressions of indirects."""
-        result = self.const
+        """Its value for given axis values; `loaded` evaluates the expressions of indirects. It must be fixed."""
+        result: Any = self.const
         for atom, coefficient in self.terms:
             if type(atom) is Axis:
                 value = values[atom]
@@ -271,18 +312,20 @@ class Index:
                 if not 0 <= value < atom.bound:  # type: ignore[union-attr]
                     raise IndexError(f"index {value} is out of range for a dim of size {atom.bound}")  # type: ignore[union-attr]
             result += coefficient * value
-        return result
+        return int(result)
 
     def render(self, name: Callable[[Any], str]) -> str:
         """Its text, where `name` names the expressions of indirects."""
         parts: list[str] = []
         for atom, coefficient in self.terms:
             text = _render_atom(atom, name)
-            if abs(coefficient) != 1:
-                text = f"{abs(coefficient)}*" + (text if type(atom) in (Axis, Indirect) else f"({text})")
-            parts.append((" - " if coefficient < 0 else " + ") + text)
-        if self.const or not parts:
-            parts.append(f" {'-' if self.const < 0 else '+'} {abs(self.const)}")
+            negative, factor = _signed(coefficient)
+            if factor != "1":
+                text = f"{factor}*" + (text if type(atom) in (Axis, Indirect) else f"({text})")
+            parts.append((" - " if negative else " + ") + text)
+        if self.const != 0 or not parts:
+            negative, text = _signed(self.const)
+            parts.append(f" {'-' if negative else '+'} {text}")
         text = "".join(parts)
         return text[3:] if text.startswith(" + ") else "-" + text[3:]
 
@@ -295,45 +338,78 @@ class Index:
 # -- construction ----------------------------------------------------------------------------------
 
 
-def _intern(const: int, terms: Terms) -> Index:
+def _intern(const: Extent, terms: Terms) -> Index:
     key = (const, terms)
     found = _INDICES.get(key)
     if found is not None:
         return found
     self = object.__new__(Index)
-    low = high = const
-    indirect = False
+    low: Any = const
+    high: Any = const
+    indirect, fixed = False, type(const) is int
     for atom, coefficient in terms:
         bottom, top = _atom_bounds(atom)
-        if coefficient > 0:
-            low += coefficient * bottom
-            high += coefficient * top
+        if type(coefficient) is int and type(bottom) is int and type(top) is int and fixed:
+            if coefficient > 0:
+                low += coefficient * bottom
+                high += coefficient * top
+            else:
+                low += coefficient * top
+                high += coefficient * bottom
         else:
-            low += coefficient * top
-            high += coefficient * bottom
+            fixed = False
         kind = type(atom)
         indirect = indirect or kind is Indirect or (kind is not Axis and atom.inner.has_indirect)  # type: ignore[union-attr]
-    self.const, self.terms, self.low, self.high = const, terms, low, high
+    if not fixed and terms:
+        low, high = _enclosed(const, terms)
+    self.const, self.terms, self.low, self.high, self.fixed = const, terms, low, high, fixed
     self.has_indirect, self._axes, self._text = indirect, None, None
     return _INDICES.setdefault(key, self)
 
 
-def _normal(const: int, total: dict[Atom, int]) -> Index:
+def _enclosed(const: Extent, terms: Terms) -> tuple[Bound, Bound]:
+    """Bounds where a size is symbolic."""
+    low: Bound = const
+    high: Bound = const
+    for atom, coefficient in terms:
+        bottom, top = _atom_bounds(atom)
+        if less(coefficient, 0):
+            bottom, top = top, bottom
+        elif not less(-1, coefficient):
+            return None, None
+        low = None if low is None or bottom is None else low + coefficient * bottom
+        high = None if high is None or top is None else high + coefficient * top
+    return low, high
+
+
+def _normal(const: Extent, total: dict[Atom, Extent]) -> Index:
     """Intern after dropping zeros, joining `//` with `%`, and sorting."""
     if any(type(atom) is Mod for atom in total):
         joined = _join_parts(const, total)
         if joined is not None:
             return joined
-    terms = [(atom, coefficient) for atom, coefficient in total.items() if coefficient]
+    terms = [(atom, coefficient) for atom, coefficient in total.items() if coefficient != 0]
     if len(terms) > 1:
-        terms.sort(key=lambda term: (-abs(term[1]), term[0].order))
+        if all(type(coefficient) is int for _, coefficient in terms):
+            terms.sort(key=lambda term: (-abs(term[1]), term[0].order))  # type: ignore[arg-type]
+        else:
+            terms.sort(key=lambda term: (_weight(term[1]), term[0].order))
     return _intern(const, tuple(terms))
 
 
-def _join_parts(const: int, total: dict[Atom, int]) -> Index | None:
+def _weight(coefficient: Extent) -> tuple[int, int, str]:
+    """An order of coefficients by what they may grow to, whatever the symbols are in the call at hand."""
+    if type(coefficient) is not Size:
+        return 0, -abs(coefficient), ""  # type: ignore[arg-type]
+    degrees = [(sum([power for _, power in monomial]), abs(factor)) for monomial, factor in coefficient.terms]
+    degree, factor = max(degrees)
+    return -degree, -factor, repr(coefficient)
+
+
+def _join_parts(const: Extent, total: dict[Atom, Extent]) -> Index | None:
     """`c*(x%n) + c*n*(x//n)` --> `c*x`, and `c*(x%n) + c*n*((x//n)%k)` --> `c*(x%(n*k))`."""
     for atom, coefficient in total.items():
-        if type(atom) is not Mod or not coefficient:
+        if type(atom) is not Mod or coefficient == 0:
             continue
         quotient, scaled = atom.inner // atom.divisor, coefficient * atom.divisor
         for other, factor in total.items():
@@ -350,13 +426,13 @@ def _join_parts(const: int, total: dict[Atom, int]) -> Index | None:
     return None
 
 
-def _atom(kind: type, inner: Any, number: int) -> Any:
+def _atom(kind: type, inner: Any, number: Extent) -> Any:
     key = (kind, inner, number)
     found = _ATOMS.get(key)
     return found if found is not None else _ATOMS.setdefault(key, kind(inner, number))
 
 
-def indirect(expr: Loaded, bound: int) -> Index:
+def indirect(expr: Loaded, bound: Extent) -> Index:
     """The index that an integer expression loads; values outside of 0 … bound-1 are errors at run time."""
     return _intern(0, ((_atom(Indirect, expr, bound), 1),))
 
@@ -427,17 +503,87 @@ def _split(self: Index, n: int) -> tuple[int, Index, Index] | None:
     return None
 
 
+def _divide_open(self: Index, n: Extent) -> Index:
+    """Floor division where a size is symbolic: the same identities, as far as they can be proved."""
+    if self.within(n):
+        return ZERO
+    whole, rest = _multiples(self, n)
+    if whole is not ZERO:
+        return whole + rest // n
+    if (split := _split_open(self, n)) is not None:
+        g, high, _ = split
+        return high // (n // g)
+    if len(self.terms) == 1 and self.terms[0][1] == 1:
+        atom = self.terms[0][0]
+        if type(atom) is FloorDiv:
+            return (atom.inner + atom.divisor * self.const) // (atom.divisor * n)
+        if type(atom) is Mod and self.const == 0 and atom.divisor % n == 0:
+            return (atom.inner // n) % (atom.divisor // n)
+    return _intern(0, ((_atom(FloorDiv, self, n), 1),))
+
+
+def _remainder_open(self: Index, n: Extent) -> Index:
+    if n == 1:
+        return ZERO
+    whole, rest = _multiples(self, n)
+    if whole is not ZERO:
+        return rest % n
+    for atom, coefficient in self.terms:
+        if type(atom) is Mod and coefficient * atom.divisor % n == 0:
+            return (self + (atom.inner - _intern(0, ((atom, 1),))) * coefficient) % n
+    if (split := _split_open(self, n)) is not None:
+        g, high, low = split
+        return (high % (n // g)) * g + low
+    return _intern(0, ((_atom(Mod, self, n), 1),))
+
+
+def _multiples(self: Index, n: Extent) -> tuple[Index, Index]:
+    """(whole, rest) with `self = n*whole + rest`, as much of it whole as can be seen."""
+    quotient = _quotient(self.const, n)
+    whole: dict[Atom, Extent] = {}
+    rest: dict[Atom, Extent] = {}
+    for atom, coefficient in self.terms:
+        times = _quotient(coefficient, n) if coefficient % n == 0 or _exceeds(coefficient, n) else 0
+        whole[atom], rest[atom] = times, coefficient - times * n
+    return _normal(quotient, whole), _normal(self.const - quotient * n, rest)
+
+
+def _quotient(part: Extent, n: Extent) -> Extent:
+    """How often `n` goes into one part: exactly, or rounded down where both are ints."""
+    fixed = type(part) is int and type(n) is int
+    return part // n if fixed or part % n == 0 else 0
+
+
+def _exceeds(part: Extent, n: Extent) -> bool:
+    return type(part) is int and type(n) is int and abs(part) > n
+
+
+def _split_open(self: Index, n: Extent) -> tuple[Extent, Index, Index] | None:
+    """As `_split`; the divisors that are tried are the coefficients themselves."""
+    for _, coefficient in self.terms:
+        g = gcd(coefficient, n) if type(coefficient) is int and type(n) is int else coefficient
+        if g in (1, -1) or g is n or n % g != 0:
+            continue
+        high, low = _multiples(self, g)
+        if low.within(g):
+            return g, high, low
+    return None
+
+
 # -- atoms -----------------------------------------------------------------------------------------
 
 
-def _atom_bounds(atom: Atom) -> tuple[int, int]:
+def _atom_bounds(atom: Atom) -> tuple[Bound, Bound]:
     if type(atom) is Axis:
         return 0, atom.size - 1
+    if type(atom) is Indirect:
+        return 0, atom.bound - 1
+    inner, divisor = atom.inner, atom.divisor  # type: ignore[union-attr]
+    fixed = inner.fixed and type(divisor) is int
     if type(atom) is FloorDiv:
-        return atom.inner.low // atom.divisor, atom.inner.high // atom.divisor
-    if type(atom) is Mod:
-        return 0, min(atom.divisor - 1, atom.inner.high) if atom.inner.low >= 0 else atom.divisor - 1
-    return 0, atom.bound - 1  # type: ignore[union-attr]
+        low, high = inner.low, inner.high
+        return None if low is None else low // divisor, None if high is None else high // divisor
+    return 0, min(divisor - 1, inner.high) if fixed and inner.low >= 0 else divisor - 1
 
 
 def _atom_axes(atom: Atom) -> frozenset[Axis]:
@@ -464,10 +610,24 @@ def _render_atom(atom: Atom, name: Callable[[Any], str]) -> str:
     if type(atom) is Indirect:
         return name(atom.expr)
     text = atom.inner.render(name)  # type: ignore[union-attr]
-    wrapped = f"({text})" if " " in text or "/" in text or "%" in text or "*" in text else text
-    return f"{wrapped}{'//' if type(atom) is FloorDiv else '%'}{atom.divisor}"  # type: ignore[union-attr]
+    inside = f"({text})" if " " in text or "/" in text or "%" in text or "*" in text else text
+    return f"{inside}{'//' if type(atom) is FloorDiv else '%'}{wrapped(atom.divisor)}"  # type: ignore[union-attr]
 
 
 def _wrapped(inner: Index) -> str:
     text = repr(inner)
     return text if text.isidentifier() else f"({text})"
+
+
+def wrapped(extent: Extent) -> str:
+    """The text of an extent as an operand."""
+    text = str(extent)
+    return text if type(extent) is int or text.isidentifier() else f"({text})"
+
+
+def _signed(extent: Extent) -> tuple[bool, str]:
+    """Whether it is written as negative, and what is written then."""
+    if type(extent) is int:
+        return extent < 0, str(abs(extent))
+    negative = less(extent, 0)
+    return negative, wrapped(-extent if negative else extent)

@@ -8,7 +8,8 @@ kernels are one object. Its meaning, for every point of the outer axes:
     in "outer" space happen once, after the reductions they need.
 Within one iteration all loads happen before the first store, and a load sees what was in memory before the kernel ran;
 `schedule` makes only kernels where both are true by construction if the values of an iteration are computed first.
-The last axis of `axes` is the one to vectorise where there is a choice.
+The last axis of `axes` is the one to vectorise where there is a choice. Sizes may be symbolic: symbols are n0, n1, …,
+and each launch says what they are. Kernels that differ in the hints of their symbols alone are one.
 Neighbours: `schedule` makes them, `codegen` prints them as C++ and Triton, `verify` checks them.
 """
 
@@ -23,7 +24,8 @@ from typing import TypeAlias
 from stator.loop import tables, text
 from stator.loop.expr import Expr, postorder
 from stator.loop.index import Axis, Index
-from stator.loop.nest import Buffer, Extern, Output
+from stator.loop.nest import Buffer, Extern, Number, Output
+from stator.sizes import Extent, Symbol
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,7 @@ class Param:
     name: str
     dtype: str
     role: str
-    numel: int
+    numel: Extent
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,7 @@ class Kernel:
     reduce_axes: tuple[Axis, ...]
     stores: tuple[Store, ...]
     params: tuple[Param, ...]
+    symbols: tuple[Symbol, ...] = ()
 
     @cached_property
     def nodes(self) -> tuple[Expr, ...]:
@@ -97,11 +100,11 @@ class Kernel:
         return max((store.level for store in self.stores), default=0)
 
     @property
-    def outer_numel(self) -> int:
+    def outer_numel(self) -> Extent:
         return prod(axis.size for axis in self.axes)
 
     @property
-    def reduce_numel(self) -> int:
+    def reduce_numel(self) -> Extent:
         return prod(axis.size for axis in self.reduce_axes)
 
     def text(self) -> str:
@@ -127,12 +130,22 @@ _KERNELS: dict[tuple[object, ...], Kernel] = tables.table()
 
 
 def kernel(
-    axes: tuple[Axis, ...], reduce_axes: tuple[Axis, ...], stores: tuple[Store, ...], params: tuple[Param, ...]
+    axes: tuple[Axis, ...],
+    reduce_axes: tuple[Axis, ...],
+    stores: tuple[Store, ...],
+    params: tuple[Param, ...],
+    symbols: tuple[Symbol, ...] = (),
 ) -> Kernel:
     """The one kernel with these parts."""
     key = (axes, reduce_axes, stores, params)
     found = _KERNELS.get(key)
-    return found if found is not None else _KERNELS.setdefault(key, Kernel(axes, reduce_axes, stores, params))
+    if found is None:
+        found = Kernel(axes, reduce_axes, stores, params, symbols)
+        if symbols:  # the text has no hints; what it does not tell either is in the rest of the key
+            ranges = tuple([(symbol.low, symbol.high) for symbol in symbols])
+            found = _KERNELS.setdefault((found.text(), ranges, *[node.dtype for node in found.nodes]), found)
+        found = _KERNELS.setdefault(key, found)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,14 +161,18 @@ class Pointer:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Launch:
-    """Run a kernel; args are in the order of its params. A buffer may be bound more than once where it is only read."""
+    """Run a kernel; args are in the order of its params, `sizes` in that of its symbols.
+
+    A buffer may be bound more than once where it is only read.
+    """
 
     kernel: Kernel
     args: tuple[Pointer, ...]
+    sizes: tuple[Extent, ...] = ()
 
     def text(self, names: Mapping[Kernel, str]) -> str:
         """One line, the kernel by its name."""
-        return f"{names[self.kernel]}({', '.join(map(str, self.args))})"
+        return f"{names[self.kernel]}({', '.join(map(str, (*self.args, *self.sizes)))})"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -172,13 +189,24 @@ class Call:
 Step: TypeAlias = Launch | Call
 
 
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One piece of the arena: the buffers that take it one after another, and between which steps it is in use."""
+
+    names: tuple[str, ...]
+    nbytes: Extent
+    first: int
+    last: int
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class MemoryPlan:
     """Where every buffer that is not an input lives.
 
     offsets: buffers in the arena, by byte offset. allocated: buffers with storage of their own, fresh in each call
     (outputs). returned: buffers that an extern without an out= form makes itself. aliases: (buffer, donor) pairs where
-    a step may write its result over an operand that dies there; both have the same offset.
+    a step may write its result over an operand that dies there; both have the same offset. blocks: what the arena is
+    shared among; where a size is symbolic, offsets are for its hint, and blocks are placed again for each value.
     """
 
     arena_bytes: int
@@ -186,6 +214,7 @@ class MemoryPlan:
     allocated: tuple[str, ...]
     returned: tuple[str, ...] = ()
     aliases: tuple[tuple[str, str], ...] = ()
+    blocks: tuple[Block, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -201,6 +230,8 @@ class Schedule:
     inputs: tuple[Buffer, ...]
     outputs: tuple[Output, ...]
     mutated: tuple[str, ...] = ()
+    numbers: tuple[Number, ...] = ()
+    symbols: tuple[Symbol, ...] = ()
 
     def text(self) -> str:
         """Kernels, steps and memory."""

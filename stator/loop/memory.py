@@ -7,12 +7,13 @@ Inputs and outputs are never in the arena. Neighbour: `verify.verify_memory` che
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from stator.loop.kernel import Kernel, Launch, MemoryPlan, Step
+from stator.base.placement import place
+from stator.loop.kernel import Block, Kernel, Launch, MemoryPlan, Step
 from stator.loop.nest import Buffer, Output, View
+from stator.sizes import Extent, hint
 
-ALIGNMENT = 64
 Lives = dict[str, tuple[int, int]]
 
 
@@ -28,9 +29,11 @@ def plan(
     outside = {*inputs, *kept, *returned}
     placed = {name: life for name, life in lives.items() if name not in outside}
     aliases = _in_place(steps, buffers, placed)
-    offsets, size = _offsets(placed, buffers, aliases)
+    blocks = _blocks(placed, buffers, aliases)
+    offsets, size = offsets_of(blocks, hint)
+    offsets = {name: offsets[name] for name in placed}
     own = tuple(name for name in kept if name in lives and name not in returned and name not in set(inputs))
-    return MemoryPlan(size, offsets, own, tuple(returned), tuple(aliases.items()))
+    return MemoryPlan(size, offsets, own, tuple(returned), tuple(aliases.items()), blocks)
 
 
 def lifetimes(steps: Iterable[Step], kept: Iterable[str]) -> Lives:
@@ -55,7 +58,7 @@ def touched(step: Step) -> list[str]:
 
 def extents(buffer: Buffer, offset: int) -> tuple[int, int]:
     """The bytes it takes, first and past the last."""
-    return offset, offset + buffer.nbytes
+    return offset, offset + hint(buffer.nbytes)
 
 
 # -- in place --------------------------------------------------------------------------------------
@@ -101,32 +104,24 @@ def overwrites(kernel: Kernel, source: str, result: str) -> bool:
     return all(node.attr[1] is store.index for node in kernel.nodes if node.op == "load" and node.attr[0] == source)
 
 
-# -- offsets ---------------------------------------------------------------------------------------
+# -- blocks ----------------------------------------------------------------------------------------
 
 
-def _offsets(lives: Lives, buffers: Mapping[str, Buffer], aliases: Mapping[str, str]) -> tuple[dict[str, int], int]:
-    """Offsets of all, and the size of the arena. Buffers joined in place are one block with their joint life."""
+def _blocks(lives: Lives, buffers: Mapping[str, Buffer], aliases: Mapping[str, str]) -> tuple[Block, ...]:
+    """Buffers joined in place are one block with their joint life."""
     root: dict[str, str] = {}
+    members: dict[str, list[str]] = {}
     for name in lives:
         root[name] = root[aliases[name]] if name in aliases else name
-    blocks: Lives = {}
-    for name, (first, last) in lives.items():
-        known = blocks.get(root[name], (first, last))
-        blocks[root[name]] = min(known[0], first), max(known[1], last)
-    sizes = {name: -(-buffers[name].nbytes // ALIGNMENT) * ALIGNMENT for name in blocks}
-    places: dict[str, int] = {}
-    placed: list[tuple[int, int, int, int]] = []  # offset, end, first, last; by offset
-    for name in sorted(blocks, key=lambda name: (-sizes[name], blocks[name])):
-        first, last = blocks[name]
-        offset = 0
-        for start, end, born, dead in placed:
-            if dead < first or last < born:
-                continue
-            if start >= offset + sizes[name]:
-                break
-            offset = max(offset, end)
-        places[name] = offset
-        placed.append((offset, offset + sizes[name], first, last))
-        placed.sort()
-    total = max((end for _, end, _, _ in placed), default=0)
-    return {name: places[root[name]] for name in lives}, total
+        members.setdefault(root[name], []).append(name)
+    return tuple([
+        Block(tuple(names), buffers[first].nbytes, min(lives[n][0] for n in names), max(lives[n][1] for n in names))
+        for first, names in members.items()
+    ])  # fmt: skip
+
+
+def offsets_of(blocks: Iterable[Block], value: Callable[[Extent], int]) -> tuple[dict[str, int], int]:
+    """Offsets of all buffers, and the size of the arena, where `value` says what symbolic sizes are."""
+    blocks = list(blocks)
+    starts, total = place([(value(block.nbytes), block.first, block.last) for block in blocks])
+    return {name: start for block, start in zip(blocks, starts, strict=True) for name in block.names}, total

@@ -4,13 +4,15 @@
     node    = Nest    for axes: buffer[index] = value          (value may reduce over reduce_axes)
             | Extern  outputs = target(*args, **kwargs)
 Nodes are in an order in which they may run. Buffers are named; positions in them are flat, in elements, and include
-strides. A buffer may be written by several nests (they write different elements, or the later ones add). A nest that
-writes an input is a mutation of it: nodes before it see the old value, nodes after it the new one.
+strides. Sizes may be symbolic: symbols are found in the geometry of inputs and in `numbers`. A buffer may be written
+by several nests (they write different elements, or the later ones add). A nest that writes an input is a mutation of
+it: nodes before it see the old value, nodes after it the new one.
 Neighbours: lowering makes programs, `schedule` turns them into kernels, `verify` checks them, `text` prints them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -19,6 +21,10 @@ from typing import Any, TypeAlias
 from stator.loop.expr import Expr
 from stator.loop.index import Axis, Index
 from stator.loop.scalar import ITEMSIZE
+from stator.sizes import Extent, Size, Symbol, symbols
+
+#: Sizes, strides or positions.
+Shape: TypeAlias = tuple[Extent, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +33,14 @@ class Buffer:
 
     name: str
     dtype: str
-    size: tuple[int, ...]
-    stride: tuple[int, ...]
+    size: Shape
+    stride: Shape
     device: str = "cpu"
 
     @property
-    def span(self) -> int:
+    def span(self) -> Extent:
         """How many elements lie between its first and its last, both included."""
-        last = 0
+        last: Extent = 0
         for n, step in zip(self.size, self.stride, strict=True):
             if n == 0:
                 return 0
@@ -42,11 +48,11 @@ class Buffer:
         return last + 1
 
     @property
-    def numel(self) -> int:
+    def numel(self) -> Extent:
         return prod(self.size)
 
     @property
-    def nbytes(self) -> int:
+    def nbytes(self) -> Extent:
         return self.span * ITEMSIZE[self.dtype]
 
 
@@ -55,9 +61,18 @@ class View:
     """How an extern argument or an output reads a buffer (offset in elements)."""
 
     buffer: str
-    size: tuple[int, ...]
-    stride: tuple[int, ...]
-    offset: int = 0
+    size: Shape
+    stride: Shape
+    offset: Extent = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """An input that is an integer, and where it stands among all inputs; others may be computed from its value."""
+
+    name: str
+    position: int
+    value: Extent
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,7 +90,7 @@ class Nest:
     mode: str = "store"
 
 
-Argument: TypeAlias = Any  # View | bool | int | float | str | None | tuple of these
+Argument: TypeAlias = Any  # View | bool | int | float | str | None | Size | tuple of these
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,7 +110,7 @@ class Extern:
 
 
 Node: TypeAlias = Nest | Extern
-Output: TypeAlias = View | bool | int | float | None
+Output: TypeAlias = View | Size | bool | int | float | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,6 +123,12 @@ class Program:
     nodes: tuple[Node, ...]
     outputs: tuple[Output, ...]
     mutated: tuple[str, ...] = ()
+    numbers: tuple[Number, ...] = ()
+
+    @cached_property
+    def symbols(self) -> tuple[Symbol, ...]:
+        """What the program must be told at run time: every symbol of its inputs."""
+        return symbols_of(self.inputs, self.numbers)
 
     @cached_property
     def buffers(self) -> dict[str, Buffer]:
@@ -128,11 +149,19 @@ def views_in(argument: Argument) -> list[View]:
     return []
 
 
-def contiguous(size: tuple[int, ...]) -> tuple[int, ...]:
+def symbols_of(inputs: Iterable[Buffer], numbers: Iterable[Number]) -> tuple[Symbol, ...]:
+    """The symbols that inputs tell, in a fixed order."""
+    extents = [extent for buffer in inputs for extent in (*buffer.size, *buffer.stride) if type(extent) is Size]
+    extents += [number.value for number in numbers if type(number.value) is Size]
+    found = {symbol for extent in extents for symbol in symbols(extent)}
+    return tuple(sorted(found, key=lambda symbol: symbol.order))
+
+
+def contiguous(size: Shape) -> Shape:
     """The strides of a row-major buffer."""
-    strides: list[int] = []
-    step = 1
+    strides: list[Extent] = []
+    step: Extent = 1
     for n in reversed(size):
         strides.append(step)
-        step *= max(n, 1)
+        step *= max(n, 1) if type(n) is int else n
     return tuple(reversed(strides))

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
 
 from stator.loop.fusion import Group, Plan
+from stator.sizes import hint
 
 _LOOK = 24  # ready groups that the greedy order compares, oldest first
 
@@ -48,7 +49,7 @@ class _Graph:
             readers = {number[reader] for reader in facts.readers.get(name, ())} | {number[w] for w in writers}
             if len(readers) == 1:
                 continue  # it stays inside of one kernel
-            self.size[name] = buffers[name].nbytes
+            self.size[name] = hint(buffers[name].nbytes)
             self.makes[number[writers[0]]].append(name)
             self.readers[name] = readers
             for reader in readers:

@@ -34,4 +34,6 @@ def schedule(program: Program, device: Device | None = None) -> Schedule:
         inputs=program.inputs,
         outputs=program.outputs,
         mutated=program.mutated,
+        numbers=program.numbers,
+        symbols=program.symbols,
     )

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator
 from math import prod
 from typing import NamedTuple
 
-from stator.loop.index import ZERO, Axis, Index
+from stator.loop.index import ZERO, Axis, Index, less
+from stator.sizes import Extent
 
 AxisMap = dict[Axis, Index]
 
@@ -23,11 +24,11 @@ class Space(NamedTuple):
     reduce_axes: tuple[Axis, ...]
 
     @property
-    def numel(self) -> int:
+    def numel(self) -> Extent:
         return prod([axis.size for axis in self.axes])
 
     @property
-    def reduce_numel(self) -> int:
+    def reduce_numel(self) -> Extent:
         return prod([axis.size for axis in self.reduce_axes])
 
 
@@ -79,27 +80,32 @@ def solve(ours: Index, theirs: Index, axes: tuple[Axis, ...]) -> AxisMap | None:
     if not injective(ours, axes):
         return None
     position = theirs - ours.const
-    found = {axis: (position // ours.coefficient(axis)) % axis.size for axis in axes if axis.size > 1}
+    found = {axis: (position // ours.coefficient(axis)) % axis.size for axis in axes if loops(axis)}
     return found if ours.substitute(found) is theirs else None
 
 
 def injective(index: Index, axes: tuple[Axis, ...]) -> bool:
     """Whether it is `Σ stride·axis` with strides that keep different points of `axes` apart."""
-    if sum([axis.size > 1 for axis in axes]) != len(index.terms):
+    if sum([loops(axis) for axis in axes]) != len(index.terms):
         return False
-    reach = 0
+    reach: Extent = 0
     for atom, coefficient in reversed(index.terms):  # the largest stride is first
-        if type(atom) is not Axis or coefficient <= reach or atom not in axes:
+        if type(atom) is not Axis or not less(reach, coefficient) or atom not in axes:
             return False
         reach += coefficient * (atom.size - 1)
     return True
 
 
+def loops(axis: Axis) -> bool:
+    """Whether it may run more than once."""
+    return type(axis.size) is not int or axis.size > 1
+
+
 def _unflatten(axes: tuple[Axis, ...], position: Index) -> AxisMap:
     found: AxisMap = {}
-    step = 1
+    step: Extent = 1
     for axis in reversed(axes):
-        if axis.size > 1:
+        if loops(axis):
             found[axis] = (position // step) % axis.size
         step *= axis.size
     return found

@@ -20,6 +20,7 @@ from stator.loop.expr import Expr, Rewriter, const, index, load, masked, op, pos
 from stator.loop.index import Axis, Index
 from stator.loop.nest import Buffer, Nest, Node, Program, contiguous
 from stator.loop.space import flat
+from stator.sizes import Extent, hint
 
 _SPLITS = ("sum", "prod", "max", "min", "any", "all")
 
@@ -75,13 +76,13 @@ def _picked(node: Expr, axis: Axis) -> Expr | None:
     chosen = right if left is position else left
     if position not in (left, right) or axis in chosen.axes or body.args[2] is not nothing:
         return None
-    inside = op("and", op("ge", chosen, const(0, "i64")), op("lt", chosen, const(axis.size, "i64")))
+    inside = op("and", op("ge", chosen, const(0, "i64")), op("lt", chosen, index(axis.size)))
     return masked(inside, body.args[1].substitute({axis: to_index(chosen, axis.size)}), nothing)
 
 
 def _pieces(nest: Nest, nodes: list[Expr], device: Device) -> int:
     """Into how many pieces to split the reductions of a nest; 0 for not at all."""
-    outer, inner = (prod(axis.size for axis in axes) for axes in (nest.axes, nest.reduce_axes))
+    outer, inner = (prod(hint(axis.size) for axis in axes) for axes in (nest.axes, nest.reduce_axes))
     kinds = [n.attr for n in nodes if n.op == "reduce"]
     if not kinds or outer * inner < device.min_split or any(kind not in _SPLITS for kind in kinds):
         return 0
@@ -123,7 +124,7 @@ def _split(nest: Nest, nodes: list[Expr], pieces: int) -> Iterator[Node]:
     yield replace(nest, reduce_axes=(), value=rewrite(nest.value))
 
 
-def _divisor(total: int, wanted: int) -> int:
+def _divisor(total: Extent, wanted: int) -> int:
     """A divisor of the total near what is wanted (up to twice), or what is wanted."""
     for pieces in range(wanted, 2 * wanted):
         if total % pieces == 0:
@@ -137,12 +138,13 @@ def _chunked(kind: str, body: Expr, axes: tuple[Axis, ...], piece: Axis) -> tupl
     chunk = Axis("chunk", -(-total // piece.size))
     position = piece.index * chunk.size + chunk
     mapping: dict[Axis, Index] = {}
-    step = 1
+    step: Extent = 1
     for axis in reversed(axes):
-        mapping[axis] = (position // step) % axis.size
+        whole = type(total) is not int and axis is axes[0]  # what the mask lets through stays below its size
+        mapping[axis] = position // step if whole else (position // step) % axis.size
         step *= axis.size
     value = body.substitute(mapping)
     if chunk.size * piece.size == total:
         return chunk, value
-    inside = op("lt", index(position), const(total, "i64"))
+    inside = op("lt", index(position), index(total))
     return chunk, masked(inside, value, const(scalar.identity(kind, body.dtype), body.dtype))

@@ -2,7 +2,8 @@
 
 Checked: names are defined before use and written once where they must be; dtypes agree; every axis belongs to its
 nest; every access lies inside its buffer by `bounds()` (those under a mask aside: the mask says more than bounds do);
-a memory plan never gives two live buffers the same bytes.
+a memory plan never gives two live buffers the same bytes. With symbolic sizes all of it is checked for given values of
+the symbols, or for their hints.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from stator.loop.index import Axis, Index
 from stator.loop.kernel import Call, Kernel, Launch, MemoryPlan, Schedule, Step
 from stator.loop.memory import extents, lifetimes
 from stator.loop.nest import Buffer, Extern, Nest, Program, View
+from stator.loop.resize import program_at, schedule_at
+from stator.sizes import Symbol
 
 
 class GrammarError(ValueError):
@@ -69,8 +72,11 @@ def _verify_bounds(index: Index, elements: int, where: str) -> None:
 # -- programs --------------------------------------------------------------------------------------
 
 
-def verify_program(program: Program) -> None:
+def verify_program(program: Program, values: Mapping[Symbol, int] | None = None) -> None:
     """Raise GrammarError unless the program is well formed."""
+    if program.symbols:
+        program = program_at(program, values or {symbol: symbol.hint for symbol in program.symbols})
+        _require(not program.symbols, program.name, "a symbol has no value")
     known: dict[str, tuple[str, int]] = {}
     for buffer in program.inputs:
         _require(buffer.name not in known, program.name, f"input {buffer.name} given twice")
@@ -169,8 +175,10 @@ def verify_kernel(kernel: Kernel) -> None:
         _require(role == expected, where, f"{name} is {expected}, not {role}")
 
 
-def verify_schedule(schedule: Schedule) -> None:
+def verify_schedule(schedule: Schedule, values: Mapping[Symbol, int] | None = None) -> None:
     """Raise GrammarError unless kernels, steps and memory fit each other."""
+    if schedule.symbols:
+        schedule = schedule_at(schedule, values or {symbol: symbol.hint for symbol in schedule.symbols})
     for kernel in schedule.kernels:
         verify_kernel(kernel)
     known = {buffer.name for buffer in schedule.inputs}

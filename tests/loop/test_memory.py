@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stator.base.placement import ALIGNMENT
 from stator.loop import memory
 from stator.loop.device import Device
 from stator.loop.expr import op
@@ -37,7 +38,7 @@ def test_plans_are_valid_and_tight(shape: list[tuple[int, list[int]]]) -> None:
         for t in range(len(steps))
     ]
     assert max(at_once, default=0) <= plan.arena_bytes <= 2 * max(at_once, default=0)
-    assert all(offset % memory.ALIGNMENT == 0 for offset in plan.offsets.values())
+    assert all(offset % ALIGNMENT == 0 for offset in plan.offsets.values())
 
 
 def test_checker_finds_overlap() -> None:
