@@ -1,10 +1,10 @@
 """The rest of a function from one of its instructions on, as a function of its own.
 
 A `Point` says where a function goes on and with what: which positions of the stack are NULL, which slots are bound.
-`assemble` gives code whose parameters are that state: a prologue restores slots, stack and handled exceptions, and jumps
-into the original instructions. Invariant: with the state of the original at this point, it does what the original would
-have done from there. Cells arrive as cell objects; free variables are the closure. A handled exception is passed in the
-position that PUSH_EXC_INFO used, which otherwise holds the one that was handled before. Neighbours: `encode.py`,
+`assemble` gives code whose parameters are that state: a prologue restores slots, stack and handled exceptions, then
+jumps into the original instructions. Invariant: with the original's state at this point, it does what the original
+would have done from there. Cells arrive as cell objects; free variables are the closure. A handled exception is passed
+in the position that PUSH_EXC_INFO used, which otherwise holds the one that was handled before. Neighbours: `encode.py`,
 `flow.py` (the stack there), `liveness.py` (the slots that matter).
 """
 
@@ -14,7 +14,8 @@ from collections.abc import Callable, Sequence
 from types import CellType, CodeType, FunctionType
 from typing import Any, NamedTuple
 
-from bytecode import Bytecode, CellVar, CompilerFlags, Instr, Label
+from bytecode import Bytecode, CompilerFlags, Instr, Label
+from bytecode.instr import CellVar
 
 from stator.base.errors import Unsupported
 from stator.bytecode import flow
@@ -32,7 +33,7 @@ VARIADIC = CompilerFlags.VARARGS | CompilerFlags.VARKEYWORDS
 class Point(NamedTuple):
     """Where a function goes on, and which parts of its state there are."""
 
-    index: int
+    start: int
     #: Positions of the stack, from the bottom, that are NULL.
     nulls: frozenset[int]
     #: Slots that are passed, in their order: those that are bound and live.
@@ -54,8 +55,8 @@ def depth(decoded: Decoded, index: int) -> int:
 def handled_positions(decoded: Decoded, index: int) -> tuple[int, ...]:
     """The positions of the stack that PUSH_EXC_INFO has put there, the outermost first.
 
-    A continuation wants in each the exception that is being handled inside: for the last one the frame's, for the others
-    what stands in the next.
+    A continuation wants in each the exception that is being handled inside: for the last one the frame's, for the
+    others what stands in the next.
     """
     return tuple(position for position, kind in enumerate(_layout(decoded, index)) if kind == flow.HANDLED)
 
@@ -87,7 +88,7 @@ def _free(decoded: Decoded, at: Point) -> list[int]:
 
 
 def _stack(decoded: Decoded, at: Point) -> list[str]:
-    return [stack_name(position) for position in range(depth(decoded, at.index)) if position not in at.nulls]
+    return [stack_name(position) for position in range(depth(decoded, at.start)) if position not in at.nulls]
 
 
 def function(decoded: Decoded, at: Point, namespace: dict[str, Any]) -> Callable[..., Any]:
@@ -117,8 +118,8 @@ def assemble(decoded: Decoded, at: Point) -> CodeType:
         raise Unsupported(code.co_qualname, "a generator cannot go on in another frame")
     given = (*_own(decoded, at), *_stack(decoded, at))
     encoded = body(decoded, slots_of(code))
-    prologue = [*_enter(code), *_restore_stack(decoded, at), Instr("JUMP_FORWARD", encoded.labels[at.index])]
-    line = decoded.position(at.index).line or code.co_firstlineno
+    prologue = [*_enter(code), *_restore_stack(decoded, at), Instr("JUMP_FORWARD", encoded.labels[at.start])]
+    line = decoded.position(at.start).line or code.co_firstlineno
     for item in prologue:
         if isinstance(item, Instr):
             item.lineno = line
@@ -149,7 +150,7 @@ def _enter(code: CodeType) -> list[Item]:
 
 def _restore_stack(decoded: Decoded, at: Point) -> list[Item]:
     items: list[Item] = []
-    for position, kind in enumerate(_layout(decoded, at.index)):
+    for position, kind in enumerate(_layout(decoded, at.start)):
         if position in at.nulls:
             items.append(Instr("PUSH_NULL"))
             continue

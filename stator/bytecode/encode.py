@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from types import CodeType
 from typing import Any, NamedTuple
 
-from bytecode import CellVar, FreeVar, Instr, Label
-from bytecode.instr import InstrLocation, TryBegin, TryEnd
+from bytecode import Instr, Label
+from bytecode.instr import CellVar, FreeVar, InstrLocation, TryBegin, TryEnd
 
 from stator.bytecode.decode import VERSION, slot_names
 from stator.bytecode.encodings import IT, Pieces

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bytecode import Intrinsic1Op, Intrinsic2Op
+from bytecode.instr import Intrinsic1Op, Intrinsic2Op
 
 from stator.bytecode import encodings
 from stator.bytecode.encodings import (
