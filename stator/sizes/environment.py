@@ -75,7 +75,7 @@ class Environment:
     # -- deciding ----------------------------------------------------------------------------------
 
     def known(self, condition: Condition) -> bool | None:
-        """Whether a condition follows from ranges and from what has been assumed; None if neither it nor its opposite."""
+        """Whether a condition follows from ranges and what has been assumed (True), or its opposite does (False)."""
         op, left, right = self._current(condition)
         answer = known(Condition(op, left, right))
         if answer is not None or not (self._facts or self._distinct):
