@@ -9,6 +9,7 @@
  * An entry may end in the middle of the program: it then returns a Continuation, which is called here in
  * its turn, so that a loop of them grows no stack. A Continuation never leaves this file's callers.
  */
+#include "frame_hook.h"
 #include "native.h"
 
 #include <stddef.h>
@@ -24,36 +25,37 @@ typedef struct {
     PyObject_HEAD
     PyObject *original; /* a Python function: signature, defaults, and what runs when suspended */
     PyObject *fallback;
+    PyObject *settings; /* under which frames below watched entries are captured (frame_hook.c); may be NULL */
     PyObject *dict, *weakrefs;
     DispatchEntry *entries;
     Py_ssize_t count, room;
     vectorcallfunc vectorcall;
 } Dispatcher;
 
-static _Thread_local int suspensions;
-
 PyObject *run_original;
 
 PyObject *native_suspend(PyObject *module, PyObject *ignored) {
     (void)module;
     (void)ignored;
-    return PyLong_FromLong(++suspensions);
+    frame_hook_pause();
+    return PyLong_FromLong(++activity.suspensions);
 }
 
 PyObject *native_resume(PyObject *module, PyObject *ignored) {
     (void)module;
     (void)ignored;
-    if (suspensions == 0) {
+    if (activity.suspensions == 0) {
         PyErr_SetString(PyExc_RuntimeError, "resume() without suspend()");
         return NULL;
     }
-    return PyLong_FromLong(--suspensions);
+    frame_hook_go_on();
+    return PyLong_FromLong(--activity.suspensions);
 }
 
 PyObject *native_suspended(PyObject *module, PyObject *ignored) {
     (void)module;
     (void)ignored;
-    return PyBool_FromLong(suspensions > 0);
+    return PyBool_FromLong(activity.suspensions > 0);
 }
 
 /* -- binding ----------------------------------------------------------------------------------------- */
@@ -187,18 +189,20 @@ done:
     return result;
 }
 
-/* A call while frames below it are captured. */
-static PyObject *call_watched(PyObject *function, PyObject *const *args, size_t flags, PyObject *kwnames) {
-    if (region_enter != NULL) region_enter();
+/* Calls what an entry or the user gave: frames below it are captured if `watch`, and left alone otherwise. */
+static PyObject *call_entry(Dispatcher *self, PyObject *function, bool watch, PyObject *const *args, size_t flags,
+                            PyObject *kwnames) {
+    if (!watch && activity.settings == NULL) return PyObject_Vectorcall(function, args, flags, kwnames);
+    Region before = region_enter(watch ? self->settings : NULL, function);
     PyObject *result = PyObject_Vectorcall(function, args, flags, kwnames);
-    if (region_leave != NULL) region_leave();
+    region_leave(before);
     return result;
 }
 
 /* One call, whose result may be a Continuation. */
 static PyObject *dispatch_once(Dispatcher *self, PyObject *const *args, size_t flags, PyObject *kwnames) {
     PyObject *original = self->original;
-    if (suspensions > 0) return PyObject_Vectorcall(original, args, flags, kwnames);
+    if (activity.suspensions > 0) return PyObject_Vectorcall(original, args, flags, kwnames);
     PyCodeObject *code = (PyCodeObject *)PyFunction_GET_CODE(original);
     PyObject *names = PyCode_GetVarnames(code);
     if (names == NULL) return NULL;
@@ -218,7 +222,7 @@ static PyObject *dispatch_once(Dispatcher *self, PyObject *const *args, size_t f
     if (fits == 0) return PyObject_Vectorcall(original, args, flags, kwnames); /* raises Python's own TypeError */
     if (function == NULL) return call_fallback(self, args, count, kwnames);
     if (follow_defaults(original, function) == 0) {
-        result = (watch ? call_watched : PyObject_Vectorcall)(function, args, flags, kwnames);
+        result = call_entry(self, function, watch, args, flags, kwnames);
     }
     Py_DECREF(function);
     if (result == NULL && PyErr_ExceptionMatches(run_original)) {
@@ -230,15 +234,6 @@ static PyObject *dispatch_once(Dispatcher *self, PyObject *const *args, size_t f
 
 static PyObject *dispatch(PyObject *callable, PyObject *const *args, size_t flags, PyObject *kwnames) {
     return run_continuations(dispatch_once((Dispatcher *)callable, args, flags, kwnames));
-}
-
-PyObject *native_watched(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *kwnames) {
-    (void)module;
-    if (count == 0) {
-        PyErr_SetString(PyExc_TypeError, "watched(function, *args, **kwargs)");
-        return NULL;
-    }
-    return call_watched(args[0], args + 1, (size_t)(count - 1), kwnames);
 }
 
 /* -- continuations ----------------------------------------------------------------------------------- */
@@ -315,15 +310,17 @@ PyTypeObject Continuation_Type = {
 /* -- the type ---------------------------------------------------------------------------------------- */
 
 static PyObject *dispatcher_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
-    static char *names[] = {"original", "fallback", NULL};
-    PyObject *original, *fallback;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!O:Dispatcher", names, &PyFunction_Type, &original, &fallback)) {
+    static char *names[] = {"original", "fallback", "settings", NULL};
+    PyObject *original, *fallback, *settings = NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!O|O:Dispatcher", names, &PyFunction_Type, &original, &fallback,
+                                     &settings)) {
         return NULL;
     }
     Dispatcher *self = (Dispatcher *)type->tp_alloc(type, 0);
     if (self == NULL) return NULL;
     self->original = Py_NewRef(original);
     self->fallback = Py_NewRef(fallback);
+    self->settings = Py_XNewRef(settings);
     self->vectorcall = dispatch;
     return (PyObject *)self;
 }
@@ -419,6 +416,7 @@ static int dispatcher_traverse(PyObject *object, visitproc visit, void *arg) {
     Dispatcher *self = (Dispatcher *)object;
     Py_VISIT(self->original);
     Py_VISIT(self->fallback);
+    Py_VISIT(self->settings);
     Py_VISIT(self->dict);
     for (Py_ssize_t i = 0; i < self->count; i++) {
         Py_VISIT(self->entries[i].tree);
@@ -442,6 +440,7 @@ static void dispatcher_dealloc(PyObject *object) {
     dispatcher_clear(object);
     Py_XDECREF(self->original);
     Py_XDECREF(self->fallback);
+    Py_XDECREF(self->settings);
     Py_TYPE(object)->tp_free(object);
 }
 
@@ -456,6 +455,7 @@ static PyMethodDef dispatcher_methods[] = {
 };
 
 static PyMemberDef dispatcher_members[] = {
+    {"settings", Py_T_OBJECT_EX, offsetof(Dispatcher, settings), Py_READONLY, "under which frames below are captured"},
     {"original", Py_T_OBJECT_EX, offsetof(Dispatcher, original), Py_READONLY, "the Python function"},
     {"_stator_original", Py_T_OBJECT_EX, offsetof(Dispatcher, original), Py_READONLY, "the same, for base/markers.py"},
     {NULL, 0, 0, 0, NULL},

@@ -1,4 +1,5 @@
 /* stator._native: what must be in C because it runs on every call. See native.h for the parts. */
+#include "frame_hook.h"
 #include "native.h"
 
 static PyMethodDef methods[] = {
@@ -15,8 +16,6 @@ static PyMethodDef methods[] = {
     {"suspend", native_suspend, METH_NOARGS, "Dispatchers of this thread call their originals until resume()."},
     {"resume", native_resume, METH_NOARGS, "Undoes one suspend()."},
     {"suspended", native_suspended, METH_NOARGS, "Whether dispatchers of this thread call their originals."},
-    {"watched", (PyCFunction)(void (*)(void))native_watched, METH_FASTCALL | METH_KEYWORDS,
-     "watched(function, *args, **kwargs): calls it while frames below are captured."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -31,7 +30,7 @@ static struct PyModuleDef definition = {
 PyMODINIT_FUNC PyInit__native(void) {
     PyObject *module = PyModule_Create(&definition);
     if (module == NULL) return NULL;
-    if (guards_register(module) < 0 || dispatcher_register(module) < 0 ||
+    if (guards_register(module) < 0 || dispatcher_register(module) < 0 || frame_hook_register(module) < 0 ||
         PyModule_AddType(module, &Kernel_Type) < 0) {
         Py_DECREF(module);
         return NULL;

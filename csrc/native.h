@@ -1,8 +1,8 @@
 /* Shared declarations of the extension module stator._native.
  *
  * tensor.c reads tensor metadata, state.c torch's global state, tree.c builds guard trees, guards.c and
- * condition.c evaluate them, dispatcher.c is the callable that users hold, kernels.c calls compiled kernels,
- * module.c puts them together. The GIL protects all state.
+ * condition.c evaluate them, dispatcher.c is the callable that users hold, frame_hook.c and frame_table.c compile
+ * the frames below, kernels.c calls compiled kernels, module.c puts them together. The GIL protects all state.
  */
 #ifndef STATOR_NATIVE_H
 #define STATOR_NATIVE_H
@@ -15,6 +15,7 @@
 #if PY_VERSION_HEX < 0x030C0000 /* names that became public in 3.12 */
 #include <structmember.h>
 #define Py_T_OBJECT_EX T_OBJECT_EX
+#define Py_T_BOOL T_BOOL
 #define Py_READONLY READONLY
 #endif
 
@@ -79,16 +80,9 @@ extern PyTypeObject Continuation_Type;
 /* The value that a call gives in the end (steals `result`, which may be NULL). */
 PyObject *run_continuations(PyObject *result);
 int dispatcher_register(PyObject *module);
-PyObject *native_watched(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *kwnames);
 PyObject *native_suspend(PyObject *module, PyObject *ignored);
 PyObject *native_resume(PyObject *module, PyObject *ignored);
 PyObject *native_suspended(PyObject *module, PyObject *ignored);
-
-/* -- frame_hook.c --------------------------------------------------------------------------------- */
-
-/* Between the two, frames that this thread enters are captured. */
-void region_enter(void) __attribute__((weak));
-void region_leave(void) __attribute__((weak));
 
 /* -- kernels.c ------------------------------------------------------------------------------------ */
 
