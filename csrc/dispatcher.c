@@ -193,7 +193,7 @@ done:
 static PyObject *call_entry(Dispatcher *self, PyObject *function, bool watch, PyObject *const *args, size_t flags,
                             PyObject *kwnames) {
     if (!watch && activity.settings == NULL) return PyObject_Vectorcall(function, args, flags, kwnames);
-    Region before = region_enter(watch ? self->settings : NULL, function);
+    OuterRegion before = region_enter(watch ? self->settings : NULL, function);
     PyObject *result = PyObject_Vectorcall(function, args, flags, kwnames);
     region_leave(before);
     return result;

@@ -62,9 +62,9 @@ static bool monitored(void) {
     return found;
 }
 
-Region region_enter(PyObject *settings, PyObject *function) {
+OuterRegion region_enter(PyObject *settings, PyObject *function) {
     Activity *now = &activity;
-    Region before = {now->settings, now->passing};
+    OuterRegion before = {now->settings, now->passing};
     if (before.settings == NULL && settings != NULL) now->watched = monitored();
     now->settings = settings;
     now->passing = function != NULL && PyFunction_Check(function) ? PyFunction_GET_CODE(function) : NULL;
@@ -72,7 +72,7 @@ Region region_enter(PyObject *settings, PyObject *function) {
     return before;
 }
 
-void region_leave(Region before) {
+void region_leave(OuterRegion before) {
     Activity *now = &activity;
     if (now->settings != NULL && --open_regions == 0) install_or_remove();
     now->settings = before.settings;
@@ -94,7 +94,7 @@ static inline PyObject *run_frame(PyThreadState *thread, Frame *frame, int throw
 }
 
 static PyObject *run_in(PyObject *settings, PyThreadState *thread, Frame *frame) {
-    Region before = region_enter(settings, NULL);
+    OuterRegion before = region_enter(settings, NULL);
     PyObject *result = run_frame(thread, frame, 0);
     region_leave(before);
     return result;
@@ -189,7 +189,7 @@ static PyObject *run_replaced(PyThreadState *thread, Frame *frame, PyObject *rep
     PyObject *function = Py_NewRef(frame->function), *result;
     PyObject *slots[count + 1]; /* the frame's own are gone afterwards */
     for (Py_ssize_t i = 0; i < count; i++) slots[i] = Py_NewRef(frame->slots[i]);
-    Region before = region_enter(watch ? activity.settings : NULL, NULL);
+    OuterRegion before = region_enter(watch ? activity.settings : NULL, NULL);
     if (exchange_code(thread, frame, replacement)) result = run_frame(thread, frame, 0);
     else result = run_beside(thread, frame, replacement, slots);
     region_leave(before);
@@ -288,7 +288,7 @@ static PyObject *native_watched(PyObject *module, PyObject *const *args, Py_ssiz
         PyErr_SetString(PyExc_TypeError, "watched(settings, function, *args, **kwargs)");
         return NULL;
     }
-    Region before = region_enter(args[0] == Py_None ? NULL : args[0], args[1]);
+    OuterRegion before = region_enter(args[0] == Py_None ? NULL : args[0], args[1]);
     PyObject *result = PyObject_Vectorcall(args[1], args + 2, (size_t)(count - 2), kwnames);
     region_leave(before);
     return result;

@@ -17,12 +17,12 @@ extern _Thread_local Activity activity;
 /* What was before a region. */
 typedef struct {
     PyObject *settings, *passing;
-} Region;
+} OuterRegion;
 
 /* Until region_leave the frames that this thread starts are looked at, but for the first one of `function` (may be
  * NULL). With NULL for the settings they are left alone instead. Settings are alive until region_leave. */
-Region region_enter(PyObject *settings, PyObject *function);
-void region_leave(Region before);
+OuterRegion region_enter(PyObject *settings, PyObject *function);
+void region_leave(OuterRegion before);
 
 /* While Python calls are many and none is the program's. */
 void frame_hook_pause(void);
