@@ -9,7 +9,7 @@ Neighbours: `rules.py` fills `RULES`; `mode.py` calls `execute` for every operat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -150,8 +150,13 @@ def _constants(args: tuple[Any, ...]) -> list[Any] | None:
     return reals
 
 
+def is_small(fake: FakeTensor) -> bool:
+    """Whether a value of this shape is carried along, where it is known."""
+    return fake.device.type == "cpu" and not fake._has_symbolic_sizes_strides and fake.numel() <= CONSTANT_ELEMENTS
+
+
 def _carry_constant(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
-    if type(out) is not FakeTensor or out.numel() > CONSTANT_ELEMENTS or out.device.type != "cpu":
+    if type(out) is not FakeTensor or not is_small(out):
         return
     reals = _constants(args)
     if reals is not None and not any(isinstance(value, torch.Tensor) for value in kwargs.values()):
@@ -198,9 +203,37 @@ def run_on_meta(func: Any, plan: Plan, args: tuple[Any, ...], kwargs: dict[str, 
         out, device = unfake(func, plan, args, kwargs)
     except NotImplementedError as error:
         raise Unsupported(func, "it has no shape function") from error
+    except RuntimeError:
+        # Some kernels take plain numbers only; where the shapes do not fit, the kernel says so again.
+        if not (_any_symbolic(args) or _any_symbolic(kwargs.values())):
+            raise
+        fixed = {name: _specialised(value) for name, value in kwargs.items()}
+        out, device = unfake(func, plan, tuple([_specialised(arg) for arg in args]), fixed)
     if plan.view:
         return _wrap_views(out, device, _first_fake(args))
     return _wrap_all(out, device)
+
+
+def _any_symbolic(args: Iterable[Any]) -> bool:
+    """Whether an argument is a symbolic size, or a tensor that has one."""
+    for arg in args:
+        if isinstance(arg, torch.SymInt) or (isinstance(arg, FakeTensor) and arg._has_symbolic_sizes_strides):
+            return True
+        if isinstance(arg, (list, tuple)) and _any_symbolic(arg):
+            return True
+    return False
+
+
+def _specialised(arg: Any) -> Any:
+    """The argument with the numbers that its sizes are in the call at hand; they become fixed."""
+    if isinstance(arg, torch.SymInt):
+        return int(arg)
+    if isinstance(arg, FakeTensor):
+        if not arg._has_symbolic_sizes_strides:
+            return arg
+        size, stride, offset = [int(n) for n in arg.size()], [int(n) for n in arg.stride()], int(arg.storage_offset())
+        return make(size, arg.dtype, arg.device, stride, offset)
+    return [_specialised(item) for item in arg] if isinstance(arg, (list, tuple)) else arg
 
 
 def _to_meta(arg: Any, devices: list[FakeTensor]) -> Any:

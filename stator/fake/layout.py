@@ -32,7 +32,7 @@ def _number_dtype(number: Any) -> torch.dtype:
     match number:
         case bool():
             return torch.bool
-        case int():
+        case int() | torch.SymInt():
             return torch.int64
         case complex():
             return torch.complex128 if torch.get_default_dtype() is torch.float64 else torch.complex64
@@ -77,7 +77,7 @@ def contiguous_strides(size: Sequence[int]) -> Size:
     strides, step = [], 1
     for extent in reversed(size):
         strides.append(step)
-        step *= max(extent, 1)
+        step *= torch.sym_max(extent, 1)
     return tuple(reversed(strides))
 
 

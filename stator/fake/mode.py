@@ -8,15 +8,16 @@ Neighbours: `execute.py` does the work of one operator; `aot/trace.py` subclasse
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from stator.base.errors import Unsupported
-from stator.fake.execute import CONSTANT_ELEMENTS, execute, plan_of
+from stator.fake.execute import CONSTANT_ELEMENTS, execute, is_small, plan_of
+from stator.fake.symbolic import is_symbolic
 from stator.fake.tensor import FakeTensor, make, meta_like_storage
 
 aten = torch.ops.aten
@@ -30,6 +31,10 @@ _FACTORIES = {
     aten.arange.start,
     aten.arange.start_step,
 }
+
+
+#: Sizes and strides.
+Geometry: TypeAlias = tuple[Sequence[int | torch.SymInt], Sequence[int | torch.SymInt]]
 
 
 class FakeMode(TorchDispatchMode):
@@ -100,25 +105,33 @@ class FakeMode(TorchDispatchMode):
                 fake.constant = tensor.detach().clone()
         return fake
 
-    def from_real(self, tensor: torch.Tensor, *, requires_grad: bool | None = None) -> FakeTensor:
-        """The fake of a real tensor: same geometry, device, dtype, place in autograd; one per tensor object."""
+    def from_real(
+        self, tensor: torch.Tensor, *, requires_grad: bool | None = None, geometry: Geometry | None = None
+    ) -> FakeTensor:
+        """The fake of a real tensor: same geometry, device, dtype, place in autograd; one per tensor object.
+
+        `geometry` gives sizes and strides that are symbolic.
+        """
         if isinstance(tensor, FakeTensor):
             return tensor
         known = self._memo.get(id(tensor))
         if known is not None:
             return known[1]
-        fake = self._convert(tensor, tensor.requires_grad if requires_grad is None else requires_grad)
+        if geometry is None:
+            geometry = tensor.size(), tensor.stride()
+        fake = self._convert(tensor, geometry, tensor.requires_grad if requires_grad is None else requires_grad)
         self._memo[id(tensor)] = (tensor, fake)
         return fake
 
-    def _convert(self, tensor: torch.Tensor, requires_grad: bool) -> FakeTensor:
+    def _convert(self, tensor: torch.Tensor, geometry: Geometry, requires_grad: bool) -> FakeTensor:
         if tensor.layout is not torch.strided or tensor.is_quantized:
             raise Unsupported("a tensor input", f"its layout is {tensor.layout}")
         if tensor.is_neg() or tensor.is_conj():
             raise Unsupported("a tensor input", "its conjugation or negation is pending", "call .resolve_conj() on it")
         with torch._C._DisableTorchDispatch(), torch.inference_mode(False):
-            fake = make(tensor.size(), tensor.dtype, tensor.device, tensor.stride(), tensor.storage_offset())
-            if tensor.storage_offset():
+            size, stride = geometry
+            fake = make(size, tensor.dtype, tensor.device, stride, tensor.storage_offset())
+            if tensor.storage_offset() and not fake._has_symbolic_sizes_strides:
                 fake._meta = meta_like_storage(tensor)
             # Views of one storage keep being views of one storage.
             fake.memory = self._storages.setdefault(tensor.untyped_storage()._cdata, object())
@@ -169,6 +182,6 @@ def _has_tensor(items: Any) -> bool:
 
 def _remember_value(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
     """Small tensors made from numbers alone are constants."""
-    if out.numel() <= CONSTANT_ELEMENTS and out.device.type == "cpu":
+    if is_small(out) and not is_symbolic(args):
         with torch._C._DisableTorchDispatch():
             out.constant = func(*args, **kwargs)

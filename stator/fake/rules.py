@@ -249,12 +249,13 @@ def _new_strided(x: Any, size: Any, stride: Any, *, dtype: Any = None, device: A
 
 
 def _arange(start: Any, end: Any, step: Any, dtype: Any, device: Any) -> Any:
-    integral = all(isinstance(value, int) for value in (start, end, step))
+    integral = all(isinstance(value, int | torch.SymInt) for value in (start, end, step))
     if dtype is None:
         dtype = torch.int64 if integral else torch.get_default_dtype()
     if not integral or step == 0:
         return NotImplemented
-    return _make((max(0, -(-(end - start) // step)),), dtype, device)
+    reach = end - start if step > 0 else start - end
+    return _make((0 if reach <= 0 else (reach + abs(step) - 1) // abs(step),), dtype, device)
 
 
 @rule(aten.arange.default)

@@ -5,6 +5,7 @@ Neighbours: as `rules.py`; views without a rule here run on the meta tensors (`e
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -138,13 +139,53 @@ def _select(x: Any, dim: int, index: int) -> Any:
     return view(x, size, stride, offset)
 
 
+def _clamped(index: int, size: int) -> int:
+    """The index of a slice, counted from the start."""
+    if index < 0:
+        index = index + size
+        return 0 if index < 0 else index
+    return size if index > size else index
+
+
 @rule(aten.slice.Tensor)
 def _slice(x: Any, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Any:
     size, stride = list(x.shape), list(x.stride())
     if not size or step <= 0:
         return NotImplemented
-    first, last, _ = slice(start, end).indices(size[dim])
+    first, last = _clamped(0 if start is None else start, size[dim]), size[dim]
+    if end is not None and not (isinstance(end, int) and end == sys.maxsize):
+        last = _clamped(end, size[dim])
     offset = x.storage_offset() + first * stride[dim]
-    size[dim] = max(0, -(-(last - first) // step))
+    size[dim] = 0 if last <= first else (last - first + step - 1) // step
     stride[dim] *= step
     return view(x, size, stride, offset)
+
+
+@rule(aten.split.Tensor)
+def _split(x: Any, extent: int, dim: int = 0) -> Any:
+    if x.dim() == 0 or extent <= 0:
+        return NotImplemented
+    size = x.shape[dim]
+    # How many parts there are is a number.
+    count = max(1, int((size + extent - 1) // extent))
+    return [_slice(x, dim, i * extent, (i + 1) * extent if i < count - 1 else size) for i in range(count)]
+
+
+@rule(aten.split_with_sizes.default)
+def _split_with_sizes(x: Any, extents: Any, dim: int = 0) -> Any:
+    if x.dim() == 0 or sum(extents) != x.shape[dim]:
+        return NotImplemented
+    parts, start = [], 0
+    for extent in extents:
+        parts.append(_slice(x, dim, start, start + extent))
+        start = start + extent
+    return parts
+
+
+@rule(aten.unfold.default)
+def _unfold(x: Any, dim: int, extent: int, step: int) -> Any:
+    size, stride = list(x.shape), list(x.stride())
+    if not size or step <= 0 or not 0 <= extent <= size[dim]:
+        return NotImplemented
+    size[dim], stride[dim], inner = (size[dim] - extent) // step + 1, stride[dim] * step, stride[dim]
+    return view(x, [*size, extent], [*stride, inner])

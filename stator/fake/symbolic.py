@@ -155,10 +155,24 @@ class SizeNode(_Node):
         return self
 
     def sym_max(self, other: SizeNode) -> SizeNode:
-        return SizeNode(maximum(self.size, other.size), self.environment)
+        greater = self.environment.known(Condition("<=", other.size, self.size))
+        return (
+            SizeNode(maximum(self.size, other.size), self.environment)
+            if greater is None
+            else self
+            if greater
+            else other
+        )
 
     def sym_min(self, other: SizeNode) -> SizeNode:
-        return SizeNode(minimum(self.size, other.size), self.environment)
+        smaller = self.environment.known(Condition("<=", self.size, other.size))
+        return (
+            SizeNode(minimum(self.size, other.size), self.environment)
+            if smaller is None
+            else self
+            if smaller
+            else other
+        )
 
     def abs(self) -> SizeNode:
         return SizeNode(maximum(self.size, -self.size), self.environment)
