@@ -2,7 +2,7 @@
 
 An `Index` is `const + Σ coefficient · atom`; an atom is an `Axis`, a `FloorDiv`, a `Mod` or an `Indirect` (an integer
 that is loaded at run time). Equality is identity. `//` and `%` take a positive extent and round towards minus infinity.
-Constants, coefficients, divisors and sizes of axes are extents: ints, or symbolic `Size`s. `fixed` is what has ints only.
+Constants, coefficients, divisors and sizes of axes are extents: ints, or symbolic `Size`s; `fixed` has ints only.
 Invariant: two terms never share an atom, no coefficient is 0, terms are in a deterministic order (large coefficients
 first), and `bounds()` encloses every value for axes within their sizes (None where no bound is known).
 Neighbours: `expr` (an `Indirect` holds an `Expr`, and `Expr`s hold indices); nothing here imports it.

@@ -17,7 +17,8 @@ from stator.codegen.cpp.plan import Axes, Plan
 from stator.loop import expr
 from stator.loop.expr import Expr
 from stator.loop.index import Axis, FloorDiv, Index, Indirect
-from stator.loop.kernel import Store
+from stator.loop.kernel import Kernel, Store
+from stator.sizes import Extent, Size
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,16 +55,17 @@ class Scope:
 class Writer:
     """Writes the expressions of one kernel; `scope` is where the caller is."""
 
-    __slots__ = ("_count", "_floor", "_guarded", "checks", "live", "plan", "scope")
+    __slots__ = ("_count", "_floor", "_guarded", "_sizes", "checks", "live", "plan", "scope")
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.scope = Scope(None, frozenset())
         self.live = "n"
-        self.checks: dict[int, int] = {}  # the bounds that loaded indices are held to, each with its number
+        self.checks: dict[Extent, int] = {}  # the bounds that loaded indices are held to, each with its number
         self._count = 0
         self._floor: Scope | None = None  # where reductions are known; what uses them cannot be further out
         self._guarded = _guarded_nodes(plan)
+        self._sizes: dict[Extent, str] = {symbol.size: symbol.name for symbol in plan.kernel.symbols}
 
     # -- scopes
 
@@ -89,6 +91,21 @@ class Writer:
         """Make a reduction's result known in this scope."""
         self._floor = self.scope
         self.scope.name(node, None, name)
+
+    # -- sizes
+
+    def extent(self, value: Extent) -> str:
+        """A size; what is computed from symbols gets a name at the top of the kernel."""
+        if type(value) is not Size:
+            return str(value)
+        return self._sizes.setdefault(value, f"z{len(self._sizes)}")
+
+    def sizes(self) -> list[str]:
+        """The definitions of symbols, which come after the pointers, and of all sizes asked for."""
+        kernel = self.plan.kernel
+        lines = declared(kernel)
+        known = {symbol.size for symbol in kernel.symbols}
+        return lines + [f"const i64_ {n} = {ops.extent(v)};" for v, n in self._sizes.items() if v not in known]
 
     # -- values
 
@@ -264,17 +281,18 @@ class Writer:
                     name = self._within(atom, mask)
                     return f"(i64_){name.text}[{lane}]" if name.vector and lane else f"(i64_){name.text}"
             inner = self.place(atom.inner, mask, lane)  # type: ignore[attr-defined]
+            divisor = self.extent(atom.divisor)  # type: ignore[attr-defined]
             if isinstance(atom, FloorDiv):
-                if atom.inner.low >= 0:
-                    return f"(({inner}) / {atom.divisor})"
-                return f"floordiv_((i64_)({inner}), (i64_){atom.divisor})"
-            if atom.inner.low >= 0:  # type: ignore[attr-defined]
-                return f"(({inner}) % {atom.divisor})"  # type: ignore[attr-defined]
-            return f"mod_((i64_)({inner}), (i64_){atom.divisor})"  # type: ignore[attr-defined]
+                if atom.inner.nonnegative:
+                    return f"(({inner}) / {divisor})"
+                return f"floordiv_((i64_)({inner}), (i64_){divisor})"
+            if atom.inner.nonnegative:  # type: ignore[attr-defined]
+                return f"(({inner}) % {divisor})"
+            return f"mod_((i64_)({inner}), (i64_){divisor})"
 
-        parts = [atom_text(a) if c == 1 else f"{c}*{atom_text(a)}" for a, c in index.terms]
-        if index.const or not parts:
-            parts.append(str(index.const))
+        parts = [atom_text(a) if c == 1 else f"{self.extent(c)}*{atom_text(a)}" for a, c in index.terms]
+        if index.const != 0 or not parts:
+            parts.append(self.extent(index.const))
         return " + ".join(parts)
 
     def _within(self, atom: Indirect, mask: Expr | None) -> Name:
@@ -293,7 +311,7 @@ class Writer:
         checked = Name(self.fresh(), name.kind, name.vector)
         number = self.checks.setdefault(atom.bound, len(self.checks) + 1)
         function = f"within<{self.plan.lanes}>" if name.vector else "within"
-        text = f"{function}({name.text}, {atom.bound}, {self._needed(mask, name.vector)}, {number}, wrong)"
+        text = f"{function}({name.text}, {self.extent(atom.bound)}, {self._needed(mask, name.vector)}, {number}, wrong)"
         self.scope.lines.append(f"const auto {checked.text} = {text};")
         self.scope.name(atom, mask, checked)
         self.scope = here
@@ -310,17 +328,17 @@ class Writer:
             text = f"({self.operand(mask, 'mask', True)} & {text})"
         return text if vector else f"any<{lanes}>({text})"
 
-    def _lane_stride(self, index: Index, mask: Expr | None) -> int | None:
+    def _lane_stride(self, index: Index, mask: Expr | None) -> Extent | None:
         """How far apart the lanes read; None where each must be asked, as by an index loaded under a mask."""
         if any(self._within(atom, mask).vector for atom in index.indirects()):
             return None
         return self.plan.lane_stride(index)
 
-    def _at_lane(self, index: Index, stride: int | None, mask: Expr | None = None) -> str:
+    def _at_lane(self, index: Index, stride: Extent | None, mask: Expr | None = None) -> str:
         """The index at lane j, from the block's start where a stride is known."""
         if stride is None:
             return self.place(index, mask, "j")
-        return f"{self.place(index, mask)} + {stride}*j" if stride else self.place(index, mask)
+        return f"{self.place(index, mask)} + {self.extent(stride)}*j" if stride != 0 else self.place(index, mask)
 
     def _load(self, node: Expr, mask: Expr | None, vector: bool) -> str:
         buffer, index = node.attr
@@ -351,8 +369,8 @@ class Writer:
             at = f"[&](int j) BODY {{ return ({element})({self.place(index, mask, 'j')}); }}"
             return f"lanes<{element}, {lanes}>({self.live}, {at})"
         start = f"wide<{element}, {lanes}>(({element})({self.place(index, mask)}))"
-        steps = f"iota<{element}, {lanes}>()" + (f" * ({element}){stride}" if stride != 1 else "")
-        return f"{start} + {steps}" if stride else start
+        steps = f"iota<{element}, {lanes}>()" + (f" * ({element}){self.extent(stride)}" if stride != 1 else "")
+        return f"{start} + {steps}" if stride != 0 else start
 
     def _random(self, node: Expr, mask: Expr | None, vector: bool) -> str:
         seed = self.operand(node.args[0], "i64", False, mask)
@@ -382,6 +400,12 @@ class Writer:
         call = "add1" if item.mode == "add" else "store1"
         body = f"[&](int j) BODY {{ {call}({item.buffer} + {self._at_lane(index, stride)}, {name}[j]); }}"
         return [f"const auto {name} = {text};"], f"each<{lanes}>({self.live}, {body});"
+
+
+def declared(kernel: Kernel) -> list[str]:
+    """The symbols of a kernel as variables: their values come after the pointers."""
+    first = len(kernel.params)
+    return [f"const i64_ {symbol.name} = (i64_)p[{first + i}];" for i, symbol in enumerate(kernel.symbols)]
 
 
 def _guarded_nodes(plan: Plan) -> set[Expr]:

@@ -2,9 +2,9 @@
 
 Each kernel is a function over a range of its grid (`plan.Plan`), which `parallel` in `vector.h` shares among threads.
 Here is the frame: the grid, the loops of every level of reduction with their accumulators, and where stores go; what
-happens inside the loops is written by `body.Writer`. Inner stores go into the last loop over the reduce axes, so every
-load of an iteration comes before them even if the memory plan put a result over an operand. What a kernel returns is
-null, or what was wrong with an index that it loaded.
+happens inside the loops is written by `body.Writer`. The values of symbolic sizes follow the pointers. Inner stores go
+into the last loop over the reduce axes, so every load of an iteration comes before them even if the memory plan put a
+result over an operand. What a kernel returns is null, or what was wrong with an index that it loaded.
 """
 
 from __future__ import annotations
@@ -15,17 +15,21 @@ from importlib import resources
 from math import prod
 
 from stator.codegen.cpp import ops
-from stator.codegen.cpp.body import Name, Writer
-from stator.codegen.cpp.plan import Plan, plan
+from stator.codegen.cpp.body import Name, Writer, declared
+from stator.codegen.cpp.plan import Plan, pieces_of, plan
 from stator.codegen.cpp.target import Target, native
 from stator.loop.expr import Expr
 from stator.loop.index import Axis
 from stator.loop.kernel import Kernel, Store
 from stator.loop.scalar import FLOATS, identity
+from stator.loop.space import loops
+from stator.sizes import Extent, Size
 
 #: Additions into one accumulator before it is added to a total of its own. Eager adds in float64 in places (batch
 #: norm); with chains as short as this, float32 comes near it, at no cost that shows.
 LONG_CHAIN = 16
+#: How long a chain counts as that has a symbolic length.
+ANY_LENGTH = 1 << 40
 
 
 def emit(kernels: Sequence[Kernel], target: Target | None = None) -> str:
@@ -55,10 +59,10 @@ def emit_kernel(name: str, kernel: Kernel, target: Target) -> str:
         writer.scope.lines.append(f"{const}{storage}* {param.name} = ({storage}*)p[{i}];")
     _grid(writer, made)
     if writer.checks:
-        count = len(kernel.params)
+        count = len(kernel.params) + len(kernel.symbols)
         writer.scope.lines.insert(0, "int wrong = 0;")
         writer.scope.lines.append(f"if (wrong) __atomic_store_n((int*)p[{count}], wrong, __ATOMIC_RELAXED);")
-    lines = "\n".join("    " + line for line in writer.scope.lines)
+    lines = "\n".join("    " + line for line in [*writer.sizes(), *writer.scope.lines])
     return (
         f"// {' '.join(f'{a.name}:{a.size}' for a in (*kernel.axes, *kernel.reduce_axes))}, {made.shape}\n"
         f"static void {name}_range(void* const* p, i64_ begin, i64_ end) {{\n{lines}\n}}\n"
@@ -66,27 +70,31 @@ def emit_kernel(name: str, kernel: Kernel, target: Target) -> str:
     )
 
 
-def _entry(name: str, made: Plan, checks: Mapping[int, int]) -> str:
+def _entry(name: str, made: Plan, checks: Mapping[Extent, int]) -> str:
     """Shares the range among threads; with checks, they say through one more pointer which one failed."""
-    run = f"parallel({name}_range, {{}}, {made.grid}, {made.threads});"
+    grid, threads = ops.extent(made.grid), ops.extent(made.threads)
+    run = f"parallel({name}_range, {{}}, {grid}, {threads});"
+    lines = declared(made.kernel)
     if not checks:
-        return f" {run.format('p')} return 0; "
-    lines = ["int wrong = 0;"]
-    pointers = [f"p[{i}]" for i in range(len(made.kernel.params))]
+        return f" {' '.join([*lines, run.format('p')])} return 0; "
+    lines.append("int wrong = 0;")
+    pointers = [f"p[{i}]" for i in range(len(made.kernel.params) + len(made.kernel.symbols))]
     lines.append(f"void* const q[] = {{{', '.join([*pointers, '&wrong'])}}};")
     lines.append(run.format("q"))
     for bound, number in checks.items():
-        lines.append(f'if (wrong == {number}) return "index out of range for a dim of size {bound}";')
+        size = f" for a dim of size {bound}" if type(bound) is int else ""
+        lines.append(f'if (wrong == {number}) return "index out of range{size}";')
     return "".join(f"\n    {line}" for line in [*lines, "return 0;"]) + "\n"
 
 
 def _grid(writer: Writer, made: Plan) -> None:
     """The loop over this thread's part of the grid."""
     vector = made.vector if made.chunk else None
-    pieces = -(-vector.size // made.chunk) if vector is not None else 1
+    pieces = pieces_of(vector.size, made.chunk) if vector is not None else 1
+    chunk, size = writer.extent(made.chunk), writer.extent(vector.size) if vector is not None else ""
     outer = [axis for axis in made.grid_axes if axis.size != 1]
     if vector is not None and made.shape == "pointwise" and (made.inside or not outer):
-        lines = [f"const i64_ from = begin * {made.chunk}, to = least(end * {made.chunk}, {vector.size});"]
+        lines = [f"const i64_ from = begin * {chunk}, to = least(end * {chunk}, {size});"]
         writer.scope.lines.extend(lines)
         _nested(writer, outer, lambda: _points(writer, made))
         return
@@ -95,18 +103,18 @@ def _grid(writer: Writer, made: Plan) -> None:
         return
     scope = writer.enter(*made.grid_axes)
     rest = "g"
-    if vector is not None and pieces > 1:
-        start, stop = f"g % {pieces} * {made.chunk}", f"least(from + {made.chunk}, {vector.size})"
+    if vector is not None and pieces != 1:
+        start, stop = f"g % {writer.extent(pieces)} * {chunk}", f"least(from + {chunk}, {size})"
         scope.lines.append(f"const i64_ from = {start}, to = {stop};")
-        rest = f"g / {pieces}"
+        rest = f"g / {writer.extent(pieces)}"
     elif vector is not None:
-        scope.lines.append(f"const i64_ from = 0, to = {vector.size};")
-    below = 1
+        scope.lines.append(f"const i64_ from = 0, to = {size};")
+    below: Extent = 1
     for axis in reversed(outer):
-        divided = f"({rest}) / {below}" if below > 1 else f"({rest})"
-        last = below * axis.size >= prod(a.size for a in outer)
-        scope.lines.append(f"const i64_ {axis.name} = {divided}{'' if last else f' % {max(axis.size, 1)}'};")
-        below *= max(axis.size, 1)
+        divided = f"({rest}) / {writer.extent(below)}" if below != 1 else f"({rest})"
+        last = axis is outer[0]
+        scope.lines.append(f"const i64_ {axis.name} = {divided}{'' if last else f' % {writer.extent(axis.size)}'};")
+        below *= axis.size
     _points(writer, made)
     writer.leave("for (i64_ g = begin; g < end; ++g) {", "}")
 
@@ -116,11 +124,11 @@ def _nested(writer: Writer, axes: Sequence[Axis], inside: object) -> None:
         writer.enter(axis)
     inside()  # type: ignore[operator]
     for axis in reversed(axes):
-        writer.leave(_for(axis), "}")
+        writer.leave(_for(axis, "0", writer.extent(axis.size)), "}")
 
 
-def _for(axis: Axis, start: str = "0", stop: str = "") -> str:
-    return f"for (i64_ {axis.name} = {start}; {axis.name} < {stop or axis.size}; ++{axis.name}) {{"
+def _for(axis: Axis, start: str, stop: str) -> str:
+    return f"for (i64_ {axis.name} = {start}; {axis.name} < {stop}; ++{axis.name}) {{"
 
 
 def _points(writer: Writer, made: Plan) -> None:
@@ -137,7 +145,7 @@ def _points(writer: Writer, made: Plan) -> None:
                 return
             writer.enter(vector)
             _levels(writer, made)
-            tail = "true" if vector.size % made.lanes else "false"
+            tail = _flag(vector.size % made.lanes != 0)
             head = f"sweep<{made.lanes}, 1, false, {tail}>(from, to, [&](i64_ {vector.name}, auto n, auto) BODY {{"
             writer.leave(head, "});")
 
@@ -187,13 +195,13 @@ def _wide_columns(writer: Writer, made: Plan) -> None:
     writer.leave(columns, "});")
     writer.leave("auto column = [&](i64_ at, auto n, auto U) BODY {", "};")
     assert writer.scope is here
-    sweep = f"sweep<{lanes}, 1, false, {_flag(vector.size % lanes)}>"
+    sweep = f"sweep<{lanes}, 1, false, {_flag(vector.size % lanes != 0)}>"
     rest = f"{sweep}(from, to, [&](i64_ at, auto n, auto) BODY {{ column(at, n, Number<1>{{}}); }});"
     whole = f"column(from, Full{{}}, Number<{made.unroll}>{{}});"
     if vector.size % made.chunk == 0:
         here.lines.append(whole)
     else:
-        here.lines.append(f"if (to - from == {made.chunk}) {whole}")
+        here.lines.append(f"if (to - from == {writer.extent(made.chunk)}) {whole}")
         here.lines.append(f"else {rest}")
 
 
@@ -316,27 +324,31 @@ class _Level:
         return f"{item} = keep(n, {combined}, {item});" if self.row else f"{item} = {combined};"
 
     def _arg_step(self, node: Expr, name: str, value: str, vector: bool) -> str:
-        position, below = [], 1
+        position: list[str] = []
+        below: Extent = 1
         for axis in reversed(self.made.kernel.reduce_axes):
-            position.append(f"{below}*{axis.name}" if axis.size > 1 else "0")
+            position.append(f"{self.writer.extent(below)}*{axis.name}" if loops(axis) else "0")
             below *= axis.size
         flat = f"(int)({' + '.join(position)})"
         lanes = self.made.lanes
         at = f"wide<int, {lanes}>({flat})" if vector else flat
         if self.row:
-            at += f" + iota<int, {lanes}>()" + (f" * {self._vector_step()}" if self._vector_step() != 1 else "")
+            step = self._vector_step()
+            at += f" + iota<int, {lanes}>()" + (f" * {step}" if step != "1" else "")
         live = f"live<{lanes}>(n)" if self.row else f"live<{lanes}>(Full{{}})" if vector else "true"
         return f"take<{_flag(node.attr == 'argmax')}>({name}, {value}, {at}, {live});"
 
-    def _vector_step(self) -> int:
+    def _vector_step(self) -> str:
         axes = self.made.kernel.reduce_axes
-        return prod(axis.size for axis in axes[axes.index(self.made.vector) + 1 :])
+        step: Extent = prod(axis.size for axis in axes[axes.index(self.made.vector) + 1 :])
+        return f"(int){self.writer.extent(step)}" if type(step) is Size else str(step)
 
     # -- loops
 
     def _chain(self, axis: Axis) -> int:
         """How often the loop over an axis adds into one accumulator."""
-        return max(axis.size // (self.made.lanes * self.made.unroll), 1) if axis is self.made.vector else axis.size
+        size = axis.size if type(axis.size) is int else ANY_LENGTH
+        return max(size // (self.made.lanes * self.made.unroll), 1) if axis is self.made.vector else size
 
     def _strip(self) -> int | None:
         """The loop after whose turns long sums are added to totals (its depth), or None if all sums are short."""
@@ -374,7 +386,7 @@ class _Level:
             if depth == strip and depth == last:
                 self._stripped(axis, flushes)
             else:
-                self._close(axis, "0", str(axis.size))
+                self._close(axis, "0", writer.extent(axis.size))
 
     def _close(self, axis: Axis, start: str, stop: str) -> None:
         made = self.made
@@ -382,9 +394,10 @@ class _Level:
             self.writer.leave(_for(axis, start, stop), "}")
             return
         unroll = made.unroll if self.nodes else 1
-        rest = axis.size % (made.lanes * unroll) >= made.lanes
+        left = axis.size % (made.lanes * unroll)
+        rest = type(left) is not int or left >= made.lanes
         head = (
-            f"sweep<{made.lanes}, {unroll}, {_flag(rest)}, {_flag(axis.size % made.lanes)}>"
+            f"sweep<{made.lanes}, {unroll}, {_flag(rest)}, {_flag(axis.size % made.lanes != 0)}>"
             f"({start}, {stop}, [&](i64_ {axis.name}, auto n, auto u) BODY {{"
         )
         self.writer.leave(head, "});")
@@ -392,12 +405,13 @@ class _Level:
     def _stripped(self, axis: Axis, flushes: list[str]) -> None:
         """The innermost loop in pieces, with a flush after each."""
         step = LONG_CHAIN * (self.made.lanes * self.made.unroll if axis is self.made.vector else 1)
-        self._close(axis, "strip", f"least(strip + {step}, {axis.size})")
+        size = self.writer.extent(axis.size)
+        self._close(axis, "strip", f"least(strip + {step}, {size})")
         lines = self.writer.scope.lines
         closing = lines.pop()
         start = max(i for i, line in enumerate(lines) if "= strip;" in line or "(strip, least" in line)
         inside = [*lines[start:], closing, *flushes]
         del lines[start:]
-        lines.append(f"for (i64_ strip = 0; strip < {axis.size}; strip += {step}) {{")
+        lines.append(f"for (i64_ strip = 0; strip < {size}; strip += {step}) {{")
         lines.extend("    " + line for line in inside)
         lines.append("}")

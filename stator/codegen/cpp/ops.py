@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from stator.sizes import Extent, Size, Symbol, fold
+
 STORAGE = {
     "f64": "double", "f32": "float", "bf16": "bf16", "f16": "f16", "i64": "i64_", "i32": "int", "i16": "short",
     "i8": "signed char", "u8": "unsigned char", "bool": "b8",
@@ -99,6 +101,24 @@ def bitcast(source: str, target: str, text: str) -> str:
             return f"mask_to_i32({text})"
         case _:
             return f"mask({text} != 0)"
+
+
+#: Operations of sizes; all of them are on i64_.
+_OF_SIZES = {
+    "+": "({0} + {1})", "-": "({0} - {1})", "*": "{0} * {1}", "//": "floordiv_({0}, {1})", "%": "mod_({0}, {1})",
+    "max": "max_({0}, {1})", "min": "min_({0}, {1})",
+}  # fmt: skip
+
+
+def extent(value: Extent) -> str:
+    """An extent, where every symbol is a variable of its own name."""
+    if type(value) is not Size:
+        return str(value)
+
+    def leaf(item: Symbol | int) -> str:
+        return item.name if isinstance(item, Symbol) else f"(i64_){item}"
+
+    return fold(value, leaf, lambda op, left, right: _OF_SIZES[op].format(left, right))
 
 
 def number(kind: str, value: Any) -> str:

@@ -3,7 +3,8 @@
 `plan(kernel, target)` only reads; the `Plan` it gives is what `body` and `emit` carry out. Three shapes come out:
 pointwise (no reduce axes), row (the vector axis is a reduce axis: lanes are folded at the end) and column (the vector
 axis is an outer axis: each lane is its own result). Positions of the vector axis inside a kernel are always multiples
-of `lanes`, which is what `lane_stride` relies on.
+of `lanes`, which is what `lane_stride` relies on. Where sizes are symbolic, the shape is chosen by their hints, and
+what is shared among threads is an expression of their values.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ from math import ceil, prod
 from stator.codegen.cpp.ops import COST, KIND, WIDE_KINDS
 from stator.codegen.cpp.target import Target
 from stator.loop.expr import Expr, postorder
-from stator.loop.index import Axis, FloorDiv, Index, Indirect, Mod
+from stator.loop.index import Axis, Bound, FloorDiv, Index, Indirect, Mod, less
 from stator.loop.kernel import Kernel
+from stator.loop.space import loops
+from stator.sizes import Extent, Size, hint, maximum, minimum
 
 Axes = frozenset[Axis]
 INT32 = 2**31
@@ -39,11 +42,11 @@ class Plan:
     vector: Axis | None
     lanes: int
     unroll: int = 1
-    chunk: int = 0  # elements of an outer vector axis in one grid point
+    chunk: Extent = 0  # elements of an outer vector axis in one grid point
     grid_axes: tuple[Axis, ...] = ()
-    grid: int = 1
-    threads: int = 1
-    cost: int = 0
+    grid: Extent = 1
+    threads: Extent = 1
+    cost: Extent = 0
     shape: str = "pointwise"
     inside: bool = False  # whether the grid is only pieces of the vector axis, each looping over all grid axes
     loops: tuple[Axis, ...] = field(default=())  # reduce axes as nested, the vector axis innermost if it is one
@@ -55,9 +58,9 @@ class Plan:
     def in_range(self, atom: Indirect) -> bool:
         """Whether a loaded index provably lies within its bound."""
         low, high = self.bounds.get(atom.expr, (-1, 0))  # type: ignore[call-overload]
-        return bool(low >= 0 and high < atom.bound)
+        return low >= 0 and less(high, atom.bound)
 
-    def lane_stride(self, index: Index) -> int | None:
+    def lane_stride(self, index: Index) -> Extent | None:
         """By how much a lane moves the index within a block of lanes, or None where that is not constant."""
         return 0 if self.vector is None else _lane_stride(index, self.vector, self.lanes, self.deps)
 
@@ -79,7 +82,7 @@ def plan(kernel: Kernel, target: Target) -> Plan:
         made.shape = "column"
     made.unroll = _unroll(made)
     _lay_out(made)
-    made.threads = min(made.threads, target.threads or made.threads)
+    made.threads = minimum(made.threads, target.threads) if target.threads else made.threads
     return made
 
 
@@ -125,8 +128,8 @@ def index_axes(index: Index, deps: dict[Expr, Axes]) -> Axes:
     return frozenset(found)
 
 
-def _lane_stride(index: Index, axis: Axis, lanes: int, deps: dict[Expr, Axes]) -> int | None:
-    total = 0
+def _lane_stride(index: Index, axis: Axis, lanes: int, deps: dict[Expr, Axes]) -> Extent | None:
+    total: Extent = 0
     for atom, coefficient in index.terms:
         match atom:
             case Axis():
@@ -139,9 +142,11 @@ def _lane_stride(index: Index, axis: Axis, lanes: int, deps: dict[Expr, Axes]) -
                 if inner == 0:
                     continue
                 # a block that starts at a multiple of its span never crosses a multiple of the divisor
-                if inner is None or inner < 0 or atom.divisor % (span := lanes * inner):
+                if inner is None or less(inner, 0) or atom.divisor % (span := lanes * inner) != 0:
                     return None
-                if atom.inner.coefficient(axis) != inner or not (atom.inner - axis.index * inner).divisible_by(span):
+                if type(span) is not int or atom.inner.coefficient(axis) != inner:
+                    return None
+                if not (atom.inner - axis.index * inner).divisible_by(span):
                     return None
                 total += coefficient * inner if isinstance(atom, Mod) else 0
     return total
@@ -167,12 +172,13 @@ def _bounds(node: Expr, known: dict[Expr, tuple[int, int]], kernel: Kernel) -> t
         return None
     match node.op:
         case "index":
-            low, high = node.attr.bounds()
-            return low, high
+            low, high = (_number(bound, end) for end, bound in enumerate(node.attr.bounds()))
+            return None if low is None or high is None else (low, high)
         case "const":
             return node.attr, node.attr
         case "reduce" if node.attr.startswith("arg"):
-            return 0, max(kernel.reduce_numel, 1) - 1
+            most = _number(kernel.reduce_numel, 1)
+            return None if most is None else (0, max(most, 1) - 1)
         case "cast" | "neg" | "add" | "sub" | "mul" | "minimum" | "maximum" | "where" | "masked":
             pass
         case _:
@@ -197,6 +203,11 @@ def _bounds(node: Expr, known: dict[Expr, tuple[int, int]], kernel: Kernel) -> t
             return min(a, c), max(b, d)
 
 
+def _number(bound: Bound, end: int) -> int | None:
+    """A bound as a number: the lowest (end 0) or the highest (end 1) that it may be."""
+    return bound.bounds()[end] if isinstance(bound, Size) else bound
+
+
 def _is_wide(node: Expr, narrow: frozenset[Expr]) -> bool:
     return KIND[node.dtype] in WIDE_KINDS and node not in narrow
 
@@ -209,27 +220,28 @@ def _choose(kernel: Kernel, lanes: int, deps: dict[Expr, Axes]) -> Axis | None:
 
     An access counts as often as it differs: a batch norm reads an image along its rows, whatever it reads per channel.
     """
-    candidates = [axis for axis in (*kernel.axes, *kernel.reduce_axes) if axis.size > 1]
+    candidates = [axis for axis in (*kernel.axes, *kernel.reduce_axes) if loops(axis)]
     if not candidates:
         return kernel.reduce_axes[-1] if kernel.reduce_axes else None
-    points = max(kernel.outer_numel * kernel.reduce_numel, 1)
+    points = max(hint(kernel.outer_numel * kernel.reduce_numel), 1)
 
     def often(axes: Axes) -> float:
         """How much of all points an access that varies along these axes is made at."""
-        return prod(axis.size for axis in axes) / points
+        return prod(hint(axis.size) for axis in axes) / points
 
     accesses = [(node.attr[1], often(deps[node])) for node in kernel.nodes if node.op == "load"]
     accesses += [(store.index, 1.5 * often(index_axes(store.index, deps))) for store in kernel.stores]
     best, best_score = candidates[-1], -1.0
     for axis in candidates:
-        use = axis.size / (lanes * ceil(axis.size / lanes))
+        length = max(hint(axis.size), 1)
+        use = length / (lanes * ceil(length / lanes))
         score = 0.0
         for index, weight in accesses:
             stride = _lane_stride(index, axis, lanes, deps)
             if stride == 1:
                 score += weight * use
             elif stride == 0:
-                score += weight * 0.3 * use if axis.size > 4 else 0.0
+                score += weight * 0.3 * use if length > 4 else 0.0
             elif stride is None:
                 score -= weight * 0.2
         if score >= best_score:
@@ -242,6 +254,7 @@ def _unroll(made: Plan) -> int:
     kernel = made.kernel
     if not kernel.reduce_axes or made.vector is None:
         return 1
+    length = hint(made.vector.size)
     if any(node.op == "reduce" and node.attr.startswith("arg") for node in kernel.nodes):
         return 1
     weight = sum(COST.get(node.op, 1) for node in kernel.inner) / max(kernel.levels, 1)
@@ -250,11 +263,11 @@ def _unroll(made: Plan) -> int:
             return 1
         unroll = 4 if weight < 24 else 2
         reductions = sum(node.op == "reduce" for node in kernel.nodes)
-        while unroll > 1 and (unroll * reductions > 12 or made.vector.size < unroll * made.lanes):
+        while unroll > 1 and (unroll * reductions > 12 or length < unroll * made.lanes):
             unroll //= 2
         return unroll
     unroll = 4 if weight < 30 else 2
-    while unroll > 1 and made.vector.size < 2 * unroll * made.lanes:
+    while unroll > 1 and length < 2 * unroll * made.lanes:
         unroll //= 2
     return unroll
 
@@ -269,24 +282,28 @@ def _lay_out(made: Plan) -> None:
     """The grid that threads share, and how many of them the work is worth."""
     kernel, vector = made.kernel, made.vector
     made.grid_axes = tuple(axis for axis in kernel.axes if axis is not vector)
-    outer = prod(axis.size for axis in made.grid_axes)
+    outer: Extent = prod(axis.size for axis in made.grid_axes)
     made.cost = total_cost(kernel)
-    wanted = min(GRID, ceil(made.cost / THREAD_WORK))
-    pieces = 1
+    wanted = minimum(GRID, pieces_of(made.cost, THREAD_WORK))
+    pieces: Extent = 1
     if vector in kernel.axes and vector is not None:
         block = made.lanes * made.unroll
         if made.shape == "column":
             made.chunk = block
         else:
-            alone = outer < wanted or any(store.mode == "add" for store in kernel.stores)
-            parts = ceil(wanted / max(outer, 1)) if alone else 1
-            made.chunk = max(ceil(vector.size / parts / block), 1) * block
-        pieces = ceil(vector.size / made.chunk)
+            parts = maximum(pieces_of(wanted, maximum(outer, 1)), 1)
+            made.chunk = maximum(pieces_of(vector.size, parts * block), 1) * block
+        pieces = pieces_of(vector.size, made.chunk)
     made.grid = outer * pieces
-    made.threads = min(wanted, made.grid)
+    made.threads = minimum(wanted, made.grid) if type(made.grid) is int else wanted
     if any(store.mode == "add" for store in kernel.stores):  # threads own columns; each walks every row
         made.grid, made.inside = pieces, True
-        made.threads = min(wanted, pieces) if pieces > 1 and _private_columns(made) else 1
+        made.threads = minimum(wanted, pieces) if pieces != 1 and _private_columns(made) else 1
+
+
+def pieces_of(total: Extent, size: Extent) -> Extent:
+    """Into how many pieces of a size a total falls, the last of which may be smaller."""
+    return (total + size - 1) // size
 
 
 def _private_columns(made: Plan) -> bool:
@@ -298,15 +315,15 @@ def _private_columns(made: Plan) -> bool:
             continue
         own = store.index.coefficient(vector)
         others = [c for atom, c in store.index.terms if atom is not vector]
-        if own != 1 or made.lane_stride(store.index) != 1 or any(c % vector.size for c in others):
+        if own != 1 or made.lane_stride(store.index) != 1 or any(c % vector.size != 0 for c in others):
             return False
     return True
 
 
-def total_cost(kernel: Kernel) -> int:
+def total_cost(kernel: Kernel) -> Extent:
     """An estimate of the work, in additions of one element."""
     points, inner = kernel.outer_numel, kernel.reduce_numel
-    cost = 0
+    cost: Extent = 0
     for node in kernel.nodes:
         each = ITEM_COST if node.op == "load" else COST.get(node.op, 1)
         cost += each * (inner if node in kernel.inner or node.op == "reduce" else 1)
