@@ -179,10 +179,17 @@ class GeneratorMethod(Value):
             case _:
                 item = generator.resume(tx, args[0] if args else tx.session.none)
         if item is None:
-            result = generator.result
-            nothing = result is None or result.is_none()
-            tx.raise_exception(StopIteration, *(() if nothing else (result,)))
+            raise exhausted(tx, generator)
         return item
+
+
+def exhausted(tx: Machine, iterator: Value) -> Raised:
+    """The StopIteration of an iterator that has ended, with what a generator returned."""
+    result = iterator.result if isinstance(iterator, GeneratorValue) else None
+    args = [] if result is None or result.is_none() else [result]
+    if isinstance(iterator, GeneratorValue):
+        iterator.result = None  # it is given once
+    return Raised(tx.build.make_exception(tx, StopIteration, args))
 
 
 def thrown(args: Sequence[Value]) -> Value:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from stator.base.errors import GraphBreak
+from stator.capture.generators import exhausted
 from stator.capture.source import ConstSource
 from stator.capture.value import Raised, Value
 from stator.capture.values import operators, watch
@@ -278,7 +279,7 @@ def call_next(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> V
     if item is not None:
         return item
     if len(args) == 1:
-        tx.raise_exception(StopIteration)
+        raise exhausted(tx, args[0])
     return args[1]
 
 

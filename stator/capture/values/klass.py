@@ -238,6 +238,12 @@ class PropertyValue(KnownValue):
             tx.raise_exception(AttributeError, "can't set attribute")
         self.get_attr(tx, "fset").call(tx, (instance, value), {})
 
+    def descriptor_delete(self, tx: Machine, instance: Value) -> None:
+        """`__delete__` of a property."""
+        if self.obj.fdel is None:
+            tx.raise_exception(AttributeError, "can't delete attribute")
+        self.get_attr(tx, "fdel").call(tx, (instance,), {})
+
 
 def bind(tx: Machine, raw: Any, where: Source, instance: Value | None, cls: type) -> Value:
     """The value of a class attribute, with its descriptor protocol applied."""
@@ -300,6 +306,15 @@ class SuperValue(Object):
 
     def children(self) -> Iterator[Value]:
         yield self.instance
+
+
+@handles(type.__dict__["__call__"])
+def call_class(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+    """`type.__call__(cls, …)`, what a metaclass's `super().__call__(…)` comes down to."""
+    cls, *rest = args
+    if not isinstance(cls, ClassValue):
+        raise cls.refuse("type.__call__")
+    return instantiate(tx, cls, rest, kwargs)
 
 
 @handles(tuple.__new__)

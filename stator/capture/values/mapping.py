@@ -565,7 +565,7 @@ def build_dict(tx: Machine, obj: dict[Any, Any], source: Source) -> Value:
 @builds(defaultdict, exact=True)
 def build_defaultdict(tx: Machine, obj: defaultdict[Any, Any], source: Source) -> Value:
     """The factory is a fact of the object, too."""
-    watch.type_of(tx, source, defaultdict)
+    watch.type_of(tx, source, type(obj))
     factory = None
     if obj.default_factory is not None:
         factory = wrap(tx, obj.default_factory, AttrSource(source, "default_factory"))

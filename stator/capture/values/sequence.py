@@ -68,7 +68,7 @@ class SequenceValue(Object):
             item: Value = items[index]
             return item
         except IndexError:
-            tx.raise_roughly(IndexError, f"{self.python_type().__name__} index out of range")
+            tx.raise_exception(IndexError, f"{self.python_type().__name__} index out of range")
         except TypeError:
             names = self.python_type().__name__, type(index).__name__
             tx.raise_roughly(TypeError, f"{names[0]} indices must be integers or slices, not {names[1]}")
@@ -150,9 +150,6 @@ class TupleValue(SequenceValue):
         if find_method(self, name) is None and name not in dir(tuple) and hasattr(self.cls, name):
             return bind_static(tx, self, self.cls, name)
         return super().get_attr(tx, name)
-
-    def m__asdict(self, tx: Machine) -> Value:
-        raise self.refuse("_asdict()")
 
     def m__replace(self, tx: Machine, **changes: Value) -> Value:
         fields = fields_of(self.cls)
@@ -318,6 +315,11 @@ class ListValue(SequenceValue):
         return iter(self.items or ())
 
     def reconstruct(self, out: Assembler) -> None:
+        if contains_itself(self):
+            out.build("list", 0)
+            out.remember(self)
+            self.write_back(out)
+            return
         for item in self.items or ():
             out.load(item)
         out.build("list", len(self.items or ()))
@@ -326,6 +328,20 @@ class ListValue(SequenceValue):
         """Emit the new contents."""
         out.call(replace_items, self, TupleValue(self.items or ()))
         out.pop()
+
+
+def contains_itself(value: Value) -> bool:
+    """Whether an object made by the frame is reached from itself."""
+    seen: set[int] = set()
+    waiting = list(value.children())
+    while waiting:
+        inner = waiting.pop()
+        if inner is value:
+            return True
+        if inner.source is None and id(inner) not in seen:
+            seen.add(id(inner))
+            waiting.extend(inner.children())
+    return False
 
 
 def replace_items(target: Any, items: tuple[Any, ...]) -> None:

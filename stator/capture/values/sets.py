@@ -238,9 +238,15 @@ def replace_members(target: set[Any], items: tuple[Any, ...]) -> None:
 def build_set(tx: Machine, obj: set[Any], source: Source) -> Value:
     """A set is guarded whole; what is not a literal in it, by identity."""
     watch.type_of(tx, source, type(obj))
+    return members_of(tx, obj, source)
+
+
+def members_of(tx: Machine, obj: set[Any], source: Source) -> SetValue:
+    """What a set, or an instance of a subclass, holds."""
     watch.members(tx, source, obj)
     items = [wrap(tx, item, ConstSource(item)) for item in obj]
-    return SetValue({hash_key(tx, item): item for item in items}, type(obj), source)
+    kind = frozenset if isinstance(obj, frozenset) else set
+    return SetValue({hash_key(tx, item): item for item in items}, kind, source)
 
 
 makes(set, frozenset)(lambda obj: SetValue({item: fresh(item) for item in obj}, type(obj)))

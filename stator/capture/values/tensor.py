@@ -19,11 +19,11 @@ from stator.base.markers import DYNAMIC
 from stator.capture.source import AttrSource
 from stator.capture.value import Value
 from stator.capture.values import watch
-from stator.capture.values.base import Object, look_up
-from stator.capture.values.constant import NONE, boolean
+from stator.capture.values.base import MISSING, Object, look_up, static_attribute
+from stator.capture.values.constant import NONE, TRUE, boolean
 from stator.capture.values.operators import BINARY, COMPARE, INPLACE, UNARY
 from stator.capture.values.registry import builds, fresh, wrap
-from stator.capture.values.sequence import ListValue, TupleValue
+from stator.capture.values.sequence import ListValue, SequenceValue, TupleValue
 from stator.fake import FakeTensor
 
 if TYPE_CHECKING:
@@ -71,7 +71,6 @@ REFUSED_METHODS = {
     "register_hook": "hooks run outside of the graph",
     "register_post_accumulate_grad_hook": "hooks run outside of the graph",
     "retain_grad": "it changes the autograd graph from inside",
-    "requires_grad_": "it changes what autograd records",
     "is_set_to": "storages are not modelled",
     "is_pinned": "storages are not modelled",
     "is_shared": "storages are not modelled",
@@ -100,7 +99,7 @@ class DataDependentValue(GraphBreak):
 class TensorValue(Object):
     """A tensor."""
 
-    __slots__ = ("cls", "fake", "node", "real")
+    __slots__ = ("attributes", "cls", "fake", "node", "real")
     kind = "a tensor"
 
     def __init__(
@@ -116,6 +115,8 @@ class TensorValue(Object):
         self.fake = fake
         self.cls = cls
         self.real = real
+        #: Attributes that the program has set, `grad` among them.
+        self.attributes: dict[str, Value] = {}
 
     def __repr__(self) -> str:
         return f"TensorValue({self.node}, {self.fake!r})"
@@ -160,6 +161,8 @@ class TensorValue(Object):
             return call_graph(tx, "call_function", getattr, (self, fresh(name)), {})
         if name == "__class__":
             return fresh(self.cls)
+        if name in self.attributes:
+            return self.attributes[name]
         if name == "data":
             return call_graph(tx, "call_function", getattr, (self, fresh(name)), {})
         if self.real is not None and self.source is not None:
@@ -168,7 +171,7 @@ class TensorValue(Object):
             watch.no_instance_attribute(tx, self.source, name)
         look_up(tx, self.cls, name)
         if name in ("grad", "grad_fn", "_base", "_version", "_grad", "_backward_hooks"):
-            return self._autograd_attribute(name)
+            return self._autograd_attribute(tx, name)
         found = getattr(self.cls, name, None)
         if callable(found) or name == "__getitem__":
             return TensorMethod(self, name)
@@ -176,17 +179,36 @@ class TensorValue(Object):
             tx.raise_exception(AttributeError, f"{self.cls.__name__!r} object has no attribute {name!r}")
         raise self.refuse(f"reading attribute {name!r}")
 
-    def _autograd_attribute(self, name: str) -> Value:
-        if self.source is None and name == "grad" and not self.fake.is_leaf:
+    def _autograd_attribute(self, tx: Machine, name: str) -> Value:
+        if name == "grad_fn":
+            return NONE if not self.fake.requires_grad or self.fake.is_leaf else OpaqueValue("an autograd node")
+        if self.source is None and name in ("grad", "_backward_hooks"):
             return NONE
-        if name == "grad_fn" and not self.fake.requires_grad:
-            return NONE
-        if name == "_backward_hooks" and self.source is None:
-            return NONE
+        if name == "grad" and self.source is not None and self.real is not None and self.real.is_leaf:
+            return wrap(tx, self.real.grad, AttrSource(self.source, name))
         raise self.refuse(f"reading attribute {name!r}")
 
     def set_attr(self, tx: Machine, name: str, value: Value) -> None:
-        raise self.refuse(f"setting attribute {name!r}")
+        if name == "requires_grad":
+            require_grad(tx, self, value)
+            return
+        if name != "grad" and static_attribute(self.cls, name) is not MISSING:
+            raise self.refuse(f"setting attribute {name!r}")
+        if name == "grad" and not (value.is_none() or isinstance(value, TensorValue)):
+            tx.raise_roughly(TypeError, "assigned grad expected to be a Tensor or None")
+        if name == "grad" and not self.fake.is_leaf:
+            raise self.refuse("setting the gradient in the middle of a graph")
+        self.attributes[name] = value
+        tx.effects.change(self)
+
+    def children(self) -> Iterator[Value]:
+        return iter(self.attributes.values())
+
+    def write_back(self, out: Assembler) -> None:
+        """Emit the assignments of attributes."""
+        for name, value in self.attributes.items():
+            out.call(setattr, self, fresh(name), value)
+            out.pop()
 
     # -- containers ------------------------------------------------------------------------------------
 
@@ -231,6 +253,30 @@ class TensorValue(Object):
 
     def _operator(self, tx: Machine, function: Callable[..., Any], left: Value, right: Value) -> Value:
         return call_graph(tx, "call_function", function, (left, right), {})
+
+
+class OpaqueValue(Object):
+    """An object of which only is known that it is there."""
+
+    __slots__ = ("what",)
+    kind = "an object of torch"
+
+    def __init__(self, what: str) -> None:
+        super().__init__()
+        self.what = what
+
+    def get_attr(self, tx: Machine, name: str) -> Value:
+        raise self.refuse(f"reading attribute {name!r} of {self.what}")
+
+    def truth(self, tx: Machine) -> bool:
+        return True
+
+
+def require_grad(tx: Machine, owner: TensorValue, wanted: Value = TRUE) -> Value:
+    """`t.requires_grad_(…)`, where it changes nothing."""
+    if wanted.truth(tx) is not owner.fake.requires_grad:
+        raise GraphBreak("requires_grad_() cannot be in a graph: it changes what autograd records")
+    return owner
 
 
 def is_operand(value: Value) -> bool:
@@ -309,6 +355,7 @@ def _type(tx: Machine, owner: TensorValue, *args: Value, **kwargs: Value) -> Val
 
 SPECIAL_METHODS: dict[str, Callable[..., Value]] = {
     "type": _type,
+    "requires_grad_": require_grad,
     "__len__": lambda tx, owner: fresh(owner.length(tx)),
     "__iter__": lambda tx, owner: owner.iterate(tx),
     "__getitem__": lambda tx, owner, key: owner.get_item(tx, key),
@@ -323,6 +370,8 @@ SPECIAL_METHODS: dict[str, Callable[..., Value]] = {
 def call_graph(tx: Machine, kind: str, target: Any, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
     """Puts a call into the graph; the value of its result."""
     nodes, fakes = [], []
+    for arg in (*args, *kwargs.values()):
+        read_items(tx, arg)
     for arg in args:
         node, fake = arg.graph_argument()
         nodes.append(node)
@@ -344,6 +393,13 @@ def call_graph(tx: Machine, kind: str, target: Any, args: Sequence[Value], kwarg
                 return arg
         return TensorValue(node, result)
     return result_value(tx, node, result)
+
+
+def read_items(tx: Machine, value: Value) -> None:
+    """Reads the tensors of a container that nobody has looked into."""
+    if isinstance(value, SequenceValue):
+        for item in value.values(tx):
+            read_items(tx, item)
 
 
 def result_value(tx: Machine, node: fx.Node, result: Any) -> Value:

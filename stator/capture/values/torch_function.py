@@ -21,6 +21,7 @@ from stator.capture.values.base import KnownValue
 from stator.capture.values.fold import ask, known
 from stator.capture.values.function import BoundMethodValue
 from stator.capture.values.registry import MAKERS, SPECIAL, builds, handler_of, makes
+from stator.capture.values.sequence import TupleValue
 from stator.capture.values.tensor import TensorValue, call_graph, call_tensor_method
 
 if TYPE_CHECKING:
@@ -136,12 +137,28 @@ class TorchFunctionValue(KnownValue):
             if known(args) and known(kwargs.values()) and function.__name__.lstrip("_").split("_")[0] in READS:
                 return ask(tx, function, args, kwargs)
             raise GraphBreak(f"{name_of(function)}() cannot be in a graph: it is about the state of the process")
-        if "out" in kwargs:
-            raise GraphBreak(f"{name_of(function)}(out=…) is not supported", "use the form that returns its result")
+        if "out" in kwargs and not kwargs["out"].is_none():
+            return call_into(tx, function, args, kwargs)
         return call_graph(tx, "call_function", function, args, kwargs)
 
     def graph_argument(self) -> tuple[Any, Any]:
         return self.obj, self.obj
+
+
+def call_into(tx: Machine, function: Any, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+    """`function(…, out=given)`: the result, copied into what is given."""
+    given = kwargs["out"]
+    result = call_graph(tx, "call_function", function, args, {n: v for n, v in kwargs.items() if n != "out"})
+    targets, results = ([given], [result]) if isinstance(given, TensorValue) else (given.unpack(tx), result.unpack(tx))
+    for target, made in zip(targets, results, strict=True):
+        if not isinstance(target, TensorValue) or not isinstance(made, TensorValue):
+            raise GraphBreak(f"{name_of(function)}(out=…) gives no tensor")
+        facts, wanted = target.fake, made.fake
+        if facts.shape != wanted.shape or facts.dtype != wanted.dtype or (facts.requires_grad or wanted.requires_grad):
+            why = "its sizes or dtype change, or gradients are recorded"
+            raise GraphBreak(f"{name_of(function)}(out=…): {why}", "use the form that returns its result")
+        call_graph(tx, "call_method", "copy_", (target, made), {})
+    return given if isinstance(given, TensorValue) else TupleValue(targets, result.python_type())
 
 
 def name_of(function: Any) -> str:

@@ -23,10 +23,10 @@ from stator.capture.values.constant import NONE, ConstantValue, boolean
 from stator.capture.values.fold import run
 from stator.capture.values.iterators import IndexIterator
 from stator.capture.values.klass import INSTANCE_MAKERS, PropertyValue, bind
-from stator.capture.values.mapping import DictValue, pairs_of
+from stator.capture.values.mapping import DictValue, build_defaultdict, pairs_of
 from stator.capture.values.registry import builds, fresh, wrap
 from stator.capture.values.sequence import DequeValue, ListValue, TupleValue
-from stator.capture.values.sets import SetValue
+from stator.capture.values.sets import SetValue, members_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -222,6 +222,11 @@ class UserObjectValue(Object):
             if self.source is not None:
                 tx.effects.change(self)
             return
+        if isinstance(raw, property):
+            PropertyValue(raw, ClassAttrSource(ConstSource(self.cls), name)).descriptor_delete(tx, self)
+            return
+        if raw is not MISSING and hasattr(type(raw), "__delete__"):
+            raise self.refuse(f"deleting attribute {name!r}")
         if self.dict.drop(tx, ConstantValue(name)) is None:
             tx.raise_exception(AttributeError, f"{self.cls.__name__!r} object has no attribute {name!r}")
 
@@ -255,8 +260,6 @@ class UserObjectValue(Object):
     def _subscript(self, tx: Machine, key: Value) -> Value:
         """`dict.__getitem__` on an instance of a subclass: a missing key is a question to `__missing__`."""
         assert isinstance(self.storage, DictValue)
-        if issubclass(self.cls, defaultdict):
-            raise self.refuse("reading an item")
         found = self.storage.find(tx, key)
         if found is None:
             found = self.special(tx, "__missing__", key)
@@ -483,12 +486,13 @@ OBJECT_METHODS: dict[str, Callable[..., Value]] = {
 # -- subclasses of builtin containers ------------------------------------------------------------------
 
 #: Builtin base -> a new empty storage, and the storage of a real object.
-STORAGES: dict[type, tuple[Callable[[], Value], Callable[[Any, Any], Value]]] = {
-    OrderedDict: (lambda: DictValue((), OrderedDict), lambda obj, source: DictValue(None, OrderedDict, source, obj)),
-    dict: (lambda: DictValue(), lambda obj, source: DictValue(None, dict, source, obj)),
-    list: (lambda: ListValue([]), lambda obj, source: ListValue(None, source, obj)),
-    set: (lambda: SetValue({}), lambda obj, source: SetValue({}, set, source)),
-    deque: (lambda: DequeValue([]), lambda obj, source: DequeValue(None, source, obj, obj.maxlen)),
+STORAGES: dict[type, tuple[Callable[[], Value], Callable[[Machine, Any, Source], Value]]] = {
+    OrderedDict: (lambda: DictValue((), OrderedDict), lambda _, obj, at: DictValue(None, OrderedDict, at, obj)),
+    defaultdict: (lambda: DictValue((), defaultdict), build_defaultdict),
+    dict: (lambda: DictValue(), lambda _, obj, at: DictValue(None, dict, at, obj)),
+    list: (lambda: ListValue([]), lambda _, obj, at: ListValue(None, at, obj)),
+    set: (lambda: SetValue({}), members_of),
+    deque: (lambda: DequeValue([]), lambda _, obj, at: DequeValue(None, at, obj, obj.maxlen)),
 }
 
 
@@ -513,6 +517,9 @@ def fill_storage(value: UserObjectValue, tx: Machine, *args: Value, **kwargs: Va
             for name, item in kwargs.items():
                 value.set_item(tx, fresh(name), item)
         case DictValue():
+            if storage.cls is defaultdict and args:
+                factory, *args = args
+                storage.factory = None if factory.is_none() else factory
             storage.m_update(tx, *args, **kwargs)
         case ListValue():
             if args:
@@ -526,7 +533,7 @@ def fill_storage(value: UserObjectValue, tx: Machine, *args: Value, **kwargs: Va
 
 def new_object(cls: type) -> Any:
     """An instance without its `__init__`."""
-    base: Any = next((base for base in (dict, list, set, deque) if issubclass(cls, base)), object)
+    base: Any = next(base for base in cls.__mro__ if not base.__flags__ & HEAP_TYPE)
     return base.__new__(cls)
 
 
@@ -536,6 +543,8 @@ def fill_contents(obj: Any, contents: Any) -> None:
         kind = OrderedDict if isinstance(obj, OrderedDict) else dict
         for key, value in contents.items():
             kind.__setitem__(obj, key, value)
+        if isinstance(obj, defaultdict):
+            obj.default_factory = contents.default_factory
     elif isinstance(obj, list):
         list.extend(obj, contents)
     elif isinstance(obj, set):
@@ -565,7 +574,7 @@ def build_object(tx: Machine, obj: Any, source: Source) -> Value:
     cls = type(obj)
     watch.type_of(tx, source, cls)
     base = storage_base(cls)
-    storage = STORAGES[base][1](obj, source) if base is not None else None
+    storage = STORAGES[base][1](tx, obj, source) if base is not None else None
     value = UserObjectValue(cls, source, obj, storage)
     value.share_dict(tx)
     return value

@@ -62,8 +62,17 @@ def keys(tx: Machine, source: Source | None, names: tuple[Any, ...]) -> None:
 
 def members(tx: Machine, source: Source | None, items: set[Any] | frozenset[Any]) -> None:
     """The items of a set, in its order."""
-    if source is not None:
+    if source is None:
+        return
+    if type(items) in (set, frozenset):
         tx.guard("MEMBERS", source, items)
+    else:
+        tx.guard("CALL", source, (members_now, members_now(items)))
+
+
+def members_now(items: set[Any]) -> list[Any]:
+    """The items of an instance of a subclass of set, whatever that overrides."""
+    return list(set.__iter__(items))
 
 
 def present(tx: Machine, source: Source | None, key: Any) -> None:
