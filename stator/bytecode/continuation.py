@@ -31,7 +31,7 @@ VARIADIC = CompilerFlags.VARARGS | CompilerFlags.VARKEYWORDS
 
 
 class Point(NamedTuple):
-    """Where a function goes on, and which parts of its state there are."""
+    """Where a function goes on, and which parts of its state there are; it has copied its closure before."""
 
     start: int
     #: Positions of the stack, from the bottom, that are NULL.
