@@ -52,7 +52,7 @@ class Step:
         # Kept apart: an in-place transposition may give the parent another geometry later.
         self.size = parent.shape
         self.stride = parent.stride()
-        self.offset = int(parent.storage_offset())
+        self.offset = parent.storage_offset()
         self.dtype = parent.dtype
 
 
@@ -102,12 +102,12 @@ def _replay(value: fx.Node, steps: tuple[Step, ...], emit: Emit) -> list[fx.Node
     return values
 
 
-def relocated(func: Any, args: tuple[Any, ...], offset: int, value: fx.Node) -> tuple[Any, ...]:
+def relocated(func: Any, args: tuple[Any, ...], offset: Any, value: fx.Node) -> tuple[Any, ...]:
     """The arguments of a view of a tensor that began at `offset`, for the node that is its value now.
 
     `as_strided` counts from the start of the memory; the value of a tensor that was written to has memory of its own.
     """
-    moved = int(value.meta["val"].storage_offset()) - offset
+    moved = value.meta["val"].storage_offset() - offset
     if func is not aten.as_strided.default or not moved or len(args) < 3 or args[2] is None:
         return args
     return (*args[:2], args[2] + moved)
@@ -231,12 +231,12 @@ def check_reach(base: Any, out: torch.Tensor) -> None:
     steps = base.handle.steps
     whole = steps[0] if steps else Step(None, (), {}, base)
     low, high = _reach(whole.size, whole.stride, whole.offset)
-    first, last = _reach(out.shape, out.stride(), int(out.storage_offset()))
+    first, last = _reach(out.shape, out.stride(), out.storage_offset())
     if first < last and (first < low or last > high):
         raise Unsupported(aten.as_strided.default, "it reads memory outside of the tensor")
 
 
-def _reach(size: Sequence[int], stride: Sequence[int], offset: int) -> tuple[int, int]:
+def _reach(size: Sequence[int], stride: Sequence[int], offset: Any) -> tuple[Any, Any]:
     """The first position in memory, and the one after the last."""
     if 0 in size:
         return offset, offset

@@ -1,27 +1,39 @@
 """`Metadata`: all that the runtime must know about a traced function, as plain data.
 
-Invariant: numbers, strings, booleans and tuples only, so it can be written to disk (`to_json`, `from_json`).
-Flat inputs are numbered: lifted attributes, then the caller's tensors, then the seeds where there are any.
+Invariant: numbers, strings, booleans, sizes and tuples only, so it can be written to disk (`to_json`, `from_json`).
+Flat inputs are numbered: lifted attributes, then the caller's tensors and numbers, then the seeds where there are any.
+Extents are ints, or sizes over the symbols that `symbols` says where to read.
 Neighbours: `trace.py` and `partition.py` fill it; `runtime.py` acts on it.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 import torch
 
+from stator.fake.symbolic import extents
+from stator.sizes import Condition, Extent, Size, Symbol, dump, evaluate, load
+
 Ints = tuple[int, ...]
+Extents = tuple[Extent, ...]
+Values = Mapping[Symbol, int]
+
+
+def at(extents: Extents, values: Values) -> Ints:
+    """Extents for values of their symbols."""
+    return tuple([extent if isinstance(extent, int) else evaluate(extent, values) for extent in extents])
 
 
 @dataclass(frozen=True, slots=True)
 class TensorSpec:
     """Geometry of one tensor; dtype and device in torch's names ("float32", "cuda:0")."""
 
-    size: Ints
-    stride: Ints
+    size: Extents
+    stride: Extents
     dtype: str
     device: str
     requires_grad: bool = False
@@ -30,12 +42,22 @@ class TensorSpec:
     def of(cls, tensor: torch.Tensor, requires_grad: bool | None = None) -> TensorSpec:
         """The spec of a tensor, real or fake."""
         return cls(
-            tuple(tensor.shape),
-            tuple(tensor.stride()),
+            extents(tensor.shape),
+            extents(tensor.stride()),
             str(tensor.dtype).removeprefix("torch."),
             str(tensor.device),
             tensor.requires_grad if requires_grad is None else requires_grad,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where the value of a symbol is read: from a flat input that is a "number", or its "size", "stride", "offset"."""
+
+    symbol: Symbol
+    input: int
+    kind: str
+    dim: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,17 +69,23 @@ class Output:
          "input_view": flat input number `index` as_strided by `size`, `stride`, `offset`;
          "output_view": the value number `index` as_strided by them;
          (views may have another `dtype` of the same width, and may be `detached` from the autograd graph)
+         "number": the number `offset`;
          "constant": no tensor, the Python value `constant`.
     """
 
     kind: str
     index: int = 0
-    size: Ints = ()
-    stride: Ints = ()
-    offset: int = 0
+    size: Extents = ()
+    stride: Extents = ()
+    offset: Extent = 0
     constant: Any = None
     dtype: str = ""
     detached: bool = False
+
+    def at(self, values: Values) -> Output:
+        """The output for values of its symbols."""
+        offset = at((self.offset,), values)[0]
+        return replace(self, size=at(self.size, values), stride=at(self.stride, values), offset=offset)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +106,10 @@ class Saved:
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """The forward graph gives `(*values, *extra saved)`, the backward graph takes `(*saved, *tangents)`."""
+    """The forward graph gives `(*values, *extra saved)`, the backward graph takes `(*saved, *tangents, *symbols)`."""
 
-    inputs: tuple[TensorSpec, ...]
+    #: A spec for each tensor, an extent for each number.
+    inputs: tuple[TensorSpec | Extent, ...]
     attributes: int
     outputs: tuple[Output, ...]
     values: tuple[Value, ...]
@@ -94,6 +123,10 @@ class Metadata:
     has_backward: bool = False
     #: Device of the seeds, which are then the last flat input ("" where no random numbers are used).
     seed_device: str = ""
+    #: Where the symbols are read; their values, in this order, are the last inputs of the backward graph.
+    symbols: tuple[Origin, ...] = ()
+    #: What was decided about symbols while compiling: the compiled graphs are right where all of it holds.
+    conditions: tuple[Condition, ...] = ()
 
     @property
     def uses_random(self) -> bool:
@@ -103,7 +136,8 @@ class Metadata:
     @property
     def draws(self) -> int:
         """How many seeds a call needs: one for every draw of random numbers."""
-        return self.inputs[-1].size[0] if self.uses_random else 0
+        seeds = self.inputs[-1] if self.uses_random else None
+        return int(seeds.size[0]) if isinstance(seeds, TensorSpec) else 0
 
     @property
     def overwritten(self) -> Ints:
@@ -117,19 +151,16 @@ class Metadata:
 
     def to_json(self) -> str:
         """As text."""
-        return json.dumps(asdict(self))
+        return json.dumps(_plain(self))
 
     @classmethod
     def from_json(cls, text: str) -> Metadata:
         """From the text of `to_json`."""
         data = json.loads(text)
         return cls(
-            inputs=tuple(_spec(item) for item in data["inputs"]),
+            inputs=tuple(_spec(item) if isinstance(item, dict) else load(item) for item in data["inputs"]),
             attributes=data["attributes"],
-            outputs=tuple(
-                Output(**{**item, "size": tuple(item["size"]), "stride": tuple(item["stride"])})
-                for item in data["outputs"]
-            ),
+            outputs=tuple(Output(**_geometry(item, offset=load(item["offset"]))) for item in data["outputs"]),
             values=tuple(Value(_spec(item["spec"]), item["differentiable"]) for item in data["values"]),
             mutated=tuple(data["mutated"]),
             assigned=tuple((target, value) for target, value in data["assigned"]),
@@ -137,8 +168,35 @@ class Metadata:
             gradients=tuple(data["gradients"]),
             has_backward=data["has_backward"],
             seed_device=data["seed_device"],
+            symbols=tuple(Origin(**{**item, "symbol": _symbol(item["symbol"])}) for item in data["symbols"]),
+            conditions=tuple(Condition(op, load(left), load(right)) for op, left, right in data["conditions"]),
         )
 
 
+def _plain(value: Any) -> Any:
+    """As what JSON has."""
+    match value:
+        case Size():
+            return dump(value)
+        case Symbol():
+            return dump(value.size)
+        case tuple() | list():
+            return [_plain(item) for item in value]
+        case _ if is_dataclass(value):
+            return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+    return value
+
+
+def _geometry(item: dict[str, Any], **others: Any) -> dict[str, Any]:
+    sizes = {name: tuple([load(extent) for extent in item[name]]) for name in ("size", "stride")}
+    return {**item, **sizes, **others}
+
+
 def _spec(item: dict[str, Any]) -> TensorSpec:
-    return TensorSpec(**{**item, "size": tuple(item["size"]), "stride": tuple(item["stride"])})
+    return TensorSpec(**_geometry(item))
+
+
+def _symbol(data: Any) -> Symbol:
+    size = load(data)
+    assert isinstance(size, Size)
+    return next(iter(size.symbols))

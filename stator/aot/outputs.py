@@ -7,6 +7,7 @@ Neighbours: `trace.py`; `metadata.Output` is the vocabulary.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,7 @@ from stator.aot.tracer import Tracer
 from stator.base.errors import Unsupported
 from stator.fake import FakeTensor
 from stator.fake.graphs import root
+from stator.fake.symbolic import extents, size_of
 
 aten = torch.ops.aten
 
@@ -32,8 +34,8 @@ class Results:
     nodes: list[fx.Node]
 
 
-def describe(tracer: Tracer, inputs: list[FakeTensor], outputs: list[Any]) -> Results:
-    """Sort the results into inputs, views and values."""
+def describe(tracer: Tracer, inputs: Sequence[FakeTensor | None], outputs: list[Any]) -> Results:
+    """Sort the results into inputs, views and values. An input that is a number is None."""
     bases = _bases(outputs)
     results = Results([], [], [])
     numbers: dict[int, int] = {}
@@ -46,6 +48,9 @@ def describe(tracer: Tracer, inputs: list[FakeTensor], outputs: list[Any]) -> Re
         return numbers[id(fake)]
 
     for out in outputs:
+        if isinstance(out, torch.SymInt):
+            results.outputs.append(Output("number", offset=size_of(out)))
+            continue
         if not isinstance(out, torch.Tensor):
             results.outputs.append(Output("constant", constant=out))
             continue
@@ -98,9 +103,9 @@ def _view(kind: str, index: int, fake: FakeTensor, base: FakeTensor) -> Output:
     return Output(
         kind,
         index,
-        tuple(fake.shape),
-        tuple(fake.stride()),
-        int(fake.storage_offset()) - int(base.storage_offset()),
+        extents(fake.shape),
+        extents(fake.stride()),
+        size_of(fake.storage_offset()) - size_of(base.storage_offset()),
         dtype=str(fake.dtype).removeprefix("torch.") if fake.dtype is not base.dtype else "",
         # Not by `requires_grad`: a view made under no_grad claims to have it.
         detached=base.requires_grad and fake.grad_fn is None,

@@ -5,7 +5,7 @@ again is free for cheap operators (elementwise, views, casts, creation, random n
 all others. A budget below 1 lets expensive operators be computed again too, earliest first, until the saved bytes are
 under that share of what they would be; it is a bound.
 
-Invariant: backward reads only what is saved, tangents, and what it computes from them.
+Invariant: backward reads only what is saved, tangents, the values of symbols, and what it computes from them.
 Neighbours: `trace.py` makes the `Joint`; `mincut.py` cuts; `metadata.Saved` tells the runtime where saved values are.
 """
 
@@ -22,9 +22,12 @@ from torch import fx
 
 from stator.aot.metadata import Metadata, Saved
 from stator.aot.mincut import INFINITE, FlowGraph
+from stator.aot.symbols import shown
 from stator.aot.trace import Joint
 from stator.fake.execute import plan_of
 from stator.fake.graphs import add_call, copy_call, infer, is_pure, is_view, module, root
+from stator.fake.symbolic import size_of
+from stator.sizes import hint
 
 aten = torch.ops.aten
 
@@ -190,7 +193,9 @@ def _used_by_backward(joint: Joint) -> list[fx.Node]:
 
 def _bytes_of(node: fx.Node) -> int:
     value = node.meta["val"]
-    return math.prod(value.shape) * value.element_size() if isinstance(value, torch.Tensor) else 0
+    if not isinstance(value, torch.Tensor):
+        return 0
+    return math.prod([hint(size_of(extent)) for extent in value.shape]) * value.element_size()
 
 
 # ---- building --------------------------------------------------------------------------------------------------------
@@ -276,6 +281,9 @@ def _backward(joint: Joint, saved: list[fx.Node]) -> fx.GraphModule:
     copies: dict[fx.Node, fx.Node] = {}
     for node in [*saved, *joint.tangents]:
         copies[node] = _placeholder(graph, node)
+    for place in joint.metadata.symbols:
+        number = graph.placeholder(place.symbol.name)
+        number.meta = {"val": shown(place, joint.inputs[place.input].meta["val"]), "phase": "forward"}
 
     def build(node: fx.Node) -> None:
         stack = [node]

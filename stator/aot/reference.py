@@ -13,16 +13,46 @@ from torch import fx
 
 from stator.aot.partition import partition
 from stator.aot.runtime import bind
+from stator.aot.symbols import origins, read
 from stator.aot.trace import trace
+from stator.fake.symbolic import size_of
+from stator.sizes import Symbol, evaluate
 
 
-def by_python(module: fx.GraphModule) -> Callable[[list[torch.Tensor]], tuple[Any, ...]]:
-    """The graph in the form of a compiled one: from a list of tensors to a tuple."""
+def by_python(module: fx.GraphModule) -> Callable[[list[Any]], tuple[Any, ...]]:
+    """The graph in the form of a compiled one: from a list of tensors (and numbers) to a tuple."""
+    places = origins([node.meta["val"] for node in module.graph.nodes if node.op == "placeholder"])
 
-    def call(inputs: list[torch.Tensor]) -> tuple[Any, ...]:
-        return tuple(module.forward(*inputs))
+    def call(inputs: list[Any]) -> tuple[Any, ...]:
+        if not places:
+            return tuple(module.forward(*inputs))
+        symbols = [place.symbol for place in places]
+        return tuple(_Sized(module, dict(zip(symbols, read(places, inputs), strict=True))).run(*inputs))
 
     return call
+
+
+class _Sized(fx.Interpreter):
+    """Runs a graph with values in place of its symbols."""
+
+    def __init__(self, module: fx.GraphModule, values: dict[Symbol, int]) -> None:
+        super().__init__(module)
+        self.values = values
+
+    def fetch_args_kwargs_from_env(self, n: fx.Node) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments of a node, with numbers for sizes."""
+        args, kwargs = n.args, n.kwargs
+        return self._filled(tuple(args), n), {name: self._filled(value, n) for name, value in kwargs.items()}
+
+    def _filled(self, arg: Any, user: fx.Node) -> Any:
+        match arg:
+            case fx.Node():
+                return self.env[arg]
+            case torch.SymInt():
+                return evaluate(size_of(arg), self.values)
+            case list() | tuple():
+                return type(arg)([self._filled(item, user) for item in arg])
+        return arg
 
 
 def reference(

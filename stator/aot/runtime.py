@@ -10,17 +10,22 @@ Neighbours: `metadata.py` is its input; `partition.py` says what is saved where.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
 from typing import Any
 
 import torch
 
-from stator.aot.metadata import Metadata, Output, TensorSpec
+from stator.aot.metadata import Ints, Metadata, Output, TensorSpec, Values, at
+from stator.aot.symbols import read
 from stator.aot.zeros import zeros
 from stator.base.errors import Unsupported
 
 Tensor = torch.Tensor
 Compiled = Callable[[list[Tensor]], Sequence[Any]]
 _INT64_MAX = (1 << 63) - 1
+#: How many combinations of sizes one function keeps the geometry of its results for.
+_GEOMETRIES = 128
 
 
 def bind(
@@ -41,16 +46,16 @@ class Bound:
         "backward",
         "constants",
         "draws",
+        "fixed",
         "forward",
-        "gradients",
+        "geometries",
         "metadata",
         "mutated",
         "non_differentiable",
-        "outputs",
         "plain",
         "saved",
         "seed_device",
-        "tangents",
+        "symbols",
         "values",
     )
 
@@ -62,7 +67,6 @@ class Bound:
         self.backward = backward
         self.attributes = list(attributes)
         self.values = len(metadata.values)
-        self.outputs = metadata.outputs
         #: The outputs are the values in order: nothing to rebuild.
         self.plain = tuple(metadata.outputs) == tuple(Output("value", i) for i in range(self.values))
         self.mutated = metadata.mutated
@@ -73,7 +77,10 @@ class Bound:
         self.non_differentiable = [i for i, value in enumerate(metadata.values) if not value.differentiable]
         #: The caller's tensors that gradients depend on; a gradient that only depends on tangents is linear.
         self.anchored = [i for i in metadata.gradients if i >= metadata.attributes] if metadata.saved else []
-        self.tangents = [(i, _Tangent(value.spec)) for i, value in enumerate(metadata.values) if value.differentiable]
+        self.symbols = metadata.symbols
+        #: What describes results and tangents: for all calls, or for values of the symbols.
+        self.fixed = None if metadata.symbols else _geometry(metadata, ())
+        self.geometries = lru_cache(maxsize=_GEOMETRIES)(partial(_geometry, metadata))
 
     # ---- calls -------------------------------------------------------------------------------------------------------
 
@@ -125,7 +132,8 @@ class Bound:
 
     def rebuild(self, inputs: list[Tensor], values: Sequence[Any]) -> tuple[Any, ...]:
         """The user's outputs from inputs and values."""
-        return tuple([_output(output, inputs, values) for output in self.outputs])
+        geometry = self.fixed or self.geometries(read(self.symbols, inputs))
+        return tuple([_output(output, inputs, values) for output in geometry.outputs])
 
 
 def _output(output: Output, inputs: list[Tensor], values: Sequence[Any]) -> Any:
@@ -138,18 +146,23 @@ def _output(output: Output, inputs: list[Tensor], values: Sequence[Any]) -> Any:
             return _view(output, inputs[output.index])
         case "output_view":
             return _view(output, values[output.index])
+        case "number":
+            return output.offset
         case _:
             return output.constant
 
 
 def _view(output: Output, source: Tensor) -> Tensor:
+    size: Any = output.size  # numbers by now
+    stride: Any = output.stride
+    offset: Any = output.offset
     if output.detached:
         source = source.detach()
     if output.dtype:
         source = source.view(getattr(torch, output.dtype))
-    if output.detached and source.shape == output.size and source.stride() == output.stride and not output.offset:
+    if output.detached and source.shape == size and source.stride() == stride and not offset:
         return source
-    return source.as_strided(output.size, output.stride, source.storage_offset() + output.offset)
+    return source.as_strided(size, stride, source.storage_offset() + offset)
 
 
 def _own(value: Tensor) -> Tensor:
@@ -165,14 +178,30 @@ def draw_seeds(count: int, device: torch.device) -> Tensor:
     return torch.randint(_INT64_MAX, (count,), dtype=torch.int64, device=device)
 
 
+@dataclass(frozen=True, slots=True)
+class _Geometry:
+    """Results and tangents for values of the symbols."""
+
+    symbols: Ints
+    outputs: tuple[Output, ...]
+    tangents: list[tuple[int, _Tangent]]
+
+
+def _geometry(metadata: Metadata, symbols: Ints) -> _Geometry:
+    values = {origin.symbol: value for origin, value in zip(metadata.symbols, symbols, strict=True)}
+    outputs = tuple([output.at(values) for output in metadata.outputs])
+    tangents = [(i, _Tangent(value.spec, values)) for i, value in enumerate(metadata.values) if value.differentiable]
+    return _Geometry(symbols, outputs, tangents)
+
+
 class _Tangent:
     """What the backward graph expects of one tangent."""
 
     __slots__ = ("device", "dtype", "size", "stride")
 
-    def __init__(self, spec: TensorSpec) -> None:
-        self.size = spec.size
-        self.stride = spec.stride
+    def __init__(self, spec: TensorSpec, values: Values) -> None:
+        self.size = at(spec.size, values)
+        self.stride = at(spec.stride, values)
         self.dtype: torch.dtype = getattr(torch, spec.dtype)
         self.device = torch.device(spec.device)
 
@@ -203,6 +232,8 @@ class _Function(torch.autograd.Function):
         kept = {"input": inputs, "value": values, "extra": extra}
         ctx.save_for_backward(*[kept[saved.source][saved.index] for saved in bound.saved])
         ctx.bound, ctx.anchors = bound, anchors
+        if bound.symbols:
+            ctx.symbols = read(bound.symbols, inputs)
         ctx.set_materialize_grads(False)
         if bound.non_differentiable:
             ctx.mark_non_differentiable(*[values[i] for i in bound.non_differentiable])
@@ -211,8 +242,9 @@ class _Function(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *tangents: Tensor | None) -> Any:
         bound: Bound = ctx.bound
-        fitted = [form.fit(tangents[i]) for i, form in bound.tangents]
-        arguments = [*ctx.saved_tensors, *fitted]
+        geometry = bound.fixed or bound.geometries(ctx.symbols)
+        fitted = [form.fit(tangents[i]) for i, form in geometry.tangents]
+        arguments = [*ctx.saved_tensors, *fitted, *geometry.symbols]
         assert bound.backward is not None
         if not torch.is_grad_enabled():
             return (None, None, *bound.backward(arguments))

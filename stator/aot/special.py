@@ -70,14 +70,39 @@ def _zeros_without_memory(tracer: Tracer, size: Any, **options: Any) -> Any:
     return tracer.run(aten.zeros.default, size, **options)
 
 
+# ---- numbers that describe a tensor: sizes, and no nodes -------------------------------------------------------------
+
+
+@special(aten.sym_size.int)
+def _size(tracer: Tracer, x: Any, dim: int) -> Any:
+    return x.size(dim)
+
+
+@special(aten.sym_stride.int)
+def _stride(tracer: Tracer, x: Any, dim: int) -> Any:
+    return x.stride(dim)
+
+
+@special(aten.sym_numel.default)
+def _numel(tracer: Tracer, x: Any) -> Any:
+    return x.numel()
+
+
+@special(aten.sym_storage_offset.default)
+def _storage_offset(tracer: Tracer, x: Any) -> Any:
+    return x.storage_offset()
+
+
 # ---- views with several results: one view each, so that each can be written through ----------------------------------
 
 
 @special(aten.split.Tensor)
 def _split(tracer: Tracer, x: Any, length: int, dim: int = 0) -> list[Any]:
     extent = x.shape[dim]
-    starts = range(0, extent, length) if length and extent else [0]
-    return [tracer.run(aten.slice.Tensor, x, dim, start, min(start + length, extent)) for start in starts]
+    # How many pieces there are is a number.
+    count = int((extent + length - 1) // length) if length and extent else 1
+    ends = [*[(i + 1) * length for i in range(count - 1)], extent]
+    return [tracer.run(aten.slice.Tensor, x, dim, i * length, end) for i, end in enumerate(ends)]
 
 
 @special(aten.split_with_sizes.default)

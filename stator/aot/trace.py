@@ -1,9 +1,9 @@
 """`trace`: one pass over a captured graph gives forward and backward as one functional graph.
 
 The captured graph runs on fakes under autograd, inside a `Tracer`; then the autograd engine itself runs on fakes for
-the gradients. What comes out is a `Joint`: the graph, the live tensors it was lifted over, and the description of
-inputs and outputs. Invariant: the joint graph's outputs are `(values…, gradients…)` and its only mutating nodes are
-the `copy_`s into inputs at the end of the forward.
+the gradients. Sizes that the placeholders describe by symbols stay symbols. What comes out is a `Joint`: the graph, the
+live tensors it was lifted over, and the description of inputs and outputs. Invariant: the joint graph's outputs are
+`(values…, gradients…)` and its only mutating nodes are the `copy_`s into inputs at the end of the forward.
 
 Neighbours: `tracer.py` records; `outputs.py` describes the results; `partition.py` splits the joint graph.
 """
@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -24,12 +24,15 @@ from stator.aot.attributes import attribute, lifted, tensors_of
 from stator.aot.functional import Cell, Handle, repeats
 from stator.aot.metadata import Metadata, TensorSpec, Value
 from stator.aot.outputs import Results, describe, own_memory
+from stator.aot.symbols import origins
 from stator.aot.tracer import Tracer
 from stator.base.errors import Unsupported
 from stator.fake import FakeTensor, make
 from stator.fake.graphs import module
 from stator.fake.layout import contiguous_strides, is_dense
 from stator.fake.mode import inner, without_saved_tensor_hooks
+from stator.fake.symbolic import extents, size_of
+from stator.sizes import Extent
 
 aten = torch.ops.aten
 
@@ -66,6 +69,22 @@ class _Input:
     node: fx.Node
     #: Whether it takes part in autograd; a write may make its fake do so.
     requires_grad: bool = False
+
+
+@dataclass(slots=True)
+class _Number:
+    """A flat input that is a number: a symbol."""
+
+    fake: torch.SymInt
+    node: fx.Node
+
+
+_Flat = _Input | _Number
+
+
+def _tensors(flat: Sequence[_Flat]) -> list[tuple[int, _Input]]:
+    """The inputs that are tensors, with their numbers."""
+    return [(i, entry) for i, entry in enumerate(flat) if isinstance(entry, _Input)]
 
 
 def trace(
@@ -130,24 +149,30 @@ class _Tracing:
         self.gm = gm
         self.need_backward = need_backward
         self.attributes: list[_Input] = []
-        self.inputs: list[_Input] = []
+        self.inputs: list[_Flat] = []
         self._declare(examples)
 
     def _declare(self, examples: Sequence[Any]) -> None:
-        """Placeholders for attributes, then for the caller's tensors."""
-        self.attributes = [self._input(name, tensor) for name, tensor in lifted(self.gm).items()]
-        names = [node.name for node in self.gm.graph.nodes if node.op == "placeholder"]
-        for name, example in zip(names, examples, strict=True):
-            if not isinstance(example, torch.Tensor):
-                raise Unsupported(f"the input {name}", "it is no tensor")
-            self.inputs.append(self._input(name, example))
+        """Placeholders for attributes, then for the caller's tensors and numbers."""
+        self.attributes = [self._input(name, tensor, tensor) for name, tensor in lifted(self.gm).items()]
+        nodes = [node for node in self.gm.graph.nodes if node.op == "placeholder"]
+        for node, example in zip(nodes, examples, strict=True):
+            described = node.meta.get("val")
+            if isinstance(example, torch.Tensor):
+                symbolic = isinstance(described, FakeTensor) and described._has_symbolic_sizes_strides
+                self.inputs.append(self._input(node.name, example, described if symbolic else example))
+            elif isinstance(described, torch.SymInt):
+                self.inputs.append(_Number(described, self.tracer.placeholder(node.name, described)))
+            else:
+                raise Unsupported(f"the input {node.name}", "it is no tensor")
 
-    def _input(self, name: str, real: torch.Tensor) -> _Input:
+    def _input(self, name: str, real: torch.Tensor, shape: torch.Tensor) -> _Input:
+        """An input like `real`, of the geometry of `shape`, which may be symbolic."""
         tracer = self.tracer
         requires_grad = self.need_backward and real.requires_grad
         if real.layout is not torch.strided:
             raise Unsupported(f"the input {name}", f"its layout is {real.layout}")
-        leaf = make(real.size(), real.dtype, real.device, real.stride(), real.storage_offset())
+        leaf = make(shape.size(), real.dtype, real.device, shape.stride(), shape.storage_offset())
         if isinstance(real, torch.nn.Parameter):
             leaf._is_param = True
         if requires_grad:
@@ -167,7 +192,7 @@ class _Tracing:
         with self.tracer:
             outputs = _Interpreter(self.tracer, self.gm).run([entry.fake for entry in self.inputs])
         flat = self._flat_inputs()
-        results = describe(self.tracer, [entry.fake for entry in flat], outputs)
+        results = describe(self.tracer, [entry.fake if isinstance(entry, _Input) else None for entry in flat], outputs)
         mutated, assigned = self._write_back(flat, results)
         gradients, tangents = self._backward(flat, results) if self.need_backward else ([], [])
         graph = self.tracer.graph
@@ -176,33 +201,34 @@ class _Tracing:
         return self._joint(flat, results, mutated, assigned, gradients, tangents)
 
     def _number_inputs(self) -> None:
-        for index, entry in enumerate([*self.attributes, *self.inputs]):
+        for index, entry in _tensors([*self.attributes, *self.inputs]):
             handle = Handle(Cell(entry.node, index), (), entry.node)
             entry.fake.handle = entry.leaf.handle = handle
 
-    def _flat_inputs(self) -> list[_Input]:
-        """Attributes, constants met on the way, the caller's tensors; the numbers in the cells follow the order."""
+    def _flat_inputs(self) -> list[_Flat]:
+        """Attributes, constants met on the way, the caller's inputs; the numbers in the cells follow the order."""
         tracer = self.tracer
-        constants = [
+        constants: list[_Input] = [
             _Input(real, node.meta["val"], node.meta["val"], node)
             for real, node in zip(tracer.constants, tracer.constant_nodes, strict=True)
         ]
-        flat = [*self.attributes, *constants, *self.inputs]
-        self.attributes = flat[: len(self.attributes) + len(constants)]
-        for index, entry in enumerate(flat):
+        self.attributes += constants
+        flat: list[_Flat] = [*self.attributes, *self.inputs]
+        for index, entry in _tensors(flat):
             entry.fake.handle.cell.input = index
         return flat
 
-    def _write_back(self, flat: list[_Input], results: Results) -> tuple[list[int], list[tuple[int, int]]]:
+    def _write_back(self, flat: list[_Flat], results: Results) -> tuple[list[int], list[tuple[int, int]]]:
         """A `copy_` for every input whose memory was written to, or a value where autograd must see the write."""
         tracer = self.tracer
         mutated: list[int] = []
         assigned: list[tuple[int, int]] = []
-        for i, entry in enumerate(flat):
+        tensors = _tensors(flat)
+        for i, entry in tensors:
             if not entry.fake.handle.cell.version:
                 continue
             name = entry.node.name
-            if any(_share_memory(entry.real, other.real) for other in flat if other is not entry):
+            if any(_share_memory(entry.real, other.real) for _, other in tensors if other is not entry):
                 raise Unsupported(f"the input {name}", "it is written to and shares memory with another input")
             if repeats(entry.fake.shape, entry.fake.stride()):
                 raise Unsupported(f"the input {name}", "it is written to and holds some elements several times")
@@ -215,15 +241,14 @@ class _Tracing:
                 tracer.emit(aten.copy_.default, entry.node, entry.fake.handle.cell.value)
         return mutated, assigned
 
-    def _backward(self, flat: list[_Input], results: Results) -> tuple[list[fx.Node | None], list[fx.Node]]:
+    def _backward(self, flat: list[_Flat], results: Results) -> tuple[list[fx.Node | None], list[fx.Node]]:
         tracer = self.tracer
         tracer.phase, tracer.location = "backward", None
         outputs = [fake for fake in results.fakes if fake.requires_grad]
-        leaves = [entry.leaf for entry in flat if entry.requires_grad]
+        leaves = {i: entry.leaf for i, entry in _tensors(flat) if entry.requires_grad}
         tangents: list[FakeTensor] = []
         for fake in outputs:
-            spec = tangent_spec(fake)
-            tangent = make(spec.size, fake.dtype, fake.device, spec.stride)
+            tangent = make(fake.shape, fake.dtype, fake.device, _packed(fake))
             node = tracer.placeholder(f"tangent_{len(tangents)}", tangent)
             tangent.handle = Handle(Cell(node), (), node)
             tangents.append(tangent)
@@ -232,17 +257,16 @@ class _Tracing:
         with tracer:
             # The engine's own entry: `torch.autograd.grad` imports SymPy to compare shapes that agree by construction.
             run_backward = torch.autograd.Variable._execution_engine.run_backward
-            roots = (tuple(outputs), tuple(tangents), False, False, tuple(leaves))
-            grads: Iterator[Any] = iter(run_backward(*roots, allow_unreachable=True, accumulate_grad=False))
-        nodes: list[fx.Node | None] = []
-        for entry in flat:
-            grad = next(grads) if entry.requires_grad else None
-            nodes.append(tracer.node(grad) if grad is not None else None)
+            roots = (tuple(outputs), tuple(tangents), False, False, tuple(leaves.values()))
+            grads: Sequence[Any] = run_backward(*roots, allow_unreachable=True, accumulate_grad=False)
+        nodes: list[fx.Node | None] = [None] * len(flat)
+        for i, grad in zip(leaves, grads, strict=True):
+            nodes[i] = tracer.node(grad) if grad is not None else None
         return nodes, [tangent.handle.cell.value for tangent in tangents]
 
     def _joint(
         self,
-        flat: list[_Input],
+        flat: list[_Flat],
         results: Results,
         mutated: list[int],
         assigned: list[tuple[int, int]],
@@ -250,7 +274,12 @@ class _Tracing:
         tangents: list[fx.Node],
     ) -> Joint:
         tracer = self.tracer
-        specs = [TensorSpec.of(entry.node.meta["val"], entry.requires_grad) for entry in flat]
+        specs: list[TensorSpec | Extent] = [
+            TensorSpec.of(entry.node.meta["val"], entry.requires_grad)
+            if isinstance(entry, _Input)
+            else size_of(entry.fake)
+            for entry in flat
+        ]
         nodes = [entry.node for entry in flat]
         if tracer.seeds is not None:
             specs.append(TensorSpec.of(tracer.seeds.meta["val"], False))
@@ -269,6 +298,7 @@ class _Tracing:
             gradients=tuple(i for i, gradient in enumerate(gradients) if gradient is not None),
             has_backward=has_backward,
             seed_device=str(tracer.seed_device) if tracer.seeds is not None else "",
+            symbols=origins([entry.node.meta["val"] for entry in flat]),
         )
         attributes = [entry.real for entry in self.attributes]
         return Joint(tracer.graph, attributes, nodes, tangents, results.nodes, gradients, metadata)
@@ -285,9 +315,13 @@ class _Tracing:
 
 def tangent_spec(value: torch.Tensor) -> TensorSpec:
     """What the gradient of a value looks like: the value's geometry, packed."""
-    size = tuple(value.shape)
-    stride = tuple(value.stride()) if is_dense(size, value.stride()) else contiguous_strides(size)
-    return TensorSpec(size, stride, str(value.dtype).removeprefix("torch."), str(value.device))
+    return replace(TensorSpec.of(value, False), stride=extents(_packed(value)))
+
+
+def _packed(value: torch.Tensor) -> tuple[int, ...]:
+    """The strides of a value, or contiguous ones where there are holes in it."""
+    size, stride = value.shape, value.stride()
+    return stride if is_dense(size, stride) else contiguous_strides(size)
 
 
 class _Interpreter:
@@ -297,7 +331,7 @@ class _Interpreter:
         self.tracer = tracer
         self.gm = gm
 
-    def run(self, inputs: list[FakeTensor]) -> list[Any]:
+    def run(self, inputs: list[Any]) -> list[Any]:
         """The results: one entry for each of the graph's flat outputs."""
         values: dict[fx.Node, Any] = {}
         arguments = iter(inputs)

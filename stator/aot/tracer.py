@@ -24,6 +24,7 @@ from stator.base.errors import DataDependent, Unsupported
 from stator.fake import FakeMode, FakeTensor, make
 from stator.fake.execute import CONSTANT_ELEMENTS, argument, execute, plan_of
 from stator.fake.graphs import add_call, infer
+from stator.fake.mode import Geometry
 
 aten = torch.ops.aten
 Action = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
@@ -188,7 +189,7 @@ class Tracer(FakeMode):
         if func is aten.as_strided.default:
             check_reach(base, out)
         value, *arguments = self.nodes(args)
-        placed = relocated(func, tuple(arguments), int(base.storage_offset()), value)
+        placed = relocated(func, tuple(arguments), base.storage_offset(), value)
         node = self.record(func, (value, *placed), kwargs, out)
         handle = base.handle
         step = Step(func, tuple(arguments), kwargs, base)
@@ -260,7 +261,7 @@ class Tracer(FakeMode):
 
     # ---- inputs ------------------------------------------------------------------------------------------------------
 
-    def placeholder(self, name: str, fake: FakeTensor) -> fx.Node:
+    def placeholder(self, name: str, fake: FakeTensor | torch.SymInt) -> fx.Node:
         """A graph input, after the inputs so far and before all operators."""
         if self._last_placeholder is not None:
             point: Any = self.graph.inserting_after(self._last_placeholder)
@@ -276,9 +277,9 @@ class Tracer(FakeMode):
         node.meta["phase"] = self.phase
         return node
 
-    def _convert(self, tensor: torch.Tensor, requires_grad: bool) -> FakeTensor:
+    def _convert(self, tensor: torch.Tensor, geometry: Geometry, requires_grad: bool) -> FakeTensor:
         """A real tensor that nobody declared as an input: a constant of the program."""
-        fake = super()._convert(tensor, False)
+        fake = super()._convert(tensor, geometry, False)
         node = self.placeholder(f"constant_{len(self.constants)}", fake)
         self.constants.append(tensor)
         self.constant_nodes.append(node)
