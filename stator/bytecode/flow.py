@@ -63,6 +63,7 @@ BY_OPERAND: dict[str, Callable[[Any], Effect]] = {
     "UNPACK_SEQUENCE": lambda n: (1, n),
     "UNPACK_EX": lambda ends: (1, ends[0] + 1 + ends[1]),
     "RAISE_VARARGS": lambda n: (n, 0),
+    "TYPE_PARAMETERS": lambda arg: (2, 1) if arg[0] == "CALL_INTRINSIC_2" else (1, 1),
 }
 
 #: Items popped and pushed on the way to the target of a jump, where it differs.
@@ -70,7 +71,7 @@ JUMPING: dict[str, Effect] = {"FOR_ITER": (1, 0), "SEND": (2, 1)}
 
 #: Only code that is not a function's has these, or their effect depends on the version.
 NOT_IN_FUNCTIONS = frozenset(
-    "IMPORT_STAR PRINT_EXPR TYPE_PARAMETERS EXIT_INIT_CHECK INTERPRETER_EXIT ENTER_EXECUTOR RESERVED".split()
+    "IMPORT_STAR PRINT_EXPR EXIT_INIT_CHECK INTERPRETER_EXIT ENTER_EXECUTOR RESERVED".split()
 )
 
 
