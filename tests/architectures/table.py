@@ -157,14 +157,13 @@ for name, model in {
     "rembert": "RemBertForSequenceClassification", "camembert": "CamembertForSequenceClassification",
     "xlm-roberta": "XLMRobertaForSequenceClassification", "ernie": "ErnieForSequenceClassification",
     "megatron-bert": "MegatronBertForSequenceClassification", "funnel": "FunnelForSequenceClassification",
-    "modernbert": "ModernBertForSequenceClassification", "nystromformer": "NystromformerForSequenceClassification",
+    "modernbert": "ModernBertForSequenceClassification",
 }.items():  # fmt: skip
     own: dict[str, Any] = {
         "mobilebert": {"intra_bottleneck_size": 16, "true_hidden_size": 16},
         "squeezebert": {"q_groups": 2, "k_groups": 2, "v_groups": 2, "intermediate_groups": 2, "output_groups": 2},
         "funnel": {"block_sizes": [1, 1], "d_inner": 48},
         "modernbert": {"cls_token_id": 1, "sep_token_id": 2},
-        "nystromformer": {"num_landmarks": 4, "segment_means_seq_len": 12},
     }.get(name, {})
     add(name, "text", model, ids_only if name == "fnet" else text, **own)
 
