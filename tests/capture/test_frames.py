@@ -13,7 +13,7 @@ import torch
 from stator.base.errors import CaptureError, FallbackWarning, GraphBreak
 from stator.capture.frames import Entry, bind_call, convert, execute, forget_warnings, start
 from stator.capture.guards import GuardSet
-from tests.capture.programs.statements import PROGRAMS
+from tests.capture.statements import PROGRAMS
 
 SCALE = torch.full((3,), 2.0)
 

@@ -11,7 +11,7 @@ import pytest
 from stator.base.errors import GraphBreak
 from tests.capture.library import CALLS
 from tests.capture.plain import run
-from tests.capture.programs.statements import PROGRAMS
+from tests.capture.statements import PROGRAMS
 
 
 def outcome(action: Any, args: tuple[Any, ...]) -> tuple[str, Any]:

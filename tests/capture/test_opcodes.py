@@ -14,7 +14,7 @@ from stator.capture import opcodes
 from stator.capture.machine import OPCODES, REFUSED
 from tests.capture.library import CALLS
 from tests.capture.plain import run
-from tests.capture.programs.statements import PROGRAMS
+from tests.capture.statements import PROGRAMS
 
 #: Not in a code object's own bytes: markers of the compiler, of the tracer, and the decoder's own business.
 PSEUDO = {"CACHE", "EXTENDED_ARG"}

@@ -1,4 +1,4 @@
-"""Small programs, one feature each, that run compiled as in eager; a file a topic. `statements` needs no tensors."""
+"""Small programs, one feature each, that run compiled as in eager; a file a topic."""
 
 from tests.capture.programs import (
     autograd,
