@@ -20,6 +20,7 @@ from torch import fx
 
 from stator.aot.functional import Cell, Handle, Step, check_reach, read, relocated, write
 from stator.aot.operators import functional_form, is_random
+from stator.aot.scalars import as_tensor, with_tensors
 from stator.base.errors import DataDependent, Unsupported
 from stator.fake import FakeMode, FakeTensor, make
 from stator.fake.execute import CONSTANT_ELEMENTS, argument, execute, plan_of
@@ -129,11 +130,27 @@ class Tracer(FakeMode):
         if kwargs:
             kwargs = dict(zip(kwargs, self.fakes(tuple(kwargs.values())), strict=True))
             args, kwargs = _positional(func, args, kwargs)
+        if any(type(arg) is torch.SymFloat for arg in args):
+            func, args = self._without_floats(func, args)
         out = execute(func, args, kwargs)
         named = {name: self._argument(value) for name, value in kwargs.items()} if kwargs else kwargs
         node = self.record(func, self.nodes(args), named, out)
         self._own(out, node)
         return out
+
+    def _without_floats(self, func: Any, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
+        """The operator with tensors in place of floats that come of sizes; where it takes none, these are fixed."""
+        taking = with_tensors(func, args)
+        if taking is None:
+            return func, tuple([float(arg) if isinstance(arg, torch.SymFloat) else arg for arg in args])
+        like = next(arg for arg in args if isinstance(arg, torch.Tensor))
+        return taking, tuple([self._number(arg, like) if isinstance(arg, torch.SymFloat) else arg for arg in args])
+
+    def _number(self, number: torch.SymFloat, like: torch.Tensor) -> FakeTensor:
+        node = as_tensor(number, like, self.emit)
+        fake: FakeTensor = node.meta["val"]
+        self._own(fake, node)
+        return fake
 
     def record(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], value: Any) -> fx.Node:
         """Add the node of one functional operator."""

@@ -8,6 +8,7 @@ All are pure functions of metadata. Neighbours: `rules.py` and `aot` use them.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Any
 
 import torch
@@ -81,10 +82,16 @@ def contiguous_strides(size: Sequence[int]) -> Size:
     return tuple(reversed(strides))
 
 
+def same(a: Sequence[int], b: Sequence[int]) -> bool:
+    """Whether two shapes are equal; sizes are only compared where there are as many of them."""
+    return len(a) == len(b) and tuple(a) == tuple(b)
+
+
 def is_dense(size: Sequence[int], stride: Sequence[int]) -> bool:
     """Whether the elements fill their span without gaps or overlaps, in any order of the dimensions."""
     expected = 1
-    for step, extent in sorted((step, extent) for step, extent in zip(stride, size, strict=True) if extent != 1):
+    steps = [(step, extent) for step, extent in zip(stride, size, strict=True) if extent != 1]
+    for step, extent in sorted(steps, key=itemgetter(0)):
         if step != expected:
             return False
         expected *= extent
@@ -93,7 +100,7 @@ def is_dense(size: Sequence[int], stride: Sequence[int]) -> bool:
 
 def elementwise_strides(size: Size, tensors: Sequence[torch.Tensor]) -> Size | None:
     """The strides of a fresh elementwise result of this size; None is contiguous."""
-    full = [tensor for tensor in tensors if tensor.shape == size]
+    full = [tensor for tensor in tensors if same(tensor.shape, size)]
     if len(full) == len(tensors):
         if all(tensor.is_contiguous() for tensor in full):
             return None

@@ -25,6 +25,7 @@ from stator.fake.layout import (
     elementwise_strides,
     is_float,
     promote,
+    same,
 )
 from stator.fake.tensor import FakeTensor, make
 
@@ -50,7 +51,7 @@ def broadcast(tensors: Sequence[torch.Tensor]) -> Size | None:
     size: Sequence[int] = tensors[0].shape
     for tensor in tensors[1:]:
         other = tensor.shape
-        if other != size:
+        if not same(other, size):
             merged = _merge(size, other)
             if merged is None:
                 return None

@@ -2,16 +2,17 @@
 
 torch asks a number of this kind everything through a node, an object with the methods below (its own would bring its
 compiler and SymPy). Arithmetic gives a normal form, comparisons a condition, and whoever needs the truth of one has the
-`Environment` decide and record it. True division and powers need the numbers: they specialise, and say so.
+`Environment` decide and record it. Floats that come of sizes stay expressions until somebody needs the number.
 Invariant: a node whose value is constant says so, hence `symint` and arithmetic give plain ints for constants.
 Neighbours: `stator/sizes` (the algebra), `tensor.py` and `mode.py` (fakes with such sizes).
 """
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -199,13 +200,10 @@ class SizeNode(_Node):
         return self
 
     def sym_float(self) -> FloatNode:
-        return FloatNode(float(self.environment.specialise(self.size, "it becomes a float")), self.environment)
+        return FloatNode(self.size, self.environment)
 
     def int_truediv(self, other: SizeNode) -> FloatNode:
-        left, right = (
-            node.environment.specialise(node.size, "it takes part in a true division") for node in (self, other)
-        )
-        return FloatNode(left / right, self.environment)
+        return self.sym_float().truediv(other.sym_float())
 
     truediv = int_truediv
 
@@ -375,36 +373,68 @@ class TruthNode(_Node):
 # -- floats ----------------------------------------------------------------------------------------
 
 
+class Real(NamedTuple):
+    """A float that is computed from sizes: `op` of `_ARITHMETIC` on floats, extents (exact) and such."""
+
+    op: str
+    args: tuple[float | Extent | Real, ...]
+
+
 class FloatNode(_Node):
-    """The node of a float that came of sizes: always a number, since making it specialised them."""
+    """The node of a float: a number, a size as a float, or an expression of them.
 
-    __slots__ = ("number",)
+    Whoever only passes it on keeps it symbolic; who needs the number fixes the sizes that it comes of.
+    """
 
-    def __init__(self, number: float, environment: Environment) -> None:
-        self.number = number
+    __slots__ = ("value",)
+
+    def __init__(self, value: float | Extent | Real, environment: Environment) -> None:
+        self.value = float(value) if isinstance(value, int) else value
         self.environment = environment
 
     def __repr__(self) -> str:
-        return repr(self.number)
+        return str(self.value)
 
     def is_float(self) -> bool:
         return True
 
-    def maybe_as_float(self) -> float:
-        return self.number
+    def is_constant(self) -> bool:
+        return isinstance(self.value, float)
+
+    def maybe_as_float(self) -> float | None:
+        return self.value if isinstance(self.value, float) else None
 
     def guard_float(self, file: str, line: int) -> float:
-        return self.number
+        return self._number(self.value)
 
     def sym_float(self) -> FloatNode:
         return self
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         """Arithmetic and comparisons are those of floats."""
-        function = _FLOATS.get(name)
-        if function is None:
+        if name not in _FLOATS:
             raise Unsupported(f"{name} of a float that came of symbolic sizes", "it is not modelled")
-        return lambda *others: self._wrap(function(self.number, *[other.number for other in others]))
+        return lambda *others: self._apply(name, self.value, *[other.value for other in others])
+
+    def _apply(self, name: str, *values: float | Extent | Real) -> FloatNode | TruthNode | SizeNode:
+        if any(not isinstance(value, float) for value in values):
+            whole = [extent for value in values if (extent := _exact(value)) is not None]
+            if len(whole) == len(values) and name in _CONDITIONS:
+                op, first, second = _CONDITIONS[name]
+                return TruthNode(Condition(op, whole[first], whole[second]), self.environment)
+            if len(whole) == len(values) and name in _WHOLE:
+                return FloatNode(_FLOATS[name](*whole), self.environment)
+            if name in _ARITHMETIC:
+                return FloatNode(Real(name, values), self.environment)
+        return self._wrap(_FLOATS[name](*[self._number(value) for value in values]))
+
+    def _number(self, value: float | Extent | Real) -> float:
+        match value:
+            case Real(op, args):
+                return float(_FLOATS[op](*[self._number(arg) for arg in args]))
+            case Size():
+                return float(self.environment.specialise(value, "it becomes a float"))
+        return value
 
     def _wrap(self, result: float | bool) -> FloatNode | TruthNode | SizeNode:
         match result:
@@ -415,6 +445,25 @@ class FloatNode(_Node):
         return FloatNode(result, self.environment)
 
 
+def _exact(value: float | Extent | Real) -> Extent | None:
+    """The extent that a float is, if it is whole."""
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else None
+    return None if isinstance(value, Real) else value
+
+
+#: What stays symbolic: on any floats, and on whole ones, where it gives whole ones.
+_ARITHMETIC = {"add", "sub", "mul", "truediv", "float_truediv", "neg", "sqrt"}
+_WHOLE = {"add", "sub", "mul", "neg"}
+#: Comparisons as conditions on extents: operator, and which operand stands left and right.
+_CONDITIONS = {
+    "eq": ("==", 0, 1),
+    "ne": ("!=", 0, 1),
+    "lt": ("<", 0, 1),
+    "le": ("<=", 0, 1),
+    "gt": ("<", 1, 0),
+    "ge": ("<=", 1, 0),
+}
 _FLOATS: dict[str, Callable[..., Any]] = {
     "add": operator.add,
     "sub": operator.sub,
@@ -426,6 +475,7 @@ _FLOATS: dict[str, Callable[..., Any]] = {
     "pow": operator.pow,
     "float_pow": operator.pow,
     "neg": operator.neg,
+    "sqrt": math.sqrt,
     "sym_min": min,
     "sym_max": max,
     "eq": operator.eq,
