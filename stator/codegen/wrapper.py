@@ -2,18 +2,22 @@
 
 `emit(schedule)` is what a graph links: kernels come in as `KERNELS`. `emit(schedule, units)` is the same module on its
 own: it carries the kernels' C++ (or takes `kernels.cpp` files you edited), builds them, and run as a program makes
-random inputs and times itself. Everything that can be bound before the first call is bound at the top.
+random inputs and times itself. Everything that can be bound before the first call is bound at the top. Symbolic sizes
+are variables, read from the inputs; memory is planned in the text, each time that they have new values.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
+from stator.base.errors import Unsupported
 from stator.loop.kernel import Call, Launch, Schedule, Step
 from stator.loop.memory import touched
-from stator.loop.nest import Buffer, Extern, View
+from stator.loop.nest import Buffer, Extern, Number, Shape, View
 from stator.loop.scalar import ITEMSIZE
+from stator.sizes import Extent, Size, Symbol, hint
 
 #: Bytes from which on the memory of a result is asked for in huge pages.
 LARGE = 4 << 20
@@ -46,7 +50,7 @@ def emit(schedule: Schedule, units: Sequence[HasSource] = ()) -> str:
 class _Module:
     """The text under construction: pieces of the arena and bound operators are numbered as they are met."""
 
-    __slots__ = ("bound", "externs", "needs_view", "numbers", "pieces", "schedule")
+    __slots__ = ("blocks", "bound", "externs", "needs_view", "numbers", "pieces", "schedule")
 
     def __init__(self, schedule: Schedule) -> None:
         self.schedule = schedule
@@ -55,6 +59,9 @@ class _Module:
         self.numbers = {kernel: number for number, kernel in enumerate(schedule.kernels)}
         self.bound: dict[str, str] = {}  # a kernel at constant offsets -> its name
         self.needs_view = False
+        #: With symbolic sizes: which block of the arena a buffer lies in.
+        blocks = enumerate(schedule.memory.blocks) if schedule.symbols else ()
+        self.blocks = {name: number for number, block in blocks for name in block.names}
 
     def text(self, units: Sequence[HasSource]) -> str:
         schedule = self.schedule
@@ -68,11 +75,15 @@ class _Module:
             lines.append("from stator.runtime.pages import large")
         if self.schedule.mutated:
             lines.append("from torch.autograd.graph import increment_version")
-        arena = [name for name, wanted in (("Scratch", self.pieces), ("view", self.needs_view)) if wanted]
+        if self.blocks and self.pieces:
+            lines.append("from stator.base.placement import place")
+        scratch = "SizedScratch" if self.blocks else "Scratch"
+        arena = [name for name, wanted in ((scratch, self.pieces), ("view", self.needs_view)) if wanted]
         if arena:
             lines.append(f"from stator.runtime.arena import {', '.join(arena)}")
         if self.externs:
-            lines.append("from stator.runtime.extern import into, returning")
+            sized = any(made.startswith("returning_sized") for made in self.externs.values())
+            lines.append(f"from stator.runtime.extern import into, returning{', returning_sized' * sized}")
         lines += _standalone(units)
         lines.append("")
         if names:
@@ -80,13 +91,31 @@ class _Module:
         lines += [f"{name} = {made}" for made, name in self.bound.items()]
         lines += [f"{name} = {made}" for name, made in self.externs.items()]
         if self.pieces:
-            lines.append(f"scratch = Scratch({schedule.memory.arena_bytes}, [")
-            lines += [f"    ({made}),  # {name}" for name, made in self.pieces.items()]
-            lines.append(f"], {schedule.device!r})")
+            lines += self._scratch()
         lines += ["", "", "def call(inputs):", *["    " + line for line in body]]
         if units:
-            lines += _main(schedule.inputs)
+            lines += _main(schedule)
         return "\n".join(lines) + "\n"
+
+    def _scratch(self) -> list[str]:
+        """The intermediates: placed here, or with symbolic sizes by a function of their values."""
+        schedule = self.schedule
+        if not self.blocks:
+            made = [f"    ({arguments}),  # {name}" for name, arguments in self.pieces.items()]
+            return [f"scratch = Scratch({schedule.memory.arena_bytes}, [", *made, f"], {schedule.device!r})"]
+        blocks = [f"        ({b.nbytes}, {b.first}, {b.last}),  # {', '.join(b.names)}" for b in schedule.memory.blocks]
+        return [
+            "", "", f"def plan({', '.join(self._told())}):",
+            "    start, nbytes = place([  # bytes, first and last step", *blocks, "    ])",
+            "    return nbytes, [",
+            *[f"        ({arguments}),  # {name}" for name, arguments in self.pieces.items()],
+            "    ]", "", "", f"scratch = SizedScratch(plan, {schedule.device!r})",
+        ]  # fmt: skip
+
+    def _told(self) -> list[str]:
+        """The symbols that memory depends on."""
+        text = " ".join([*self.pieces.values(), *[repr(block.nbytes) for block in self.schedule.memory.blocks]])
+        return [symbol.name for symbol in self.schedule.symbols if _mentions(text, symbol)]
 
     def _body(self) -> list[str]:
         schedule = self.schedule
@@ -103,17 +132,26 @@ class _Module:
                 steps.append(f"del {', '.join(dead)}")
         returned = self._outputs()  # may add to `pieces`
         head = []
-        if schedule.inputs:
-            names = [buffer.name for buffer in schedule.inputs]
+        if names := [given.name for given in _inputs(schedule)]:
             head = [f"{', '.join(names)}{',' * (len(names) == 1)} = inputs"]
         head.append("inputs.clear()")
-        if unused := last.get(-1):
-            head.append(f"del {', '.join(unused)}")
+        unwritten = [f"{name} = {_allocation(schedule.buffers[name])}" for name in sorted(allocated)]
+        planned = []
         if self.pieces:
             names = list(self.pieces)
-            head.append(f"{', '.join(names)}{',' * (len(names) == 1)} = scratch()")
-        unwritten = [f"{name} = {_allocation(schedule.buffers[name])}" for name in sorted(allocated)]
-        return [*head, *unwritten, *steps, *returned]
+            sizes = ", ".join(self._told()) if self.blocks else ""
+            planned = [f"{', '.join(names)}{',' * (len(names) == 1)} = scratch({sizes})"]
+        rest = [*planned, *unwritten, *steps, *returned]
+        head += self._symbols(" ".join(rest))
+        if unused := last.get(-1):
+            head.append(f"del {', '.join(unused)}")
+        return [*head, *rest]
+
+    def _symbols(self, text: str) -> list[str]:
+        """The symbols that occur in the text, read from the inputs."""
+        given = {number.name for number in self.schedule.numbers}
+        wanted = [s for s in self.schedule.symbols if s.name not in given and _mentions(text, s)]
+        return [f"{symbol.name} = {_read(symbol, self.schedule.inputs)}" for symbol in wanted]
 
     def _last_uses(self) -> dict[int, list[str]]:
         """Step number -> inputs and results of operators that nothing reads after it."""
@@ -136,6 +174,7 @@ class _Module:
     def _step(self, step: Step) -> list[str]:
         if isinstance(step, Launch):
             args = [self._buffer(pointer.buffer) for pointer in step.args]
+            args += map(str, step.sizes)
             return [f"{self._kernel(step)}({', '.join(args)})"]
         assert isinstance(step, Call)
         return self._call(step.extern)
@@ -147,6 +186,7 @@ class _Module:
         moves = [pointer.offset * ITEMSIZE[buffers[pointer.buffer].dtype] for pointer in step.args]
         if not any(moves):
             return name
+        moves += [0] * len(step.sizes)
         return self.bound.setdefault(f"{name}.at({', '.join(map(str, moves))})", f"{name}_{len(self.bound)}")
 
     def _call(self, extern: Extern) -> list[str]:
@@ -158,7 +198,11 @@ class _Module:
             function = self._bound("into", extern.out_target)
             return [f"{function}({', '.join([*args, f'out={self._buffer(outputs[0])}'])})"]
         geometry = ", ".join([f"({buffer.size}, {buffer.stride})" for buffer in extern.outputs])
-        function = self._bound("returning", extern.target, geometry)
+        if any(type(n) is Size for buffer in extern.outputs for n in (*buffer.size, *buffer.stride)):
+            function = self._bound("returning_sized", extern.target)
+            args.insert(0, f"[{geometry}]")
+        else:
+            function = self._bound("returning", extern.target, geometry)
         call = f"{function}({', '.join(args)})"
         return [f"{', '.join(outputs)}{',' * (len(outputs) == 1)} = {call}" if outputs else call]
 
@@ -199,7 +243,7 @@ class _Module:
         if (view.size, view.stride, view.offset) == (buffer.size, buffer.stride, 0):
             return self._buffer(view.buffer)
         if view.buffer in self.schedule.memory.offsets:
-            name = f"{view.buffer}_as_{'x'.join(map(str, view.size))}"
+            name = f"{view.buffer}_as_{'x'.join([re.sub(r'[^a-z0-9]', '_', str(n)) for n in view.size])}"
             made = self._arguments(buffer, view.size, view.stride, view.offset)
             while self.pieces.get(name, made) != made:
                 name += "_"
@@ -213,11 +257,15 @@ class _Module:
         self.needs_view = True
         return f"view({view.buffer}, {view.size}, {view.stride}, {view.offset})"
 
-    def _arguments(self, buffer: Buffer, size: tuple[int, ...], stride: tuple[int, ...], offset: int) -> str:
-        start = self.schedule.memory.offsets[buffer.name] + offset * ITEMSIZE[buffer.dtype]
+    def _arguments(self, buffer: Buffer, size: Shape, stride: Shape, offset: Extent) -> str:
+        moved = offset * ITEMSIZE[buffer.dtype]
+        if self.blocks:
+            start = f"start[{self.blocks[buffer.name]}]" + (f" + {moved}" if moved != 0 else "")
+        else:
+            start = f"{self.schedule.memory.offsets[buffer.name] + moved}"
         return f"{start}, {TORCH[buffer.dtype]}, {size}, {stride}"
 
-    def _piece(self, name: str, buffer: Buffer, size: tuple[int, ...], stride: tuple[int, ...], offset: int) -> None:
+    def _piece(self, name: str, buffer: Buffer, size: Shape, stride: Shape, offset: Extent) -> None:
         if name not in self.pieces:
             self.pieces[name] = self._arguments(buffer, size, stride, offset)
 
@@ -228,8 +276,29 @@ class _Module:
         return [*lines, f"return ({', '.join(parts)}{',' * (len(parts) == 1)})"]
 
 
+def _inputs(schedule: Schedule) -> list[Buffer | Number]:
+    """All inputs in their order."""
+    given: list[Buffer | Number] = list(schedule.inputs)
+    for number in sorted(schedule.numbers, key=lambda number: number.position):
+        given.insert(number.position, number)
+    return given
+
+
+def _mentions(text: str, symbol: Symbol) -> bool:
+    return re.search(rf"\b{symbol.name}\b", text) is not None
+
+
+def _read(symbol: Symbol, inputs: Iterable[Buffer]) -> str:
+    """The expression that reads a symbol from the geometry of the inputs."""
+    for buffer in inputs:
+        for method, extents in (("size", buffer.size), ("stride", buffer.stride)):
+            if symbol.size in extents:
+                return f"{buffer.name}.{method}({extents.index(symbol.size)})"
+    raise Unsupported(f"the symbolic size {symbol.name}", "no input has it as a size or stride of its own")
+
+
 def _allocation(buffer: Buffer) -> str:
-    if buffer.device == "cpu" and buffer.nbytes >= LARGE:
+    if buffer.device == "cpu" and hint(buffer.nbytes) >= LARGE:
         return f"large({buffer.size}, {buffer.stride}, {TORCH[buffer.dtype]})"
     device = "" if buffer.device == "cpu" else f", device={buffer.device!r}"
     return f"empty({buffer.size}, {buffer.stride}, dtype={TORCH[buffer.dtype]}{device})"
@@ -245,10 +314,17 @@ def _standalone(units: Sequence[HasSource]) -> list[str]:
     return [*lines, "]", "KERNELS = load(UNITS)"]
 
 
-def _main(inputs: Iterable[Buffer]) -> list[str]:
-    made = [f"random_input({b.size}, {b.stride}, {TORCH[b.dtype]}, {b.device!r}),  # {b.name}" for b in inputs]
+def _main(schedule: Schedule) -> list[str]:
+    made = [_example(given) for given in _inputs(schedule)]
+    sizes = [f"    {symbol.name} = {symbol.hint}" for symbol in schedule.symbols]
     return [
         "", "", "if __name__ == '__main__':", "    from stator.runtime.link import random_input, time_call", "",
-        "    inputs = [", *["        " + line for line in made], "    ]",
+        *sizes, "    inputs = [", *["        " + line for line in made], "    ]",
         "    print(f'{time_call(call, inputs) * 1e6:.1f} us a call')",
     ]  # fmt: skip
+
+
+def _example(given: Buffer | Number) -> str:
+    if isinstance(given, Number):
+        return f"{given.value},  # {given.name}"
+    return f"random_input({given.size}, {given.stride}, {TORCH[given.dtype]}, {given.device!r}),  # {given.name}"

@@ -18,9 +18,10 @@ from torch.fx import Node
 from stator.loop import expr as e
 from stator.loop.expr import postorder
 from stator.loop.index import ZERO, Axis, Index
-from stator.loop.nest import Buffer, Extern, Nest, View, contiguous
+from stator.loop.nest import Buffer, Extern, Nest, Number, View, contiguous
 from stator.lowering.uses import Uses
 from stator.lowering.value import Body, Indices, Place, Size, Tensorish, is_dense, placed, same_layout
+from stator.sizes import Extent, hint
 
 #: Operators that cost about as much as a trip to memory.
 COSTLY = frozenset(
@@ -31,7 +32,8 @@ MAX_WEIGHT = 160
 
 #: Names that no buffer gets, because the text of a program has them for itself: its own words, and kernels.
 TAKEN = frozenset(
-    "torch empty Scratch scratch view increment_version into returning KERNELS Unit UNITS load call inputs".split()
+    "torch empty large Scratch SizedScratch scratch plan place start nbytes view increment_version into returning "
+    "returning_sized KERNELS Unit UNITS load call inputs".split()
 )
 _KERNEL = re.compile(r"k\d+(_\d+)?")
 
@@ -39,7 +41,7 @@ _KERNEL = re.compile(r"k\d+(_\d+)?")
 class Context:
     """One program under construction."""
 
-    __slots__ = ("_names", "buffers", "device", "inputs", "node", "nodes", "offsets", "uses")
+    __slots__ = ("_names", "buffers", "device", "inputs", "node", "nodes", "numbers", "offsets", "uses")
 
     def __init__(self, device: str, uses: dict[Node, Uses]) -> None:
         self.device = device
@@ -47,9 +49,10 @@ class Context:
         self.node: Node | None = None  #: the node being lowered, for names and uses
         self.nodes: list[Nest | Extern] = []
         self.inputs: list[Buffer] = []
+        self.numbers: list[Number] = []
         self.buffers: dict[str, Buffer] = {}
         #: Where an input's first element lies in its storage, for `as_strided`.
-        self.offsets: dict[str, int] = {}
+        self.offsets: dict[str, Extent] = {}
         self._names: set[str] = set()
 
     # -- buffers -----------------------------------------------------------------------------------
@@ -64,6 +67,14 @@ class Context:
             name = f"{hint}_{number}"
         self._names.add(name)
         return name
+
+    def number_name(self, hint: str, value: Extent) -> str:
+        """The name of an input that is a number: that of the symbol, if it is one."""
+        text = str(value)
+        if text.isidentifier() and text not in self._names:
+            self._names.add(text)
+            return text
+        return self.name(hint)
 
     def buffer(
         self, size: Size, stride: Size, dtype: str, device: str = "", name: str = "", exact: bool = False
@@ -96,15 +107,15 @@ class Context:
     def _write_parts(self, buffer: Buffer, value: Tensorish) -> None:
         assert value.parts is not None
         dim, parts = value.parts
-        start = 0
+        start: Extent = 0
         for part in parts:
-            if part.size[dim]:
+            if part.size[dim] != 0:
                 self.write(buffer, part, start * buffer.stride[dim])
             start += part.size[dim]
         if start == 0 or 0 in value.size:
             self.write(buffer, value)
 
-    def write(self, buffer: Buffer, value: Tensorish, offset: int = 0) -> None:
+    def write(self, buffer: Buffer, value: Tensorish, offset: Extent = 0) -> None:
         """A nest that stores the value in the buffer, outermost loop over the largest stride."""
         axes, at = loop_axes(value.size, buffer.stride)
         position = Index.of(offset)
@@ -175,7 +186,7 @@ def loop_axes(size: Size, stride: Size) -> tuple[tuple[Axis, ...], Indices]:
     """(axes in memory order, the index of each dim); dims of size 1 need no loop."""
     at: list[Index] = [ZERO] * len(size)
     axes: list[Axis] = []
-    for d in sorted((d for d, n in enumerate(size) if n != 1), key=lambda d: -stride[d]):
+    for d in sorted((d for d, n in enumerate(size) if n != 1), key=lambda d: -hint(stride[d])):
         axis = Axis(f"x{len(axes)}", size[d])
         axes.append(axis)
         at[d] = axis.index
@@ -185,12 +196,12 @@ def loop_axes(size: Size, stride: Size) -> tuple[tuple[Axis, ...], Indices]:
 def worth_memory(value: Tensorish, buffers: dict[str, Buffer]) -> bool:
     """Whether to compute it once: it reads two or more whole tensors, or holds a costly operator."""
     _, at = loop_axes(value.size, value.stride)
-    whole = prod(value.size)
+    whole = hint(prod(value.size))
     reads: set[str] = set()
     for node in postorder([value.load(at)]):
         if node.op in COSTLY:
             return True
-        if node.op == "load" and 2 * buffers[node.attr[0]].numel >= whole:
+        if node.op == "load" and 2 * hint(buffers[node.attr[0]].numel) >= whole:
             reads.add(node.attr[0])
             if len(reads) > 1:
                 return True

@@ -11,11 +11,12 @@ from stator.loop.scalar import FLOATS
 from stator.lowering.context import Context
 from stator.lowering.table import lowers
 from stator.lowering.value import Indices, Spec, Tensorish, pointwise
+from stator.sizes import Extent, Size
 
 
 def constant(out: Spec, value: float) -> Tensorish:
     """The same number everywhere."""
-    filled = e.const(value, out.dtype)
+    filled = e.number(value, out.dtype)
     return pointwise(out.size, out.dtype, lambda at: filled, 1)
 
 
@@ -35,15 +36,17 @@ def arange(context: Context, out: Spec, start: float, end: float, step: float = 
 
     A range of integers has whole ends and steps, whatever it was given.
     """
-    if out.dtype not in FLOATS:
-        start, step = int(start), int(step)
-    if start == int(start) and step == int(step):
-        first, stride = int(start), int(step)
+    first, stride = _whole(start), _whole(step)
+    if out.dtype not in FLOATS or (start == first and step == stride):
         return pointwise(out.size, out.dtype, lambda at: e.cast(e.index(at[0] * stride + first), out.dtype), 1)
 
     def body(at: Indices) -> Expr:
-        steps = e.op("mul", e.cast(e.index(at[0]), "f64"), e.const(float(step), "f64"))
-        value = e.op("add", steps, e.const(float(start), "f64"))
+        steps = e.op("mul", e.cast(e.index(at[0]), "f64"), e.number(step, "f64"))
+        value = e.op("add", steps, e.number(start, "f64"))
         return e.cast(value, out.dtype)
 
     return pointwise(out.size, out.dtype, body, 3)
+
+
+def _whole(number: Any) -> Extent:
+    return number if isinstance(number, Size) else int(number)

@@ -20,12 +20,13 @@ from stator.base.errors import InternalError
 from stator.loop import expr as e
 from stator.loop.expr import Expr, postorder
 from stator.loop.index import Axis, Index
-from stator.loop.nest import Buffer, Nest, Output, Program, View
+from stator.loop.nest import Buffer, Nest, Number, Output, Program, View
 from stator.lowering import uses
 from stator.lowering.context import Context, loop_axes
 from stator.lowering.extern import call, extern
 from stator.lowering.table import LOWERINGS
-from stator.lowering.value import Place, Spec, Tensorish, broadcast, placed, pointwise, same_layout
+from stator.lowering.value import Place, Spec, Tensorish, broadcast, extent, placed, pointwise, same_layout
+from stator.sizes import Size
 
 COPY = torch.ops.aten.copy_.default
 
@@ -69,20 +70,25 @@ class Lowering:
             tuple(context.nodes),
             outputs,
             tuple([_buffer(target).name for target, _ in self.writes]),
+            tuple(context.numbers),
         )
 
     # -- nodes -------------------------------------------------------------------------------------
 
     def _input(self, node: Node) -> Any:
         value = node.meta.get("val")
-        if not isinstance(value, torch.Tensor):
-            return value
         context = self.context
+        if not isinstance(value, torch.Tensor):
+            found = extent(value)
+            if isinstance(found, int | Size):
+                position = len(context.inputs) + len(context.numbers)
+                context.numbers.append(Number(context.number_name(node.name, found), position, found))
+            return found
         spec = Spec.of(value)
         made = Buffer(context.name(node.name), spec.dtype, spec.size, spec.stride, spec.device)
         context.inputs.append(made)
         context.buffers[made.name] = made
-        context.offsets[made.name] = int(value.storage_offset())
+        context.offsets[made.name] = extent(value.storage_offset())
         return placed(made.size, Place(made, made.stride))
 
     def _call(self, node: Node, values: dict[Node, Any]) -> Any:
@@ -168,8 +174,9 @@ class Lowering:
                 context.nodes.append(Nest(buffer, axes, (), e.cast(element, buffer.dtype), position))
 
 
-def _constant(value: Any) -> bool | int | float | None:
-    if value is None or isinstance(value, bool | int | float):
+def _constant(value: Any) -> Output:
+    value = extent(value)
+    if value is None or isinstance(value, bool | int | float | Size):
         return value
     raise InternalError("lowering", f"an output that is neither a tensor nor a number: {value!r}")
 
@@ -207,7 +214,7 @@ def _fill(args: Any, values: dict[Node, Any]) -> Any:
         return tuple(filled) if isinstance(args, tuple) else filled
     if isinstance(args, dict):
         return {key: _fill(a, values) for key, a in args.items()}
-    return args
+    return extent(args)
 
 
 def _specs(value: Any) -> Any:

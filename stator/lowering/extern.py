@@ -17,6 +17,7 @@ import torch
 from stator.loop.nest import Argument, Buffer, Extern
 from stator.lowering.context import Context
 from stator.lowering.value import Place, Spec, Tensorish, is_dense, placed
+from stator.sizes import Size, hint
 
 #: Functional target → its out variant, for contiguous results.
 OUT_VARIANTS = {
@@ -37,7 +38,7 @@ def argument(context: Context, value: Any) -> Argument:
     match value:
         case Tensorish():
             return context.view(value)
-        case None | bool() | int() | float() | str():
+        case None | bool() | int() | float() | str() | Size():
             return value
         case list() | tuple():
             return tuple([argument(context, item) for item in value])
@@ -71,7 +72,7 @@ def call(context: Context, target: str, results: Any, args: Sequence[Any], kwarg
 
 
 def is_row_major(buffer: Buffer) -> bool:
-    return is_dense(buffer.size, buffer.stride) and list(buffer.stride) == sorted(buffer.stride, reverse=True)
+    return is_dense(buffer.size, buffer.stride) and list(buffer.stride) == sorted(buffer.stride, key=hint, reverse=True)
 
 
 def extern(context: Context, out: Any, *args: Any, **kwargs: Any) -> Any:

@@ -10,20 +10,21 @@ from collections.abc import Sequence
 
 from stator.loop import expr as e
 from stator.loop.expr import Expr
-from stator.loop.index import Index
+from stator.loop.index import Index, less
 from stator.lowering.context import Context
 from stator.lowering.extern import extern
 from stator.lowering.table import lowers
 from stator.lowering.value import Indices, Spec, Tensorish, broadcast, pointwise
 from stator.lowering.view import slice_start
+from stator.sizes import Extent
 
 
-def position_in(value: Expr, extent: int, wraps: bool = True) -> Index:
+def position_in(value: Expr, extent: Extent, wraps: bool = True) -> Index:
     """A loaded integer as an index into a dim."""
     number = e.cast(value, "i64")
-    if wraps and not (number.op == "index" and number.attr.low >= 0):
+    if wraps and not (number.op == "index" and number.attr.nonnegative):
         negative = e.op("lt", number, e.const(0, "i64"))
-        number = e.op("where", negative, e.op("add", number, e.const(extent, "i64")), number)
+        number = e.op("where", negative, e.op("add", number, e.index(extent)), number)
     return e.to_index(number, extent)
 
 
@@ -31,7 +32,7 @@ def position_in(value: Expr, extent: int, wraps: bool = True) -> Index:
 def index(context: Context, out: Spec, x: Tensorish, indices: Sequence[Tensorish | None]) -> Tensorish:
     chosen = [d for d, i in enumerate(indices) if i is not None]
     tensors = [i for i in indices if i is not None]
-    if any(i.dtype in ("bool", "u8") for i in tensors) or not all(x.size[d] for d in chosen):
+    if any(i.dtype in ("bool", "u8") for i in tensors) or any(x.size[d] == 0 for d in chosen):
         return extern(context, out, x, indices)
     rank = max([i.rank for i in tensors])
     adjacent = chosen == list(range(chosen[0], chosen[0] + len(chosen)))
@@ -52,7 +53,7 @@ def index(context: Context, out: Spec, x: Tensorish, indices: Sequence[Tensorish
 @lowers("index_select")
 def index_select(context: Context, out: Spec, x: Tensorish, dim: int, positions: Tensorish) -> Tensorish:
     dim %= x.rank
-    if not x.size[dim]:
+    if x.size[dim] == 0:
         return extern(context, out, x, dim, positions)
 
     def body(at: Indices) -> Expr:
@@ -71,7 +72,7 @@ def gather(
     if x.rank == 0:
         return pointwise(out.size, out.dtype, lambda at: x.load(()), x.weight)
     dim %= x.rank
-    if not x.size[dim]:
+    if x.size[dim] == 0:
         return extern(context, out, x, dim, positions)
 
     def body(at: Indices) -> Expr:
@@ -98,7 +99,7 @@ def cat(context: Context, out: Spec, tensors: Sequence[Tensorish], dim: int = 0)
     parts = [t for t in tensors if t.rank == rank and (t.size != (0,) or rank != 1)]
     parts = [t if t.dtype == out.dtype else _cast(t, out.dtype) for t in parts]
     dim %= max(rank, 1)
-    starts = [0]
+    starts: list[Extent] = [0]
     for part in parts:
         starts.append(starts[-1] + part.size[dim])
 
@@ -121,13 +122,13 @@ def cat(context: Context, out: Spec, tensors: Sequence[Tensorish], dim: int = 0)
     return joined
 
 
-def _within(position: Expr, start: int, end: int, extent: int) -> Expr:
+def _within(position: Expr, start: Extent, end: Extent, extent: Extent) -> Expr:
     """Whether a position of a dim of `extent` lies in start … end-1."""
     conditions = []
-    if start > 0:
-        conditions.append(e.op("ge", position, e.const(start, "i64")))
-    if end < extent:
-        conditions.append(e.op("lt", position, e.const(end, "i64")))
+    if less(0, start) or type(start) is not int:
+        conditions.append(e.op("ge", position, e.index(start)))
+    if end != extent and not less(extent, end):
+        conditions.append(e.op("lt", position, e.index(end)))
     return _all(conditions)
 
 
@@ -143,11 +144,11 @@ def _all(conditions: list[Expr]) -> Expr:
 
 
 @lowers("constant_pad_nd")
-def constant_pad(context: Context, out: Spec, x: Tensorish, pads: Sequence[int], value: float = 0) -> Tensorish:
-    before = [0] * x.rank
+def constant_pad(context: Context, out: Spec, x: Tensorish, pads: Sequence[Extent], value: float = 0) -> Tensorish:
+    before: list[Extent] = [0] * x.rank
     for k in range(len(pads) // 2):
         before[x.rank - 1 - k] = pads[2 * k]
-    border = e.const(value, out.dtype)
+    border = e.number(value, out.dtype)
 
     def body(at: Indices) -> Expr:
         mask = _all([_within(e.index(i), before[d], before[d] + x.size[d], out.size[d]) for d, i in enumerate(at)])
@@ -167,8 +168,8 @@ def slice_scatter(
     x: Tensorish,
     source: Tensorish,
     dim: int = 0,
-    start: int | None = None,
-    end: int | None = None,
+    start: Extent | None = None,
+    end: Extent | None = None,
     step: int = 1,
 ) -> Tensorish:
     dim %= x.rank
@@ -195,9 +196,11 @@ def slice_scatter(
 
 
 @lowers("select_scatter")
-def select_scatter(context: Context, out: Spec, x: Tensorish, source: Tensorish, dim: int, position: int) -> Tensorish:
+def select_scatter(
+    context: Context, out: Spec, x: Tensorish, source: Tensorish, dim: int, position: Extent
+) -> Tensorish:
     dim %= x.rank
-    chosen = e.const(position % max(x.size[dim], 1), "i64")
+    chosen = e.index(position + x.size[dim] if position < 0 else position)
 
     def body(at: Indices) -> Expr:
         here = e.op("eq", e.index(at[dim]), chosen)

@@ -16,8 +16,9 @@ from stator.lowering.context import Context
 from stator.lowering.extern import extern
 from stator.lowering.table import lowers
 from stator.lowering.value import DTYPES, HALF, Indices, Spec, Tensorish, broadcast, compute_dtype, pointwise
+from stator.sizes import Size
 
-Operand = Tensorish | int | float | bool
+Operand = Tensorish | Size | int | float | bool
 
 
 def apply(out: Spec, dtype: str, function: Callable[..., Expr], *operands: Operand) -> Tensorish:
@@ -37,7 +38,7 @@ def _reader(operand: Operand, dtype: str) -> Callable[[Indices], Expr]:
         if operand.dtype == dtype:
             return lambda at: broadcast(operand, at)
         return lambda at: e.cast(broadcast(operand, at), dtype)
-    constant = e.const(operand, dtype)
+    constant = e.number(operand, dtype)
     return lambda at: constant
 
 
@@ -119,6 +120,9 @@ def _in_half(operand: Operand, dtype: str) -> Operand:
     """A number, or a 0-dim tensor of another type, rounded to the half type that it meets."""
     if dtype not in HALF:
         return operand
+    if isinstance(operand, Size):
+        number = e.cast(e.number(operand, "f32"), dtype)
+        return pointwise((), dtype, lambda at: number, 1)
     if not isinstance(operand, Tensorish):
         return e.const(operand, dtype).attr
     if operand.dtype == dtype:
@@ -152,8 +156,8 @@ def _register_comparison(name: str) -> None:
     @lowers(f"{name}.Tensor", f"{name}.Scalar")
     def run(context: Context, out: Spec, a: Tensorish, b: Operand) -> Tensorish:
         common = promote(a, b)
-        if common in HALF and not isinstance(b, Tensorish):
-            b = e.const(b, common).attr  # eager rounds the number first
+        if not isinstance(b, Tensorish):
+            b = _in_half(b, common)  # eager rounds the number first
         return apply(out, compute_dtype(common), function, a, b)
 
 
@@ -197,7 +201,7 @@ def _add_scaled(name: str, out: Spec, a: Operand, b: Operand, alpha: float) -> T
     a, b = _in_half(a, out.dtype), _in_half(b, out.dtype)
     if alpha == 1:
         return apply(out, dtype, _simple(name), a, b)
-    factor = e.const(e.const(alpha, out.dtype).attr, dtype)
+    factor = e.cast(e.number(alpha, out.dtype), dtype)
     return apply(out, dtype, lambda x, y: e.op(name, x, e.op("mul", y, factor)), a, b)
 
 
@@ -274,8 +278,8 @@ def clamp(context: Context, out: Spec, x: Tensorish, low: float | None = None, h
 
     def function(value: Expr) -> Expr:
         if low is not None:
-            value = e.op("maximum", value, e.const(low, dtype))
-        return value if high is None else e.op("minimum", value, e.const(high, dtype))
+            value = e.op("maximum", value, e.number(low, dtype))
+        return value if high is None else e.op("minimum", value, e.number(high, dtype))
 
     return apply(out, dtype, function, x)
 

@@ -35,6 +35,7 @@ from stator.lowering.value import (
     pointwise,
     viewed,
 )
+from stator.sizes import hint
 
 ONEDNN = "mkldnn._linear_pointwise.default"
 #: Multiplications from which on oneDNN's product is the faster one, where it is at all.
@@ -51,9 +52,9 @@ def onednn_is_faster() -> bool:
 
 def takes_onednn(context: Context, out: Spec, a: Tensorish) -> bool:
     """Whether oneDNN computes this product."""
-    work = out.size[0] * out.size[1] * a.size[1]
+    work = hint(out.size[0] * out.size[1] * a.size[1])
     plain = context.device == "cpu" and out.dtype == "f32" and out.stride == contiguous(out.size)
-    large = out.size[0] > 1 and work >= ONEDNN_WORK
+    large = out.size[0] != 1 and work >= ONEDNN_WORK
     return plain and large and bool(torch.backends.mkldnn.enabled) and onednn_is_faster()
 
 

@@ -76,7 +76,7 @@ def sum_(context: Context, out: Spec, x: Tensorish, dim: Dims, keep: bool = Fals
 @lowers("mean.dim")
 def mean(context: Context, out: Spec, x: Tensorish, dim: Dims, keep: bool = False, *, dtype: Any = None) -> Tensorish:
     wide = _accumulator(out, dtype)
-    count = e.const(prod([x.size[d] for d in _dims(x, dim)]) if x.rank else 1, wide)
+    count = e.number(prod([x.size[d] for d in _dims(x, dim)]) if x.rank else 1, wide)
     return _reduce(context, out, x, dim, keep, "sum", wide, lambda total: e.op("div", total, count))
 
 

@@ -12,17 +12,20 @@ Neighbours: `context.py` decides when a value is realised; the families build va
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
+from stator import sizes
 from stator.base.errors import Unsupported
+from stator.fake.symbolic import size_of
 from stator.loop import expr as e
 from stator.loop.expr import Expr
 from stator.loop.index import ZERO, Index
-from stator.loop.nest import Buffer, contiguous
+from stator.loop.nest import Buffer, Shape, contiguous
+from stator.sizes import Extent, hint
 
-Size = tuple[int, ...]
+Size = Shape
 Indices = tuple[Index, ...]
 Body = Callable[[Indices], Expr]
 
@@ -60,7 +63,25 @@ class Spec(NamedTuple):
         dtype = DTYPES.get(value.dtype)
         if dtype is None:
             raise Unsupported(f"a tensor of {value.dtype}", "the loop IR has no such dtype")
-        return Spec(tuple(value.shape), value.stride(), dtype, value.device.type)
+        return Spec(shape(value.shape), shape(value.stride()), dtype, value.device.type)
+
+
+def extent(value: Any) -> Any:
+    """A number of a graph, where a symbolic one is the size that its node stands for."""
+    match value:
+        case torch.SymInt():
+            return size_of(value)
+        case torch.SymFloat():
+            found = value.node.value
+            return found if isinstance(found, sizes.Size) else float(value)  # which fixes the sizes it comes of
+        case torch.SymBool():
+            return bool(value)
+    return value
+
+
+def shape(values: Sequence[Any]) -> Shape:
+    """Sizes or strides of a tensor."""
+    return tuple([n if type(n) is int else extent(n) for n in values])
 
 
 class Place(NamedTuple):
@@ -68,7 +89,7 @@ class Place(NamedTuple):
 
     buffer: Buffer
     stride: Size
-    offset: int = 0
+    offset: Extent = 0
 
 
 #: Rewrites the place of a base (of the given size) to the place of a view, or declines.
@@ -176,8 +197,9 @@ def is_dense(size: Size, stride: Size) -> bool:
     """Whether no two elements share a position and no position is left out."""
     if 0 in size:
         return True
-    step = 1
-    for s, n in sorted((s, n) for n, s in zip(size, stride, strict=True) if n > 1):
+    step: Extent = 1
+    dims = [(s, n) for n, s in zip(size, stride, strict=True) if n != 1]
+    for s, n in sorted(dims, key=lambda dim: (hint(dim[0]), hint(dim[1]))):
         if s != step:
             return False
         step *= n

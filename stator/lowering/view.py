@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
+from stator.base.errors import Unsupported
 from stator.loop.index import ZERO, Index
 from stator.lowering.context import Context
 from stator.lowering.table import lowers
 from stator.lowering.value import Indices, Place, Size, Spec, Tensorish, placed, viewed
+from stator.sizes import Extent, hint, maximum
 
 
 @lowers("alias")
@@ -54,8 +56,8 @@ def slice_(
     out: Spec,
     x: Tensorish,
     dim: int = 0,
-    start: int | None = None,
-    end: int | None = None,
+    start: Extent | None = None,
+    end: Extent | None = None,
     step: int = 1,
 ) -> Tensorish:
     dim %= x.rank
@@ -72,17 +74,18 @@ def slice_(
     return viewed(x, out.size, remap, restride)
 
 
-def slice_start(extent: int, start: int | None) -> int:
-    """The first position of a slice, as Python counts."""
+def slice_start(extent: Extent, start: Extent | None) -> Extent:
+    """The first position of a slice, as Python counts; one beyond a symbolic extent matters to nobody: all is empty."""
     if start is None:
         return 0
-    return min(max(start + extent if start < 0 else start, 0), extent)
+    first = maximum(start + extent if start < 0 else start, 0)
+    return min(first, extent) if type(first) is int and type(extent) is int else first
 
 
 @lowers("select.int")
-def select(context: Context, out: Spec, x: Tensorish, dim: int, position: int) -> Tensorish:
+def select(context: Context, out: Spec, x: Tensorish, dim: int, position: Extent) -> Tensorish:
     dim %= x.rank
-    at_dim = Index.of(position % x.size[dim])
+    at_dim = Index.of(position + x.size[dim] if position < 0 else position)
 
     def restride(place: Place) -> Place:
         stride = place.stride
@@ -153,7 +156,7 @@ def unfold(context: Context, out: Spec, x: Tensorish, dim: int, size: int, step:
 
 @lowers("as_strided")
 def as_strided(
-    context: Context, out: Spec, x: Tensorish, size: Sequence[int], stride: Sequence[int], offset: int | None = None
+    context: Context, out: Spec, x: Tensorish, size: Size, stride: Size, offset: Extent | None = None
 ) -> Tensorish:
     """Counts from the start of the storage, so the value must lie in memory as eager lays it."""
     place = context.place(x)
@@ -182,16 +185,17 @@ def _restrided(old: Size, new: Size, place: Place) -> Place | None:
 def view_strides(old: Size, stride: Size, new: Size) -> Size | None:
     """Strides with which `new` sees the elements of `old` in the same order, if there are any."""
     if 0 in old:
-        return tuple([max(prod(new[d + 1 :]), 1) for d in range(len(new))])
-    result = [0] * len(new)
+        return tuple([maximum(prod(new[d + 1 :]), 1) for d in range(len(new))])
+    result: list[Extent] = [0] * len(new)
     d = len(new) - 1
-    run, step = 1, stride[-1] if old else 1  # elements and step of the memory run that is being shared out
+    run: Extent = 1
+    step: Extent = stride[-1] if old else 1  # elements and step of the memory run that is being shared out
     for k in range(len(old) - 1, -1, -1):
         run *= old[k]
         if k > 0 and (old[k - 1] == 1 or stride[k - 1] == run * step):
             continue
-        taken = 1
-        while d >= 0 and (taken < run or new[d] == 1):
+        taken: Extent = 1
+        while d >= 0 and (hint(taken) < hint(run) or new[d] == 1):
             result[d] = taken * step
             taken *= new[d]
             d -= 1
@@ -215,10 +219,13 @@ def reshape_indices(at: Indices, new: Size, old: Size) -> Indices:
     i, j = len(new) - 1, len(old) - 1
     while j >= 0:
         group_new, group_old = [], [j]
-        a, b = 1, old[j]
+        a: Extent = 1
+        b = old[j]
         j -= 1
         while a != b or (i >= 0 and new[i] == 1):
-            if a < b or a == b:
+            if i < 0 and j < 0:
+                raise Unsupported(f"a view of {old} as {new}", "the sizes are not seen to be equal")
+            if j < 0 or (i >= 0 and hint(a) <= hint(b)):
                 group_new.append(i)
                 a *= new[i]
                 i -= 1
@@ -227,7 +234,7 @@ def reshape_indices(at: Indices, new: Size, old: Size) -> Indices:
                 b *= old[j]
                 j -= 1
         flat = Index.of(0)
-        step = 1
+        step: Extent = 1
         for d in group_new:
             flat = flat + at[d] * step
             step *= new[d]
