@@ -2,9 +2,10 @@
 
 PYTHON := .venv/bin/python
 PYTHON312 := .venv-py312/bin/python
+PYTHON313 := .venv-py313/bin/python
 WORKERS ?= 2
 
-.PHONY: demo test test-py312 lint format accept build environment environment-py312 clean
+.PHONY: demo test test-py312 test-py313 lint format accept build environment environment-py312 environment-py313 clean
 
 # The test workers share the machine's cores: threads that wait must not spin.
 test test-py312 accept: export OMP_NUM_THREADS ?= 2
@@ -18,6 +19,9 @@ test: lint  ## lint, types, all tests
 
 test-py312: environment-py312  ## the tests under Python 3.12 and the oldest torch
 	$(PYTHON312) -m pytest -n $(WORKERS) -m "not gpu"
+
+test-py313: environment-py313  ## under Python 3.13, the tests that need no torch
+	$(PYTHON313) -m pytest -n $(WORKERS) $$(cat tests/without-torch.txt)
 
 lint: environment  ## ruff and mypy
 	$(PYTHON) -m ruff check
@@ -39,6 +43,9 @@ environment:
 
 environment-py312:
 	@.ci/environment .venv-py312 3.12 constraints-py312.txt test
+
+environment-py313:
+	@.ci/environment .venv-py313 3.13 constraints-py313.txt
 
 clean:
 	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -16,6 +16,7 @@ from stator.base.errors import (
     InvalidArgument,
     InvalidOption,
     StatorError,
+    Undecided,
     UnknownBackend,
     UnknownMode,
     UnknownOption,
@@ -36,6 +37,7 @@ EXAMPLES: list[StatorError] = [
     InternalError("lowering", "boom", "somewhere"),
     DataDependent("aten.nonzero"),
     Unsupported("aten.foo", "no lowering"),
+    Undecided("s0 < 8", "s0 may be anything"),
 ]
 
 
