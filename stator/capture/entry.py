@@ -31,6 +31,7 @@ from stator.base.options import Settings
 from stator.capture import frames
 from stator.capture.compiled_module import CompiledModule, original_of, share
 from stator.capture.guards import Guard, Roots, compile_tree
+from stator.capture.points import Point, Points
 from stator.capture.source import ConstSource
 
 #: Every function that has been compiled, for `reset`.
@@ -51,17 +52,29 @@ def suspended() -> Iterator[None]:
 
 
 class Versions:
-    """The compiled versions of one function."""
+    """The compiled versions of one function, or of the rest of one from a point on."""
 
-    __slots__ = ("__weakref__", "adding", "closed", "dispatcher", "failures", "function", "reminded", "settings")
+    __slots__ = (
+        "__weakref__", "adding", "closed", "dispatcher", "failures", "function", "point", "points", "reminded",
+        "settings",
+    )  # fmt: skip
 
-    def __init__(self, function: types.FunctionType, settings: Settings) -> None:
+    def __init__(
+        self,
+        function: types.FunctionType,
+        settings: Settings,
+        point: Point | None = None,
+        points: Points | None = None,
+    ) -> None:
         self.function = function
         self.settings = settings
+        #: Where it starts, if not at the beginning; `function` is then what goes on from there uncaptured.
+        self.point = point
+        self.points = points or Points(functools.partial(continue_at, settings))
         self.adding = threading.RLock()
-        self.dispatcher = _native.Dispatcher(function, self.miss)
+        self.dispatcher = _native.Dispatcher(function, self.miss, settings)
         #: Whether unmatched calls are left to eager for good.
-        self.closed = False
+        self.closed = self.born_closed()
         #: How often each guard made a call miss.
         self.failures: Counter[str] = Counter()
         #: Whether the user was told that a mode keeps calls in eager.
@@ -71,13 +84,20 @@ class Versions:
     def reset(self) -> None:
         """Forgets all versions."""
         self.dispatcher.clear()
-        self.closed = False
+        self.points.clear()
+        self.closed = self.born_closed()
         self.failures.clear()
         self.reminded = False
 
+    def born_closed(self) -> bool:
+        """What is left of an except clause is not captured: its exception has a traceback, and a context."""
+        return self.point is not None and self.point.handles
+
     def miss(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call that no entry matches."""
-        if self.closed or self.overridden():
+        if self.closed:
+            return _native.watched(self.settings, self.function, *args, **kwargs)
+        if self.overridden():
             return self.function(*args, **kwargs)
         try:
             with self.adding, suspended():  # one thread at a time; what it adds may serve those that wait
@@ -90,7 +110,7 @@ class Versions:
             self.fail(error)
             target = self.function
         try:
-            return target(*args, **kwargs)
+            return _native.watched(self.settings, target, *args, **kwargs)
         except _native.RunOriginal:
             pass
         return self.function(*args, **kwargs)
@@ -108,9 +128,11 @@ class Versions:
         function, settings = self.function, self.settings
         with log.span("compile", function=function.__qualname__):
             entry = frames.convert(
-                function, args, kwargs, settings.backend, settings.options, fullgraph=settings.fullgraph
-            )
-            entry.guards.add(Guard("CODE", ConstSource(function), function.__code__))
+                function, args, kwargs, settings.backend, settings.options,
+                fullgraph=settings.fullgraph, point=self.point, points=self.points,
+            )  # fmt: skip
+            if self.point is None:
+                entry.guards.add(Guard("CODE", ConstSource(function), function.__code__))
             if log.wanted(log.GUARDS):
                 log.record(log.GUARDS, guards=entry.guards.describe())
             tree = compile_tree(entry.guards, Roots.of(function))
@@ -118,10 +140,12 @@ class Versions:
         if wrong is not None:
             raise InternalError("guards", f"a new entry does not match the call that it was made for: {wrong}")
         target = function if entry.code is function.__code__ else self.with_code(entry.code)
-        self.dispatcher.add(tree, target)
+        self.dispatcher.add(tree, target, bool(entry.breaks))
         if entry.handles:
             return functools.partial(self.may_handle, entry) if settings.fullgraph else target
-        return functools.partial(self.must_raise, entry.raises) if entry.raises else target
+        if entry.raises:
+            return functools.partial(self.must_raise, entry.raises)
+        return target if entry.breaks else functools.partial(_native.watched, None, target)
 
     def may_handle(self, entry: frames.Entry, *args: Any, **kwargs: Any) -> Any:
         """The call in which an operation raises: what leaves is the program's own; if nothing does, it is no graph."""
@@ -195,6 +219,12 @@ class Versions:
         code = self.function.__code__
         warning = FallbackWarning(f"{self.function.__qualname__} runs in eager PyTorch: {why}")
         warnings.warn_explicit(warning, None, code.co_filename, code.co_firstlineno, registry={})
+
+
+def continue_at(settings: Settings, point: Point, function: types.FunctionType, points: Points) -> _native.Dispatcher:
+    """What continues at a point of a function: versions of its own, with the settings of the whole."""
+    rest = point.function(function.__globals__, function.__qualname__)
+    return Versions(rest, settings, point, points).dispatcher
 
 
 # -- making compiled callables ---------------------------------------------------------------------------

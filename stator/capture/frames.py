@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from stator import _native
 from stator.base import log
 from stator.base.errors import (
     CaptureError,
@@ -38,12 +39,15 @@ from stator.base.errors import (
 from stator.capture import opcodes as _opcodes
 from stator.capture.aliasing import guard_aliasing
 from stator.capture.arguments import bind, binding_error
+from stator.capture.breaks import Exit
 from stator.capture.effects import DELETED, Effects
 from stator.capture.graph import GraphBuilder
 from stator.capture.guards import Guard, GuardSet, state_guards
-from stator.capture.machine import HandledError, Machine, RefusedOpcode, Session
+from stator.capture.machine import HandledError, Machine, RefusedOpcode, Session, TooLong
+from stator.capture.points import Point, Points
 from stator.capture.rewrite import Assembler
-from stator.capture.source import ClosureSource, LocalSource, Source
+from stator.capture.root import RootMachine, Stopped
+from stator.capture.source import Source
 from stator.capture.value import Raised, Value
 from stator.capture.values import build, operators
 from stator.fake.mode import without_saved_tensor_hooks
@@ -101,30 +105,19 @@ class OpenContext(GraphBreak):
     """The frame ends inside a context that it entered."""
 
 
-class RootFunction:
-    """The outermost function as the machine sees it: its cells are reached by name."""
+#: What ends a graph.
+REFUSALS = (GraphBreak, DataDependent, Unsupported, RecursionError)
 
-    def __init__(self, function: types.FunctionType) -> None:
-        self.function = function
-        self.code = function.__code__
-        self.globals = function.__globals__
-        self.qualname = function.__qualname__
+#: Refusals after which the frame is not resumed.
+UNRESUMABLE = (TooLong,)
 
-    def default(self, tx: Machine, position: int) -> Value | None:
-        return None
 
-    def keyword_default(self, tx: Machine, name: str) -> Value | None:
-        return None
+class Attempt(NamedTuple):
+    """One run of the root frame: to its end, or to just before an instruction."""
 
-    def closure_cell(self, tx: Machine, index: int) -> Value:
-        closure = self.function.__closure__
-        assert closure is not None
-        cell = closure[index]
-        found = tx.values.get(id(cell))
-        if found is None:
-            source = ClosureSource(self.code.co_freevars[index])
-            found = tx.values[id(cell)] = build.make_cell(None, cell, source)
-        return found
+    machine: RootMachine
+    guards: GuardSet
+    assembler: Assembler
 
 
 def convert(
@@ -135,27 +128,189 @@ def convert(
     options: Any = None,
     *,
     fullgraph: bool = False,
+    point: Point | None = None,
+    points: Points | None = None,
 ) -> Entry:
-    """Captures the call `fn(*args, **kwargs)`; `backend` compiles the graph."""
-    arguments = bind_call(fn, args, kwargs)
-    guards = GuardSet(state_guards())
-    stop: Break | None = None
-    with log.span("capture", function=fn.__qualname__), collector_paused(), without_saved_tensor_hooks():
+    """Captures the call `fn(*args, **kwargs)`; `backend` compiles the graph.
+
+    With `point`, `fn` is what goes on from there uncaptured. Without `points`, a break leaves the whole to the original.
+    """
+    conversion = Conversion(fn, bind_call(fn, args, kwargs), backend, options, fullgraph, point, points)
+    with collector_paused(), without_saved_tensor_hooks():
+        return conversion.entry()
+
+
+class Conversion:
+    """The capture of one call."""
+
+    def __init__(
+        self,
+        fn: types.FunctionType,
+        arguments: list[Any],
+        backend: Backend,
+        options: Any,
+        fullgraph: bool,
+        point: Point | None,
+        points: Points | None,
+    ) -> None:
+        self.fn = fn
+        self.arguments = arguments
+        self.backend = backend
+        self.options = options
+        self.fullgraph = fullgraph
+        self.point = point
+        self.points = points
+        self.breaks: list[Break] = []
+        self.guards = GuardSet()
+        self.machine: RootMachine | None = None
+
+    def entry(self) -> Entry:
+        """What comes of it."""
+        fn = self.fn
         try:
-            machine = start(fn, arguments, guards, options)
-            assembler = execute(machine)
-            guard_aliasing(machine, guards)
+            attempt = self.attempt(None)
         except Escaped as error:
-            return Entry(guards, fn.__code__, [], [describe(error)], error.reason)
-        except HandledError as error:
-            return Entry(guards, fn.__code__, [], [describe(error)], error.reason, handles=True)
-        except (GraphBreak, DataDependent, Unsupported, RecursionError) as error:
-            stop = describe(error)
-    if stop is not None:
-        return fall_back(fn, guards, stop, fullgraph)
-    if machine.graph.calls == 0:
-        return Entry(guards, fn.__code__, [], [])
-    return finish(fn, machine, assembler, guards, backend)
+            return Entry(self.guards, fn.__code__, [], [describe(error)], error.reason)
+        except REFUSALS as error:
+            if self.fullgraph and isinstance(error, HandledError):
+                return Entry(self.guards, fn.__code__, [], [describe(error)], error.reason, handles=True)
+            before = self.break_off(error, self.machine.steps - 1 if self.machine is not None else 0)
+            if before is None:
+                return Entry(self.guards, fn.__code__, [], self.breaks)
+            attempt = before
+        return self.finish(attempt)
+
+    def attempt(self, stop_at: int | None) -> Attempt:
+        """Runs the frame, up to an instruction if asked, and writes what follows the graph call."""
+        with log.span("capture", function=self.fn.__qualname__):
+            guards = self.guards = GuardSet(state_guards())
+            self.machine = machine = self.start(guards, stop_at)
+            assembler = self.execute(machine)
+            guard_aliasing(machine, guards)
+        return Attempt(machine, guards, assembler)
+
+    def start(self, guards: GuardSet, stop_at: int | None) -> RootMachine:
+        """The machine for the outermost frame."""
+        fn, point = self.fn, self.point
+        code = fn.__code__ if point is None else point.code
+        if code.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
+            raise RefusedOpcode("a generator or async function is not captured", "compile the functions that it calls")
+        session = Session(
+            graph=GraphBuilder(),
+            effects=Effects(),
+            guard=lambda kind, source, payload: guards.add(Guard(kind, source, payload)),
+            build=build,
+            operators=operators,
+            deleted=DELETED,
+            root_globals=fn.__globals__,
+            options=self.options,
+            library=LIBRARY,
+        )
+        machine = RootMachine(session, fn, code, stop_at)
+        if point is None:
+            machine.start(self.arguments)
+        else:
+            machine.start_at(point, self.arguments)
+        return machine
+
+    def execute(self, machine: RootMachine) -> Assembler:
+        """Runs the frame and emits what follows the graph call."""
+        assembler = Assembler(self.fn.__code__, machine.globals)
+        try:
+            result = machine.run()
+        except Stopped:
+            assert self.points is not None
+            leave_modes(machine)
+            Exit(assembler, machine, self.points, self.fn).write()
+            return assembler
+        except Raised as raised:
+            text = describe_exception(raised.value)
+            stop = Escaped(f"the program raises {text}", "call the function uncompiled to see the exception itself")
+            stop.location = machine.location()
+            raise stop from raised
+        leave_modes(machine)
+        assembler.finish(result, machine.effects)
+        return assembler
+
+    # -- breaking --------------------------------------------------------------------------------------
+
+    def break_off(self, error: Exception, step: int) -> Attempt | None:
+        """Ends the graph before the instruction number `step` of the frame, or before an earlier one.
+
+        None when the frame cannot be left in its middle; the whole then runs as it is.
+        """
+        stop = describe(error)
+        if self.fullgraph:
+            raise CaptureError(stop.reason, stop.location or self.first_line(), stop.hint)
+        guards = self.guards
+        attempt = None
+        if self.points is not None and not isinstance(error, UNRESUMABLE) and step >= 0:
+            attempt = self.last_attempt(step)
+        self.report(stop, resumes=attempt is not None, silent=isinstance(error, HandledError))
+        if attempt is None:
+            self.guards = guards
+        return attempt
+
+    def last_attempt(self, step: int) -> Attempt | None:
+        """The latest state up to `step` that real objects can be made of, with the code that goes on from there."""
+        best = self.try_attempt(step)
+        low, high = (-1, step) if best is None else (step, step)
+        while high - low > 1:
+            # What cannot be rebuilt stays so until `step`, so the last good state is found by halving.
+            middle = (low + high) // 2
+            attempt = self.try_attempt(middle)
+            if attempt is None:
+                high = middle
+            else:
+                low, best = middle, attempt
+        return best
+
+    def try_attempt(self, step: int) -> Attempt | None:
+        """The attempt that ends there, if it can."""
+        try:
+            return self.attempt(step)
+        except REFUSALS:
+            return None
+
+    def report(self, stop: Break, resumes: bool, silent: bool) -> None:
+        """Tells the user about a break, once for each line; a program that raises needs no warning."""
+        self.breaks.append(stop)
+        place = stop.location or self.first_line()
+        log.record(log.BREAK, reason=stop.reason, file=place.file, line=place.line, hint=stop.hint, resumes=resumes)
+        if place in _warned or silent:
+            return
+        _warned.add(place)
+        hint = f"\n  hint: {stop.hint}" if stop.hint else ""
+        what = "breaks its graph" if resumes else "runs in eager PyTorch"
+        text = f"{self.fn.__qualname__} {what}: {stop.reason}\n  at {place}{hint}"
+        warnings.warn_explicit(FallbackWarning(text), None, place.file, place.line)
+
+    def first_line(self) -> Location:
+        """Where the function is."""
+        return Location(self.fn.__code__.co_filename, self.fn.__code__.co_firstlineno)
+
+    # -- the end ---------------------------------------------------------------------------------------
+
+    def finish(self, attempt: Attempt) -> Entry:
+        """Closes the graph, has it compiled and makes the entry."""
+        machine, guards, assembler = attempt
+        graph, fn = machine.graph, self.fn
+        calls = graph.calls
+        if not calls:
+            code = assembler.assemble(None, ()) if self.breaks else fn.__code__
+            return Entry(guards, code, [], self.breaks)
+        drop_unused_inputs(graph, assembler.outputs)
+        module = graph.module(assembler.outputs, identifier(fn.__qualname__))
+        inputs = tuple(entry.source for entry in graph.inputs)
+        if log.wanted(log.GRAPH):
+            log.record(log.GRAPH, name=fn.__qualname__, ops=calls, operators=count_operators(graph.graph))
+        with log.span("backend", function=fn.__qualname__):
+            compiled = self.backend(module, graph.examples)
+        again = not any(leaf.changed for leaf in graph.leaves())
+        # Frames below an entry with breaks are captured, but not those of its graph.
+        called = functools.partial(_native.watched, None, compiled) if self.breaks else compiled
+        code = assembler.assemble(called, inputs, again)
+        return Entry(guards, code, [GraphInfo(module, inputs, calls, compiled)], self.breaks)
 
 
 @contextlib.contextmanager
@@ -192,43 +347,6 @@ def bind_call(fn: types.FunctionType, args: Sequence[Any], kwargs: dict[str, Any
     return [item for (item,) in bound]
 
 
-def start(fn: types.FunctionType, arguments: list[Any], guards: GuardSet, options: Any) -> Machine:
-    """The machine for the outermost frame; its arguments become values when they are first read."""
-    code = fn.__code__
-    if code.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
-        raise RefusedOpcode("a generator or async function is not captured", "compile the functions that it calls")
-    session = Session(
-        graph=GraphBuilder(),
-        effects=Effects(),
-        guard=lambda kind, source, payload: guards.add(Guard(kind, source, payload)),
-        build=build,
-        operators=operators,
-        deleted=DELETED,
-        root_globals=fn.__globals__,
-        options=options,
-        library=LIBRARY,
-    )
-    machine = Machine(session, code, RootFunction(fn), [], None)
-    for slot, argument in enumerate(arguments):
-        machine.pending[slot] = argument, LocalSource(code.co_varnames[slot])
-    return machine
-
-
-def execute(machine: Machine) -> Assembler:
-    """Runs the frame and emits what follows the graph call."""
-    try:
-        result = machine.run()
-    except Raised as raised:
-        text = describe_exception(raised.value)
-        stop = Escaped(f"the program raises {text}", "call the function uncompiled to see the exception itself")
-        stop.location = machine.location()
-        raise stop from raised
-    leave_modes(machine)
-    assembler = Assembler(machine.code, machine.globals)
-    assembler.finish(result, machine.effects)
-    return assembler
-
-
 def leave_modes(machine: Machine) -> None:
     """A grad mode that the frame leaves changed is an effect of it; it was not switched while capturing."""
     graph = machine.graph
@@ -243,22 +361,6 @@ def describe_exception(value: Value) -> str:
     args: Sequence[Value] = getattr(value, "args", ())
     texts = [repr(arg.constant()) if arg.is_constant() else "…" for arg in args]
     return f"{value.python_type().__name__}({', '.join(texts)})"
-
-
-def finish(fn: types.FunctionType, machine: Machine, assembler: Assembler, guards: GuardSet, backend: Backend) -> Entry:
-    """Closes the graph, has it compiled and makes the entry."""
-    graph = machine.graph
-    calls = graph.calls
-    drop_unused_inputs(graph, assembler.outputs)
-    module = graph.module(assembler.outputs, identifier(fn.__qualname__))
-    inputs = tuple(entry.source for entry in graph.inputs)
-    if log.wanted(log.GRAPH):
-        log.record(log.GRAPH, name=fn.__qualname__, ops=calls, operators=count_operators(graph.graph))
-    with log.span("backend", function=fn.__qualname__):
-        compiled = backend(module, graph.examples)
-    again = not any(leaf.changed for leaf in graph.leaves())
-    code = assembler.assemble(compiled, inputs, again)
-    return Entry(guards, code, [GraphInfo(module, inputs, calls, compiled)], [])
 
 
 def identifier(qualname: str) -> str:
@@ -292,20 +394,6 @@ def describe(stop: Exception) -> Break:
         case StatorError():
             return Break(stop.message, place, stop.hint)
     return Break("calls are nested too deeply to be captured", place, "is the function recursive?")
-
-
-def fall_back(fn: types.FunctionType, guards: GuardSet, stop: Break, fullgraph: bool) -> Entry:
-    """The entry of a frame that is not captured."""
-    place = stop.location or Location(fn.__code__.co_filename, fn.__code__.co_firstlineno)
-    if fullgraph:
-        raise CaptureError(stop.reason, place, stop.hint)
-    log.record(log.BREAK, reason=stop.reason, file=place.file, line=place.line, hint=stop.hint)
-    if place not in _warned:
-        _warned.add(place)
-        hint = f"\n  hint: {stop.hint}" if stop.hint else ""
-        text = f"{fn.__qualname__} runs in eager PyTorch: {stop.reason}\n  at {place}{hint}"
-        warnings.warn_explicit(FallbackWarning(text), None, place.file, place.line)
-    return Entry(guards, fn.__code__, [], [stop])
 
 
 def forget_warnings() -> None:

@@ -74,6 +74,8 @@ class GraphBuilder:
         self.attributes: dict[str, torch.Tensor] = {}
         #: Objects that values stand for: alive while the graph is built.
         self.kept: list[Any] = []
+        #: Which instruction of the outermost frame is being run.
+        self.step = 0
         self.grad_enabled = torch.is_grad_enabled()
         #: Argument tuples of the autocast contexts that the program is inside of.
         self.autocasts: list[tuple[Any, ...]] = []
@@ -170,6 +172,7 @@ class GraphBuilder:
         meta = node.meta
         meta["val"] = value
         meta["location"] = location
+        meta["step"] = self.step
         if self._first_body_node is None:
             self._first_body_node = node
         return node

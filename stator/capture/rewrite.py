@@ -25,6 +25,7 @@ from stator.base.errors import InternalError, StatorError
 from stator.capture.arguments import parameters
 from stator.capture.source import (
     AttrSource,
+    CellSource,
     ClassAttrSource,
     ClosureSource,
     ConstSource,
@@ -103,7 +104,7 @@ class Assembler:
         """Push a value."""
         slot = self._value_slots.get(id(value))
         if slot is not None:
-            self._emit("LOAD_FAST", slot)
+            self.emit("LOAD_FAST", slot)
         elif value.is_constant() and type(value.constant()) in LITERALS:
             self.load_object(value.constant())
         elif value.source is not None:
@@ -113,9 +114,15 @@ class Assembler:
             if id(value) not in self._value_slots:
                 self.remember(value)
 
+    def prepare(self, value: Value) -> None:
+        """Rebuild a value now, so that it can be loaded in every branch that follows."""
+        if value.source is None and id(value) not in self._value_slots:
+            self.load(value)
+            self.pop()
+
     def load_object(self, obj: Any) -> None:
         """Push a live Python object."""
-        self._emit("LOAD_CONST", obj if type(obj) in LITERALS else self._pin(obj))
+        self.emit("LOAD_CONST", obj if type(obj) in LITERALS else self._pin(obj))
 
     def load_output(self, node: Any) -> None:
         """Push the tensor that the graph computes at `node`."""
@@ -123,38 +130,38 @@ class Assembler:
         if slot is None:
             slot = self._output_slots[node] = f".output_{len(self.outputs)}"
             self.outputs.append(node)
-        self._emit("LOAD_FAST", slot)
+        self.emit("LOAD_FAST", slot)
 
     def load_source(self, source: Source) -> None:
         """Push what the source reached when the frame started."""
         if isinstance(source, LocalSource):
-            self._emit("LOAD_FAST", source.name)
+            self.emit("LOAD_FAST", source.name)
         elif isinstance(source, ConstSource):
             self.load_object(source.value)
         else:
-            self._emit("LOAD_FAST", self._source_slot(source))
+            self.emit("LOAD_FAST", self._source_slot(source))
 
     def call(self, obj: Callable[..., object], *values: Value) -> None:
         """Push `obj(*values)`."""
-        self._start_call(lambda: self.load_object(obj))
+        self.start_call(lambda: self.load_object(obj))
         for value in values:
             self.load(value)
-        self._finish_call(len(values))
+        self.finish_call(len(values))
 
     def build(self, kind: str, count: int) -> None:
         """Push a container of the `count` topmost items."""
-        self._emit(BUILDS[kind], count)
+        self.emit(BUILDS[kind], count)
 
     def remember(self, value: Value) -> None:
         """TOS is `value` from now on."""
         slot = self._value_slots[id(value)] = f".value_{len(self._kept)}"
         self._kept.append(value)
-        self._emit("COPY", 1)
-        self._emit("STORE_FAST", slot)
+        self.emit("COPY", 1)
+        self.emit("STORE_FAST", slot)
 
     def pop(self) -> None:
         """Drop TOS."""
-        self._emit("POP_TOP")
+        self.emit("POP_TOP")
 
     # -- sources -------------------------------------------------------------------------------------------
 
@@ -165,7 +172,7 @@ class Assembler:
             before, self._code = self._code, []
             self._step(source)
             slot = self._source_slots[source] = f".source_{len(self._source_slots)}"
-            self._emit("STORE_FAST", slot)
+            self.emit("STORE_FAST", slot)
             self._sources += self._code
             self._code = before
         return slot
@@ -174,9 +181,9 @@ class Assembler:
         """Push one step of a source; the steps below it are in their own locals."""
         match source:
             case ClosureSource(name=name):
-                self._emit("LOAD_DEREF", FreeVar(name))
+                self.emit("LOAD_DEREF", FreeVar(name))
             case GlobalSource(name=name):
-                self._emit("LOAD_GLOBAL", (False, name))
+                self.emit("LOAD_GLOBAL", (False, name))
             case GlobalsSource():
                 self.load_object(self.namespace)
             case AttrSource(base=base, name=name):
@@ -196,12 +203,14 @@ class Assembler:
             case FunctionClosureSource(base=Source() as base, index=index):
                 self._item(AttrSource(base, "__closure__"), index)
                 self._attribute("cell_contents")
+            case CellSource(base=base):
+                self._attributes(base, "cell_contents")
             case TypeSource(base=base):
                 self._call_on(type, base)
             case DictKeySource(base=base, index=index):
                 self._call_on(list, base)
                 self.load_object(index)
-                self._emit("BINARY_SUBSCR")
+                self.emit("BINARY_SUBSCR")
             case ClassAttrSource(base=base, name=name):
                 self._call_on(inspect.getattr_static, base, name)
             case _:
@@ -213,26 +222,31 @@ class Assembler:
         self._attribute(name)
 
     def _attribute(self, name: str) -> None:
-        self._emit("LOAD_ATTR", (False, name) if SINCE_312 else name)
+        self.emit("LOAD_ATTR", (False, name) if SINCE_312 else name)
 
     def _item(self, base: Source | None, key: object) -> None:
         assert base is not None
         self.load_source(base)
         self.load_object(key)
-        self._emit("BINARY_SUBSCR")
+        self.emit("BINARY_SUBSCR")
 
     def _call_on(self, function: Callable[..., object], base: Source | None, *rest: object) -> None:
         assert base is not None
-        self._start_call(lambda: self.load_object(function))
+        self.start_call(lambda: self.load_object(function))
         self.load_source(base)
         for obj in rest:
             self.load_object(obj)
-        self._finish_call(1 + len(rest))
+        self.finish_call(1 + len(rest))
 
     # -- emission ------------------------------------------------------------------------------------------
 
-    def _emit(self, name: str, *arg: Any) -> None:
+    def emit(self, name: str, *arg: Any) -> None:
+        """Appends one instruction of this Python."""
         self._code.append(Instr(name, *arg))
+
+    def append(self, *items: Instruction) -> None:
+        """Appends what has been made elsewhere."""
+        self._code.extend(items)
 
     def _pin(self, obj: Any) -> Pinned:
         pin = self._pins.get(id(obj))
@@ -240,18 +254,19 @@ class Assembler:
             pin = self._pins[id(obj)] = Pinned(obj)
         return pin
 
-    def _start_call(self, load: Callable[[], None]) -> None:
+    def start_call(self, load: Callable[[], None]) -> None:
         """NULL goes below the callable before 3.13, above it since."""
         if not SINCE_313:
-            self._emit("PUSH_NULL")
+            self.emit("PUSH_NULL")
         load()
         if SINCE_313:
-            self._emit("PUSH_NULL")
+            self.emit("PUSH_NULL")
 
-    def _finish_call(self, count: int) -> None:
+    def finish_call(self, count: int) -> None:
+        """Calls what `start_call` has pushed with the `count` items above it."""
         if not SINCE_312:
-            self._emit("PRECALL", count)
-        self._emit("CALL", count)
+            self.emit("PRECALL", count)
+        self.emit("CALL", count)
 
     # -- the whole -----------------------------------------------------------------------------------------
 
@@ -259,46 +274,53 @@ class Assembler:
         """Emit effects and result; afterwards `outputs` is what the graph has to give."""
         effects.replay(self)
         self.load(result)
-        self._emit("RETURN_VALUE")
+        self.emit("RETURN_VALUE")
 
-    def assemble(self, graph: Callable[..., Sequence[Any]], inputs: Sequence[Source], again: bool = False) -> CodeType:
-        """The code object that calls `graph` on the tensors that `inputs` reach.
+    def assemble(
+        self, graph: Callable[..., Sequence[Any]] | None, inputs: Sequence[Source], again: bool = False
+    ) -> CodeType:
+        """The code object that calls `graph`, if there is one, on the tensors that `inputs` reach.
 
         With `again` the original runs when the graph raises, and raises by itself, or handles it: nothing has happened
         until then.
         """
         body, self._code = self._code, []
-        failed, attempt = Label(), None
-        self._start_call(lambda: self.load_object(graph))
-        for source in inputs:
-            self.load_source(source)
-        if again:
-            attempt = TryBegin(failed, push_lasti=False, stack_depth=0)
-            self._code.append(attempt)
-        self._finish_call(len(inputs))
-        if attempt is not None:
-            self._code.append(TryEnd(attempt))
-            body += [failed, *self._give_up()]
-        if self.outputs:
-            self._emit("UNPACK_SEQUENCE", len(self.outputs))
-            for node in self.outputs:
-                self._emit("STORE_FAST", self._output_slots[node])
-        else:
-            self._emit("POP_TOP")
+        if graph is not None:
+            self._call_graph(graph, inputs, again)
         start = [Instr("COPY_FREE_VARS", len(self.code.co_freevars))] if self.code.co_freevars else []
         start.append(Instr("RESUME", 0))
         return self._code_object([*start, *self._sources, *self._code, *body])
 
-    def _give_up(self) -> list[Instruction]:
+    def _call_graph(self, graph: Callable[..., Sequence[Any]], inputs: Sequence[Source], again: bool) -> None:
+        """Call the graph and keep its results."""
+        failed, done, attempt = Label(), Label(), None
+        self.start_call(lambda: self.load_object(graph))
+        for source in inputs:
+            self.load_source(source)
+        if again:
+            attempt = TryBegin(failed, push_lasti=False, stack_depth=0)
+            self.append(attempt)
+        self.finish_call(len(inputs))
+        if attempt is not None:
+            self.append(TryEnd(attempt))
+            self.emit("JUMP_FORWARD", done)
+            self.append(failed)
+            self._give_up()
+            self.append(done)
+        if self.outputs:
+            self.emit("UNPACK_SEQUENCE", len(self.outputs))
+            for node in self.outputs:
+                self.emit("STORE_FAST", self._output_slots[node])
+        else:
+            self.emit("POP_TOP")
+
+    def _give_up(self) -> None:
         """What follows an exception, which is TOS."""
-        before, self._code = self._code, []
-        self._emit("STORE_FAST", ".error")
-        self._start_call(lambda: self.load_object(run_original))
-        self._emit("LOAD_FAST", ".error")
-        self._finish_call(1)
-        self._emit("RETURN_VALUE")
-        code, self._code = self._code, before
-        return code
+        self.emit("STORE_FAST", ".error")
+        self.start_call(lambda: self.load_object(run_original))
+        self.emit("LOAD_FAST", ".error")
+        self.finish_call(1)
+        self.emit("RETURN_VALUE")
 
     def _code_object(self, instructions: list[Instruction]) -> CodeType:
         code = self.code
@@ -310,7 +332,7 @@ class Assembler:
         made.flags = CompilerFlags(code.co_flags)
         made.name, made.filename, made.first_lineno = code.co_name, code.co_filename, code.co_firstlineno
         for instruction in instructions:
-            if isinstance(instruction, Instr):
+            if isinstance(instruction, Instr) and instruction.location is None:
                 instruction.lineno = code.co_firstlineno
         finished = made.to_code(compute_exception_stack_depths=False)
         consts = tuple(item.obj if type(item) is Pinned else item for item in finished.co_consts)

@@ -260,8 +260,10 @@ class Builder(Protocol):
     ) -> Value:
         """`def` or `lambda` in the frame; its globals are `tx.globals`. The value is an `Inlinable`."""
 
-    def make_cell(self, content: Value | None, cell: Any = None, source: Source | None = None) -> Value:
-        """A `Cell`: fresh, or (content None) the real `cell` whose contents `source` reaches."""
+    def make_cell(
+        self, content: Value | None, cell: Any = None, source: Source | None = None, contents: Source | None = None
+    ) -> Value:
+        """A `Cell`: fresh, or (content None) the real `cell`, which `source` reaches, and `contents` what it holds."""
 
     def make_exception(self, tx: Machine, cls: type[BaseException], args: list[Value]) -> Value:
         """An instance of an exception class; its `python_type()` is `cls`."""

@@ -49,7 +49,7 @@ class Captures:
         self.action: Callable[[], None] = lambda: None
 
     def __call__(
-        self, fn: types.FunctionType, args: Any, kwargs: Any, backend: Any, options: Any, *, fullgraph: bool = False
+        self, fn: types.FunctionType, args: Any, kwargs: Any, backend: Any, options: Any, **named: Any
     ) -> frames.Entry:
         bound = _native.Dispatcher(fn, print).bind(*args, **kwargs)
         self.calls.append(list(bound))

@@ -11,8 +11,7 @@ import pytest
 import torch
 
 from stator.base.errors import CaptureError, FallbackWarning, GraphBreak
-from stator.capture.frames import Entry, bind_call, convert, execute, forget_warnings, start
-from stator.capture.guards import GuardSet
+from stator.capture.frames import Conversion, Entry, bind_call, convert, forget_warnings
 from tests.capture.statements import PROGRAMS
 
 SCALE = torch.full((3,), 2.0)
@@ -57,10 +56,9 @@ def outcome(action: Any, args: tuple[Any, ...]) -> tuple[str, Any]:
 def test_plain_program(function: Any, args: tuple[Any, ...]) -> None:
     """Programs without tensors, run as values and rebuilt by the replacement code."""
     expected = outcome(function, args)
-    guards = GuardSet()
-    machine = start(function, bind_call(function, args, {}), guards, None)
+    conversion = Conversion(function, bind_call(function, args, {}), Backend(), None, True, None, None)
     try:
-        code = execute(machine).assemble(tuple, ())
+        code = conversion.attempt(None).assembler.assemble(tuple, ())
     except GraphBreak as stop:
         assert f"the program raises {expected[0]}(" in stop.reason
         return
@@ -146,7 +144,7 @@ def test_no_tensor_operation_means_the_original_code() -> None:
     assert not backend.modules
 
 
-def test_a_break_falls_back_with_one_warning() -> None:
+def test_a_break_without_points_leaves_the_whole_with_one_warning() -> None:
     def program(x: torch.Tensor) -> Any:
         if x.sum() > 0:
             return x

@@ -15,8 +15,10 @@ from stator.capture.values import (
     copying,
     markers,
     module,
+    optimizer,
     pure,
     python_module,
+    ranges,
     torch_function,
     torch_state,
 )
@@ -42,8 +44,8 @@ __all__ = [
 
 #: The files that register what they know.
 FILES = (
-    autocast, autograd_function, builtin_types, compiled, copying, markers, module, pure, python_module,
-    torch_function, torch_state,
+    autocast, autograd_function, builtin_types, compiled, copying, markers, module, optimizer, pure, python_module,
+    ranges, torch_function, torch_state,
 )  # fmt: skip
 
 const = fresh
@@ -87,9 +89,11 @@ def make_function(
     return FunctionValue(code, tx.globals, qualname, closure, defaults, keyword_defaults, annotations)
 
 
-def make_cell(content: Value | None, cell: CellType | None = None, source: Source | None = None) -> Value:
+def make_cell(
+    content: Value | None, cell: CellType | None = None, source: Source | None = None, contents: Source | None = None
+) -> Value:
     """A closure cell."""
-    return CellValue(content, cell, source)
+    return CellValue(content, cell, source, contents)
 
 
 def make_exception(tx: Machine, cls: type[BaseException], args: list[Value]) -> Value:

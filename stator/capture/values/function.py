@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from stator.capture.source import (
     AttrSource,
+    CellSource,
     ConstSource,
     FunctionClosureSource,
     FunctionCodeSource,
@@ -61,7 +62,7 @@ def set_up(tx: Machine, function: Any, args: Sequence[Value]) -> Value:
 class CellValue(Value):
     """A closure cell. `content` is None while it is empty or, for a real cell, unread."""
 
-    __slots__ = ("cell", "content", "owner", "read")
+    __slots__ = ("cell", "content", "contents", "owner", "read")
     kind = "a closure cell"
 
     def __init__(
@@ -69,11 +70,14 @@ class CellValue(Value):
         content: Value | None,
         cell: types.CellType | None = None,
         source: Source | None = None,
+        contents: Source | None = None,
         owner: FunctionValue | None = None,
     ) -> None:
         super().__init__(source)
         self.content = content
         self.cell = cell
+        #: How what a real cell holds is reached; `source` is how the cell itself is.
+        self.contents = contents
         self.read = cell is None
         #: The function that it was reached through, which other calls may exchange for one with other cells.
         self.owner = owner
@@ -85,25 +89,19 @@ class CellValue(Value):
         """The contents, None when the cell is empty."""
         if not self.read:
             self.read = True
-            assert self.cell is not None
+            assert self.cell is not None and self.contents is not None and self.source is not None
             try:
                 obj = self.cell.cell_contents
             except ValueError:
-                self.pin(tx)
-                tx.guard("CALL", ConstSource(self.cell), (is_empty, True))
+                tx.guard("CALL", self.source, (is_empty, True))
                 return None
-            assert self.source is not None
-            self.content = wrap(tx, obj, self.source)
+            self.content = wrap(tx, obj, self.contents)
         return self.content
-
-    def pin(self, tx: Machine) -> None:
-        """From here on it must be this very cell."""
-        if self.owner is not None:
-            self.owner.pin(tx)
 
     def set(self, tx: Machine, value: Value | None) -> None:
         """A `nonlocal` store."""
-        self.pin(tx)
+        if self.owner is not None:
+            self.owner.pin(tx)
         self.read = True
         self.content = value
         if self.cell is not None:
@@ -122,20 +120,17 @@ class CellValue(Value):
             yield self.content
 
     def reconstruct(self, out: Assembler) -> None:
-        if self.cell is not None:
-            out.load_object(self.cell)
-        elif self.content is None:
-            out.call(types.CellType)
-        else:
-            out.call(types.CellType, self.content)
+        out.call(types.CellType)
+        if self.content is not None:
+            out.remember(self)  # a function in it may have it in its closure
+            self.write_back(out)
 
     def write_back(self, out: Assembler) -> None:
         """Emit the assignment."""
-        cell = ConstantValue(self.cell)
         if self.content is None:
-            out.call(delattr, cell, fresh("cell_contents"))
+            out.call(delattr, self, fresh("cell_contents"))
         else:
-            out.call(setattr, cell, fresh("cell_contents"), self.content)
+            out.call(setattr, self, fresh("cell_contents"), self.content)
         out.pop()
 
 
@@ -246,8 +241,10 @@ class FunctionValue(Object):
         cell = self.function.__closure__[index]
         found = tx.values.get(id(cell))
         if found is None:
+            place = ItemSource(AttrSource(self.source, "__closure__"), index)
+            contents = FunctionClosureSource(self.source, index)
             owner = None if self.pinned else self
-            found = tx.values[id(cell)] = CellValue(None, cell, FunctionClosureSource(self.source, index), owner)
+            found = tx.values[id(cell)] = CellValue(None, cell, place, contents, owner)
         elif not self.pinned and getattr(found, "owner", None) is not self:
             self.pin(tx)  # two ways lead to this cell
         return found
@@ -534,7 +531,7 @@ def build_partial(tx: Machine, obj: functools.partial[Any], source: Source) -> V
 def build_cell(tx: Machine, obj: types.CellType, source: Source) -> Value:
     """A cell met as an object (`f.__closure__[0]`)."""
     watch.identity(tx, source, obj)
-    return CellValue(None, obj, AttrSource(source, "cell_contents"))
+    return CellValue(None, obj, source, CellSource(source))
 
 
 @handles(functools.partial)

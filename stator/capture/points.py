@@ -1,0 +1,95 @@
+"""Points: places in the middle of a function where a captured part may begin.
+
+A point is a place in the original code together with what there is at this place: which positions of the stack hold
+something, which slots are bound, which of them hold cells. Wherever and however a frame breaks, equal points are one,
+so a loop with a break in its body has as many points as its body has breaks.
+Invariant: the arguments of a point are `names`, in this order.
+Neighbours: `breaks.py` (jumps to points), `root.py` (starts at them), `entry.py` (keeps what is compiled for each),
+`bytecode/continuation.py` (what runs them uncaptured).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import CodeType, FunctionType
+from typing import Any, NamedTuple
+
+from bytecode import Bytecode, CompilerFlags, Instr
+
+from stator.bytecode import continuation
+from stator.bytecode.decode import decode
+
+SINCE_312 = sys.version_info >= (3, 12)
+SINCE_313 = sys.version_info >= (3, 13)
+
+
+class Point(NamedTuple):
+    """Where a continuation starts, and what it is given."""
+
+    code: CodeType
+    at: continuation.Point
+    #: Names of the arguments that are cells.
+    cells: tuple[str, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The arguments."""
+        return continuation.parameters(decode(self.code), self.at)
+
+    @property
+    def handles(self) -> bool:
+        """Whether an exception is being handled here."""
+        return bool(continuation.handled_positions(decode(self.code), self.at.start))
+
+    def function(self, namespace: dict[str, Any], qualname: str) -> FunctionType:
+        """What goes on from here uncaptured; its parameters are `names`."""
+        decoded = decode(self.code)
+        made = continuation.function(decoded, self.at, namespace)
+        if not isinstance(made, FunctionType) or made.__code__.co_argcount != len(self.names):
+            made = FunctionType(forwarding(made, self.code, self.names), namespace, self.code.co_name)
+        made.__qualname__ = qualname
+        return made
+
+
+def forwarding(target: Callable[..., Any], code: CodeType, names: tuple[str, ...]) -> CodeType:
+    """Code that passes its parameters, called `names`, to `target`."""
+    callee = [Instr("LOAD_CONST", None)]
+    callee.insert(1 if SINCE_313 else 0, Instr("PUSH_NULL"))
+    call = [] if SINCE_312 else [Instr("PRECALL", len(names))]
+    made = Bytecode(
+        [Instr("RESUME", 0), *callee, *(Instr("LOAD_FAST", name) for name in names), *call]
+        + [Instr("CALL", len(names)), Instr("RETURN_VALUE")]
+    )
+    made.flags = CompilerFlags.OPTIMIZED | CompilerFlags.NEWLOCALS
+    made.argcount, made.argnames = len(names), list(names)
+    made.name, made.filename, made.first_lineno = code.co_name, code.co_filename, code.co_firstlineno
+    for item in made:
+        if isinstance(item, Instr):
+            item.lineno = code.co_firstlineno
+    finished = made.to_code()
+    consts = tuple(target if const is None else const for const in finished.co_consts)
+    return finished.replace(co_consts=consts)
+
+
+class Points:
+    """What continues at each point of the functions that one compiled function runs."""
+
+    __slots__ = ("make", "table")
+
+    def __init__(self, make: Callable[[Point, FunctionType, Points], Callable[..., Any]]) -> None:
+        #: Makes the target for a new point of a function.
+        self.make = make
+        self.table: dict[tuple[Any, ...], Callable[..., Any]] = {}
+
+    def target(self, point: Point, function: FunctionType) -> Callable[..., Any]:
+        """What to call with the arguments of a point of a function."""
+        key = id(point.code), id(function.__globals__), point.at, point.cells
+        found = self.table.get(key)
+        if found is None:
+            found = self.table.setdefault(key, self.make(point, function, self))
+        return found
+
+    def clear(self) -> None:
+        """Forgets all."""
+        self.table.clear()
