@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from stator.aot.foreach import is_foreach, run_foreach
 from stator.aot.functional import Cell, Handle, Step, check_reach, read, relocated, write
 from stator.aot.operators import functional_form, is_random
 from stator.aot.scalars import as_tensor, with_tensors
@@ -86,6 +87,8 @@ class Tracer(FakeMode):
             return self._random
         if plan.written is not None:
             return self._in_place
+        if is_foreach(func):
+            return self._foreach
         if any(a.alias_info is not None and a.alias_info.is_write for a in func._schema.arguments):
             raise Unsupported(func, "it mutates an argument without returning it")
         if func not in WHOLE and func._can_decompose():
@@ -106,6 +109,10 @@ class Tracer(FakeMode):
     def _composite(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         with self:
             return func.decompose(*args, **kwargs)
+
+    def _foreach(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        with self:
+            return run_foreach(func, args, dict(kwargs))
 
     def _random(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if kwargs.get("generator") is not None:

@@ -12,9 +12,11 @@ import enum
 import operator
 import re
 import types
+import typing
 from typing import TYPE_CHECKING, Any
 
 import torch
+import torch.torch_version
 
 from stator.capture.source import AttrSource
 from stator.capture.value import Value
@@ -23,6 +25,7 @@ from stator.capture.values.base import bind_static, static_attribute
 from stator.capture.values.fold import fold, run
 from stator.capture.values.iterators import ItemsIterator
 from stator.capture.values.registry import LITERALS, builds, fresh, makes, wrap
+from stator.capture.values.watch import IMMUTABLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -30,6 +33,10 @@ if TYPE_CHECKING:
     from stator.capture.machine import Machine
     from stator.capture.rewrite import Assembler
     from stator.capture.source import Source
+
+
+#: What `typing` has instead of classes: `Optional`, `List[int]`.
+TYPING: type = typing._Final  # type: ignore[attr-defined]
 
 
 class ConstantValue(Value):
@@ -104,6 +111,11 @@ class ConstantValue(Value):
     def call(self, tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
         if not callable(self.value):
             tx.raise_roughly(TypeError, f"{type(self.value).__name__!r} object is not callable")
+        if isinstance(self.value, TYPING | types.GenericAlias):
+            made = fresh(typing.get_origin(self.value)).call(tx, args, kwargs)
+            if not made.python_type().__flags__ & IMMUTABLE:
+                made.set_attr(tx, "__orig_class__", self)
+            return made
         raise self.refuse(f"calling {self.value!r}")
 
     def set_attr(self, tx: Machine, name: str, value: Value) -> None:
@@ -214,7 +226,10 @@ def build_literal(tx: Machine, obj: Any, source: Source) -> Value:
     return ConstantValue(obj, source)
 
 
-@builds(enum.Enum, re.Pattern, torch.finfo, torch.iinfo, types.UnionType)
+@builds(
+    enum.Enum, re.Pattern, torch.finfo, torch.iinfo, types.UnionType, types.GenericAlias, TYPING, torch._C._SDPBackend,
+    torch.torch_version.TorchVersion,
+)  # fmt: skip
 def build_by_identity(tx: Machine, obj: Any, source: Source) -> Value:
     """An immutable object with an identity."""
     watch.identity(tx, source, obj)

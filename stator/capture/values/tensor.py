@@ -353,7 +353,23 @@ def _type(tx: Machine, owner: TensorValue, *args: Value, **kwargs: Value) -> Val
     return call_graph(tx, "call_method", "type", (owner, *args), kwargs)
 
 
+def _scaled(name: str, join: str) -> Callable[..., Value]:
+    """`t.addcdiv_(a, b, value=…)` and `t.addcmul_(…)`, whose number may be in a tensor: in steps, rounded as eager's."""
+
+    def call(tx: Machine, owner: TensorValue, *args: Value, **kwargs: Value) -> Value:
+        value = kwargs.get("value")
+        if not isinstance(value, TensorValue) or value.fake.dim() or len(args) != 2:
+            return call_graph(tx, "call_method", name, (owner, *args), kwargs)
+        scaled = call_graph(tx, "call_method", "mul", (args[0], value), {})
+        added = call_graph(tx, "call_method", join, (scaled, args[1]), {})
+        return call_graph(tx, "call_method", "add_", (owner, added), {})
+
+    return call
+
+
 SPECIAL_METHODS: dict[str, Callable[..., Value]] = {
+    "addcdiv_": _scaled("addcdiv_", "div"),
+    "addcmul_": _scaled("addcmul_", "mul"),
     "type": _type,
     "requires_grad_": require_grad,
     "__len__": lambda tx, owner: fresh(owner.length(tx)),

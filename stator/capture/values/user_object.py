@@ -518,8 +518,8 @@ def fill_storage(value: UserObjectValue, tx: Machine, *args: Value, **kwargs: Va
                 value.set_item(tx, fresh(name), item)
         case DictValue():
             if storage.cls is defaultdict and args:
-                factory, *args = args
-                storage.factory = None if factory.is_none() else factory
+                storage.factory = None if args[0].is_none() else args[0]
+                args = args[1:]
             storage.m_update(tx, *args, **kwargs)
         case ListValue():
             if args:

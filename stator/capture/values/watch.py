@@ -70,7 +70,7 @@ def members(tx: Machine, source: Source | None, items: set[Any] | frozenset[Any]
         tx.guard("CALL", source, (members_now, members_now(items)))
 
 
-def members_now(items: set[Any]) -> list[Any]:
+def members_now(items: Any) -> list[Any]:
     """The items of an instance of a subclass of set, whatever that overrides."""
     return list(set.__iter__(items))
 

@@ -1,0 +1,40 @@
+"""What `torch.optim` does with the numbers in its step counters.
+
+Eager takes a counter's number out of its tensor and computes bias corrections as Python floats, in double precision. In
+a graph the number stays in its tensor, as a double without dimensions: the same arithmetic, nothing read.
+Neighbours: `tensor.py` (whose special methods take such a number where eager's take a float).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch.optim import optimizer as torch_optimizer
+
+from stator.capture.values.constant import NONE
+from stator.capture.values.registry import handles
+from stator.capture.values.tensor import TensorValue, call_graph
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stator.capture.machine import Machine
+    from stator.capture.value import Value
+
+
+@handles(torch_optimizer._get_value)
+def call_get_value(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+    """The number of steps, to compute with."""
+    (counter,) = args
+    return call_graph(tx, "call_method", "double", args, {}) if isinstance(counter, TensorValue) else counter
+
+
+@handles(torch._foreach_addcdiv_)
+def call_foreach_addcdiv(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+    """With a tensor of scalars it is one `addcdiv_` after the other, as eager's is."""
+    if kwargs or len(args) != 4 or not isinstance(args[3], TensorValue):
+        return call_graph(tx, "call_function", torch._foreach_addcdiv_, args, kwargs)
+    for target, first, second, scalar in zip(*(arg.unpack(tx) for arg in args), strict=True):
+        target.get_attr(tx, "addcdiv_").call(tx, (first, second), {"value": scalar})
+    return NONE
