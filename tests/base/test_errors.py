@@ -37,7 +37,7 @@ EXAMPLES: list[StatorError] = [
     InternalError("lowering", "boom", "somewhere"),
     DataDependent("aten.nonzero"),
     Unsupported("aten.foo", "no lowering"),
-    Undecided("s0 < 8", "s0 may be anything"),
+    Undecided("s0 < 8"),
 ]
 
 
