@@ -16,9 +16,11 @@ from torch import fx
 
 from stator.aot.attributes import lifted
 from stator.aot.runtime import bind
+from stator.aot.symbols import adopt
 from stator.base import artifacts, log
 from stator.base.errors import CompilerMissing, InternalError, StatorError, Unsupported
 from stator.base.options import Options
+from stator.base.store import Store
 from stator.compiled import Compiled
 from stator.fingerprint import graph_key
 from stator.inspect import graph_file
@@ -26,6 +28,8 @@ from stator.runtime import link
 from stator.runtime.toolchain import open_store
 
 Call = Callable[..., Any]
+#: How many artifacts of one graph are kept, for sizes under different conditions.
+_VARIANTS = 8
 
 
 def compile_graph(gm: fx.GraphModule, example_inputs: Sequence[Any], *, options: Options) -> Call:
@@ -46,14 +50,28 @@ def _compiled(gm: fx.GraphModule, example_inputs: Sequence[Any], options: Option
     """What the graph compiles to. Whoever asks for the artifacts of every stage gets every stage run."""
     store = open_store(options)
     key = _key(gm, example_inputs, options)
-    data = store.get(key) if key and not options.debug else None
-    found = Compiled.from_bytes(data) if data is not None else None
+    found, place = _stored(store, key, gm) if key and not options.debug else (None, key)
     log.record(log.CACHE, what="graph", hit=found is not None, key=key)
     if found is None:
         found = import_module("stator.pipeline").build(gm, example_inputs, options)
         if key:
-            store.put(key, found.to_bytes())
+            store.put(place, found.to_bytes())
     return found
+
+
+def _stored(store: Store, key: str, gm: fx.GraphModule) -> tuple[Compiled | None, str]:
+    """What the store has for the graph, and where its artifact belongs.
+
+    With symbolic sizes there may be several: compiled where other conditions on the sizes hold.
+    """
+    place = key
+    for variant in range(_VARIANTS):
+        place = f"{key}-{variant}" if variant else key
+        data = store.get(place)
+        found = Compiled.from_bytes(data) if data is not None else None
+        if found is None or adopt(gm, found.metadata):
+            return found, place
+    return None, place
 
 
 def _linked(gm: fx.GraphModule, found: Compiled, options: Options) -> Call:

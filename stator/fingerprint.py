@@ -1,8 +1,9 @@
 """What a captured graph compiles to depends on exactly this: its cache key.
 
 The text of a key names every node with its target and arguments (by position, never by name), every tensor by its
-metadata and aliasing, the ambient modes of PyTorch, the options that enter keys, and the versions of everything that
-takes part. Two processes that print the same text compile the same artifact; nothing live is in it.
+metadata and aliasing, every symbolic size by its range, its order of magnitude and what was assumed of it, the ambient
+modes of PyTorch, the options that enter keys, and the versions of everything that takes part. Two processes that print
+the same text compile the same artifact; nothing live is in it.
 Neighbours: `driver.py` asks for it, `base/store.py` files by it.
 """
 
@@ -22,7 +23,10 @@ from torch import fx
 from stator.base.errors import Unsupported
 from stator.base.options import Options
 from stator.base.store import key_of
+from stator.fake import FakeTensor
+from stator.fake.symbolic import extents, size_of
 from stator.runtime.toolchain import processor
+from stator.sizes import Symbol, python
 
 _PLAIN = (int, float, complex, bool, str, bytes, type(None), type(Ellipsis))
 _TORCH_PLAIN = (torch.dtype, torch.device, torch.layout, torch.memory_format)
@@ -46,12 +50,13 @@ def graph_text(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> str:
     tensors: dict[int, int] = {}
     storages: dict[int, int] = {}
     lines = []
+    names = _Names()
     inputs = iter(example_inputs)
     for node in gm.graph.nodes:
         numbers[node] = len(numbers)
         match node.op:
             case "placeholder":
-                body = f"input {_value(next(inputs), tensors, storages)}"
+                body = f"input {_input(node, next(inputs), tensors, storages, names)}"
             case "get_attr":
                 body = f"attribute {_value(_attribute(gm, node.target), tensors, storages)}"
             case "call_function":
@@ -63,6 +68,10 @@ def graph_text(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> str:
             case _:
                 raise Unsupported(node.op, "a captured graph holds function calls, method calls and attributes only")
         lines.append(body)
+    environment = gm.meta.get("sizes")
+    if environment is not None:
+        lines += [f"assumed {recorded.condition.python(names)}" for recorded in environment.conditions]
+    lines += [f"symbol {name} {s.low} {s.high} {s.hint.bit_length()}" for s, name in names.items()]
     return "\n".join(lines)
 
 
@@ -70,18 +79,43 @@ def _attribute(gm: fx.GraphModule, target: str) -> Any:
     return functools.reduce(getattr, target.split("."), gm)
 
 
+class _Names(dict[Symbol, str]):
+    """Symbols by their order of appearance."""
+
+    def __missing__(self, symbol: Symbol) -> str:
+        return self.setdefault(symbol, f"n{len(self)}")
+
+
+def _input(node: fx.Node, value: Any, tensors: dict[int, int], storages: dict[int, int], names: _Names) -> str:
+    """What each call passes; where the placeholder describes it by symbols, these stand for the numbers."""
+    described = node.meta.get("val")
+    if isinstance(described, torch.SymInt):
+        return f"number {python(size_of(described), names)}"
+    if not isinstance(described, FakeTensor) or not described._has_symbolic_sizes_strides:
+        return _value(value, tensors, storages)
+    geometry = [
+        [python(extent, names) for extent in extents(numbers)] for numbers in (described.shape, described.stride())
+    ]
+    return f"{_tensor(value, tensors, storages)} {geometry} +{python(size_of(described.storage_offset()), names)}"
+
+
 def _value(value: Any, tensors: dict[int, int], storages: dict[int, int]) -> str:
     """A tensor by metadata and by which earlier tensor or storage it shares; a plain value by itself."""
-    if not isinstance(value, torch.Tensor):
-        return _argument(value, {})
+    if isinstance(value, torch.Tensor):
+        text = _tensor(value, tensors, storages)
+        return f"{text} {tuple(value.size())} {tuple(value.stride())} +{value.storage_offset()}"
+    return _argument(value, {})
+
+
+def _tensor(value: torch.Tensor, tensors: dict[int, int], storages: dict[int, int]) -> str:
+    """A tensor but for its geometry."""
     if value.layout is not torch.strided:
         raise Unsupported(f"a tensor of layout {value.layout}", "it has no strides to name it by")
     number = tensors.setdefault(id(value), len(tensors))
     storage = storages.setdefault(value.untyped_storage()._cdata, len(storages))
     kind = "parameter" if isinstance(value, torch.nn.Parameter) else type(value).__qualname__
     return (
-        f"t{number} s{storage} {kind} {value.dtype} {tuple(value.size())} {tuple(value.stride())}"
-        f" +{value.storage_offset()} {value.device} grad={value.requires_grad} leaf={value.is_leaf}"
+        f"t{number} s{storage} {kind} {value.dtype} {value.device} grad={value.requires_grad} leaf={value.is_leaf}"
         f" conj={value.is_conj()} neg={value.is_neg()} inference={value.is_inference()}"
     )
 

@@ -32,12 +32,15 @@ from stator.loop.schedule import schedule as schedule_program
 from stator.prims import DECOMPOSITIONS, RANDOM_OPERATORS
 from stator.runtime import GraphArtifact, Unit
 from stator.runtime import build as build_artifact
+from stator.sizes.environment import Environment
 
 
 @tables.session()
 def build(gm: fx.GraphModule, example_inputs: Sequence[Any], options: Options) -> Compiled:
     """Trace, partition and compile both halves."""
     random_operators = {} if options.eager_random else RANDOM_OPERATORS
+    environment: Environment | None = gm.meta.get("sizes")
+    assumed = len(environment.conditions) if environment is not None else 0
     with stage("trace"):
         joint = trace(gm, example_inputs, decompositions=DECOMPOSITIONS, random_operators=random_operators)
     artifacts.stage("joint", lambda: graph_file.functional(joint.graph, "joint"), "py")
@@ -46,7 +49,11 @@ def build(gm: fx.GraphModule, example_inputs: Sequence[Any], options: Options) -
     forward = compile_functional(parts.forward, "forward", options)
     backward = compile_functional(parts.backward, "backward", options) if parts.backward is not None else None
     constants = joint.attributes[len(lifted(gm)) :]
-    return Compiled(parts.metadata, forward, backward, tuple(constants))
+    metadata = parts.metadata
+    if environment is not None:
+        conditions = [recorded.condition for recorded in environment.conditions[assumed:]]
+        metadata = replace(metadata, conditions=tuple(conditions))
+    return Compiled(metadata, forward, backward, tuple(constants))
 
 
 @tables.session()

@@ -13,6 +13,7 @@ import torch
 from torch import fx
 
 from stator.fake.graphs import add_call
+from stator.fake.symbolic import extents
 
 aten = torch.ops.aten
 
@@ -51,7 +52,8 @@ def _adds_rows(node: fx.Node, rows: Any, x: Any) -> bool:
         return False
     _, _, _, padding, by_frequency = rows.args
     found, wanted = x.meta["val"], node.meta["val"]
-    same = found.shape == wanted.shape and found.dtype is wanted.dtype and found.stride() == wanted.stride()
+    geometries = [(extents(value.shape), extents(value.stride())) for value in (found, wanted)]
+    same = found.dtype is wanted.dtype and geometries[0] == geometries[1]
     return bool(padding == -1 and not by_frequency and same and wanted.dtype in _WIDE)
 
 

@@ -34,6 +34,8 @@ class FoldConstants:
             if not isinstance(value, torch.Tensor) or value.device.type == "meta":
                 continue
             if node.target is aten.full.default:
+                if isinstance(node.args[1], torch.SymInt):
+                    continue
                 numbers[node] = torch.full((), node.args[1], dtype=value.dtype)
                 continue
             number = self._fold(node, value, numbers)

@@ -9,9 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import fx
 
 from stator.fake.graphs import is_pure, root
+from stator.fake.symbolic import size_of
 from stator.passes.memory import Escapes
 
 
@@ -56,4 +58,6 @@ def _frozen(arg: Any) -> Any:
         return tuple([_frozen(item) for item in arg])
     if isinstance(arg, float):
         return float, arg.hex()  # tells -0.0 from 0.0
+    if isinstance(arg, torch.SymInt):
+        arg = size_of(arg)
     return arg if isinstance(arg, fx.Node) else (type(arg), arg)

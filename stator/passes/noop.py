@@ -13,6 +13,7 @@ import torch
 from torch import fx
 
 from stator.fake.graphs import is_view
+from stator.fake.symbolic import extents
 from stator.passes.memory import Escapes
 
 aten = torch.ops.aten
@@ -52,8 +53,8 @@ def _same_geometry(a: fx.Node, b: fx.Node) -> bool:
         isinstance(x, torch.Tensor)
         and x.dtype is y.dtype
         and x.device == y.device
-        and x.shape == y.shape
-        and x.stride() == y.stride()
+        and extents(x.shape) == extents(y.shape)
+        and extents(x.stride()) == extents(y.stride())
     )
 
 
@@ -76,7 +77,7 @@ def _wide_and_back(node: fx.Node) -> Any:
 
 def _times_one(node: fx.Node) -> Any:
     """`x * 1` and `x / 1` keep every bit of `x` (NaN payloads aside)."""
-    return node.args[0] if node.args[1] in (1, 1.0) and not isinstance(node.args[1], fx.Node) else None
+    return node.args[0] if isinstance(node.args[1], int | float) and node.args[1] == 1 else None
 
 
 #: Overload → which argument it gives back, if size, strides and dtype are equal (or None).
