@@ -17,7 +17,7 @@ from stator.codegen.cpp.plan import Axes, Plan
 from stator.loop import expr
 from stator.loop.expr import Expr
 from stator.loop.index import Axis, FloorDiv, Index, Indirect
-from stator.loop.kernel import Kernel, Store
+from stator.loop.kernel import Store
 from stator.sizes import Extent, Size
 
 
@@ -65,7 +65,7 @@ class Writer:
         self._count = 0
         self._floor: Scope | None = None  # where reductions are known; what uses them cannot be further out
         self._guarded = _guarded_nodes(plan)
-        self._sizes: dict[Extent, str] = {symbol.size: symbol.name for symbol in plan.kernel.symbols}
+        self._sizes: dict[Size, str] = {}
 
     # -- scopes
 
@@ -96,16 +96,14 @@ class Writer:
 
     def extent(self, value: Extent) -> str:
         """A size; what is computed from symbols gets a name at the top of the kernel."""
-        if type(value) is not Size:
-            return str(value)
+        text = ops.extent(value)
+        if type(value) is not Size or text.isidentifier():
+            return text
         return self._sizes.setdefault(value, f"z{len(self._sizes)}")
 
     def sizes(self) -> list[str]:
-        """The definitions of symbols, which come after the pointers, and of all sizes asked for."""
-        kernel = self.plan.kernel
-        lines = declared(kernel)
-        known = {symbol.size for symbol in kernel.symbols}
-        return lines + [f"const i64_ {n} = {ops.extent(v)};" for v, n in self._sizes.items() if v not in known]
+        """The definitions of all sizes asked for."""
+        return [f"const i64_ {name} = {ops.extent(value)};" for value, name in self._sizes.items()]
 
     # -- values
 
@@ -402,10 +400,11 @@ class Writer:
         return [f"const auto {name} = {text};"], f"each<{lanes}>({self.live}, {body});"
 
 
-def declared(kernel: Kernel) -> list[str]:
-    """The symbols of a kernel as variables: their values come after the pointers."""
-    first = len(kernel.params)
-    return [f"const i64_ {symbol.name} = (i64_)p[{first + i}];" for i, symbol in enumerate(kernel.symbols)]
+def declared(plan: Plan) -> list[str]:
+    """The symbols of a kernel as variables (their values come after the pointers), and what the plan named."""
+    first = len(plan.kernel.params)
+    values = [f"const i64_ {symbol.name} = (i64_)p[{first + i}];" for i, symbol in enumerate(plan.kernel.symbols)]
+    return values + [f"const i64_ {name} = {ops.extent(value)};" for name, value in plan.named]
 
 
 def _guarded_nodes(plan: Plan) -> set[Expr]:

@@ -16,7 +16,7 @@ from math import prod
 
 from stator.codegen.cpp import ops
 from stator.codegen.cpp.body import Name, Writer, declared
-from stator.codegen.cpp.plan import Plan, pieces_of, plan
+from stator.codegen.cpp.plan import Plan, plan
 from stator.codegen.cpp.target import Target, native
 from stator.loop.expr import Expr
 from stator.loop.index import Axis
@@ -62,7 +62,7 @@ def emit_kernel(name: str, kernel: Kernel, target: Target) -> str:
         count = len(kernel.params) + len(kernel.symbols)
         writer.scope.lines.insert(0, "int wrong = 0;")
         writer.scope.lines.append(f"if (wrong) __atomic_store_n((int*)p[{count}], wrong, __ATOMIC_RELAXED);")
-    lines = "\n".join("    " + line for line in [*writer.sizes(), *writer.scope.lines])
+    lines = "\n".join("    " + line for line in [*declared(made), *writer.sizes(), *writer.scope.lines])
     return (
         f"// {' '.join(f'{a.name}:{a.size}' for a in (*kernel.axes, *kernel.reduce_axes))}, {made.shape}\n"
         f"static void {name}_range(void* const* p, i64_ begin, i64_ end) {{\n{lines}\n}}\n"
@@ -74,9 +74,11 @@ def _entry(name: str, made: Plan, checks: Mapping[Extent, int]) -> str:
     """Shares the range among threads; with checks, they say through one more pointer which one failed."""
     grid, threads = ops.extent(made.grid), ops.extent(made.threads)
     run = f"parallel({name}_range, {{}}, {grid}, {threads});"
-    lines = declared(made.kernel)
+    lines = declared(made)
+    if not checks and not lines:
+        return f" {run.format('p')} return 0; "
     if not checks:
-        return f" {' '.join([*lines, run.format('p')])} return 0; "
+        return "".join(f"\n    {line}" for line in [*lines, run.format("p"), "return 0;"]) + "\n"
     lines.append("int wrong = 0;")
     pointers = [f"p[{i}]" for i in range(len(made.kernel.params) + len(made.kernel.symbols))]
     lines.append(f"void* const q[] = {{{', '.join([*pointers, '&wrong'])}}};")
@@ -90,7 +92,7 @@ def _entry(name: str, made: Plan, checks: Mapping[Extent, int]) -> str:
 def _grid(writer: Writer, made: Plan) -> None:
     """The loop over this thread's part of the grid."""
     vector = made.vector if made.chunk else None
-    pieces = pieces_of(vector.size, made.chunk) if vector is not None else 1
+    pieces = made.pieces
     chunk, size = writer.extent(made.chunk), writer.extent(vector.size) if vector is not None else ""
     outer = [axis for axis in made.grid_axes if axis.size != 1]
     if vector is not None and made.shape == "pointwise" and (made.inside or not outer):

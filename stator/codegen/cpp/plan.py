@@ -18,7 +18,7 @@ from stator.loop.expr import Expr, postorder
 from stator.loop.index import Axis, Bound, FloorDiv, Index, Indirect, Mod, less
 from stator.loop.kernel import Kernel
 from stator.loop.space import loops
-from stator.sizes import Extent, Size, hint, maximum, minimum
+from stator.sizes import Extent, Size, Symbol, hint, maximum, minimum
 
 Axes = frozenset[Axis]
 INT32 = 2**31
@@ -43,13 +43,22 @@ class Plan:
     lanes: int
     unroll: int = 1
     chunk: Extent = 0  # elements of an outer vector axis in one grid point
+    pieces: Extent = 1  # how many there are of them
     grid_axes: tuple[Axis, ...] = ()
     grid: Extent = 1
     threads: Extent = 1
     cost: Extent = 0
     shape: str = "pointwise"
     inside: bool = False  # whether the grid is only pieces of the vector axis, each looping over all grid axes
+    named: list[tuple[str, Extent]] = field(default_factory=list)  # numbers known at run time, each by earlier ones
     loops: tuple[Axis, ...] = field(default=())  # reduce axes as nested, the vector axis innermost if it is one
+
+    def name(self, text: str, value: Extent) -> Extent:
+        """The value; one that is known at run time only is from here on a variable of this name."""
+        if type(value) is not Size:
+            return value
+        self.named.append((text, value))
+        return Symbol(text, value.low or 0, None, max(hint(value), 1)).size
 
     def kind(self, node: Expr) -> str:
         """The register kind of a node."""
@@ -284,16 +293,17 @@ def _lay_out(made: Plan) -> None:
     made.grid_axes = tuple(axis for axis in kernel.axes if axis is not vector)
     outer: Extent = prod(axis.size for axis in made.grid_axes)
     made.cost = total_cost(kernel)
-    wanted = minimum(GRID, pieces_of(made.cost, THREAD_WORK))
+    wanted = made.name("wanted", minimum(GRID, pieces_of(made.cost, THREAD_WORK)))
     pieces: Extent = 1
     if vector in kernel.axes and vector is not None:
         block = made.lanes * made.unroll
         if made.shape == "column":
             made.chunk = block
         else:
-            parts = maximum(pieces_of(wanted, maximum(outer, 1)), 1)
-            made.chunk = maximum(pieces_of(vector.size, parts * block), 1) * block
-        pieces = pieces_of(vector.size, made.chunk)
+            parts = made.name("parts", maximum(pieces_of(wanted, maximum(outer, 1)), 1))
+            made.chunk = made.name("chunk", maximum(pieces_of(vector.size, parts * block), 1) * block)
+        pieces = made.name("pieces", pieces_of(vector.size, made.chunk))
+    made.pieces = pieces
     made.grid = outer * pieces
     made.threads = minimum(wanted, made.grid) if type(made.grid) is int else wanted
     if any(store.mode == "add" for store in kernel.stores):  # threads own columns; each walks every row
