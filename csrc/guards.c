@@ -13,21 +13,27 @@
 
 /* -- versions ---------------------------------------------------------------------------------------- */
 
-/* The version tag of a dict: globally unique for one content of one dict. 0: not to be trusted. */
-static inline uint64_t dict_version(PyObject *dict) {
+/* The version tag of a dict is globally unique for one content of one dict. */
+const uint64_t *dict_version_word(PyObject *dict) {
 #if PY_VERSION_HEX >= 0x030E0000
     (void)dict;
-    return 0;
+    return NULL;
 #else
 #if PY_VERSION_HEX >= 0x030D0000
     /* Values inside the instance are stored without a new version. */
-    if (((PyDictObject *)dict)->ma_values != NULL) return 0;
+    if (((PyDictObject *)dict)->ma_values != NULL) return NULL;
 #endif
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
-    return ((PyDictObject *)dict)->ma_version_tag;
+    return &((PyDictObject *)dict)->ma_version_tag;
 #pragma GCC diagnostic pop
 #endif
+}
+
+/* 0: not to be trusted. */
+static inline uint64_t dict_version(PyObject *dict) {
+    const uint64_t *word = dict_version_word(dict);
+    return word ? *word : 0;
 }
 
 static inline PyObject *instance_dict(PyObject *object) {
@@ -62,16 +68,17 @@ static inline bool lookup_known(const Node *node, PyTypeObject *type) {
 static PyObject *read_part(Node *node, PyObject *dict, Versions *seen) {
     for (int i = 0; i < 3; i++) {
         PyObject *part = PyDict_GetItemWithError(dict, guard_names.parts[i]);
-        if (part == NULL || !PyDict_CheckExact(part)) return NULL;
+        if (part == NULL || !PyDict_CheckExact(part)) break;
         PyObject *value = PyDict_GetItemWithError(part, node->key);
+        seen->parts[i] = part;
+        seen->part_versions[i] = dict_version(part);
         if (value != NULL) {
             seen->dict = dict;
             seen->version = dict_version(dict);
-            seen->part = part;
-            seen->part_version = dict_version(part);
             return Py_NewRef(value);
         }
     }
+    memset(seen->parts, 0, sizeof(seen->parts));
     return NULL;
 }
 
@@ -233,12 +240,15 @@ static PyObject *remembered(const Node *node, PyObject *owner) {
     default: return NULL;
     }
     if (dict_version(seen->dict) != seen->version) return NULL;
-    if (seen->part != NULL && dict_version(seen->part) != seen->part_version) return NULL;
+    for (int i = 0; i < 3 && seen->parts[i] != NULL; i++) {
+        if (dict_version(seen->parts[i]) != seen->part_versions[i]) return NULL;
+    }
     return node->value;
 }
 
 static void remember(Node *node, PyObject *value, const Versions *seen) {
-    bool versioned = seen->version != 0 && (seen->part == NULL || seen->part_version != 0);
+    bool versioned = seen->version != 0;
+    for (int i = 0; i < 3 && seen->parts[i] != NULL; i++) versioned = versioned && seen->part_versions[i] != 0;
     node->seen = *seen;
     node->value = versioned || node->accessor == CLASS_ATTRIBUTE ? value : NULL;
 }
@@ -271,23 +281,6 @@ int same_constant(PyObject *a, PyObject *b) {
                same_constant(x->step, y->step) == 1;
     }
     return PyObject_RichCompareBool(a, b, Py_EQ);
-}
-
-static bool same_dimensions(const int64_t *expected, const int64_t *actual, int64_t count) {
-    for (int64_t i = 0; i < count; i++) {
-        if (expected[i] != actual[i] && expected[i] != ANY_SIZE) return false;
-    }
-    return true;
-}
-
-static int check_tensor(const TensorCheck *expected, PyObject *value) {
-    if (Py_TYPE(value) != expected->type) return 0;
-    TensorView view;
-    if (tensor_view(value, &view) < 0) return -1;
-    return view.keys == expected->keys && view.dimensions == expected->dimensions && view.dtype == expected->dtype &&
-           view.device == expected->device && view.requires_grad == expected->requires_grad &&
-           same_dimensions(expected->sizes, view.sizes, view.dimensions) &&
-           same_dimensions(expected->strides, view.strides, view.dimensions);
 }
 
 static int same_key(PyObject *expected, PyObject *key) {
@@ -374,7 +367,7 @@ static int run_check(Check *check, PyObject *value) {
     case CHECK_TYPE: return (PyObject *)Py_TYPE(value) == payload;
     case CHECK_ID: return value == payload;
     case CHECK_EQUALS: return same_constant(payload, value);
-    case CHECK_TENSOR: return check_tensor(check->tensor, value);
+    case CHECK_TENSOR: return tensor_matches(value, check->tensor);
     case CHECK_LENGTH: {
         Py_ssize_t length = PyObject_Size(value);
         return length < 0 ? -1 : length == check->number;
@@ -399,17 +392,21 @@ static int run_check(Check *check, PyObject *value) {
 
 static int run_nodes(Node *nodes, Py_ssize_t count, PyObject *owner, Run *run);
 
+int run_single_check(Check *check, PyObject *value, Run *run) {
+    int status = run_check(check, value);
+    if (status != 1) run->failed = check->text;
+    return status;
+}
+
 static int run_node(Node *node, PyObject *value, Run *run) {
-    if (node->slot >= 0) run->registers[node->slot] = value; /* kept alive by its owner until the end */
     uint64_t version = PyDict_CheckExact(value) ? dict_version(value) : 0;
-    bool sealed = version != 0 && run->remember && node->sealed_dict == value && node->sealed_version == version;
+    bool again = run->remember && run->recorder == NULL;
+    bool sealed = version != 0 && again && node->sealed_dict == value && node->sealed_version == version;
     if (sealed && node->sealable) return 1;
     for (Py_ssize_t i = sealed ? node->versioned : 0; i < node->check_count; i++) {
-        int status = run_check(&node->checks[i], value);
-        if (status != 1) {
-            run->failed = node->checks[i].text;
-            return status;
-        }
+        int status = run_single_check(&node->checks[i], value, run);
+        if (status != 1) return status;
+        if (run->recorder != NULL) region_note_check(run->recorder, &node->checks[i], value, &run->anchored);
     }
     int status = run_nodes(node->children, node->child_count, value, run);
     if (status == 1 && version != 0) {
@@ -419,21 +416,85 @@ static int run_node(Node *node, PyObject *value, Run *run) {
     return status;
 }
 
+/* A region that was hit often is worth its record; one that was not waits for its next one, longer each time. */
+static void put_off(Node *node) {
+    node->delay = node->hits > 64 ? 0 : Py_MIN(2 * node->delay + 1, 255);
+    node->wait = node->delay;
+    node->hits = 0;
+}
+
+static int record(Node *node, PyObject *value, Run *run) {
+    Region *region = run->recorder = region_new(value);
+    run->anchored = node->accessor == CONSTANT;
+    int status = run_node(node, value, run);
+    run->recorder = NULL;
+    put_off(node);
+    if (status == 1 && region != NULL && region_finish(region)) {
+        Region *before = node->region;
+        node->region = region;
+        region = before;
+    }
+    region_free(region);
+    return status;
+}
+
+/* The top of a region: nothing below is touched while the record says that it passes. */
+static int run_top(Node *node, PyObject *value, Run *run) {
+    if (node->region != NULL) {
+        int status = region_matches(node->region, value, run);
+        if (status > 0) {
+            node->hits++;
+            return 1;
+        }
+        if (status < 0) return PyErr_Occurred() ? -1 : 0;
+    }
+    if (node->wait == 0) return record(node, value, run);
+    node->wait--;
+    return run_node(node, value, run);
+}
+
+static int run_value(Node *node, PyObject *value, Run *run) {
+    if (node->slot >= 0) {
+        run->registers[node->slot] = value; /* kept alive until the end */
+        if (run->recorder != NULL) region_note_register(run->recorder, node->slot, value);
+    }
+    bool top = node->top && run->remember && run->recorder == NULL;
+    return top ? run_top(node, value, run) : run_node(node, value, run);
+}
+
+/* Evaluates what lies below a value that has just been read, and records how it was read. */
+static int run_recorded(Node *node, PyObject *owner, PyObject *value, const Versions *seen, Run *run) {
+    Region *recorder = run->recorder;
+    bool anchored = run->anchored;
+    if (!region_note_read(recorder, node, owner, value, seen, &run->anchored)) {
+        region_note_rest(recorder, node, owner);
+        run->recorder = NULL;
+    }
+    int status = run_value(node, value, run);
+    run->recorder = recorder;
+    run->anchored = anchored;
+    return status;
+}
+
+int run_single_node(Node *node, PyObject *owner, Run *run) {
+    PyObject *known = run->remember && run->recorder == NULL ? remembered(node, owner) : NULL;
+    if (known != NULL && node->stable) return 1;
+    Versions seen = {0};
+    PyObject *value = known ? Py_NewRef(known) : read_value(node, owner, run, &seen);
+    if (value == NULL) {
+        run->failed = node->text;
+        return -1;
+    }
+    int status = run->recorder ? run_recorded(node, owner, value, &seen, run) : run_value(node, value, run);
+    if (status == 1 && known == NULL) remember(node, value, &seen);
+    if (node->slot >= 0) run->kept[run->kept_count++] = value;
+    else Py_DECREF(value);
+    return status;
+}
+
 static int run_nodes(Node *nodes, Py_ssize_t count, PyObject *owner, Run *run) {
     for (Py_ssize_t i = 0; i < count; i++) {
-        Node *node = &nodes[i];
-        PyObject *known = run->remember ? remembered(node, owner) : NULL;
-        if (known != NULL && node->stable) continue;
-        Versions seen = {0};
-        PyObject *value = known ? Py_NewRef(known) : read_value(node, owner, run, &seen);
-        if (value == NULL) {
-            run->failed = node->text;
-            return -1;
-        }
-        int status = run_node(node, value, run);
-        if (status == 1 && known == NULL) remember(node, value, &seen);
-        if (node->slot >= 0) run->kept[run->kept_count++] = value;
-        else Py_DECREF(value);
+        int status = run_single_node(&nodes[i], owner, run);
         if (status != 1) return status;
     }
     return 1;

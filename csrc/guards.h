@@ -19,11 +19,11 @@ typedef enum {
 
 typedef struct {
     PyTypeObject *type; /* owned by the check's payload */
-    int64_t dimensions;
-    int64_t *sizes, *strides; /* ANY_SIZE where any value will do */
-    int dtype, device;
     uint64_t keys;
+    int dtype, device;
     bool requires_grad;
+    int64_t dimensions;
+    int64_t sizes[]; /* then the strides; ANY_SIZE where any value will do */
 } TensorCheck;
 
 #define EMPTY_ITEMS 4
@@ -51,9 +51,12 @@ typedef struct {
 typedef struct {
     PyTypeObject *type;
     unsigned int tag;
-    PyObject *dict, *part;
-    uint64_t version, part_version;
+    PyObject *dict, *parts[3]; /* parts: those that were asked, the last has it */
+    uint64_t version, part_versions[3];
 } Versions;
+
+/* What a subtree passed under, in a form that is compared at once (region.c). */
+typedef struct Region Region;
 
 typedef struct Node {
     Accessor accessor;
@@ -77,6 +80,10 @@ typedef struct Node {
     PyTypeObject *lookup_type;
     unsigned int lookup_tag;
     bool lookup_plain, lookup_parts;
+    /* of a node that is the top of a region */
+    bool top;
+    Region *region;
+    unsigned int hits, delay, wait; /* a region that keeps failing is made anew after longer and longer waits */
 } Node;
 
 typedef enum { SAME_OBJECT, DIFFERENT_OBJECTS, DIFFERENT_STORAGES, SIZE_CONDITION } RelationKind;
@@ -111,6 +118,8 @@ typedef struct {
     PyObject **registers;
     PyObject **kept;
     Py_ssize_t kept_count;
+    Region *recorder; /* what is being recorded, or NULL */
+    bool anchored;    /* whether the value at hand must be the very same while the record holds */
     PyObject *failed; /* borrowed from the tree */
 } Run;
 
@@ -126,6 +135,51 @@ extern GuardNames guard_names;
 /* The place of a name in a table that ends with NULL; -1 with an exception. */
 int guard_name_index(const char *const *names, PyObject *name);
 int same_constant(PyObject *a, PyObject *b);
+/* Whether an object can never become unequal to itself or change. */
+bool immutable_constant(PyObject *value);
+/* Where the version of a dict is, NULL if it has none to be trusted. */
+const uint64_t *dict_version_word(PyObject *dict);
+/* 1 passed, 0 failed, -1 an exception. */
+int run_single_node(Node *node, PyObject *owner, Run *run);
+int run_single_check(Check *check, PyObject *value, Run *run);
+
+/* -- region.c -- */
+
+Region *region_new(PyObject *value);
+/* False if the record is not complete. */
+bool region_finish(Region *region);
+void region_free(Region *region);
+/* Notes how a value was read; false if no word tells. *anchored: of the owner before, of the value after. */
+bool region_note_read(Region *region, Node *node, PyObject *owner, PyObject *value, const Versions *seen,
+                      bool *anchored);
+void region_note_check(Region *region, Check *check, PyObject *value, bool *anchored);
+void region_note_register(Region *region, Py_ssize_t slot, PyObject *value);
+void region_note_rest(Region *region, Node *node, PyObject *owner);
+/* 1 all passes, 0 something has changed, -1 something fails. */
+int region_matches(const Region *region, PyObject *value, Run *run);
+
+/* -- watch.c -- */
+
+typedef struct WatchFlag WatchFlag;
+
+WatchFlag *watch_flag_new(void);
+void watch_flag_drop(WatchFlag *flag);
+bool watch_flag_fresh(const WatchFlag *flag);
+/* From now on the flag is fresh only while the dict lives and does not change; false if that cannot be had. */
+bool watch_dict(PyObject *dict, WatchFlag *flag);
+
+/* -- tensor.c -- */
+
+/* Where the metadata of a tensor was, only to fetch it early. */
+typedef struct {
+    const void *metadata, *autograd;
+} TensorPlace;
+
+void tensor_place(PyObject *tensor, TensorPlace *place);
+void tensor_prefetch(PyObject *tensor, const TensorPlace *place);
+/* 1 the metadata is as expected, 0 it is not, -1 an exception. */
+int tensor_matches(PyObject *tensor, const TensorCheck *expected);
+bool same_tensor_check(const TensorCheck *a, const TensorCheck *b);
 
 /* NULL with an exception if the specification is not a program that gives one value. */
 Condition *condition_parse(PyObject *operands, PyObject *program, Py_ssize_t register_count);

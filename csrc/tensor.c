@@ -5,7 +5,7 @@
  * states. If anything does not fit, the same facts are read through Python attributes: slower, never
  * different. Data pointers always come from torch's stable C shim (or `data_ptr()`).
  */
-#include "native.h"
+#include "guards.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -429,6 +429,53 @@ int tensor_view(PyObject *tensor, TensorView *view) {
     if (!state.raw) return python_view(tensor, view);
     raw_view(impl_of(tensor), view);
     return 0;
+}
+
+static inline bool same_dimensions(const int64_t *expected, const int64_t *actual, int64_t count) {
+    for (int64_t i = 0; i < count; i++) {
+        if (expected[i] != actual[i] && expected[i] != ANY_SIZE) return false;
+    }
+    return true;
+}
+
+static inline bool same_view(const TensorView *view, const TensorCheck *expected) {
+    int64_t count = expected->dimensions;
+    return view->keys == expected->keys && view->dimensions == count && view->dtype == expected->dtype &&
+           view->device == expected->device && view->requires_grad == expected->requires_grad &&
+           same_dimensions(expected->sizes, view->sizes, count) &&
+           same_dimensions(expected->sizes + count, view->strides, count);
+}
+
+int tensor_matches(PyObject *tensor, const TensorCheck *expected) {
+    if (Py_TYPE(tensor) != expected->type) return 0;
+    TensorView view;
+    if (state.raw) raw_view(impl_of(tensor), &view);
+    else if (python_view(tensor, &view) < 0) return -1;
+    return same_view(&view, expected);
+}
+
+bool same_tensor_check(const TensorCheck *a, const TensorCheck *b) {
+    size_t bytes = sizeof(TensorCheck) + 2 * (size_t)a->dimensions * sizeof(int64_t);
+    return a->dimensions == b->dimensions && memcmp(a, b, bytes) == 0;
+}
+
+void tensor_place(PyObject *tensor, TensorPlace *place) {
+    place->metadata = place->autograd = NULL;
+    if (!state.raw) return;
+    place->metadata = impl_of(tensor);
+    place->autograd = READ(char *, impl_of(tensor) + state.autograd);
+}
+
+/* Prefetching what is no longer there does no harm. */
+void tensor_prefetch(PyObject *tensor, const TensorPlace *place) {
+    const char *metadata = place->metadata, *autograd = place->autograd;
+    __builtin_prefetch(tensor);
+    if (metadata == NULL) return;
+    __builtin_prefetch(metadata + state.autograd);
+    __builtin_prefetch(metadata + state.shape + 8 * (1 + INLINE_DIMENSIONS));
+    __builtin_prefetch(metadata + state.keys);
+    if (autograd != NULL) __builtin_prefetch(autograd + state.requires_grad);
+    if (autograd != NULL) __builtin_prefetch(autograd + state.grad_fn);
 }
 
 int tensor_offset(PyObject *tensor, int64_t *offset) {

@@ -39,35 +39,37 @@ static void *zeroed(Py_ssize_t count, size_t size) {
 
 /* -- checks ------------------------------------------------------------------------------------------ */
 
-static int64_t *parse_dimensions(PyObject *items, int64_t *count) {
-    *count = PyTuple_GET_SIZE(items);
-    int64_t *result = zeroed(*count, sizeof(int64_t));
-    for (int64_t i = 0; result != NULL && i < *count; i++) {
+static void parse_dimensions(PyObject *items, int64_t *out) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(items); i++) {
         PyObject *item = PyTuple_GET_ITEM(items, i);
-        result[i] = item == Py_None ? ANY_SIZE : PyLong_AsLongLong(item);
+        out[i] = item == Py_None ? ANY_SIZE : PyLong_AsLongLong(item);
     }
-    return result;
 }
 
 static int parse_tensor(Check *check) {
     PyObject *type, *sizes, *strides;
     unsigned long long keys;
-    int64_t count;
-    int grad;
-    TensorCheck *tensor = check->tensor = zeroed(1, sizeof(TensorCheck));
-    if (tensor == NULL || tensor_prepare() < 0) return -1;
+    int grad, dtype, device;
+    if (tensor_prepare() < 0) return -1;
     if (!PyArg_ParseTuple(check->payload, "O!O!O!iiKp", &PyType_Type, &type, &PyTuple_Type, &sizes, &PyTuple_Type,
-                          &strides, &tensor->dtype, &tensor->device, &keys, &grad)) {
+                          &strides, &dtype, &device, &keys, &grad)) {
         return -1;
     }
+    Py_ssize_t count = PyTuple_GET_SIZE(sizes);
+    if (PyTuple_GET_SIZE(strides) != count) {
+        PyErr_SetString(PyExc_ValueError, "sizes and strides differ in length");
+        return -1;
+    }
+    TensorCheck *tensor = check->tensor = zeroed(1, sizeof(TensorCheck) + 2 * (size_t)count * sizeof(int64_t));
+    if (tensor == NULL) return -1;
     tensor->type = (PyTypeObject *)type;
     tensor->keys = keys;
+    tensor->dtype = dtype;
+    tensor->device = device;
     tensor->requires_grad = grad;
-    tensor->sizes = parse_dimensions(sizes, &tensor->dimensions);
-    tensor->strides = parse_dimensions(strides, &count);
-    if (!PyErr_Occurred() && count != tensor->dimensions) {
-        PyErr_SetString(PyExc_ValueError, "sizes and strides differ in length");
-    }
+    tensor->dimensions = count;
+    parse_dimensions(sizes, tensor->sizes);
+    parse_dimensions(strides, tensor->sizes + count);
     return PyErr_Occurred() ? -1 : 0;
 }
 
@@ -120,7 +122,7 @@ static int parse_checks(PyObject *specs, Check **checks, Py_ssize_t *count) {
 
 /* -- what may be skipped ------------------------------------------------------------------------------- */
 
-static bool immutable(PyObject *value) {
+bool immutable_constant(PyObject *value) {
     static const char *const names[] = {"torch.dtype", "torch.device", "torch.layout", "torch.memory_format"};
     if (value == Py_None || PyBool_Check(value) || PyLong_CheckExact(value) || PyFloat_CheckExact(value) ||
         PyUnicode_CheckExact(value) || PyBytes_CheckExact(value) || PyComplex_CheckExact(value)) {
@@ -128,7 +130,7 @@ static bool immutable(PyObject *value) {
     }
     if (PyTuple_CheckExact(value)) {
         for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(value); i++) {
-            if (!immutable(PyTuple_GET_ITEM(value, i))) return false;
+            if (!immutable_constant(PyTuple_GET_ITEM(value, i))) return false;
         }
         return true;
     }
@@ -142,7 +144,7 @@ static bool immutable(PyObject *value) {
 static bool stable_check(const Check *check) {
     switch (check->kind) {
     case CHECK_ID: return true;
-    case CHECK_EQUALS: return immutable(check->payload);
+    case CHECK_EQUALS: return immutable_constant(check->payload);
     case CHECK_TYPE: /* `__class__` can be assigned on instances of mutable classes and on modules */
         return PyType_Check(check->payload) && check->payload != (PyObject *)&PyModule_Type &&
                ((PyTypeObject *)check->payload)->tp_flags & Py_TPFLAGS_IMMUTABLETYPE;
@@ -177,6 +179,32 @@ static void classify_node(Node *node) {
         }
     }
     node->sealable = node->versioned == node->check_count && items && node->slot < 0;
+}
+
+/* -- regions ----------------------------------------------------------------------------------------- */
+
+#define SMALL 3 /* nodes: not worth a record */
+
+static Py_ssize_t weight(const Node *node) {
+    Py_ssize_t total = 1;
+    for (Py_ssize_t i = 0; i < node->child_count; i++) total += weight(&node->children[i]);
+    return total;
+}
+
+/* A frame's globals change all the time when a script runs at module level: what lies in such a dict is a region for
+ * each name, everything else one for each root. */
+static bool holds_globals(const Node *node) {
+    if (node->accessor == CONSTANT && PyDict_CheckExact(node->key)) return true;
+    return node->accessor == FUNCTION_GLOBALS;
+}
+
+static void place_tops(Node *nodes, Py_ssize_t count) {
+    for (Py_ssize_t i = 0; i < count; i++) {
+        bool split = holds_globals(&nodes[i]);
+        for (Py_ssize_t k = 0; k < nodes[i].child_count; k++) split = split || holds_globals(&nodes[i].children[k]);
+        if (split) place_tops(nodes[i].children, nodes[i].child_count);
+        else nodes[i].top = weight(&nodes[i]) > SMALL;
+    }
 }
 
 /* -- nodes ------------------------------------------------------------------------------------------- */
@@ -266,7 +294,7 @@ static int parse_relation(GuardTree *tree, Relation *relation, PyObject *spec) {
         return -1;
     }
     relation->text = Py_NewRef(program ? text : second);
-    if (tensor_prepare() < 0) return -1;
+    if ((program || relation->kind == DIFFERENT_STORAGES) && tensor_prepare() < 0) return -1;
     if (!program) return parse_registers(tree, relation, first);
     relation->condition = condition_parse(first, second, tree->register_count);
     return relation->condition ? 0 : -1;
@@ -299,6 +327,7 @@ static PyObject *tree_new(PyTypeObject *type, PyObject *args, PyObject *keywords
     if (tree == NULL) return NULL;
     if (find_module_getattr() < 0 || parse_checks(checks, &tree->checks, &tree->check_count) < 0) goto failed;
     if (parse_nodes(tree, nodes, &tree->nodes, &tree->node_count) < 0 || verify_registers(tree) < 0) goto failed;
+    place_tops(tree->nodes, tree->node_count);
     tree->relations = zeroed(PyTuple_GET_SIZE(relations), sizeof(Relation));
     if (tree->relations == NULL) goto failed;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(relations); i++) {
@@ -336,11 +365,7 @@ static void free_checks(Check *checks, Py_ssize_t count) {
     for (Py_ssize_t i = 0; i < count; i++) {
         Py_XDECREF(checks[i].payload);
         Py_XDECREF(checks[i].text);
-        if (checks[i].tensor != NULL) {
-            PyMem_Free(checks[i].tensor->sizes);
-            PyMem_Free(checks[i].tensor->strides);
-            PyMem_Free(checks[i].tensor);
-        }
+        PyMem_Free(checks[i].tensor);
         PyMem_Free(checks[i].memo);
     }
     PyMem_Free(checks);
@@ -352,6 +377,7 @@ static void free_nodes(Node *nodes, Py_ssize_t count) {
         Py_XDECREF(nodes[i].text);
         free_checks(nodes[i].checks, nodes[i].check_count);
         free_nodes(nodes[i].children, nodes[i].child_count);
+        region_free(nodes[i].region);
     }
     PyMem_Free(nodes);
 }

@@ -406,6 +406,18 @@ class TreeBuilder:
                 return base, "closure", index
         raise TypeError(f"no guard can be put on {source!r}")
 
+    def grouped(self) -> list[Node]:
+        """The roots, those that are pinned objects below one node: they are checked together.
+
+        Cells and the frame's own globals change more often than the rest, and stay apart.
+        """
+        pinned = Node("constant", None, "what is pinned")
+        apart: list[Node] = []
+        for root in self.roots:
+            alone = root.accessor != "constant" or root.key is self.frame.globals or type(root.key) is types.CellType
+            (apart if alone else pinned.children).append(root)
+        return [*apart, pinned] if pinned.children else apart
+
     def register(self, source: Source) -> int:
         """The register in which the value of a source is kept for relations."""
         node = self.node(source)
@@ -436,4 +448,4 @@ def compile_tree(guards: Iterable[Guard], frame: Roots) -> _native.GuardTree:
         else:
             builder.node(guard.source).checks.append(guard)
     related = tuple(map(builder.relation, relations))
-    return _native.GuardTree(tuple(map(check_spec, state)), specs(builder.roots), related)
+    return _native.GuardTree(tuple(map(check_spec, state)), specs(builder.grouped()), related)
