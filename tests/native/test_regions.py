@@ -159,7 +159,7 @@ def test_any_change_is_seen(seed: int) -> None:
             change = rng.choice(CHANGES)
             try:
                 change(thing, rng.choice(VALUES))
-            except (AttributeError, IndexError, TypeError, ValueError):  # a part that an earlier change removed; other cells than before
+            except (AttributeError, IndexError, TypeError, ValueError):  # what an earlier change has removed
                 continue
             for _ in range(2):
                 expected = tree.explain(thing) is None
