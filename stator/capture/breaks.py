@@ -10,7 +10,7 @@ refused while the code is written. Neighbours: `rewrite.py` (writes code), `poin
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bytecode import Instr, Label
@@ -42,6 +42,10 @@ NEVER = ON_SLOTS | frozenset(
     "POP_JUMP_IF_NONE POP_JUMP_IF_NOT_NONE BUILD_TUPLE BUILD_LIST BUILD_SLICE LIST_TO_TUPLE RETURN_VALUE "
     "POP_EXCEPT PUSH_EXC_INFO".split()
 )
+
+
+#: Emits what pushes one argument of a point.
+Load = Callable[[], None]
 
 
 class NoBreak(GraphBreak):
@@ -90,7 +94,7 @@ class Exit:
         machine.effects.replay(out)
         self._prepare_slots()
         if name in NEVER:
-            self._continue(self.index, [self._loader(self.handled.get(p, v)) for p, v in enumerate(self.stack)], self.nulls)
+            self._continue(self.index, [self._before(position) for position in range(len(self.stack))], self.nulls)
             return
         self._handle_exceptions()
         self._push_stack()
@@ -113,7 +117,7 @@ class Exit:
             out.append(failed)
             out.emit("STORE_FAST", ".raised")
             self._stop_handling()
-            loads = [self._loader(value) for value in self.stack[: block.depth]]
+            loads = [self._before(position) for position in range(block.depth)]
             if block.lasti:
                 loads.append(lambda: out.load_object(self.index))
             loads.append(lambda: out.emit("LOAD_FAST", ".raised"))
@@ -170,18 +174,20 @@ class Exit:
         nulls = [position for position in self.nulls if position < solid]
         self._continue(target, [self._now(position) for position in range(depth)], nulls)
 
-    def _now(self, position: int) -> Any:
-        exception = self.handled.get(position)
-        if exception is not None:
-            return self._loader(exception)
+    def _now(self, position: int) -> Load:
+        """Loads what is at a position of the stack after the instruction."""
+        if position in self.handled:
+            return self._before(position)
         return lambda: self.out.emit("LOAD_FAST", f".now_{position}")
 
-    def _loader(self, value: Value | None) -> Any:
+    def _before(self, position: int) -> Load:
+        """Loads what was there before it."""
+        value = self.handled.get(position) or self.stack[position]
         return lambda: self.out.load(value)  # type: ignore[arg-type]
 
     # -- continuing ------------------------------------------------------------------------------------
 
-    def _continue(self, target: int, stack: Sequence[Any], nulls: Iterable[int]) -> None:
+    def _continue(self, target: int, stack: Sequence[Load], nulls: Iterable[int]) -> None:
         """Return the continuation at an instruction; `stack` has what loads each position."""
         out = self.out
         slots = {slot: value for slot in range(len(self.machine.slots)) if (value := self._slot(slot)) is not None}

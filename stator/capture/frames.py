@@ -111,6 +111,12 @@ REFUSALS = (GraphBreak, DataDependent, Unsupported, RecursionError)
 #: Refusals after which the frame is not resumed.
 UNRESUMABLE = (TooLong,)
 
+#: Functions that look at the variables of the frame that calls them, as globals and as attributes.
+FRAME_READERS = {
+    "LOAD_GLOBAL": frozenset({"locals", "vars", "dir", "eval", "exec"}),
+    "LOAD_ATTR": frozenset({"_getframe", "currentframe"}),
+}
+
 
 class Attempt(NamedTuple):
     """One run of the root frame: to its end, or to just before an instruction."""
@@ -244,12 +250,18 @@ class Conversion:
             raise CaptureError(stop.reason, stop.location or self.first_line(), stop.hint)
         guards = self.guards
         attempt = None
-        if self.points is not None and not isinstance(error, UNRESUMABLE) and step >= 0:
+        resumable = not isinstance(error, UNRESUMABLE) and step >= 0 and not self.reads_its_frame()
+        if self.points is not None and resumable:
             attempt = self.last_attempt(step)
         self.report(stop, resumes=attempt is not None, silent=isinstance(error, HandledError))
         if attempt is None:
             self.guards = guards
         return attempt
+
+    def reads_its_frame(self) -> bool:
+        """Whether the program may look at its own frame, of which only the original has one."""
+        assert self.machine is not None
+        return any(arg in FRAME_READERS.get(name, ()) for name, arg in self.machine.decoded.instructions)
 
     def last_attempt(self, step: int) -> Attempt | None:
         """The latest state up to `step` that real objects can be made of, with the code that goes on from there."""
