@@ -1,0 +1,221 @@
+"""What a call costs besides its kernels: microseconds a call of eager, stator and torch.compile, and of guards alone.
+
+`python -m benchmarks.overhead [case …] [--compilers eager stator] [--out overhead.json]`. All of a case is measured
+in turn in one process: hot (many calls in a row), and flushed (one call at a time, after 64 MiB were written, so that
+nothing of the compiler is in the caches). Figures are medians over rounds. "8 entries" calls nine shapes in a cycle,
+which makes each call pass over the eight other entries first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from rich.console import Console
+from rich.table import Table
+from torch import nn
+
+import stator
+from stator.capture.entry import versions_of
+
+COMPILERS = ("eager", "stator", "torch.compile")
+FLUSHED_BYTES = 64 << 20
+WIDTH = 16
+
+Call = Callable[[], object]
+Figures = dict[str, float]
+
+
+class Block(nn.Module):
+    """A residual block, narrow, so that its kernels take next to no time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(WIDTH)
+        self.up = nn.Linear(WIDTH, 2 * WIDTH)
+        self.act = nn.GELU()
+        self.down = nn.Linear(2 * WIDTH, WIDTH)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        inner: torch.Tensor = self.down(self.act(self.up(self.norm(x))))
+        return x + inner
+
+
+def blocks(count: int) -> nn.Module:
+    """That many residual blocks, one after the other."""
+    return nn.Sequential(*[Block() for _ in range(count)]).eval()
+
+
+def add() -> Callable[[torch.Tensor], torch.Tensor]:
+    """A new function that adds a number to a tensor."""
+
+    def add(x: torch.Tensor) -> torch.Tensor:
+        return x + 1
+
+    return add
+
+
+class Case(NamedTuple):
+    """What is called: a program, the inputs that it is called on in turn, and the mode around the calls."""
+
+    program: Callable[[], Any]
+    inputs: Callable[[], list[torch.Tensor]]
+    mode: Callable[[], Any]
+
+
+def ones(*shape: int, grad: bool = False) -> Callable[[], list[torch.Tensor]]:
+    """One input of that shape."""
+    return lambda: [torch.ones(shape, requires_grad=grad)]
+
+
+CASES: dict[str, Case] = {
+    "add": Case(add, ones(1), torch.enable_grad),
+    "add, requires_grad": Case(add, ones(1, grad=True), torch.enable_grad),
+    "add, inference_mode": Case(add, ones(1), torch.inference_mode),
+    "12 blocks": Case(lambda: blocks(12), ones(1, WIDTH), torch.no_grad),
+    "36 blocks": Case(lambda: blocks(36), ones(1, WIDTH), torch.no_grad),
+    "8 entries": Case(add, lambda: [torch.ones(size) for size in range(2, 11)], torch.enable_grad),
+}
+
+
+def compiled(compiler: str, program: Any) -> Any:
+    """The program as a compiler makes it, every shape on its own."""
+    match compiler:
+        case "eager":
+            return program
+        case "stator":
+            return stator.compile(program, dynamic=False, options={"recompile_limit": 16})
+    torch._dynamo.reset()
+    torch._dynamo.config.recompile_limit = 16  # type: ignore[attr-defined]
+    return torch.compile(program, dynamic=False)
+
+
+def in_turn(function: Any, inputs: list[torch.Tensor]) -> Call:
+    """A call on the next of the inputs, each time."""
+    if len(inputs) == 1:
+        return lambda only=inputs[0]: function(only)  # type: ignore[misc]
+    place = -1
+
+    def call() -> object:
+        nonlocal place
+        place = (place + 1) % len(inputs)
+        return function(inputs[place])
+
+    return call
+
+
+def guards_of(function: Any, inputs: list[torch.Tensor]) -> Call:
+    """The guards alone, as a call of the compiled function checks them until one entry matches."""
+    dispatcher = getattr(getattr(function, "forward", function), "__func__", None) or function
+    bound = getattr(getattr(function, "forward", None), "__self__", None)
+    slots = [dispatcher.bind(*([] if bound is None else [bound]), x) for x in inputs]
+    trees = [tree for tree, _ in versions_of(function)]
+    if len(trees) == 1:
+        return lambda check=trees[0].check, given=slots[0]: check(*given)  # type: ignore[misc]
+    last = next(given for given in slots if trees[-1].check(*given))
+    return lambda: [tree.check(*last) for tree in trees]
+
+
+def hot(call: Call, loops: int) -> float:
+    """Microseconds a call of many in a row."""
+    start = time.perf_counter()
+    for _ in range(loops):
+        call()
+    return (time.perf_counter() - start) / loops * 1e6
+
+
+def flushed(call: Call, memory: torch.Tensor) -> float:
+    """Microseconds of one call after as much memory was written as no cache holds."""
+    memory.add_(1)
+    start = time.perf_counter()
+    call()
+    return (time.perf_counter() - start) * 1e6
+
+
+def loops_for(call: Call, seconds: float) -> int:
+    """How many calls take about that long."""
+    for _ in range(20):
+        call()
+    return max(3, int(seconds * 1e6 / max(hot(call, 20), 0.01)))
+
+
+def measure(case: Case, compilers: list[str], rounds: int) -> dict[str, Figures]:
+    """The figures of one case: by what is called, hot and flushed."""
+    program, inputs = case.program(), case.inputs()
+    memory = torch.zeros(FLUSHED_BYTES // 4)
+    calls: dict[str, Call] = {}
+    with case.mode():
+        for compiler in compilers:
+            function = compiled(compiler, program)
+            for given in inputs:
+                function(given)
+            calls[compiler] = in_turn(function, inputs)
+            if compiler == "stator":
+                calls["guards"] = guards_of(function, inputs)
+        loops = {name: loops_for(call, 0.02) for name, call in calls.items()}
+        times: dict[str, dict[str, list[float]]] = {name: {"hot": [], "flushed": []} for name in calls}
+        for _ in range(rounds):
+            for name, call in calls.items():
+                times[name]["hot"].append(hot(call, loops[name]))
+                times[name]["flushed"].append(flushed(call, memory))
+    stator.reset()
+    return {name: {kind: statistics.median(found) for kind, found in by.items()} for name, by in times.items()}
+
+
+def table(rows: dict[str, dict[str, Figures]], compilers: list[str]) -> Table:
+    """The cases side by side; ratios are to eager."""
+    shown = Table(title="µs a call")
+    shown.add_column("case")
+    shown.add_column("")
+    for compiler in compilers:
+        shown.add_column(compiler, justify="right")
+    shown.add_column("guards alone", justify="right")
+    for name, figures in rows.items():
+        for kind in ("hot", "flushed"):
+            base = figures.get("eager", {}).get(kind)
+            cells = []
+            for compiler in compilers:
+                ratio = f" ({figures[compiler][kind] / base:.2f}x)" if base and compiler != "eager" else ""
+                cells.append(f"{figures[compiler][kind]:.2f}{ratio}")
+            guards = f"{figures['guards'][kind]:.2f}" if "guards" in figures else ""
+            shown.add_row(name if kind == "hot" else "", kind, *cells, guards)
+        shown.add_section()
+    return shown
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made.add_argument("cases", nargs="*", help=f"some of: {', '.join(CASES)}")
+    made.add_argument("--compilers", nargs="+", default=list(COMPILERS))
+    made.add_argument("--rounds", type=int, default=41)
+    made.add_argument("--threads", type=int, default=1)
+    made.add_argument("--out", type=Path, default=None)
+    return made
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Measure what the command line names and print the table."""
+    args = parser().parse_args(arguments)
+    torch.set_num_threads(args.threads)
+    console = Console(width=max(Console().width, 120))
+    rows = {}
+    for name in args.cases or CASES:
+        console.print(f"[dim]{name} …[/dim]")
+        rows[name] = measure(CASES[name], args.compilers, args.rounds)
+    console.print(table(rows, args.compilers))
+    if args.out:
+        machine = {"machine": platform.processor() or platform.machine(), "python": platform.python_version()}
+        args.out.write_text(json.dumps({**machine, "torch": torch.__version__, "rows": rows}, indent=1))
+        console.print(f"written: {args.out}")
+
+
+if __name__ == "__main__":
+    main()
