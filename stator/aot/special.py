@@ -73,12 +73,17 @@ def _zeros_without_memory(tracer: Tracer, size: Any, **options: Any) -> Any:
 # ---- numbers that describe a tensor: sizes, and no nodes -------------------------------------------------------------
 
 
-@special(aten.sym_size.int)
+@special(aten.size.default, aten.sym_size.default)
+def _sizes(tracer: Tracer, x: Any) -> Any:
+    return tuple(x.shape)
+
+
+@special(aten.sym_size.int, aten.size.int)
 def _size(tracer: Tracer, x: Any, dim: int) -> Any:
     return x.size(dim)
 
 
-@special(aten.sym_stride.int)
+@special(aten.sym_stride.int, aten.stride.int)
 def _stride(tracer: Tracer, x: Any, dim: int) -> Any:
     return x.stride(dim)
 

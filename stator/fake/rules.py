@@ -350,6 +350,11 @@ def _mean_all(x: Any, *, dtype: Any = None) -> Any:
     return make((), dtype or x.dtype, x.device) if is_float(dtype or x.dtype) else NotImplemented
 
 
+@rule(aten.logsumexp.default)
+def _logsumexp(x: Any, dims: Any, keepdim: bool = False) -> Any:
+    return make(reduced_size(x.shape, dims, keepdim), x.dtype, x.device) if is_float(x.dtype) else NotImplemented
+
+
 @rule(aten.amax.default, aten.amin.default)
 def _amax(x: Any, dims: Any = (), keepdim: bool = False) -> Any:
     return make(reduced_size(x.shape, dims, keepdim), x.dtype, x.device)

@@ -1,5 +1,8 @@
 """One trace of a graph with symbolic sizes gives eager's results and gradients for all sizes."""
 
+import copy
+import types
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -8,11 +11,13 @@ from torch import fx, nn
 import stator.prims.decompositions  # noqa: F401
 from stator.aot.metadata import Metadata
 from stator.aot.reference import reference
+from stator.aot.trace import trace
 from stator.fake import FakeMode
 from stator.fake.symbolic import symint
 from stator.prims.random import RANDOM_OPERATORS
 from stator.prims.table import DECOMPOSITIONS
 from stator.sizes import Environment
+from tests.aot.models import GPT
 
 TABLES = {"plain": {}, "primitives": DECOMPOSITIONS}
 
@@ -22,7 +27,7 @@ def table(request):
     return TABLES[request.param]
 
 
-def captured(function, examples, dynamic, root=None):
+def captured(function, examples, dynamic):
     """A graph of one call of `function`, whose placeholders have symbols for the sizes in `dynamic` (input, dim)."""
     environment, mode, graph = Environment(), FakeMode(), fx.Graph()
     nodes = []
@@ -40,8 +45,13 @@ def captured(function, examples, dynamic, root=None):
         for dim in sorted(range(len(size)), key=lambda dim: (example.stride(dim), -dim)):
             stride[dim], step = step, step * size[dim]
         node.meta["val"] = mode.from_real(example, geometry=(size, stride))
-    graph.output(graph.call_function(function, tuple(nodes)))
-    gm = fx.GraphModule(root if root is not None else nn.Module(), graph)
+    root = nn.Module()
+    if isinstance(function, nn.Module):
+        root.net = function
+        graph.output(graph.call_module("net", tuple(nodes)))
+    else:
+        graph.output(graph.call_function(function, tuple(nodes)))
+    gm = fx.GraphModule(root, graph)
     gm.meta["sizes"] = environment
     return gm
 
@@ -54,6 +64,7 @@ def eager(function, args):
 def check(function, make, sizes, dynamic, table, *, conditions=None, tolerance=2e-5):
     """The trace made for the first sizes serves all."""
     torch.manual_seed(0)
+    other = copy.deepcopy(function)
     gm = captured(function, make(*sizes[0]), dynamic)
     call = reference(gm, make(*sizes[0]), decompositions=table, random_operators=RANDOM_OPERATORS)
     metadata = call.__self__.metadata
@@ -63,7 +74,7 @@ def check(function, make, sizes, dynamic, table, *, conditions=None, tolerance=2
         theirs = [
             x.detach().clone().requires_grad_(x.requires_grad) if isinstance(x, torch.Tensor) else x for x in ours
         ]
-        got, expected = call(*ours), eager(function, theirs)
+        got, expected = call(*ours), eager(other, theirs)
         assert len(got) == len(expected)
         total = [0, 0]
         for a, b in zip(got, expected, strict=True):
@@ -78,7 +89,9 @@ def check(function, make, sizes, dynamic, table, *, conditions=None, tolerance=2
         for loss in total:
             if isinstance(loss, torch.Tensor):
                 loss.backward()
-        for a, b in zip(ours, theirs, strict=True):
+        parameters = [list(f.parameters()) if isinstance(f, nn.Module) else [] for f in (function, other)]
+        buffers = [list(f.buffers()) if isinstance(f, nn.Module) else [] for f in (function, other)]
+        for a, b in zip([*ours, *parameters[0], *buffers[0]], [*theirs, *parameters[1], *buffers[1]], strict=True):
             if isinstance(b, torch.Tensor):
                 torch.testing.assert_close(a, b)
                 assert (a.grad is None) == (b.grad is None)
@@ -94,6 +107,7 @@ def randn(*size):
     return torch.randn(*size, requires_grad=True)
 
 
+ALL = {(0, 0), (0, 1), (1, 0), (1, 1)}
 SIZES = [(3, 5), (4, 7), (11, 2), (2, 16)]
 
 
@@ -122,6 +136,136 @@ SIZES = [(3, 5), (4, 7), (11, 2), (2, 16)]
     ],
 )
 def test_functions(function, table):
-    check(
-        function, lambda n, m: [randn(n, m), randn(n, m)], SIZES, {(0, 0), (0, 1), (1, 0), (1, 1)}, table, conditions=[]
-    )
+    check(function, lambda n, m: [randn(n, m), randn(n, m)], SIZES, ALL, table, conditions=[])
+
+
+def attend(q, k, v):
+    b, t, width = q.shape
+    q, k, v = (x.view(b, t, 4, width // 4).transpose(1, 2) for x in (q, k, v))
+    y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    return y.transpose(1, 2).reshape(b, t, width)
+
+
+class Attention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.qkv, self.out = nn.Linear(8, 24), nn.Linear(8, 8)
+
+    def forward(self, x):
+        return self.out(attend(*self.qkv(x).chunk(3, -1)))
+
+
+class Plain(nn.Module):
+    """Attention written out, with a mask made of sizes."""
+
+    def __init__(self):
+        super().__init__()
+        self.qkv = nn.Linear(8, 24)
+
+    def forward(self, x):
+        q, k, v = self.qkv(x).split(8, -1)
+        n = x.shape[1]
+        mask = torch.full((n, n), float("-inf")).triu(1)
+        return (q @ k.transpose(1, 2) / 8**0.5 + mask).softmax(-1) @ v
+
+
+NETWORKS = {
+    "mlp": (
+        nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.LayerNorm(16), nn.Linear(16, 3)),
+        [(3, 8), (7, 8), (2, 8)],
+        [0],
+    ),
+    "attention": (Attention(), [(2, 5, 8), (4, 3, 8), (3, 17, 8)], [0, 1]),
+    "plain attention": (Plain(), [(2, 5, 8), (4, 3, 8), (3, 17, 8)], [0, 1]),
+    "convolution": (
+        nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(2)),
+        [(2, 3, 6, 8), (5, 3, 8, 6), (3, 3, 10, 4)],
+        [0, 2, 3],
+    ),
+    "group norm": (nn.Sequential(nn.Conv1d(4, 4, 3), nn.GroupNorm(2, 4), nn.SiLU()), [(2, 4, 6), (3, 4, 9)], [0, 2]),
+    "batch": (nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1)), [(2, 3, 6, 8), (5, 3, 6, 8)], [0]),
+    "encoder": (nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True), [(2, 5, 8), (4, 3, 8)], [0, 1]),
+}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_networks(name, table):
+    network, sizes, dims = NETWORKS[name]
+    make = lambda *size: [randn(*size)]  # noqa: E731
+    found = check(copy.deepcopy(network), make, sizes, {(0, dim) for dim in dims}, table, tolerance=1e-4)
+    assert not any("==" in condition for condition in found)
+
+
+class Recurrent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.network = nn.GRU(4, 5, batch_first=True)
+
+    def forward(self, x):
+        return self.network(x)[0]
+
+
+def test_what_needs_numbers_fixes_them(table):
+    """PyTorch takes recurrent layers apart for one batch size."""
+    found = check(Recurrent(), lambda *size: [randn(*size)], [(2, 3, 4)], {(0, 0)}, table)
+    assert found == ["s0 == 2"]
+
+
+def test_gpt(table):
+    torch.manual_seed(1)
+    net = GPT(vocabulary=31, length=32, width=16, layers=2, heads=2)
+    net.forward = types.MethodType(with_positions, net)
+
+    def make(batch, length):
+        return [torch.randint(0, 31, (batch, length)), torch.randint(0, 31, (batch, length))]
+
+    check(net, make, [(2, 6), (5, 9), (3, 31)], ALL, table, tolerance=1e-4)
+
+
+def with_positions(self, tokens, targets):
+    x = self.wte(tokens) + self.wpe(self.positions[: tokens.shape[1]])
+    for block in self.blocks:
+        x = block(x)
+    logits = self.head(self.ln_f(x))
+    return logits, F.cross_entropy(logits.view(-1, logits.size(-1)), targets.view(-1))
+
+
+def test_numbers_as_inputs(table):
+    def f(x, n):
+        return x[:, :n] * n, x.shape[0] * n + 1, n
+
+    check(f, lambda b, n: [randn(b, 12), n], [(3, 5), (7, 2), (2, 11)], {(0, 0)}, table)
+
+
+def test_views_and_writes(table):
+    def f(x, y):
+        row = x[1:]
+        row.mul_(2)
+        z = y * x
+        return x, x.t(), row, z, z.view(-1), z[1:, ::2]
+
+    check(f, lambda n, m: [torch.randn(n, m), randn(n, m)], SIZES, ALL, table)
+
+
+def test_random_numbers_follow_the_sizes(table):
+    def f(x):
+        return F.dropout(x, 0.5, True), torch.rand(x.shape[0], 3), torch.randn_like(x)
+
+    gm = captured(f, [torch.ones(4, 6)], {(0, 0), (0, 1)})
+    call = reference(gm, [torch.ones(4, 6)], decompositions=table, random_operators=RANDOM_OPERATORS)
+    for n, m in ((4, 6), (9, 50), (31, 2)):
+        dropped, uniform, normal = call(torch.ones(n, m))
+        assert dropped.shape == normal.shape == (n, m) and uniform.shape == (n, 3)
+        assert set(dropped.unique().tolist()) <= {0.0, 2.0} and uniform.min() >= 0 and uniform.max() < 1
+    assert gm.meta["sizes"].conditions == []
+
+
+def test_decisions_become_conditions(table):
+    def f(x, y):
+        return x + y if x.shape[0] > 4 else x * y
+
+    randoms = [randn(8, 3), randn(8, 3)]
+    found = check(f, lambda n: [randn(n, 3), randn(n, 3)], [(8,), (5,), (64,)], {(0, 0), (1, 0)}, table)
+    assert found == ["s0 > 4"]
+    gm = captured(f, randoms, {(0, 0), (1, 0)})
+    assert [str(place.symbol) for place in trace(gm, randoms, decompositions=table).metadata.symbols] == ["s0"]
