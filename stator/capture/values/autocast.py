@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.amp import autocast_mode
 
+from stator.capture.source import ConstSource
 from stator.capture.values.base import Object
 from stator.capture.values.constant import FALSE
 from stator.capture.values.fold import ask
-from stator.capture.values.registry import fresh, handles
+from stator.capture.values.registry import fresh, handles, wrap
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,6 +44,12 @@ class AutocastValue(Object):
 
     def truth(self, tx: Machine) -> bool:
         return True
+
+    def call(self, tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+        """As a decorator."""
+        return wrap(tx, autocast_mode.autocast_decorator, ConstSource(autocast_mode.autocast_decorator)).call(
+            tx, (self, *args), kwargs
+        )
 
     def m___enter__(self, tx: Machine) -> Value:
         self.nodes.append(tx.graph.record(autocast_mode._enter_autocast, self.arguments, tx.location()))

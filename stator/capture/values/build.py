@@ -13,12 +13,14 @@ from stator.capture.values import (
     builtin_types,
     compiled,
     copying,
+    functional,
     markers,
     module,
     optimizer,
     pure,
     python_module,
     ranges,
+    sharing,
     torch_function,
     torch_state,
 )
@@ -44,8 +46,8 @@ __all__ = [
 
 #: The files that register what they know.
 FILES = (
-    autocast, autograd_function, builtin_types, compiled, copying, markers, module, optimizer, pure, python_module,
-    ranges, torch_function, torch_state,
+    autocast, autograd_function, builtin_types, compiled, copying, functional, markers, module, optimizer, pure,
+    python_module, ranges, sharing, torch_function, torch_state,
 )  # fmt: skip
 
 const = fresh

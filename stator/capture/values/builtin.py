@@ -10,6 +10,7 @@ from __future__ import annotations
 import builtins
 import functools
 import operator
+import re
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,7 @@ from stator.capture.values.exception import ExceptionValue
 from stator.capture.values.fold import Question, fold, known, run
 from stator.capture.values.function import BoundMethodValue
 from stator.capture.values.iterators import CallableIterator, Enumerate, Filter, ItemsIterator, Zip
-from stator.capture.values.registry import builds, fresh, handler_of, handles, makes, wrap
+from stator.capture.values.registry import LITERALS, builds, fresh, handler_of, handles, makes, wrap
 from stator.capture.values.sequence import ListValue, TupleValue, sort
 from stator.capture.values.tensor import TensorValue, call_graph
 from stator.capture.values.user_object import UserObjectValue
@@ -52,7 +53,7 @@ class BuiltinValue(KnownValue):
         handler = handler_of(self.obj)
         if handler is not None:
             return handler(tx, args, kwargs)
-        if is_pure(self.obj) and known(args) and known(kwargs.values()):
+        if is_pure(self.obj) and not any(isinstance(arg, TensorValue) for arg in (*args, *kwargs.values())):
             return fold(tx, self.obj, args, kwargs)
         if isinstance(self.obj, functools._lru_cache_wrapper):
             return call_cached(tx, self, args, kwargs)
@@ -68,6 +69,9 @@ class BuiltinValue(KnownValue):
 
 def is_pure(function: Any) -> bool:
     """Whether it may run at capture; unhashable callables may not."""
+    owner = getattr(function, "__self__", None)
+    if isinstance(owner, re.Pattern | re.Match) or (isinstance(owner, type) and owner in LITERALS):
+        return True  # `str.maketrans`, and methods that were taken off their constant
     try:
         return function in PURE
     except TypeError:
@@ -106,8 +110,7 @@ def identified(value: Value) -> Any:
     raise GraphBreak(f"a cached function is called on {value.kind}", "call it outside of the compiled function")
 
 
-@builds(types.BuiltinFunctionType, functools._lru_cache_wrapper, types.MethodWrapperType, operator.itemgetter,
-        operator.attrgetter, operator.methodcaller)  # fmt: skip
+@builds(types.BuiltinFunctionType, functools._lru_cache_wrapper, types.MethodWrapperType)
 def build_builtin(tx: Machine, obj: Any, source: Source) -> Value:
     """A C function is known by identity."""
     watch.identity(tx, source, obj)

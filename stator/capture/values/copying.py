@@ -95,7 +95,7 @@ class Copier:
         self.memo[value] = made
         if value.storage is not None:
             made.storage = self.copy(value.storage)
-        if value.slots or any("__slots__" in parent.__dict__ for parent in value.cls.__mro__[:-1]):
+        if value.slots or any(parent.__dict__.get("__slots__") for parent in value.cls.__mro__[:-1]):
             raise value.refuse("copying slots")
         for key, item in value.dict.pairs(self.tx):
             made.dict.put(self.tx, key, self.inner(item))

@@ -29,7 +29,7 @@ from stator.capture.values.base import Object
 from stator.capture.values.constant import NONE, ConstantValue
 from stator.capture.values.fold import fold, known, run
 from stator.capture.values.mapping import named_dict
-from stator.capture.values.registry import builds, fresh, handler_of, handles, makes, wrap
+from stator.capture.values.registry import CODES, builds, fresh, handler_of, handles, makes, wrap
 from stator.capture.values.sequence import TupleValue
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 #: Attributes by which libraries mark functions for compilers, and what we make of them.
 MARKED_CONSTANT = "_dynamo_marked_constant"
 MARKED_DISABLED = "_torchdynamo_disable"
+MARKED_ORIGINAL = "_torchdynamo_orig_callable"
 
 #: Functions of libraries that prepare an object once, before its first use: they run at capture, as the first call
 #: would have made them run, and do nothing afterwards.
@@ -255,6 +256,10 @@ class FunctionValue(Object):
             handler = handler_of(real)
             if handler is not None:
                 return handler(tx, args, kwargs)
+            by_code = CODES.get(real.__code__)
+            if by_code is not None:
+                watch.code(tx, self.source, real)
+                return by_code(tx, self, args, kwargs)
             if (real.__module__, real.__qualname__) in SET_UP:
                 return set_up(tx, real, args)
             if (real.__module__, real.__qualname__) in BOOKKEEPING:
@@ -262,6 +267,9 @@ class FunctionValue(Object):
             if real.__dict__:
                 if getattr(real, MARKED_CONSTANT, False) and known(args) and known(kwargs.values()):
                     return fold(tx, real, args, kwargs)
+                if getattr(real, MARKED_DISABLED, False) and real.__module__.startswith("torch."):
+                    # Torch's compiler marks some of torch's own functions when it is imported, for itself alone.
+                    return self.get_attr(tx, MARKED_ORIGINAL).call(tx, args, kwargs)
                 if getattr(real, MARKED_DISABLED, False):
                     raise self.refuse(f"calling {self.qualname}, which is marked as not to be compiled,")
             watch.code(tx, self.source, real)

@@ -17,6 +17,7 @@ from stator.capture.values import watch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from types import CodeType
 
     from stator.capture.machine import Machine
     from stator.capture.source import Source
@@ -48,6 +49,9 @@ SPECIAL: list[tuple[Callable[[Any], bool], Builder]] = []
 
 #: A callable (by identity) -> what calling it does at capture, instead of inlining or running it.
 CALLS: dict[Any, Handler] = {}
+
+#: The code of a function -> what calling a function with this code does: for wrappers that a decorator makes.
+CODES: dict[CodeType, Callable[[Machine, Any, Sequence[Value], dict[str, Value]], Value]] = {}
 
 
 def builds(*types: type, exact: bool = False) -> Callable[[Builder], Builder]:

@@ -83,33 +83,33 @@ def checkpointed_reentrant(x, layer):
     return checkpoint(layer, x, use_reentrant=True)
 
 
-@program(lambda: (x(), x()))
+@program(lambda: (x(), x()), breaks="function transforms")
 def vmap(a, b):
     return torch.vmap(lambda p, q: (p * q).sum())(a, b)
 
 
-@program(lambda: (x(),))
+@program(lambda: (x(),), breaks="function transforms")
 def vmap_over_dims(a):
     return torch.vmap(lambda p: p * 2, in_dims=1, out_dims=1)(a)
 
 
-@program(lambda: (x(),))
+@program(lambda: (x(),), breaks="function transforms")
 def func_grad(x):
     return torch.func.grad(lambda y: (y**2).sum())(x)
 
 
-@program(lambda: (x(),))
+@program(lambda: (x(),), breaks="function transforms")
 def func_vjp(x):
     out, pull = torch.func.vjp(torch.sin, x)
     return out, pull(torch.ones_like(x))
 
 
-@program(lambda: (x(), x()))
+@program(lambda: (x(), x()), breaks="function transforms")
 def func_jvp(x, t):
     return torch.func.jvp(torch.sin, (x,), (t,))
 
 
-@program(lambda: (torch.randn(3),))
+@program(lambda: (torch.randn(3),), breaks="function transforms")
 def func_jacobian(x):
     return torch.func.jacrev(lambda y: y**2)(x)
 
@@ -172,7 +172,7 @@ def grad_mode_asked(x):
     return x * 2 if torch.is_grad_enabled() else x * 3
 
 
-@program(lambda: (leaf(),))
+@program(lambda: (leaf(),), breaks="hooks on saved tensors")
 def saved_tensor_hooks(x):
     with torch.autograd.graph.save_on_cpu():
         return (x * x).sum()

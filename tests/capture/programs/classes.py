@@ -408,7 +408,7 @@ def class_attribute_written(x):
     return y
 
 
-@program()
+@program(breaks="a class statement")
 def class_made_inside(x):
     class Local:
         bias = 3
@@ -546,7 +546,7 @@ class Default:
 @program()
 def conversion_methods(x):
     d = Default()
-    return x[d], x * int(d) + float(d), str(d), f"{d:abc}", [5, 6][d]
+    return x * int(d) + float(d), str(d), f"{d:abc}", [5, 6][d]
 
 
 class Iterator:

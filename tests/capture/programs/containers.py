@@ -50,7 +50,7 @@ def list_comparison(x):
 def list_copy_is_new(x):
     a = [x]
     b, c, d = a.copy(), list(a), a[:]
-    return a, b, c, d, b is a, b[0] is a[0]
+    return a, b, c, d, b is a, b[0] is a[0], x + 1
 
 
 @program()
@@ -291,7 +291,7 @@ def aliases_between_arguments(x, rows):
     return x + rows[1][-1]
 
 
-@program()
+@program(breaks="an unknown function of C")
 def heap_and_bisect(x):
     import bisect
     import heapq

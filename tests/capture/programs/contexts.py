@@ -109,7 +109,7 @@ def suppress(x):
     return x + 1
 
 
-@program()
+@program(breaks="a class statement")
 def closing(x):
     class Resource:
         closed = False
@@ -259,7 +259,7 @@ def context_variable_read(x):
     return x * VARIABLE.get()
 
 
-@program()
+@program(breaks="a lock")
 def lock(x):
     import threading
 
@@ -301,7 +301,7 @@ def chained_managers_in_loop(x):
     return x, log
 
 
-@program()
+@program(breaks="it changes the random state")
 def redirected_deterministic(x):
     with torch.random.fork_rng(devices=[]):
         y = x + 1

@@ -136,7 +136,7 @@ def of_builtins(x):
     return x + 1, seen
 
 
-@program()
+@program(breaks="an error that only real tensors prove is handled")
 def of_shapes_is_caught(x):
     try:
         return x @ x
@@ -201,7 +201,7 @@ def group(x):
     return y
 
 
-@program()
+@program(breaks="a class statement")
 def suppressed_in_method(x):
     class Holder:
         def read(self):
@@ -221,7 +221,7 @@ def stop_iteration(x):
         return x + 1, stop.value
 
 
-@program()
+@program(breaks="filters of warnings are changed")
 def warning_is_given(x):
     import warnings
 
@@ -239,7 +239,7 @@ def given_exception(x, error):
         return x + 1, caught is error, str(caught)
 
 
-@program()
+@program(breaks="a class statement")
 def not_implemented(x):
     class Base:
         def run(self, y):

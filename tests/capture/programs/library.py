@@ -57,7 +57,7 @@ def environment(x):
     return x + int(os.environ.get("NOT_SET_ANYWHERE", "3")), os.path.join("a", "b")
 
 
-@program()
+@program(breaks="filters of warnings are changed")
 def warnings_filtered(x):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -131,7 +131,7 @@ def abstract_syntax_constant(x):
     return x + len(string.ascii_lowercase)
 
 
-@program()
+@program(breaks="an unknown function of C")
 def json_text(x):
     import json
 

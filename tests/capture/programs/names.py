@@ -101,7 +101,7 @@ def import_submodule(x):
     return F.relu(x), nn.ReLU()(x)
 
 
-@program()
+@program(breaks="a module is imported for the first time")
 def import_missing(x):
     try:
         import not_there_at_all

@@ -153,7 +153,7 @@ def enum_argument(x, colour):
 
 @program()
 def enum_lookup(x):
-    return Colour("b").pick(x), Colour["RED"].value, [c.name for c in Colour], Colour.RED in Colour, len(Colour)
+    return Colour("b").pick(x) + 1, Colour["RED"].value, [c.name for c in Colour], Colour.RED in Colour, len(Colour)
 
 
 @program()

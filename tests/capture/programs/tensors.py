@@ -133,7 +133,7 @@ def out_argument_of_several(x, values, indices):
     return values + 1, indices
 
 
-@program(lambda: (x(), torch.zeros(0)))
+@program(lambda: (x(), torch.zeros(0)), breaks="the memory of a tensor is exchanged")
 def out_argument_resized(x, y):
     torch.add(x, 1, out=y)
     return y * 2
@@ -258,13 +258,13 @@ def clone_and_contiguous(x):
     return x.clone(), x.T.contiguous(), x.clone(memory_format=torch.contiguous_format)
 
 
-@program()
+@program(breaks="what autograd records is changed")
 def requires_grad_method(x):
     y = (x * 2).detach().requires_grad_()
     return y * 3, y.requires_grad
 
 
-@program(lambda: (x(),))
+@program(lambda: (x(),), breaks="what autograd records is changed")
 def requires_grad_of_argument(x):
     x.requires_grad_(True)
     return x * 2
@@ -313,7 +313,7 @@ def update_under_no_grad(x):
     return x * 3
 
 
-@program(lambda: (x(),))
+@program(lambda: (x(),), breaks="the memory of a tensor is exchanged")
 def data_assigned(x):
     x.data = x.data * 2
     return x + 1
@@ -489,7 +489,7 @@ def tensor_attribute_read(x):
     return x * x.tag, hasattr(x, "other")
 
 
-@program()
+@program(breaks="sparse tensors")
 def sparse_result(x):
     return x.to_sparse().to_dense() + 1
 

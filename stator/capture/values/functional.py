@@ -1,0 +1,195 @@
+"""Callables of `functools`, `operator`, `types` and `reprlib` that are written in C, or wrap without a meaning here.
+
+A wrapper is known by its code, which all functions that a decorator makes share (`registry.CODES`).
+Neighbours: `function.py` (partial, bound methods), `builtin.py` (C functions), `pure.py`.
+"""
+
+from __future__ import annotations
+
+import bisect
+import collections
+import dataclasses
+import functools
+import operator
+import types
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils import checkpoint
+
+from stator.base.errors import GraphBreak
+from stator.capture.values import operators, watch
+from stator.capture.values.base import KnownValue, Object
+from stator.capture.values.builtin import PURE
+from stator.capture.values.constant import NONE
+from stator.capture.values.fold import ask, known
+from stator.capture.values.function import BoundMethodValue, FunctionValue
+from stator.capture.values.klass import CONSTANT_CLASSES
+from stator.capture.values.registry import CODES, builds, fresh, handles, makes
+from stator.capture.values.user_object import UserObjectValue
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stator.capture.machine import Machine
+    from stator.capture.rewrite import Assembler
+    from stator.capture.source import Source
+    from stator.capture.value import Value
+
+PURE.update({bisect.bisect_left, bisect.bisect_right, str.maketrans, bytes.maketrans})
+
+#: The class of sort keys, which has no name of its own.
+_Key: type = type(functools.cmp_to_key(operator.sub)(0))
+
+# -- wrappers --------------------------------------------------------------------------------------------
+
+
+def look_through(tx: Machine, value: FunctionValue, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+    """A call of what the wrapper wraps."""
+    return value.get_attr(tx, "__wrapped__").call(tx, args, kwargs)
+
+
+def _nothing() -> None:
+    """What the decorators below are tried on."""
+
+
+#: Keeps another compiler away from torch's own functions, by importing it.
+CODES[torch._disable_dynamo(_nothing).__code__] = look_through
+
+if hasattr(dataclasses, "_recursive_repr"):  # until 3.12
+    CODES[dataclasses._recursive_repr(_nothing).__code__] = look_through
+
+
+def dispatch(tx: Machine, value: FunctionValue, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+    """`f.dispatch(cls)` of a function made by `functools.singledispatch`."""
+    if value.function is None or not known(args):
+        return tx.inline(value, args, kwargs)
+    return ask(tx, value.function, args)
+
+
+CODES[functools.singledispatch(_nothing).dispatch.__code__] = dispatch
+
+
+@handles(checkpoint.checkpoint)
+def call_checkpoint(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+    """`checkpoint(f, *args)`: what is kept for backward and what is computed again is decided for the whole graph."""
+    options = ("use_reentrant", "preserve_rng_state", "determinism_check", "debug", "early_stop")
+    reentrant = kwargs.get("use_reentrant", NONE)
+    if reentrant.is_none() or reentrant.truth(tx) or "context_fn" in kwargs:
+        raise GraphBreak("this way of checkpointing runs the autograd engine", "pass use_reentrant=False")
+    function, *rest = args
+    return function.call(tx, rest, {name: value for name, value in kwargs.items() if name not in options})
+
+
+# -- operator ----------------------------------------------------------------------------------------------
+
+GETTERS = (operator.itemgetter, operator.attrgetter, operator.methodcaller)
+CONSTANT_CLASSES.update(GETTERS)
+
+
+class GetterValue(KnownValue):
+    """`itemgetter(…)`, `attrgetter(…)` or `methodcaller(…)`."""
+
+    __slots__ = ()
+    kind = "a getter"
+
+    def call(self, tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+        cls, parts = self.obj.__reduce__()[:2]
+        if kwargs or len(args) != 1 or not isinstance(cls, type):
+            raise self.refuse("these arguments")
+        if cls is operator.methodcaller:
+            name, *rest = parts
+            return args[0].get_attr(tx, name).call(tx, [fresh(item) for item in rest], {})
+        found = [self._get(tx, args[0], part) for part in parts]
+        return found[0] if len(found) == 1 else tx.build.make_tuple(found)
+
+    def _get(self, tx: Machine, value: Value, part: Any) -> Value:
+        if isinstance(self.obj, operator.itemgetter):
+            return value.get_item(tx, fresh(part))
+        for name in part.split("."):
+            value = value.get_attr(tx, name)
+        return value
+
+
+makes(*GETTERS)(GetterValue)
+
+
+@builds(*GETTERS)
+def build_getter(tx: Machine, obj: Any, source: Source) -> Value:
+    """A getter is known by identity."""
+    watch.identity(tx, source, obj)
+    return GetterValue(obj, source)
+
+
+# -- functools and types -----------------------------------------------------------------------------------
+
+
+class OrderedKey(Object):
+    """What `functools.cmp_to_key(f)` makes of an item: compared by `f`."""
+
+    __slots__ = ("function", "item")
+    kind = "a sort key"
+
+    def __init__(self, function: Value, item: Value) -> None:
+        super().__init__()
+        self.function = function
+        self.item = item
+
+    def python_type(self) -> type:
+        return _Key
+
+    def compare(self, tx: Machine, op: str, other: Value) -> Value | None:
+        if not isinstance(other, OrderedKey):
+            return None
+        return operators.compare(tx, op, self.function.call(tx, (self.item, other.item), {}), fresh(0))
+
+
+class KeyMaker(Object):
+    """`functools.cmp_to_key(f)`."""
+
+    __slots__ = ("function",)
+    kind = "a key function"
+
+    def __init__(self, function: Value) -> None:
+        super().__init__()
+        self.function = function
+
+    def python_type(self) -> type:
+        return _Key
+
+    def call(self, tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+        return OrderedKey(self.function, args[0])
+
+    def reconstruct(self, out: Assembler) -> None:
+        out.call(functools.cmp_to_key, self.function)
+
+
+@handles(functools.cmp_to_key)
+def call_cmp_to_key(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+    """`functools.cmp_to_key(f)`."""
+    return KeyMaker(args[0] if args else kwargs["mycmp"])
+
+
+@handles(types.MethodType)
+def call_method_type(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+    """`types.MethodType(function, instance)`."""
+    return BoundMethodValue(args[0], args[1])
+
+
+@handles(types.SimpleNamespace)
+def call_namespace(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+    """`types.SimpleNamespace(**attributes)`."""
+    made = UserObjectValue(types.SimpleNamespace)
+    for name, value in [*(args[0].pairs(tx) if args else ()), *((fresh(key), item) for key, item in kwargs.items())]:
+        made.dict.put(tx, name, value)
+    return made
+
+
+@handles(collections._count_elements)  # type: ignore[attr-defined]
+def call_count_elements(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+    """How `collections.Counter` counts."""
+    mapping, items = args
+    for item in items.unpack(tx):
+        count = mapping.get_attr(tx, "get").call(tx, (item, fresh(0)), {})
+        mapping.set_item(tx, item, operators.binary(tx, "+", count, fresh(1)))
+    return NONE
