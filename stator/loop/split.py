@@ -4,6 +4,7 @@
     s = sum(where(r == t, v[r], 0) for r < N)   -->   s = where(0 <= t < N, v[t], 0)
 `split_reductions` makes a large reduction with few results parallel:
     s = sum(x[r] for r < N)   -->   part[p] = sum(x[p*c + r] for r < c);  s = sum(part[p] for p < P)
+With a symbolic N, `c` is `N // P`, and the P-1 elements that may be left over are added in the second sum.
 `detach` gives a nest that overwrites what it reads elsewhere a buffer of its own, and copies at the end.
 """
 
@@ -22,7 +23,8 @@ from stator.loop.nest import Buffer, Nest, Node, Program, contiguous
 from stator.loop.space import flat
 from stator.sizes import Extent, hint
 
-_SPLITS = ("sum", "prod", "max", "min", "any", "all")
+#: The reductions that may be split, and what joins two parts.
+_SPLITS = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum", "any": "or", "all": "and"}
 
 
 def prepare(program: Program, device: Device) -> Program:
@@ -116,10 +118,12 @@ def _split(nest: Nest, nodes: list[Expr], pieces: int) -> Iterator[Node]:
         parts = (pieces, *size) if columns else (*size, pieces)
         part = Buffer(name, node.dtype, parts, contiguous(parts), nest.buffer.device)
         whole = Buffer(f"{name}_whole", node.dtype, size, contiguous(size), nest.buffer.device)
-        chunk, value = _chunked(node.attr, body, nest.reduce_axes, piece)
+        chunk, value, rest = _chunked(node.attr, body, nest.reduce_axes, piece)
         at = piece.index * prod(size) + outer if columns else outer * pieces + piece
         yield Nest(part, (*nest.axes, piece), (chunk,), reduce(node.attr, value), at)
-        yield Nest(whole, nest.axes, (piece,), reduce(node.attr, load(name, at, node.dtype)), outer)
+        done = load(name, at, node.dtype)
+        total = done if rest is None else op(_SPLITS[node.attr], done, rest)
+        yield Nest(whole, nest.axes, (piece,), reduce(node.attr, total), outer)
         memo[node] = load(whole.name, outer, node.dtype)
     yield replace(nest, reduce_axes=(), value=rewrite(nest.value))
 
@@ -132,19 +136,35 @@ def _divisor(total: Extent, wanted: int) -> int:
     return wanted
 
 
-def _chunked(kind: str, body: Expr, axes: tuple[Axis, ...], piece: Axis) -> tuple[Axis, Expr]:
-    """The body over one chunk; a last chunk that is too long is masked."""
+def _chunked(kind: str, body: Expr, axes: tuple[Axis, ...], piece: Axis) -> tuple[Axis, Expr, Expr | None]:
+    """(chunk, the body over one chunk, what is left over). A last chunk that is too long is masked.
+
+    A symbolic total is cut into chunks that are not too long; each piece gets one of the elements left over.
+    """
     total = prod(axis.size for axis in axes)
+    nothing = const(scalar.identity(kind, body.dtype), body.dtype)
+    if type(total) is not int:
+        chunk = Axis("chunk", total // piece.size)
+        position = piece.index * chunk.size + chunk
+        left = chunk.size * piece.size + piece.index
+        inside = op("lt", index(left), index(total))
+        rest = masked(inside, body.substitute(_positions(left, axes)), nothing)
+        return chunk, body.substitute(_positions(position, axes)), rest
     chunk = Axis("chunk", -(-total // piece.size))
     position = piece.index * chunk.size + chunk
+    value = body.substitute(_positions(position, axes))
+    if chunk.size * piece.size == total:
+        return chunk, value, None
+    inside = op("lt", index(position), const(total, "i64"))
+    return chunk, masked(inside, value, nothing), None
+
+
+def _positions(flat_position: Index, axes: tuple[Axis, ...]) -> dict[Axis, Index]:
+    """Where the axes stand at a flat position, which is below their product."""
     mapping: dict[Axis, Index] = {}
     step: Extent = 1
     for axis in reversed(axes):
-        whole = type(total) is not int and axis is axes[0]  # what the mask lets through stays below its size
-        mapping[axis] = position // step if whole else (position // step) % axis.size
+        outermost = axis is axes[0] and type(flat_position.high) is not int
+        mapping[axis] = flat_position // step if outermost else (flat_position // step) % axis.size
         step *= axis.size
-    value = body.substitute(mapping)
-    if chunk.size * piece.size == total:
-        return chunk, value
-    inside = op("lt", index(position), index(total))
-    return chunk, masked(inside, value, const(scalar.identity(kind, body.dtype), body.dtype))
+    return mapping

@@ -413,6 +413,13 @@ class _Level:
         closing = lines.pop()
         start = max(i for i, line in enumerate(lines) if "= strip;" in line or "(strip, least" in line)
         inside = [*lines[start:], closing, *flushes]
+        if type(axis.size) is not int and len(self.made.loops) == 1:  # what is short needs no totals
+            inside = [*inside[: -len(flushes)], "if (strip) {", *["    " + line for line in flushes], "} else {"]
+            count = "U.value" if self.wide else self.made.unroll if self.row else 1
+            for name, total in self.totals:
+                inside.append(f"    for (int u = 0; u < {count}; ++u) {total}[u] = {name}[u];")
+                inside.append(f"    fill({name}, 0);")
+            inside.append("}")
         del lines[start:]
         lines.append(f"for (i64_ strip = 0; strip < {size}; strip += {step}) {{")
         lines.extend("    " + line for line in inside)

@@ -24,6 +24,7 @@ Axes = frozenset[Axis]
 INT32 = 2**31
 ITEM_COST = 3  # what a load or store of one element costs beside an addition
 THREAD_WORK = 60_000  # cost units that pay for one more thread
+LONG = 512  # the length that a loop is unrolled for at least, if it is symbolic
 GRID = 64  # pieces that a long vector axis is cut into, for threads to share
 
 
@@ -263,7 +264,7 @@ def _unroll(made: Plan) -> int:
     kernel = made.kernel
     if not kernel.reduce_axes or made.vector is None:
         return 1
-    length = hint(made.vector.size)
+    length = max(hint(made.vector.size), 0 if type(made.vector.size) is int else LONG)
     if any(node.op == "reduce" and node.attr.startswith("arg") for node in kernel.nodes):
         return 1
     weight = sum(COST.get(node.op, 1) for node in kernel.inner) / max(kernel.levels, 1)
