@@ -2,20 +2,23 @@
 
 A generator function called during capture gives a `GeneratorValue`, whose own `Machine` runs up to the next yield each
 time it is asked. Invariant: what a generator does happens when the program asks for it, as in Python, so effects and
-graph calls keep their order. A generator that leaves the compiled frame is refused.
+graph calls keep their order. A generator leaves the compiled frame only before its start, or after its end.
 """
 
 from __future__ import annotations
 
+import inspect
 import types
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from stator.base.errors import GraphBreak
 from stator.capture.value import Raised, Value
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from stator.capture.machine import Machine
+    from stator.capture.rewrite import Assembler
 
 
 class GeneratorValue(Value):
@@ -54,6 +57,24 @@ class GeneratorValue(Value):
         if name in GeneratorMethod.COUNTS:
             return GeneratorMethod(self, name)
         raise self.refuse(f"reading attribute {name!r}")
+
+    def children(self) -> Iterator[Value]:
+        return (value for value in self.machine.slots if value is not None)
+
+    def reconstruct(self, out: Assembler) -> None:
+        """One that has not started is made by calling its function; one that is suspended is the machine's alone."""
+        machine = self.machine
+        if machine.finished:
+            out.call(exhausted_generator)
+        elif not self.started:
+            function: Any = machine.function
+            arguments = [value for value in machine.slots if value is not None]
+            out.call(call_with_slots, function, *arguments)
+        else:
+            raise GraphBreak(
+                f"the generator {machine.function.qualname} has been started and is used outside of the graph",
+                "make a list of it, or loop over it in one compiled function",
+            )
 
     # -- running -----------------------------------------------------------------------------------------
 
@@ -144,6 +165,26 @@ class GeneratorValue(Value):
             return item
         self.result = item
         return None
+
+
+def exhausted_generator() -> Iterator[Any]:
+    """A generator that has returned."""
+    nothing: tuple[Any, ...] = ()
+    generator = (item for item in nothing)
+    next(generator, None)
+    return generator
+
+
+def call_with_slots(function: types.FunctionType, *slots: Any) -> Any:
+    """Calls a function with what its parameters hold, in the order of its slots."""
+    code = function.__code__
+    count, named = code.co_argcount, code.co_argcount + code.co_kwonlyargcount
+    rest = list(slots[named:])
+    args = [*slots[:count], *(rest.pop(0) if code.co_flags & inspect.CO_VARARGS else ())]
+    kwargs = dict(zip(code.co_varnames[count:named], slots[count:named], strict=True))
+    if code.co_flags & inspect.CO_VARKEYWORDS:
+        kwargs.update(rest.pop(0))
+    return function(*args, **kwargs)
 
 
 class GeneratorMethod(Value):

@@ -1,13 +1,15 @@
 """Iterator values: the builtin ones and those of itertools.
 
-Each is a small state machine over other values, as lazy as its Python counterpart.
+Each is a small state machine over other values, as lazy as its Python counterpart, and is rebuilt as the real iterator
+in the state that it has reached: over the same object, so that it sees what happens to it afterwards.
 Invariant: iterating an iterator gives itself; `next_item` gives None once exhausted, and stays so.
-Neighbours: `builtin.py` and `builtin_types.py` (constructors), the machine (generators are its own).
+Neighbours: `builtin.py` and `builtin_types.py` (constructors), `generators.py` (generators are the machine's own).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import itertools
+from typing import TYPE_CHECKING, Any
 
 from stator.capture.value import Raised
 from stator.capture.values.base import Object
@@ -37,16 +39,40 @@ class IteratorValue(Object):
         raise self.refuse("the 'in' operator")
 
 
+def advanced(owner: Any, count: int) -> Iterator[Any]:
+    """`iter(owner)` after it has given `count` items."""
+    iterator = iter(owner)
+    if hasattr(iterator, "__setstate__"):
+        iterator.__setstate__(count)
+    else:
+        for _ in itertools.islice(iterator, count):
+            pass
+    return iterator
+
+
+def finished() -> Iterator[Any]:
+    """An iterator that has nothing left."""
+    iterator = iter(())
+    next(iterator, None)
+    return iterator
+
+
 class ItemsIterator(IteratorValue):
-    """Over a fixed list of values."""
+    """Over a fixed list of values: all items of `owner`, where that is known and cannot change."""
 
-    __slots__ = ("cls", "index", "items")
+    __slots__ = ("cls", "index", "items", "owner")
 
-    def __init__(self, items: Sequence[Value], cls: type = type(iter([]))) -> None:  # noqa: B008
+    def __init__(
+        self,
+        items: Sequence[Value],
+        cls: type = type(iter([])),  # noqa: B008
+        owner: Value | None = None,
+    ) -> None:
         super().__init__()
         self.items = items
         self.index = 0
         self.cls = cls
+        self.owner = owner
 
     def python_type(self) -> type:
         return self.cls
@@ -65,8 +91,10 @@ class ItemsIterator(IteratorValue):
         return iter(self.items[self.index :])
 
     def reconstruct(self, out: Assembler) -> None:
-        rest = self.items[self.index :]
-        out.call(_iterator_of, *rest)
+        if self.owner is None:
+            out.call(_iterator_of, *self.items[self.index :])
+        else:
+            out.call(advanced, self.owner, fresh(self.index))
 
 
 def _iterator_of(*items: object) -> Iterator[object]:
@@ -93,6 +121,12 @@ class IndexIterator(IteratorValue):
         self.index += 1
         return item
 
+    def children(self) -> Iterator[Value]:
+        yield self.owner
+
+    def reconstruct(self, out: Assembler) -> None:
+        out.call(advanced, self.owner, fresh(self.index))
+
 
 class Enumerate(IteratorValue):
     """`enumerate(inner, start)`."""
@@ -115,20 +149,32 @@ class Enumerate(IteratorValue):
         self.count += 1
         return self.pair([fresh(self.count - 1), item])
 
+    def children(self) -> Iterator[Value]:
+        yield self.inner
+
+    def reconstruct(self, out: Assembler) -> None:
+        out.call(enumerate, self.inner, fresh(self.count))
+
 
 class Zip(IteratorValue):
-    """`zip(*inner, strict=…)`; with a function instead of the tuple maker it is `map`."""
+    """`zip(*inner, strict=…)`; with a function that is called on the items, `map` and `starmap`."""
 
-    __slots__ = ("cls", "done", "inner", "join", "strict")
+    __slots__ = ("cls", "done", "function", "inner", "join", "strict")
 
     def __init__(
-        self, inner: list[Value], join: Callable[[Machine, list[Value]], Value], cls: type = zip, strict: bool = False
+        self,
+        inner: list[Value],
+        join: Callable[[Machine, list[Value]], Value],
+        cls: type = zip,
+        strict: bool = False,
+        function: Value | None = None,
     ) -> None:
         super().__init__()
         self.inner = inner
         self.join = join
         self.cls = cls
         self.strict = strict
+        self.function = function
         self.done = not inner
 
     def python_type(self) -> type:
@@ -157,14 +203,34 @@ class Zip(IteratorValue):
                 ValueError, f"zip() argument {position + 1 if position else 2} is {word} than argument 1"
             )
 
+    def children(self) -> Iterator[Value]:
+        if self.function is not None:
+            yield self.function
+        yield from self.inner
+
+    def reconstruct(self, out: Assembler) -> None:
+        if self.done:
+            out.call(finished)
+        elif self.function is not None:
+            out.call(self.cls, self.function, *self.inner)
+        else:
+            out.call(_strict_zip if self.strict else zip, *self.inner)
+
+
+def _strict_zip(*inner: Iterator[Any]) -> Iterator[Any]:
+    return zip(*inner, strict=True)
+
 
 class Filter(IteratorValue):
-    """`filter(test, inner)`; `keep` says which outcome stays (`filterfalse`)."""
+    """`filter(function, inner)`; `keep` says which outcome of the test stays (`filterfalse`)."""
 
-    __slots__ = ("inner", "keep", "test")
+    __slots__ = ("function", "inner", "keep", "test")
 
-    def __init__(self, test: Callable[[Machine, Value], bool], inner: Value, keep: bool = True) -> None:
+    def __init__(
+        self, function: Value, test: Callable[[Machine, Value], bool], inner: Value, keep: bool = True
+    ) -> None:
         super().__init__()
+        self.function = function
         self.test = test
         self.inner = inner
         self.keep = keep
@@ -177,6 +243,53 @@ class Filter(IteratorValue):
             if self.test(tx, item) is self.keep:
                 return item
         return None
+
+    def children(self) -> Iterator[Value]:
+        yield self.function
+        yield self.inner
+
+    def reconstruct(self, out: Assembler) -> None:
+        out.call(filter if self.keep else itertools.filterfalse, self.function, self.inner)
+
+
+class While(IteratorValue):
+    """`takewhile(function, inner)`, and with `keep` False `dropwhile`."""
+
+    __slots__ = ("function", "holds", "inner", "keep", "test")
+
+    def __init__(self, function: Value, test: Callable[[Machine, Value], bool], inner: Value, keep: bool) -> None:
+        super().__init__()
+        self.function = function
+        self.test = test
+        self.inner = inner
+        self.keep = keep
+        #: Whether the test has held for every item so far.
+        self.holds = True
+
+    def python_type(self) -> type:
+        return itertools.takewhile if self.keep else itertools.dropwhile
+
+    def next_item(self, tx: Machine) -> Value | None:
+        while self.holds or not self.keep:
+            item = self.inner.next_item(tx)
+            if item is None:
+                return None
+            self.holds = self.holds and self.test(tx, item)
+            if self.holds is self.keep:
+                return item
+        return None
+
+    def children(self) -> Iterator[Value]:
+        yield self.function
+        yield self.inner
+
+    def reconstruct(self, out: Assembler) -> None:
+        if self.holds:
+            out.call(self.python_type(), self.function, self.inner)
+        elif self.keep:
+            out.call(finished)
+        else:
+            out.call(itertools.islice, self.inner, fresh(None))
 
 
 class Chain(IteratorValue):
@@ -204,6 +317,18 @@ class Chain(IteratorValue):
             if item is not None:
                 return item
             self.current = None
+
+    def children(self) -> Iterator[Value]:
+        if self.current is not None:
+            yield self.current
+        yield self.outer
+
+    def reconstruct(self, out: Assembler) -> None:
+        out.call(_chain, self.outer, *([] if self.current is None else [self.current]))
+
+
+def _chain(outer: Iterator[Any], *current: Iterator[Any]) -> Iterator[Any]:
+    return itertools.chain.from_iterable(itertools.chain(current, outer))
 
 
 class Counter(IteratorValue):
@@ -250,22 +375,127 @@ class Repeat(IteratorValue):
             self.times -= 1
         return self.item
 
+    def children(self) -> Iterator[Value]:
+        yield self.item
 
-class Steps(IteratorValue):
-    """An iterator given by a Python generator function over values: the rest of itertools."""
+    def reconstruct(self, out: Assembler) -> None:
+        out.call(self.cls, self.item, *([] if self.times is None else [fresh(self.times)]))
 
-    __slots__ = ("cls", "steps")
 
-    def __init__(self, steps: Iterator[Value], cls: type) -> None:
+class Cycle(IteratorValue):
+    """`itertools.cycle(items)`; the items are read at once."""
+
+    __slots__ = ("index", "items")
+
+    def __init__(self, items: list[Value]) -> None:
         super().__init__()
-        self.steps = steps
-        self.cls = cls
+        self.items = items
+        self.index = 0
 
     def python_type(self) -> type:
-        return self.cls
+        return itertools.cycle
 
     def next_item(self, tx: Machine) -> Value | None:
-        return next(self.steps, None)
+        if not self.items:
+            return None
+        item = self.items[self.index]
+        self.index = (self.index + 1) % len(self.items)
+        return item
+
+    def children(self) -> Iterator[Value]:
+        return iter(self.items)
+
+    def reconstruct(self, out: Assembler) -> None:
+        out.call(_cycle, *self.items[self.index :], *self.items[: self.index])
+
+
+def _cycle(*items: Any) -> Iterator[Any]:
+    return itertools.cycle(items)
+
+
+class Slice(IteratorValue):
+    """`itertools.islice(inner, start, stop, step)`."""
+
+    __slots__ = ("inner", "position", "step", "stop", "wanted")
+
+    def __init__(self, inner: Value, start: int, stop: int | None, step: int) -> None:
+        super().__init__()
+        self.inner = inner
+        self.wanted = start
+        self.stop = stop
+        self.step = step
+        #: How many items have been taken from `inner`.
+        self.position = 0
+
+    def python_type(self) -> type:
+        return itertools.islice
+
+    def next_item(self, tx: Machine) -> Value | None:
+        while self.stop is None or self.position < self.stop:
+            item = self.inner.next_item(tx)
+            if item is None:
+                self.stop = self.position
+                return None
+            self.position += 1
+            if self.position > self.wanted:
+                self.wanted += self.step
+                return item
+        return None
+
+    def children(self) -> Iterator[Value]:
+        yield self.inner
+
+    def reconstruct(self, out: Assembler) -> None:
+        stop = None if self.stop is None else max(0, self.stop - self.position)
+        start = self.wanted - self.position
+        out.call(itertools.islice, self.inner, fresh(start), fresh(stop), fresh(self.step))
+
+
+class Accumulate(IteratorValue):
+    """`itertools.accumulate(inner, function, initial=…)`; `join` does what the function does."""
+
+    __slots__ = ("function", "inner", "join", "started", "total")
+
+    def __init__(
+        self, function: Value, join: Callable[[Machine, Value, Value], Value], inner: Value, initial: Value | None
+    ) -> None:
+        super().__init__()
+        self.function = function
+        self.join = join
+        self.inner = inner
+        self.total = initial
+        #: Whether the total has been given.
+        self.started = False
+
+    def python_type(self) -> type:
+        return itertools.accumulate
+
+    def next_item(self, tx: Machine) -> Value | None:
+        if self.started or self.total is None:
+            item = self.inner.next_item(tx)
+            if item is None:
+                return None
+            self.total = item if self.total is None else self.join(tx, self.total, item)
+        self.started = True
+        return self.total
+
+    def children(self) -> Iterator[Value]:
+        yield from (self.function, self.inner)
+        if self.total is not None:
+            yield self.total
+
+    def reconstruct(self, out: Assembler) -> None:
+        total = [] if self.total is None else [self.total]
+        out.call(_accumulate, self.function, self.inner, fresh(self.started), *total)
+
+
+def _accumulate(function: Any, inner: Iterator[Any], started: bool, *total: Any) -> Iterator[Any]:
+    if not total:
+        return itertools.accumulate(inner, function)
+    iterator = itertools.accumulate(inner, function, initial=total[0])
+    if started:
+        next(iterator)
+    return iterator
 
 
 class CallableIterator(IteratorValue):
@@ -291,3 +521,12 @@ class CallableIterator(IteratorValue):
             self.done = True
             return None
         return item
+
+    def children(self) -> Iterator[Value]:
+        yield from (self.function, self.sentinel)
+
+    def reconstruct(self, out: Assembler) -> None:
+        if self.done:
+            out.call(finished)
+        else:
+            out.call(iter, self.function, self.sentinel)

@@ -17,7 +17,7 @@ from stator.capture.value import Value
 from stator.capture.values import operators, watch
 from stator.capture.values.base import Object
 from stator.capture.values.constant import NONE, TRUE, ConstantValue, boolean
-from stator.capture.values.iterators import ItemsIterator, IteratorValue
+from stator.capture.values.iterators import ItemsIterator, IteratorValue, advanced, finished
 from stator.capture.values.registry import LITERALS, builds, fresh, makes, wrap
 from stator.capture.values.sequence import TupleValue
 from stator.capture.values.sets import SetValue, hash_key
@@ -441,6 +441,16 @@ class DictIterator(IteratorValue):
 
     def children(self) -> Iterator[Value]:
         yield self.owner
+
+    def reconstruct(self, out: Assembler) -> None:
+        if self.position >= len(self.names):
+            out.call(finished)
+        else:
+            out.call(_advanced_view, self.owner, fresh(self.what), fresh(self.position))
+
+
+def _advanced_view(owner: dict[Any, Any], what: str, count: int) -> Iterator[Any]:
+    return advanced(owner if what == "keys" else getattr(owner, what)(), count)
 
 
 def pick(tx: Machine, owner: DictValue, entry: Entry, what: str) -> Value:

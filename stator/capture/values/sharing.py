@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
+from stator.base.errors import GraphBreak
 from stator.capture.values import operators
 from stator.capture.values.constant import NONE
 from stator.capture.values.iterators import IteratorValue
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from stator.capture.machine import Machine
+    from stator.capture.rewrite import Assembler
     from stator.capture.value import Value
 
 
@@ -37,6 +39,9 @@ class Steps(IteratorValue):
 
     def next_item(self, tx: Machine) -> Value | None:
         return next(self.steps, None)
+
+    def reconstruct(self, out: Assembler) -> None:
+        raise GraphBreak(f"an itertools.{self.cls.__name__} that has been started cannot be used outside of the graph")
 
 
 @handles(itertools.compress)
