@@ -18,7 +18,7 @@ import torch
 
 from stator.base.errors import GraphBreak
 from stator.capture.generators import exhausted
-from stator.capture.source import ConstSource
+from stator.capture.source import AttrSource, ConstSource
 from stator.capture.value import Raised, Value
 from stator.capture.values import operators, watch
 from stator.capture.values.base import MISSING, KnownValue, find_method, look_up
@@ -112,9 +112,14 @@ def identified(value: Value) -> Any:
 
 @builds(types.BuiltinFunctionType, functools._lru_cache_wrapper, types.MethodWrapperType)
 def build_builtin(tx: Machine, obj: Any, source: Source) -> Value:
-    """A C function is known by identity."""
-    watch.identity(tx, source, obj)
-    return BuiltinValue(obj, source)
+    """A C function is known by identity; a bound method by what it is bound to."""
+    owner = getattr(obj, "__self__", None)
+    if owner is None or isinstance(owner, types.ModuleType | type) or isinstance(obj, functools._lru_cache_wrapper):
+        watch.identity(tx, source, obj)
+        return BuiltinValue(obj, source)
+    watch.type_of(tx, source, type(obj))
+    watch.equals(tx, AttrSource(source, "__name__"), obj.__name__)
+    return wrap(tx, owner, AttrSource(source, "__self__")).get_attr(tx, obj.__name__)
 
 
 makes(types.BuiltinFunctionType, functools._lru_cache_wrapper, types.MethodWrapperType)(BuiltinValue)
@@ -304,13 +309,14 @@ def call_zip(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Va
 def call_map(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
     """`map(function, *iterables)`."""
     function, *iterables = args
-    return Zip([arg.iterate(tx) for arg in iterables], lambda tx, items: function.call(tx, items, {}), map)
+    join = lambda tx, items: function.call(tx, items, {})  # noqa: E731
+    return Zip([arg.iterate(tx) for arg in iterables], join, map, function=function)
 
 
 @handles(filter)
 def call_filter(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
     """`filter(test, iterable)`."""
-    return Filter(predicate(args[0]), args[1].iterate(tx))
+    return Filter(args[0], predicate(args[0]), args[1].iterate(tx))
 
 
 def predicate(test: Value) -> Callable[[Machine, Value], bool]:

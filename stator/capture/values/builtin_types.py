@@ -12,13 +12,23 @@ import operator
 import types
 from typing import TYPE_CHECKING, Any
 
-from stator.base.errors import GraphBreak
 from stator.capture.values import operators
 from stator.capture.values.base import MISSING, static_attribute
 from stator.capture.values.builtin import predicate, text
 from stator.capture.values.constant import NONE, SliceValue, boolean
 from stator.capture.values.fold import fold, known
-from stator.capture.values.iterators import Chain, Counter, Filter, ItemsIterator, Repeat, Steps, Zip
+from stator.capture.values.iterators import (
+    Accumulate,
+    Chain,
+    Counter,
+    Cycle,
+    Filter,
+    ItemsIterator,
+    Repeat,
+    Slice,
+    While,
+    Zip,
+)
 from stator.capture.values.mapping import DictValue, ProxyValue
 from stator.capture.values.registry import fresh, handles
 from stator.capture.values.sequence import DequeValue, ListValue, TupleValue
@@ -26,7 +36,7 @@ from stator.capture.values.sets import SetValue
 from stator.capture.values.user_object import UserObjectValue
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from stator.capture.machine import Machine
     from stator.capture.value import Value
@@ -238,13 +248,13 @@ def call_starmap(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -
     """`starmap(function, iterable)`."""
     function = args[0]
     join = lambda tx, items: function.call(tx, items[0].unpack(tx), {})  # noqa: E731
-    return Zip([args[1].iterate(tx)], join, itertools.starmap)
+    return Zip([args[1].iterate(tx)], join, itertools.starmap, function=function)
 
 
 @handles(itertools.filterfalse)
 def call_filterfalse(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
     """`filterfalse(test, iterable)`."""
-    return Filter(predicate(args[0]), args[1].iterate(tx), keep=False)
+    return Filter(args[0], predicate(args[0]), args[1].iterate(tx), keep=False)
 
 
 @handles(itertools.islice)
@@ -253,43 +263,19 @@ def call_islice(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) ->
     bounds = slice(*(arg.constant() for arg in args[1:]))
     start, stop, step = bounds.start or 0, bounds.stop, bounds.step or 1
     inner = args[0].iterate(tx)
-
-    def steps() -> Iterator[Value]:
-        position, wanted = 0, start
-        while stop is None or position < stop:
-            item = inner.next_item(tx)
-            if item is None:
-                return
-            if position == wanted:
-                wanted += step
-                yield item
-            position += 1
-
-    return Steps(steps(), itertools.islice)
+    return Slice(inner, start, stop, step)
 
 
 @handles(itertools.accumulate)
 def call_accumulate(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
     """`accumulate(iterable, function, initial=…)`."""
     function = args[1] if len(args) > 1 else kwargs.get("func", NONE)
-    inner = args[0].iterate(tx)
     initial = kwargs.get("initial", NONE)
-    plain = function.is_none()
 
-    def steps() -> Iterator[Value]:
-        total = None if initial.is_none() else initial
-        if total is not None:
-            yield total
-        while (item := inner.next_item(tx)) is not None:
-            if total is None:
-                total = item
-            elif plain:
-                total = operators.binary(tx, "+", total, item)
-            else:
-                total = function.call(tx, (total, item), {})
-            yield total
+    def join(tx: Machine, total: Value, item: Value) -> Value:
+        return operators.binary(tx, "+", total, item) if function.is_none() else function.call(tx, (total, item), {})
 
-    return Steps(steps(), itertools.accumulate)
+    return Accumulate(function, join, args[0].iterate(tx), None if initial.is_none() else initial)
 
 
 @handles(itertools.zip_longest)
@@ -302,28 +288,13 @@ def call_zip_longest(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value
 @handles(itertools.takewhile)
 def call_takewhile(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
     """`takewhile(test, iterable)`."""
-    test, inner = predicate(args[0]), args[1].iterate(tx)
-
-    def steps() -> Iterator[Value]:
-        while (item := inner.next_item(tx)) is not None and test(tx, item):
-            yield item
-
-    return Steps(steps(), itertools.takewhile)
+    return While(args[0], predicate(args[0]), args[1].iterate(tx), keep=True)
 
 
 @handles(itertools.dropwhile)
 def call_dropwhile(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
     """`dropwhile(test, iterable)`."""
-    test, inner = predicate(args[0]), args[1].iterate(tx)
-
-    def steps() -> Iterator[Value]:
-        dropping = True
-        while (item := inner.next_item(tx)) is not None:
-            dropping = dropping and test(tx, item)
-            if not dropping:
-                yield item
-
-    return Steps(steps(), itertools.dropwhile)
+    return While(args[0], predicate(args[0]), args[1].iterate(tx), keep=False)
 
 
 def _combinatoric(function: Callable[..., Any]) -> None:
@@ -350,10 +321,4 @@ for _function in (
 @handles(itertools.cycle)
 def call_cycle(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
     """`cycle(iterable)`."""
-    return Steps(itertools.cycle(args[0].unpack(tx)), itertools.cycle)
-
-
-@handles(itertools.tee, itertools.groupby, itertools.compress)
-def call_refused(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
-    """The rest."""
-    raise GraphBreak("itertools.tee, groupby and compress are not supported")
+    return Cycle(args[0].unpack(tx))

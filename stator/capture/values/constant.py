@@ -106,7 +106,7 @@ class ConstantValue(Value):
             items = list(self.value)
         except TypeError as error:
             tx.raise_roughly(TypeError, str(error))  # `f(*5)`, `a, b = 5` and `iter(5)` say it differently
-        return ItemsIterator([fresh(item) for item in items])
+        return ItemsIterator([fresh(item) for item in items], type(iter(self.value)), self)
 
     def call(self, tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
         if not callable(self.value):

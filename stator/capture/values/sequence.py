@@ -19,7 +19,7 @@ from stator.capture.values import operators, watch
 from stator.capture.values.base import Object, bind_static, find_method
 from stator.capture.values.constant import FALSE, NONE, ConstantValue, boolean
 from stator.capture.values.fold import fold, run
-from stator.capture.values.iterators import ItemsIterator, IteratorValue
+from stator.capture.values.iterators import ItemsIterator, IteratorValue, advanced, finished
 from stator.capture.values.registry import builds, fresh, makes, wrap
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ class TupleValue(SequenceValue):
         return build_tuple(self.cls, [item.snapshot() for item in self.items])
 
     def iterate(self, tx: Machine) -> Value:
-        return ItemsIterator(self.items, type(iter(())))
+        return ItemsIterator(self.items, type(iter(())), self)
 
     def is_same(self, other: Value) -> bool:
         return self is other or (isinstance(other, TupleValue) and not self.items and not other.items)
@@ -448,6 +448,12 @@ class SortKey:
 
     def __init__(self, tx: Machine, value: Value) -> None:
         self.tx = tx
+    def reconstruct(self, out: Assembler) -> None:
+        if self.done:
+            out.call(finished)
+        else:
+            out.call(advanced, self.owner, fresh(self.index))
+
         self.value = value
 
     def __lt__(self, other: SortKey) -> bool:
