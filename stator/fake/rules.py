@@ -273,7 +273,8 @@ def _arange_start(start: Any, end: Any, step: Any = 1, *, dtype: Any = None, dev
 def _cat(tensors: Any, dim: int = 0) -> Any:
     first = tensors[0]
     ndim = first.dim()
-    if ndim == 0 or not all(t.dim() == ndim and t.is_contiguous() for t in tensors):
+    # Only images may keep another layout than the contiguous one.
+    if ndim == 0 or not all(t.dim() == ndim and (ndim not in (4, 5) or t.is_contiguous()) for t in tensors):
         return NotImplemented
     dim %= ndim
     size = list(first.shape)

@@ -255,10 +255,17 @@ class SizeNode(_Node):
         """Whether each dim's step is the extent of those before it in `order`, innermost first."""
         if order is None:
             return TruthNode(False, self.environment)
-        decide = self.environment.decide
+        known, decide = self.environment.known, self.environment.decide
+        expected: Extent = 1
+        for dim in order:
+            if known(Condition("==", strides[dim].size, expected)) is not True:
+                break
+            expected = expected * sizes[dim].size
+        else:
+            return TruthNode(True, self.environment)
         if any(decide(Condition("==", size.size, 0), "whether it is empty") for size in sizes):
             return TruthNode(True, self.environment)
-        expected: Extent = 1
+        expected = 1
         for dim in order:
             size, stride = sizes[dim].size, strides[dim].size
             if decide(Condition("==", size, 1), "whether it is 1"):

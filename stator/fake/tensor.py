@@ -119,14 +119,14 @@ def memory_of(fake: FakeTensor) -> object:
     return memory
 
 
-def _meta_like(tensor: torch.Tensor, elements: int | None = None) -> torch.Tensor:
+def _meta_like(tensor: torch.Tensor, elements: Any = None) -> torch.Tensor:
     """A meta tensor with the tensor's geometry, over a storage of `elements` elements (default: just enough)."""
-    size, stride, offset = tensor.size(), tensor.stride(), int(tensor.storage_offset())
+    size, stride, offset = tensor.size(), tensor.stride(), tensor.storage_offset()
     if offset == 0 and elements is None:
         return torch.empty_strided(size, stride, dtype=tensor.dtype, device="meta")
     if elements is None:
         reach = sum((extent - 1) * step for extent, step in zip(size, stride, strict=True))
-        elements = offset + (0 if 0 in size else 1 + int(reach))
+        elements = offset + (0 if 0 in size else 1 + reach)
     return torch.empty(elements, dtype=tensor.dtype, device="meta").as_strided(size, stride, offset)
 
 

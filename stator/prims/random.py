@@ -165,7 +165,7 @@ def randint_low(
 ) -> Any:
     if high - low > 1 << 24:  # a float32 draw has 24 bits
         return NotImplemented
-    scaled = p.floor(p.mul(draw(size, "uniform", _device(device)), float(high - low)))
+    scaled = p.floor(p.mul(draw(size, "uniform", _device(device)), 1.0 * (high - low)))
     whole = p.to_copy(scaled, dtype=dtype or torch.int64)
     return p.add(whole, low) if low else whole
 

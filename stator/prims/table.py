@@ -58,7 +58,7 @@ def compute_type(dtype: torch.dtype) -> torch.dtype:
 
 def common_type(x: torch.Tensor, number: float) -> torch.dtype:
     """The dtype of an operation of a tensor and a wrapped number. (`torch.result_type` would be dispatched.)"""
-    if isinstance(number, float) and not x.dtype.is_floating_point and not x.dtype.is_complex:
+    if isinstance(number, float | torch.SymFloat) and not x.dtype.is_floating_point and not x.dtype.is_complex:
         return torch.get_default_dtype()
     if x.dtype is torch.bool and not isinstance(number, bool):
         return torch.int64

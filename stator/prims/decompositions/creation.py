@@ -85,7 +85,7 @@ def new_empty(x: Tensor, size: Sequence[int], *, dtype: Any = None, device: Any 
 
 
 def _range_type(*numbers: float) -> torch.dtype:
-    return torch.get_default_dtype() if any(isinstance(n, float) for n in numbers) else torch.int64
+    return torch.get_default_dtype() if any(isinstance(n, float | torch.SymFloat) for n in numbers) else torch.int64
 
 
 @decompose("arange")
@@ -111,7 +111,7 @@ def linspace(start: float, end: float, steps: int, *, dtype: Any = None, device:
     exact = p.to_copy(number, dtype=wide)
     step = (end - start) / (steps - 1)
     rising = p.add(p.mul(exact, step), start)
-    falling = p.sub(end, p.mul(p.sub(float(steps - 1), exact), step))
+    falling = p.sub(end, p.mul(p.sub(steps - 1, exact), step))
     return cast(p.where(p.lt(number, steps // 2), rising, falling), dtype)
 
 

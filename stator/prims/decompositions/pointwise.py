@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from stator.fake.layout import promote
 from stator.prims import names as p
 from stator.prims.table import cast, common_type, decompose, rounds_once
 
@@ -193,9 +194,7 @@ def masked_fill_tensor(x: Tensor, mask: Tensor, value: Tensor) -> Tensor:
 
 @decompose("where.Scalar")
 def where_scalar(mask: Tensor, a: Number, b: Number) -> Tensor:
-    kinds = {bool: torch.bool, int: torch.int64, float: torch.get_default_dtype()}
-    dtype = kinds[float if float in (type(a), type(b)) else int if int in (type(a), type(b)) else bool]
-    return p.where(mask, a, p.full([], b, dtype=dtype, device=mask.device))
+    return p.where(mask, a, p.full([], b, dtype=promote((a, b)), device=mask.device))
 
 
 @decompose("log10")

@@ -124,7 +124,7 @@ def roll(x: Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Tensor:
     value = x
     for shift, dim in zip(shifts, dims, strict=True):
         extent = x.shape[dim]
-        start = (extent - shift) % extent
+        start = extent - shift if 0 < shift < extent else -shift if -extent < shift <= 0 else (extent - shift) % extent
         value = p.cat([p.slice_(value, dim, start, extent), p.slice_(value, dim, 0, start)], dim)
     return value
 
