@@ -34,12 +34,14 @@ from stator.base.errors import (
     GraphBreak,
     Location,
     StatorError,
+    Undecided,
     Unsupported,
 )
 from stator.capture import opcodes as _opcodes
 from stator.capture.aliasing import guard_aliasing
 from stator.capture.arguments import bind, binding_error
 from stator.capture.breaks import Exit
+from stator.capture.dynamic import History, NotForAllSizes, Sizes
 from stator.capture.effects import DELETED, Effects
 from stator.capture.graph import GraphBuilder
 from stator.capture.guards import Guard, GuardSet, state_guards
@@ -136,14 +138,18 @@ def convert(
     fullgraph: bool = False,
     point: Point | None = None,
     points: Points | None = None,
+    history: History | None = None,
 ) -> Entry:
     """Captures the call `fn(*args, **kwargs)`; `backend` compiles the graph.
 
     With `point`, `fn` is what goes on from there uncaptured. Without `points`, a break leaves the whole to the original.
     """
-    conversion = Conversion(fn, bind_call(fn, args, kwargs), backend, options, fullgraph, point, points)
+    conversion = Conversion(fn, bind_call(fn, args, kwargs), backend, options, fullgraph, point, points, history)
     with collector_paused(), without_saved_tensor_hooks():
-        return conversion.entry()
+        try:
+            return conversion.entry()
+        except NotForAllSizes as refusal:
+            return conversion.entry_with_numbers(refusal)
 
 
 class Conversion:
@@ -158,6 +164,7 @@ class Conversion:
         fullgraph: bool,
         point: Point | None,
         points: Points | None,
+        history: History | None = None,
     ) -> None:
         self.fn = fn
         self.arguments = arguments
@@ -166,6 +173,9 @@ class Conversion:
         self.fullgraph = fullgraph
         self.point = point
         self.points = points
+        self.history = history or History("never")
+        #: Whether all sizes are numbers.
+        self.static = False
         self.breaks: list[Break] = []
         self.guards = GuardSet()
         self.machine: RootMachine | None = None
@@ -180,29 +190,45 @@ class Conversion:
         except REFUSALS as error:
             if self.fullgraph and isinstance(error, HandledError):
                 return Entry(self.guards, fn.__code__, [], [describe(error)], error.reason, handles=True)
-            before = self.break_off(error, self.machine.steps - 1 if self.machine is not None else 0)
+            before = self.break_off(error, self.machine.steps - 1 if self.machine is not None else -1)
             if before is None:
                 return Entry(self.guards, fn.__code__, [], self.breaks)
             attempt = before
         return self.finish(attempt)
 
+    def entry_with_numbers(self, refusal: NotForAllSizes) -> Entry:
+        """What comes of it with every size a number, after something could not do with symbols."""
+        log.record(log.RECOMPILE, reason=f"sizes of {self.fn.__qualname__} are not symbolic: {refusal.why}")
+        self.static = True
+        self.breaks = []
+        entry = self.entry()
+        if not entry.raises:
+            refusal.sizes.refuse()
+        return entry
+
     def attempt(self, stop_at: int | None) -> Attempt:
         """Runs the frame, up to an instruction if asked, and writes what follows the graph call."""
         with log.span("capture", function=self.fn.__qualname__):
             guards = self.guards = GuardSet(state_guards())
-            self.machine = machine = self.start(guards, stop_at)
-            assembler = self.execute(machine)
-            guard_aliasing(machine, guards)
+            sizes = Sizes(self.history, self.static)
+            try:
+                self.machine = machine = self.start(guards, stop_at, sizes)
+                assembler = self.execute(machine)
+                guard_aliasing(machine, guards)
+            except Undecided as error:
+                raise NotForAllSizes(sizes, error.message) from error
+            finally:
+                guards.update(sizes.guard_list())
         return Attempt(machine, guards, assembler)
 
-    def start(self, guards: GuardSet, stop_at: int | None) -> RootMachine:
+    def start(self, guards: GuardSet, stop_at: int | None, sizes: Sizes) -> RootMachine:
         """The machine for the outermost frame."""
         fn, point = self.fn, self.point
         code = fn.__code__ if point is None else point.code
         if code.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
             raise RefusedOpcode("a generator or async function is not captured", "compile the functions that it calls")
         session = Session(
-            graph=GraphBuilder(),
+            graph=GraphBuilder(sizes=sizes),
             effects=Effects(),
             guard=lambda kind, source, payload: guards.add(Guard(kind, source, payload)),
             build=build,
@@ -212,6 +238,7 @@ class Conversion:
             options=self.options,
             library=LIBRARY,
         )
+        sizes.locate = lambda: None if session.running is None else session.running.location()
         machine = RootMachine(session, fn, code, stop_at)
         if point is None:
             machine.start(self.arguments)
@@ -260,7 +287,8 @@ class Conversion:
 
     def reads_its_frame(self) -> bool:
         """Whether the program may look at its own frame, of which only the original has one."""
-        assert self.machine is not None
+        if self.machine is None:
+            return False
         return any(arg in FRAME_READERS.get(name, ()) for name, arg in self.machine.decoded.instructions)
 
     def last_attempt(self, step: int) -> Attempt | None:
@@ -316,13 +344,30 @@ class Conversion:
         inputs = tuple(entry.source for entry in graph.inputs)
         if log.wanted(log.GRAPH):
             log.record(log.GRAPH, name=fn.__qualname__, ops=calls, operators=count_operators(graph.graph))
-        with log.span("backend", function=fn.__qualname__):
-            compiled = self.backend(module, graph.examples)
+        compiled = self.compiled(module, graph)
+        guards.update(graph.sizes.guard_list())
         again = not any(leaf.changed for leaf in graph.leaves())
         # Frames below an entry with breaks are captured, but not those of its graph.
         called = functools.partial(_native.watched, None, compiled) if self.breaks else compiled
         code = assembler.assemble(called, inputs, again)
         return Entry(guards, code, [GraphInfo(module, inputs, calls, compiled)], self.breaks)
+
+
+    def compiled(self, module: torch.fx.GraphModule, graph: GraphBuilder) -> Callable[..., Sequence[Any]]:
+        """What the backend makes of the graph."""
+        sizes = graph.sizes
+        with log.span("backend", function=self.fn.__qualname__):
+            try:
+                made = self.backend(module, graph.examples)
+            except Exception as error:
+                if not sizes.symbolic or getattr(error, "surfaces", False):
+                    raise
+                why = error.message if isinstance(error, StatorError) else f"{type(error).__name__}: {error}"
+                raise NotForAllSizes(sizes, f"the backend refused: {why}") from error
+        fixed = sizes.fixed_mark()
+        if fixed is not None:
+            raise fixed
+        return made
 
 
 @contextlib.contextmanager

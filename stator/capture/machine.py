@@ -67,7 +67,7 @@ class Session:
 
     __slots__ = (
         "build", "builtins", "deleted", "depth_limit", "effects", "globals", "graph", "guard", "jumps",
-        "library", "looked_up", "none", "operators", "options", "root_globals", "values",
+        "library", "looked_up", "none", "operators", "options", "root_globals", "running", "values",
     )  # fmt: skip
 
     def __init__(
@@ -107,6 +107,8 @@ class Session:
         self.builtins: dict[int, Value] = {}
         #: (class, name) pairs whose guards exist.
         self.looked_up: set[tuple[type, str]] = set()
+        #: The innermost frame.
+        self.running: Machine | None = None
         #: Backward jumps left before capture gives up.
         self.jumps = 1_000_000
 
@@ -152,6 +154,14 @@ class Machine:
 
     def run(self) -> Value:
         """Runs until the frame returns (then `finished`) or yields."""
+        session = self.session
+        outer, session.running = session.running, self
+        try:
+            return self._run()
+        finally:
+            session.running = outer
+
+    def _run(self) -> Value:
         program = self.program
         while True:
             try:
@@ -173,6 +183,9 @@ class Machine:
         """Goes to the handler of the instruction that raised, or leaves the frame."""
         index = self.ip - 1
         block = self.decoded.block_at(index)
+        if not raised.again:
+            raised.again = True
+            raised.value.raised_while(self, self.handled_exception())
         if block is None:
             self.finished = True
             raise raised

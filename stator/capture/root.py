@@ -99,7 +99,7 @@ class RootMachine(Machine):
             found = self.values[id(cell)] = build.make_cell(None, cell, source, CellSource(source))
         return found
 
-    def run(self) -> Value:
+    def _run(self) -> Value:
         program, graph = self.program, self.graph
         while True:
             try:

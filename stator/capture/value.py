@@ -50,9 +50,11 @@ if TYPE_CHECKING:
 class Raised(Exception):
     """An exception of the interpreted program on its way to a handler; `value` is its exception value."""
 
-    def __init__(self, value: Value, certain: bool = True) -> None:
+    def __init__(self, value: Value, certain: bool = True, again: bool = False) -> None:
         super().__init__(value)
         self.value = value
+        #: Whether it goes on after a handler that did not want it, as it was: it is not raised anew.
+        self.again = again
         #: Whether eager raises just this; of an error on fake tensors only that eager raises something is known.
         self.certain = certain
 
@@ -78,9 +80,13 @@ class Value:
         """Whether `constant()` gives the object itself (int, str, None, dtype, function, class, …)."""
         return False
 
+    def is_symbolic(self) -> bool:
+        """Whether it is an int that differs from call to call, or contains one; `constant()` fixes it, with a guard."""
+        return False
+
     def is_none(self) -> bool:
         """Whether it is None."""
-        return self.is_constant() and self.constant() is None
+        return self.is_constant() and not self.is_symbolic() and self.constant() is None
 
     def constant(self) -> Any:
         """The Python object, where it is known at capture time; guards must already cover it."""
@@ -179,6 +185,9 @@ class Value:
     def is_same(self, other: Value) -> bool:
         """`v is other`, decided at capture time (guards must make it safe)."""
         return self is other
+
+    def raised_while(self, tx: Machine, handled: Value | None) -> None:
+        """It has been raised as an exception, while another one may be being handled."""
 
     # -- in the graph ----------------------------------------------------------------------------------
 

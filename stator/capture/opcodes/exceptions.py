@@ -20,12 +20,15 @@ def raise_varargs(tx: Machine, count: int) -> None:
         handled = tx.handled_exception()
         if handled is None:
             tx.raise_exception(RuntimeError, "No active exception to reraise")
-        raise Raised(handled)
+        raise Raised(handled, again=True)
     cause = stack.pop() if count == 2 else None
     exception = as_exception(tx, stack.pop())
     if cause is not None:
         nothing = cause.is_none()
         exception.set_attr(tx, "__cause__", cause if nothing else as_exception(tx, cause))
+    handled = tx.handled_exception()
+    if handled is not None and handled is not exception and exception.source is None:
+        exception.set_attr(tx, "__context__", handled)
     raise Raised(exception)
 
 
@@ -33,7 +36,7 @@ def raise_varargs(tx: Machine, count: int) -> None:
 def reraise(tx: Machine, depth: int) -> None:
     """`depth` finds the instruction that raised first; only tracebacks need it."""
     exception: Any = tx.stack.pop()
-    raise Raised(exception)
+    raise Raised(exception, again=True)
 
 
 @opcode("PUSH_EXC_INFO")
@@ -93,4 +96,4 @@ def with_except_start(tx: Machine, arg: None) -> None:
     stack: Any = tx.stack
     leave, exception = stack[-4], stack[-1]
     kind = tx.builtin(exception.python_type())
-    stack.append(leave.call(tx, [kind, exception, tx.session.none], {}))
+    stack.append(leave.call(tx, [kind, exception, exception.get_attr(tx, "__traceback__")], {}))

@@ -582,10 +582,12 @@ def build_object(tx: Machine, obj: Any, source: Source) -> Value:
 
 def is_plain_class(cls: type) -> bool:
     """Whether instances consist of a dict, slots, and at most a known builtin container."""
-    base = cls.__base__
+    base: type | None = cls
     while base is not None and base is not object:
         if base in STORAGES:
             return True
+        if type(vars(base).get("__new__")) is types.BuiltinFunctionType:
+            return False  # made in C, whatever its flags say
         if not base.__flags__ & HEAP_TYPE and not base.__module__.startswith(
             ("abc", "typing", "contextlib", "collections")
         ):
