@@ -1,4 +1,7 @@
-"""Random programs over a handful of shapes, dense in what fusion has to get right."""
+"""Random programs over a handful of shapes, dense in what fusion has to get right.
+
+The shapes are products of 2 and 3; `make_symbolic` has symbols in place of these two numbers.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,9 @@ from math import prod
 
 from stator.loop.expr import Expr, cast, const, index, masked, op, reduce, to_index
 from stator.loop.index import Axis
-from stator.loop.nest import Buffer, Nest, Program
+from stator.loop.nest import Buffer, Nest, Number, Program, Shape
 from stator.loop.space import flat
+from stator.sizes import Extent, Symbol
 from tests.loop.build import Build, get, number, total
 
 SHAPES = ((4, 6), (24,), (6, 4), (2, 3, 4), (4, 1, 6), (4,), (6,), (12, 2), (1,))
@@ -28,18 +32,26 @@ KINDS = (
 )
 
 
-class Maker:
-    """Draws one program from a seed."""
+TWO, THREE = Symbol("s0", hint=2), Symbol("s1", hint=3)
+SYMBOLIC: dict[int, Extent] = {
+    2: TWO.size, 3: THREE.size, 4: TWO.size * 2, 6: TWO.size * THREE.size, 12: TWO.size * THREE.size * 2,
+    24: TWO.size * TWO.size * THREE.size * 2,
+}  # fmt: skip
 
-    def __init__(self, seed: int) -> None:
+
+class Maker:
+    """Draws one program from a seed; `sizes` gives what stands for a size."""
+
+    def __init__(self, seed: int, sizes: dict[int, Extent] | None = None, kinds: tuple[str, ...] = KINDS) -> None:
         self.random = random.Random(seed)
+        self.sizes, self.kinds = sizes or {}, kinds
         self.build = Build()
-        self.buffers = [self.build.input(*self.random.choice(SHAPES), dtype=self.dtype()) for _ in range(3)]
+        self.buffers = [self.build.input(*self.shape(), dtype=self.dtype()) for _ in range(3)]
         self.frozen: set[str] = set()
 
     def program(self, count: int) -> Program:
         for _ in range(count):
-            kind = self.random.choice(KINDS)
+            kind = self.random.choice(self.kinds)
             buffer = getattr(self, kind)()
             if buffer is not None:
                 self.buffers.append(buffer)
@@ -47,6 +59,12 @@ class Maker:
         made = [b for b in self.buffers if b.name not in inputs]
         chosen = [b for b in made if self.random.random() < 0.3] or made[-1:]
         return self.build.program(*chosen)
+
+    def shape(self) -> Shape:
+        return self.sized(self.random.choice(SHAPES))
+
+    def sized(self, shape: tuple[int, ...]) -> Shape:
+        return tuple([self.sizes.get(n, n) for n in shape])
 
     def dtype(self) -> str:
         return self.random.choice(("f32", "f32", "bf16"))
@@ -84,7 +102,7 @@ class Maker:
     # -- nodes -------------------------------------------------------------------------------------
 
     def pointwise(self) -> Buffer:
-        size, dtype = self.random.choice(SHAPES), self.dtype()
+        size, dtype = self.shape(), self.dtype()
         return self.build.pointwise(size, lambda *axes: cast(self.value(axes), dtype), dtype)
 
     def rows(self) -> Buffer:
@@ -94,16 +112,18 @@ class Maker:
     def columns(self) -> Buffer:
         outer, inner = self.random.choice((((6,), (4,)), ((4,), (2, 3))))
         kind = self.random.choice(("sum", "max"))
-        return self.build.reduction(outer, inner, lambda *axes: reduce(kind, self.value(axes[::-1])))
+        sizes = self.sized(outer), self.sized(inner)
+        return self.build.reduction(*sizes, lambda *axes: reduce(kind, self.value(axes[::-1])))
 
     def full(self) -> Buffer:
         return self.reduction((), self.random.choice(((24,), (4, 6))))
 
     def reduction(self, outer: tuple[int, ...], inner: tuple[int, ...]) -> Buffer:
         kind = self.random.choice(("sum", "sum", "max", "min", "argmax"))
+        sizes = self.sized(outer), self.sized(inner)
         if kind == "argmax":
-            return self.build.reduction(outer, inner, lambda *axes: cast(reduce("argmax", self.value(axes)), "f32"))
-        return self.build.reduction(outer, inner, lambda *axes: reduce(kind, self.value(axes)))
+            return self.build.reduction(*sizes, lambda *axes: cast(reduce("argmax", self.value(axes)), "f32"))
+        return self.build.reduction(*sizes, lambda *axes: reduce(kind, self.value(axes)))
 
     def variance(self) -> Buffer:
         def body(*axes: Axis) -> Expr:
@@ -111,11 +131,11 @@ class Maker:
             centred = op("sub", x, op("mul", reduce("sum", x), number(0.25)))
             return op("mul", reduce("sum", op("mul", centred, centred)), number(0.125))
 
-        return self.build.reduction((4,), (6,), body)
+        return self.build.reduction(self.sized((4,)), self.sized((6,)), body)
 
     def extern(self) -> Buffer:
         arguments = self.random.sample(self.buffers, 2)
-        return self.build.extern("aten.any", arguments, self.random.choice(SHAPES), self.random.random() < 0.7)
+        return self.build.extern("aten.any", arguments, self.shape(), self.random.random() < 0.7)
 
     def mutate(self) -> None:
         buffer = self.random.choice(self.build.inputs)
@@ -124,10 +144,11 @@ class Maker:
         self.build.pointwise(buffer.size, lambda *axes: cast(self.value(axes), buffer.dtype), into=buffer)
 
     def scatter(self) -> Buffer:
-        buffer = self.build.pointwise((6,), lambda i: number(0.0))
-        i = Axis("i0", 12)
-        place = op("mod", cast(op("mul", self.access((i,)), number(8.0)), "i64"), const(6, "i64"))
-        self.build.nodes.append(Nest(buffer, (i,), (), self.value((i,)), to_index(place, 6), "add"))
+        (rows, many) = self.sized((6, 12))
+        buffer = self.build.pointwise((rows,), lambda i: number(0.0))
+        i = Axis("i0", many)
+        place = op("mod", cast(op("mul", self.access((i,)), number(8.0)), "i64"), index(rows))
+        self.build.nodes.append(Nest(buffer, (i,), (), self.value((i,)), to_index(place, rows), "add"))
         return buffer
 
     def parts(self) -> Buffer:
@@ -155,3 +176,10 @@ class Maker:
 def make(seed: int) -> Program:
     maker = Maker(seed)
     return maker.program(maker.random.randint(2, 14))
+
+
+def make_symbolic(seed: int, kinds: tuple[str, ...] = KINDS) -> Program:
+    """The program that `make` gives, with symbols for its sizes."""
+    maker = Maker(seed, SYMBOLIC, kinds)
+    program = maker.program(maker.random.randint(2, 14))
+    return replace(program, numbers=(Number("s0", 3, TWO.size), Number("s1", 4, THREE.size)))

@@ -3,7 +3,8 @@
 Every expression node becomes one line `t<i> = …`, written once in each scope that needs it. Scopes: the outer scope
 (blocks [X, 1], or [X] without reduce axes) and, for reductions that do not fit in one block, a loop over the reduce
 axes for each level. Invariant: a line only uses names of its own scope and of the outer one. A loaded index out of its
-bound stops the device, as eager's kernels do, and nothing is touched there.
+bound stops the device, as eager's kernels do, and nothing is touched there. Symbolic sizes are arguments, on whose
+values nothing is specialised; the launcher computes the grid, and whether positions need 64 bits.
 Neighbours: `blocks.py` gives the shape, `operators.py` the spellings; `loop.kernel` says what a kernel means.
 """
 
@@ -17,8 +18,9 @@ from stator.codegen.triton.blocks import Blocks, choose
 from stator.codegen.triton.operators import PREAMBLE, REDUCTIONS, TYPES, spelling
 from stator.loop import scalar
 from stator.loop.expr import Expr, op
-from stator.loop.index import Axis, Index, Indirect
+from stator.loop.index import Axis, Index, Indirect, wrapped
 from stator.loop.kernel import Kernel, Store
+from stator.sizes import Extent, Size
 
 
 def emit(kernels: Sequence[Kernel]) -> str:
@@ -37,10 +39,13 @@ def emit_kernel(kernel: Kernel, name: str, blocks: Blocks) -> str:
 
 
 def _launcher(kernel: Kernel, name: str, blocks: Blocks) -> str:
-    names = ", ".join(param.name for param in kernel.params)
+    names = ", ".join([param.name for param in kernel.params] + [symbol.name for symbol in kernel.symbols])
     sizes = f"X={blocks.x}, R={blocks.r}, num_warps={blocks.warps}, enable_fp_fusion=False"
     if checks_indices(kernel):
         sizes += ", debug=True, sanitize_overflow=False"  # without `debug`, Triton drops assertions
+    if kernel.symbols:
+        limits = {param.numel: 2**31 for param in kernel.params} | {kernel.outer_numel: 2**30}
+        sizes = f"WIDE={' or '.join(f'{numel} >= {limit}' for numel, limit in limits.items())}, {sizes}"
     return f"def launch_{name}({names}):\n    {name}[({blocks.grid},)]({names}, {sizes})"
 
 
@@ -76,7 +81,8 @@ class _Writer:
         self.inner: _Scope | None = None
         self.count = 0
         self.written = {param.name for param in kernel.params if param.role == "inout"}
-        self.wide = any(param.numel >= 2**31 for param in kernel.params) or kernel.outer_numel >= 2**30
+        fixed = not kernel.symbols
+        self.wide = fixed and (any(_reaches(p.numel, 31) for p in kernel.params) or _reaches(kernel.outer_numel, 30))
 
     # -- the function --------------------------------------------------------------------------------
 
@@ -97,24 +103,35 @@ class _Writer:
             self._value(store.value)
         for store in outer:
             self._store(store)
-        params = ", ".join(param.name for param in self.kernel.params)
-        head = f"{self._decorator()}\ndef {name}({params}, X: tl.constexpr, R: tl.constexpr):"
+        params = ", ".join([*[p.name for p in self.kernel.params], *[s.name for s in self.kernel.symbols]])
+        wide = ", WIDE: tl.constexpr" if self.kernel.symbols else ""
+        head = f"{self._decorator()}\ndef {name}({params}, X: tl.constexpr, R: tl.constexpr{wide}):"
         return "\n".join([head, *self.outer.lines])
 
     def _decorator(self) -> str:
-        """A single element may lie anywhere: its alignment is worth no second binary."""
+        """A single element may lie anywhere: its alignment is worth no second binary. Nor are values of sizes."""
         single = [param.name for param in self.kernel.params if param.numel == 1 and param.role == "in"]
-        return f"@triton.jit(do_not_specialize_on_alignment={single})" if single else "@triton.jit"
+        given = [f"do_not_specialize={[symbol.name for symbol in self.kernel.symbols]}"] if self.kernel.symbols else []
+        given += [f"do_not_specialize_on_alignment={single}"] if single else []
+        return f"@triton.jit({', '.join(given)})" if given else "@triton.jit"
 
     def _head(self) -> None:
         kernel, add = self.kernel, self.outer.add
-        add("x = tl.program_id(0)" + (".to(tl.int64)" if self.wide else "") + " * X + tl.arange(0, X)")
+        if kernel.symbols:
+            add("first, base = tl.program_id(0), tl.arange(0, R)")
+            add("if WIDE:")
+            for name in ("first", "base", *[symbol.name for symbol in kernel.symbols]):
+                add(f"    {name} = {name}.to(tl.int64)")
+            add("x = first * X + tl.arange(0, X)")
+        else:
+            add("x = tl.program_id(0)" + (".to(tl.int64)" if self.wide else "") + " * X + tl.arange(0, X)")
         if not self.flat:
             add("x = x[:, None]")
         add(f"xm = x < {kernel.outer_numel}")
         self._axes(self.outer, "x", kernel.axes)
         if not self.flat:
-            add("base = tl.arange(0, R)[None, :]" + (".to(tl.int64)" if self.wide else ""))
+            lanes = "base" if kernel.symbols else "tl.arange(0, R)"
+            add(f"base = {lanes}[None, :]" + (".to(tl.int64)" if self.wide else ""))
             if self.blocks.persistent:
                 self._range(self.outer, "base")
 
@@ -125,12 +142,11 @@ class _Writer:
 
     @staticmethod
     def _axes(scope: _Scope, flat: str, axes: tuple[Axis, ...]) -> None:
-        step = math.prod(axis.size for axis in axes)
         for position, axis in enumerate(axes):
-            step //= max(axis.size, 1)
-            text = flat if step == 1 else f"{flat} // {step}"
+            step = wrapped(math.prod([later.size for later in axes[position + 1 :]]))
+            text = flat if step == "1" else f"{flat} // {step}"
             if position:
-                text = f"{text} % {axis.size}" if step == 1 else f"({text}) % {axis.size}"
+                text = f"{text} % {wrapped(axis.size)}" if step == "1" else f"({text}) % {wrapped(axis.size)}"
             scope.add(f"{axis.name} = {text}")
 
     # -- loops over the reduce axes --------------------------------------------------------------------
@@ -400,6 +416,10 @@ class _Writer:
             scope.add(f"tl.atomic_add({place}, tl.broadcast_to({value}, {shape}), {guard}, sem='relaxed')")
         else:
             scope.add(f"tl.store({place}, tl.broadcast_to({value}, {shape}), {guard})")
+
+
+def _reaches(numel: Extent, bits: int) -> bool:
+    return type(numel) is not Size and numel >= 1 << bits  # type: ignore[operator]
 
 
 def _literal(value: object, dtype: str) -> str:
