@@ -121,7 +121,7 @@ def channels_last_strides(size: Sequence[int]) -> Size:
     step = 1
     for dim in reversed(order):
         strides[dim] = step
-        step *= max(size[dim], 1)
+        step *= torch.sym_max(size[dim], 1)
     return tuple(strides)
 
 
@@ -153,7 +153,7 @@ def _permuted_strides(size: Size, operands: Sequence[Size]) -> Size:
     strides, step = [0] * len(size), 1
     for dim in order:
         strides[dim] = step
-        step *= max(size[dim], 1)
+        step *= torch.sym_max(size[dim], 1)
     return tuple(strides)
 
 

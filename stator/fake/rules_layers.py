@@ -79,7 +79,7 @@ def _convolution(
             spatial.append((extent + 2 * padding[i] - reach) // stride[i] + 1)
     channels = weight.shape[1] * groups if transposed else weight.shape[0]
     fits = x.shape[1] == (weight.shape[0] if transposed else weight.shape[1] * groups)
-    if not fits or min(spatial, default=1) <= 0:
+    if not fits or any(extent <= 0 for extent in spatial):
         return NotImplemented
     return _image([x.shape[0], channels, *spatial], x, None, weight)
 
@@ -103,7 +103,7 @@ def _pooled(x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_
             return None
         extent = size[i - 2] + 2 * padding[i] - dilation[i] * (kernel[i] - 1) - 1
         size[i - 2] = extent // stride[i] + 1
-    return size if min(size) > 0 else None
+    return size if all(extent > 0 for extent in size) else None
 
 
 @rule(aten.max_pool2d_with_indices.default)
