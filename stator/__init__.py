@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from stator.api import compile, reset
     from stator.backends.builtin import list_backends, register_backend
     from stator.base.errors import CaptureError, StatorError
-    from stator.base.markers import disable, graph_break, is_compiling, mark_dynamic
+    from stator.base.markers import disable, graph_break, is_compiling, mark_dynamic, mark_static, maybe_mark_dynamic
     from stator.inspect.explain import explain
 
 __version__ = "0.1.0"
@@ -28,6 +28,8 @@ __all__ = [
     "is_compiling",
     "list_backends",
     "mark_dynamic",
+    "mark_static",
+    "maybe_mark_dynamic",
     "register_backend",
     "reset",
 ]
@@ -42,6 +44,8 @@ _WHERE = {
     "is_compiling": "stator.base.markers",
     "list_backends": "stator.backends.builtin",
     "mark_dynamic": "stator.base.markers",
+    "mark_static": "stator.base.markers",
+    "maybe_mark_dynamic": "stator.base.markers",
     "register_backend": "stator.backends.builtin",
     "reset": "stator.api",
 }

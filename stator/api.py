@@ -61,7 +61,7 @@ def compile(
     Compilation happens at the first call, and again when a later call differs in a way that matters.
 
     fullgraph  raise `CaptureError` where the program cannot be captured whole, instead of running parts in Python
-    dynamic    accepted for any value: sizes are static, each combination is compiled on its own
+    dynamic    True: sizes and int arguments are symbolic from the start; False: never; None: with their second value
     backend    a name of `list_backends()`, or a function of (gm, example_inputs)
     mode       a named set of options; `options` are added to it and win (`python -m stator options` lists both)
     disable    give the program back as it is

@@ -212,6 +212,17 @@ class Undecided(Unsupported):
         super().__init__("a symbolic size here", f"{what} is not known for all values", self.hint)
 
 
+class MarkedSizeFixed(StatorError):
+    """A size that the user marked as changing can only be one number in the program."""
+
+    surfaces = True
+    template = "{place} is marked dynamic, but can only be {value} in this program: {why}"
+    hint = "change the line so that it does not depend on the number, or use maybe_mark_dynamic or no mark"
+
+    def __init__(self, place: object, value: int, why: str, location: tuple[str, int] | None = None) -> None:
+        super().__init__(place=place, value=value, why=why, location=location)
+
+
 class StatorWarning(UserWarning):
     """Base of the warnings, so that one filter can name them all."""
 
@@ -222,3 +233,7 @@ class CacheWarning(StatorWarning):
 
 class FallbackWarning(StatorWarning):
     """Something runs in eager PyTorch that was asked to be compiled."""
+
+
+class DynamicWarning(StatorWarning):
+    """A size cannot change as the user said that it would, or changes as nobody said."""

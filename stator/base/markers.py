@@ -1,8 +1,8 @@
 """The functions a user puts inside a program to talk to the compiler.
 
 Run by Python they do next to nothing; capture knows them by identity and gives them their meaning: `graph_break`
-refuses, `is_compiling` is true, a function made by `disable` (it carries `DISABLED`) is called and not looked into, a
-tensor given to `mark_dynamic` (it carries `DYNAMIC`) is noted in the log: sizes are static.
+refuses, `is_compiling` is true, a function made by `disable` (it carries `DISABLED`) is called and not looked into.
+Tensors carry what is said about their dims (`DYNAMIC`, `WEAK`, `STATIC`), which `capture/dynamic.py` reads.
 """
 
 from __future__ import annotations
@@ -16,8 +16,11 @@ from stator.base.errors import InvalidArgument
 F = TypeVar("F", bound=Callable[..., Any])
 
 DISABLED: Final = "_stator_disabled"  # on a function: the reason, a string
+RECURSIVE: Final = "_stator_recursive"  # on a disabled function: whether what it calls is left to Python as well
 ORIGINAL: Final = "_stator_original"  # of a compiled function: what it was made from
 DYNAMIC: Final = "_stator_dynamic"  # on a tensor: dict of dimension -> (least, greatest or None)
+WEAK: Final = "_stator_weak_dynamic"  # on a tensor: set of dimensions
+STATIC: Final = "_stator_static"  # on a tensor: set of dimensions
 
 
 def graph_break(reason: str = "") -> None:
@@ -30,44 +33,87 @@ def is_compiling() -> bool:
 
 
 @overload
-def disable(fn: F, *, reason: str = ...) -> F: ...
+def disable(fn: F, *, recursive: bool = ..., reason: str = ...) -> F: ...
 @overload
-def disable(fn: None = None, *, reason: str = ...) -> Callable[[F], F]: ...
-def disable(fn: Any = None, *, reason: str = "") -> Any:
-    """Leave a function, or a module's forward, to Python; also a decorator, with or without arguments."""
+def disable(fn: None = None, *, recursive: bool = ..., reason: str = ...) -> Callable[[F], F]: ...
+def disable(fn: Any = None, *, recursive: bool = True, reason: str = "") -> Any:
+    """Leave a function, or a module's forward, to Python; also a decorator, with or without arguments.
+
+    With `recursive=False` the functions that it calls are compiled.
+    """
     if fn is None:
-        return functools.partial(disable, reason=reason)
+        return functools.partial(disable, recursive=recursive, reason=reason)
     if not callable(fn) or isinstance(fn, type):
         raise InvalidArgument(f"disable() takes a function or a module, not {fn!r}")
     why = reason or "it is marked with stator.disable"
     forward = getattr(fn, "forward", None)
     if callable(forward):  # a module stays the object that it is
-        fn.forward = disable(forward, reason=why)
+        fn.forward = disable(forward, recursive=recursive, reason=why)
         return fn
 
     if (method := getattr(fn, "__func__", None)) is not None and hasattr(fn, ORIGINAL):
-        return type(fn)(disable(method, reason=why), fn.__self__)
-    fn = getattr(fn, ORIGINAL, fn)
+        return type(fn)(disable(method, recursive=recursive, reason=why), fn.__self__)
+    wrapper = left_to_python(getattr(fn, ORIGINAL, fn)) if recursive else left_alone(getattr(fn, ORIGINAL, fn))
+    setattr(wrapper, DISABLED, why)
+    setattr(wrapper, RECURSIVE, recursive)
+    return wrapper
+
+
+# Two functions, because what is done about frames hangs on their code.
+
+
+def left_to_python(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, to be run by Python with all that it calls."""
 
     @functools.wraps(fn)
-    def left_to_python(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: Any, **kwargs: Any) -> Any:
         return fn(*args, **kwargs)
 
-    setattr(left_to_python, DISABLED, why)
-    return left_to_python
+    return call
+
+
+def left_alone(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, to be run by Python itself."""
+
+    @functools.wraps(fn)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return fn(*args, **kwargs)
+
+    return call
 
 
 def mark_dynamic(tensor: Any, dims: int | Sequence[int], *, min: int = 2, max: int | None = None) -> None:
-    """Say that sizes of a tensor will change between calls, between two bounds, both included; a hint for the log."""
-    rank = tensor.dim()
+    """Say that sizes of a tensor change between calls, within two bounds, both included.
+
+    They are symbolic from the first call on; a program that works for one number only is an error.
+    """
     if min < 0 or (max is not None and max < min):
         raise InvalidArgument(f"mark_dynamic() got the empty range {min} to {max}")
     marked = dict(getattr(tensor, DYNAMIC, {}))
-    for dim in (dims,) if isinstance(dims, int) else tuple(dims):
-        if not -rank <= dim < rank:
-            raise InvalidArgument(f"mark_dynamic() got dimension {dim} of a tensor that has {rank}")
+    for dim in _dims("mark_dynamic", tensor, dims):
         size = tensor.shape[dim]
         if size < min or (max is not None and size > max):
             raise InvalidArgument(f"dimension {dim} has size {size}, outside the range {min} to {max} given for it")
-        marked[dim % rank] = (min, max)
+        marked[dim] = (min, max)
     setattr(tensor, DYNAMIC, marked)
+
+
+def maybe_mark_dynamic(tensor: Any, dims: int | Sequence[int]) -> None:
+    """Say that sizes of a tensor may change between calls; where the program needs one number they are static."""
+    setattr(tensor, WEAK, {*getattr(tensor, WEAK, ()), *_dims("maybe_mark_dynamic", tensor, dims)})
+
+
+def mark_static(tensor: Any, dims: int | Sequence[int] | None = None) -> None:
+    """Say that sizes of a tensor (default: all) are to be compiled one by one."""
+    chosen = range(tensor.dim()) if dims is None else dims
+    setattr(tensor, STATIC, {*getattr(tensor, STATIC, ()), *_dims("mark_static", tensor, chosen)})
+
+
+def _dims(what: str, tensor: Any, dims: int | Sequence[int]) -> list[int]:
+    """The dims that a user names, counted from the first."""
+    rank = tensor.dim()
+    chosen = (dims,) if isinstance(dims, int) else tuple(dims)
+    for dim in chosen:
+        if not -rank <= dim < rank:
+            raise InvalidArgument(f"{what}() got dimension {dim} of a tensor that has {rank}")
+    return [dim % rank for dim in chosen]

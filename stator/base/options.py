@@ -125,7 +125,7 @@ class Options:
     )
     dynamic: str = option(
         "auto",
-        "Asks for symbolic sizes; accepted, and every combination of sizes is compiled on its own.",
+        "When sizes and ints are symbolic: with their second value, always, or never.",
         in_key=True,
         choices=("auto", "always", "never"),
     )

@@ -25,11 +25,12 @@ import torch
 
 from stator import _native
 from stator.base import artifacts, log
-from stator.base.errors import CaptureError, FallbackWarning, InternalError, StatorError, StatorWarning
+from stator.base.errors import CaptureError, DynamicWarning, FallbackWarning, InternalError, StatorError, StatorWarning
 from stator.base.markers import DISABLED
 from stator.base.options import Settings
 from stator.capture import frames
 from stator.capture.compiled_module import CompiledModule, original_of, share
+from stator.capture.dynamic import History
 from stator.capture.guards import Guard, Roots, compile_tree
 from stator.capture.points import Point, Points
 from stator.capture.source import ConstSource
@@ -55,8 +56,8 @@ class Versions:
     """The compiled versions of one function, or of the rest of one from a point on."""
 
     __slots__ = (
-        "__weakref__", "adding", "closed", "dispatcher", "failures", "function", "point", "points", "reminded",
-        "settings",
+        "__weakref__", "adding", "closed", "dispatcher", "failures", "function", "history", "point", "points",
+        "reminded", "settings",
     )  # fmt: skip
 
     def __init__(
@@ -77,6 +78,8 @@ class Versions:
         self.closed = self.born_closed()
         #: How often each guard made a call miss.
         self.failures: Counter[str] = Counter()
+        #: The sizes and ints that calls have had.
+        self.history = History(settings.options.dynamic)
         #: Whether the user was told that a mode keeps calls in eager.
         self.reminded = False
         _all.add(self)
@@ -87,6 +90,7 @@ class Versions:
         self.points.clear()
         self.closed = self.born_closed()
         self.failures.clear()
+        self.history.clear()
         self.reminded = False
 
     def born_closed(self) -> bool:
@@ -129,7 +133,7 @@ class Versions:
         with log.span("compile", function=function.__qualname__):
             entry = frames.convert(
                 function, args, kwargs, settings.backend, settings.options,
-                fullgraph=settings.fullgraph, point=self.point, points=self.points,
+                fullgraph=settings.fullgraph, point=self.point, points=self.points, history=self.history,
             )  # fmt: skip
             if self.point is None:
                 entry.guards.add(Guard("CODE", ConstSource(function), function.__code__))
@@ -193,11 +197,17 @@ class Versions:
         if len(entries) < self.settings.options.recompile_limit:
             log.record(log.RECOMPILE, reason="; ".join(reasons), function=self.function.__qualname__)
             return False
-        self.closed = True
         often = "".join(f"\n  {text}" for text, _ in self.failures.most_common(NAMED_GUARDS))
+        count = f"{len(entries)} compiled versions, which is the limit"
+        if self.history.generalise():
+            mark = self.history.advice() or "the option recompile_limit raises the limit"
+            text = f"{self.function.__qualname__} has {count}: the last one serves all sizes that have changed. "
+            self.tell(DynamicWarning(f"{text}What kept changing:{often}\n  hint: {mark}"))
+            return False
+        self.closed = True
         self.warn(
-            f"it has {len(entries)} compiled versions, which is the limit; calls that match none of them are not "
-            f"compiled. What kept changing:{often}\n  hint: the option recompile_limit raises the limit"
+            f"it has {count}; calls that match none of them are not compiled. "
+            f"What kept changing:{often}\n  hint: the option recompile_limit raises the limit"
         )
         return True
 
@@ -215,9 +225,12 @@ class Versions:
         self.warn(str(error))
 
     def warn(self, why: str) -> None:
-        """One line to the user, placed at the function."""
+        """Tells the user that calls are not compiled."""
+        self.tell(FallbackWarning(f"{self.function.__qualname__} runs in eager PyTorch: {why}"))
+
+    def tell(self, warning: StatorWarning) -> None:
+        """Warns, placed at the function."""
         code = self.function.__code__
-        warning = FallbackWarning(f"{self.function.__qualname__} runs in eager PyTorch: {why}")
         warnings.warn_explicit(warning, None, code.co_filename, code.co_firstlineno, registry={})
 
 

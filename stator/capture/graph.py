@@ -19,12 +19,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import fx
 
+from stator.capture.dynamic import Sizes
+from stator.capture.source import SizeSource, StrideSource
 from stator.fake import FakeMode, graphs
+from stator.fake.symbolic import size_of, symint
+from stator.sizes import OPERATIONS, Extent, Size, Symbol, fold
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from stator.capture.source import Source
+    from stator.fake.mode import Geometry
 
 #: A place in the user's program.
 Location = tuple[str, int]
@@ -48,10 +53,10 @@ def sanitise(text: str, taken: set[str] | dict[str, Any]) -> str:
 
 
 class Input(NamedTuple):
-    """One placeholder: where its tensor comes from, the tensor met at capture, and its node."""
+    """One placeholder: where its tensor (or symbolic int) comes from, what was met at capture, and its node."""
 
     source: Source
-    example: torch.Tensor
+    example: Any
     node: fx.Node
 
 
@@ -64,12 +69,25 @@ class Leaf(NamedTuple):
     changed: bool
 
 
+SYM_SIZE = torch.ops.aten.sym_size.int
+SYM_STRIDE = torch.ops.aten.sym_stride.int
+
+#: What computes with symbolic ints in the graph.
+SIZE_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "//": operator.floordiv, "%": operator.mod,
+    "max": torch.sym_max, "min": torch.sym_min,
+}  # fmt: skip
+
+
 class GraphBuilder:
     """Collects the torch calls of one conversion."""
 
-    def __init__(self, mode: FakeMode | None = None) -> None:
+    def __init__(self, mode: FakeMode | None = None, sizes: Sizes | None = None) -> None:
         self.graph = fx.Graph()
         self.mode = mode or FakeMode()
+        #: The symbols of this capture.
+        self.sizes = sizes or Sizes()
+        self.sizes.graph = self
         self.inputs: list[Input] = []
         self.attributes: dict[str, torch.Tensor] = {}
         #: Objects that values stand for: alive while the graph is built.
@@ -81,13 +99,19 @@ class GraphBuilder:
         self.autocasts: list[tuple[Any, ...]] = []
         self._attribute_nodes: dict[int, tuple[fx.Node, Any]] = {}
         self._names: set[str] = set()
+        self._symbol_nodes: dict[Symbol, fx.Node] = {}
+        self._size_calls: dict[tuple[Any, ...], fx.Node] = {}
         self._first_body_node: fx.Node | None = None
 
     # -- leaves ----------------------------------------------------------------------------------------
 
-    def placeholder(self, source: Source, tensor: torch.Tensor, location: Location) -> tuple[fx.Node, Any]:
+    def placeholder(
+        self, source: Source, tensor: torch.Tensor, location: Location, geometry: Geometry | None = None
+    ) -> tuple[fx.Node, Any]:
         """The node and the fake of a tensor that each call passes anew."""
-        fake = self.mode.from_real(tensor)
+        return self._input(source, tensor, self.mode.from_real(tensor, geometry=geometry), location)
+
+    def _input(self, source: Source, example: Any, fake: Any, location: Location) -> tuple[fx.Node, Any]:
         name = sanitise(str(source), self._names)
         self._names.add(name)
         if self._first_body_node is None:
@@ -98,7 +122,7 @@ class GraphBuilder:
         node.meta["val"] = fake
         node.meta["location"] = location
         node.meta["source"] = source
-        self.inputs.append(Input(source, tensor, node))
+        self.inputs.append(Input(source, example, node))
         return node, fake
 
     def attribute(self, source: Source, tensor: torch.Tensor, location: Location) -> tuple[fx.Node, Any]:
@@ -113,6 +137,45 @@ class GraphBuilder:
         node.meta["source"] = source
         self._attribute_nodes[id(tensor)] = node, fake
         return node, fake
+
+    # -- sizes -----------------------------------------------------------------------------------------
+
+    def size_node(self, size: Extent) -> Any:
+        """The node of a symbolic int, computed from the sizes of inputs; a plain int as it is."""
+        if not isinstance(size, Size):
+            return size
+        return fold(size, self._size_leaf, self._size_call)
+
+    def _size_leaf(self, leaf: Symbol | int) -> Any:
+        if isinstance(leaf, int):
+            return leaf
+        node = self._symbol_nodes.get(leaf)
+        if node is None:
+            place: Any = self.sizes.places[leaf][0]
+            location = self.sizes.locate() or ("", 0)
+            if isinstance(place, SizeSource | StrideSource):
+                tensor = next(entry.node for entry in self.inputs if entry.source is place.base)
+                target = SYM_SIZE if isinstance(place, SizeSource) else SYM_STRIDE
+                node = self._append_size(target, (tensor, place.dim), leaf.size)
+            else:
+                node, _ = self._input(place, leaf.hint, symint(leaf.size, self.sizes), location)
+            self._symbol_nodes[leaf] = node
+        return node
+
+    def _size_call(self, op: str, left: Any, right: Any) -> Any:
+        key = op, left, right
+        node = self._size_calls.get(key)
+        if node is None:
+            values = [size_of(side.meta["val"]) if isinstance(side, fx.Node) else side for side in (left, right)]
+            node = self._append_size(SIZE_FUNCTIONS[op], (left, right), OPERATIONS[op](*values))
+            self._size_calls[key] = node
+        return node
+
+    def _append_size(self, target: Any, args: tuple[Any, ...], extent: Extent) -> fx.Node:
+        value = symint(extent, self.sizes)
+        node = self._append("call_function", target, args, {}, value, self.sizes.locate() or ("", 0))
+        node.meta["is_size"] = True
+        return node
 
     # -- calls -----------------------------------------------------------------------------------------
 
@@ -179,7 +242,8 @@ class GraphBuilder:
 
     def leaves(self) -> list[Leaf]:
         """All tensors that come from outside."""
-        found = [Leaf(entry.source, entry.example, self.is_changed(entry.node)) for entry in self.inputs]
+        tensors = [entry for entry in self.inputs if isinstance(entry.example, torch.Tensor)]
+        found = [Leaf(entry.source, entry.example, self.is_changed(entry.node)) for entry in tensors]
         for node, _ in self._attribute_nodes.values():
             found.append(Leaf(node.meta["source"], self.attributes[str(node.target)], self.is_changed(node)))
         return found
@@ -193,7 +257,8 @@ class GraphBuilder:
     @property
     def calls(self) -> int:
         """How many nodes compute something."""
-        return sum(node.op in ("call_function", "call_method") for node in self.graph.nodes)
+        nodes = (node for node in self.graph.nodes if "is_size" not in node.meta)
+        return sum(node.op in ("call_function", "call_method") for node in nodes)
 
     def module(self, outputs: Sequence[fx.Node], name: str = "graph") -> fx.GraphModule:
         """Closes the graph with a flat tuple of tensors and makes the module that a backend takes."""
@@ -204,9 +269,12 @@ class GraphBuilder:
                 root.register_parameter(attribute, tensor)
             else:
                 root.register_buffer(attribute, tensor)
-        return graphs.module(self.graph, name, root)
+        module = graphs.module(self.graph, name, root)
+        if self.sizes.symbolic:
+            module.meta["sizes"] = self.sizes
+        return module
 
     @property
-    def examples(self) -> list[torch.Tensor]:
-        """The tensors met at capture, one a placeholder."""
+    def examples(self) -> list[Any]:
+        """The tensors and ints met at capture, one a placeholder."""
         return [entry.example for entry in self.inputs]

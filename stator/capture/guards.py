@@ -220,6 +220,10 @@ class GuardSet:
         """Adds a guard, once."""
         self._guards[guard] = None
 
+    def update(self, guards: Iterable[Guard]) -> None:
+        """Adds guards, each once."""
+        self._guards.update(dict.fromkeys(guards))
+
     def __iter__(self) -> Iterator[Guard]:
         return iter(self._guards)
 

@@ -40,7 +40,9 @@ from stator.capture.source import (
     InstanceDictSource,
     ItemSource,
     LocalSource,
+    SizeSource,
     Source,
+    StrideSource,
     TypeSource,
 )
 
@@ -105,7 +107,7 @@ class Assembler:
         slot = self._value_slots.get(id(value))
         if slot is not None:
             self.emit("LOAD_FAST", slot)
-        elif value.is_constant() and type(value.constant()) in LITERALS:
+        elif value.is_constant() and not value.is_symbolic() and type(value.constant()) in LITERALS:
             self.load_object(value.constant())
         elif value.source is not None:
             self.load_source(value.source)
@@ -213,6 +215,10 @@ class Assembler:
                 self.emit("BINARY_SUBSCR")
             case ClassAttrSource(base=base, name=name):
                 self._call_on(inspect.getattr_static, base, name)
+            case SizeSource(base=base, dim=dim):
+                self._call_on(torch.Tensor.size, base, dim)
+            case StrideSource(base=base, dim=dim):
+                self._call_on(torch.Tensor.stride, base, dim)
             case _:
                 raise InternalError("capture", f"no bytecode loads the source {source}")
 

@@ -292,6 +292,40 @@ class TypeSource(Source):
         return f"type({self.base})"
 
 
+class SizeSource(Source):
+    """`base.size()[dim]` of a tensor."""
+
+    __slots__ = ("dim",)
+    __match_args__ = ("base", "dim")
+
+    def __init__(self, base: Source, dim: int) -> None:
+        super().__init__(base)
+        self.dim = dim
+
+    def resolve(self, scope: Scope) -> Any:
+        return self.base.resolve(scope).size(self.dim)  # type: ignore[union-attr]
+
+    def write(self) -> str:
+        return f"{self.base}.size()[{self.dim}]"
+
+
+class StrideSource(Source):
+    """`base.stride()[dim]` of a tensor."""
+
+    __slots__ = ("dim",)
+    __match_args__ = ("base", "dim")
+
+    def __init__(self, base: Source, dim: int) -> None:
+        super().__init__(base)
+        self.dim = dim
+
+    def resolve(self, scope: Scope) -> Any:
+        return self.base.resolve(scope).stride(self.dim)  # type: ignore[union-attr]
+
+    def write(self) -> str:
+        return f"{self.base}.stride()[{self.dim}]"
+
+
 class ClassAttrSource(Source):
     """A name found along the MRO of the class `base`, without calling descriptors."""
 

@@ -2,6 +2,7 @@
 
 from stator.sizes.environment import Environment, Recorded
 from stator.sizes.size import (
+    OPERATIONS,
     Condition,
     Extent,
     Size,
@@ -21,6 +22,7 @@ from stator.sizes.size import (
 )
 
 __all__ = [
+    "OPERATIONS",
     "Condition",
     "Environment",
     "Extent",

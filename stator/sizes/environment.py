@@ -51,26 +51,33 @@ class Environment:
         self._distinct: set[Size] = set()
 
     def symbol(
-        self, hint: int, place: Hashable, low: int | None = 2, high: int | None = None, *, marked: bool = False
+        self,
+        hint: int,
+        place: Hashable,
+        low: int | None = 2,
+        high: int | None = None,
+        *,
+        marked: bool = False,
+        shared: bool = True,
     ) -> Symbol:
-        """The symbol of a size that is found at `place`. Equal sizes share one, unless marked or of another range."""
-        found = self._shared.get(hint)
-        if not marked and found is not None and (found.low, found.high) == (low, high):
+        """The symbol of a number that is found at `place`. Equal sizes share one, unless marked or of another range."""
+        shared = shared and not marked
+        found = self.partner(hint, place, low, high) if shared else None
+        if found is not None:
             self.places[found].append(place)
             return found
         made = Symbol(f"s{len(self.places)}", low, high, hint)
         self.places[made] = [place]
         if marked:
             self.marked.add(made)
-        else:
+        if shared:
             self._shared.setdefault(hint, made)
         return made
 
-    def number(self, hint: int, place: Hashable) -> Symbol:
-        """The symbol of an int that is no size: of any value, and shared with nothing."""
-        made = Symbol(f"s{len(self.places)}", None, None, hint)
-        self.places[made] = [place]
-        return made
+    def partner(self, hint: int, place: Hashable, low: int | None, high: int | None) -> Symbol | None:
+        """The symbol that a size may share."""
+        found = self._shared.get(hint)
+        return found if found is not None and (found.low, found.high) == (low, high) else None
 
     # -- deciding ----------------------------------------------------------------------------------
 

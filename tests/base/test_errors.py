@@ -15,6 +15,7 @@ from stator.base.errors import (
     InternalError,
     InvalidArgument,
     InvalidOption,
+    MarkedSizeFixed,
     StatorError,
     Undecided,
     UnknownBackend,
@@ -38,6 +39,7 @@ EXAMPLES: list[StatorError] = [
     DataDependent("aten.nonzero"),
     Unsupported("aten.foo", "no lowering"),
     Undecided("s0 < 8"),
+    MarkedSizeFixed("L['x'].size()[0]", 8, "the program needs the number itself", ("model.py", 12)),
 ]
 
 

@@ -67,22 +67,6 @@ def test_the_honest_answer_is_yes() -> None:
     assert torch.equal(compiled(x()), x() + 1) and torch.equal(f(x()), x() - 1)
 
 
-def test_a_marked_dimension_is_noted_once_and_never_wrong() -> None:
-    def f(t: torch.Tensor) -> torch.Tensor:
-        return t / t.shape[0]
-
-    compiled = stator.compile(f, fullgraph=True, backend="eager")
-    marked = torch.ones(6, 2)
-    stator.mark_dynamic(marked, 0)
-    with log.collect() as recorder:
-        compiled(marked)
-        compiled(marked)
-    (note,) = recorder.of(log.NOTE)
-    assert "L['t'] is marked dynamic in 0" in note["text"]
-    for size in (6, 7, 8):
-        torch.testing.assert_close(compiled(torch.ones(size, 2)), f(torch.ones(size, 2)))
-
-
 def test_marking_inside_changes_nothing() -> None:
     def f(t: torch.Tensor) -> torch.Tensor:
         u = t * 2

@@ -157,7 +157,7 @@ def test_a_source_that_does_not_compile_is_kept(monkeypatch: pytest.MonkeyPatch,
 
 
 def test_a_failure_of_capture_is_one_warning(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stator.capture.frames.start", fails)
+    monkeypatch.setattr("stator.capture.frames.Conversion.start", fails)
     x = torch.randn(3)
     with pytest.warns(FallbackWarning, match="stage 'capture'.*a mistake of ours"):
         torch.testing.assert_close(stator.compile(f)(x), f(x))

@@ -59,7 +59,7 @@ def test_equal_sizes_share_a_symbol() -> None:
     assert env.places[first] == ["a", "b"]
     assert env.symbol(8, "c", marked=True) is not first
     assert env.symbol(9, "d") is not first
-    assert env.number(8, "n") is not first
+    assert env.symbol(8, "n", None, shared=False) is not first
 
 
 def test_what_follows_is_not_recorded_again() -> None:

@@ -29,6 +29,7 @@ from stator.capture.values.function import BoundMethodValue
 from stator.capture.values.iterators import CallableIterator, Enumerate, Filter, ItemsIterator, Zip
 from stator.capture.values.registry import LITERALS, builds, fresh, handler_of, handles, makes, wrap
 from stator.capture.values.sequence import ListValue, TupleValue, sort
+from stator.capture.values.symbolic import EXACT, extreme
 from stator.capture.values.tensor import TensorValue, call_graph
 from stator.capture.values.user_object import UserObjectValue
 
@@ -53,6 +54,8 @@ class BuiltinValue(KnownValue):
         handler = handler_of(self.obj)
         if handler is not None:
             return handler(tx, args, kwargs)
+        if not kwargs and self.obj in EXACT and any(arg.is_symbolic() for arg in args):
+            return EXACT[self.obj](tx, args)
         if is_pure(self.obj) and not any(isinstance(arg, TensorValue) for arg in (*args, *kwargs.values())):
             return fold(tx, self.obj, args, kwargs)
         if isinstance(self.obj, functools._lru_cache_wrapper):
@@ -185,7 +188,7 @@ def call_vars(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> V
 def call_callable(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
     """`callable(obj)`."""
     value = args[0]
-    if value.is_constant():
+    if operators.is_known(value):
         return boolean(callable(value.constant()))
     return boolean(look_up(tx, value.python_type(), "__call__") is not MISSING)
 
@@ -201,7 +204,7 @@ def call_isinstance(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]
         raise classes.refuse("isinstance()")
     wanted = classes.constant()
     check_metaclass(tx, wanted)
-    if value.is_constant():
+    if operators.is_known(value):
         return boolean(run(tx, isinstance, (value.constant(), wanted)))
     real = getattr(value, "real", None)
     if real is not None and isinstance(value, UserObjectValue | TensorValue):
@@ -269,7 +272,7 @@ def call_id(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Val
 @handles(len, operator.length_hint)
 def call_len(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
     """`len(obj)`."""
-    return fresh(args[0].length(tx))
+    return fresh(args[0].extent(tx) if isinstance(args[0], TensorValue) else args[0].length(tx))
 
 
 @handles(iter)
@@ -388,6 +391,9 @@ def _extreme(op: str) -> Callable[..., Value]:
             tx.raise_roughly(ValueError, f"{'max' if op == '>' else 'min'}() iterable argument is empty")
         key = kwargs.get("key", NONE)
         plain = key.is_none()
+        symbolic = extreme(op, items) if plain else None
+        if symbolic is not None:
+            return symbolic
         best, best_key = items[0], items[0] if plain else key.call(tx, (items[0],), {})
         for item in items[1:]:
             item_key = item if plain else key.call(tx, (item,), {})

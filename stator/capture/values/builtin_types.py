@@ -33,6 +33,7 @@ from stator.capture.values.mapping import DictValue, ProxyValue
 from stator.capture.values.registry import fresh, handles
 from stator.capture.values.sequence import DequeValue, ListValue, TupleValue
 from stator.capture.values.sets import SetValue
+from stator.capture.values.symbolic import SymbolicValue
 from stator.capture.values.user_object import UserObjectValue
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
 
 def _number(cls: type, method: str) -> None:
     def call(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+        if cls is int and len(args) == 1 and isinstance(args[0], SymbolicValue):
+            return args[0]
         if known(args) and known(kwargs.values()):
             return fold(tx, cls, args, kwargs)
         if not args or kwargs or static_attribute(args[0].python_type(), method) is MISSING:

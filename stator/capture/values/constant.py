@@ -25,6 +25,7 @@ from stator.capture.values.base import bind_static, static_attribute
 from stator.capture.values.fold import fold, run
 from stator.capture.values.iterators import ItemsIterator
 from stator.capture.values.registry import LITERALS, builds, fresh, makes, wrap
+from stator.capture.values.symbolic import SymbolicValue
 from stator.capture.values.watch import IMMUTABLE
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ class ConstantValue(Value):
         return self.value, self.value
 
     def is_same(self, other: Value) -> bool:
-        if not other.is_constant():
+        if not other.is_constant() or other.python_type() is not type(self.value):
             return False
         theirs = other.constant()
         if self.value is theirs:
@@ -183,6 +184,9 @@ class SliceValue(Value):
     def is_constant(self) -> bool:
         return all(part.is_constant() for part in self.parts)
 
+    def is_symbolic(self) -> bool:
+        return any(part.is_symbolic() for part in self.parts)
+
     def constant(self) -> slice:
         return slice(*(part.constant() for part in self.parts))
 
@@ -221,7 +225,10 @@ def boolean(value: bool) -> ConstantValue:
 
 @builds(*LITERALS, exact=True)
 def build_literal(tx: Machine, obj: Any, source: Source) -> Value:
-    """A literal is guarded by its value."""
+    """A literal is guarded by its value; an int that changes from call to call by its type."""
+    if type(obj) is int and (symbol := tx.graph.sizes.number(source, obj)) is not None:
+        watch.type_of(tx, source, int)
+        return SymbolicValue(symbol.size, tx.graph.sizes, source)
     watch.equals(tx, source, obj)
     return ConstantValue(obj, source)
 

@@ -37,6 +37,11 @@ UNARY: dict[str, Callable[[Any], Any]] = {"-": operator.neg, "+": operator.pos, 
 MIRRORED = {"<": ">", "<=": ">=", "==": "==", "!=": "!=", ">": "<", ">=": "<="}
 
 
+def is_known(*values: Value) -> bool:
+    """Whether Python can compute with them now: constants, and no number that differs from call to call."""
+    return all(value.is_constant() and not value.is_symbolic() for value in values)
+
+
 def _unsupported(tx: Machine, op: str, left: Value, right: Value) -> Value:
     names = left.python_type().__name__, right.python_type().__name__
     tx.raise_roughly(TypeError, f"unsupported operand type(s) for {op}: {names[0]!r} and {names[1]!r}")
@@ -50,7 +55,7 @@ def _reflected_first(left: Value, right: Value) -> bool:
 
 def binary(tx: Machine, op: str, left: Value, right: Value) -> Value:
     """`left op right`."""
-    if left.is_constant() and right.is_constant():
+    if is_known(left, right):
         return fold(tx, BINARY[op], (left, right))
     if _reflected_first(left, right):
         result = right.binary_reflected(tx, op, left)
@@ -70,7 +75,7 @@ def inplace(tx: Machine, op: str, left: Value, right: Value) -> Value:
 
 def compare(tx: Machine, op: str, left: Value, right: Value) -> Value:
     """`left op right` for an ordering or equality."""
-    if left.is_constant() and right.is_constant():
+    if is_known(left, right):
         return fold(tx, COMPARE[op], (left, right))
     if _reflected_first(left, right):
         result = right.compare(tx, MIRRORED[op], left)
@@ -110,7 +115,7 @@ def is_same(left: Value, right: Value) -> bool:
 
 def unary(tx: Machine, op: str, value: Value) -> Value:
     """`op value` for - + ~."""
-    if value.is_constant():
+    if is_known(value):
         return fold(tx, UNARY[op], (value,))
     return value.unary(tx, op)
 
@@ -122,7 +127,7 @@ def negate(tx: Machine, value: Value) -> Value:
 
 def contains(tx: Machine, item: Value, container: Value) -> Value:
     """`item in container`."""
-    if item.is_constant() and container.is_constant():
+    if is_known(item, container):
         return fold(tx, operator.contains, (container, item))
     return container.contains(tx, item)
 

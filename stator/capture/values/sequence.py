@@ -21,6 +21,7 @@ from stator.capture.values.constant import FALSE, NONE, ConstantValue, boolean
 from stator.capture.values.fold import fold, run
 from stator.capture.values.iterators import ItemsIterator, IteratorValue, advanced, finished
 from stator.capture.values.registry import builds, fresh, makes, wrap
+from stator.capture.values.symbolic import product
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -127,6 +128,9 @@ class TupleValue(SequenceValue):
     def is_constant(self) -> bool:
         return all(item.is_constant() for item in self.items)
 
+    def is_symbolic(self) -> bool:
+        return any(item.is_symbolic() for item in self.items)
+
     def constant(self) -> Any:
         return build_tuple(self.cls, [item.constant() for item in self.items])
 
@@ -143,13 +147,17 @@ class TupleValue(SequenceValue):
         fields = fields_of(self.cls)
         if name in fields:
             return self.items[fields.index(name)]
-        if self.cls is torch.Size and name == "numel":
+        if self.cls is torch.Size and name == "numel" and not self.is_symbolic():
             return ConstantValue(self.constant()).get_attr(tx, name)
         if name == "_fields":
             return fresh(fields)
         if find_method(self, name) is None and name not in dir(tuple) and hasattr(self.cls, name):
             return bind_static(tx, self, self.cls, name)
         return super().get_attr(tx, name)
+
+    def m_numel(self, tx: Machine) -> Value:
+        """The product of a shape."""
+        return product(tx, self.items)
 
     def m__replace(self, tx: Machine, **changes: Value) -> Value:
         fields = fields_of(self.cls)
@@ -440,6 +448,12 @@ class ListIterator(IteratorValue):
     def children(self) -> Iterator[Value]:
         yield self.owner
 
+    def reconstruct(self, out: Assembler) -> None:
+        if self.done:
+            out.call(finished)
+        else:
+            out.call(advanced, self.owner, fresh(self.index))
+
 
 class SortKey:
     """Orders values as the program's comparison would."""
@@ -448,12 +462,6 @@ class SortKey:
 
     def __init__(self, tx: Machine, value: Value) -> None:
         self.tx = tx
-    def reconstruct(self, out: Assembler) -> None:
-        if self.done:
-            out.call(finished)
-        else:
-            out.call(advanced, self.owner, fresh(self.index))
-
         self.value = value
 
     def __lt__(self, other: SortKey) -> bool:

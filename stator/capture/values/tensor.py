@@ -9,13 +9,11 @@ Neighbours: `graph.py`, `torch_function.py` (calls of functions), `fake/`.
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
-from stator.base import log
-from stator.base.errors import GraphBreak, Unsupported
-from stator.base.markers import DYNAMIC
+from stator.base.errors import GraphBreak, Undecided, Unsupported
 from stator.capture.source import AttrSource
 from stator.capture.value import Value
 from stator.capture.values import watch
@@ -213,9 +211,14 @@ class TensorValue(Object):
     # -- containers ------------------------------------------------------------------------------------
 
     def length(self, tx: Machine) -> int:
+        return int(self.extent(tx))
+
+    def extent(self, tx: Machine) -> int | torch.SymInt:
+        """`len()`, which may be symbolic."""
         if self.fake.dim() == 0:
             tx.raise_roughly(TypeError, "len() of a 0-d tensor")
-        return int(self.fake.shape[0])
+        size: int | torch.SymInt = self.fake.shape[0]
+        return size
 
     def unpack(self, tx: Machine) -> list[Value]:
         if self.fake.dim() == 0:
@@ -282,7 +285,7 @@ def require_grad(tx: Machine, owner: TensorValue, wanted: Value = TRUE) -> Value
 def is_operand(value: Value) -> bool:
     """Whether a tensor operator takes it."""
     return isinstance(value, TensorValue) or (
-        value.is_constant() and isinstance(value.constant(), int | float | complex | bool)
+        value.is_constant() and issubclass(value.python_type(), int | float | complex)
     )
 
 
@@ -344,7 +347,7 @@ def answer(tx: Machine, function: Callable[..., Any], args: Sequence[Value], kwa
     try:
         return fresh(tx.graph.run(function, fakes, named))
     except (TypeError, RuntimeError, IndexError, ValueError) as error:
-        tx.raise_of_fakes(error)
+        failed(tx, function, error)
 
 
 def _type(tx: Machine, owner: TensorValue, *args: Value, **kwargs: Value) -> Value:
@@ -354,7 +357,7 @@ def _type(tx: Machine, owner: TensorValue, *args: Value, **kwargs: Value) -> Val
 
 
 def _scaled(name: str, join: str) -> Callable[..., Value]:
-    """`t.addcdiv_(a, b, value=…)` and `t.addcmul_(…)`, whose number may be in a tensor: in steps, rounded as eager's."""
+    """`t.addcdiv_(a, b, value=…)` and `t.addcmul_(…)` with the number in a tensor: in steps, rounded as eager's."""
 
     def call(tx: Machine, owner: TensorValue, *args: Value, **kwargs: Value) -> Value:
         value = kwargs.get("value")
@@ -372,7 +375,7 @@ SPECIAL_METHODS: dict[str, Callable[..., Value]] = {
     "addcmul_": _scaled("addcmul_", "mul"),
     "type": _type,
     "requires_grad_": require_grad,
-    "__len__": lambda tx, owner: fresh(owner.length(tx)),
+    "__len__": lambda tx, owner: fresh(owner.extent(tx)),
     "__iter__": lambda tx, owner: owner.iterate(tx),
     "__getitem__": lambda tx, owner, key: owner.get_item(tx, key),
     "__setitem__": lambda tx, owner, key, value: owner.set_item(tx, key, value) or NONE,
@@ -399,16 +402,25 @@ def call_graph(tx: Machine, kind: str, target: Any, args: Sequence[Value], kwarg
     location = tx.location()
     try:
         node, result = tx.graph.call(kind, target, (nodes, named_nodes), (fakes, named_fakes), location)
+    except Undecided:
+        raise
     except Unsupported as error:
         raise GraphBreak(error.message, error.hint) from error
     except (RuntimeError, TypeError, ValueError, IndexError, AssertionError, NotImplementedError) as error:
-        tx.raise_of_fakes(error)
+        failed(tx, target, error)
     if type(result) is FakeTensor:
         for arg in (*args, *kwargs.values()):
             if isinstance(arg, TensorValue) and arg.fake is result:
                 return arg
         return TensorValue(node, result)
     return result_value(tx, node, result)
+
+
+def failed(tx: Machine, target: Any, error: Exception) -> NoReturn:
+    """An operation on fakes has raised: the program does, unless it is that the operation knows numbers only."""
+    if tx.graph.sizes.symbolic and not isinstance(error, RecursionError):
+        raise Undecided(f"what {getattr(target, '__name__', target)} gives ({error})") from error
+    tx.raise_of_fakes(error)
 
 
 def read_items(tx: Machine, value: Value) -> None:
@@ -453,6 +465,10 @@ def check_class(obj: torch.Tensor) -> None:
     """Refuses tensor subclasses that change what operators do."""
     if type(obj) not in PLAIN_CLASSES:
         raise GraphBreak(f"tensors of class {type(obj).__name__} are not modelled")
+    if obj.layout is not torch.strided or obj.is_quantized:
+        raise GraphBreak("sparse and quantized tensors are not modelled")
+    if torch._C._functorch.is_functorch_wrapped_tensor(obj):
+        raise GraphBreak("tensors of a function transform are not modelled")
     if NAMED and obj.has_names():  # type: ignore[attr-defined]
         raise GraphBreak("tensors with named dimensions are not modelled")
 
@@ -463,18 +479,10 @@ def build_tensor(tx: Machine, obj: torch.Tensor, source: Source) -> Value:
     if isinstance(obj, FakeTensor):
         raise GraphBreak("the program holds a fake tensor")
     check_class(obj)
-    note_dynamic(obj, source)
-    watch.tensor(tx, source, obj)
-    node, fake = tx.graph.placeholder(source, obj, tx.location())
+    geometry, facts = tx.graph.sizes.tensor(source, obj)
+    watch.tensor(tx, source, facts)
+    node, fake = tx.graph.placeholder(source, obj, tx.location(), geometry)
     return TensorValue(node, fake, type(obj), source, obj)
-
-
-def note_dynamic(obj: torch.Tensor, source: Source) -> None:
-    """Sizes are static in this version: a mark is accepted, and every other size compiles anew."""
-    marked = getattr(obj, DYNAMIC, None)
-    if marked:
-        dims = ", ".join(map(str, marked))
-        log.record(log.NOTE, text=f"{source} is marked dynamic in {dims}: each of its sizes is compiled on its own")
 
 
 def build_attribute(tx: Machine, obj: torch.Tensor, source: Source) -> Value:

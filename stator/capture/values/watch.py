@@ -15,6 +15,7 @@ import torch
 from stator.capture.source import ClassAttrSource, ConstSource, InstanceDictSource
 
 if TYPE_CHECKING:
+    from stator.capture.guards import TensorFacts
     from stator.capture.machine import Machine
     from stator.capture.source import Source
     from stator.capture.value import Value
@@ -110,10 +111,10 @@ def no_hooks(tx: Machine, source: Source | None, names: tuple[str, ...]) -> None
         tx.guard("EMPTY", InstanceDictSource(source), names)
 
 
-def tensor(tx: Machine, source: Source | None, example: torch.Tensor) -> None:
-    """Type, dtype, device, sizes, strides, requires_grad and dispatch keys of a tensor."""
+def tensor(tx: Machine, source: Source | None, facts: TensorFacts) -> None:
+    """Type, dtype, device, sizes and strides (but symbolic ones), requires_grad and dispatch keys of a tensor."""
     if source is not None:
-        tx.guard("TENSOR", source, example)
+        tx.guard("TENSOR", source, facts)
 
 
 def offset(tx: Machine, source: Source, example: torch.Tensor) -> None:

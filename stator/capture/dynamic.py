@@ -1,0 +1,290 @@
+"""Which sizes and ints are symbolic, and what of that becomes guards.
+
+A `History` belongs to the versions of one function and remembers the sizes, strides and ints that its captures have
+met, by place: what has had two values is symbolic from then on, like what the user marks. `Sizes` is the environment of
+one capture: it gives inputs their symbols and, in the end, the guards under which the symbols may take other values.
+Invariant: whatever is symbolic is guarded by `guards()`, everything else by its value; so sharing a symbol, or a stride
+written in terms of sizes, is only ever a guard that may fail.
+Neighbours: `values/symbolic.py` (the values), `graph.py` (the nodes), `frames.py`, `sizes/environment.py`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any, Final
+
+import torch
+
+from stator.base import log
+from stator.base.errors import MarkedSizeFixed
+from stator.base.markers import DYNAMIC, STATIC, WEAK
+from stator.capture.conditions import Operand
+from stator.capture.guards import Guard, TensorFacts
+from stator.capture.source import ConstSource, ItemSource, LocalSource, SizeSource, Source, StrideSource
+from stator.fake.symbolic import symint
+from stator.sizes import Environment, Extent, Size, Symbol, hint, postfix, symbols
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from stator.fake.mode import Geometry
+
+#: Sizes that operators treat otherwise than all greater ones.
+SPECIAL: Final = (0, 1)
+
+#: How many marks a hint names.
+NAMED: Final = 3
+
+#: The marks that torch's own functions leave on a tensor.
+TORCH_MARKS: Final = ("_dynamo_dynamic_indices", "_dynamo_weak_dynamic_indices", "_dynamo_static_indices")
+
+
+class History:
+    """The sizes and ints that the captures of one function have met."""
+
+    __slots__ = ("changed", "generic", "mode", "refused", "seen")
+
+    def __init__(self, mode: str = "auto") -> None:
+        #: "always": symbolic at once where possible, "never", or "auto": with the second value.
+        self.mode = mode
+        #: By place, the values of successive captures.
+        self.seen: dict[Source, list[int]] = defaultdict(list)
+        #: Places that have had more than one value.
+        self.changed: set[Source] = set()
+        #: Places that stay static because something could not do with a symbol.
+        self.refused: set[Source] = set()
+        #: Whether the last version is being made, which is to serve as many calls as it can.
+        self.generic = False
+
+    def clear(self) -> None:
+        """Forgets everything."""
+        self.seen.clear()
+        self.changed.clear()
+        self.refused.clear()
+        self.generic = False
+
+    def note(self, place: Source, value: int) -> None:
+        """A capture has met this value there."""
+        values = self.seen[place]
+        if values and values[-1] == value:
+            return
+        if values and place not in self.changed:
+            self.changed.add(place)
+            if self.mode != "never":
+                log.record(log.RECOMPILE, reason=f"{place} was {values[-1]} and is {value}: from now on it is symbolic")
+        values.append(value)
+
+    def generalise(self) -> bool:
+        """Whether one more version, for all that has changed, may serve the calls to come; asked once."""
+        wanted = self.mode != "never" and not self.generic and bool(self.changed - self.refused)
+        self.generic = self.generic or wanted
+        return wanted
+
+    def advice(self) -> str:
+        """What to mark, as the user would write it."""
+        changed = [place for place in self.changed if isinstance(place, SizeSource)]
+        calls = [f"stator.mark_dynamic({place.base}, {place.dim})" for place in sorted(changed, key=str)]
+        return "; ".join(calls[:NAMED])
+
+    def differ(self, first: Source, second: Source) -> bool:
+        """Whether two places have been seen with different values."""
+        return self.seen[first][:-1] != self.seen[second][:-1]
+
+
+class NotForAllSizes(Exception):
+    """Something cannot do with the symbols of a capture: it is repeated with numbers."""
+
+    def __init__(self, sizes: Sizes, why: str) -> None:
+        super().__init__(why)
+        self.sizes = sizes
+        self.why = why
+
+
+class Marks:
+    """What has been said about the dims of a tensor, by stator's functions or torch's."""
+
+    __slots__ = ("dynamic", "static", "weak")
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        own = tensor.__dict__
+        #: Dim -> its range.
+        self.dynamic: dict[int, tuple[int, int | None]] = dict(own.get(DYNAMIC, {}))
+        indices, weak, static = (set(own.get(name, ())) for name in TORCH_MARKS)
+        self.weak: set[int] = set(own.get(WEAK, ())) | weak
+        self.static: set[int] = set(own.get(STATIC, ())) | static
+        ranges = {item.dim: (item.min, item.max) for item in own.get("_dynamo_dynamic_range", ())}
+        for dim in indices:
+            low, high = ranges.get(dim, (None, None))
+            self.dynamic.setdefault(dim, (2 if low is None else low, high))
+
+
+class Sizes(Environment):
+    """The environment of one capture."""
+
+    __slots__ = ("_ints", "_strides", "graph", "history", "static")
+
+    def __init__(self, history: History | None = None, static: bool = False) -> None:
+        super().__init__()
+        self.history = history or History("never")
+        #: Whether everything is a number.
+        self.static = static or self.history.mode == "never"
+        #: The graph under construction, where symbols have nodes.
+        self.graph: Any = None
+        # Strides that follow from sizes.
+        self._strides: list[tuple[StrideSource, Size]] = []
+        # Ints by place.
+        self._ints: dict[Source, Symbol] = {}
+
+    @property
+    def symbolic(self) -> bool:
+        """Whether anything is symbolic."""
+        return bool(self.places)
+
+    # -- tensors -----------------------------------------------------------------------------------
+
+    def tensor(self, source: Source, tensor: torch.Tensor) -> tuple[Geometry | None, TensorFacts]:
+        """The symbolic geometry of an input, None if it is static, and the facts that are to be guarded."""
+        facts = TensorFacts.of(tensor)
+        sizes = self._sizes(source, tensor)
+        strides = self._follow(source, tensor, sizes)
+        if not any(isinstance(extent, Size) for extent in (*sizes, *strides)):
+            return None, facts
+        geometry = [symint(extent, self) for extent in sizes], [symint(extent, self) for extent in strides]
+        return geometry, facts._replace(sizes=_numbers(sizes), strides=_numbers(strides))
+
+    def _sizes(self, source: Source, tensor: torch.Tensor) -> list[Extent]:
+        marks = Marks(tensor)
+        found: list[Extent] = []
+        for dim, size in enumerate(tensor.shape):
+            place = SizeSource(source, dim)
+            self.history.note(place, size)
+            found.append(self._size(place, size, marks, dim, isinstance(tensor, torch.nn.Parameter)))
+        return found
+
+    def _size(self, place: SizeSource, size: int, marks: Marks, dim: int, static: bool) -> Extent:
+        history = self.history
+        if self.static or dim in marks.static:
+            return size
+        marked = marks.dynamic.get(dim)
+        if marked is None and place in history.refused:
+            return size
+        if marked is not None:
+            low, high = marked
+            inside = low <= size and (high is None or size <= high) and low != high
+            return self.symbol(size, place, low, high, marked=True).size if inside else size
+        if history.generic and place in history.changed:
+            return self.symbol(size, place, 0, shared=False).size
+        wanted = place in history.changed or dim in marks.weak or (history.mode == "always" and not static)
+        return self.symbol(size, place).size if wanted and size not in SPECIAL else size
+
+    def partner(self, value: int, place: Any, low: int | None, high: int | None) -> Symbol | None:
+        found = super().partner(value, place, low, high)
+        first: Any = None if found is None else self.places[found][0]
+        return None if first is None or self.history.generic or self.history.differ(first, place) else found
+
+    def _follow(self, source: Source, tensor: torch.Tensor, sizes: list[Extent]) -> list[Extent]:
+        """The strides, in terms of the sizes inside of them where they are what a dense tensor has."""
+        strides = list(tensor.stride())
+        found: list[Extent] = list(strides)
+        order = sorted(range(len(strides)), key=lambda dim: (strides[dim], -dim))
+        for position, dim in enumerate(order):
+            place = StrideSource(source, dim)
+            for inner in reversed(order[:position]):
+                extent = found[inner] * sizes[inner]
+                if hint(extent) == strides[dim]:
+                    found[dim] = extent
+                    if isinstance(extent, Size):
+                        self._strides.append((place, extent))
+                    break
+            else:
+                found[dim] = self._stride(place, strides[dim])
+        return found
+
+    def _stride(self, place: StrideSource, stride: int) -> Extent:
+        """A stride that follows from nothing."""
+        history = self.history
+        history.note(place, stride)
+        if self.static or place not in history.changed or place in history.refused or stride in SPECIAL:
+            return stride
+        return self.symbol(stride, place, shared=False).size
+
+    # -- ints --------------------------------------------------------------------------------------
+
+    def number(self, source: Source, value: int) -> Symbol | None:
+        """The symbol of an int from outside, or None where it is static."""
+        known = self._ints.get(source)
+        if known is not None:
+            return known
+        if isinstance(source, ConstSource):
+            return None
+        history = self.history
+        history.note(source, value)
+        if self.static or source in history.refused:
+            return None
+        wanted = history.mode == "always" and value not in SPECIAL and is_argument(source)
+        if not wanted and source not in history.changed:
+            return None
+        made = self._ints[source] = self.symbol(value, source, None, shared=False)
+        return made
+
+    # -- the end -----------------------------------------------------------------------------------
+
+    def guard_list(self) -> Iterator[Guard]:
+        """Everything that calls with other sizes have to satisfy."""
+        for place, extent in self._strides:
+            yield self._condition("==", extent, place)
+        for found in self.places.values():
+            for other in found[1:]:
+                yield self._condition("==", self._symbol_of(found[0]), other)  # type: ignore[arg-type]
+        for recorded in self.guards():
+            op, left, right = recorded.condition
+            yield self._condition(op, left, right)
+
+    def _symbol_of(self, place: Any) -> Size:
+        return next(symbol.size for symbol, places in self.places.items() if places[0] is place)
+
+    def _condition(self, op: str, left: Extent, right: Extent | Source) -> Guard:
+        """A comparison as a guard, in terms of the places where its symbols are found."""
+        operands: dict[Any, int] = {}
+        for symbol in sorted(symbols(left) | (frozenset() if isinstance(right, Source) else symbols(right)), key=str):
+            operands[symbol] = len(operands)
+        found = [operand_of(self.places[symbol][0]) for symbol in operands]
+        if isinstance(right, Source):
+            program = (("operand", len(found)), *postfix(left, operands), (op,))
+            found.append(operand_of(right))
+        else:
+            program = (*postfix(left, operands), *postfix(right, operands), (op,))
+        return Guard("CONDITION", None, (found, program))
+
+    def fixed_mark(self) -> MarkedSizeFixed | None:
+        """What to say where a size that the user marked can only be one number."""
+        for symbol, recorded in self.fixed().items():
+            if symbol in self.marked:
+                why = recorded.reason or "an operator depends on it"
+                return MarkedSizeFixed(self.places[symbol][0], symbol.hint, why, recorded.location)
+        return None
+
+    def refuse(self) -> None:
+        """What is symbolic here is static in further captures."""
+        for places in self.places.values():
+            self.history.refused.update(places)  # type: ignore[arg-type]
+
+
+def _numbers(extents: Sequence[Extent]) -> tuple[int | None, ...]:
+    """What a TENSOR guard compares: nothing where a size is symbolic."""
+    return tuple(extent if isinstance(extent, int) else None for extent in extents)
+
+
+def operand_of(place: Any) -> Operand:
+    """Where a guard finds a symbol's value."""
+    match place:
+        case SizeSource(base, dim):
+            return Operand(base, "size", dim)
+        case StrideSource(base, dim):
+            return Operand(base, "stride", dim)
+    return Operand(place, "int")
+
+
+def is_argument(source: Source) -> bool:
+    """Whether an int is an argument of the call, or an item of one; settings are mostly attributes."""
+    return all(isinstance(step, LocalSource | ItemSource) for step in source.path())
