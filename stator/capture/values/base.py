@@ -127,6 +127,8 @@ class Object(Value):
         raise self.refuse(f"reading attribute {name!r}")
 
     def set_attr(self, tx: Machine, name: str, value: Value) -> None:
+        if self.python_type().__dictoffset__:
+            raise self.refuse(f"setting attribute {name!r}")
         tx.raise_exception(AttributeError, f"{self.python_type().__name__!r} object has no attribute {name!r}")
 
 

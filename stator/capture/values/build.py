@@ -12,6 +12,7 @@ from stator.capture.values import (
     autograd_function,
     builtin_types,
     compiled,
+    context_variable,
     copying,
     functional,
     markers,
@@ -46,8 +47,8 @@ __all__ = [
 
 #: The files that register what they know.
 FILES = (
-    autocast, autograd_function, builtin_types, compiled, copying, functional, markers, module, optimizer, pure,
-    python_module, ranges, sharing, torch_function, torch_state,
+    autocast, autograd_function, builtin_types, compiled, context_variable, copying, functional, markers,
+    module, optimizer, pure, python_module, ranges, sharing, torch_function, torch_state,
 )  # fmt: skip
 
 const = fresh

@@ -442,7 +442,7 @@ class BoundMethodValue(Object):
 class PartialValue(Object):
     """A `functools.partial`."""
 
-    __slots__ = ("args", "function", "kwargs")
+    __slots__ = ("args", "attributes", "function", "kwargs")
     kind = "a partial"
 
     def __init__(
@@ -452,6 +452,7 @@ class PartialValue(Object):
         self.function = function
         self.args = args
         self.kwargs = kwargs
+        self.attributes: dict[str, Value] = {}
 
     def python_type(self) -> type:
         return functools.partial
@@ -470,20 +471,29 @@ class PartialValue(Object):
                 return TupleValue(self.args)
             case "keywords":
                 return named_dict(self.kwargs)
-        return super().get_attr(tx, name)
+        return self.attributes[name] if name in self.attributes else super().get_attr(tx, name)
+
+    def set_attr(self, tx: Machine, name: str, value: Value) -> None:
+        if self.source is not None:
+            raise self.refuse(f"setting attribute {name!r}")
+        self.attributes[name] = value
 
     def children(self) -> Iterator[Value]:
         yield self.function
+        yield from self.attributes.values()
         yield from self.args
         yield from self.kwargs.values()
 
     def reconstruct(self, out: Assembler) -> None:
-        out.call(make_partial, self.function, TupleValue(self.args), named_dict(self.kwargs))
+        parts = TupleValue(self.args), named_dict(self.kwargs), named_dict(self.attributes)
+        out.call(make_partial, self.function, *parts)
 
 
-def make_partial(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def make_partial(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], attributes: dict[str, Any]) -> Any:
     """Rebuilds a partial."""
-    return functools.partial(function, *args, **kwargs)
+    made = functools.partial(function, *args, **kwargs)
+    vars(made).update(attributes)
+    return made
 
 
 # -- from objects --------------------------------------------------------------------------------------

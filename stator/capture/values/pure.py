@@ -8,7 +8,6 @@ logger's level vanish; constant warnings are replayed. Neighbours: `builtin.Buil
 
 from __future__ import annotations
 
-import contextvars
 import dataclasses
 import functools
 import importlib.util
@@ -303,44 +302,3 @@ def build_weak_reference(tx: Machine, obj: weakref.ref[Any], source: Source) -> 
     """The reference object itself is guarded."""
     watch.identity(tx, source, obj)
     return WeakReferenceValue(obj, source)
-
-
-# -- context variables ---------------------------------------------------------------------------------
-
-
-@builds(contextvars.ContextVar)
-def build_context_variable(tx: Machine, obj: Any, source: Source) -> Value:
-    """A context variable is known by identity; reading it guards its value."""
-    watch.identity(tx, source, obj)
-    return ContextVariableValue(obj, source)
-
-
-class ContextVariableValue(Object):
-    """A `contextvars.ContextVar`."""
-
-    __slots__ = ("variable",)
-    kind = "a context variable"
-
-    def __init__(self, variable: contextvars.ContextVar[Any], source: Source) -> None:
-        super().__init__(source)
-        self.variable = variable
-
-    def python_type(self) -> type:
-        return contextvars.ContextVar
-
-    def m_get(self, tx: Machine, default: Value | None = None) -> Value:
-        assert self.source is not None
-        if not is_set(self.variable):
-            tx.guard("CALL", self.source, (is_set, False))
-            if default is not None:
-                return default
-        found = run(tx, contextvars.ContextVar.get, (self.variable,))
-        if type(found) not in (int, str, bool, type(None), float):
-            raise self.refuse("reading an object from it")
-        tx.guard("CALL", self.source, (contextvars.ContextVar.get, found))
-        return fresh(found)
-
-
-def is_set(variable: contextvars.ContextVar[Any]) -> bool:
-    """Whether a context variable has a value here, other than its own default."""
-    return variable.get(MISSING) is not MISSING

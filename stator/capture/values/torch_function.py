@@ -127,6 +127,8 @@ class TorchFunctionValue(KnownValue):
             if not isinstance(owner, TensorValue):
                 raise self.refuse(f"calling {function.__name__} without a tensor")
             return call_tensor_method(tx, function.__name__, owner, rest, kwargs)
+        if args and isinstance(args[0], TensorValue) and vars(torch.Tensor).get(name_in(function)) is function:
+            return call_tensor_method(tx, name_in(function), args[0], args[1:], kwargs)
         try:
             reason = REFUSED.get(function)
         except TypeError:
@@ -159,6 +161,11 @@ def call_into(tx: Machine, function: Any, args: Sequence[Value], kwargs: dict[st
             raise GraphBreak(f"{name_of(function)}(out=…): {why}", "use the form that returns its result")
         call_graph(tx, "call_method", "copy_", (target, made), {})
     return given if isinstance(given, TensorValue) else TupleValue(targets, result.python_type())
+
+
+def name_in(function: Any) -> str:
+    """The name under which a class would have it."""
+    return getattr(function, "__name__", "")
 
 
 def name_of(function: Any) -> str:
