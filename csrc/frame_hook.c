@@ -223,8 +223,9 @@ static int find_version(const PyCodeObject *code, PyObject *const *slots, FrameE
     void *state = frame_state(code);
     Py_CLEAR(*entries);
     if (state == NULL || state == &LEFT_ALONE || state == &HUSHED) return 0;
-    PyObject *first = frame_parameters(code) > 0 ? slots[0] : NULL;
-    *entries = frame_table_find(state, activity.settings, first);
+    Py_ssize_t count = frame_parameters(code);
+    *entries = frame_table_find(state, activity.settings, count > 0 ? slots[0] : NULL,
+                                code->co_nfreevars > 0 ? slots[count] : NULL);
     if (*entries == NULL) return 0;
     Py_INCREF((PyObject *)*entries);
     return frame_entries_match(*entries, slots, found, watch);

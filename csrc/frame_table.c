@@ -1,8 +1,9 @@
 /* What the frame hook knows about one code object: nothing, that its frames are left alone, or a table of versions.
  *
  * The table hangs on the code object itself (co_extra), so it is found with two loads and goes away with the code. It
- * is an open hash of (settings, instance): methods of modules have versions of their own for each module. Settings are
- * owned; an instance is an address, and whoever adds one detaches its entries before it dies (capture/hook.py).
+ * is an open hash of (settings, instance): methods of modules have versions of their own for each module, closures for
+ * each function object. Settings are owned; an instance is an address, and whoever adds one detaches its entries before
+ * it dies (capture/hook.py).
  */
 #include "frame_table.h"
 
@@ -78,8 +79,10 @@ static FrameEntries **place_of(const FrameTable *table, const void *settings, co
     }
 }
 
-FrameEntries *frame_table_find(const FrameTable *table, const PyObject *settings, const PyObject *instance) {
-    FrameEntries *found = instance != NULL ? *place_of(table, settings, instance) : NULL;
+FrameEntries *frame_table_find(const FrameTable *table, const PyObject *settings, const PyObject *first,
+                               const PyObject *function) {
+    FrameEntries *found = first != NULL ? *place_of(table, settings, first) : NULL;
+    if (found == NULL && function != NULL) found = *place_of(table, settings, function);
     return found != NULL ? found : *place_of(table, settings, NULL);
 }
 

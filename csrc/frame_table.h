@@ -36,8 +36,9 @@ Py_ssize_t frame_parameters(const PyCodeObject *code);
 /* LEFT_ALONE, HUSHED, a table, or NULL where nothing is known. */
 void *frame_state(const PyCodeObject *code);
 int frame_set_state(PyObject *code, void *state);
-/* Borrowed; those of the instance, else those of no instance, else NULL. */
-FrameEntries *frame_table_find(const FrameTable *table, const PyObject *settings, const PyObject *instance);
+/* Borrowed; those of the first argument, else of the function, else of no instance, else NULL. */
+FrameEntries *frame_table_find(const FrameTable *table, const PyObject *settings, const PyObject *first,
+                               const PyObject *function);
 /* New reference; made if they are not there. */
 FrameEntries *frame_table_entries(PyObject *code, PyObject *settings, PyObject *instance);
 /* The entry whose guards pass for these slots, now the first: 1 with a new reference in `code`, 0, or -1. */
