@@ -115,10 +115,16 @@ def ids_of(table: Table) -> list[str]:
     return [f"{kind}-{case.__name__}" for kind, case in table]
 
 
+#: Told what each case did (`soundness.py` counts).
+observers: list[Callable[[Calls], None]] = []
+
+
 def check(kind: str, case: Case) -> None:
     """Runs a case."""
     calls = Calls()
     case(calls)
+    for observe in observers:
+        observe(calls)
     assert len(calls.captured) > 1, "a case calls at least twice"
     if kind != "breaks":
         assert calls.captured[0], "the first call is captured"

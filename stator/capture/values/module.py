@@ -116,12 +116,12 @@ class ModuleValue(UserObjectValue):
         tx.raise_exception(AttributeError, f"{self.cls.__name__!r} object has no attribute {name!r}")
 
     def registered(self, tx: Machine, name: str) -> Value | None:
-        """A parameter, buffer or submodule."""
-        for registry_name in REGISTRIES:
-            registry = self.registry(tx, registry_name)
-            if registry is not None and name in registry.entries(tx):
-                return registry.value_of(tx, registry.entries(tx)[name])
-        return None
+        """A parameter, buffer or submodule; the registries before the one that has it are guarded to lack it."""
+        key = ConstantValue(name)
+        found = [registry for each in REGISTRIES if (registry := self.registry(tx, each)) is not None]
+        if not any(name in registry.entries(tx) for registry in found):
+            return None
+        return next(value for registry in found if (value := registry.find(tx, key)) is not None)
 
     def set_attr(self, tx: Machine, name: str, value: Value) -> None:
         if look_up(tx, self.cls, "__setattr__") is not _SETATTR:
