@@ -26,7 +26,7 @@ from stator.aot.metadata import Metadata, TensorSpec, Value
 from stator.aot.outputs import Results, describe, own_memory
 from stator.aot.symbols import origins
 from stator.aot.tracer import Tracer
-from stator.base.errors import Unsupported
+from stator.base.errors import DataDependent, Unsupported
 from stator.fake import FakeTensor, make
 from stator.fake.graphs import module
 from stator.fake.layout import contiguous_strides, is_dense
@@ -321,7 +321,7 @@ def tangent_spec(value: torch.Tensor) -> TensorSpec:
 def _packed(value: torch.Tensor) -> tuple[int, ...]:
     """The strides of a value, or contiguous ones where there are holes in it."""
     size, stride = value.shape, value.stride()
-    return stride if is_dense(size, stride) else contiguous_strides(size)
+    return stride if value.is_contiguous() or is_dense(size, stride) else contiguous_strides(size)
 
 
 class _Interpreter:
@@ -345,7 +345,11 @@ class _Interpreter:
                 return list(out) if isinstance(out, (list, tuple)) else [out]
             self.tracer.location = node.meta.get("location")
             kwargs = fx.node.map_arg(node.kwargs, values.__getitem__)
-            values[node] = self._call(node, args, kwargs)
+            try:
+                values[node] = self._call(node, args, kwargs)
+            except (Unsupported, DataDependent) as error:
+                error.refused_at(node.meta.get("location"), node.meta.get("step"))
+                raise
         return []
 
     def _call(self, node: fx.Node, args: Any, kwargs: Any) -> Any:

@@ -29,6 +29,8 @@ class StatorError(Exception):
     hint = ""
     #: Whether only the user can help: going on without compiling would hide it.
     surfaces = False
+    #: Which instruction of the captured frame led to it, for who can end the graph there.
+    step: int | None = None
 
     def __init__(self, *, hint: str = "", location: tuple[str, int] | None = None, **facts: object) -> None:
         self.facts = facts
@@ -36,6 +38,14 @@ class StatorError(Exception):
         if hint:
             self.hint = hint
         super().__init__(self.render())
+
+    def refused_at(self, location: tuple[str, int] | None, step: int | None) -> None:
+        """Says which call of the program it was, if nobody has said so before."""
+        if self.location is None and location is not None:
+            self.location = Location(*location)
+            self.args = (self.render(),)
+        if self.step is None:
+            self.step = step
 
     @property
     def message(self) -> str:

@@ -56,8 +56,8 @@ class Versions:
     """The compiled versions of one function, or of the rest of one from a point on."""
 
     __slots__ = (
-        "__weakref__", "adding", "closed", "dispatcher", "failures", "function", "history", "point", "points",
-        "reminded", "settings",
+        "__weakref__", "adding", "closed", "dispatcher", "failures", "function", "history", "made_for", "point",
+        "points", "reminded", "settings",
     )  # fmt: skip
 
     def __init__(
@@ -80,6 +80,8 @@ class Versions:
         self.failures: Counter[str] = Counter()
         #: The sizes and ints that calls have had.
         self.history = History(settings.options.dynamic)
+        #: How many versions there are for the same modules: the limit is on these, so that layers are not versions.
+        self.made_for: Counter[tuple[int, ...]] = Counter()
         #: Whether the user was told that a mode keeps calls in eager.
         self.reminded = False
         _all.add(self)
@@ -145,6 +147,7 @@ class Versions:
             raise InternalError("guards", f"a new entry does not match the call that it was made for: {wrong}")
         target = function if entry.code is function.__code__ else self.with_code(entry.code)
         self.dispatcher.add(tree, target, bool(entry.breaks))
+        self.made_for[modules_of(self.dispatcher.bind(*args, **kwargs))] += 1
         if entry.handles:
             return functools.partial(self.may_handle, entry) if settings.fullgraph else target
         if entry.raises:
@@ -194,7 +197,7 @@ class Versions:
         bound = self.dispatcher.bind(*args, **kwargs)
         reasons = list(dict.fromkeys(text for tree, _ in entries if (text := tree.explain(*bound)) is not None))
         self.failures.update(reasons)
-        if len(entries) < self.settings.options.recompile_limit:
+        if self.made_for[modules_of(bound)] < self.settings.options.recompile_limit:
             log.record(log.RECOMPILE, reason="; ".join(reasons), function=self.function.__qualname__)
             return False
         often = "".join(f"\n  {text}" for text, _ in self.failures.most_common(NAMED_GUARDS))
@@ -232,6 +235,11 @@ class Versions:
         """Warns, placed at the function."""
         code = self.function.__code__
         warnings.warn_explicit(warning, None, code.co_filename, code.co_firstlineno, registry={})
+
+
+def modules_of(bound: Sequence[Any]) -> tuple[int, ...]:
+    """The modules among the arguments, by identity."""
+    return tuple(id(arg) for arg in bound if isinstance(arg, torch.nn.Module))
 
 
 def continue_at(settings: Settings, point: Point, function: types.FunctionType, points: Points) -> _native.Dispatcher:

@@ -147,9 +147,12 @@ def convert(
     conversion = Conversion(fn, bind_call(fn, args, kwargs), backend, options, fullgraph, point, points, history)
     with collector_paused(), without_saved_tensor_hooks():
         try:
-            return conversion.entry()
+            entry = conversion.entry()
         except NotForAllSizes as refusal:
-            return conversion.entry_with_numbers(refusal)
+            entry = conversion.entry_with_numbers(refusal)
+    for report in conversion.reports:
+        conversion.report(*report)
+    return entry
 
 
 class Conversion:
@@ -177,6 +180,8 @@ class Conversion:
         #: Whether all sizes are numbers.
         self.static = False
         self.breaks: list[Break] = []
+        #: What is told about them once the entry exists: the break, whether it resumes, whether to be silent.
+        self.reports: list[tuple[Break, bool, bool]] = []
         self.guards = GuardSet()
         self.machine: RootMachine | None = None
 
@@ -201,6 +206,7 @@ class Conversion:
         log.record(log.RECOMPILE, reason=f"sizes of {self.fn.__qualname__} are not symbolic: {refusal.why}")
         self.static = True
         self.breaks = []
+        self.reports = []
         entry = self.entry()
         if not entry.raises:
             refusal.sizes.refuse()
@@ -277,10 +283,12 @@ class Conversion:
             raise CaptureError(stop.reason, stop.location or self.first_line(), stop.hint)
         guards = self.guards
         attempt = None
+        follows = self.machine is not None and self.machine.iterates_argument()
         resumable = not isinstance(error, UNRESUMABLE) and step >= 0 and not self.reads_its_frame()
         if self.points is not None and resumable:
             attempt = self.last_attempt(step)
-        self.report(stop, resumes=attempt is not None, silent=isinstance(error, HandledError))
+        self.breaks.append(stop)
+        self.reports.append((stop, attempt is not None, isinstance(error, HandledError) or follows))
         if attempt is None:
             self.guards = guards
         return attempt
@@ -313,11 +321,15 @@ class Conversion:
             return None
 
     def report(self, stop: Break, resumes: bool, silent: bool) -> None:
-        """Tells the user about a break, once for each line; a program that raises needs no warning."""
-        self.breaks.append(stop)
+        """Tells the user about a break, once for each line.
+
+        A program that raises needs no warning, nor a loop that goes on with the iterator that an earlier break has left.
+        """
         place = stop.location or self.first_line()
+        if silent:
+            return
         log.record(log.BREAK, reason=stop.reason, file=place.file, line=place.line, hint=stop.hint, resumes=resumes)
-        if place in _warned or silent:
+        if place in _warned:
             return
         _warned.add(place)
         hint = f"\n  hint: {stop.hint}" if stop.hint else ""
@@ -344,14 +356,19 @@ class Conversion:
         inputs = tuple(entry.source for entry in graph.inputs)
         if log.wanted(log.GRAPH):
             log.record(log.GRAPH, name=fn.__qualname__, ops=calls, operators=count_operators(graph.graph))
-        compiled = self.compiled(module, graph)
+        try:
+            compiled = self.compiled(module, graph)
+        except (Unsupported, DataDependent) as error:
+            if error.step is None or self.fullgraph or self.points is None:
+                raise
+            before = self.break_off(error, error.step)
+            return Entry(self.guards, fn.__code__, [], self.breaks) if before is None else self.finish(before)
         guards.update(graph.sizes.guard_list())
         again = not any(leaf.changed for leaf in graph.leaves())
         # Frames below an entry with breaks are captured, but not those of its graph.
         called = functools.partial(_native.watched, None, compiled) if self.breaks else compiled
         code = assembler.assemble(called, inputs, again)
         return Entry(guards, code, [GraphInfo(module, inputs, calls, compiled)], self.breaks)
-
 
     def compiled(self, module: torch.fx.GraphModule, graph: GraphBuilder) -> Callable[..., Sequence[Any]]:
         """What the backend makes of the graph."""

@@ -54,13 +54,11 @@ class Point(NamedTuple):
 
 def forwarding(target: Callable[..., Any], code: CodeType, names: tuple[str, ...]) -> CodeType:
     """Code that passes its parameters, called `names`, to `target`."""
-    callee = [Instr("LOAD_CONST", None)]
-    callee.insert(1 if SINCE_313 else 0, Instr("PUSH_NULL"))
-    call = [] if SINCE_312 else [Instr("PRECALL", len(names))]
-    made = Bytecode(
-        [Instr("RESUME", 0), *callee, *(Instr("LOAD_FAST", name) for name in names), *call]
-        + [Instr("CALL", len(names)), Instr("RETURN_VALUE")]
-    )
+    null, function = Instr("PUSH_NULL"), Instr("LOAD_CONST", None)
+    callee = [function, null] if SINCE_313 else [null, function]
+    arguments = [Instr("LOAD_FAST", name) for name in names]
+    call = [Instr("CALL", len(names))] if SINCE_312 else [Instr("PRECALL", len(names)), Instr("CALL", len(names))]
+    made = Bytecode([Instr("RESUME", 0), *callee, *arguments, *call, Instr("RETURN_VALUE")])
     made.flags = CompilerFlags.OPTIMIZED | CompilerFlags.NEWLOCALS
     made.argcount, made.argnames = len(names), list(names)
     made.name, made.filename, made.first_lineno = code.co_name, code.co_filename, code.co_firstlineno

@@ -91,6 +91,12 @@ class RootMachine(Machine):
             return self.cell_argument(obj, name)
         return self.build.wrap(self, obj, LocalSource(name))
 
+    def iterates_argument(self) -> bool:
+        """Whether it stands at a loop over an iterator that it was given."""
+        name, _ = self.decoded.instructions[self.ip - 1]
+        source = self.stack[-1].source if self.stack and self.stack[-1] is not None else None
+        return name == "FOR_ITER" and isinstance(source, LocalSource)
+
     def cell_argument(self, cell: types.CellType, name: str) -> Value:
         """A cell of the frame, which each call has anew."""
         found = self.values.get(id(cell))
