@@ -122,11 +122,14 @@ class Environment:
         return value
 
     def simplify(self, size: Extent) -> Extent:
-        """The number, where what has been assumed fixes a size; else the size."""
+        """The size with numbers for what has been assumed to be one."""
         if not isinstance(size, Size) or not self._now:
             return size
         now = substitute(size, self._now)
-        return now if isinstance(now, int) else size
+        if isinstance(now, int):
+            return now
+        fixed = {symbol: extent for symbol, extent in self._now.items() if isinstance(extent, int)}
+        return substitute(size, fixed) if fixed else size
 
     # -- what was assumed ----------------------------------------------------------------------------
 
