@@ -7,11 +7,14 @@ Python text at once, although mostly nobody runs it. Neighbours: `aot` and `pass
 
 from __future__ import annotations
 
+import linecache
+import weakref
 from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import fx
+from torch.fx import graph_module
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from stator.fake.execute import execute, plan_of
@@ -43,13 +46,28 @@ def _mapped(arg: Any, values: Mapping[fx.Node, fx.Node]) -> Any:
 
 
 class LazyModule(_LazyGraphModule):
-    """Torch's lazy module, whose `forward` is only that: it runs no hooks, which are for the modules of the program."""
+    """Torch's lazy module, whose `forward` is only that: it runs no hooks, which are for the modules of the program.
+
+    Torch keeps the text of every module for tracebacks; here it goes with the module.
+    """
+
+    def real_recompile(self) -> None:
+        fresh = self._needs_recompile()
+        super().real_recompile()
+        if fresh:
+            weakref.finalize(self, forget_text, type(self).forward.__code__.co_filename).atexit = False
 
     def _lazy_forward(self, *args: Any, **kwargs: Any) -> Any:
         self.real_recompile()
         return type(self).forward(self, *args, **kwargs)
 
     forward = _lazy_forward
+
+
+def forget_text(file: str) -> None:
+    """Drops the text of a generated file."""
+    graph_module._loader.eval_cache.pop(file, None)
+    linecache.cache.pop(file, None)
 
 
 def module(graph: fx.Graph, name: str, root: torch.nn.Module | None = None) -> fx.GraphModule:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import linecache
 import time
+import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -84,6 +85,7 @@ def execute(wrapper: str, name: str, kernels: dict[str, Any]) -> Call:
     namespace: dict[str, Any] = {"__name__": f"stator_graph_{name}", "__file__": file, "KERNELS": kernels}
     exec(compile(wrapper, file, "exec"), namespace)
     call: Call = namespace["call"]
+    weakref.finalize(call, linecache.cache.pop, file, None).atexit = False
     return call
 
 
