@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
     from stator.fake.mode import Geometry
 
+#: Numbers beyond are no sizes, and are not computed with in guards.
+GREATEST = 2**62
+
 #: Sizes that operators treat otherwise than all greater ones.
 SPECIAL: Final = (0, 1)
 
@@ -170,10 +173,8 @@ class Sizes(Environment):
             return size
         if marked is not None:
             low, high = marked
-            inside = low <= size and (high is None or size <= high) and low != high
+            inside = low <= size and (high is None or size <= high) and low != high and size not in SPECIAL
             return self.symbol(size, place, low, high, marked=True).size if inside else size
-        if history.generic and place in history.changed:
-            return self.symbol(size, place, 0, shared=False).size
         wanted = place in history.changed or dim in marks.weak or (history.mode == "always" and not static)
         return self.symbol(size, place).size if wanted and size not in SPECIAL else size
 
@@ -219,7 +220,7 @@ class Sizes(Environment):
             return None
         history = self.history
         history.note(source, value)
-        if self.static or source in history.refused:
+        if self.static or source in history.refused or abs(value) > GREATEST:
             return None
         wanted = history.mode == "always" and value not in SPECIAL and is_argument(source)
         if not wanted and source not in history.changed:

@@ -71,6 +71,8 @@ class ConstantValue(Value):
     def is_same(self, other: Value) -> bool:
         if not other.is_constant() or other.python_type() is not type(self.value):
             return False
+        if other.is_symbolic():
+            return other is self or other.is_same(self)
         theirs = other.constant()
         if self.value is theirs:
             return True
@@ -78,13 +80,21 @@ class ConstantValue(Value):
         # Equal small literals are one object or two by accident of the interpreter; programs cannot rely on it.
         return kind in LITERALS and kind is type(theirs) and bool(self.value == theirs)
 
+    def is_users(self) -> bool:
+        """Whether a class statement of the user's made its class: an enum, or a number or text with methods."""
+        return isinstance(self.value, enum.Enum | int | float | complex | str | bytes)
+
     def reconstruct(self, out: Assembler) -> None:
-        out.load_object(self.value)
+        base = next((kind for kind in LITERALS if kind in type(self.value).__mro__[1:]), None)
+        if base is None or isinstance(self.value, enum.Enum | bool) or self.source is not None:
+            out.load_object(self.value)
+        else:  # an object of its own at each call
+            out.call(base.__new__, ConstantValue(type(self.value)), ConstantValue(base(self.value)))
 
     # -- reading ---------------------------------------------------------------------------------------
 
     def get_attr(self, tx: Machine, name: str) -> Value:
-        if isinstance(self.value, enum.Enum) and type(static_attribute(type(self.value), name)) in WRITTEN:
+        if self.is_users() and type(static_attribute(type(self.value), name)) in WRITTEN:
             return bind_static(tx, self, type(self.value), name)  # a method or property of the user's
         found = run(tx, getattr, (self.value, name))
         if type(found) in BOUND_METHODS:

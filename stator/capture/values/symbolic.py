@@ -60,9 +60,9 @@ class SymbolicValue(Value):
         return self.sizes.specialise(self.size, "the program needs the number itself")
 
     def is_same(self, other: Value) -> bool:
-        return self is other or (
-            other.python_type() is int and other.is_constant() and other.constant() == self.constant()
-        )
+        # Equal ints are one object or two by accident of the interpreter.
+        extent = extent_of(other) if other.python_type() is int else None
+        return extent is not None and self.sizes.decide(Condition("==", self.size, extent), "the program compares it")
 
     # -- operations ------------------------------------------------------------------------------------
 

@@ -154,7 +154,7 @@ class TensorValue(Object):
         if name in FACTS:
             if name in UNGUARDED_FACTS and self.real is not None and self.source is not None:
                 return wrap(tx, getattr(self.real, name), AttrSource(self.source, name))
-            return fresh(getattr(self.fake, name))
+            return fresh(self.fake.numel() * self.fake.itemsize if name == "nbytes" else getattr(self.fake, name))
         if name in VIEWS:
             return call_graph(tx, "call_function", getattr, (self, fresh(name)), {})
         if name == "__class__":

@@ -1,0 +1,131 @@
+"""Ints that change: arguments, attributes, items, globals, closures and counters."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+import stator
+from stator.base.errors import FallbackWarning
+from stator.capture.entry import versions_of
+from tests.capture.changing_sizes import Calls, Counting, rand
+
+total = 0
+
+
+def test_an_argument() -> None:
+    def f(x: torch.Tensor, n: int) -> torch.Tensor:
+        return torch.zeros(n, 3) + x[:n] * n
+
+    calls = Calls(f).all([(rand(20, 3), n) for n in (4, 5, 6, 19)])
+    assert calls.compiles == 2
+    assert "type(L['n']) is builtins.int" in calls.guards[1]
+    assert "L['n'] was 4 and is 5: from now on it is symbolic" in calls.recompiles
+
+
+def test_its_type_is_guarded() -> None:
+    def f(x: torch.Tensor, n: Any) -> torch.Tensor:
+        return x * n
+
+    calls = Calls(f).all([(rand(3), n) for n in (4, 5, 6, -3, 0, 2**40)])
+    assert calls.compiles == 2
+    calls.all([(rand(3), True), (rand(3), 2.5), (rand(3), 7)])
+    assert calls.compiles == 4
+
+
+def test_results_of_ints() -> None:
+    def f(x: torch.Tensor, n: int) -> Any:
+        return x + n, n, n * 2 - 1, -n, n // 3, n % 3, n**2, max(n, 7), n > 6
+
+    assert Calls(f).all([(rand(3), n) for n in (4, 5, 6, 2)]).compiles <= 4
+
+
+def test_a_counter() -> None:
+    class Model(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.count = 0
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.count += 1
+            return x + 1
+
+    model, backend = Model(), Counting()
+    compiled = stator.compile(model, backend=backend)
+    for i in range(10):
+        compiled(rand(3))
+        assert model.count == i + 1
+    assert len(versions_of(compiled)) == 2
+
+
+def test_a_counter_that_is_used() -> None:
+    state = SimpleNamespace(step=3)
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        state.step += 1
+        y = x * state.step
+        state.step += 1
+        return y
+
+    compiled = stator.compile(f, backend="eager", fullgraph=True)
+    for i in range(6):
+        assert torch.equal(compiled(torch.ones(3)), torch.full((3,), 4.0 + 2 * i))
+        assert state.step == 5 + 2 * i
+    assert len(versions_of(compiled)) == 2
+
+
+def test_items_globals_and_closures() -> None:
+    table, cell, backend = {"n": 2}, 2, Counting()
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        global total
+        nonlocal cell
+        table["n"] += 1
+        total += 2
+        cell += 3
+        return x * table["n"] + total + cell
+
+    compiled = stator.compile(f, backend=backend, fullgraph=True)
+    for i in range(1, 7):
+        expected = 2 + i + 2 * i + 2 + 3 * i
+        assert torch.equal(compiled(torch.ones(2)), torch.full((2,), float(expected)))
+    assert (table["n"], total, cell) == (8, 12, 20)
+    assert len(backend.graphs) == 2
+
+
+def test_ints_that_need_to_be_numbers() -> None:
+    def f(x: torch.Tensor, n: int) -> torch.Tensor:
+        return x.sum(n) + [1, 2, 3][n]
+
+    calls = Calls(f).all([(rand(3, 3, 3), n) for n in (0, 1, 2, 1)])
+    assert calls.compiles == 3
+
+
+def test_ints_cross_a_break() -> None:
+    def f(x: torch.Tensor, n: int) -> torch.Tensor:
+        x = x + n
+        stator.graph_break()
+        return x * n
+
+    calls = Calls(f)
+    with pytest.warns(FallbackWarning):
+        calls(rand(3), 4)
+    calls.all([(rand(3), n) for n in (5, 6, 7)])
+    assert len(calls.backend.graphs) == 4
+
+
+def test_always() -> None:
+    def f(x: torch.Tensor, n: int) -> torch.Tensor:
+        return x * n
+
+    assert Calls(f, dynamic=True).all([(rand(3), n) for n in (4, 5, 6)]).compiles == 1
+
+
+def test_never() -> None:
+    def f(x: torch.Tensor, n: int) -> torch.Tensor:
+        return x * n
+
+    assert Calls(f, dynamic=False).all([(rand(3), n) for n in (4, 5, 6)]).compiles == 3

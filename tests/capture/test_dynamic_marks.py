@@ -1,0 +1,121 @@
+"""What users say about sizes: stator's marks, torch's marks, ranges, and marks that cannot be kept."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pytest
+import torch
+
+import stator
+from stator.base.errors import InvalidArgument, MarkedSizeFixed
+from tests.capture.changing_sizes import Calls, rand
+
+
+def double(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+
+class Range(NamedTuple):
+    """What torch keeps of a range."""
+
+    dim: int
+    min: int
+    max: int
+
+
+def marked(*sizes: int, **marks: object) -> torch.Tensor:
+    x = rand(*sizes)
+    for name, value in marks.items():
+        setattr(x, name, value)
+    return x
+
+
+def test_a_marked_dim_is_symbolic_at_once() -> None:
+    x = rand(6, 3)
+    stator.mark_dynamic(x, 0)
+    calls = Calls(double).all([(x,), *[(rand(n, 3),) for n in (4, 5, 6)]])
+    assert calls.compiles == 1
+
+
+def test_a_range_is_guarded() -> None:
+    x = rand(6, 3)
+    stator.mark_dynamic(x, 0, min=4, max=9)
+    calls = Calls(double)
+    calls(x)
+    assert {"L['x'].size()[0] >= 4", "L['x'].size()[0] <= 9"} <= set(calls.conditions)
+    calls.all([(rand(n, 3),) for n in (4, 9)])
+    assert calls.compiles == 1
+    calls(rand(10, 3))
+    assert calls.compiles == 2
+
+
+def test_0_and_1_where_the_range_has_them() -> None:
+    x = rand(1, 3)
+    stator.mark_dynamic(x, 0, min=0)
+    calls = Calls(double).all([(x,), (rand(0, 3),), (rand(5, 3),)])
+    assert calls.compiles <= 3
+
+
+def test_marked_dims_share_nothing() -> None:
+    x = rand(6, 6)
+    stator.mark_dynamic(x, (0, 1))
+    assert Calls(double).all([(x,), (rand(4, 5),), (rand(7, 3),)]).compiles == 1
+
+
+def test_static() -> None:
+    def static(n: int) -> torch.Tensor:
+        x = rand(n, 3)
+        stator.mark_static(x)
+        return x
+
+    assert Calls(double).all([(static(n),) for n in (4, 5, 6)]).compiles == 3
+
+
+def test_maybe() -> None:
+    def maybe(n: int) -> torch.Tensor:
+        x = rand(n, 3)
+        stator.maybe_mark_dynamic(x, 0)
+        return x
+
+    assert Calls(double).all([(maybe(n),) for n in (4, 5, 6)]).compiles == 1
+    needs = Calls(lambda x: x + len([0] * x.size(0))).all([(maybe(n),) for n in (4, 5)])
+    assert needs.compiles == 2
+
+
+def test_torchs_marks_are_read() -> None:
+    calls = Calls(double)
+    calls(marked(6, 3, _dynamo_dynamic_indices={0}, _dynamo_dynamic_range={Range(0, 4, 9)}))
+    assert "L['x'].size()[0] <= 9" in calls.conditions
+    assert Calls(double).all([(marked(n, 3, _dynamo_weak_dynamic_indices={0}),) for n in (4, 5)]).compiles == 1
+    assert Calls(double).all([(marked(n, 3, _dynamo_static_indices={0}),) for n in (4, 5, 6)]).compiles == 3
+
+
+def test_a_mark_that_cannot_be_kept_names_the_line() -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        n = x.size(0)
+        return x + len([0] * n)
+
+    x = rand(6, 3)
+    stator.mark_dynamic(x, 0)
+    with pytest.raises(MarkedSizeFixed, match=r"L\['x'\].size\(\)\[0\] is marked dynamic, but can only be 6") as caught:
+        stator.compile(f, backend="eager")(x)
+    assert caught.value.location is not None
+    assert caught.value.location.file == __file__
+    assert caught.value.location.line == f.__code__.co_firstlineno + 2
+
+
+def test_never_wins() -> None:
+    x = rand(6, 3)
+    stator.mark_dynamic(x, 0)
+    assert Calls(double, dynamic=False).all([(x,), (rand(5, 3),)]).compiles == 2
+
+
+def test_dims_are_checked() -> None:
+    x = rand(2, 3)
+    for mark in (stator.mark_dynamic, stator.maybe_mark_dynamic, stator.mark_static):
+        with pytest.raises(InvalidArgument, match=mark.__name__):
+            mark(x, 2)
+    stator.mark_dynamic(x, -1)
+    with pytest.raises(InvalidArgument):
+        stator.mark_dynamic(x, 0, min=5)
