@@ -13,7 +13,16 @@ if TYPE_CHECKING:
     from stator.api import compile, reset
     from stator.backends.builtin import list_backends, register_backend
     from stator.base.errors import CaptureError, StatorError
-    from stator.base.markers import disable, graph_break, is_compiling, mark_dynamic, mark_static, maybe_mark_dynamic
+    from stator.base.markers import (
+        allow_in_graph,
+        assume_constant_result,
+        disable,
+        graph_break,
+        is_compiling,
+        mark_dynamic,
+        mark_static,
+        maybe_mark_dynamic,
+    )
     from stator.inspect.explain import explain
 
 __version__ = "0.1.0"
@@ -21,6 +30,8 @@ __version__ = "0.1.0"
 __all__ = [
     "CaptureError",
     "StatorError",
+    "allow_in_graph",
+    "assume_constant_result",
     "compile",
     "disable",
     "explain",
@@ -37,6 +48,8 @@ __all__ = [
 _WHERE = {
     "CaptureError": "stator.base.errors",
     "StatorError": "stator.base.errors",
+    "allow_in_graph": "stator.base.markers",
+    "assume_constant_result": "stator.base.markers",
     "compile": "stator.api",
     "disable": "stator.base.markers",
     "explain": "stator.inspect.explain",

@@ -1,7 +1,7 @@
 """The functions a user puts inside a program to talk to the compiler.
 
 Run by Python they do next to nothing; capture knows them by identity and gives them their meaning: `graph_break`
-refuses, `is_compiling` is true, a function made by `disable` (it carries `DISABLED`) is called and not looked into.
+ends the graph, `is_compiling` is true, a function made by `disable` (it carries `DISABLED`) is called and not looked into.
 Tensors carry what is said about their dims (`DYNAMIC`, `WEAK`, `STATIC`), which `capture/dynamic.py` reads.
 """
 
@@ -18,13 +18,15 @@ F = TypeVar("F", bound=Callable[..., Any])
 DISABLED: Final = "_stator_disabled"  # on a function: the reason, a string
 RECURSIVE: Final = "_stator_recursive"  # on a disabled function: whether what it calls is left to Python as well
 ORIGINAL: Final = "_stator_original"  # of a compiled function: what it was made from
+ALLOWED: Final = "_stator_allowed"  # on a function: it is one call in the graph
+CONSTANT: Final = "_stator_constant"  # on a function: its result is taken once, while capturing
 DYNAMIC: Final = "_stator_dynamic"  # on a tensor: dict of dimension -> (least, greatest or None)
 WEAK: Final = "_stator_weak_dynamic"  # on a tensor: set of dimensions
 STATIC: Final = "_stator_static"  # on a tensor: set of dimensions
 
 
 def graph_break(reason: str = "") -> None:
-    """Leave the function that calls this to eager PyTorch. Outside a compiled program this does nothing."""
+    """End the graph here, and begin another one behind. Outside a compiled program this does nothing."""
 
 
 def is_compiling() -> bool:
@@ -80,6 +82,23 @@ def left_alone(fn: Callable[..., Any]) -> Callable[..., Any]:
         return fn(*args, **kwargs)
 
     return call
+
+
+def allow_in_graph(fn: F) -> F:
+    """Put calls of a function of tensors into the graph as they are, without looking into it; also a decorator."""
+    return _mark(fn, ALLOWED)
+
+
+def assume_constant_result(fn: F) -> F:
+    """Call a function once, while capturing, and take its result for constant; also a decorator."""
+    return _mark(fn, CONSTANT)
+
+
+def _mark(fn: F, name: str) -> F:
+    if not callable(fn) or isinstance(fn, type):
+        raise InvalidArgument(f"a function is marked so, not {fn!r}")
+    setattr(fn, name, True)
+    return fn
 
 
 def mark_dynamic(tensor: Any, dims: int | Sequence[int], *, min: int = 2, max: int | None = None) -> None:

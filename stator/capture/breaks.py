@@ -79,7 +79,8 @@ class Exit:
             if exception is None or exception.source is None:
                 raise Handling("an exception of the captured program is being handled")
             found[position] = exception
-        if any(block.target == self.index for block in self.decoded.blocks) and self.stack[-1].source is None:
+        starts = any(block.target == self.index for block in self.decoded.blocks)
+        if starts and getattr(self.stack[-1], "source", None) is None:
             raise Handling("an exception of the captured program is about to be handled")
         return found
 

@@ -142,7 +142,7 @@ def convert(
 ) -> Entry:
     """Captures the call `fn(*args, **kwargs)`; `backend` compiles the graph.
 
-    With `point`, `fn` is what goes on from there uncaptured. Without `points`, a break leaves the whole to the original.
+    With `point`, `fn` is what goes on from there uncaptured. Without `points`, the original runs after a break.
     """
     conversion = Conversion(fn, bind_call(fn, args, kwargs), backend, options, fullgraph, point, points, history)
     with collector_paused(), without_saved_tensor_hooks():
@@ -323,7 +323,7 @@ class Conversion:
     def report(self, stop: Break, resumes: bool, silent: bool) -> None:
         """Tells the user about a break, once for each line.
 
-        A program that raises needs no warning, nor a loop that goes on with the iterator that an earlier break has left.
+        A program that raises needs no warning, nor a loop over an iterator that an earlier break has left.
         """
         place = stop.location or self.first_line()
         if silent:

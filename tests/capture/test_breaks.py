@@ -107,13 +107,13 @@ def test_loops() -> None:
         for i, v in enumerate([x, x + 1]):
             x = x + v
             print("enumerate", i)
-        for a, b in zip([1, 2], (x, x)):
+        for a, b in zip([1, 2], (x, x), strict=True):
             x = x + a * b
             print("zip", a)
         for i in reversed([1, 2]):
             x = x + i
             print("reversed", i)
-        for i in map(lambda v: v + 1, [1, 2]):
+        for i in map(abs, [-2, 3]):
             x = x + i
             print("map", i)
         return x, out
@@ -321,7 +321,7 @@ def test_bare_raise_and_context() -> None:
             if how == "bare":
                 raise
             if how == "other":
-                raise KeyError("other")
+                raise KeyError("other")  # noqa: B904
             if how == "from":
                 raise KeyError("from") from error
             if how == "none":
@@ -558,7 +558,7 @@ def test_unbound_locals_and_del() -> None:
         y = x + 1
         del y
         print("break")
-        return y
+        return y  # noqa: F821
 
     check(gone, X)
 

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from stator.capture.source import Source
 
 #: Attributes by which libraries mark functions for compilers, and what we make of them.
-MARKED_CONSTANT = "_dynamo_marked_constant"
 MARKED_DISABLED = "_torchdynamo_disable"
 MARKED_ORIGINAL = "_torchdynamo_orig_callable"
 
@@ -265,8 +264,6 @@ class FunctionValue(Object):
             if (real.__module__, real.__qualname__) in BOOKKEEPING:
                 return fresh(None)
             if real.__dict__:
-                if getattr(real, MARKED_CONSTANT, False) and known(args) and known(kwargs.values()):
-                    return fold(tx, real, args, kwargs)
                 if getattr(real, MARKED_DISABLED, False) and real.__module__.startswith("torch."):
                     # Torch's compiler marks some of torch's own functions when it is imported, for itself alone.
                     return self.get_attr(tx, MARKED_ORIGINAL).call(tx, args, kwargs)

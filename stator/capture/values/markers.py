@@ -1,20 +1,26 @@
 """What the functions of `base/markers.py` mean in a program that is being captured.
 
-`graph_break()` ends the graph, `is_compiling()` is true, and a function made by `disable` is not looked into.
+`graph_break()` ends the graph, `is_compiling()` is true, a function made by `disable` is not looked into, one marked by
+`allow_in_graph` is one call, and one marked by `assume_constant_result` is called while capturing. The markers of
+torch's own compiler mean the same; they are known by name, so that it need not be imported.
 Neighbours: `base/markers.py`, `function.py`.
 """
 
 from __future__ import annotations
 
+import sys
 import types
 from typing import TYPE_CHECKING, Any
 
 from stator.base import log, markers
 from stator.base.errors import GraphBreak
+from stator.capture.source import ConstSource
 from stator.capture.values import watch
 from stator.capture.values.constant import NONE, TRUE
+from stator.capture.values.fold import run
 from stator.capture.values.function import FunctionValue
-from stator.capture.values.registry import SPECIAL, handles
+from stator.capture.values.registry import NAMED_CALLS, SPECIAL, handles, wrap
+from stator.capture.values.tensor import call_graph
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,11 +66,64 @@ def is_compiling(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -
     return TRUE
 
 
-@handles(markers.mark_dynamic)
+@handles(markers.mark_dynamic, markers.maybe_mark_dynamic, markers.mark_static)
 def mark_dynamic(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
     """Sizes inside of the program follow from those of its inputs: there is nothing to mark."""
-    log.record(log.NOTE, text="mark_dynamic() inside of a compiled function has no effect", location=tx.location())
+    log.record(log.NOTE, text="marking sizes inside of a compiled function has no effect", location=tx.location())
     return NONE
+
+
+#: Functions of torch's compiler that programs call, and what they mean.
+_OF_TORCH = "torch._dynamo.decorators"
+NAMED_CALLS[_OF_TORCH, "graph_break"] = graph_break
+NAMED_CALLS["torch._dynamo.external_utils", "is_compiling"] = is_compiling
+for _name in ("mark_dynamic", "maybe_mark_dynamic", "mark_static", "mark_unbacked"):
+    NAMED_CALLS[_OF_TORCH, _name] = mark_dynamic
+
+
+class AllowedFunction(FunctionValue):
+    """A function that is one call of the graph, whatever it does."""
+
+    __slots__ = ()
+
+    def call(self, tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+        return call_graph(tx, "call_function", self.function, args, kwargs)
+
+
+class ConstantFunction(FunctionValue):
+    """A function whose result is taken for constant."""
+
+    __slots__ = ()
+
+    def call(self, tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+        plain = [arg.snapshot() for arg in args]
+        named = {name: arg.snapshot() for name, arg in kwargs.items()}
+        result = run(tx, self.function, plain, named)
+        return wrap(tx, result, ConstSource(result))
+
+
+def _is_allowed(obj: Any) -> bool:
+    if type(obj) is not types.FunctionType:
+        return False
+    # torch.compiler.allow_in_graph keeps the functions in a table of a module that it has imported by then.
+    rules = sys.modules.get("torch._dynamo.trace_rules")
+    return markers.ALLOWED in obj.__dict__ or (rules is not None and id(obj) in rules._allowed_callable_ids)
+
+
+def _build_allowed(tx: Machine, obj: types.FunctionType, source: Source) -> Value:
+    watch.identity(tx, source, obj)
+    return AllowedFunction(obj.__code__, obj.__globals__, obj.__qualname__, function=obj, source=source)
+
+
+def _is_constant(obj: Any) -> bool:
+    return type(obj) is types.FunctionType and (
+        markers.CONSTANT in obj.__dict__ or obj.__dict__.get("_dynamo_marked_constant", False)
+    )
+
+
+def _build_constant(tx: Machine, obj: types.FunctionType, source: Source) -> Value:
+    watch.identity(tx, source, obj)
+    return ConstantFunction(obj.__code__, obj.__globals__, obj.__qualname__, function=obj, source=source)
 
 
 def _is_disabled(obj: Any) -> bool:
@@ -76,4 +135,4 @@ def _build_disabled(tx: Machine, obj: types.FunctionType, source: Source) -> Val
     return DisabledFunction(obj.__code__, obj.__globals__, obj.__qualname__, function=obj, source=source)
 
 
-SPECIAL.append((_is_disabled, _build_disabled))
+SPECIAL += [(_is_disabled, _build_disabled), (_is_allowed, _build_allowed), (_is_constant, _build_constant)]

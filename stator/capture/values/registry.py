@@ -9,6 +9,7 @@ met are kept until the conversion ends, so no id is used twice.
 
 from __future__ import annotations
 
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -54,6 +55,10 @@ CALLS: dict[Any, Handler] = {}
 CODES: dict[CodeType, Callable[[Machine, Any, Sequence[Value], dict[str, Value]], Value]] = {}
 
 
+#: The same by module and name, for functions of modules that we do not import.
+NAMED_CALLS: dict[tuple[str, str], Handler] = {}
+
+
 def builds(*types: type, exact: bool = False) -> Callable[[Builder], Builder]:
     """Registers the builder of values for objects of these types (and of their subclasses unless `exact`)."""
 
@@ -92,9 +97,12 @@ def handles(*functions: Any) -> Callable[[Handler], Handler]:
 def handler_of(function: Any) -> Handler | None:
     """The registered handler of a callable; unhashable ones have none."""
     try:
-        return CALLS.get(function)
+        found = CALLS.get(function)
     except TypeError:
         return None
+    if found is None and NAMED_CALLS and type(function) is FunctionType:
+        return NAMED_CALLS.get((function.__module__, function.__qualname__))
+    return found
 
 
 def wrap(tx: Machine, obj: Any, source: Source) -> Value:
