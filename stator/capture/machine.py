@@ -75,7 +75,7 @@ class Session:
         *,
         graph: Any,
         effects: Any,
-        guard: Callable[[str, Source, Any], None],
+        guard: Callable[[str, Source | None, Any], None],
         build: Builder,
         operators: Operators,
         deleted: Value,
@@ -248,7 +248,7 @@ class Machine:
         made.exact = False
         raise Raised(made, certain=False)
 
-    def guard(self, kind: str, source: Source, payload: Any = None) -> None:
+    def guard(self, kind: str, source: Source | None, payload: Any = None) -> None:
         """The compiled code is only valid while this holds."""
         self.session.guard(kind, source, payload)
 

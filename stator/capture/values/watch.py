@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from stator.capture.conditions import Operand
 from stator.capture.source import ClassAttrSource, ConstSource, InstanceDictSource
 
 if TYPE_CHECKING:
@@ -119,7 +120,8 @@ def tensor(tx: Machine, source: Source | None, facts: TensorFacts) -> None:
 
 def offset(tx: Machine, source: Source, example: torch.Tensor) -> None:
     """Where a tensor begins in its storage."""
-    tx.guard("CALL", source, (torch.Tensor.storage_offset, example.storage_offset()))
+    program = ("operand", 0), ("const", example.storage_offset()), ("==",)
+    tx.guard("CONDITION", None, ((Operand(source, "offset"),), program))
 
 
 def again(tx: Machine, source: Source, known: Value, obj: Any) -> None:
