@@ -267,3 +267,44 @@ def test_frames_that_share_globals() -> None:
     assert tree.check()
     space["x"] = types.SimpleNamespace()
     assert not tree.check()
+
+
+def store(target: Any, value: Any) -> None:
+    target.number = value
+
+
+def fill(target: Any, value: Any) -> None:
+    target.items[1] = value
+
+
+LEVEL: Any = 0
+
+
+def set_global(target: Any, value: Any) -> None:
+    global LEVEL
+    LEVEL = value
+
+
+@pytest.mark.parametrize("extra", [0, 40])
+@pytest.mark.parametrize("write", [store, fill, set_global])
+def test_stores_by_specialised_instructions(write: Callable[[Any, Any], None], extra: int) -> None:
+    """The interpreter's fast stores are told, or compared: every tree is new, so that each check after the first is
+    answered from its record."""
+    for _ in range(40):
+        write(Thing(), 1)
+    for i in range(300):
+        target = Thing()
+        vars(target).update({f"n{k}": k for k in range(extra)})
+        write(target, 0)
+        parts = (
+            node("attribute", "number", ("EQUALS", target.number)),
+            node("attribute", "items", ("TYPE", list), children=(node("item", 1, ("EQUALS", target.items[1])),)),
+            node("constant", globals(), children=(node("item", "LEVEL", ("EQUALS", LEVEL)),)),
+        )
+        below = node("type", None, children=(node("class_attribute", "__init__"), node("class_attribute", "shared")))
+        tree = GuardTree((), (node("slot", 0, children=(*parts[:2], below)), parts[2]), ())
+        assert tree.check(target) and tree.check(target)
+        write(target, i % 2)
+        assert tree.check(target) == (i % 2 == 0)
+        write(target, 0)
+        assert tree.check(target)
