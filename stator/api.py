@@ -18,7 +18,7 @@ from stator.backends import registry
 from stator.base import log
 from stator.base.errors import InvalidArgument
 from stator.base.options import OPTIONS, Options, Settings
-from stator.capture import entry
+from stator.capture import entry, hook
 
 T = TypeVar("T", bound=Callable[..., Any])
 BackendArgument = str | Callable[..., Any]
@@ -104,3 +104,4 @@ def _apply(model: Any, *, settings: Settings, disable: bool) -> Any:
 def reset() -> None:
     """Forget every compiled version of every function; the disk cache stays."""
     entry.reset()
+    hook.reset()

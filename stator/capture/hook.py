@@ -1,0 +1,412 @@
+"""Frames below a break: what becomes of code that compiled code calls for real.
+
+The frame hook (`csrc/frame_hook.c`) asks `look_at` about every frame in a region that no version matches. `RULES` says
+which code is left alone, or hushed together with all that it calls; anything else is captured as compiled callables
+are, and its versions hang on the code object. Methods of modules have versions for each module, so that twelve layers
+do not share one limit, and closures for each function object, since the new code may name its cells.
+Invariant: whatever fails here, the frame runs as it is; only warnings that the user has made errors, and our own
+failures with the option strict, surface. Neighbours: `entry.py` (`Versions`, of which these are a kind), `frames.py`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import sysconfig
+import threading
+import types
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Any, Final, NamedTuple
+
+import torch
+
+from stator import _native
+from stator.base import log
+from stator.base.errors import InternalError, StatorWarning
+from stator.base.markers import DISABLED, RECURSIVE
+from stator.base.options import Settings
+from stator.capture import entry, frames
+from stator.capture.guards import FUNCTION, Guard, Roots, compile_tree
+from stator.capture.source import GlobalsSource, LocalSource
+
+# -- which frames ----------------------------------------------------------------------------------------
+
+
+def _folder(path: str) -> str:
+    return os.path.realpath(path) + os.sep
+
+
+_TORCH: Final = _folder(os.path.dirname(torch.__file__))
+_STATOR: Final = _folder(os.path.dirname(os.path.dirname(__file__)))
+_STANDARD: Final = tuple({_folder(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")})
+
+#: Below the standard library's folder, but not of it.
+_INSTALLED: Final = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
+
+#: Torch's modules: their forward methods are programs like a user's, all else in torch is machinery.
+_MODULES: Final = _TORCH + os.path.join("nn", "modules", "")
+_MACHINERY: Final = _MODULES + "module.py"
+
+#: Names of files that a person types into; other names in angle brackets belong to generated code.
+_INTERACTIVE: Final = ("<stdin>", "<ipython-input", "<python-input", "<doctest")
+
+#: Special methods that do a program's work; the others serve the interpreter, and are small.
+_WORKING: Final = frozenset({"__call__"})
+
+
+def _path(code: types.CodeType) -> str:
+    return os.path.realpath(code.co_filename)
+
+
+def _generated(function: types.FunctionType) -> bool:
+    name = function.__code__.co_filename
+    return not name or (name.startswith("<") and not name.startswith(_INTERACTIVE))
+
+
+def _own(function: types.FunctionType) -> bool:
+    return _path(function.__code__).startswith(_STATOR)
+
+
+def _torch_machinery(function: types.FunctionType) -> bool:
+    path = _path(function.__code__)
+    if not path.startswith(_TORCH):
+        return False
+    return not (path.startswith(_MODULES) and path != _MACHINERY and function.__code__.co_name == "forward")
+
+
+def _standard_library(function: types.FunctionType) -> bool:
+    path = _path(function.__code__)
+    return path.startswith(_STANDARD) and not any(folder in path for folder in _INSTALLED)
+
+
+def _special_method(function: types.FunctionType) -> bool:
+    name = function.__code__.co_name
+    return name.startswith("__") and name.endswith("__") and name not in _WORKING
+
+
+def _comprehension(function: types.FunctionType) -> bool:
+    return function.__code__.co_varnames[:1] == (".0",)
+
+
+def _disabled(function: types.FunctionType) -> bool:
+    """Marked by `stator.disable` or `torch.compiler.disable`."""
+    return getattr(function, DISABLED, None) is not None or getattr(function, "_torchdynamo_disable", False) is True
+
+
+def _disabled_deeply(function: types.FunctionType) -> bool:
+    """Marked so, with all that it calls."""
+    mark = getattr(function, RECURSIVE, getattr(function, "_torchdynamo_disable_recursive", True))
+    return _disabled(function) and bool(mark)
+
+
+def _leave_wrapped(function: types.FunctionType) -> None:
+    """The wrapper of a disabled function, and the function itself."""
+    _native.leave_alone(function.__code__)
+    inner = getattr(function, "_torchdynamo_orig_callable", getattr(function, "__wrapped__", None))
+    inner = getattr(inner, "__func__", inner)
+    if isinstance(inner, types.FunctionType):
+        _native.leave_alone(inner.__code__)
+
+
+def _leave(function: types.FunctionType) -> None:
+    _native.leave_alone(function.__code__)
+
+
+def _hush(function: types.FunctionType) -> None:
+    _native.hush(function.__code__)
+
+
+class Rule(NamedTuple):
+    """Which functions it is about, and what is done to their code."""
+
+    holds: Callable[[types.FunctionType], bool]
+    apply: Callable[[types.FunctionType], None]
+
+
+#: The first that holds counts; where none does, the frame is captured.
+RULES: Final = (
+    Rule(_disabled_deeply, _hush),
+    Rule(_disabled, _leave_wrapped),
+    Rule(_generated, _leave),
+    Rule(_own, _leave),
+    Rule(_torch_machinery, _leave),
+    Rule(_standard_library, _leave),
+    Rule(_special_method, _leave),
+    Rule(_comprehension, _leave),
+)
+
+
+# -- whether there is something to gain ------------------------------------------------------------------------
+
+#: What a program's tensors hang on.
+_TENSORS: Final = (torch.Tensor, torch.nn.Module)
+
+#: How many items of a container are looked at.
+_LOOKED_AT: Final = 8
+
+
+def _holds_tensors(values: Iterable[Any], depth: int = 2) -> bool:
+    """Whether tensors or modules are among some values, or in the containers among them."""
+    for value in values:
+        if isinstance(value, _TENSORS):
+            return True
+        if depth and type(value) in (list, tuple) and _holds_tensors(value[:_LOOKED_AT], depth - 1):
+            return True
+        if depth and type(value) is dict and _holds_tensors(list(value.values())[:_LOOKED_AT], depth - 1):
+            return True
+    return False
+
+
+def _names_torch(function: types.FunctionType) -> bool:
+    """Whether the code names something of torch."""
+    for name in function.__code__.co_names:
+        found = function.__globals__.get(name)
+        home = found.__name__ if isinstance(found, types.ModuleType) else getattr(found, "__module__", None)
+        if isinstance(home, str) and home.partition(".")[0] == "torch":
+            return True
+    return False
+
+
+def worthwhile(function: types.FunctionType, slots: tuple[Any, ...]) -> bool:
+    """Whether the frame may compute with tensors."""
+    if any(isinstance(value, torch.autograd.function.FunctionCtx) for value in slots[:1]):
+        return False  # autograd runs it, and looks at what it does
+    if _holds_tensors(slots) or _names_torch(function):
+        return True
+    own = getattr(slots[0], "__dict__", None) if slots else None
+    return type(own) is dict and _holds_tensors(list(own.values()))
+
+
+# -- versions --------------------------------------------------------------------------------------------------
+
+
+class Slots:
+    """The entries of frames, in the place of a `_native.Dispatcher`: calls are bound already."""
+
+    __slots__ = ("frames",)
+
+    def __init__(self, frames: _native.FrameEntries) -> None:
+        self.frames = frames
+
+    @property
+    def entries(self) -> list[tuple[_native.GuardTree, types.CodeType | None]]:
+        """The trees, with what runs where they pass."""
+        return [(tree, code) for tree, code, _ in self.frames.entries]
+
+    def bind(self, *slots: Any) -> tuple[Any, ...]:
+        """The values that the trees are checked on."""
+        return slots
+
+    def clear(self) -> None:
+        """Forgets all entries."""
+        self.frames.clear()
+        self.frames.closed = False
+
+
+class Line(NamedTuple):
+    """Where a code object is."""
+
+    co_filename: str
+    co_firstlineno: int
+
+
+class Subject:
+    """What messages name of a function, without keeping it or its code alive."""
+
+    __slots__ = ("__code__", "__qualname__")
+
+    def __init__(self, function: types.FunctionType) -> None:
+        self.__qualname__ = function.__qualname__
+        self.__code__ = Line(function.__code__.co_filename, function.__code__.co_firstlineno)
+
+
+class FrameVersions(entry.Versions):
+    """The compiled versions of the frames of one code object, or of one instance of it."""
+
+    __slots__ = ("alone", "frames", "instance")
+
+    dispatcher: Any
+    function: Any
+
+    def __init__(self, function: types.FunctionType, settings: Settings, instance: object) -> None:
+        super().__init__(function, settings)
+        code = function.__code__
+        self.function = Subject(function)
+        self.frames = _native.frame_entries(code, settings, instance)
+        self.dispatcher = Slots(self.frames)
+        #: Whether the function object is known from where the versions are found.
+        self.alone = instance is function
+        self.instance: weakref.ref[Any] | None = None
+
+    def reset(self) -> None:
+        """Forgets all versions."""
+        super().reset()
+        self.frames.detach()
+
+    def look_at(self, function: types.FunctionType, slots: tuple[Any, ...]) -> None:
+        """A frame that no entry matches: adds one, or leaves it."""
+        if self.closed or self.overridden():
+            return
+        with self.adding:  # one thread at a time; what it adds may serve those that wait
+            bound = (*slots, function)
+            if any(tree.check(*bound) for tree, _ in self.dispatcher.entries):
+                return
+            if self.exhausted(bound, {}):
+                self.frames.closed = True
+            else:
+                self.capture(function, slots)
+
+    def capture(self, function: types.FunctionType, slots: tuple[Any, ...]) -> None:
+        """Adds the entry for this frame."""
+        code, settings = function.__code__, self.settings
+        args, kwargs = unbound(code, slots)
+        with log.span("compile", function=function.__qualname__):
+            made = frames.convert(
+                function, args, kwargs, settings.backend, settings.options, points=self.points, history=self.history
+            )
+            if not made.graphs and not made.breaks and not _holds_tensors(slots):
+                judge(code)
+                return
+            made.guards.add(Guard("ID", GlobalsSource(), function.__globals__))
+            if function.__closure__ and not self.alone:
+                made.guards.add(Guard("ID", LocalSource(FUNCTION), function))
+            if log.wanted(log.GUARDS):
+                log.record(log.GUARDS, guards=made.guards.describe())
+            tree = compile_tree(made.guards, Roots.of_code(code))
+        wrong = tree.explain(*slots, function)
+        if wrong is not None:
+            raise InternalError("guards", f"a new entry does not match the frame that it was made for: {wrong}")
+        self.frames.add(tree, None if made.code is code else made.code, bool(made.breaks))
+
+    def fail(self, error: Exception) -> None:
+        """Also keeps the hook from asking again."""
+        self.frames.closed = True
+        super().fail(error)
+
+
+class Instances:
+    """Stands where the versions of a code object would be that has them for each instance."""
+
+    __slots__ = ("__weakref__", "code", "entries", "gone", "limit")
+
+    def __init__(self, entries: _native.FrameEntries, code: types.CodeType, limit: int) -> None:
+        self.entries = entries
+        self.code = weakref.ref(code)
+        #: How many instances have died: where they live for one call, nothing is gained.
+        self.gone = 0
+        self.limit = limit
+        _instances.add(self)
+
+    def add(self, versions: FrameVersions, instance: Any) -> None:
+        """Versions that go when their instance does."""
+        entries = versions.frames
+
+        def dies(_: object) -> None:
+            entries.detach()
+            self.gone += 1
+            code = self.code()
+            if self.gone >= self.limit and code is not None:
+                judge(code)
+
+        versions.instance = weakref.ref(instance, dies)
+
+
+def unbound(code: types.CodeType, slots: tuple[Any, ...]) -> tuple[list[Any], dict[str, Any]]:
+    """A call that binds the parameters to these values."""
+    plain, named = code.co_argcount, code.co_argcount + code.co_kwonlyargcount
+    args = list(slots[:plain])
+    kwargs = dict(zip(code.co_varnames[plain:named], slots[plain:named], strict=True))
+    if code.co_flags & inspect.CO_VARARGS:
+        args += slots[named]
+    if code.co_flags & inspect.CO_VARKEYWORDS:
+        kwargs |= slots[-1]
+    return args, kwargs
+
+
+# -- the handler -----------------------------------------------------------------------------------------------
+
+#: Code that is left alone for what its frames were found to do; `reset` takes that back.
+_judged: dict[int, weakref.ref[types.CodeType]] = {}
+
+#: For `reset`.
+_instances: weakref.WeakSet[Instances] = weakref.WeakSet()
+
+#: Held while versions are made, so that there is one of each.
+_making = threading.RLock()
+
+
+def judge(code: types.CodeType) -> None:
+    """Leaves code alone, until the next reset."""
+    key = id(code)
+    _judged[key] = weakref.ref(code, lambda _: _judged.pop(key, None))
+    _native.leave_alone(code)
+
+
+def look_at(
+    settings: Settings, function: types.FunctionType, slots: tuple[Any, ...], entries: _native.FrameEntries | None
+) -> None:
+    """What the native hook calls for a frame that no version matches."""
+    if entries is None:
+        rule = next((rule for rule in RULES if rule.holds(function)), None)
+        if rule is not None:
+            rule.apply(function)
+            return
+        if not worthwhile(function, slots):
+            judge(function.__code__)
+            return
+    versions = versions_for(settings, function, slots, entries)
+    try:
+        versions.look_at(function, slots)
+    except StatorWarning as error:  # warnings that the user has made errors
+        raise error.with_traceback(None) from None
+    except Exception as error:
+        versions.fail(error)
+
+
+def versions_for(
+    settings: Settings, function: types.FunctionType, slots: tuple[Any, ...], entries: _native.FrameEntries | None
+) -> FrameVersions:
+    """The versions among which those of a frame are, or belong."""
+    with _making:
+        owner = getattr(entries, "owner", None)
+        if isinstance(owner, FrameVersions):
+            return owner
+        instance = instance_of(function, slots)
+        made = FrameVersions(function, settings, instance)
+        known = getattr(made.frames, "owner", None)
+        if isinstance(known, FrameVersions):  # another thread was faster
+            return known
+        made.frames.owner = made
+        if instance is not None:
+            instances_of(function.__code__, settings).add(made, instance)
+        return made
+
+
+def instance_of(function: types.FunctionType, slots: tuple[Any, ...]) -> Any:
+    """For what the frame has versions of its own: a module, a closure, or None."""
+    if slots and isinstance(slots[0], torch.nn.Module):
+        return slots[0]
+    return function if function.__closure__ else None
+
+
+def instances_of(code: types.CodeType, settings: Settings) -> Instances:
+    """What knows the instances of a code object."""
+    entries = _native.frame_entries(code, settings, None)
+    owner = getattr(entries, "owner", None)
+    if not isinstance(owner, Instances):
+        owner = entries.owner = Instances(entries, code, settings.options.recompile_limit)
+    return owner
+
+
+def reset() -> None:
+    """Forgets what frames have been found to do; `entry.reset` forgets their versions."""
+    for code in [reference() for reference in _judged.values()]:
+        if code is not None:
+            _native.forget(code)
+    _judged.clear()
+    for instances in list(_instances):
+        instances.entries.detach()
+
+
+_native.set_frame_handler(look_at)
