@@ -1,8 +1,8 @@
 """The functions a user puts inside a program to talk to the compiler.
 
 Run by Python they do next to nothing; capture knows them by identity and gives them their meaning: `graph_break`
-ends the graph, `is_compiling` is true, a function made by `disable` (it carries `DISABLED`) is called and not looked into.
-Tensors carry what is said about their dims (`DYNAMIC`, `WEAK`, `STATIC`), which `capture/dynamic.py` reads.
+ends the graph, `is_compiling` is true, a function made by `disable` (it carries `DISABLED`) is called and not looked
+into. Tensors carry what is said about their dims (`DYNAMIC`, `WEAK`, `STATIC`), which `capture/dynamic.py` reads.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from stator.capture.value import Value
 from stator.capture.values import watch
 from stator.capture.values.base import Object
 from stator.capture.values.constant import NONE, ConstantValue
-from stator.capture.values.fold import fold, known, run
+from stator.capture.values.fold import run
 from stator.capture.values.mapping import named_dict
 from stator.capture.values.registry import CODES, builds, fresh, handler_of, handles, makes, wrap
 from stator.capture.values.sequence import TupleValue

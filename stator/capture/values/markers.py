@@ -60,6 +60,11 @@ def graph_break(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) ->
     )
 
 
+def graph_break_of_torch(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+    """The same of torch's compiler; where a library asks, it asks that compiler alone."""
+    return NONE if tx.code.co_filename.startswith(tx.session.library) else graph_break(tx, args, kwargs)
+
+
 @handles(markers.is_compiling)
 def is_compiling(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
     """`stator.is_compiling()`."""
@@ -75,7 +80,7 @@ def mark_dynamic(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -
 
 #: Functions of torch's compiler that programs call, and what they mean.
 _OF_TORCH = "torch._dynamo.decorators"
-NAMED_CALLS[_OF_TORCH, "graph_break"] = graph_break
+NAMED_CALLS[_OF_TORCH, "graph_break"] = graph_break_of_torch
 NAMED_CALLS["torch._dynamo.external_utils", "is_compiling"] = is_compiling
 for _name in ("mark_dynamic", "maybe_mark_dynamic", "mark_static", "mark_unbacked"):
     NAMED_CALLS[_OF_TORCH, _name] = mark_dynamic
@@ -96,6 +101,7 @@ class ConstantFunction(FunctionValue):
     __slots__ = ()
 
     def call(self, tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+        assert self.function is not None
         plain = [arg.snapshot() for arg in args]
         named = {name: arg.snapshot() for name, arg in kwargs.items()}
         result = run(tx, self.function, plain, named)
