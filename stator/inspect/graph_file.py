@@ -17,6 +17,8 @@ from typing import Any
 import torch
 from torch import fx
 
+from stator.sizes import symbols
+
 TORCH_PLAIN = (torch.dtype, torch.layout, torch.memory_format)
 
 
@@ -48,6 +50,7 @@ def _file(title: str, name: str, graph: fx.Graph, inputs: dict[fx.Node, Any], gr
         *[f"import {module}" for module in sorted({"torch", *modules})],
         "",
         "from stator.runtime.link import random_input, time_call",
+        *_symbols(inputs.values()),
         "",
         "",
         f"def {name}(",
@@ -64,6 +67,17 @@ def _file(title: str, name: str, graph: fx.Graph, inputs: dict[fx.Node, Any], gr
         f"    torch.set_grad_enabled({grad})",
         f"    print(f'{{time_call(lambda values: {name}(*values), inputs()) * 1e6:.1f}} us a call')",
     ]
+
+
+def _symbols(values: Iterable[Any]) -> list[str]:
+    """The symbols among the sizes of inputs, as what they were in the call met first."""
+    found: dict[str, int] = {}
+    for value in values:
+        shown = [*value.shape, *value.stride()] if isinstance(value, torch.Tensor) else [value]
+        for number in shown:
+            if isinstance(number, torch.SymInt):
+                found.update((symbol.name, symbol.hint) for symbol in symbols(number.node.size))
+    return ["", *[f"{name} = {hint}" for name, hint in sorted(found.items())]] if found else []
 
 
 def _body(graph: fx.Graph) -> tuple[list[str], set[str]]:
@@ -100,6 +114,8 @@ def describe(value: Any) -> str:
         return text if value.device.type == "cpu" else f"{text} {value.device}"
     if isinstance(value, (tuple, list)):
         return ", ".join(describe(item) or "None" for item in value)
+    if isinstance(value, torch.SymInt):
+        return f"int {value}"
     return "" if value is None else type(value).__name__
 
 

@@ -67,6 +67,22 @@ def test_each_python_file_runs_by_itself(folder: Path, name: str, tmp_path: Path
     assert re.fullmatch(r"[0-9.]+ us a call\n", done.stdout)
 
 
+def test_files_of_symbolic_graphs_run_by_themselves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    compiled = stator.compile(
+        lambda x, n: torch.softmax(x[:, :n] * n, -1),
+        dynamic=True,
+        fullgraph=True,
+        options={"debug": str(tmp_path), "strict": True},
+    )
+    compiled(torch.randn(5, 8, requires_grad=True), 6).sum().backward()
+    files = sorted(tmp_path.glob("*/*.py"))
+    for path in files:
+        with torch.enable_grad():
+            runpy.run_path(str(path), run_name="__main__")
+    assert len(files) == len(STAGES) - 6
+    assert capsys.readouterr().out.count("us a call\n") == len(files)
+
+
 def test_lines_tell_the_value_and_the_users_line(folder: Path) -> None:
     line = Small.forward.__code__.co_firstlineno + 2
     for name in ("captured", "forward"):
