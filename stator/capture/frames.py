@@ -51,7 +51,7 @@ from stator.capture.rewrite import Assembler
 from stator.capture.root import RootMachine, Stopped
 from stator.capture.source import Source
 from stator.capture.value import Raised, Value
-from stator.capture.values import build, operators
+from stator.capture.values import autocast, build, operators
 from stator.fake.mode import without_saved_tensor_hooks
 
 assert _opcodes.__all__  # importing the opcodes is what fills the machine's table
@@ -259,6 +259,7 @@ class Conversion:
             result = machine.run()
         except Stopped:
             assert self.points is not None
+            autocast.leave_open(machine)
             leave_modes(machine)
             Exit(assembler, machine, self.points, self.fn).write()
             return assembler

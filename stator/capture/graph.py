@@ -97,6 +97,8 @@ class GraphBuilder:
         self.grad_enabled = torch.is_grad_enabled()
         #: Argument tuples of the autocast contexts that the program is inside of.
         self.autocasts: list[tuple[Any, ...]] = []
+        #: Their values, which can leave them and enter them again.
+        self.open_contexts: list[Any] = []
         self._attribute_nodes: dict[int, tuple[fx.Node, Any]] = {}
         self._names: set[str] = set()
         self._symbol_nodes: dict[Symbol, fx.Node] = {}

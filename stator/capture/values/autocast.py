@@ -1,7 +1,8 @@
 """`torch.autocast` inside of the program.
 
 Entering and leaving are calls in the graph; in between, the graph builder runs fakes under the same
-mode, so that dtypes come out as autocast makes them.
+mode, so that dtypes come out as autocast makes them. Where a graph ends inside of a context, it leaves it, and the real
+context is entered behind the graph: `leave_open`.
 Neighbours: `graph.py` (`autocasts`), `torch_state.py` (questions about the mode).
 """
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from torch import fx
 
     from stator.capture.machine import Machine
+    from stator.capture.rewrite import Assembler
     from stator.capture.value import Value
 
 
@@ -54,12 +56,27 @@ class AutocastValue(Object):
     def m___enter__(self, tx: Machine) -> Value:
         self.nodes.append(tx.graph.record(autocast_mode._enter_autocast, self.arguments, tx.location()))
         tx.graph.autocasts.append(self.arguments)
+        tx.graph.open_contexts.append(self)
         return self
 
     def m___exit__(self, tx: Machine, *exception: Value) -> Value:
         tx.graph.record(autocast_mode._exit_autocast, (self.nodes.pop(),), tx.location())
         tx.graph.autocasts.pop()
+        tx.graph.open_contexts.pop()
         return FALSE
+
+    def reconstruct(self, out: Assembler) -> None:
+        out.call(torch.autocast, *(fresh(argument) for argument in self.arguments))
+
+
+def leave_open(tx: Machine) -> None:
+    """The graph ends here: what is open in it goes on behind it, in real contexts."""
+    for context in reversed(tx.graph.open_contexts):
+        tx.graph.record(autocast_mode._exit_autocast, (context.nodes.pop(),), tx.location())
+    for context in tx.graph.open_contexts:
+        tx.effects.call(torch.autocast.__enter__, context)
+    tx.graph.autocasts.clear()
+    tx.graph.open_contexts.clear()
 
 
 @handles(torch.autocast)

@@ -165,3 +165,30 @@ def test_the_exception_that_is_handled() -> None:
         for _ in range(2):
             same(outcome(compiled, x), outcome(run, x))
             assert compiled(x)[1][0] is ValueError
+
+
+@pytest.mark.filterwarnings("ignore::stator.base.errors.FallbackWarning")
+def test_a_graph_that_ends_inside_autocast_leaves_it() -> None:
+    graphs: list[torch.fx.GraphModule] = []
+
+    def backend(module: torch.fx.GraphModule, examples: list[torch.Tensor]) -> Callable[..., Any]:
+        graphs.append(module)
+        return module.forward
+
+    def run(x: torch.Tensor) -> Any:
+        inner = torch.autocast("cpu", torch.float16)
+        with torch.autocast("cpu", torch.bfloat16), inner:
+            y = x @ x
+            stator.graph_break()
+            z = x @ x
+        return y, z, x @ x, torch.is_autocast_enabled("cpu")
+
+    x = torch.randn(3, 3)
+    compiled = stator.compile(run, backend=backend)
+    for _ in range(2):
+        got, expected = compiled(x), run(x)
+        assert [each.dtype for each in got[:3]] == [torch.float16, torch.float16, torch.float32]
+        assert all(torch.equal(one, other) for one, other in zip(got[:3], expected[:3], strict=True))
+        assert got[3] is expected[3] is False
+    calls = [sum(node.target is torch.amp.autocast_mode._enter_autocast for node in g.graph.nodes) for g in graphs]
+    assert calls == [2, 0, 0]
