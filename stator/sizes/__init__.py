@@ -7,19 +7,13 @@ from stator.sizes.size import (
     Extent,
     Size,
     Symbol,
-    dump,
-    evaluate,
-    fold,
-    hint,
     known,
     load,
     maximum,
     minimum,
-    postfix,
-    python,
     substitute,
-    symbols,
 )
+from stator.sizes.writing import dump, evaluate, fold, hint, postfix, python, symbols
 
 __all__ = [
     "OPERATIONS",

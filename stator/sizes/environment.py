@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
 
-from stator.sizes.size import Condition, Extent, Size, Symbol, evaluate, known, substitute
+from stator.sizes.size import Condition, Extent, Size, Symbol, known, substitute
+from stator.sizes.writing import evaluate
 
 
 class Recorded(NamedTuple):

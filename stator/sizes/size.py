@@ -14,19 +14,20 @@ import operator
 from collections.abc import Callable, Mapping
 from functools import reduce
 from math import gcd
-from typing import Any, Final, NamedTuple, NoReturn, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, NamedTuple, NoReturn, TypeAlias
 from weakref import WeakValueDictionary
 
 from stator.base.errors import Undecided
-
-T = TypeVar("T")
-Bound: TypeAlias = "int | None"
+from stator.sizes.bounds import Range, join, of_atom, of_extent, of_terms, times
+from stator.sizes.writing import ON_INTS, dump, evaluate, fold, python, symbols
 
 
 class Symbol:
     """A number that is known at run time: `low` to `high` (None: any), both included; `hint` in the call met first."""
 
     __slots__ = ("__weakref__", "high", "hint", "low", "name", "order", "size")
+    #: Tells it from a compound.
+    op: ClassVar[None] = None
     name: str
     low: int | None
     high: int | None
@@ -82,7 +83,7 @@ class Size:
     __slots__ = ("__weakref__", "_bounds", "const", "terms")
     const: int
     terms: Terms
-    _bounds: tuple[Bound, Bound] | None
+    _bounds: Range | None
 
     # -- arithmetic --------------------------------------------------------------------------------
 
@@ -135,7 +136,7 @@ class Size:
         """The highest value it may take; None where no highest is known."""
         return self.bounds()[1]
 
-    def bounds(self) -> tuple[Bound, Bound]:
+    def bounds(self) -> Range:
         """`low` and `high`."""
         if self._bounds is None:
             self._bounds = _bounds(self)
@@ -282,50 +283,11 @@ def _choice(op: str, left: Extent, right: Extent, is_left: bool | None, is_right
     return _atom(op, first, second)
 
 
-# -- walking ---------------------------------------------------------------------------------------
+# -- substitution ----------------------------------------------------------------------------------
 
 
-def fold(x: Extent, leaf: Callable[[Symbol | int], T], apply: Callable[[str, T, T], T]) -> T:
-    """Builds a result up from symbols and ints: `apply(op, left, right)` for + - * // % max min."""
-    if not isinstance(x, Size):
-        return leaf(x)
-    positive = [term for term in x.terms if term[1] > 0]
-    parts = [(c, _fold_term(monomial, abs(c), leaf, apply)) for monomial, c in positive]
-    if x.const > 0:
-        parts.append((x.const, leaf(x.const)))
-    if not parts:
-        parts.append((0, leaf(x.const)))
-    parts += [(c, _fold_term(monomial, abs(c), leaf, apply)) for monomial, c in x.terms if c < 0]
-    if x.const < 0 and positive:
-        parts.append((x.const, leaf(-x.const)))
-    result = parts[0][1]
-    for coefficient, part in parts[1:]:
-        result = apply("+" if coefficient > 0 else "-", result, part)
-    return result
-
-
-def _fold_term(
-    monomial: Monomial, coefficient: int, leaf: Callable[[Symbol | int], T], apply: Callable[[str, T, T], T]
-) -> T:
-    factors = [] if coefficient == 1 else [leaf(coefficient)]
-    for atom, power in monomial:
-        if isinstance(atom, Symbol):
-            value = leaf(atom)
-        else:
-            value = apply(atom.op, fold(atom.left, leaf, apply), fold(atom.right, leaf, apply))
-        factors += [value] * power
-    return reduce(lambda left, right: apply("*", left, right), factors)
-
-
-OPERATIONS: Final[dict[str, Callable[[Any, Any], Any]]] = {
-    "+": operator.add,
-    "-": operator.sub,
-    "*": operator.mul,
-    "//": operator.floordiv,
-    "%": operator.mod,
-    "max": maximum,
-    "min": minimum,
-}
+#: What the operations of expressions do with extents.
+OPERATIONS: Final[dict[str, Callable[[Any, Any], Any]]] = {**ON_INTS, "max": maximum, "min": minimum}
 
 
 def substitute(x: Extent, mapping: Mapping[Symbol, Extent]) -> Extent:
@@ -339,82 +301,6 @@ def substitute(x: Extent, mapping: Mapping[Symbol, Extent]) -> Extent:
         return result
 
     return fold(x, leaf, apply)
-
-
-def evaluate(x: Extent, values: Mapping[Symbol, int]) -> int:
-    """The value of `x` for values of all its symbols."""
-    result = fold(
-        x,
-        lambda symbol: values[symbol] if isinstance(symbol, Symbol) else symbol,
-        lambda op, left, right: int(OPERATIONS[op](left, right)),
-    )
-    return result
-
-
-def hint(x: Extent) -> int:
-    """The value of `x` in the call met first: for decisions that are about speed only."""
-    if not isinstance(x, Size):
-        return x
-    return fold(
-        x,
-        lambda symbol: symbol.hint if isinstance(symbol, Symbol) else symbol,
-        lambda op, left, right: int(OPERATIONS[op](left, right)),
-    )
-
-
-def symbols(x: Extent) -> frozenset[Symbol]:
-    """Every symbol that `x` depends on."""
-    return fold(
-        x,
-        lambda symbol: frozenset((symbol,) if isinstance(symbol, Symbol) else ()),
-        lambda op, left, right: left | right,
-    )
-
-
-# -- writing ---------------------------------------------------------------------------------------
-
-#: How tightly an operation binds in a Python expression; 9 is an atom.
-_BINDING: Final = {"+": 1, "-": 1, "*": 2, "//": 2, "%": 2}
-
-
-def python(x: Extent, names: Mapping[Symbol, str] | None = None) -> str:
-    """A Python expression; `names` gives expressions for symbols, else they stand by name."""
-
-    def leaf(symbol: Symbol | int) -> tuple[int, str]:
-        if isinstance(symbol, int):
-            return 9 if symbol >= 0 else 0, str(symbol)
-        return 9, symbol.name if names is None else names[symbol]
-
-    def apply(op: str, left: tuple[int, str], right: tuple[int, str]) -> tuple[int, str]:
-        strength = _BINDING.get(op)
-        if strength is None:
-            return 9, f"{op}({left[1]}, {right[1]})"
-        first = left[1] if left[0] >= strength else f"({left[1]})"
-        second = right[1] if right[0] > strength else f"({right[1]})"
-        space = "" if op == "*" else " "
-        return strength, f"{first}{space}{op}{space}{second}"
-
-    return fold(x, leaf, apply)[1]
-
-
-def postfix(x: Extent, operands: Mapping[Symbol, int] | None = None) -> tuple[tuple[Any, ...], ...]:
-    """A program for a stack: `("const", n)`, `("operand", operands[symbol])` (or `("symbol", symbol)`), `("+",)` …"""
-
-    def leaf(symbol: Symbol | int) -> tuple[tuple[Any, ...], ...]:
-        if isinstance(symbol, int):
-            return (("const", symbol),)
-        return (("symbol", symbol),) if operands is None else (("operand", operands[symbol]),)
-
-    return fold(x, leaf, lambda op, left, right: (*left, *right, (op,)))
-
-
-def dump(x: Extent) -> Any:
-    """As JSON: an int, `["symbol", name, low, high, hint]` or `[op, left, right]`."""
-
-    def leaf(symbol: Symbol | int) -> Any:
-        return symbol if isinstance(symbol, int) else ["symbol", symbol.name, symbol.low, symbol.high, symbol.hint]
-
-    return fold(x, leaf, lambda op, left, right: [op, left, right])
 
 
 def load(data: Any) -> Extent:
@@ -478,7 +364,7 @@ def _joined(const: int, terms: list[tuple[Monomial, int]]) -> Extent | None:
             if not (isinstance(atom, Compound) and atom.op == "%" and power == 1 and isinstance(atom.right, int)):
                 continue
             others = tuple(item for item in monomial if item[0] is not atom)
-            partner = _times(others, ((_compound("//", atom.left, atom.right), 1),))
+            partner = times(others, ((_compound("//", atom.left, atom.right), 1),))
             if (partner, coefficient * atom.right) not in terms:
                 continue
             rest = [term for term in terms if term[0] not in (monomial, partner)]
@@ -487,15 +373,8 @@ def _joined(const: int, terms: list[tuple[Monomial, int]]) -> Extent | None:
     return None
 
 
-def _times(left: Monomial, right: Monomial) -> Monomial:
-    powers = dict(left)
-    for atom, power in right:
-        powers[atom] = powers.get(atom, 0) + power
-    return tuple(sorted(powers.items(), key=lambda item: item[0].order))
-
-
 def _product(left: Size, right: Size) -> Extent:
-    terms = [(_times(a, b), c * d) for a, c in left.terms for b, d in right.terms]
+    terms = [(times(a, b), c * d) for a, c in left.terms for b, d in right.terms]
     if right.const:
         terms += [(monomial, c * right.const) for monomial, c in left.terms]
     if left.const:
@@ -532,7 +411,7 @@ def _divide(x: Extent, n: Extent) -> Extent:
     if known(Condition("<=", 0, x)) and known(Condition("<", x, n)):
         return 0
     atom = _compound("//", x, n)
-    low, high = _atom_range(atom)
+    low, high = of_atom(atom)
     return low if low is not None and low == high else _of(atom)
 
 
@@ -661,39 +540,22 @@ def _factor(x: Extent, n: int) -> int:
 # -- bounds ----------------------------------------------------------------------------------------
 
 
-def _bounds(x: Size) -> tuple[Bound, Bound]:
-    """Encloses the values: by the ranges of the atoms, and with every atom measured from its lowest value."""
+def _bounds(x: Size) -> Range:
+    """Encloses the values."""
     choice = next((a for m, _ in x.terms for a, _ in m if isinstance(a, Compound) and a.op in ("max", "min")), None)
-    if choice is not None:
-        return _choice_bounds(x, choice)
-    low, high = _sum(x.const, [(_monomial_range(monomial), c) for monomial, c in x.terms])
-    if (low is None or high is None) and (shifted := _from_lowest(x)) is not None:
-        const, terms = shifted
-        other = _sum(const, [(_monomial_range(m, from_lowest=True), c) for m, c in terms.items()])
-        low, high = (other[0] if low is None else low), (other[1] if high is None else high)
-    return low, high
+    return of_terms(x.const, x.terms) if choice is None else _choice_bounds(x, choice)
 
 
-def _choice_bounds(x: Size, choice: Compound) -> tuple[Bound, Bound]:
+def _choice_bounds(x: Size, choice: Compound) -> Range:
     """The value is that of one of the two cases, and of the greater or smaller where the choice is a term."""
-    cases = [_range(_replaced(x, choice, side)) for side in (choice.left, choice.right)]
-    low, high = _join(*cases)
+    cases = [of_extent(_replaced(x, choice, side)) for side in (choice.left, choice.right)]
+    low, high = join(*cases)
     uses = [(monomial, c) for monomial, c in x.terms if any(atom is choice for atom, _ in monomial)]
     if len(uses) == 1 and uses[0][0] == ((choice, 1),):
         if (choice.op == "max") is (uses[0][1] > 0):
             low = max([bottom for bottom, _ in cases if bottom is not None], default=None)
         else:
             high = min([top for _, top in cases if top is not None], default=None)
-    return low, high
-
-
-def _range(x: Extent) -> tuple[Bound, Bound]:
-    return (x, x) if isinstance(x, int) else x.bounds()
-
-
-def _join(first: tuple[Bound, Bound], second: tuple[Bound, Bound]) -> tuple[Bound, Bound]:
-    low = None if first[0] is None or second[0] is None else min(first[0], second[0])
-    high = None if first[1] is None or second[1] is None else max(first[1], second[1])
     return low, high
 
 
@@ -707,78 +569,3 @@ def _replaced(x: Size, atom: Atom, by: Extent) -> Extent:
                 part = part * (by if other is atom else _of(other))
         result = result + part
     return result
-
-
-def _atom_range(atom: Atom) -> tuple[Bound, Bound]:
-    if isinstance(atom, Symbol):
-        return atom.low, atom.high
-    (low, high), (least, most) = _range(atom.left), _range(atom.right)
-    match atom.op:
-        case "max" | "min":
-            return _join((low, high), (least, most))
-        case "%":
-            return (None, None) if least is None or least <= 0 else (0, None if most is None else most - 1)
-    if least is None or least <= 0:
-        return None, None
-    # A quotient is lowest where a positive dividend meets the greatest divisor, a negative one the least.
-    bottom = None if low is None else low // least if low < 0 else 0 if most is None else low // most
-    top = None if high is None else high // least if high >= 0 else -1 if most is None else high // most
-    return bottom, top
-
-
-def _monomial_range(monomial: Monomial, from_lowest: bool = False) -> tuple[Bound, Bound]:
-    """The range of a product; with `from_lowest` every atom counts from its lowest value."""
-    low: Bound = 1
-    high: Bound = 1
-    for atom, power in monomial:
-        bottom, top = _atom_range(atom)
-        if from_lowest:
-            assert bottom is not None
-            bottom, top = 0, None if top is None else top - bottom
-        for _ in range(power):
-            low, high = _multiply((low, high), (bottom, top))
-    return low, high
-
-
-def _multiply(first: tuple[Bound, Bound], second: tuple[Bound, Bound]) -> tuple[Bound, Bound]:
-    a, b = first
-    c, d = second
-    if a is not None and c is not None and a >= 0 and c >= 0:
-        top = 0 if b == 0 or d == 0 else None if b is None or d is None else b * d
-        return a * c, top
-    if a is None or b is None or c is None or d is None:
-        return None, None
-    corners = (a * c, a * d, b * c, b * d)
-    return min(corners), max(corners)
-
-
-def _sum(const: int, parts: list[tuple[tuple[Bound, Bound], int]]) -> tuple[Bound, Bound]:
-    low: Bound = const
-    high: Bound = const
-    for (bottom, top), coefficient in parts:
-        if coefficient < 0:
-            bottom, top = top, bottom
-        low = None if low is None or bottom is None else low + coefficient * bottom
-        high = None if high is None or top is None else high + coefficient * top
-    return low, high
-
-
-def _from_lowest(x: Size) -> tuple[int, dict[Monomial, int]] | None:
-    """`x` as a polynomial in `atom - lowest value of atom`; None where an atom has no lowest value."""
-    total: dict[Monomial, int] = {(): x.const}
-    for monomial, coefficient in x.terms:
-        expanded: dict[Monomial, int] = {(): coefficient}
-        for atom, power in monomial:
-            bottom = _atom_range(atom)[0]
-            if bottom is None:
-                return None
-            for _ in range(power):
-                stepped: dict[Monomial, int] = {}
-                for part, factor in expanded.items():
-                    stepped[part] = stepped.get(part, 0) + factor * bottom
-                    longer = _times(part, ((atom, 1),))
-                    stepped[longer] = stepped.get(longer, 0) + factor
-                expanded = stepped
-        for part, factor in expanded.items():
-            total[part] = total.get(part, 0) + factor
-    return total.pop(()), {part: factor for part, factor in total.items() if factor}

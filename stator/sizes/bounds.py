@@ -1,0 +1,118 @@
+"""Ranges of size expressions: interval arithmetic, and polynomials measured from their lowest point.
+
+Neighbours: `size.py` keeps what is found here with each size.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from stator.sizes.size import Atom, Extent, Monomial, Terms
+
+#: None: there is no bound on this side, or none is known.
+Bound: TypeAlias = "int | None"
+Range: TypeAlias = tuple[Bound, Bound]
+
+
+def of_terms(const: int, terms: Terms) -> Range:
+    """The range of `const + terms`: by the ranges of the atoms, and with every atom measured from its lowest value."""
+    low, high = _sum(const, [(_monomial_range(monomial), c) for monomial, c in terms])
+    if (low is None or high is None) and (shifted := _from_lowest(const, terms)) is not None:
+        start, rest = shifted
+        other = _sum(start, [(_monomial_range(m, from_lowest=True), c) for m, c in rest.items()])
+        low, high = (other[0] if low is None else low), (other[1] if high is None else high)
+    return low, high
+
+
+def of_extent(x: Extent) -> Range:
+    return (x, x) if isinstance(x, int) else x.bounds()
+
+
+def join(first: Range, second: Range) -> Range:
+    low = None if first[0] is None or second[0] is None else min(first[0], second[0])
+    high = None if first[1] is None or second[1] is None else max(first[1], second[1])
+    return low, high
+
+
+def of_atom(atom: Atom) -> Range:
+    if atom.op is None:
+        return atom.low, atom.high
+    (low, high), (least, most) = of_extent(atom.left), of_extent(atom.right)
+    match atom.op:
+        case "max" | "min":
+            return join((low, high), (least, most))
+        case "%":
+            return (None, None) if least is None or least <= 0 else (0, None if most is None else most - 1)
+    if least is None or least <= 0:
+        return None, None
+    # A quotient is lowest where a positive dividend meets the greatest divisor, a negative one the least.
+    bottom = None if low is None else low // least if low < 0 else 0 if most is None else low // most
+    top = None if high is None else high // least if high >= 0 else -1 if most is None else high // most
+    return bottom, top
+
+
+def _monomial_range(monomial: Monomial, from_lowest: bool = False) -> Range:
+    """The range of a product; with `from_lowest` every atom counts from its lowest value."""
+    low: Bound = 1
+    high: Bound = 1
+    for atom, power in monomial:
+        bottom, top = of_atom(atom)
+        if from_lowest:
+            assert bottom is not None
+            bottom, top = 0, None if top is None else top - bottom
+        for _ in range(power):
+            low, high = _multiply((low, high), (bottom, top))
+    return low, high
+
+
+def _multiply(first: Range, second: Range) -> Range:
+    a, b = first
+    c, d = second
+    if a is not None and c is not None and a >= 0 and c >= 0:
+        top = 0 if b == 0 or d == 0 else None if b is None or d is None else b * d
+        return a * c, top
+    if a is None or b is None or c is None or d is None:
+        return None, None
+    corners = (a * c, a * d, b * c, b * d)
+    return min(corners), max(corners)
+
+
+def _sum(const: int, parts: list[tuple[Range, int]]) -> Range:
+    low: Bound = const
+    high: Bound = const
+    for (bottom, top), coefficient in parts:
+        if coefficient < 0:
+            bottom, top = top, bottom
+        low = None if low is None or bottom is None else low + coefficient * bottom
+        high = None if high is None or top is None else high + coefficient * top
+    return low, high
+
+
+def _from_lowest(const: int, terms: Terms) -> tuple[int, dict[Monomial, int]] | None:
+    """The same as a polynomial in `atom - lowest value of atom`; None where an atom has no lowest value."""
+    total: dict[Monomial, int] = {(): const}
+    for monomial, coefficient in terms:
+        expanded: dict[Monomial, int] = {(): coefficient}
+        for atom, power in monomial:
+            bottom = of_atom(atom)[0]
+            if bottom is None:
+                return None
+            for _ in range(power):
+                stepped: dict[Monomial, int] = {}
+                for part, factor in expanded.items():
+                    stepped[part] = stepped.get(part, 0) + factor * bottom
+                    longer = times(part, ((atom, 1),))
+                    stepped[longer] = stepped.get(longer, 0) + factor
+                expanded = stepped
+        for part, factor in expanded.items():
+            total[part] = total.get(part, 0) + factor
+    return total.pop(()), {part: factor for part, factor in total.items() if factor}
+
+
+def times(left: Monomial, right: Monomial) -> Monomial:
+    """The product of two monomials."""
+    powers = dict(left)
+    for atom, power in right:
+        powers[atom] = powers.get(atom, 0) + power
+    return tuple(sorted(powers.items(), key=lambda item: item[0].order))
