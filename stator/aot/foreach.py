@@ -7,6 +7,7 @@ Fusion puts the elements' kernels together again where that is worth it. Neighbo
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -14,7 +15,7 @@ import torch
 PREFIX = "_foreach_"
 
 #: Operators whose form for one tensor has another name, and how it is called.
-RENAMED = {
+RENAMED: dict[str, Callable[..., Any]] = {
     "norm": lambda x, order=2, dtype=None: torch.linalg.vector_norm(x, order, dtype=dtype),
     "maximum": torch.clamp_min,
     "minimum": torch.clamp_max,

@@ -23,6 +23,7 @@ from stator.capture.guards import Guard, TensorFacts
 from stator.capture.source import ConstSource, ItemSource, LocalSource, SizeSource, Source, StrideSource
 from stator.fake.symbolic import symint
 from stator.sizes import Environment, Extent, Size, Symbol, hint, postfix, symbols
+from stator.sizes.environment import nowhere
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -256,6 +257,11 @@ class Sizes(Environment):
         else:
             program = (*postfix(left, operands), *postfix(right, operands), (op,))
         return Guard("CONDITION", None, (found, program))
+
+    def leave(self) -> None:
+        """The frame has been run: whoever keeps the environment does not keep the frame and its tensors."""
+        self.graph = None
+        self.locate = nowhere
 
     def fixed_mark(self) -> MarkedSizeFixed | None:
         """What to say where a size that the user marked can only be one number."""

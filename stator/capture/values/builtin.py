@@ -477,6 +477,8 @@ def call_format(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) ->
         return fold(tx, format, args)
     if len(args) == 1 or args[1].constant() == "":
         return text(tx, args[0], str)
+    if isinstance(args[0], UserObjectValue):
+        return args[0].get_attr(tx, "__format__").call(tx, args[1:], {})
     raise args[0].refuse("format()")
 
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 #: What `typing` has instead of classes: `Optional`, `List[int]`.
-TYPING: type = typing._Final  # type: ignore[attr-defined]
+TYPING: type = typing._Final
 
 
 class ConstantValue(Value):

@@ -14,7 +14,7 @@ import operator
 import types
 from typing import TYPE_CHECKING, Any
 
-import torch
+import torch._compile
 from torch.utils import checkpoint
 
 from stator.base.errors import GraphBreak
@@ -54,7 +54,7 @@ def _nothing() -> None:
 
 
 #: Keeps another compiler away from torch's own functions, by importing it.
-CODES[torch._disable_dynamo(_nothing).__code__] = look_through
+CODES[torch._compile._disable_dynamo(_nothing).__code__] = look_through
 
 if hasattr(dataclasses, "_recursive_repr"):  # until 3.12
     CODES[dataclasses._recursive_repr(_nothing).__code__] = look_through
@@ -67,7 +67,7 @@ def dispatch(tx: Machine, value: FunctionValue, args: Sequence[Value], kwargs: d
     return ask(tx, value.function, args)
 
 
-CODES[functools.singledispatch(_nothing).dispatch.__code__] = dispatch
+CODES[functools.singledispatch(look_through).dispatch.__code__] = dispatch
 
 
 @handles(checkpoint.checkpoint)

@@ -86,7 +86,7 @@ class DictValue(Object):
                     continue
                 assert self.source is not None
                 name = wrap(tx, key, DictKeySource(self.source, index))
-                entries[hash_key(tx, name)] = Entry(name, None, key, real)
+                entries[hash_key(tx, name, kept=True)] = Entry(name, None, key, real)
             self._entries = entries
         return self._entries
 
@@ -167,7 +167,9 @@ class DictValue(Object):
         entries = self.entries(tx)
         name = hash_key(tx, item)
         if name in entries:
-            if not self.watched and name not in self.written:
+            if not item.is_constant():
+                self.all_entries(tx)
+            elif not self.watched and name not in self.written:
                 watch.present(tx, self.source, name)
             return TRUE
         return boolean(self.find(tx, item) is not None)

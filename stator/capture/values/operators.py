@@ -42,9 +42,17 @@ def is_known(*values: Value) -> bool:
     return all(value.is_constant() and not value.is_symbolic() for value in values)
 
 
+#: Types that Python's messages about + and * call sequences.
+_SEQUENCES = (str, bytes, bytearray, list, tuple)
+
+
 def _unsupported(tx: Machine, op: str, left: Value, right: Value) -> Value:
-    names = left.python_type().__name__, right.python_type().__name__
-    tx.raise_roughly(TypeError, f"unsupported operand type(s) for {op}: {names[0]!r} and {names[1]!r}")
+    kinds = left.python_type(), right.python_type()
+    names = kinds[0].__name__, kinds[1].__name__
+    worded = op[0] in "+*" and (issubclass(kinds[0], _SEQUENCES) or issubclass(kinds[1], _SEQUENCES))
+    raise_type_error = tx.raise_roughly if worded else tx.raise_exception
+    written = "** or pow()" if op == "**" else op
+    raise_type_error(TypeError, f"unsupported operand type(s) for {written}: {names[0]!r} and {names[1]!r}")
 
 
 def _reflected_first(left: Value, right: Value) -> bool:
@@ -53,8 +61,8 @@ def _reflected_first(left: Value, right: Value) -> bool:
     return theirs is not ours and issubclass(theirs, ours)
 
 
-def binary(tx: Machine, op: str, left: Value, right: Value) -> Value:
-    """`left op right`."""
+def binary(tx: Machine, op: str, left: Value, right: Value, written: str = "") -> Value:
+    """`left op right`; an error names the operator as it is `written`."""
     if is_known(left, right):
         return fold(tx, BINARY[op], (left, right))
     if _reflected_first(left, right):
@@ -64,13 +72,13 @@ def binary(tx: Machine, op: str, left: Value, right: Value) -> Value:
     result = left.binary(tx, op, right)
     if result is None:
         result = right.binary_reflected(tx, op, left)
-    return _unsupported(tx, op, left, right) if result is None else result
+    return _unsupported(tx, written or op, left, right) if result is None else result
 
 
 def inplace(tx: Machine, op: str, left: Value, right: Value) -> Value:
     """`left op= right`: the new value of the name."""
     result = left.inplace(tx, op, right)
-    return binary(tx, op, left, right) if result is None else result
+    return binary(tx, op, left, right, op + "=") if result is None else result
 
 
 def compare(tx: Machine, op: str, left: Value, right: Value) -> Value:

@@ -17,6 +17,7 @@ import math
 import operator
 import os
 import re
+import sys
 import time
 import types
 import typing
@@ -27,19 +28,20 @@ from typing import TYPE_CHECKING, Any
 from stator.base.errors import GraphBreak
 from stator.capture.source import AttrSource, ClassAttrSource, ConstSource
 from stator.capture.values import watch
-from stator.capture.values.base import MISSING, Object
+from stator.capture.values.base import Object
 from stator.capture.values.builtin import PURE
 from stator.capture.values.constant import NONE, ConstantValue
-from stator.capture.values.fold import ask, fold, known, run
+from stator.capture.values.fold import ask, fold, known
 from stator.capture.values.function import BoundMethodValue, FunctionValue
 from stator.capture.values.klass import CONSTANT_CLASSES
 from stator.capture.values.registry import CALLS, builds, fresh, handles, wrap
 from stator.capture.values.sequence import TupleValue
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from stator.capture.machine import Machine
+    from stator.capture.rewrite import Assembler
     from stator.capture.source import Source
     from stator.capture.value import Value
 
@@ -151,6 +153,20 @@ def call_reduce(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) ->
     for item in items:
         total = function.call(tx, (total, item), {})
     return total
+
+
+@handles(sys.exc_info)
+def call_exc_info(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+    """`sys.exc_info()` where nothing is being handled, by the program or by its caller."""
+    if tx.handled_exception() is not None or not nothing_handled():
+        raise GraphBreak("the exception being handled is asked for with its traceback")
+    tx.guard("CALL", ConstSource(sys.exc_info), (nothing_handled, True))
+    return TupleValue([NONE] * 3)
+
+
+def nothing_handled(_: object = None) -> bool:
+    """Whether the caller is not inside an except clause."""
+    return sys.exc_info()[1] is None
 
 
 # -- the environment -----------------------------------------------------------------------------------
@@ -290,6 +306,40 @@ class WeakReferenceValue(Object):
         tx.guard("CALL", ConstSource(self.reference), (is_alive, True))
         known = tx.values.get(id(referent))
         return wrap(tx, referent, ConstSource(referent)) if known is None else known
+
+
+class ReferenceValue(Object):
+    """A weak reference that the program has made, to an object that others keep."""
+
+    __slots__ = ("referent",)
+    kind = "a weak reference"
+
+    def __init__(self, referent: Value) -> None:
+        super().__init__()
+        self.referent = referent
+
+    def python_type(self) -> type:
+        return weakref.ref
+
+    def truth(self, tx: Machine) -> bool:
+        return True
+
+    def call(self, tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+        return self.referent
+
+    def children(self) -> Iterator[Value]:
+        yield self.referent
+
+    def reconstruct(self, out: Assembler) -> None:
+        out.call(weakref.ref, self.referent)
+
+
+@handles(weakref.ref)
+def call_reference(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+    """`weakref.ref(obj)`: how long an object of the program's own making lives is not known."""
+    if len(args) != 1 or kwargs or args[0].source is None:
+        raise args[0].refuse("a weak reference")
+    return ReferenceValue(args[0])
 
 
 def is_alive(reference: weakref.ref[Any]) -> bool:

@@ -174,11 +174,11 @@ class TupleValue(SequenceValue):
         return fold(tx, hash, (TupleValue([operators.hash_of(tx, item) for item in self.items]),))
 
     def reconstruct(self, out: Assembler) -> None:
-        if self.cls is not tuple and self.cls is not torch.Size and not is_return_type(self.cls):
-            out.call(self.cls, *self.items)
+        if self.cls is torch.Size or is_return_type(self.cls):
+            out.call(self.cls, TupleValue(self.items))
             return
         if self.cls is not tuple:
-            out.call(self.cls, TupleValue(self.items))
+            out.call(tuple.__new__, ConstantValue(self.cls), TupleValue(self.items))
             return
         for item in self.items:
             out.load(item)
@@ -204,7 +204,7 @@ def build_tuple(cls: type, items: list[Any]) -> Any:
         return tuple(items)
     if cls is torch.Size or is_return_type(cls):
         return cls(items)
-    return cls(*items)
+    return tuple.__new__(cls, items)
 
 
 class ListValue(SequenceValue):

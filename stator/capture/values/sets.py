@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 #: The operators that combine two sets.
 _COMBINE = frozenset("|&-^")
 
+#: Where the methods are that `dataclasses` writes: they only compute.
+GENERATED = "<string>"
+
 #: Ways of hashing that go by identity alone.
 BY_IDENTITY: tuple[Any, ...] = (
     object.__hash__,
@@ -39,8 +42,8 @@ BY_IDENTITY: tuple[Any, ...] = (
 )
 
 
-def hash_key(tx: Machine, key: Value) -> Any:
-    """What stands for a key in the dicts and sets of the capture."""
+def hash_key(tx: Machine, key: Value, kept: bool = False) -> Any:
+    """What stands for a key in dicts and sets of the capture; one that a real dict has `kept` is not hashed again."""
     if key.is_constant():
         plain = key.constant()
         try:
@@ -52,9 +55,28 @@ def hash_key(tx: Machine, key: Value) -> Any:
         return tuple(hash_key(tx, item) for item in key.items)
     if key.python_type().__hash__ is None:
         tx.raise_roughly(TypeError, f"unhashable type: {key.python_type().__name__!r}")
-    if key.python_type().__hash__ not in BY_IDENTITY:
-        raise key.refuse("use as a key (its class defines __hash__)")
+    if (method := key.python_type().__hash__) not in BY_IDENTITY:
+        if kept and getattr(getattr(method, "__code__", None), "co_filename", "") != GENERATED:
+            raise key.refuse("a key in a dict from outside (its class defines __hash__)")
+        return HashedKey(tx, key)
     return key
+
+
+class HashedKey:
+    """A key whose class says what it is equal to."""
+
+    __slots__ = ("number", "tx", "value")
+
+    def __init__(self, tx: Machine, value: Value) -> None:
+        self.tx = tx
+        self.value = value
+        self.number = int(operators.hash_of(tx, value).constant())
+
+    def __hash__(self) -> int:
+        return self.number
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, HashedKey) and operators.equal(self.tx, self.value, other.value)
 
 
 class SetValue(Object):

@@ -76,7 +76,7 @@ def call_tee(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Va
             position += 1
 
     count = args[1].constant() if len(args) > 1 else 2
-    return TupleValue([Steps(steps(), itertools.tee) for _ in range(count)])
+    return TupleValue([Steps(steps(), type(itertools.tee(())[0])) for _ in range(count)])
 
 
 @handles(itertools.groupby)

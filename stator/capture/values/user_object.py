@@ -9,7 +9,6 @@ Neighbours: `klass.py` (making them), `module.py` (nn.Module), `effects.py`.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import types
 from collections import OrderedDict, defaultdict, deque
@@ -21,6 +20,7 @@ from stator.capture.values import operators, watch
 from stator.capture.values.base import MISSING, Object, find_method, look_up
 from stator.capture.values.constant import NONE, ConstantValue, boolean
 from stator.capture.values.fold import run
+from stator.capture.values.instances import HEAP_TYPE, empty_slot, fill_attributes, fill_contents, new_object
 from stator.capture.values.iterators import IndexIterator
 from stator.capture.values.klass import INSTANCE_MAKERS, PropertyValue, bind
 from stator.capture.values.mapping import DictValue, build_defaultdict, pairs_of
@@ -34,9 +34,6 @@ if TYPE_CHECKING:
     from stator.capture.machine import Machine
     from stator.capture.rewrite import Assembler
     from stator.capture.source import Source
-
-#: Flag of classes that a class statement has made (CPython's Include/object.h).
-HEAP_TYPE = 1 << 9
 
 #: Class attributes that a missing override leaves to `object`.
 _SETATTR = object.__setattr__
@@ -529,40 +526,6 @@ def fill_storage(value: UserObjectValue, tx: Machine, *args: Value, **kwargs: Va
         case _:
             raise value.refuse("__init__ of its builtin base")
     return NONE
-
-
-def new_object(cls: type) -> Any:
-    """An instance without its `__init__`."""
-    base: Any = next(base for base in cls.__mro__ if not base.__flags__ & HEAP_TYPE)
-    return base.__new__(cls)
-
-
-def fill_contents(obj: Any, contents: Any) -> None:
-    """Gives an instance of a builtin container's subclass its contents, by the builtin's own methods."""
-    if isinstance(obj, dict):
-        kind = OrderedDict if isinstance(obj, OrderedDict) else dict
-        for key, value in contents.items():
-            kind.__setitem__(obj, key, value)
-        if isinstance(obj, defaultdict):
-            obj.default_factory = contents.default_factory
-    elif isinstance(obj, list):
-        list.extend(obj, contents)
-    elif isinstance(obj, set):
-        set.update(obj, contents)
-    else:
-        deque.extend(obj, contents)
-
-
-def empty_slot(obj: Any, name: str) -> None:
-    """Deletes a slot; it may never have been filled outside: filled and emptied by the frame."""
-    with contextlib.suppress(AttributeError):
-        _DELATTR(obj, name)
-
-
-def fill_attributes(obj: Any, names: tuple[str, ...], values: tuple[Any, ...]) -> None:
-    """Sets attributes without running the class's hooks."""
-    for name, value in zip(names, values, strict=True):
-        _SETATTR(obj, name, value)
 
 
 # -- from objects --------------------------------------------------------------------------------------

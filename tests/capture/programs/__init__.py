@@ -17,6 +17,7 @@ from tests.capture.programs import (
     matching,
     modules,
     names,
+    operator_methods,
     operators,
     optimizers,
     records,
@@ -30,5 +31,5 @@ from tests.capture.programs.table import PROGRAMS
 __all__ = [
     "PROGRAMS", "autograd", "breaking", "builtin_functions", "classes", "closures", "comprehensions", "containers",
     "contexts", "exceptions", "functions", "generators", "iterating", "library", "matching", "modules", "names",
-    "operators", "optimizers", "records", "states", "subclasses", "tensors", "text",
+    "operator_methods", "operators", "optimizers", "records", "states", "subclasses", "tensors", "text",
 ]  # fmt: skip

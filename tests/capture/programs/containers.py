@@ -333,6 +333,30 @@ def in_operators(x):
     return x + (1 in [1]) + (2 not in (1,)) + ("a" in {"a": 1}), 3 in range(4), None in [None]
 
 
+class Named:
+    def __init__(self, name):
+        self.name = name
+
+    def __hash__(self):
+        return len(self.name)
+
+    def __eq__(self, other):
+        return isinstance(other, Named) and self.name == other.name
+
+
+@program()
+def keys_with_an_equality_of_their_own(x):
+    d = {Named("a"): 2, Named("b"): 3}
+    d[Named("c")] = 4
+    d[Named("a")] += 1
+    return x * d[Named("a")] + d[Named("b")], Named("b") in d, Named("zz") in d, len({Named("q"), Named("q")})
+
+
+@program(lambda: (m := torch.nn.ReLU(), x(), {m: 2}))
+def keys_that_are_modules(m, x, d):
+    return m(x) * d[m], m in d, d.get(x)
+
+
 @program()
 def list_index_errors(x):
     try:

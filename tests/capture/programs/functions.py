@@ -11,7 +11,7 @@ def every_kind(a, /, b, *rest, c=3, d, **named):
     return a * b + sum(rest) + c * d + named.get("e", 0)
 
 
-@program(operators=6)
+@program(operators=4)
 def positional_and_keyword(x):
     return every_kind(x, 2, 3, d=4)
 

@@ -119,6 +119,11 @@ def dataclass_slots(x, s):
     return x * s.n + s.m, Slots(1)
 
 
+@program(lambda: (x(), {Frozen(1): 5}))
+def dataclass_as_key(x, d):
+    return x * d[Frozen(1)] + d.get(Frozen(2), 0), Frozen(1, "b") in d
+
+
 @program()
 def dataclass_replace(x):
     f = dataclasses.replace(Frozen(1, x), a=7)

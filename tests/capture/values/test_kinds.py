@@ -7,6 +7,7 @@ import functools
 import itertools
 import logging
 import math
+import operator
 import os
 import types
 import weakref
@@ -28,8 +29,10 @@ from stator.capture.values import (
     base,
     builtin,
     constant,
+    context_variable,
     exception,
     function,
+    functional,
     iterators,
     klass,
     mapping,
@@ -37,8 +40,10 @@ from stator.capture.values import (
     module,
     pure,
     python_module,
+    ranges,
     sequence,
     sets,
+    sharing,
     tensor,
     torch_function,
     user_object,
@@ -52,6 +57,18 @@ LAYER = torch.nn.Linear(4, 4)
 WEAK = weakref.ref(LAYER)
 PROXY = types.MappingProxyType({"k": 2})
 STORED = 0
+
+
+def in_a_range(t: Tensor) -> Tensor:
+    with torch.profiler.record_function("range"):
+        return t * 2
+
+
+def with_a_variable_set(t: Tensor) -> Tensor:
+    token = CONTEXT.set(5)
+    result = t * CONTEXT.get()
+    CONTEXT.reset(token)
+    return result
 
 
 class Pair:
@@ -148,7 +165,18 @@ PROGRAMS: dict[type[Value], Callable[[Tensor], Any]] = {
     iterators.Chain: lambda t: [t * i for i in itertools.chain((1,), [2])],
     iterators.Counter: lambda t: t * next(itertools.count(2)),
     iterators.Repeat: lambda t: [t * i for i in itertools.repeat(2, 2)],
-    iterators.Steps: lambda t: [t * i for i in itertools.islice((1, 2, 3), 2)],
+    iterators.Slice: lambda t: [t * i for i in itertools.islice((1, 2, 3), 2)],
+    iterators.While: lambda t: [t * i for i in itertools.takewhile(lambda i: i < 3, (1, 2, 3))],
+    iterators.Cycle: lambda t: t * next(itertools.cycle((2, 3))),
+    iterators.Accumulate: lambda t: [t * i for i in itertools.accumulate((1, 2, 3))],
+    sharing.Steps: lambda t: [t * i for i in itertools.compress((1, 2, 3), (1, 0, 1))],
+    ranges.RangeValue: in_a_range,
+    functional.GetterValue: lambda t: t * operator.itemgetter(1)((2, 3)),
+    functional.KeyMaker: lambda t: t * sorted((3, 1), key=functools.cmp_to_key(lambda a, b: a - b))[0],
+    functional.OrderedKey: lambda t: t * sorted((3, 1), key=functools.cmp_to_key(lambda a, b: a - b))[0],
+    context_variable.TokenValue: with_a_variable_set,
+    tensor.OpaqueValue: lambda t: (t + 1, (LAYER(t) * 2).grad_fn is None),
+    pure.ReferenceValue: lambda t: weakref.ref(LAYER)()(t),
     iterators.CallableIterator: called_until,
     klass.ClassValue: lambda t: t * Pair.scale,
     klass.BuiltinMethodValue: lambda t: t * dict.__len__({"k": 1}),
@@ -164,7 +192,7 @@ PROGRAMS: dict[type[Value], Callable[[Tensor], Any]] = {
     pure.LoggerValue: lambda t: t * (2 if LOGGER.isEnabledFor(logging.DEBUG) else 3),
     pure.LogMethod: lambda t: t * (2 if LOGGER.isEnabledFor(logging.DEBUG) else 3),
     pure.WeakReferenceValue: lambda t: WEAK()(t),  # type: ignore[misc]
-    pure.ContextVariableValue: lambda t: t * CONTEXT.get(),
+    context_variable.ContextVariableValue: lambda t: t * CONTEXT.get(),
     python_module.PythonModuleValue: lambda t: t * math.pi,
     sequence.TupleValue: lambda t: (t + 1, 2),
     sequence.ListValue: lambda t: [t + 1, 2],

@@ -322,10 +322,10 @@ def test_keys() -> None:
         return table[a], table[Colour.RED], table[1, "b"], t in {t: 1}, t + 1
 
     def by_value(a: Any, t: torch.Tensor) -> Any:
-        return {Frozen(1): t}[Frozen(1)]
+        return {Frozen(1): t}[Frozen(1)] + 1
 
     check(by_identity, Manager(), x())
-    assert "__hash__" in refused(by_value, None, x())
+    check(by_value, None, x())
 
 
 class Emptied:
