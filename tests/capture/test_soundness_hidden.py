@@ -191,6 +191,20 @@ def partial_state_changed(call: Calls) -> None:
 
 
 @changes
+def module_gets_a_getattr(call: Calls) -> None:
+    module = types.ModuleType("made")
+
+    def fn(y: torch.Tensor) -> torch.Tensor:
+        return y * getattr(module, "missing", 1.0)
+
+    call(fn, x())
+    module.__getattr__ = lambda name: 4.0  # type: ignore[method-assign]
+    call(fn, x())
+    module.missing = 5.0  # type: ignore[attr-defined]
+    call(fn, x())
+
+
+@changes
 def cell_exchanged_between_functions(call: Calls) -> None:
     value: Any = 2.0
 

@@ -40,6 +40,7 @@ class PythonModuleValue(KnownValue):
             found = run(tx, getattr, (self.obj, name))
         except Raised:
             watch.absent(tx, InstanceDictSource(ConstSource(self.obj)), name)
+            self.watch_fallback(tx)
             raise
         if name in namespace:
             return self.get_attr(tx, name)
@@ -47,6 +48,14 @@ class PythonModuleValue(KnownValue):
         if name.startswith("__") or isinstance(found, types.MethodType | types.BuiltinMethodType):
             return fresh(found)
         return wrap(tx, found, AttrSource(ConstSource(self.obj), name))
+
+    def watch_fallback(self, tx: Machine) -> None:
+        """The module's own `__getattr__`, which is asked for what its dict lacks."""
+        source = InstanceDictSource(ConstSource(self.obj))
+        if "__getattr__" in self.obj.__dict__:
+            watch.identity(tx, ItemSource(source, "__getattr__"), self.obj.__dict__["__getattr__"])
+        else:
+            watch.absent(tx, source, "__getattr__")
 
     def set_attr(self, tx: Machine, name: str, value: Value) -> None:
         tx.effects.store_global(self.obj.__dict__, name, value)
