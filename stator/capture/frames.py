@@ -53,6 +53,7 @@ from stator.capture.source import Source
 from stator.capture.value import Raised, Value
 from stator.capture.values import autocast, build, operators
 from stator.fake.mode import without_saved_tensor_hooks
+from stator.sizes.environment import nowhere
 
 assert _opcodes.__all__  # importing the opcodes is what fills the machine's table
 
@@ -150,6 +151,9 @@ def convert(
             entry = conversion.entry()
         except NotForAllSizes as refusal:
             entry = conversion.entry_with_numbers(refusal)
+        finally:
+            conversion.release()
+            conversion.arguments.clear()
     for report in conversion.reports:
         conversion.report(*report)
     return entry
@@ -214,6 +218,7 @@ class Conversion:
 
     def attempt(self, stop_at: int | None) -> Attempt:
         """Runs the frame, up to an instruction if asked, and writes what follows the graph call."""
+        self.release()
         with log.span("capture", function=self.fn.__qualname__):
             guards = self.guards = GuardSet(state_guards())
             sizes = Sizes(self.history, self.static)
@@ -225,7 +230,15 @@ class Conversion:
                 raise NotForAllSizes(sizes, error.message) from error
             finally:
                 guards.update(sizes.guard_list())
+                sizes.leave()
         return Attempt(machine, guards, assembler)
+
+    def release(self) -> None:
+        """Lets go of what the last attempt has met, which cycles would keep."""
+        if self.machine is not None:
+            sizes = self.machine.graph.sizes
+            sizes.graph, sizes.locate = None, nowhere
+        self.machine = None
 
     def start(self, guards: GuardSet, stop_at: int | None, sizes: Sizes) -> RootMachine:
         """The machine for the outermost frame."""

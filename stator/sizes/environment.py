@@ -25,7 +25,8 @@ class Recorded(NamedTuple):
     reason: str
 
 
-def _nowhere() -> Any:
+def nowhere() -> Any:
+    """Where something is decided that no line of the user's asks for."""
     return None
 
 
@@ -34,7 +35,7 @@ class Environment:
 
     __slots__ = ("_distinct", "_facts", "_now", "_shared", "conditions", "locate", "marked", "places")
 
-    def __init__(self, locate: Callable[[], Any] = _nowhere) -> None:
+    def __init__(self, locate: Callable[[], Any] = nowhere) -> None:
         #: Tells the user's line at which something is decided.
         self.locate = locate
         #: Every symbol, and all the places where its value is found in a call; the first is the one it is read from.
