@@ -115,7 +115,8 @@ def _write_constant(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], ta
     """Keep a known value true under writes, by the same write on the real tensor; where that fails, forget it."""
     reals = _constants(args)
     if reals is None or kwargs or torch.Tag.nondeterministic_seeded in func.tags:
-        raise Unsupported(func, "it writes unknown data into a constant of the program", "clone the constant first")
+        memory_of(target).unknown = True
+        return
     with torch._C._DisableTorchDispatch():
         func(*reals)
 

@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from stator.base.errors import Unsupported
 from stator.fake.execute import CONSTANT_ELEMENTS, execute, is_small, plan_of
 from stator.fake.symbolic import is_symbolic
-from stator.fake.tensor import FakeTensor, make, meta_like_storage
+from stator.fake.tensor import FakeTensor, Memory, make, meta_like_storage
 
 aten = torch.ops.aten
 _LIFTS = {aten.lift_fresh.default, aten.lift_fresh_copy.default, aten.lift.default}
@@ -46,7 +46,7 @@ class FakeMode(TorchDispatchMode):
         self.hook = hook
         # The real tensor is kept beside its fake: its id is the key, so it must not be freed and reused.
         self._memo: dict[int, tuple[torch.Tensor, FakeTensor]] = {}
-        self._storages: dict[int, object] = {}
+        self._storages: dict[int, Memory] = {}
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -134,7 +134,7 @@ class FakeMode(TorchDispatchMode):
             if tensor.storage_offset() and not fake._has_symbolic_sizes_strides:
                 fake._meta = meta_like_storage(tensor)
             # Views of one storage keep being views of one storage.
-            fake.memory = self._storages.setdefault(tensor.untyped_storage()._cdata, object())
+            fake.memory = self._storages.setdefault(tensor.untyped_storage()._cdata, Memory())
             if isinstance(tensor, torch.nn.Parameter):
                 fake._is_param = True
             if requires_grad:

@@ -20,18 +20,37 @@ from stator.base.errors import DataDependent
 _wrap = torch.Tensor._make_wrapper_subclass
 
 
+class Memory:
+    """What fakes that are views of one another share."""
+
+    __slots__ = ("unknown",)
+
+    def __init__(self) -> None:
+        #: Whether something has been written there that is not known: no view of it is a constant any more.
+        self.unknown = False
+
+
 class FakeTensor(torch.Tensor):
     """A tensor without data. Made by `make`, `wrap_meta` or `FakeMode.from_real`, never by its constructor."""
 
-    #: A small real tensor with the value, where the value is known (`torch.tensor(3)`), else None.
-    constant: torch.Tensor | None = None
-    #: Identity of the memory: any object; None means "its own, nobody asked yet". Read it with `memory_of`.
-    memory: object = None
+    #: Identity of the memory; None means "its own, nobody asked yet". Read it with `memory_of`.
+    memory: Memory | None = None
+    _constant: torch.Tensor | None = None
     #: What a tracer knows about this tensor (`aot/functional.py`), else None.
     handle: Any = None
     _meta: torch.Tensor | None = None
 
     __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
+
+    @property
+    def constant(self) -> torch.Tensor | None:
+        """A small real tensor with the value, where the value is known (`torch.tensor(3)`), else None."""
+        memory = self.memory
+        return None if memory is not None and memory.unknown else self._constant
+
+    @constant.setter
+    def constant(self, value: torch.Tensor | None) -> None:
+        self._constant = value
 
     @property
     def meta(self) -> torch.Tensor:
@@ -111,11 +130,11 @@ def wrap_meta(meta: torch.Tensor, device: torch.device) -> FakeTensor:
     return fake
 
 
-def memory_of(fake: FakeTensor) -> object:
+def memory_of(fake: FakeTensor) -> Memory:
     """The identity of the fake's memory."""
     memory = fake.memory
     if memory is None:
-        memory = fake.memory = object()
+        memory = fake.memory = Memory()
     return memory
 
 

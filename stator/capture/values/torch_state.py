@@ -190,6 +190,16 @@ def check_with(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> 
     return NONE
 
 
+@handles(torch.cond)
+def call_cond(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+    """`torch.cond(condition, true, false, operands)` of a condition that is known: one of the functions is called."""
+    given = {**dict(zip(("pred", "true_fn", "false_fn", "operands"), args, strict=False)), **kwargs}
+    if isinstance(given["pred"], TensorValue):
+        raise GraphBreak("torch.cond on a tensor runs one of its functions, by the data")
+    function = given["true_fn" if given["pred"].truth(tx) else "false_fn"]
+    return function.call(tx, given["operands"].unpack(tx) if "operands" in given else (), {})
+
+
 # -- constructors --------------------------------------------------------------------------------------
 
 
