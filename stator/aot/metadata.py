@@ -117,6 +117,8 @@ class Metadata:
     mutated: Ints = ()
     #: (flat input, value): what the runtime copies into inputs that autograd must see written.
     assigned: tuple[tuple[int, int], ...] = ()
+    #: Flat inputs that have another geometry after a call, as views of what they were.
+    restrided: tuple[Output, ...] = ()
     saved: tuple[Saved, ...] = ()
     #: Flat inputs that get a gradient; the backward graph gives one value or None for each flat input.
     gradients: Ints = ()
@@ -142,7 +144,7 @@ class Metadata:
     @property
     def overwritten(self) -> Ints:
         """Flat inputs that hold something else after a call."""
-        return (*self.mutated, *(target for target, _ in self.assigned))
+        return (*self.mutated, *(target for target, _ in self.assigned), *(output.index for output in self.restrided))
 
     @property
     def tangents(self) -> tuple[TensorSpec, ...]:
@@ -164,6 +166,7 @@ class Metadata:
             values=tuple(Value(_spec(item["spec"]), item["differentiable"]) for item in data["values"]),
             mutated=tuple(data["mutated"]),
             assigned=tuple((target, value) for target, value in data["assigned"]),
+            restrided=tuple(Output(**_geometry(item, offset=load(item["offset"]))) for item in data["restrided"]),
             saved=tuple(Saved(**item) for item in data["saved"]),
             gradients=tuple(data["gradients"]),
             has_backward=data["has_backward"],

@@ -66,9 +66,9 @@ def describe(tracer: Tracer, inputs: Sequence[FakeTensor | None], outputs: list[
         elif base is fake:
             results.outputs.append(Output("input", cell.input))
         elif cell.input >= 0:
-            results.outputs.append(_view("input_view", cell.input, fake, base))
+            results.outputs.append(view_of("input_view", cell.input, fake, base))
         else:
-            results.outputs.append(_view("output_view", value(base), fake, base))
+            results.outputs.append(view_of("output_view", value(base), fake, base))
     return results
 
 
@@ -99,7 +99,7 @@ def _can_rename(fake: FakeTensor, base: FakeTensor) -> bool:
     return base.requires_grad or not fake.requires_grad
 
 
-def _view(kind: str, index: int, fake: FakeTensor, base: FakeTensor) -> Output:
+def view_of(kind: str, index: int, fake: FakeTensor, base: FakeTensor) -> Output:
     return Output(
         kind,
         index,

@@ -41,9 +41,9 @@ class Bound:
 
     __slots__ = (
         "anchored",
-        "assigned",
         "attributes",
         "backward",
+        "changed",
         "constants",
         "draws",
         "fixed",
@@ -70,7 +70,8 @@ class Bound:
         #: The outputs are the values in order: nothing to rebuild.
         self.plain = tuple(metadata.outputs) == tuple(Output("value", i) for i in range(self.values))
         self.mutated = metadata.mutated
-        self.assigned = metadata.assigned
+        #: Whether inputs are changed in ways that no kernel can.
+        self.changed = bool(metadata.assigned or metadata.restrided)
         self.saved = metadata.saved
         self.draws = metadata.draws
         self.seed_device = torch.device(metadata.seed_device) if metadata.uses_random else None
@@ -101,8 +102,8 @@ class Bound:
             values = self.forward(list(inputs))
         if self.mutated:
             self.bump(inputs)
-        if self.assigned:
-            self.assign(inputs, values)
+        if self.changed:
+            self.change(inputs, values)
         return tuple(values) if self.plain else self.rebuild(inputs, values)
 
     def call_with_grad(self, *placeholders: Tensor) -> tuple[Any, ...]:
@@ -111,8 +112,8 @@ class Bound:
             return self.call(*placeholders)
         inputs = self.flat(placeholders)
         values: tuple[Any, ...] = _Function.apply(self, self.anchors(inputs), *inputs)  # type: ignore[no-untyped-call]
-        if self.assigned:
-            self.assign(inputs, values)
+        if self.changed:
+            self.change(inputs, values)
         return values if self.plain else self.rebuild(inputs, values)
 
     def anchors(self, inputs: list[Tensor]) -> list[Tensor]:
@@ -125,10 +126,16 @@ class Bound:
             if not inputs[index].is_inference():
                 torch.autograd.graph.increment_version(inputs[index])
 
-    def assign(self, inputs: list[Tensor], values: Sequence[Any]) -> None:
-        """Write to the inputs that get a new place in the autograd graph by it."""
-        for target, value in self.assigned:
+    def change(self, inputs: list[Tensor], values: Sequence[Any]) -> None:
+        """Give inputs their new place in the autograd graph, by writing to them, and their new geometry."""
+        for target, value in self.metadata.assigned:
             inputs[target].copy_(values[value])
+        for output in self.metadata.restrided:
+            tensor = inputs[output.index]
+            size: Any = output.size  # numbers: such an input has no symbolic size
+            stride: Any = output.stride
+            offset: Any = output.offset
+            tensor.as_strided_(size, stride, tensor.storage_offset() + offset)
 
     def rebuild(self, inputs: list[Tensor], values: Sequence[Any]) -> tuple[Any, ...]:
         """The user's outputs from inputs and values."""

@@ -23,7 +23,7 @@ from stator.aot import special
 from stator.aot.attributes import attribute, lifted, tensors_of
 from stator.aot.functional import Cell, Handle, repeats
 from stator.aot.metadata import Metadata, TensorSpec, Value
-from stator.aot.outputs import Results, describe, own_memory
+from stator.aot.outputs import Results, describe, own_memory, view_of
 from stator.aot.symbols import origins
 from stator.aot.tracer import Tracer
 from stator.base.errors import DataDependent, Unsupported
@@ -294,6 +294,10 @@ class _Tracing:
             outputs=tuple(results.outputs),
             values=values,
             mutated=tuple(mutated),
+            restrided=tuple(
+                view_of("input_view", cell.input, fake, nodes[cell.input].meta["val"])
+                for cell, fake in tracer.restrided.items()
+            ),
             assigned=tuple(assigned),
             gradients=tuple(i for i, gradient in enumerate(gradients) if gradient is not None),
             has_backward=has_backward,

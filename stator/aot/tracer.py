@@ -55,6 +55,8 @@ class Tracer(FakeMode):
         #: The input int64[draws]: one seed for every draw.
         self.seeds: fx.Node | None = None
         self.seed_device: torch.device | None = None
+        #: Inputs whose geometry the program changes in place.
+        self.restrided: dict[Cell, FakeTensor] = {}
         self._draws = 0
         self._actions: dict[Any, Action] = {}
         self._last_placeholder: fx.Node | None = None
@@ -267,12 +269,19 @@ class Tracer(FakeMode):
             raise Unsupported(func, "it has no functional form")
         handle = target.handle
         if handle.cell.input >= 0 and not handle.steps:
-            raise Unsupported(func, "it changes the geometry of an input in place")
+            self._check_restride(func, target)
+            self.restrided[handle.cell] = target
         former = self.same(target)
         self._keep_geometry(target, former)
         target.handle = self.run(form.func, former, *args[1:], **kwargs).handle
         execute(func, args, kwargs)
         return target
+
+    def _check_restride(self, func: Any, target: FakeTensor) -> None:
+        if target.requires_grad:
+            raise Unsupported(func, "it changes the geometry of an input that takes part in autograd")
+        if target._has_symbolic_sizes_strides:
+            raise Unsupported(func, "it changes the geometry of an input of symbolic size")
 
     def _keep_geometry(self, tensor: FakeTensor, former: FakeTensor) -> None:
         """The nodes described by a tensor that changes now are described by its former self."""

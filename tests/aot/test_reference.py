@@ -399,6 +399,36 @@ def test_inputs_written_under_autograd(function, place, table):
             torch.testing.assert_close(a, b)
 
 
+def transposed(x, w):
+    x.t_()
+    return x * w, x
+
+
+def lifted_and_written(x, w):
+    y = x.unsqueeze_(0) * 2
+    x.mul_(3)
+    x.squeeze_(0).transpose_(0, 1)
+    return y.sum() * w, x[0]
+
+
+@pytest.mark.parametrize("function", [transposed, lifted_and_written], ids=lambda f: f.__name__)
+def test_inputs_whose_geometry_changes(function, table):
+    w = torch.randn(3, requires_grad=True)
+    call = compiled(Function(function), [torch.randn(3, 4), w], table)
+    start = torch.randn(3, 4)
+    runs = []
+    for run in (call, function):
+        x = start.clone()
+        results = [*run(x, w), x]
+        (gradient,) = torch.autograd.grad(results[0].sum(), w)
+        runs.append([*results, gradient])
+    for a, b in zip(*runs, strict=True):
+        assert facts(a) == facts(b)
+        torch.testing.assert_close(a, b)
+    with pytest.raises(Unsupported, match="takes part in autograd"):
+        compiled(Function(lambda x: x.t_() * 2), [grad(3, 4) * 2], table)
+
+
 def test_refusals(table):
     with pytest.raises(DataDependent):
         compiled(Function(lambda x: x * x.sum().item()), [torch.randn(3)], table)
