@@ -101,8 +101,7 @@ def _disabled_deeply(function: types.FunctionType) -> bool:
 
 
 def _leave_wrapped(function: types.FunctionType) -> None:
-    """The wrapper of a disabled function, and the function itself."""
-    _native.leave_alone(function.__code__)
+    """The function inside; the wrappers of all functions have one code, so it is asked about each time."""
     inner = getattr(function, "_torchdynamo_orig_callable", getattr(function, "__wrapped__", None))
     inner = getattr(inner, "__func__", inner)
     if isinstance(inner, types.FunctionType):
@@ -273,11 +272,19 @@ class FrameVersions(entry.Versions):
                 made.guards.add(Guard("ID", LocalSource(FUNCTION), function))
             if log.wanted(log.GUARDS):
                 log.record(log.GUARDS, guards=made.guards.describe())
-            tree = compile_tree(made.guards, Roots.of_code(code))
+            tree = compile_tree(self.needed(made.guards, code), Roots.of_code(code))
         wrong = tree.explain(*slots, function)
         if wrong is not None:
             raise InternalError("guards", f"a new entry does not match the frame that it was made for: {wrong}")
         self.frames.add(tree, None if made.code is code else made.code, bool(made.breaks))
+
+    def needed(self, guards: Iterable[Guard], code: types.CodeType) -> list[Guard]:
+        """The guards without the one on the instance itself, which would keep it alive; the table compares it."""
+        instance = None if self.instance is None else self.instance()
+        if instance is None or self.alone:
+            return list(guards)
+        itself = Guard("ID", LocalSource(code.co_varnames[0]), instance)
+        return [guard for guard in guards if guard != itself]
 
     def fail(self, error: Exception) -> None:
         """Also keeps the hook from asking again."""
@@ -304,6 +311,7 @@ class Instances:
 
         def dies(_: object) -> None:
             entries.detach()
+            entries.clear()
             self.gone += 1
             code = self.code()
             if self.gone >= self.limit and code is not None:
