@@ -204,6 +204,51 @@ def module_gets_a_getattr(call: Calls) -> None:
     call(fn, x())
 
 
+class Lowest:
+    def value(self) -> Any:
+        return 2.0
+
+
+class Between(Lowest):
+    pass
+
+
+def below_super() -> Any:
+    """An object whose method asks `super()`, of fresh classes."""
+    between = type("Between", (Between,), {})
+
+    class Top(between):  # type: ignore[misc, valid-type]
+        def value(self) -> Any:
+            return super().value() + 1
+
+    return Top()
+
+
+def asks(p: Any, y: torch.Tensor) -> torch.Tensor:
+    return y * p.value()
+
+
+def super_case(name: str, change: Any) -> None:
+    """A case for a method that asks `super()`: call, change the classes, call."""
+
+    def case(call: Calls) -> None:
+        target = below_super()
+        for _ in range(3):
+            call(asks, target, x())
+        with patched(Lowest, "value", Lowest.value):
+            change(type(target))
+            for _ in range(3):
+                call(asks, target, x())
+
+    case.__name__ = name
+    changes(case)
+
+
+super_case("method_below_super", lambda top: setattr(Lowest, "value", lambda self: 5.0))
+super_case("method_put_between", lambda top: setattr(top.__mro__[1], "value", lambda self: 6.0))
+super_case("bases_of_super", lambda top: setattr(top, "__bases__", (type("New", (), {"value": lambda self: 7.0}),)))
+
+
 @changes
 def cell_exchanged_between_functions(call: Calls) -> None:
     value: Any = 2.0

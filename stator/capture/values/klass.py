@@ -316,11 +316,13 @@ class SuperValue(Object):
         cls = self.instance.python_type()
         if isinstance(self.instance, ClassValue) and not issubclass(cls, self.after):
             cls, bound = self.instance.obj, None
+        watch.order_of_bases(tx, cls)
         mro = cls.__mro__
         for parent in mro[mro.index(self.after) + 1 :]:
             if name in parent.__dict__:
                 raw = parent.__dict__[name]
                 return bind(tx, raw, ClassAttrSource(ConstSource(parent), name), bound, cls)
+            watch.not_in_class(tx, parent, name)
         tx.raise_exception(AttributeError, f"'super' object has no attribute {name!r}")
 
     def set_attr(self, tx: Machine, name: str, value: Value) -> None:

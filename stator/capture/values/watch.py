@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from stator.capture.conditions import Operand
-from stator.capture.source import ClassAttrSource, ConstSource, InstanceDictSource
+from stator.capture.source import AttrSource, ClassAttrSource, ConstSource, InstanceDictSource
 
 if TYPE_CHECKING:
     from stator.capture.guards import TensorFacts
@@ -98,6 +98,18 @@ def class_attribute(tx: Machine, cls: type, name: str, raw: Any, found: bool) ->
         tx.guard("ID", ClassAttrSource(ConstSource(cls), name), raw)
     else:
         tx.guard("LACKS", ConstSource(cls), name)
+
+
+def order_of_bases(tx: Machine, cls: type) -> None:
+    """The classes along which `super()` goes."""
+    if not cls.__flags__ & IMMUTABLE:
+        tx.guard("EQUALS", AttrSource(ConstSource(cls), "__mro__"), cls.__mro__)
+
+
+def not_in_class(tx: Machine, cls: type, name: str) -> None:
+    """The class itself, its bases aside, has no such name."""
+    if not cls.__flags__ & IMMUTABLE:
+        tx.guard("ABSENT", InstanceDictSource(ConstSource(cls)), name)
 
 
 def no_instance_attribute(tx: Machine, source: Source | None, name: str) -> None:
