@@ -245,6 +245,7 @@ def modules_of(bound: Sequence[Any]) -> tuple[int, ...]:
 def continue_at(settings: Settings, point: Point, function: types.FunctionType, points: Points) -> _native.Dispatcher:
     """What continues at a point of a function: versions of its own, with the settings of the whole."""
     rest = point.function(function.__globals__, function.__qualname__)
+    _native.leave_alone(rest.__code__)  # it runs where a frame was already looked at
     return Versions(rest, settings, point, points).dispatcher
 
 
