@@ -36,6 +36,9 @@ GREATEST = 2**62
 #: Sizes that operators treat otherwise than all greater ones.
 SPECIAL: Final = (0, 1)
 
+#: Ints beyond this are compared by value: guards compute with 64 bits.
+GREATEST: Final = 1 << 31
+
 #: How many marks a hint names.
 NAMED: Final = 3
 
@@ -217,7 +220,7 @@ class Sizes(Environment):
         known = self._ints.get(source)
         if known is not None:
             return known
-        if isinstance(source, ConstSource):
+        if isinstance(source, ConstSource) or abs(value) >= GREATEST:
             return None
         history = self.history
         history.note(source, value)

@@ -30,7 +30,9 @@ def test_its_type_is_guarded() -> None:
     def f(x: torch.Tensor, n: Any) -> torch.Tensor:
         return x * n
 
-    calls = Calls(f).all([(rand(3), n) for n in (4, 5, 6, -3, 0, 2**40)])
+    calls = Calls(f).all([(rand(3), n) for n in (4, 5, 6, -3, 0)])
+    assert calls.compiles == 2
+    calls(rand(3), 2**40)
     assert calls.compiles == 2
     calls.all([(rand(3), True), (rand(3), 2.5), (rand(3), 7)])
     assert calls.compiles == 4

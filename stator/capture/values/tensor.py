@@ -317,6 +317,9 @@ class TensorMethod(Object):
     def children(self) -> Iterator[Value]:
         yield self.owner
 
+    def reconstruct(self, out: Assembler) -> None:
+        out.call(getattr, self.owner, fresh(self.name))
+
 
 def call_tensor_method(
     tx: Machine, name: str, owner: TensorValue, args: Sequence[Value], kwargs: dict[str, Value]
@@ -419,7 +422,8 @@ def call_graph(tx: Machine, kind: str, target: Any, args: Sequence[Value], kwarg
 def failed(tx: Machine, target: Any, error: Exception) -> NoReturn:
     """An operation on fakes has raised: the program does, unless it is that the operation knows numbers only."""
     if tx.graph.sizes.symbolic and not isinstance(error, RecursionError):
-        raise Undecided(f"what {getattr(target, '__name__', target)} gives ({error})") from error
+        what, _, _ = str(error).partition("\n")
+        raise Undecided(f"what {getattr(target, '__name__', target)} gives ({what})") from error
     tx.raise_of_fakes(error)
 
 
