@@ -8,7 +8,7 @@ from tests.capture.programs.table import leaf, program, x
 LOG = []
 
 
-@program(breaks="data decides")
+@program(breaks="data decides", graphs=2, operators=4)
 def branch_on_data(x):
     y = x * 2
     if y.sum() > 0:
@@ -24,13 +24,13 @@ def loop_on_data(x):
     return y
 
 
-@program(breaks="data leaves")
+@program(breaks="data leaves", graphs=2, operators=3)
 def item(x):
     n = (x * 2).sum().item()
     return x + n, n
 
 
-@program(breaks="data leaves")
+@program(breaks="data leaves", graphs=2, operators=2)
 def to_list(x):
     values = (x * 2).tolist()
     return x + len(values), values
@@ -41,13 +41,13 @@ def to_number(x):
     return x * int(x.sum() * 10) + float(x.max())
 
 
-@program(breaks="data leaves")
+@program(breaks="data leaves", graphs=2, operators=2)
 def numpy_round_trip(x):
     a = (x * 2).numpy()
     return torch.from_numpy(a + 1) * 2
 
 
-@program(breaks="data decides", make=lambda: (x(), []))
+@program(breaks="data decides", make=lambda: (x(), []), graphs=2, operators=4)
 def branch_with_effects(x, log):
     log.append("before")
     y = x * 2
@@ -59,7 +59,7 @@ def branch_with_effects(x, log):
     return y
 
 
-@program(breaks="asked for")
+@program(breaks="asked for", graphs=2, operators=2)
 def graph_break(x):
     y = x * 2
     stator.graph_break()
@@ -81,7 +81,7 @@ def outside(x):
     return x * float(x.sum())
 
 
-@program(breaks="a disabled function")
+@program(breaks="a disabled function", graphs=2, operators=2)
 def disabled(x):
     return outside(x + 1) * 2
 
@@ -96,7 +96,7 @@ def break_in_loop(x):
     return total
 
 
-@program(breaks="data decides")
+@program(breaks="data decides", graphs=2, operators=4)
 def break_in_try(x):
     try:
         y = x * 2
@@ -109,7 +109,7 @@ def break_in_try(x):
         LOG.append("finally")
 
 
-@program(breaks="data decides", make=lambda: (leaf(),))
+@program(breaks="data decides", make=lambda: (leaf(),), graphs=2, operators=6)
 def break_under_no_grad(x):
     with torch.no_grad():
         y = x * 2
@@ -127,7 +127,7 @@ def break_with_locals(x):
     return a, b, items
 
 
-@program(breaks="data decides")
+@program(breaks="data decides", graphs=2, operators=4)
 def break_with_closure(x):
     count = 0
 
@@ -159,12 +159,12 @@ def break_in_generator(x):
     return list(rows())
 
 
-@program(breaks="data decides")
+@program(breaks="data decides", graphs=2, operators=5)
 def break_in_argument(x):
     return torch.add(x * 2, (x + 1).sum().item()) + 1
 
 
-@program(breaks="data decides")
+@program(breaks="data decides", graphs=2, operators=4)
 def break_in_method(x):
     class_ = Holder()
     class_.run(x)
@@ -178,7 +178,12 @@ class Holder:
             self.value = self.value + 1
 
 
-@program(breaks="data decides", make=lambda: (torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.ReLU()), x()))
+@program(
+    breaks="data decides",
+    make=lambda: (torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.ReLU()), x()),
+    graphs=2,
+    operators=7,
+)
 def break_between_modules(model, x):
     y = model(x)
     if y.sum() > 0:
@@ -195,12 +200,12 @@ def break_in_while_condition(x):
     return x, n
 
 
-@program(breaks="data decides")
+@program(breaks="data decides", graphs=2, operators=3)
 def comparison_of_data(x):
     return x + 1 if bool((x == x).all()) else x
 
 
-@program(breaks="data decides")
+@program(breaks="data decides", graphs=2, operators=3)
 def assert_on_data(x):
     assert (x == x).all(), "no nan"
     return x + 1
@@ -212,7 +217,7 @@ def data_as_index(x):
     return x[i] * 2
 
 
-@program(breaks="data decides")
+@program(breaks="data decides", graphs=2, operators=3)
 def tensor_in_list(x):
     y = x[0, 0]
     return (y in [x[0, 0], 1]), x + 1
@@ -290,7 +295,7 @@ def break_with_exception_state(x):
         return x + 1, str(error)
 
 
-@program(breaks="data decides")
+@program(breaks="data decides", graphs=2, operators=4)
 def break_inside_user_context(x):
     log = []
 

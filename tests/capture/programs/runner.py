@@ -1,13 +1,15 @@
 """Runs a program both ways and says how they differ.
 
 After each call these must be equal: the result or the exception (type and message), the arguments, the global data of
-the program's module, the gradients where there are any, and which of all these are one object or share memory.
+the program's module, the random state, what was printed, the gradients where there are any, and which of all these are one object or share memory.
 Neighbours: `table.py`, `__main__.py` and `test_programs.py`, which report.
 """
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import io
 import sys
 import types
 import warnings
@@ -83,14 +85,16 @@ def run(program: Program, function: Any, after: Callable[[], None] = lambda: Non
         seen: list[Any] = []
         try:
             for _ in range(CALLS):
+                printed = io.StringIO()
                 try:
-                    result: Any = function(*args)
+                    with contextlib.redirect_stdout(printed):
+                        result: Any = function(*args)
                 except Exception as error:
                     result = error
                 finally:
                     after()
                 state = {name: value for name, value in vars(module).items() if is_data(name, value)}
-                seen.append(describe((result, args, state, torch.get_rng_state(), modes()), {}))
+                seen.append(describe((result, args, state, torch.get_rng_state(), modes(), printed.getvalue()), {}))
             if (gradients := backward(result, args)) is not None:
                 seen.append(describe(gradients, {}))
         finally:
