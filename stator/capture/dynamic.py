@@ -30,14 +30,11 @@ if TYPE_CHECKING:
 
     from stator.fake.mode import Geometry
 
-#: Numbers beyond are no sizes, and are not computed with in guards.
-GREATEST = 2**62
-
 #: Sizes that operators treat otherwise than all greater ones.
 SPECIAL: Final = (0, 1)
 
 #: Ints beyond this are compared by value: guards compute with 64 bits.
-GREATEST: Final = 1 << 31
+GREATEST: Final = 2**62
 
 #: How many marks a hint names.
 NAMED: Final = 3
@@ -224,7 +221,7 @@ class Sizes(Environment):
             return None
         history = self.history
         history.note(source, value)
-        if self.static or source in history.refused or abs(value) > GREATEST:
+        if self.static or source in history.refused:
             return None
         wanted = history.mode == "always" and value not in SPECIAL and is_argument(source)
         if not wanted and source not in history.changed:
@@ -288,9 +285,9 @@ def _numbers(extents: Sequence[Extent]) -> tuple[int | None, ...]:
 def operand_of(place: Any) -> Operand:
     """Where a guard finds a symbol's value."""
     match place:
-        case SizeSource(base, dim):
+        case SizeSource(base=Source() as base, dim=dim):
             return Operand(base, "size", dim)
-        case StrideSource(base, dim):
+        case StrideSource(base=Source() as base, dim=dim):
             return Operand(base, "stride", dim)
     return Operand(place, "int")
 

@@ -286,6 +286,16 @@ def _cat(tensors: Any, dim: int = 0) -> Any:
     return make(size, promote(tensors), common_device(tensors))
 
 
+@rule(aten.constant_pad_nd.default)
+def _pad(x: Any, padding: Sequence[int], value: Any = 0) -> Any:
+    if not x.is_contiguous() or len(padding) % 2 or len(padding) > 2 * x.dim():
+        return NotImplemented
+    size = list(x.shape)
+    for dim in range(len(padding) // 2):
+        size[-1 - dim] = size[-1 - dim] + padding[2 * dim] + padding[2 * dim + 1]
+    return make(size, x.dtype, x.device) if all(extent > 0 for extent in size) else NotImplemented
+
+
 # ---- matrix products -------------------------------------------------------------------------------------------------
 
 
