@@ -1,4 +1,4 @@
-"""The suite of small programs: as eager in everything that can be seen, and one graph where nothing speaks against it."""
+"""The suite of small programs: as eager in all that can be seen, and one graph where nothing speaks against it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from tests.capture.programs import PROGRAMS
 from tests.capture.programs.__main__ import unlike
-from tests.capture.programs.runner import check
+from tests.capture.programs.runner import Outcome, check
 from tests.capture.programs.table import Program
 
 TOPICS = sorted({item.function.__module__ for item in PROGRAMS})
@@ -27,7 +27,7 @@ def test_topic(topic: str) -> None:
     assert len(parted) <= free // 10, parted
 
 
-def check_quietly(item: Program):
+def check_quietly(item: Program) -> Outcome:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the programs' own, in eager as well
         return check(item)
