@@ -271,7 +271,8 @@ def _call(node: Extern, memories: Memories, extern: ExternCall | None) -> None:
             memories[buffer.name].write(position, scalar.round_to(buffer.dtype, value))
 
 
-def _positions(size: tuple[int, ...], stride: tuple[int, ...], offset: int) -> Iterator[int]:
+def _positions(size: Any, stride: Any, offset: Any) -> Iterator[int]:
+    """Of a view whose extents are ints by now."""
     for point in product(*[range(n) for n in size]):
         yield offset + sum(i * s for i, s in zip(point, stride, strict=True))
 

@@ -180,7 +180,7 @@ class Index:
         found = _DIVIDED.get((self, divisor))
         if found is None:
             divide = _divide if self.fixed and type(divisor) is int else _divide_open
-            found = _DIVIDED[self, divisor] = divide(self, divisor)  # type: ignore[operator]
+            found = _DIVIDED[self, divisor] = divide(self, divisor)  # type: ignore[arg-type]
         return found
 
     def __mod__(self, divisor: Extent) -> Index:
@@ -189,7 +189,7 @@ class Index:
         found = _REMAINDERS.get((self, divisor))
         if found is None:
             remainder = _remainder if self.fixed and type(divisor) is int else _remainder_open
-            found = _REMAINDERS[self, divisor] = remainder(self, divisor)  # type: ignore[operator]
+            found = _REMAINDERS[self, divisor] = remainder(self, divisor)  # type: ignore[arg-type]
         return found
 
     # -- questions ---------------------------------------------------------------------------------
@@ -301,7 +301,7 @@ class Index:
         result: Any = self.const
         for atom, coefficient in self.terms:
             if type(atom) is Axis:
-                value = values[atom]
+                value: Any = values[atom]
             elif type(atom) is FloorDiv:
                 value = atom.inner.evaluate(values, loaded) // atom.divisor
             elif type(atom) is Mod:
@@ -390,9 +390,9 @@ def _normal(const: Extent, total: dict[Atom, Extent]) -> Index:
             return joined
     terms = [(atom, coefficient) for atom, coefficient in total.items() if coefficient != 0]
     if len(terms) > 1:
-        if all(type(coefficient) is int for _, coefficient in terms):
+        try:
             terms.sort(key=lambda term: (-abs(term[1]), term[0].order))  # type: ignore[arg-type]
-        else:
+        except TypeError:  # a symbolic coefficient has no absolute value
             terms.sort(key=lambda term: (_weight(term[1]), term[0].order))
     return _intern(const, tuple(terms))
 
@@ -446,12 +446,13 @@ tables.keep(_INDICES, (0, ()))
 
 def _divide(self: Index, n: int) -> Index:
     """Floor division; each step is an identity of the integers, tried from the cheapest."""
+    terms: Any = self.terms  # of a fixed index: all coefficients are ints
     if n <= 0:
         raise ValueError(f"index division needs a positive divisor, not {n}")
     if self.low // n == self.high // n:
         return Index.of(self.low // n)
-    if not 0 <= self.const < n or any(c % n == 0 or abs(c) > n for _, c in self.terms):
-        parts = [(a, c % n if c % n == 0 or abs(c) > n else c) for a, c in self.terms]  # as in `_remainder`
+    if not 0 <= self.const < n or any(c % n == 0 or abs(c) > n for _, c in terms):
+        parts = [(a, c % n if c % n == 0 or abs(c) > n else c) for a, c in terms]  # as in `_remainder`
         whole = {a: (c - rest) // n for (a, c), (_, rest) in zip(self.terms, parts, strict=True)}
         return _normal(self.const // n, dict(whole)) + _normal(self.const % n, dict(parts)) // n
     if (split := _split(self, n)) is not None:  # self = g*high + low, 0 <= low < g, g | n
@@ -471,10 +472,11 @@ def _remainder(self: Index, n: int) -> Index:
         raise ValueError(f"index remainder needs a positive divisor, not {n}")
     if n == 1:
         return ZERO
+    coefficients: Any = self.terms  # of a fixed index: all are ints
     if self.low // n == self.high // n:
         return self - self.low // n * n
-    if not 0 <= self.const < n or any(abs(c) >= n for _, c in self.terms):
-        terms = {a: (c % n if abs(c) >= n else c) for a, c in self.terms}
+    if not 0 <= self.const < n or any(abs(c) >= n for _, c in coefficients):
+        terms = {a: (c % n if abs(c) >= n else c) for a, c in coefficients}
         return _normal(self.const % n, terms) % n
     for atom, coefficient in self.terms:
         if type(atom) is Mod and coefficient * atom.divisor % n == 0:  # the inner remainder changes nothing

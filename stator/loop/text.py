@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from stator.loop.expr import Expr, postorder
 from stator.loop.index import Axis, Index
-from stator.loop.nest import Argument, Buffer, Extern, Nest, Output, Program, View, contiguous
+from stator.loop.nest import Argument, Buffer, Extern, Nest, Output, Program, Shape, View, contiguous
 
 if TYPE_CHECKING:
     from stator.loop.kernel import Kernel, Schedule
@@ -140,7 +140,7 @@ def _loops(axes: tuple[Axis, ...], reduce_axes: tuple[Axis, ...]) -> str:
     return f"{outer}; reduce {inner}" if inner else outer
 
 
-def _shape(dtype: str, size: tuple[int, ...], stride: tuple[int, ...]) -> str:
+def _shape(dtype: str, size: Shape, stride: Shape) -> str:
     dense = all(n == 1 or s == d for n, s, d in zip(size, stride, contiguous(size), strict=True))
     return f"{dtype}{list(size)}" + ("" if dense else f" @ {list(stride)}")
 

@@ -17,7 +17,7 @@ from stator.loop.kernel import Call, Kernel, Launch, MemoryPlan, Schedule, Step
 from stator.loop.memory import extents, lifetimes
 from stator.loop.nest import Buffer, Extern, Nest, Program, View
 from stator.loop.resize import program_at, schedule_at
-from stator.sizes import Symbol
+from stator.sizes import Extent, Symbol
 
 
 class GrammarError(ValueError):
@@ -33,7 +33,7 @@ def _require(condition: object, where: str, message: str) -> None:
 
 
 def verify_values(
-    roots: Iterable[Expr], axes: frozenset[Axis], dtypes: Mapping[str, tuple[str, int]], where: str
+    roots: Iterable[Expr], axes: frozenset[Axis], dtypes: Mapping[str, tuple[str, Extent]], where: str
 ) -> None:
     """Ops, dtypes, axes, and loads within `dtypes` (buffer name -> dtype, elements)."""
     roots = list(roots)
@@ -64,9 +64,9 @@ def _reached_without_mask(roots: Iterable[Expr]) -> set[Expr]:
     return seen
 
 
-def _verify_bounds(index: Index, elements: int, where: str) -> None:
+def _verify_bounds(index: Index, elements: Extent, where: str) -> None:
     low, high = index.bounds()
-    _require(low >= 0 and high < elements, where, f"index {index} in {low} … {high} leaves 0 … {elements - 1}")
+    _require(index.within(elements), where, f"index {index} in {low} … {high} leaves 0 … {elements - 1}")
 
 
 # -- programs --------------------------------------------------------------------------------------
@@ -77,7 +77,7 @@ def verify_program(program: Program, values: Mapping[Symbol, int] | None = None)
     if program.symbols:
         program = program_at(program, values or {symbol: symbol.hint for symbol in program.symbols})
         _require(not program.symbols, program.name, "a symbol has no value")
-    known: dict[str, tuple[str, int]] = {}
+    known: dict[str, tuple[str, Extent]] = {}
     for buffer in program.inputs:
         _require(buffer.name not in known, program.name, f"input {buffer.name} given twice")
         known[buffer.name] = buffer.dtype, buffer.span
@@ -94,7 +94,7 @@ def verify_program(program: Program, values: Mapping[Symbol, int] | None = None)
     _verify_views(_views(program.outputs), known, f"{program.name} outputs")
 
 
-def _verify_nest(nest: Nest, known: Mapping[str, tuple[str, int]]) -> None:
+def _verify_nest(nest: Nest, known: Mapping[str, tuple[str, Extent]]) -> None:
     where = f"nest {nest.buffer.name}"
     axes = nest.axes + nest.reduce_axes
     _require(len(set(axes)) == len(axes) == len({a.name for a in axes}), where, "an axis occurs twice")
@@ -123,7 +123,7 @@ def _verify_outer(value: Expr, reduced: frozenset[Axis], where: str) -> None:
         stack.extend(below)
 
 
-def _verify_extern(extern: Extern, known: dict[str, tuple[str, int]]) -> None:
+def _verify_extern(extern: Extern, known: dict[str, tuple[str, Extent]]) -> None:
     _verify_views(extern.views(), known, f"extern {extern.name}")
     for buffer in extern.outputs:
         _require(buffer.name not in known, f"extern {extern.name}", f"output {buffer.name} exists already")
@@ -134,7 +134,7 @@ def _views(outputs: Iterable[object]) -> list[View]:
     return [output for output in outputs if isinstance(output, View)]
 
 
-def _verify_views(views: Iterable[View], known: Mapping[str, tuple[str, int]], where: str) -> None:
+def _verify_views(views: Iterable[View], known: Mapping[str, tuple[str, Extent]], where: str) -> None:
     for view in views:
         _require(view.buffer in known, where, f"unknown buffer {view.buffer}")
         span = Buffer(view.buffer, "u8", view.size, view.stride).span

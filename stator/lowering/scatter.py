@@ -18,7 +18,7 @@ from stator.lowering.context import Context, loop_axes
 from stator.lowering.extern import extern
 from stator.lowering.indexing import position_in
 from stator.lowering.table import lowers
-from stator.lowering.value import Indices, Place, Spec, Tensorish, broadcast, placed
+from stator.lowering.value import Indices, Place, Size, Spec, Tensorish, broadcast, placed
 from stator.prims.set import PRIMITIVES
 
 
@@ -38,7 +38,7 @@ def spent(context: Context, out: Spec, x: Tensorish) -> Buffer | None:
     return x.place.buffer if out.dtype in ("f32", "f64") else None
 
 
-def _accumulate(context: Context, buffer: Buffer, size: tuple[int, ...], source: Tensorish, position: Any) -> None:
+def _accumulate(context: Context, buffer: Buffer, size: Size, source: Tensorish, position: Any) -> None:
     """For every index of `size`, add the source's element to `buffer[position(index)]`."""
     axes, at = loop_axes(size, tuple(range(len(size), 0, -1)))
     value = e.cast(broadcast(source, at), buffer.dtype)
@@ -97,7 +97,7 @@ def index_put(
     if not accumulate or not leading or (buffer is None and not adds_in_place(context, out)):
         return extern(context, out, x, indices, values, accumulate)
     tensors = [i for i in indices if i is not None]
-    shape: tuple[int, ...] = ()
+    shape: Size = ()
     for tensor in tensors:
         shape = _broadcast_sizes(shape, tensor.size)
     rest = x.size[len(tensors) :]
@@ -134,14 +134,14 @@ def embedding_dense_backward(
     return placed(out.size, Place(buffer, buffer.stride))
 
 
-def _flat(at: Indices, stride: tuple[int, ...]) -> Index:
+def _flat(at: Indices, stride: Size) -> Index:
     position = Index.of(0)
     for index, step in zip(at, stride, strict=True):
         position = position + index * step
     return position
 
 
-def _broadcast_sizes(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
+def _broadcast_sizes(a: Size, b: Size) -> Size:
     rank = max(len(a), len(b))
     a, b = (1,) * (rank - len(a)) + a, (1,) * (rank - len(b)) + b
     return tuple([m if n == 1 else n for n, m in zip(a, b, strict=True)])

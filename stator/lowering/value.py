@@ -66,8 +66,14 @@ class Spec(NamedTuple):
         return Spec(shape(value.shape), shape(value.stride()), dtype, value.device.type)
 
 
+#: What arguments mostly are; none of it is symbolic.
+_PLAIN = frozenset((int, float, bool, str, type(None), torch.dtype, torch.device))
+
+
 def extent(value: Any) -> Any:
     """A number of a graph, where a symbolic one is the size that its node stands for."""
+    if type(value) in _PLAIN:
+        return value
     match value:
         case torch.SymInt():
             return size_of(value)

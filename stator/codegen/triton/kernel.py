@@ -419,7 +419,7 @@ class _Writer:
 
 
 def _reaches(numel: Extent, bits: int) -> bool:
-    return type(numel) is not Size and numel >= 1 << bits  # type: ignore[operator]
+    return type(numel) is not Size and numel >= 1 << bits
 
 
 def _literal(value: object, dtype: str) -> str:
