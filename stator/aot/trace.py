@@ -126,6 +126,7 @@ _REFUSED = (
     (r"derivative for .* is not implemented", "an operator has no derivative, which eager raises when backward runs"),
     (r"has been modified inplace", "one of several views of a tensor, made at once, is used after a write"),
     (r"unresolved conjugated", "a complex tensor that is conjugated lazily is read as real numbers"),
+    (r"Cannot call .* on tensor with symbolic", "an operator needs the numbers that sizes are"),
     (r"data is not allocated yet", "an operator reads the values of a tensor to find the size of its result"),
 )
 

@@ -22,6 +22,7 @@ from stator.fake.tensor import FakeTensor, Memory, make, meta_like_storage
 
 aten = torch.ops.aten
 _LIFTS = {aten.lift_fresh.default, aten.lift_fresh_copy.default, aten.lift.default}
+_SIZES = aten.size.default
 _FACTORIES = {
     aten.scalar_tensor.default,
     aten.full.default,
@@ -60,6 +61,8 @@ class FakeMode(TorchDispatchMode):
             self.hook(func, args, kwargs)
         if func in _LIFTS:
             return self.lift(args[0])
+        if func is _SIZES:  # asked of a symbolic tensor by an operator that takes numbers, which these become
+            return tuple(args[0].shape)
         args = self.fakes(args)
         if kwargs:
             kwargs = dict(zip(kwargs, self.fakes(tuple(kwargs.values())), strict=True))
