@@ -249,6 +249,11 @@ def _new_strided(x: Any, size: Any, stride: Any, *, dtype: Any = None, device: A
     return make(size, dtype or x.dtype, device or x.device, stride)
 
 
+@rule(aten.eye.default, aten.eye.m)
+def _eye(rows: Any, columns: Any = None, *, dtype: Any = None, device: Any = None, **options: Any) -> Any:
+    return _make((rows, rows if columns is None else columns), dtype, device)
+
+
 def _arange(start: Any, end: Any, step: Any, dtype: Any, device: Any) -> Any:
     integral = all(isinstance(value, int | torch.SymInt) for value in (start, end, step))
     if dtype is None:
@@ -509,13 +514,3 @@ def _masked_scatter(x: Any, mask: Any, source: Any) -> Any:
 @rule(aten.tril.default, aten.triu.default)
 def _tril(x: Any, diagonal: int = 0) -> Any:
     return make(x.shape, x.dtype, x.device, None if x.is_contiguous() else contiguous_strides(x.shape))
-
-
-@rule(aten.constant_pad_nd.default)
-def _pad(x: Any, pad: Sequence[int], value: Any = 0) -> Any:
-    if len(pad) % 2 or len(pad) > 2 * x.dim() or not x.is_contiguous():
-        return NotImplemented
-    size = list(x.shape)
-    for i in range(len(pad) // 2):
-        size[-1 - i] = size[-1 - i] + pad[2 * i] + pad[2 * i + 1]
-    return make(size, x.dtype, x.device) if all(extent >= 0 for extent in size) else NotImplemented

@@ -9,6 +9,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+import torch
+
 from stator.fake.execute import aten
 from stator.fake.layout import contiguous_strides
 from stator.fake.rules import rule
@@ -180,6 +182,18 @@ def _split_with_sizes(x: Any, extents: Any, dim: int = 0) -> Any:
         parts.append(_slice(x, dim, start, start + extent))
         start = start + extent
     return parts
+
+
+@rule(aten.diagonal.default)
+def _diagonal(x: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
+    size, stride = list(x.shape), list(x.stride())
+    dims = sorted((dim1 % len(size), dim2 % len(size))) if size else [0, 0]
+    if dims[0] == dims[1] or max(dim1, dim2) >= len(size) or min(dim1, dim2) < -len(size) or offset:
+        return NotImplemented
+    first, second = dims
+    extent, step = torch.sym_min(size[first], size[second]), stride[first] + stride[second]
+    kept = [dim for dim in range(len(size)) if dim not in dims]
+    return view(x, [*[size[dim] for dim in kept], extent], [*[stride[dim] for dim in kept], step])
 
 
 @rule(aten.unfold.default)

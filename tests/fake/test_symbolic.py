@@ -60,6 +60,8 @@ PROGRAMS: dict[str, Program] = {
     "divided_by_size": lambda x, a, b: x.sum(0) / a,
     "times_size": lambda x, a, b: x * (b + 1),
     "pooled": lambda x, a, b: F.max_pool2d(x.unsqueeze(1), 2),
+    "diagonal": lambda x, a, b: x.diagonal(0, 1, 0),
+    "eye": lambda x, a, b: torch.eye(a, b),
     "pad": lambda x, a, b: F.pad(x, (0, 1, 2, 3)),
     "pad_less": lambda x, a, b: F.pad(x, (0, 0, -1, 3)),
     "inplace": lambda x, a, b: x.add_(1),
