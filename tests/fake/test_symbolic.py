@@ -70,11 +70,15 @@ PROGRAMS: dict[str, Program] = {
 }
 
 
+#: What PyTorch's own composition of these takes as plain numbers until 2.12; capture then repeats with numbers.
+NUMBERS_ONLY = {"matmul", "linear"} if torch.__version__ < "2.12" else set()
+
+
 def flat(result: Any) -> list[torch.Tensor]:
     return list(result) if isinstance(result, (list, tuple)) else [result]
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", [name for name in PROGRAMS if name not in NUMBERS_ONLY])
 def test_geometry_is_eagers_for_all_sizes(name: str) -> None:
     program = PROGRAMS[name]
     env = Environment()
