@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from stator.loop.expr import Expr, Rewriter, load, postorder
-from stator.loop.index import Axis, Bound, Index, less
+from stator.loop.extent import Bound, less
+from stator.loop.index import Axis, Index
 from stator.loop.kernel import Launch, Param, Pointer, Store, kernel
 from stator.loop.nest import Buffer
 from stator.loop.resize import Resizer, symbols_in

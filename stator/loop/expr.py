@@ -19,7 +19,8 @@ from typing import Any
 from zlib import crc32
 
 from stator.loop import scalar, tables
-from stator.loop.index import NO_AXES, Axis, Bound, Index, Indexable, indirect, less
+from stator.loop.extent import Bound, less
+from stator.loop.index import NO_AXES, Axis, Index, Indexable, indirect
 from stator.loop.scalar import FLOATS, INTEGERS, ITEMSIZE, OPS, REDUCTIONS
 from stator.sizes import Extent, Size
 

@@ -17,7 +17,8 @@ from typing import NamedTuple
 
 from stator.loop.deps import Facts, NestFacts
 from stator.loop.device import Device
-from stator.loop.index import Index, less
+from stator.loop.extent import less
+from stator.loop.index import Index
 from stator.loop.nest import Extern
 from stator.loop.space import AxisMap, Space, composed, maps
 from stator.sizes import hint

@@ -15,7 +15,8 @@ from math import gcd
 from typing import Any, Protocol, TypeAlias
 
 from stator.loop import tables
-from stator.sizes import Condition, Extent, Size, known
+from stator.loop.extent import Bound, less, signed, weight, wrapped
+from stator.sizes import Extent, Size
 
 NO_AXES: frozenset[Axis] = frozenset()
 
@@ -99,22 +100,12 @@ class Indirect:
 Atom: TypeAlias = Axis | FloorDiv | Mod | Indirect
 Terms: TypeAlias = tuple[tuple[Atom, Extent], ...]
 Indexable: TypeAlias = "Index | Axis | Extent"
-Bound: TypeAlias = "Extent | None"
 
 _AXES: dict[tuple[str, Extent], Axis] = tables.table()
 _INDICES: dict[tuple[Extent, Terms], Index] = tables.table()
 _ATOMS: dict[tuple[type, Any, Extent], Any] = tables.table()
 _DIVIDED: dict[tuple[Index, Extent], Index] = tables.table()
 _REMAINDERS: dict[tuple[Index, Extent], Index] = tables.table()
-
-
-def less(left: Bound, right: Bound) -> bool:
-    """Whether `left < right` for all values of symbols, as far as is known; None is an unknown number."""
-    if type(left) is int and type(right) is int:
-        return left < right
-    if left is None or right is None:
-        return False
-    return known(Condition("<", left, right)) is True
 
 
 class Index:
@@ -319,12 +310,12 @@ class Index:
         parts: list[str] = []
         for atom, coefficient in self.terms:
             text = _render_atom(atom, name)
-            negative, factor = _signed(coefficient)
+            negative, factor = signed(coefficient)
             if factor != "1":
                 text = f"{factor}*" + (text if type(atom) in (Axis, Indirect) else f"({text})")
             parts.append((" - " if negative else " + ") + text)
         if self.const != 0 or not parts:
-            negative, text = _signed(self.const)
+            negative, text = signed(self.const)
             parts.append(f" {'-' if negative else '+'} {text}")
         text = "".join(parts)
         return text[3:] if text.startswith(" + ") else "-" + text[3:]
@@ -393,17 +384,8 @@ def _normal(const: Extent, total: dict[Atom, Extent]) -> Index:
         try:
             terms.sort(key=lambda term: (-abs(term[1]), term[0].order))  # type: ignore[arg-type]
         except TypeError:  # a symbolic coefficient has no absolute value
-            terms.sort(key=lambda term: (_weight(term[1]), term[0].order))
+            terms.sort(key=lambda term: (weight(term[1]), term[0].order))
     return _intern(const, tuple(terms))
-
-
-def _weight(coefficient: Extent) -> tuple[int, int, str]:
-    """An order of coefficients by what they may grow to, whatever the symbols are in the call at hand."""
-    if type(coefficient) is not Size:
-        return 0, -abs(coefficient), ""  # type: ignore[arg-type]
-    degrees = [(sum([power for _, power in monomial]), abs(factor)) for monomial, factor in coefficient.terms]
-    degree, factor = max(degrees)
-    return -degree, -factor, repr(coefficient)
 
 
 def _join_parts(const: Extent, total: dict[Atom, Extent]) -> Index | None:
@@ -545,19 +527,16 @@ def _multiples(self: Index, n: Extent) -> tuple[Index, Index]:
     whole: dict[Atom, Extent] = {}
     rest: dict[Atom, Extent] = {}
     for atom, coefficient in self.terms:
-        times = _quotient(coefficient, n) if coefficient % n == 0 or _exceeds(coefficient, n) else 0
+        times = _quotient(coefficient, n)
         whole[atom], rest[atom] = times, coefficient - times * n
     return _normal(quotient, whole), _normal(self.const - quotient * n, rest)
 
 
 def _quotient(part: Extent, n: Extent) -> Extent:
-    """How often `n` goes into one part: exactly, or rounded down where both are ints."""
-    fixed = type(part) is int and type(n) is int
-    return part // n if fixed or part % n == 0 else 0
-
-
-def _exceeds(part: Extent, n: Extent) -> bool:
-    return type(part) is int and type(n) is int and abs(part) > n
+    """How often `n` goes into one part: exactly, or rounded down where both are ints and the part is the greater."""
+    if type(part) is int and type(n) is int:
+        return part // n if abs(part) >= n else 0
+    return part // n if part % n == 0 else 0
 
 
 def _split_open(self: Index, n: Extent) -> tuple[Extent, Index, Index] | None:
@@ -619,17 +598,3 @@ def _render_atom(atom: Atom, name: Callable[[Any], str]) -> str:
 def _wrapped(inner: Index) -> str:
     text = repr(inner)
     return text if text.isidentifier() else f"({text})"
-
-
-def wrapped(extent: Extent) -> str:
-    """The text of an extent as an operand."""
-    text = str(extent)
-    return text if type(extent) is int or text.isidentifier() else f"({text})"
-
-
-def _signed(extent: Extent) -> tuple[bool, str]:
-    """Whether it is written as negative, and what is written then."""
-    if type(extent) is int:
-        return extent < 0, str(abs(extent))
-    negative = less(extent, 0)
-    return negative, wrapped(-extent if negative else extent)

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator
 from math import prod
 from typing import NamedTuple
 
-from stator.loop.index import ZERO, Axis, Index, less
+from stator.loop.extent import less
+from stator.loop.index import ZERO, Axis, Index
 from stator.sizes import Extent
 
 AxisMap = dict[Axis, Index]

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 from stator.loop import expr as e
 from stator.loop.expr import Expr
-from stator.loop.index import Index, less
+from stator.loop.extent import less
+from stator.loop.index import Index
 from stator.lowering.context import Context
 from stator.lowering.extern import extern
 from stator.lowering.table import lowers

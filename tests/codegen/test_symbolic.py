@@ -28,6 +28,7 @@ from stator.loop.schedule import schedule
 from stator.loop.verify import verify_schedule
 from stator.prims import DECOMPOSITIONS, RANDOM_OPERATORS
 from stator.runtime import Cpp
+from stator.runtime.link import load
 from stator.sizes import Symbol, evaluate
 from tests.aot.test_symbolic import captured
 from tests.codegen.harness import DTYPES
@@ -247,3 +248,29 @@ def test_triton_kernels_compile_for_hopper(tmp_path: Path) -> None:
             if triton.checks_indices(kernel):
                 options |= {"debug": True, "sanitize_overflow": False}
             assert installed.compile(source, target=GPUTarget("cuda", 90, 32), options=options).asm["cubin"]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("seed", range(12))
+def test_triton_kernels_run_for_all_sizes(seed: int) -> None:
+    """Every launch of a program, one after another on the device, for several sizes."""
+    program = make_symbolic(seed, WITHOUT_CALLS)
+    made = schedule(program, Device.of("cuda"))
+    names = tuple(f"k{i}" for i in range(len(made.kernels)))
+    kernels = load([runtime.Unit(triton.emit(made.kernels), names, (), "triton")])
+    numbers_of = dict(zip(made.kernels, names, strict=True))
+    for first, second in ((2, 3), (3, 5), (5, 2)):
+        sizes = {TWO: first, THREE: second}
+        fixed = program_at(program, sizes)
+        inputs = numbers(fixed)
+        wanted = contents(fixed, run_program(fixed, inputs))
+        buffers = schedule_at(made, sizes).buffers
+        memory = {name: torch.empty(b.span, dtype=DTYPES[b.dtype], device="cuda") for name, b in buffers.items()}
+        for name, values in inputs.items():
+            memory[name].copy_(torch.tensor(values))
+        for step in made.steps:
+            assert isinstance(step, Launch)
+            tensors = [memory[at.buffer][at.offset :] for at in step.args]
+            kernels[numbers_of[step.kernel]](*tensors, *[evaluate(size, sizes) for size in step.sizes])
+        for name, values in wanted.items():
+            assert close(memory[name].to("cpu", torch.float64).tolist(), values, 1e-2), f"{name} for {sizes}"

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from stator.loop.device import Device
 from stator.loop.evaluate import run_program, run_schedule
 from stator.loop.expr import const, index, op
-from stator.loop.index import Axis, Index, less
+from stator.loop.extent import less
+from stator.loop.index import Axis, Index
 from stator.loop.kernel import Launch, Schedule
 from stator.loop.resize import program_at, schedule_at
 from stator.loop.schedule import schedule

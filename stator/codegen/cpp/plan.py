@@ -15,7 +15,8 @@ from math import ceil, prod
 from stator.codegen.cpp.ops import COST, KIND, WIDE_KINDS
 from stator.codegen.cpp.target import Target
 from stator.loop.expr import Expr, postorder
-from stator.loop.index import Axis, Bound, FloorDiv, Index, Indirect, Mod, less
+from stator.loop.extent import Bound, less
+from stator.loop.index import Axis, FloorDiv, Index, Indirect, Mod
 from stator.loop.kernel import Kernel
 from stator.loop.space import loops
 from stator.sizes import Extent, Size, Symbol, hint, maximum, minimum

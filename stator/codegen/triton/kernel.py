@@ -18,7 +18,8 @@ from stator.codegen.triton.blocks import Blocks, choose
 from stator.codegen.triton.operators import PREAMBLE, REDUCTIONS, TYPES, spelling
 from stator.loop import scalar
 from stator.loop.expr import Expr, op
-from stator.loop.index import Axis, Index, Indirect, wrapped
+from stator.loop.extent import wrapped
+from stator.loop.index import Axis, Index, Indirect
 from stator.loop.kernel import Kernel, Store
 from stator.sizes import Extent, Size
 
