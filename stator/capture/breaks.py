@@ -44,6 +44,9 @@ NEVER = ON_SLOTS | frozenset(
 )
 
 
+#: Instructions that call what is below their arguments, beside which is NULL or an argument more.
+CALLS: dict[str, Callable[[Any], int]] = {"CALL": lambda count: count, "CALL_KW": lambda arg: arg[0]}
+
 #: Emits what pushes one argument of a point.
 Load = Callable[[], None]
 
@@ -56,6 +59,18 @@ class Handling(GraphBreak):
     """An exception that was raised while capturing is being handled: it has no traceback yet."""
 
 
+def with_unbound_method(stack: Sequence[Value | None], name: str, arg: Any) -> list[Value | None]:
+    """The stack before a call of a method, with method and object apart as Python has them, which error texts show."""
+    found = list(stack)
+    if name in CALLS:
+        start = len(found) - CALLS[name](arg) - 2
+        pair = found[start : start + 2]
+        method = next((value for value in pair if value is not None), None)
+        if None in pair and method is not None and (parts := method.unbound()) is not None:
+            found[start : start + 2] = parts
+    return found
+
+
 class Exit:
     """Writes the end of one captured part."""
 
@@ -66,7 +81,7 @@ class Exit:
         self.function = function
         self.decoded: Decoded = machine.decoded
         self.index = machine.ip
-        self.stack: list[Value | None] = machine.stack
+        self.stack: list[Value | None] = with_unbound_method(machine.stack, *self.decoded.instructions[self.index])
         self.nulls = tuple(position for position, value in enumerate(self.stack) if value is None)
         self.handled = self._handled()
 

@@ -186,6 +186,10 @@ class Value:
         """`v is other`, decided at capture time (guards must make it safe)."""
         return self is other
 
+    def unbound(self) -> tuple[Value, Value] | None:
+        """The function and the object of a bound method written in C that Python would call without binding it."""
+        return None
+
     def raised_while(self, tx: Machine, handled: Value | None) -> None:
         """It has been raised as an exception, while another one may be being handled."""
 

@@ -9,6 +9,7 @@ Neighbours: `graph.py`, `torch_function.py` (calls of functions), `fake/`.
 from __future__ import annotations
 
 import operator
+import types
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
@@ -313,6 +314,10 @@ class TensorMethod(Object):
         if name == "__self__":
             return self.owner
         return fresh(getattr(getattr(torch.Tensor, self.name), name))
+
+    def unbound(self) -> tuple[Value, Value] | None:
+        method = getattr(self.owner.cls, self.name)
+        return (fresh(method), self.owner) if isinstance(method, types.MethodDescriptorType) else None
 
     def children(self) -> Iterator[Value]:
         yield self.owner

@@ -44,6 +44,7 @@ from stator.capture.values import (
     sequence,
     sets,
     sharing,
+    symbolic,
     tensor,
     torch_function,
     user_object,
@@ -136,6 +137,16 @@ def left_alone(t: Tensor) -> Tensor:
     return t + 1
 
 
+@stator.allow_in_graph
+def as_one_call(t: Tensor) -> Tensor:
+    return t + 1
+
+
+@stator.assume_constant_result
+def taken_for_constant() -> int:
+    return 3
+
+
 def bound(t: Tensor) -> Tensor:
     pair = Pair()
     return t * pair.__getitem__(1) * (2 if callable(pair.cached) else 3) * (2 if hasattr(pair, "activation") else 3)
@@ -201,6 +212,9 @@ PROGRAMS: dict[type[Value], Callable[[Tensor], Any]] = {
     sets.SetValue: lambda t: t * len({1, 2}),
     tensor.TensorValue: lambda t: t + t,
     tensor.TensorMethod: lambda t: t.sin(),
+    markers.AllowedFunction: lambda t: as_one_call(t),
+    markers.ConstantFunction: lambda t: t * taken_for_constant(),
+    exception.TracebackValue: handled,
     torch_function.TorchFunctionValue: lambda t: torch.sin(t),
     torch_function.NamespaceValue: lambda t: torch.ops.aten.sin(t),
     user_object.UserObjectValue: lambda t: t * Pair().parts[0],
@@ -214,6 +228,7 @@ OTHERS: dict[type[Value], str] = {
     sequence.SequenceValue: "a base class",
     iterators.IteratorValue: "a base class",
     markers.DisabledFunction: "calling one is refused: see below",
+    symbolic.SymbolicValue: "made where sizes have changed: see test_dynamic.py",
 }
 
 
