@@ -401,3 +401,19 @@ def zero_grad(model, x):
 @program(lambda: (net(), x()))
 def repr_of_class(model, x):
     return model(x), model.__class__.__name__, model[0].in_features, model[0].extra_repr()
+
+
+class MadeLater(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer: torch.nn.Module | None = None
+
+    def forward(self, y: torch.Tensor) -> torch.Tensor:
+        if self.layer is None:
+            self.layer = torch.nn.Linear(3, 3)
+        return self.layer(y)
+
+
+@program(lambda: (MadeLater(), x()), breaks="the first call makes parameters")
+def module_in_place_of_none(model, y):
+    return model(y)
