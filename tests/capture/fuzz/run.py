@@ -1,23 +1,30 @@
 """Runs a program as Python does and compiled, and says how they differ.
 
-Compared are the result or the exception (type and arguments), the arguments afterwards, everything told to the outside
-in its order, and which of the results are one object. Calls go to `tell` and `note`, which capture cannot see into.
+Compared are the result or the exception (type, arguments, what it came from), the arguments and the global afterwards,
+the gradients, everything told to the outside in its order, and which of the objects are one. Calls go to `tell` and
+`note`, which capture cannot see into. However the calls differ, no function may have more versions than its limit.
 """
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import linecache
 import warnings
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
 
 import stator
 from stator.base.errors import StatorWarning
+from stator.capture.entry import versions_of
 
 #: What the running program has told.
 told: list[Any] = []
+
+#: Versions that a function may have: the limit, the last one that serves the rest, and the first.
+MOST_VERSIONS = 10
 
 
 def _tell(value: Any) -> int:
@@ -30,26 +37,15 @@ def _note(value: torch.Tensor) -> int:
     return int(value.numel())
 
 
-class Bag:
-    """A small class."""
-
-    def __init__(self, total: int) -> None:
-        self.total = total
-
-    @property
-    def twice(self) -> int:
-        return self.total * 2
-
-
 class Scope:
     """A context that notes what happens to it."""
 
     def __init__(self, notes: list[Any]) -> None:
         self.notes = notes
 
-    def __enter__(self) -> Scope:
+    def __enter__(self) -> int:
         self.notes.append(1)
-        return self
+        return len(self.notes)
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> bool:
         self.notes.append(-1)
@@ -57,11 +53,26 @@ class Scope:
 
 
 NAMESPACE = {
-    "torch": torch, "Bag": Bag, "Scope": Scope,
+    "torch": torch, "stator": stator, "contextlib": contextlib, "Scope": Scope,
     "tell": stator.disable(_tell), "note": stator.disable(_note),
 }  # fmt: skip
 
-Arguments = tuple[Any, ...]
+
+class Call(NamedTuple):
+    """Two ints and the length of the tensors."""
+
+    a: int
+    b: int
+    length: int
+
+
+class Mode(NamedTuple):
+    """How programs are compiled and called."""
+
+    backend: str = "eager"
+    dynamic: bool | None = None
+    #: Whether gradients are asked for.
+    trains: bool = False
 
 
 class Outcome(NamedTuple):
@@ -69,12 +80,14 @@ class Outcome(NamedTuple):
 
     result: Any
     error: Any
-    arguments: Arguments
+    arguments: tuple[Any, ...]
     told: list[Any]
+    count: Any
+    gradients: list[Any]
 
 
 def function_of(text: str, number: int = 0) -> Any:
-    """The program as a function whose lines can be shown."""
+    """The program's `f`, whose lines can be shown."""
     name = f"<program {number}>"
     linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
     namespace = dict(NAMESPACE)
@@ -82,76 +95,144 @@ def function_of(text: str, number: int = 0) -> Any:
     return namespace["f"]
 
 
-def arguments_of(a: int, b: int) -> Arguments:
-    """Fresh arguments."""
-    generator = torch.Generator().manual_seed(a * 31 + b)
-    t, u = torch.randn(2, 3, generator=generator)
-    return a, b, [3, 1, 2], {"p": 1, "q": 5}, t.clone(), u.clone()
-
-
-def outcome(function: Any, a: int, b: int) -> Outcome:
+def outcome(function: Any, namespace: dict[str, Any], call: Call, trains: bool) -> Outcome:
     """Runs it once."""
     told.clear()
-    arguments = arguments_of(a, b)
+    namespace["COUNT"] = 0
+    generator = torch.Generator().manual_seed(call.a * 31 + call.b)
+    leaves = torch.randn(3, call.length, generator=generator).unbind(0)
+    leaves = tuple(leaf.clone().requires_grad_(trains) for leaf in leaves)
+    t, u, held = (leaf * 1 for leaf in leaves)
+    bag = namespace["Bag"](call.b, held)
+    arguments = call.a, call.b, [3, 1, 2], {"p": 1, "q": 5}, t, u, bag
     result = error = None
     try:
         result = function(*arguments)
     except Exception as raised:
-        error = type(raised), raised.args
-    return Outcome(result, error, arguments, list(told))
+        error = list(described(raised))
+    return Outcome(
+        result,
+        error,
+        arguments,
+        list(told),
+        namespace["COUNT"],
+        gradients(leaves, (result, arguments)) if trains else [],
+    )
 
 
-def differences(text: str, calls: tuple[tuple[int, int], ...], number: int = 0) -> list[str]:
+def described(error: BaseException | None) -> Iterator[Any]:
+    """An exception and those that it came from."""
+    seen: list[BaseException] = []
+    while error is not None and error not in seen:
+        seen.append(error)
+        cause = error.__cause__
+        yield (
+            type(error).__name__,
+            error.args,
+            error.__suppress_context__,
+            None if cause is None else type(cause).__name__,
+        )
+        error = error.__context__
+
+
+def gradients(leaves: tuple[torch.Tensor, ...], reached: Any) -> list[Any]:
+    """What the leaves get from everything that can be reached, or why they get nothing."""
+    found = [value for value in walk(reached) if isinstance(value, torch.Tensor) and value.requires_grad]
+    if not found:
+        return []
+    try:
+        sum(value.sum() for value in found).backward()  # type: ignore[union-attr]
+    except RuntimeError as error:
+        return [type(error)]
+    return [leaf.grad for leaf in leaves]
+
+
+def without_zeros(got: Outcome) -> Outcome:
+    """Gradients of zero as none: a graph that is differentiated as a whole gives zeros to inputs that do not matter."""
+    kept = [None if isinstance(value, torch.Tensor) and not value.any() else value for value in got.gradients]
+    return got._replace(gradients=kept)
+
+
+def differences(text: str, calls: tuple[Call, ...], mode: Mode | None = None) -> list[str]:
     """How the compiled program differs from Python's own in these calls, made one after the other."""
-    plain, other = function_of(text, number), function_of(text, number)
+    mode = mode or Mode()
+    plain, other = function_of(text), function_of(text)
     stator.reset()
-    compiled = stator.compile(other, backend="eager", options={"strict": True})
+    compiled = stator.compile(other, backend=mode.backend, dynamic=mode.dynamic, options={"strict": True})
+    close = mode.backend == "inductor"
     found = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", StatorWarning)
         warnings.simplefilter("ignore", DeprecationWarning)
-        for a, b in calls:
-            want, got = outcome(plain, a, b), outcome(compiled, a, b)
+        warnings.simplefilter("ignore", UserWarning)
+        for call in calls:
+            want = outcome(plain, plain.__globals__, call, mode.trains)
+            got = outcome(compiled, other.__globals__, call, mode.trains)
+            if mode.backend != "eager":
+                got, want = without_zeros(got), without_zeros(want)
             found += [
-                f"f({a}, {b}): {field} is {mine!r}, not {theirs!r}"
+                f"f{tuple(call)}: {field} is {shown(mine)}, not {shown(theirs)}"
                 for field, mine, theirs in zip(Outcome._fields, got, want, strict=True)
-                if not same(mine, theirs)
+                if not same(mine, theirs, close)
             ]
             if shared(got) != shared(want):
-                found.append(f"f({a}, {b}): other objects are shared: {shared(got)}, not {shared(want)}")
+                found.append(f"f{tuple(call)}: other objects are shared: {shared(got)}, not {shared(want)}")
+    if len(versions_of(compiled)) > MOST_VERSIONS:
+        found.append(f"{len(versions_of(compiled))} versions")
     return found
 
 
-def same(mine: Any, theirs: Any) -> bool:
+def shown(value: Any) -> str:
+    """A value as text, a bag by what is in it."""
+    if type(value).__name__ == "Bag":
+        return f"Bag({shown(vars(value))})"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(shown, value))}]"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{key!r}: {shown(item)}' for key, item in value.items())}}}"
+    return repr(value)
+
+
+def same(mine: Any, theirs: Any, close: bool = False) -> bool:
     """Equal in type and value, tensors in their metadata too."""
-    if type(mine) is not type(theirs):
+    if type(mine).__name__ != type(theirs).__name__:
         return False
     match mine:
         case torch.Tensor():
             facts = [(t.shape, t.dtype, t.stride(), t.requires_grad) for t in (mine, theirs)]
-            return facts[0] == facts[1] and bool(((mine == theirs) | (mine.isnan() & theirs.isnan())).all())
+            if facts[0] != facts[1]:
+                return False
+            if close:
+                return torch.allclose(mine, theirs, 1e-3, 1e-4, equal_nan=True)
+            return bool(((mine == theirs) | (mine.isnan() & theirs.isnan())).all())
         case list() | tuple():
-            return len(mine) == len(theirs) and all(map(same, mine, theirs))
+            return len(mine) == len(theirs) and all(same(*pair, close) for pair in zip(mine, theirs, strict=True))
         case dict():
-            return list(mine) == list(theirs) and all(same(mine[key], theirs[key]) for key in mine)
+            return list(mine) == list(theirs) and all(same(mine[key], theirs[key], close) for key in mine)
+    if hasattr(mine, "__dict__") and type(mine).__name__ == "Bag":
+        return same(vars(mine), vars(theirs), close)
     return bool(mine == theirs)
 
 
-def shared(got: Outcome) -> list[int]:
-    """For each list, dict and tensor in result and arguments, where the same object was met first."""
-    seen: dict[int, int] = {}
-    found: list[int] = []
-
-    def visit(value: Any) -> None:
-        if isinstance(value, list | dict | torch.Tensor):
-            found.append(seen.setdefault(id(value), len(seen)))
-        if isinstance(value, list | tuple):
+def walk(value: Any) -> Iterator[Any]:
+    """Every list, dict, bag and tensor that is reached, in order, as often as it is reached."""
+    match value:
+        case torch.Tensor():
+            yield value
+        case list() | tuple():
+            yield value
             for item in value:
-                visit(item)
-        elif isinstance(value, dict):
-            for item in value.values():
-                visit(item)
+                yield from walk(item)
+        case dict():
+            yield value
+            yield from walk(list(value.values()))
+        case _ if type(value).__name__ == "Bag":
+            yield value
+            yield from walk(list(vars(value).values()))
 
-    visit(got.result)
-    visit(got.arguments)
-    return found
+
+def shared(got: Outcome) -> list[int]:
+    """For each object in result and arguments that can change, where the same one was met first."""
+    seen: dict[int, int] = {}
+    kept = list(walk((got.result, got.arguments)))
+    return [seen.setdefault(id(value), len(seen)) for value in kept if not isinstance(value, tuple)]
