@@ -103,19 +103,14 @@ static PyObject *read_attribute(Node *node, PyObject *owner, Versions *seen) {
     return PyObject_GetAttr(owner, node->key);
 }
 
-static inline bool dict_like(PyObject *object) {
-    return PyDict_CheckExact(object) ||
-           (PyDict_Check(object) && Py_TYPE(object)->tp_as_mapping != NULL &&
-            Py_TYPE(object)->tp_as_mapping->mp_subscript == PyDict_Type.tp_as_mapping->mp_subscript);
-}
-
 static PyObject *missing(void) {
     if (!PyErr_Occurred()) PyErr_SetNone(PyExc_LookupError);
     return NULL;
 }
 
+/* Containers are read as the builtins that they are, whatever a subclass overrides. */
 static PyObject *read_item(Node *node, PyObject *owner, Versions *seen) {
-    if (dict_like(owner)) {
+    if (PyDict_Check(owner)) {
         PyObject *value = PyDict_GetItemWithError(owner, node->key);
         if (value == NULL) return missing();
         if (PyDict_CheckExact(owner)) {
@@ -124,13 +119,37 @@ static PyObject *read_item(Node *node, PyObject *owner, Versions *seen) {
         }
         return Py_NewRef(value);
     }
-    if (node->index != NO_INDEX && (PyTuple_CheckExact(owner) || PyList_CheckExact(owner))) {
+    if (node->index != NO_INDEX && (PyTuple_Check(owner) || PyList_Check(owner))) {
         Py_ssize_t size = PySequence_Fast_GET_SIZE(owner);
         Py_ssize_t index = node->index < 0 ? node->index + size : node->index;
         if (index < 0 || index >= size) return missing();
         return Py_NewRef(PySequence_Fast_GET_ITEM(owner, index));
     }
     return PyObject_GetItem(owner, node->key);
+}
+
+/* The keys or items in order, as a new list. */
+static PyObject *stored_items(PyObject *value) {
+    if (PyList_CheckExact(value) || PyTuple_CheckExact(value) || Py_TYPE(value) == &PyODict_Type) {
+        return PySequence_List(value);
+    }
+    getiterfunc own = PyODict_Check(value)   ? PyODict_Type.tp_iter
+                      : PyDict_Check(value)  ? PyDict_Type.tp_iter
+                      : PyList_Check(value)  ? PyList_Type.tp_iter
+                      : PyTuple_Check(value) ? PyTuple_Type.tp_iter
+                                             : NULL;
+    if (own == NULL) return PySequence_List(value);
+    PyObject *iterator = own(value);
+    PyObject *items = iterator ? PySequence_List(iterator) : NULL;
+    Py_XDECREF(iterator);
+    return items;
+}
+
+static Py_ssize_t stored_length(PyObject *value) {
+    if (PyDict_Check(value)) return ((PyDictObject *)value)->ma_used;
+    if (PyList_Check(value) || PyTuple_Check(value)) return Py_SIZE(value);
+    if (PyAnySet_Check(value)) return PySet_GET_SIZE(value);
+    return PyObject_Size(value);
 }
 
 static PyObject *read_dict_key(Node *node, PyObject *owner) {
@@ -142,7 +161,7 @@ static PyObject *read_dict_key(Node *node, PyObject *owner) {
         }
         return missing();
     }
-    PyObject *keys = PySequence_List(owner), *key = NULL;
+    PyObject *keys = stored_items(owner), *key = NULL;
     if (keys != NULL && node->index < PyList_GET_SIZE(keys)) key = Py_NewRef(PyList_GET_ITEM(keys, node->index));
     Py_XDECREF(keys);
     return key ? key : missing();
@@ -301,7 +320,7 @@ static int check_keys(PyObject *expected, PyObject *value) {
         }
         return same;
     }
-    PyObject *keys = PySequence_List(value);
+    PyObject *keys = stored_items(value);
     if (keys == NULL) return -1;
     int same = PyList_GET_SIZE(keys) == count;
     for (; same == 1 && index < count; index++) {
@@ -369,7 +388,7 @@ static int run_check(Check *check, PyObject *value) {
     case CHECK_EQUALS: return same_constant(payload, value);
     case CHECK_TENSOR: return tensor_matches(value, check->tensor);
     case CHECK_LENGTH: {
-        Py_ssize_t length = PyObject_Size(value);
+        Py_ssize_t length = stored_length(value);
         return length < 0 ? -1 : length == check->number;
     }
     case CHECK_KEYS: return check_keys(payload, value);

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from stator.base.errors import GraphBreak
 from stator.capture.guards import Guard
-from stator.capture.source import ConstSource, InstanceDictSource, LocalSource
+from stator.capture.source import ConstSource, InstanceDictSource, LocalSource, StorageSource
 from stator.capture.values.function import CellValue, FunctionValue
 from stator.capture.values.module import ModuleValue, RegistryValue
 
@@ -81,7 +81,7 @@ def keywords_name(code: CodeType) -> str:
 
 def guard_object(source: Source, value: Value, known: dict[Source, Value], guards: GuardSet) -> None:
     """An object that the program changes is none of the others of its type that it has met."""
-    place = source.base if isinstance(source, InstanceDictSource) and source.base is not None else source
+    place: Source = source.base if isinstance(source, InstanceDictSource | StorageSource) else source  # type: ignore[assignment]
     owner = known.get(place, value)
     kind = owner.python_type()
     for other_source, other in known.items():
@@ -89,7 +89,7 @@ def guard_object(source: Source, value: Value, known: dict[Source, Value], guard
             continue
         if other.python_type() is kind and not isinstance(other, RegistryValue):
             guards.add(Guard("NOT_SAME", place, other_source))
-    if place is source:
+    if not isinstance(source, InstanceDictSource):
         return
     for other_source, other in known.items():  # the object's dict may be passed on its own, too
         apart = isinstance(other, RegistryValue) or isinstance(other_source, InstanceDictSource | ConstSource)

@@ -1,4 +1,4 @@
-"""Which sizes and ints are symbolic, and what of that becomes guards.
+"""Which sizes, ints and floats are symbolic, and what of that becomes guards.
 
 A `History` belongs to the versions of one function and remembers the sizes, strides and ints that its captures have
 met, by place: what has had two values is symbolic from then on, like what the user marks. `Sizes` is the environment of
@@ -20,10 +20,11 @@ from stator.base.errors import MarkedSizeFixed
 from stator.base.markers import DYNAMIC, STATIC, WEAK
 from stator.capture.conditions import Operand
 from stator.capture.guards import Guard, TensorFacts
-from stator.capture.source import ConstSource, ItemSource, LocalSource, SizeSource, Source, StrideSource
+from stator.capture.source import ConstSource, ItemSource, LocalSource, SizeSource, Source, StorageSource, StrideSource
 from stator.fake.symbolic import symint
 from stator.sizes import Environment, Extent, Size, Symbol, hint, postfix, symbols
 from stator.sizes.environment import nowhere
+from stator.sizes.real import bits_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -52,7 +53,7 @@ class History:
         #: "always": symbolic at once where possible, "never", or "auto": with the second value.
         self.mode = mode
         #: By place, the values of successive captures.
-        self.seen: dict[Source, list[int]] = defaultdict(list)
+        self.seen: dict[Source, list[float]] = defaultdict(list)
         #: Places that have had more than one value.
         self.changed: set[Source] = set()
         #: Places that stay static because something could not do with a symbol.
@@ -67,10 +68,10 @@ class History:
         self.refused.clear()
         self.generic = False
 
-    def note(self, place: Source, value: int) -> None:
-        """A capture has met this value there."""
+    def note(self, place: Source, value: float) -> None:
+        """A capture has met this value there; nan is nan, 0.0 is not -0.0."""
         values = self.seen[place]
-        if values and values[-1] == value:
+        if values and repr(values[-1]) == repr(value):
             return
         if values and place not in self.changed:
             self.changed.add(place)
@@ -125,7 +126,7 @@ class Marks:
 class Sizes(Environment):
     """The environment of one capture."""
 
-    __slots__ = ("_ints", "_strides", "graph", "history", "static")
+    __slots__ = ("_ints", "_strides", "floats", "graph", "history", "static")
 
     def __init__(self, history: History | None = None, static: bool = False) -> None:
         super().__init__()
@@ -136,7 +137,9 @@ class Sizes(Environment):
         self.graph: Any = None
         # Strides that follow from sizes.
         self._strides: list[tuple[StrideSource, Size]] = []
-        # Ints by place.
+        #: The symbols that stand for the bits of floats.
+        self.floats: set[Symbol] = set()
+        # Ints and floats by place.
         self._ints: dict[Source, Symbol] = {}
 
     @property
@@ -229,6 +232,22 @@ class Sizes(Environment):
         made = self._ints[source] = self.symbol(value, source, None, shared=False)
         return made
 
+    def real(self, source: Source, value: float) -> Symbol | None:
+        """The symbol of the bits of a float from outside, or None where it is static."""
+        known = self._ints.get(source)
+        if known is not None:
+            return known
+        if isinstance(source, ConstSource):
+            return None
+        history = self.history
+        history.note(source, value)
+        wanted = source in history.changed or (history.mode == "always" and is_argument(source))
+        if self.static or source in history.refused or not wanted:
+            return None
+        made = self._ints[source] = self.symbol(bits_of(value), source, None, shared=False)
+        self.floats.add(made)
+        return made
+
     # -- the end -----------------------------------------------------------------------------------
 
     def guard_list(self) -> Iterator[Guard]:
@@ -250,13 +269,17 @@ class Sizes(Environment):
         operands: dict[Any, int] = {}
         for symbol in sorted(symbols(left) | (frozenset() if isinstance(right, Source) else symbols(right)), key=str):
             operands[symbol] = len(operands)
-        found = [operand_of(self.places[symbol][0]) for symbol in operands]
+        found = [self._operand(symbol) for symbol in operands]
         if isinstance(right, Source):
             program = (("operand", len(found)), *postfix(left, operands), (op,))
             found.append(operand_of(right))
         else:
             program = (*postfix(left, operands), *postfix(right, operands), (op,))
         return Guard("CONDITION", None, (found, program))
+
+    def _operand(self, symbol: Symbol) -> Operand:
+        place: Any = self.places[symbol][0]
+        return Operand(place, "bits") if symbol in self.floats else operand_of(place)
 
     def leave(self) -> None:
         """The frame has been run: whoever keeps the environment does not keep the frame and its tensors."""
@@ -294,4 +317,4 @@ def operand_of(place: Any) -> Operand:
 
 def is_argument(source: Source) -> bool:
     """Whether an int is an argument of the call, or an item of one; settings are mostly attributes."""
-    return all(isinstance(step, LocalSource | ItemSource) for step in source.path())
+    return all(isinstance(step, LocalSource | ItemSource | StorageSource) for step in source.path())

@@ -36,6 +36,7 @@ from stator.capture.source import (
     ItemSource,
     LocalSource,
     Source,
+    StorageSource,
     TypeSource,
     constant_key,
 )
@@ -362,6 +363,8 @@ class TreeBuilder:
 
     def node(self, source: Source) -> Node:
         """The node whose value is the source's."""
+        if isinstance(source, StorageSource):
+            return self.node(source.base)  # type: ignore[arg-type]
         found = self.nodes.get(source)
         if found is None:
             parent, accessor, key = self.step(source)

@@ -42,6 +42,7 @@ from stator.capture.source import (
     LocalSource,
     SizeSource,
     Source,
+    StorageSource,
     StrideSource,
     TypeSource,
 )
@@ -71,6 +72,11 @@ def run_original(error: BaseException) -> NoReturn:
     if torch._C._autograd._top_saved_tensors_default_hooks(False) is not None:
         raise error  # it may be a hook's on saved tensors: checkpointing ends what it computes again by one
     raise RunOriginal from error
+
+
+def stored_key(obj: dict[Any, Any], kind: type[dict[Any, Any]], index: int) -> Any:
+    """The key of an instance of a subclass of dict, by the builtin's own order."""
+    return list(kind.__iter__(obj))[index]
 
 
 class Pinned:
@@ -140,6 +146,8 @@ class Assembler:
             self.emit("LOAD_FAST", source.name)
         elif isinstance(source, ConstSource):
             self.load_object(source.value)
+        elif isinstance(source, StorageSource):
+            self.load_source(source.base)  # type: ignore[arg-type]
         else:
             self.emit("LOAD_FAST", self._source_slot(source))
 
@@ -196,6 +204,8 @@ class Assembler:
                 self._attributes(base, "__code__")
             case FunctionGlobalsSource(base=base):
                 self._attributes(base, "__globals__")
+            case ItemSource(base=StorageSource(kind=kind) as base, key=key):
+                self._call_on(inspect.getattr_static(kind, "__getitem__"), base, key)
             case ItemSource(base=base, key=key):
                 self._item(base, key)
             case FunctionDefaultSource(base=Source() as base, index=index):
@@ -209,6 +219,8 @@ class Assembler:
                 self._attributes(base, "cell_contents")
             case TypeSource(base=base):
                 self._call_on(type, base)
+            case DictKeySource(base=StorageSource(kind=kind) as base, index=index):
+                self._call_on(stored_key, base, kind, index)
             case DictKeySource(base=base, index=index):
                 self._call_on(list, base)
                 self.load_object(index)

@@ -10,6 +10,7 @@ changed after construction. Constructors take their fields by position.
 from __future__ import annotations
 
 import types
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from weakref import WeakValueDictionary
 
@@ -257,6 +258,34 @@ class ItemSource(Source):
 
     def write(self) -> str:
         return f"{self.base}[{self.key!r}]"
+
+
+class StorageSource(Source):
+    """The builtin container that an instance of a subclass is: read by the methods of `kind`, whatever it overrides.
+
+    It is the same object, so guards, which read containers like that anyhow, are put on `base`.
+    """
+
+    __slots__ = ("kind",)
+    __match_args__ = ("base", "kind")
+
+    def __init__(self, base: Source, kind: type) -> None:
+        super().__init__(base)
+        self.kind = kind
+
+    def resolve(self, scope: Scope) -> Any:
+        obj = self.base.resolve(scope)  # type: ignore[union-attr]
+        return contents(obj, self.kind)
+
+    def write(self) -> str:
+        return str(self.base)
+
+
+def contents(obj: Any, kind: type) -> Any:
+    """A copy of what an instance of a subclass of this builtin container holds, by the builtin's methods."""
+    if issubclass(kind, dict):
+        return (OrderedDict if issubclass(kind, OrderedDict) else dict)(kind.items(obj))
+    return list(kind.__iter__(obj))  # type: ignore[attr-defined]
 
 
 class DictKeySource(Source):

@@ -19,14 +19,14 @@ from stator.base.errors import GraphBreak
 from stator.capture.source import AttrSource, ClassAttrSource, ConstSource
 from stator.capture.value import Value
 from stator.capture.values import watch
-from stator.capture.values.base import MISSING, KnownValue, Object, find_method, look_up, static_attribute
+from stator.capture.values.base import MISSING, KnownValue, Object, find_method, look_up
 from stator.capture.values.constant import boolean
 from stator.capture.values.exception import ExceptionValue
 from stator.capture.values.fold import fold, known, run
 from stator.capture.values.function import BoundMethodValue
 from stator.capture.values.iterators import ItemsIterator
 from stator.capture.values.registry import builds, fresh, handler_of, handles, makes, wrap
-from stator.capture.values.sequence import TupleValue
+from stator.capture.values.sequence import TupleValue, tuple_class
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -158,8 +158,8 @@ def new_instance(tx: Machine, cls: type, args: Sequence[Value], kwargs: dict[str
     """What a builtin `__new__` gives for a user's class."""
     if issubclass(cls, BaseException):
         return ExceptionValue(cls, list(args))
-    if issubclass(cls, tuple) and inherits(cls, tuple, TUPLE_METHODS):
-        return TupleValue(args[0].unpack(tx) if args else (), cls)
+    if issubclass(cls, tuple):
+        return new_tuple(tx, cls, args)
     if issubclass(cls, IMMUTABLE_BASES) and not has_operators(cls) and known(args) and known(kwargs.values()):
         return fold(tx, cls.__new__, (fresh(cls), *args), kwargs)
     for applies, maker in INSTANCE_MAKERS:
@@ -171,19 +171,11 @@ def new_instance(tx: Machine, cls: type, args: Sequence[Value], kwargs: dict[str
 #: Builtin classes whose instances are their value.
 IMMUTABLE_BASES = (int, float, complex, str, bytes)
 
-#: What a tuple does that a value does by itself.
-TUPLE_METHODS = ("__getitem__", "__iter__", "__len__", "__contains__", "__eq__", "__hash__", "__lt__", "__add__")
-
 
 def has_operators(cls: type) -> bool:
     """Whether a class statement gives instances special methods, which operators would run."""
     written = (item for parent in cls.__mro__ for item in parent.__dict__.items())
     return any(name.startswith("__") and isinstance(raw, types.FunctionType) for name, raw in written)
-
-
-def inherits(cls: type, base: type, names: Sequence[str]) -> bool:
-    """Whether a class overrides none of these methods of a builtin base."""
-    return all(static_attribute(cls, name) is base.__dict__[name] for name in names)
 
 
 # -- descriptors ---------------------------------------------------------------------------------------
@@ -344,7 +336,13 @@ def call_class(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> 
 @handles(tuple.__new__)
 def call_tuple_new(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
     """What the `__new__` of a named tuple comes down to."""
-    return TupleValue(args[1].unpack(tx) if len(args) > 1 else (), args[0].constant())
+    return new_tuple(tx, args[0].constant(), args[1:])
+
+
+def new_tuple(tx: Machine, cls: type, args: Sequence[Value]) -> Value:
+    """`tuple.__new__(cls, *args)`."""
+    tuple_class(tx, cls)
+    return TupleValue(args[0].unpack(tx) if args else (), cls)
 
 
 @handles(super)

@@ -578,10 +578,15 @@ def build_dict(tx: Machine, obj: dict[Any, Any], source: Source) -> Value:
 def build_defaultdict(tx: Machine, obj: defaultdict[Any, Any], source: Source) -> Value:
     """The factory is a fact of the object, too."""
     watch.type_of(tx, source, type(obj))
-    factory = None
-    if obj.default_factory is not None:
-        factory = wrap(tx, obj.default_factory, AttrSource(source, "default_factory"))
-    return DictValue(None, defaultdict, source, obj, factory)
+    return DictValue(None, defaultdict, source, obj, factory_of(tx, obj, source))
+
+
+def factory_of(tx: Machine, obj: defaultdict[Any, Any], source: Source) -> Value | None:
+    """What makes the missing items of a defaultdict."""
+    if obj.default_factory is None:
+        watch.equals(tx, AttrSource(source, "default_factory"), None)
+        return None
+    return wrap(tx, obj.default_factory, AttrSource(source, "default_factory"))
 
 
 @builds(types.MappingProxyType)

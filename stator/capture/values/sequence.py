@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from stator.capture.source import PLAIN, AttrSource, ItemSource
+from stator.base.errors import GraphBreak
+from stator.capture.source import PLAIN, AttrSource, InstanceDictSource, ItemSource, StorageSource
 from stator.capture.value import Value
 from stator.capture.values import operators, watch
-from stator.capture.values.base import Object, bind_static, find_method
+from stator.capture.values.base import Object, bind_static, find_method, look_up
 from stator.capture.values.constant import FALSE, NONE, ConstantValue, boolean
 from stator.capture.values.fold import fold, run
 from stator.capture.values.iterators import ItemsIterator, IteratorValue, advanced, finished
@@ -479,6 +480,22 @@ def sort(tx: Machine, items: Sequence[Value], key: Value, reverse: bool) -> list
 # -- from objects --------------------------------------------------------------------------------------
 
 
+#: What a tuple does, as a value does by itself.
+TUPLE_METHODS = (
+    "__getitem__", "__iter__", "__len__", "__contains__", "__eq__", "__ne__", "__hash__", "__lt__", "__le__", "__gt__",
+    "__ge__", "__add__", "__mul__", "__rmul__", "index", "count",
+)  # fmt: skip
+
+
+def tuple_class(tx: Machine, cls: type) -> None:
+    """Refuses a class whose instances are more than tuples of their items."""
+    if cls is tuple or cls is torch.Size or is_return_type(cls):
+        return
+    for name in TUPLE_METHODS:
+        if look_up(tx, cls, name) is not tuple.__dict__[name]:
+            raise GraphBreak(f"the class {cls.__qualname__}, a subclass of tuple, has {name} of its own")
+
+
 def is_literal(obj: Any) -> bool:
     """Whether a tuple holds nothing but literals and such tuples."""
     return all(type(item) in PLAIN or (type(item) is tuple and is_literal(item)) for item in obj)
@@ -490,10 +507,17 @@ def build_tuple_value(tx: Machine, obj: tuple[Any, ...], source: Source) -> Valu
     if type(obj) is tuple and is_literal(obj):
         watch.equals(tx, source, obj)
         return TupleValue([fresh(item) for item in obj], tuple, source)
-    watch.type_of(tx, source, type(obj))
+    cls = type(obj)
+    watch.type_of(tx, source, cls)
+    tuple_class(tx, cls)
+    if hasattr(obj, "__dict__"):
+        if obj.__dict__:
+            raise GraphBreak(f"a {cls.__qualname__}, which is a tuple, with attributes of its own is not modelled")
+        watch.keys(tx, InstanceDictSource(source), ())
     watch.length(tx, source, len(obj))
-    items = [wrap(tx, item, ItemSource(source, index)) for index, item in enumerate(obj)]
-    return TupleValue(items, type(obj), source)
+    place = source if cls is tuple else StorageSource(source, tuple)
+    items = [wrap(tx, item, ItemSource(place, index)) for index, item in enumerate(obj)]
+    return TupleValue(items, cls, source)
 
 
 @builds(list, exact=True)

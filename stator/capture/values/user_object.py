@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import types
-from collections import OrderedDict, defaultdict, deque
+from collections import OrderedDict, defaultdict
 from typing import TYPE_CHECKING, Any
 
 from stator.capture.source import AttrSource, ClassAttrSource, ConstSource, InstanceDictSource
@@ -23,10 +23,11 @@ from stator.capture.values.fold import run
 from stator.capture.values.instances import HEAP_TYPE, empty_slot, fill_attributes, fill_contents, new_object
 from stator.capture.values.iterators import IndexIterator
 from stator.capture.values.klass import INSTANCE_MAKERS, PropertyValue, bind
-from stator.capture.values.mapping import DictValue, build_defaultdict, pairs_of
+from stator.capture.values.mapping import DictValue, pairs_of
 from stator.capture.values.registry import builds, fresh, wrap
-from stator.capture.values.sequence import DequeValue, ListValue, TupleValue
-from stator.capture.values.sets import SetValue, members_of
+from stator.capture.values.sequence import ListValue, TupleValue
+from stator.capture.values.sets import SetValue
+from stator.capture.values.storages import STORAGES, storage_base
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -481,25 +482,6 @@ OBJECT_METHODS: dict[str, Callable[..., Value]] = {
 
 
 # -- subclasses of builtin containers ------------------------------------------------------------------
-
-#: Builtin base -> a new empty storage, and the storage of a real object.
-STORAGES: dict[type, tuple[Callable[[], Value], Callable[[Machine, Any, Source], Value]]] = {
-    OrderedDict: (lambda: DictValue((), OrderedDict), lambda _, obj, at: DictValue(None, OrderedDict, at, obj)),
-    defaultdict: (lambda: DictValue((), defaultdict), build_defaultdict),
-    dict: (lambda: DictValue(), lambda _, obj, at: DictValue(None, dict, at, obj)),
-    list: (lambda: ListValue([]), lambda _, obj, at: ListValue(None, at, obj)),
-    set: (lambda: SetValue({}), members_of),
-    deque: (lambda: DequeValue([]), lambda _, obj, at: DequeValue(None, at, obj, obj.maxlen)),
-}
-
-
-def storage_base(cls: type) -> type | None:
-    """The builtin container that a class extends."""
-    for parent in cls.__mro__:
-        if parent in STORAGES:
-            return parent
-    return None
-
 
 def fill_storage(value: UserObjectValue, tx: Machine, *args: Value, **kwargs: Value) -> Value:
     """`dict.__init__`, `list.__init__`… on an instance of a subclass."""
