@@ -27,7 +27,7 @@ from stator.aot.outputs import Results, describe, own_memory, view_of
 from stator.aot.symbols import origins
 from stator.aot.tracer import Tracer
 from stator.base.errors import DataDependent, Unsupported
-from stator.fake import FakeTensor, make
+from stator.fake import FakeTensor, composite, make
 from stator.fake.graphs import module
 from stator.fake.layout import contiguous_strides, is_dense
 from stator.fake.mode import inner, without_saved_tensor_hooks
@@ -361,9 +361,9 @@ class _Interpreter:
         match node.op:
             case "call_function":
                 function = special.CHECKED.get(node.target, node.target)
-                return function(*args, **kwargs)  # type: ignore[operator]
+                return composite.call(function, args, kwargs)  # type: ignore[arg-type]
             case "call_method":
-                return getattr(args[0], str(node.target))(*args[1:], **kwargs)
+                return composite.call(getattr(torch.Tensor, str(node.target)), args, kwargs)
             case "get_attr":
                 value = attribute(self.gm, str(node.target))
                 return self.tracer.fakes((value,))[0]

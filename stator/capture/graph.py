@@ -21,7 +21,7 @@ from torch import fx
 
 from stator.capture.dynamic import Sizes
 from stator.capture.source import SizeSource, StrideSource
-from stator.fake import FakeMode, graphs
+from stator.fake import FakeMode, composite, graphs
 from stator.fake.symbolic import size_of, symint
 from stator.sizes import OPERATIONS, Extent, Size, Symbol, fold
 
@@ -217,9 +217,9 @@ class GraphBuilder:
                     for device_type, dtype, enabled, cache in self.autocasts:
                         stack.enter_context(torch.autocast(device_type, dtype, enabled, cache))
                     with self.mode:
-                        return function(*args, **kwargs)
+                        return composite.call(function, args, kwargs)
             with self.mode:
-                return function(*args, **kwargs)
+                return composite.call(function, args, kwargs)
         finally:
             if before is not self.grad_enabled:
                 torch._C._set_grad_enabled(before)

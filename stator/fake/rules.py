@@ -318,6 +318,13 @@ def _bmm(a: Any, b: Any) -> Any:
     return make((batch, n, m), a.dtype, a.device) if (batch, k) == (batch2, k2) else NotImplemented
 
 
+@rule(aten.mv.default)
+def _mv(a: Any, x: Any) -> Any:
+    if a.dim() != 2 or x.dim() != 1 or a.dtype is not x.dtype or a.shape[1] != x.shape[0]:
+        return NotImplemented
+    return make((a.shape[0],), a.dtype, a.device)
+
+
 @rule(aten.addmm.default, aten.baddbmm.default)
 def _addmm(bias: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
     out = _mm(a, b) if a.dim() == 2 else _bmm(a, b)

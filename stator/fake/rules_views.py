@@ -203,3 +203,13 @@ def _unfold(x: Any, dim: int, extent: int, step: int) -> Any:
         return NotImplemented
     size[dim], stride[dim], inner = (size[dim] - extent) // step + 1, stride[dim] * step, stride[dim]
     return view(x, [*size, extent], [*stride, inner])
+
+
+@rule(aten.unbind.int)
+def _unbind(x: Any, dim: int = 0) -> Any:
+    if not x.dim():
+        return NotImplemented
+    dim %= x.dim()
+    size, stride = list(x.shape), list(x.stride())
+    count, step = int(size.pop(dim)), stride.pop(dim)  # how many pieces there are is a number
+    return [view(x, size, stride, x.storage_offset() + i * step) for i in range(count)]

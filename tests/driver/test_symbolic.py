@@ -95,6 +95,17 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], Callable[..., list[Any]], Sizes]] 
     ),
     "attention": (Attention(), lambda b, t: [randn(b, t, 8)], [(2, 5), (3, 9), (8, 32)]),
     "language": (Language(), lambda b, t: [torch.randint(0, 31, (b, t))], [(2, 6), (3, 9), (5, 31), (2, 64)]),
+    "products": (
+        lambda x, y: (x @ y[0], y.mT @ x[0, 0], torch.matmul(x, y), x[0, 0] @ y, F.linear(y.mT, x[0])),
+        lambda b, n: [randn(b, n, 7), randn(b, 7, 3)],
+        [(5, 8), (2, 9), (11, 32)],
+    ),
+    "heads": (
+        nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True),
+        lambda b, t: [randn(b, t, 8)],
+        [(2, 5), (3, 9), (6, 32)],
+    ),
+    "steps": (lambda x: x * torch.linspace(-1, 3, x.shape[0]), lambda n: [randn(n)], [(5,), (8,), (33,)]),
     "convolution": (
         nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4).eval(), nn.ReLU(), nn.AvgPool2d(2)),
         lambda b, n: [randn(b, 3, n, n + 2)],

@@ -1,0 +1,133 @@
+"""Torch functions that PyTorch composes of other operators by plain numbers, composed here for symbolic sizes.
+
+`matmul` and `linear` are taken apart in C++ before any mode sees them. Where that code reads sizes as numbers (which
+functions do depends on the version of PyTorch), every size would become fixed. Invariant: sizes, strides and dtypes of
+the results are eager's, and so are the operators that do the work.
+Neighbours: `capture/graph.py` and `aot/trace.py` run the calls of a program through `call`.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
+from types import BuiltinFunctionType, FunctionType
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from stator.fake.tensor import FakeTensor
+
+
+def call(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """`function(*args, **kwargs)` on fakes."""
+    if not any(_is_symbolic(arg) for arg in (*args, *kwargs.values())):
+        return function(*args, **kwargs)
+    form = _FORMS.get(function)
+    if form is not None:
+        out = form(*args, **kwargs)
+        if out is not NotImplemented:
+            return out
+    if isinstance(function, FunctionType) and function.__globals__ is vars(F):
+        function = _functions()[function.__name__]
+    return function(*args, **kwargs)
+
+
+def _is_symbolic(arg: Any) -> bool:
+    return isinstance(arg, torch.SymInt) or (isinstance(arg, FakeTensor) and arg._has_symbolic_sizes_strides)
+
+
+@cache
+def _functions() -> dict[str, Any]:
+    """The functions of `torch.nn.functional` as they are, but calling one another, and the forms, through here."""
+    names = dict(vars(F))
+    for name, function in vars(F).items():
+        if isinstance(function, FunctionType) and function.__globals__ is vars(F):
+            twin = FunctionType(function.__code__, names, name, function.__defaults__, function.__closure__)
+            twin.__kwdefaults__ = function.__kwdefaults__
+            names[name] = twin
+        elif _is_form(function):
+            names[name] = partial(_composed, function)
+    return names
+
+
+def _is_form(function: Any) -> bool:
+    return isinstance(function, BuiltinFunctionType) and function in _FORMS
+
+
+def _composed(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    return call(function, args, kwargs)
+
+
+def _matmul(a: Any, b: Any = None, **named: Any) -> Any:
+    b = named.pop("other", b)
+    if named or not (isinstance(a, FakeTensor) and isinstance(b, FakeTensor)) or not a.dim() or not b.dim():
+        return NotImplemented
+    return _product(a, b) if max(a.dim(), b.dim()) > 2 else NotImplemented
+
+
+def _linear(x: Any, weight: Any = None, bias: Any = None, **named: Any) -> Any:
+    weight, bias = named.pop("weight", weight), named.pop("bias", bias)
+    if named or not isinstance(x, FakeTensor) or x.dim() < 3 or weight.dim() != 2:
+        return NotImplemented
+    if bias is None:
+        return _product(x, weight.t())
+    if bias.dim() == 1 and x.is_contiguous():
+        rows = torch.addmm(bias, x.reshape(-1, x.shape[-1]), weight.t())
+        return rows.view(*x.shape[:-1], weight.shape[0])
+    product = _product(x, weight.t())
+    return product + bias.to(product.dtype)
+
+
+def _product(a: Tensor, b: Tensor) -> Tensor:
+    """`a @ b`, of which one at least has more than two dims; the result is contiguous."""
+    if b.dim() <= 2 and _folds(a, b):
+        return _folded(a, b)
+    if a.dim() <= 2 and _folds(b.mT, a):
+        product = _folded(b.mT, a if a.dim() == 1 else a.t())
+        return product if a.dim() == 1 else product.mT.contiguous()
+    left = a.unsqueeze(0) if a.dim() == 1 else a
+    right = b.unsqueeze(1) if b.dim() == 1 else b
+    batch = torch.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+    rows, inner, columns = left.shape[-2], left.shape[-1], right.shape[-1]
+    count = 1
+    for extent in batch:
+        count = count * extent
+    left = left.expand(*batch, rows, inner).reshape(count, rows, inner)
+    right = right.expand(*batch, right.shape[-2], columns).reshape(count, right.shape[-2], columns)
+    size = [*batch, *([rows] if a.dim() > 1 else []), *([columns] if b.dim() > 1 else [])]
+    return torch.bmm(left, right).view(size)
+
+
+def _folds(many: Tensor, few: Tensor) -> bool:
+    """Whether all dims of `many` but the last become rows: an expanded `few` would cost its gradient, or a copy."""
+    return few.requires_grad or many.is_contiguous()
+
+
+def _folded(many: Tensor, few: Tensor) -> Tensor:
+    rows = many.reshape(-1, many.shape[-1])
+    return torch.matmul(rows, few).view(*many.shape[:-1], *few.shape[1:])
+
+
+def _linspace(start: Any, end: Any = None, steps: Any = None, **options: Any) -> Any:
+    """From both ends to the middle, as eager."""
+    dtype = options.get("dtype") or torch.get_default_dtype()
+    numbers = isinstance(start, int | float) and isinstance(end, int | float) and isinstance(steps, torch.SymInt)
+    if not numbers or not dtype.is_floating_point or options.keys() - {"dtype", "device"} or steps < 2:
+        return NotImplemented
+    wide = torch.float64 if dtype is torch.float64 else torch.float32
+    number = torch.arange(steps, device=options.get("device"))
+    exact = number.to(wide)
+    step = (end - start) / (steps - 1)
+    return torch.where(number < steps // 2, exact * step + start, end - (steps - 1 - exact) * step).to(dtype)
+
+
+_FORMS: dict[Any, Callable[..., Any]] = {
+    **dict.fromkeys((torch.matmul, torch.Tensor.matmul, torch.Tensor.__matmul__, operator.matmul), _matmul),
+    torch.ops.aten.matmul.default: _matmul,
+    torch.Tensor.__rmatmul__: lambda a, b: _matmul(b, a),
+    **dict.fromkeys((F.linear, torch.ops.aten.linear.default), _linear),
+    torch.linspace: _linspace,
+}
