@@ -23,7 +23,7 @@ SMALL: dict[str, Any] = {
     "intermediate_size": 48, "d_ff": 48, "ffn_dim": 48, "encoder_ffn_dim": 48, "decoder_ffn_dim": 48, "hidden_dim": 48,
     "max_position_embeddings": 64, "image_size": 32, "patch_size": 8, "num_labels": 3,
     "num_experts": 4, "num_local_experts": 4, "n_routed_experts": 4, "num_experts_per_tok": 2,
-    "drop_path_rate": 0.0, "layerdrop": 0.0, "encoder_layerdrop": 0.0, "decoder_layerdrop": 0.0,
+    "drop_path_rate": 0, "layerdrop": 0.0, "encoder_layerdrop": 0.0, "decoder_layerdrop": 0.0,
     "apply_spec_augment": False,
     "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 0,
 }  # fmt: skip
