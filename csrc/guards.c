@@ -442,13 +442,17 @@ static void put_off(Node *node) {
     node->hits = 0;
 }
 
+#define OFTEN 7 /* the delay after three records that were not worth it */
+
 static int record(Node *node, PyObject *value, Run *run) {
+    bool changed = region_is_of(node->region, value);
     Region *region = run->recorder = region_new(value);
     run->anchored = node->accessor == CONSTANT;
     int status = run_node(node, value, run);
     run->recorder = NULL;
     put_off(node);
-    if (status == 1 && region != NULL && region_finish(region)) {
+    if (status == 1 && changed && node->delay >= OFTEN) divide_region(node);
+    if (status == 1 && node->top && region != NULL && region_finish(region)) {
         Region *before = node->region;
         node->region = region;
         region = before;

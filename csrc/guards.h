@@ -143,11 +143,16 @@ const uint64_t *dict_version_word(PyObject *dict);
 int run_single_node(Node *node, PyObject *owner, Run *run);
 int run_single_check(Check *check, PyObject *value, Run *run);
 
+/* -- tree.c -- */
+
+void divide_region(Node *node);
+
 /* -- region.c -- */
 
 Region *region_new(PyObject *value);
 /* False if the record is not complete. */
 bool region_finish(Region *region);
+bool region_is_of(const Region *region, PyObject *value);
 void region_free(Region *region);
 /* Notes how a value was read; false if no word tells. *anchored: of the owner before, of the value after. */
 bool region_note_read(Region *region, Node *node, PyObject *owner, PyObject *value, const Versions *seen,

@@ -376,6 +376,8 @@ bool region_finish(Region *region) {
     return !region->failed;
 }
 
+bool region_is_of(const Region *region, PyObject *value) { return region != NULL && region->value == value; }
+
 void region_free(Region *region) {
     if (region == NULL) return;
     if (region->flag != NULL) watch_flag_drop(region->flag);

@@ -207,6 +207,19 @@ static void place_tops(Node *nodes, Py_ssize_t count) {
     }
 }
 
+/* Makes regions of what is below a node in place of its own: it changes often, but for small parts not all of it. */
+void divide_region(Node *node) {
+    bool divided = false;
+    for (Py_ssize_t i = 0; i < node->child_count; i++) {
+        node->children[i].top = weight(&node->children[i]) > SMALL;
+        divided = divided || node->children[i].top;
+    }
+    if (!divided) return;
+    node->top = false;
+    region_free(node->region);
+    node->region = NULL;
+}
+
 /* -- nodes ------------------------------------------------------------------------------------------- */
 
 static int parse_nodes(GuardTree *tree, PyObject *specs, Node **nodes, Py_ssize_t *count);

@@ -145,8 +145,10 @@ def restore() -> None:
                 delattr(cls, name)
 
 
+@pytest.mark.parametrize("often", [0, 40])
 @pytest.mark.parametrize("seed", range(40))
-def test_any_change_is_seen(seed: int) -> None:
+def test_any_change_is_seen(seed: int, often: int) -> None:
+    """Also where a record is divided, because of an attribute that changes often."""
     rng = random.Random(seed)
     random.seed(seed)
     answers = set()
@@ -155,6 +157,9 @@ def test_any_change_is_seen(seed: int) -> None:
         ways = [way() for way in rng.sample(WAYS, rng.randrange(2, len(WAYS)))]
         tree = GuardTree((), (node("slot", 0, children=(*ways, node("attribute", "number"))),), ())
         assert tree.check(thing) and tree.check(thing)
+        for number in range(often):
+            thing.unrelated = number  # type: ignore[attr-defined]
+            assert tree.check(thing)
         for _ in range(3):
             change = rng.choice(CHANGES)
             try:
@@ -182,6 +187,29 @@ def test_objects_that_follow_at_the_same_address() -> None:
             assert tree.check(thing) == (expected == 7)
         del thing
     assert len(seen) < 2000
+
+
+def test_what_stays_beside_what_changes_keeps_its_record() -> None:
+    def deep(levels: int) -> Any:
+        below = (node("item", 0, children=(deep(levels - 1),)),) if levels else ()
+        return node("attribute", "items", ("TYPE", list), children=below)
+
+    thing = Thing()
+    keep: Any = thing
+    for _ in range(4):
+        inner = Thing()
+        keep.items = [inner]
+        keep = inner
+    tree = GuardTree((), (node("slot", 0, children=(node("attribute", "text", ("EQUALS", "a")), deep(4))),), ())
+    for number in range(100):
+        thing.number = number
+        assert tree.check(thing)
+    keep.items = (1,)
+    for number in range(3):
+        thing.number = number
+        assert not tree.check(thing)
+    keep.items = []
+    assert tree.check(thing)
 
 
 def test_registers_are_filled_from_the_record() -> None:
