@@ -642,3 +642,34 @@ def test_frames_that_read_themselves() -> None:
         return y * 2
 
     check(fn, X)
+
+
+@pytest.mark.parametrize("view", [dict.keys, dict.values, dict.items])
+def test_a_dict_that_grows_or_shrinks_under_its_loop(view: Any) -> None:
+    def shrinks(d: dict[str, int], x: torch.Tensor) -> torch.Tensor:
+        for _ in view(d):
+            d.pop("q")
+            print("popped")
+            x = x + 1
+        return x
+
+    def grows(d: dict[str, int], x: torch.Tensor) -> Any:
+        over = iter(view(d))
+        seen = [next(over)]
+        d["z"] = 1
+        x = x * 2
+        print("added")
+        try:
+            return seen, next(over), x
+        except RuntimeError as error:
+            return seen, str(error), x
+
+    def keys_change(d: dict[str, int], x: torch.Tensor) -> torch.Tensor:
+        for _ in view(d):
+            d["p"] = d.pop("p") + 1
+            x = x + 1
+        return x
+
+    for fn in (shrinks, grows, keys_change):
+        check(fn, {"p": 1, "q": 2}, X)
+        check(fn, {"p": 1, "q": 2, "r": 3}, X)

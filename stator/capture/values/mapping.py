@@ -417,37 +417,49 @@ def named_dict(named: dict[str, Value]) -> DictValue:
 class DictIterator(IteratorValue):
     """Over keys, values or items; notices a changed size as Python does."""
 
-    __slots__ = ("names", "owner", "position", "what")
+    __slots__ = ("expected", "owner", "position", "what")
 
     def __init__(self, tx: Machine, owner: DictValue, what: str) -> None:
         super().__init__()
         self.owner = owner
         self.what = what
-        self.names = list(owner.all_entries(tx))
+        #: The entries when the iteration began.
+        self.expected = list(owner.all_entries(tx).items())
+        #: How many it has given; one more when it has ended.
         self.position = 0
 
     def python_type(self) -> type:
         return type(iter(getattr({}, self.what)()))
 
     def next_item(self, tx: Machine) -> Value | None:
-        entries = self.owner.entries(tx)
-        if len(entries) != len(self.names) and self.position <= len(self.names):
-            tx.raise_roughly(RuntimeError, "dictionary changed size during iteration")
-        if self.position >= len(self.names):
+        entries, expected = self.owner.entries(tx), self.expected
+        if self.position > len(expected):
             return None
-        entry = entries.get(self.names[self.position])
-        if entry is None:
-            tx.raise_roughly(RuntimeError, "dictionary keys changed during iteration")
+        if len(entries) != len(expected):
+            tx.raise_roughly(RuntimeError, "dictionary changed size during iteration")
         self.position += 1
+        if self.position > len(expected):
+            self._want(entries, expected)
+            return None
+        name, entry = expected[self.position - 1]
+        self._want(entries, [(name, entry)])
         return pick(tx, self.owner, entry, self.what)
+
+    def _want(self, entries: dict[Any, Entry], expected: Iterable[tuple[Any, Entry]]) -> None:
+        if any(entries.get(name) is not entry for name, entry in expected):
+            raise self.refuse("a dict whose keys have changed meanwhile")
 
     def children(self) -> Iterator[Value]:
         yield self.owner
 
     def reconstruct(self, out: Assembler) -> None:
-        if self.position >= len(self.names):
+        if self.position > len(self.expected):
             out.call(finished)
         else:
+            assert self.owner._entries is not None
+            if len(self.owner._entries) != len(self.expected):
+                raise self.refuse("a dict whose size has changed meanwhile")
+            self._want(self.owner._entries, self.expected)
             out.call(_advanced_view, self.owner, fresh(self.what), fresh(self.position))
 
 
