@@ -68,7 +68,8 @@ class Output:
          "input": flat input number `index` itself;
          "input_view": flat input number `index` as_strided by `size`, `stride`, `offset`;
          "output_view": the value number `index` as_strided by them;
-         (views may have another `dtype` of the same width, and may be `detached` from the autograd graph)
+         (views may have another `dtype` of the same width, and may be `detached` from the autograd graph, or
+         `unrecorded`: made under no_grad, they say that they require gradients and have no history)
          "number": the number `offset`;
          "constant": no tensor, the Python value `constant`.
     """
@@ -81,6 +82,7 @@ class Output:
     constant: Any = None
     dtype: str = ""
     detached: bool = False
+    unrecorded: bool = False
 
     def at(self, values: Values) -> Output:
         """The output for values of its symbols."""

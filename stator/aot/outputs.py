@@ -107,8 +107,8 @@ def view_of(kind: str, index: int, fake: FakeTensor, base: FakeTensor) -> Output
         extents(fake.stride()),
         size_of(fake.storage_offset()) - size_of(base.storage_offset()),
         dtype=str(fake.dtype).removeprefix("torch.") if fake.dtype is not base.dtype else "",
-        # Not by `requires_grad`: a view made under no_grad claims to have it.
-        detached=base.requires_grad and fake.grad_fn is None,
+        detached=base.requires_grad and not fake.requires_grad,
+        unrecorded=base.requires_grad and fake.requires_grad and fake.grad_fn is None,
     )
 
 

@@ -10,7 +10,7 @@ Neighbours: `metadata.py` is its input; `partition.py` says what is saved where.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any
 
@@ -163,6 +163,9 @@ def _view(output: Output, source: Tensor) -> Tensor:
     size: Any = output.size  # numbers by now
     stride: Any = output.stride
     offset: Any = output.offset
+    if output.unrecorded:
+        with torch.no_grad():
+            return _view(replace(output, unrecorded=False), source)
     if output.detached:
         source = source.detach()
     if output.dtype:

@@ -234,6 +234,15 @@ def test_random_factories(table):
     assert abs(shifted.mean() - 5) < 0.3
 
 
+def test_views_made_under_no_grad(table):
+    def views(x, y):
+        with torch.no_grad():
+            first, second = x[:], x.t()
+        return first, second, x.detach(), x * y, first * y
+
+    check(Function(views), [torch.randn(3, 4, requires_grad=True), torch.randn(3, 4)], table)
+
+
 def test_no_grad_gives_a_forward_only(table):
     net = nn.Linear(3, 3)
     x = torch.randn(2, 3)
