@@ -159,7 +159,7 @@ def differences(text: str, calls: tuple[Call, ...], mode: Mode | None = None) ->
     plain, other = function_of(text), function_of(text)
     stator.reset()
     compiled = stator.compile(other, backend=mode.backend, dynamic=mode.dynamic, options={"strict": True})
-    close = mode.backend == "inductor"
+    close = mode.backend != "eager"
     found = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", StatorWarning)
