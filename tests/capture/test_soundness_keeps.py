@@ -241,6 +241,19 @@ def two_functions_apart(call: Calls) -> None:
         call(local, x())
 
 
+def remember(y: torch.Tensor, told: list[torch.Tensor]) -> torch.Tensor:
+    told.append(y.sum())
+    told += [y, y * 2]
+    return told[-1] + told[-2]
+
+
+@keeps
+def a_list_that_only_grows(call: Calls) -> None:
+    told: list[torch.Tensor] = []
+    for _ in range(3):
+        call(remember, x(), told)
+
+
 @pytest.fixture(autouse=True)
 def restored() -> Any:
     """Globals, warning filters and limits as they were."""

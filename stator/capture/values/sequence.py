@@ -1,7 +1,7 @@
 """Tuples (with torch.Size, named tuples, torch's return types), lists and deques.
 
-A list with a source is materialised on first use, under a guard on its length; its items keep their
-sources. Changes stay in the value and are written back once, as the whole contents.
+A list with a source is materialised when its items are first needed, under a guard on its length; its items keep
+their sources. Changes stay in the value and are written back once, as the whole contents or as what was added.
 Invariant: a tuple of constants is a constant. Neighbours: `mapping.py`, `effects.py`.
 """
 
@@ -209,15 +209,16 @@ def build_tuple(cls: type, items: list[Any]) -> Any:
 
 
 class ListValue(SequenceValue):
-    """A list. `real` is the object until its items are first needed."""
+    """A list. `real` is the object until its items are first needed; until then, `added` is what it has gained."""
 
-    __slots__ = ("items", "real")
+    __slots__ = ("added", "items", "real")
     kind = "a list"
 
     def __init__(self, items: list[Value] | None, source: Source | None = None, real: list[Any] | None = None) -> None:
         self.source = source
         self.items = items
         self.real = real
+        self.added: list[Value] = []
 
     def python_type(self) -> type:
         return list
@@ -230,7 +231,30 @@ class ListValue(SequenceValue):
             source = self.source
             self.items = []
             self.items.extend(wrap(tx, item, ItemSource(source, index)) for index, item in enumerate(real))
+            self.items += self.added
         return self.items
+
+    def length(self, tx: Machine) -> int:
+        if self.items is not None:
+            return len(self.items)
+        real = self.real or ()
+        watch.length(tx, self.source, len(real))
+        return len(real) + len(self.added)
+
+    def get_item(self, tx: Machine, key: Value) -> Value:
+        if self.items is None and key.is_constant() and type(key.constant()) is int:
+            index: int = key.constant()
+            if -len(self.added) <= index < 0:
+                return self.added[index]
+        return super().get_item(tx, key)
+
+    def grow(self, tx: Machine, more: list[Value]) -> None:
+        """Puts items at the end: where nobody has read the list, it need not have the same length in every call."""
+        if self.items is None:
+            self.added += more
+            tx.effects.change(self)
+        else:
+            self.changed(tx).extend(more)
 
     def like(self, items: list[Value]) -> Value:
         return ListValue(items)
@@ -281,12 +305,11 @@ class ListValue(SequenceValue):
         self.changed(tx).append(item)
 
     def m_append(self, tx: Machine, item: Value) -> Value:
-        self.changed(tx).append(item)
+        self.grow(tx, [item])
         return NONE
 
     def m_extend(self, tx: Machine, other: Value) -> Value:
-        more = other.unpack(tx)
-        self.changed(tx).extend(more)
+        self.grow(tx, other.unpack(tx))
         return NONE
 
     def m_insert(self, tx: Machine, index: Value, item: Value) -> Value:
@@ -321,7 +344,7 @@ class ListValue(SequenceValue):
     # -- after capture ---------------------------------------------------------------------------------
 
     def children(self) -> Iterator[Value]:
-        return iter(self.items or ())
+        return iter(self.added if self.items is None else self.items)
 
     def reconstruct(self, out: Assembler) -> None:
         if contains_itself(self):
@@ -334,8 +357,11 @@ class ListValue(SequenceValue):
         out.build("list", len(self.items or ()))
 
     def write_back(self, out: Assembler) -> None:
-        """Emit the new contents."""
-        out.call(replace_items, self, TupleValue(self.items or ()))
+        """Emit the new contents, or what has been added to them."""
+        if self.items is None:
+            out.call(operator.iadd, self, TupleValue(self.added))
+        else:
+            out.call(replace_items, self, TupleValue(self.items))
         out.pop()
 
 
@@ -379,6 +405,11 @@ class DequeValue(ListValue):
 
     def like(self, items: list[Value]) -> Value:
         return DequeValue(items, limit=self.limit)
+
+    def grow(self, tx: Machine, more: list[Value]) -> None:
+        if self.limit is not None:
+            self.values(tx)
+        super().grow(tx, more)
 
     def _trim(self, left: bool) -> None:
         items = self.items
