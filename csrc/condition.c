@@ -1,7 +1,7 @@
 /* Conditions on sizes: a comparison of integer expressions, as a postfix program over operands.
  *
  * Operands are read from the registers of one evaluation of a guard tree: a size, stride or offset of a
- * tensor, or an int. Division and remainder floor, as Python's do; what overflows 64 bits, divides by
+ * tensor, an int, or the bits of a float as one (so that ranges of floats are ranges of ints). Division and remainder floor, as Python's do; what overflows 64 bits, divides by
  * zero or is not there does not hold. A program is verified when it is parsed, so that evaluation needs
  * no checks of its own. guards.c runs conditions as relations.
  */
@@ -9,14 +9,14 @@
 
 #include <string.h>
 
-typedef enum { OPERAND_SIZE, OPERAND_STRIDE, OPERAND_OFFSET, OPERAND_INT } OperandKind;
+typedef enum { OPERAND_SIZE, OPERAND_STRIDE, OPERAND_OFFSET, OPERAND_INT, OPERAND_BITS } OperandKind;
 
 typedef enum {
     PUSH_OPERAND, PUSH_CONSTANT, ADD, SUBTRACT, MULTIPLY, FLOOR_DIVIDE, REMAINDER, MAXIMUM, MINIMUM,
     EQUAL, NOT_EQUAL, LESS, LESS_EQUAL,
 } StepKind;
 
-static const char *const OPERANDS[] = {"size", "stride", "offset", "int", NULL};
+static const char *const OPERANDS[] = {"size", "stride", "offset", "int", "bits", NULL};
 static const char *const STEPS[] = {
     "operand", "const", "+", "-", "*", "//", "%", "max", "min", "==", "!=", "<", "<=", NULL,
 };
@@ -109,6 +109,11 @@ static int read_operand(const Operand *operand, PyObject *value, int64_t *number
         if (!PyLong_Check(value)) return 0;
         *number = PyLong_AsLongLongAndOverflow(value, &overflow);
         return overflow == 0;
+    }
+    if (operand->kind == OPERAND_BITS) {
+        if (!PyFloat_CheckExact(value)) return 0;
+        memcpy(number, &((PyFloatObject *)value)->ob_fval, sizeof *number);
+        return 1;
     }
     if (!tensor_check(value)) return 0;
     TensorView view;

@@ -27,6 +27,7 @@ from stator.fake import FakeTensor
 from stator.fake.symbolic import extents, size_of
 from stator.runtime.toolchain import processor
 from stator.sizes import Symbol, python
+from stator.sizes.real import written
 
 _PLAIN = (int, float, complex, bool, str, bytes, type(None), type(Ellipsis))
 _TORCH_PLAIN = (torch.dtype, torch.device, torch.layout, torch.memory_format)
@@ -89,6 +90,8 @@ class _Names(dict[Symbol, str]):
 def _input(node: fx.Node, value: Any, tensors: dict[int, int], storages: dict[int, int], names: _Names) -> str:
     """What each call passes; where the placeholder describes it by symbols, these stand for the numbers."""
     described = node.meta.get("val")
+    if isinstance(described, torch.SymFloat):
+        return f"float {written(described.node.value, names)}"
     if isinstance(described, torch.SymInt):
         return f"number {python(size_of(described), names)}"
     if not isinstance(described, FakeTensor) or not described._has_symbolic_sizes_strides:

@@ -51,6 +51,8 @@ def describe(tracer: Tracer, inputs: Sequence[FakeTensor | None], outputs: list[
         if isinstance(out, torch.SymInt):
             results.outputs.append(Output("number", offset=size_of(out)))
             continue
+        if isinstance(out, torch.SymFloat):
+            raise Unsupported("a result", "it is a float that differs from call to call")
         if not isinstance(out, torch.Tensor):
             results.outputs.append(Output("constant", constant=out))
             continue

@@ -17,6 +17,7 @@ from stator.aot.symbols import origins, read
 from stator.aot.trace import trace
 from stator.fake.symbolic import size_of
 from stator.sizes import Symbol, evaluate
+from stator.sizes.real import from_bits, symbol_of
 
 
 def by_python(module: fx.GraphModule) -> Callable[[list[Any]], tuple[Any, ...]]:
@@ -50,6 +51,8 @@ class _Sized(fx.Interpreter):
                 return self.env[arg]
             case torch.SymInt():
                 return evaluate(size_of(arg), self.values)
+            case torch.SymFloat():
+                return from_bits(self.values[symbol_of(arg.node.value)])
             case list() | tuple():
                 return type(arg)([self._filled(item, user) for item in arg])
         return arg

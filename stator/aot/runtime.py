@@ -16,10 +16,12 @@ from typing import Any
 
 import torch
 
-from stator.aot.metadata import Ints, Metadata, Output, TensorSpec, Values, at
+from stator.aot.metadata import Ints, Metadata, Origin, Output, TensorSpec, Values, at
 from stator.aot.symbols import read
 from stator.aot.zeros import zeros
 from stator.base.errors import Unsupported
+from stator.sizes import Extent, Symbol, symbols
+from stator.sizes.real import NAMES, bits_of
 
 Tensor = torch.Tensor
 Compiled = Callable[[list[Tensor]], Sequence[Any]]
@@ -47,13 +49,16 @@ class Bound:
         "constants",
         "draws",
         "fixed",
+        "floats",
         "forward",
         "geometries",
         "metadata",
         "mutated",
         "non_differentiable",
         "plain",
+        "reals",
         "saved",
+        "sized",
         "seed_device",
         "symbols",
         "values",
@@ -79,15 +84,22 @@ class Bound:
         #: The caller's tensors that gradients depend on; a gradient that only depends on tangents is linear.
         self.anchored = [i for i in metadata.gradients if i >= metadata.attributes] if metadata.saved else []
         self.symbols = metadata.symbols
-        #: What describes results and tangents: for all calls, or for values of the symbols.
-        self.fixed = None if metadata.symbols else _geometry(metadata, ())
-        self.geometries = lru_cache(maxsize=_GEOMETRIES)(partial(_geometry, metadata))
+        self.floats = metadata.floats
+        self.reals = _reals(metadata) if metadata.reals else None
+        #: Which symbols describe results and tangents, and what does: for all calls, or for values of these.
+        self.sized = _sized(metadata)
+        self.fixed = None if self.sized else _geometry(metadata, (), ())
+        self.geometries = lru_cache(maxsize=_GEOMETRIES)(partial(_geometry, metadata, self.sized))
 
     # ---- calls -------------------------------------------------------------------------------------------------------
 
     def flat(self, placeholders: tuple[Tensor, ...]) -> list[Tensor]:
         """The flat inputs of one call."""
-        inputs = [*self.attributes, *placeholders]
+        inputs: list[Any] = [*self.attributes, *placeholders]
+        for position in self.floats:
+            inputs[position] = bits_of(inputs[position])
+        if self.reals is not None:
+            inputs += self.reals(inputs)
         if self.seed_device is not None:
             inputs.append(draw_seeds(self.draws, self.seed_device))
         return inputs
@@ -139,7 +151,7 @@ class Bound:
 
     def rebuild(self, inputs: list[Tensor], values: Sequence[Any]) -> tuple[Any, ...]:
         """The user's outputs from inputs and values."""
-        geometry = self.fixed or self.geometries(read(self.symbols, inputs))
+        geometry = self.fixed or self.geometries(read(self.sized, inputs))
         return tuple([_output(output, inputs, values) for output in geometry.outputs])
 
 
@@ -192,16 +204,35 @@ def draw_seeds(count: int, device: torch.device) -> Tensor:
 class _Geometry:
     """Results and tangents for values of the symbols."""
 
-    symbols: Ints
     outputs: tuple[Output, ...]
     tangents: list[tuple[int, _Tangent]]
 
 
-def _geometry(metadata: Metadata, symbols: Ints) -> _Geometry:
-    values = {origin.symbol: value for origin, value in zip(metadata.symbols, symbols, strict=True)}
+def _geometry(metadata: Metadata, places: tuple[Origin, ...], numbers: Ints) -> _Geometry:
+    values = {origin.symbol: value for origin, value in zip(places, numbers, strict=True)}
     outputs = tuple([output.at(values) for output in metadata.outputs])
     tangents = [(i, _Tangent(value.spec, values)) for i, value in enumerate(metadata.values) if value.differentiable]
-    return _Geometry(symbols, outputs, tangents)
+    return _Geometry(outputs, tangents)
+
+
+def _sized(metadata: Metadata) -> tuple[Origin, ...]:
+    """Where the symbols are read that the geometry of results and tangents depends on."""
+    extents: list[Extent] = []
+    for part in (*metadata.outputs, *metadata.tangents):
+        extents += (*part.size, *part.stride)
+    extents += [output.offset for output in metadata.outputs]
+    used = frozenset[Symbol]().union(*map(symbols, extents))
+    return tuple([place for place in metadata.symbols if place.symbol in used])
+
+
+def _reals(metadata: Metadata) -> Callable[[list[Any]], list[int]]:
+    """From the flat inputs so far to the bits of the floats that are computed from them."""
+    count = len(metadata.inputs) - len(metadata.reals) - metadata.uses_random
+    places = [place for place in metadata.symbols if place.input < count]
+    names = ", ".join([place.symbol.name for place in places])
+    made = ", ".join([f"bits_of(float({text}))" for text in metadata.reals])
+    compute: Callable[..., list[int]] = eval(f"lambda {names}: [{made}]", {**NAMES, "bits_of": bits_of})
+    return lambda inputs: compute(*read(places, inputs))
 
 
 class _Tangent:
@@ -242,8 +273,8 @@ class _Function(torch.autograd.Function):
         kept = {"input": inputs, "value": values, "extra": extra}
         ctx.save_for_backward(*[kept[saved.source][saved.index] for saved in bound.saved])
         ctx.bound, ctx.anchors = bound, anchors
-        if bound.symbols:
-            ctx.symbols = read(bound.symbols, inputs)
+        ctx.symbols = read(bound.symbols, inputs)
+        ctx.sized = read(bound.sized, inputs)
         ctx.set_materialize_grads(False)
         if bound.non_differentiable:
             ctx.mark_non_differentiable(*[values[i] for i in bound.non_differentiable])
@@ -252,9 +283,9 @@ class _Function(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *tangents: Tensor | None) -> Any:
         bound: Bound = ctx.bound
-        geometry = bound.fixed or bound.geometries(ctx.symbols)
+        geometry = bound.fixed or bound.geometries(ctx.sized)
         fitted = [form.fit(tangents[i]) for i, form in geometry.tangents]
-        arguments = [*ctx.saved_tensors, *fitted, *geometry.symbols]
+        arguments = [*ctx.saved_tensors, *fitted, *ctx.symbols]
         assert bound.backward is not None
         if not torch.is_grad_enabled():
             return (None, None, *bound.backward(arguments))

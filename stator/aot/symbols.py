@@ -16,6 +16,7 @@ from torch import fx
 from stator.aot.metadata import Metadata, Origin
 from stator.fake.symbolic import SizeNode
 from stator.sizes import Condition, Extent, Size, Symbol, substitute
+from stator.sizes.real import symbol_of
 
 
 def origins(inputs: Sequence[Any]) -> tuple[Origin, ...]:
@@ -56,15 +57,17 @@ def plain(extent: Extent) -> Symbol | None:
 
 def _extents(value: Any) -> Iterator[tuple[str, int, Extent]]:
     if isinstance(value, torch.Tensor):
-        yield from (("size", dim, _raw(extent)) for dim, extent in enumerate(value.shape))
-        yield from (("stride", dim, _raw(step)) for dim, step in enumerate(value.stride()))
-        yield "offset", 0, _raw(value.storage_offset())
-    elif isinstance(value, torch.SymInt):
-        yield "number", 0, _raw(value)
+        yield from (("size", dim, extent_of(extent)) for dim, extent in enumerate(value.shape))
+        yield from (("stride", dim, extent_of(step)) for dim, step in enumerate(value.stride()))
+        yield "offset", 0, extent_of(value.storage_offset())
+    elif isinstance(value, torch.SymInt | torch.SymFloat):
+        yield "number", 0, extent_of(value)
 
 
-def _raw(value: int | torch.SymInt) -> Extent:
-    """The extent as it was described, although what was assumed since may fix it."""
+def extent_of(value: int | torch.SymInt | torch.SymFloat) -> Extent:
+    """The extent as it was described, although what was assumed since may fix it; of a float the one of its bits."""
+    if isinstance(value, torch.SymFloat):
+        return symbol_of(value.node.value).size
     return value.node.size if isinstance(value, torch.SymInt) and isinstance(value.node, SizeNode) else int(value)
 
 
@@ -77,7 +80,8 @@ def adopt(gm: fx.GraphModule, metadata: Metadata) -> bool:
     if environment is None or not metadata.symbols:
         return not metadata.symbols
     values = [node.meta.get("val") for node in gm.graph.nodes if node.op == "placeholder"]
-    now = {place.symbol: _raw(shown(place, values[place.input - metadata.attributes])) for place in metadata.symbols}
+    given = [place for place in metadata.symbols if place.input - metadata.attributes < len(values)]
+    now = {place.symbol: extent_of(shown(place, values[place.input - metadata.attributes])) for place in given}
     conditions = [Condition(op, substitute(a, now), substitute(b, now)) for op, a, b in metadata.conditions]
     if not all(condition.evaluate({s: s.hint for s in condition.symbols}) for condition in conditions):
         return False

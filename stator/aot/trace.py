@@ -24,14 +24,14 @@ from stator.aot.attributes import attribute, lifted, tensors_of
 from stator.aot.functional import Cell, Handle, repeats
 from stator.aot.metadata import Metadata, TensorSpec, Value
 from stator.aot.outputs import Results, describe, own_memory, view_of
-from stator.aot.symbols import origins
+from stator.aot.symbols import extent_of, origins
 from stator.aot.tracer import Tracer
 from stator.base.errors import DataDependent, Unsupported
 from stator.fake import FakeTensor, composite, make
 from stator.fake.graphs import module
 from stator.fake.layout import contiguous_strides, is_dense
 from stator.fake.mode import inner, without_saved_tensor_hooks
-from stator.fake.symbolic import extents, size_of
+from stator.fake.symbolic import extents
 from stator.sizes import Extent
 
 aten = torch.ops.aten
@@ -73,9 +73,9 @@ class _Input:
 
 @dataclass(slots=True)
 class _Number:
-    """A flat input that is a number: a symbol."""
+    """A flat input that is a number: a symbol, or a float that one stands for."""
 
-    fake: torch.SymInt
+    fake: torch.SymInt | torch.SymFloat
     node: fx.Node
 
 
@@ -162,7 +162,7 @@ class _Tracing:
             if isinstance(example, torch.Tensor):
                 symbolic = isinstance(described, FakeTensor) and described._has_symbolic_sizes_strides
                 self.inputs.append(self._input(node.name, example, described if symbolic else example))
-            elif isinstance(described, torch.SymInt):
+            elif isinstance(described, torch.SymInt | torch.SymFloat):
                 self.inputs.append(_Number(described, self.tracer.placeholder(node.name, described)))
             else:
                 raise Unsupported(f"the input {node.name}", "it is no tensor")
@@ -275,18 +275,21 @@ class _Tracing:
         tangents: list[fx.Node],
     ) -> Joint:
         tracer = self.tracer
+        flat = [*flat, *[_Number(node.meta["val"], node) for node in tracer.floats.values()]]
         specs: list[TensorSpec | Extent] = [
             TensorSpec.of(entry.node.meta["val"], entry.requires_grad)
             if isinstance(entry, _Input)
-            else size_of(entry.fake)
+            else extent_of(entry.fake)
             for entry in flat
         ]
         nodes = [entry.node for entry in flat]
+        if gradients:
+            gradients = [*gradients, *[None] * len(tracer.floats)]
         if tracer.seeds is not None:
             specs.append(TensorSpec.of(tracer.seeds.meta["val"], False))
             nodes.append(tracer.seeds)
             gradients = [*gradients, None] if gradients else gradients
-            self._seeds_after_inputs(nodes)
+        self._in_order(nodes)
         has_backward = any(gradient is not None for gradient in gradients)
         values = tuple(Value(tangent_spec(fake), has_backward and fake.requires_grad) for fake in results.fakes)
         metadata = Metadata(
@@ -303,13 +306,21 @@ class _Tracing:
             gradients=tuple(i for i, gradient in enumerate(gradients) if gradient is not None),
             has_backward=has_backward,
             seed_device=str(tracer.seed_device) if tracer.seeds is not None else "",
+            floats=tuple(
+                [
+                    len(self.attributes) + i
+                    for i, entry in enumerate(self.inputs)
+                    if isinstance(entry, _Number) and isinstance(entry.fake, torch.SymFloat)
+                ]
+            ),
+            reals=tuple(tracer.floats),
             symbols=origins([entry.node.meta["val"] for entry in flat]),
         )
         attributes = [entry.real for entry in self.attributes]
         return Joint(tracer.graph, attributes, nodes, tangents, results.nodes, gradients, metadata)
 
-    def _seeds_after_inputs(self, nodes: list[fx.Node]) -> None:
-        """Put the placeholders into the order of the flat inputs: constants and seeds were met late."""
+    def _in_order(self, nodes: list[fx.Node]) -> None:
+        """Put the placeholders into the order of the flat inputs: constants, floats and seeds were met late."""
         first = next(iter(self.tracer.graph.nodes))
         for node in nodes:
             if node is not first:
@@ -345,6 +356,10 @@ class _Interpreter:
                 values[node] = next(arguments)
                 continue
             args = fx.node.map_arg(node.args, values.__getitem__)
+            described = node.meta.get("val")
+            if isinstance(described, torch.SymFloat):
+                values[node] = described  # Python computes it, not the graph
+                continue
             if node.op == "output":
                 out = args[0]
                 return list(out) if isinstance(out, (list, tuple)) else [out]

@@ -21,12 +21,12 @@ from torch import fx
 from stator.aot.foreach import is_foreach, run_foreach
 from stator.aot.functional import Cell, Handle, Step, check_reach, read, relocated, write
 from stator.aot.operators import functional_form, is_random
-from stator.aot.scalars import as_tensor, with_tensors
 from stator.base.errors import DataDependent, Unsupported
 from stator.fake import FakeMode, FakeTensor, make
 from stator.fake.execute import CONSTANT_ELEMENTS, argument, execute, plan_of
 from stator.fake.graphs import add_call, infer
 from stator.fake.mode import Geometry
+from stator.sizes import real
 
 aten = torch.ops.aten
 Action = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
@@ -57,6 +57,8 @@ class Tracer(FakeMode):
         self.seed_device: torch.device | None = None
         #: Inputs whose geometry the program changes in place.
         self.restrided: dict[Cell, FakeTensor] = {}
+        #: By their expressions, the floats that are computed from numbers among the inputs.
+        self.floats: dict[str, fx.Node] = {}
         self._draws = 0
         self._actions: dict[Any, Action] = {}
         self._last_placeholder: fx.Node | None = None
@@ -139,27 +141,11 @@ class Tracer(FakeMode):
         if kwargs:
             kwargs = dict(zip(kwargs, self.fakes(tuple(kwargs.values())), strict=True))
             args, kwargs = _positional(func, args, kwargs)
-        if any(type(arg) is torch.SymFloat for arg in args):
-            func, args = self._without_floats(func, args)
         out = execute(func, args, kwargs)
         named = {name: self._argument(value) for name, value in kwargs.items()} if kwargs else kwargs
         node = self.record(func, self.nodes(args), named, out)
         self._own(out, node)
         return out
-
-    def _without_floats(self, func: Any, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
-        """The operator with tensors in place of floats that come of sizes; where it takes none, these are fixed."""
-        taking = with_tensors(func, args)
-        if taking is None:
-            return func, tuple([float(arg) if isinstance(arg, torch.SymFloat) else arg for arg in args])
-        like = next(arg for arg in args if isinstance(arg, torch.Tensor))
-        return taking, tuple([self._number(arg, like) if isinstance(arg, torch.SymFloat) else arg for arg in args])
-
-    def _number(self, number: torch.SymFloat, like: torch.Tensor) -> FakeTensor:
-        node = as_tensor(number, like, self.emit)
-        fake: FakeTensor = node.meta["val"]
-        self._own(fake, node)
-        return fake
 
     def record(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], value: Any) -> fx.Node:
         """Add the node of one functional operator."""
@@ -193,7 +179,16 @@ class Tracer(FakeMode):
             return self.node(arg)
         if kind is list or kind is tuple:
             return [self._argument(item) for item in arg]
+        if kind is torch.SymFloat:
+            self._number(arg)
         return arg
+
+    def _number(self, number: torch.SymFloat) -> None:
+        """A float that is computed from others is an input of its own: Python computes it before the graph runs."""
+        value = number.node.value
+        text = real.written(value)
+        if not isinstance(value, float) and real.plain(value) is None and text not in self.floats:
+            self.floats[text] = self.placeholder("float", number)
 
     def _own(self, out: Any, node: fx.Node) -> None:
         """Give fresh results memory of their own."""
@@ -294,7 +289,7 @@ class Tracer(FakeMode):
 
     # ---- inputs ------------------------------------------------------------------------------------------------------
 
-    def placeholder(self, name: str, fake: FakeTensor | torch.SymInt) -> fx.Node:
+    def placeholder(self, name: str, fake: FakeTensor | torch.SymInt | torch.SymFloat) -> fx.Node:
         """A graph input, after the inputs so far and before all operators."""
         if self._last_placeholder is not None:
             point: Any = self.graph.inserting_after(self._last_placeholder)

@@ -7,11 +7,13 @@ Neighbours: `guards.py` (the kind CONDITION), `csrc/condition.c` (evaluation).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, Literal, NamedTuple
 
 from stator.capture.source import Source
+from stator.sizes.real import from_bits
 
-Number = Literal["size", "stride", "offset", "int"]
+Number = Literal["size", "stride", "offset", "int", "bits"]
 
 Step = tuple[str] | tuple[str, int]
 Program = tuple[Step, ...]
@@ -25,7 +27,7 @@ MIRRORED: Final = {"==": "==", "!=": "!=", "<": ">", "<=": ">="}
 
 
 class Operand(NamedTuple):
-    """A number that a condition reads: a size, stride or the offset of a tensor, or an int itself."""
+    """A number that a condition reads: a size, stride or the offset of a tensor, an int, or the bits of a float."""
 
     source: Source
     kind: Number
@@ -37,6 +39,8 @@ class Operand(NamedTuple):
                 return f"{self.source}.{self.kind}()[{self.dim}]"
             case "offset":
                 return f"{self.source}.storage_offset()"
+            case "bits":
+                return f"bits({self.source})"
         return str(self.source)
 
 
@@ -47,10 +51,16 @@ class ConditionFacts(NamedTuple):
     program: Program
 
     def __str__(self) -> str:
-        return infix(self.program, tuple(map(str, self.operands)))
+        floats = any(operand.kind == "bits" for operand in self.operands)
+        return infix(self.program, tuple(map(str, self.operands)), _bits if floats else str)
 
 
-def infix(program: Program, names: tuple[str, ...]) -> str:
+def _bits(constant: int) -> str:
+    """The bits of a float, by the float."""
+    return f"bits({from_bits(constant)!r})"
+
+
+def infix(program: Program, names: tuple[str, ...], constant: Callable[[int], str] = str) -> str:
     """A program as a Python expression, a lone constant on the right of a comparison."""
     stack: list[tuple[str, int, bool]] = []
     for step in program:
@@ -58,7 +68,7 @@ def infix(program: Program, names: tuple[str, ...]) -> str:
             case "operand", int(number):
                 stack.append((names[number], ATOM, False))
             case "const", int(number):
-                stack.append((str(number), ATOM if number >= 0 else 1, True))
+                stack.append((constant(number), ATOM if number >= 0 else 1, True))
             case (operator,):
                 right, left = stack.pop(), stack.pop()
                 stack.append(combine(operator, left, right))

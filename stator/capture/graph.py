@@ -22,8 +22,9 @@ from torch import fx
 from stator.capture.dynamic import Sizes
 from stator.capture.source import SizeSource, StrideSource
 from stator.fake import FakeMode, composite, graphs
-from stator.fake.symbolic import size_of, symint
+from stator.fake.symbolic import size_of, symfloat, symint
 from stator.sizes import OPERATIONS, Extent, Size, Symbol, fold
+from stator.sizes.real import FUNCTIONS, Number, Real, from_bits, plain, written
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -170,6 +171,26 @@ class GraphBuilder:
         if node is None:
             values = [size_of(side.meta["val"]) if isinstance(side, fx.Node) else side for side in (left, right)]
             node = self._append_size(SIZE_FUNCTIONS[op], (left, right), OPERATIONS[op](*values))
+            self._size_calls[key] = node
+        return node
+
+    def float_node(self, number: Number) -> Any:
+        """The node of a symbolic float, which the graph computes as the program does; a plain one as it is."""
+        if not isinstance(number, Real):
+            return self.size_node(number) if isinstance(number, Size) else number
+        key = "float", written(number)
+        node = self._size_calls.get(key)
+        if node is None:
+            value = symfloat(number, self.sizes)
+            location = self.sizes.locate() or ("", 0)
+            symbol = plain(number)
+            if symbol is not None:
+                place: Any = self.sizes.places[symbol][0]
+                node, _ = self._input(place, from_bits(symbol.hint), value, location)
+            else:
+                args = tuple([self.float_node(arg) for arg in number.args])
+                node = self._append("call_function", FUNCTIONS[number.op], args, {}, value, location)
+                node.meta["is_size"] = True
             self._size_calls[key] = node
         return node
 

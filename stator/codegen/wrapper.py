@@ -73,6 +73,8 @@ class _Module:
             lines.append("from torch import empty_strided as empty")
         if any("= large(" in line for line in body):
             lines.append("from stator.runtime.pages import large")
+        if any("from_bits(" in line for line in body):
+            lines.append("from stator.sizes.real import from_bits")
         if self.schedule.mutated:
             lines.append("from torch.autograd.graph import increment_version")
         if self.blocks and self.pieces:

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from stator.base.errors import DataDependent, Unsupported
+from stator.fake.symbolic import FloatNode
 from stator.fake.tensor import FakeTensor, install_executor, make, memory_of, wrap_meta
 
 aten = torch.ops.aten
@@ -67,6 +68,8 @@ def plan_of(func: Any) -> Plan:
 
 def execute(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The result of `func` on fakes. Real tensors among the arguments must have been converted before."""
+    if _has_float(args) or (kwargs and _has_float(kwargs.values())):
+        return _for_any_float(func, args, kwargs)
     plan = plan_of(func)
     if plan.written is not None:
         return _write(func, plan, args, kwargs)
@@ -79,6 +82,50 @@ def execute(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if plan.pure and _may_be_constant(args):
         _carry_constant(func, args, kwargs, out)
     return out
+
+
+def _has_float(args: Iterable[Any]) -> bool:
+    for arg in args:
+        kind = type(arg)
+        if kind is torch.SymFloat or ((kind is list or kind is tuple) and torch.SymFloat in map(type, arg)):
+            return True
+    return False
+
+
+def _for_any_float(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The result where some numbers are symbolic floats: its geometry does not depend on them, its values do."""
+    if func.namespace != "aten" or func._opname in _FLOATS_SHAPE:
+        number: Callable[[torch.SymFloat], float] = float
+    else:
+        number = _hint
+    plan = plan_of(func)
+    if plan.written is not None:
+        for position in plan.written:
+            target = argument(func, args, kwargs, position)
+            for tensor in target if isinstance(target, (list, tuple)) else (target,):
+                memory_of(tensor).unknown = True
+    named = {name: _with_numbers(value, number) for name, value in kwargs.items()}
+    out = execute(func, tuple([_with_numbers(arg, number) for arg in args]), named)
+    for tensor in out if isinstance(out, (list, tuple)) else (out,):
+        if isinstance(tensor, FakeTensor) and plan.written is None and not plan.view:
+            tensor.constant = None
+    return out
+
+
+def _with_numbers(arg: Any, number: Callable[[torch.SymFloat], float]) -> Any:
+    if isinstance(arg, torch.SymFloat):
+        return number(arg)
+    return [_with_numbers(item, number) for item in arg] if isinstance(arg, (list, tuple)) else arg
+
+
+def _hint(number: torch.SymFloat) -> float:
+    """The float in the call at hand, of which nothing is assumed."""
+    node: FloatNode = number.node
+    return node.hint()
+
+
+#: Operators whose result has a size that a float decides.
+_FLOATS_SHAPE = {"arange", "range"}
 
 
 def argument(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], position: int) -> Any:

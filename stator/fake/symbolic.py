@@ -12,12 +12,13 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
 from stator.base.errors import Unsupported
-from stator.sizes import Condition, Environment, Extent, Size, maximum, minimum
+from stator.sizes import Condition, Environment, Extent, Size, maximum, minimum, real
+from stator.sizes.real import Number, Real
 
 
 def symint(size: Extent, environment: Environment) -> int | torch.SymInt:
@@ -42,7 +43,7 @@ def extents(values: Sequence[int | torch.SymInt]) -> tuple[Extent, ...]:
 
 def is_symbolic(values: Sequence[Any]) -> bool:
     """Whether any of these numbers is symbolic."""
-    return any(isinstance(value, torch.SymInt) for value in values)
+    return any(isinstance(value, torch.SymInt | torch.SymFloat) for value in values)
 
 
 class _Node:
@@ -380,22 +381,15 @@ class TruthNode(_Node):
 # -- floats ----------------------------------------------------------------------------------------
 
 
-class Real(NamedTuple):
-    """A float that is computed from sizes: `op` of `_ARITHMETIC` on floats, extents (exact) and such."""
-
-    op: str
-    args: tuple[float | Extent | Real, ...]
-
-
 class FloatNode(_Node):
-    """The node of a float: a number, a size as a float, or an expression of them.
+    """The node of a float: a number, a size as a float, or an expression.
 
-    Whoever only passes it on keeps it symbolic; who needs the number fixes the sizes that it comes of.
+    Whoever only passes it on keeps it symbolic; who needs the number fixes what it is computed from.
     """
 
     __slots__ = ("value",)
 
-    def __init__(self, value: float | Extent | Real, environment: Environment) -> None:
+    def __init__(self, value: Number, environment: Environment) -> None:
         self.value = float(value) if isinstance(value, int) else value
         self.environment = environment
 
@@ -414,34 +408,38 @@ class FloatNode(_Node):
     def guard_float(self, file: str, line: int) -> float:
         return self._number(self.value)
 
+    def hint(self) -> float:
+        """The number in the call at hand; nothing is assumed of it."""
+        return float(real.now(self.value))
+
     def sym_float(self) -> FloatNode:
         return self
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         """Arithmetic and comparisons are those of floats."""
         if name not in _FLOATS:
-            raise Unsupported(f"{name} of a float that came of symbolic sizes", "it is not modelled")
+            raise Unsupported(f"{name} of a symbolic float", "it is not modelled")
         return lambda *others: self._apply(name, self.value, *[other.value for other in others])
 
-    def _apply(self, name: str, *values: float | Extent | Real) -> FloatNode | TruthNode | SizeNode:
+    def _apply(self, name: str, *values: Number) -> FloatNode | TruthNode | SizeNode:
         if any(not isinstance(value, float) for value in values):
             whole = [extent for value in values if (extent := _exact(value)) is not None]
-            if len(whole) == len(values) and name in _CONDITIONS:
-                op, first, second = _CONDITIONS[name]
-                return TruthNode(Condition(op, whole[first], whole[second]), self.environment)
+            if name in _CONDITIONS:
+                op = _CONDITIONS[name]
+                if len(whole) == len(values):
+                    first, second = whole if op[0] != ">" else whole[::-1]
+                    return TruthNode(Condition(op.replace(">", "<"), first, second), self.environment)
+                truth = real.compare(op, values[0], values[1], self.environment, "an operator depends on it")
+                return TruthNode(truth, self.environment)
             if len(whole) == len(values) and name in _WHOLE:
                 return FloatNode(_FLOATS[name](*whole), self.environment)
-            if name in _ARITHMETIC:
-                return FloatNode(Real(name, values), self.environment)
+            op = _ARITHMETIC.get(name, "")
+            if op and (op != "pow" or real.is_real_power(*values)):
+                return FloatNode(Real(op, values), self.environment)
         return self._wrap(_FLOATS[name](*[self._number(value) for value in values]))
 
-    def _number(self, value: float | Extent | Real) -> float:
-        match value:
-            case Real(op, args):
-                return float(_FLOATS[op](*[self._number(arg) for arg in args]))
-            case Size():
-                return float(self.environment.specialise(value, "it becomes a float"))
-        return value
+    def _number(self, value: Number) -> float:
+        return float(real.specialise(value, self.environment, "its number is needed"))
 
     def _wrap(self, result: float | bool) -> FloatNode | TruthNode | SizeNode:
         match result:
@@ -452,7 +450,14 @@ class FloatNode(_Node):
         return FloatNode(result, self.environment)
 
 
-def _exact(value: float | Extent | Real) -> Extent | None:
+def symfloat(value: Number, environment: Environment) -> float | torch.SymFloat:
+    """What torch takes for a float; a plain one for a number."""
+    if all(isinstance(environment.simplify(symbol.size), int) for symbol in real.parts(value)):
+        return float(real.now(value))
+    return torch.SymFloat(FloatNode(value, environment))
+
+
+def _exact(value: Number) -> Extent | None:
     """The extent that a float is, if it is whole."""
     if isinstance(value, float):
         return int(value) if value.is_integer() else None
@@ -460,17 +465,13 @@ def _exact(value: float | Extent | Real) -> Extent | None:
 
 
 #: What stays symbolic: on any floats, and on whole ones, where it gives whole ones.
-_ARITHMETIC = {"add", "sub", "mul", "truediv", "float_truediv", "neg", "sqrt"}
+_ARITHMETIC = {
+    "add": "add", "sub": "sub", "mul": "mul", "truediv": "truediv", "float_truediv": "truediv", "neg": "neg",
+    "sqrt": "sqrt", "pow": "pow", "float_pow": "pow", "abs": "abs", "floordiv": "floordiv", "mod": "mod",
+    "sym_min": "min", "sym_max": "max",
+}  # fmt: skip
 _WHOLE = {"add", "sub", "mul", "neg"}
-#: Comparisons as conditions on extents: operator, and which operand stands left and right.
-_CONDITIONS = {
-    "eq": ("==", 0, 1),
-    "ne": ("!=", 0, 1),
-    "lt": ("<", 0, 1),
-    "le": ("<=", 0, 1),
-    "gt": ("<", 1, 0),
-    "ge": ("<=", 1, 0),
-}
+_CONDITIONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 _FLOATS: dict[str, Callable[..., Any]] = {
     "add": operator.add,
     "sub": operator.sub,

@@ -23,6 +23,7 @@ from stator.loop.extent import Bound, less
 from stator.loop.index import NO_AXES, Axis, Index, Indexable, indirect
 from stator.loop.scalar import FLOATS, INTEGERS, ITEMSIZE, OPS, REDUCTIONS
 from stator.sizes import Extent, Size
+from stator.sizes.real import Bits
 
 SPECIAL = ("load", "const", "index", "reduce", "cast", "bitcast", "masked", "random")
 
@@ -110,7 +111,9 @@ def const(value: Any, dtype: str) -> Expr:
 
 
 def number(value: Any, dtype: str) -> Expr:
-    """A number that may be symbolic: a constant, or the value of a size, cast to the dtype."""
+    """A number that may be symbolic: a constant, the value of a size or the float with some bits, cast to the dtype."""
+    if type(value) is Bits:
+        return cast(bitcast(index(value.size), "f64"), dtype)
     return cast(index(value), dtype) if type(value) is Size else const(value, dtype)
 
 

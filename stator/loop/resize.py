@@ -17,6 +17,7 @@ from stator.loop.kernel import Call, Kernel, Launch, Param, Schedule, Step, Stor
 from stator.loop.memory import offsets_of
 from stator.loop.nest import Buffer, Extern, Nest, Number, Program, Shape, View
 from stator.sizes import Extent, Size, Symbol, evaluate, substitute, symbols
+from stator.sizes.real import Bits
 
 
 class Resizer(Rewriter):
@@ -72,6 +73,8 @@ class Resizer(Rewriter):
                 return View(buffer, self.shape(size), self.shape(stride), self.size(offset))
             case tuple():
                 return tuple([self.argument(item) for item in value])
+            case Bits(size):
+                return Bits(self.size(size))
         return self.size(value)
 
     def extern(self, node: Extern) -> Extern:

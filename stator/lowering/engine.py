@@ -27,6 +27,7 @@ from stator.lowering.extern import call, extern
 from stator.lowering.table import LOWERINGS
 from stator.lowering.value import Place, Spec, Tensorish, broadcast, extent, placed, pointwise, same_layout
 from stator.sizes import Size
+from stator.sizes.real import Bits
 
 COPY = torch.ops.aten.copy_.default
 
@@ -80,6 +81,8 @@ class Lowering:
         context = self.context
         if not isinstance(value, torch.Tensor):
             found = extent(value)
+            if isinstance(found, Bits):
+                found = found.size
             if isinstance(found, int | Size):
                 position = len(context.inputs) + len(context.numbers)
                 context.numbers.append(Number(context.number_name(node.name, found), position, found))

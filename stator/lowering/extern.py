@@ -18,6 +18,7 @@ from stator.loop.nest import Argument, Buffer, Extern
 from stator.lowering.context import Context
 from stator.lowering.value import Place, Spec, Tensorish, is_dense, placed
 from stator.sizes import Size, hint
+from stator.sizes.real import Bits
 
 #: Functional target → its out variant, for contiguous results.
 OUT_VARIANTS = {
@@ -38,7 +39,7 @@ def argument(context: Context, value: Any) -> Argument:
     match value:
         case Tensorish():
             return context.view(value)
-        case None | bool() | int() | float() | str() | Size():
+        case None | bool() | int() | float() | str() | Size() | Bits():
             return value
         case list() | tuple():
             return tuple([argument(context, item) for item in value])

@@ -17,8 +17,9 @@ from stator.lowering.extern import extern
 from stator.lowering.table import lowers
 from stator.lowering.value import DTYPES, HALF, Indices, Spec, Tensorish, broadcast, compute_dtype, pointwise
 from stator.sizes import Size
+from stator.sizes.real import Bits
 
-Operand = Tensorish | Size | int | float | bool
+Operand = Tensorish | Size | Bits | int | float | bool
 
 
 def apply(out: Spec, dtype: str, function: Callable[..., Expr], *operands: Operand) -> Tensorish:
@@ -71,7 +72,7 @@ def promote(*operands: Operand) -> str:
         if isinstance(operand, Tensorish):
             level, dtype = (0 if operand.size else 1), operand.dtype
         else:
-            level, dtype = 2, "f32" if isinstance(operand, float) else "bool" if operand is True else "i64"
+            level, dtype = 2, "f32" if isinstance(operand, float | Bits) else "bool" if operand is True else "i64"
             if operand is False:
                 dtype = "bool"
         known = ranks[level]
@@ -120,7 +121,7 @@ def _in_half(operand: Operand, dtype: str) -> Operand:
     """A number, or a 0-dim tensor of another type, rounded to the half type that it meets."""
     if dtype not in HALF:
         return operand
-    if isinstance(operand, Size):
+    if isinstance(operand, Size | Bits):
         number = e.cast(e.number(operand, "f32"), dtype)
         return pointwise((), dtype, lambda at: number, 1)
     if not isinstance(operand, Tensorish):

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 import torch
 
-from stator import sizes
 from stator.base.errors import Unsupported
 from stator.fake.symbolic import size_of
 from stator.loop import expr as e
@@ -24,6 +23,7 @@ from stator.loop.expr import Expr
 from stator.loop.index import ZERO, Index
 from stator.loop.nest import Buffer, Shape, contiguous
 from stator.sizes import Extent, hint
+from stator.sizes.real import Bits, Real, symbol_of
 
 Size = Shape
 Indices = tuple[Index, ...]
@@ -79,7 +79,7 @@ def extent(value: Any) -> Any:
             return size_of(value)
         case torch.SymFloat():
             found = value.node.value
-            return found if isinstance(found, sizes.Size) else float(value)  # which fixes the sizes it comes of
+            return Bits(symbol_of(found).size) if isinstance(found, Real) else found
         case torch.SymBool():
             return bool(value)
     return value

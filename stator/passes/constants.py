@@ -34,7 +34,7 @@ class FoldConstants:
             if not isinstance(value, torch.Tensor) or value.device.type == "meta":
                 continue
             if node.target is aten.full.default:
-                if isinstance(node.args[1], torch.SymInt):
+                if isinstance(node.args[1], torch.SymInt | torch.SymFloat):
                     continue
                 numbers[node] = torch.full((), node.args[1], dtype=value.dtype)
                 continue

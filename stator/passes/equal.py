@@ -15,6 +15,7 @@ from torch import fx
 from stator.fake.graphs import is_pure, root
 from stator.fake.symbolic import size_of
 from stator.passes.memory import Escapes
+from stator.sizes.real import written
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,4 +61,6 @@ def _frozen(arg: Any) -> Any:
         return float, arg.hex()  # tells -0.0 from 0.0
     if isinstance(arg, torch.SymInt):
         arg = size_of(arg)
+    elif isinstance(arg, torch.SymFloat):
+        arg = written(arg.node.value)
     return arg if isinstance(arg, fx.Node) else (type(arg), arg)

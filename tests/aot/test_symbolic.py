@@ -74,13 +74,9 @@ def check(function, make, sizes, dynamic, table, *, conditions=None, tolerance=2
     assert Metadata.from_json(metadata.to_json()) == metadata
     for size in sizes:
         ours = make(*size)
-        values = dict(
-            zip(
-                [p.symbol for p in metadata.symbols],
-                read(metadata.symbols, [*call.__self__.attributes, *ours]),
-                strict=True,
-            )
-        )
+        given = [*call.__self__.attributes, *ours]
+        places = [place for place in metadata.symbols if place.input < len(given)]
+        values = dict(zip([place.symbol for place in places], read(places, given), strict=True))
         if not all(recorded.condition.evaluate(values) for recorded in gm.meta["sizes"].conditions):
             assert size is not sizes[0]
             continue

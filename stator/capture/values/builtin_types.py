@@ -30,6 +30,7 @@ from stator.capture.values.iterators import (
     Zip,
 )
 from stator.capture.values.mapping import DictValue, ProxyValue
+from stator.capture.values.real import SymbolicFloat, make
 from stator.capture.values.registry import fresh, handles
 from stator.capture.values.sequence import DequeValue, ListValue, TupleValue
 from stator.capture.values.sets import SetValue
@@ -49,6 +50,8 @@ def _number(cls: type, method: str) -> None:
     def call(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
         if cls is int and len(args) == 1 and isinstance(args[0], SymbolicValue):
             return args[0]
+        if cls is float and len(args) == 1 and isinstance(args[0], SymbolicValue | SymbolicFloat):
+            return args[0] if isinstance(args[0], SymbolicFloat) else make(tx, args[0].sizes, "float", args[0])
         if known(args) and known(kwargs.values()):
             return fold(tx, cls, args, kwargs)
         if not args or kwargs or static_attribute(args[0].python_type(), method) is MISSING:

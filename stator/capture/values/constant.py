@@ -25,8 +25,10 @@ from stator.capture.values.base import bind_static, static_attribute
 from stator.capture.values.fold import fold, run
 from stator.capture.values.iterators import ItemsIterator
 from stator.capture.values.registry import LITERALS, builds, fresh, makes, wrap
+from stator.capture.values.real import SymbolicFloat
 from stator.capture.values.symbolic import SymbolicValue
 from stator.capture.values.watch import IMMUTABLE
+from stator.sizes.real import Real
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -235,7 +237,10 @@ def boolean(value: bool) -> ConstantValue:
 
 @builds(*LITERALS, exact=True)
 def build_literal(tx: Machine, obj: Any, source: Source) -> Value:
-    """A literal is guarded by its value; an int that changes from call to call by its type."""
+    """A literal is guarded by its value; an int or a float that changes from call to call by its type."""
+    if type(obj) is float and (symbol := tx.graph.sizes.real(source, obj)) is not None:
+        watch.type_of(tx, source, float)
+        return SymbolicFloat(Real("bits", (symbol.size,)), tx.graph.sizes, source)
     if type(obj) is int and (symbol := tx.graph.sizes.number(source, obj)) is not None:
         watch.type_of(tx, source, int)
         return SymbolicValue(symbol.size, tx.graph.sizes, source)

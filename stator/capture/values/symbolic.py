@@ -100,6 +100,9 @@ class SymbolicValue(Value):
         return fresh(self.constant()).get_attr(tx, name)
 
     def _operate(self, tx: Machine, op: str, left: Value, right: Value) -> Value | None:
+        if op == "/" or float in (left.python_type(), right.python_type()):
+            (operate,) = MEETS_FLOAT
+            return operate(tx, self.sizes, op, left, right)
         first, second = extent_of(left), extent_of(right)
         if first is None or second is None:
             return self._on_numbers(tx, op, left, right)
@@ -190,9 +193,17 @@ def extreme(op: str, items: Sequence[Value]) -> Value | None:
     return symbolic.like(best)
 
 
+#: `operate` of `real.py`, which builds on this file: what an int gives with a float, or divided.
+MEETS_FLOAT: list[Callable[[Machine, Sizes, str, Value, Value], Value | None]] = []
+
 #: C functions that are exact on symbolic ints; asked by `builtin.BuiltinValue` before it folds.
 EXACT: dict[Any, Callable[[Machine, Sequence[Value]], Value]] = {
-    **dict.fromkeys((math.floor, math.ceil, math.trunc, operator.index), lambda tx, args: args[0]),
+    **{
+        function: lambda tx, args, function=function: (
+            args[0] if isinstance(args[0], SymbolicValue) else fold(tx, function, args)
+        )
+        for function in (math.floor, math.ceil, math.trunc, operator.index)
+    },
     math.prod: lambda tx, args: product(tx, args[0].unpack(tx)),
     operator.add: lambda tx, args: tx.operators.binary(tx, "+", *args),
     operator.sub: lambda tx, args: tx.operators.binary(tx, "-", *args),
