@@ -170,13 +170,23 @@ def inner(leaf: FakeTensor) -> FakeTensor:
 
 @contextmanager
 def without_saved_tensor_hooks() -> Iterator[None]:
-    """The caller's hooks (checkpointing has some) are for what a call saves, not for the fakes of a compiler."""
-    with torch.autograd.graph.saved_tensors_hooks(_unchanged, _unchanged):
+    """The caller's hooks (checkpointing has some) are for what a call saves, not for the fakes of a compiler.
+
+    Ours check what PyTorch does not check under any hooks: that what backward needs was not written to since.
+    """
+    with torch.autograd.graph.saved_tensors_hooks(_saved, _restored):
         yield
 
 
-def _unchanged(value: Any) -> Any:
-    return value
+def _saved(tensor: torch.Tensor) -> tuple[torch.Tensor, int]:
+    return tensor, tensor._version
+
+
+def _restored(saved: tuple[torch.Tensor, int]) -> torch.Tensor:
+    tensor, version = saved
+    if tensor._version != version:
+        raise RuntimeError("a variable needed for gradient computation has been modified by an inplace operation")
+    return tensor
 
 
 def _has_tensor(items: Any) -> bool:
