@@ -131,6 +131,24 @@ class Versions:
 
     def add(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., Any]:
         """Captures the call as a new entry; gives the function that runs it."""
+        function = self.function
+        bound = self.dispatcher.bind(*args, **kwargs)
+        entry, tree = self.captured(args, kwargs)
+        if tree.explain(*bound) is not None:  # PyTorch loads parts of itself when an operator is first tried
+            entry, tree = self.captured(args, kwargs)
+        if (wrong := tree.explain(*bound)) is not None:
+            raise InternalError("guards", f"a new entry does not match the call that it was made for: {wrong}")
+        target = function if entry.code is function.__code__ else self.with_code(entry.code)
+        self.dispatcher.add(tree, target, bool(entry.breaks))
+        self.made_for[modules_of(bound)] += 1
+        if entry.handles:
+            return functools.partial(self.may_handle, entry) if self.settings.fullgraph else target
+        if entry.raises:
+            return functools.partial(self.must_raise, entry.raises)
+        return target if entry.breaks else functools.partial(_native.watched, None, target)
+
+    def captured(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[frames.Entry, _native.GuardTree]:
+        """What capture makes of the call, with its guards as a tree."""
         function, settings = self.function, self.settings
         with log.span("compile", function=function.__qualname__):
             entry = frames.convert(
@@ -141,18 +159,7 @@ class Versions:
                 entry.guards.add(Guard("CODE", ConstSource(function), function.__code__))
             if log.wanted(log.GUARDS):
                 log.record(log.GUARDS, guards=entry.guards.describe())
-            tree = compile_tree(entry.guards, Roots.of(function))
-        wrong = tree.explain(*self.dispatcher.bind(*args, **kwargs))
-        if wrong is not None:
-            raise InternalError("guards", f"a new entry does not match the call that it was made for: {wrong}")
-        target = function if entry.code is function.__code__ else self.with_code(entry.code)
-        self.dispatcher.add(tree, target, bool(entry.breaks))
-        self.made_for[modules_of(self.dispatcher.bind(*args, **kwargs))] += 1
-        if entry.handles:
-            return functools.partial(self.may_handle, entry) if settings.fullgraph else target
-        if entry.raises:
-            return functools.partial(self.must_raise, entry.raises)
-        return target if entry.breaks else functools.partial(_native.watched, None, target)
+            return entry, compile_tree(entry.guards, Roots.of(function))
 
     def may_handle(self, entry: frames.Entry, *args: Any, **kwargs: Any) -> Any:
         """The call in which an operation raises: what leaves is the program's own; if nothing does, it is no graph."""

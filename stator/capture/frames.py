@@ -39,7 +39,7 @@ from stator.base.errors import (
 )
 from stator.capture import opcodes as _opcodes
 from stator.capture.aliasing import guard_aliasing
-from stator.capture.arguments import bind, binding_error
+from stator.capture.arguments import bind, binding_error, parameters
 from stator.capture.breaks import Exit
 from stator.capture.dynamic import History, NotForAllSizes, Sizes
 from stator.capture.effects import DELETED, Effects
@@ -49,7 +49,7 @@ from stator.capture.machine import HandledError, Machine, RefusedOpcode, Session
 from stator.capture.points import Point, Points
 from stator.capture.rewrite import Assembler
 from stator.capture.root import RootMachine, Stopped
-from stator.capture.source import Source
+from stator.capture.source import Source, scope_of
 from stator.capture.value import Raised, Value
 from stator.capture.values import autocast, build, operators
 from stator.fake.mode import without_saved_tensor_hooks
@@ -146,6 +146,7 @@ def convert(
     With `point`, `fn` is what goes on from there uncaptured. Without `points`, the original runs after a break.
     """
     conversion = Conversion(fn, bind_call(fn, args, kwargs), backend, options, fullgraph, point, points, history)
+    conversion.review()
     with collector_paused(), without_saved_tensor_hooks():
         try:
             entry = conversion.entry()
@@ -188,6 +189,11 @@ class Conversion:
         self.reports: list[tuple[Break, bool, bool]] = []
         self.guards = GuardSet()
         self.machine: RootMachine | None = None
+
+    def review(self) -> None:
+        """Tells the history what this call has at the places that earlier ones have met."""
+        named = dict(zip(parameters(self.fn.__code__), self.arguments, strict=True))
+        self.history.review(scope_of(self.fn, named))
 
     def entry(self) -> Entry:
         """What comes of it."""
@@ -365,6 +371,8 @@ class Conversion:
         if not calls:
             code = assembler.assemble(None, ()) if self.breaks else fn.__code__
             return Entry(guards, code, [], self.breaks)
+        if (stop := made_leaf(graph, assembler.outputs)) is not None:
+            return self.finish_before(*stop)
         drop_unused_inputs(graph, assembler.outputs)
         module = graph.module(assembler.outputs, identifier(fn.__qualname__))
         inputs = tuple(entry.source for entry in graph.inputs)
@@ -375,14 +383,18 @@ class Conversion:
         except (Unsupported, DataDependent) as error:
             if error.step is None or self.fullgraph or self.points is None:
                 raise
-            before = self.break_off(error, error.step)
-            return Entry(self.guards, fn.__code__, [], self.breaks) if before is None else self.finish(before)
+            return self.finish_before(error, error.step)
         guards.update(graph.sizes.guard_list())
         again = not any(leaf.changed for leaf in graph.leaves())
         # Frames below an entry with breaks are captured, but not those of its graph.
         called = functools.partial(_native.watched, None, compiled) if self.breaks else compiled
         code = assembler.assemble(called, inputs, again)
         return Entry(guards, code, [GraphInfo(module, inputs, calls, compiled)], self.breaks)
+
+    def finish_before(self, error: Exception, step: int) -> Entry:
+        """The entry whose graph ends before the instruction number `step` of the frame."""
+        before = self.break_off(error, step)
+        return Entry(self.guards, self.fn.__code__, [], self.breaks) if before is None else self.finish(before)
 
     def compiled(self, module: torch.fx.GraphModule, graph: GraphBuilder) -> Callable[..., Sequence[Any]]:
         """What the backend makes of the graph."""
@@ -470,6 +482,24 @@ def drop_unused_inputs(graph: GraphBuilder, outputs: Sequence[Any]) -> None:
         if not entry.node.users and entry.node not in needed:
             graph.graph.erase_node(entry.node)
             graph.inputs = [other for other in graph.inputs if other is not entry]
+
+
+def made_leaf(graph: GraphBuilder, outputs: Sequence[torch.fx.Node]) -> tuple[GraphBreak, int] | None:
+    """Why, and before which step, a graph must end because of a tensor inside of it that is made to take gradients.
+
+    Nobody sees the gradient of such a tensor unless it leaves the graph. Nor may it be all that takes gradients.
+    """
+    made = {node.args[0]: node for node in graph.graph.nodes if node.target == "requires_grad_"}
+    if not made:
+        return None
+    leaving = next((node for tensor, node in made.items() if tensor in outputs), None)
+    if leaving is None and not any(leaf.example.requires_grad for leaf in graph.leaves()):
+        leaving = next(iter(made.values())) if any(output.meta["val"].requires_grad for output in outputs) else None
+    if leaving is None:
+        return None
+    stop = GraphBreak("requires_grad_() on a tensor whose gradient may be asked for after the graph")
+    stop.location = leaving.meta["location"]
+    return stop, leaving.meta["step"]
 
 
 def describe(stop: Exception) -> Break:

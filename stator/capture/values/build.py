@@ -22,8 +22,10 @@ from stator.capture.values import (
     python_module,
     ranges,
     sharing,
+    switches,
     torch_function,
     torch_state,
+    warning,
 )
 from stator.capture.values.constant import SliceValue
 from stator.capture.values.exception import ExceptionValue
@@ -48,7 +50,8 @@ __all__ = [
 #: The files that register what they know.
 FILES = (
     autocast, autograd_function, builtin_types, compiled, context_variable, copying, functional, markers,
-    module, optimizer, pure, python_module, ranges, sharing, torch_function, torch_state,
+    module, optimizer, pure, python_module, ranges, sharing, switches, torch_function, torch_state,
+    warning,
 )  # fmt: skip
 
 const = fresh

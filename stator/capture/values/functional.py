@@ -10,7 +10,10 @@ import bisect
 import collections
 import dataclasses
 import functools
+import heapq
+import importlib.util
 import operator
+import sys
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +21,7 @@ import torch._compile
 from torch.utils import checkpoint
 
 from stator.base.errors import GraphBreak
+from stator.capture.source import ConstSource
 from stator.capture.values import operators, watch
 from stator.capture.values.base import KnownValue, Object
 from stator.capture.values.builtin import PURE
@@ -25,21 +29,53 @@ from stator.capture.values.constant import NONE
 from stator.capture.values.fold import ask, known
 from stator.capture.values.function import BoundMethodValue, FunctionValue
 from stator.capture.values.klass import CONSTANT_CLASSES
-from stator.capture.values.registry import CODES, builds, fresh, handles, makes
+from stator.capture.values.registry import CALLS, CODES, builds, fresh, handles, makes, wrap
 from stator.capture.values.user_object import UserObjectValue
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from stator.capture.machine import Machine
     from stator.capture.rewrite import Assembler
     from stator.capture.source import Source
     from stator.capture.value import Value
 
-PURE.update({bisect.bisect_left, bisect.bisect_right, str.maketrans, bytes.maketrans})
+PURE.update({str.maketrans, bytes.maketrans})
 
 #: The class of sort keys, which has no name of its own.
 _Key: type = type(functools.cmp_to_key(operator.sub)(0))
+
+# -- heaps and sorted lists --------------------------------------------------------------------------------
+
+
+def written_in_python(module: types.ModuleType, accelerator: str) -> types.ModuleType:
+    """A module of the standard library without the C functions that replace its own."""
+    spec = importlib.util.find_spec(module.__name__)
+    assert spec is not None and spec.loader is not None
+    twin = importlib.util.module_from_spec(spec)
+    replaced = sys.modules.pop(accelerator, None)
+    sys.modules[accelerator] = None  # type: ignore[assignment]
+    try:
+        spec.loader.exec_module(twin)
+    finally:
+        del sys.modules[accelerator]
+        if replaced is not None:
+            sys.modules[accelerator] = replaced
+    return twin
+
+
+def _as(function: types.FunctionType) -> Callable[..., Value]:
+    def call(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+        return wrap(tx, function, ConstSource(function)).call(tx, args, kwargs)
+
+    return call
+
+
+for _module, _accelerator in ((heapq, "_heapq"), (bisect, "_bisect")):
+    for _name, _function in vars(written_in_python(_module, _accelerator)).items():
+        _fast = getattr(_module, _name)
+        if isinstance(_fast, types.BuiltinFunctionType) and isinstance(_function, types.FunctionType):
+            CALLS[_fast] = _as(_function)
 
 # -- wrappers --------------------------------------------------------------------------------------------
 

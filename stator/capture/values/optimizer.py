@@ -13,7 +13,10 @@ import torch
 from torch.optim import optimizer as torch_optimizer
 
 from stator.capture.values.constant import NONE
-from stator.capture.values.registry import handles
+from stator.capture.values.fold import run
+from stator.capture.values.mapping import dict_of
+from stator.capture.values.registry import fresh, handles
+from stator.capture.values.sequence import ListValue, TupleValue
 from stator.capture.values.tensor import TensorValue, call_graph
 
 if TYPE_CHECKING:
@@ -28,6 +31,20 @@ def call_get_value(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value])
     """The number of steps, to compute with."""
     (counter,) = args
     return call_graph(tx, "call_method", "double", args, {}) if isinstance(counter, TensorValue) else counter
+
+
+@handles(torch._C._group_tensors_by_device_and_dtype)
+def call_group_tensors(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+    """Lists of tensors side by side, as one for each device and dtype of the first: in eager's order, by the fakes."""
+    lists = [part.unpack(tx) for part in args[0].unpack(tx)]
+    fakes = [[item.graph_argument()[1] for item in part] for part in lists]
+    with_indices = len(args) > 1 and args[1].truth(tx)
+    groups = run(tx, torch._C._group_tensors_by_device_and_dtype, (fakes, True))
+    pairs = []
+    for key, (_, indices) in groups.items():
+        chosen = ListValue([ListValue([part[index] for index in indices]) for part in lists])
+        pairs.append((fresh(key), TupleValue([chosen, fresh(indices if with_indices else [])])))
+    return dict_of(tx, pairs)
 
 
 @handles(torch._foreach_addcdiv_)

@@ -2,12 +2,13 @@
 
 `PURE` functions depend on nothing but their arguments (or on facts of the process that do not change: installed
 packages, signatures). The environment, the file system and log levels are asked again by guards. Log messages below the
-logger's level vanish; constant warnings are replayed. Neighbours: `builtin.BuiltinValue` (C functions),
+logger's level vanish. Neighbours: `builtin.BuiltinValue` (C functions),
 `function.FunctionValue` (Python functions, by handler).
 """
 
 from __future__ import annotations
 
+import cmath
 import dataclasses
 import functools
 import importlib.util
@@ -21,7 +22,6 @@ import sys
 import time
 import types
 import typing
-import warnings
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -54,7 +54,9 @@ def _functions(module: types.ModuleType) -> list[Any]:
 
 #: C functions.
 PURE.update(item for item in _functions(math))
-PURE.update(item for item in _functions(operator) if not item.__name__.startswith("i") or item is operator.index)
+PURE.update(item for item in _functions(cmath))
+PURE.update({operator.index, operator.indexOf})
+PURE.update(item for item in _functions(operator) if not item.__name__.startswith("i"))
 PURE.update({ord, chr, hex, oct, bin, os.fspath, os.getpid})
 
 #: Python functions: run for real instead of being inlined when all arguments are known.
@@ -198,19 +200,7 @@ def build_environ(tx: Machine, obj: Any, source: Source) -> Value:
     return EnvironValue(source)
 
 
-# -- warnings and logging ------------------------------------------------------------------------------
-
-
-@handles(warnings.warn)
-def call_warn(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
-    """A warning with a known text is given again by every compiled call, under Python's own filters."""
-    plain = {name: value for name, value in kwargs.items() if name in ("category", "message")}
-    if not known(args) or not known(plain.values()):
-        raise GraphBreak("a warning whose text is not known at capture is not supported")
-    message = args[0] if args else kwargs["message"]
-    category = args[1] if len(args) > 1 else kwargs.get("category", NONE)
-    tx.effects.call(warnings.warn, message, category)
-    return NONE
+# -- logging -------------------------------------------------------------------------------------------
 
 
 class LoggerValue(Object):

@@ -277,10 +277,12 @@ class OpaqueValue(Object):
 
 
 def require_grad(tx: Machine, owner: TensorValue, wanted: Value = TRUE) -> Value:
-    """`t.requires_grad_(…)`, where it changes nothing."""
-    if wanted.truth(tx) is not owner.fake.requires_grad:
-        raise GraphBreak("requires_grad_() cannot be in a graph: it changes what autograd records")
-    return owner
+    """`t.requires_grad_(…)`: nothing, or a call on a tensor of the program's own making (see `frames.made_leaf`)."""
+    if wanted.truth(tx) is owner.fake.requires_grad:
+        return owner
+    if owner.source is not None:
+        raise GraphBreak("requires_grad_() cannot be in a graph: it changes what autograd records for an input")
+    return call_graph(tx, "call_method", "requires_grad_", (owner, fresh(wanted.truth(tx))), {})
 
 
 def is_operand(value: Value) -> bool:

@@ -25,11 +25,12 @@ from tests.capture.programs import (
     subclasses,
     tensors,
     text,
+    training,
 )
 from tests.capture.programs.table import PROGRAMS
 
 __all__ = [
     "PROGRAMS", "autograd", "breaking", "builtin_functions", "classes", "closures", "comprehensions", "containers",
     "contexts", "exceptions", "functions", "generators", "iterating", "library", "matching", "modules", "names",
-    "operator_methods", "operators", "optimizers", "records", "states", "subclasses", "tensors", "text",
+    "operator_methods", "operators", "optimizers", "records", "states", "subclasses", "tensors", "text", "training",
 ]  # fmt: skip

@@ -291,7 +291,7 @@ def aliases_between_arguments(x, rows):
     return x + rows[1][-1]
 
 
-@program(breaks="an unknown function of C")
+@program()
 def heap_and_bisect(x):
     import bisect
     import heapq
@@ -300,6 +300,29 @@ def heap_and_bisect(x):
     heapq.heapify(h)
     heapq.heappush(h, 0)
     return x * heapq.heappop(h) + bisect.bisect([1, 2, 3], 2), heapq.nlargest(1, h)
+
+
+@program(lambda: (x(), [5, 3, 8], [1, 4]))
+def heap_and_order_of_arguments(x, heap, order):
+    import bisect
+    import heapq
+
+    heapq.heapify(heap)
+    heapq.heappushpop(heap, 4)
+    heapq.heapreplace(heap, 7)
+    bisect.insort(order, 3)
+    bisect.insort_left(order, 4, key=lambda item: -item)
+    return x * heapq.heappop(heap), list(heapq.merge(order, [0, 9])), heapq.nsmallest(2, heap)
+
+
+@program()
+def heap_of_tuples(x):
+    import heapq
+
+    heap = []
+    for number, item in enumerate("cab"):
+        heapq.heappush(heap, (item, number))
+    return x * heap[0][1], heap
 
 
 @program()

@@ -57,11 +57,32 @@ def environment(x):
     return x + int(os.environ.get("NOT_SET_ANYWHERE", "3")), os.path.join("a", "b")
 
 
-@program(breaks="filters of warnings are changed")
+@program()
 def warnings_filtered(x):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return x + 1
+
+
+@program()
+def warnings_filtered_twice(x):
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="first")
+        warnings.warn("first", stacklevel=1)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            warnings.warn("second", stacklevel=1)
+    return x + 1
+
+
+@program(breaks="a message is written")
+def break_while_warnings_are_filtered(x):
+    y = x * 2
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        print("here")
+        y = y + 1
+    return y * 3
 
 
 @program()

@@ -264,6 +264,24 @@ def requires_grad_method(x):
     return y * 3, y.requires_grad
 
 
+class Frozen(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = torch.nn.Linear(3, 3).requires_grad_(False)
+        self.second = torch.nn.Linear(3, 3)
+
+    def forward(self, x):
+        hidden = self.first(x)
+        if self.training:
+            hidden.requires_grad = True
+        return self.second(hidden.detach().requires_grad_() + hidden)
+
+
+@program(lambda: (Frozen(), x()), operators=6)
+def requires_grad_in_the_middle(model, x):
+    return model(x)
+
+
 @program(lambda: (x(),), breaks="what autograd records is changed")
 def requires_grad_of_argument(x):
     x.requires_grad_(True)

@@ -10,6 +10,7 @@ import math
 import operator
 import os
 import types
+import warnings
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -18,6 +19,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import stator
 from stator.capture import entry
@@ -44,10 +46,12 @@ from stator.capture.values import (
     sequence,
     sets,
     sharing,
+    switches,
     symbolic,
     tensor,
     torch_function,
     user_object,
+    warning,
 )
 
 from .harness import check, refused
@@ -147,6 +151,17 @@ def taken_for_constant() -> int:
     return 3
 
 
+def with_one_kernel(t: Tensor) -> Tensor:
+    with sdpa_kernel(SDPBackend.MATH):
+        return t + 1
+
+
+def without_warnings(t: Tensor) -> Tensor:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return t + 1
+
+
 def bound(t: Tensor) -> Tensor:
     pair = Pair()
     return t * pair.__getitem__(1) * (2 if callable(pair.cached) else 3) * (2 if hasattr(pair, "activation") else 3)
@@ -215,6 +230,8 @@ PROGRAMS: dict[type[Value], Callable[[Tensor], Any]] = {
     markers.AllowedFunction: lambda t: as_one_call(t),
     markers.ConstantFunction: lambda t: t * taken_for_constant(),
     exception.TracebackValue: handled,
+    switches.Switch: with_one_kernel,
+    warning.CatchWarningsValue: without_warnings,
     torch_function.TorchFunctionValue: lambda t: torch.sin(t),
     torch_function.NamespaceValue: lambda t: torch.ops.aten.sin(t),
     user_object.UserObjectValue: lambda t: t * Pair().parts[0],
