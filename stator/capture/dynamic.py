@@ -20,7 +20,16 @@ from stator.base.errors import MarkedSizeFixed
 from stator.base.markers import DYNAMIC, STATIC, WEAK
 from stator.capture.conditions import Operand
 from stator.capture.guards import Guard, TensorFacts
-from stator.capture.source import ConstSource, ItemSource, LocalSource, SizeSource, Source, StorageSource, StrideSource
+from stator.capture.source import (
+    ConstSource,
+    ItemSource,
+    LocalSource,
+    Scope,
+    SizeSource,
+    Source,
+    StorageSource,
+    StrideSource,
+)
 from stator.fake.symbolic import symint
 from stator.sizes import Environment, Extent, Size, Symbol, hint, postfix, symbols
 from stator.sizes.environment import nowhere
@@ -47,7 +56,7 @@ TORCH_MARKS: Final = ("_dynamo_dynamic_indices", "_dynamo_weak_dynamic_indices",
 class History:
     """The sizes and ints that the captures of one function have met."""
 
-    __slots__ = ("changed", "generic", "mode", "refused", "seen")
+    __slots__ = ("changed", "former", "generic", "inherited", "later", "mode", "refused", "seen")
 
     def __init__(self, mode: str = "auto") -> None:
         #: "always": symbolic at once where possible, "never", or "auto": with the second value.
@@ -56,28 +65,65 @@ class History:
         self.seen: dict[Source, list[float]] = defaultdict(list)
         #: Places that have had more than one value.
         self.changed: set[Source] = set()
+        #: Sizes that places had which have changed since; and the places that were first met with one of these.
+        self.former: dict[float, SizeSource] = {}
+        self.inherited: set[Source] = set()
         #: Places that stay static because something could not do with a symbol.
         self.refused: set[Source] = set()
         #: Whether the last version is being made, which is to serve as many calls as it can.
         self.generic = False
+        #: Whether a capture has been before this one.
+        self.later = False
 
     def clear(self) -> None:
         """Forgets everything."""
         self.seen.clear()
         self.changed.clear()
+        self.former.clear()
+        self.inherited.clear()
         self.refused.clear()
-        self.generic = False
+        self.generic = self.later = False
+
+    def review(self, scope: Scope) -> None:
+        """Notes what a new call has at the places that are known, so that what has changed is known from its start."""
+        self.later = bool(self.seen)
+        for place, values in list(self.seen.items()) if self.mode != "never" else ():
+            value = reached(place, scope)
+            if type(value) is type(values[-1]):
+                self.note(place, value)  # type: ignore[arg-type]
 
     def note(self, place: Source, value: float) -> None:
         """A capture has met this value there; nan is nan, 0.0 is not -0.0."""
         values = self.seen[place]
         if values and repr(values[-1]) == repr(value):
             return
-        if values and place not in self.changed:
+        if values:
+            if isinstance(place, SizeSource) and values[-1] not in SPECIAL:
+                self.former.setdefault(values[-1], place)
+            self._change(place, f"was {values[-1]} and is {value}")
+        values.append(value)
+
+    def note_size(self, place: SizeSource, size: int) -> None:
+        """The size of a tensor that is no parameter.
+
+        What one call computes is often what the next one is given, as a cache is. So of a tensor that was not there
+        before, a size that another dim had, which has changed since, is taken to go on changing with it; and so is a
+        size of 1 where an object holds the tensor, which the calls before have grown from nothing.
+        """
+        if self.later and place not in self.seen:
+            if (before := self.former.get(size)) is not None:
+                self.inherited.add(place)
+                self._change(place, f"is {size}, as {before} was")
+            elif size == 1 and place.base is not None and not is_argument(place.base):
+                self.inherited.add(place)
+                self.changed.add(place)
+        self.note(place, size)
+
+    def _change(self, place: Source, how: str) -> None:
+        if place not in self.changed:
             self.changed.add(place)
             if self.mode != "never":
-                log.record(log.RECOMPILE, reason=f"{place} was {values[-1]} and is {value}: from now on it is symbolic")
-        values.append(value)
+                log.record(log.RECOMPILE, reason=f"{place} {how}: from now on it is symbolic")
 
     def generalise(self) -> bool:
         """Whether one more version, for all that has changed, may serve the calls to come; asked once."""
@@ -92,8 +138,22 @@ class History:
         return "; ".join(calls[:NAMED])
 
     def differ(self, first: Source, second: Source) -> bool:
-        """Whether two places have been seen with different values."""
+        """Whether two places have been seen with different values, or may well be: in tensors that are new."""
+        if (
+            first in self.inherited
+            and second in self.inherited
+            and getattr(first, "dim", 0) != getattr(second, "dim", 0)
+        ):
+            return True
         return self.seen[first][:-1] != self.seen[second][:-1]
+
+
+def reached(place: Source, scope: Scope) -> object:
+    """What a call has at a place; None where it has no such place, whatever looking for it raises."""
+    try:
+        return place.resolve(scope)
+    except Exception:
+        return None
 
 
 class NotForAllSizes(Exception):
@@ -161,11 +221,12 @@ class Sizes(Environment):
 
     def _sizes(self, source: Source, tensor: torch.Tensor) -> list[Extent]:
         marks = Marks(tensor)
+        static = isinstance(tensor, torch.nn.Parameter)
         found: list[Extent] = []
         for dim, size in enumerate(tensor.shape):
             place = SizeSource(source, dim)
-            self.history.note(place, size)
-            found.append(self._size(place, size, marks, dim, isinstance(tensor, torch.nn.Parameter)))
+            (self.history.note if static else self.history.note_size)(place, size)
+            found.append(self._size(place, size, marks, dim, static))
         return found
 
     def _size(self, place: SizeSource, size: int, marks: Marks, dim: int, static: bool) -> Extent:
@@ -179,6 +240,8 @@ class Sizes(Environment):
             low, high = marked
             inside = low <= size and (high is None or size <= high) and low != high and size not in SPECIAL
             return self.symbol(size, place, low, high, marked=True).size if inside else size
+        if size == 1 and place in history.inherited and not self.static:
+            return self.symbol(size, place, 1, shared=False).size
         wanted = place in history.changed or dim in marks.weak or (history.mode == "always" and not static)
         return self.symbol(size, place).size if wanted and size not in SPECIAL else size
 

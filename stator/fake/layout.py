@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 
+from stator.fake.symbolic import size_of
+
 Size = tuple[int, ...]
 
 _CATEGORY: dict[torch.dtype, int] = {
@@ -82,6 +84,16 @@ def contiguous_strides(size: Sequence[int]) -> Size:
     return tuple(reversed(strides))
 
 
+def is_contiguous(tensor: torch.Tensor) -> bool:
+    """`tensor.is_contiguous()`; asks nothing of sizes whose strides are written as those of a contiguous tensor."""
+    expected: Any = 1
+    for extent, stride in zip(reversed(tensor.shape), reversed(tensor.stride()), strict=True):
+        if size_of(stride) != size_of(expected):
+            return tensor.is_contiguous()
+        expected = expected * extent
+    return True
+
+
 def same(a: Sequence[int], b: Sequence[int]) -> bool:
     """Whether two shapes are equal; sizes are only compared where there are as many of them."""
     return len(a) == len(b) and tuple(a) == tuple(b)
@@ -102,14 +114,14 @@ def elementwise_strides(size: Size, tensors: Sequence[torch.Tensor]) -> Size | N
     """The strides of a fresh elementwise result of this size; None is contiguous."""
     full = [tensor for tensor in tensors if same(tensor.shape, size)]
     if len(full) == len(tensors):
-        if all(tensor.is_contiguous() for tensor in full):
+        if all(map(is_contiguous, full)):
             return None
         if len(size) == 4 and all(t.is_contiguous(memory_format=torch.channels_last) for t in full):
             return channels_last_strides(size)
         stride = full[0].stride()
         if all(tensor.stride() == stride for tensor in full) and is_dense(size, stride):
             return stride
-    elif all(tensor.is_contiguous() for tensor in tensors) and len(full) > 0:
+    elif all(map(is_contiguous, tensors)) and len(full) > 0:
         return None
     return _permuted_strides(size, [_broadcast_strides(size, tensor) for tensor in tensors])
 

@@ -23,6 +23,7 @@ from stator.fake.layout import (
     contiguous_strides,
     dense_like,
     elementwise_strides,
+    is_contiguous,
     is_float,
     promote,
     same,
@@ -173,7 +174,7 @@ def like(x: FakeTensor, dtype: torch.dtype | None, device: Any, memory_format: t
     """A fresh tensor of the size of `x`."""
     match memory_format:
         case None | torch.preserve_format:
-            stride = None if x.is_contiguous() else dense_like(x.shape, x.stride())
+            stride = None if is_contiguous(x) else dense_like(x.shape, x.stride())
         case torch.contiguous_format:
             stride = None
         case _:
@@ -279,7 +280,7 @@ def _cat(tensors: Any, dim: int = 0) -> Any:
     first = tensors[0]
     ndim = first.dim()
     # Only images may keep another layout than the contiguous one.
-    if ndim == 0 or not all(t.dim() == ndim and (ndim not in (4, 5) or t.is_contiguous()) for t in tensors):
+    if ndim == 0 or not all(t.dim() == ndim and (ndim not in (4, 5) or is_contiguous(t)) for t in tensors):
         return NotImplemented
     dim %= ndim
     size = list(first.shape)
@@ -293,7 +294,7 @@ def _cat(tensors: Any, dim: int = 0) -> Any:
 
 @rule(aten.constant_pad_nd.default)
 def _pad(x: Any, padding: Sequence[int], value: Any = 0) -> Any:
-    if not x.is_contiguous() or len(padding) % 2 or len(padding) > 2 * x.dim():
+    if not is_contiguous(x) or len(padding) % 2 or len(padding) > 2 * x.dim():
         return NotImplemented
     size = list(x.shape)
     for dim in range(len(padding) // 2):
@@ -520,4 +521,4 @@ def _masked_scatter(x: Any, mask: Any, source: Any) -> Any:
 
 @rule(aten.tril.default, aten.triu.default)
 def _tril(x: Any, diagonal: int = 0) -> Any:
-    return make(x.shape, x.dtype, x.device, None if x.is_contiguous() else contiguous_strides(x.shape))
+    return make(x.shape, x.dtype, x.device, None if is_contiguous(x) else contiguous_strides(x.shape))
