@@ -142,9 +142,16 @@ class FakeMode(TorchDispatchMode):
                 fake._is_param = True
             if requires_grad:
                 fake.requires_grad_()
-                if not tensor.is_leaf:
+                if not _is_leaf(tensor):
                     fake = inner(fake)
         return fake
+
+
+def _is_leaf(tensor: torch.Tensor) -> bool:
+    try:
+        return tensor.is_leaf
+    except RuntimeError as error:  # its history can no longer be made
+        raise Unsupported("a tensor input", f"autograd refuses it: {error}") from error
 
 
 class _Inner(torch.autograd.Function):
