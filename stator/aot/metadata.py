@@ -126,6 +126,8 @@ class Metadata:
     #: Flat inputs that get a gradient; the backward graph gives one value or None for each flat input.
     gradients: Ints = ()
     has_backward: bool = False
+    #: Whether the program turns gradients on by itself, called where they are off.
+    enables_grad: bool = False
     #: Device of the seeds, which are then the last flat input ("" where no random numbers are used).
     seed_device: str = ""
     #: Where the symbols are read; their values, in this order, are the last inputs of the backward graph.
@@ -177,6 +179,7 @@ class Metadata:
             saved=tuple(Saved(**item) for item in data["saved"]),
             gradients=tuple(data["gradients"]),
             has_backward=data["has_backward"],
+            enables_grad=data["enables_grad"],
             seed_device=data["seed_device"],
             floats=tuple(data["floats"]),
             reals=tuple(data["reals"]),

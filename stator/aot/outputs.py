@@ -59,7 +59,7 @@ def describe(tracer: Tracer, inputs: Sequence[FakeTensor | None], outputs: list[
         fake: FakeTensor = tracer.fakes((out,))[0]
         cell = fake.handle.cell
         base = inputs[cell.input] if cell.input >= 0 else bases.get(cell)
-        if base is not None and fake is not base and fake.requires_grad and repeats(base.shape, base.stride()):
+        if base is not None and fake is not base and fake.grad_fn is not None and repeats(base.shape, base.stride()):
             raise Unsupported("a result", "it is a view of a tensor that holds some elements several times")
         if base is not None and fake.dtype.itemsize != base.dtype.itemsize:
             raise Unsupported("a result", "it reads the memory of another as elements of another size")

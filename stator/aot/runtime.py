@@ -119,9 +119,12 @@ class Bound:
         return tuple(values) if self.plain else self.rebuild(inputs, values)
 
     def call_with_grad(self, *placeholders: Tensor) -> tuple[Any, ...]:
-        """With a place in the autograd graph, if grad mode is on."""
+        """With a place in the autograd graph, if grad mode is on or the program turns it on."""
         if not torch.is_grad_enabled():
-            return self.call(*placeholders)
+            if not self.metadata.enables_grad:
+                return self.call(*placeholders)
+            with torch.enable_grad():
+                return self.call_with_grad(*placeholders)
         inputs = self.flat(placeholders)
         values: tuple[Any, ...] = _Function.apply(self, self.anchors(inputs), *inputs)  # type: ignore[no-untyped-call]
         if self.changed:
@@ -218,7 +221,8 @@ def _geometry(metadata: Metadata, places: tuple[Origin, ...], numbers: Ints) -> 
 def _sized(metadata: Metadata) -> tuple[Origin, ...]:
     """Where the symbols are read that the geometry of results and tangents depends on."""
     extents: list[Extent] = []
-    for part in (*metadata.outputs, *metadata.tangents):
+    parts: list[Output | TensorSpec] = [*metadata.outputs, *metadata.tangents]
+    for part in parts:
         extents += (*part.size, *part.stride)
     extents += [output.offset for output in metadata.outputs]
     used = frozenset[Symbol]().union(*map(symbols, extents))

@@ -99,19 +99,20 @@ def trace(
 
     `decompositions`: overload → function, applied recursively. `random_operators`: overload → (draw, *args) → value,
     the functional forms of random operators; if empty, these stay in the graph and draw from torch's own generator.
-    Without `need_backward`, or under `no_grad`, only the forward is traced.
+    Without `need_backward`, or where nothing is recorded under the caller's grad mode, only the forward is traced.
     """
     tracer = Tracer(decompositions, random_operators or {})
-    need_backward = need_backward and torch.is_grad_enabled()
+    enabled = torch.is_grad_enabled()
+    need_backward = need_backward and not torch.is_inference_mode_enabled()
     with (
         torch.inference_mode(False),
-        torch.set_grad_enabled(need_backward),
+        torch.set_grad_enabled(need_backward and enabled),
         torch.autograd.set_multithreading_enabled(False),
         _without_mkldnn(),
         without_saved_tensor_hooks(),
     ):
         try:
-            return _Tracing(tracer, gm, example_inputs, need_backward).run()
+            return _Tracing(tracer, gm, example_inputs, need_backward, enabled).run()
         except RuntimeError as error:
             refusal = next((why for text, why in _REFUSED if re.search(text, str(error))), None)
             if refusal is None:
@@ -145,10 +146,14 @@ def _without_mkldnn() -> Iterator[None]:
 class _Tracing:
     """The steps of one trace, in order."""
 
-    def __init__(self, tracer: Tracer, gm: fx.GraphModule, examples: Sequence[Any], need_backward: bool) -> None:
+    def __init__(
+        self, tracer: Tracer, gm: fx.GraphModule, examples: Sequence[Any], need_backward: bool, enabled: bool
+    ) -> None:
         self.tracer = tracer
         self.gm = gm
         self.need_backward = need_backward
+        #: The caller's grad mode.
+        self.enabled = enabled
         self.attributes: list[_Input] = []
         self.inputs: list[_Flat] = []
         self._declare(examples)
@@ -305,6 +310,7 @@ class _Tracing:
             assigned=tuple(assigned),
             gradients=tuple(i for i, gradient in enumerate(gradients) if gradient is not None),
             has_backward=has_backward,
+            enables_grad=has_backward and not self.enabled,
             seed_device=str(tracer.seed_device) if tracer.seeds is not None else "",
             floats=tuple(
                 [
