@@ -29,7 +29,8 @@ from stator.capture.values.iterators import (
     While,
     Zip,
 )
-from stator.capture.values.mapping import DictValue, ProxyValue
+from stator.capture.values.mapping import DictValue
+from stator.capture.values.proxy import ProxyValue
 from stator.capture.values.real import SymbolicFloat, make
 from stator.capture.values.registry import fresh, handles
 from stator.capture.values.sequence import DequeValue, ListValue, TupleValue

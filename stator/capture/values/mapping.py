@@ -1,4 +1,4 @@
-"""Dicts: plain, ordered, default, their views, and mapping proxies.
+"""Dicts: plain, ordered, default, and their views.
 
 Keys are compared at capture: a constant key is its Python object, any other key is its value (one
 object has one value, so identity decides, as it does for modules and functions).
@@ -8,7 +8,6 @@ and only iteration, len and equality guard all the keys. Changes are written bac
 
 from __future__ import annotations
 
-import types
 from collections import OrderedDict, defaultdict
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ from stator.capture.value import Value
 from stator.capture.values import operators, watch
 from stator.capture.values.base import Object
 from stator.capture.values.constant import NONE, TRUE, ConstantValue, boolean
+from stator.capture.values.instances import fill_attributes
 from stator.capture.values.iterators import ItemsIterator, IteratorValue, advanced, finished
 from stator.capture.values.registry import LITERALS, builds, fresh, makes, wrap
 from stator.capture.values.sequence import TupleValue
@@ -47,7 +47,7 @@ class Entry:
 class DictValue(Object):
     """A dict of the exact class `cls` (a subclass of users is a `UserObjectValue` that holds one of these)."""
 
-    __slots__ = ("_entries", "cls", "deleted", "factory", "real", "rewritten", "watched", "written")
+    __slots__ = ("_entries", "attributes", "cls", "deleted", "factory", "real", "rewritten", "watched", "written")
     kind = "a dict"
 
     def __init__(
@@ -67,6 +67,8 @@ class DictValue(Object):
         self.deleted: dict[Any, Value] = {}
         self.written: dict[Any, None] = {}
         self.rewritten = False
+        #: What the frame has set on a dict of its own making that can have attributes.
+        self.attributes: dict[str, Value] = {}
         self._entries: dict[Any, Entry] | None = (
             None if real is not None else {name: Entry(key, value) for name, key, value in pairs or ()}
         )
@@ -301,7 +303,19 @@ class DictValue(Object):
             return self.factory or NONE
         if name in ("move_to_end", "__missing__") and not hasattr(self.cls, name):
             tx.raise_exception(AttributeError, f"{self.cls.__name__!r} object has no attribute {name!r}")
+        if name in self.attributes:
+            return self.attributes[name]
+        if self.cls is OrderedDict and self.source is not None and not hasattr(self.cls, name):
+            if name in vars(self.real):
+                return wrap(tx, vars(self.real)[name], AttrSource(self.source, name))
+            watch.no_instance_attribute(tx, self.source, name)
         return super().get_attr(tx, name)
+
+    def set_attr(self, tx: Machine, name: str, value: Value) -> None:
+        if self.cls is not OrderedDict or self.source is not None or hasattr(self.cls, name):
+            super().set_attr(tx, name, value)
+        else:
+            self.attributes[name] = value
 
     # -- whole contents --------------------------------------------------------------------------------
 
@@ -337,6 +351,7 @@ class DictValue(Object):
             yield entry.key
             if entry.value is not None:
                 yield entry.value
+        yield from self.attributes.values()
 
     def reconstruct(self, out: Assembler) -> None:
         pairs = self._read()
@@ -351,6 +366,11 @@ class DictValue(Object):
             out.call(defaultdict, self.factory or NONE, contents)
         else:
             out.call(self.cls, contents)
+        if self.attributes:
+            out.remember(self)
+            names, values = fresh(tuple(self.attributes)), TupleValue(list(self.attributes.values()))
+            out.call(fill_attributes, self, names, values)
+            out.pop()
 
     def write_back(self, out: Assembler) -> None:
         """Emit what has changed: single entries where order allows, else the whole contents."""
@@ -387,8 +407,6 @@ def pairs_of(tx: Machine, other: Value) -> list[tuple[Value, Value]]:
     inner = getattr(other, "storage", other)
     if isinstance(inner, DictValue):
         return inner.pairs(tx)
-    if isinstance(inner, ProxyValue):
-        return inner.inner.pairs(tx)
     if hasattr(other.python_type(), "keys"):
         keys = other.get_attr(tx, "keys").call(tx, (), {}).unpack(tx)
         return [(key, other.get_item(tx, key)) for key in keys]
@@ -530,52 +548,6 @@ class DictViewValue(Object):
         out.call(getattr(self.owner.cls, self.what), self.owner)
 
 
-class ProxyValue(Object):
-    """A `types.MappingProxyType` over a dict."""
-
-    __slots__ = ("inner",)
-    kind = "a mapping proxy"
-
-    def __init__(self, inner: DictValue, source: Source | None = None) -> None:
-        super().__init__(source)
-        self.inner = inner
-
-    def python_type(self) -> type:
-        return types.MappingProxyType
-
-    def truth(self, tx: Machine) -> bool:
-        return self.inner.truth(tx)
-
-    def length(self, tx: Machine) -> int:
-        return self.inner.length(tx)
-
-    def contains(self, tx: Machine, item: Value) -> Value:
-        return self.inner.contains(tx, item)
-
-    def iterate(self, tx: Machine) -> Value:
-        return self.inner.iterate(tx)
-
-    def pairs(self, tx: Machine) -> list[tuple[Value, Value]]:
-        return self.inner.pairs(tx)
-
-    def get_item(self, tx: Machine, key: Value) -> Value:
-        return self.inner.get_item(tx, key)
-
-    def compare(self, tx: Machine, op: str, other: Value) -> Value | None:
-        return self.inner.compare(tx, op, getattr(other, "inner", other))
-
-    def get_attr(self, tx: Machine, name: str) -> Value:
-        if name in ("get", "keys", "values", "items", "copy", "__getitem__", "__contains__", "__len__", "__iter__"):
-            return self.inner.get_attr(tx, name)
-        return super().get_attr(tx, name)
-
-    def children(self) -> Iterator[Value]:
-        yield self.inner
-
-    def reconstruct(self, out: Assembler) -> None:
-        out.call(types.MappingProxyType, self.inner)
-
-
 # -- from objects --------------------------------------------------------------------------------------
 
 
@@ -599,13 +571,6 @@ def factory_of(tx: Machine, obj: defaultdict[Any, Any], source: Source) -> Value
         watch.equals(tx, AttrSource(source, "default_factory"), None)
         return None
     return wrap(tx, obj.default_factory, AttrSource(source, "default_factory"))
-
-
-@builds(types.MappingProxyType)
-def build_proxy(tx: Machine, obj: Any, source: Source) -> Value:
-    """A read-only view is guarded as the dict it shows."""
-    watch.type_of(tx, source, type(obj))
-    return ProxyValue(DictValue(None, dict, source, dict(obj)), source)
 
 
 makes(dict)(lambda obj: DictValue([(key, fresh(key), fresh(value)) for key, value in obj.items()], type(obj)))

@@ -417,3 +417,14 @@ class MadeLater(torch.nn.Module):
 @program(lambda: (MadeLater(), x()), breaks="the first call makes parameters")
 def module_in_place_of_none(model, y):
     return model(y)
+
+
+@program(lambda: (net(), x()))
+def state_made_and_read(model, x):
+    state = model.state_dict()
+    return x @ state["0.weight"].T, list(state), state, state._metadata["2"]["version"]
+
+
+@program(lambda: (net(), net().state_dict(), x()))
+def state_given(model, state, x):
+    return x @ state["0.weight"].T, sorted(state._metadata), getattr(state, "_other", 3)

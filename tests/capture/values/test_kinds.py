@@ -40,9 +40,11 @@ from stator.capture.values import (
     mapping,
     markers,
     module,
+    proxy,
     pure,
     python_module,
     ranges,
+    real,
     sequence,
     sets,
     sharing,
@@ -211,7 +213,7 @@ PROGRAMS: dict[type[Value], Callable[[Tensor], Any]] = {
     mapping.DictValue: lambda t: {"k": t + 1},
     mapping.DictViewValue: lambda t: t * len({"k": 1}.items()),
     mapping.DictIterator: lambda t: [t * value for value in {"k": 2}.values()],
-    mapping.ProxyValue: lambda t: t * PROXY["k"],
+    proxy.ProxyValue: lambda t: t * PROXY["k"],
     module.ModuleValue: lambda t: LAYER(t),
     module.RegistryValue: lambda t: LAYER.weight @ t,
     pure.EnvironValue: lambda t: t * len(os.environ.get("STATOR_NO_SUCH_NAME", "ab")),
@@ -245,6 +247,7 @@ OTHERS: dict[type[Value], str] = {
     sequence.SequenceValue: "a base class",
     iterators.IteratorValue: "a base class",
     markers.DisabledFunction: "calling one is refused: see below",
+    real.SymbolicFloat: "made where floats have changed: see test_dynamic.py",
     symbolic.SymbolicValue: "made where sizes have changed: see test_dynamic.py",
 }
 
