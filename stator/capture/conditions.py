@@ -51,7 +51,7 @@ class ConditionFacts(NamedTuple):
     program: Program
 
     def __str__(self) -> str:
-        floats = any(operand.kind == "bits" for operand in self.operands)
+        floats = len(self.program) == 3 and any(operand.kind == "bits" for operand in self.operands)
         return infix(self.program, tuple(map(str, self.operands)), _bits if floats else str)
 
 

@@ -17,6 +17,7 @@ import torch
 from stator.base.errors import DataDependent, Unsupported
 from stator.fake.symbolic import FloatNode
 from stator.fake.tensor import FakeTensor, install_executor, make, memory_of, wrap_meta
+from stator.sizes import real
 
 aten = torch.ops.aten
 Rule = Callable[..., Any]
@@ -106,10 +107,24 @@ def _for_any_float(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
                 memory_of(tensor).unknown = True
     named = {name: _with_numbers(value, number) for name, value in kwargs.items()}
     out = execute(func, tuple([_with_numbers(arg, number) for arg in args]), named)
+    _check_range([*kwargs.values(), *(() if func._opname in _ARITHMETIC else args)], out)
     for tensor in out if isinstance(out, (list, tuple)) else (out,):
         if isinstance(tensor, FakeTensor) and plan.written is None and not plan.view:
             tensor.constant = None
     return out
+
+
+def _check_range(numbers: Iterable[Any], out: Any) -> None:
+    """Most operators raise for a number that is too great for the type of the result."""
+    first = out[0] if isinstance(out, (list, tuple)) and out else out
+    dtype = first.dtype if isinstance(first, FakeTensor) else torch.float64
+    if not dtype.is_floating_point or dtype is torch.float64:
+        return
+    limit = torch.finfo(dtype).max
+    for number in numbers:
+        if isinstance(number, torch.SymFloat):
+            node: FloatNode = number.node
+            real.within(node.value, limit, node.environment, f"it becomes a number of {dtype}")
 
 
 def _with_numbers(arg: Any, number: Callable[[torch.SymFloat], float]) -> Any:
@@ -126,6 +141,12 @@ def _hint(number: torch.SymFloat) -> float:
 
 #: Operators whose result has a size that a float decides.
 _FLOATS_SHAPE = {"arange", "range"}
+#: Operators whose operands may be any numbers.
+_ARITHMETIC = {
+    *("add", "sub", "rsub", "mul", "div", "pow", "remainder", "fmod", "floor_divide"),
+    *("add_", "sub_", "mul_", "div_", "pow_", "remainder_", "fmod_", "floor_divide_"),
+    *("eq", "ne", "lt", "le", "gt", "ge"),
+}
 
 
 def argument(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], position: int) -> Any:

@@ -32,8 +32,8 @@ MAX_WEIGHT = 160
 
 #: Names that no buffer gets, because the text of a program has them for itself: its own words, and kernels.
 TAKEN = frozenset(
-    "torch empty large from_bits Scratch SizedScratch scratch plan place start nbytes view increment_version into returning "
-    "returning_sized KERNELS Unit UNITS load call inputs".split()
+    "torch empty large from_bits Scratch SizedScratch scratch plan place start nbytes view increment_version into "
+    "returning returning_sized KERNELS Unit UNITS load call inputs".split()
 )
 _KERNEL = re.compile(r"k\d+(_\d+)?")
 

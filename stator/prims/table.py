@@ -56,6 +56,11 @@ def compute_type(dtype: torch.dtype) -> torch.dtype:
     return torch.float32 if dtype in HALF_TYPES else dtype
 
 
+def is_one(factor: float) -> bool:
+    """Whether a factor can be left out. One that differs from call to call never is, and nothing is assumed of it."""
+    return not isinstance(factor, torch.SymFloat) and factor == 1
+
+
 def common_type(x: torch.Tensor, number: float) -> torch.dtype:
     """The dtype of an operation of a tensor and a wrapped number. (`torch.result_type` would be dispatched.)"""
     if isinstance(number, float | torch.SymFloat) and not x.dtype.is_floating_point and not x.dtype.is_complex:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from stator.base.errors import Undecided
 from stator.sizes.environment import Environment
 from stator.sizes.size import Condition, Extent, Size, Symbol
 from stator.sizes.writing import evaluate, python, symbols
@@ -157,6 +158,8 @@ def specialise(number: Number, environment: Environment, reason: str) -> Any:
 
 def compare(op: str, left: Number, right: Number, environment: Environment, reason: str) -> bool:
     """`left op right`. Between a float from outside and a constant it is a range of bits, all else fixes numbers."""
+    if isinstance(left, Real) and left.op == "neg" and not isinstance(right, Real | Size):
+        return compare(MIRRORED[op], left.args[0], -right, environment, reason)
     symbol = plain(left)
     if symbol is None or isinstance(right, Real | Size) or float(right) != right == right:
         mirrored = plain(right) is not None and not isinstance(left, Real | Size)
@@ -167,6 +170,24 @@ def compare(op: str, left: Number, right: Number, environment: Environment, reas
     for condition in _alike(symbol, op, float(right)):
         environment.decide(condition, reason)
     return holds
+
+
+def within(number: Number, limit: float, environment: Environment, reason: str) -> None:
+    """Decides whether a float from outside is finite in a type whose greatest number is `limit`."""
+    inner = number.args[0] if isinstance(number, Real) and number.op == "neg" else number
+    symbol = plain(inner)
+    if symbol is None:
+        return
+    found = abs(from_bits(symbol.hint))
+    magnitude = symbol.size // 2 % 2**62  # half the bits but for the sign
+    if found < limit:
+        environment.decide(Condition("<", magnitude, bits_of(limit) // 2), reason)
+    elif found != found:
+        environment.decide(Condition("<", INFINITY // 2, magnitude), reason)
+    elif math.isinf(found):
+        environment.specialise(symbol.size, reason)
+    else:
+        raise Undecided(f"{found}, which is too great: {reason}")
 
 
 def _alike(symbol: Symbol, op: str, constant: float) -> list[Condition]:
@@ -181,9 +202,8 @@ def _alike(symbol: Symbol, op: str, constant: float) -> list[Condition]:
     first = NEGATIVE if bits < 0 else 0
     last = first + INFINITY
     if bits > last:
-        return (
-            [Condition("<", last, symbol.size)] if bits >= 0 else [Condition("<", last, symbol.size), _negative(symbol)]
-        )
+        beyond = Condition("<", last, symbol.size)
+        return [beyond] if bits >= 0 else [beyond, Condition("<", symbol.size, 0)]
     inside = sorted(at for at in edges if first <= at <= last)
     if bits in inside:
         return [Condition("==", symbol.size, bits)]
@@ -192,10 +212,6 @@ def _alike(symbol: Symbol, op: str, constant: float) -> list[Condition]:
     found = [Condition("<", max(below), symbol.size)]
     found.append(Condition("<", symbol.size, min(above)) if above else Condition("<=", symbol.size, last))
     return found
-
-
-def _negative(symbol: Symbol) -> Condition:
-    return Condition("<", symbol.size, 0)
 
 
 COMPARE: Final[dict[str, Callable[[Any, Any], bool]]] = {

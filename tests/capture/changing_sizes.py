@@ -19,7 +19,7 @@ class Counting:
         self.graphs: list[torch.fx.GraphModule] = []
 
     def __call__(self, gm: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
-        assert all(isinstance(x, torch.Tensor | int) for x in inputs)
+        assert all(isinstance(x, torch.Tensor | int | float) for x in inputs)
         self.graphs.append(gm)
         return gm.forward
 

@@ -20,7 +20,7 @@ from stator.base.errors import GraphBreak
 from stator.capture.generators import exhausted
 from stator.capture.source import AttrSource, ConstSource
 from stator.capture.value import Raised, Value
-from stator.capture.values import operators, watch
+from stator.capture.values import operators, real, watch
 from stator.capture.values.base import MISSING, KnownValue, find_method, look_up
 from stator.capture.values.constant import NONE, boolean
 from stator.capture.values.exception import ExceptionValue
@@ -391,7 +391,7 @@ def _extreme(op: str) -> Callable[..., Value]:
             tx.raise_roughly(ValueError, f"{'max' if op == '>' else 'min'}() iterable argument is empty")
         key = kwargs.get("key", NONE)
         plain = key.is_none()
-        symbolic = extreme(op, items) if plain else None
+        symbolic = (real.extreme(tx, op, items) or extreme(op, items)) if plain and len(items) > 1 else None
         if symbolic is not None:
             return symbolic
         best, best_key = items[0], items[0] if plain else key.call(tx, (items[0],), {})
@@ -415,6 +415,8 @@ def _by_method(function: Any, method: str) -> None:
     """A builtin that is a special method on everything but constants."""
 
     def call(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+        if not kwargs and function in EXACT and any(arg.is_symbolic() for arg in args):
+            return EXACT[function](tx, args)
         if known(args) and known(kwargs.values()):
             return fold(tx, function, args, kwargs)
         if isinstance(args[0], TensorValue):

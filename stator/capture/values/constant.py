@@ -24,8 +24,8 @@ from stator.capture.values import watch
 from stator.capture.values.base import bind_static, static_attribute
 from stator.capture.values.fold import fold, run
 from stator.capture.values.iterators import ItemsIterator
-from stator.capture.values.registry import LITERALS, builds, fresh, makes, wrap
 from stator.capture.values.real import SymbolicFloat
+from stator.capture.values.registry import LITERALS, builds, fresh, makes, wrap
 from stator.capture.values.symbolic import SymbolicValue
 from stator.capture.values.watch import IMMUTABLE
 from stator.sizes.real import Real

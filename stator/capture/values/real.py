@@ -9,6 +9,7 @@ Neighbours: `sizes/real.py` (the expressions), `capture/dynamic.py` (what is sym
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 from typing import TYPE_CHECKING, Any
@@ -75,12 +76,12 @@ class SymbolicFloat(Value):
     # -- operations ------------------------------------------------------------------------------------
 
     def truth(self, tx: Machine) -> bool:
-        return real.compare("!=", self.number, 0, self.sizes, "the program asks whether it is 0")
+        return compare(tx, self.sizes, "!=", self.number, 0, "the program asks whether it is 0")
 
     def unary(self, tx: Machine, op: str) -> Value:
         if op == "+":
             return self
-        return make(tx, self.sizes, "neg", self) if op == "-" else on_numbers(tx, op, self)
+        return make(tx, self.sizes, "neg", self) if op == "-" else fold(tx, operator.invert, (self,))
 
     def binary(self, tx: Machine, op: str, other: Value) -> Value | None:
         return operate(tx, self.sizes, op, self, other)
@@ -92,7 +93,7 @@ class SymbolicFloat(Value):
         right = number_of(other)
         if right is None:
             return on_numbers(tx, op, self, other)
-        return fresh(real.compare(op, self.number, right, self.sizes, "the program compares it"))
+        return fresh(compare(tx, self.sizes, op, self.number, right, "the program compares it"))
 
     def get_attr(self, tx: Machine, name: str) -> Value:
         return self if name == "real" else fresh(self.constant()).get_attr(tx, name)
@@ -138,13 +139,28 @@ def operate(tx: Machine, sizes: Sizes, op: str, left: Value, right: Value) -> Va
     return make(tx, sizes, ARITHMETIC[op], left, right)
 
 
-def on_numbers(tx: Machine, op: str, *values: Value) -> Value | None:
+def on_numbers(tx: Machine, op: str, left: Value, right: Value) -> Value | None:
     """What is no arithmetic of floats is computed by Python, with the numbers of the call at hand."""
-    if not all(value.is_constant() for value in values):
+    if not (left.is_constant() and right.is_constant()):
         return None
     tables: Any = tx.operators  # the module that asks us; it holds Python's operators by their text
-    table = tables.UNARY if len(values) == 1 else {**tables.BINARY, **tables.COMPARE}
-    return fold(tx, table[op], values)
+    return fold(tx, {**tables.BINARY, **tables.COMPARE}[op], (left, right))
+
+
+def compare(tx: Machine, sizes: Sizes, op: str, left: Number, right: Number, reason: str) -> bool:
+    """`left op right`, by ranges where that is possible, or by a guard that computes it again."""
+    if real.plain(left) is None or isinstance(right, Real | Size):
+        answer = Asked(functools.partial(_compare, op, left, right), op, left, right).guarded(tx, sizes)
+        if answer is not None:
+            return answer
+    return real.compare(op, left, right, sizes, reason)
+
+
+def _compare(op: str, left: Number, right: Number, values: dict[Symbol, int]) -> bool:
+    try:
+        return bool(real.COMPARE[op](real.value(left, values), real.value(right, values)))
+    except (ArithmeticError, ValueError):
+        return False  # which another guard sees
 
 
 def make(tx: Machine, sizes: Sizes, op: str, *values: Value) -> Value:
@@ -186,41 +202,43 @@ def _total(tx: Machine, sizes: Sizes, op: str, args: tuple[Number, ...]) -> bool
         return real.compare("!=", last, 0, sizes, "the program divides by it")
     if op in ("sqrt", "log") and isinstance(last, Size):
         return sizes.decide(Condition("<", 0, last), f"the program takes its {op}")
-    return _is_guarded(tx, sizes, made)
+    return Asked(functools.partial(real.is_computed, made), "computes", made).guarded(tx, sizes) or False
 
 
-def _is_guarded(tx: Machine, sizes: Sizes, made: Real) -> bool:
-    """Has a guard compute it, where it depends on one number from outside."""
-    symbols = [symbol for symbol in real.parts(made) if isinstance(sizes.simplify(symbol.size), Size)]
-    place: Any = sizes.places[symbols[0]][0] if symbols else None
-    if len(symbols) != 1 or isinstance(place, SizeSource | StrideSource):
-        return not symbols
-    tx.guard("CALL", place, (Computed(made, symbols[0], symbols[0] in sizes.floats), True))
-    return True
+class Asked:
+    """A question about numbers from outside, which a guard asks again."""
 
+    __slots__ = ("answer", "is_float", "numbers", "symbol", "text", "values")
 
-class Computed:
-    """Whether a float can be computed from the number that it depends on."""
+    def __init__(self, answer: Callable[[dict[Symbol, int]], bool], op: str, *numbers: Number) -> None:
+        self.answer = answer
+        self.numbers = numbers
+        self.text = f"{op} {', '.join(map(real.written, numbers))}"
+        self.values = {symbol: symbol.hint for number in numbers for symbol in real.parts(number)}
 
-    __slots__ = ("is_float", "made", "others", "symbol", "text")
-
-    def __init__(self, made: Real, symbol: Symbol, is_float: bool) -> None:
-        self.made = made
-        self.symbol = symbol
-        self.is_float = is_float
-        self.text = real.written(made)
-        #: What is fixed by guards of its own.
-        self.others = {other: other.hint for other in real.parts(made)}
+    def guarded(self, tx: Machine, sizes: Sizes) -> bool | None:
+        """The answer in this call, with a guard; None where it depends on several numbers, or on a size."""
+        symbols = [symbol for symbol in self.values if isinstance(sizes.simplify(symbol.size), Size)]
+        place: Any = sizes.places[symbols[0]][0] if symbols else None
+        if len(symbols) != 1 or isinstance(place, SizeSource | StrideSource):
+            return None if symbols else self.answer(self.values)
+        self.symbol, self.is_float = symbols[0], symbols[0] in sizes.floats
+        answer = self.answer(self.values)
+        tx.guard("CALL", place, (self, answer))
+        return answer
 
     def __call__(self, number: Any) -> bool:
         bits = real.bits_of(number) if self.is_float else number
-        return real.is_computed(self.made, {**self.others, self.symbol: bits})
+        return self.answer({**self.values, self.symbol: bits})
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Computed) and other.text == self.text
+        return isinstance(other, Asked) and other.text == self.text
 
     def __hash__(self) -> int:
         return hash(self.text)
+
+    def __repr__(self) -> str:
+        return self.text
 
 
 # -- functions ---------------------------------------------------------------------------------------
@@ -228,18 +246,28 @@ class Computed:
 
 def _exact(op: str) -> Callable[[Machine, Sequence[Value]], Value]:
     def call(tx: Machine, args: Sequence[Value]) -> Value:
-        return make(tx, tx.graph.sizes, op, *args)
+        return make(tx, tx.graph.sizes, op, *args) if len(args) == 1 else fold(tx, real.FUNCTIONS[op], args)
 
     return call
+
+
+def extreme(tx: Machine, op: str, items: Sequence[Value]) -> Value | None:
+    """`max(items)` (op ">") or `min(items)` where all are floats and one is symbolic."""
+    symbolic = next((item for item in items if isinstance(item, SymbolicFloat) and item.is_symbolic()), None)
+    if symbolic is None or any(item.python_type() is not float for item in items):
+        return None
+    return make(tx, symbolic.sizes, "max" if op == ">" else "min", *items)
 
 
 EXACT.update(
     {
         math.sqrt: _exact("sqrt"), math.exp: _exact("exp"), math.log: _exact("log"), math.sin: _exact("sin"),
-        math.cos: _exact("cos"), math.tanh: _exact("tanh"), operator.neg: lambda tx, args: tx.operators.unary(tx, "-", args[0]),
+        math.cos: _exact("cos"), math.tanh: _exact("tanh"),
+        operator.neg: lambda tx, args: tx.operators.unary(tx, "-", args[0]),
+        abs: _exact("abs"), operator.abs: _exact("abs"),
         operator.truediv: lambda tx, args: tx.operators.binary(tx, "/", *args),
         operator.pow: lambda tx, args: tx.operators.binary(tx, "**", *args),
     }
 )  # fmt: skip
 MEETS_FLOAT.append(operate)
-makes(torch.SymFloat)(lambda obj: SymbolicFloat(obj.node.value, obj.node.environment))  # type: ignore[arg-type]
+makes(torch.SymFloat)(lambda obj: SymbolicFloat(obj.node.value, obj.node.environment))

@@ -196,14 +196,19 @@ def extreme(op: str, items: Sequence[Value]) -> Value | None:
 #: `operate` of `real.py`, which builds on this file: what an int gives with a float, or divided.
 MEETS_FLOAT: list[Callable[[Machine, Sizes, str, Value, Value], Value | None]] = []
 
+
+def _itself(function: Callable[..., Any]) -> Callable[[Machine, Sequence[Value]], Value]:
+    """What rounds a number leaves an int as it is."""
+
+    def call(tx: Machine, args: Sequence[Value]) -> Value:
+        return args[0] if isinstance(args[0], SymbolicValue) else fold(tx, function, args)
+
+    return call
+
+
 #: C functions that are exact on symbolic ints; asked by `builtin.BuiltinValue` before it folds.
 EXACT: dict[Any, Callable[[Machine, Sequence[Value]], Value]] = {
-    **{
-        function: lambda tx, args, function=function: (
-            args[0] if isinstance(args[0], SymbolicValue) else fold(tx, function, args)
-        )
-        for function in (math.floor, math.ceil, math.trunc, operator.index)
-    },
+    **{function: _itself(function) for function in (math.floor, math.ceil, math.trunc, operator.index)},
     math.prod: lambda tx, args: product(tx, args[0].unpack(tx)),
     operator.add: lambda tx, args: tx.operators.binary(tx, "+", *args),
     operator.sub: lambda tx, args: tx.operators.binary(tx, "-", *args),

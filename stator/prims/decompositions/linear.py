@@ -5,11 +5,11 @@ from __future__ import annotations
 from torch import Tensor
 
 from stator.prims import names as p
-from stator.prims.table import decompose
+from stator.prims.table import decompose, is_one
 
 
 def _scaled(value: Tensor, factor: float) -> Tensor:
-    if factor == 1:
+    if is_one(factor):
         return value
     return p.mul(value, factor if value.is_floating_point() or value.is_complex() else int(factor))
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from stator.fake.layout import promote
 from stator.prims import names as p
-from stator.prims.table import cast, common_type, decompose, rounds_once
+from stator.prims.table import cast, common_type, decompose, is_one, rounds_once
 
 Number = int | float | bool
 
@@ -70,7 +70,7 @@ for _name, _function in TENSOR_FORMS.items():
 
 @decompose("rsub.Tensor", "rsub.Scalar")
 def rsub(x: Tensor, other: Tensor | Number, alpha: Number = 1) -> Tensor:
-    return p.sub(other, x if alpha == 1 else p.mul(x, alpha))
+    return p.sub(other, x if is_one(alpha) else p.mul(x, alpha))
 
 
 @decompose("remainder.Scalar_Tensor")
@@ -129,14 +129,14 @@ def square(x: Tensor) -> Tensor:
 @rounds_once
 def addcmul(x: Tensor, a: Tensor, b: Tensor, value: Number = 1) -> Tensor:
     product = p.mul(a, b)
-    return p.add(x, product if value == 1 else p.mul(product, value))
+    return p.add(x, product if is_one(value) else p.mul(product, value))
 
 
 @decompose("addcdiv")
 @rounds_once
 def addcdiv(x: Tensor, a: Tensor, b: Tensor, value: Number = 1) -> Tensor:
     quotient = p.div(a, b)
-    return p.add(x, quotient if value == 1 else p.mul(quotient, value))
+    return p.add(x, quotient if is_one(value) else p.mul(quotient, value))
 
 
 @decompose("lerp.Scalar")
