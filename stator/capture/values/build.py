@@ -11,6 +11,7 @@ from stator.capture.values import (
     autocast,
     autograd_function,
     builtin_types,
+    checkpointing,
     compiled,
     context_variable,
     copying,
@@ -49,8 +50,8 @@ __all__ = [
 
 #: The files that register what they know.
 FILES = (
-    autocast, autograd_function, builtin_types, compiled, context_variable, copying, functional, markers,
-    module, optimizer, pure, python_module, ranges, sharing, switches, torch_function, torch_state,
+    autocast, autograd_function, builtin_types, checkpointing, compiled, context_variable, copying, functional,
+    markers, module, optimizer, pure, python_module, ranges, sharing, switches, torch_function, torch_state,
     warning,
 )  # fmt: skip
 

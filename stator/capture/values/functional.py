@@ -18,9 +18,7 @@ import types
 from typing import TYPE_CHECKING, Any
 
 import torch._compile
-from torch.utils import checkpoint
 
-from stator.base.errors import GraphBreak
 from stator.capture.source import ConstSource
 from stator.capture.values import operators, watch
 from stator.capture.values.base import KnownValue, Object
@@ -104,17 +102,6 @@ def dispatch(tx: Machine, value: FunctionValue, args: Sequence[Value], kwargs: d
 
 
 CODES[functools.singledispatch(look_through).dispatch.__code__] = dispatch
-
-
-@handles(checkpoint.checkpoint)
-def call_checkpoint(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
-    """`checkpoint(f, *args)`: what is kept for backward and what is computed again is decided for the whole graph."""
-    options = ("use_reentrant", "preserve_rng_state", "determinism_check", "debug", "early_stop")
-    reentrant = kwargs.get("use_reentrant", NONE)
-    if reentrant.is_none() or reentrant.truth(tx) or "context_fn" in kwargs:
-        raise GraphBreak("this way of checkpointing runs the autograd engine", "pass use_reentrant=False")
-    function, *rest = args
-    return function.call(tx, rest, {name: value for name, value in kwargs.items() if name not in options})
 
 
 # -- operator ----------------------------------------------------------------------------------------------

@@ -98,7 +98,7 @@ class ModuleValue(UserObjectValue):
         elif look_up(tx, self.cls, name) is MISSING and name not in self.dict.entries(tx):
             registered = self.registered(tx, name) if look_up(tx, self.cls, "__getattr__") is _GETATTR else None
             if registered is not None:
-                self.dict.find(tx, ConstantValue(name))  # guards that it is not there, unless the program has seen to it
+                self.dict.find(tx, ConstantValue(name))  # guarded not to be there, unless the program has seen to it
                 return registered
         return super().find_attr(tx, name)
 

@@ -171,7 +171,9 @@ def name_in(function: Any) -> str:
 def name_of(function: Any) -> str:
     """A readable name."""
     module = getattr(function, "__module__", None) or "torch"
-    name = getattr(function, "__qualname__", None) or getattr(function, "__name__", None) or str(function)
+    # The long name of a function written in C names what holds it.
+    wanted = "__name__" if isinstance(function, types.BuiltinFunctionType) else "__qualname__"
+    name = getattr(function, wanted, None) or getattr(function, "__name__", None) or str(function)
     return f"{module}.{name}"
 
 

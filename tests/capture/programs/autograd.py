@@ -1,5 +1,7 @@
 """Autograd from inside: custom functions, checkpointing, transforms, gradients asked for."""
 
+import warnings
+
 import torch
 from torch.utils.checkpoint import checkpoint
 
@@ -78,9 +80,35 @@ def checkpointed_with_keywords(x, layer):
     return checkpoint(block, x, scale=2.0, use_reentrant=False, preserve_rng_state=False)
 
 
-@program(lambda: (leaf(), torch.nn.Linear(3, 3)), breaks="reentrant checkpointing runs the engine")
+@program(lambda: (leaf(), torch.nn.Linear(3, 3)))
 def checkpointed_reentrant(x, layer):
     return checkpoint(layer, x, use_reentrant=True)
+
+
+@program(lambda: (x(), torch.nn.Linear(3, 3)), breaks="eager gives no gradients here")
+def checkpointed_reentrant_without_gradient(x, layer):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return checkpoint(layer, x, use_reentrant=True) + 1
+
+
+@program(lambda: (leaf(), [torch.nn.Linear(3, 3), torch.nn.Linear(3, 3)]))
+def checkpointed_layers(x, layers):
+    def block(layer, y, factor):
+        return torch.sin(layer(y)) * factor, factor
+
+    for layer in layers:
+        x, other = checkpoint(block, layer, x, 3, use_reentrant=True)
+    with torch.no_grad():
+        more = checkpoint(block, layers[0], x, 2, use_reentrant=True)
+    return x, other, more
+
+
+@program(lambda: (leaf(), torch.nn.BatchNorm1d(3)), breaks="eager counts batches twice")
+def checkpointed_with_statistics(x, norm):
+    y = checkpoint(norm, x * 2, use_reentrant=False) * 2
+    y.sum().backward()
+    return norm.num_batches_tracked.clone()
 
 
 @program(lambda: (x(), x()), breaks="function transforms")
