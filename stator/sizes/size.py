@@ -21,6 +21,13 @@ from stator.base.errors import Undecided
 from stator.sizes.bounds import Range, join, of_atom, of_extent, of_terms, times
 from stator.sizes.writing import ON_INTS, dump, evaluate, fold, python, symbols
 
+#: The most terms of a sum, and characters of an operand of `//` and its like: longer ones are left undecided.
+MOST_TERMS: Final = 64
+MOST_TEXT: Final = 2000
+
+#: The most `max` and `min` that bounds are found for case by case.
+MOST_CHOICES: Final = 6
+
 
 class Symbol:
     """A number that is known at run time: `low` to `high` (None: any), both included; `hint` in the call met first."""
@@ -62,6 +69,8 @@ class Compound:
     def __init__(self, op: str, left: Extent, right: Extent) -> None:
         self.op, self.left, self.right = op, left, right
         self.order = (1, op, repr(left), repr(right))
+        if max(map(len, self.order[2:])) > MOST_TEXT:
+            raise Undecided("an expression that has grown too long")
 
     def __repr__(self) -> str:
         return python(_of(self))
@@ -344,6 +353,8 @@ def _normal(const: int, terms: list[tuple[Monomial, int]]) -> Extent:
     joined = _joined(const, left)
     if joined is not None:
         return joined
+    if len(left) > MOST_TERMS:
+        raise Undecided("a sum that has grown too long")
     left.sort(key=_term_order)
     return _intern(const, tuple(left))
 
@@ -374,6 +385,8 @@ def _joined(const: int, terms: list[tuple[Monomial, int]]) -> Extent | None:
 
 
 def _product(left: Size, right: Size) -> Extent:
+    if len(left.terms) * len(right.terms) > MOST_TERMS**2 // 4:
+        raise Undecided("a product that has grown too long")
     terms = [(times(a, b), c * d) for a, c in left.terms for b, d in right.terms]
     if right.const:
         terms += [(monomial, c * right.const) for monomial, c in left.terms]
@@ -543,7 +556,21 @@ def _factor(x: Extent, n: int) -> int:
 def _bounds(x: Size) -> Range:
     """Encloses the values."""
     choice = next((a for m, _ in x.terms for a, _ in m if isinstance(a, Compound) and a.op in ("max", "min")), None)
-    return of_terms(x.const, x.terms) if choice is None else _choice_bounds(x, choice)
+    if choice is None or len(_choices(x, set())) > MOST_CHOICES:
+        return of_terms(x.const, x.terms)
+    return _choice_bounds(x, choice)
+
+
+def _choices(x: Extent, found: set[Compound]) -> set[Compound]:
+    """The `max` and `min` that are met in `x`, until there are too many."""
+    atoms = () if isinstance(x, int) else [atom for monomial, _ in x.terms for atom, _ in monomial]
+    for atom in atoms:
+        if isinstance(atom, Compound) and atom not in found and len(found) <= MOST_CHOICES:
+            if atom.op in ("max", "min"):
+                found.add(atom)
+            _choices(atom.left, found)
+            _choices(atom.right, found)
+    return found
 
 
 def _choice_bounds(x: Size, choice: Compound) -> Range:

@@ -248,3 +248,21 @@ def test_division_by_what_may_be_zero() -> None:
     assert evaluate(quotient, {SYMBOLS[0]: 7, SYMBOLS[2]: 2}) == 3
     with pytest.raises(ZeroDivisionError):
         a // 0
+
+
+def test_expressions_stay_short() -> None:
+    with pytest.raises(Undecided, match="too long"):
+        x: Extent = a
+        for _ in range(100):
+            x = x * (x + b)
+    with pytest.raises(Undecided, match="too long"):
+        x = a
+        for divisor in range(2, 100):
+            x = (x // divisor) * 7 + x % (divisor + 1) + b
+
+
+def test_bounds_of_many_choices() -> None:
+    x: Extent = a
+    for number in range(40):
+        x = maximum(minimum(x, b * number + c), c * number - a) + 1
+    assert isinstance(x, Size) and x.high is None
