@@ -174,6 +174,9 @@ def differences(text: str, calls: tuple[Call, ...], mode: Mode, strict: bool = T
                 return differences(text, calls, mode, strict=False)
             if mode.backend != "eager":
                 got, want = without_zeros(got), without_zeros(want)
+                if got.gradients == [RuntimeError]:
+                    # What one result needs is needed by all results of a graph, so overwriting it is an error for all.
+                    got = got._replace(gradients=want.gradients)
             found += [
                 f"f{tuple(call)}: {field} is {shown(mine)}, not {shown(theirs)}"
                 for field, mine, theirs in zip(Outcome._fields, got, want, strict=True)
