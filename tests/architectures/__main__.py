@@ -9,11 +9,15 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
+import platform
 import sys
 from pathlib import Path
 
+import torch
+import transformers
+
+from tests.architectures.catalogue import TABLE
 from tests.architectures.check import MODES, Verdict, work
-from tests.architectures.table import TABLE
 
 SHARE = 0.95
 
@@ -32,7 +36,11 @@ def main() -> int:
             found.append(verdict)
             print(line(verdict), flush=True)
     if arguments.out:
-        arguments.out.write_text(json.dumps([verdict._asdict() for verdict in found], indent=1))
+        stack = (
+            f"Python {platform.python_version()}, torch {torch.__version__}, transformers {transformers.__version__}"
+        )
+        verdicts = [verdict._asdict() for verdict in found]
+        arguments.out.write_text(json.dumps({"stack": stack, "verdicts": verdicts}, indent=1))
     whole = {name for name in arguments.names if all(v.whole and not v.wrong for v in found if v.name == name)}
     wrong = [verdict for verdict in found if verdict.wrong]
     print(f"\n{len(arguments.names)} architectures, whole and right in all modes: {len(whole)}; wrong: {len(wrong)}")

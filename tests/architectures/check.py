@@ -18,7 +18,8 @@ import stator
 from benchmarks.worker import disable_dropout
 from stator.base import log
 from stator.base.errors import CaptureError, StatorWarning
-from tests.architectures.table import TABLE, Architecture, Inputs
+from tests.architectures.catalogue import TABLE
+from tests.architectures.table import Architecture, Inputs
 from tests.models.library import floating, norm, numbered, state
 
 Tensors = Mapping[str, torch.Tensor]

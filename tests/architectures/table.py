@@ -24,7 +24,7 @@ SMALL: dict[str, Any] = {
     "max_position_embeddings": 64, "image_size": 32, "patch_size": 8, "num_labels": 3,
     "num_experts": 4, "num_local_experts": 4, "n_routed_experts": 4, "num_experts_per_tok": 2,
     "drop_path_rate": 0, "layerdrop": 0.0, "encoder_layerdrop": 0.0, "decoder_layerdrop": 0.0,
-    "apply_spec_augment": False,
+    "apply_spec_augment": False, "mask_time_prob": 0.0,
     "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 0,
 }  # fmt: skip
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.architectures.catalogue import TABLE
 from tests.architectures.check import MODES, judge
-from tests.architectures.table import TABLE
 
 #: One of each family, of different make.
 CHOSEN = ("qwen3", "mixtral", "bart", "swin", "hubert", "clip")
