@@ -232,7 +232,7 @@ POINTWISE = [
     lambda x, a: x * a,
     lambda x, a: a - x,
     lambda x, a: x / a,
-    lambda x, a: x.clamp(min=a),
+    lambda x, a: x.clamp(min=a) if a == a else x,
     lambda x, a: torch.where(x > 0, x, a),
     lambda x, a: torch.full((5,), a) + x,
     lambda x, a: x.masked_fill(x > 0, a),
