@@ -254,6 +254,16 @@ def a_list_that_only_grows(call: Calls) -> None:
         call(remember, x(), told)
 
 
+def sized(y: torch.Tensor, items: list[int], named: dict[str, int]) -> torch.Tensor:
+    return y * (len(items) + len(named)) if items and named else y
+
+
+@keeps
+def other_items_where_only_the_number_is_asked_for(call: Calls) -> None:
+    call(sized, x(), [1, 2], {"a": 1})
+    call(sized, x(), [3, 4], {"b": 2})
+
+
 @pytest.fixture(autouse=True)
 def restored() -> Any:
     """Globals, warning filters and limits as they were."""

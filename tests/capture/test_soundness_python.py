@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import enum
 import logging
 import os
@@ -127,6 +128,17 @@ def range_parts(call: Calls) -> None:
 
     call(fn, range(0, 3, 2), x())
     call(fn, range(0, 4, 2), x())
+
+
+@changes
+def number_of_entries(call: Calls) -> None:
+    for kind in (dict, collections.OrderedDict, types.MappingProxyType):
+
+        def fn(named: Any, y: torch.Tensor) -> torch.Tensor:
+            return y * len(named) if named else y + 1
+
+        for count in (1, 0, 2):
+            call(fn, kind(dict.fromkeys(range(count))), x())
 
 
 @changes

@@ -163,7 +163,10 @@ class DictValue(Object):
         return self.length(tx) > 0
 
     def length(self, tx: Machine) -> int:
-        return len(self.all_entries(tx))
+        if self.watched or self in tx.effects.changed:
+            return len(self.all_entries(tx))
+        watch.length(tx, self.source, len(self.real or ()))
+        return len(self.real or ())
 
     def contains(self, tx: Machine, item: Value) -> Value:
         entries = self.entries(tx)
