@@ -45,7 +45,11 @@ def run_foreach(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
         single(*[element(arg, index) for arg in args], **{key: element(arg, index) for key, arg in kwargs.items()})
         for index in range(count)
     ]
-    return None if name.endswith("_") else results
+    if not name.endswith("_"):
+        return results
+    for tensor in args[0]:  # autograd, above, counts writes to lists only where it records them
+        torch.autograd.graph.increment_version(tensor)
+    return None
 
 
 def element(arg: Any, index: int) -> Any:

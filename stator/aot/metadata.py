@@ -69,8 +69,7 @@ class Output:
          "input": flat input number `index` itself;
          "input_view": flat input number `index` as_strided by `size`, `stride`, `offset`;
          "output_view": the value number `index` as_strided by them;
-         (views may have another `dtype` of the same width, and may be `detached` from the autograd graph, or
-         `unrecorded`: made under no_grad, they say that they require gradients and have no history)
+         (views may have another `dtype` of the same width; `link` says how they hang on their source in autograd)
          "number": the number `offset`;
          "constant": no tensor, the Python value `constant`.
     """
@@ -82,8 +81,7 @@ class Output:
     offset: Extent = 0
     constant: Any = None
     dtype: str = ""
-    detached: bool = False
-    unrecorded: bool = False
+    link: str = ""
 
     def at(self, values: Values) -> Output:
         """The output for values of its symbols."""
@@ -118,6 +116,8 @@ class Metadata:
     values: tuple[Value, ...]
     #: Flat inputs that the forward graph writes to.
     mutated: Ints = ()
+    #: How often each of them counts as written: never through `.data`, or by a kernel that tells nobody.
+    writes: Ints = ()
     #: (flat input, value): what the runtime copies into inputs that autograd must see written.
     assigned: tuple[tuple[int, int], ...] = ()
     #: Flat inputs that have another geometry after a call, as views of what they were.
@@ -174,6 +174,7 @@ class Metadata:
             outputs=tuple(Output(**_geometry(item, offset=load(item["offset"]))) for item in data["outputs"]),
             values=tuple(Value(_spec(item["spec"]), item["differentiable"]) for item in data["values"]),
             mutated=tuple(data["mutated"]),
+            writes=tuple(data["writes"]),
             assigned=tuple((target, value) for target, value in data["assigned"]),
             restrided=tuple(Output(**_geometry(item, offset=load(item["offset"]))) for item in data["restrided"]),
             saved=tuple(Saved(**item) for item in data["saved"]),

@@ -109,9 +109,34 @@ def view_of(kind: str, index: int, fake: FakeTensor, base: FakeTensor) -> Output
         extents(fake.stride()),
         size_of(fake.storage_offset()) - size_of(base.storage_offset()),
         dtype=str(fake.dtype).removeprefix("torch.") if fake.dtype is not base.dtype else "",
-        detached=base.requires_grad and not fake.requires_grad,
-        unrecorded=base.requires_grad and fake.requires_grad and fake.grad_fn is None,
+        link=_link(fake, base),
     )
+
+
+def _link(fake: FakeTensor, base: FakeTensor) -> str:
+    """How a view hangs on its base in autograd: a key of `runtime.LINKS`."""
+    if _whole(fake) is not _whole(base):
+        kind = "detached" if _count_together(fake, base) else "data"
+        return f"view of {kind}" if fake._is_view() else kind
+    if base.requires_grad and fake.grad_fn is None:
+        return "unrecorded"
+    several = torch._C._autograd.CreationMeta.MULTI_OUTPUT_NODE
+    return "sibling" if fake._is_view() and torch._C._autograd._get_creation_meta(fake) == several else ""
+
+
+def _whole(fake: FakeTensor) -> torch.Tensor:
+    """What autograd takes a tensor to be a view of; the tensor if it is none."""
+    base: torch.Tensor | None = fake._base
+    return fake if base is None else base
+
+
+def _count_together(a: FakeTensor, b: FakeTensor) -> bool:
+    """Whether a write to one counts as a write to the other: not so for `.data`. Nothing else tells."""
+    versions = a._version, b._version
+    torch.autograd.graph.increment_version(a)
+    together = b._version != versions[1]
+    torch._C._autograd._unsafe_set_version_counter((a,), versions[:1])
+    return together
 
 
 def own_memory(tracer: Tracer, fake: FakeTensor, others: list[fx.Node]) -> fx.Node:

@@ -10,7 +10,7 @@ Neighbours: `metadata.py` is its input; `partition.py` says what is saved where.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
 
@@ -74,7 +74,8 @@ class Bound:
         self.values = len(metadata.values)
         #: The outputs are the values in order: nothing to rebuild.
         self.plain = tuple(metadata.outputs) == tuple(Output("value", i) for i in range(self.values))
-        self.mutated = metadata.mutated
+        #: One entry for each write that autograd counts.
+        self.mutated = [i for i, count in zip(metadata.mutated, metadata.writes, strict=True) for _ in range(count)]
         #: Whether inputs are changed in ways that no kernel can.
         self.changed = bool(metadata.assigned or metadata.restrided)
         self.saved = metadata.saved
@@ -178,16 +179,33 @@ def _view(output: Output, source: Tensor) -> Tensor:
     size: Any = output.size  # numbers by now
     stride: Any = output.stride
     offset: Any = output.offset
-    if output.unrecorded:
-        with torch.no_grad():
-            return _view(replace(output, unrecorded=False), source)
-    if output.detached:
-        source = source.detach()
-    if output.dtype:
-        source = source.view(getattr(torch, output.dtype))
-    if output.detached and source.shape == size and source.stride() == stride and not offset:
-        return source
-    return source.as_strided(size, stride, source.storage_offset() + offset)
+    dtype = getattr(torch, output.dtype) if output.dtype else None
+
+    def cut(source: Tensor) -> Tensor:
+        if dtype is not None:
+            source = source.view(dtype)
+        return source.as_strided(size, stride, source.storage_offset() + offset)
+
+    return LINKS[output.link](source, cut)
+
+
+def _without_grad(source: Tensor, cut: Callable[[Tensor], Tensor]) -> Tensor:
+    with torch.no_grad():
+        return cut(source)
+
+
+#: How a view hangs on its source: (source, what cuts the view from it) → view.
+LINKS: dict[str, Callable[[Tensor, Callable[[Tensor], Tensor]], Tensor]] = {
+    "": lambda source, cut: cut(source),
+    "detached": lambda source, cut: cut(source).detach(),
+    "view of detached": lambda source, cut: cut(source.detach()),
+    "data": lambda source, cut: cut(source).data,
+    "view of data": lambda source, cut: cut(source.data),
+    # Made under no_grad: it says that it requires gradients, and has no history.
+    "unrecorded": _without_grad,
+    # Made together with others: autograd forbids writing to it.
+    "sibling": lambda source, cut: cut(source.unsqueeze(0).unbind()[0]),
+}
 
 
 def _own(value: Tensor) -> Tensor:

@@ -303,6 +303,7 @@ class _Tracing:
             outputs=tuple(results.outputs),
             values=values,
             mutated=tuple(mutated),
+            writes=tuple(flat[i].fake._version for i in mutated),  # type: ignore[union-attr]
             restrided=tuple(
                 view_of("input_view", cell.input, fake, nodes[cell.input].meta["val"])
                 for cell, fake in tracer.restrided.items()

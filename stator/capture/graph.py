@@ -273,7 +273,8 @@ class GraphBuilder:
 
     def is_changed(self, node: fx.Node) -> bool:
         """Whether a call so far has changed the tensor at a leaf."""
-        return bool(node.meta["val"]._version)
+        value = node.meta["val"]
+        return bool(value._version) or (value.memory is not None and value.memory.written)
 
     # -- the result --------------------------------------------------------------------------------------
 

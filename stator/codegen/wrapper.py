@@ -75,8 +75,6 @@ class _Module:
             lines.append("from stator.runtime.pages import large")
         if any("from_bits(" in line for line in body):
             lines.append("from stator.sizes.real import from_bits")
-        if self.schedule.mutated:
-            lines.append("from torch.autograd.graph import increment_version")
         if self.blocks and self.pieces:
             lines.append("from stator.base.placement import place")
         scratch = "SizedScratch" if self.blocks else "Scratch"
@@ -273,9 +271,8 @@ class _Module:
 
     def _outputs(self) -> list[str]:
         schedule = self.schedule
-        lines = [f"increment_version({name})" for name in schedule.mutated]
         parts = [self._view(out) if isinstance(out, View) else self._argument(out) for out in schedule.outputs]
-        return [*lines, f"return ({', '.join(parts)}{',' * (len(parts) == 1)})"]
+        return [f"return ({', '.join(parts)}{',' * (len(parts) == 1)})"]
 
 
 def _inputs(schedule: Schedule) -> list[Buffer | Number]:

@@ -36,7 +36,7 @@ _DATA_TAGS = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
 class Plan:
     """What `execute` has to know about one operator, read from its schema and tags."""
 
-    __slots__ = ("written", "view", "data_dependent", "pure", "restrides", "has_device", "composite")
+    __slots__ = ("written", "unreturned", "view", "data_dependent", "pure", "restrides", "has_device", "composite")
 
     def __init__(self, func: Any) -> None:
         schema = func._schema
@@ -44,6 +44,8 @@ class Plan:
         returned = [r.alias_info for r in schema.returns]
         #: Positions of the arguments that are written to and returned (in-place and out= operators).
         self.written = writes if writes and returned and all(r is not None and r.is_write for r in returned) else None
+        #: Positions of what is written to and not returned (lists of tensors).
+        self.unreturned = writes if self.written is None else []
         self.view = not writes and any(r is not None for r in returned)
         self.data_dependent = bool(_DATA_TAGS & set(func.tags)) and func not in _BY_INTEGERS
         self.pure = not writes and torch.Tag.nondeterministic_seeded not in func.tags
@@ -74,6 +76,8 @@ def execute(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     plan = plan_of(func)
     if plan.written is not None:
         return _write(func, plan, args, kwargs)
+    for position in plan.unreturned:
+        _note_write(argument(func, args, kwargs, position))
     rule = RULES.get(func)
     out = rule(*args, **kwargs) if rule is not None else NotImplemented
     if out is NotImplemented:
@@ -163,9 +167,19 @@ def _write(func: Any, plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any])
     if plan.restrides:
         return _restride(func, plan, targets[0], args, kwargs)
     for target in targets:
-        if isinstance(target, FakeTensor) and target.constant is not None:
-            _write_constant(func, args, kwargs, target)
+        if isinstance(target, FakeTensor):
+            _note_write(target)
+            if target.constant is not None:
+                _write_constant(func, args, kwargs, target)
     return targets[0] if len(targets) == 1 and len(func._schema.returns) == 1 else tuple(targets)
+
+
+def _note_write(target: Any) -> None:
+    if isinstance(target, FakeTensor):
+        memory_of(target).written = True
+    elif isinstance(target, (list, tuple)):
+        for item in target:
+            _note_write(item)
 
 
 def _restride(func: Any, plan: Plan, target: FakeTensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> FakeTensor:

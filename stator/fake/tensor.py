@@ -23,9 +23,11 @@ _wrap = torch.Tensor._make_wrapper_subclass
 class Memory:
     """What fakes that are views of one another share."""
 
-    __slots__ = ("unknown",)
+    __slots__ = ("unknown", "written")
 
     def __init__(self) -> None:
+        #: Whether an operator has written there. Version counters tell less: a write through `.data` is not counted.
+        self.written = False
         #: Whether something has been written there that is not known: no view of it is a constant any more.
         self.unknown = False
 

@@ -122,14 +122,15 @@ def test_operators_that_make_their_results() -> None:
     assert torch.equal(out, x.topk(3)[0] * 2) and torch.equal(index, x.topk(3)[1])
 
 
-def test_mutated_inputs_change_and_say_so() -> None:
+def test_mutated_inputs_change() -> None:
+    """How often a write counts is the program's affair: the runtime around the graph tells autograd."""
     bx, by = buffer("x", 10), buffer("y", 10)
     program = Program("bump", "cpu", (bx, by), (pointwise(bx, "add", bx, by),), (), ("x",))
     call = link(artifact(schedule(program)), Options.from_user())
     x, y = torch.randn(10), torch.randn(10)
-    expected, version = x + y, x._version
+    expected = x + y
     assert call([x, y]) == ()
-    assert torch.equal(x, expected) and x._version > version
+    assert torch.equal(x, expected) and not x._version
 
 
 def test_inputs_may_start_inside_their_storage() -> None:
