@@ -59,9 +59,9 @@ def test_another_process_finds_it() -> None:
     "function",
     [
         lambda x, a: x * a,
-        lambda x, a: (x + a * 2) / 3,
+        lambda x, a: x * (a * 2 + 1) / 3,
         lambda x, a: torch.where(x > 0, x, a),
-        lambda x, a: x.clamp(min=a),
+        lambda x, a: x.masked_fill(x < 0, a),
         lambda x, a: torch.full_like(x, a),
         lambda x, a: (x * a).sum(),
     ],
@@ -71,10 +71,11 @@ def test_on_a_gpu(function: Callable[..., Any], dtype: torch.dtype) -> None:
     for number in NUMBERS:
         x = torch.randn(100, device="cuda").to(dtype)
         torch.testing.assert_close(compiled(x, number), function(x, number), equal_nan=True)
-    assert len(versions_of(compiled)) <= 3
+    assert len(versions_of(compiled)) <= 4
 
 
 @pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode")
 def test_on_a_gpu_nothing_waits() -> None:
     compiled = stator.compile(lambda x, a: (x * a).sin() * (a + 1))
     x = torch.randn(1000, device="cuda", requires_grad=True)
