@@ -20,7 +20,7 @@ from stator.capture.source import AttrSource, ClassAttrSource, ConstSource
 from stator.capture.value import Value
 from stator.capture.values import watch
 from stator.capture.values.base import MISSING, KnownValue, Object, find_method, look_up
-from stator.capture.values.constant import boolean
+from stator.capture.values.constant import NONE, boolean
 from stator.capture.values.exception import ExceptionValue
 from stator.capture.values.fold import fold, known, run
 from stator.capture.values.function import BoundMethodValue
@@ -156,6 +156,8 @@ def instantiate(tx: Machine, cls_value: ClassValue, args: Sequence[Value], kwarg
 
 def new_instance(tx: Machine, cls: type, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
     """What a builtin `__new__` gives for a user's class."""
+    if look_up(tx, cls, "__del__") is not MISSING:
+        raise GraphBreak(f"instances of {cls.__qualname__} do something when they go", "make them outside of the graph")
     if issubclass(cls, BaseException):
         return ExceptionValue(cls, list(args))
     if issubclass(cls, tuple):
@@ -270,9 +272,11 @@ def bind(tx: Machine, raw: Any, where: Source, instance: Value | None, cls: type
     getter = getattr(found, "descriptor_get", None)
     if getter is not None:
         return getter(tx, instance, cls)
-    if instance is not None and not isinstance(raw, type) and hasattr(type(raw), "__get__"):
-        return get_through(tx, found, raw, instance, cls)
-    return found
+    if isinstance(raw, type) or not hasattr(type(raw), "__get__"):
+        return found
+    if instance is None and not isinstance(look_up(tx, type(raw), "__get__"), types.FunctionType):
+        return found  # descriptors written in C are themselves on the class
+    return get_through(tx, found, raw, NONE if instance is None else instance, cls)
 
 
 def is_tensor_method(raw: Any) -> bool:

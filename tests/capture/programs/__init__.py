@@ -4,6 +4,7 @@ from tests.capture.programs import (
     autograd,
     breaking,
     builtin_functions,
+    calculating,
     classes,
     closures,
     comprehensions,
@@ -20,6 +21,7 @@ from tests.capture.programs import (
     operator_methods,
     operators,
     optimizers,
+    protocols,
     records,
     states,
     subclasses,
@@ -30,7 +32,8 @@ from tests.capture.programs import (
 from tests.capture.programs.table import PROGRAMS
 
 __all__ = [
-    "PROGRAMS", "autograd", "breaking", "builtin_functions", "classes", "closures", "comprehensions", "containers",
-    "contexts", "exceptions", "functions", "generators", "iterating", "library", "matching", "modules", "names",
-    "operator_methods", "operators", "optimizers", "records", "states", "subclasses", "tensors", "text", "training",
+    "PROGRAMS", "autograd", "breaking", "builtin_functions", "calculating", "classes", "closures", "comprehensions",
+    "containers", "contexts", "exceptions", "functions", "generators", "iterating", "library", "matching", "modules",
+    "names", "operator_methods", "operators", "optimizers", "protocols", "records", "states", "subclasses", "tensors",
+    "text", "training",
 ]  # fmt: skip

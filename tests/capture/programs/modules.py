@@ -428,3 +428,85 @@ def state_made_and_read(model, x):
 @program(lambda: (net(), net().state_dict(), x()))
 def state_given(model, state, x):
     return x @ state["0.weight"].T, sorted(state._metadata), getattr(state, "_other", 3)
+
+
+class Setting(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.kept = 1.0
+
+    @property
+    def scale(self):
+        return self.kept
+
+    @scale.setter
+    def scale(self, value):
+        self.kept = value * 2
+
+    def forward(self, x):
+        self.scale = 3.0
+        return x * self.scale
+
+
+@program(lambda: (Setting(), x()))
+def property_with_setter(module, x):
+    return module(x)
+
+
+class Growing(nn.Module):
+    def forward(self, x):
+        if not hasattr(self, "ones"):
+            self.register_buffer("ones", torch.ones(3))
+            self.add_module("act", nn.ReLU())
+            setattr(self, "factor", 4)  # noqa: B010
+        return self.act(x) * self.ones * self.factor
+
+
+@program(lambda: (Growing(), x()))
+def parts_registered_inside(module, x):
+    return module(x)
+
+
+class Counting(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.steps = 0
+        self.layer = nn.Linear(3, 3)
+
+    def forward(self, x):
+        self.steps += 1
+        return self.layer(x)
+
+
+@program(lambda: (Counting(), x()))
+def calls_counted(module, x):
+    return module(x)
+
+
+def transformer():
+    return nn.Transformer(4, 2, 1, 1, 8, dropout=0.0, batch_first=True)
+
+
+@program(lambda: (transformer(), torch.randn(1, 3, 4), torch.randn(1, 2, 4)))
+def whole_transformer(model, source, target):
+    return model(source, target)
+
+
+@program(
+    lambda: (transformer().eval(), torch.randn(1, 3, 4), torch.randn(1, 2, 4)),
+    breaks="a fused layer that has no shape function before 2.13",
+)
+def whole_transformer_in_inference(model, source, target):
+    with torch.no_grad():
+        return model(source, target)
+
+
+@program(lambda: (nn.LSTM(3, 4, 2, bidirectional=True), torch.randn(5, 2, 3), torch.randn(2, 4, 2, 4)))
+def lstm_with_states(model, x, states):
+    output, (hidden, cell) = model(x, (states[0], states[1]))
+    return output, hidden, cell
+
+
+@program(lambda: (nn.EmbeddingBag(5, 3, mode="max"), torch.tensor([0, 1, 4]), torch.tensor([0, 2])))
+def embedding_bag_with_offsets(bag, ids, offsets):
+    return bag(ids, offsets)
