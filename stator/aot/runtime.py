@@ -15,6 +15,7 @@ from functools import lru_cache, partial
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
 
 from stator.aot.metadata import Ints, Metadata, Origin, Output, TensorSpec, Values, at
 from stator.aot.symbols import read
@@ -97,6 +98,8 @@ class Bound:
     def flat(self, placeholders: tuple[Tensor, ...]) -> list[Tensor]:
         """The flat inputs of one call."""
         inputs: list[Any] = [*self.attributes, *placeholders]
+        if forward_ad._current_level >= 0:
+            _refuse_tangents(inputs)
         for position in self.floats:
             inputs[position] = bits_of(inputs[position])
         if self.reals is not None:
@@ -206,6 +209,17 @@ LINKS: dict[str, Callable[[Tensor, Callable[[Tensor], Tensor]], Tensor]] = {
     # Made together with others: autograd forbids writing to it.
     "sibling": lambda source, cut: cut(source.unsqueeze(0).unbind()[0]),
 }
+
+
+def _refuse_tangents(inputs: list[Any]) -> None:
+    """Kernels carry no tangents of forward-mode derivatives; without a word these would be lost."""
+    for value in inputs:
+        if isinstance(value, Tensor) and forward_ad.unpack_dual(value).tangent is not None:
+            raise Unsupported(
+                "forward-mode automatic differentiation",
+                "a compiled function carries no tangents",
+                "call the function uncompiled inside forward_ad.dual_level()",
+            )
 
 
 def _own(value: Tensor) -> Tensor:
