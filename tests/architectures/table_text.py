@@ -68,7 +68,7 @@ add("glm4", "text", "Glm4ForCausalLM", text)
 add("cohere2", "text", "Cohere2ForCausalLM", text)
 add("qwen3_moe", "text", "Qwen3MoeForCausalLM", text, moe_intermediate_size=24)
 add("olmoe", "text", "OlmoeForCausalLM", text)
-add("phimoe", "text", "PhimoeForCausalLM", text)
+add("phimoe", "text", "PhimoeForCausalLM", text, router_jitter_noise=0.0, input_jitter_noise=0.0)
 add("granitemoe", "text", "GraniteMoeForCausalLM", text)
 add("exaone4", "text", "Exaone4ForCausalLM", text, sliding_window=8)
 add(
@@ -114,21 +114,18 @@ add(
     shape_vocab_size=16,
     shape_embed_dim=8,
 )
-add("nystromformer", "text", "NystromformerForSequenceClassification", text, num_landmarks=4, segment_means_seq_len=12)
+add(
+    "nystromformer",
+    "text",
+    "NystromformerForSequenceClassification",
+    ids_only,
+    num_landmarks=4,
+    segment_means_seq_len=12,
+)
 add("bigbird", "text", "BigBirdForSequenceClassification", text, attention_type="original_full")
 add("mvp", "text", "MvpForConditionalGeneration", pairs)
 add("bigbird_pegasus", "text", "BigBirdPegasusForConditionalGeneration", pairs, attention_type="original_full")
 add("plbart", "text", "PLBartForConditionalGeneration", pairs)
 add("blenderbot-small", "text", "BlenderbotSmallForConditionalGeneration", pairs)
-add(
-    "prophetnet",
-    "text",
-    "ProphetNetForConditionalGeneration",
-    pairs,
-    num_encoder_layers=2,
-    num_decoder_layers=2,
-    num_encoder_attention_heads=4,
-    num_decoder_attention_heads=4,
-)
 add("fsmt", "text", "FSMTForConditionalGeneration", pairs, src_vocab_size=96, tgt_vocab_size=96, langs=["en", "de"])
 add("nllb-moe", "text", "NllbMoeForConditionalGeneration", pairs, encoder_sparse_step=2, decoder_sparse_step=2)

@@ -128,3 +128,14 @@ def test_eager_random_gives_eagers_numbers(seed: int) -> None:
     got = fast(x)
     torch.manual_seed(seed)
     torch.testing.assert_close(got, noise(x))
+
+
+def test_numbers_under_a_mask() -> None:
+    """Where only some elements are random numbers, the others' seeds are not loaded."""
+    x, order = torch.randn(48), torch.randperm(96)
+    mixed = compiled(lambda x, order: torch.cat([torch.rand(48), x])[order])
+    alone = compiled(lambda x: torch.rand(48) * torch.ones_like(x))
+    torch.manual_seed(3)
+    found = mixed(x, order)
+    torch.manual_seed(3)
+    assert torch.equal(found, torch.cat([alone(x), x])[order])

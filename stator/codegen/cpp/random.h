@@ -14,9 +14,8 @@ template <class U> INLINE void multiply(U a, unsigned b, U& high, U& low) {
         low = (U)((even & 0xffffffffull) | (odd << 32));
     }
 }
-template <class U> INLINE void philox(i64_ seed, U c0, U c1, U& w0, U& w1) {
+template <class K, class U> INLINE void philox(K k0, K k1, U c0, U c1, U& w0, U& w1) {
     U c2 = {}, c3 = {};
-    unsigned k0 = (unsigned)(u64_)seed, k1 = (unsigned)((u64_)seed >> 32);
     for (int round = 0; round < 10; ++round) {
         U h0, l0, h1, l1;
         multiply(c0, 0xD2511F53u, h0, l0);
@@ -26,23 +25,36 @@ template <class U> INLINE void philox(i64_ seed, U c0, U c1, U& w0, U& w1) {
     }
     w0 = c0, w1 = c1;
 }
-template <int L> INLINE void words(i64_ seed, V<i64_, L> at, V<unsigned, L>& w0, V<unsigned, L>& w1) {
-    V<unsigned, L> low = __builtin_convertvector((V<u64_, L>)at, V<unsigned, L>);
-    V<unsigned, L> high = __builtin_convertvector((V<u64_, L>)at >> 32, V<unsigned, L>);
-    philox(seed, low, high, w0, w1);
+template <int L> INLINE void halves(V<i64_, L> n, V<unsigned, L>& low, V<unsigned, L>& high) {
+    low = __builtin_convertvector((V<u64_, L>)n, V<unsigned, L>);
+    high = __builtin_convertvector((V<u64_, L>)n >> 32, V<unsigned, L>);
 }
-template <int L> INLINE void words(i64_ seed, V<int, L> at, V<unsigned, L>& w0, V<unsigned, L>& w1) {
-    philox(seed, (V<unsigned, L>)at, V<unsigned, L>{}, w0, w1);
+template <int L, class K> INLINE void counted(K k0, K k1, V<i64_, L> at, V<unsigned, L>& w0, V<unsigned, L>& w1) {
+    V<unsigned, L> low, high;
+    halves<L>(at, low, high);
+    philox(k0, k1, low, high, w0, w1);
+}
+template <int L, class K> INLINE void counted(K k0, K k1, V<int, L> at, V<unsigned, L>& w0, V<unsigned, L>& w1) {
+    philox(k0, k1, (V<unsigned, L>)at, V<unsigned, L>{}, w0, w1);
+}
+// The seed is the same for all lanes, but where it is loaded under a mask.
+template <int L, class A> INLINE void words(i64_ seed, A at, V<unsigned, L>& w0, V<unsigned, L>& w1) {
+    counted<L>((unsigned)(u64_)seed, (unsigned)((u64_)seed >> 32), at, w0, w1);
+}
+template <int L, class A> INLINE void words(V<i64_, L> seed, A at, V<unsigned, L>& w0, V<unsigned, L>& w1) {
+    V<unsigned, L> k0, k1;
+    halves<L>(seed, k0, k1);
+    counted<L>(k0, k1, at, w0, w1);
 }
 template <int L> INLINE V<float, L> unit(V<unsigned, L> w) {
     return __builtin_convertvector((V<int, L>)(w >> 8), V<float, L>) * 0x1p-24f;
 }
-template <int L, class A> INLINE V<float, L> uniform_(i64_ seed, A at) {
+template <int L, class S, class A> INLINE V<float, L> uniform_(S seed, A at) {
     V<unsigned, L> w0, w1;
     words<L>(seed, at, w0, w1);
     return unit<L>(w0);
 }
-template <int L, class A> INLINE V<float, L> normal_(i64_ seed, A at) {
+template <int L, class S, class A> INLINE V<float, L> normal_(S seed, A at) {
     V<unsigned, L> w0, w1;
     words<L>(seed, at, w0, w1);
     V<float, L> above = __builtin_convertvector((V<int, L>)(w0 >> 8) + 1, V<float, L>) * 0x1p-24f;  // (0, 1]
