@@ -5,6 +5,9 @@ from torch import nn
 
 from tests.capture.programs.table import program, x
 
+# PyTorch loads the shape function of norms, and more of itself, when it first needs it: a capture would begin anew.
+torch.linalg.vector_norm(torch.ones(2, device="meta"))
+
 
 def with_gradients():
     layer = nn.Linear(3, 3)
