@@ -91,9 +91,11 @@ def _stack(decoded: Decoded, at: Point) -> list[str]:
     return [stack_name(position) for position in range(depth(decoded, at.start)) if position not in at.nulls]
 
 
-def function(decoded: Decoded, at: Point, namespace: dict[str, Any]) -> Callable[..., Any]:
-    """What runs the original from a point on, called with `parameters`."""
-    code = assemble(decoded, at)
+def function(
+    decoded: Decoded, at: Point, namespace: dict[str, Any], code: CodeType | None = None
+) -> Callable[..., Any]:
+    """What runs the original from a point on, called with `parameters`; `code` is what `assemble` gives."""
+    code = code or assemble(decoded, at)
     name = decoded.code.co_name
     if not code.co_freevars:
         return FunctionType(code, namespace, name)

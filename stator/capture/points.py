@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from bytecode import Bytecode, CompilerFlags, Instr
 
+from stator import _native
 from stator.bytecode import continuation
 from stator.bytecode.decode import decode
 
@@ -44,12 +45,29 @@ class Point(NamedTuple):
 
     def function(self, namespace: dict[str, Any], qualname: str) -> FunctionType:
         """What goes on from here uncaptured; its parameters are `names`."""
-        decoded = decode(self.code)
-        made = continuation.function(decoded, self.at, namespace)
-        if not isinstance(made, FunctionType) or made.__code__.co_argcount != len(self.names):
-            made = FunctionType(forwarding(made, self.code, self.names), namespace, self.code.co_name)
+        made = FunctionType(forwarding(Rest(self, namespace), self.code, self.names), namespace, self.code.co_name)
         made.__qualname__ = qualname
         return made
+
+
+class Rest:
+    """What goes on from a point, assembled when it is first called: most of it never is, and it may be long."""
+
+    __slots__ = ("made", "namespace", "point")
+
+    def __init__(self, point: Point, namespace: dict[str, Any]) -> None:
+        self.point = point
+        self.namespace = namespace
+        self.made: Callable[..., Any] | None = None
+
+    def __call__(self, *args: Any) -> Any:
+        made = self.made
+        if made is None:
+            decoded, at = decode(self.point.code), self.point.at
+            code = continuation.assemble(decoded, at)
+            _native.leave_alone(code)  # it runs where a frame was already looked at
+            made = self.made = continuation.function(decoded, at, self.namespace, code)
+        return made(*args)
 
 
 def forwarding(target: Callable[..., Any], code: CodeType, names: tuple[str, ...]) -> CodeType:
