@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import warnings
 from typing import Any
 
 import pytest
 import torch
 
 import stator
-from stator.base.errors import CaptureError, FallbackWarning
+from stator.base.errors import CaptureError
 from tests.capture.breaking import asserting, check
 
 X = torch.linspace(-1, 2, 6).reshape(2, 3)
@@ -643,74 +642,3 @@ def test_frames_that_read_themselves() -> None:
         return y * 2
 
     check(fn, X)
-
-
-@pytest.mark.parametrize("view", [dict.keys, dict.values, dict.items])
-def test_a_dict_that_grows_or_shrinks_under_its_loop(view: Any) -> None:
-    def shrinks(d: dict[str, int], x: torch.Tensor) -> torch.Tensor:
-        for _ in view(d):
-            d.pop("q")
-            print("popped")
-            x = x + 1
-        return x
-
-    def grows(d: dict[str, int], x: torch.Tensor) -> Any:
-        over = iter(view(d))
-        seen = [next(over)]
-        d["z"] = 1
-        x = x * 2
-        print("added")
-        try:
-            return seen, next(over), x
-        except RuntimeError as error:
-            return seen, str(error), x
-
-    def keys_change(d: dict[str, int], x: torch.Tensor) -> torch.Tensor:
-        for _ in view(d):
-            d["p"] = d.pop("p") + 1
-            x = x + 1
-        return x
-
-    for fn in (shrinks, grows, keys_change):
-        check(fn, {"p": 1, "q": 2}, X)
-        check(fn, {"p": 1, "q": 2, "r": 3}, X)
-
-
-def test_tensors_that_autograd_refuses() -> None:
-    def fn(x: torch.Tensor) -> torch.Tensor:
-        x = x.clone()
-        for _ in x:
-            x += 1
-            if x.sum() > 0:
-                x = x * 2
-        return x
-
-    check(fn, X.clone().requires_grad_())
-
-
-@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
-def test_gradients_after_a_break_where_they_are_off(backend: str) -> None:
-    def breaks(x: torch.Tensor) -> Any:
-        with torch.no_grad():
-            print("off")
-            part = x[:1]
-        x.mul_(2)
-        return x * 3, part.detach()
-
-    def switches(x: torch.Tensor) -> Any:
-        with torch.enable_grad():
-            y = x * 2
-        return y, x * 3, x[:1], x.detach()
-
-    for fn, enabled in ((breaks, True), (switches, False)):
-        results = []
-        for called in (fn, stator.compile(fn, backend=backend)):
-            leaf = X.clone().requires_grad_()
-            inner = leaf * 1
-            with torch.set_grad_enabled(enabled), warnings.catch_warnings():
-                warnings.simplefilter("ignore", FallbackWarning)
-                got = called(inner)
-            facts = [(t.requires_grad, t.grad_fn is None) for t in got]
-            (got[0].sum() + inner.sum()).backward()
-            results.append((facts, *(t.tolist() for t in (*got, inner, leaf.grad))))
-        assert results[0] == results[1]
