@@ -68,11 +68,7 @@ RIGHT = {
         ("v0 = x0.as_strided((2, 3), (1, 4), 5)", "x0.add_(1)", "v1 = v0 * 1"),
         ("v1",),
     ),
-    "a saved copy of what was written to": Program(
-        (Input((), seed=77, **LEAF), Input((2, 2, 4), layout="stepped")),
-        ("v0 = torch.maximum(x1, x0)", "x1.clamp_(0, 1)", "v7 = torch.amin(v0, -3)"),
-        ("v7",),
-    ),
+    "geometry of an input": Program((Input((3, 4)),), ("v0 = x0 * 2", "x0.unsqueeze_(0)"), ("v0",)),
     "a result with holes": Program(
         (Input((17,), torch.int32),),
         (
@@ -122,7 +118,11 @@ REFUSED = {
     "written to, and repeats elements": Program(
         (Input((9, 9), layout="expanded"),), ("x0.index_fill_(0, torch.tensor([7]), 0)", "v4 = torch.max(x0)"), ("v4",)
     ),
-    "geometry of an input": Program((Input((3, 4)),), ("v0 = x0 * 2", "x0.unsqueeze_(0)"), ("v0",)),
+    "saved for backward, then written to": Program(
+        (Input((), seed=77, **LEAF), Input((2, 2, 4), layout="stepped")),
+        ("v0 = torch.maximum(x1, x0)", "x1.clamp_(0, 1)", "v7 = torch.amin(v0, -3)"),
+        ("v7",),
+    ),
     "a view of what repeats elements": Program(
         (Input((4, 3), layout="expanded", **LEAF),), ("v0 = x0[None]",), ("v0",)
     ),
