@@ -134,11 +134,16 @@ extern GuardNames guard_names;
 
 /* The place of a name in a table that ends with NULL; -1 with an exception. */
 int guard_name_index(const char *const *names, PyObject *name);
-int same_constant(PyObject *a, PyObject *b);
 /* Whether an object can never become unequal to itself or change. */
 bool immutable_constant(PyObject *value);
 /* Where the version of a dict is, NULL if it has none to be trusted. */
 const uint64_t *dict_version_word(PyObject *dict);
+
+/* 0: not to be trusted. */
+static inline uint64_t dict_version(PyObject *dict) {
+    const uint64_t *word = dict_version_word(dict);
+    return word ? *word : 0;
+}
 /* 1 passed, 0 failed, -1 an exception. */
 int run_single_node(Node *node, PyObject *owner, Run *run);
 int run_single_check(Check *check, PyObject *value, Run *run);
@@ -162,6 +167,14 @@ void region_note_register(Region *region, Py_ssize_t slot, PyObject *value);
 void region_note_rest(Region *region, Node *node, PyObject *owner);
 /* 1 all passes, 0 something has changed, -1 something fails. */
 int region_matches(const Region *region, PyObject *value, Run *run);
+
+/* -- checks.c -- */
+
+int same_constant(PyObject *a, PyObject *b);
+/* What a container holds in order (of a dict, its keys), whatever its class says; a new list. */
+PyObject *stored_items(PyObject *value);
+/* 1 it passes, 0 it does not, -1 an exception. */
+int run_check(Check *check, PyObject *value);
 
 /* -- watch.c -- */
 
