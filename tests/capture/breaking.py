@@ -74,3 +74,11 @@ def asserting(x: torch.Tensor) -> torch.Tensor:
     y = x * 2
     assert y.sum() > 0, "must be positive"
     return y + 1
+
+
+def risky(n: int) -> int:
+    """Prints, and raises for great numbers."""
+    print("risky", n)
+    if n > 1:
+        raise ValueError(f"too big: {n}")
+    return n
