@@ -70,9 +70,7 @@ BY_OPERAND: dict[str, Callable[[Any], Effect]] = {
 JUMPING: dict[str, Effect] = {"FOR_ITER": (1, 0), "SEND": (2, 1)}
 
 #: Only code that is not a function's has these, or their effect depends on the version.
-NOT_IN_FUNCTIONS = frozenset(
-    "IMPORT_STAR PRINT_EXPR EXIT_INIT_CHECK INTERPRETER_EXIT ENTER_EXECUTOR RESERVED".split()
-)
+NOT_IN_FUNCTIONS = frozenset("IMPORT_STAR PRINT_EXPR EXIT_INIT_CHECK INTERPRETER_EXIT ENTER_EXECUTOR RESERVED".split())
 
 
 def successors(decoded: Decoded, index: int) -> tuple[int, ...]:

@@ -90,7 +90,7 @@ class History:
         for place, values in list(self.seen.items()) if self.mode != "never" else ():
             value = reached(place, scope)
             if type(value) is type(values[-1]):
-                self.note(place, value)  # type: ignore[arg-type]
+                self.note(place, value)
 
     def note(self, place: Source, value: float) -> None:
         """A capture has met this value there; nan is nan, 0.0 is not -0.0."""

@@ -106,10 +106,10 @@ def install_executor(function: Any) -> None:
 
 
 def make(
-    size: Sequence[int],
+    size: Sequence[int | torch.SymInt],
     dtype: torch.dtype,
     device: torch.device,
-    stride: Sequence[int] | None = None,
+    stride: Sequence[int | torch.SymInt] | None = None,
     offset: int | torch.SymInt = 0,
 ) -> FakeTensor:
     """A fake with memory of its own; contiguous unless strides are given."""

@@ -483,6 +483,7 @@ OBJECT_METHODS: dict[str, Callable[..., Value]] = {
 
 # -- subclasses of builtin containers ------------------------------------------------------------------
 
+
 def fill_storage(value: UserObjectValue, tx: Machine, *args: Value, **kwargs: Value) -> Value:
     """`dict.__init__`, `list.__init__`… on an instance of a subclass."""
     storage = value.storage
