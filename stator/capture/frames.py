@@ -2,11 +2,12 @@
 
     bind arguments → run the machine → emit effects and result → close the graph → call the backend → assemble
 
-`convert` is the front door of capture. Whatever cannot be captured gives an entry that runs the original function
-under the guards met so far, with one warning for each line, or `CaptureError` where the whole was asked for. A program
-that raises runs as it is as well, so that the exception is its own.
+`convert` is the front door of capture. A refusal ends the graph at the instruction that it is traced to: the frame is run
+again up to just before it, and the new code does that instruction for real and goes on at a point behind it. Where
+nothing can be captured the entry runs the original under the guards met so far. With fullgraph, a refusal is a
+`CaptureError`. A program that raises runs as it is, so that the exception is its own.
 Invariant: conversion changes nothing outside; the program's effects happen when the entry's code runs.
-Neighbours: `machine.py`, `rewrite.py`, `graph.py`, `entry.py` (keeps entries and chooses among them).
+Neighbours: `root.py` (the frame that is run), `breaks.py`, `points.py`, `rewrite.py`, `entry.py` (keeps the entries).
 """
 
 from __future__ import annotations
