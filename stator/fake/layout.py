@@ -137,6 +137,19 @@ def channels_last_strides(size: Sequence[int]) -> Size:
     return tuple(strides)
 
 
+def suggests_channels_last(x: torch.Tensor) -> bool:
+    """Whether kernels that go by a suggested format take these images to have the channel innermost."""
+    if x.dim() != 4:
+        return False
+    least = 0
+    for dim in (1, 3, 2, 0):
+        extent, step = x.shape[dim], x.stride(dim)
+        if extent == 0 or step < least or (dim == 1 and step == 0) or (dim == 0 and least == x.stride(1)):
+            return False
+        least = step * torch.sym_max(extent, 1)
+    return True
+
+
 def dense_like(size: Size, stride: Size) -> Size:
     """The strides of a copy that preserves the layout: equal if dense, else the same order of dimensions, packed."""
     if is_dense(size, stride):

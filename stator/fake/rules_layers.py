@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from stator.fake.execute import aten
-from stator.fake.layout import channels_last_strides, contiguous_strides, dense_like, promote
+from stator.fake.layout import channels_last_strides, contiguous_strides, dense_like, promote, suggests_channels_last
 from stator.fake.rules import _overloads, fresh, like, rule
 from stator.fake.tensor import FakeTensor, make
 
@@ -37,6 +37,36 @@ def _heads_inside(x: FakeTensor) -> FakeTensor:
     _, heads, length, width = x.shape
     stride = (length * heads * width, width, heads * width, 1)
     return make(x.shape, x.dtype, x.device, stride)
+
+
+# ---- rearranged pixels and channels ----------------------------------------------------------------------------------
+
+
+@rule(aten.pixel_shuffle.default)
+def _pixel_shuffle(x: Any, factor: int) -> Any:
+    channels, height, width = x.shape[-3:]
+    size = [*x.shape[:-3], channels // factor**2, height * factor, width * factor]
+    return _suggested(size, x, factor**2, (channels,))
+
+
+@rule(aten.pixel_unshuffle.default)
+def _pixel_unshuffle(x: Any, factor: int) -> Any:
+    channels, height, width = x.shape[-3:]
+    size = [*x.shape[:-3], channels * factor**2, height // factor, width // factor]
+    return _suggested(size, x, factor, (height, width))
+
+
+@rule(aten.channel_shuffle.default)
+def _channel_shuffle(x: Any, groups: int) -> Any:
+    made = _suggested(x.shape, x, groups, (x.shape[1],))
+    return make(x.shape, x.dtype, x.device) if made is NotImplemented and groups == 1 else made
+
+
+def _suggested(size: Sequence[int], x: FakeTensor, divisor: int = 1, divided: Sequence[int] = ()) -> Any:
+    """A fresh batch of images in the suggested layout; meta kernels have another, and what is wrong with sizes."""
+    if x.device.type != "cpu" or not suggests_channels_last(x) or divisor < 1 or any(n % divisor for n in divided):
+        return NotImplemented
+    return make(size, x.dtype, x.device, channels_last_strides(size))
 
 
 # ---- convolution and pooling -----------------------------------------------------------------------------------------
@@ -81,7 +111,9 @@ def _convolution(
     fits = x.shape[1] == (weight.shape[0] if transposed else weight.shape[1] * groups)
     if not fits or any(extent <= 0 for extent in spatial):
         return NotImplemented
-    return _image([x.shape[0], channels, *spatial], x, None, weight)
+    size = [x.shape[0], channels, *spatial]
+    image = _image(size, x, None, weight)
+    return _suggested(size, x) if image is NotImplemented else image
 
 
 @rule(aten.convolution_backward.default)

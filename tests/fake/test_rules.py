@@ -176,6 +176,18 @@ def test_networks():
     compare(aten.select_backward.default, x[0], [4, 7], 0, 1)
 
 
+def test_suggested_layouts():
+    images = torch.rand(2, 8, 8, 12).to(memory_format=torch.channels_last)
+    given = (images, images.contiguous(), images.transpose(2, 3), images[:, :, ::2, ::2], images[:1], images[:, 4:])
+    for x in (*given, images[:, :1].expand(2, 8, 8, 12), images[:, :, :, :2]):
+        compare(aten.pixel_shuffle.default, x, 2)
+        compare(aten.pixel_unshuffle.default, x, 2)
+        compare(aten.channel_shuffle.default, x, 2)
+        compare(aten.channel_shuffle.default, x, 1)
+    rest = ([1, 1], [1, 1], [1, 1], False, [0, 0], 1)
+    compare(aten.convolution.default, images[:, :, ::2, ::2], torch.rand(5, 8, 3, 3), None, *rest)
+
+
 def compare_fake_view(x, size):
     aten.view(FakeMode().from_real(x), size)
 

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from stator.fake.layout import suggests_channels_last
 from stator.prims import names as p
 from stator.prims.table import decompose
 
@@ -202,7 +203,7 @@ def pixel_shuffle(x: Tensor, factor: int) -> Tensor:
     n = len(lead)
     parted = p.view(_ready(x), [*lead, c // factor**2, factor, factor, h, w])
     ordered = p.permute(parted, [*range(n), n, n + 3, n + 1, n + 4, n + 2])
-    return _contiguous_view(ordered, [*lead, c // factor**2, h * factor, w * factor])
+    return _suggested(x, _contiguous_view(ordered, [*lead, c // factor**2, h * factor, w * factor]))
 
 
 @decompose("pixel_unshuffle")
@@ -211,7 +212,13 @@ def pixel_unshuffle(x: Tensor, factor: int) -> Tensor:
     n = len(lead)
     parted = p.view(_ready(x), [*lead, c, h // factor, factor, w // factor, factor])
     ordered = p.permute(parted, [*range(n), n, n + 2, n + 4, n + 1, n + 3])
-    return _contiguous_view(ordered, [*lead, c * factor**2, h // factor, w // factor])
+    return _suggested(x, _contiguous_view(ordered, [*lead, c * factor**2, h // factor, w // factor]))
+
+
+def _suggested(x: Tensor, made: Tensor) -> Tensor:
+    """What is made of `x`, in the layout that the kernels of the processor choose for it."""
+    last = x.device.type == "cpu" and suggests_channels_last(x)
+    return p.clone(made, memory_format=torch.channels_last) if last else made
 
 
 def _ready(x: Tensor) -> Tensor:
