@@ -80,6 +80,11 @@ SIZE_FUNCTIONS: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 
 
+def call_plainly(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """What `composite.call` does where all sizes are numbers."""
+    return function(*args, **kwargs)
+
+
 class GraphBuilder:
     """Collects the torch calls of one conversion."""
 
@@ -232,15 +237,16 @@ class GraphBuilder:
         before = torch.is_grad_enabled()
         if before is not self.grad_enabled:
             torch._C._set_grad_enabled(self.grad_enabled)
+        call = composite.call if self.sizes.places else call_plainly
         try:
             if self.autocasts:
                 with ExitStack() as stack:
                     for device_type, dtype, enabled, cache in self.autocasts:
                         stack.enter_context(torch.autocast(device_type, dtype, enabled, cache))
                     with self.mode:
-                        return composite.call(function, args, kwargs)
+                        return call(function, args, kwargs)
             with self.mode:
-                return composite.call(function, args, kwargs)
+                return call(function, args, kwargs)
         finally:
             if before is not self.grad_enabled:
                 torch._C._set_grad_enabled(before)

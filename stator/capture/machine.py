@@ -66,7 +66,7 @@ class Session:
     """What all frames of one conversion share."""
 
     __slots__ = (
-        "build", "builtins", "deleted", "depth_limit", "effects", "globals", "graph", "guard", "jumps",
+        "asked", "build", "builtins", "deleted", "depth_limit", "effects", "globals", "graph", "guard", "jumps",
         "library", "looked_up", "none", "operators", "options", "root_globals", "running", "values",
     )  # fmt: skip
 
@@ -105,8 +105,10 @@ class Session:
         self.globals: dict[tuple[int, str], Value] = {}
         #: id(object) → value of a builtin that an instruction itself names.
         self.builtins: dict[int, Value] = {}
-        #: (class, name) pairs whose guards exist.
-        self.looked_up: set[tuple[type, str]] = set()
+        #: What was looked up on classes under guards that exist: (class, name), and (class, base, name) of `super()`.
+        self.looked_up: set[tuple[type | str, ...]] = set()
+        #: Guards asked for by (kind, source, id of the payload) → the payload, kept so that its id stays its own.
+        self.asked: dict[tuple[str, Source | None, int], Any] = {}
         #: The innermost frame.
         self.running: Machine | None = None
         #: Backward jumps left before capture gives up.
@@ -250,7 +252,11 @@ class Machine:
 
     def guard(self, kind: str, source: Source | None, payload: Any = None) -> None:
         """The compiled code is only valid while this holds."""
-        self.session.guard(kind, source, payload)
+        session = self.session
+        key = kind, source, id(payload)
+        if key not in session.asked:
+            session.asked[key] = payload
+            session.guard(kind, source, payload)
 
     def builtin(self, obj: Any) -> Value:
         """The value of an object that the interpreter itself names (`AssertionError`, `format`…)."""

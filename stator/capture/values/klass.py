@@ -312,14 +312,13 @@ class SuperValue(Object):
         cls = self.instance.python_type()
         if isinstance(self.instance, ClassValue) and not issubclass(cls, self.after):
             cls, bound = self.instance.obj, None
-        watch.order_of_bases(tx, cls)
-        mro = cls.__mro__
-        for parent in mro[mro.index(self.after) + 1 :]:
-            if name in parent.__dict__:
-                raw = parent.__dict__[name]
-                return bind(tx, raw, ClassAttrSource(ConstSource(parent), name), bound, cls)
-            watch.not_in_class(tx, parent, name)
-        tx.raise_exception(AttributeError, f"'super' object has no attribute {name!r}")
+        bases = cls.__mro__[cls.__mro__.index(self.after) + 1 :]
+        place = next((place for place, parent in enumerate(bases) if name in parent.__dict__), len(bases))
+        watch.passed_by_super(tx, cls, self.after, name, bases[:place])
+        if place == len(bases):
+            tx.raise_exception(AttributeError, f"'super' object has no attribute {name!r}")
+        owner = bases[place]
+        return bind(tx, owner.__dict__[name], ClassAttrSource(ConstSource(owner), name), bound, cls)
 
     def set_attr(self, tx: Machine, name: str, value: Value) -> None:
         tx.raise_exception(AttributeError, f"'super' object has no attribute {name!r}")

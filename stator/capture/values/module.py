@@ -38,9 +38,12 @@ REGISTRIES = ("_parameters", "_buffers", "_modules")
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 #: Hooks of all modules.
-GLOBAL_HOOKS = (
-    "_global_forward_hooks", "_global_forward_pre_hooks", "_global_backward_hooks", "_global_backward_pre_hooks",
-)  # fmt: skip
+GLOBAL_HOOKS = {
+    name: ItemSource(ConstSource(vars(torch_module)), name)
+    for name in (
+        "_global_forward_hooks", "_global_forward_pre_hooks", "_global_backward_hooks", "_global_backward_pre_hooks",
+    )
+}  # fmt: skip
 
 _CALL = torch.nn.Module.__call__
 _GETATTR = torch.nn.Module.__getattr__
@@ -64,12 +67,14 @@ class RegistryValue(DictValue):
 class ModuleValue(UserObjectValue):
     """A module."""
 
-    __slots__ = ("registries",)
+    __slots__ = ("registries", "searched")
     kind = "a module"
 
     def __init__(self, cls: type, source: Source | None = None, real: Any = None) -> None:
         super().__init__(cls, source, real)
         self.registries: dict[str, DictValue] = {}
+        #: Where `__getattr__` looks, once guards say which of them are empty.
+        self.searched: tuple[DictValue, ...] = ()
 
     # -- attributes ------------------------------------------------------------------------------------
 
@@ -109,19 +114,35 @@ class ModuleValue(UserObjectValue):
         found = self.registered(tx, name)
         if found is not None:
             return found
-        for registry_name in REGISTRIES:
-            registry = self.registry(tx, registry_name)
-            if registry is not None:
-                registry.find(tx, ConstantValue(name))
         tx.raise_exception(AttributeError, f"{self.cls.__name__!r} object has no attribute {name!r}")
 
     def registered(self, tx: Machine, name: str) -> Value | None:
         """A parameter, buffer or submodule; the registries before the one that has it are guarded to lack it."""
         key = ConstantValue(name)
-        found = [registry for each in REGISTRIES if (registry := self.registry(tx, each)) is not None]
-        if not any(name in registry.entries(tx) for registry in found):
-            return None
-        return next(value for registry in found if (value := registry.find(tx, key)) is not None)
+        for registry in self.searched or self._search(tx):
+            found = registry.find(tx, key)
+            if found is not None:
+                return found
+        return None
+
+    def _search(self, tx: Machine) -> tuple[DictValue, ...]:
+        """The dicts of `REGISTRIES`, the empty ones under one guard, not one for each name that they lack."""
+        found = {each: registry for each in REGISTRIES if (registry := self.registry(tx, each)) is not None}
+        empty = [each for each, registry in found.items() if self._is_empty(tx, each, registry)]
+        if empty:
+            watch.empty(tx, self.source, tuple(empty))
+        for each in empty:
+            found[each].watched = True
+        if len(found) == len(REGISTRIES):
+            self.searched = tuple(found.values())
+        return tuple(found.values())
+
+    def _is_empty(self, tx: Machine, name: str, registry: DictValue) -> bool:
+        """Whether the real module's own dict under this name is empty, and nobody has asked for its keys."""
+        if registry.watched or registry.real:
+            return False
+        entry = self.dict.entries(tx).get(name)
+        return entry is not None and entry.original is registry
 
     def set_attr(self, tx: Machine, name: str, value: Value) -> None:
         if look_up(tx, self.cls, "__setattr__") is not _SETATTR:
@@ -181,26 +202,21 @@ class ModuleValue(UserObjectValue):
             registry = self.registry(tx, name)
             if registry is None:
                 continue
-            if registry.source is None or registry.watched or registry in tx.effects.changed:
-                if registry.entries(tx):
-                    return True
-            elif registry.real:
-                return True
-            else:
+            if registry not in tx.effects.changed and self._is_empty(tx, name, registry):
                 unread.append(name)
+            elif registry.all_entries(tx):
+                return True
         if unread:
-            watch.no_hooks(tx, self.source, tuple(unread))
+            watch.empty(tx, self.source, tuple(unread))
         return False
 
 
 def has_global_hooks(tx: Machine) -> bool:
     """Whether hooks on all modules are registered."""
-    namespace = ConstSource(vars(torch_module))
-    for name in GLOBAL_HOOKS:
-        hooks = getattr(torch_module, name)
-        if hooks:
+    for name, source in GLOBAL_HOOKS.items():
+        if getattr(torch_module, name):
             return True
-        watch.length(tx, ItemSource(namespace, name), 0)
+        watch.length(tx, source, 0)
     return False
 
 

@@ -16,6 +16,8 @@ from stator.capture.conditions import Operand
 from stator.capture.source import AttrSource, ClassAttrSource, ConstSource, InstanceDictSource
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from stator.capture.guards import TensorFacts
     from stator.capture.machine import Machine
     from stator.capture.source import Source
@@ -100,16 +102,16 @@ def class_attribute(tx: Machine, cls: type, name: str, raw: Any, found: bool) ->
         tx.guard("LACKS", ConstSource(cls), name)
 
 
-def order_of_bases(tx: Machine, cls: type) -> None:
-    """The classes along which `super()` goes."""
+def passed_by_super(tx: Machine, cls: type, after: type, name: str, passed: Sequence[type]) -> None:
+    """The classes along which `super(after, …)` goes, and that those which it passes lack the name themselves."""
+    if (cls, after, name) in tx.session.looked_up:
+        return
+    tx.session.looked_up.add((cls, after, name))
     if not cls.__flags__ & IMMUTABLE:
         tx.guard("EQUALS", AttrSource(ConstSource(cls), "__mro__"), cls.__mro__)
-
-
-def not_in_class(tx: Machine, cls: type, name: str) -> None:
-    """The class itself, its bases aside, has no such name."""
-    if not cls.__flags__ & IMMUTABLE:
-        tx.guard("ABSENT", InstanceDictSource(ConstSource(cls)), name)
+    for parent in passed:
+        if not parent.__flags__ & IMMUTABLE:
+            tx.guard("ABSENT", InstanceDictSource(ConstSource(parent)), name)
 
 
 def no_instance_attribute(tx: Machine, source: Source | None, name: str) -> None:
@@ -118,7 +120,7 @@ def no_instance_attribute(tx: Machine, source: Source | None, name: str) -> None
         tx.guard("ABSENT", InstanceDictSource(source), name)
 
 
-def no_hooks(tx: Machine, source: Source | None, names: tuple[str, ...]) -> None:
+def empty(tx: Machine, source: Source | None, names: tuple[str, ...]) -> None:
     """These dicts of a module are empty."""
     if source is not None:
         tx.guard("EMPTY", InstanceDictSource(source), names)
