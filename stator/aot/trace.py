@@ -370,12 +370,14 @@ class _Interpreter:
             if node.op == "output":
                 out = args[0]
                 return list(out) if isinstance(out, (list, tuple)) else [out]
-            self.tracer.location = node.meta.get("location")
+            location, step = node.meta.get("location"), node.meta.get("step")
+            self.tracer.location = location
+            self.tracer.calls.begin(location, step)
             kwargs = fx.node.map_arg(node.kwargs, values.__getitem__)
             try:
                 values[node] = self._call(node, args, kwargs)
             except (Unsupported, DataDependent) as error:
-                error.refused_at(node.meta.get("location"), node.meta.get("step"))
+                error.refused_at(location, step)
                 raise
         return []
 

@@ -11,6 +11,7 @@ memory), `operators.py` (functional forms of mutating overloads), `special.py` (
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from operator import getitem
 from typing import Any
@@ -38,6 +39,28 @@ SPECIAL: dict[Any, Callable[..., Any]] = {}
 WHOLE = {aten.where.ScalarSelf, aten.where.ScalarOther}
 
 
+class Calls:
+    """Which call of the program made which part of the history: autograd numbers its nodes in order.
+
+    So a refusal met in backward has the place of the call whose gradient it is.
+    """
+
+    def __init__(self) -> None:
+        self.first: list[int] = []
+        self.places: list[tuple[tuple[str, int] | None, int | None]] = []
+
+    def begin(self, location: tuple[str, int] | None, step: int | None) -> None:
+        """What is recorded from here on belongs to this call."""
+        self.first.append(torch._C._autograd._get_sequence_nr())
+        self.places.append((location, step))
+
+    def of_gradient(self) -> tuple[tuple[str, int] | None, int | None]:
+        """The call whose gradient is being computed now."""
+        node = torch._C._current_autograd_node()
+        found = bisect_right(self.first, node._sequence_nr()) if node is not None else 0
+        return self.places[found - 1] if found else (None, None)
+
+
 class Tracer(FakeMode):
     """Records what runs inside it; `graph` and the inputs are read by `trace.py` when it is over."""
 
@@ -49,6 +72,7 @@ class Tracer(FakeMode):
         self.phase = "forward"
         #: (file, line) of the user's program that the next nodes come from.
         self.location: tuple[str, int] | None = None
+        self.calls = Calls()
         #: Real tensors that the program holds itself, in the order of their placeholders `constant_k`.
         self.constants: list[torch.Tensor] = []
         self.constant_nodes: list[fx.Node] = []
@@ -70,7 +94,12 @@ class Tracer(FakeMode):
         action = self._actions.get(func)
         if action is None:
             action = self._actions[func] = self._action(func)
-        return action(func, args, kwargs or {})
+        try:
+            return action(func, args, kwargs or {})
+        except (Unsupported, DataDependent) as error:
+            if self.phase == "backward":
+                error.refused_at(*self.calls.of_gradient())
+            raise
 
     def run(self, func: Any, *args: Any, **kwargs: Any) -> Any:
         """Trace one operator from inside the tracer."""

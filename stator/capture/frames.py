@@ -382,7 +382,7 @@ class Conversion:
         try:
             compiled = self.compiled(module, graph)
         except (Unsupported, DataDependent) as error:
-            if error.step is None or self.fullgraph or self.points is None:
+            if error.step is None or (self.points is None and not self.fullgraph):
                 raise
             return self.finish_before(error, error.step)
         guards.update(graph.sizes.guard_list())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import pytest
@@ -136,3 +137,26 @@ def test_layers_are_no_versions() -> None:
     before = backend.graphs
     torch.testing.assert_close(compiled(X + 1), fn(X + 1))
     assert backend.graphs == before == 12
+
+
+def test_a_gradient_that_cannot_be_captured() -> None:
+    """Its refusal ends the graph before the call whose gradient it is."""
+
+    def fn(x: torch.Tensor, chosen: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        made = torch.zeros_like(x) + x * 2
+        made[chosen] = rows
+        return made * x
+
+    def run(call: Any) -> Any:
+        x, rows = X.clone().requires_grad_(), torch.ones(1, 3, requires_grad=True)
+        out = call(x, torch.tensor([True, False]), rows)
+        out.sum().backward()
+        return out, x.grad, rows.grad
+
+    stator.reset()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", stator.base.errors.StatorWarning)
+        got = run(stator.compile(fn, options={"strict": True}))
+    torch.testing.assert_close(got, run(fn))
+    with pytest.raises(stator.base.errors.CaptureError, match="depends on the data"):
+        run(stator.compile(fn, fullgraph=True))

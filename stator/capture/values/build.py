@@ -18,6 +18,7 @@ from stator.capture.values import (
     functional,
     markers,
     module,
+    numpy_scalars,
     optimizer,
     pure,
     python_module,

@@ -68,7 +68,9 @@ class ConstantValue(Value):
         return bool(run(tx, bool, (self.value,)))
 
     def graph_argument(self) -> tuple[Any, Any]:
-        return self.value, self.value
+        """A float of another class (NumPy's, a user's) is to an operator the float that it is."""
+        value = float.__float__(self.value) if isinstance(self.value, float) else self.value
+        return value, value
 
     def is_same(self, other: Value) -> bool:
         if not other.is_constant() or other.python_type() is not type(self.value):
@@ -88,7 +90,8 @@ class ConstantValue(Value):
 
     def reconstruct(self, out: Assembler) -> None:
         base = next((kind for kind in LITERALS if kind in type(self.value).__mro__[1:]), None)
-        if base is None or isinstance(self.value, enum.Enum | bool) or self.source is not None:
+        made_in_c = type(self.value).__flags__ & IMMUTABLE
+        if base is None or made_in_c or isinstance(self.value, enum.Enum) or self.source is not None:
             out.load_object(self.value)
         else:  # an object of its own at each call
             out.call(base.__new__, ConstantValue(type(self.value)), ConstantValue(base(self.value)))

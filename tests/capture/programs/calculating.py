@@ -5,6 +5,8 @@ import math
 import operator
 import statistics
 
+import numpy
+
 from tests.capture.programs.table import program
 
 
@@ -21,6 +23,18 @@ def real_numbers(x):
 @program()
 def complex_numbers(x):
     return x * cmath.phase(1j) + abs(cmath.sqrt(-4)) + cmath.isnan(complex("nan"))
+
+
+@program()
+def numbers_of_numpy(x):
+    bound = numpy.log(2.0)
+    return (x * numpy.sqrt(8)).clamp(-bound, bound), numpy.sqrt(2) * x, numpy.exp(1.0)
+
+
+@program(breaks="what NumPy warns of is for each call")
+def a_warning_of_numpy(x):
+    with numpy.errstate(all="ignore"):
+        return x * 2, numpy.log(-1.0)
 
 
 @program()

@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy
 import pytest
 import torch
 from torch import Tensor
@@ -40,6 +41,7 @@ from stator.capture.values import (
     mapping,
     markers,
     module,
+    numpy_scalars,
     proxy,
     pure,
     python_module,
@@ -173,6 +175,7 @@ def bound(t: Tensor) -> Tensor:
 PROGRAMS: dict[type[Value], Callable[[Tensor], Any]] = {
     GlobalsValue: store,
     GeneratorValue: lambda t: t * sum(numbers()),
+    numpy_scalars.UfuncValue: lambda t: t * numpy.sqrt(8) - numpy.log(2.0),
     GeneratorMethod: lambda t: t * numbers().__next__(),
     autocast.AutocastValue: in_autocast,
     base.MethodValue: lambda t: t * [1, 2].index(2),
