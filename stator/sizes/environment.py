@@ -14,7 +14,10 @@ from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
 
 from stator.sizes.size import Condition, Extent, Size, Symbol, known, substitute
-from stator.sizes.writing import evaluate
+from stator.sizes.writing import evaluate, greatest
+
+#: What guards compute with: they fail where a number does not fit.
+MOST = 2**63 - 1
 
 
 class Recorded(NamedTuple):
@@ -110,6 +113,10 @@ class Environment:
         if answer is not None:
             return answer
         holds = condition.evaluate({symbol: symbol.hint for symbol in condition.symbols})
+        if max(greatest(condition.left), greatest(condition.right)) > MOST:
+            for symbol in sorted(condition.symbols, key=lambda symbol: symbol.order):
+                self.specialise(symbol.size, reason)
+            return holds
         assumed = condition if holds else condition.negated()
         self.conditions.append(Recorded(assumed, self.locate(), reason))
         self._learn(self._current(assumed))

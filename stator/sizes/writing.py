@@ -80,6 +80,20 @@ def hint(x: Extent) -> int:
     )
 
 
+def greatest(x: Extent) -> int:
+    """The greatest absolute value that computing `hint(x)` meets, `x` itself included."""
+
+    def apply(op: str, left: tuple[int, int], right: tuple[int, int]) -> tuple[int, int]:
+        value = ON_INTS[op](left[0], right[0])
+        return value, max(abs(value), left[1], right[1])
+
+    def leaf(found: Symbol | int) -> tuple[int, int]:
+        value = found if isinstance(found, int) else found.hint
+        return value, abs(value)
+
+    return fold(x, leaf, apply)[1]
+
+
 def symbols(x: Extent) -> frozenset[Symbol]:
     """Every symbol that `x` depends on."""
     return fold(

@@ -131,3 +131,14 @@ def test_never() -> None:
         return x * n
 
     assert Calls(f, dynamic=False).all([(rand(3), n) for n in (4, 5, 6)]).compiles == 3
+
+
+def test_ints_beyond_what_guards_compute_with() -> None:
+    def fn(x: torch.Tensor, n: int) -> torch.Tensor:
+        n = n * n
+        return x + 1 if n < len(f"{n}") or n >= 2**63 else x
+
+    compiled = stator.compile(fn, backend="eager", dynamic=True, options={"strict": True})
+    for n in (3, 70_000, 2**40, 2**61, 2**70, -5):
+        x = rand(3)
+        assert torch.equal(compiled(x, n), fn(x, n)), n

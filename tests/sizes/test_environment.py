@@ -117,3 +117,11 @@ def test_constants_are_decided_without_a_trace(op: str) -> None:
     env = Environment()
     assert env.decide(Condition(op, 2, 3)) is Condition(op, 2, 3).evaluate({})
     assert not env.conditions
+
+
+def test_what_no_guard_can_compute_fixes_its_symbols() -> None:
+    env = Environment()
+    s = env.symbol(2**40, "a", None)
+    assert not env.decide(Condition("<", s.size * s.size, 13))
+    assert env.simplify(s.size) == 2**40
+    assert [str(recorded.condition) for recorded in env.conditions] == [f"s0 == {2**40}"]
