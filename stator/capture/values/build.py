@@ -52,8 +52,8 @@ __all__ = [
 #: The files that register what they know.
 FILES = (
     autocast, autograd_function, builtin_types, checkpointing, compiled, context_variable, copying, functional,
-    markers, module, optimizer, pure, python_module, ranges, sharing, switches, torch_function, torch_state,
-    warning,
+    markers, module, numpy_scalars, optimizer, pure, python_module, ranges, sharing, switches, torch_function,
+    torch_state, warning,
 )  # fmt: skip
 
 const = fresh
