@@ -105,8 +105,9 @@ class Session:
         self.globals: dict[tuple[int, str], Value] = {}
         #: id(object) → value of a builtin that an instruction itself names.
         self.builtins: dict[int, Value] = {}
-        #: What was looked up on classes under guards that exist: (class, name), and (class, base, name) of `super()`.
-        self.looked_up: set[tuple[type | str, ...]] = set()
+        #: What was found on classes, under guards that exist, by (class, name), and by (class, base, name) the class
+        #: in which `super()` finds a name.
+        self.looked_up: dict[tuple[type | str, ...], Any] = {}
         #: Guards asked for by (kind, source, id of the payload) → the payload, kept so that its id stays its own.
         self.asked: dict[tuple[str, Source | None, int], Any] = {}
         #: The innermost frame.

@@ -39,10 +39,10 @@ PLAIN = (int, float, str, bytes, bool, complex, type(None))
 def constant_key(value: object) -> object:
     """A hashable stand-in that is equal only for interchangeable constants (1, 1.0 and True differ)."""
     kind = type(value)
-    if kind is str or kind is int or kind is bool or value is None:
-        return kind, value
-    if isinstance(value, Source):
+    if kind is str or value is None or isinstance(value, Source):
         return value
+    if kind is int or kind is bool:
+        return kind, value
     if kind is float or kind is complex:
         return kind, repr(value)  # keeps -0.0 and nan apart from 0.0 and from each other
     if kind is bytes:
@@ -60,7 +60,7 @@ class Interned(type):
     _table: ClassVar[WeakValueDictionary[tuple[object, ...], Any]] = WeakValueDictionary()
 
     def __call__(cls, *fields: Any) -> Any:
-        key = (cls, *map(constant_key, fields))
+        key = (cls, *[field if type(field) is str else constant_key(field) for field in fields])
         found = cls._table.get(key)
         if found is None:
             found = super().__call__(*fields)

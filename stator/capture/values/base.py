@@ -99,8 +99,11 @@ def static_attribute(cls: type, name: str) -> Any:
 
 def look_up(tx: Machine, cls: type, name: str) -> Any:
     """`static_attribute`, with a guard on the answer."""
-    raw = static_attribute(cls, name)
-    watch.class_attribute(tx, cls, name, raw, raw is not MISSING)
+    known, key = tx.session.looked_up, (cls, name)
+    raw = known.get(key)
+    if raw is None:
+        raw = known[key] = static_attribute(cls, name)
+        watch.class_attribute(tx, cls, name, raw, raw is not MISSING)
     return raw
 
 

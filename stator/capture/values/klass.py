@@ -312,16 +312,21 @@ class SuperValue(Object):
         cls = self.instance.python_type()
         if isinstance(self.instance, ClassValue) and not issubclass(cls, self.after):
             cls, bound = self.instance.obj, None
-        bases = cls.__mro__[cls.__mro__.index(self.after) + 1 :]
-        place = next((place for place, parent in enumerate(bases) if name in parent.__dict__), len(bases))
-        watch.passed_by_super(tx, cls, self.after, name, bases[:place])
-        if place == len(bases):
-            tx.raise_exception(AttributeError, f"'super' object has no attribute {name!r}")
-        owner = bases[place]
+        owner = tx.session.looked_up.get((cls, self.after, name)) or self._find(tx, cls, name)
         return bind(tx, owner.__dict__[name], ClassAttrSource(ConstSource(owner), name), bound, cls)
 
     def set_attr(self, tx: Machine, name: str, value: Value) -> None:
         tx.raise_exception(AttributeError, f"'super' object has no attribute {name!r}")
+
+    def _find(self, tx: Machine, cls: type, name: str) -> type:
+        """The class that has the name itself, after this one among the bases of `cls`."""
+        bases = cls.__mro__[cls.__mro__.index(self.after) + 1 :]
+        place = next((place for place, parent in enumerate(bases) if name in parent.__dict__), len(bases))
+        watch.passed_by_super(tx, cls, name, bases[:place])
+        if place == len(bases):
+            tx.raise_exception(AttributeError, f"'super' object has no attribute {name!r}")
+        tx.session.looked_up[cls, self.after, name] = bases[place]
+        return bases[place]
 
     def children(self) -> Iterator[Value]:
         yield self.instance

@@ -93,20 +93,16 @@ def absent(tx: Machine, source: Source | None, key: Any) -> None:
 
 def class_attribute(tx: Machine, cls: type, name: str, raw: Any, found: bool) -> None:
     """What a class and its bases have under a name, or that they have nothing."""
-    if cls.__flags__ & IMMUTABLE or (cls, name) in tx.session.looked_up:
+    if cls.__flags__ & IMMUTABLE:
         return
-    tx.session.looked_up.add((cls, name))
     if found:
         tx.guard("ID", ClassAttrSource(ConstSource(cls), name), raw)
     else:
         tx.guard("LACKS", ConstSource(cls), name)
 
 
-def passed_by_super(tx: Machine, cls: type, after: type, name: str, passed: Sequence[type]) -> None:
-    """The classes along which `super(after, …)` goes, and that those which it passes lack the name themselves."""
-    if (cls, after, name) in tx.session.looked_up:
-        return
-    tx.session.looked_up.add((cls, after, name))
+def passed_by_super(tx: Machine, cls: type, name: str, passed: Sequence[type]) -> None:
+    """The classes along which `super()` goes, and that those which it passes lack the name themselves."""
     if not cls.__flags__ & IMMUTABLE:
         tx.guard("EQUALS", AttrSource(ConstSource(cls), "__mro__"), cls.__mro__)
     for parent in passed:
