@@ -10,6 +10,24 @@ from typing import Any, NamedTuple
 #: How many characters of a reason a cell shows.
 WIDTH = 150
 
+#: The last architecture of the list as it was first written, before anything had been run; and what was moved since.
+LAST_OF_FIRST = "git"
+MOVED = ("nystromformer",)
+
+NOTES = """
+The first part of the list, to *git* and with nystromformer, was chosen before any result was seen, but for focalnet.
+As it was first written it had 105 entries. Two of them were left out after the first run, and count in no share:
+prophetnet (eager itself gives nan), and cvt, which ended in an IndexError that was not looked into, and in whose place
+focalnet came. The rest was added later.
+
+*Fails* is a difference from eager, or an error. Not all are wrong numbers: fnet and deepseek_v2 have complex tensors,
+which the loop compiler refuses (an error because the table runs with `strict`; without it the part runs in eager);
+paligemma and nystromformer compute something else, or raise, when `torch.compiler.is_compiling()` is true, and do
+so in plain eager too if it is made true there; in llava, eager leaves the gradient of a layer None whose result
+is dropped behind a break, and ours is a tensor.
+The gradients of mamba, and of encodec, which are captured in parts, do differ from eager's: open.
+"""
+
 HEAD = """# Architectures of `transformers`
 
 Tiny models with random weights, {count} architectures, each in inference and in training (one forward and backward,
@@ -34,16 +52,19 @@ class Run(NamedTuple):
         data = json.loads(path.read_text())
         return cls(data["stack"], {(verdict["name"], verdict["mode"]): verdict for verdict in data["verdicts"]})
 
-    def totals(self) -> str:
-        """One line."""
-        names = {name for name, _ in self.verdicts}
-        whole = {
-            n for n in names if all(v["whole"] and not v["wrong"] for (m, _), v in self.verdicts.items() if m == n)
-        }
-        wrong = {name for (name, _), verdict in self.verdicts.items() if verdict["wrong"]}
+    def totals(self) -> list[str]:
+        """A line for the first part of the list, and one for all of it."""
+        names = list(dict.fromkeys(name for name, _ in self.verdicts))
+        first = [*names[: names.index(LAST_OF_FIRST) + 1], *(name for name in MOVED if name in names)]
+        return [f"- {self.stack}, {what}: {self.share(part)}" for what, part in (("first part", first), ("all", names))]
+
+    def share(self, names: list[str]) -> str:
+        """How many of these are whole and right."""
+        found = {name: [v for (other, _), v in self.verdicts.items() if other == name] for name in names}
+        whole = [name for name in names if all(v["whole"] and not v["wrong"] for v in found[name])]
+        wrong = [name for name in names if any(v["wrong"] for v in found[name])]
         share = 100 * len(whole) / len(names)
-        head = f"- {self.stack}: {len(whole)} of {len(names)} whole and right in both modes ({share:.1f}%)"
-        return f"{head}, {len(wrong)} fail"
+        return f"{len(whole)} of {len(names)} whole and right in both modes ({share:.1f}%), {len(wrong)} fail"
 
 
 def state(verdict: dict[str, Any] | None) -> str:
@@ -65,7 +86,7 @@ def page(runs: list[Run]) -> str:
     """The whole page."""
     first = runs[0]
     names = list(dict.fromkeys(name for name, _ in first.verdicts))
-    lines = [HEAD.format(count=len(names)), *(run.totals() for run in runs), ""]
+    lines = [HEAD.format(count=len(names)), *(line for run in runs for line in run.totals()), NOTES]
     stacks = [run.stack for run in runs]
     lines.append("| family | architecture | " + " | ".join(f"{s}: inference | training" for s in stacks) + " |")
     lines.append("|---|---" + "|---|---" * len(runs) + "|")

@@ -20,4 +20,4 @@ def test_whole_and_right(name: str, mode: str) -> None:
 
 def test_families() -> None:
     assert len(TABLE) >= 40
-    assert {entry.family for entry in TABLE.values()} == {"text", "vision", "audio", "multi-modal"}
+    assert {entry.family for entry in TABLE.values()} == {"text", "vision", "audio", "multi-modal", "time series"}
