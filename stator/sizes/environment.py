@@ -14,10 +14,7 @@ from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
 
 from stator.sizes.size import Condition, Extent, Size, Symbol, known, substitute
-from stator.sizes.writing import evaluate, greatest
-
-#: What guards compute with: they fail where a number does not fit.
-MOST = 2**63 - 1
+from stator.sizes.writing import evaluate, fits
 
 
 class Recorded(NamedTuple):
@@ -113,7 +110,7 @@ class Environment:
         if answer is not None:
             return answer
         holds = condition.evaluate({symbol: symbol.hint for symbol in condition.symbols})
-        if max(greatest(condition.left), greatest(condition.right)) > MOST:
+        if not (fits(condition.left) and fits(condition.right)):
             for symbol in sorted(condition.symbols, key=lambda symbol: symbol.order):
                 self.specialise(symbol.size, reason)
             return holds

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+#: What fits into the numbers that guards compute with.
+LEAST: Final = -(2**63)
+MOST: Final = 2**63 - 1
+
 #: What the operations of expressions do with ints.
 ON_INTS: Final[dict[str, Callable[[int, int], int]]] = {
     "+": operator.add,
@@ -80,16 +84,16 @@ def hint(x: Extent) -> int:
     )
 
 
-def greatest(x: Extent) -> int:
-    """The greatest absolute value that computing `hint(x)` meets, `x` itself included."""
+def fits(x: Extent) -> bool:
+    """Whether computing `hint(x)` with 64 bits, as guards do, meets no number that does not fit."""
 
-    def apply(op: str, left: tuple[int, int], right: tuple[int, int]) -> tuple[int, int]:
-        value = ON_INTS[op](left[0], right[0])
-        return value, max(abs(value), left[1], right[1])
-
-    def leaf(found: Symbol | int) -> tuple[int, int]:
+    def leaf(found: Symbol | int) -> tuple[int, bool]:
         value = found if isinstance(found, int) else found.hint
-        return value, abs(value)
+        return value, LEAST <= value <= MOST
+
+    def apply(op: str, left: tuple[int, bool], right: tuple[int, bool]) -> tuple[int, bool]:
+        value = ON_INTS[op](left[0], right[0])
+        return value, left[1] and right[1] and LEAST <= value <= MOST
 
     return fold(x, leaf, apply)[1]
 
