@@ -116,12 +116,26 @@ def view_of(kind: str, index: int, fake: FakeTensor, base: FakeTensor) -> Output
 def _link(fake: FakeTensor, base: FakeTensor) -> str:
     """How a view hangs on its base in autograd: a key of `runtime.LINKS`."""
     if _whole(fake) is not _whole(base):
+        if _flows(fake, base):
+            raise Unsupported(
+                "a result", "it shares the memory of a tensor that autograd does not take it to be a view of"
+            )
         kind = "detached" if _count_together(fake, base) else "data"
         return f"view of {kind}" if fake._is_view() else kind
     if base.requires_grad and fake.grad_fn is None:
         return "unrecorded"
     several = torch._C._autograd.CreationMeta.MULTI_OUTPUT_NODE
     return "sibling" if fake._is_view() and torch._C._autograd._get_creation_meta(fake) == several else ""
+
+
+def _flows(fake: FakeTensor, base: FakeTensor) -> bool:
+    """Whether gradients of one tensor reach the other; both share memory, so there is little between them."""
+    found = fake.grad_fn
+    while found is not None and found is not base.grad_fn:
+        if getattr(found, "variable", None) is base:
+            return True
+        found = next((function for function, _ in found.next_functions if function is not None), None)
+    return found is not None
 
 
 def _whole(fake: FakeTensor) -> torch.Tensor:

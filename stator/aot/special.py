@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from stator.aot.functional import Cell, Handle
 from stator.aot.tracer import SPECIAL, Tracer
 from stator.base.errors import Unsupported
 from stator.fake import FakeTensor
@@ -56,7 +57,11 @@ def _lift(tracer: Tracer, x: Any) -> Any:
 
 @special(aten._unsafe_view.default)
 def _unsafe_view(tracer: Tracer, x: Any, size: Any) -> Any:
-    return tracer.run(aten.view.default, x, size)
+    """Nobody uses its operand again, so autograd takes the result for no view, but for a tensor with its own memory."""
+    out = tracer.run(aten.view.default, x, size)
+    node = tracer.node(out)
+    out.handle = Handle(Cell(node), (), node)
+    return out
 
 
 @special(aten._reshape_alias.default)
