@@ -61,6 +61,7 @@ def test_gradients_through_each(function: Callable[..., Any], backend: str) -> N
     assert ours == flags
 
 
+@pytest.mark.filterwarnings("ignore::stator.base.errors.FallbackWarning")
 def test_gradients_across_a_break() -> None:
     def loss(x: Tensor, w: Tensor, v: Tensor) -> Any:
         first, second, third = beside_what_uses_it(x, w, v)
