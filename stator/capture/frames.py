@@ -2,7 +2,7 @@
 
     bind arguments → run the machine → emit effects and result → close the graph → call the backend → assemble
 
-`convert` is the front door of capture. A refusal ends the graph at the instruction that it is traced to: the frame is run
+`convert` is the front door of capture. A refusal ends the graph at the instruction that it is traced to: the frame runs
 again up to just before it, and the new code does that instruction for real and goes on at a point behind it. Where
 nothing can be captured the entry runs the original under the guards met so far. With fullgraph, a refusal is a
 `CaptureError`. A program that raises runs as it is, so that the exception is its own.
