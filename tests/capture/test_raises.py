@@ -121,3 +121,17 @@ def test_capture_that_is_wrong_about_it_is_told(monkeypatch: pytest.MonkeyPatch)
         assert torch.equal(stator.compile(torch.sin)(x), torch.sin(x))
     with pytest.raises(InternalError, match="but the call returned"):
         stator.compile(lambda x: x, options={"strict": True})(x)
+
+
+def test_a_number_that_no_tensor_takes() -> None:
+    def fn(x: torch.Tensor, n: int) -> Any:
+        try:
+            return x + n
+        except OverflowError as error:
+            return str(error)
+
+    compiled = stator.compile(fn, backend="eager", options={"strict": True})
+    for n in (2, 2**70, 3):
+        got, expected = compiled(torch.ones(2), n), fn(torch.ones(2), n)
+        assert type(got) is type(expected)
+        assert got == expected if isinstance(got, str) else torch.equal(got, expected)

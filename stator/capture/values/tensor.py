@@ -395,6 +395,9 @@ SPECIAL_METHODS: dict[str, Callable[..., Value]] = {
 
 # -- graph calls ---------------------------------------------------------------------------------------
 
+#: What operations on tensors raise about their arguments; of an operation on fakes, the program raises it.
+OF_OPERATIONS = (RuntimeError, TypeError, ValueError, IndexError, AssertionError, ArithmeticError)
+
 
 def call_graph(tx: Machine, kind: str, target: Any, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
     """Puts a call into the graph; the value of its result."""
@@ -416,7 +419,7 @@ def call_graph(tx: Machine, kind: str, target: Any, args: Sequence[Value], kwarg
         raise
     except Unsupported as error:
         raise GraphBreak(error.message, error.hint) from error
-    except (RuntimeError, TypeError, ValueError, IndexError, AssertionError, NotImplementedError) as error:
+    except OF_OPERATIONS as error:
         failed(tx, target, error)
     if type(result) is FakeTensor:
         for arg in (*args, *kwargs.values()):
