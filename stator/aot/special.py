@@ -57,8 +57,11 @@ def _lift(tracer: Tracer, x: Any) -> Any:
 
 @special(aten._unsafe_view.default)
 def _unsafe_view(tracer: Tracer, x: Any, size: Any) -> Any:
-    """Nobody uses its operand again, so autograd takes the result for no view, but for a tensor with its own memory."""
-    out = tracer.run(aten.view.default, x, size)
+    return _its_own(tracer, tracer.run(aten.view.default, x, size))
+
+
+def _its_own(tracer: Tracer, out: Any) -> Any:
+    """Of an "unsafe" view, nobody uses the operand again: to autograd the result has its own memory."""
     node = tracer.node(out)
     out.handle = Handle(Cell(node), (), node)
     return out
@@ -122,6 +125,16 @@ def _split_with_sizes(tracer: Tracer, x: Any, lengths: Any, dim: int = 0) -> lis
         pieces.append(tracer.run(aten.slice.Tensor, x, dim, start, start + length))
         start += length
     return pieces
+
+
+@special(aten.unsafe_split.Tensor)
+def _unsafe_split(tracer: Tracer, x: Any, length: int, dim: int = 0) -> list[Any]:
+    return [_its_own(tracer, piece) for piece in _split(tracer, x, length, dim)]
+
+
+@special(aten.unsafe_split_with_sizes.default)
+def _unsafe_split_with_sizes(tracer: Tracer, x: Any, lengths: Any, dim: int = 0) -> list[Any]:
+    return [_its_own(tracer, piece) for piece in _split_with_sizes(tracer, x, lengths, dim)]
 
 
 @special(aten.unbind.int)

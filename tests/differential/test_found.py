@@ -185,3 +185,16 @@ def test_a_result_that_is_laid_out_as_a_view_can_be_written_to() -> None:
     y.mul_(5)
     y.sum().backward()
     assert x.grad is not None and x.grad.tolist() == torch.full((3, 4), 10.0).tolist()
+
+
+@pytest.mark.parametrize("cell", [torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN])
+def test_parts_of_a_recurrent_cell_keep_their_memory(cell: type[torch.nn.RNNBase]) -> None:
+    torch.manual_seed(5)
+    network = cell(4, 6, num_layers=2)
+    compiled = stator.compile(lambda x: network(x)[0], fullgraph=True, options={"strict": True})
+    inputs = [torch.randn(3, 2, 4, requires_grad=True) for _ in range(2)]
+    results = [[run(x) for x in inputs] for run in (compiled, lambda x: network(x)[0])]
+    parameters = [*inputs, *network.parameters()]
+    gradients = [torch.autograd.grad([y.square().sum() for y in found], parameters) for found in results]
+    torch.testing.assert_close(*results)
+    torch.testing.assert_close(*gradients)
