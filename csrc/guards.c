@@ -358,13 +358,27 @@ static int run_nodes(Node *nodes, Py_ssize_t count, PyObject *owner, Run *run) {
     return 1;
 }
 
-static int distinct_storages(const Relation *relation, const Run *run) {
-    uintptr_t found[relation->count];
+/* The storages of what must be tensors, in order: 1, or 0 or -1 as a check. */
+static int read_storages(const Relation *relation, const Run *run, uintptr_t *found) {
     for (Py_ssize_t i = 0; i < relation->count; i++) {
         PyObject *value = run->registers[relation->slots[i]];
         if (!tensor_check(value)) return 0;
         if (tensor_storage(value, &found[i]) < 0) return -1;
     }
+    return 1;
+}
+
+static int one_storage(const Relation *relation, const Run *run) {
+    uintptr_t found[relation->count];
+    int status = read_storages(relation, run, found);
+    for (Py_ssize_t i = 0; i < relation->count && status == 1; i++) status = found[i] != 0 && found[i] == found[0];
+    return status;
+}
+
+static int distinct_storages(const Relation *relation, const Run *run) {
+    uintptr_t found[relation->count];
+    int status = read_storages(relation, run, found);
+    if (status != 1) return status;
     /* A table of twice the size, open addressing: linear in the number of tensors. */
     Py_ssize_t room = 4;
     while (room < 2 * relation->count) room *= 2;
@@ -383,6 +397,7 @@ static int distinct_storages(const Relation *relation, const Run *run) {
 
 static int run_relation(const Relation *relation, const Run *run) {
     if (relation->kind == DIFFERENT_STORAGES) return distinct_storages(relation, run);
+    if (relation->kind == SAME_STORAGE) return one_storage(relation, run);
     if (relation->kind == SIZE_CONDITION) return condition_check(relation->condition, run->registers);
     bool wanted = relation->kind == SAME_OBJECT;
     PyObject *first = run->registers[relation->slots[0]];

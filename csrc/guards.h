@@ -86,7 +86,7 @@ typedef struct Node {
     unsigned int hits, delay, wait; /* a region that keeps failing is made anew after longer and longer waits */
 } Node;
 
-typedef enum { SAME_OBJECT, DIFFERENT_OBJECTS, DIFFERENT_STORAGES, SIZE_CONDITION } RelationKind;
+typedef enum { SAME_OBJECT, DIFFERENT_OBJECTS, DIFFERENT_STORAGES, SAME_STORAGE, SIZE_CONDITION } RelationKind;
 
 /* A comparison of integer expressions over sizes (condition.c). */
 typedef struct Condition Condition;

@@ -20,7 +20,7 @@ static const char *const CHECKS[] = {
     "TYPE", "ID", "EQUALS", "TENSOR", "LENGTH", "KEYS", "MEMBERS", "PRESENT",
     "ABSENT", "LACKS", "EMPTY", "CODE", "STATE", "CALL", NULL,
 };
-static const char *const RELATIONS[] = {"SAME", "NOT_SAME", "NOT_ALIASED", "CONDITION", NULL};
+static const char *const RELATIONS[] = {"SAME", "NOT_SAME", "NOT_ALIASED", "ALIASED", "CONDITION", NULL};
 
 int guard_name_index(const char *const *names, PyObject *name) {
     const char *text = PyUnicode_AsUTF8(name);
@@ -307,7 +307,8 @@ static int parse_relation(GuardTree *tree, Relation *relation, PyObject *spec) {
         return -1;
     }
     relation->text = Py_NewRef(program ? text : second);
-    if ((program || relation->kind == DIFFERENT_STORAGES) && tensor_prepare() < 0) return -1;
+    bool storages = relation->kind == DIFFERENT_STORAGES || relation->kind == SAME_STORAGE;
+    if ((program || storages) && tensor_prepare() < 0) return -1;
     if (!program) return parse_registers(tree, relation, first);
     relation->condition = condition_parse(first, second, tree->register_count);
     return relation->condition ? 0 : -1;

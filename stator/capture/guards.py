@@ -156,18 +156,19 @@ KINDS: Final[dict[str, Kind]] = {
     "NOT_ALIASED": Kind(
         6, "no two of these tensors share storage", lambda s, p: f"no shared storage in ({', '.join(map(str, p))})"
     ),
+    "ALIASED": Kind(2, "these tensors share one storage", lambda s, p: f"one storage for ({', '.join(map(str, p))})"),
     "CONDITION": Kind(2, "a comparison of sizes", lambda s, p: str(p)),
 }
 
 #: Kinds that compare several values; checked after all others.
-RELATIONS: Final = frozenset({"SAME", "NOT_SAME", "NOT_ALIASED", "CONDITION"})
+RELATIONS: Final = frozenset({"SAME", "NOT_SAME", "NOT_ALIASED", "ALIASED", "CONDITION"})
 
 
 class Guard:
     """One fact. `source` is None for kinds about no object (STATE, NOT_ALIASED, …).
 
-    The payload of TENSOR may be given as a live tensor, of MEMBERS, KEYS and NOT_ALIASED as any iterable,
-    of CONDITION as a pair (operands, program).
+    The payload of TENSOR may be given as a live tensor, of MEMBERS, KEYS, NOT_ALIASED and ALIASED as any
+    iterable, of CONDITION as a pair (operands, program).
     """
 
     __slots__ = ("_identity", "kind", "payload", "source")
@@ -178,7 +179,7 @@ class Guard:
                 if not isinstance(payload, TensorFacts):
                     payload = TensorFacts.of(payload)
                 key: object = payload
-            case "KEYS" | "MEMBERS" | "EMPTY" | "NOT_ALIASED":
+            case "KEYS" | "MEMBERS" | "EMPTY" | "NOT_ALIASED" | "ALIASED":
                 payload = tuple(payload)
                 key = constant_key(payload)
             case "CONDITION":
@@ -438,7 +439,7 @@ class TreeBuilder:
         if guard.kind == "CONDITION":
             operands = tuple((self.register(source), kind, dim) for source, kind, dim in guard.payload.operands)
             return guard.kind, operands, guard.payload.program, str(guard)
-        sources = guard.payload if guard.kind == "NOT_ALIASED" else (guard.source, guard.payload)
+        sources = guard.payload if guard.kind in ("NOT_ALIASED", "ALIASED") else (guard.source, guard.payload)
         return guard.kind, tuple(map(self.register, sources)), str(guard)
 
 

@@ -106,7 +106,7 @@ def test_kinds(kind: str, payload: Any, good: Any, bad: list[Any]) -> None:
 
 
 def test_every_kind_has_a_test_here() -> None:
-    elsewhere = {"STATE", "AUTOCAST", "EQUALS", "TENSOR", "SAME", "NOT_SAME", "NOT_ALIASED", "CONDITION"}
+    elsewhere = {"STATE", "AUTOCAST", "EQUALS", "TENSOR", "SAME", "NOT_SAME", "NOT_ALIASED", "ALIASED", "CONDITION"}
     assert {case[0] for case in CASES} | elsewhere == set(KINDS)
     with pytest.raises(ValueError, match="no kind of guard"):
         Guard("NONSENSE", X)
@@ -411,6 +411,10 @@ def test_relations() -> None:
     assert not passes(apart, base, base)
     assert not passes(apart, base, base[1:])
     assert not passes(apart, base, 3)
+    together = tree_of(Guard("ALIASED", None, [X, Y]))
+    assert passes(together, base, base[1:])
+    assert not passes(together, base, other)
+    assert not passes(together, base, 3)
 
 
 def test_many_storages() -> None:
