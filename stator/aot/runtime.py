@@ -322,11 +322,14 @@ class _Function(torch.autograd.Function):
         geometry = bound.fixed or bound.geometries(ctx.sized)
         fitted = [form.fit(tangents[i]) for i, form in geometry.tangents]
         arguments = [*ctx.saved_tensors, *fitted, *ctx.symbols]
+        fitted.clear()
+        # Unless the graph is kept, backward is the only one who holds what was saved: it frees each where it dies.
+        ctx.maybe_clear_saved_tensors()
         assert bound.backward is not None
         if not torch.is_grad_enabled():
             return (None, None, *bound.backward(arguments))
         with torch.no_grad():
-            gradients = bound.backward(list(arguments))
+            gradients = bound.backward(arguments)
         # What the gradients depend on, so that a second derivative finds its way to the refusal.
         depends = [*tangents, *(bound.attributes if bound.saved else ()), *ctx.anchors]
         origins = [t for t in depends if t is not None and t.requires_grad]
