@@ -107,7 +107,9 @@ class Saved:
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """The forward graph gives `(*values, *extra saved)`, the backward graph takes `(*saved, *tangents, *symbols)`."""
+    """The forward graph gives `(*values, *extra saved)`, the backward graph takes
+    `(*saved, *tangents, *flags, *symbols)`.
+    """
 
     #: A spec for each tensor, an extent for each number.
     inputs: tuple[TensorSpec | Extent, ...]
@@ -126,6 +128,10 @@ class Metadata:
     #: Flat inputs that get a gradient; the backward graph gives one value or None for each flat input.
     gradients: Ints = ()
     has_backward: bool = False
+    #: (flat input, values) for inputs that only some of the differentiable values lead to: no others give a gradient.
+    reach: tuple[tuple[int, Ints], ...] = ()
+    #: Values of which backward must know whether their tangents came; zeros in their place are not enough.
+    flags: Ints = ()
     #: Whether the program turns gradients on by itself, called where they are off.
     enables_grad: bool = False
     #: Device of the seeds, which are then the last flat input ("" where no random numbers are used).
@@ -180,6 +186,8 @@ class Metadata:
             saved=tuple(Saved(**item) for item in data["saved"]),
             gradients=tuple(data["gradients"]),
             has_backward=data["has_backward"],
+            reach=tuple((target, tuple(values)) for target, values in data["reach"]),
+            flags=tuple(data["flags"]),
             enables_grad=data["enables_grad"],
             seed_device=data["seed_device"],
             floats=tuple(data["floats"]),

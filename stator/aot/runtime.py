@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from typing import Any
 
 import torch
@@ -50,6 +50,7 @@ class Bound:
         "constants",
         "draws",
         "fixed",
+        "flags",
         "floats",
         "forward",
         "geometries",
@@ -57,6 +58,7 @@ class Bound:
         "mutated",
         "non_differentiable",
         "plain",
+        "reach",
         "reals",
         "saved",
         "sized",
@@ -85,6 +87,10 @@ class Bound:
         self.non_differentiable = [i for i, value in enumerate(metadata.values) if not value.differentiable]
         #: The caller's tensors that gradients depend on; a gradient that only depends on tangents is linear.
         self.anchored = [i for i in metadata.gradients if i >= metadata.attributes] if metadata.saved else []
+        #: Values of which backward is told whether their tangents came, and where.
+        self.flags = [(i, torch.device(metadata.values[i].spec.device)) for i in metadata.flags]
+        #: Flat inputs that only some values lead to: the values, and the number of the input among the tensors.
+        self.reach = {i: (values, _tensors_before(metadata, i)) for i, values in metadata.reach}
         self.symbols = metadata.symbols
         self.floats = metadata.floats
         self.reals = _reals(metadata) if metadata.reals else None
@@ -160,6 +166,17 @@ class Bound:
         """The user's outputs from inputs and values."""
         geometry = self.fixed or self.geometries(read(self.sized, inputs))
         return tuple([_output(output, inputs, values) for output in geometry.outputs])
+
+
+def _tensors_before(metadata: Metadata, index: int) -> int:
+    return sum(isinstance(spec, TensorSpec) for spec in metadata.inputs[:index])
+
+
+@cache
+def _truth(value: bool, device: torch.device) -> Tensor:
+    """A truth value as a tensor, for graphs to read."""
+    with torch.inference_mode(False):
+        return torch.tensor(value, device=device)
 
 
 def _output(output: Output, inputs: list[Tensor], values: Sequence[Any]) -> Any:
@@ -312,6 +329,8 @@ class _Function(torch.autograd.Function):
         ctx.symbols = read(bound.symbols, inputs)
         ctx.sized = read(bound.sized, inputs)
         ctx.set_materialize_grads(False)
+        if bound.reach:
+            ctx.hooked = {i for i in bound.reach if inputs[i]._backward_hooks}
         if bound.non_differentiable:
             ctx.mark_non_differentiable(*[values[i] for i in bound.non_differentiable])
         return values
@@ -321,19 +340,35 @@ class _Function(torch.autograd.Function):
         bound: Bound = ctx.bound
         geometry = bound.fixed or bound.geometries(ctx.sized)
         fitted = [form.fit(tangents[i]) for i, form in geometry.tangents]
+        if bound.flags:
+            fitted += [_truth(tangents[i] is not None, device) for i, device in bound.flags]
         arguments = [*ctx.saved_tensors, *fitted, *ctx.symbols]
         fitted.clear()
         # Unless the graph is kept, backward is the only one who holds what was saved: it frees each where it dies.
         ctx.maybe_clear_saved_tensors()
         assert bound.backward is not None
-        if not torch.is_grad_enabled():
-            return (None, None, *bound.backward(arguments))
         with torch.no_grad():
             gradients = bound.backward(arguments)
+        if bound.reach:
+            gradients = _reached(ctx, bound, tangents, gradients)
+        if not torch.is_grad_enabled():
+            return (None, None, *gradients)
         # What the gradients depend on, so that a second derivative finds its way to the refusal.
         depends = [*tangents, *(bound.attributes if bound.saved else ()), *ctx.anchors]
         origins = [t for t in depends if t is not None and t.requires_grad]
         return (None, None, *_Once.apply(len(origins), *origins, *gradients))  # type: ignore[no-untyped-call]
+
+
+def _reached(ctx: Any, bound: Bound, tangents: Sequence[Tensor | None], gradients: Sequence[Any]) -> list[Any]:
+    """The gradients of what the given tangents reach. Hooks of an input are never called with nothing."""
+    kept = list(gradients)
+    for i, (values, position) in bound.reach.items():
+        if all(tangents[value] is None for value in values) and i not in ctx.hooked:
+            function = ctx.next_functions[position][0]
+            leaf = getattr(function, "variable", None)
+            if leaf is None or not leaf._backward_hooks:
+                kept[i] = None
+    return kept
 
 
 class _Once(torch.autograd.Function):

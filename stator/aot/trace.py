@@ -22,9 +22,10 @@ from torch import fx
 from stator.aot import special
 from stator.aot.attributes import attribute, lifted, tensors_of
 from stator.aot.functional import Cell, Handle, repeats
-from stator.aot.metadata import Metadata, TensorSpec, Value
+from stator.aot.metadata import Ints, Metadata, TensorSpec, Value
 from stator.aot.outputs import Results, describe, own_memory, view_of
 from stator.aot.symbols import extent_of, origins
+from stator.aot.tangents import Given, reach
 from stator.aot.tracer import Tracer
 from stator.base.errors import DataDependent, Unsupported
 from stator.fake import FakeTensor, composite, make
@@ -44,7 +45,7 @@ class Joint:
     graph: fx.Graph
     #: The live parameters, buffers and constants: the first flat inputs.
     attributes: list[torch.Tensor]
-    #: Placeholders of the flat inputs (the seeds last, if any), then of the tangents.
+    #: Placeholders of the flat inputs (the seeds last, if any), then of the tangents and of which of them came.
     inputs: list[fx.Node]
     tangents: list[fx.Node]
     #: Nodes of the user's values, and of one gradient or None per flat input.
@@ -156,6 +157,9 @@ class _Tracing:
         self.enabled = enabled
         self.attributes: list[_Input] = []
         self.inputs: list[_Flat] = []
+        #: Of `Metadata`.
+        self.reach: tuple[tuple[int, Ints], ...] = ()
+        self.flags: Ints = ()
         self._declare(examples)
 
     def _declare(self, examples: Sequence[Any]) -> None:
@@ -260,6 +264,7 @@ class _Tracing:
             tangents.append(tangent)
         if not outputs or not leaves:
             return [None] * len(flat), []
+        reached = reach(outputs, leaves) if len(outputs) > 1 else {}
         with tracer:
             # The engine's own entry: `torch.autograd.grad` imports SymPy to compare shapes that agree by construction.
             run_backward = torch.autograd.Variable._execution_engine.run_backward
@@ -268,7 +273,26 @@ class _Tracing:
         nodes: list[fx.Node | None] = [None] * len(flat)
         for i, grad in zip(leaves, grads, strict=True):
             nodes[i] = tracer.node(grad) if grad is not None else None
-        return nodes, [tangent.handle.cell.value for tangent in tangents]
+        places = [tangent.handle.cell.value for tangent in tangents]
+        return self._of_some(nodes, places, reached, results) if reached else (nodes, places)
+
+    def _of_some(
+        self, gradients: list[fx.Node | None], tangents: list[fx.Node], reached: dict[int, int], results: Results
+    ) -> tuple[list[fx.Node | None], list[fx.Node]]:
+        """What is right where only some tangents come: gradients, and the placeholders that tell which."""
+        given = Given(self.tracer, tangents)
+        gradients = given.guard(gradients, reached)
+        numbers = [i for i, fake in enumerate(results.fakes) if fake.requires_grad]
+        everything = (1 << len(numbers)) - 1
+        self.flags = tuple([numbers[k] for k in given.flags])
+        self.reach = tuple(
+            [
+                (i, tuple([number for k, number in enumerate(numbers) if bits >> k & 1]))
+                for i, bits in reached.items()
+                if gradients[i] is not None and bits != everything
+            ]
+        )
+        return gradients, [*tangents, *given.flags.values()]
 
     def _joint(
         self,
@@ -312,6 +336,8 @@ class _Tracing:
             gradients=tuple(i for i, gradient in enumerate(gradients) if gradient is not None),
             has_backward=has_backward,
             enables_grad=has_backward and not self.enabled,
+            reach=self.reach,
+            flags=self.flags,
             seed_device=str(tracer.seed_device) if tracer.seeds is not None else "",
             floats=tuple(
                 [

@@ -1,0 +1,158 @@
+"""Which results the caller differentiates is known only when backward runs: what follows from that, as data.
+
+`reach` tells from which results gradients flow to which input, as autograd's own graph has it: an input that none of
+the differentiated results reaches gets no gradient, not one of zeros. `Given` keeps the others out of the numbers: a
+tangent that does not come is zeros, and zeros times an infinity that backward reads would be no number.
+Neighbours: `trace.py` asks; `Metadata.reach` and `Metadata.flags` carry the answers; `runtime.py` acts on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import isfinite
+from typing import Any
+
+import torch
+from torch import fx
+
+from stator.aot.functional import Cell, Handle
+from stator.aot.tracer import Tracer
+from stator.fake import make
+from stator.fake.graphs import is_view
+
+aten = torch.ops.aten
+
+#: Operators, views aside, that give zeros for zeros whatever else they read, numbers included.
+_KEEP_ZEROS = {
+    aten.clone.default,
+    aten._to_copy.default,
+    aten.neg.default,
+    aten.sum.default,
+    aten.sum.dim_IntList,
+    aten.constant_pad_nd.default,
+    aten.where.ScalarOther,
+}
+
+
+def reach(outputs: Sequence[torch.Tensor], leaves: Mapping[int, torch.Tensor]) -> dict[int, int]:
+    """For each leaf a bit for every output from which autograd's graph leads to it."""
+    order = _later_first([out.grad_fn for out in outputs if out.grad_fn is not None])
+    bits = dict.fromkeys(order, 0)
+    found = dict.fromkeys(leaves, 0)
+    numbers = {id(leaf): i for i, leaf in leaves.items()}
+    for k, out in enumerate(outputs):
+        if out.grad_fn is not None:
+            bits[out.grad_fn] |= 1 << k
+        elif id(out) in numbers:
+            found[numbers[id(out)]] |= 1 << k
+    for function in order:
+        for parent, _ in function.next_functions:
+            if parent is not None:
+                bits[parent] |= bits[function]
+        variable = getattr(function, "variable", None)
+        if variable is not None and id(variable) in numbers:
+            found[numbers[id(variable)]] |= bits[function]
+    return found
+
+
+def _later_first(roots: Iterable[Any]) -> list[Any]:
+    """All functions below some, each before those that it passes gradients to."""
+    done: dict[Any, None] = {}
+    seen: set[Any] = set()
+    stack = [(root, False) for root in roots]
+    while stack:
+        function, left = stack.pop()
+        if left:
+            done[function] = None
+        elif function not in seen:
+            seen.add(function)
+            stack.append((function, True))
+            stack += [(parent, False) for parent, _ in function.next_functions if parent is not None]
+    return list(reversed(done))
+
+
+class Given:
+    """Puts `where(given, gradient, 0)` where gradients of several results meet and one of them might be no number."""
+
+    def __init__(self, tracer: Tracer, tangents: Sequence[fx.Node]) -> None:
+        self.tracer = tracer
+        self.tangents = tangents
+        #: The placeholders that say of a tangent whether it came, by its number.
+        self.flags: dict[int, fx.Node] = {}
+        self._either: dict[int, fx.Node] = {}
+        self._guarded: dict[fx.Node, fx.Node] = {}
+        #: For each node of backward the tangents that it depends on, as bits.
+        self._bits = {tangent: 1 << k for k, tangent in enumerate(tangents)}
+        #: Nodes that are zeros when their tangents are.
+        self._zeros = set(tangents)
+
+    def guard(self, gradients: list[fx.Node | None], wanted: Mapping[int, int]) -> list[fx.Node | None]:
+        """Change the graph, and give the gradients in it; `wanted` are the tangents that reach each of them."""
+        for node in list(self.tracer.graph.nodes):
+            if node.op == "call_function":
+                self._visit(node)
+        return [
+            self._only(node, wanted.get(i, 0)) if node is not None and node in self._bits else node
+            for i, node in enumerate(gradients)
+        ]
+
+    def _visit(self, node: fx.Node) -> None:
+        parents = [parent for parent in node.all_input_nodes if parent in self._bits]
+        if not parents:
+            return
+        bits = 0
+        for parent in parents:
+            bits |= self._bits[parent]
+        self._bits[node] = bits
+        for parent in parents:
+            guarded = self._only(parent, bits)
+            if guarded is not parent:
+                node.replace_input_with(parent, guarded)
+        if self._keeps_zeros(node) and all(self._bits[p] != bits or p in self._zeros for p in parents):
+            self._zeros.add(node)
+
+    def _keeps_zeros(self, node: fx.Node) -> bool:
+        """Whether zeros for every tangent give zeros."""
+        if is_view(node) or node.target in _KEEP_ZEROS:
+            return True
+        others = [arg for arg in node.args[:2] if not isinstance(arg, fx.Node)]
+        match node.target:
+            case aten.add.Tensor | aten.sub.Tensor:
+                return not others and all(arg in self._bits for arg in node.all_input_nodes)
+            case aten.mul.Tensor:
+                return any(isinstance(other, int | float) and isfinite(other) for other in others)
+            case aten.div.Tensor:
+                return any(isinstance(other, int | float) and other != 0 and other == other for other in others)
+        return False
+
+    def _only(self, node: fx.Node, bits: int) -> fx.Node:
+        """The node as what else depends on these tangents reads it: zeros if none of its own came."""
+        own = self._bits[node]
+        if own & bits == bits or node in self._zeros:
+            return node
+        if node not in self._guarded:
+            flag = self._flag(own)
+            with self.tracer.graph.inserting_after(node):
+                self._guarded[node] = self.tracer.emit(aten.where.ScalarOther, flag, node, 0)
+            self._bits[self._guarded[node]] = own
+            self._zeros.add(self._guarded[node])
+        return self._guarded[node]
+
+    def _flag(self, bits: int) -> fx.Node:
+        """Whether any of some tangents came."""
+        if bits not in self._either:
+            flags = [self._placeholder(k) for k in range(len(self.tangents)) if bits >> k & 1]
+            either, *rest = flags
+            first = next(n for n in self.tracer.graph.nodes if n.op == "call_function")
+            with self.tracer.graph.inserting_before(first):
+                for flag in rest:
+                    either = self.tracer.emit(aten.logical_or.default, either, flag)
+            self._either[bits] = either
+        return self._either[bits]
+
+    def _placeholder(self, k: int) -> fx.Node:
+        if k not in self.flags:
+            fake = make((), torch.bool, self.tangents[k].meta["val"].device)
+            node = self.flags[k] = self.tracer.placeholder(f"given_{k}", fake)
+            fake.handle = Handle(Cell(node), (), node)
+        return self.flags[k]
