@@ -2,7 +2,8 @@
  *
  * tensor.c reads tensor metadata, state.c torch's global state, tree.c builds guard trees, guards.c and
  * condition.c evaluate them, dispatcher.c is the callable that users hold, frame_hook.c and frame_table.c compile
- * the frames below, kernels.c calls compiled kernels, module.c puts them together. The GIL protects all state.
+ * the frames below, kernels.c calls compiled kernels, empty.c makes their results, module.c puts them together.
+ * The GIL protects all state.
  */
 #ifndef STATOR_NATIVE_H
 #define STATOR_NATIVE_H
@@ -47,8 +48,10 @@ int tensor_offset(PyObject *tensor, int64_t *offset);
 int tensor_storage(PyObject *tensor, uintptr_t *storage);
 /* The address of the first element; -1 with an exception. */
 int tensor_data(PyObject *tensor, void **data);
-/* The ScalarType number of a torch.dtype, -1 with an exception. */
+/* The ScalarType number of a torch.dtype (any number where `tensor_raw` is false), -1 with an exception. */
 int dtype_number(PyObject *dtype);
+/* Whether metadata is read at verified offsets; call tensor_prepare before. */
+bool tensor_raw(void);
 
 PyObject *native_tensor_facts(PyObject *module, PyObject *tensor);
 PyObject *native_tensor_access(PyObject *module, PyObject *ignored);
@@ -88,5 +91,9 @@ PyObject *native_suspended(PyObject *module, PyObject *ignored);
 
 extern PyTypeObject Kernel_Type;
 PyObject *native_load_kernels(PyObject *module, PyObject *args);
+
+/* -- empty.c -------------------------------------------------------------------------------------- */
+
+extern PyTypeObject Empty_Type;
 
 #endif

@@ -423,6 +423,8 @@ int tensor_prepare(void) {
 
 /* -- what the other files use ------------------------------------------------------------------------ */
 
+bool tensor_raw(void) { return state.raw; }
+
 bool tensor_check(PyObject *object) { return PyObject_TypeCheck(object, state.tensor_type); }
 
 int tensor_view(PyObject *tensor, TensorView *view) {

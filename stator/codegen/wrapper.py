@@ -50,7 +50,7 @@ def emit(schedule: Schedule, units: Sequence[HasSource] = ()) -> str:
 class _Module:
     """The text under construction: pieces of the arena and bound operators are numbered as they are met."""
 
-    __slots__ = ("blocks", "bound", "externs", "needs_view", "numbers", "pieces", "schedule")
+    __slots__ = ("blocks", "bound", "externs", "makers", "needs_view", "numbers", "pieces", "schedule")
 
     def __init__(self, schedule: Schedule) -> None:
         self.schedule = schedule
@@ -58,6 +58,7 @@ class _Module:
         self.externs: dict[str, str] = {}  # name -> how it is bound
         self.numbers = {kernel: number for number, kernel in enumerate(schedule.kernels)}
         self.bound: dict[str, str] = {}  # a kernel at constant offsets -> its name
+        self.makers: dict[str, str] = {}  # what makes tensors of one geometry -> its name
         self.needs_view = False
         #: With symbolic sizes: which block of the arena a buffer lies in.
         blocks = enumerate(schedule.memory.blocks) if schedule.symbols else ()
@@ -73,6 +74,8 @@ class _Module:
             lines.append("from torch import empty_strided as empty")
         if any("= large(" in line for line in body):
             lines.append("from stator.runtime.pages import large")
+        if self.makers:
+            lines.append("from stator._native import Empty")
         if any("from_bits(" in line for line in body):
             lines.append("from stator.sizes.real import from_bits")
         if self.blocks and self.pieces:
@@ -88,7 +91,7 @@ class _Module:
         lines.append("")
         if names:
             lines.append(f"{', '.join(names)}{',' * (len(names) == 1)} = [KERNELS[name] for name in {names!r}]")
-        lines += [f"{name} = {made}" for made, name in self.bound.items()]
+        lines += [f"{name} = {made}" for made, name in (*self.bound.items(), *self.makers.items())]
         lines += [f"{name} = {made}" for name, made in self.externs.items()]
         if self.pieces:
             lines += self._scratch()
@@ -126,7 +129,7 @@ class _Module:
             fresh = [name for name in dict.fromkeys(touched(step)) if name in allocated]
             for name in fresh:
                 allocated.remove(name)
-                steps.append(f"{name} = {_allocation(schedule.buffers[name])}")
+                steps.append(f"{name} = {self._allocation(schedule.buffers[name])}")
             steps += self._step(step)
             if dead := last.get(number):
                 steps.append(f"del {', '.join(dead)}")
@@ -135,7 +138,7 @@ class _Module:
         if names := [given.name for given in _inputs(schedule)]:
             head = [f"{', '.join(names)}{',' * (len(names) == 1)} = inputs"]
         head.append("inputs.clear()")
-        unwritten = [f"{name} = {_allocation(schedule.buffers[name])}" for name in sorted(allocated)]
+        unwritten = [f"{name} = {self._allocation(schedule.buffers[name])}" for name in sorted(allocated)]
         planned = []
         if self.pieces:
             names = list(self.pieces)
@@ -230,6 +233,23 @@ class _Module:
 
     # -- tensors
 
+    def _allocation(self, buffer: Buffer) -> str:
+        """The expression that makes a buffer's memory; of a geometry that is known, by what was made for it before."""
+        arguments = f"{buffer.size}, {buffer.stride}"
+        if buffer.device != "cpu":
+            return f"empty({arguments}, dtype={TORCH[buffer.dtype]}, device={buffer.device!r})"
+        if hint(buffer.nbytes) >= LARGE:
+            return f"large({arguments}, {TORCH[buffer.dtype]})"
+        if not all(isinstance(n, int) for n in (*buffer.size, *buffer.stride)):
+            return f"empty({arguments}, dtype={TORCH[buffer.dtype]})"
+        made = f"Empty({arguments}, {TORCH[buffer.dtype]})"
+        if made not in self.makers:
+            name = "_".join(["new", buffer.dtype, "x".join(map(str, buffer.size))]).rstrip("_")
+            while name in self.makers.values():
+                name += "_"
+            self.makers[made] = name
+        return f"{self.makers[made]}()"
+
     def _buffer(self, name: str) -> str:
         """The variable of a buffer as it was declared."""
         if name in self.schedule.memory.offsets:
@@ -294,13 +314,6 @@ def _read(symbol: Symbol, inputs: Iterable[Buffer]) -> str:
             if symbol.size in extents:
                 return f"{buffer.name}.{method}({extents.index(symbol.size)})"
     raise Unsupported(f"the symbolic size {symbol.name}", "no input has it as a size or stride of its own")
-
-
-def _allocation(buffer: Buffer) -> str:
-    if buffer.device == "cpu" and hint(buffer.nbytes) >= LARGE:
-        return f"large({buffer.size}, {buffer.stride}, {TORCH[buffer.dtype]})"
-    device = "" if buffer.device == "cpu" else f", device={buffer.device!r}"
-    return f"empty({buffer.size}, {buffer.stride}, dtype={TORCH[buffer.dtype]}{device})"
 
 
 def _standalone(units: Sequence[HasSource]) -> list[str]:
