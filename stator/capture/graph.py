@@ -105,6 +105,9 @@ class GraphBuilder:
         self.autocasts: list[tuple[Any, ...]] = []
         #: Their values, which can leave them and enter them again.
         self.open_contexts: list[Any] = []
+        #: How many functions the program is inside of that `torch.vmap` maps, and how many it has been.
+        self.mapping = 0
+        self.mapped = 0
         self._attribute_nodes: dict[int, tuple[fx.Node, Any]] = {}
         self._names: set[str] = set()
         self._symbol_nodes: dict[Symbol, fx.Node] = {}
@@ -150,6 +153,7 @@ class GraphBuilder:
 
     def size_node(self, size: Extent) -> Any:
         """The node of a symbolic int, computed from the sizes of inputs; a plain int as it is."""
+        size = self.sizes.fitting(size, "an operation takes it")
         if not isinstance(size, Size):
             return size
         return fold(size, self._size_leaf, self._size_call)
@@ -268,6 +272,28 @@ class GraphBuilder:
         if self._first_body_node is None:
             self._first_body_node = node
         return node
+
+    def cut(
+        self, after: fx.Node | None, elements: Sequence[fx.Node], outputs: Sequence[fx.Node]
+    ) -> tuple[fx.GraphModule, list[fx.Node]]:
+        """Takes out the calls behind a node: a graph of its own over `elements`, and what else of this one it reads."""
+        nodes = list(self.graph.nodes)
+        behind = nodes[nodes.index(after) + 1 :] if after is not None else nodes
+        calls = [n for n in behind if n.op.startswith("call_") and "is_size" not in n.meta and n not in elements]
+        inputs = dict.fromkeys(source for node in calls for source in node.all_input_nodes) | dict.fromkeys(outputs)
+        read = [node for node in inputs if node not in calls and node not in elements]
+        body = fx.Graph()
+        copies: dict[fx.Node, fx.Node] = {}
+        for node in (*elements, *read):
+            copies[node] = body.placeholder(node.name)
+            copies[node].meta = dict(node.meta)
+        for node in calls:
+            copies[node] = body.node_copy(node, copies.__getitem__)
+        body.output(tuple(copies[node] for node in outputs))
+        for node in (*reversed(calls), *elements):
+            self.graph.erase_node(node)
+        self._first_body_node = next((node for node in self.graph.nodes if node.op != "placeholder"), None)
+        return graphs.module(body, "mapped"), read
 
     def leaves(self) -> list[Leaf]:
         """All tensors that come from outside."""

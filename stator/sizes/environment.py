@@ -14,7 +14,7 @@ from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
 
 from stator.sizes.size import Condition, Extent, Size, Symbol, known, substitute
-from stator.sizes.writing import evaluate, fits
+from stator.sizes.writing import LEAST, MOST, evaluate, fits
 
 
 class Recorded(NamedTuple):
@@ -33,7 +33,7 @@ def nowhere() -> Any:
 class Environment:
     """Makes symbols, decides conditions on them, and keeps what has been decided."""
 
-    __slots__ = ("_distinct", "_facts", "_now", "_shared", "conditions", "locate", "marked", "places")
+    __slots__ = ("_distinct", "_facts", "_fitting", "_now", "_shared", "conditions", "locate", "marked", "places")
 
     def __init__(self, locate: Callable[[], Any] = nowhere) -> None:
         #: Tells the user's line at which something is decided.
@@ -51,6 +51,8 @@ class Environment:
         # Extents known to be at least 0, and such as are known not to be 0.
         self._facts: list[Size] = []
         self._distinct: set[Size] = set()
+        # Extents known to fit into 64 bits.
+        self._fitting: set[Size] = set()
 
     def symbol(
         self,
@@ -126,6 +128,26 @@ class Environment:
         value = evaluate(size, {symbol: symbol.hint for symbol in size.symbols})
         self.decide(Condition("==", size, value), reason)
         return value
+
+    def fitting(self, size: Extent, reason: str = "") -> Extent:
+        """The size, guarded to fit into 64 bits where it is computed from ints; the number where it does not fit.
+
+        Sizes need no guard: a tensor has them. What computes a size to compare it fails on a greater number,
+        so that a comparison with one limit guards both, for the size and for all that it is computed from.
+        """
+        size = self.simplify(size)
+        if not isinstance(size, Size) or size in self._fitting or all(part.low is not None for part in size.symbols):
+            return size
+        if not fits(size):
+            return self.specialise(size, reason)
+        for part in (size, *[symbol.size for symbol in size.symbols if symbol.low is None]):
+            limits = Condition("<=", part, MOST), Condition("<=", LEAST, part)
+            unknown = [limit for limit in limits if part not in self._fitting and self.known(limit) is None]
+            self._fitting.add(part)
+            if unknown:
+                self.decide(unknown[0], reason)
+                self._fitting.update(symbol.size for symbol in part.symbols)
+        return size
 
     def simplify(self, size: Extent) -> Extent:
         """The size with numbers for what has been assumed to be one."""

@@ -142,3 +142,20 @@ def test_ints_beyond_what_guards_compute_with() -> None:
     for n in (3, 70_000, 2**40, 2**61, 2**70, -5):
         x = rand(3)
         assert torch.equal(compiled(x, n), fn(x, n)), n
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_arithmetic_that_no_tensor_takes(backend: str) -> None:
+    def fn(x: torch.Tensor, n: int) -> Any:
+        try:
+            x += 1
+            x += n * n % 7
+            x += n * n
+        finally:
+            return x  # noqa: B012
+
+    compiled = stator.compile(fn, backend=backend, options={"strict": True})
+    for n in (2, 3, 4, -5, 2**40, 2**70, 6, -(2**33), 2**65):
+        got, expected = compiled(torch.ones(2), n), fn(torch.ones(2), n)
+        assert torch.equal(got, expected), n
+    assert len(versions_of(compiled)) <= 6
