@@ -13,11 +13,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache, partial
 from typing import Any
+from weakref import ref
 
 import torch
+from torch import fx
 from torch.autograd import forward_ad
 
-from stator.aot.metadata import Ints, Metadata, Origin, Output, TensorSpec, Values, at
+from stator.aot.again import Again
+from stator.aot.metadata import Ints, Metadata, Origin, Output, Saved, TensorSpec, Values, at
 from stator.aot.symbols import read
 from stator.aot.zeros import zeros
 from stator.base.errors import Unsupported
@@ -27,15 +30,22 @@ from stator.sizes.real import NAMES, bits_of
 Tensor = torch.Tensor
 Compiled = Callable[[list[Tensor]], Sequence[Any]]
 _INT64_MAX = (1 << 63) - 1
+_set_grad_enabled = torch._C._set_grad_enabled
 #: How many combinations of sizes one function keeps the geometry of its results for.
 _GEOMETRIES = 128
 
 
 def bind(
-    metadata: Metadata, forward: Compiled, backward: Compiled | None, attributes: Sequence[Tensor]
+    metadata: Metadata,
+    forward: Compiled,
+    backward: Compiled | None,
+    attributes: Sequence[Tensor],
+    gm: fx.GraphModule | None = None,
 ) -> Callable[..., tuple[Any, ...]]:
-    """The callable over the caller's tensors (the placeholders of the captured graph)."""
+    """The callable over the caller's tensors (the placeholders of the captured graph `gm`)."""
     bound = Bound(metadata, forward, backward, attributes)
+    if gm is not None and metadata.has_backward:
+        bound.again = Again(gm, metadata)
     return bound.call_with_grad if metadata.has_backward else bound.call
 
 
@@ -43,9 +53,11 @@ class Bound:
     """One compiled function: its data, and its two ways to be called."""
 
     __slots__ = (
-        "anchored",
+        "again",
+        "anchor",
         "attributes",
         "backward",
+        "bare",
         "changed",
         "constants",
         "draws",
@@ -64,6 +76,7 @@ class Bound:
         "sized",
         "seed_device",
         "symbols",
+        "unsaved",
         "values",
     )
 
@@ -82,11 +95,19 @@ class Bound:
         #: Whether inputs are changed in ways that no kernel can.
         self.changed = bool(metadata.assigned or metadata.restrided)
         self.saved = metadata.saved
+        #: What gives gradients that have gradients, if anything does.
+        self.again: Again | None = None
+        #: Flat inputs that backward does not keep.
+        self.unsaved = _unsaved(metadata)
         self.draws = metadata.draws
         self.seed_device = torch.device(metadata.seed_device) if metadata.uses_random else None
         self.non_differentiable = [i for i, value in enumerate(metadata.values) if not value.differentiable]
-        #: The caller's tensors that gradients depend on; a gradient that only depends on tangents is linear.
-        self.anchored = [i for i in metadata.gradients if i >= metadata.attributes] if metadata.saved else []
+        #: Whether nothing that backward keeps leads back to what it was computed from; see `_anchor`.
+        self.anchor = bool(metadata.saved) and not any(_leads_back(metadata, saved) for saved in metadata.saved)
+        #: Whether a call is the forward graph and no more.
+        self.bare = self.plain and not (
+            self.mutated or self.changed or metadata.floats or metadata.reals or metadata.seed_device
+        )
         #: Values of which backward is told whether their tangents came, and where.
         self.flags = [(i, torch.device(metadata.values[i].spec.device)) for i in metadata.flags]
         #: Flat inputs that only some values lead to: the values, and the number of the input among the tensors.
@@ -116,17 +137,25 @@ class Bound:
 
     def call(self, *placeholders: Tensor) -> tuple[Any, ...]:
         """Without autograd."""
+        if self.bare and forward_ad._current_level < 0:
+            return self.values_of([*self.attributes, *placeholders])
         inputs = self.flat(placeholders)
-        if torch.is_grad_enabled():
-            with torch.no_grad():
-                values = self.forward(list(inputs))
-        else:
-            values = self.forward(list(inputs))
+        values = self.values_of(list(inputs))
         if self.mutated:
             self.bump(inputs)
         if self.changed:
             self.change(inputs, values)
-        return tuple(values) if self.plain else self.rebuild(inputs, values)
+        return values if self.plain else self.rebuild(inputs, values)
+
+    def values_of(self, inputs: list[Tensor]) -> tuple[Any, ...]:
+        """What the forward graph gives, run without grad mode. The context manager is dearer than the call."""
+        if not torch.is_grad_enabled():
+            return tuple(self.forward(inputs))
+        _set_grad_enabled(False)
+        try:
+            return tuple(self.forward(inputs))
+        finally:
+            _set_grad_enabled(True)
 
     def call_with_grad(self, *placeholders: Tensor) -> tuple[Any, ...]:
         """With a place in the autograd graph, if grad mode is on or the program turns it on."""
@@ -136,16 +165,14 @@ class Bound:
             with torch.enable_grad():
                 return self.call_with_grad(*placeholders)
         inputs = self.flat(placeholders)
-        values: tuple[Any, ...] = _Function.apply(self, self.anchors(inputs), *inputs)  # type: ignore[no-untyped-call]
+        values: tuple[Any, ...] = _apply(self, *inputs)
+        if self.anchor:
+            values = values[: self.values]
         if self.changed:
             self.change(inputs, values)
         return values if self.plain else self.rebuild(inputs, values)
 
-    def anchors(self, inputs: list[Tensor]) -> list[Tensor]:
-        """Empty tensors that hang on the differentiable inputs: what a gradient needs, without keeping it alive."""
-        return [inputs[i].as_strided((0,), (1,)).clone() for i in self.anchored]
-
-    def bump(self, inputs: list[Tensor]) -> None:
+    def bump(self, inputs: Sequence[Tensor]) -> None:
         """Tell autograd which inputs were written to; kernels write behind its back."""
         for index in self.mutated:
             if not inputs[index].is_inference():
@@ -166,6 +193,11 @@ class Bound:
         """The user's outputs from inputs and values."""
         geometry = self.fixed or self.geometries(read(self.sized, inputs))
         return tuple([_output(output, inputs, values) for output in geometry.outputs])
+
+
+def _unsaved(metadata: Metadata) -> list[int]:
+    saved = {place.index for place in metadata.saved if place.source == "input"}
+    return [i for i in range(len(metadata.inputs)) if i not in saved]
 
 
 def _tensors_before(metadata: Metadata, index: int) -> int:
@@ -239,10 +271,18 @@ def _refuse_tangents(inputs: list[Any]) -> None:
             )
 
 
+def _leads_back(metadata: Metadata, saved: Saved) -> bool:
+    """Whether a saved tensor, taken out again, hangs on all inputs: it is a result of the function."""
+    return saved.source == "value" and metadata.values[saved.index].differentiable
+
+
+def _anchor() -> Tensor:
+    """One more result, empty, that is saved: taken out in backward it leads to all inputs, and keeps none of them."""
+    return torch.empty(0)
+
+
 def _own(value: Tensor) -> Tensor:
-    """The same memory as no view of another tensor: autograd forbids writing to views made inside a function."""
-    if not value._is_view():
-        return value
+    """The memory of a view as no view: autograd forbids writing to views made inside a function."""
     owned = torch.empty(0, dtype=value.dtype, device=value.device)
     return owned.set_(value.untyped_storage(), value.storage_offset(), value.size(), value.stride())
 
@@ -315,34 +355,55 @@ class _Tangent:
         return torch.empty_strided(self.size, self.stride, dtype=self.dtype, device=self.device).copy_(tangent)
 
 
-class _Function(torch.autograd.Function):
+class CompiledFunction(torch.autograd.Function):
     """The compiled function in the autograd graph. Its first argument is the `Bound`."""
 
     @staticmethod
-    def forward(ctx: Any, bound: Bound, anchors: list[Tensor], *inputs: Tensor) -> tuple[Any, ...]:
+    def forward(ctx: Any, bound: Bound, *inputs: Tensor) -> tuple[Any, ...]:
         out = bound.forward(list(inputs))
-        bound.bump(inputs)  # type: ignore[arg-type]
-        values, extra = tuple([_own(value) for value in out[: bound.values]]), out[bound.values :]
-        kept = {"input": inputs, "value": values, "extra": extra}
-        ctx.save_for_backward(*[kept[saved.source][saved.index] for saved in bound.saved])
-        ctx.bound, ctx.anchors = bound, anchors
-        ctx.symbols = read(bound.symbols, inputs)
-        ctx.sized = read(bound.sized, inputs)
-        ctx.set_materialize_grads(False)
+        if bound.mutated:
+            bound.bump(inputs)
+        values = tuple([_own(value) if value._is_view() else value for value in out[: bound.values]])
+        if bound.saved:
+            kept = {"input": inputs, "value": values, "extra": out[bound.values :]}
+            ctx.to_save = tuple([kept[saved.source][saved.index] for saved in bound.saved])
+            if bound.anchor:
+                anchor = _anchor()
+                values = (*values, anchor)
+                ctx.to_save = (*ctx.to_save, anchor)
+        if bound.non_differentiable:
+            ctx.non_differentiable = tuple([values[i] for i in bound.non_differentiable])
+        ctx.materialize_grads = False
+        ctx.bound = bound
+        if bound.symbols:
+            ctx.symbols = read(bound.symbols, inputs)
+            ctx.sized = read(bound.sized, inputs)
+        if bound.again is not None and not bound.again.refusal:
+            ctx.unsaved = _in_view(bound, inputs)
         if bound.reach:
             ctx.hooked = {i for i in bound.reach if inputs[i]._backward_hooks}
-        if bound.non_differentiable:
-            ctx.mark_non_differentiable(*[values[i] for i in bound.non_differentiable])
         return values
 
     @staticmethod
     def backward(ctx: Any, *tangents: Tensor | None) -> Any:
         bound: Bound = ctx.bound
+        saved = ctx.saved_tensors
+        why = ""
+        if torch.is_grad_enabled():
+            gradients, why = _again(ctx, bound, saved, tangents)
+            if gradients is not None:
+                return (None, *gradients)
+        elif torch.is_anomaly_enabled():
+            _again(ctx, bound, saved, tangents)  # raises what eager raises, with the user's line
         geometry = bound.fixed or bound.geometries(ctx.sized)
         fitted = [form.fit(tangents[i]) for i, form in geometry.tangents]
         if bound.flags:
             fitted += [_truth(tangents[i] is not None, device) for i, device in bound.flags]
-        arguments = [*ctx.saved_tensors, *fitted, *ctx.symbols]
+        # What the gradients depend on, so that a second derivative finds its way to the refusal.
+        origins = (*tangents, *saved) if torch.is_grad_enabled() else ()
+        depends = [tensor for tensor in origins if tensor is not None and tensor.requires_grad]
+        arguments = [*saved[: len(bound.saved)], *fitted, *(ctx.symbols if bound.symbols else ())]
+        del saved, origins
         fitted.clear()
         # Unless the graph is kept, backward is the only one who holds what was saved: it frees each where it dies.
         ctx.maybe_clear_saved_tensors()
@@ -351,12 +412,9 @@ class _Function(torch.autograd.Function):
             gradients = bound.backward(arguments)
         if bound.reach:
             gradients = _reached(ctx, bound, tangents, gradients)
-        if not torch.is_grad_enabled():
-            return (None, None, *gradients)
-        # What the gradients depend on, so that a second derivative finds its way to the refusal.
-        depends = [*tangents, *(bound.attributes if bound.saved else ()), *ctx.anchors]
-        origins = [t for t in depends if t is not None and t.requires_grad]
-        return (None, None, *_Once.apply(len(origins), *origins, *gradients))  # type: ignore[no-untyped-call]
+        if depends:
+            gradients = _Once.apply(why, len(depends), *depends, *gradients)  # type: ignore[no-untyped-call]
+        return (None, *gradients)
 
 
 def _reached(ctx: Any, bound: Bound, tangents: Sequence[Tensor | None], gradients: Sequence[Any]) -> list[Any]:
@@ -371,17 +429,65 @@ def _reached(ctx: Any, bound: Bound, tangents: Sequence[Tensor | None], gradient
     return kept
 
 
+def _in_view(bound: Bound, inputs: Sequence[Any]) -> list[Any]:
+    """What is needed to find the inputs that backward does not keep, and to see whether they have changed."""
+    count = len(bound.attributes)
+    found: list[Any] = []
+    for i in bound.unsaved:
+        value = inputs[i]
+        if not isinstance(value, Tensor):
+            found.append(value)
+        elif value.is_inference():
+            found.append(None)
+        else:
+            found.append((value._version, None if i < count else ref(value)))
+    return found
+
+
+def _again(
+    ctx: Any, bound: Bound, saved: Sequence[Tensor], tangents: Sequence[Tensor | None]
+) -> tuple[Sequence[Any] | None, str]:
+    """Gradients that have a history, or why there are none."""
+    again = bound.again
+    if again is None or again.refusal:
+        return None, again.refusal if again is not None else "the captured graph is not at hand"
+    inputs: list[Any] = [None] * len(bound.metadata.inputs)
+    for place, tensor in zip(bound.saved, saved, strict=False):
+        if place.source == "input":
+            inputs[place.index] = tensor
+    for i, entry in zip(bound.unsaved, ctx.unsaved, strict=True):
+        if not isinstance(entry, tuple):
+            inputs[i] = entry
+            continue
+        version, reference = entry
+        value = bound.attributes[i] if reference is None else reference()
+        if value is None:  # autograd keeps a tensor that gradients are accumulated in
+            value = getattr(ctx.next_functions[_tensors_before(bound.metadata, i)][0], "variable", None)
+        if value is None:
+            return None, "an input of the compiled function is no longer there"
+        if value._version != version:
+            return None, "an input of the compiled function has been written to since"
+        inputs[i] = value
+    gradients = again.gradients(inputs, tangents)
+    return gradients, "the compiled function draws random numbers"
+
+
+#: `CompiledFunction.apply` without its way through Python, which only transforms of torch.func need: these are refused.
+_apply: Callable[..., tuple[Any, ...]] = super(torch.autograd.Function, CompiledFunction).apply
+
+
 class _Once(torch.autograd.Function):
     """Gradients made with `create_graph=True`: usable as values, refused when differentiated again."""
 
     @staticmethod
-    def forward(ctx: Any, origins: int, *tensors: Any) -> Any:
+    def forward(ctx: Any, why: str, origins: int, *tensors: Any) -> Any:
+        ctx.why = why
         return tensors[origins:]
 
     @staticmethod
     def backward(ctx: Any, *tangents: Any) -> Any:
         raise Unsupported(
             "double backward",
-            "the gradient of a compiled function has no derivative",
+            f"the gradient of a compiled function has no derivative where {ctx.why}",
             "compute higher derivatives outside the compiled function",
         )

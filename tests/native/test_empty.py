@@ -31,9 +31,6 @@ def test_as_torch_makes_them(size: tuple[int, ...], stride: tuple[int, ...], dty
     assert made.untyped_storage().nbytes() == expected.untyped_storage().nbytes()
     if made.numel():
         assert made.data_ptr() != again.data_ptr()
-        made.zero_()
-        again.fill_(1)
-        assert not made.any()
 
 
 def test_nothing_is_kept() -> None:
@@ -45,10 +42,10 @@ def test_nothing_is_kept() -> None:
     assert sys.getrefcount(size) == before
     assert sys.getrefcount(made) == 2
     gc.collect()
-    tensors = sum(isinstance(thing, torch.Tensor) for thing in gc.get_objects())
+    tensors = sum(type(thing) is torch.Tensor for thing in gc.get_objects())
     for _ in range(100):
         make()
-    assert sum(isinstance(thing, torch.Tensor) for thing in gc.get_objects()) <= tensors
+    assert sum(type(thing) is torch.Tensor for thing in gc.get_objects()) <= tensors
 
 
 def test_what_does_not_fit_is_refused() -> None:
