@@ -24,6 +24,7 @@ from stator.base.errors import Unsupported
 from stator.base.options import Options
 from stator.base.store import key_of
 from stator.fake import FakeTensor
+from stator.fake.mapped import Mapped
 from stator.fake.symbolic import extents, size_of
 from stator.runtime.toolchain import processor
 from stator.sizes import Symbol, python
@@ -144,6 +145,9 @@ def _name(target: Any) -> str:
             owner = target.__objclass__
             if owner.__module__.partition(".")[0] in _MODULES:
                 return f"{owner.__module__}.{target.__qualname__}"
+        case Mapped():
+            body = graph_text(target.body, [None] * len(target.in_dims))
+            return f"vmap {target.in_dims} {target.out_dims} of {body!r}"
         case type():
             if target.__module__.partition(".")[0] in _MODULES:
                 return f"class {target.__module__}.{target.__qualname__}"

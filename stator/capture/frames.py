@@ -372,7 +372,7 @@ class Conversion:
         if not calls:
             code = assembler.assemble(None, ()) if self.breaks else fn.__code__
             return Entry(guards, code, [], self.breaks)
-        if (stop := made_leaf(graph, assembler.outputs)) is not None:
+        if (stop := made_leaf(graph, assembler.outputs) or leaked(graph, assembler.outputs)) is not None:
             return self.finish_before(*stop)
         drop_unused_inputs(graph, assembler.outputs)
         module = graph.module(assembler.outputs, identifier(fn.__qualname__))
@@ -501,6 +501,19 @@ def made_leaf(graph: GraphBuilder, outputs: Sequence[torch.fx.Node]) -> tuple[Gr
     stop = GraphBreak("requires_grad_() on a tensor whose gradient may be asked for after the graph")
     stop.location = leaving.meta["location"]
     return stop, leaving.meta["step"]
+
+
+def leaked(graph: GraphBuilder, outputs: Sequence[torch.fx.Node]) -> tuple[GraphBreak, int] | None:
+    """Why, and before which step, a graph must end because a tensor of a mapped function is used behind it."""
+    if not graph.mapped:
+        return None
+    used = [*outputs, *(source for node in graph.graph.nodes for source in node.all_input_nodes)]
+    lost = next((node for node in used if node._erased), None)
+    if lost is None:
+        return None
+    stop = GraphBreak("a tensor of a function that torch.vmap maps is used outside of it")
+    stop.location = lost.meta["location"]
+    return stop, lost.meta["step"]
 
 
 def describe(stop: Exception) -> Break:

@@ -27,6 +27,7 @@ from stator.capture.values import (
     switches,
     torch_function,
     torch_state,
+    vmap,
     warning,
 )
 from stator.capture.values.constant import SliceValue
@@ -53,7 +54,7 @@ __all__ = [
 FILES = (
     autocast, autograd_function, builtin_types, checkpointing, compiled, context_variable, copying, functional,
     markers, module, numpy_scalars, optimizer, pure, python_module, ranges, sharing, switches, torch_function,
-    torch_state, warning,
+    torch_state, vmap, warning,
 )  # fmt: skip
 
 const = fresh

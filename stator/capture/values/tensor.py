@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
-from stator.base.errors import GraphBreak, Undecided, Unsupported
+from stator.base.errors import DataDependent, GraphBreak, Undecided, Unsupported
 from stator.capture.source import AttrSource
 from stator.capture.value import Value
 from stator.capture.values import watch
@@ -55,6 +55,11 @@ QUESTIONS = frozenset(
 
 #: Those that a TENSOR guard does not hold.
 UNGUARDED_FACTS = frozenset({"is_leaf", "names", "output_nr", "retains_grad"})
+
+#: Facts and questions that torch answers for a whole batch, not for one element.
+UNMAPPED = frozenset(
+    {"requires_grad", "is_leaf", "output_nr", "stride", "is_contiguous", "storage_offset", "dim_order"}
+)
 
 #: Attributes that are views.
 VIEWS = frozenset({"T", "mT", "H", "mH", "real", "imag"})
@@ -153,6 +158,8 @@ class TensorValue(Object):
 
     def get_attr(self, tx: Machine, name: str) -> Value:
         if name in FACTS:
+            if name in UNMAPPED:
+                refuse_mapped(tx, name)
             if name in UNGUARDED_FACTS and self.real is not None and self.source is not None:
                 return wrap(tx, getattr(self.real, name), AttrSource(self.source, name))
             return fresh(self.fake.numel() * self.fake.itemsize if name == "nbytes" else getattr(self.fake, name))
@@ -163,6 +170,7 @@ class TensorValue(Object):
         if name in self.attributes:
             return self.attributes[name]
         if name == "data":
+            refuse_mapped(tx, name)
             return call_graph(tx, "call_function", getattr, (self, fresh(name)), {})
         if self.real is not None and self.source is not None:
             if name in self.real.__dict__:
@@ -180,6 +188,7 @@ class TensorValue(Object):
 
     def _autograd_attribute(self, tx: Machine, name: str) -> Value:
         if name == "grad_fn":
+            refuse_mapped(tx, name)
             return NONE if not self.fake.requires_grad or self.fake.is_leaf else OpaqueValue("an autograd node")
         if self.source is None and name in ("grad", "_backward_hooks"):
             return NONE
@@ -276,6 +285,12 @@ class OpaqueValue(Object):
         return True
 
 
+def refuse_mapped(tx: Machine, what: str) -> None:
+    """Ends the graph before a call of `torch.vmap` whose function asks this."""
+    if tx.graph.mapping:
+        raise GraphBreak(f"a function that torch.vmap maps asks for {what} of a tensor")
+
+
 def require_grad(tx: Machine, owner: TensorValue, wanted: Value = TRUE) -> Value:
     """`t.requires_grad_(…)`: nothing, or a call on a tensor of the program's own making (see `frames.made_leaf`)."""
     if wanted.truth(tx) is owner.fake.requires_grad:
@@ -336,6 +351,8 @@ def call_tensor_method(
         for leaf in tx.graph.leaves():
             watch.offset(tx, leaf.source, leaf.example)
     if name in QUESTIONS:
+        if name in UNMAPPED:
+            refuse_mapped(tx, name)
         return answer(tx, getattr(torch.Tensor, name), (owner, *args), kwargs)
     if name in DATA_METHODS:
         try:
@@ -397,6 +414,8 @@ SPECIAL_METHODS: dict[str, Callable[..., Value]] = {
 
 #: What operations on tensors raise about their arguments; of an operation on fakes, the program raises it.
 OF_OPERATIONS = (RuntimeError, TypeError, ValueError, IndexError, AssertionError, ArithmeticError)
+#: What torch says of an operator that reads the memory of a fake, such as that of split points in a tensor.
+NO_DATA = "its data is not allocated yet"
 
 
 def call_graph(tx: Machine, kind: str, target: Any, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
@@ -434,6 +453,8 @@ def failed(tx: Machine, target: Any, error: Exception) -> NoReturn:
     if tx.graph.sizes.symbolic and not isinstance(error, RecursionError):
         what, _, _ = str(error).partition("\n")
         raise Undecided(f"what {getattr(target, '__name__', target)} gives ({what})") from error
+    if NO_DATA in str(error):
+        raise DataDependent(getattr(target, "__name__", target)) from error
     tx.raise_of_fakes(error)
 
 

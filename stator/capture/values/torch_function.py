@@ -70,8 +70,6 @@ REFUSED: dict[Any, str] = {
     torch.from_numpy: "it comes from outside of torch",
     torch.autograd.grad: "it runs the autograd engine",
     torch.autograd.backward: "it runs the autograd engine",
-    torch.vmap: "function transforms are not modelled",
-    torch.func.grad: "function transforms are not modelled",
 }
 
 

@@ -111,12 +111,12 @@ def checkpointed_with_statistics(x, norm):
     return norm.num_batches_tracked.clone()
 
 
-@program(lambda: (x(), x()), breaks="function transforms")
+@program(lambda: (x(), x()))
 def vmap(a, b):
     return torch.vmap(lambda p, q: (p * q).sum())(a, b)
 
 
-@program(lambda: (x(),), breaks="function transforms")
+@program(lambda: (x(),))
 def vmap_over_dims(a):
     return torch.vmap(lambda p: p * 2, in_dims=1, out_dims=1)(a)
 
