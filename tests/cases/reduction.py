@@ -58,6 +58,9 @@ CASES = [
         (normal(3, 4),),
         slack=8.0,
     ),
+    Case(
+        "norm_of_one", lambda x: (x.norm(0.5, dim=0), x.norm(3, dim=0, keepdim=True), x.norm(0, dim=0)), (normal(1, 9),)
+    ),
     Case("norm_gradients", gradients(lambda x: x.norm(dim=1)), (normal(3, 4),), slack=4.0),
     Case("count_nonzero", lambda x: (x.count_nonzero(), x.count_nonzero(1)), (whole(0, 2, 3, 4),), (F32, I64)),
     Case("nansum", lambda x: x[:4].nansum(), (special,), FLOATS),

@@ -1,6 +1,6 @@
-"""stator against eager on programs that nobody wrote: random ones, and PyTorch's own operator database.
+"""stator against eager on random programs, which nobody wrote.
 
-`inputs.py` makes awkward tensors, `observe.py` runs a function and compares everything that a caller could see,
-`programs.py` writes random programs out of `operations.py`, `__main__.py` runs many of them, `operators.py` the
-database.
+`inputs.py` makes awkward tensors, `observe.py` runs a function on them and writes down what a caller could see,
+`programs.py` writes random programs out of `operations.py`, `__main__.py` runs many of them. PyTorch's own operator
+database is run by `stator.coverage`, which also has what compares two runs.
 """

@@ -14,8 +14,8 @@ import torch
 
 import stator
 from stator.base.errors import CaptureError, DataDependent, Unsupported
-from tests.differential.inputs import EPSILON
-from tests.differential.observe import differences, observe, spread_of
+from stator.coverage.compare import EPSILON, differences, spread_of
+from tests.differential.observe import observe
 from tests.differential.programs import Program, generate, shorten
 
 

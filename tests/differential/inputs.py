@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from stator.coverage.compare import EPSILON, FLOATS
+
 LAYOUTS = ("contiguous", "transposed", "stepped", "expanded", "channels_last", "offset", "permuted")
-FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
-EPSILON = {dtype: torch.finfo(dtype).eps for dtype in FLOATS}
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from stator.coverage.compare import flatten
 from tests.differential import operations
 from tests.differential.inputs import FLOATS, LAYOUTS, Input
-from tests.differential.observe import flatten
 
 DTYPES = (*FLOATS, torch.int64, torch.int32, torch.uint8, torch.bool)
 SIZES = (1, 2, 3, 4, 5, 7, 8, 16, 17, 33)

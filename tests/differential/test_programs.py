@@ -7,9 +7,10 @@ import random
 import pytest
 import torch
 
+from stator.coverage.compare import Seen, differences, spread_of
 from tests.differential.__main__ import judge
 from tests.differential.inputs import LAYOUTS, Input
-from tests.differential.observe import Seen, differences, observe, spread_of
+from tests.differential.observe import observe
 from tests.differential.programs import generate
 
 SEEDS = range(20_000, 20_048)

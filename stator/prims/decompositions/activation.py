@@ -122,11 +122,15 @@ def hardsigmoid(x: Tensor) -> Tensor:
     return p.div(p.clamp(p.add(x, 3.0), 0.0, 6.0), 6.0)
 
 
+#: Eager's constant, whatever the dtype: a sixth in float32.
+SIXTH = 0.1666666716337204
+
+
 @decompose("hardsigmoid_backward")
 @rounds_once
 def hardsigmoid_backward(grad: Tensor, x: Tensor) -> Tensor:
     inside = p.logical_and(p.gt(x, -3.0), p.lt(x, 3.0))
-    return p.where(inside, p.mul(grad, 1.0 / 6.0), 0.0)
+    return p.where(inside, p.mul(grad, SIXTH), 0.0)
 
 
 @decompose("hardswish")

@@ -1,0 +1,65 @@
+"""`python -m stator.coverage`: run the operator database through the compiler, and write what became of it.
+
+Rows go to the result file (`--out`, a line of JSON each) as they are made; entries that it has already are not run
+again, so a run can be stopped and continued. `--write` makes the page of the rows, beside those of another compiler
+(`--peer`, a file of the same form, which `benchmarks/coverage_peer.py` makes); `--record` makes what CI compares with.
+Neighbours: `workers.py`, `report.py`, `record.py`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from stator.coverage import database, record, report, workers
+
+
+def main(arguments: Sequence[str], engine: str = "stator.coverage.judge:Stator") -> int:
+    """The command; its status is 1 where something fails."""
+    given = _parser().parse_args(arguments)
+    rows = workers.read(given.out)
+    known = {(row["entry"], row["dtype"]) for row in rows}
+    tasks = [(name, dtype) for dtype in given.dtypes for name in database.names(dtype, given.match)]
+    todo = [task for task in tasks if task not in known and given.samples >= 0]
+    with given.out.open("a", encoding="utf-8") as out:
+
+        def done(row: workers.Row) -> None:
+            rows.append(row)
+            out.write(json.dumps(row) + "\n")
+            out.flush()
+            if row["verdict"] == "fails" or given.verbose:
+                why = row["why"][0] if row["why"] else ""
+                print(f"{row['verdict']:9} {row['dtype']:8} {row['entry']}{row['at']}: {why[:300]}", flush=True)
+
+        workers.run(todo, engine, given.samples, given.jobs, done)
+    wanted = [row for row in rows if (row["entry"], row["dtype"]) in set(tasks)]
+    totals = Counter(row["verdict"] for row in wanted)
+    print(", ".join(f"{count} {verdict}" for verdict, count in totals.most_common()))
+    if given.write:
+        peer = workers.read(given.peer) if given.peer else []
+        given.write.write_text(report.page(wanted, peer), encoding="utf-8")
+    if given.record:
+        given.record.write_text(record.text(wanted), encoding="utf-8")
+    return int(totals["fails"] > 0)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m stator.coverage", description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("--match", default="", help="a regular expression over entries (name.variant)")
+    parser.add_argument("--dtypes", nargs="+", choices=database.DTYPES, default=list(database.DTYPES))
+    parser.add_argument("--samples", type=int, default=0, help="samples of an entry; 0 is all, -1 runs nothing")
+    parser.add_argument("--jobs", type=int, default=2, help="processes")
+    parser.add_argument("--out", type=Path, default=Path("coverage.jsonl"), help="the file of results, added to")
+    parser.add_argument("--peer", type=Path, help="another compiler's results, for the page")
+    parser.add_argument("--write", type=Path, help="the page to write (docs/coverage.md)")
+    parser.add_argument("--record", type=Path, help="the record to write (tests/coverage/recorded.txt)")
+    parser.add_argument("--verbose", action="store_true", help="print every verdict, not failures only")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,227 @@
+"""Run a function and write down all that a caller can see; compare two such records.
+
+Seen are: values, dtypes, sizes, strides, `requires_grad`, which results share memory with which inputs and results,
+what became of the inputs, gradients. How far two numbers may be apart is asked of eager itself: its distance from
+float64, and how far its results move when the inputs move by one rounding. Neighbours: `judge.py`; the random programs
+of the tests are compared by it as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from stator.base.errors import StatorError
+
+#: How many times eager's own error ours may be.
+SLACK = 24.0
+FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+EPSILON = {dtype: torch.finfo(dtype).eps for dtype in FLOATS}
+
+
+@dataclass
+class Seen:
+    """What one run of a function shows. `failed` is what it raised in forward, `backward_failed` in backward."""
+
+    results: list[Any] = field(default_factory=list)
+    geometry: list[Any] = field(default_factory=list)
+    sharing: list[Any] = field(default_factory=list)
+    inputs: list[Tensor] = field(default_factory=list)
+    gradients: list[Tensor | None] = field(default_factory=list)
+    failed: BaseException | None = None
+    backward_failed: BaseException | None = None
+
+
+def observe_on(
+    function: Callable[..., Any], tensors: Sequence[Tensor], leaves: Sequence[Tensor], *, backward: bool = True
+) -> Seen:
+    """The same on given tensors. Gradients are asked for at `leaves`."""
+    seen = Seen()
+    try:
+        out = function(*tensors)
+    except Exception as error:
+        seen.failed = error
+        return seen
+    flat = flatten(out)
+    names = {t.untyped_storage()._cdata: f"input {i}" for i, t in reversed(list(enumerate(tensors)))}
+    for i, result in enumerate(flat):
+        if not isinstance(result, Tensor):
+            seen.results.append(result)
+            seen.geometry.append(type(result).__name__)
+            seen.sharing.append(None)
+            continue
+        if result.layout is not torch.strided:
+            seen.results.append(result.detach().to_dense())
+            seen.geometry.append((result.dtype, tuple(result.shape), result.layout, result.requires_grad))
+            seen.sharing.append(None)
+            continue
+        seen.results.append(result.detach().clone())
+        seen.geometry.append((result.dtype, tuple(result.shape), _strides(result), result.requires_grad))
+        same = next((j for j, t in enumerate(tensors) if t is result), None)
+        memory = names.setdefault(result.untyped_storage()._cdata, f"result {i}") if result.numel() else ""
+        seen.sharing.append((same, memory, result.storage_offset() if memory.startswith("input") else 0))
+    seen.inputs = [t.detach().clone() for t in tensors]
+    if backward:
+        _backward(seen, flat, leaves)
+    return seen
+
+
+def _backward(seen: Seen, flat: list[Any], leaves: Sequence[Tensor]) -> None:
+    outputs = [t for t in flat if isinstance(t, Tensor) and t.requires_grad]
+    wanted = [t for t in leaves if t.requires_grad]
+    if not outputs or not wanted:
+        return
+    cotangents = [_cotangent(t, i) for i, t in enumerate(outputs)]
+    try:
+        grads = torch.autograd.grad(outputs, wanted, cotangents, allow_unused=True)
+    except Exception as error:
+        seen.backward_failed = error
+        return
+    seen.gradients = [None if g is None else g.detach().clone() for g in grads]
+
+
+def _cotangent(like: Tensor, number: int) -> Tensor:
+    generator = torch.Generator().manual_seed(1000 + number)
+    return torch.randn(like.shape, generator=generator, dtype=torch.float64).to(like.dtype)
+
+
+def _strides(tensor: Tensor) -> tuple[int, ...]:
+    """The strides that matter: those of dimensions longer than one, of tensors that are not empty."""
+    if not tensor.numel():
+        return ()
+    return tuple(s for n, s in zip(tensor.shape, tensor.stride(), strict=True) if n > 1)
+
+
+def flatten(out: Any) -> list[Any]:
+    """The leaves of nested lists, tuples and dictionaries."""
+    if isinstance(out, dict):
+        return [leaf for item in out.values() for leaf in flatten(item)]
+    if isinstance(out, (list, tuple)):
+        return [leaf for item in out for leaf in flatten(item)]
+    return [out]
+
+
+# ---- comparing -------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Spread:
+    """Eager's results, and other runs of eager that say how exact they are."""
+
+    want: Seen
+    others: list[Seen]
+    #: The coarsest rounding on the way: a float64 result of float32 values is only so exact.
+    epsilon: float = 0.0
+
+
+def spread_of(run: Callable[..., Seen], want: Seen | None = None, epsilon: float = 0.0) -> Spread:
+    """`run(noise=…, wide=…)` is eager on the inputs."""
+    want = want or run()
+    others = [run(noise=1.0), run(noise=-0.5), run(wide=True)]
+    alike = [o for o in others if o.failed is None and len(o.results) == len(want.results)]
+    return Spread(want, alike, epsilon)
+
+
+def differences(got: Seen, spread: Spread, *, layout: bool = True) -> list[str]:
+    """What a caller would notice, in words; without `layout`, of values only."""
+    want = spread.want
+    if want.failed is not None:
+        return [] if got.failed is not None else [f"eager raises {_short(want.failed)}, the compiled function does not"]
+    if got.failed is not None:
+        return [f"raises {_short(got.failed)}"]
+    if len(got.results) != len(want.results):
+        return [f"{len(got.results)} results instead of {len(want.results)}"]
+    found: list[str] = []
+    if layout:
+        found += _laid_out_otherwise(got, want)
+    found += _far("result", got.results, want.results, [o.results for o in spread.others], spread.epsilon)
+    found += _far("input", got.inputs, want.inputs, [o.inputs for o in spread.others], spread.epsilon)
+    if want.backward_failed is not None:
+        return found  # ours may know better
+    if got.backward_failed is not None:
+        return [*found, f"backward raises {_short(got.backward_failed)}"]
+    others = [o.gradients for o in spread.others if len(o.gradients) == len(want.gradients)]
+    return found + _far("gradient", got.gradients, want.gradients, others, spread.epsilon)
+
+
+def _laid_out_otherwise(got: Seen, want: Seen) -> list[str]:
+    found = []
+    for i, (mine, theirs) in enumerate(zip(got.geometry, want.geometry, strict=True)):
+        if mine != theirs:
+            found.append(f"result {i} is {mine}, eager's {theirs}")
+    for i, (shared, eager) in enumerate(zip(got.sharing, want.sharing, strict=True)):
+        if shared != eager:
+            found.append(f"result {i} shares memory {shared}, eager's {eager}")
+    return found
+
+
+def _far(what: str, got: list[Any], want: list[Any], others: list[list[Any]], coarse: float) -> list[str]:
+    if len(got) != len(want):
+        return [f"{len(got)} {what}s instead of {len(want)}"]
+    found = []
+    for i, (mine, theirs) in enumerate(zip(got, want, strict=True)):
+        if isinstance(mine, Tensor) and isinstance(theirs, Tensor):
+            if mine.shape != theirs.shape or mine.dtype is not theirs.dtype:
+                found.append(
+                    f"{what} {i} is {mine.dtype}{tuple(mine.shape)}, eager's {theirs.dtype}{tuple(theirs.shape)}"
+                )
+                continue
+            similar = [o[i] for o in others if isinstance(o[i], Tensor) and o[i].shape == mine.shape]
+            why = _apart(mine, theirs, similar, coarse)
+            if why:
+                found.append(f"{what} {i} {why}")
+        elif isinstance(mine, Tensor) != isinstance(theirs, Tensor):
+            tensor = mine if isinstance(mine, Tensor) else theirs
+            if tensor is not mine or bool(tensor.ne(0).any()):
+                found.append(f"{what} {i} is {_kind(mine)}, eager's {_kind(theirs)}")
+        elif mine != theirs and not (mine != mine and theirs != theirs):
+            found.append(f"{what} {i} is {mine!r}, eager's {theirs!r}")
+    return found
+
+
+def _kind(value: Any) -> str:
+    return f"a tensor of {tuple(value.shape)}" if isinstance(value, Tensor) else repr(value)
+
+
+def _apart(got: Tensor, want: Tensor, others: list[Tensor], coarse: float) -> str:
+    """How two tensors differ by more than eager's own error, or ""."""
+    if got.is_complex():
+        got, want = torch.view_as_real(got), torch.view_as_real(want)
+        others = [torch.view_as_real(other) for other in others if other.is_complex()]
+    a, b = got.double(), want.double()
+    if got.dtype in EPSILON:
+        epsilon = max(EPSILON[got.dtype], min(coarse, EPSILON[torch.float32]))
+        normal = b[b.isfinite()].abs()
+        scale = float(normal.max()) if normal.numel() else 0.0
+        allowed = (
+            4 * epsilon * b.abs().nan_to_num(0, 0, 0) + 4 * epsilon * min(scale, 1.0) + torch.finfo(got.dtype).tiny
+        )
+    else:
+        allowed = torch.zeros_like(b)
+    for other in others:
+        moved = (other.double() - b).abs()
+        moved[other.double() == b] = 0
+        moved = moved.nan_to_num(torch.inf, torch.inf, torch.inf)
+        allowed = allowed + SLACK * moved
+        finite = moved[moved.isfinite()]
+        if finite.numel() and got.dtype in EPSILON:  # one unlucky element may be exact by chance
+            allowed = allowed + 2 * finite.mean()
+    equal = (a == b) | (a.isnan() & b.isnan())
+    off = (a - b).abs().nan_to_num(torch.inf, torch.inf, torch.inf)
+    wrong = ~equal & (off > allowed) | (~equal & a.isnan() & ~allowed.isinf())
+    if not bool(wrong.any()):
+        return ""
+    where = wrong.nonzero()[0].tolist()
+    at = tuple(where)
+    return (
+        f"is {got[at].item()!r} at {where}, eager's {want[at].item()!r} ({int(wrong.sum())} of {wrong.numel()} wrong)"
+    )
+
+
+def _short(error: BaseException) -> str:
+    text = error.message if isinstance(error, StatorError) else str(error)
+    return f"{type(error).__name__}: {text}".replace("\n", " ")[:300]

@@ -1,0 +1,117 @@
+"""PyTorch's operator database as entries and samples.
+
+An entry is an operator or a variant of one (`name.variant`), with the dtypes that it takes on the CPU. The database
+ships with torch among its tests, takes seconds to import, and is only imported when it is asked for. A sample's tensors
+are kept as recipes: every run gets fresh ones, of the same values and strides. Neighbours: `judge.py`, `workers.py`.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+DTYPES = {
+    "float32": torch.float32,
+    "float64": torch.float64,
+    "bfloat16": torch.bfloat16,
+    "int64": torch.int64,
+    "bool": torch.bool,
+}
+#: Entries whose results are whatever lies in memory: only their geometry means something.
+UNWRITTEN = re.compile(r"^(new_)?empty(_like|_strided|_permuted)?$")
+#: Entries whose results share memory with the input in a way that nobody may rely on.
+FREE = re.compile(r"^unsafe_(chunk|split)$")
+#: Where the generators of samples and functions start.
+SEED = 42
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One call of an operator: `function(*args, **kwargs)`, with the arguments flattened."""
+
+    function: Callable[..., Any]
+    spec: Any
+    leaves: tuple[Any, ...]
+
+    @property
+    def usable(self) -> bool:
+        """Whether all tensors are of the kind that a compiler of dense programs is asked to take."""
+        return all(t.layout is torch.strided for t in self.leaves if isinstance(t, Tensor))
+
+    def fresh(self, noise: float = 0.0, wide: bool = False) -> Arguments:
+        """New arguments: moved by about `noise` roundings, or `wide` in float64."""
+        wanted = {i: _copy(t, noise, wide) for i, t in enumerate(self.leaves) if isinstance(t, Tensor)}
+        # The function gets results of an operator where it may not write to a leaf.
+        given = {i: t.clone() if t.requires_grad else t for i, t in wanted.items()}
+        args, kwargs = pytree.tree_unflatten([given.get(i, leaf) for i, leaf in enumerate(self.leaves)], self.spec)
+        return Arguments(args, kwargs, list(given.values()), list(wanted.values()))
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """The arguments of one run, the tensors among them, and the leaves at which gradients arrive."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    tensors: list[Tensor]
+    leaves: list[Tensor]
+
+
+def _copy(t: Tensor, noise: float, wide: bool) -> Tensor:
+    copy = torch.empty_strided(t.shape, t.stride(), dtype=t.dtype) if 0 not in t.stride() else torch.empty_like(t)
+    copy.copy_(t.detach())
+    if noise and t.dtype.is_floating_point:
+        generator = torch.Generator().manual_seed(3)
+        shake = torch.randn(t.shape, generator=generator, dtype=torch.float64)
+        copy.copy_(copy.double() * (1 + noise * torch.finfo(t.dtype).eps * shake))
+    if wide and t.dtype.is_floating_point:
+        copy = copy.double()
+    return copy.requires_grad_(t.requires_grad)
+
+
+def names(dtype: str, match: str = "") -> list[str]:
+    """The entries that take the dtype, as `name.variant`."""
+    return [name for name, op in _entries().items() if DTYPES[dtype] in op.dtypes and re.search(match, name)]
+
+
+def samples(name: str, dtype: str, limit: int) -> list[Sample]:
+    """Samples of an entry, with gradients where it has them: all, or `limit` of them. More samples include fewer."""
+    op, kind = _entries()[name], DTYPES[dtype]
+    torch.manual_seed(SEED)
+    differentiable = op.supports_autograd and kind in op.supported_backward_dtypes("cpu")
+    found = list(op.sample_inputs("cpu", kind, requires_grad=differentiable))
+    chosen = [found[i] for i in _spread(len(found), limit)]
+    flat = [pytree.tree_flatten(((s.input, *s.args), dict(s.kwargs))) for s in chosen]
+    return [Sample(op.op, spec, tuple(leaves)) for leaves, spec in flat]
+
+
+def _spread(count: int, limit: int) -> list[int]:
+    """`limit` of `count` numbers: the middle one, then halfway between those that are there, again and again."""
+    chosen: dict[int, None] = {}
+    parts = 1
+    while len(chosen) < (min(limit, count) if limit > 0 else count):
+        parts *= 2
+        chosen.update(dict.fromkeys(i * count // parts for i in range(1, parts, 2)))
+        if parts > count:
+            chosen.update(dict.fromkeys(range(count)))
+    return list(chosen)[: limit if limit > 0 else count]
+
+
+@functools.cache
+def _entries() -> dict[str, Any]:
+    module = import_module("torch.testing._internal.common_methods_invocations")
+    # The functions of random entries restore the generator around the call, which no graph can hold; we seed instead.
+    vars(module).update(wrapper_set_seed=_plainly)
+    return {f"{op.name}.{op.variant_test_name}" if op.variant_test_name else op.name: op for op in module.op_db}
+
+
+def _plainly(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    return function(*args, **kwargs)

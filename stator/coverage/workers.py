@@ -1,0 +1,174 @@
+"""Many entries in processes that may crash or hang: what a process dies of is a failure of the sample that it was at.
+
+A worker gets (entry, dtype, samples, skip) and answers with each sample's judgement; a new process takes over behind
+the sample that killed it. An entry's row is plain data, one line of JSON in the result file, so a run that is stopped
+goes on where it was. Neighbours: `judge.py`, which makes the verdicts; `report.py`, which reads the rows.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import queue
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from importlib import import_module
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from stator.coverage import database
+from stator.coverage.judge import VERDICTS, Judgement, judge
+
+#: How long one sample may take, in seconds.
+TIMEOUT = 120.0
+#: After how many entries a process is replaced: what compilers keep for the life of a process adds up.
+LIFE = 40
+
+Row = dict[str, Any]
+
+
+def run(
+    tasks: Iterable[tuple[str, str]],
+    engine: str,
+    samples: int,
+    jobs: int,
+    done: Callable[[Row], None],
+) -> None:
+    """Judge every (entry, dtype); `engine` is `module:class`, `done` gets each row."""
+    waiting: queue.SimpleQueue[tuple[str, str] | None] = queue.SimpleQueue()
+    rows: queue.SimpleQueue[Row | BaseException | None] = queue.SimpleQueue()
+    for task in [*tasks, *[None] * jobs]:
+        waiting.put(task)
+
+    def serve() -> None:
+        worker = Worker(engine)
+        try:
+            while (task := waiting.get()) is not None:
+                rows.put(worker.row(*task, samples))
+        except BaseException as error:
+            rows.put(error)
+        finally:
+            worker.stop()
+            rows.put(None)
+
+    for _ in range(jobs):
+        threading.Thread(target=serve, daemon=True).start()
+    left = jobs
+    while left:
+        match rows.get():
+            case None:
+                left -= 1
+            case BaseException() as error:
+                raise error
+            case row:
+                done(row)
+
+
+class Worker:
+    """A process that may die; another takes over then."""
+
+    def __init__(self, engine: str) -> None:
+        self.engine = engine
+        self.context = multiprocessing.get_context("spawn")
+        self._start()
+
+    def _start(self) -> None:
+        self.pipe, theirs = self.context.Pipe()
+        self.process = self.context.Process(target=_serve, args=(theirs, self.engine), daemon=True)
+        self.process.start()
+        self.age = 0
+        theirs.close()
+
+    def row(self, name: str, dtype: str, limit: int) -> Row:
+        """The row of one entry: its worst sample's verdict, and all that was seen."""
+        start = time.perf_counter()
+        self.age += 1
+        if self.age > LIFE:
+            self.stop()
+            self._start()
+        judged = [judgement for _, judgement in sorted(self._judged(name, dtype, limit).items())]
+        worst = max((item.verdict for item in judged), key=VERDICTS.index, default="unusable")
+        bad = [(i, item) for i, item in enumerate(judged) if item.verdict == worst]
+        return {
+            "entry": name,
+            "dtype": dtype,
+            "verdict": worst,
+            "samples": len(judged),
+            "at": [i for i, _ in bad],
+            "why": list(dict.fromkeys(item.why[:400] for _, item in bad if item.why))[:4],
+            "kernels": sorted({kernel for item in judged for kernel in item.kernels}),
+            "seconds": round(time.perf_counter() - start, 2),
+        }
+
+    def _judged(self, name: str, dtype: str, limit: int) -> dict[int, Judgement]:
+        found: dict[int, Judgement] = {}
+        skip = 0
+        while True:
+            current = skip
+            cause = "the process died"
+            try:
+                self.pipe.send((name, dtype, limit, skip))
+                while True:
+                    if not self.pipe.poll(TIMEOUT):
+                        cause = f"it took more than {TIMEOUT:.0f} s"
+                        self.process.kill()
+                        raise EOFError
+                    message = self.pipe.recv()
+                    if message is None:
+                        return found
+                    current, judgement = message
+                    if judgement is not None:
+                        found[current] = Judgement(*judgement)
+            except (EOFError, OSError):
+                found[current] = Judgement("fails", cause)
+                skip = current + 1
+                self._start()
+
+    def stop(self) -> None:
+        """End the process."""
+        try:
+            self.pipe.send(None)
+            self.process.join(10)
+        except OSError:
+            self.process.kill()
+
+
+def _serve(pipe: Connection, engine: str) -> None:
+    """A worker: for each task, (number, None) as a sample starts, (number, judgement) as it ends, then None."""
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    module, _, kind = engine.partition(":")
+    compiler = getattr(import_module(module), kind)()
+    while (task := pipe.recv()) is not None:
+        name, dtype, limit, skip = task
+        for i, sample in enumerate(_samples(name, dtype, limit)):
+            if i < skip:
+                continue
+            pipe.send((i, None))
+            try:
+                found = judge(compiler, name, sample)
+            except Exception as error:
+                found = Judgement("fails", f"{type(error).__name__}: {error}".replace("\n", " "))
+            pipe.send((i, (found.verdict, found.why, found.kernels)))
+        pipe.send(None)
+
+
+def _samples(name: str, dtype: str, limit: int) -> Sequence[database.Sample]:
+    """The entry's samples; none where the database itself fails on this machine (a library that is not there)."""
+    try:
+        return database.samples(name, dtype, limit)
+    except Exception as error:
+        warnings.warn(f"no samples of {name}: {error}", stacklevel=1)
+        return ()
+
+
+def read(path: Path) -> list[Row]:
+    """The rows of a result file; the last one of an entry counts."""
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    rows = [json.loads(line) for line in lines if line.endswith("}")]
+    return list({(row["entry"], row["dtype"]): row for row in rows}.values())
