@@ -83,7 +83,7 @@ def _linked(gm: fx.GraphModule, found: Compiled, options: Options) -> Call:
     log.count(graphs=1)
     forward, *backward = [link(graph, options) for graph in graphs]
     attributes = [*lifted(gm).values(), *found.constants]
-    return bind(found.metadata, forward, backward[0] if backward else None, attributes)
+    return bind(found.metadata, forward, backward[0] if backward else None, attributes, gm)
 
 
 def _key(gm: fx.GraphModule, example_inputs: Sequence[Any], options: Options) -> str:

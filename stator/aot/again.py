@@ -89,8 +89,8 @@ class Again:
             for kind, enabled, dtype in self.casts:
                 stack.enter_context(torch.autocast(kind, dtype=dtype, enabled=enabled, cache_enabled=False))
             placeholders = sum(node.op == "placeholder" for node in self.gm.graph.nodes)
-            results: Sequence[Any] = _Interpreter(self.gm, known).run(*given[:placeholders])
-            return results
+            results = _Interpreter(self.gm, known).run(*given[:placeholders])
+            return results if isinstance(results, list | tuple) else [results]
 
     def _generators(self) -> list[Tensor]:
         """The states of the generators that the graph may draw from."""
@@ -122,7 +122,7 @@ class _Interpreter(fx.Interpreter):
     def _place(self, value: Any, location: tuple[str, int]) -> None:
         file, line = location
         text = f'  File "{file}", line {line}\n    {linecache.getline(file, line).strip()}\n'
-        stack = [item.grad_fn for item in tree_leaves(value) if isinstance(item, Tensor)]
+        stack: list[Any] = [item.grad_fn for item in tree_leaves(value) if isinstance(item, Tensor)]
         while stack:
             function = stack.pop()
             if function is not None and function not in self.placed:

@@ -72,4 +72,4 @@ def reference(
     joint = trace(gm, example_inputs, decompositions=decompositions or {}, random_operators=random_operators)
     parts = partition(joint, budget)
     backward = by_python(parts.backward) if parts.backward is not None else None
-    return bind(parts.metadata, by_python(parts.forward), backward, joint.attributes)
+    return bind(parts.metadata, by_python(parts.forward), backward, joint.attributes, gm)
