@@ -30,13 +30,13 @@ class Emit(Protocol):
 class Cell:
     """The memory of one or more tensors: the node with its present value, and how often it was written."""
 
-    __slots__ = ("input", "value", "version")
+    __slots__ = ("restrided", "value", "version")
 
-    def __init__(self, value: fx.Node, input: int = -1) -> None:
+    def __init__(self, value: fx.Node) -> None:
         self.value = value
         self.version = 0
-        #: Number of the flat input whose memory this is, or -1.
-        self.input = input
+        #: Whether a tensor over this memory, no input, was given another geometry in place.
+        self.restrided = False
 
 
 class Step:
@@ -59,12 +59,14 @@ class Step:
 class Handle:
     """What the tracer knows about one fake tensor."""
 
-    __slots__ = ("cell", "node", "steps", "version")
+    __slots__ = ("cell", "node", "origin", "steps", "version")
 
-    def __init__(self, cell: Cell, steps: tuple[Step, ...], node: fx.Node) -> None:
+    def __init__(self, cell: Cell, steps: tuple[Step, ...], node: fx.Node, origin: torch.Tensor | None = None) -> None:
         self.cell = cell
         self.steps = steps
         self.node = node
+        #: The input that the tensor was cut from, which may be itself; None if its memory is no input's.
+        self.origin = origin
         self.version = cell.version
 
 

@@ -1,8 +1,8 @@
 """`Metadata`: all that the runtime must know about a traced function, as plain data.
 
 Invariant: numbers, strings, booleans, sizes and tuples only, so it can be written to disk (`to_json`, `from_json`).
-Flat inputs are numbered: lifted attributes, then the caller's tensors and numbers, then floats that are computed from
-these, then the seeds where there are any.
+Flat inputs are numbered: lifted attributes, then the caller's tensors and numbers, then the memory that some of them
+share, then floats that are computed from them, then the seeds where there are any.
 Extents are ints, or sizes over the symbols that `symbols` says where to read.
 Neighbours: `trace.py` and `partition.py` fill it; `runtime.py` acts on it.
 """
@@ -140,7 +140,9 @@ class Metadata:
     symbols: tuple[Origin, ...] = ()
     #: Flat inputs that a call gives as floats, and the graphs take as the bits of these.
     floats: Ints = ()
-    #: Floats that Python computes from the symbols before these: flat inputs after the caller's, as bits too.
+    #: Memory that several inputs share, cut from one of them: flat inputs after the caller's.
+    bases: tuple[Output, ...] = ()
+    #: Floats that Python computes from the symbols before these: flat inputs after those, as bits too.
     reals: tuple[str, ...] = ()
     #: What was decided about symbols while compiling: the compiled graphs are right where all of it holds.
     conditions: tuple[Condition, ...] = ()
@@ -191,6 +193,7 @@ class Metadata:
             enables_grad=data["enables_grad"],
             seed_device=data["seed_device"],
             floats=tuple(data["floats"]),
+            bases=tuple(Output(**_geometry(item, offset=load(item["offset"]))) for item in data["bases"]),
             reals=tuple(data["reals"]),
             symbols=tuple(Origin(**{**item, "symbol": _symbol(item["symbol"])}) for item in data["symbols"]),
             conditions=tuple(Condition(op, load(left), load(right)) for op, left, right in data["conditions"]),

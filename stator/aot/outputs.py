@@ -7,7 +7,7 @@ Neighbours: `trace.py`; `metadata.Output` is the vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,8 +34,8 @@ class Results:
     nodes: list[fx.Node]
 
 
-def describe(tracer: Tracer, inputs: Sequence[FakeTensor | None], outputs: list[Any]) -> Results:
-    """Sort the results into inputs, views and values. An input that is a number is None."""
+def describe(tracer: Tracer, inputs: Mapping[int, int], outputs: list[Any]) -> Results:
+    """Sort the results into inputs, views and values. `inputs`: the identity of an input's fake → its number."""
     bases = _bases(outputs)
     results = Results([], [], [])
     numbers: dict[int, int] = {}
@@ -57,18 +57,18 @@ def describe(tracer: Tracer, inputs: Sequence[FakeTensor | None], outputs: list[
             results.outputs.append(Output("constant", constant=out))
             continue
         fake: FakeTensor = tracer.fakes((out,))[0]
-        cell = fake.handle.cell
-        base = inputs[cell.input] if cell.input >= 0 else bases.get(cell)
+        origin: FakeTensor | None = fake.handle.origin
+        base = bases.get(fake.handle.cell) if origin is None else origin
         if base is not None and fake is not base and fake.grad_fn is not None and repeats(base.shape, base.stride()):
             raise Unsupported("a result", "it is a view of a tensor that holds some elements several times")
         if base is not None and fake.dtype.itemsize != base.dtype.itemsize:
             raise Unsupported("a result", "it reads the memory of another as elements of another size")
-        if base is None or not _can_rename(fake, base) or (base is fake and cell.input < 0):
+        if base is None or not _can_rename(fake, base) or (base is fake and origin is None):
             results.outputs.append(Output("value", value(fake)))
         elif base is fake:
-            results.outputs.append(Output("input", cell.input))
-        elif cell.input >= 0:
-            results.outputs.append(view_of("input_view", cell.input, fake, base))
+            results.outputs.append(Output("input", inputs[id(base)]))
+        elif origin is not None:
+            results.outputs.append(view_of("input_view", inputs[id(base)], fake, base))
         else:
             results.outputs.append(view_of("output_view", value(base), fake, base))
     return results
@@ -88,6 +88,8 @@ def _bases(outputs: list[Any]) -> dict[Cell, FakeTensor]:
     for cell, group in sharing.items():
         if len(group) == 1:
             continue
+        if cell.restrided:
+            raise Unsupported("a result", "it shares memory with another whose shape was changed in place")
         whole = [fake for fake in group.values() if not fake.handle.steps]
         whole += [fake.handle.steps[0].parent for fake in group.values() if fake.handle.steps]
         whole.sort(key=lambda fake: not fake.requires_grad)

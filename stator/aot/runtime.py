@@ -78,6 +78,7 @@ class Bound:
         "symbols",
         "unsaved",
         "values",
+        "views",
     )
 
     def __init__(
@@ -106,8 +107,10 @@ class Bound:
         self.anchor = bool(metadata.saved) and not any(_leads_back(metadata, saved) for saved in metadata.saved)
         #: Whether a call is the forward graph and no more.
         self.bare = self.plain and not (
-            self.mutated or self.changed or metadata.floats or metadata.reals or metadata.seed_device
+            self.mutated or self.changed or metadata.bases or metadata.floats or metadata.reals or metadata.seed_device
         )
+        #: Which values the forward graph gives as views of its memory, once it has been called.
+        self.views: list[int] | None = None
         #: Values of which backward is told whether their tangents came, and where.
         self.flags = [(i, torch.device(metadata.values[i].spec.device)) for i in metadata.flags]
         #: Flat inputs that only some values lead to: the values, and the number of the input among the tensors.
@@ -129,6 +132,8 @@ class Bound:
             _refuse_tangents(inputs)
         for position in self.floats:
             inputs[position] = bits_of(inputs[position])
+        for base in self.metadata.bases:
+            inputs.append(_view(base, inputs[base.index]))
         if self.reals is not None:
             inputs += self.reals(inputs)
         if self.seed_device is not None:
@@ -138,14 +143,13 @@ class Bound:
     def call(self, *placeholders: Tensor) -> tuple[Any, ...]:
         """Without autograd."""
         if self.bare and forward_ad._current_level < 0:
-            return self.values_of([*self.attributes, *placeholders])
+            values = self.values_of([*self.attributes, *placeholders])
+            return values if self.views == [] else self.own(values)
         inputs = self.flat(placeholders)
-        values = self.values_of(list(inputs))
+        values = self.own(self.values_of(list(inputs)))
         if self.mutated:
             self.bump(inputs)
-        if self.changed:
-            self.change(inputs, values)
-        return values if self.plain else self.rebuild(inputs, values)
+        return self.results(inputs, values)
 
     def values_of(self, inputs: list[Tensor]) -> tuple[Any, ...]:
         """What the forward graph gives, run without grad mode. The context manager is dearer than the call."""
@@ -156,6 +160,15 @@ class Bound:
             return tuple(self.forward(inputs))
         finally:
             _set_grad_enabled(True)
+
+    def own(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The values as no views: such, made where no gradients are recorded, forbid a write where some are."""
+        if self.views is None:
+            self.views = [i for i, value in enumerate(values) if value._is_view()]
+        owned = list(values)
+        for i in self.views:
+            owned[i] = _own(owned[i])
+        return tuple(owned)
 
     def call_with_grad(self, *placeholders: Tensor) -> tuple[Any, ...]:
         """With a place in the autograd graph, if grad mode is on or the program turns it on."""
@@ -168,9 +181,7 @@ class Bound:
         values: tuple[Any, ...] = _apply(self, *inputs)
         if self.anchor:
             values = values[: self.values]
-        if self.changed:
-            self.change(inputs, values)
-        return values if self.plain else self.rebuild(inputs, values)
+        return self.results(inputs, values)
 
     def bump(self, inputs: Sequence[Tensor]) -> None:
         """Tell autograd which inputs were written to; kernels write behind its back."""
@@ -178,21 +189,20 @@ class Bound:
             if not inputs[index].is_inference():
                 torch.autograd.graph.increment_version(inputs[index])
 
-    def change(self, inputs: list[Tensor], values: Sequence[Any]) -> None:
-        """Give inputs their new place in the autograd graph, by writing to them, and their new geometry."""
-        for target, value in self.metadata.assigned:
-            inputs[target].copy_(values[value])
-        for output in self.metadata.restrided:
-            tensor = inputs[output.index]
-            size: Any = output.size  # numbers: such an input has no symbolic size
+    def results(self, inputs: list[Tensor], values: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The user's outputs from inputs and values, once the inputs are what they are after the call."""
+        if self.plain and not self.changed:
+            return values
+        geometry = self.fixed or self.geometries(read(self.sized, inputs))
+        for output in geometry.restrided:
+            size: Any = output.size  # numbers by now
             stride: Any = output.stride
             offset: Any = output.offset
+            tensor = inputs[output.index]
             tensor.as_strided_(size, stride, tensor.storage_offset() + offset)
-
-    def rebuild(self, inputs: list[Tensor], values: Sequence[Any]) -> tuple[Any, ...]:
-        """The user's outputs from inputs and values."""
-        geometry = self.fixed or self.geometries(read(self.sized, inputs))
-        return tuple([_output(output, inputs, values) for output in geometry.outputs])
+        for target, value in self.metadata.assigned:  # a write that gives them their new place in the autograd graph
+            inputs[target].copy_(values[value])
+        return values if self.plain else tuple([_output(output, inputs, values) for output in geometry.outputs])
 
 
 def _unsaved(metadata: Metadata) -> list[int]:
@@ -294,9 +304,10 @@ def draw_seeds(count: int, device: torch.device) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class _Geometry:
-    """Results and tangents for values of the symbols."""
+    """Results, inputs that are given another geometry, and tangents for values of the symbols."""
 
     outputs: tuple[Output, ...]
+    restrided: tuple[Output, ...]
     tangents: list[tuple[int, _Tangent]]
 
 
@@ -304,16 +315,18 @@ def _geometry(metadata: Metadata, places: tuple[Origin, ...], numbers: Ints) -> 
     values = {origin.symbol: value for origin, value in zip(places, numbers, strict=True)}
     outputs = tuple([output.at(values) for output in metadata.outputs])
     tangents = [(i, _Tangent(value.spec, values)) for i, value in enumerate(metadata.values) if value.differentiable]
-    return _Geometry(outputs, tangents)
+    restrided = tuple([output.at(values) for output in metadata.restrided])
+    return _Geometry(outputs, restrided, tangents)
 
 
 def _sized(metadata: Metadata) -> tuple[Origin, ...]:
     """Where the symbols are read that the geometry of results and tangents depends on."""
     extents: list[Extent] = []
-    parts: list[Output | TensorSpec] = [*metadata.outputs, *metadata.tangents]
+    views = [*metadata.outputs, *metadata.restrided]
+    parts: list[Output | TensorSpec] = [*views, *metadata.tangents]
     for part in parts:
         extents += (*part.size, *part.stride)
-    extents += [output.offset for output in metadata.outputs]
+    extents += [output.offset for output in views]
     used = frozenset[Symbol]().union(*map(symbols, extents))
     return tuple([place for place in metadata.symbols if place.symbol in used])
 

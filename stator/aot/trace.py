@@ -11,6 +11,7 @@ Neighbours: `tracer.py` records; `outputs.py` describes the results; `partition.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -26,6 +27,7 @@ from stator.aot.metadata import Ints, Metadata, TensorSpec, Value
 from stator.aot.outputs import Results, describe, own_memory, view_of
 from stator.aot.symbols import extent_of, origins
 from stator.aot.tangents import Given, reach
+from stator.aot.together import Base, Member, join, storage_of
 from stator.aot.tracer import Tracer
 from stator.base.errors import DataDependent, Unsupported
 from stator.fake import FakeTensor, composite, make
@@ -102,7 +104,6 @@ def trace(
     the functional forms of random operators; if empty, these stay in the graph and draw from torch's own generator.
     Without `need_backward`, or where nothing is recorded under the caller's grad mode, only the forward is traced.
     """
-    tracer = Tracer(decompositions, random_operators or {})
     enabled = torch.is_grad_enabled()
     need_backward = need_backward and not torch.is_inference_mode_enabled()
     with (
@@ -113,13 +114,27 @@ def trace(
         _without_mkldnn(),
         without_saved_tensor_hooks(),
     ):
+        joined: frozenset[int] = frozenset()
         try:
-            return _Tracing(tracer, gm, example_inputs, need_backward, enabled).run()
+            while True:
+                tracer = Tracer(decompositions, random_operators or {})
+                try:
+                    return _Tracing(tracer, gm, example_inputs, need_backward, enabled, joined).run()
+                except _WrittenTogether as found:
+                    joined |= {found.storage}
         except RuntimeError as error:
             refusal = next((why for text, why in _REFUSED if re.search(text, str(error))), None)
             if refusal is None:
                 raise
             raise Unsupported("this program", refusal) from error
+
+
+class _WrittenTogether(Exception):
+    """A written input shares its storage with another: the trace starts again, with one input for all of it."""
+
+    def __init__(self, storage: int) -> None:
+        super().__init__()
+        self.storage = storage
 
 
 #: What PyTorch raises on fakes where eager would have given a result, or an error only later: eager must run it.
@@ -148,13 +163,22 @@ class _Tracing:
     """The steps of one trace, in order."""
 
     def __init__(
-        self, tracer: Tracer, gm: fx.GraphModule, examples: Sequence[Any], need_backward: bool, enabled: bool
+        self,
+        tracer: Tracer,
+        gm: fx.GraphModule,
+        examples: Sequence[Any],
+        need_backward: bool,
+        enabled: bool,
+        joined: frozenset[int],
     ) -> None:
         self.tracer = tracer
         self.gm = gm
         self.need_backward = need_backward
         #: The caller's grad mode.
         self.enabled = enabled
+        #: The storages whose inputs are traced as views of one base, and these bases.
+        self.joined = joined
+        self.bases: list[Base] = []
         self.attributes: list[_Input] = []
         self.inputs: list[_Flat] = []
         #: Of `Metadata`.
@@ -198,11 +222,11 @@ class _Tracing:
 
     def run(self) -> Joint:
         """Forward, write-backs, backward, description."""
-        self._number_inputs()
+        self._give_handles()
         with self.tracer:
             outputs = _Interpreter(self.tracer, self.gm).run([entry.fake for entry in self.inputs])
         flat = self._flat_inputs()
-        results = describe(self.tracer, [entry.fake if isinstance(entry, _Input) else None for entry in flat], outputs)
+        results = describe(self.tracer, {id(entry.fake): i for i, entry in _tensors(flat)}, outputs)
         mutated, assigned = self._write_back(flat, results)
         gradients, tangents = self._backward(flat, results) if self.need_backward else ([], [])
         graph = self.tracer.graph
@@ -210,23 +234,28 @@ class _Tracing:
         _prune(graph)
         return self._joint(flat, results, mutated, assigned, gradients, tangents)
 
-    def _number_inputs(self) -> None:
-        for index, entry in _tensors([*self.attributes, *self.inputs]):
-            handle = Handle(Cell(entry.node, index), (), entry.node)
-            entry.fake.handle = entry.leaf.handle = handle
+    def _give_handles(self) -> None:
+        """Each input has memory of its own, but those in a storage that is written through one of them."""
+        together: dict[int, list[Member]] = {}
+        for i, entry in _tensors([*self.attributes, *self.inputs]):
+            if self.joined and storage_of(entry.real) in self.joined:
+                together.setdefault(storage_of(entry.real), []).append(Member(i, entry.real, entry.fake))
+            else:
+                entry.fake.handle = entry.leaf.handle = Handle(Cell(entry.node), (), entry.node, entry.fake)
+        self.bases = [join(self.tracer, members) for members in together.values()]
 
     def _flat_inputs(self) -> list[_Flat]:
-        """Attributes, constants met on the way, the caller's inputs; the numbers in the cells follow the order."""
+        """Attributes, constants met on the way, the caller's inputs."""
         tracer = self.tracer
         constants: list[_Input] = [
             _Input(real, node.meta["val"], node.meta["val"], node)
             for real, node in zip(tracer.constants, tracer.constant_nodes, strict=True)
         ]
+        for base in self.bases:
+            for member in base.members:
+                member.number += len(constants) if member.number >= len(self.attributes) else 0
         self.attributes += constants
-        flat: list[_Flat] = [*self.attributes, *self.inputs]
-        for index, entry in _tensors(flat):
-            entry.fake.handle.cell.input = index
-        return flat
+        return [*self.attributes, *self.inputs]
 
     def _write_back(self, flat: list[_Flat], results: Results) -> tuple[list[int], list[tuple[int, int]]]:
         """A `copy_` for every input whose memory was written to, or a value where autograd must see the write."""
@@ -234,12 +263,19 @@ class _Tracing:
         mutated: list[int] = []
         assigned: list[tuple[int, int]] = []
         tensors = _tensors(flat)
+        owners = Counter(storage_of(entry.real) for _, entry in tensors)
         for i, entry in tensors:
             if not entry.fake.handle.cell.version:
                 continue
+            if any(entry.fake.handle.cell is base.cell for base in self.bases):
+                mutated += [i] if entry.fake._version else []
+                continue
             name = entry.node.name
-            if any(_share_memory(entry.real, other.real) for _, other in tensors if other is not entry):
-                raise Unsupported(f"the input {name}", "it is written to and shares memory with another input")
+            storage = storage_of(entry.real)
+            if storage and owners[storage] > 1:
+                if storage in self.joined:
+                    raise Unsupported(f"the input {name}", "it is written to and shares memory with a constant")
+                raise _WrittenTogether(storage)
             if repeats(entry.fake.shape, entry.fake.stride()):
                 raise Unsupported(f"the input {name}", "it is written to and holds some elements several times")
             if entry.fake.grad_fn is not None and not _is_inner(entry.fake):
@@ -249,6 +285,11 @@ class _Tracing:
             else:
                 mutated.append(i)
                 tracer.emit(aten.copy_.default, entry.node, entry.fake.handle.cell.value)
+        for base in self.bases:
+            if base.cell.version:
+                base.write_back(tracer)
+                mutated.append(len(flat))
+            flat.append(_Input(base.members[0].real, base.fake, base.fake, base.node))
         return mutated, assigned
 
     def _backward(self, flat: list[_Flat], results: Results) -> tuple[list[fx.Node | None], list[fx.Node]]:
@@ -329,8 +370,9 @@ class _Tracing:
             mutated=tuple(mutated),
             writes=tuple(flat[i].fake._version for i in mutated),  # type: ignore[union-attr]
             restrided=tuple(
-                view_of("input_view", cell.input, fake, nodes[cell.input].meta["val"])
-                for cell, fake in tracer.restrided.items()
+                view_of("input_view", i, entry.fake, entry.node.meta["val"])
+                for i, entry in _tensors(flat)
+                if id(entry.fake) in tracer.restrided
             ),
             assigned=tuple(assigned),
             gradients=tuple(i for i, gradient in enumerate(gradients) if gradient is not None),
@@ -347,6 +389,7 @@ class _Tracing:
                 ]
             ),
             reals=tuple(tracer.floats),
+            bases=tuple([base.source() for base in self.bases]),
             symbols=origins([entry.node.meta["val"] for entry in flat]),
         )
         attributes = [entry.real for entry in self.attributes]
@@ -434,9 +477,3 @@ def _prune(graph: fx.Graph) -> None:
 def _is_inner(fake: FakeTensor) -> bool:
     """Whether the fake's history is still only its place as an input inside the caller's autograd graph."""
     return type(fake.grad_fn).__name__ == "_InnerBackward"
-
-
-def _share_memory(a: torch.Tensor, b: torch.Tensor) -> bool:
-    if isinstance(a, FakeTensor) or isinstance(b, FakeTensor):
-        return isinstance(a, FakeTensor) and isinstance(b, FakeTensor) and a.memory is not None and a.memory is b.memory
-    return a.numel() > 0 and b.numel() > 0 and a.untyped_storage()._cdata == b.untyped_storage()._cdata

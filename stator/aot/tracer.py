@@ -79,8 +79,8 @@ class Tracer(FakeMode):
         #: The input int64[draws]: one seed for every draw.
         self.seeds: fx.Node | None = None
         self.seed_device: torch.device | None = None
-        #: Inputs whose geometry the program changes in place.
-        self.restrided: dict[Cell, FakeTensor] = {}
+        #: Inputs whose geometry the program changes in place, by their identity.
+        self.restrided: dict[int, FakeTensor] = {}
         #: By their expressions, the floats that are computed from numbers among the inputs.
         self.floats: dict[str, fx.Node] = {}
         self._draws = 0
@@ -243,7 +243,7 @@ class Tracer(FakeMode):
         node = self.record(func, (value, *placed), kwargs, out)
         handle = base.handle
         step = Step(func, tuple(arguments), kwargs, base)
-        out.handle = Handle(handle.cell, (*handle.steps, step), node)
+        out.handle = Handle(handle.cell, (*handle.steps, step), node, handle.origin)
         return out
 
     def same(self, tensor: FakeTensor) -> FakeTensor:
@@ -251,7 +251,7 @@ class Tracer(FakeMode):
         tensor = self.fakes((tensor,))[0]
         out: FakeTensor = execute(aten.alias.default, (tensor,), {})
         handle = tensor.handle
-        out.handle = Handle(handle.cell, handle.steps, self.node(tensor))
+        out.handle = Handle(handle.cell, handle.steps, self.node(tensor), handle.origin)
         return out
 
     def _in_place(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -280,7 +280,7 @@ class Tracer(FakeMode):
         if value.dtype is not target.dtype:
             node = self.emit(aten._to_copy.default, node, dtype=target.dtype)
         handle = target.handle
-        if not handle.steps and node.meta["val"].stride() != target.stride() and handle.cell.input < 0:
+        if not handle.steps and node.meta["val"].stride() != target.stride() and handle.origin is None:
             node = self.emit(aten.copy.default, self.node(target), node)
         write(target, handle, node, self.emit)
         target.constant = None
@@ -292,9 +292,11 @@ class Tracer(FakeMode):
         if form is None:
             raise Unsupported(func, "it has no functional form")
         handle = target.handle
-        if handle.cell.input >= 0 and not handle.steps:
+        if handle.origin is target:
             self._check_restride(func, target)
-            self.restrided[handle.cell] = target
+            self.restrided[id(target)] = target
+        elif handle.origin is None:
+            handle.cell.restrided = True
         former = self.same(target)
         self._keep_geometry(target, former)
         target.handle = self.run(form.func, former, *args[1:], **kwargs).handle
@@ -302,10 +304,8 @@ class Tracer(FakeMode):
         return target
 
     def _check_restride(self, func: Any, target: FakeTensor) -> None:
-        if target.requires_grad:
-            raise Unsupported(func, "it changes the geometry of an input that takes part in autograd")
-        if target._has_symbolic_sizes_strides:
-            raise Unsupported(func, "it changes the geometry of an input of symbolic size")
+        if target.requires_grad and not torch.is_grad_enabled():
+            raise Unsupported(func, "it changes the geometry of an input that needs gradients, where none are recorded")
 
     def _keep_geometry(self, tensor: FakeTensor, former: FakeTensor) -> None:
         """The nodes described by a tensor that changes now are described by its former self."""

@@ -8,11 +8,11 @@ Neighbours: `frames.py` (calls this), `effects.py` (what has changed), `graph.py
 
 from __future__ import annotations
 
-from collections import Counter
 from inspect import CO_VARARGS, CO_VARKEYWORDS
 from typing import TYPE_CHECKING, Any
 
 from stator.base.errors import GraphBreak
+from stator.capture.conditions import Operand
 from stator.capture.guards import Guard
 from stator.capture.source import ConstSource, InstanceDictSource, LocalSource, StorageSource
 from stator.capture.values.function import CellValue, FunctionValue
@@ -21,7 +21,7 @@ from stator.capture.values.module import ModuleValue, RegistryValue
 if TYPE_CHECKING:
     from types import CodeType
 
-    from stator.capture.graph import GraphBuilder
+    from stator.capture.graph import GraphBuilder, Leaf
     from stator.capture.guards import GuardSet
     from stator.capture.machine import Machine
     from stator.capture.source import Source
@@ -50,24 +50,56 @@ def guard_aliasing(machine: Machine, guards: GuardSet) -> None:
 
 
 def guard_memory(graph: GraphBuilder, guards: GuardSet) -> None:
-    """A graph that changes tensors in place is only right while they share no memory with others that it takes."""
+    """A graph that changes tensors in place is only right while these share memory as they do now, or share none."""
     leaves = graph.leaves()
-    changed = [leaf for leaf in leaves if leaf.changed]
-    if not changed or len(leaves) == 1:
+    if len(leaves) == 1 or not any(leaf.changed for leaf in leaves):
         return
-    storages = {leaf.source: leaf.example.untyped_storage()._cdata for leaf in leaves}
-    owners = Counter(storages.values())
-    for leaf in changed:
-        if owners[storages[leaf.source]] > 1:
-            text = f"{leaf.source} is changed in place and shares memory with another tensor that is used"
-            raise SharedMemory(text, "pass a clone, or make the function return the new value")
-    alone = tuple(leaf.source for leaf in leaves if owners[storages[leaf.source]] == 1)
-    if len(alone) > 1:
-        guards.add(Guard("NOT_ALIASED", None, alone))
+    storages: dict[int, list[Leaf]] = {}
     for leaf in leaves:
-        if owners[storages[leaf.source]] > 1:
-            for other in changed:
-                guards.add(Guard("NOT_ALIASED", None, (leaf.source, other.source)))
+        storages.setdefault(leaf.example.untyped_storage()._cdata, []).append(leaf)
+    apart: list[Source] = []
+    shared: list[Source] = []
+    changed: list[Source] = []
+    for group in storages.values():
+        is_changed = any(leaf.changed for leaf in group)
+        if len(group) > 1 and is_changed:
+            guard_together(group, guards)
+        if len(group) == 1 or is_changed:
+            apart.append(group[0].source)
+        else:
+            shared += [leaf.source for leaf in group]
+        changed += [group[0].source] if is_changed else []
+    if len(apart) > 1:
+        guards.add(Guard("NOT_ALIASED", None, apart))
+    for source in shared:
+        for other in changed:
+            guards.add(Guard("NOT_ALIASED", None, (source, other)))
+
+
+def guard_together(group: list[Leaf], guards: GuardSet) -> None:
+    """What is changed through one of several tensors in a storage is seen in the others just where it is now."""
+    first = group[0]
+    for leaf in group:
+        why = _unfit(leaf, first)
+        if why:
+            text = f"{leaf.source} {why}, and one that shares its memory is changed in place"
+            raise SharedMemory(text, "pass a clone, or make the function return the new value")
+    guards.add(Guard("ALIASED", None, [leaf.source for leaf in group]))
+    start = first.example.storage_offset()
+    for leaf in group[1:]:
+        distance = leaf.example.storage_offset() - start
+        operands = Operand(leaf.source, "offset"), Operand(first.source, "offset")
+        program = ("operand", 0), ("operand", 1), ("-",), ("const", distance), ("==",)
+        guards.add(Guard("CONDITION", None, (operands, program)))
+
+
+def _unfit(leaf: Leaf, first: Leaf) -> str:
+    """What about a tensor is not known after a write to another that shares its memory."""
+    if leaf.fake.requires_grad:
+        return "needs gradients"
+    if leaf.fake.dtype is not first.fake.dtype:
+        return f"has another dtype than {first.source}"
+    return "has symbolic sizes" if leaf.fake._has_symbolic_sizes_strides else ""
 
 
 def keywords_name(code: CodeType) -> str:

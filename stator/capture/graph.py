@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from stator.capture.source import Source
+    from stator.fake import FakeTensor
     from stator.fake.mode import Geometry
 
 #: A place in the user's program.
@@ -66,6 +67,7 @@ class Leaf(NamedTuple):
 
     source: Source
     example: torch.Tensor
+    fake: FakeTensor
     #: Whether the program changes it in place.
     changed: bool
 
@@ -298,10 +300,10 @@ class GraphBuilder:
     def leaves(self) -> list[Leaf]:
         """All tensors that come from outside."""
         tensors = [entry for entry in self.inputs if isinstance(entry.example, torch.Tensor)]
-        found = [Leaf(entry.source, entry.example, self.is_changed(entry.node)) for entry in tensors]
+        found = [(entry.source, entry.example, entry.node) for entry in tensors]
         for node, _ in self._attribute_nodes.values():
-            found.append(Leaf(node.meta["source"], self.attributes[str(node.target)], self.is_changed(node)))
-        return found
+            found.append((node.meta["source"], self.attributes[str(node.target)], node))
+        return [Leaf(source, example, node.meta["val"], self.is_changed(node)) for source, example, node in found]
 
     def is_changed(self, node: fx.Node) -> bool:
         """Whether a call so far has changed the tensor at a leaf."""
