@@ -118,10 +118,17 @@ class Spread:
     epsilon: float = 0.0
 
 
-def spread_of(run: Callable[..., Seen], want: Seen | None = None, epsilon: float = 0.0) -> Spread:
+#: How far inputs are moved, in roundings; the further ones for where eager is exact by chance.
+NOISES = (1.0, -0.5)
+MORE_NOISES = (*NOISES, 0.75, -1.0, 1.25, -1.5, 1.75, -2.0)
+
+
+def spread_of(
+    run: Callable[..., Seen], want: Seen | None = None, epsilon: float = 0.0, noises: Sequence[float] = NOISES
+) -> Spread:
     """`run(noise=…, wide=…)` is eager on the inputs."""
     want = want or run()
-    others = [run(noise=1.0), run(noise=-0.5), run(wide=True)]
+    others = [*[run(noise=noise) for noise in noises], run(wide=True)]
     alike = [o for o in others if o.failed is None and len(o.results) == len(want.results)]
     return Spread(want, alike, epsilon)
 

@@ -69,7 +69,7 @@ def _copy(t: Tensor, noise: float, wide: bool) -> Tensor:
     copy = torch.empty_strided(t.shape, t.stride(), dtype=t.dtype) if 0 not in t.stride() else torch.empty_like(t)
     copy.copy_(t.detach())
     if noise and t.dtype.is_floating_point:
-        generator = torch.Generator().manual_seed(3)
+        generator = torch.Generator().manual_seed(int(noise * 4) % 97)
         shake = torch.randn(t.shape, generator=generator, dtype=torch.float64)
         copy.copy_(copy.double() * (1 + noise * torch.finfo(t.dtype).eps * shake))
     if wide and t.dtype.is_floating_point:

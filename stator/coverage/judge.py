@@ -20,7 +20,7 @@ from torch._ops import OpOverload
 import stator
 from stator.base import log
 from stator.base.errors import CaptureError, DataDependent, FallbackWarning, Unsupported
-from stator.coverage.compare import Seen, Spread, differences, observe_on, spread_of
+from stator.coverage.compare import MORE_NOISES, Seen, Spread, differences, observe_on, spread_of
 from stator.coverage.database import FREE, SEED, UNWRITTEN, Arguments, Sample
 from stator.prims.set import PRIMITIVES
 
@@ -139,7 +139,8 @@ def _differences(layout: bool, got: Seen, want: Seen, eager: Callable[..., Seen]
     """How far eager itself is from float64 is only asked where the numbers differ at all."""
     if not differences(got, Spread(want, []), layout=layout):
         return []
-    return differences(got, spread_of(eager, want), layout=layout)
+    found = differences(got, spread_of(eager, want), layout=layout)
+    return found and differences(got, spread_of(eager, want, noises=MORE_NOISES), layout=layout)
 
 
 def _other_geometry(layout: bool, got: Seen, want: Seen) -> list[str]:

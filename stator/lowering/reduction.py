@@ -82,7 +82,8 @@ def mean(context: Context, out: Spec, x: Tensorish, dim: Dims, keep: bool = Fals
 
 @lowers("prod.dim_int")
 def prod_(context: Context, out: Spec, x: Tensorish, dim: int, keep: bool = False, *, dtype: Any = None) -> Tensorish:
-    return _reduce(context, out, x, dim, keep, "prod", _accumulator(out, dtype))
+    kind = "all" if out.dtype == "bool" else "prod"
+    return _reduce(context, out, x, dim, keep, kind, _accumulator(out, dtype))
 
 
 @lowers("amax")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 
-from tests.cases.model import F32, F64, FLOATS, I64, Case, distinct, gradients, normal, permuted, positions
+from tests.cases.model import BOOL, F32, F64, FLOATS, I64, Case, distinct, gradients, mask, normal, permuted, positions
 
 WIDE = (F32, F64)
 
@@ -83,6 +83,12 @@ CASES = [
         (normal(1, 2, 4, 3),) * 3,
         (F32,),
         slack=32.0,
+    ),
+    Case(
+        "addr_of_flags",
+        lambda m, a, b: (torch.addr(m, a, b, beta=3, alpha=2), torch.addr(m, a, b, beta=0)),
+        (mask(4, 3), mask(4), mask(3)),
+        (BOOL,),
     ),
     Case(
         "products",

@@ -21,6 +21,7 @@ CASES = [
     Case("sum_zero_dim", lambda x: (x.sum(), x.mean(), x.amax()), (normal(),)),
     Case("mean", lambda x: (x.mean(), x.mean(1), x.mean((0, 2), keepdim=True)), (normal(2, 3, 4),), slack=2.0),
     Case("prod", lambda x: (x.prod(), x.prod(1)), (normal(3, 4),), slack=4.0),
+    Case("prod_of_flags", lambda x: (x.prod(dtype=BOOL), x.prod(1, dtype=BOOL), x.prod(1)), (mask(3, 4),), (BOOL,)),
     Case("extrema", lambda x: (x.amax(1), x.amin((0, 1)), x.max(), x.min()), (normal(3, 4),)),
     Case("extrema_whole", lambda x: (x.amax(1), x.amin((0, 1)), x.max(), x.min()), (whole(-9, 9, 3, 4),), (I64, I32)),
     Case("extrema_special", lambda x: (x.amax(), x.amin()), (special,)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from stator.prims import names as p
@@ -11,7 +12,8 @@ from stator.prims.table import decompose, is_one
 def _scaled(value: Tensor, factor: float) -> Tensor:
     if is_one(factor):
         return value
-    return p.mul(value, factor if value.is_floating_point() or value.is_complex() else int(factor))
+    whole = not (value.is_floating_point() or value.is_complex() or isinstance(factor, bool))
+    return p.mul(value, int(factor) if whole else factor)
 
 
 @decompose("baddbmm")
@@ -40,6 +42,8 @@ def dot(a: Tensor, b: Tensor) -> Tensor:
 
 @decompose("addr")
 def addr(x: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    if x.dtype is a.dtype is b.dtype is torch.bool:  # the numbers are truth values then
+        beta, alpha = bool(beta), bool(alpha)
     product = _scaled(p.mul(p.unsqueeze(a, 1), b), alpha)
     return product if beta == 0 else p.add(_scaled(x, beta), product)
 
