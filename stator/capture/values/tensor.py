@@ -200,6 +200,8 @@ class TensorValue(Object):
         if name == "requires_grad":
             require_grad(tx, self, value)
             return
+        if name == "data" and value is self:
+            return  # it has that memory and that geometry; `Module.to` does so where nothing is to be converted
         if name != "grad" and static_attribute(self.cls, name) is not MISSING:
             raise self.refuse(f"setting attribute {name!r}")
         if name == "grad" and not (value.is_none() or isinstance(value, TensorValue)):
