@@ -261,6 +261,18 @@ def _inverse_view_dtype(step: Step, parent: fx.Node, value: fx.Node, emit: Emit)
     return emit(aten.view.dtype, value, step.dtype)
 
 
+@_inverse_of(aten._conj.default)
+def _inverse_conj(step: Step, parent: fx.Node, value: fx.Node, emit: Emit) -> fx.Node:
+    """w = x.conj(); w.copy_(v) --> x' = conj(v)."""
+    return emit(aten.conj_physical.default, value)
+
+
+@_inverse_of(aten._neg_view.default)
+def _inverse_negation(step: Step, parent: fx.Node, value: fx.Node, emit: Emit) -> fx.Node:
+    """w = -x, put off; w.copy_(v) --> x' = -v."""
+    return emit(aten.neg.default, value)
+
+
 @_inverse_of(aten.view_as_real.default)
 def _inverse_view_as_real(step: Step, parent: fx.Node, value: fx.Node, emit: Emit) -> fx.Node:
     """w = view_as_real(x); w.copy_(v) --> x' = view_as_complex(v)."""

@@ -69,7 +69,9 @@ class Output:
          "input": flat input number `index` itself;
          "input_view": flat input number `index` as_strided by `size`, `stride`, `offset`;
          "output_view": the value number `index` as_strided by them;
-         (views may have another `dtype` of the same width; `link` says how they hang on their source in autograd)
+         (views may have another `dtype`, of the same width or of the parts of complex numbers, in which the offset
+         then counts; `pending` names what is put off, "conj" and "neg"; `link` says how they hang on their source in
+         autograd)
          "number": the number `offset`;
          "constant": no tensor, the Python value `constant`.
     """
@@ -82,6 +84,7 @@ class Output:
     constant: Any = None
     dtype: str = ""
     link: str = ""
+    pending: str = ""
 
     def at(self, values: Values) -> Output:
         """The output for values of its symbols."""

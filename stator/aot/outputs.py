@@ -61,7 +61,7 @@ def describe(tracer: Tracer, inputs: Mapping[int, int], outputs: list[Any]) -> R
         base = bases.get(fake.handle.cell) if origin is None else origin
         if base is not None and fake is not base and fake.grad_fn is not None and repeats(base.shape, base.stride()):
             raise Unsupported("a result", "it is a view of a tensor that holds some elements several times")
-        if base is not None and fake.dtype.itemsize != base.dtype.itemsize:
+        if base is not None and (fake.dtype.itemsize != base.dtype.itemsize and not _in_parts(fake, base)):
             raise Unsupported("a result", "it reads the memory of another as elements of another size")
         if base is None or not _can_rename(fake, base) or (base is fake and origin is None):
             results.outputs.append(Output("value", value(fake)))
@@ -86,14 +86,14 @@ def _bases(outputs: list[Any]) -> dict[Cell, FakeTensor]:
             sharing.setdefault(out.handle.cell, {})[id(out)] = out
     bases: dict[Cell, FakeTensor] = {}
     for cell, group in sharing.items():
-        if len(group) == 1:
+        if len(group) == 1 and not any(map(_pending, group.values())):
             continue
         if cell.restrided:
             raise Unsupported("a result", "it shares memory with another whose shape was changed in place")
         whole = [fake for fake in group.values() if not fake.handle.steps]
         whole += [fake.handle.steps[0].parent for fake in group.values() if fake.handle.steps]
         whole.sort(key=lambda fake: not fake.requires_grad)
-        if whole[0].handle.cell is cell and not whole[0].handle.steps:
+        if whole[0].handle.cell is cell and not whole[0].handle.steps and not _pending(whole[0]):
             bases[cell] = whole[0]
     return bases
 
@@ -103,15 +103,30 @@ def _can_rename(fake: FakeTensor, base: FakeTensor) -> bool:
     return base.requires_grad or not fake.requires_grad
 
 
+def _in_parts(fake: FakeTensor, base: FakeTensor) -> bool:
+    """Whether one of two tensors has the real and imaginary parts of the other as its elements."""
+    whole, part = (fake.dtype, base.dtype) if fake.dtype.is_complex else (base.dtype, fake.dtype)
+    return whole.is_complex and whole.to_real() is part
+
+
+def _pending(fake: FakeTensor) -> str:
+    """What eager puts off until somebody reads the tensor."""
+    return " ".join(["conj"] * fake.is_conj() + ["neg"] * fake.is_neg())
+
+
 def view_of(kind: str, index: int, fake: FakeTensor, base: FakeTensor) -> Output:
+    start, origin = size_of(fake.storage_offset()), size_of(base.storage_offset())
+    if fake.dtype.is_complex != base.dtype.is_complex:
+        start, origin = (start * 2, origin) if fake.dtype.is_complex else (start, origin * 2)
     return Output(
         kind,
         index,
         extents(fake.shape),
         extents(fake.stride()),
-        size_of(fake.storage_offset()) - size_of(base.storage_offset()),
+        start - origin,
         dtype=str(fake.dtype).removeprefix("torch.") if fake.dtype is not base.dtype else "",
         link=_link(fake, base),
+        pending=_pending(fake),
     )
 
 

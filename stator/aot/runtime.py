@@ -13,12 +13,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache, partial
 from typing import Any
-from weakref import ref
 
 import torch
 from torch import fx
 from torch.autograd import forward_ad
 
+from stator._native import Empty, Plan, record
 from stator.aot.again import Again
 from stator.aot.metadata import Ints, Metadata, Origin, Output, Saved, TensorSpec, Values, at
 from stator.aot.symbols import read
@@ -30,7 +30,6 @@ from stator.sizes.real import NAMES, bits_of
 Tensor = torch.Tensor
 Compiled = Callable[[list[Tensor]], Sequence[Any]]
 _INT64_MAX = (1 << 63) - 1
-_set_grad_enabled = torch._C._set_grad_enabled
 #: How many combinations of sizes one function keeps the geometry of its results for.
 _GEOMETRIES = 128
 
@@ -46,7 +45,7 @@ def bind(
     bound = Bound(metadata, forward, backward, attributes)
     if gm is not None and metadata.has_backward:
         bound.again = Again(gm, metadata)
-    return bound.call_with_grad if metadata.has_backward else bound.call
+    return bound.plan()
 
 
 class Bound:
@@ -78,7 +77,6 @@ class Bound:
         "symbols",
         "unsaved",
         "values",
-        "views",
     )
 
     def __init__(
@@ -103,14 +101,13 @@ class Bound:
         self.draws = metadata.draws
         self.seed_device = torch.device(metadata.seed_device) if metadata.uses_random else None
         self.non_differentiable = [i for i, value in enumerate(metadata.values) if not value.differentiable]
-        #: Whether nothing that backward keeps leads back to what it was computed from; see `_anchor`.
+        #: Whether nothing that backward keeps leads back to what it was computed from. Then there is one more result,
+        #: empty, that is saved: taken out in backward it leads to all inputs, and keeps none of them.
         self.anchor = bool(metadata.saved) and not any(_leads_back(metadata, saved) for saved in metadata.saved)
         #: Whether a call is the forward graph and no more.
         self.bare = self.plain and not (
             self.mutated or self.changed or metadata.bases or metadata.floats or metadata.reals or metadata.seed_device
         )
-        #: Which values the forward graph gives as views of its memory, once it has been called.
-        self.views: list[int] | None = None
         #: Values of which backward is told whether their tangents came, and where.
         self.flags = [(i, torch.device(metadata.values[i].spec.device)) for i in metadata.flags]
         #: Flat inputs that only some values lead to: the values, and the number of the input among the tensors.
@@ -122,6 +119,27 @@ class Bound:
         self.sized = _sized(metadata)
         self.fixed = None if self.sized else _geometry(metadata, (), ())
         self.geometries = lru_cache(maxsize=_GEOMETRIES)(partial(_geometry, metadata, self.sized))
+
+    def plan(self) -> Plan:
+        """The callable, as numbers: it goes its own way where a call is the graph and no more."""
+        metadata = self.metadata
+        common = (self, self.forward, tuple(self.attributes))
+        mode = (vars(forward_ad), _own, self.values, self.bare)
+        if not metadata.has_backward:
+            return Plan(*common, _call, *mode)
+        places = {"input": 0, "value": len(metadata.inputs), "extra": len(metadata.inputs) + self.values}
+        return Plan(
+            *common,
+            _call_with_grad,
+            *mode,
+            apply=_apply,
+            anchor=Empty((0,), (1,), torch.float32) if self.anchor else None,
+            after=_after if self.mutated or self.symbols or self.reach else None,
+            saved=tuple([places[saved.source] + saved.index for saved in self.saved]),
+            constant=tuple(self.non_differentiable),
+            watched=tuple(self.unsaved) if self.again is not None and not self.again.refusal else (),
+            enables_grad=metadata.enables_grad,
+        )
 
     # ---- calls -------------------------------------------------------------------------------------------------------
 
@@ -142,43 +160,22 @@ class Bound:
 
     def call(self, *placeholders: Tensor) -> tuple[Any, ...]:
         """Without autograd."""
-        if self.bare and forward_ad._current_level < 0:
-            values = self.values_of([*self.attributes, *placeholders])
-            return values if self.views == [] else self.own(values)
         inputs = self.flat(placeholders)
-        values = self.own(self.values_of(list(inputs)))
+        with torch.no_grad():
+            values = tuple([_own(value) for value in self.forward(list(inputs))[: self.values]])
         if self.mutated:
             self.bump(inputs)
         return self.results(inputs, values)
 
-    def values_of(self, inputs: list[Tensor]) -> tuple[Any, ...]:
-        """What the forward graph gives, run without grad mode. The context manager is dearer than the call."""
-        if not torch.is_grad_enabled():
-            return tuple(self.forward(inputs))
-        _set_grad_enabled(False)
-        try:
-            return tuple(self.forward(inputs))
-        finally:
-            _set_grad_enabled(True)
-
-    def own(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The values as no views: such, made where no gradients are recorded, forbid a write where some are."""
-        if self.views is None:
-            self.views = [i for i, value in enumerate(values) if value._is_view()]
-        owned = list(values)
-        for i in self.views:
-            owned[i] = _own(owned[i])
-        return tuple(owned)
-
-    def call_with_grad(self, *placeholders: Tensor) -> tuple[Any, ...]:
+    def call_with_grad(self, plan: Plan, *placeholders: Tensor) -> tuple[Any, ...]:
         """With a place in the autograd graph, if grad mode is on or the program turns it on."""
         if not torch.is_grad_enabled():
             if not self.metadata.enables_grad:
                 return self.call(*placeholders)
             with torch.enable_grad():
-                return self.call_with_grad(*placeholders)
+                return self.call_with_grad(plan, *placeholders)
         inputs = self.flat(placeholders)
-        values: tuple[Any, ...] = _apply(self, *inputs)
+        values: tuple[Any, ...] = _apply(plan, *inputs)
         if self.anchor:
             values = values[: self.values]
         return self.results(inputs, values)
@@ -208,6 +205,25 @@ class Bound:
 def _unsaved(metadata: Metadata) -> list[int]:
     saved = {place.index for place in metadata.saved if place.source == "input"}
     return [i for i in range(len(metadata.inputs)) if i not in saved]
+
+
+def _call(plan: Plan, *placeholders: Tensor) -> tuple[Any, ...]:
+    result: tuple[Any, ...] = plan.bound.call(*placeholders)
+    return result
+
+
+def _call_with_grad(plan: Plan, *placeholders: Tensor) -> tuple[Any, ...]:
+    result: tuple[Any, ...] = plan.bound.call_with_grad(plan, *placeholders)
+    return result
+
+
+def _after(ctx: Any, inputs: tuple[Any, ...]) -> None:
+    """What few functions have to record."""
+    bound: Bound = ctx.bound
+    bound.bump(inputs)
+    ctx.symbols = read(bound.symbols, inputs)
+    ctx.sized = read(bound.sized, inputs)
+    ctx.hooked = {i for i in bound.reach if inputs[i]._backward_hooks}
 
 
 def _tensors_before(metadata: Metadata, index: int) -> int:
@@ -244,11 +260,29 @@ def _view(output: Output, source: Tensor) -> Tensor:
     dtype = getattr(torch, output.dtype) if output.dtype else None
 
     def cut(source: Tensor) -> Tensor:
-        if dtype is not None:
-            source = source.view(dtype)
-        return source.as_strided(size, stride, source.storage_offset() + offset)
+        if dtype is not None and dtype.is_complex != source.dtype.is_complex:
+            made = _in_parts(source, size, stride, offset)
+        else:
+            source = source if dtype is None else source.view(dtype)
+            made = source.as_strided(size, stride, source.storage_offset() + offset)
+        for put_off in output.pending.split():
+            made = PENDING[put_off](made)
+        return made
 
     return LINKS[output.link](source, cut)
+
+
+def _in_parts(source: Tensor, size: Any, stride: Any, offset: Any) -> Tensor:
+    """A view of the parts of complex numbers, or of numbers as parts of complex ones; the offset counts parts."""
+    if source.is_complex():
+        source = torch.view_as_real(source)
+        return source.as_strided(size, stride, source.storage_offset() + offset)
+    pairs = source.as_strided((*size, 2), (*[2 * step for step in stride], 1), source.storage_offset() + offset)
+    return torch.view_as_complex(pairs)
+
+
+#: What PyTorch does to a tensor only when somebody reads it.
+PENDING: dict[str, Callable[[Tensor], Tensor]] = {"conj": torch.conj, "neg": torch._neg_view}
 
 
 def _without_grad(source: Tensor, cut: Callable[[Tensor], Tensor]) -> Tensor:
@@ -286,13 +320,10 @@ def _leads_back(metadata: Metadata, saved: Saved) -> bool:
     return saved.source == "value" and metadata.values[saved.index].differentiable
 
 
-def _anchor() -> Tensor:
-    """One more result, empty, that is saved: taken out in backward it leads to all inputs, and keeps none of them."""
-    return torch.empty(0)
-
-
 def _own(value: Tensor) -> Tensor:
-    """The memory of a view as no view: autograd forbids writing to views made inside a function."""
+    """The same memory as no view of another tensor: autograd forbids writing to views made inside a function."""
+    if not value._is_view():
+        return value
     owned = torch.empty(0, dtype=value.dtype, device=value.device)
     return owned.set_(value.untyped_storage(), value.storage_offset(), value.size(), value.stride())
 
@@ -369,33 +400,9 @@ class _Tangent:
 
 
 class CompiledFunction(torch.autograd.Function):
-    """The compiled function in the autograd graph. Its first argument is the `Bound`."""
+    """The compiled function in the autograd graph. Its first argument is the `Plan`."""
 
-    @staticmethod
-    def forward(ctx: Any, bound: Bound, *inputs: Tensor) -> tuple[Any, ...]:
-        out = bound.forward(list(inputs))
-        if bound.mutated:
-            bound.bump(inputs)
-        values = tuple([_own(value) if value._is_view() else value for value in out[: bound.values]])
-        if bound.saved:
-            kept = {"input": inputs, "value": values, "extra": out[bound.values :]}
-            ctx.to_save = tuple([kept[saved.source][saved.index] for saved in bound.saved])
-            if bound.anchor:
-                anchor = _anchor()
-                values = (*values, anchor)
-                ctx.to_save = (*ctx.to_save, anchor)
-        if bound.non_differentiable:
-            ctx.non_differentiable = tuple([values[i] for i in bound.non_differentiable])
-        ctx.materialize_grads = False
-        ctx.bound = bound
-        if bound.symbols:
-            ctx.symbols = read(bound.symbols, inputs)
-            ctx.sized = read(bound.sized, inputs)
-        if bound.again is not None and not bound.again.refusal:
-            ctx.unsaved = _in_view(bound, inputs)
-        if bound.reach:
-            ctx.hooked = {i for i in bound.reach if inputs[i]._backward_hooks}
-        return values
+    forward = staticmethod(record)
 
     @staticmethod
     def backward(ctx: Any, *tangents: Tensor | None) -> Any:
@@ -440,21 +447,6 @@ def _reached(ctx: Any, bound: Bound, tangents: Sequence[Tensor | None], gradient
             if leaf is None or not leaf._backward_hooks:
                 kept[i] = None
     return kept
-
-
-def _in_view(bound: Bound, inputs: Sequence[Any]) -> list[Any]:
-    """What is needed to find the inputs that backward does not keep, and to see whether they have changed."""
-    count = len(bound.attributes)
-    found: list[Any] = []
-    for i in bound.unsaved:
-        value = inputs[i]
-        if not isinstance(value, Tensor):
-            found.append(value)
-        elif value.is_inference():
-            found.append(None)
-        else:
-            found.append((value._version, None if i < count else ref(value)))
-    return found
 
 
 def _again(

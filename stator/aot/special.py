@@ -45,6 +45,14 @@ def _same(tracer: Tracer, x: Any) -> Any:
     return tracer.same(x)
 
 
+@special(aten._conj.default)
+def _conj(tracer: Tracer, x: Any) -> Any:
+    """Of a number among the operands, as its derivative has it, or of a tensor."""
+    if isinstance(x, complex):
+        return tracer.run(aten.full.default, [], x.conjugate(), dtype=torch.complex128, device=torch.device("cpu"))
+    return tracer._view(aten._conj.default, (x,), {})
+
+
 @special(aten.detach_.default)
 def _detach_in_place(tracer: Tracer, x: Any) -> Any:
     return x
@@ -231,6 +239,22 @@ def _accelerated_batch_norm_backward(
         aten.native_batch_norm_backward.default,
         grad, x, weight, mean, var, saved_mean, saved_rstd, True, eps, [True, True, True],
     )  # fmt: skip
+
+
+# ---- random slopes: kept in an argument, which the schema says is written but not returned ---------------------------
+
+
+@special(aten.rrelu_with_noise.default)
+def _rrelu(tracer: Tracer, x: Any, noise: Any, *args: Any, **kwargs: Any) -> Any:
+    out, slopes = tracer.run(aten.rrelu_with_noise_functional.default, x, noise, *args, **kwargs)
+    tracer.assign(*tracer.fakes((noise, slopes)))
+    return out
+
+
+@special(aten.rrelu_with_noise_.default)
+def _rrelu_in_place(tracer: Tracer, x: Any, noise: Any, *args: Any, **kwargs: Any) -> Any:
+    tracer.assign(*tracer.fakes((x, _rrelu(tracer, x, noise, *args, **kwargs))))
+    return x
 
 
 # ---- no effect on values ---------------------------------------------------------------------------------------------

@@ -15,9 +15,9 @@ from typing import Any, Protocol
 from stator.base.errors import Unsupported
 from stator.loop.kernel import Call, Launch, Schedule, Step
 from stator.loop.memory import touched
-from stator.loop.nest import Buffer, Extern, Number, Shape, View
-from stator.loop.scalar import ITEMSIZE
-from stator.sizes import Extent, Size, Symbol, hint
+from stator.loop.nest import Buffer, Extern, Geometry, Number, View
+from stator.loop.scalar import ITEMSIZE, NBYTES
+from stator.sizes import Size, Symbol, hint
 
 #: Bytes from which on the memory of a result is asked for in huge pages.
 LARGE = 4 << 20
@@ -25,7 +25,10 @@ LARGE = 4 << 20
 TORCH = {
     "f64": "torch.float64", "f32": "torch.float32", "bf16": "torch.bfloat16", "f16": "torch.float16",
     "i64": "torch.int64", "i32": "torch.int32", "i16": "torch.int16", "i8": "torch.int8", "u8": "torch.uint8",
-    "bool": "torch.bool",
+    "bool": "torch.bool", "c128": "torch.complex128", "c64": "torch.complex64", "c32": "torch.complex32",
+    "u64": "torch.uint64", "u32": "torch.uint32", "u16": "torch.uint16",
+    "f8e4m3": "torch.float8_e4m3fn", "f8e5m2": "torch.float8_e5m2", "f8e4m3z": "torch.float8_e4m3fnuz",
+    "f8e5m2z": "torch.float8_e5m2fnuz", "f8e8m0": "torch.float8_e8m0fnu",
 }  # fmt: skip
 
 
@@ -176,7 +179,7 @@ class _Module:
 
     def _step(self, step: Step) -> list[str]:
         if isinstance(step, Launch):
-            args = [self._buffer(pointer.buffer) for pointer in step.args]
+            args = [self._numbers(pointer.buffer) for pointer in step.args]
             args += map(str, step.sizes)
             return [f"{self._kernel(step)}({', '.join(args)})"]
         assert isinstance(step, Call)
@@ -200,7 +203,7 @@ class _Module:
             assert len(outputs) == 1, "operators with several results make them"
             function = self._bound("into", extern.out_target)
             return [f"{function}({', '.join([*args, f'out={self._buffer(outputs[0])}'])})"]
-        geometry = ", ".join([f"({buffer.size}, {buffer.stride})" for buffer in extern.outputs])
+        geometry = ", ".join([f"({made.size}, {made.stride})" for made in (b.geometry for b in extern.outputs)])
         if any(type(n) is Size for buffer in extern.outputs for n in (*buffer.size, *buffer.stride)):
             function = self._bound("returning_sized", extern.target)
             args.insert(0, f"[{geometry}]")
@@ -229,22 +232,25 @@ class _Module:
                 return value
             case float() if value != value or value in (float("inf"), float("-inf")):
                 return f"float({str(value)!r})"
+            case complex():
+                return f"complex({self._argument(value.real)}, {self._argument(value.imag)})"
         return repr(value)
 
     # -- tensors
 
     def _allocation(self, buffer: Buffer) -> str:
         """The expression that makes a buffer's memory; of a geometry that is known, by what was made for it before."""
-        arguments = f"{buffer.size}, {buffer.stride}"
+        dtype, size, stride, _ = buffer.geometry
+        arguments = f"{size}, {stride}"
         if buffer.device != "cpu":
-            return f"empty({arguments}, dtype={TORCH[buffer.dtype]}, device={buffer.device!r})"
+            return f"empty({arguments}, dtype={TORCH[dtype]}, device={buffer.device!r})"
         if hint(buffer.nbytes) >= LARGE:
-            return f"large({arguments}, {TORCH[buffer.dtype]})"
-        if not all(isinstance(n, int) for n in (*buffer.size, *buffer.stride)):
-            return f"empty({arguments}, dtype={TORCH[buffer.dtype]})"
-        made = f"Empty({arguments}, {TORCH[buffer.dtype]})"
+            return f"large({arguments}, {TORCH[dtype]})"
+        if not all(isinstance(n, int) for n in (*size, *stride)):
+            return f"empty({arguments}, dtype={TORCH[dtype]})"
+        made = f"Empty({arguments}, {TORCH[dtype]})"
         if made not in self.makers:
-            name = "_".join(["new", buffer.dtype, "x".join(map(str, buffer.size))]).rstrip("_")
+            name = "_".join(["new", dtype, "x".join(map(str, size))]).rstrip("_")
             while name in self.makers.values():
                 name += "_"
             self.makers[made] = name
@@ -254,40 +260,48 @@ class _Module:
         """The variable of a buffer as it was declared."""
         if name in self.schedule.memory.offsets:
             buffer = self.schedule.buffers[name]
-            self._piece(name, buffer, buffer.size, buffer.stride, 0)
+            self._piece(name, buffer, buffer.geometry)
         return name
+
+    def _numbers(self, name: str) -> str:
+        """A buffer as kernels take it: those of the CPU only ask for its address."""
+        buffer = self.schedule.buffers[name]
+        if not buffer.opaque or buffer.device == "cpu":
+            return self._buffer(name)
+        return self._view(View(name, buffer.size, buffer.stride))
 
     def _view(self, view: View) -> str:
         """The expression of a view: planned beforehand in the arena, made on the spot elsewhere."""
         buffer = self.schedule.buffers[view.buffer]
-        if (view.size, view.stride, view.offset) == (buffer.size, buffer.stride, 0):
+        geometry = view.geometry(buffer)
+        if geometry == buffer.geometry:
             return self._buffer(view.buffer)
         if view.buffer in self.schedule.memory.offsets:
-            name = f"{view.buffer}_as_{'x'.join([re.sub(r'[^a-z0-9]', '_', str(n)) for n in view.size])}"
-            made = self._arguments(buffer, view.size, view.stride, view.offset)
+            name = f"{view.buffer}_as_{'x'.join([re.sub(r'[^a-z0-9]', '_', str(n)) for n in geometry.size])}"
+            made = self._arguments(buffer, geometry)
             while self.pieces.get(name, made) != made:
                 name += "_"
             self.pieces[name] = made
             return name
-        if len(view.size) == 2 and buffer.size == view.size[::-1] and buffer.stride == view.stride[::-1]:
-            return f"{view.buffer}.t()" if view.offset == 0 else self._strided(view)
-        return self._strided(view)
-
-    def _strided(self, view: View) -> str:
+        turned = Geometry(geometry.dtype, geometry.size[::-1], geometry.stride[::-1])
+        if len(geometry.size) == 2 and geometry.offset == 0 and turned == buffer.geometry:
+            return f"{view.buffer}.t()"
         self.needs_view = True
-        return f"view({view.buffer}, {view.size}, {view.stride}, {view.offset})"
+        dtype = f", {TORCH[geometry.dtype]}" if view.opaque != buffer.opaque else ""
+        return f"view({view.buffer}, {geometry.size}, {geometry.stride}, {geometry.offset}{dtype})"
 
-    def _arguments(self, buffer: Buffer, size: Shape, stride: Shape, offset: Extent) -> str:
-        moved = offset * ITEMSIZE[buffer.dtype]
+    def _arguments(self, buffer: Buffer, geometry: Geometry) -> str:
+        dtype, size, stride, offset = geometry
+        moved = offset * NBYTES[dtype]
         if self.blocks:
             start = f"start[{self.blocks[buffer.name]}]" + (f" + {moved}" if moved != 0 else "")
         else:
             start = f"{self.schedule.memory.offsets[buffer.name] + moved}"
-        return f"{start}, {TORCH[buffer.dtype]}, {size}, {stride}"
+        return f"{start}, {TORCH[dtype]}, {size}, {stride}"
 
-    def _piece(self, name: str, buffer: Buffer, size: Shape, stride: Shape, offset: Extent) -> None:
+    def _piece(self, name: str, buffer: Buffer, geometry: Geometry) -> None:
         if name not in self.pieces:
-            self.pieces[name] = self._arguments(buffer, size, stride, offset)
+            self.pieces[name] = self._arguments(buffer, geometry)
 
     def _outputs(self) -> list[str]:
         schedule = self.schedule
@@ -310,7 +324,7 @@ def _mentions(text: str, symbol: Symbol) -> bool:
 def _read(symbol: Symbol, inputs: Iterable[Buffer]) -> str:
     """The expression that reads a symbol from the geometry of the inputs."""
     for buffer in inputs:
-        for method, extents in (("size", buffer.size), ("stride", buffer.stride)):
+        for method, extents in (("size", buffer.geometry.size), ("stride", buffer.geometry.stride)):
             if symbol.size in extents:
                 return f"{buffer.name}.{method}({extents.index(symbol.size)})"
     raise Unsupported(f"the symbolic size {symbol.name}", "no input has it as a size or stride of its own")
@@ -339,4 +353,5 @@ def _main(schedule: Schedule) -> list[str]:
 def _example(given: Buffer | Number) -> str:
     if isinstance(given, Number):
         return f"{given.value},  # {given.name}"
-    return f"random_input({given.size}, {given.stride}, {TORCH[given.dtype]}, {given.device!r}),  # {given.name}"
+    dtype, size, stride, _ = given.geometry
+    return f"random_input({size}, {stride}, {TORCH[dtype]}, {given.device!r}),  # {given.name}"

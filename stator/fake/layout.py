@@ -25,6 +25,13 @@ _CATEGORY: dict[torch.dtype, int] = {
     **dict.fromkeys((torch.complex32, torch.complex64, torch.complex128), 3),
 }
 
+#: Dtypes that no kernel of ours computes on.
+OPAQUE_DTYPES = frozenset(
+    getattr(torch, name)
+    for name in "complex128 complex64 complex32 uint64 uint32 uint16 float8_e4m3fn float8_e5m2 float8_e4m3fnuz "
+    "float8_e5m2fnuz float8_e8m0fnu".split()
+)
+
 
 def is_float(dtype: torch.dtype) -> bool:
     """Whether a dtype is floating or complex, so that float functions keep it."""

@@ -14,7 +14,7 @@ import torch
 from stator.fake.execute import aten
 from stator.fake.layout import contiguous_strides
 from stator.fake.rules import rule
-from stator.fake.tensor import FakeTensor, make, memory_of
+from stator.fake.tensor import FakeTensor, make, memory_of, with_pending
 
 
 def view(x: FakeTensor, size: Sequence[int], stride: Sequence[int] | None, offset: Any = None) -> FakeTensor:
@@ -25,7 +25,7 @@ def view(x: FakeTensor, size: Sequence[int], stride: Sequence[int] | None, offse
         stride = contiguous_strides(size)
     fake = make(size, x.dtype, x.device, stride, offset)
     fake.memory = memory_of(x)
-    return fake
+    return with_pending(fake, x)
 
 
 def resolve_size(numel: int, size: Sequence[int]) -> list[int] | None:

@@ -11,13 +11,14 @@ Neighbours: `execute.py` runs operators on fakes, `rules.py` knows the shapes of
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
 from stator.base.errors import DataDependent
 
 _wrap = torch.Tensor._make_wrapper_subclass
+Tensor = TypeVar("Tensor", bound=torch.Tensor)
 
 
 class Memory:
@@ -60,7 +61,7 @@ class FakeTensor(torch.Tensor):
         meta = self._meta
         if meta is None:
             with torch._C._DisableTorchDispatch():
-                meta = _meta_like(self)
+                meta = with_pending(_meta_like(self), self)
             self._meta = meta
         return meta
 
@@ -129,7 +130,16 @@ def wrap_meta(meta: torch.Tensor, device: torch.device) -> FakeTensor:
         device=device,
     )
     fake._meta = meta
-    return fake
+    return with_pending(fake, meta)
+
+
+def with_pending(made: Tensor, like: torch.Tensor) -> Tensor:
+    """The tensor, whose conjugation and negation are put off as those of `like` are: the dispatcher then acts on it."""
+    if like.is_conj():
+        torch._C._set_conj(made, True)
+    if like.is_neg():
+        torch._C._set_neg(made, True)
+    return made
 
 
 def memory_of(fake: FakeTensor) -> Memory:

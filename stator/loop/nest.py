@@ -16,26 +16,45 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from stator.loop.expr import Expr
 from stator.loop.index import Axis, Index
-from stator.loop.scalar import ITEMSIZE
+from stator.loop.scalar import ITEMSIZE, OPAQUE
 from stator.sizes import Extent, Size, Symbol, symbols
 
 #: Sizes, strides or positions.
 Shape: TypeAlias = tuple[Extent, ...]
 
 
+class Geometry(NamedTuple):
+    """A tensor as operators see it."""
+
+    dtype: str
+    size: Shape
+    stride: Shape
+    offset: Extent = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """A piece of memory: an input, an output or something in between."""
+    """A piece of memory: an input, an output or something in between.
+
+    `opaque` is what operators take it for, where it is one of `scalar.OPAQUE`: a complex tensor is pairs of floats in
+    a last dimension.
+    """
 
     name: str
     dtype: str
     size: Shape
     stride: Shape
     device: str = "cpu"
+    opaque: str = ""
+
+    @property
+    def geometry(self) -> Geometry:
+        """What operators see."""
+        return _geometry(self.opaque, Geometry(self.dtype, self.size, self.stride))
 
     @property
     def span(self) -> Extent:
@@ -58,12 +77,26 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """How an extern argument or an output reads a buffer (offset in elements)."""
+    """How an extern argument or an output reads a buffer (offset in elements); `opaque` as for buffers."""
 
     buffer: str
     size: Shape
     stride: Shape
     offset: Extent = 0
+    opaque: str = ""
+
+    def geometry(self, buffer: Buffer) -> Geometry:
+        """What operators see."""
+        return _geometry(self.opaque, Geometry(buffer.dtype, self.size, self.stride, self.offset))
+
+
+def _geometry(opaque: str, memory: Geometry) -> Geometry:
+    """A tensor over memory that is described by what loops know."""
+    width = OPAQUE[opaque][1] if opaque else 1
+    if width == 1:
+        return memory._replace(dtype=opaque or memory.dtype)
+    stride = tuple([step // width for step in memory.stride[:-1]])
+    return Geometry(opaque, memory.size[:-1], stride, memory.offset // width)
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,8 +69,8 @@ class Resizer(Rewriter):
     def argument(self, value: Any) -> Any:
         """An argument of an extern, or an output."""
         match value:
-            case View(buffer, size, stride, offset):
-                return View(buffer, self.shape(size), self.shape(stride), self.size(offset))
+            case View(buffer, size, stride, offset, opaque):
+                return View(buffer, self.shape(size), self.shape(stride), self.size(offset), opaque)
             case tuple():
                 return tuple([self.argument(item) for item in value])
             case Bits(size):

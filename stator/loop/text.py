@@ -76,7 +76,8 @@ class Lines:
 
 def buffer_text(buffer: Buffer) -> str:
     """`name: f32[4, 8]`, with the stride where it is not row-major."""
-    return f"{buffer.name}: {_shape(buffer.dtype, buffer.size, buffer.stride)}"
+    known_as = f" as {buffer.opaque}" if buffer.opaque else ""
+    return f"{buffer.name}: {_shape(buffer.dtype, buffer.size, buffer.stride)}{known_as}"
 
 
 def nest_text(nest: Nest) -> str:
@@ -155,7 +156,8 @@ def _argument(argument: Argument) -> str:
 
 def _view(view: View) -> str:
     offset = f"+{view.offset}" if view.offset else ""
-    return f"{view.buffer}{offset}{_shape('', view.size, view.stride)}"
+    known_as = f" as {view.opaque}" if view.opaque else ""
+    return f"{view.buffer}{offset}{_shape('', view.size, view.stride)}{known_as}"
 
 
 def _output(output: Output) -> str:

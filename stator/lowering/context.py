@@ -19,8 +19,9 @@ from stator.loop import expr as e
 from stator.loop.expr import postorder
 from stator.loop.index import ZERO, Axis, Index
 from stator.loop.nest import Buffer, Extern, Nest, Number, View, contiguous
+from stator.loop.scalar import OPAQUE
 from stator.lowering.uses import Uses
-from stator.lowering.value import Body, Indices, Place, Size, Tensorish, is_dense, placed, same_layout
+from stator.lowering.value import Body, Indices, Place, Size, Tensorish, is_dense, placed, pointwise, same_layout
 from stator.sizes import Extent, hint
 
 #: Operators that cost about as much as a trip to memory.
@@ -77,7 +78,14 @@ class Context:
         return self.name(hint)
 
     def buffer(
-        self, size: Size, stride: Size, dtype: str, device: str = "", name: str = "", exact: bool = False
+        self,
+        size: Size,
+        stride: Size,
+        dtype: str,
+        device: str = "",
+        name: str = "",
+        exact: bool = False,
+        opaque: str = "",
     ) -> Buffer:
         """A new buffer, named after the node being lowered.
 
@@ -87,7 +95,7 @@ class Context:
             stride = contiguous(size)
         if not name:
             name = self.node.name if self.node is not None else "value"
-        made = Buffer(self.name(name), dtype, size, stride, device or self.device)
+        made = Buffer(self.name(name), dtype, size, stride, device or self.device, opaque)
         self.buffers[made.name] = made
         return made
 
@@ -169,8 +177,17 @@ class Context:
 
     def view(self, value: Tensorish) -> View:
         """The value as an extern argument."""
+        if value.raw is not None:
+            return self._opaque_view(value.raw, value.dtype)
         place = self.place(value)
         return View(place.buffer.name, value.size, place.stride, place.offset)
+
+    def _opaque_view(self, raw: Tensorish, dtype: str) -> View:
+        """The view of a tensor whose elements consist of what loops know; these must lie side by side."""
+        place, width = self.place(raw), OPAQUE[dtype][1]
+        if width > 1 and not _side_by_side(raw.size, place, width):
+            place = self.realize(pointwise(raw.size, raw.dtype, raw.load, raw.weight))
+        return View(place.buffer.name, raw.size, place.stride, place.offset, dtype)
 
     # -- the cost rule -----------------------------------------------------------------------------
 
@@ -180,6 +197,12 @@ class Context:
             return
         if value.weight > MAX_WEIGHT or (self.uses[node].count > 1 and worth_memory(value, self.buffers)):
             self.realize(value)
+
+
+def _side_by_side(size: Size, place: Place, width: int) -> bool:
+    """Whether the numbers of one element follow each other, from a place on where elements can be counted."""
+    steps = [step for n, step in zip(size[:-1], place.stride[:-1], strict=True) if n != 1]
+    return place.stride[-1] == 1 and all(step % width == 0 for step in (place.offset, *steps))
 
 
 def loop_axes(size: Size, stride: Size) -> tuple[tuple[Axis, ...], Indices]:

@@ -21,11 +21,23 @@ from stator.loop import expr as e
 from stator.loop.expr import Expr, postorder
 from stator.loop.index import Axis, Index
 from stator.loop.nest import Buffer, Nest, Number, Output, Program, View
-from stator.lowering import uses
+from stator.loop.scalar import OPAQUE
+from stator.lowering import opaque, uses
 from stator.lowering.context import Context, loop_axes
 from stator.lowering.extern import call, extern
 from stator.lowering.table import LOWERINGS
-from stator.lowering.value import Place, Spec, Tensorish, broadcast, extent, placed, pointwise, same_layout
+from stator.lowering.value import (
+    Place,
+    Spec,
+    Tensorish,
+    broadcast,
+    extent,
+    numbers,
+    over,
+    placed,
+    pointwise,
+    same_layout,
+)
 from stator.sizes import Size
 from stator.sizes.real import Bits
 
@@ -88,11 +100,14 @@ class Lowering:
                 context.numbers.append(Number(context.number_name(node.name, found), position, found))
             return found
         spec = Spec.of(value)
-        made = Buffer(context.name(node.name), spec.dtype, spec.size, spec.stride, spec.device)
+        size, stride, dtype, device = spec.numbers
+        known_as, width = (spec.dtype, OPAQUE[spec.dtype][1]) if spec.dtype in OPAQUE else ("", 1)
+        made = Buffer(context.name(node.name), dtype, size, stride, device, known_as)
         context.inputs.append(made)
         context.buffers[made.name] = made
-        context.offsets[made.name] = extent(value.storage_offset())
-        return placed(made.size, Place(made, made.stride))
+        context.offsets[made.name] = extent(value.storage_offset()) * width
+        found = placed(made.size, Place(made, made.stride))
+        return over(found, known_as) if known_as else found
 
     def _call(self, node: Node, values: dict[Node, Any]) -> Any:
         args, kwargs = _fill(node.args, values), _fill(node.kwargs, values)
@@ -100,7 +115,7 @@ class Lowering:
         if target is operator.getitem:
             return args[0][args[1]]
         if target is COPY:
-            self.writes.append((args[0], args[1]))
+            self.writes.append((numbers(args[0]), numbers(args[1])))
             return args[1]
         out = _specs(node.meta["val"])
         function = LOWERINGS.get(target)
@@ -108,20 +123,30 @@ class Lowering:
             return extern(self.context, out, *args, **kwargs)
         if self.context.device != "cpu":
             args = self._on_device(args)
+        if opaque.touches(out) or opaque.touches(args):
+            result = opaque.lower(self.context, target, out, args, kwargs)
+            if isinstance(result, Tensorish):
+                self._settle(node, numbers(result), out.numbers)
+            return result
         result = function(self.context, out, *args, **kwargs)
-        if isinstance(result, Tensorish) and result.place is None:
+        if isinstance(result, Tensorish):
+            self._settle(node, result, out)
+        return result
+
+    def _settle(self, node: Node, result: Tensorish, out: Spec) -> None:
+        """Strides and name of a value that lies nowhere yet, and whether to put it in memory now."""
+        if result.place is None:
             if result.base is None:
                 result.stride = out.stride
             result.name = result.name or node.name
             self.context.consider(node, result)
-        return result
 
     def _on_device(self, args: Any) -> Any:
         """Host tensors read by a kernel of another device are carried over first."""
         if isinstance(args, tuple | list):
             return tuple([self._on_device(a) for a in args])
-        if isinstance(args, Tensorish) and args.place is not None:
-            buffer = args.place.buffer
+        if isinstance(args, Tensorish) and (place := numbers(args).place) is not None:
+            buffer = place.buffer
             if buffer.device != self.context.device:
                 spec = Spec(args.size, args.stride, args.dtype, self.context.device)
                 device = torch.device(self.context.device)
@@ -145,6 +170,8 @@ class Lowering:
         """A view with eager's strides on memory that the end of the program leaves alone."""
         context = self.context
         spec = Spec.of(node.meta["val"])
+        known_as = spec.dtype if spec.dtype in OPAQUE else ""
+        spec, value = spec.numbers, numbers(value)
         origin: Tensorish | None = value
         while origin is not None:
             if origin.copied is not None:  # a copy that the program asked for is no other name of what it copies
@@ -154,11 +181,11 @@ class Lowering:
         if place.buffer.name in mutated or not same_layout(spec.size, place.stride, spec.stride):
             context.node = node
             # Eager leaves holes in a few results (those of select_scatter and the like); overlaps it never makes.
-            buffer = context.buffer(spec.size, spec.stride, value.dtype, exact=0 not in spec.stride)
+            buffer = context.buffer(spec.size, spec.stride, value.dtype, exact=0 not in spec.stride, opaque=known_as)
             context.write(buffer, value)
             place = Place(buffer, buffer.stride)
         stride = spec.stride if same_layout(spec.size, place.stride, spec.stride) else place.stride
-        return View(place.buffer.name, spec.size, stride, place.offset)
+        return View(place.buffer.name, spec.size, stride, place.offset, known_as)
 
     def _mutate(self, mutated: set[str]) -> None:
         """Write the kept-back values, after copying those that read what another write changes."""

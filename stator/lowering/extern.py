@@ -14,9 +14,11 @@ from typing import Any
 
 import torch
 
+from stator.fake.execute import plan_of
 from stator.loop.nest import Argument, Buffer, Extern
+from stator.loop.scalar import OPAQUE
 from stator.lowering.context import Context
-from stator.lowering.value import Place, Spec, Tensorish, is_dense, placed
+from stator.lowering.value import Place, Spec, Tensorish, is_dense, over, placed
 from stator.sizes import Size, hint
 from stator.sizes.real import Bits
 
@@ -39,7 +41,7 @@ def argument(context: Context, value: Any) -> Argument:
     match value:
         case Tensorish():
             return context.view(value)
-        case None | bool() | int() | float() | str() | Size() | Bits():
+        case None | bool() | int() | float() | complex() | str() | Size() | Bits():
             return value
         case list() | tuple():
             return tuple([argument(context, item) for item in value])
@@ -61,9 +63,12 @@ def call(context: Context, target: str, results: Any, args: Sequence[Any], kwarg
         if not isinstance(spec, Spec):
             values.append(spec)
             continue
-        buffer = context.buffer(spec.size, spec.stride, spec.dtype, spec.device, exact=True)
+        size, stride, dtype, device = spec.numbers
+        known_as = spec.dtype if spec.dtype in OPAQUE else ""
+        buffer = context.buffer(size, stride, dtype, device, exact=True, opaque=known_as)
         buffers.append(buffer)
-        values.append(placed(spec.size, Place(buffer, buffer.stride)))
+        value = placed(size, Place(buffer, buffer.stride))
+        values.append(over(value, known_as) if known_as else value)
     out = OUT_VARIANTS.get(target)
     if out is not None and not (single and is_row_major(buffers[0])):
         out = None
@@ -79,5 +84,9 @@ def is_row_major(buffer: Buffer) -> bool:
 def extern(context: Context, out: Any, *args: Any, **kwargs: Any) -> Any:
     """The node being lowered, as a call of its own overload."""
     assert context.node is not None
+    target: Any = context.node.target
+    name = target_name(target)
+    if plan_of(target).view:  # its result must not lie in memory that others take over
+        name = f"{target.namespace}.{target._opname}_copy.{target._overloadname}"
     results = list(out) if isinstance(out, tuple) and not isinstance(out, Spec) else out
-    return call(context, target_name(context.node.target), results, args, kwargs)
+    return call(context, name, results, args, kwargs)

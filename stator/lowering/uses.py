@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from torch.fx import Graph, Node
 
+from stator.fake.graphs import is_view
 from stator.prims.set import PRIMITIVES
 
 
@@ -34,7 +35,7 @@ def find(graph: Graph) -> dict[Node, Uses]:
                 uses.output = True
                 continue
             primitive = PRIMITIVES.get(user.target)
-            if user.target is operator.getitem or (primitive is not None and primitive.kind == "view"):
+            if user.target is operator.getitem or is_view(user):
                 beyond = found[user]
                 uses.count += beyond.count
                 uses.extern += beyond.extern

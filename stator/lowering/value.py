@@ -22,6 +22,7 @@ from stator.loop import expr as e
 from stator.loop.expr import Expr
 from stator.loop.index import ZERO, Index
 from stator.loop.nest import Buffer, Shape, contiguous
+from stator.loop.scalar import OPAQUE
 from stator.sizes import Extent, hint
 from stator.sizes.real import Bits, Real, symbol_of
 
@@ -40,6 +41,17 @@ DTYPES: dict[torch.dtype, str] = {
     torch.int8: "i8",
     torch.uint8: "u8",
     torch.bool: "bool",
+    torch.complex128: "c128",
+    torch.complex64: "c64",
+    torch.complex32: "c32",
+    torch.uint64: "u64",
+    torch.uint32: "u32",
+    torch.uint16: "u16",
+    torch.float8_e4m3fn: "f8e4m3",
+    torch.float8_e5m2: "f8e5m2",
+    torch.float8_e4m3fnuz: "f8e4m3z",
+    torch.float8_e5m2fnuz: "f8e5m2z",
+    torch.float8_e8m0fnu: "f8e8m0",
 }
 
 HALF = frozenset(("bf16", "f16"))
@@ -64,6 +76,17 @@ class Spec(NamedTuple):
         if dtype is None:
             raise Unsupported(f"a tensor of {value.dtype}", "the loop IR has no such dtype")
         return Spec(shape(value.shape), shape(value.stride()), dtype, value.device.type)
+
+    @property
+    def numbers(self) -> Spec:
+        """The same memory as loops know it; itself where the dtype is none of `scalar.OPAQUE`."""
+        found = OPAQUE.get(self.dtype)
+        if found is None:
+            return self
+        dtype, width = found
+        if width == 1:
+            return self._replace(dtype=dtype)
+        return Spec((*self.size, width), (*[step * width for step in self.stride], 1), dtype, self.device)
 
 
 #: What arguments mostly are; none of it is symbolic.
@@ -103,7 +126,7 @@ Restride = Callable[[Place], Place | None]
 
 
 class Tensorish:
-    """A tensor under lowering. Make it with `placed`, `pointwise` or `viewed`."""
+    """A tensor under lowering. Make it with `placed`, `pointwise`, `viewed` or `over`."""
 
     __slots__ = (
         "_memo",
@@ -114,6 +137,7 @@ class Tensorish:
         "name",
         "parts",
         "place",
+        "raw",
         "restride",
         "size",
         "stride",
@@ -128,6 +152,8 @@ class Tensorish:
         self.weight = weight
         self.place: Place | None = None
         self.base: Tensorish | None = None
+        #: Of a dtype that loops do not know: the value that they copy it as, in which all of this one lies.
+        self.raw: Tensorish | None = None
         self.restride: Restride | None = None
         #: The value that this one copies element by element, for readers that do not mind sharing.
         self.copied: Tensorish | None = None
@@ -174,8 +200,22 @@ def pointwise(size: Size, dtype: str, body: Body, weight: int) -> Tensorish:
     return Tensorish(size, dtype, body, weight)
 
 
+def over(raw: Tensorish, dtype: str) -> Tensorish:
+    """A tensor of a dtype that loops do not know, over what they copy it as."""
+    value = Tensorish(raw.size[:-1] if OPAQUE[dtype][1] > 1 else raw.size, dtype, None, raw.weight)
+    value.raw = raw
+    return value
+
+
+def numbers(value: Tensorish) -> Tensorish:
+    """The value as loops know it."""
+    return value if value.raw is None else value.raw
+
+
 def viewed(base: Tensorish, size: Size, remap: Callable[[Indices], Indices], restride: Restride) -> Tensorish:
     """The same elements elsewhere: `remap` gives the base's indices for the view's."""
+    if base.raw is not None:
+        return over(_viewed_raw(base.raw, OPAQUE[base.dtype][1], size, remap, restride), base.dtype)
     if base.place is not None:
         place = restride(base.place)
         if place is not None:
@@ -183,6 +223,20 @@ def viewed(base: Tensorish, size: Size, remap: Callable[[Indices], Indices], res
     value = Tensorish(size, base.dtype, lambda at: base.load(remap(at)), base.weight + 1)
     value.base, value.restride = base, restride
     return value
+
+
+def _viewed_raw(
+    raw: Tensorish, width: int, size: Size, remap: Callable[[Indices], Indices], restride: Restride
+) -> Tensorish:
+    """The view of elements that consist of several numbers: these stay together, as a last dimension."""
+    if width == 1:
+        return viewed(raw, size, remap, restride)
+
+    def elements(place: Place) -> Place | None:
+        found = restride(place._replace(stride=place.stride[:-1]))
+        return None if found is None else found._replace(stride=(*found.stride, place.stride[-1]))
+
+    return viewed(raw, (*size, width), lambda at: (*remap(at[:-1]), at[-1]), elements)
 
 
 def broadcast(value: Tensorish, at: Indices) -> Expr:

@@ -7,9 +7,10 @@ from math import prod
 
 from stator.base.errors import Unsupported
 from stator.loop.index import ZERO, Index
+from stator.loop.scalar import OPAQUE
 from stator.lowering.context import Context
 from stator.lowering.table import lowers
-from stator.lowering.value import Indices, Place, Size, Spec, Tensorish, placed, viewed
+from stator.lowering.value import Indices, Place, Size, Spec, Tensorish, over, placed, viewed
 from stator.sizes import Extent, hint, maximum
 
 
@@ -159,6 +160,11 @@ def as_strided(
     context: Context, out: Spec, x: Tensorish, size: Size, stride: Size, offset: Extent | None = None
 ) -> Tensorish:
     """Counts from the start of the storage, so the value must lie in memory as eager lays it."""
+    if x.raw is not None:
+        inner = out.numbers
+        width = OPAQUE[x.dtype][1]
+        start = None if offset is None else offset * width
+        return over(as_strided(context, inner, x.raw, inner.size, inner.stride, start), x.dtype)
     place = context.place(x)
     base = context.offsets.get(place.buffer.name, 0)
     start = place.offset if offset is None else offset - base

@@ -138,9 +138,35 @@ def _view(base: torch.Tensor, piece: Piece) -> torch.Tensor:
     return flat.as_strided(piece.size, piece.stride, flat.storage_offset())
 
 
-def view(tensor: torch.Tensor, size: tuple[int, ...], stride: tuple[int, ...], offset: int) -> torch.Tensor:
-    """A tensor's memory read another way; the offset counts from the tensor's own first element."""
+def view(
+    tensor: torch.Tensor,
+    size: tuple[int, ...],
+    stride: tuple[int, ...],
+    offset: int,
+    dtype: torch.dtype | None = None,
+) -> torch.Tensor:
+    """A tensor's memory read another way, maybe as another dtype; the offset counts from the first element."""
+    if dtype is not None:
+        return _reinterpreted(tensor, size, stride, offset, dtype)
     return tensor.as_strided(size, stride, tensor.storage_offset() + offset)
+
+
+def _reinterpreted(
+    tensor: torch.Tensor, size: tuple[int, ...], stride: tuple[int, ...], offset: int, dtype: torch.dtype
+) -> torch.Tensor:
+    import torch  # the room itself does not need torch
+
+    start, rest = divmod(int(tensor.storage_offset()) * tensor.dtype.itemsize, dtype.itemsize)
+    if rest:  # it begins in the middle of an element: only a copy begins with a whole one
+        span = 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True)) if tensor.numel() else 0
+        tensor, start = tensor.as_strided((span,), (1,)).clone(), 0
+    made = torch.empty(0, dtype=dtype, device=tensor.device)
+    return made.set_(tensor.untyped_storage(), start + offset, size, stride)
+
+
+def held() -> int:
+    """The bytes of this thread's arenas."""
+    return sum(base.numel() for base in _arenas.bases.values())
 
 
 def release() -> None:

@@ -43,6 +43,7 @@ CASES = [
         (normal(2, 4),),
         SHAPED,
     ),
+    Case("view_dtype", lambda x: (x * 2).view(torch.int32) + 1, (normal(2, 3),), (F32,)),
     Case("squeeze", lambda x: (x.squeeze() * 2, x.squeeze(1), x.squeeze((1, 3)) + 1), (normal(2, 1, 3, 1),), SHAPED),
     Case("split", lambda x: (*[p * 2 for p in x.split(2, 1)], *x.chunk(3, 0), *x.unbind(0)), (normal(3, 5),), SHAPED),
     Case("split_sizes", lambda x: tuple(p + 1 for p in x.split([1, 3, 1], 1)), (normal(3, 5),), SHAPED),
@@ -55,6 +56,27 @@ CASES = [
     Case(
         "cat_first", lambda a, b: torch.cat((a.t(), b, a.t()), 0).exp(), (normal(2, 3), normal(1, 2)), FLOATS, slack=2.0
     ),
+    Case("stack_empty", lambda a, b: torch.stack((a * 2, b), 1), (normal(3, 0), normal(3, 0)), (F32,)),
+    Case(
+        "view_copies",
+        lambda x: (torch.permute_copy(x, (2, 0, 1)), torch.diagonal_copy(x, 1, 0, 2), *torch.unbind_copy(x, 1)),
+        (normal(3, 2, 4),),
+        SHAPED,
+    ),
+    Case(
+        "diag_embed",
+        lambda x: (torch.diag_embed(x), torch.diag_embed(x, -1, 0, 2), torch.diag_embed(x, 2, 1, -1) * 2),
+        (normal(2, 3),),
+        SHAPED,
+    ),
+    Case(
+        "block_diag",
+        lambda a, b, c: torch.block_diag(a, b * 2, c[0], c[1, 0]),
+        (normal(2, 3), normal(1, 2), normal(3, 2)),
+        SHAPED,
+    ),
+    Case("rot90", lambda x: tuple(torch.rot90(x, k, (2, 0)) + 1 for k in range(-1, 4)), (normal(2, 3, 4),), SHAPED),
+    Case("channel_shuffle", lambda x: torch.channel_shuffle(x, 3) * 2, (normal(2, 6, 3, 5),), SHAPED),
     Case("cat_empty", lambda a, b: torch.cat((a, b), 0), (normal(0), normal(2, 3)), (F32,)),
     Case("cat_mixed", lambda a, m: torch.cat((a, m), 0), (normal(2, 3), mask(2, 3)), FLOATS),
     Case(

@@ -1,0 +1,97 @@
+"""Dtypes that loops do not compute on: complex numbers, wide unsigned integers, eight-bit floats.
+
+A value of one of them is the value that loops copy it as (`Tensorish.raw`): a complex tensor is pairs of floats in a
+last dimension. So views, copies and writes cost what they cost elsewhere, `view_as_real` and `view_as_complex` cost
+nothing, and every operator that computes is a call of ATen's own kernel. Lazy conjugation is done at once.
+
+Neighbours: `engine.py` sends every operator here that touches such a value; `value.py` has the representation.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stator.fake.execute import plan_of
+from stator.loop import expr as e
+from stator.loop.nest import contiguous
+from stator.loop.scalar import OPAQUE
+from stator.lowering.context import Context
+from stator.lowering.extern import call, extern, target_name
+from stator.lowering.table import LOWERINGS, lowers
+from stator.lowering.value import Spec, Tensorish, compute_dtype, is_dense, numbers, over, pointwise
+
+#: Dtypes of which a loop can read the bits as those of another.
+BITS = frozenset(("f64", "f32", "i64", "i32"))
+
+#: Names of overloads, views aside, whose lowering copies elements whatever they are, and has no argument but those
+#: that it copies, their dims and their strides.
+COPIES = frozenset(("aten.clone.default",))
+
+
+def touches(value: Any) -> bool:
+    """Whether it is, or holds, a value that loops do not know."""
+    kind = type(value)
+    if kind is Tensorish:
+        return value.raw is not None
+    if kind is Spec:
+        return value.dtype in OPAQUE
+    return (kind is tuple or kind is list) and any(map(touches, value))
+
+
+def lower(context: Context, target: Any, out: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """An operator with such values among its operands or results."""
+    name = target_name(target)
+    if name in COPIES:
+        return over(LOWERINGS[target](context, out.numbers, numbers(args[0]), **kwargs), out.dtype)
+    function = LOWERINGS.get(target)
+    if function is not None and plan_of(target).view:
+        return function(context, out, *args, **kwargs)
+    return extern(context, out, *args, **kwargs)
+
+
+@lowers("view_as_real")
+def view_as_real(context: Context, out: Spec, x: Tensorish) -> Tensorish:
+    return numbers(x)
+
+
+@lowers("view_as_complex")
+def view_as_complex(context: Context, out: Spec, x: Tensorish) -> Tensorish:
+    return over(x, out.dtype)
+
+
+@lowers("_conj")
+def conjugated(context: Context, out: Spec, x: Tensorish) -> Tensorish:
+    return _call(context, "aten.conj_physical.default", out, x)
+
+
+@lowers("_neg_view")
+def negated(context: Context, out: Spec, x: Tensorish) -> Tensorish:
+    if x.raw is not None:
+        return _call(context, "aten.neg.default", out, x)
+    dtype = compute_dtype(out.dtype)
+    return pointwise(
+        x.size, out.dtype, lambda at: e.cast(e.op("neg", e.cast(x.load(at), dtype)), out.dtype), x.weight + 1
+    )
+
+
+def _call(context: Context, target: str, out: Spec, x: Tensorish) -> Tensorish:
+    """What becomes a tensor of its own is packed, where the view that it was is not."""
+    stride = out.stride if is_dense(out.size, out.stride) else contiguous(out.size)
+    result: Tensorish = call(context, target, out._replace(stride=stride), (x,), {})
+    return result
+
+
+@lowers("view.dtype")
+def view_dtype(context: Context, out: Spec, x: Tensorish, dtype: Any) -> Any:
+    """The same bits read as another dtype of the same size; ATen copies where the size differs."""
+    source, wanted = numbers(x), out.numbers
+    if source.size != wanted.size:
+        return extern(context, out, x, dtype)
+    value = source
+    if source.dtype != wanted.dtype:
+        if not {source.dtype, wanted.dtype} <= BITS:
+            return extern(context, out, x, dtype)
+        value = pointwise(
+            source.size, wanted.dtype, lambda at: e.bitcast(source.load(at), wanted.dtype), source.weight + 1
+        )
+    return over(value, out.dtype) if out.dtype in OPAQUE else value
