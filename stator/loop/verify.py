@@ -205,7 +205,7 @@ def _verify_launch(step: Launch, schedule: Schedule, known: set[str]) -> None:
         name = pointer.buffer
         buffer = schedule.buffers[name]
         _require(buffer.dtype == param.dtype, name, f"is {buffer.dtype}, the kernel takes {param.dtype}")
-        inside = pointer.offset >= 0 and pointer.offset + param.numel <= buffer.span
+        inside = param.numel == 0 or (pointer.offset >= 0 and pointer.offset + param.numel <= buffer.span)
         _require(inside, name, f"has {buffer.span} elements, the kernel takes {param.numel} from {pointer.offset} on")
         _require(param.role == "in" or bound.count(name) == 1, name, "is bound twice and written")
         _require(param.role == "out" or name in known, name, "is read before it is written")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from stator.prims.decompositions import (
     activation,
+    copies,
     creation,
     indexing,
     linear,
@@ -18,6 +19,7 @@ from stator.prims.decompositions import (
 
 FAMILIES = (
     activation,
+    copies,
     creation,
     indexing,
     linear,

@@ -335,9 +335,9 @@ def detach(x: Tensor) -> Tensor:
     return p.alias(x)
 
 
-@decompose("lift_fresh_copy", "detach_copy", "alias_copy", "view_copy")
-def lift_fresh_copy(x: Tensor, *size: Any) -> Tensor:
-    return p.clone(p.view(x, *size) if size else x)
+@decompose("lift_fresh_copy")
+def lift_fresh_copy(x: Tensor) -> Tensor:
+    return p.clone(x)
 
 
 @decompose("copy")
