@@ -2,8 +2,8 @@
  *
  * tensor.c reads tensor metadata, state.c torch's global state, tree.c builds guard trees, guards.c and
  * condition.c evaluate them, dispatcher.c is the callable that users hold, frame_hook.c and frame_table.c compile
- * the frames below, kernels.c calls compiled kernels, empty.c makes their results, module.c puts them together.
- * The GIL protects all state.
+ * the frames below, kernels.c calls compiled kernels, empty.c makes their results, plan.c is what rewritten code
+ * calls, module.c puts them together. The GIL protects all state.
  */
 #ifndef STATOR_NATIVE_H
 #define STATOR_NATIVE_H
@@ -48,6 +48,8 @@ int tensor_offset(PyObject *tensor, int64_t *offset);
 int tensor_storage(PyObject *tensor, uintptr_t *storage);
 /* The address of the first element; -1 with an exception. */
 int tensor_data(PyObject *tensor, void **data);
+/* Whether autograd keeps nothing about the tensor, so that it is no view; false where that is not known. */
+bool tensor_unrecorded(PyObject *tensor);
 /* The ScalarType number of a torch.dtype (any number where `tensor_raw` is false), -1 with an exception. */
 int dtype_number(PyObject *dtype);
 /* Whether metadata is read at verified offsets; call tensor_prepare before. */
@@ -63,6 +65,8 @@ PyObject *native_matches(PyObject *module, PyObject *const *args, Py_ssize_t cou
 int state_number(const char *name);
 /* Reads it; false if it cannot be read here. */
 bool state_read(int number, uint64_t *value);
+/* Sets grad mode; false if it cannot be set here. */
+bool state_set_grad_mode(bool enabled);
 
 PyObject *native_read_state(PyObject *module, PyObject *name);
 
@@ -95,5 +99,10 @@ PyObject *native_load_kernels(PyObject *module, PyObject *args);
 /* -- empty.c -------------------------------------------------------------------------------------- */
 
 extern PyTypeObject Empty_Type;
+
+/* -- plan.c --------------------------------------------------------------------------------------- */
+
+extern PyTypeObject Plan_Type;
+PyObject *native_record(PyObject *module, PyObject *const *args, Py_ssize_t count);
 
 #endif

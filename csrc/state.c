@@ -17,6 +17,7 @@ static struct {
     bool prepared;
     void *keys_library;
     bool (*grad_mode)(void);
+    void (*set_grad_mode)(bool enabled);
     int64_t (*function_modes)(void);
     int8_t (*default_dtype)(void);
     void *(*context)(void);
@@ -42,6 +43,7 @@ static void prepare(void) {
     torch_state.keys_library = base;
     *(void **)&torch_state.default_dtype = dlsym(base, "_ZN3c1031get_default_dtype_as_scalartypeEv");
     *(void **)&torch_state.grad_mode = dlsym(cpu, "aoti_torch_grad_mode_is_enabled");
+    *(void **)&torch_state.set_grad_mode = dlsym(cpu, "aoti_torch_grad_mode_set_enabled");
     *(void **)&torch_state.function_modes = dlsym(cpu, "_ZN2at4impl22PythonTorchFunctionTLS9stack_lenEv");
     *(void **)&torch_state.context = dlsym(cpu, "_ZN2at13globalContextEv");
     *(void **)&torch_state.deterministic = dlsym(cpu, "_ZNK2at7Context23deterministicAlgorithmsEv");
@@ -71,6 +73,13 @@ bool state_read(int number, uint64_t *value) {
     case 5: return find_local_keys() && (*value = local_keys->excluded, true);
     default: return false;
     }
+}
+
+bool state_set_grad_mode(bool enabled) {
+    if (!torch_state.prepared) prepare();
+    if (torch_state.set_grad_mode == NULL) return false;
+    torch_state.set_grad_mode(enabled);
+    return true;
 }
 
 PyObject *native_read_state(PyObject *module, PyObject *name) {

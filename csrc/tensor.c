@@ -425,6 +425,10 @@ int tensor_prepare(void) {
 
 bool tensor_raw(void) { return state.raw; }
 
+bool tensor_unrecorded(PyObject *tensor) {
+    return state.raw && tensor_check(tensor) && READ(void *, impl_of(tensor) + state.autograd) == NULL;
+}
+
 bool tensor_check(PyObject *object) { return PyObject_TypeCheck(object, state.tensor_type); }
 
 int tensor_view(PyObject *tensor, TensorView *view) {

@@ -1,4 +1,4 @@
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -70,6 +70,33 @@ class Empty:
     def __new__(cls, size: tuple[int, ...], stride: tuple[int, ...], dtype: torch.dtype) -> Empty: ...
     def __call__(self) -> torch.Tensor: ...
 
+class Plan:
+    """One compiled function, called with its placeholders; see csrc/plan.c."""
+
+    def __new__(
+        cls,
+        bound: Any,
+        forward: Callable[[list[Any]], Sequence[Any]],
+        attributes: tuple[torch.Tensor, ...],
+        general: Callable[..., tuple[Any, ...]],
+        levels: dict[str, Any],
+        own: Callable[[torch.Tensor], torch.Tensor],
+        values: int,
+        bare: bool,
+        *,
+        apply: Callable[..., tuple[Any, ...]] | None = None,
+        anchor: Callable[[], torch.Tensor] | None = None,
+        after: Callable[[Any, tuple[Any, ...]], None] | None = None,
+        saved: tuple[int, ...] = (),
+        constant: tuple[int, ...] = (),
+        watched: tuple[int, ...] = (),
+        enables_grad: bool = False,
+    ) -> Plan: ...
+    def __call__(self, *placeholders: Any) -> tuple[Any, ...]: ...
+    @property
+    def bound(self) -> Any: ...
+
+def record(context: Any, plan: Plan, /, *inputs: Any) -> tuple[Any, ...]: ...
 def load_kernels(path: str, names: Iterable[str], /) -> list[Kernel]: ...
 def tensor_facts(tensor: torch.Tensor, /) -> tuple[tuple[int, ...], tuple[int, ...], int, int, int, bool]: ...
 def tensor_access() -> str: ...

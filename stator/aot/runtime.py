@@ -123,16 +123,18 @@ class Bound:
     def plan(self) -> Plan:
         """The callable, as numbers: it goes its own way where a call is the graph and no more."""
         metadata = self.metadata
-        common = (self, self.forward, tuple(self.attributes))
-        mode = (vars(forward_ad), _own, self.values, self.bare)
-        if not metadata.has_backward:
-            return Plan(*common, _call, *mode)
+        graded = metadata.has_backward
         places = {"input": 0, "value": len(metadata.inputs), "extra": len(metadata.inputs) + self.values}
         return Plan(
-            *common,
-            _call_with_grad,
-            *mode,
-            apply=_apply,
+            self,
+            self.forward,
+            tuple(self.attributes),
+            _call_with_grad if graded else _call,
+            vars(forward_ad),
+            _own,
+            self.values,
+            self.bare,
+            apply=_apply if graded else None,
             anchor=Empty((0,), (1,), torch.float32) if self.anchor else None,
             after=_after if self.mutated or self.symbols or self.reach else None,
             saved=tuple([places[saved.source] + saved.index for saved in self.saved]),
@@ -460,7 +462,7 @@ def _again(
     for place, tensor in zip(bound.saved, saved, strict=False):
         if place.source == "input":
             inputs[place.index] = tensor
-    for i, entry in zip(bound.unsaved, ctx.unsaved, strict=True):
+    for i, entry in zip(bound.unsaved, ctx.unsaved if bound.unsaved else (), strict=True):
         if not isinstance(entry, tuple):
             inputs[i] = entry
             continue

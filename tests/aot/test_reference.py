@@ -191,7 +191,7 @@ def test_tied_parameters_and_embedding(table):
     check(net, [tokens, tokens], table, tolerance=1e-4)
     tensors = len([*net.parameters(), *net.buffers()])
     call = compiled(net, [tokens, tokens], table)
-    assert len(call.__self__.attributes) == tensors
+    assert len(call.bound.attributes) == tensors
 
 
 def test_budgets_change_memory_not_results(table):

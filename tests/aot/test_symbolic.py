@@ -70,11 +70,11 @@ def check(function, make, sizes, dynamic, table, *, conditions=None, tolerance=2
     call = reference(gm, make(*sizes[0]), decompositions=table, random_operators=RANDOM_OPERATORS)
     found = [str(recorded.condition) for recorded in gm.meta["sizes"].conditions]
     assert conditions is None or found == conditions
-    metadata = call.__self__.metadata
+    metadata = call.bound.metadata
     assert Metadata.from_json(metadata.to_json()) == metadata
     for size in sizes:
         ours = make(*size)
-        given = [*call.__self__.attributes, *ours]
+        given = [*call.bound.attributes, *ours]
         places = [place for place in metadata.symbols if place.input < len(given)]
         values = dict(zip([place.symbol for place in places], read(places, given), strict=True))
         if not all(recorded.condition.evaluate(values) for recorded in gm.meta["sizes"].conditions):
