@@ -133,6 +133,9 @@ class GraphBreak(Exception):
     `reason` is shown to the user, `hint` says what would avoid it. `location` is set by whoever knows the line.
     """
 
+    #: Which instruction of the captured frame the graph has to end before, if not the one that is being run.
+    step: int | None = None
+
     def __init__(self, reason: str, hint: str = "") -> None:
         super().__init__(reason)
         self.reason = reason

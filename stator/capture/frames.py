@@ -190,6 +190,8 @@ class Conversion:
         self.reports: list[tuple[Break, bool, bool]] = []
         self.guards = GuardSet()
         self.machine: RootMachine | None = None
+        #: Before which step the graph has to end, where the last attempt to end it has said so.
+        self.earlier: int | None = None
 
     def review(self) -> None:
         """Tells the history what this call has at the places that earlier ones have met."""
@@ -300,6 +302,8 @@ class Conversion:
         None when the frame cannot be left in its middle; the whole then runs as it is.
         """
         stop = describe(error)
+        if (earlier := getattr(error, "step", None)) is not None:
+            step = min(step, earlier)
         if self.fullgraph:
             raise CaptureError(stop.reason, stop.location or self.first_line(), stop.hint)
         guards = self.guards
@@ -323,6 +327,9 @@ class Conversion:
     def last_attempt(self, step: int) -> Attempt | None:
         """The latest state up to `step` that real objects can be made of, with the code that goes on from there."""
         best = self.try_attempt(step)
+        while best is None and self.earlier is not None and self.earlier < step:
+            step = self.earlier
+            best = self.try_attempt(step)
         low, high = (-1, step) if best is None else (step, step)
         while high - low > 1:
             # What cannot be rebuilt stays so until `step`, so the last good state is found by halving.
@@ -336,9 +343,11 @@ class Conversion:
 
     def try_attempt(self, step: int) -> Attempt | None:
         """The attempt that ends there, if it can."""
+        self.earlier = None
         try:
             return self.attempt(step)
-        except REFUSALS:
+        except REFUSALS as error:
+            self.earlier = getattr(error, "step", None)
             return None
 
     def report(self, stop: Break, resumes: bool, silent: bool) -> None:

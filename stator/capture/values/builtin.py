@@ -31,6 +31,7 @@ from stator.capture.values.registry import LITERALS, builds, fresh, handler_of, 
 from stator.capture.values.sequence import ListValue, TupleValue, sort
 from stator.capture.values.symbolic import EXACT, extreme
 from stator.capture.values.tensor import TensorValue, call_graph
+from stator.capture.values.unknown_text import UnknownTextValue
 from stator.capture.values.user_object import UserObjectValue
 
 if TYPE_CHECKING:
@@ -455,8 +456,8 @@ def text(tx: Machine, value: Value, function: Any) -> Value:
         raise value.refuse(f"{function.__name__}()")
     if isinstance(value, ExceptionValue):
         return value.m___str__(tx) if function is str else value.m___repr__(tx)
-    if isinstance(value, TensorValue):
-        raise GraphBreak("the text of a tensor depends on its data", "print outside of the compiled function")
+    if isinstance(value, TensorValue | UnknownTextValue):
+        return UnknownTextValue(tx)
     return fresh(function(value.snapshot()))
 
 

@@ -1,0 +1,52 @@
+"""The text of a tensor, which only the data knows: a string that the program may pass around and drop.
+
+Messages of checks are made before anybody needs them, mostly in vain. Whatever reads such a string, or leaves the frame
+with it, ends the graph; it then ends before the string is made.
+Neighbours: `builtin.py` (`str`, `repr`, `format`), `opcodes/text.py` (f-strings).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NoReturn
+
+from stator.base.errors import GraphBreak
+from stator.capture.values.base import Object
+
+if TYPE_CHECKING:
+    from stator.capture.machine import Machine
+    from stator.capture.rewrite import Assembler
+    from stator.capture.value import Value
+
+
+class UnknownTextValue(Object):
+    """A string of which only is known that it is one."""
+
+    __slots__ = ("location", "step")
+    kind = "the text of a tensor"
+
+    def __init__(self, tx: Machine) -> None:
+        super().__init__()
+        self.location = tx.location()
+        self.step: int = tx.graph.step
+
+    def python_type(self) -> type:
+        return str
+
+    def refuse(self, what: str) -> GraphBreak:
+        stop = GraphBreak("the text of a tensor depends on its data", "print outside of the compiled function")
+        stop.location, stop.step = self.location, self.step
+        return stop
+
+    def get_attr(self, tx: Machine, name: str) -> Value:
+        raise self.refuse(name)
+
+    def is_same(self, other: Value) -> bool:
+        return self is other
+
+    def _read(self, tx: Machine, op: str, other: Value) -> NoReturn:
+        raise self.refuse(op)
+
+    binary = binary_reflected = inplace = compare = _read
+
+    def reconstruct(self, out: Assembler) -> None:
+        raise self.refuse("use")
