@@ -121,8 +121,9 @@ class Metadata:
     values: tuple[Value, ...]
     #: Flat inputs that the forward graph writes to.
     mutated: Ints = ()
-    #: How often each of them counts as written: never through `.data`, or by a kernel that tells nobody.
-    writes: Ints = ()
+    #: (flat input, how often it counts as written): never through `.data`, or by a kernel that tells nobody; and
+    #: without what the runtime itself writes, which counts already.
+    writes: tuple[tuple[int, int], ...] = ()
     #: (flat input, value): what the runtime copies into inputs that autograd must see written.
     assigned: tuple[tuple[int, int], ...] = ()
     #: Flat inputs that have another geometry after a call, as views of what they were.
@@ -185,7 +186,7 @@ class Metadata:
             outputs=tuple(Output(**_geometry(item, offset=load(item["offset"]))) for item in data["outputs"]),
             values=tuple(Value(_spec(item["spec"]), item["differentiable"]) for item in data["values"]),
             mutated=tuple(data["mutated"]),
-            writes=tuple(data["writes"]),
+            writes=tuple((target, count) for target, count in data["writes"]),
             assigned=tuple((target, value) for target, value in data["assigned"]),
             restrided=tuple(Output(**_geometry(item, offset=load(item["offset"]))) for item in data["restrided"]),
             saved=tuple(Saved(**item) for item in data["saved"]),

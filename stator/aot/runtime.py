@@ -90,7 +90,7 @@ class Bound:
         #: The outputs are the values in order: nothing to rebuild.
         self.plain = tuple(metadata.outputs) == tuple(Output("value", i) for i in range(self.values))
         #: One entry for each write that autograd counts.
-        self.mutated = [i for i, count in zip(metadata.mutated, metadata.writes, strict=True) for _ in range(count)]
+        self.mutated = [i for i, count in metadata.writes for _ in range(count)]
         #: Whether inputs are changed in ways that no kernel can.
         self.changed = bool(metadata.assigned or metadata.restrided)
         self.saved = metadata.saved

@@ -23,7 +23,7 @@ from torch import fx
 from stator.aot import special
 from stator.aot.attributes import attribute, lifted, tensors_of
 from stator.aot.functional import Cell, Handle, repeats
-from stator.aot.metadata import Ints, Metadata, TensorSpec, Value
+from stator.aot.metadata import Ints, Metadata, Output, TensorSpec, Value
 from stator.aot.outputs import Results, describe, own_memory, view_of
 from stator.aot.symbols import extent_of, origins
 from stator.aot.tangents import Given, reach
@@ -265,10 +265,11 @@ class _Tracing:
         tensors = _tensors(flat)
         owners = Counter(storage_of(entry.real) for _, entry in tensors)
         for i, entry in tensors:
+            if entry.requires_grad and not entry.fake.requires_grad:
+                raise Unsupported(f"the input {entry.node.name}", "it is detached in place")
             if not entry.fake.handle.cell.version:
                 continue
             if any(entry.fake.handle.cell is base.cell for base in self.bases):
-                mutated += [i] if entry.fake._version else []
                 continue
             name = entry.node.name
             storage = storage_of(entry.real)
@@ -362,18 +363,19 @@ class _Tracing:
         self._in_order(nodes)
         has_backward = any(gradient is not None for gradient in gradients)
         values = tuple(Value(tangent_spec(fake), has_backward and fake.requires_grad) for fake in results.fakes)
+        restrided = tuple(
+            view_of("input_view", i, entry.fake, entry.node.meta["val"])
+            for i, entry in _tensors(flat)
+            if id(entry.fake) in tracer.restrided
+        )
         metadata = Metadata(
             inputs=tuple(specs),
             attributes=len(self.attributes),
             outputs=tuple(results.outputs),
             values=values,
             mutated=tuple(mutated),
-            writes=tuple(flat[i].fake._version for i in mutated),  # type: ignore[union-attr]
-            restrided=tuple(
-                view_of("input_view", i, entry.fake, entry.node.meta["val"])
-                for i, entry in _tensors(flat)
-                if id(entry.fake) in tracer.restrided
-            ),
+            writes=tuple(self._writes(flat, restrided, assigned)),
+            restrided=restrided,
             assigned=tuple(assigned),
             gradients=tuple(i for i, gradient in enumerate(gradients) if gradient is not None),
             has_backward=has_backward,
@@ -394,6 +396,16 @@ class _Tracing:
         )
         attributes = [entry.real for entry in self.attributes]
         return Joint(tracer.graph, attributes, nodes, tangents, results.nodes, gradients, metadata)
+
+    def _writes(
+        self, flat: list[_Flat], restrided: tuple[Output, ...], assigned: list[tuple[int, int]]
+    ) -> Iterator[tuple[int, int]]:
+        """How often inputs count as written, beside what the runtime does to them in place."""
+        told = [*[output.index for output in restrided], *[target for target, _ in assigned]]
+        for i, entry in _tensors(flat):
+            count = entry.fake._version - told.count(i)
+            if count > 0:
+                yield i, count
 
     def _in_order(self, nodes: list[fx.Node]) -> None:
         """Put the placeholders into the order of the flat inputs: constants, floats and seeds were met late."""

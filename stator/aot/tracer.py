@@ -361,7 +361,10 @@ class Tracer(FakeMode):
         else:
             with torch._C._DisableTorchDispatch():
                 tensor = tensor.detach().clone()
-            fake = self.from_real(tensor)
+            held = self.from_real(tensor)
+            # Each call makes it anew, so what is written to it, or given back, is no input.
+            fake = make(held.shape, held.dtype, held.device, held.stride())
+            fake.handle = Handle(Cell(held.handle.node), (), held.handle.node)
         if tensor.numel() <= CONSTANT_ELEMENTS and tensor.device.type == "cpu":
             fake.constant = tensor
         return fake

@@ -11,6 +11,8 @@ from __future__ import annotations
 from inspect import CO_VARARGS, CO_VARKEYWORDS
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from stator.base.errors import GraphBreak
 from stator.capture.conditions import Operand
 from stator.capture.guards import Guard
@@ -32,9 +34,14 @@ class SharedMemory(GraphBreak):
     """A tensor that is changed in place shares memory with another one."""
 
 
+class WrittenOutside(GraphBreak):
+    """An inference tensor is changed in place where PyTorch forbids it, which eager says."""
+
+
 def guard_aliasing(machine: Machine, guards: GuardSet) -> None:
     """Adds the guards that what the program changes needs."""
     guard_memory(machine.graph, guards)
+    guard_starts(machine.graph, guards)
     changed = list(machine.effects.changed)
     if not changed:
         return
@@ -52,7 +59,10 @@ def guard_aliasing(machine: Machine, guards: GuardSet) -> None:
 def guard_memory(graph: GraphBuilder, guards: GuardSet) -> None:
     """A graph that changes tensors in place is only right while these share memory as they do now, or share none."""
     leaves = graph.leaves()
-    if len(leaves) == 1 or not any(leaf.changed for leaf in leaves):
+    written = [leaf for leaf in leaves if leaf.changed]
+    if not torch.is_inference_mode_enabled() and any(leaf.example.is_inference() for leaf in written):
+        raise WrittenOutside("an inference tensor is changed in place outside of inference mode")
+    if len(leaves) == 1 or not written:
         return
     storages: dict[int, list[Leaf]] = {}
     for leaf in leaves:
@@ -100,6 +110,23 @@ def _unfit(leaf: Leaf, first: Leaf) -> str:
     if leaf.fake.dtype is not first.fake.dtype:
         return f"has another dtype than {first.source}"
     return "has symbolic sizes" if leaf.fake._has_symbolic_sizes_strides else ""
+
+
+#: Operators whose offset counts from the start of a storage.
+STRIDED = frozenset({"as_strided", "as_strided_", "as_strided_copy", "as_strided_scatter"})
+
+
+def guard_starts(graph: GraphBuilder, guards: GuardSet) -> None:
+    """What is cut from a storage at some offset is what it is only for tensors that begin where they do now."""
+    for node in graph.graph.nodes:
+        name = str(getattr(node.target, "__name__", node.target)).partition(".")[0]
+        if name not in STRIDED:
+            continue
+        memory = node.args[0].meta["val"].memory
+        for leaf in graph.leaves():
+            if leaf.fake.memory is memory:
+                program = ("operand", 0), ("const", leaf.example.storage_offset()), ("==",)
+                guards.add(Guard("CONDITION", None, ((Operand(leaf.source, "offset"),), program)))
 
 
 def keywords_name(code: CodeType) -> str:

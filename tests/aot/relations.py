@@ -31,7 +31,7 @@ def observe(function: Function, make: Inputs) -> dict[str, Any]:
 def _call(function: Function, make: Inputs) -> tuple[dict[str, Any], list[torch.Tensor]]:
     torch.manual_seed(0)
     inputs = make()
-    versions = [t._version for t in inputs]
+    versions = list(map(_version, inputs))
     try:
         results = flat(function(*inputs))
     except RuntimeError as error:
@@ -40,7 +40,7 @@ def _call(function: Function, make: Inputs) -> tuple[dict[str, Any], list[torch.
     return {
         "results": [_told(out) if isinstance(out, torch.Tensor) else out for out in results],
         "inputs": [_told(t) for t in inputs],
-        "written": [t._version > before for t, before in zip(inputs, versions, strict=True)],
+        "written": [_version(t) - before for t, before in zip(inputs, versions, strict=True)],
         "shared": _relations([*inputs, *outputs]),
         "gradients": _gradients(inputs, outputs),
     }, outputs
@@ -51,8 +51,14 @@ def _told(tensor: torch.Tensor) -> dict[str, Any]:
     return {
         "value": tensor.detach().clone(),
         "geometry": (tensor.shape, tensor.stride(), tensor.dtype),
-        "autograd": (tensor.requires_grad, tensor.is_leaf),
+        "autograd": (tensor.requires_grad, tensor.is_leaf, tensor.grad_fn is None, tensor.is_inference()),
+        "pending": (tensor.is_conj(), tensor.is_neg()),
     }
+
+
+def _version(tensor: torch.Tensor) -> int:
+    """How often it was written to; inference tensors do not tell."""
+    return 0 if tensor.is_inference() else tensor._version
 
 
 def _relations(tensors: list[torch.Tensor]) -> list[Any]:
@@ -92,14 +98,14 @@ def _later(function: Function, make: Inputs, position: int) -> Any:
     inputs = make()
     outputs = [out for out in flat(function(*inputs)) if isinstance(out, torch.Tensor)]
     tensors = [*inputs, *outputs]
-    before = [t._version for t in tensors]
+    before = list(map(_version, tensors))
     target = outputs[position]
     try:
         target.mul_(3)
     except RuntimeError as error:
         return type(error).__name__
     values = [t.detach().clone() for t in tensors]
-    return values, [t._version - v for t, v in zip(tensors, before, strict=True)], _gradients(inputs, outputs)
+    return values, [_version(t) - v for t, v in zip(tensors, before, strict=True)], _gradients(inputs, outputs)
 
 
 def differences(a: Any, b: Any, where: str = "") -> list[str]:
