@@ -13,6 +13,7 @@ import torch
 from torch import fx
 
 from stator.fake.graphs import is_view
+from stator.fake.layout import OPAQUE_DTYPES
 from stator.fake.symbolic import extents
 from stator.passes.memory import Escapes
 
@@ -70,9 +71,14 @@ def _wide_and_back(node: fx.Node) -> Any:
         origin = inner.args[0]
         assert isinstance(origin, fx.Node)
         before, between = origin.meta["val"].dtype, inner.meta["val"].dtype
-        if before is node.meta["val"].dtype and torch.promote_types(before, between) is between and before != between:
+        if before is node.meta["val"].dtype and _holds(between, before) and before != between:
             return origin
     return inner
+
+
+def _holds(wide: torch.dtype, narrow: torch.dtype) -> bool:
+    """Whether one dtype has every value of the other, as far as it is known: nothing is promoted to 8-bit floats."""
+    return not OPAQUE_DTYPES & {wide, narrow} and torch.promote_types(narrow, wide) is wide
 
 
 def _times_one(node: fx.Node) -> Any:
