@@ -19,4 +19,5 @@ from stator.prims import RANDOM_OPERATORS
 def aot_eager(gm: fx.GraphModule, example_inputs: list[Any], *, options: Options) -> Callable[..., Any]:
     """The traced graphs, run by Python."""
     budget = options.activation_memory_budget
-    return reference(gm, example_inputs, random_operators=RANDOM_OPERATORS, budget=budget)
+    random_operators = {} if options.eager_random else RANDOM_OPERATORS
+    return reference(gm, example_inputs, random_operators=random_operators, budget=budget)

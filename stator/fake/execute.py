@@ -171,7 +171,7 @@ def _write(func: Any, plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any])
             _note_write(target)
             if target.constant is not None:
                 _write_constant(func, args, kwargs, target)
-    return targets[0] if len(targets) == 1 and len(func._schema.returns) == 1 else tuple(targets)
+    return targets[0] if len(func._schema.returns) == 1 else tuple(targets)
 
 
 def _note_write(target: Any) -> None:

@@ -16,6 +16,7 @@ random operators with a `draw` that owns seed and offsets. Neighbours: `stator.a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -182,3 +183,108 @@ def native_dropout(draw: Draw, x: torch.Tensor, probability: float, train: bool 
     keep = p.ge(draw(x.shape, "uniform", x.device), probability)
     scale = 0.0 if probability == 1.0 else 1.0 / (1.0 - probability)
     return p.mul(p.mul(x, keep), scale), keep
+
+
+@_rewrites("bernoulli.Tensor")
+def bernoulli_of(draw: Draw, x: torch.Tensor, probability: torch.Tensor, **_: Any) -> torch.Tensor:
+    return p.to_copy(p.lt(draw(x.shape, "uniform", x.device), probability), dtype=x.dtype)
+
+
+@_rewrites("normal.float_float")
+def normal_of_size(
+    draw: Draw, mean: float, std: float, size: Sequence[int], *, dtype: Any = None, device: Any = None, **_: Any
+) -> Any:
+    if std < 0:
+        return NotImplemented
+    return _typed(p.add(p.mul(draw(size, "normal", _device(device)), std), mean), dtype)
+
+
+@_rewrites("normal.Tensor_float")
+def normal_around(draw: Draw, mean: torch.Tensor, std: float = 1.0, **_: Any) -> Any:
+    if std < 0:
+        return NotImplemented
+    return p.add(_typed(p.mul(draw(mean.shape, "normal", mean.device), std), mean.dtype), mean)
+
+
+@_rewrites("log_normal")
+def log_normal(draw: Draw, x: torch.Tensor, mean: float = 1.0, std: float = 2.0, **_: Any) -> Any:
+    if std <= 0:
+        return NotImplemented
+    return _typed(p.exp(p.add(p.mul(draw(x.shape, "normal", x.device), std), mean)), x.dtype)
+
+
+@_rewrites("cauchy")
+def cauchy(draw: Draw, x: torch.Tensor, median: float = 0.0, sigma: float = 1.0, **_: Any) -> Any:
+    if sigma <= 0:
+        return NotImplemented
+    angle = p.mul(p.sub(draw(x.shape, "uniform", x.device), 0.5), math.pi)
+    return _typed(p.add(p.mul(p.div(p.sin(angle), p.cos(angle)), sigma), median), x.dtype)
+
+
+@_rewrites("geometric")
+def geometric(draw: Draw, x: torch.Tensor, probability: float, **_: Any) -> Any:
+    """How many trials the first success takes: at least one."""
+    if not 0 < probability < 1:
+        return NotImplemented
+    drawn = p.log1p(p.neg(draw(x.shape, "uniform", x.device)))
+    trials = p.neg(p.floor(p.neg(p.mul(drawn, 1.0 / math.log1p(-probability)))))
+    return _typed(p.maximum(trials, 1), x.dtype)
+
+
+@_rewrites("random.from")
+def random_between(draw: Draw, x: torch.Tensor, low: int, high: int | None, **_: Any) -> Any:
+    if high is None or high - low > 1 << 24:
+        return NotImplemented
+    whole = p.floor(p.mul(draw(x.shape, "uniform", x.device), 1.0 * (high - low)))
+    value = _typed(whole, x.dtype)
+    return p.add(value, low) if low else value
+
+
+@_rewrites("random.to")
+def random_below(draw: Draw, x: torch.Tensor, high: int, **_: Any) -> Any:
+    return random_between(draw, x, 0, high)
+
+
+@_rewrites("randint_like.low_dtype")
+def randint_like_low(draw: Draw, x: torch.Tensor, low: int, high: int, *, dtype: Any = None, **_: Any) -> Any:
+    return randint_low(draw, low, high, x.shape, dtype=dtype or x.dtype, device=x.device)
+
+
+@_rewrites("randint_like")
+def randint_like(draw: Draw, x: torch.Tensor, high: int, *, dtype: Any = None, **_: Any) -> Any:
+    return randint_low(draw, 0, high, x.shape, dtype=dtype or x.dtype, device=x.device)
+
+
+@_rewrites("randperm")
+def randperm(draw: Draw, count: int, *, dtype: Any = torch.int64, device: Any = None, **_: Any) -> Any:
+    """The order of random numbers: those of a second draw where two are equal."""
+    device = _device(device)
+    order = _sorted(draw((count,), "uniform", device))
+    order = p.index(order, [_sorted(p.index(draw((count,), "uniform", device), [order]))])
+    return order if dtype in (None, torch.int64) else p.to_copy(order, dtype=dtype)
+
+
+def _sorted(x: torch.Tensor) -> torch.Tensor:
+    """Where each element of the sorted tensor was."""
+    order: torch.Tensor = torch.ops.aten.sort.stable(x, stable=True)[1]
+    return order
+
+
+@_rewrites("rrelu_with_noise_functional")
+def rrelu_with_noise(
+    draw: Draw,
+    x: torch.Tensor,
+    noise: torch.Tensor,
+    lower: float = 1 / 8,
+    upper: float = 1 / 3,
+    training: bool = False,
+    generator: Any = None,
+) -> Any:
+    """The slopes left of zero, drawn in training, are kept for backward."""
+    if generator is not None:
+        return NotImplemented
+    if not training:
+        return p.where(p.gt(x, 0), x, p.mul(x, (lower + upper) / 2)), p.clone(noise)
+    slopes = _typed(p.add(p.mul(draw(x.shape, "uniform", x.device), upper - lower), lower), x.dtype)
+    slopes = p.where(p.le(x, 0), slopes, 1)
+    return p.mul(x, slopes), slopes
