@@ -1,9 +1,10 @@
-"""What a call costs besides its kernels: microseconds a call of eager, stator and torch.compile, and of guards alone.
+"""What a call costs besides its kernels: microseconds a call of eager, stator and torch.compile, and of stator's parts.
 
 `python -m benchmarks.overhead [case …] [--compilers eager stator] [--out overhead.json]`. All of a case is measured
 in turn in one process: hot (many calls in a row), and flushed (one call at a time, after 64 MiB were written, so that
 nothing of the compiler is in the caches). Figures are medians over rounds. "8 entries" calls nine shapes in a cycle,
-which makes each call pass over the eight other entries first.
+which makes each call pass over the eight other entries first. The parts are the check of the guards, and the runtime
+wrapper: what calls the compiled graph, with kernels replaced by nothing, less what making the results takes.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from rich.table import Table
 from torch import nn
 
 import stator
+from stator._native import Empty, Plan
+from stator.aot.runtime import Bound
 from stator.capture.entry import versions_of
 
 COMPILERS = ("eager", "stator", "torch.compile")
@@ -62,6 +65,15 @@ def add() -> Callable[[torch.Tensor], torch.Tensor]:
     return add
 
 
+def square() -> Callable[[torch.Tensor], torch.Tensor]:
+    """A new function whose backward needs its input."""
+
+    def square(x: torch.Tensor) -> torch.Tensor:
+        return x * x
+
+    return square
+
+
 class Case(NamedTuple):
     """What is called: a program, the inputs that it is called on in turn, and the mode around the calls."""
 
@@ -79,6 +91,7 @@ CASES: dict[str, Case] = {
     "add": Case(add, ones(1), torch.enable_grad),
     "add, requires_grad": Case(add, ones(1, grad=True), torch.enable_grad),
     "add, inference_mode": Case(add, ones(1), torch.inference_mode),
+    "square, requires_grad": Case(square, ones(1, grad=True), torch.enable_grad),
     "12 blocks": Case(lambda: blocks(12), ones(1, WIDTH), torch.no_grad),
     "36 blocks": Case(lambda: blocks(36), ones(1, WIDTH), torch.no_grad),
     "8 entries": Case(add, lambda: [torch.ones(size) for size in range(2, 11)], torch.enable_grad),
@@ -123,6 +136,24 @@ def guards_of(function: Any, inputs: list[torch.Tensor]) -> Call:
     return lambda: [tree.check(*last) for tree in trees]
 
 
+def wrapper_of(function: Any, given: torch.Tensor) -> tuple[Call, Call]:
+    """The runtime wrapper around kernels that do nothing, and that nothing, which makes the results."""
+    consts = [const for _, entry in versions_of(function) for const in entry.__code__.co_consts]
+    bound = next(const for const in consts if isinstance(const, Plan)).bound
+    with torch.no_grad():
+        results = bound.forward([*bound.attributes, given])
+    makers = [Empty(tuple(result.shape), result.stride(), result.dtype) for result in results]
+
+    def nothing(inputs: list[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+        inputs.clear()
+        return tuple([make() for make in makers])
+
+    alone = Bound(bound.metadata, nothing, bound.backward, bound.attributes)
+    alone.again = bound.again
+    plan = alone.plan()
+    return lambda: plan(given), lambda: nothing([given])
+
+
 def hot(call: Call, loops: int) -> float:
     """Microseconds a call of many in a row."""
     start = time.perf_counter()
@@ -159,6 +190,8 @@ def measure(case: Case, compilers: list[str], rounds: int) -> dict[str, Figures]
             calls[compiler] = in_turn(function, inputs)
             if compiler == "stator":
                 calls["guards"] = guards_of(function, inputs)
+                if len(inputs) == 1:
+                    calls["wrapper"], calls["nothing"] = wrapper_of(function, inputs[0])
         loops = {name: loops_for(call, 0.02) for name, call in calls.items()}
         times: dict[str, dict[str, list[float]]] = {name: {"hot": [], "flushed": []} for name in calls}
         for _ in range(rounds):
@@ -166,7 +199,10 @@ def measure(case: Case, compilers: list[str], rounds: int) -> dict[str, Figures]
                 times[name]["hot"].append(hot(call, loops[name]))
                 times[name]["flushed"].append(flushed(call, memory))
     stator.reset()
-    return {name: {kind: statistics.median(found) for kind, found in by.items()} for name, by in times.items()}
+    found = {name: {kind: statistics.median(all_) for kind, all_ in by.items()} for name, by in times.items()}
+    if nothing := found.pop("nothing", None):
+        found["wrapper"] = {kind: figure - nothing[kind] for kind, figure in found["wrapper"].items()}
+    return found
 
 
 def table(rows: dict[str, dict[str, Figures]], compilers: list[str]) -> Table:
@@ -176,7 +212,9 @@ def table(rows: dict[str, dict[str, Figures]], compilers: list[str]) -> Table:
     shown.add_column("")
     for compiler in compilers:
         shown.add_column(compiler, justify="right")
-    shown.add_column("guards alone", justify="right")
+    parts = ("guards", "wrapper")
+    for part in parts:
+        shown.add_column(f"{part} alone", justify="right")
     for name, figures in rows.items():
         for kind in ("hot", "flushed"):
             base = figures.get("eager", {}).get(kind)
@@ -184,8 +222,8 @@ def table(rows: dict[str, dict[str, Figures]], compilers: list[str]) -> Table:
             for compiler in compilers:
                 ratio = f" ({figures[compiler][kind] / base:.2f}x)" if base and compiler != "eager" else ""
                 cells.append(f"{figures[compiler][kind]:.2f}{ratio}")
-            guards = f"{figures['guards'][kind]:.2f}" if "guards" in figures else ""
-            shown.add_row(name if kind == "hot" else "", kind, *cells, guards)
+            cells += [f"{figures[part][kind]:.2f}" if part in figures else "" for part in parts]
+            shown.add_row(name if kind == "hot" else "", kind, *cells)
         shown.add_section()
     return shown
 

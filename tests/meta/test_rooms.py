@@ -72,7 +72,7 @@ def refused(module: Module, target: str) -> bool:
     """Whether the table forbids `module` to import `target`, a dotted name of the package."""
     may, _ = ROOMS.get(module.room, (None, False))
     room = target.split(".")[1] if "." in target else "stator"
-    if room == module.room or (room == "_native" and module.room in {"capture", "runtime"}):
+    if room == module.room or (room == "_native" and module.room in {"aot", "capture", "runtime"}):
         return False
     if {module.room, room} == {"backends", "inspect"}:
         return target.count(".") > 1  # only each other's front door
