@@ -115,8 +115,8 @@ def vector_norm(
     wide = cast(x, compute_type(result))
     dims = _dims(x, dim)
     match order:
-        case _ if order != 0 and all(x.shape[d] == 1 for d in dims):  # exact, as eager's
-            value = p.absolute(wide) if keepdim or not dims else p.squeeze(p.absolute(wide), dims)
+        case _ if order != 0 and all(x.shape[d] == 1 for d in dims if x.dim()):  # exact, as eager's
+            value = p.absolute(wide) if keepdim or not x.dim() else p.squeeze(p.absolute(wide), dims)
         case math.inf:
             value = p.amax(p.absolute(wide), dims, keepdim)
         case _ if order == -math.inf:
