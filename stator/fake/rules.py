@@ -407,6 +407,8 @@ def _var(x: Any, dims: Any = None, *, correction: Any = None, keepdim: bool = Fa
 
 @rule(aten.var_mean.correction)
 def _var_mean(x: Any, dims: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
+    if x.is_complex():
+        return NotImplemented
     return _var(x, dims, keepdim=keepdim), _var(x, dims, keepdim=keepdim)
 
 
