@@ -297,18 +297,27 @@ def _repeat(x: Any, repeats: Any) -> Any:
 @rule(aten._linalg_svd.default)
 def _svd(x: Any, full_matrices: bool = False, compute_uv: bool = True, *, driver: str | None = None) -> Any:
     """On the CPU both matrices have their columns in one piece, also the last, of which the meta kernel says rows."""
-    if x.device.type != "cpu" or not compute_uv or not x.is_floating_point() or x.numel() == 0:
+    if x.device.type != "cpu" or not compute_uv or x.numel() == 0:
         return NotImplemented
     *batch, rows, columns = x.shape
     rank = min(rows, columns)
     u = _by_columns(x, batch, rows, rows if full_matrices else rank)
     vh = _by_columns(x, batch, columns if full_matrices else rank, columns)
-    return u, make((*batch, rank), x.dtype, x.device), vh
+    return u, make((*batch, rank), x.dtype.to_real(), x.device), vh
 
 
-def _by_columns(x: Any, batch: list[int], rows: int, columns: int) -> FakeTensor:
+@rule(aten.linalg_eig.default)
+def _eig(x: Any) -> Any:
+    if x.device.type != "cpu" or x.dim() < 2 or x.shape[-1] != x.shape[-2] or x.numel() == 0:
+        return NotImplemented
+    dtype = x.dtype.to_complex()
+    *batch, rows, columns = x.shape
+    return make((*batch, rows), dtype, x.device), _by_columns(x, batch, rows, columns, dtype)
+
+
+def _by_columns(x: Any, batch: list[int], rows: int, columns: int, dtype: torch.dtype | None = None) -> FakeTensor:
     *outer, _, _ = contiguous_strides((*batch, rows, columns))
-    return make((*batch, rows, columns), x.dtype, x.device, (*outer, 1, rows))
+    return make((*batch, rows, columns), dtype or x.dtype, x.device, (*outer, 1, rows))
 
 
 # ---- sorting ---------------------------------------------------------------------------------------------------------
@@ -327,3 +336,9 @@ def _topk(x: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool = Tr
     size = list(x.shape)
     size[dim] = k
     return make(size, x.dtype, x.device), make(size, torch.int64, x.device)
+
+
+@rule(aten.nonzero_static.default)
+def _nonzero_static(x: Any, *, size: int, fill_value: int = -1) -> Any:
+    """Its meta kernel says what CUDA gives, which has the columns in one piece."""
+    return make((size, x.dim()), torch.int64, x.device) if x.device.type == "cpu" else NotImplemented
