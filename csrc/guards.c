@@ -450,5 +450,5 @@ PyObject *guard_tree_explain(PyObject *tree, PyObject *const *slots, Py_ssize_t 
     int status = run_tree((GuardTree *)tree, &run);
     if (status < 0) return NULL;
     if (status == 1) Py_RETURN_NONE;
-    return Py_NewRef(run.failed);
+    return PyObject_Str(run.failed);
 }

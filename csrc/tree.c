@@ -4,6 +4,7 @@
  *   node     (accessor, key, text, register or -1, checks, children)
  *   check    (kind, payload, text)
  *   relation (kind, registers, text), or ("CONDITION", operands, program, text): see condition.c
+ * A text is any object; `str` of it is what a failing guard is told by.
  * The tree owns everything it names; what evaluation remembers is borrowed (see guards.c).
  */
 #include "guards.h"
@@ -75,7 +76,7 @@ static int parse_tensor(Check *check) {
 
 static int parse_check(Check *check, PyObject *spec) {
     PyObject *kind, *payload, *text;
-    if (!PyArg_ParseTuple(spec, "UOU", &kind, &payload, &text)) return -1;
+    if (!PyArg_ParseTuple(spec, "UOO", &kind, &payload, &text)) return -1;
     int index = guard_name_index(CHECKS, kind);
     if (index < 0) return -1;
     check->kind = (CheckKind)index;
@@ -226,7 +227,7 @@ static int parse_nodes(GuardTree *tree, PyObject *specs, Node **nodes, Py_ssize_
 
 static int parse_node(GuardTree *tree, Node *node, PyObject *spec) {
     PyObject *accessor, *key, *text, *checks, *children;
-    if (!PyArg_ParseTuple(spec, "UOUnO!O!", &accessor, &key, &text, &node->slot, &PyTuple_Type, &checks,
+    if (!PyArg_ParseTuple(spec, "UOOnO!O!", &accessor, &key, &text, &node->slot, &PyTuple_Type, &checks,
                           &PyTuple_Type, &children)) {
         return -1;
     }
@@ -297,12 +298,12 @@ static int parse_registers(const GuardTree *tree, Relation *relation, PyObject *
 
 static int parse_relation(GuardTree *tree, Relation *relation, PyObject *spec) {
     PyObject *kind, *first, *second, *text = NULL;
-    if (!PyArg_ParseTuple(spec, "UO!O|U", &kind, &PyTuple_Type, &first, &second, &text)) return -1;
+    if (!PyArg_ParseTuple(spec, "UO!O|O", &kind, &PyTuple_Type, &first, &second, &text)) return -1;
     int index = guard_name_index(RELATIONS, kind);
     if (index < 0) return -1;
     relation->kind = (RelationKind)index;
     bool program = relation->kind == SIZE_CONDITION;
-    if (program != (text != NULL) || !(program ? PyTuple_Check(second) : PyUnicode_Check(second))) {
+    if (program != (text != NULL) || program != PyTuple_Check(second)) {
         PyErr_Format(PyExc_TypeError, "a relation %U has other parts", kind);
         return -1;
     }
@@ -355,13 +356,17 @@ failed:
 }
 
 static int visit_checks(const Check *checks, Py_ssize_t count, visitproc visit, void *arg) {
-    for (Py_ssize_t i = 0; i < count; i++) Py_VISIT(checks[i].payload);
+    for (Py_ssize_t i = 0; i < count; i++) {
+        Py_VISIT(checks[i].payload);
+        Py_VISIT(checks[i].text);
+    }
     return 0;
 }
 
 static int visit_nodes(const Node *nodes, Py_ssize_t count, visitproc visit, void *arg) {
     for (Py_ssize_t i = 0; i < count; i++) {
         Py_VISIT(nodes[i].key);
+        Py_VISIT(nodes[i].text);
         int status = visit_checks(nodes[i].checks, nodes[i].check_count, visit, arg);
         if (status == 0) status = visit_nodes(nodes[i].children, nodes[i].child_count, visit, arg);
         if (status != 0) return status;
@@ -371,6 +376,7 @@ static int visit_nodes(const Node *nodes, Py_ssize_t count, visitproc visit, voi
 
 static int tree_traverse(PyObject *self, visitproc visit, void *arg) {
     GuardTree *tree = (GuardTree *)self;
+    for (Py_ssize_t i = 0; i < tree->relation_count; i++) Py_VISIT(tree->relations[i].text);
     int status = visit_checks(tree->checks, tree->check_count, visit, arg);
     return status ? status : visit_nodes(tree->nodes, tree->node_count, visit, arg);
 }

@@ -425,7 +425,10 @@ class Conversion:
 
 @contextlib.contextmanager
 def collector_paused() -> Iterator[None]:
-    """Keeps the garbage collector from walking the many objects of a capture, which nearly all stay alive."""
+    """Keeps the garbage collector from walking the many objects of a capture, which nearly all stay alive.
+
+    Nor does it walk them as new ones afterwards: they go on as old ones, unless the user has frozen others.
+    """
     if not gc.isenabled():
         yield
         return
@@ -433,6 +436,9 @@ def collector_paused() -> Iterator[None]:
     try:
         yield
     finally:
+        if not gc.get_freeze_count():
+            gc.freeze()
+            gc.unfreeze()
         gc.enable()
 
 

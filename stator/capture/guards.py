@@ -269,15 +269,27 @@ def state_number(name: str, value: Any) -> int | None:
 FUNCTION: Final = ".function"
 
 
+class Readable:
+    """The fact that a node's value can be reached at all, written when it is told."""
+
+    __slots__ = ("way",)
+
+    def __init__(self, way: Source | str) -> None:
+        self.way = way
+
+    def __str__(self) -> str:
+        return f"{self.way} can be read"
+
+
 class Node:
     """A step of the tree while it is built: how its value is reached from its parent's, and what hangs on it."""
 
-    __slots__ = ("accessor", "checks", "children", "key", "register", "text", "weight")
+    __slots__ = ("accessor", "checks", "children", "key", "register", "way", "weight")
 
-    def __init__(self, accessor: str, key: object, text: str) -> None:
+    def __init__(self, accessor: str, key: object, way: Source | str) -> None:
         self.accessor = accessor
         self.key = key
-        self.text = text
+        self.way = way
         self.checks: list[Guard] = []
         self.children: list[Node] = []
         self.register = -1
@@ -293,7 +305,7 @@ class Node:
     def spec(self) -> tuple[Any, ...]:
         """The form that `_native.GuardTree` takes; what is cheap comes first."""
         checks = tuple(map(check_spec, sorted(self.checks, key=lambda guard: KINDS[guard.kind].cost)))
-        return self.accessor, self.key, f"{self.text} can be read", self.register, checks, specs(self.children)
+        return self.accessor, self.key, Readable(self.way), self.register, checks, specs(self.children)
 
 
 def specs(nodes: list[Node]) -> tuple[Any, ...]:
@@ -301,7 +313,7 @@ def specs(nodes: list[Node]) -> tuple[Any, ...]:
     return tuple(node.spec() for node in sorted(nodes, key=Node.cost))
 
 
-def check_spec(guard: Guard) -> tuple[str, Any, str]:
+def check_spec(guard: Guard) -> tuple[str, Any, Guard]:
     """A check in the form that `_native.GuardTree` takes."""
     kind, payload = guard.kind, guard.payload
     if kind == "TENSOR":
@@ -313,7 +325,7 @@ def check_spec(guard: Guard) -> tuple[str, Any, str]:
     elif kind == "AUTOCAST":
         device, *expected = payload
         kind, payload = "CALL", (lambda: autocast_of(device), tuple(expected))
-    return kind, payload, str(guard)
+    return kind, payload, guard
 
 
 class Roots(NamedTuple):
@@ -369,7 +381,7 @@ class TreeBuilder:
         found = self.nodes.get(source)
         if found is None:
             parent, accessor, key = self.step(source)
-            found = self.nodes[source] = Node(accessor, key, str(source))
+            found = self.nodes[source] = Node(accessor, key, source)
             siblings = self.roots if parent is None else self.node(parent).children
             siblings.append(found)
         return found
@@ -438,9 +450,9 @@ class TreeBuilder:
         """A relation in the form that `_native.GuardTree` takes."""
         if guard.kind == "CONDITION":
             operands = tuple((self.register(source), kind, dim) for source, kind, dim in guard.payload.operands)
-            return guard.kind, operands, guard.payload.program, str(guard)
+            return guard.kind, operands, guard.payload.program, guard
         sources = guard.payload if guard.kind in ("NOT_ALIASED", "ALIASED") else (guard.source, guard.payload)
-        return guard.kind, tuple(map(self.register, sources)), str(guard)
+        return guard.kind, tuple(map(self.register, sources)), guard
 
 
 def compile_tree(guards: Iterable[Guard], frame: Roots) -> _native.GuardTree:

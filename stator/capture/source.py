@@ -12,7 +12,7 @@ from __future__ import annotations
 import types
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
-from weakref import WeakValueDictionary
+from weakref import ReferenceType, WeakValueDictionary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -58,10 +58,18 @@ class Interned(type):
     """Makes `cls(*fields)` return the one instance with these fields."""
 
     _table: ClassVar[WeakValueDictionary[tuple[object, ...], Any]] = WeakValueDictionary()
+    # What the table is kept in: nearly every lookup finds something.
+    _references: ClassVar[dict[tuple[object, ...], ReferenceType[Any]]] = _table.data  # type: ignore[attr-defined]
 
     def __call__(cls, *fields: Any) -> Any:
-        key = (cls, *[field if type(field) is str else constant_key(field) for field in fields])
-        found = cls._table.get(key)
+        for field in fields:
+            if type(field) is not str and type(type(field)) is not Interned:
+                key = (cls, *[field if type(field) is str else constant_key(field) for field in fields])
+                break
+        else:
+            key = (cls, *fields)
+        reference = cls._references.get(key)
+        found = None if reference is None else reference()
         if found is None:
             found = super().__call__(*fields)
             cls._table[key] = found
