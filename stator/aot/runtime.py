@@ -20,7 +20,7 @@ from torch.autograd import forward_ad
 
 from stator._native import Empty, Plan, record
 from stator.aot.again import Again
-from stator.aot.metadata import Ints, Metadata, Origin, Output, Saved, TensorSpec, Values, at
+from stator.aot.metadata import Ints, Metadata, Origin, Output, TensorSpec, Values, at
 from stator.aot.symbols import read
 from stator.aot.zeros import zeros
 from stator.base.errors import Unsupported
@@ -103,7 +103,7 @@ class Bound:
         self.non_differentiable = [i for i, value in enumerate(metadata.values) if not value.differentiable]
         #: Whether nothing that backward keeps leads back to what it was computed from. Then there is one more result,
         #: empty, that is saved: taken out in backward it leads to all inputs, and keeps none of them.
-        self.anchor = bool(metadata.saved) and not any(_leads_back(metadata, saved) for saved in metadata.saved)
+        self.anchor = bool(metadata.saved) and not _leads_back(metadata)
         #: Whether a call is the forward graph and no more.
         self.bare = self.plain and not (
             self.mutated or self.changed or metadata.bases or metadata.floats or metadata.reals or metadata.seed_device
@@ -317,9 +317,11 @@ def _refuse_tangents(inputs: list[Any]) -> None:
             )
 
 
-def _leads_back(metadata: Metadata, saved: Saved) -> bool:
-    """Whether a saved tensor, taken out again, hangs on all inputs: it is a result of the function."""
-    return saved.source == "value" and metadata.values[saved.index].differentiable
+def _leads_back(metadata: Metadata) -> bool:
+    """Whether what is saved, taken out again, hangs on all inputs: it is a result of the function, or all of them."""
+    inputs = {saved.index for saved in metadata.saved if saved.source == "input"}
+    results = [metadata.values[saved.index] for saved in metadata.saved if saved.source == "value"]
+    return any(result.differentiable for result in results) or inputs.issuperset(metadata.gradients)
 
 
 def _own(value: Tensor) -> Tensor:
