@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from importlib import import_module
 from typing import Any
 
@@ -81,6 +82,7 @@ def _linked(gm: fx.GraphModule, found: Compiled, options: Options) -> Call:
         log.record(log.KERNELS, graph=graph.name, names=list(graph.launches), externs=list(graph.externs))
         log.count(kernels=sum(len(unit.kernels) for unit in graph.units), externs=len(graph.externs))
     log.count(graphs=1)
+    log.record(log.MEMORY, **asdict(found.metadata.memory))
     forward, *backward = [link(graph, options) for graph in graphs]
     attributes = [*lifted(gm).values(), *found.constants]
     return bind(found.metadata, forward, backward[0] if backward else None, attributes, gm)

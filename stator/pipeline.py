@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import torch
@@ -17,6 +17,7 @@ from torch import fx
 
 from stator import lowering, passes
 from stator.aot.attributes import lifted
+from stator.aot.metadata import Memory, Metadata
 from stator.aot.partition import partition
 from stator.aot.trace import trace
 from stator.base import artifacts, log
@@ -27,6 +28,7 @@ from stator.compiled import Compiled
 from stator.inspect import graph_file
 from stator.loop import tables, text, verify
 from stator.loop.device import Device
+from stator.loop.footprint import Kept, settle
 from stator.loop.kernel import Launch, Schedule
 from stator.loop.schedule import schedule as schedule_program
 from stator.prims import DECOMPOSITIONS, RANDOM_OPERATORS
@@ -46,19 +48,23 @@ def build(gm: fx.GraphModule, example_inputs: Sequence[Any], options: Options) -
     artifacts.stage("joint", lambda: graph_file.functional(joint.graph, "joint"), "py")
     with stage("partition"):
         parts = partition(joint, options.activation_memory_budget)
-    forward = compile_functional(parts.forward, "forward", options)
-    backward = compile_functional(parts.backward, "backward", options) if parts.backward is not None else None
-    constants = joint.attributes[len(lifted(gm)) :]
     metadata = parts.metadata
+    forward = scheduled(parts.forward, "forward", options)
+    backward = scheduled(parts.backward, "backward", options) if parts.backward is not None else None
+    with stage("memory"):
+        cores = options.threads or torch.get_num_threads()
+        forward, backward, footprint = settle(forward, backward, _kept(metadata), len(metadata.saved), cores)
+    metadata = replace(metadata, memory=Memory(**asdict(footprint)))
+    built = [built_from(half, options) for half in (forward, backward) if half is not None]
+    constants = joint.attributes[len(lifted(gm)) :]
     if environment is not None:
         conditions = [recorded.condition for recorded in environment.conditions[assumed:]]
         metadata = replace(metadata, conditions=tuple(conditions))
-    return Compiled(metadata, forward, backward, tuple(constants))
+    return Compiled(metadata, built[0], built[1] if backward is not None else None, tuple(constants))
 
 
-@tables.session()
-def compile_functional(gm: fx.GraphModule, name: str, options: Options) -> GraphArtifact:
-    """A graph of functional ATen overloads to an artifact: passes, lowering, scheduling, code, build."""
+def scheduled(gm: fx.GraphModule, name: str, options: Options) -> Schedule:
+    """A graph of functional ATen overloads to fused kernels: passes, lowering, scheduling."""
     device = _device(gm)
     with stage("passes", graph=name):
         passes.run(gm)
@@ -70,11 +76,18 @@ def compile_functional(gm: fx.GraphModule, name: str, options: Options) -> Graph
     artifacts.stage(f"{name}_loops", lambda: text.program_text(program), "txt")
     with stage("schedule", graph=name):
         schedule = schedule_program(program, Device.of(device.type, options.threads or torch.get_num_threads()))
-        if options.verify:
+    return schedule
+
+
+def built_from(schedule: Schedule, options: Options) -> GraphArtifact:
+    """A schedule to an artifact: code, build."""
+    name = schedule.name
+    if options.verify:
+        with stage("schedule", graph=name):
             verify.verify_schedule(schedule)
     artifacts.stage(f"{name}_fused", lambda: text.schedule_text(schedule), "txt")
     with stage("codegen", graph=name):
-        units = _units(schedule, device, options)
+        units = _units(schedule, options)
         module = wrapper.emit(schedule)
     for unit in units:
         artifacts.stage(f"{name}_kernels", unit.source, "cpp" if unit.language == "cpp" else "py")
@@ -95,12 +108,12 @@ def stage(name: str, **facts: Any) -> Iterator[None]:
             raise InternalError(name, f"{type(error).__name__}: {error}") from error
 
 
-def _units(schedule: Schedule, device: torch.device, options: Options) -> list[Unit]:
+def _units(schedule: Schedule, options: Options) -> list[Unit]:
     """The kernels of a schedule as source text for its device."""
     if not schedule.kernels:
         return []
     names = tuple(f"k{i}" for i in range(len(schedule.kernels)))
-    if device.type == "cpu":
+    if torch.device(schedule.device).type == "cpu":
         target = replace(cpp.native(), threads=options.threads)
         return [Unit(cpp.emit(schedule.kernels, target), names, target.flags)]
     return [Unit(triton.emit(schedule.kernels), names, (), "triton")]
@@ -111,6 +124,13 @@ def _steps(schedule: Schedule) -> tuple[tuple[str, ...], tuple[str, ...]]:
     numbers = {kernel: f"k{i}" for i, kernel in enumerate(schedule.kernels)}
     launches = tuple(numbers[step.kernel] for step in schedule.steps if isinstance(step, Launch))
     return launches, tuple(step.extern.target for step in schedule.steps if not isinstance(step, Launch))
+
+
+def _kept(metadata: Metadata) -> list[Kept]:
+    """Which inputs of the backward graph are results of the forward graph."""
+    start = {"value": 0, "extra": len(metadata.values)}
+    places = [(i, saved) for i, saved in enumerate(metadata.saved) if saved.source in start]
+    return [Kept(i, start[saved.source] + saved.index) for i, saved in places]
 
 
 def _device(gm: fx.GraphModule) -> torch.device:

@@ -109,6 +109,22 @@ class Saved:
 
 
 @dataclass(frozen=True, slots=True)
+class Memory:
+    """What a training step is predicted to take, in bytes besides parameters, inputs and what was there before.
+
+    `forward` and `backward` are the most at once while the one or the other runs, `peak` the larger of the two; the
+    `arena` of intermediates is part of both, and `saved` is what is kept in between. With symbolic sizes, for the sizes
+    of the call that was compiled.
+    """
+
+    peak: int = 0
+    forward: int = 0
+    backward: int = 0
+    saved: int = 0
+    arena: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Metadata:
     """The forward graph gives `(*values, *extra saved)`, the backward graph takes
     `(*saved, *tangents, *flags, *symbols)`.
@@ -150,6 +166,8 @@ class Metadata:
     reals: tuple[str, ...] = ()
     #: What was decided about symbols while compiling: the compiled graphs are right where all of it holds.
     conditions: tuple[Condition, ...] = ()
+    #: What a call takes.
+    memory: Memory = Memory()
 
     @property
     def uses_random(self) -> bool:
@@ -201,6 +219,7 @@ class Metadata:
             reals=tuple(data["reals"]),
             symbols=tuple(Origin(**{**item, "symbol": _symbol(item["symbol"])}) for item in data["symbols"]),
             conditions=tuple(Condition(op, load(left), load(right)) for op, left, right in data["conditions"]),
+            memory=Memory(**data["memory"]),
         )
 
 

@@ -23,6 +23,7 @@ GRAPH: Final = "graph"  # name: str, ops: int, text: str (optional), operators: 
 BREAK: Final = "break"  # reason: str, file: str, line: int, hint: str
 GUARDS: Final = "guards"  # guards: list[str]
 KERNELS: Final = "kernels"  # graph: str, names: list[str] (one a launch), externs: list[str] (one a call)
+MEMORY: Final = "memory"  # a training step: the fields of `aot.metadata.Memory`, in bytes
 CACHE: Final = "cache"  # hit: bool, key: str
 RECOMPILE: Final = "recompile"  # reason: str
 NOTE: Final = "note"  # text: str; what was accepted and has no effect here

@@ -132,7 +132,7 @@ class _Module:
             fresh = [name for name in dict.fromkeys(touched(step)) if name in allocated]
             for name in fresh:
                 allocated.remove(name)
-                steps.append(f"{name} = {self._allocation(schedule.buffers[name])}")
+                steps.append(f"{name} = {self._fresh(name)}")
             steps += self._step(step)
             if dead := last.get(number):
                 steps.append(f"del {', '.join(dead)}")
@@ -152,6 +152,18 @@ class _Module:
         if unused := last.get(-1):
             head.append(f"del {', '.join(unused)}")
         return [*head, *rest]
+
+    def _fresh(self, name: str) -> str:
+        """The storage of a buffer that is not in the arena: its own, or that of an operand which dies in its step."""
+        buffer = self.schedule.buffers[name]
+        donor = dict(self.schedule.memory.aliases).get(name)
+        given = self.schedule.buffers[donor] if donor is not None else buffer
+        if donor is None or given.opaque or buffer.opaque:
+            return self._allocation(buffer)
+        if (given.size, given.stride) == (buffer.size, buffer.stride):
+            return donor
+        self.needs_view = True
+        return f"view({donor}, {buffer.size}, {buffer.stride}, 0)"
 
     def _symbols(self, text: str) -> list[str]:
         """The symbols that occur in the text, read from the inputs."""

@@ -1,9 +1,10 @@
 """Memory of intermediates: one growing piece per thread and device, shared by all graphs that run there.
 
 A linked graph owns a `Scratch`: the list of its views into the arena. Calling it gives the tensors, made once per
-thread and again only when another graph has made the arena grow. Where sizes are symbolic it is a `SizedScratch`, which
-plans the views for each combination of sizes, and keeps those of the last combinations. Graphs in one thread run one
-after another, so they may use the same bytes; nothing in the arena outlives a call.
+thread and again only when another graph has made the arena grow; one that is too small is given back before. Where
+sizes are symbolic it is a `SizedScratch`, which plans the views for each combination of sizes, and keeps those of the
+last combinations. Graphs in one thread run one after another, so they may use the same bytes; nothing in the arena
+outlives a call.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
+from weakref import WeakSet
 
 if TYPE_CHECKING:
     import torch
@@ -36,6 +38,8 @@ class _Arenas(threading.local):
 
     def __init__(self) -> None:
         self.bases: dict[str, torch.Tensor] = {}
+        #: Who has views of them.
+        self.users: dict[str, WeakSet[Scratch | SizedScratch]] = {}
 
 
 class _Made(threading.local):
@@ -59,7 +63,7 @@ _arenas = _Arenas()
 class Scratch:
     """The intermediates of one graph."""
 
-    __slots__ = ("_made", "device", "nbytes", "pieces")
+    __slots__ = ("__weakref__", "_made", "device", "nbytes", "pieces")
 
     def __init__(self, nbytes: int, pieces: Sequence[tuple[object, ...]], device: str = "cpu") -> None:
         self.nbytes, self.device = nbytes, device
@@ -69,22 +73,24 @@ class Scratch:
     def __call__(self) -> tuple[torch.Tensor, ...]:
         """The views, in the order of the pieces."""
         made = self._made
-        base = _arenas.bases.get(self.device)
-        if base is not None and base is made.base:
+        if made.base is not None and made.base is _arenas.bases.get(self.device):
             return made.views
-        return self._make(base)
+        return self._make()
 
-    def _make(self, base: torch.Tensor | None) -> tuple[torch.Tensor, ...]:
-        made = self._made
-        made.base = _grown(base, self.nbytes, self.device)
-        made.views = _views(made.base, self.pieces)
+    def _make(self) -> tuple[torch.Tensor, ...]:
+        base, made = _arena(self, self.nbytes), self._made
+        made.base, made.views = base, _views(base, self.pieces)
         return made.views
+
+    def forget(self) -> None:
+        """Let go of this thread's arena."""
+        self._made.base, self._made.views = None, ()
 
 
 class SizedScratch:
     """The intermediates of one graph with symbolic sizes: called with the values of the symbols."""
 
-    __slots__ = ("_made", "device", "plan")
+    __slots__ = ("__weakref__", "_made", "device", "plan")
 
     def __init__(self, plan: Plan, device: str = "cpu") -> None:
         self.plan, self.device = plan, device
@@ -93,17 +99,15 @@ class SizedScratch:
     def __call__(self, *sizes: int) -> tuple[torch.Tensor, ...]:
         """The views, in the order of the plan's pieces."""
         made = self._made
-        base = _arenas.bases.get(self.device)
-        if base is not None and base is made.base:
+        if made.base is not None and made.base is _arenas.bases.get(self.device):
             views = made.views.get(sizes)
             if views is not None:
                 return views
-        return self._make(base, sizes)
+        return self._make(sizes)
 
-    def _make(self, base: torch.Tensor | None, sizes: tuple[int, ...]) -> tuple[torch.Tensor, ...]:
+    def _make(self, sizes: tuple[int, ...]) -> tuple[torch.Tensor, ...]:
         nbytes, pieces = self.plan(*sizes)
-        base = _grown(base, nbytes, self.device)
-        made = self._made
+        base, made = _arena(self, nbytes, ahead=True), self._made
         if made.base is not base:
             made.base = base
             made.views.clear()
@@ -112,17 +116,30 @@ class SizedScratch:
         views = made.views[sizes] = _views(base, [Piece(*piece) for piece in pieces])  # type: ignore[arg-type]
         return views
 
+    def forget(self) -> None:
+        """Let go of this thread's arena."""
+        self._made.base = None
+        self._made.views.clear()
 
-def _grown(base: torch.Tensor | None, nbytes: int, device: str) -> torch.Tensor:
-    """An arena of at least so many bytes; one that grows gets half as much again, for sizes grow step by step."""
+
+def _arena(user: Scratch | SizedScratch, nbytes: int, ahead: bool = False) -> torch.Tensor:
+    """An arena of at least so many bytes; `ahead`, half as much again when it grows, for sizes grow step by step."""
     import torch  # the room itself does not need torch
 
-    if base is not None and base.numel() >= nbytes:
-        return base
-    most = max(nbytes, 1 << 16) if base is None else max(nbytes, base.numel() * 3 // 2)
-    with torch.inference_mode(False), torch.no_grad():
-        made = _arenas.bases[device] = torch.empty(most, dtype=torch.uint8, device=device)
-    return made
+    device = user.device
+    users = _arenas.users.setdefault(device, WeakSet())
+    base = _arenas.bases.get(device)
+    had = -1 if base is None else base.numel()
+    if base is None or had < nbytes:
+        base = None
+        _arenas.bases.pop(device, None)
+        for other in users:
+            other.forget()
+        most = max(nbytes, had * 3 // 2) if ahead else nbytes
+        with torch.inference_mode(False), torch.no_grad():
+            base = _arenas.bases[device] = torch.empty(most, dtype=torch.uint8, device=device)
+    users.add(user)
+    return base
 
 
 def _views(base: torch.Tensor, pieces: Sequence[Piece]) -> tuple[torch.Tensor, ...]:
@@ -172,3 +189,6 @@ def held() -> int:
 def release() -> None:
     """Give this thread's arenas back; graphs make them again when they next run."""
     _arenas.bases.clear()
+    for users in _arenas.users.values():
+        for user in users:
+            user.forget()

@@ -1,0 +1,196 @@
+"""How much memory a forward and a backward schedule take together, and which intermediates stay out of the arena.
+
+The arena is kept between calls, so it is there at every moment of both graphs; what has storage of its own is there
+from the step that makes it to the last one that reads it. `settle` takes large intermediates out of the arena of a
+training step where that lowers the peak: a block that is needed while few gradients are there should not be kept when
+all are. What remains is the prediction. Bytes of inputs that live on anyway (parameters, the caller's tensors) are not
+counted, those of saved values and gradients are.
+
+Neighbours: `memory.py` plans one graph; the pipeline files the `Footprint` with what was compiled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+from stator.base.placement import ALIGNMENT
+from stator.loop.kernel import Block, Call, MemoryPlan, Schedule
+from stator.loop.memory import lifetimes, offsets_of
+from stator.loop.nest import View
+from stator.loop.scalar import ITEMSIZE
+from stator.sizes import hint
+
+#: Blocks of fewer bytes stay in the arena: fresh memory costs more than they take.
+_SMALL = 1 << 16
+#: How many sizes are tried as the border, and what share of the peak is not worth fresh memory.
+_TRIED, _WORTH = 24, 0.0001
+#: How many channels a vector of the convolution library has.
+_CHANNELS = 16
+
+Home = tuple[int, int, int]  # bytes, first and last step
+
+
+@dataclass(frozen=True, slots=True)
+class Footprint:
+    """Bytes: the most at once in either graph with the arena, which is part of both, and what is kept in between."""
+
+    peak: int
+    forward: int
+    backward: int
+    saved: int
+    arena: int
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """One input of the backward graph that forward has made: its place there, and its result of the forward graph."""
+
+    input: int
+    output: int
+
+
+def settle(
+    forward: Schedule, backward: Schedule | None, kept: Sequence[Kept] = (), given: int = 0, cores: int = 1
+) -> tuple[Schedule, Schedule | None, Footprint]:
+    """The schedules with their final memory plans, and what they take.
+
+    `given` is the number of inputs of backward before the tangents, `cores` the number of threads that operators use.
+    """
+    if backward is None:
+        most = _most([*_made(forward), *_workspaces(forward, cores)], forward)
+        arena = forward.memory.arena_bytes
+        return forward, None, Footprint(most + arena, most + arena, 0, 0, arena)
+    pair = _Pair(forward, backward, kept, given, cores)
+    best = pair.border()
+    plans = [apart(forward.memory, best), apart(backward.memory, best)]
+    return replace(forward, memory=plans[0]), replace(backward, memory=plans[1]), pair.footprint(best)
+
+
+def apart(memory: MemoryPlan, border: int) -> MemoryPlan:
+    """The plan with blocks of so many bytes or more taken out of the arena."""
+    leaving = {name for block in memory.blocks if _leaves(block, border) for name in block.names}
+    if not leaving:
+        return memory
+    blocks = tuple([block for block in memory.blocks if not _leaves(block, border)])
+    offsets, total = offsets_of(blocks, hint)
+    return replace(
+        memory,
+        arena_bytes=total,
+        offsets={name: offsets[name] for name in memory.offsets if name not in leaving},
+        allocated=(*memory.allocated, *[name for name in memory.offsets if name in leaving]),
+        blocks=blocks,
+    )
+
+
+def _leaves(block: Block, border: int) -> bool:
+    return hint(block.nbytes) >= border
+
+
+class _Pair:
+    """The two schedules of a training step, with everything in the arenas at first."""
+
+    def __init__(self, forward: Schedule, backward: Schedule, kept: Sequence[Kept], given: int, cores: int) -> None:
+        self.schedules = (forward, backward)
+        taken = _given(forward, backward, kept, given)
+        self.homes = (
+            [*_made(forward), *_workspaces(forward, cores)],
+            [*_made(backward), *_workspaces(backward, cores), *taken],
+        )
+        names = {_buffer(forward, place.output) for place in kept}
+        self.saved = sum(hint(forward.buffers[name].nbytes) for name in names if name)
+
+    def border(self) -> int:
+        """From how many bytes on blocks leave the arena; the largest border that is about as good as the best."""
+        never = max(self._sizes(), default=0) + 1
+        arena = max(schedule.memory.arena_bytes for schedule in self.schedules)
+        now = self.footprint(never).peak
+        if arena <= now * _WORTH:
+            return never
+        sizes = sorted({size for size in self._sizes() if size >= _SMALL}, reverse=True)
+        tried = [never, *sizes[:: -(-len(sizes) // _TRIED)]] if sizes else [never]
+        peaks = [self.footprint(border).peak for border in tried]
+        good = min(peaks) * (1 + _WORTH)
+        return next(border for border, peak in zip(tried, peaks, strict=True) if peak <= good)
+
+    def _sizes(self) -> Iterable[int]:
+        return [hint(block.nbytes) for schedule in self.schedules for block in schedule.memory.blocks]
+
+    def footprint(self, border: int) -> Footprint:
+        """What both take."""
+        most, arena = [], 0
+        for schedule, homes in zip(self.schedules, self.homes, strict=True):
+            blocks = schedule.memory.blocks
+            own = [(hint(b.nbytes), b.first, b.last) for b in blocks if _leaves(b, border)]
+            rest = [b for b in blocks if not _leaves(b, border)]
+            arena = max(arena, offsets_of(rest, hint)[1] if own else schedule.memory.arena_bytes)
+            most.append(_most([*homes, *own], schedule))
+        return Footprint(max(most) + arena, most[0] + arena, most[1] + arena, self.saved, arena)
+
+
+def _most(homes: Iterable[Home], schedule: Schedule) -> int:
+    """The most bytes at once."""
+    changes = [0] * (len(schedule.steps) + 2)
+    for nbytes, first, last in homes:
+        nbytes = -(-nbytes // ALIGNMENT) * ALIGNMENT
+        changes[first] += nbytes
+        changes[last + 1] -= nbytes
+    live = most = 0
+    for change in changes:
+        live += change
+        most = max(most, live)
+    return most
+
+
+def _made(schedule: Schedule) -> list[Home]:
+    """Results and what operators return."""
+    lives = lifetimes(schedule.steps, [out.buffer for out in schedule.outputs if isinstance(out, View)])
+    own = (*schedule.memory.allocated, *schedule.memory.returned)
+    return [(hint(schedule.buffers[name].nbytes), *lives[name]) for name in own if name in lives]
+
+
+def _workspaces(schedule: Schedule, cores: int) -> list[Home]:
+    """What PyTorch's convolutions allocate besides their results: operands in the order of their library.
+
+    Its gradients of weights are summed by each thread on its own where the input has fewer channels than a vector,
+    with the channels filled up.
+    """
+    found: list[Home] = []
+    for number, step in enumerate(schedule.steps):
+        if schedule.device != "cpu" or not isinstance(step, Call) or "convolution" not in step.extern.target:
+            continue
+        views = list(step.extern.views())
+        nbytes = sum(_bytes(view, schedule) for view in views)
+        if "backward" in step.extern.target:
+            weight = views[2]
+            channels = hint(weight.size[1])
+            if channels < _CHANNELS:
+                nbytes += cores * _bytes(weight, schedule) * _CHANNELS // max(channels, 1)
+        found.append((nbytes, number, number))
+    return found
+
+
+def _bytes(view: View, schedule: Schedule) -> int:
+    return prod(map(hint, view.size)) * ITEMSIZE[schedule.buffers[view.buffer].dtype]
+
+
+def _given(forward: Schedule, backward: Schedule, kept: Sequence[Kept], given: int) -> list[Home]:
+    """Tangents and what forward saved, each until its last reader; one memory may be saved as several values."""
+    lives = lifetimes(backward.steps, [out.buffer for out in backward.outputs if isinstance(out, View)])
+    ends: dict[str, int] = {}
+    for place in kept:
+        if name := _buffer(forward, place.output):
+            last = lives.get(backward.inputs[place.input].name, (0, 0))[1]
+            ends[name] = max(ends.get(name, 0), last)
+    tangents = [(hint(t.nbytes), 0, lives.get(t.name, (0, 0))[1]) for t in backward.inputs[given:]]
+    saved = [(hint(forward.buffers[name].nbytes), 0, last) for name, last in ends.items()]
+    return [*tangents, *saved]
+
+
+def _buffer(schedule: Schedule, output: int) -> str:
+    """The buffer of a result that the schedule makes itself, or ""."""
+    made = schedule.outputs[output]
+    if not isinstance(made, View) or any(made.buffer == given.name for given in schedule.inputs):
+        return ""
+    return made.buffer
