@@ -25,6 +25,8 @@ DTYPES = {
     "int64": torch.int64,
     "bool": torch.bool,
 }
+#: What a dtype among the arguments is in a run in float64.
+WIDE = dict.fromkeys((torch.float32, torch.bfloat16, torch.float16), torch.float64)
 #: Entries whose results are whatever lies in memory: only their geometry means something.
 UNWRITTEN = re.compile(r"^(new_)?empty(_like|_strided|_permuted)?$")
 #: Entries whose results share memory with the input in a way that nobody may rely on.
@@ -50,9 +52,12 @@ class Sample:
         """New arguments: moved by about `noise` roundings, or `wide` in float64."""
         wanted = {i: _copy(t, noise, wide) for i, t in enumerate(self.leaves) if isinstance(t, Tensor)}
         # The function gets results of an operator where it may not write to a leaf.
-        given = {i: t.clone() if t.requires_grad else t for i, t in wanted.items()}
-        args, kwargs = pytree.tree_unflatten([given.get(i, leaf) for i, leaf in enumerate(self.leaves)], self.spec)
-        return Arguments(args, kwargs, list(given.values()), list(wanted.values()))
+        given: dict[int, Any] = {i: t.clone() if t.requires_grad else t for i, t in wanted.items()}
+        kinds = WIDE if wide else {}
+        given |= {i: kinds.get(leaf, leaf) for i, leaf in enumerate(self.leaves) if isinstance(leaf, torch.dtype)}
+        leaves = [given.get(i, leaf) for i, leaf in enumerate(self.leaves)]
+        args, kwargs = pytree.tree_unflatten(leaves, self.spec)
+        return Arguments(args, kwargs, [given[i] for i in wanted], list(wanted.values()))
 
 
 @dataclass(frozen=True)

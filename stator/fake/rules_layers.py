@@ -297,7 +297,7 @@ def _repeat(x: Any, repeats: Any) -> Any:
 @rule(aten._linalg_svd.default)
 def _svd(x: Any, full_matrices: bool = False, compute_uv: bool = True, *, driver: str | None = None) -> Any:
     """On the CPU both matrices have their columns in one piece, also the last, of which the meta kernel says rows."""
-    if x.device.type != "cpu" or not compute_uv or x.numel() == 0:
+    if x.device.type != "cpu" or not compute_uv:
         return NotImplemented
     *batch, rows, columns = x.shape
     rank = min(rows, columns)
@@ -317,7 +317,7 @@ def _eig(x: Any) -> Any:
 
 def _by_columns(x: Any, batch: list[int], rows: int, columns: int, dtype: torch.dtype | None = None) -> FakeTensor:
     *outer, _, _ = contiguous_strides((*batch, rows, columns))
-    return make((*batch, rows, columns), dtype or x.dtype, x.device, (*outer, 1, rows))
+    return make((*batch, rows, columns), dtype or x.dtype, x.device, (*outer, 1, max(rows, 1)))
 
 
 # ---- sorting ---------------------------------------------------------------------------------------------------------

@@ -170,6 +170,9 @@ def test_networks():
     compare(aten.scatter_add.default, x, 1, target[:, None], x)
     compare(aten.sort.default, x.t())
     compare(aten.topk.default, x, 2, 0)
+    for matrix in (torch.rand(3, 5), torch.rand(2, 4, 3), torch.rand(0, 3)):
+        compare(aten._linalg_svd.default, matrix, True)
+    compare(aten.nonzero_static.default, torch.ones(3, 3), size=12)
     compare(aten.stack.default, [x, x], -1)
     compare(aten.repeat.default, x, [2, 3, 1])
     compare(aten.where.ScalarOther, x > 0.5, x, 1)
