@@ -452,7 +452,7 @@ class _Interpreter:
                 out = args[0]
                 return list(out) if isinstance(out, (list, tuple)) else [out]
             location, step = node.meta.get("location"), node.meta.get("step")
-            self.tracer.location = location
+            self.tracer.location, self.tracer.step = location, step
             self.tracer.calls.begin(location, step)
             kwargs = fx.node.map_arg(node.kwargs, values.__getitem__)
             try:

@@ -73,6 +73,8 @@ class Tracer(FakeMode):
         self.phase = "forward"
         #: (file, line) of the user's program that the next nodes come from.
         self.location: tuple[str, int] | None = None
+        #: Which instruction of the captured frame that was.
+        self.step: int | None = None
         self.calls = Calls()
         #: Real tensors that the program holds itself, in the order of their placeholders `constant_k`.
         self.constants: list[torch.Tensor] = []
@@ -187,6 +189,7 @@ class Tracer(FakeMode):
         node.meta["phase"] = self.phase
         if self.location is not None:
             node.meta["location"] = self.location
+            node.meta["step"] = self.step
         return node
 
     def emit(self, func: Any, *args: Any, **kwargs: Any) -> fx.Node:

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
-from stator.base.errors import InternalError
+from stator.base.errors import InternalError, Unsupported
 from stator.loop import expr as e
 from stator.loop.expr import Expr, postorder
 from stator.loop.index import Axis, Index
@@ -70,7 +70,7 @@ class Lowering:
                 case "placeholder":
                     values[node] = self._input(node)
                 case "call_function":
-                    values[node] = self._call(node, values)
+                    values[node] = self._lowered(node, values)
                 case "output":
                     outputs = self._outputs(node, values)
                 case _:
@@ -108,6 +108,14 @@ class Lowering:
         context.offsets[made.name] = extent(value.storage_offset()) * width
         found = placed(made.size, Place(made, made.stride))
         return over(found, known_as) if known_as else found
+
+    def _lowered(self, node: Node, values: dict[Node, Any]) -> Any:
+        """The value of a call; what is refused is refused where the program has it."""
+        try:
+            return self._call(node, values)
+        except Unsupported as error:
+            error.refused_at(node.meta.get("location"), node.meta.get("step"))
+            raise
 
     def _call(self, node: Node, values: dict[Node, Any]) -> Any:
         args, kwargs = _fill(node.args, values), _fill(node.kwargs, values)

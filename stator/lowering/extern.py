@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from stator.base.errors import Unsupported
 from stator.fake.execute import plan_of
 from stator.loop.nest import Argument, Buffer, Extern
 from stator.loop.scalar import OPAQUE
@@ -49,7 +50,7 @@ def argument(context: Context, value: Any) -> Argument:
             return f"torch.device({str(value)!r})"
         case torch.dtype() | torch.layout() | torch.memory_format():
             return str(value)
-    raise TypeError(f"an extern call cannot take {value!r}")
+    raise Unsupported(context.node.target if context.node is not None else "a call", f"it takes {value!r}")
 
 
 def call(context: Context, target: str, results: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
