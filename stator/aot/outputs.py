@@ -141,8 +141,10 @@ def _link(fake: FakeTensor, base: FakeTensor) -> str:
         return f"view of {kind}" if fake._is_view() else kind
     if base.requires_grad and fake.grad_fn is None:
         return "unrecorded"
-    several = torch._C._autograd.CreationMeta.MULTI_OUTPUT_NODE
-    return "sibling" if fake._is_view() and torch._C._autograd._get_creation_meta(fake) == several else ""
+    made = torch._C._autograd._get_creation_meta(fake) if fake._is_view() else None
+    if made == torch._C._autograd.CreationMeta.NO_GRAD_MODE:
+        return "unrecorded"
+    return "sibling" if made == torch._C._autograd.CreationMeta.MULTI_OUTPUT_NODE else ""
 
 
 def _flows(fake: FakeTensor, base: FakeTensor) -> bool:

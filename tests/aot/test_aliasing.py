@@ -265,40 +265,6 @@ def test_buffers_and_parameters(backend: str) -> None:
             assert (a._version > 0) == (b._version > 0), name
 
 
-def whole() -> torch.Tensor:
-    return torch.arange(24.0).view(4, 6) + 1
-
-
-#: Inputs that share memory: base and view, views that overlap or not, one tensor twice, a detached one.
-SHARED: dict[str, Inputs] = {
-    "base and view": lambda: [x := whole(), x[1:]],
-    "overlapping": lambda: [(x := whole())[:3], x[1:]],
-    "apart": lambda: [(x := whole())[:2], x[2:]],
-    "same": lambda: [x := whole(), x],
-    "detached": lambda: [x := whole(), x.detach()],
-}
-SHARED_USES = {
-    text: ends(*text.split("; "))
-    for text in ("x.add_(1); y * 2", "y.mul_(2); x + 1", "x.mul_(2); y.add_(1); x[0] * y[0]", "(x * 2, y[0])")
-}
-
-
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("inputs", SHARED)
-@pytest.mark.parametrize("name", SHARED_USES)
-def test_inputs_that_share_memory(name: str, inputs: str) -> None:
-    check(SHARED_USES[name], SHARED[inputs])
-
-
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", SHARED_USES)
-def test_inputs_share_memory_only_later(name: str) -> None:
-    compiled = stator.compile(SHARED_USES[name], backend="aot_eager")
-    compiled(*plain())
-    for inputs in ("same", "detached"):
-        assert not differences(observe(compiled, SHARED[inputs]), observe(SHARED_USES[name], SHARED[inputs]))
-
-
 @pytest.mark.filterwarnings("ignore")  # forward mode loads TorchScript, which is deprecated
 def test_forward_mode_is_refused() -> None:
     compiled = stator.compile(lambda x: x * x, backend="aot_eager")
