@@ -35,7 +35,7 @@ def main(arguments: Sequence[str], engine: str = "stator.coverage.judge:Stator")
                 why = row["why"][0] if row["why"] else ""
                 print(f"{row['verdict']:9} {row['dtype']:8} {row['entry']}{row['at']}: {why[:300]}", flush=True)
 
-        workers.run(todo, engine, given.samples, given.jobs, done)
+        workers.run(todo, engine, given.samples, given.jobs, done, given.timeout)
     wanted = [row for row in rows if (row["entry"], row["dtype"]) in set(tasks)]
     totals = Counter(row["verdict"] for row in wanted)
     print(", ".join(f"{count} {verdict}" for verdict, count in totals.most_common()))
@@ -53,6 +53,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--dtypes", nargs="+", choices=database.DTYPES, default=list(database.DTYPES))
     parser.add_argument("--samples", type=int, default=0, help="samples of an entry; 0 is all, -1 runs nothing")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
+    parser.add_argument("--timeout", type=float, default=workers.TIMEOUT, help="seconds that a sample may take")
     parser.add_argument("--out", type=Path, default=Path("coverage.jsonl"), help="the file of results, added to")
     parser.add_argument("--peer", type=Path, help="another compiler's results, for the page")
     parser.add_argument("--write", type=Path, help="the page to write (docs/coverage.md)")

@@ -24,7 +24,7 @@ import torch
 from stator.coverage import database
 from stator.coverage.judge import VERDICTS, Judgement, judge
 
-#: How long one sample may take, in seconds.
+#: How long one sample may take, in seconds, where nobody says otherwise.
 TIMEOUT = 120.0
 #: After how many entries a process is replaced: what compilers keep for the life of a process adds up.
 LIFE = 40
@@ -38,6 +38,7 @@ def run(
     samples: int,
     jobs: int,
     done: Callable[[Row], None],
+    timeout: float = TIMEOUT,
 ) -> None:
     """Judge every (entry, dtype); `engine` is `module:class`, `done` gets each row."""
     waiting: queue.SimpleQueue[tuple[str, str] | None] = queue.SimpleQueue()
@@ -46,7 +47,7 @@ def run(
         waiting.put(task)
 
     def serve() -> None:
-        worker = Worker(engine)
+        worker = Worker(engine, timeout)
         try:
             while (task := waiting.get()) is not None:
                 rows.put(worker.row(*task, samples))
@@ -72,8 +73,9 @@ def run(
 class Worker:
     """A process that may die; another takes over then."""
 
-    def __init__(self, engine: str) -> None:
+    def __init__(self, engine: str, timeout: float = TIMEOUT) -> None:
         self.engine = engine
+        self.timeout = timeout
         self.context = multiprocessing.get_context("spawn")
         self._start()
 
@@ -114,8 +116,8 @@ class Worker:
             try:
                 self.pipe.send((name, dtype, limit, skip))
                 while True:
-                    if not self.pipe.poll(TIMEOUT):
-                        cause = f"it took more than {TIMEOUT:.0f} s"
+                    if not self.pipe.poll(self.timeout):
+                        cause = f"it took more than {self.timeout:.0f} s"
                         self.process.kill()
                         raise EOFError
                     message = self.pipe.recv()
