@@ -66,6 +66,7 @@ any_ = _aten.any.dims
 argmax = _aten.argmax.default
 argmin = _aten.argmin.default
 view = _aten.view.default
+view_dtype = _aten.view.dtype
 permute = _aten.permute.default
 expand = _aten.expand.default
 slice_ = _aten.slice.Tensor

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from tests.cases.model import BOOL, F32, I64, Case, Recipe, mask, normal, positions, positive, unit, whole
+from tests.cases.model import BOOL, F32, F64, I64, Case, Recipe, mask, normal, positions, positive, special, unit, whole
 
 aten = torch.ops.aten
 
@@ -29,6 +29,75 @@ def below(fn: Callable[..., Any]) -> Callable[..., Any]:
 def case(name: str, fn: Callable[..., Any], *recipes: Recipe, dtypes: tuple[torch.dtype, ...] = (F32,)) -> Case:
     return Case(f"overload_{name}", below(fn), recipes, dtypes)
 
+
+COPIES = [
+    case(
+        "copies_of_parts",
+        lambda x: (
+            *aten.split_copy.Tensor(x, 2),
+            *aten.split_with_sizes_copy(x, [1, 2], 1),
+            aten.select_copy.int(x, 1, 2),
+            aten.slice_copy.Tensor(x, 0, 1, 4, 2),
+            aten.narrow_copy(x, 0, 1, 2),
+            aten.unfold_copy(x, 0, 3, 1),
+        ),
+        normal(4, 3),
+    ),
+    case(
+        "copies_in_another_shape",
+        lambda x: (
+            aten.t_copy(x),
+            aten.transpose_copy.int(x, 0, 1),
+            aten.expand_copy(x, [2, 1, 3]),
+            aten.squeeze_copy(x),
+            aten.squeeze_copy.dim(x, 0),
+            aten.squeeze_copy.dims(x, [0]),
+            aten.unsqueeze_copy(x, 1),
+            aten.as_strided_copy(x, [2, 2], [1, 1]),
+            aten.view_copy.dtype(x, torch.int32),
+            aten.view_copy(x, [3, 1]),
+        ),
+        normal(1, 3),
+    ),
+    case(
+        "shapes_of_memory",
+        lambda x: tuple(
+            aten.fill.Scalar(t, 2.0)
+            for t in (
+                torch.empty_strided((2, 3), (1, 2)),
+                torch.empty_permuted((2, 3, 4), (1, 0, 2)),
+                x.new_empty_strided((2, 3), (3, 1)),
+            )
+        ),
+        normal(2),
+    ),
+    case("native_channel_shuffle", lambda x: aten.native_channel_shuffle(x, 2), normal(2, 4, 3, 3)),
+    case("cross", lambda x, y: (aten.linalg_cross(x, y), aten.linalg_cross(x, y, dim=0)), normal(3, 3), normal(3, 3)),
+]
+
+SPACES = [
+    case(
+        "linspace_between",
+        lambda a, b: (
+            torch.linspace(a[0], b[0], 5),
+            torch.linspace(0.5, b[0], 4),
+            torch.linspace(a[0], 2.0, 1),
+        ),
+        normal(1),
+        normal(1),
+    ),
+    case(
+        "logspace",
+        lambda a, b: (
+            a * torch.logspace(-1, 1, 5),
+            torch.logspace(a[0], b[0], 5),
+            torch.logspace(0.5, b[0], 4, base=2.0),
+            torch.logspace(a[0], 2.0, 3),
+        ),
+        unit(1),
+        unit(1),
+    ),
+]
 
 NUMBERS = [
     case("and_or_xor", lambda x, y: (x & y, x | y, x ^ y, x & True, x | False, x ^ True), mask(3, 4), mask(3, 4)),
@@ -56,6 +125,23 @@ NUMBERS = [
         whole(0, 99, 3, 4),
         whole(0, 5, 3, 4),
         dtypes=(I64,),
+    ),
+    case(
+        "signs_of_floats",
+        lambda x, y: (torch.signbit(x), torch.copysign(x, y), torch.copysign(x, -2.0), torch.angle(x)),
+        normal(12),
+        special,
+        dtypes=(F32, F64),
+    ),
+    case("mantissas", lambda x: (*torch.frexp(x), torch.ldexp(x, torch.arange(12) - 6)), special, dtypes=(F32, F64)),
+    case(
+        "rounded",
+        lambda x: (torch.round(x, decimals=2), torch.round(x * 100, decimals=-1), x.round(decimals=0)),
+        normal(9),
+    ),
+    case("logaddexp2", torch.logaddexp2, normal(3, 4), normal(3, 4)),
+    case(
+        "logit_backward", lambda g, x: (aten.logit_backward(g, x), aten.logit_backward(g, x, 0.2)), normal(9), unit(9)
     ),
     case("signs", lambda x: (torch.positive(x), torch.isfinite(x), torch.square(x)), normal(3, 4)),
     case("signs_of_integers", torch.signbit, whole(-5, 5, 3, 4), dtypes=(I64,)),
@@ -164,4 +250,4 @@ LAYERS = [
     case("upsampled_volumes", lambda x: aten.upsample_nearest3d(x, [4, 3, 5]), normal(1, 2, 2, 3, 2)),
 ]
 
-CASES = [*NUMBERS, *FILLED, *MOVED, *REDUCED, *LAYERS]
+CASES = [*COPIES, *SPACES, *NUMBERS, *FILLED, *MOVED, *REDUCED, *LAYERS]

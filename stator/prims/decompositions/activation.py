@@ -6,6 +6,8 @@ that only choose between values need no widening.
 
 from __future__ import annotations
 
+import math
+
 from torch import Tensor
 
 from stator.prims import names as p
@@ -203,6 +205,24 @@ def sigmoid_backward(grad: Tensor, y: Tensor) -> Tensor:
 @rounds_once
 def tanh_backward(grad: Tensor, y: Tensor) -> Tensor:
     return p.mul(grad, p.sub(1.0, p.mul(y, y)))
+
+
+@decompose("celu")
+def celu(x: Tensor, alpha: float = 1.0) -> Tensor:
+    return elu(x, alpha, 1.0, 1.0 / alpha)
+
+
+@decompose("softshrink_backward", "hardshrink_backward")
+def shrink_backward(grad: Tensor, x: Tensor, limit: float) -> Tensor:
+    return p.where(p.logical_and(p.ge(x, -limit), p.le(x, limit)), 0.0, grad)
+
+
+@decompose("logit_backward")
+@rounds_once
+def logit_backward(grad: Tensor, x: Tensor, eps: float | None = None) -> Tensor:
+    low = 0.0 if eps is None else eps
+    inside = p.logical_and(p.ge(x, low), p.le(x, 1.0 - low))
+    return p.where(inside, p.div(grad, p.mul(x, p.sub(1.0, x))), math.nan if eps is None else 0.0)
 
 
 @decompose("logit")

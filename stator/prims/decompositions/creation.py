@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from stator.prims import names as p
-from stator.prims.table import cast, decompose
+from stator.prims.table import cast, compute_type, decompose
 
 CONTIGUOUS = (None, torch.contiguous_format, torch.preserve_format)
 
@@ -113,6 +113,71 @@ def linspace(start: float, end: float, steps: int, *, dtype: Any = None, device:
     rising = p.add(p.mul(exact, step), start)
     falling = p.sub(end, p.mul(p.sub(steps - 1, exact), step))
     return cast(p.where(p.lt(number, steps // 2), rising, falling), dtype)
+
+
+@decompose("linspace.Tensor_Tensor", "linspace.Tensor_Scalar", "linspace.Scalar_Tensor")
+def linspace_between(start: Any, end: Any, steps: int, *, dtype: Any = None, device: Any = None, **_: Any) -> Tensor:
+    """Between tensors: the step is a value of the graph."""
+    dtype = dtype or torch.get_default_dtype()
+    if not dtype.is_floating_point:
+        return NotImplemented
+    wide = compute_type(dtype)
+    start, end = [cast(x, wide) if isinstance(x, Tensor) else x for x in (start, end)]
+    if steps < 2:
+        return cast(p.add(p.full([steps], 0, dtype=wide, device=device), start), dtype)
+    number = p.arange(0, steps, 1, dtype=torch.int64, device=device)
+    exact = p.to_copy(number, dtype=wide)
+    step = p.div(p.sub(end, start), steps - 1)
+    rising = p.add(p.mul(exact, step), start)
+    falling = p.sub(end, p.mul(p.sub(steps - 1, exact), step))
+    return cast(p.where(p.lt(number, steps // 2), rising, falling), dtype)
+
+
+@decompose("logspace")
+def logspace(start: float, end: float, steps: int, base: float = 10.0, *, dtype: Any = None, **options: Any) -> Tensor:
+    if steps == 1 and base > 0:  # eager's number has all its digits
+        return _filled([1], float(base) ** start, dtype, options.get("device"))
+    return _raised(linspace, start, end, steps, base, dtype or torch.get_default_dtype(), options)
+
+
+@decompose("logspace.Tensor_Tensor", "logspace.Tensor_Scalar", "logspace.Scalar_Tensor")
+def logspace_between(
+    start: Any, end: Any, steps: int, base: float = 10.0, *, dtype: Any = None, **options: Any
+) -> Tensor:
+    return _raised(linspace_between, start, end, steps, base, dtype or torch.get_default_dtype(), options)
+
+
+def _raised(powers: Any, start: Any, end: Any, steps: int, base: float, dtype: torch.dtype, options: Any) -> Tensor:
+    """`base` to equally spaced powers."""
+    if not dtype.is_floating_point:
+        return NotImplemented
+    wide = compute_type(dtype)
+    exponents = powers(start, end, steps, dtype=wide, **options)
+    return cast(p.power(p.full([], base, dtype=wide, device=options.get("device")), exponents), dtype)
+
+
+@decompose("empty_strided")
+def empty_strided(
+    size: Sequence[int], stride: Sequence[int], *, dtype: Any = None, device: Any = None, **_: Any
+) -> Tensor:
+    span = 1 + sum([(n - 1) * step for n, step in zip(size, stride, strict=True)])
+    memory = p.full([0 if 0 in size else span], 0, dtype=dtype or torch.get_default_dtype(), device=device)
+    return p.as_strided(memory, size, stride)
+
+
+@decompose("empty_permuted")
+def empty_permuted(
+    size: Sequence[int], order: Sequence[int], *, dtype: Any = None, device: Any = None, **_: Any
+) -> Tensor:
+    memory = p.full([size[d] for d in order], 0, dtype=dtype or torch.get_default_dtype(), device=device)
+    return p.permute(memory, [list(order).index(d) for d in range(len(size))])
+
+
+@decompose("new_empty_strided")
+def new_empty_strided(
+    x: Tensor, size: Sequence[int], stride: Sequence[int], *, dtype: Any = None, device: Any = None, **_: Any
+) -> Tensor:
+    return empty_strided(size, stride, dtype=dtype or x.dtype, device=device or x.device)
 
 
 @decompose("eye")

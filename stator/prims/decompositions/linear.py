@@ -5,8 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from stator.fake.layout import promote
 from stator.prims import names as p
-from stator.prims.table import decompose, is_one
+from stator.prims.decompositions.shape import roll
+from stator.prims.table import cast, decompose, is_one
 
 
 def _scaled(value: Tensor, factor: float) -> Tensor:
@@ -46,6 +48,16 @@ def addr(x: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1) 
         beta, alpha = bool(beta), bool(alpha)
     product = _scaled(p.mul(p.unsqueeze(a, 1), b), alpha)
     return product if beta == 0 else p.add(_scaled(x, beta), product)
+
+
+@decompose("linalg_cross")
+def cross(a: Tensor, b: Tensor, *, dim: int = -1) -> Tensor:
+    """Each component from the two that follow it."""
+    if a.is_complex() or b.is_complex():
+        return NotImplemented
+    dtype = promote((a, b))
+    a, b = cast(a, dtype), cast(b, dtype)
+    return p.sub(p.mul(roll(a, [-1], [dim]), roll(b, [-2], [dim])), p.mul(roll(a, [-2], [dim]), roll(b, [-1], [dim])))
 
 
 @decompose("linear")

@@ -34,6 +34,14 @@ def mse_loss(x: Tensor, target: Tensor, reduction: int = MEAN) -> Tensor:
     return _reduce(p.mul(d, d), reduction)
 
 
+@decompose("soft_margin_loss_backward")
+@rounds_once
+def soft_margin_loss_backward(grad: Tensor, x: Tensor, target: Tensor, reduction: int) -> Tensor:
+    power = p.exp(p.neg(p.mul(target, x)))
+    slope = p.div(p.mul(p.mul(target, -_scale(reduction, x)), power), p.add(power, 1.0))
+    return p.mul(slope, grad)
+
+
 @decompose("mse_loss_backward")
 @rounds_once
 def mse_loss_backward(grad: Tensor, x: Tensor, target: Tensor, reduction: int) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from stator.fake.layout import promote
 from stator.prims import names as p
-from stator.prims.table import cast, common_type, decompose, is_one, rounds_once
+from stator.prims.table import cast, common_type, compute_type, decompose, is_one, rounds_once
 
 Number = int | float | bool
 
@@ -113,9 +113,10 @@ def pow_tensor_scalar(x: Tensor, exponent: Number) -> Tensor:
 
 @decompose("pow.Scalar")
 def pow_scalar(base: Number, exponent: Tensor) -> Tensor:
-    if not exponent.is_floating_point():
+    dtype = common_type(exponent, base)
+    if not dtype.is_floating_point:
         return NotImplemented
-    return p.power(p.full([], base, dtype=exponent.dtype, device=exponent.device), exponent)
+    return p.power(p.full([], base, dtype=dtype, device=exponent.device), cast(exponent, dtype))
 
 
 @decompose("square")
@@ -247,6 +248,15 @@ def logaddexp(x: Tensor, y: Tensor) -> Tensor:
     return p.where(p.logical_and(p.isinf(top), p.eq(x, y)), x, value)
 
 
+@decompose("logaddexp2")
+@rounds_once
+def logaddexp2(x: Tensor, y: Tensor) -> Tensor:
+    top = p.maximum(x, y)
+    less = p.exp(p.mul(p.absolute(p.sub(x, y)), -math.log(2.0)))
+    value = p.add(top, p.mul(p.log1p(less), 1.0 / math.log(2.0)))
+    return p.where(p.logical_and(p.isinf(top), p.eq(x, y)), x, value)
+
+
 @decompose("sgn")
 def sgn(x: Tensor) -> Tensor:
     return NotImplemented if x.is_complex() else p.sign(x)
@@ -274,9 +284,78 @@ def isneginf(x: Tensor) -> Tensor:
     return p.eq(x, -math.inf) if x.is_floating_point() else NotImplemented
 
 
+#: Float dtype → the integer dtype of its bits.
+BITS = {torch.float64: torch.int64, torch.float32: torch.int32}
+
+
 @decompose("signbit")
 def signbit(x: Tensor) -> Tensor:
-    return NotImplemented if x.is_floating_point() else p.lt(x, 0)
+    """By the bits, so that it holds of zeros and NaN."""
+    if x.dtype is torch.bool:
+        return p.full(list(x.shape), False, dtype=torch.bool, device=x.device)
+    if not x.is_floating_point():
+        return p.lt(x, 0)
+    wide = cast(x, compute_type(x.dtype))
+    return p.lt(p.view_dtype(wide, BITS[wide.dtype]), 0)
+
+
+@decompose("copysign.Tensor", "copysign.Scalar")
+def copysign(x: Tensor, sign: Tensor | Number) -> Tensor:
+    dtype = promote((x, sign))
+    if not dtype.is_floating_point:
+        dtype = torch.get_default_dtype()
+    magnitude = p.absolute(cast(x, dtype))
+    if not isinstance(sign, Tensor):
+        return p.neg(magnitude) if math.copysign(1.0, sign) < 0 else p.mul(magnitude, 1.0)
+    return p.where(signbit(sign), p.neg(magnitude), magnitude)
+
+
+@decompose("ldexp.Tensor")
+def ldexp(x: Tensor, exponent: Tensor) -> Tensor:
+    return p.mul(x, pow_scalar(2.0, exponent))
+
+
+#: Float dtype → (bits of the mantissa, bias of the exponent, a power of two that makes a subnormal number normal).
+_LAYOUT = {torch.float64: (52, 1022, 54), torch.float32: (23, 126, 25)}
+
+
+@decompose("frexp.Tensor")
+def frexp(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Mantissa and exponent by the bits; zeros, infinities and NaN are their own mantissa."""
+    wide = cast(x, compute_type(x.dtype))
+    width, bias, lift = _LAYOUT[wide.dtype]
+    exponents = (1 << (63 if width == 52 else 31)) - (1 << width)
+    small = p.lt(p.absolute(wide), torch.finfo(wide.dtype).tiny)
+    bits = p.view_dtype(p.where(small, p.mul(wide, 2.0**lift), wide), BITS[wide.dtype])
+    plain = p.logical_or(p.eq(wide, 0), p.logical_not(isfinite(wide)))
+    found = p.sub(p.shift_right(p.bitwise_and(bits, _of(exponents, bits)), _of(width, bits)), bias)
+    exponent = p.where(plain, 0, p.sub(found, p.mul(cast(small, bits.dtype), lift)))
+    kept = p.bitwise_or(p.bitwise_and(bits, _of(~exponents, bits)), _of(bias << width, bits))
+    mantissa = p.where(plain, wide, p.view_dtype(kept, wide.dtype))
+    return cast(mantissa, x.dtype), cast(exponent, torch.int32)
+
+
+def _of(number: int, like: Tensor) -> Tensor:
+    return p.full([], number, dtype=like.dtype, device=like.device)
+
+
+@decompose("round.decimals")
+@rounds_once
+def round_decimals(x: Tensor, *, decimals: int) -> Tensor:
+    if not x.is_floating_point():
+        return NotImplemented
+    if decimals == 0:
+        return p.round_(x)
+    power = 10.0 ** abs(decimals)
+    return p.div(p.round_(p.mul(x, power)), power) if decimals > 0 else p.mul(p.round_(p.div(x, power)), power)
+
+
+@decompose("angle")
+def angle(x: Tensor) -> Tensor:
+    if x.is_complex():
+        return NotImplemented
+    wide = x if x.is_floating_point() else cast(x, torch.get_default_dtype())
+    return p.where(p.isnan(wide), wide, p.where(p.lt(wide, 0), math.pi, p.mul(wide, 0.0)))
 
 
 @decompose("heaviside")
