@@ -20,13 +20,12 @@ As it was first written it had 105 entries. Two of them were left out after the 
 prophetnet (eager itself gives nan), and cvt, which ended in an IndexError that was not looked into, and in whose place
 focalnet came. The rest was added later.
 
-*Fails* is a difference from eager, or an error. Not all are wrong numbers: fnet and deepseek_v2 have complex tensors,
-which the loop compiler refuses (an error because the table runs with `strict`; without it the part runs in eager);
-paligemma and nystromformer compute something else, or raise, when `torch.compiler.is_compiling()` is true, and do
-so in plain eager too if it is made true there; in llava, eager leaves the gradient of a layer None whose result
-is dropped behind a break, and ours is a tensor.
-The gradients of encodec, which is captured in parts, are off by 1e-4 of their norm: open. Those of mamba were, in
-the run that this page shows; the cause is mended.
+*Fails* is a difference from eager, or an error. paligemma and nystromformer compute something else, or raise, when
+`torch.compiler.is_compiling()` is true: in plain eager too if it is made true there, and under `torch.compile`.
+mask2former fails on Python 3.12 because scipy is not installed there.
+What is not whole in the first part depends on the data: led and vilt look at a mask, switch_transformers calls the
+experts that were hit, by names made of their numbers. Most breaks of led are ours all the same: it divides two ints
+by `torch.div`, whose result is taken for unknown.
 """
 
 HEAD = """# Architectures of `transformers`
