@@ -496,3 +496,15 @@ def test_gaps_are_clear(fn: Any) -> None:
     with pytest.warns(FallbackWarning):
         found = compiled(x().requires_grad_())
     compare(found, fn(x().requires_grad_()))
+
+
+@quiet
+def test_a_truth_of_numpy_with_a_tensor() -> None:
+    def fn(x: torch.Tensor, n: Any) -> torch.Tensor:
+        y = x.sin() * (n > 1)
+        return (n < 1) * y.cos()
+
+    compiled = eager(fn)
+    x = torch.randn(5)
+    for n in (np.float64(2.0), np.float64(0.5)):
+        assert torch.equal(compiled(x, n), fn(x, n))

@@ -303,10 +303,15 @@ def require_grad(tx: Machine, owner: TensorValue, wanted: Value = TRUE) -> Value
 
 
 def is_operand(value: Value) -> bool:
-    """Whether a tensor operator takes it."""
-    return isinstance(value, TensorValue) or (
-        value.is_constant() and issubclass(value.python_type(), int | float | complex)
-    )
+    """Whether a tensor operator takes it. Of the scalars of NumPy only those are modelled that are Python's too."""
+    if isinstance(value, TensorValue):
+        return True
+    kind = value.python_type()
+    if not value.is_constant() or issubclass(kind, int | float | complex):
+        return value.is_constant()
+    if kind.__module__ == "numpy":
+        raise value.refuse("an operation with a tensor")
+    return False
 
 
 class TensorMethod(Object):
