@@ -312,6 +312,8 @@ class Tracer(FakeMode):
     def _check_restride(self, func: Any, target: FakeTensor) -> None:
         if target.requires_grad and not torch.is_grad_enabled():
             raise Unsupported(func, "it changes the geometry of an input that needs gradients, where none are recorded")
+        if target._has_symbolic_sizes_strides:
+            raise Unsupported(func, "it changes the geometry of an input of symbolic size")
 
     def _keep_geometry(self, tensor: FakeTensor, former: FakeTensor) -> None:
         """The nodes described by a tensor that changes now are described by its former self."""

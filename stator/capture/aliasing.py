@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from stator.base.errors import GraphBreak
+from stator.base.errors import GraphBreak, Undecided
 from stator.capture.conditions import Operand
 from stator.capture.guards import Guard
 from stator.capture.source import ConstSource, InstanceDictSource, LocalSource, StorageSource
@@ -116,15 +116,25 @@ def _unfit(leaf: Leaf, first: Leaf) -> str:
 STRIDED = frozenset({"as_strided", "as_strided_", "as_strided_copy", "as_strided_scatter"})
 
 
+#: Operators that give a tensor another geometry in place.
+RESTRIDING = frozenset({"t_", "transpose_", "swapaxes_", "swapdims_", "squeeze_", "unsqueeze_", "as_strided_"})
+
+
 def guard_starts(graph: GraphBuilder, guards: GuardSet) -> None:
-    """What is cut from a storage at some offset is what it is only for tensors that begin where they do now."""
+    """What is cut from a storage at some offset is what it is only for tensors that begin where they do now.
+
+    A tensor whose geometry changes in place does not show the symbols of its sizes where calls pass it.
+    """
     for node in graph.graph.nodes:
         name = str(getattr(node.target, "__name__", node.target)).partition(".")[0]
-        if name not in STRIDED:
+        if name not in STRIDED and name not in RESTRIDING:
             continue
-        memory = node.args[0].meta["val"].memory
+        operand: Any = node.args[0] if node.args else node.kwargs["input"]
+        fake = operand.meta["val"]
         for leaf in graph.leaves():
-            if leaf.fake.memory is memory:
+            if name in RESTRIDING and leaf.fake is fake and fake._has_symbolic_sizes_strides:
+                raise Undecided(f"the shape of {leaf.source} after {name}")
+            if name in STRIDED and leaf.fake.memory is fake.memory:
                 program = ("operand", 0), ("const", leaf.example.storage_offset()), ("==",)
                 guards.add(Guard("CONDITION", None, ((Operand(leaf.source, "offset"),), program)))
 

@@ -131,6 +131,34 @@ def test_views_that_count_from_the_start_of_a_storage(text: str, backend: str) -
         check_on(compiled, function, lambda start=start: [whole()[start:], whole()])  # type: ignore[misc]
 
 
+def sized(rows: int, gradients: bool) -> list[torch.Tensor]:
+    """Two tensors of so many rows, in the middle of the caller's autograd graph if asked."""
+    made = []
+    for start in (1.0, 7.0):
+        source = (torch.arange(6.0 * rows) / 7 + start).view(rows, 6).requires_grad_(gradients)
+        tensor: Any = source * 1
+        tensor.made_from = source
+        made.append(tensor)
+    return made
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("gradients", [False, True])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x.t_(); x * 2", "x.unsqueeze_(0); x * y", "x.add_(1); x.t_(); x.sum(0)", "x.mul_(y); x.t_(); (x, x[0])",
+        "v = x[0]; x.unsqueeze_(1); (v * 1, x)", "x.t_(); x.mul_(2); y * 1", "x.as_strided_((2, 3), (3, 1)); x * 1",
+        "x.squeeze_(); y.t_(); (x.t() * y).sum()", "x.transpose_(0, 1); x.transpose_(0, 1); x + y",
+    ],
+)  # fmt: skip
+def test_shapes_that_change_in_place_and_from_call_to_call(text: str, gradients: bool) -> None:
+    function = ends(*text.split("; "))
+    compiled = stator.compile(function, backend="aot_eager", dynamic=True)
+    for rows in (6, 4, 7, 9):
+        check_on(compiled, function, lambda rows=rows: sized(rows, gradients))  # type: ignore[misc]
+
+
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("text", ["t.add_(1); (t, x * 1)", "(t, t[0], x * 1)", "t.mul_(x[0, 0]); t[1:]"])
 def test_constants_are_made_anew(text: str) -> None:
