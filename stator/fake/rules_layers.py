@@ -254,7 +254,7 @@ def _packed_like_first(x: Any, *args: Any, **kwargs: Any) -> Any:
 
 for _op in _overloads(
     "slice_scatter select_scatter diagonal_scatter as_strided_scatter scatter scatter_add scatter_reduce index_put "
-    "_unsafe_index_put index_add index_copy index_fill masked_scatter flip roll fill zero copy log_sigmoid_backward",
+    "_unsafe_index_put index_add index_copy index_fill flip roll fill zero copy log_sigmoid_backward",
     "default src value two int_Scalar int_Tensor Scalar Tensor",
 ):
     rule(_op)(_packed_like_first)
@@ -318,6 +318,41 @@ def _eig(x: Any) -> Any:
 def _by_columns(x: Any, batch: list[int], rows: int, columns: int, dtype: torch.dtype | None = None) -> FakeTensor:
     *outer, _, _ = contiguous_strides((*batch, rows, columns))
     return make((*batch, rows, columns), dtype or x.dtype, x.device, (*outer, 1, max(rows, 1)))
+
+
+# ---- Fourier transforms: by MKL the transformed dims lie inside, the others outside in their order --------------------
+
+
+@rule(aten._fft_r2c.default)
+def _fft_r2c(x: Any, dim: Sequence[int], normalization: int, onesided: bool) -> Any:
+    if not _by_mkl(x):
+        return NotImplemented
+    *first, last = dim
+    size = list(x.shape)
+    size[last] = size[last] // 2 + 1 if onesided else size[last]
+    return _transformed(x, size, [*sorted(first, key=lambda d: -x.stride(d)), last], x.dtype.to_complex())
+
+
+@rule(aten._fft_c2r.default)
+def _fft_c2r(x: Any, dim: Sequence[int], normalization: int, last_dim_size: int) -> Any:
+    if not _by_mkl(x):
+        return NotImplemented
+    *first, last = dim
+    size = list(x.shape)
+    size[last] = last_dim_size
+    spectrum = aten._fft_c2c.default(x, first, normalization, False) if first else x
+    return _transformed(spectrum, size, [last], x.dtype.to_real())
+
+
+def _by_mkl(x: Any) -> bool:
+    return x.device.type == "cpu" and torch.backends.mkl.is_available() and not x._has_symbolic_sizes_strides
+
+
+def _transformed(x: Any, size: Sequence[int], dims: list[int], dtype: torch.dtype) -> FakeTensor:
+    others = [d for d in range(x.dim()) if d not in dims]
+    order = [*sorted(others, key=lambda d: -x.stride(d)), *dims]
+    steps = contiguous_strides([size[d] for d in order])
+    return make(size, dtype, x.device, [steps[order.index(d)] for d in range(x.dim())])
 
 
 # ---- sorting ---------------------------------------------------------------------------------------------------------

@@ -172,11 +172,23 @@ def test_networks():
     compare(aten.topk.default, x, 2, 0)
     for matrix in (torch.rand(3, 5), torch.rand(2, 4, 3), torch.rand(0, 3)):
         compare(aten._linalg_svd.default, matrix, True)
+    compare(aten.masked_scatter.default, torch.rand(5), torch.ones(3, 5) > 0, torch.rand(15))
     compare(aten.nonzero_static.default, torch.ones(3, 3), size=12)
     compare(aten.stack.default, [x, x], -1)
     compare(aten.repeat.default, x, [2, 3, 1])
     compare(aten.where.ScalarOther, x > 0.5, x, 1)
     compare(aten.select_backward.default, x[0], [4, 7], 0, 1)
+
+
+def test_fourier_transforms():
+    for x in layouts((4, 5, 6), torch.float32):
+        if 0 in x.stride():
+            continue
+        spectrum = torch.complex(x, x)
+        for dims in ([2], [0], [1], [0, 2], [2, 0], [0, 1, 2], [2, 1, 0]):
+            compare(aten._fft_r2c.default, x, dims, 0, True)
+            compare(aten._fft_r2c.default, x, dims, 0, False)
+            compare(aten._fft_c2r.default, spectrum, dims, 0, 2 * (x.shape[dims[-1]] - 1))
 
 
 def test_suggested_layouts():
