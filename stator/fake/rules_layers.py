@@ -320,7 +320,7 @@ def _by_columns(x: Any, batch: list[int], rows: int, columns: int, dtype: torch.
     return make((*batch, rows, columns), dtype or x.dtype, x.device, (*outer, 1, max(rows, 1)))
 
 
-# ---- Fourier transforms: by MKL the transformed dims lie inside, the others outside in their order --------------------
+# ---- Fourier transforms: by MKL the transformed dims lie inside, the others outside in their order -------------------
 
 
 @rule(aten._fft_r2c.default)
