@@ -38,15 +38,15 @@ def _call(function: Function, make: Inputs) -> tuple[dict[str, Any], list[torch.
         return {"error": type(error).__name__}, []
     outputs = [out for out in results if isinstance(out, torch.Tensor)]
     return {
-        "results": [_told(out) if isinstance(out, torch.Tensor) else out for out in results],
-        "inputs": [_told(t) for t in inputs],
+        "results": [told(out) if isinstance(out, torch.Tensor) else out for out in results],
+        "inputs": [told(t) for t in inputs],
         "written": [_version(t) - before for t, before in zip(inputs, versions, strict=True)],
         "shared": _relations([*inputs, *outputs]),
-        "gradients": _gradients(inputs, outputs),
+        "gradients": gradients(inputs, outputs),
     }, outputs
 
 
-def _told(tensor: torch.Tensor) -> dict[str, Any]:
+def told(tensor: torch.Tensor) -> dict[str, Any]:
     """One tensor by itself."""
     return {
         "value": tensor.detach().clone(),
@@ -73,7 +73,7 @@ def _relations(tensors: list[torch.Tensor]) -> list[Any]:
     return found
 
 
-def _gradients(inputs: list[torch.Tensor], outputs: list[torch.Tensor]) -> Any:
+def gradients(inputs: list[torch.Tensor], outputs: list[torch.Tensor]) -> Any:
     """The gradients of a weighted sum of what can be differentiated: results, and inputs that were written."""
     roots = [t for t in (*outputs, *inputs) if t.requires_grad and t.grad_fn is not None]
     sources = {id(s): s for t in inputs for s in _sources(t)}
@@ -105,7 +105,7 @@ def _later(function: Function, make: Inputs, position: int) -> Any:
     except RuntimeError as error:
         return type(error).__name__
     values = [t.detach().clone() for t in tensors]
-    return values, [_version(t) - v for t, v in zip(tensors, before, strict=True)], _gradients(inputs, outputs)
+    return values, [_version(t) - v for t, v in zip(tensors, before, strict=True)], gradients(inputs, outputs)
 
 
 def differences(a: Any, b: Any, where: str = "") -> list[str]:
