@@ -2,8 +2,8 @@
 
 A minimum cut over the forward values that backward needs: saving a value costs its bytes, inputs are free, computing
 again is free for cheap operators (elementwise, views, casts, creation, random numbers from a seed) and impossible for
-all others. A budget below 1 lets expensive operators be computed again too, earliest first, until the saved bytes are
-under that share of what they would be; it is a bound.
+all others. A budget below 1 lets expensive operators be computed again too (`budget.py`). Values of a region that the
+program marks (`node.meta["recompute"]`) are computed again where that is possible.
 
 Invariant: backward reads only what is saved, tangents, the values of symbols, and what it computes from them.
 Neighbours: `trace.py` makes the `Joint`; `mincut.py` cuts; `metadata.Saved` tells the runtime where saved values are.
@@ -11,7 +11,6 @@ Neighbours: `trace.py` makes the `Joint`; `mincut.py` cuts; `metadata.Saved` tel
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from operator import getitem
@@ -20,14 +19,14 @@ from typing import Any
 import torch
 from torch import fx
 
+from stator.aot import budget as budgets
+from stator.aot.budget import Cost, Plan, bytes_of
 from stator.aot.metadata import Metadata, Saved
 from stator.aot.mincut import INFINITE, FlowGraph
 from stator.aot.symbols import shown
 from stator.aot.trace import Joint
 from stator.fake.execute import plan_of
 from stator.fake.graphs import add_call, copy_call, infer, is_pure, is_view, module, root
-from stator.fake.symbolic import size_of
-from stator.sizes import hint
 
 aten = torch.ops.aten
 
@@ -59,6 +58,8 @@ _CHEAP = {
 _WRITTEN, _FUSED, _EXISTING = 1000, 2000, 1
 #: Recomputing a long way back costs reads and time: each step to the nearest use in backward adds a tenth.
 _PER_STEP, _MOST_STEPS = 1.1, 60
+#: How much more a byte costs that the program asks not to keep.
+_UNWANTED = 1000
 
 
 @dataclass(slots=True)
@@ -71,7 +72,7 @@ class Partitioned:
 
 
 def partition(joint: Joint, budget: float = 1.0) -> Partitioned:
-    """Split the joint graph. `budget` is the allowed share of the activation memory, from 0 to 1."""
+    """Split the joint graph. `budget` bounds the activation peak, from the lowest possible (0) to the default's (1)."""
     if not joint.metadata.has_backward:
         return Partitioned(_forward(joint, []), None, joint.metadata)
     kept = _place(joint, _Choice(joint).choose(budget))
@@ -108,29 +109,29 @@ class _Choice:
 
     def choose(self, budget: float) -> list[fx.Node]:
         """The nodes to save, in graph order."""
-        saved = self._cut(frozenset())
-        limit = budget * self._bytes(saved)
-        if budget >= 1 or self._bytes(saved) <= limit:
+        saved = self._cut(Plan())
+        if budget >= 1:
             return saved
-        expensive = [
-            n for n in self.order if n.op == "call_function" and n.meta["phase"] == "forward" and not is_cheap(n)
-        ]
-        low, high = 0, len(expensive)
-        while low < high:
-            middle = (low + high) // 2
-            if self._bytes(self._cut(frozenset(expensive[:middle]))) <= limit:
-                high = middle
-            else:
-                low = middle + 1
-        return self._cut(frozenset(expensive[:high]))
+        nodes = [n for n in self.order if n.op == "call_function" and n.meta["phase"] == "forward"]
+        plans = budgets.plans(nodes, saved, is_cheap)
+        cuts = [saved, *[self._cut(plan) for plan in plans[1:]]]
+        costs = [self._price(cut) for cut in cuts]
+        return cuts[plans.index(budgets.choose(plans, costs, budget))]
 
-    def _bytes(self, saved: Iterable[fx.Node]) -> int:
-        """The memory that saving costs: inputs and results exist anyway."""
-        exists = (self.inputs - self.mutated) | self.values
-        return sum(_bytes_of(node) for node in saved if node not in exists)
+    def _price(self, saved: list[fx.Node]) -> Cost:
+        """What saving these takes."""
+        exists = {node.name for node in (self.inputs - self.mutated)}
+        backward = _backward(self.joint, saved).graph
+        extra = [node for node in saved if node not in self.inputs - self.mutated]
+        forward = _forward(self.joint, extra).graph
+        most, every = budgets.peaks(backward, lambda node: node.name in exists, is_cheap)
+        before = budgets.peaks(forward, lambda node: True, is_cheap)[1]
+        again = [n for n in backward.nodes if n.op == "call_function" and n.meta["phase"] == "forward"]
+        work = budgets.work(n for n in again if not is_cheap(n))
+        return Cost(max(most, before), max(every, before), work)
 
-    def _cut(self, allowed: frozenset[fx.Node]) -> list[fx.Node]:
-        """The cheapest nodes to save, when `allowed` may be computed again besides the cheap ones."""
+    def _cut(self, plan: Plan) -> list[fx.Node]:
+        """The cheapest nodes to save under a plan."""
         graph = FlowGraph()
         numbers: dict[fx.Node, tuple[int, int]] = {}
         steps = dict.fromkeys(self.used, 0)
@@ -138,7 +139,7 @@ class _Choice:
         for node in queue:
             numbers[node] = graph.node(), graph.node()
             graph.edge(*numbers[node], self._cost(node, steps[node]))
-            if self._recomputable(node, allowed):
+            if self._recomputable(node, plan):
                 for parent in node.all_input_nodes:
                     if parent not in steps:
                         steps[parent] = steps[node] + (not is_view(node))
@@ -146,7 +147,7 @@ class _Choice:
             else:
                 graph.edge(0, numbers[node][0], INFINITE)
         for node in queue:
-            if self._recomputable(node, allowed):
+            if self._recomputable(node, plan):
                 for parent in node.all_input_nodes:
                     graph.edge(numbers[parent][1], numbers[node][0], INFINITE)
         for node in self.used:
@@ -154,10 +155,11 @@ class _Choice:
         side = graph.source_side()
         return sorted((n for n, (a, b) in numbers.items() if a in side and b not in side), key=self.order.__getitem__)
 
-    def _recomputable(self, node: fx.Node, allowed: frozenset[fx.Node]) -> bool:
-        if node.op == "placeholder":
+    def _recomputable(self, node: fx.Node, plan: Plan) -> bool:
+        if node.op == "placeholder" or node in plan.pinned:
             return False
-        return is_cheap(node) or node in allowed or (node.target is getitem and node.args[0] in allowed)
+        made = node.args[0] if node.target is getitem else node
+        return is_cheap(node) or made in plan.allowed or (isinstance(made, fx.Node) and _marked(made))
 
     def _cost(self, node: fx.Node, steps: int) -> int:
         value = node.meta["val"]
@@ -166,13 +168,15 @@ class _Choice:
         memory = root(node)
         if memory.op == "placeholder" and memory not in self.mutated:
             # Through a view, an input is reached for free; saving the view itself would only add a name.
-            return _EXISTING * (_bytes_of(memory) + 1) + (0 if node is memory else 1)
+            return _EXISTING * (bytes_of(memory) + 1) + (0 if node is memory else 1)
         if node in self.values and node in self.used:
             return _EXISTING
         # A saved view keeps all of its memory alive, so it costs that, and a little more than the memory itself.
-        bytes_, extra = (_bytes_of(node), 0) if memory is node else (_bytes_of(memory), 1)
+        bytes_, extra = (bytes_of(node), 0) if memory is node else (bytes_of(memory), 1)
         written = not is_cheap(memory) or any(not is_cheap(user) for user in memory.users)
         factor = (_WRITTEN if written else _FUSED) * _PER_STEP ** min(steps, _MOST_STEPS)
+        if _marked(memory):
+            factor *= _UNWANTED
         return int((bytes_ + 1) * factor) + extra
 
 
@@ -191,11 +195,9 @@ def _used_by_backward(joint: Joint) -> list[fx.Node]:
     return list(used)
 
 
-def _bytes_of(node: fx.Node) -> int:
-    value = node.meta["val"]
-    if not isinstance(value, torch.Tensor):
-        return 0
-    return math.prod([hint(size_of(extent)) for extent in value.shape]) * value.element_size()
+def _marked(node: fx.Node) -> bool:
+    """Whether the program asks for the node to be computed again, and it can be."""
+    return "recompute" in node.meta and is_pure(node)
 
 
 # ---- building --------------------------------------------------------------------------------------------------------
