@@ -85,6 +85,7 @@ class Worker:
         self.process.start()
         self.age = 0
         theirs.close()
+        self.pipe.recv()  # it has imported everything, which no sample is to blame for
 
     def row(self, name: str, dtype: str, limit: int) -> Row:
         """The row of one entry: its worst sample's verdict, and all that was seen."""
@@ -146,6 +147,8 @@ def _serve(pipe: Connection, engine: str) -> None:
     torch.set_num_threads(1)
     module, _, kind = engine.partition(":")
     compiler = getattr(import_module(module), kind)()
+    database.names("bool")
+    pipe.send(None)
     while (task := pipe.recv()) is not None:
         name, dtype, limit, skip = task
         for i, sample in enumerate(_samples(name, dtype, limit)):

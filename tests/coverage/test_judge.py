@@ -1,0 +1,48 @@
+"""The judge tells right from wrong, and the workers outlive what they run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch.utils import _pytree as pytree
+
+from stator.coverage.database import Sample
+from stator.coverage.judge import Engine, judge
+from stator.coverage.workers import Worker
+from tests.coverage import engines
+
+
+def sample() -> Sample:
+    x = torch.linspace(-1, 1, 12, requires_grad=True).detach().requires_grad_()
+    leaves, spec = pytree.tree_flatten(((x,), {}))
+    return Sample(torch.exp, spec, tuple(leaves))
+
+
+@pytest.mark.parametrize(
+    ("engine", "verdict"),
+    [
+        (engines.Eager(), "generated"),
+        (engines.Products(), "generated"),
+        (engines.Extern(), "extern"),
+        (engines.Refusing(), "breaks"),
+        (engines.Off(), "fails"),
+        (engines.Detached(), "fails"),
+    ],
+)
+def test_verdicts(engine: Engine, verdict: str) -> None:
+    assert judge(engine, "exp", sample()).verdict == verdict
+
+
+def test_a_process_that_dies_or_hangs_is_a_failure_of_its_sample(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STATOR_TEST_DEADLY", str(tmp_path / "calls"))
+    worker = Worker("tests.coverage.engines:Deadly", timeout=5)
+    try:
+        row = worker.row("exp", "float32", 3)
+    finally:
+        worker.stop()
+    assert (row["verdict"], row["samples"], row["at"]) == ("fails", 3, [0, 1])
+    assert row["why"] == ["the process died", "it took more than 5 s"]
