@@ -40,7 +40,7 @@ def run_foreach(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
         *args, kwargs["value"] = args  # type: ignore[assignment]
         if isinstance(kwargs["value"], torch.Tensor):
             kwargs["value"] = kwargs["value"].unbind(0)
-    count = len(args[0])
+    count = next(len(arg) for arg in args if isinstance(arg, list | tuple))  # the first may be a number
     results = [
         single(*[element(arg, index) for arg in args], **{key: element(arg, index) for key, arg in kwargs.items()})
         for index in range(count)
