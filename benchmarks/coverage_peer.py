@@ -75,7 +75,7 @@ def kernels(code: str) -> list[str]:
     found = []
     body = code[code.find("async_compile = ") :].split("def benchmark_compiled_module")[0]
     for match in CALL.finditer(body):
-        if match.group().startswith(SEEDS):
+        if match.group().endswith(SEEDS):
             continue
         extern, namespace, operator, plain = match.groups()
         name = extern or operator or plain
