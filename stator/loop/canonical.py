@@ -1,7 +1,7 @@
 """Apply: the form of a kernel without names, so that equal kernels are one object.
 
 Axes of size 1 go; neighbouring axes that every access walks as one are merged; outer axes are ordered so that the last
-one has stride 1 where most accesses allow it; axes become x0, x1, …, r0, r1, …, and buffers p0, p1, … in order of use.
+one has stride 1 where most accesses allow it (those along which writes may collide keep their order); axes become x0, x1, …, r0, r1, …, and buffers p0, p1, … in order of use.
 Merging is tried on every access: it must not bring a `//` or `%` that was not there. What is constant in all positions
 of a buffer goes into the arguments, so that kernels on equal slices are equal; an element that is read at a constant
 position is a param of its own. Symbols become n0, n1, … in order of use.
@@ -12,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from stator.loop.collision import colliding, scatters
 from stator.loop.expr import Expr, Rewriter, load, postorder
 from stator.loop.extent import Bound, less
-from stator.loop.index import Axis, Index
+from stator.loop.index import NO_AXES, Axis, Index
 from stator.loop.kernel import Launch, Param, Pointer, Store, kernel
 from stator.loop.nest import Buffer
 from stator.loop.resize import Resizer, symbols_in
@@ -35,11 +36,14 @@ def canonical(draft: Draft, buffers: Mapping[str, Buffer], symbolic: bool = Fals
     """The kernel of a draft, and its arguments; `symbolic` says whether there may be symbols in it."""
     nodes = postorder([root for store in draft.stores for root in store.roots])
     accesses = _accesses(draft, nodes)
-    outer, mapping = _merged(_sorted(_real(draft.space.axes), accesses), accesses, {})
+    scattered = [store.index for store in draft.stores if scatters(store)]
+    outer = _real(draft.space.axes)
+    outer, mapping = _merged(_sorted(outer, accesses, colliding(scattered, outer)), accesses, {})
     inner = _real(draft.space.reduce_axes)
     inner = inner if draft.ordered else _sorted(inner, accesses)
     inner, mapping = _merged(inner, [index.substitute(mapping) for index in accesses], mapping)
-    outer = _sorted(outer, [index.substitute(mapping) for index in accesses])
+    fixed = colliding([index.substitute(mapping) for index in scattered], outer)
+    outer = _sorted(outer, [index.substitute(mapping) for index in accesses], fixed)
     axes = tuple(Axis(f"x{i}", axis.size) for i, axis in enumerate(outer))
     reduce_axes = tuple(Axis(f"r{i}", axis.size) for i, axis in enumerate(inner))
     renamed = {old: new.index for old, new in zip((*outer, *inner), (*axes, *reduce_axes), strict=True)}
@@ -137,7 +141,7 @@ def _length(high: Bound, span: Extent, start: int) -> Extent:
 
 def _roles(stores: list[Store]) -> dict[str, str]:
     loaded = {n.attr[0] for n in postorder([root for store in stores for root in store.roots]) if n.op == "load"}
-    loaded |= {s.buffer for s in stores if s.mode == "add"}
+    loaded |= {s.buffer for s in stores if scatters(s)}
     return {store.buffer: "inout" if store.buffer in loaded else "out" for store in stores}
 
 
@@ -148,8 +152,8 @@ def _accesses(draft: Draft, nodes: list[Expr]) -> list[Index]:
     return list(dict.fromkeys(found))
 
 
-def _sorted(axes: list[Axis], accesses: list[Index]) -> list[Axis]:
-    """Large strides first; the axis with the most unit strides last. Keeps the given order among equals."""
+def _sorted(axes: list[Axis], accesses: list[Index], fixed: frozenset[Axis] = NO_AXES) -> list[Axis]:
+    """Large strides first; the axis with the most unit strides last. Keeps the given order among equals and `fixed`."""
     if len(axes) < 2:
         return list(axes)
     units = dict.fromkeys(axes, 0)
@@ -164,7 +168,8 @@ def _sorted(axes: list[Axis], accesses: list[Index]) -> list[Axis]:
     if units[last]:
         ordered.remove(last)
         ordered.append(last)
-    return ordered
+    kept = iter([axis for axis in axes if axis in fixed])
+    return [next(kept) if axis in fixed else axis for axis in ordered]
 
 
 # -- merging ---------------------------------------------------------------------------------------

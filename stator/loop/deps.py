@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from stator.loop.collision import scatters
 from stator.loop.expr import Expr, postorder
 from stator.loop.index import Axis, Index
 from stator.loop.nest import Extern, Nest, Node, Program, View
@@ -55,7 +56,7 @@ def analyse(program: Program) -> Facts:
         node = program.nodes[number]
         if isinstance(node, Nest):
             facts.nests[number] = _nest_facts(node, *reads[number])
-            if node.mode == "add" or node.buffer.name in inputs or node.buffer.name in facts.writers:
+            if scatters(node) or node.buffer.name in inputs or node.buffer.name in facts.writers:
                 facts.special.add(node.buffer.name)
         facts.before[number] = _link(facts, number, node, reads[number][0])
     return facts

@@ -257,8 +257,8 @@ def _commit(stores: Iterable[Store], values: _Values, memories: Memories) -> Non
 
 
 def _write(memory: Memory, position: int, value: Number, mode: str) -> None:
-    if mode == "add":
-        value = scalar.apply("add", memory.dtype, memory.read(position), value)
+    if mode != "store":
+        value = scalar.apply(mode, memory.dtype, memory.read(position), value)
     memory.write(position, value)
 
 

@@ -15,12 +15,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
+from stator.loop.collision import scatters
 from stator.loop.deps import Facts, NestFacts
 from stator.loop.device import Device
 from stator.loop.extent import less
 from stator.loop.index import Index
 from stator.loop.nest import Extern
-from stator.loop.space import AxisMap, Space, composed, maps
+from stator.loop.space import AxisMap, Space, composed, flat, maps
 from stator.sizes import hint
 
 _ROUNDS = 3
@@ -33,8 +34,8 @@ class Group:
     """Nests that become one kernel; reads and writes are in terms of the group's own space."""
 
     __slots__ = (
-        "adds", "after", "before", "bits", "maps", "members", "nodes",
-        "ordered", "reads", "rowwise", "shape", "space", "writes",
+        "after", "before", "bits", "maps", "members", "nodes",
+        "ordered", "reads", "rowwise", "scatters", "shape", "space", "writes",
     )  # fmt: skip
 
     def __init__(self, number: int, facts: NestFacts | None, before: int, after: int) -> None:
@@ -47,7 +48,7 @@ class Group:
         self.reads: dict[str, list[Index]] = {}
         self.writes: dict[str, Index] = {}
         self.nodes = 0
-        self.adds, self.ordered, self.rowwise = False, False, True
+        self.scatters, self.ordered, self.rowwise = False, False, True
         self.space = Space((), ())
         if facts is not None:
             self.reads = dict(facts.reads)
@@ -55,7 +56,7 @@ class Group:
             self.nodes, self.ordered = facts.nodes, facts.ordered
             self.space = Space(facts.nest.axes, facts.nest.reduce_axes)
             self.rowwise = facts.rowwise
-            self.adds = facts.nest.mode == "add"
+            self.scatters = scatters(facts.nest)
 
 
 class Pair(NamedTuple):
@@ -188,7 +189,7 @@ class _Decision:
         sizes = {s.numel * s.reduce_numel for s in (a, b)}
         if len(sizes) > 1 and not (a.numel == b.numel and bool(a.reduce_axes) != bool(b.reduce_axes)):
             return False
-        if (one.adds or other.adds) and (a.reduce_axes or b.reduce_axes):
+        if (one.scatters or other.scatters) and (a.reduce_axes or b.reduce_axes):
             return False  # scatters stay plain loops
         if 0 in sizes or one.nodes + other.nodes > self.device.max_nodes:
             return False
@@ -280,7 +281,7 @@ class _Decision:
 
     def _apart(self, name: str, source: Group, target: Group, found: AxisMap) -> bool:
         """Whether both write different elements of a buffer, in plain loops, and neither reads it."""
-        if source.adds or target.adds or source.space.reduce_axes or target.space.reduce_axes:
+        if source.scatters or target.scatters or source.space.reduce_axes or target.space.reduce_axes:
             return False
         if name in source.reads or name in target.reads:
             return False
@@ -318,10 +319,12 @@ class _Decision:
             return False
         last = max(n for n in reader.members if n in facts.readers[name])
         nest = facts.nests[facts.writers[name][0]].nest
-        return nest.mode == "store" and last < facts.writers[name][0]
+        return not scatters(nest) and last < facts.writers[name][0]
 
     def _same_order(self, source: Group, target: Group, found: AxisMap) -> bool:
-        """argmax and argmin give positions: their reduce axes must keep their order."""
+        """argmax and argmin give positions: their reduce axes must keep their order. So must the loops of scatters."""
+        if source.scatters and flat(source.space.axes).substitute(found) is not flat(target.space.axes):
+            return False
         if not (source.ordered or (target.ordered and source.space.reduce_axes)):
             return True
         position = Index.of(0)
@@ -341,7 +344,7 @@ class _Decision:
         target.bits |= source.bits
         target.nodes += source.nodes
         target.ordered = target.ordered or source.ordered
-        target.adds = target.adds or source.adds
+        target.scatters = target.scatters or source.scatters
         for name, indices in source.reads.items():
             known = target.reads.setdefault(name, [])
             target.reads[name] = known + [i for i in _mapped(indices, found) if i not in known]

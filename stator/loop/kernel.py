@@ -40,7 +40,10 @@ class Param:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """`buffer[index] = value` (mode "store") or `+= value` (mode "add", atomically where iterations may collide)."""
+    """`buffer[index] = value`, or what a mode of `collision.MODES` makes of the value there and this one.
+
+    Where iterations write one address, their order is that of the colliding axes.
+    """
 
     buffer: str
     index: Index

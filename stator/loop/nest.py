@@ -5,7 +5,7 @@
             | Extern  outputs = target(*args, **kwargs)
 Nodes are in an order in which they may run. Buffers are named; positions in them are flat, in elements, and include
 strides. Sizes may be symbolic: symbols are found in the geometry of inputs and in `numbers`. A buffer may be written
-by several nests (they write different elements, or the later ones add). A nest that writes an input is a mutation of
+by several nests (they write different elements, or the later ones scatter). A nest that writes an input is a mutation of
 it: nodes before it see the old value, nodes after it the new one.
 Neighbours: lowering makes programs, `schedule` turns them into kernels, `verify` checks them, `text` prints them.
 """
@@ -110,7 +110,7 @@ class Number:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Nest:
-    """Loops over `axes` that write `value` to `buffer[index]`; mode "add" accumulates (a scatter).
+    """Loops over `axes` that write `value` to `buffer[index]`, in a mode of `collision.MODES`.
 
     The dtype of the value is that of the buffer. `reduce` nodes in the value run over all `reduce_axes`.
     """

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from stator.loop.kernel import Kernel, Schedule
 
 _WIDTH = 72
+#: How a store in each mode is written.
+_SIGNS = {"store": "=", "add": "+=", "mul": "*=", "minimum": "min=", "maximum": "max="}
 
 
 class Lines:
@@ -83,7 +85,7 @@ def buffer_text(buffer: Buffer) -> str:
 def nest_text(nest: Nest) -> str:
     """Loops, values, and the store."""
     lines = Lines([nest.value, *[a.expr for a in nest.index.indirects()]])  # type: ignore[list-item]
-    sign = "=" if nest.mode == "store" else "+="
+    sign = _SIGNS[nest.mode]
     store = f"{nest.buffer.name}[{nest.index.render(lines)}] {sign} {lines(nest.value)}"
     head = f"nest {buffer_text(nest.buffer)} for {_loops(nest.axes, nest.reduce_axes)}:"
     return "\n    ".join([head, *lines.lines, store])
@@ -113,7 +115,7 @@ def kernel_text(kernel: Kernel) -> str:
     params = ", ".join(f"{p.name}: {p.role} {p.dtype}[{p.numel}]" for p in kernel.params)
     out = [f"kernel({params}) for {_loops(kernel.axes, kernel.reduce_axes)}:", *lines.lines]
     for store in kernel.stores:
-        sign = "=" if store.mode == "store" else "+="
+        sign = _SIGNS[store.mode]
         out.append(f"{store.space} {store.buffer}[{lines.index(store.index)}] {sign} {lines(store.value)}")
     return "\n    ".join(out) + "\n"
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from stator.loop import scalar
+from stator.loop.collision import MODES, scatters
 from stator.loop.expr import SPECIAL, Expr, postorder
 from stator.loop.index import Axis, Index
 from stator.loop.kernel import Call, Kernel, Launch, MemoryPlan, Schedule, Step
@@ -99,8 +100,8 @@ def _verify_nest(nest: Nest, known: Mapping[str, tuple[str, Extent]]) -> None:
     axes = nest.axes + nest.reduce_axes
     _require(len(set(axes)) == len(axes) == len({a.name for a in axes}), where, "an axis occurs twice")
     _require(nest.value.dtype == nest.buffer.dtype, where, f"value is {nest.value.dtype}, buffer {nest.buffer.dtype}")
-    _require(nest.mode in ("store", "add"), where, f"unknown mode {nest.mode}")
-    _require(nest.mode == "store" or nest.buffer.name in known, where, "adds to a buffer that nothing initialised")
+    _require(nest.mode in MODES, where, f"unknown mode {nest.mode}")
+    _require(nest.mode == "store" or nest.buffer.name in known, where, "changes a buffer that nothing initialised")
     _require(bool(nest.reduce_axes) == (nest.value.level > 0), where, "reduce axes without a reduction, or the reverse")
     _verify_outer(nest.value, frozenset(nest.reduce_axes), where)
     _require(nest.index.axes() <= frozenset(nest.axes), where, "the store's index uses axes of no outer loop")
@@ -163,15 +164,15 @@ def verify_kernel(kernel: Kernel) -> None:
     for store in kernel.stores:
         _require(store.buffer in known, where, f"stores to unknown {store.buffer}")
         _require(store.value.dtype == known[store.buffer][0], where, f"store to {store.buffer} has another dtype")
-        _require(store.mode in ("store", "add") and store.space in ("outer", "inner"), where, "mode and space")
+        _require(store.mode in MODES and store.space in ("outer", "inner"), where, "mode and space")
         if runs:
             _verify_bounds(store.index, known[store.buffer][1], f"{where}: store to {store.buffer}")
         inner = store.value in kernel.inner or kernel.is_inner(store.index)
         _require(not inner or store.space == "inner", where, f"{store.buffer} depends on reduce axes, in outer space")
     loaded = {node.attr[0] for node in kernel.nodes if node.op == "load"}
     for name, role in roles.items():
-        adds = any(store.buffer == name and store.mode == "add" for store in kernel.stores)
-        expected = ("inout" if name in loaded or adds else "out") if name in stored else "in"
+        kept = any(store.buffer == name and scatters(store) for store in kernel.stores)
+        expected = ("inout" if name in loaded or kept else "out") if name in stored else "in"
         _require(role == expected, where, f"{name} is {expected}, not {role}")
 
 

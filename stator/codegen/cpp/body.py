@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from stator.codegen.cpp import ops
 from stator.codegen.cpp.plan import Axes, Plan
 from stator.loop import expr
+from stator.loop.collision import scatters
 from stator.loop.expr import Expr
 from stator.loop.index import Axis, FloorDiv, Index, Indirect
 from stator.loop.kernel import Store
@@ -383,21 +384,28 @@ class Writer:
         kind = ops.KIND[item.value.dtype]
         stride = plan.lane_stride(index)
         spread = plan.vector is not None and plan.vector in self.scope.axes
-        vector = spread and (stride != 0 or item.mode == "add")  # adding happens for every lane
+        vector = spread and (stride != 0 or scatters(item))  # what scatters does so for every lane
         text = self.operand(item.value, kind, vector)
         place = self.place(index)
         if not vector:
-            call = "add1" if item.mode == "add" else "store1"
-            return [], f"{call}({item.buffer} + {place}, {text});"
+            return [], self._store1(item, place, text)
         where = f"{item.buffer} + {place}"
-        if stride == 1 and (item.mode == "store" or kind != "mask"):
-            if item.mode == "add":
-                text = ops.operator("add", kind, item.value.dtype, [f"load<{lanes}>({where}, {self.live})", text])
+        if stride == 1:
+            if item.mode != "store":
+                text = ops.operator(item.mode, kind, item.value.dtype, [f"load<{lanes}>({where}, {self.live})", text])
             return [], f"store<{lanes}>({where}, {text}, {self.live});"
         name = self.fresh()
-        call = "add1" if item.mode == "add" else "store1"
-        body = f"[&](int j) BODY {{ {call}({item.buffer} + {self._at_lane(index, stride)}, {name}[j]); }}"
+        lane = f"({name}[j] != 0)" if kind == "mask" else f"{name}[j]"
+        body = f"[&](int j) BODY {{ {self._store1(item, self._at_lane(index, stride), lane)} }}"
         return [f"const auto {name} = {text};"], f"each<{lanes}>({self.live}, {body});"
+
+    @staticmethod
+    def _store1(item: Store, place: str, text: str) -> str:
+        """One element, combined with what is there in the mode of the store."""
+        if item.mode != "store":
+            held = f"load1({item.buffer}[{place}])"
+            text = ops.operator(item.mode, ops.KIND[item.value.dtype], item.value.dtype, [held, text])
+        return f"store1({item.buffer} + {place}, {text});"
 
 
 def declared(plan: Plan) -> list[str]:

@@ -95,13 +95,10 @@ def _grid(writer: Writer, made: Plan) -> None:
     pieces = made.pieces
     chunk, size = writer.extent(made.chunk), writer.extent(vector.size) if vector is not None else ""
     outer = [axis for axis in made.grid_axes if axis.size != 1]
-    if vector is not None and made.shape == "pointwise" and (made.inside or not outer):
+    if vector is not None and made.shape == "pointwise" and not outer:
         lines = [f"const i64_ from = begin * {chunk}, to = least(end * {chunk}, {size});"]
         writer.scope.lines.extend(lines)
-        _nested(writer, outer, lambda: _points(writer, made))
-        return
-    if made.inside:
-        _nested(writer, outer, lambda: _points(writer, made))
+        _serial(writer, made)
         return
     scope = writer.enter(*made.grid_axes)
     rest = "g"
@@ -117,14 +114,16 @@ def _grid(writer: Writer, made: Plan) -> None:
         last = axis is outer[0]
         scope.lines.append(f"const i64_ {axis.name} = {divided}{'' if last else f' % {writer.extent(axis.size)}'};")
         below *= axis.size
-    _points(writer, made)
+    _serial(writer, made)
     writer.leave("for (i64_ g = begin; g < end; ++g) {", "}")
 
 
-def _nested(writer: Writer, axes: Sequence[Axis], inside: object) -> None:
+def _serial(writer: Writer, made: Plan) -> None:
+    """The loops that one thread runs in order, around the points."""
+    axes = [axis for axis in made.serial if axis.size != 1]
     for axis in axes:
         writer.enter(axis)
-    inside()  # type: ignore[operator]
+    _points(writer, made)
     for axis in reversed(axes):
         writer.leave(_for(axis, "0", writer.extent(axis.size)), "}")
 

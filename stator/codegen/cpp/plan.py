@@ -14,6 +14,7 @@ from math import ceil, prod
 
 from stator.codegen.cpp.ops import COST, KIND, WIDE_KINDS
 from stator.codegen.cpp.target import Target
+from stator.loop.collision import colliding, scatters
 from stator.loop.expr import Expr, postorder
 from stator.loop.extent import Bound, less
 from stator.loop.index import Axis, FloorDiv, Index, Indirect, Mod
@@ -51,7 +52,7 @@ class Plan:
     threads: Extent = 1
     cost: Extent = 0
     shape: str = "pointwise"
-    inside: bool = False  # whether the grid is only pieces of the vector axis, each looping over all grid axes
+    serial: tuple[Axis, ...] = ()  # outer axes whose order matters: each grid point loops over them
     named: list[tuple[str, Extent]] = field(default_factory=list)  # numbers known at run time, each by earlier ones
     loops: tuple[Axis, ...] = field(default=())  # reduce axes as nested, the vector axis innermost if it is one
 
@@ -81,7 +82,8 @@ def plan(kernel: Kernel, target: Target) -> Plan:
     deps = dependencies(kernel)
     bounds = _ranges(kernel)
     narrow = frozenset(node for node in bounds if node.dtype == "i64")
-    vector = _choose(kernel, target.vector_bytes // 4, deps)
+    collide = colliding([store.index for store in kernel.stores if scatters(store)], kernel.axes)
+    vector = _choose(kernel, target.vector_bytes // 4, deps, collide)
     lanes = target.vector_bytes // 4
     if any(_is_wide(node, narrow) and (vector in deps[node] or node.op == "reduce") for node in kernel.nodes):
         lanes //= 2
@@ -92,7 +94,8 @@ def plan(kernel: Kernel, target: Target) -> Plan:
     elif kernel.reduce_axes:
         made.shape = "column"
     made.unroll = _unroll(made)
-    _lay_out(made)
+    made.serial = tuple(axis for axis in kernel.axes if axis in collide and axis is not vector)
+    _lay_out(made, whole=vector in collide)
     made.threads = minimum(made.threads, target.threads) if target.threads else made.threads
     return made
 
@@ -226,12 +229,14 @@ def _is_wide(node: Expr, narrow: frozenset[Expr]) -> bool:
 # ---- decisions
 
 
-def _choose(kernel: Kernel, lanes: int, deps: dict[Expr, Axes]) -> Axis | None:
+def _choose(kernel: Kernel, lanes: int, deps: dict[Expr, Axes], collide: Axes) -> Axis | None:
     """The axis along which most memory accesses are contiguous; the innermost where several are equal.
 
+    Of axes along which writes may collide it is the last one or none, as it becomes the innermost.
     An access counts as often as it differs: a batch norm reads an image along its rows, whatever it reads per channel.
     """
-    candidates = [axis for axis in (*kernel.axes, *kernel.reduce_axes) if loops(axis)]
+    ordered = [axis for axis in kernel.axes if axis in collide]
+    candidates = [axis for axis in (*kernel.axes, *kernel.reduce_axes) if loops(axis) and axis not in ordered[:-1]]
     if not candidates:
         return kernel.reduce_axes[-1] if kernel.reduce_axes else None
     points = max(hint(kernel.outer_numel * kernel.reduce_numel), 1)
@@ -289,15 +294,17 @@ def _single_column(made: Plan) -> bool:
     return kernel.levels == 1 and all(store.space == "outer" for store in kernel.stores)
 
 
-def _lay_out(made: Plan) -> None:
-    """The grid that threads share, and how many of them the work is worth."""
+def _lay_out(made: Plan, whole: bool) -> None:
+    """The grid that threads share, and how many of them the work is worth; `whole` keeps the vector axis in one piece."""
     kernel, vector = made.kernel, made.vector
-    made.grid_axes = tuple(axis for axis in kernel.axes if axis is not vector)
+    made.grid_axes = tuple(axis for axis in kernel.axes if axis is not vector and axis not in made.serial)
     outer: Extent = prod(axis.size for axis in made.grid_axes)
     made.cost = total_cost(kernel)
     wanted = made.name("wanted", minimum(GRID, pieces_of(made.cost, THREAD_WORK)))
     pieces: Extent = 1
-    if vector in kernel.axes and vector is not None:
+    if vector in kernel.axes and vector is not None and whole:
+        made.chunk = vector.size
+    elif vector in kernel.axes and vector is not None:
         block = made.lanes * made.unroll
         if made.shape == "column":
             made.chunk = block
@@ -308,28 +315,11 @@ def _lay_out(made: Plan) -> None:
     made.pieces = pieces
     made.grid = outer * pieces
     made.threads = minimum(wanted, made.grid) if type(made.grid) is int else wanted
-    if any(store.mode == "add" for store in kernel.stores):  # threads own columns; each walks every row
-        made.grid, made.inside = pieces, True
-        made.threads = minimum(wanted, pieces) if pieces != 1 and _private_columns(made) else 1
 
 
 def pieces_of(total: Extent, size: Extent) -> Extent:
     """Into how many pieces of a size a total falls, the last of which may be smaller."""
     return (total + size - 1) // size
-
-
-def _private_columns(made: Plan) -> bool:
-    """Whether different pieces of the vector axis add to different addresses, whatever the loaded indices are."""
-    vector = made.vector
-    assert vector is not None
-    for store in made.kernel.stores:
-        if store.mode != "add":
-            continue
-        own = store.index.coefficient(vector)
-        others = [c for atom, c in store.index.terms if atom is not vector]
-        if own != 1 or made.lane_stride(store.index) != 1 or any(c % vector.size != 0 for c in others):
-            return False
-    return True
 
 
 def total_cost(kernel: Kernel) -> Extent:

@@ -288,13 +288,6 @@ template <int L, class F> INLINE F within(F at, i64_ bound, V<int, L> needed, in
     return select(out, F{}, at);
 }
 
-// ---- adding into memory (one thread at a time owns an address)
-
-INLINE void add1(bf16* p, float v) { store1(p, round_bf16(load1(*p) + v)); }
-INLINE void add1(f16* p, float v) { store1(p, round_f16(load1(*p) + v)); }
-INLINE void add1(b8* p, int v) { p->bits = p->bits != 0 || v != 0; }
-template <class T, class S> INLINE void add1(T* p, S v) { *p = (T)(*p + v); }
-
 // ---- loops: sweep calls body(position, live lanes, number of the accumulator) over [from, to) by vectors of L,
 // U of them at a time; REST and TAIL say whether single vectors and a partial one may be left over.
 

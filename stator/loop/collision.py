@@ -1,0 +1,66 @@
+"""Writes at loaded positions: which iterations may meet at one address, so that their order has a meaning.
+
+A store scatters if it combines with what is there or points with a loaded integer. Eager's order among writes to one
+address is that of the loops: the last one wins, sums are rounded in turn. An axis is `private` if different points of
+it never meet, whatever was loaded; the order of private axes among each other and to the rest is free, the others, in
+their order, run in one thread.
+Neighbours: `fusion` and `canonical` keep that order; the C++ plan shares private axes among threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from stator.loop.extent import Bound, less
+from stator.loop.index import Axis, FloorDiv, Index, Indirect, Mod
+from stator.sizes import Extent
+
+#: How a store takes what is there into account: not at all, or through the operator of this name.
+MODES = ("store", "add", "mul", "minimum", "maximum")
+
+
+class Write(Protocol):
+    """What nests and stores of kernels have in common."""
+
+    @property
+    def index(self) -> Index: ...
+
+    @property
+    def mode(self) -> str: ...
+
+
+def scatters(write: Write) -> bool:
+    """Whether different iterations may write one address."""
+    return write.mode != "store" or write.index.has_indirect
+
+
+def colliding(scattered: Iterable[Index], axes: Iterable[Axis]) -> frozenset[Axis]:
+    """The axes that are not private to each of the positions of writes that scatter."""
+    axes = frozenset(axes)
+    return frozenset().union(*[axes - private(index) for index in scattered])
+
+
+def private(index: Index) -> frozenset[Axis]:
+    """The axes that the address tells: their atoms are digits of it, in a number system with mixed bases."""
+    reach: Extent = 0
+    for atom, coefficient in reversed(index.terms):  # the largest stride is first
+        most = _most(atom)
+        if most is None or not less(reach, coefficient):
+            return frozenset()
+        reach += coefficient * most
+    return frozenset([atom for atom, _ in index.terms if type(atom) is Axis])
+
+
+def _most(atom: object) -> Bound:
+    """The highest value of an atom, if the lowest is known to be 0 or more."""
+    match atom:
+        case Axis():
+            return atom.size - 1
+        case Indirect():
+            return atom.bound - 1
+        case Mod():
+            return atom.divisor - 1
+        case FloorDiv() if atom.inner.nonnegative and atom.inner.high is not None:
+            return atom.inner.high // atom.divisor
+    return None
