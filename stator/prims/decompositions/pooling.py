@@ -1,92 +1,232 @@
-"""Pooling and resampling that reduce to lookups and reductions; the rest stays extern.
+"""Average pools and their gradients; maxima taken back to their places.
 
-`upsample_nearest*` is one lookup per element; bilinear is four lookups and their blend.
+A pool is the sum of its windows, divided by how many elements each has: a product of one factor a dim. Its gradient is
+the same division, then the sum over the windows that cover an element. The windows of an adaptive pool lie at computed
+places, and the elements of its gradient are windows of the same kind the other way round.
 """
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from stator.prims import names as p
+from stator.prims.decompositions import windows as w
 from stator.prims.table import cast, compute_type, decompose
 
 
-def _whole(x: Tensor, size: Sequence[int]) -> bool:
-    return all(n == 1 for n in size) and x.is_contiguous()
+class _Pool:
+    """One dim of a pool: window length, step, border and number of windows."""
+
+    def __init__(self, extent: int, length: int, step: int, border: int, ceil: bool) -> None:
+        self.extent, self.length, self.step, self.border = extent, length, step, border
+        self.places = (extent + 2 * border - length + (step - 1 if ceil else 0)) // step + 1
+        if ceil and (self.places - 1) * step >= extent + border:
+            self.places -= 1
+        #: How far the last window reaches over the end; negative where it does not come to it.
+        self.excess = (self.places - 1) * step + length - extent - border
+
+    def counts(self, include_border: bool, device: torch.device) -> Tensor | int:
+        """How many elements each window is divided by."""
+        if self.excess <= (self.border if include_border else 0) and (include_border or self.border == 0):
+            return self.length
+        start = p.sub(p.mul(w.counted(self.places, device), self.step), self.border)
+        end = p.clamp(p.add(start, self.length), None, self.extent + (self.border if include_border else 0))
+        if not include_border:
+            start = p.clamp(start, 0)
+        return p.sub(end, start)
+
+
+def _dims(
+    size: Sequence[int], kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int], ceil: bool, rank: int
+) -> list[_Pool]:
+    kernel, stride, padding = (_each(v, rank) for v in (kernel, stride or kernel, padding))
+    return [_Pool(*one, ceil) for one in zip(size[-rank:], kernel, stride, padding, strict=True)]
+
+
+def _each(values: Sequence[int], rank: int) -> list[int]:
+    return list(values) * rank if len(values) == 1 else list(values)
+
+
+def _divided(x: Tensor, dims: Sequence[_Pool], include_border: bool, divisor: int | None) -> Tensor:
+    if divisor is not None:
+        return _quotient(x, divisor)
+    number, product = 1, None
+    for d, pool in enumerate(dims, -len(dims)):
+        count = pool.counts(include_border, x.device)
+        if not isinstance(count, Tensor):
+            number *= count
+        else:
+            count = w.along(count, x, d)
+            product = count if product is None else p.mul(product, count)
+    if product is None:
+        return _quotient(x, number)
+    return _quotient(x, product if number == 1 else p.mul(product, number))
+
+
+def _quotient(x: Tensor, divisor: Tensor | int) -> Tensor:
+    if x.dtype.is_floating_point:
+        return p.div(x, cast(divisor, x.dtype) if isinstance(divisor, Tensor) else divisor)
+    return p.div_mode(x, divisor, rounding_mode="trunc")
+
+
+def _window_sums(x: Tensor, dims: Sequence[_Pool]) -> Tensor:
+    rank = len(dims)
+    for d, pool in enumerate(dims, -rank):
+        x = w.padded(x, d, pool.border, pool.excess)
+    size = 1
+    for pool in dims:
+        size *= pool.length
+    if size > w.WRITTEN_OUT:
+        for pool in dims:  # each time the first of those that are left is the one to slide over
+            x = w.windows(x, -rank, pool.length, pool.step)
+        return p.sum_(x, list(range(-rank, 0)))
+    terms = [x]
+    for d, pool in enumerate(dims, -rank):
+        last = (pool.places - 1) * pool.step + 1
+        terms = [p.slice_(t, d, k, k + last, pool.step) for t in terms for k in range(pool.length)]
+    return w.total(terms)
+
+
+def _laid_out(value: Tensor, x: Tensor, rank: int) -> Tensor:
+    """Pools of images keep channels last; pools of volumes never do."""
+    return p.clone(value, memory_format=w.suggested(x) if rank == 2 else torch.contiguous_format)
+
+
+def _averages(
+    rank: int,
+    x: Tensor,
+    kernel: Sequence[int],
+    stride: Sequence[int] = (),
+    padding: Sequence[int] = (0,),
+    ceil: bool = False,
+    include_border: bool = True,
+    divisor: int | None = None,
+) -> Tensor:
+    dims = _dims(x.shape, kernel, stride, padding, ceil, rank)
+    sums = _window_sums(cast(x, compute_type(x.dtype)), dims)
+    return _laid_out(cast(_divided(sums, dims, include_border, divisor), x.dtype), x, rank)
+
+
+def _averages_backward(
+    rank: int,
+    grad: Tensor,
+    x: Tensor,
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    ceil: bool,
+    include_border: bool,
+    divisor: int | None,
+) -> Tensor:
+    dims = _dims(x.shape, kernel, stride, padding, ceil, rank)
+    if any(pool.length > w.WRITTEN_OUT * pool.step for pool in dims):
+        return NotImplemented
+    value = _divided(cast(grad, compute_type(x.dtype)), dims, include_border, divisor)
+    for d, pool in enumerate(dims, -rank):
+        parts = p.expand(p.unsqueeze(value, -1), [*value.shape, pool.length])
+        value = w.overlap_add(parts, d, pool.extent, pool.border, pool.step)
+    return _laid_out(cast(value, x.dtype), x, rank)
+
+
+for _rank in (2, 3):
+    decompose(f"avg_pool{_rank}d")(functools.partial(_averages, _rank))
+    decompose(f"avg_pool{_rank}d_backward")(functools.partial(_averages_backward, _rank))
+
+
+# -- adaptive ones ---------------------------------------------------------------------------------
+
+
+def _bounds(extent: int, places: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """(first element, element after the last) of each of so many windows that cover a dim."""
+    number = p.mul(w.counted(places, device), extent)
+    after = p.add(number, extent + places - 1)
+    return _floor(number, places), _floor(after, places)
+
+
+def _floor(number: Tensor, divisor: int) -> Tensor:
+    return p.div_mode(number, divisor, rounding_mode="floor")
+
+
+def _longest(extent: int, places: int) -> int:
+    """The length of the longest of these windows."""
+    return max(-(-(i + 1) * extent // places) - i * extent // places for i in range(places))
+
+
+def _adaptive_sums(x: Tensor, dim: int, places: int) -> Tensor:
+    """The sums of the windows that cover a dim."""
+    extent = x.shape[dim]
+    if extent == places:
+        return x
+    first, end = _bounds(extent, places, x.device)
+    longest = _longest(extent, places)
+    if longest <= w.WRITTEN_OUT:
+        found = [p.add(first, k) for k in range(longest)]
+        return w.gathered(x, dim, [(p.clamp(at, None, extent - 1), p.lt(at, end)) for at in found])
+    at = p.add(p.unsqueeze(first, -1), w.counted(longest, x.device))
+    value = p.index(x, [*[None] * (dim % x.dim()), p.clamp(at, None, extent - 1)])
+    counts = w.along(p.lt(at, p.unsqueeze(end, -1)), value, dim)
+    return p.sum_(p.where(counts, value, 0), [dim])
+
+
+def _even(extents: Sequence[int], places: Sequence[int]) -> list[int] | None:
+    """The length of each dim's windows, if they do not overlap."""
+    return [n // m for n, m in zip(extents, places, strict=True)] if _divides(extents, places) else None
+
+
+def _divides(extents: Sequence[int], places: Sequence[int]) -> bool:
+    return all(n % m == 0 for n, m in zip(extents, places, strict=True))
+
+
+def _shares(value: Tensor, extents: Sequence[int]) -> Tensor:
+    """The results of windows, or their gradients, divided by how long the windows of each dim are."""
+    for d, (extent, places) in enumerate(zip(extents, value.shape[-len(extents) :], strict=True), -len(extents)):
+        first, end = _bounds(extent, places, value.device)
+        value = p.div(value, w.along(p.to_copy(p.sub(end, first), dtype=value.dtype), value, d))
+    return value
 
 
 @decompose("_adaptive_avg_pool2d", "_adaptive_avg_pool3d")
-def adaptive_avg_pool(x: Tensor, size: Sequence[int]) -> Tensor:
-    """A window that covers everything is a mean."""
-    if not _whole(x, size):
-        return NotImplemented
-    return p.mean(x, list(range(-len(size), 0)), True)
-
-
-@decompose("_adaptive_avg_pool2d_backward")
-def adaptive_avg_pool_backward(grad: Tensor, x: Tensor) -> Tensor:
-    if not _whole(x, grad.shape[-2:]):
-        return NotImplemented
-    spread = p.expand(p.div(grad, x.shape[-1] * x.shape[-2]), list(x.shape))
-    return p.clone(spread, memory_format=torch.contiguous_format)
-
-
-def _source(extent: int, result: int, scale: float | None, device: torch.device) -> Tensor:
-    """The input position that each output position of one dim is copied from."""
-    ratio = 1.0 / scale if scale is not None and scale > 0 else extent / result
-    number = p.to_copy(p.arange(0, result, 1, dtype=torch.int64, device=device), dtype=torch.float32)
-    return p.clamp(p.to_copy(p.floor(p.mul(number, ratio)), dtype=torch.int64), 0, extent - 1)
-
-
-@decompose("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d")
-def upsample_nearest(x: Tensor, size: Sequence[int], *scales: float | None) -> Tensor:
-    if not x.is_contiguous() or x.numel() == 0:
-        return NotImplemented
+def adaptive_averages(x: Tensor, size: Sequence[int]) -> Tensor:
+    """One window that covers everything is a mean."""
     rank = len(size)
-    factors = scales or (None,) * rank
-    indices: list[Tensor | None] = [None, None]
-    for d in range(rank):
-        position = _source(x.shape[2 + d], size[d], factors[d], x.device)
-        indices.append(p.view(position, [size[d] if k == d else 1 for k in range(rank)]))
-    return p.index(x, indices)
-
-
-def _weights(
-    extent: int, result: int, align: bool, scale: float | None, dtype: torch.dtype, device: torch.device
-) -> tuple[Tensor, Tensor, Tensor]:
-    """(lower position, upper position, weight of the upper) of each output position of one dim."""
-    number = p.to_copy(p.arange(0, result, 1, dtype=torch.int64, device=device), dtype=dtype)
-    if align:
-        place = p.mul(number, (extent - 1) / (result - 1) if result > 1 else 0.0)
-    else:
-        ratio = 1.0 / scale if scale is not None and scale > 0 else extent / result
-        place = p.clamp(p.sub(p.mul(p.add(number, 0.5), ratio), 0.5), 0.0)
-    low = p.to_copy(p.floor(place), dtype=torch.int64)
-    low = p.clamp(low, 0, extent - 1)
-    high = p.clamp(p.add(low, 1), 0, extent - 1)
-    return low, high, p.clamp(p.sub(place, p.to_copy(low, dtype=dtype)), 0.0, 1.0)
-
-
-@decompose("upsample_bilinear2d")
-def upsample_bilinear2d(
-    x: Tensor, size: Sequence[int], align: bool, scale_h: float | None = None, scale_w: float | None = None
-) -> Tensor:
-    if not x.is_contiguous() or x.numel() == 0 or not x.is_floating_point():
+    if 0 in size:
         return NotImplemented
-    wide = compute_type(x.dtype)
-    top, bottom, down = _weights(x.shape[2], size[0], align, scale_h, wide, x.device)
-    left, right, across = _weights(x.shape[3], size[1], align, scale_w, wide, x.device)
-    top, bottom, down = (p.unsqueeze(v, 1) for v in (top, bottom, down))
+    if all(type(n) is int and n == 1 for n in size):
+        return _laid_out(p.mean(x, list(range(-rank, 0)), True), x, rank)
+    if any(type(n) is not int for n in (*size, *x.shape[-rank:])):
+        return NotImplemented
+    value = cast(x, compute_type(x.dtype))
+    kernel = _even(x.shape[-rank:], size)
+    if kernel is not None:
+        return _averages(rank, x, kernel)
+    for d, n in enumerate(size, -rank):
+        value = _adaptive_sums(value, d, n)
+    return _laid_out(cast(_shares(value, x.shape[-rank:]), x.dtype), x, rank)
 
-    def corner(row: Tensor, column: Tensor) -> Tensor:
-        return cast(p.index(x, [None, None, row, column]), wide)
 
-    def blend(a: Tensor, b: Tensor, weight: Tensor) -> Tensor:
-        return p.add(p.mul(a, p.sub(1.0, weight)), p.mul(b, weight))
+def _adaptive_averages_backward(rank: int, grad: Tensor, x: Tensor) -> Tensor:
+    """The windows that cover the elements of a dim are windows that cover the results."""
+    extents, size = x.shape[-rank:], grad.shape[-rank:]
+    if 0 in size:
+        return NotImplemented
+    if all(type(n) is int and n == 1 for n in size):
+        whole = math.prod(extents)
+        return _laid_out(p.expand(p.div(grad, whole), list(x.shape)), x, rank)
+    if any(type(n) is not int for n in (*size, *extents)):
+        return NotImplemented
+    kernel = _even(extents, size)
+    if kernel is not None:
+        return _averages_backward(rank, grad, x, kernel, kernel, [0], False, True, None)
+    value = _shares(cast(grad, compute_type(x.dtype)), extents)
+    for d, extent in enumerate(extents, -rank):
+        value = _adaptive_sums(value, d, extent)
+    return _laid_out(cast(value, x.dtype), x, rank)
 
-    upper = blend(corner(top, left), corner(top, right), across)
-    lower = blend(corner(bottom, left), corner(bottom, right), across)
-    return cast(blend(upper, lower, down), x.dtype)
+
+for _rank in (2, 3):
+    decompose(f"_adaptive_avg_pool{_rank}d_backward")(functools.partial(_adaptive_averages_backward, _rank))

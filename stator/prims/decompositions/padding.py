@@ -1,0 +1,95 @@
+"""Borders that repeat or mirror what they surround, dim by dim: joined parts, and in backward the parts added back.
+
+A negative border cuts off, and so does its gradient: it is zero there.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+
+from torch import Tensor
+
+from stator.prims import names as p
+from stator.prims.decompositions import windows as w
+from stator.prims.table import cast, compute_type, decompose
+
+#: (x, dim, elements before, elements after) -> x with borders, or a gradient of that without them
+Border = Callable[[Tensor, int, int, int], Tensor]
+
+
+def _borders(padding: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+    """(dim, elements before, elements after); the list begins with the last dim."""
+    for k in range(len(padding) // 2):
+        yield -1 - k, padding[2 * k], padding[2 * k + 1]
+
+
+def _pad(border: Border, x: Tensor, padding: Sequence[int]) -> Tensor:
+    out = x
+    for dim, before, after in _borders(padding):
+        positive = max(before, 0), max(after, 0)
+        if any(positive):
+            out = border(out, dim, *positive)
+        out = w.padded(out, dim, min(before, 0), min(after, 0))
+    return w.laid_out(out, x)
+
+
+def _pad_backward(fold: Border, grad: Tensor, x: Tensor, padding: Sequence[int]) -> Tensor:
+    value = cast(grad, compute_type(grad.dtype))
+    for dim, before, after in _borders(padding):
+        value = w.padded(value, dim, -min(before, 0), -min(after, 0))
+        positive = max(before, 0), max(after, 0)
+        if any(positive):
+            value = fold(value, dim, *positive)
+    return w.laid_out(cast(value, grad.dtype), x)
+
+
+def _part(x: Tensor, dim: int, start: int, end: int) -> Tensor:
+    return p.slice_(x, dim, start, end)
+
+
+def _reflect(x: Tensor, dim: int, before: int, after: int) -> Tensor:
+    extent = x.shape[dim]
+    left = p.flip(_part(x, dim, 1, 1 + before), [dim])
+    right = p.flip(_part(x, dim, extent - 1 - after, extent - 1), [dim])
+    return p.cat([part for part, n in ((left, before), (x, 1), (right, after)) if n], dim)
+
+
+def _reflect_back(grad: Tensor, dim: int, before: int, after: int) -> Tensor:
+    extent = grad.shape[dim] - before - after
+    terms = [_part(grad, dim, before, before + extent)]
+    if before:
+        terms.append(w.padded(p.flip(_part(grad, dim, 0, before), [dim]), dim, 1, extent - 1 - before))
+    if after:
+        mirrored = p.flip(_part(grad, dim, before + extent, before + extent + after), [dim])
+        terms.append(w.padded(mirrored, dim, extent - 1 - after, 1))
+    return w.total(terms)
+
+
+def _replicate(x: Tensor, dim: int, before: int, after: int) -> Tensor:
+    extent = x.shape[dim]
+    size = list(x.shape)
+
+    def repeated(start: int, count: int) -> Tensor:
+        size[dim] = count
+        return p.expand(_part(x, dim, start, start + 1), list(size))
+
+    left, right = repeated(0, before), repeated(extent - 1, after)
+    return p.cat([part for part, n in ((left, before), (x, 1), (right, after)) if n], dim)
+
+
+def _replicate_back(grad: Tensor, dim: int, before: int, after: int) -> Tensor:
+    extent = grad.shape[dim] - before - after
+    if extent == 1:
+        return p.sum_(grad, [dim], True)
+    left = p.sum_(_part(grad, dim, 0, before + 1), [dim], True)
+    right = p.sum_(_part(grad, dim, before + extent - 1, before + extent + after), [dim], True)
+    middle = _part(grad, dim, before + 1, before + extent - 1)
+    return p.cat([left, middle, right] if extent > 2 else [left, right], dim)
+
+
+for _rank in (1, 2, 3):
+    decompose(f"reflection_pad{_rank}d")(functools.partial(_pad, _reflect))
+    decompose(f"reflection_pad{_rank}d_backward")(functools.partial(_pad_backward, _reflect_back))
+    decompose(f"replication_pad{_rank}d")(functools.partial(_pad, _replicate))
+    decompose(f"replication_pad{_rank}d_backward")(functools.partial(_pad_backward, _replicate_back))

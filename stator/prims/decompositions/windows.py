@@ -1,0 +1,129 @@
+"""Sliding windows, and their transpose: what pooling, folding and resampling share.
+
+`windows` gives the windows of a dim as a last dim, which costs nothing: it is a view. `overlap_add` puts windows back
+at their places and adds where they overlap. It is written as a sum over what covers each element, with views and
+borders only: a window longer than the step is cut in pieces of one step each, and every piece is the whole dim,
+shifted. `gathered` is a sum over positions that are computed.
+Neighbours: `pooling.py`, `folding.py`, `resampling.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import torch
+from torch import Tensor
+
+from stator.prims import names as p
+
+#: How many terms a sum may have that is written out; longer ones are reductions.
+WRITTEN_OUT = 32
+
+
+def total(terms: Iterable[Tensor]) -> Tensor:
+    """The sum of one or more tensors of the same size, from the left."""
+    first, *rest = terms
+    for term in rest:
+        first = p.add(first, term)
+    return first
+
+
+def laid_out(value: Tensor, like: Tensor) -> Tensor:
+    """A fresh tensor in the memory format that eager suggests for `like`."""
+    return p.clone(value, memory_format=suggested(like))
+
+
+def suggested(x: Tensor) -> torch.memory_format:
+    """What `Tensor::suggest_memory_format` says."""
+    if x.dim() == 4 and not x.is_contiguous() and x.is_contiguous(memory_format=torch.channels_last):
+        return torch.channels_last
+    if x.dim() == 5 and not x.is_contiguous() and x.is_contiguous(memory_format=torch.channels_last_3d):
+        return torch.channels_last_3d
+    return torch.contiguous_format
+
+
+def moved_last(x: Tensor, dim: int) -> Tensor:
+    """The dim as the last one."""
+    dim %= x.dim()
+    return x if dim == x.dim() - 1 else p.permute(x, [*[d for d in range(x.dim()) if d != dim], dim])
+
+
+def moved_back(x: Tensor, dim: int) -> Tensor:
+    """The last dim as dim `dim`; `moved_last` the other way."""
+    dim %= x.dim()
+    if dim == x.dim() - 1:
+        return x
+    order = list(range(x.dim() - 1))
+    order.insert(dim, x.dim() - 1)
+    return p.permute(x, order)
+
+
+def padded(x: Tensor, dim: int, before: int, after: int, value: float = 0) -> Tensor:
+    """`x` with a border at both ends of a dim; negative borders cut off."""
+    dim %= x.dim()
+    if _is_zero(before) and _is_zero(after):
+        return x
+    return p.constant_pad(x, [0, 0] * (x.dim() - 1 - dim) + [before, after], value)
+
+
+def _is_zero(n: int) -> bool:
+    return type(n) is int and n == 0
+
+
+def windows(x: Tensor, dim: int, length: int, step: int, dilation: int = 1) -> Tensor:
+    """[…, place, …, position in the window]"""
+    x = p.unfold(x, dim, (length - 1) * dilation + 1, step)
+    return x if dilation == 1 else p.slice_(x, -1, 0, (length - 1) * dilation + 1, dilation)
+
+
+def overlap_add(parts: Tensor, dim: int, extent: int, before: int, step: int, dilation: int = 1) -> Tensor:
+    """The transpose of `windows` over a dim of `extent` with a border of `before`; `parts` ends in the window."""
+    dim %= parts.dim() - 1
+    parts = p.permute(parts, [*[d for d in range(parts.dim() - 1) if d != dim], dim, parts.dim() - 1])
+    length, places = parts.shape[-1], parts.shape[-2]
+    piece = step if dilation == 1 else 1
+    terms = []
+    for start in range(0, length, piece):
+        stop = min(start + piece, length)
+        shifted = p.slice_(parts, -1, start, stop) if stop - start < length else parts
+        if step > 1:
+            shifted = padded(shifted, -1, 0, step - (stop - start))
+        flat = _joined(shifted, step)
+        left = start * dilation - before
+        terms.append(padded(flat, -1, left, extent - left - places * step))
+    return moved_back(total(terms), dim)
+
+
+def _joined(x: Tensor, step: int) -> Tensor:
+    """The last two dims as one."""
+    *lead, places, _ = x.shape
+    if step == 1:
+        return p.squeeze(x, [-1])
+    return p.view(p.clone(x, memory_format=torch.contiguous_format), [*lead, places * step])
+
+
+def counted(n: int, device: torch.device, dtype: torch.dtype = torch.int64) -> Tensor:
+    """0 … n-1"""
+    number = p.arange(0, n, 1, dtype=torch.int64, device=device)
+    return number if dtype is torch.int64 else p.to_copy(number, dtype=dtype)
+
+
+def along(vector: Tensor, x: Tensor, dim: int) -> Tensor:
+    """A vector, or a table, shaped to meet `x` with its last dim as `dim`."""
+    rest = x.dim() - 1 - dim % x.dim()
+    return p.view(vector, [*vector.shape, *[1] * rest]) if rest else vector
+
+
+def gathered(x: Tensor, dim: int, terms: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
+    """The sum over (positions, weights) of the elements of a dim at these positions, weighted.
+
+    Weights are numbers, or booleans: whether the term counts.
+    """
+    dim %= x.dim()
+    found = []
+    for positions, weights in terms:
+        value = p.index(x, [*[None] * dim, positions])
+        weights = along(weights, value, dim)
+        counts = weights.dtype is torch.bool
+        found.append(p.where(weights, value, 0) if counts else p.mul(value, weights))
+    return total(found)
