@@ -21,6 +21,7 @@ from torch import fx
 
 from stator.aot.foreach import is_foreach, run_foreach
 from stator.aot.functional import Cell, Handle, Step, check_reach, read, relocated, write
+from stator.aot.fused import is_fused, run_fused
 from stator.aot.operators import functional_form, is_random
 from stator.base.errors import DataDependent, Unsupported
 from stator.fake import FakeMode, FakeTensor, make
@@ -125,6 +126,8 @@ class Tracer(FakeMode):
             return self._in_place
         if is_foreach(func):
             return self._foreach
+        if is_fused(func):
+            return self._fused
         if any(a.alias_info is not None and a.alias_info.is_write for a in func._schema.arguments):
             raise Unsupported(func, "it mutates an argument without returning it")
         if func not in WHOLE and func._can_decompose():
@@ -151,6 +154,10 @@ class Tracer(FakeMode):
     def _foreach(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         with self:
             return run_foreach(func, args, dict(kwargs))
+
+    def _fused(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        with self:
+            run_fused(func, args, dict(kwargs))
 
     def _random(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if kwargs.get("generator") is not None:

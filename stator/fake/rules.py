@@ -524,3 +524,8 @@ def _masked_scatter(x: Any, mask: Any, source: Any) -> Any:
 @rule(aten.tril.default, aten.triu.default)
 def _tril(x: Any, diagonal: int = 0) -> Any:
     return make(x.shape, x.dtype, x.device, None if is_contiguous(x) else contiguous_strides(x.shape))
+
+
+@rule(*_overloads("_fused_adam_ _fused_adamw_ _fused_sgd_ _fused_adagrad_", "default tensor_lr"))
+def _writes_lists(*args: Any, **kwargs: Any) -> None:
+    """A whole step of an optimizer."""

@@ -48,17 +48,20 @@ KINDS: dict[str, Make] = {
     "adadelta foreach": lambda p: optim.Adadelta(p, lr=0.1, foreach=True),
     "rprop": lambda p: optim.Rprop(p, lr=0.1),
     "rprop foreach": lambda p: optim.Rprop(p, lr=0.1, foreach=True),
-}
-
-#: In parts, around what reads a tensor's value or runs a kernel that only eager has.
-IN_PARTS: dict[str, Make] = {
-    "sgd with a tensor for its rate": lambda p: optim.SGD(p, lr=torch.tensor(0.1), momentum=0.9),
     "sgd fused": lambda p: optim.SGD(p, lr=0.1, momentum=0.9, nesterov=True, fused=True),
     "adam fused": lambda p: optim.Adam(p, lr=0.1, fused=True),
     "adamw fused": lambda p: optim.AdamW(p, lr=0.1, fused=True),
     "adagrad fused": lambda p: optim.Adagrad(p, lr=0.1, fused=True),
-    "radam": lambda p: optim.RAdam(p, lr=0.01),
+    "sgd with a tensor for its rate": lambda p: optim.SGD(p, lr=torch.tensor(0.1), momentum=0.9),
+    "adam fused amsgrad": lambda p: optim.Adam(p, lr=0.1, amsgrad=True, maximize=True, fused=True),
+    "adamw fused, a tensor for its rate": lambda p: optim.AdamW(p, lr=torch.tensor(0.1), fused=True),
+    "sgd foreach, a tensor for its rate": lambda p: optim.SGD(p, lr=torch.tensor(0.1), momentum=0.9, foreach=True),
     "adamax foreach": lambda p: optim.Adamax(p, lr=0.01, foreach=True),
+}
+
+#: In parts: eager decides by how many steps were made, in Python.
+IN_PARTS: dict[str, Make] = {
+    "radam": lambda p: optim.RAdam(p, lr=0.01),
     "asgd": lambda p: optim.ASGD(p, lr=0.1),
 }
 

@@ -49,8 +49,9 @@ def call_group_tensors(tx: Machine, args: Sequence[Value], kwargs: dict[str, Val
 
 @handles(torch._foreach_addcdiv_)
 def call_foreach_addcdiv(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
-    """With a tensor of scalars it is one `addcdiv_` after the other, as eager's is."""
-    if kwargs or len(args) != 4 or not isinstance(args[3], TensorValue):
+    """With scalars in tensors it is one `addcdiv_` after the other, as eager's is."""
+    scalars = args[3].unpack(tx) if len(args) == 4 and isinstance(args[3], ListValue) else args[3:]
+    if kwargs or len(args) != 4 or not all(isinstance(scalar, TensorValue) for scalar in scalars):
         return call_graph(tx, "call_function", torch._foreach_addcdiv_, args, kwargs)
     for target, first, second, scalar in zip(*(arg.unpack(tx) for arg in args), strict=True):
         target.get_attr(tx, "addcdiv_").call(tx, (first, second), {"value": scalar})

@@ -404,7 +404,29 @@ def _scaled(name: str, join: str) -> Callable[..., Value]:
     return call
 
 
+def _summed(name: str) -> Callable[..., Value]:
+    """`t.add_(x, alpha=…)` with the number in a tensor: a product, then the sum."""
+
+    def call(tx: Machine, owner: TensorValue, *args: Value, **kwargs: Value) -> Value:
+        factor = kwargs.get("alpha")
+        if len(args) != 1 or not all(is_plain_float(value) for value in (owner, *args, factor)):
+            return call_graph(tx, "call_method", name, (owner, *args), kwargs)
+        assert isinstance(factor, TensorValue)
+        if factor.fake.dim() or factor.fake.requires_grad:
+            return call_graph(tx, "call_method", name, (owner, *args), kwargs)
+        scaled = call_graph(tx, "call_method", "mul", (args[0], factor), {})
+        return call_graph(tx, "call_method", name, (owner, scaled), {})
+
+    return call
+
+
+def is_plain_float(value: Value | None) -> bool:
+    """Whether it is a tensor of real numbers."""
+    return isinstance(value, TensorValue) and value.fake.dtype.is_floating_point
+
+
 SPECIAL_METHODS: dict[str, Callable[..., Value]] = {
+    **{name: _summed(name) for name in ("add", "add_", "sub", "sub_")},
     "addcdiv_": _scaled("addcdiv_", "div"),
     "addcmul_": _scaled("addcmul_", "mul"),
     "type": _type,
