@@ -50,7 +50,9 @@ def main(arguments: Sequence[str], engine: str = "stator.coverage.judge:Stator")
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m stator.coverage", description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--match", default="", help="a regular expression over entries (name.variant)")
-    parser.add_argument("--dtypes", nargs="+", choices=database.DTYPES, default=list(database.DTYPES))
+    parser.add_argument(
+        "--dtypes", nargs="+", choices=[*database.DTYPES, *database.FURTHER], default=list(database.DTYPES)
+    )
     parser.add_argument("--samples", type=int, default=0, help="samples of an entry; 0 is all, -1 runs nothing")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     parser.add_argument("--timeout", type=float, default=workers.TIMEOUT, help="seconds that a sample may take")

@@ -86,7 +86,8 @@ def _backward(seen: Seen, flat: list[Any], leaves: Sequence[Tensor]) -> None:
 
 def _cotangent(like: Tensor, number: int) -> Tensor:
     generator = torch.Generator().manual_seed(1000 + number)
-    return torch.randn(like.shape, generator=generator, dtype=torch.float64).to(like.dtype)
+    wide = torch.complex128 if like.is_complex() else torch.float64
+    return torch.randn(like.shape, generator=generator, dtype=wide).to(like.dtype)
 
 
 def _strides(tensor: Tensor) -> tuple[int, ...]:
@@ -197,8 +198,8 @@ def _kind(value: Any) -> str:
 def _apart(got: Tensor, want: Tensor, others: list[Tensor], coarse: float) -> str:
     """How two tensors differ by more than eager's own error, or ""."""
     if got.is_complex():
-        got, want = torch.view_as_real(got), torch.view_as_real(want)
-        others = [torch.view_as_real(other) for other in others if other.is_complex()]
+        got, want = _parts(got), _parts(want)
+        others = [_parts(other) for other in others if other.is_complex()]
     a, b = got.double(), want.double()
     if got.dtype in EPSILON:
         epsilon = max(EPSILON[got.dtype], min(coarse, EPSILON[torch.float32]))
@@ -227,6 +228,10 @@ def _apart(got: Tensor, want: Tensor, others: list[Tensor], coarse: float) -> st
     return (
         f"is {got[at].item()!r} at {where}, eager's {want[at].item()!r} ({int(wrong.sum())} of {wrong.numel()} wrong)"
     )
+
+
+def _parts(tensor: Tensor) -> Tensor:
+    return torch.view_as_real(tensor.resolve_conj())
 
 
 def _short(error: BaseException) -> str:

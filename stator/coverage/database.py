@@ -25,8 +25,15 @@ DTYPES = {
     "int64": torch.int64,
     "bool": torch.bool,
 }
+#: Dtypes that a run may ask for, and the record and the page leave out.
+FURTHER = {"complex64": torch.complex64}
 #: What a dtype among the arguments is in a run in float64.
-WIDE = dict.fromkeys((torch.float32, torch.bfloat16, torch.float16), torch.float64)
+WIDE = {
+    torch.float32: torch.float64,
+    torch.bfloat16: torch.float64,
+    torch.float16: torch.float64,
+    torch.complex64: torch.complex128,
+}
 #: Entries whose results are whatever lies in memory: only their geometry means something.
 UNWRITTEN = re.compile(r"^(new_)?empty(_like|_strided|_permuted)?$")
 #: Entries whose results share memory with the input in a way that nobody may rely on.
@@ -73,23 +80,25 @@ class Arguments:
 def _copy(t: Tensor, noise: float, wide: bool) -> Tensor:
     copy = torch.empty_strided(t.shape, t.stride(), dtype=t.dtype) if 0 not in t.stride() else torch.empty_like(t)
     copy.copy_(t.detach())
-    if noise and t.dtype.is_floating_point:
+    inexact = t.dtype.is_floating_point or t.dtype.is_complex
+    if noise and inexact:
         generator = torch.Generator().manual_seed(int(noise * 4) % 97)
-        shake = torch.randn(t.shape, generator=generator, dtype=torch.float64)
-        copy.copy_(copy.double() * (1 + noise * torch.finfo(t.dtype).eps * shake))
-    if wide and t.dtype.is_floating_point:
-        copy = copy.double()
+        shake = torch.randn(t.shape, generator=generator, dtype=WIDE.get(t.dtype, t.dtype))
+        copy.copy_(copy.to(shake.dtype) * (1 + noise * torch.finfo(t.dtype).eps * shake))
+    if wide and inexact:
+        copy = copy.to(WIDE.get(t.dtype, t.dtype))
     return copy.requires_grad_(t.requires_grad)
 
 
 def names(dtype: str, match: str = "") -> list[str]:
     """The entries that take the dtype, as `name.variant`."""
-    return [name for name, op in _entries().items() if DTYPES[dtype] in op.dtypes and re.search(match, name)]
+    kind = (DTYPES | FURTHER)[dtype]
+    return [name for name, op in _entries().items() if kind in op.dtypes and re.search(match, name)]
 
 
 def samples(name: str, dtype: str, limit: int) -> list[Sample]:
     """Samples of an entry, with gradients where it has them: all, or `limit` of them. More samples include fewer."""
-    op, kind = _entries()[name], DTYPES[dtype]
+    op, kind = _entries()[name], (DTYPES | FURTHER)[dtype]
     torch.manual_seed(SEED)
     differentiable = op.supports_autograd and kind in op.supported_backward_dtypes("cpu")
     found = list(op.sample_inputs("cpu", kind, requires_grad=differentiable))

@@ -35,6 +35,14 @@ def test_verdicts(engine: Engine, verdict: str) -> None:
     assert judge(engine, "exp", sample()).verdict == verdict
 
 
+@pytest.mark.parametrize(("engine", "verdict"), [(engines.Extern(), "extern"), (engines.Off(), "fails")])
+def test_complex_results_are_compared_by_their_parts(engine: Engine, verdict: str) -> None:
+    z = torch.complex(torch.linspace(-1, 1, 12), torch.linspace(2, 3, 12)).requires_grad_()
+    leaves, spec = pytree.tree_flatten(((z,), {}))
+    for function in (torch.exp, torch.conj):
+        assert judge(engine, "exp", Sample(function, spec, tuple(leaves))).verdict == verdict
+
+
 def test_a_process_that_dies_or_hangs_is_a_failure_of_its_sample(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
