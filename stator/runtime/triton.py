@@ -33,6 +33,8 @@ class Launcher:
 
 
 def _moved(tensor: Any, by: int) -> Any:
+    if not tensor.numel():  # nothing of it is touched, and it has no memory to move in
+        return tensor
     return tensor.as_strided((1,), (1,), tensor.storage_offset() + by // tensor.itemsize)
 
 

@@ -9,13 +9,8 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from stator.aot.partition import partition
-from stator.aot.runtime import bind
-from stator.aot.trace import trace
+from stator import driver
 from stator.base.options import Options
-from stator.pipeline import compile_functional
-from stator.prims import DECOMPOSITIONS, RANDOM_OPERATORS
-from stator.runtime import link
 from tests.aot.models import GPT, captured
 
 pytestmark = pytest.mark.gpu
@@ -36,12 +31,7 @@ def step(dropout: float) -> tuple[Callable[..., tuple[torch.Tensor, ...]], torch
     model = GPT(vocabulary=32, length=8, width=64, layers=3, heads=2, dropout=dropout).cuda()
     tokens = torch.randint(0, 32, (2, 8), device="cuda")
     gm = captured(model, [tokens, tokens])
-    joint = trace(gm, [tokens, tokens], decompositions=DECOMPOSITIONS, random_operators=RANDOM_OPERATORS)
-    parts = partition(joint)
-    options = Options.from_user()
-    assert parts.backward is not None
-    halves = [link(compile_functional(half, "half", options)) for half in (parts.forward, parts.backward)]
-    return bind(parts.metadata, *halves, joint.attributes), tokens
+    return driver.compile_graph(gm, [tokens, tokens], options=Options(cache=False)), tokens
 
 
 def test_dropout_follows_the_seed() -> None:
