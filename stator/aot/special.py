@@ -268,8 +268,3 @@ def _nothing(tracer: Tracer, *args: Any, **kwargs: Any) -> None:
 @special(aten.set_.source_Tensor, aten.set_.source_Storage, aten.resize_.default, aten.resize_as_.default)
 def _refuse(tracer: Tracer, x: FakeTensor, *args: Any, **kwargs: Any) -> Any:
     raise Unsupported("set_ or resize_", "it changes the memory of a tensor in place")
-
-
-@special(aten._embedding_bag.default, aten._embedding_bag_forward_only.default)
-def _refuse_bag(tracer: Tracer, *args: Any, **kwargs: Any) -> Any:
-    raise Unsupported("embedding_bag", "the sizes of what it keeps for its backward are not what PyTorch says")

@@ -290,8 +290,8 @@ def run_on_meta(func: Any, plan: Plan, args: tuple[Any, ...], kwargs: dict[str, 
         # Some kernels take plain numbers only; where the shapes do not fit, the kernel says so again.
         if not (_any_symbolic(args) or _any_symbolic(kwargs.values())):
             raise
-        fixed = {name: _specialised(value) for name, value in kwargs.items()}
-        out, device = unfake(func, plan, tuple([_specialised(arg) for arg in args]), fixed)
+        fixed = {name: specialised(value) for name, value in kwargs.items()}
+        out, device = unfake(func, plan, tuple([specialised(arg) for arg in args]), fixed)
     if plan.view:
         return _wrap_views(out, device, _first_fake(args))
     return _wrap_all(out, device)
@@ -307,7 +307,7 @@ def _any_symbolic(args: Iterable[Any]) -> bool:
     return False
 
 
-def _specialised(arg: Any) -> Any:
+def specialised(arg: Any) -> Any:
     """The argument with the numbers that its sizes are in the call at hand; they become fixed."""
     if isinstance(arg, torch.SymInt):
         return int(arg)
@@ -316,7 +316,7 @@ def _specialised(arg: Any) -> Any:
             return arg
         size, stride, offset = [int(n) for n in arg.size()], [int(n) for n in arg.stride()], int(arg.storage_offset())
         return make(size, arg.dtype, arg.device, stride, offset)
-    return [_specialised(item) for item in arg] if isinstance(arg, (list, tuple)) else arg
+    return [specialised(item) for item in arg] if isinstance(arg, (list, tuple)) else arg
 
 
 def _to_meta(arg: Any, devices: list[FakeTensor]) -> Any:
