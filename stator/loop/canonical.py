@@ -1,10 +1,11 @@
 """Apply: the form of a kernel without names, so that equal kernels are one object.
 
 Axes of size 1 go; neighbouring axes that every access walks as one are merged; outer axes are ordered so that the last
-one has stride 1 where most accesses allow it (those along which writes may collide keep their order); axes become x0, x1, …, r0, r1, …, and buffers p0, p1, … in order of use.
-Merging is tried on every access: it must not bring a `//` or `%` that was not there. What is constant in all positions
-of a buffer goes into the arguments, so that kernels on equal slices are equal; an element that is read at a constant
-position is a param of its own. Symbols become n0, n1, … in order of use.
+one has stride 1 where most accesses allow it (those along which writes may collide keep their order); axes become x0,
+x1, …, r0, r1, …, and buffers p0, p1, … in order of use. Merging is tried on every access: it must not bring a `//` or
+`%` that was not there. What is constant in all positions of a buffer goes into the arguments, so that kernels on equal
+slices are equal; an element that is read at a constant position is a param of its own. Symbols become n0, n1, … in
+order of use.
 """
 
 from __future__ import annotations

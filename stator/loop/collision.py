@@ -1,9 +1,8 @@
 """Writes at loaded positions: which iterations may meet at one address, so that their order has a meaning.
 
-A store scatters if it combines with what is there or points with a loaded integer. Eager's order among writes to one
-address is that of the loops: the last one wins, sums are rounded in turn. An axis is `private` if different points of
-it never meet, whatever was loaded; the order of private axes among each other and to the rest is free, the others, in
-their order, run in one thread.
+Eager's order among writes to one address is that of the loops: the last one wins, sums are rounded in turn. An axis is
+`private` if different points of it never meet, whatever was loaded; the order of private axes among each other and to
+the rest is free, the others, in their order, run in one thread.
 Neighbours: `fusion` and `canonical` keep that order; the C++ plan shares private axes among threads.
 """
 
@@ -16,15 +15,13 @@ from stator.loop.extent import Bound, less
 from stator.loop.index import Axis, FloorDiv, Index, Indirect, Mod
 from stator.sizes import Extent
 
-#: How a store takes what is there into account: not at all, or through the operator of this name.
-MODES = ("store", "add", "mul", "minimum", "maximum")
+#: "store" writes each address once, "put" perhaps more than once; the others combine with what is there, by the
+#: operator of that name.
+MODES = ("store", "put", "add", "mul", "minimum", "maximum")
 
 
 class Write(Protocol):
-    """What nests and stores of kernels have in common."""
-
-    @property
-    def index(self) -> Index: ...
+    """A nest, or a store of a kernel."""
 
     @property
     def mode(self) -> str: ...
@@ -32,7 +29,7 @@ class Write(Protocol):
 
 def scatters(write: Write) -> bool:
     """Whether different iterations may write one address."""
-    return write.mode != "store" or write.index.has_indirect
+    return write.mode != "store"
 
 
 def colliding(scattered: Iterable[Index], axes: Iterable[Axis]) -> frozenset[Axis]:

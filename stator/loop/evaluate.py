@@ -257,7 +257,7 @@ def _commit(stores: Iterable[Store], values: _Values, memories: Memories) -> Non
 
 
 def _write(memory: Memory, position: int, value: Number, mode: str) -> None:
-    if mode != "store":
+    if mode not in ("store", "put"):
         value = scalar.apply(mode, memory.dtype, memory.read(position), value)
     memory.write(position, value)
 

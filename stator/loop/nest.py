@@ -5,8 +5,8 @@
             | Extern  outputs = target(*args, **kwargs)
 Nodes are in an order in which they may run. Buffers are named; positions in them are flat, in elements, and include
 strides. Sizes may be symbolic: symbols are found in the geometry of inputs and in `numbers`. A buffer may be written
-by several nests (they write different elements, or the later ones scatter). A nest that writes an input is a mutation of
-it: nodes before it see the old value, nodes after it the new one.
+by several nests (they write different elements, or the later ones scatter). A nest that writes an input is a mutation
+of it: nodes before it see the old value, nodes after it the new one.
 Neighbours: lowering makes programs, `schedule` turns them into kernels, `verify` checks them, `text` prints them.
 """
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _WIDTH = 72
 #: How a store in each mode is written.
-_SIGNS = {"store": "=", "add": "+=", "mul": "*=", "minimum": "min=", "maximum": "max="}
+_SIGNS = {"store": "=", "put": "<-", "add": "+=", "mul": "*=", "minimum": "min=", "maximum": "max="}
 
 
 class Lines:

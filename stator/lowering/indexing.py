@@ -7,6 +7,7 @@ check that it lies in range then, and raise.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from stator.loop import expr as e
 from stator.loop.expr import Expr
@@ -15,7 +16,16 @@ from stator.loop.index import Index
 from stator.lowering.context import Context
 from stator.lowering.extern import extern
 from stator.lowering.table import lowers
-from stator.lowering.value import Indices, Spec, Tensorish, broadcast, pointwise
+from stator.lowering.value import (
+    Indices,
+    Size,
+    Spec,
+    Tensorish,
+    broadcast,
+    broadcast_sizes,
+    compute_dtype,
+    pointwise,
+)
 from stator.lowering.view import slice_start
 from stator.sizes import Extent
 
@@ -29,26 +39,52 @@ def position_in(value: Expr, extent: Extent, wraps: bool = True) -> Index:
     return e.to_index(number, extent)
 
 
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """`x[indices]` as a tensor of `size`: the dims of the indices, broadcast, stand where the first of them does."""
+
+    extents: Size
+    indices: Sequence[Tensorish | None]
+    size: Size
+    first: int
+    rank: int
+
+    @staticmethod
+    def of(extents: Size, indices: Sequence[Tensorish | None]) -> Selection | None:
+        """None where loops do not know how: masks select as many as they have true elements."""
+        chosen = [d for d, i in enumerate(indices) if i is not None]
+        tensors = [i for i in indices if i is not None]
+        if any(i.dtype in ("bool", "u8") for i in tensors):
+            return None
+        shared: Size = ()
+        for tensor in tensors:
+            shared = broadcast_sizes(shared, tensor.size)
+        if 0 not in shared and any(extents[d] == 0 for d in chosen):
+            return None
+        adjacent = chosen == list(range(chosen[0], chosen[0] + len(chosen)))
+        first = chosen[0] if adjacent else 0
+        rest = tuple([n for d, n in enumerate(extents) if d not in chosen])
+        return Selection(extents, indices, rest[:first] + shared + rest[first:], first, len(shared))
+
+    def source(self, at: Indices) -> Indices:
+        """Where an element of it stands in x."""
+        shared = at[self.first : self.first + self.rank]
+        rest = iter(at[: self.first] + at[self.first + self.rank :])
+        found: list[Index] = []
+        for d, extent in enumerate(self.extents):
+            position = self.indices[d] if d < len(self.indices) else None
+            found.append(next(rest) if position is None else position_in(broadcast(position, shared), extent))
+        return tuple(found)
+
+
 @lowers("index.Tensor")
 def index(context: Context, out: Spec, x: Tensorish, indices: Sequence[Tensorish | None]) -> Tensorish:
-    chosen = [d for d, i in enumerate(indices) if i is not None]
-    tensors = [i for i in indices if i is not None]
-    if any(i.dtype in ("bool", "u8") for i in tensors) or any(x.size[d] == 0 for d in chosen):
+    chosen = Selection.of(x.size, indices)
+    if chosen is None:
         return extern(context, out, x, indices)
-    rank = max([i.rank for i in tensors])
-    adjacent = chosen == list(range(chosen[0], chosen[0] + len(chosen)))
-    first = chosen[0] if adjacent else 0
-
-    def body(at: Indices) -> Expr:
-        shared = at[first : first + rank]
-        rest = iter(at[:first] + at[first + rank :])
-        where: list[Index] = []
-        for d in range(x.rank):
-            position = indices[d] if d < len(indices) else None
-            where.append(next(rest) if position is None else position_in(broadcast(position, shared), x.size[d]))
-        return x.load(tuple(where))
-
-    return pointwise(out.size, out.dtype, body, x.weight + sum([i.weight for i in tensors]) + 2 * len(tensors))
+    tensors = [i for i in indices if i is not None]
+    weight = x.weight + sum([i.weight for i in tensors]) + 2 * len(tensors)
+    return pointwise(out.size, out.dtype, lambda at: x.load(chosen.source(at)), weight)
 
 
 @lowers("index_select")
@@ -209,3 +245,64 @@ def select_scatter(
         return e.op("where", here, replaced, x.load(at))
 
     return pointwise(out.size, out.dtype, body, x.weight + source.weight + 2)
+
+
+# -- binary search ---------------------------------------------------------------------------------
+
+
+@lowers("searchsorted.Tensor")
+def searchsorted(
+    context: Context,
+    out: Spec,
+    ordered: Tensorish,
+    x: Tensorish,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: Tensorish | None = None,
+) -> Tensorish:
+    extent = ordered.size[-1] if ordered.rank else 1
+    if type(extent) is not int or extent >= 1 << 30 or ordered.dtype != x.dtype or not ordered.rank:
+        return extern(context, out, ordered, x, out_int32=out_int32, right=right, side=side, sorter=sorter)
+    context.place(ordered)
+    return _search(out, ordered, x, right or side == "right", sorter, extent)
+
+
+@lowers("bucketize.Tensor")
+def bucketize(
+    context: Context, out: Spec, x: Tensorish, ordered: Tensorish, *, out_int32: bool = False, right: bool = False
+) -> Tensorish:
+    extent = ordered.size[0]
+    if type(extent) is not int or extent >= 1 << 30 or ordered.dtype != x.dtype:
+        return extern(context, out, x, ordered, out_int32=out_int32, right=right)
+    context.place(ordered)
+    return _search(out, ordered, x, right, None, extent)
+
+
+def _search(
+    out: Spec, ordered: Tensorish, x: Tensorish, right: bool, sorter: Tensorish | None, extent: int
+) -> Tensorish:
+    """How many elements of the order come before a value: by eager's probes, so that NaNs count as they do there."""
+    wide = compute_dtype(x.dtype)
+
+    def number(value: int) -> Expr:
+        return e.const(value, "i32")
+
+    def body(at: Indices) -> Expr:
+        wanted = e.cast(x.load(at), wide)
+        row = at[:-1] if ordered.rank > 1 else ()
+        start, end = number(0), number(extent)
+        for _ in range(extent.bit_length()):
+            middle = e.op("add", start, e.op("shr", e.op("sub", end, start), number(1)))
+            place = e.to_index(e.op("minimum", middle, number(extent - 1)), extent)
+            if sorter is not None:
+                place = position_in(sorter.load((*row, place)), extent, wraps=False)
+            held = e.cast(ordered.load((*row, place)), wide)
+            after = e.op("gt" if right else "ge", held, wanted)
+            inside = e.op("lt", start, end)
+            start = e.op("where", e.op("and", inside, e.op("not", after)), e.op("add", middle, number(1)), start)
+            end = e.op("where", e.op("and", inside, after), middle, end)
+        return e.cast(start, out.dtype)
+
+    return pointwise(out.size, out.dtype, body, x.weight + 4 * extent.bit_length())

@@ -1,30 +1,46 @@
-"""Scatters: writes at loaded positions.
+"""Scatters: writes at loaded positions, as a copy of the destination and a nest in one of `loop.collision.MODES`.
 
-An accumulating scatter is a copy of the destination and a nest in mode "add" where the device adds
-atomically; on a CPU, and where order would matter, ATen's kernels are called. `adds_in_place` is
-that decision. A destination that nobody else reads, in memory that is the graph's own, is not copied:
-`spent` says which; then a nest is the better choice on a CPU too.
+In loops the order of writes to one address is eager's, on a CPU. On a GPU it is open, as it is there in eager; what
+combines with memory is a nest where the device does so atomically (`combines`), and ATen's kernel elsewhere. A
+destination that nobody else reads, in memory that is the graph's own, is not copied: `spent` says which.
+Neighbours: `indexing.py` (reads at loaded positions), `loop/collision.py` (which loops may be shared among threads).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from stator.loop import expr as e
-from stator.loop.index import Index
+from stator.loop.index import ZERO, Index
 from stator.loop.nest import Buffer, Nest
 from stator.lowering.context import Context, loop_axes
 from stator.lowering.extern import extern
-from stator.lowering.indexing import position_in
-from stator.lowering.table import lowers
-from stator.lowering.value import Indices, Place, Size, Spec, Tensorish, broadcast, placed
+from stator.lowering.indexing import Selection, position_in
+from stator.lowering.table import LOWERINGS, lowers
+from stator.lowering.value import (
+    Body,
+    Indices,
+    Place,
+    Size,
+    Spec,
+    Tensorish,
+    broadcast,
+    compute_dtype,
+    placed,
+    pointwise,
+)
 from stator.prims.set import PRIMITIVES
 
+#: What ATen's reductions are as modes of stores.
+REDUCTIONS = {"sum": "add", "prod": "mul", "amax": "maximum", "amin": "minimum"}
 
-def adds_in_place(context: Context, out: Spec) -> bool:
-    """Whether a nest in mode "add" may do it."""
-    return context.device == "cuda" and out.dtype in ("f32", "i32") and 0 not in out.size
+Target = Callable[[Indices], Indices]
+
+
+def combines(context: Context, dtype: str, mode: str) -> bool:
+    """Whether the device does what the mode says, where many iterations may do so at one address."""
+    return context.device == "cpu" or mode == "put" or (mode == "add" and dtype in ("f32", "i32"))
 
 
 def spent(context: Context, out: Spec, x: Tensorish) -> Buffer | None:
@@ -32,55 +48,120 @@ def spent(context: Context, out: Spec, x: Tensorish) -> Buffer | None:
     assert context.node is not None
     source: Any = context.node.args[0]
     primitive = PRIMITIVES.get(source.target)
-    owned = source.target is context.node.target or (primitive is not None and primitive.kind == "extern")
+    owned = LOWERINGS.get(source.target) in _SCATTERS or (primitive is not None and primitive.kind == "extern")
     if not owned or x.place is None or x.place.stride != out.stride or context.uses[source].count > 1:
         return None
-    return x.place.buffer if out.dtype in ("f32", "f64") else None
+    return x.place.buffer
 
 
-def _accumulate(context: Context, buffer: Buffer, size: Size, source: Tensorish, position: Any) -> None:
-    """For every index of `size`, add the source's element to `buffer[position(index)]`."""
+def _scattered(
+    context: Context, out: Spec, x: Tensorish, size: Size, value: Body, target: Target, mode: str, dtype: str = ""
+) -> Tensorish | None:
+    """For every index of `size`, the value goes to the element `target(index)`; None is for ATen to do.
+
+    It is done in memory of `dtype`, and rounded at the end if that is not the result's.
+    """
+    dtype = dtype or out.dtype
+    if 0 in size:
+        return pointwise(out.size, out.dtype, x.load, x.weight)
+    if 0 in out.size or not combines(context, dtype, mode):
+        return None
+    buffer = spent(context, out, x) if dtype == out.dtype else None
+    if buffer is None:
+        buffer = context.buffer(out.size, out.stride, dtype)
+        context.write(buffer, x)
     axes, at = loop_axes(size, tuple(range(len(size), 0, -1)))
-    value = e.cast(broadcast(source, at), buffer.dtype)
-    context.nodes.append(Nest(buffer, axes, (), value, position(at), "add"))
+    position = _flat(target(at), buffer.stride)
+    context.nodes.append(Nest(buffer, axes, (), e.cast(value(at), dtype), position, mode))
+    whole = placed(out.size, Place(buffer, buffer.stride))
+    if dtype == out.dtype:
+        return whole
+    return pointwise(out.size, out.dtype, lambda at: e.cast(whole.load(at), out.dtype), 2)
 
 
-def _copy(context: Context, out: Spec, x: Tensorish) -> Buffer:
-    buffer = context.buffer(out.size, out.stride, out.dtype)
-    context.write(buffer, x)
-    return buffer
+def _flat(at: Indices, stride: Size) -> Index:
+    """A tensor without dims has one element, at which positions are checked all the same."""
+    position = ZERO
+    for index, step in zip(at, stride or (1,) * len(at), strict=True):
+        position = position + index * step
+    return position
+
+
+def _along(
+    context: Context, out: Spec, x: Tensorish, dim: int, positions: Tensorish, source: Tensorish, mode: str
+) -> Tensorish | None:
+    """Write along one dim; the positions are those of each element, or of whole slices.
+
+    Half types are added and multiplied in float32 and rounded at the end, as in most of eager's kernels.
+    """
+    dim %= max(x.rank, 1)
+    sliced = positions.rank < x.rank or x.rank == 0
+    size = source.size if sliced and positions.size != (0,) else positions.size
+
+    def target(at: Indices) -> Indices:
+        here = (at[dim : dim + 1] or (ZERO,))[: positions.rank] if sliced else at
+        found = position_in(positions.load(here), x.size[dim] if x.size else 1, wraps=False)
+        return (*at[:dim], found, *at[dim + 1 :])
+
+    dtype = compute_dtype(out.dtype) if mode in ("add", "mul") else out.dtype
+    return _scattered(context, out, x, size, lambda at: source.load(at[: source.rank]), target, mode, dtype)
+
+
+@lowers("scatter.src")
+def scatter(context: Context, out: Spec, x: Tensorish, dim: int, positions: Tensorish, source: Tensorish) -> Any:
+    return _along(context, out, x, dim, positions, source, "put") or extern(context, out, x, dim, positions, source)
 
 
 @lowers("scatter_add")
 def scatter_add(context: Context, out: Spec, x: Tensorish, dim: int, positions: Tensorish, source: Tensorish) -> Any:
-    if not adds_in_place(context, out) or x.rank == 0 or 0 in positions.size:
-        return extern(context, out, x, dim, positions, source)
-    dim %= x.rank
-    buffer = _copy(context, out, x)
+    return _along(context, out, x, dim, positions, source, "add") or extern(context, out, x, dim, positions, source)
 
-    def position(at: Indices) -> Index:
-        target = position_in(positions.load(at), x.size[dim], wraps=False)
-        return _flat((*at[:dim], target, *at[dim + 1 :]), buffer.stride)
 
-    _accumulate(context, buffer, positions.size, source, position)
-    return placed(out.size, Place(buffer, buffer.stride))
+@lowers("scatter_reduce.two")
+def scatter_reduce(
+    context: Context,
+    out: Spec,
+    x: Tensorish,
+    dim: int,
+    positions: Tensorish,
+    source: Tensorish,
+    reduce: str,
+    *,
+    include_self: bool = True,
+) -> Any:
+    mode = REDUCTIONS.get(reduce) if include_self else None
+    found = _along(context, out, x, dim, positions, source, mode) if mode is not None else None
+    return found or extern(context, out, x, dim, positions, source, reduce, include_self=include_self)
+
+
+@lowers("index_copy")
+def index_copy(context: Context, out: Spec, x: Tensorish, dim: int, positions: Tensorish, source: Tensorish) -> Any:
+    return _along(context, out, x, dim, positions, source, "put") or extern(context, out, x, dim, positions, source)
 
 
 @lowers("index_add")
 def index_add(
     context: Context, out: Spec, x: Tensorish, dim: int, positions: Tensorish, source: Tensorish, *, alpha: float = 1
 ) -> Any:
-    if not adds_in_place(context, out) or alpha != 1 or not x.rank or not positions.rank or 0 in source.size:
-        return extern(context, out, x, dim, positions, source, alpha=alpha)
-    dim %= x.rank
-    buffer = _copy(context, out, x)
+    found = _along(context, out, x, dim, positions, source, "add") if alpha == 1 else None
+    return found or extern(context, out, x, dim, positions, source, alpha=alpha)
 
-    def position(at: Indices) -> Index:
-        target = position_in(positions.load((at[dim],)), x.size[dim], wraps=False)
-        return _flat((*at[:dim], target, *at[dim + 1 :]), buffer.stride)
 
-    _accumulate(context, buffer, source.size, source, position)
-    return placed(out.size, Place(buffer, buffer.stride))
+@lowers("index_reduce")
+def index_reduce(
+    context: Context,
+    out: Spec,
+    x: Tensorish,
+    dim: int,
+    positions: Tensorish,
+    source: Tensorish,
+    reduce: str,
+    *,
+    include_self: bool = True,
+) -> Any:
+    mode = REDUCTIONS.get(reduce) if include_self else None
+    found = _along(context, out, x, dim, positions, source, mode) if mode is not None else None
+    return found or extern(context, out, x, dim, positions, source, reduce, include_self=include_self)
 
 
 @lowers("index_put")
@@ -92,38 +173,23 @@ def index_put(
     values: Tensorish,
     accumulate: bool = False,
 ) -> Any:
-    leading = all(i is not None and i.dtype not in ("bool", "u8") for i in indices)
-    buffer = spent(context, out, x) if accumulate else None
-    if not accumulate or not leading or (buffer is None and not adds_in_place(context, out)):
-        return extern(context, out, x, indices, values, accumulate)
-    tensors = [i for i in indices if i is not None]
-    shape: Size = ()
-    for tensor in tensors:
-        shape = _broadcast_sizes(shape, tensor.size)
-    rest = x.size[len(tensors) :]
-    if 0 in shape or 0 in rest:
-        return extern(context, out, x, indices, values, accumulate)
-    buffer = buffer or _copy(context, out, x)
-
-    def position(at: Indices) -> Index:
-        shared = at[: len(shape)]
-        found = [position_in(broadcast(t, shared), x.size[d]) for d, t in enumerate(tensors)]
-        return _flat((*found, *at[len(shape) :]), buffer.stride)
-
-    _accumulate(context, buffer, shape + rest, values, position)
-    return placed(out.size, Place(buffer, buffer.stride))
+    chosen = Selection.of(x.size, indices)
+    found = None
+    if chosen is not None:
+        mode = "add" if accumulate else "put"
+        found = _scattered(context, out, x, chosen.size, lambda at: broadcast(values, at), chosen.source, mode)
+    return found or extern(context, out, x, indices, values, accumulate)
 
 
 @lowers("embedding_dense_backward")
 def embedding_dense_backward(
     context: Context, out: Spec, grad: Tensorish, positions: Tensorish, rows: int, padding: int, by_frequency: bool
 ) -> Any:
-    summed = adds_in_place(context, out) or (context.device == "cpu" and out.dtype in ("f32", "f64"))
-    if by_frequency or not summed or 0 in grad.size:
+    if by_frequency or 0 in grad.size or 0 in out.size or not combines(context, out.dtype, "add"):
         return extern(context, out, grad, positions, rows, padding, by_frequency)
+    zeros = pointwise(out.size, out.dtype, lambda at: e.const(0, out.dtype), 1)
     buffer = context.buffer(out.size, out.stride, out.dtype)
-    axes, at = loop_axes(out.size, buffer.stride)
-    context.nodes.append(Nest(buffer, axes, (), e.const(0, out.dtype), _flat(at, buffer.stride)))
+    context.write(buffer, zeros)
     axes, at = loop_axes(grad.size, tuple(range(grad.rank, 0, -1)))
     row = e.cast(positions.load(at[:-1]), "i64")
     value = e.cast(grad.load(at), out.dtype)
@@ -134,14 +200,5 @@ def embedding_dense_backward(
     return placed(out.size, Place(buffer, buffer.stride))
 
 
-def _flat(at: Indices, stride: Size) -> Index:
-    position = Index.of(0)
-    for index, step in zip(at, stride, strict=True):
-        position = position + index * step
-    return position
-
-
-def _broadcast_sizes(a: Size, b: Size) -> Size:
-    rank = max(len(a), len(b))
-    a, b = (1,) * (rank - len(a)) + a, (1,) * (rank - len(b)) + b
-    return tuple([m if n == 1 else n for n, m in zip(a, b, strict=True)])
+#: The lowerings whose results lie in memory of their own.
+_SCATTERS = (scatter, scatter_add, scatter_reduce, index_copy, index_add, index_reduce, index_put)

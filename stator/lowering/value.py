@@ -248,6 +248,13 @@ def broadcast(value: Tensorish, at: Indices) -> Expr:
     return value.load(at)
 
 
+def broadcast_sizes(a: Size, b: Size) -> Size:
+    """The size of a result of both."""
+    rank = max(len(a), len(b))
+    a, b = (1,) * (rank - len(a)) + a, (1,) * (rank - len(b)) + b
+    return tuple([m if n == 1 else n for n, m in zip(a, b, strict=True)])
+
+
 def same_layout(size: Size, a: Size, b: Size) -> bool:
     """Whether strides place the elements alike (what dims of size 1 say does not matter)."""
     return 0 in size or all(n == 1 or s == t for n, s, t in zip(size, a, b, strict=True))

@@ -2,17 +2,47 @@
 
 from __future__ import annotations
 
+import warnings
+
 import torch
 import torch.nn.functional as F
 
-from tests.cases.model import BOOL, F32, F64, FLOATS, I64, Case, distinct, gradients, mask, normal, permuted, positions
+from tests.cases.model import (
+    BOOL,
+    F32,
+    F64,
+    FLOATS,
+    I32,
+    I64,
+    Case,
+    distinct,
+    gradients,
+    mask,
+    normal,
+    permuted,
+    positions,
+    special,
+    whole,
+)
 
 WIDE = (F32, F64)
+aten = torch.ops.aten
 
 
 def _columns(_):
     """A permutation in each row."""
     return torch.stack([torch.randperm(3) for _ in range(3)])
+
+
+def quiet(fn):
+    """Without eager's warnings that an operator is new, or old."""
+
+    def run(*inputs):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return fn(*inputs)
+
+    return run
 
 
 def mlp(x, w1, b1, w2, b2):
@@ -63,6 +93,163 @@ CASES = [
     ),
     Case(
         "index_copy", lambda x, i, y: torch.index_copy(x, 1, i, y), (normal(3, 4), distinct(4, 2), normal(3, 2)), FLOATS
+    ),
+    Case(
+        "scatter_combined",
+        quiet(
+            lambda x, i, y: (
+                x.scatter(0, i, y, reduce="add"),
+                x.scatter(1, i, y, reduce="multiply"),
+                x.scatter(0, i, 0.5, reduce="add"),
+            )
+        ),
+        (normal(3, 3), positions(3, 3, 3), normal(3, 3)),
+        WIDE,
+        slack=8.0,
+    ),
+    *[
+        Case(
+            f"scatter_reduce_{kind}",
+            lambda x, i, y, kind=kind: (
+                x.scatter_reduce(1, i, y, kind),
+                x.scatter_reduce(0, i[:2], y, kind, include_self=False),
+            ),
+            (normal(3, 4), positions(3, 3, 3), normal(3, 5)),
+            FLOATS,
+            slack=8.0,
+        )
+        for kind in ("sum", "prod", "mean", "amax", "amin")
+    ],
+    *[
+        Case(
+            f"index_reduce_{kind}",
+            quiet(
+                lambda x, i, y, kind=kind: (
+                    x.index_reduce(1, i, y, kind),
+                    x.index_reduce(1, i, y, kind, include_self=False),
+                )
+            ),
+            (normal(3, 4), positions(4, 5), normal(3, 5)),
+            FLOATS,
+            slack=8.0,
+        )
+        for kind in ("prod", "mean", "amax", "amin")
+    ],
+    Case(
+        "scatter_whole",
+        lambda x, i, y: (
+            x.scatter(0, i, y),
+            x.scatter_add(0, i, y),
+            x.scatter_reduce(1, i, y, "amax", include_self=False),
+            x.scatter_reduce(1, i, y, "prod"),
+            x.scatter_reduce(0, i, y, "mean"),
+        ),
+        (whole(-5, 5, 4, 4), positions(4, 4, 3), whole(-3, 4, 4, 4)),
+        (I64, I32),
+    ),
+    Case("scatter_last_wins", lambda x, i, y: x.scatter(0, i, y), (normal(3), positions(3, 40), normal(40)), FLOATS),
+    Case(
+        "scatter_single",
+        lambda x, i, y: (x.scatter_add(0, i, y), x.index_add(0, i, y), x.index_copy(0, i, y)),
+        (normal(), positions(1), normal()),
+        FLOATS,
+    ),
+    Case(
+        "put_rows",
+        lambda x, i, y: (torch.index_put(x, (i,), y), torch.index_put(x, (i,), y, accumulate=True)),
+        (normal(4, 3), positions(4, 9, low=-4), normal(9, 3)),
+        FLOATS,
+        slack=8.0,
+    ),
+    Case(
+        "put_apart",
+        lambda x, i, j, y: (
+            aten.index_put(x, [i, None, j], y, True),
+            aten.index_put(x, [None, i, j], y.t()),
+            aten.index_put(x, [None, i[:, None] * 0 + j], y.t()[:, :1, None, None], True),
+        ),
+        (normal(3, 3, 3), positions(3, 5), positions(3, 5), normal(5, 3)),
+        WIDE,
+        slack=8.0,
+    ),
+    Case(
+        "put_flags",
+        lambda x, i, y: torch.index_put(x, (i,), y, accumulate=True),
+        (mask(4), positions(4, 3), mask(3)),
+        (BOOL,),
+    ),
+    Case(
+        "put_flat",
+        lambda x, i, y: (x.put(i, y), x.put(i, y, accumulate=True)),
+        (normal(3, 4), positions(12, 2, 3, low=-12), normal(6)),
+        FLOATS,
+        slack=8.0,
+    ),
+    Case("take_gradients", gradients(lambda x, i: torch.take(x, i)), (normal(3, 4), positions(12, 7)), WIDE),
+    Case(
+        "masked_scatter",
+        gradients(lambda x, m, y: x.masked_scatter(m, y)),
+        (normal(3, 4), mask(3, 4), normal(4, 4)),
+        WIDE,
+    ),
+    Case(
+        "as_strided_scatter",
+        lambda x, y: torch.as_strided_scatter(x, y, (2, 3), (1, 4), 2),
+        (normal(3, 5), normal(2, 3)),
+        FLOATS,
+    ),
+    Case(
+        "masked_index",
+        lambda x, m, i, y: (
+            aten._unsafe_masked_index(x, m, [i], 0.5),
+            aten._unsafe_masked_index_put_accumulate(x, m, [i], y),
+        ),
+        (normal(4), mask(5), positions(9, 5, low=-8), normal(5)),
+        WIDE,
+        slack=8.0,
+    ),
+    Case("chunk_cat", lambda x, y: aten._chunk_cat([x, y], 0, 2), (normal(3, 2), normal(5, 2)), FLOATS),
+    Case(
+        "renorm",
+        lambda x: (torch.renorm(x, 2, 0, 1.5), torch.renorm(x, 1, -1, 3.0)),
+        (normal(3, 4),),
+        FLOATS,
+        slack=8.0,
+    ),
+    Case(
+        "isin",
+        lambda x, y: (
+            torch.isin(x, y),
+            torch.isin(x, torch.arange(80).to(x.dtype) * 3, invert=True),
+            torch.isin(x, 2),
+            torch.isin(3, y),
+        ),
+        (whole(0, 60, 3, 5), whole(0, 60, 4)),
+        (I64, I32),
+    ),
+    Case(
+        "searched",
+        lambda x, y: (
+            torch.searchsorted(torch.sort(x, 1)[0], y),
+            torch.searchsorted(x, y, right=True, sorter=torch.argsort(x, 1), out_int32=True),
+            torch.searchsorted(torch.sort(x[0])[0], y, side="right"),
+            torch.searchsorted(torch.sort(x[0])[0], 0.25),
+            torch.bucketize(y, torch.sort(x[1])[0]),
+        ),
+        (normal(2, 7), normal(2, 4)),
+        FLOATS,
+    ),
+    Case(
+        "searched_special",
+        lambda x: (torch.bucketize(x, torch.sort(x)[0]), torch.bucketize(x, x[:0]), torch.bucketize(x, x[2:3])),
+        (special,),
+        FLOATS,
+    ),
+    Case(
+        "index_fill_single",
+        lambda x, i: (torch.index_fill(x, 1, i, x[0, 0]), x[0, 0].index_fill(0, i * 0, 2)),
+        (normal(3, 4), positions(4)),
+        FLOATS,
     ),
     Case("index_fill", lambda x, i: torch.index_fill(x, 1, i, 2.0), (normal(3, 4), distinct(4, 2)), FLOATS),
     Case("mask_put", lambda x: torch.index_put(x, (x > 0,), torch.tensor(0.0, dtype=x.dtype)), (normal(3, 4),), FLOATS),

@@ -391,7 +391,7 @@ class Writer:
             return [], self._store1(item, place, text)
         where = f"{item.buffer} + {place}"
         if stride == 1:
-            if item.mode != "store":
+            if item.mode not in ("store", "put"):
                 text = ops.operator(item.mode, kind, item.value.dtype, [f"load<{lanes}>({where}, {self.live})", text])
             return [], f"store<{lanes}>({where}, {text}, {self.live});"
         name = self.fresh()
@@ -402,7 +402,7 @@ class Writer:
     @staticmethod
     def _store1(item: Store, place: str, text: str) -> str:
         """One element, combined with what is there in the mode of the store."""
-        if item.mode != "store":
+        if item.mode not in ("store", "put"):
             held = f"load1({item.buffer}[{place}])"
             text = ops.operator(item.mode, ops.KIND[item.value.dtype], item.value.dtype, [held, text])
         return f"store1({item.buffer} + {place}, {text});"

@@ -295,7 +295,7 @@ def _single_column(made: Plan) -> bool:
 
 
 def _lay_out(made: Plan, whole: bool) -> None:
-    """The grid that threads share, and how many of them the work is worth; `whole` keeps the vector axis in one piece."""
+    """The grid that threads share, and how many the work is worth; `whole` keeps the vector axis in one piece."""
     kernel, vector = made.kernel, made.vector
     made.grid_axes = tuple(axis for axis in kernel.axes if axis is not vector and axis not in made.serial)
     outer: Extent = prod(axis.size for axis in made.grid_axes)
