@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from stator.aot.budget import bytes_of
 from stator.aot.functional import Cell, Handle
 from stator.aot.tracer import Tracer
 from stator.fake import make
@@ -31,7 +32,12 @@ _KEEP_ZEROS = {
     aten.sum.dim_IntList,
     aten.constant_pad_nd.default,
     aten.where.ScalarOther,
+    aten.embedding_dense_backward.default,
 }
+#: Operators that give zeros if all their tensors are zeros.
+_PRODUCTS = {aten.mm.default, aten.bmm.default}
+#: How many operators back a smaller value is looked for.
+_DEPTH = 6
 
 
 def reach(outputs: Sequence[torch.Tensor], leaves: Mapping[int, torch.Tensor]) -> dict[int, int]:
@@ -72,7 +78,11 @@ def _later_first(roots: Iterable[Any]) -> list[Any]:
 
 
 class Given:
-    """Puts `where(given, gradient, 0)` where gradients of several results meet and one of them might be no number."""
+    """Puts `where(given, gradient, 0)` where gradients of several results meet and one of them might be no number.
+
+    What is looked at is the smallest that decides: the gradient of a table of embeddings is zeros where that of the
+    rows is, and a product where both factors are.
+    """
 
     def __init__(self, tracer: Tracer, tangents: Sequence[fx.Node]) -> None:
         self.tracer = tracer
@@ -127,16 +137,52 @@ class Given:
 
     def _only(self, node: fx.Node, bits: int) -> fx.Node:
         """The node as what else depends on these tangents reads it: zeros if none of its own came."""
-        own = self._bits[node]
-        if own & bits == bits or node in self._zeros:
+        return node if self._bits[node] & bits == bits else self._or_zeros(node)
+
+    def _or_zeros(self, node: fx.Node) -> fx.Node:
+        """The node, or zeros if none of its tangents came."""
+        if node not in self._guarded and (node in self._zeros or self._sink(node)):
             return node
         if node not in self._guarded:
-            flag = self._flag(own)
+            flag = self._flag(self._bits[node])
             with self.tracer.graph.inserting_after(node):
                 self._guarded[node] = self.tracer.emit(aten.where.ScalarOther, flag, node, 0)
-            self._bits[self._guarded[node]] = own
+            self._bits[self._guarded[node]] = self._bits[node]
             self._zeros.add(self._guarded[node])
         return self._guarded[node]
+
+    def _sink(self, node: fx.Node) -> bool:
+        """Make the node zeros through what it reads, where that is smaller."""
+        read = self._factors(node)
+        size = bytes_of(node)
+        if read is None or sum([self._looked_at(n, _DEPTH) for n in read]) > size - (not is_view(node)):
+            return False
+        for factor in read:
+            if factor in self._bits:
+                zeros = self._or_zeros(factor)
+                for user in [user for user in factor.users if user is not zeros]:
+                    user.replace_input_with(factor, zeros)
+                continue
+            with self.tracer.graph.inserting_before(node):
+                zeros = self.tracer.emit(aten.where.ScalarOther, self._flag(self._bits[node]), factor, 0)
+            node.replace_input_with(factor, zeros)
+        self._zeros.add(node)
+        return True
+
+    def _factors(self, node: fx.Node) -> list[fx.Node] | None:
+        """What would have to be zeros for the node to be, or None if nothing makes it so."""
+        product = node.target in _PRODUCTS
+        if not product and not self._keeps_zeros(node):
+            return None
+        return [n for n in node.all_input_nodes if n not in self._zeros and (product or n in self._bits)]
+
+    def _looked_at(self, node: fx.Node, depth: int) -> int:
+        """The bytes that are decided about to make the node zeros."""
+        if node in self._guarded:
+            return 0
+        read = self._factors(node) if depth and node in self._bits else None
+        through = sum([self._looked_at(n, depth - 1) for n in read]) if read is not None else bytes_of(node)
+        return min(bytes_of(node), through)
 
     def _flag(self, bits: int) -> fx.Node:
         """Whether any of some tangents came."""

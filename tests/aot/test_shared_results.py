@@ -71,3 +71,33 @@ def test_gradients_across_a_break() -> None:
     expected, _ = gradient(beside_what_uses_it)
     got, _ = gradient(stator.compile(loss, backend="aot_eager"))
     torch.testing.assert_close(got, expected)
+
+
+def tied(i: Tensor, w: Tensor) -> Any:
+    rows = F.embedding(i, w)
+    return (rows / (rows.detach() * 0)) @ w.t(), rows * 2
+
+
+def twice_tied(i: Tensor, w: Tensor) -> Any:
+    rows = F.embedding(i, w)
+    ends = (rows / (rows.detach() * 0)) @ w.t() + (F.embedding(i + 1, w) / (rows * 0)).sum()
+    return ends, rows * 2, (rows * 3).sin()
+
+
+@pytest.mark.parametrize("function", [tied, twice_tied])
+def test_what_is_not_differentiated_gives_a_shared_table_no_numbers(function: Callable[..., Any]) -> None:
+    start = torch.randn(40, 6)
+    i = torch.randint(0, 39, (5,))
+
+    def gradient_of_one(run: Callable[..., Any], k: int) -> Tensor:
+        w = start.clone().requires_grad_()
+        run(i, w)[k].square().sum().backward()
+        assert w.grad is not None
+        return w.grad
+
+    compiled = stator.compile(function, fullgraph=True)
+    for k in range(1, len(function(i, start))):
+        expected = gradient_of_one(function, k)
+        assert expected.isfinite().all()
+        torch.testing.assert_close(gradient_of_one(compiled, k), expected)
+    torch.testing.assert_close(gradient_of_one(compiled, 0), gradient_of_one(function, 0), equal_nan=True)
