@@ -69,7 +69,7 @@ def graph_text(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> str:
                 body = f"output {_argument(node.args, numbers)}"
             case _:
                 raise Unsupported(node.op, "a captured graph holds function calls, method calls and attributes only")
-        lines.append(body)
+        lines.append(f"{body} again {node.meta['recompute']}" if "recompute" in node.meta else body)
     environment = gm.meta.get("sizes")
     if environment is not None:
         lines += [f"assumed {recorded.condition.python(names)}" for recorded in environment.conditions]

@@ -2,8 +2,9 @@
 
 A minimum cut over the forward values that backward needs: saving a value costs its bytes, inputs are free, computing
 again is free for cheap operators (elementwise, views, casts, creation, random numbers from a seed) and impossible for
-all others. A budget below 1 lets expensive operators be computed again too (`budget.py`). Values of a region that the
-program marks (`node.meta["recompute"]`) are computed again where that is possible.
+all others. A budget below 1 lets expensive operators be computed again too (`budget.py`). Values inside a region that
+the program marks (`node.meta["recompute"]`) are computed again whatever they cost, but for random numbers that would
+differ; what others read of a region is not, so that regions are computed again one at a time.
 
 Invariant: backward reads only what is saved, tangents, the values of symbols, and what it computes from them.
 Neighbours: `trace.py` makes the `Joint`; `mincut.py` cuts; `metadata.Saved` tells the runtime where saved values are.
@@ -106,6 +107,7 @@ class _Choice:
         self.used = _used_by_backward(joint)
         self.inputs = set(joint.inputs)
         self.order = {node: i for i, node in enumerate(joint.graph.nodes)}
+        self.results = _results_of_regions(joint)
 
     def choose(self, budget: float) -> list[fx.Node]:
         """The nodes to save, in graph order."""
@@ -158,6 +160,8 @@ class _Choice:
     def _recomputable(self, node: fx.Node, plan: Plan) -> bool:
         if node.op == "placeholder" or node in plan.pinned:
             return False
+        if node in self.results:
+            return is_view(node)
         made = node.args[0] if node.target is getitem else node
         return is_cheap(node) or made in plan.allowed or (isinstance(made, fx.Node) and _marked(made))
 
@@ -175,7 +179,7 @@ class _Choice:
         bytes_, extra = (bytes_of(node), 0) if memory is node else (bytes_of(memory), 1)
         written = not is_cheap(memory) or any(not is_cheap(user) for user in memory.users)
         factor = (_WRITTEN if written else _FUSED) * _PER_STEP ** min(steps, _MOST_STEPS)
-        if _marked(memory):
+        if _marked(memory) and memory not in self.results:
             factor *= _UNWANTED
         return int((bytes_ + 1) * factor) + extra
 
@@ -193,6 +197,21 @@ def _used_by_backward(joint: Joint) -> list[fx.Node]:
         if gradient is not None and gradient.meta["phase"] == "forward":
             used[gradient] = None
     return list(used)
+
+
+def _results_of_regions(joint: Joint) -> set[fx.Node]:
+    """What others read of the regions that the program marks, and what that is a view of."""
+    values = set(joint.values)
+    found: set[fx.Node] = set()
+    for node in reversed(joint.graph.nodes):
+        region = node.meta.get("recompute")
+        if region is not None and (
+            node in values
+            or any(user.meta.get("recompute") != region and user.meta.get("phase") == "forward" for user in node.users)
+            or any(user in found and is_view(user) for user in node.users)
+        ):
+            found.add(node)
+    return found
 
 
 def _marked(node: fx.Node) -> bool:

@@ -450,9 +450,11 @@ class _Interpreter:
                 continue
             if node.op == "output":
                 out = args[0]
+                self.tracer.region = None
                 return list(out) if isinstance(out, (list, tuple)) else [out]
             location, step = node.meta.get("location"), node.meta.get("step")
             self.tracer.location, self.tracer.step = location, step
+            self.tracer.region = node.meta.get("recompute")
             self.tracer.calls.begin(location, step)
             kwargs = fx.node.map_arg(node.kwargs, values.__getitem__)
             try:

@@ -76,6 +76,8 @@ class Tracer(FakeMode):
         self.location: tuple[str, int] | None = None
         #: Which instruction of the captured frame that was.
         self.step: int | None = None
+        #: The checkpointed call of the program that the next nodes belong to.
+        self.region: int | None = None
         self.calls = Calls()
         #: Real tensors that the program holds itself, in the order of their placeholders `constant_k`.
         self.constants: list[torch.Tensor] = []
@@ -197,6 +199,8 @@ class Tracer(FakeMode):
         if self.location is not None:
             node.meta["location"] = self.location
             node.meta["step"] = self.step
+        if self.region is not None:
+            node.meta["recompute"] = self.region
         return node
 
     def emit(self, func: Any, *args: Any, **kwargs: Any) -> fx.Node:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import operator
 import re
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -27,7 +27,7 @@ from stator.sizes import OPERATIONS, Extent, Size, Symbol, fold
 from stator.sizes.real import FUNCTIONS, Number, Real, from_bits, plain, written
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from stator.capture.source import Source
     from stator.fake import FakeTensor
@@ -110,6 +110,9 @@ class GraphBuilder:
         #: How many functions the program is inside of that `torch.vmap` maps, and how many it has been.
         self.mapping = 0
         self.mapped = 0
+        #: Which of the program's checkpointed calls it is inside of, the outermost; and how many it has made.
+        self.region: int | None = None
+        self.regions = 0
         self._attribute_nodes: dict[int, tuple[fx.Node, Any]] = {}
         self._names: set[str] = set()
         self._symbol_nodes: dict[Symbol, fx.Node] = {}
@@ -263,6 +266,17 @@ class GraphBuilder:
             self.grad_enabled = enabled
             self.record(torch._C._set_grad_enabled, (enabled,), location)
 
+    @contextmanager
+    def recomputed(self) -> Iterator[None]:
+        """The calls made inside are to be computed again in backward, from what they read of others."""
+        outer = self.region
+        if outer is None:
+            self.region, self.regions = self.regions, self.regions + 1
+        try:
+            yield
+        finally:
+            self.region = outer
+
     def _append(
         self, kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], value: Any, location: Location
     ) -> fx.Node:
@@ -271,6 +285,8 @@ class GraphBuilder:
         meta["val"] = value
         meta["location"] = location
         meta["step"] = self.step
+        if self.region is not None:
+            meta["recompute"] = self.region
         if self._first_body_node is None:
             self._first_body_node = node
         return node

@@ -17,7 +17,7 @@ from torch import fx
 from torch.fx import graph_module
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
-from stator.fake.execute import execute, plan_of
+from stator.fake.execute import argument, execute, plan_of
 
 
 def add_call(graph: fx.Graph, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], name: str) -> fx.Node:
@@ -100,7 +100,18 @@ def is_view(node: fx.Node) -> bool:
 def is_pure(node: fx.Node) -> bool:
     """Whether the call gives the same for the same arguments, and does nothing else."""
     target: Any = node.target
-    return not isinstance(target, torch._ops.OpOverload) or plan_of(target).pure
+    return not isinstance(target, torch._ops.OpOverload) or plan_of(target).pure or _drops_nothing(target, node)
+
+
+def _drops_nothing(target: Any, node: fx.Node) -> bool:
+    """Whether a call that writes nothing draws random numbers only for a dropout, of which there is none."""
+    arguments = target._schema.arguments
+    names = [parameter.name for parameter in arguments]
+    if "dropout_p" not in names or any(a.alias_info is not None and a.alias_info.is_write for a in arguments):
+        return False
+    position = names.index("dropout_p")
+    rate = argument(target, node.args, node.kwargs, position)
+    return bool((arguments[position].default_value if rate is None else rate) == 0)
 
 
 def root(node: fx.Node) -> fx.Node:

@@ -1,8 +1,8 @@
-"""`torch.utils.checkpoint`: a plain call of the function.
+"""`torch.utils.checkpoint`: a plain call of the function, whose nodes say that they are to be computed again.
 
-What is kept for backward and what is computed again is decided for the whole graph. Eager runs the function a second
-time in backward, so one that changes anything is left to it, and so are the cases in which its reentrant form gives
-other gradients than a plain call would. Neighbours: `autograd_function.py`, `effects.py`.
+Eager runs the function a second time in backward, so one that changes anything is left to it, and so are the cases in
+which its reentrant form gives other gradients than a plain call would.
+Neighbours: `autograd_function.py`, `effects.py`; `aot/partition.py` keeps none of the marked values.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ def call_checkpoint(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]
     function, *rest = args
     named = {name: value for name, value in kwargs.items() if name not in OPTIONS}
     before = changed(tx)
-    result = function.call(tx, rest, named)
+    with tx.graph.recomputed():
+        result = function.call(tx, rest, named)
     if not tx.graph.grad_enabled:
         return result
     if changed(tx) != before:
