@@ -14,6 +14,8 @@ from ctypes import c_float
 from dataclasses import dataclass
 from typing import Any
 
+from stator.loop import special
+
 Number = Any  # a bool, int or float: which one follows from the dtype
 
 ITEMSIZE = {"f64": 8, "f32": 4, "bf16": 2, "f16": 2, "i64": 8, "i32": 4, "i16": 2, "i8": 1, "u8": 1, "bool": 1}
@@ -269,7 +271,7 @@ _TABLE: tuple[tuple[str, int, str, str, Callable[..., Number]], ...] = (
     ("isinf", 1, "test", "a is an infinity", lambda a: math.isinf(a)),
 )
 
-OPS: dict[str, Operator] = {row[0]: Operator(*row) for row in _TABLE}
+OPS: dict[str, Operator] = {row[0]: Operator(*row) for row in (*_TABLE, *special.ROWS)}
 _ROUNDED_RIGHT = ("div", "sqrt", "reciprocal", "floor", "ceil", "trunc", "round")
 EXACT = frozenset(name for name, o in OPS.items() if (o.rule != "float" or name in _ROUNDED_RIGHT) and name != "pow")
 REDUCTIONS = ("sum", "prod", "max", "min", "any", "all", "argmax", "argmin")

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from tests.cases import activation, indexing, normalization, overload, pointwise, reduction, shape, windows
+from tests.cases import activation, indexing, normalization, overload, pointwise, reduction, shape, special, windows
 from tests.cases.model import Case, assert_close, gradients
 
 #: All of them, by family.
@@ -17,6 +17,7 @@ FAMILIES: dict[str, list[Case]] = {
     "pointwise": pointwise.CASES,
     "reduction": reduction.CASES,
     "shape": shape.CASES,
+    "special": special.CASES,
     "windows": windows.CASES,
 }
 

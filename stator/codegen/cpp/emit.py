@@ -18,6 +18,7 @@ from stator.codegen.cpp import ops
 from stator.codegen.cpp.body import Name, Writer, declared
 from stator.codegen.cpp.plan import Plan, plan
 from stator.codegen.cpp.target import Target, native
+from stator.loop import special
 from stator.loop.expr import Expr
 from stator.loop.index import Axis
 from stator.loop.kernel import Kernel, Store
@@ -36,15 +37,15 @@ def emit(kernels: Sequence[Kernel], target: Target | None = None) -> str:
     """The whole unit."""
     target = target or native()
     texts = [emit_kernel(f"k{i}", kernel, target) for i, kernel in enumerate(kernels)]
-    needs_random = any(node.op == "random" for kernel in kernels for node in kernel.nodes)
-    return "\n".join([header(needs_random), *texts])
+    operators = {node.op for kernel in kernels for node in kernel.nodes}
+    return "\n".join([header("random" in operators, not special.NAMES.isdisjoint(operators)), *texts])
 
 
 @cache
-def header(with_random: bool = False) -> str:
+def header(with_random: bool = False, with_special: bool = False) -> str:
     """The text that every unit starts with."""
     folder = resources.files(__package__)
-    names = ["vector.h", "math.h"] + (["random.h"] if with_random else [])
+    names = ["vector.h", "math.h"] + ["random.h"] * with_random + ["special.h"] * with_special
     return "\n".join((folder / name).read_text(encoding="utf-8") for name in names)
 
 

@@ -24,6 +24,7 @@ SPELLING = {
     "tanh": "libdevice.tanh({0})", "asin": "libdevice.asin({0})", "acos": "libdevice.acos({0})",
     "atan": "libdevice.atan({0})", "atan2": "libdevice.atan2({0}, {1})", "sinh": "libdevice.sinh({0})",
     "cosh": "libdevice.cosh({0})", "erf": "libdevice.erf({0})", "erfc": "libdevice.erfc({0})",
+    "lgamma": "libdevice.lgamma({0})",
     "sigmoid": "_sigmoid({0})", "sign": "_sign({0})",
     "floor": "libdevice.floor({0})", "ceil": "libdevice.ceil({0})", "trunc": "libdevice.trunc({0})",
     "round": "libdevice.rint({0})", "isnan": "({0} != {0})", "isinf": "(tl.abs({0}) == float('inf'))",

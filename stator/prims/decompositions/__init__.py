@@ -17,6 +17,7 @@ from stator.prims.decompositions import (
     reduction,
     shape,
     softmax,
+    special,
 )
 
 FAMILIES = (
@@ -34,4 +35,5 @@ FAMILIES = (
     reduction,
     shape,
     softmax,
+    special,
 )

@@ -1,0 +1,110 @@
+"""`stator::special`: a formula for each function, or an operator of the scalar table where it takes loops.
+
+Formulas are computed in double whatever the result's type, so one set of coefficients serves all; recurrences run in
+the result's own type, as in eager. Neighbours: `functions/` (the formulas), `stator.loop.special` (the operators).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from stator.loop import expr as e
+from stator.loop.expr import Expr
+from stator.loop.scalar import ITEMSIZE
+from stator.lowering.context import Context
+from stator.lowering.functions import Formula, bessel, error, gamma
+from stator.lowering.pointwise import apply
+from stator.lowering.table import lowers
+from stator.lowering.value import Spec, Tensorish, compute_dtype
+from stator.prims.special import SPECIAL
+
+#: What a function counts as, beside an addition, where it is decided whether to compute it twice.
+WEIGHT = 60
+
+
+class Function(NamedTuple):
+    """The expression of one element, of operands in double or in the type that the result is computed in."""
+
+    body: Callable[..., Expr]
+    double: bool = True
+
+
+def _formula(function: Callable[..., Formula]) -> Function:
+    return Function(lambda *operands: function(*[Formula(operand) for operand in operands]).expr)
+
+
+def _operator(name: str, double: bool = True) -> Function:
+    return Function(lambda *operands: e.op(name, *operands), double)
+
+
+def _shifted(name: str) -> Function:
+    def body(x: Expr, n: Expr) -> Expr:
+        return e.op(name, e.op("sub", e.op("add", x, x), e.const(1, x.dtype)), n)
+
+    return Function(body, False)
+
+
+FUNCTIONS: dict[str, Function] = {
+    "lgamma": _operator("lgamma"),
+    "digamma": _formula(gamma.digamma),
+    "trigamma": _formula(gamma.trigamma),
+    "special_zeta": _operator("zeta"),
+    "igamma": _operator("igamma"),
+    "igammac": _operator("igammac"),
+    "erfinv": _formula(error.erfinv),
+    "special_erfcx": _formula(error.erfcx),
+    "special_ndtri": _formula(error.ndtri),
+    "special_log_ndtr": _formula(error.log_ndtr),
+    "i0": _formula(bessel.modified_i0),
+    "special_i0e": _formula(bessel.scaled_i0),
+    "special_i1": _formula(bessel.modified_i1),
+    "special_i1e": _formula(bessel.scaled_i1),
+    "special_bessel_j0": _formula(bessel.bessel_j0),
+    "special_bessel_j1": _formula(bessel.bessel_j1),
+    "special_bessel_y0": _formula(bessel.bessel_y0),
+    "special_bessel_y1": _formula(bessel.bessel_y1),
+    "special_modified_bessel_i0": _formula(bessel.modified_i0),
+    "special_modified_bessel_i1": _formula(bessel.modified_i1),
+    "special_modified_bessel_k0": _formula(bessel.modified_k0),
+    "special_modified_bessel_k1": _formula(bessel.modified_k1),
+    "special_scaled_modified_bessel_k0": _formula(bessel.scaled_k0),
+    "special_scaled_modified_bessel_k1": _formula(bessel.scaled_k1),
+    "special_spherical_bessel_j0": _formula(bessel.spherical_bessel_j0),
+    "special_airy_ai": _formula(bessel.airy_ai),
+    **{f"special_chebyshev_polynomial_{k}": _operator(f"chebyshev_{k}", False) for k in "tuvw"},
+    **{f"special_shifted_chebyshev_polynomial_{k}": _shifted(f"chebyshev_{k}") for k in "tuvw"},
+    "special_hermite_polynomial_h": _operator("hermite_h", False),
+    "special_hermite_polynomial_he": _operator("hermite_he", False),
+    "special_laguerre_polynomial_l": _operator("laguerre_l", False),
+    "special_legendre_polynomial_p": _operator("legendre_p", False),
+}
+
+
+@lowers(SPECIAL)
+def special(context: Context, out: Spec, name: str, x: Tensorish, y: Tensorish | None = None) -> Tensorish:
+    operands = (x,) if y is None else (x, y)
+    if name == "nextafter":
+        return apply(out, out.dtype, _next, *operands)
+    function = FUNCTIONS[name]
+    value = apply(out, "f64" if function.double else compute_dtype(out.dtype), function.body, *operands)
+    value.weight += WEIGHT
+    return value
+
+
+def _next(x: Expr, y: Expr) -> Expr:
+    """The bits of a float are ordered like its size: one more is further from 0."""
+    bits = {2: "i16", 4: "i32", 8: "i64"}[ITEMSIZE[x.dtype]]
+    wide = "f32" if bits == "i16" else x.dtype
+    a, b, zero = e.cast(x, wide), e.cast(y, wide), e.const(0, wide)
+    outward = e.op("eq", e.op("lt", a, b), e.op("gt", a, zero))
+    one = e.const(1, bits)
+    here = e.bitcast(x, bits)
+    moved = e.bitcast(e.op("where", outward, e.op("add", here, one), e.op("sub", here, one)), x.dtype)
+    least = e.bitcast(one, x.dtype)
+    below = e.bitcast(e.const(-(1 << (8 * ITEMSIZE[x.dtype] - 1)) + 1, bits), x.dtype)
+    from_zero = e.op("where", e.op("lt", b, zero), below, least)
+    value = e.op("where", e.op("eq", a, zero), from_zero, moved)
+    value = e.op("where", e.op("eq", a, b), y, value)
+    odd = e.op("or", e.op("isnan", a), e.op("isnan", b))
+    return e.op("where", odd, e.cast(e.op("add", a, b), x.dtype), value)

@@ -1,0 +1,104 @@
+"""Special functions: one primitive for those of one or two tensors, and what is made of it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from stator.prims import names as p
+from stator.prims.special import FUNCTIONS, ON_CPU, SPECIAL
+from stator.prims.table import cast, common_type, compute_type, decompose, rounds_once
+
+
+def _register(name: str) -> None:
+    @decompose(name)
+    def run(x: Tensor, y: Tensor | None = None) -> Any:
+        if name in ON_CPU and x.device.type != "cpu":
+            return NotImplemented
+        return SPECIAL(name, x, y)
+
+    @decompose(f"{name}.other_scalar", f"{name}.n_scalar")
+    def run_number(x: Tensor, y: float) -> Any:
+        return run(x, _number(y, x))
+
+    @decompose(f"{name}.self_scalar", f"{name}.x_scalar")
+    def run_of_number(x: float, y: Tensor) -> Any:
+        return run(_number(x, y), y)
+
+
+def _number(value: float, other: Tensor) -> Tensor:
+    """A number as a tensor of the type in which it meets the other operand."""
+    dtype = common_type(other, value)
+    if not dtype.is_floating_point:
+        dtype = torch.get_default_dtype()
+    return p.full([], value, dtype=dtype, device=other.device)
+
+
+for _name in FUNCTIONS:
+    _register(_name)
+
+
+def _floating(x: Tensor) -> Tensor:
+    """Whole numbers and truth values as floats."""
+    return x if x.dtype.is_floating_point else cast(x, torch.get_default_dtype())
+
+
+@decompose("polygamma")
+def polygamma(n: int, x: Tensor) -> Any:
+    if n < 0 or x.dtype.is_complex:
+        return NotImplemented
+    if n < 2:
+        return SPECIAL("trigamma" if n else "digamma", x)
+    if x.device.type != "cpu":
+        return NotImplemented
+    x = _floating(x)
+    wide = cast(x, compute_type(x.dtype))
+    factor = p.full([], n + 1.0, dtype=wide.dtype, device=x.device)
+    sign = 1.0 if n % 2 else -1.0
+    return cast(p.mul(SPECIAL("special_zeta", factor, wide), sign * math.gamma(n + 1.0)), x.dtype)
+
+
+@decompose("mvlgamma")
+def mvlgamma(x: Tensor, order: int) -> Any:
+    """The logarithm of the gamma function of `order` variables: those of x, x - 1/2, … added up."""
+    if order < 1:
+        return NotImplemented
+    x = _floating(x)
+    wide = cast(x, compute_type(x.dtype))
+    total = p.full([], order * (order - 1) / 4.0 * math.log(math.pi), dtype=wide.dtype, device=x.device)
+    for k in range(order):
+        total = p.add(SPECIAL("lgamma", p.sub(wide, k / 2.0) if k else wide), total)
+    return cast(total, x.dtype)
+
+
+@decompose("special_entr")
+def entr(x: Tensor) -> Tensor:
+    """-x log(x), 0 at 0 and minus infinity left of it."""
+    x = _floating(x)
+    wide = cast(x, compute_type(x.dtype))
+    value = p.neg(p.mul(wide, p.log(wide)))
+    value = p.where(p.eq(wide, 0.0), 0.0, p.where(p.lt(wide, 0.0), -math.inf, value))
+    return cast(value, x.dtype)
+
+
+@decompose("special_xlog1py")
+@rounds_once
+def xlog1py(x: Tensor, y: Tensor) -> Tensor:
+    """x log(1 + y), and 0 where x is, unless y is NaN."""
+    value = p.mul(x, p.log1p(_floating(y)))
+    return p.where(p.logical_and(p.eq(x, 0.0), p.logical_not(p.isnan(y))), 0.0, value)
+
+
+@decompose("special_xlog1py.other_scalar")
+def xlog1py_number(x: Tensor, y: float) -> Tensor:
+    value: Tensor = xlog1py(x, _number(y, x))
+    return value
+
+
+@decompose("special_xlog1py.self_scalar")
+def xlog1py_of_number(x: float, y: Tensor) -> Tensor:
+    value: Tensor = xlog1py(_number(x, y), y)
+    return value

@@ -1,0 +1,76 @@
+"""`stator::special`: every special function of one or two tensors, as one primitive.
+
+`stator::special(name, x, y)` is ATen's function of that name, with its broadcasting and dtypes; run as an operator, it
+is ATen's. `FUNCTIONS` says what each is, and `ON_CPU` which of them take loops that only C++ has: on other devices they
+stay ATen's. Neighbours: `decompositions/special.py` (what reduces to it), `lowering/special.py` (what it is made of).
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch._ops import OpOverload
+
+from stator.prims.set import PRIMITIVES, Primitive, overload
+
+#: The ATen operator → what it computes.
+FUNCTIONS = {
+    "lgamma": "log |gamma(x)|",
+    "digamma": "the derivative of log gamma",
+    "trigamma": "its second derivative",
+    "special_zeta": "Hurwitz's zeta function: the sum of (y + k)**-x",
+    "igamma": "the regularised lower incomplete gamma function",
+    "igammac": "the regularised upper incomplete gamma function",
+    "erfinv": "the inverse of erf",
+    "special_erfcx": "exp(x**2) erfc(x)",
+    "special_ndtri": "the inverse of the normal distribution's function",
+    "special_log_ndtr": "the logarithm of the normal distribution's function",
+    "i0": "modified Bessel function, first kind, order 0",
+    "special_i0e": "i0 times exp(-|x|)",
+    "special_i1": "modified Bessel function, first kind, order 1",
+    "special_i1e": "i1 times exp(-|x|)",
+    "special_bessel_j0": "Bessel function, first kind, order 0",
+    "special_bessel_j1": "Bessel function, first kind, order 1",
+    "special_bessel_y0": "Bessel function, second kind, order 0",
+    "special_bessel_y1": "Bessel function, second kind, order 1",
+    "special_modified_bessel_i0": "i0",
+    "special_modified_bessel_i1": "i1",
+    "special_modified_bessel_k0": "modified Bessel function, second kind, order 0",
+    "special_modified_bessel_k1": "modified Bessel function, second kind, order 1",
+    "special_scaled_modified_bessel_k0": "modified k0 times exp(x)",
+    "special_scaled_modified_bessel_k1": "modified k1 times exp(x)",
+    "special_spherical_bessel_j0": "sin(x) / x",
+    "special_airy_ai": "Airy's function",
+    "nextafter": "the number after x on the way to y",
+    "special_chebyshev_polynomial_t": "Chebyshev polynomial, first kind, degree y",
+    "special_chebyshev_polynomial_u": "Chebyshev polynomial, second kind, degree y",
+    "special_chebyshev_polynomial_v": "Chebyshev polynomial, third kind, degree y",
+    "special_chebyshev_polynomial_w": "Chebyshev polynomial, fourth kind, degree y",
+    "special_shifted_chebyshev_polynomial_t": "the first kind at 2x - 1",
+    "special_shifted_chebyshev_polynomial_u": "the second kind at 2x - 1",
+    "special_shifted_chebyshev_polynomial_v": "the third kind at 2x - 1",
+    "special_shifted_chebyshev_polynomial_w": "the fourth kind at 2x - 1",
+    "special_hermite_polynomial_h": "Hermite polynomial of the physicists, degree y",
+    "special_hermite_polynomial_he": "Hermite polynomial of the probabilists, degree y",
+    "special_laguerre_polynomial_l": "Laguerre polynomial, degree y",
+    "special_legendre_polynomial_p": "Legendre polynomial, degree y",
+}
+ON_CPU = frozenset(name for name in FUNCTIONS if name in ("special_zeta", "igamma", "igammac") or "polynomial" in name)
+
+_LIBRARY = torch.library.Library("stator", "FRAGMENT")
+_LIBRARY.define("special(str name, Tensor x, Tensor? y=None) -> Tensor")
+
+
+def _special(name: str, x: Tensor, y: Tensor | None = None) -> Tensor:
+    if name == "trigamma":
+        return torch.ops.aten.polygamma(1, x)
+    function = overload(name)
+    assert isinstance(function, OpOverload)
+    result: Tensor = function(x) if y is None else function(x, y)
+    return result
+
+
+_LIBRARY.impl("special", _special, "CompositeExplicitAutograd")
+
+SPECIAL = torch.ops.stator.special.default
+PRIMITIVES[SPECIAL] = Primitive("pointwise", "a special function of one or two tensors, by its name in ATen")
