@@ -78,18 +78,7 @@ def _window_sums(x: Tensor, dims: Sequence[_Pool]) -> Tensor:
     rank = len(dims)
     for d, pool in enumerate(dims, -rank):
         x = w.padded(x, d, pool.border, pool.excess)
-    size = 1
-    for pool in dims:
-        size *= pool.length
-    if size > w.WRITTEN_OUT:
-        for pool in dims:  # each time the first of those that are left is the one to slide over
-            x = w.windows(x, -rank, pool.length, pool.step)
-        return p.sum_(x, list(range(-rank, 0)))
-    terms = [x]
-    for d, pool in enumerate(dims, -rank):
-        last = (pool.places - 1) * pool.step + 1
-        terms = [p.slice_(t, d, k, k + last, pool.step) for t in terms for k in range(pool.length)]
-    return w.total(terms)
+    return w.window_sums(x, [(d, pool.length, pool.step) for d, pool in enumerate(dims, x.dim() - rank)])
 
 
 def _laid_out(value: Tensor, x: Tensor, rank: int) -> Tensor:
@@ -163,14 +152,9 @@ def _adaptive_sums(x: Tensor, dim: int, places: int) -> Tensor:
     if extent == places:
         return x
     first, end = _bounds(extent, places, x.device)
-    longest = _longest(extent, places)
-    if longest <= w.WRITTEN_OUT:
-        found = [p.add(first, k) for k in range(longest)]
-        return w.gathered(x, dim, [(p.clamp(at, None, extent - 1), p.lt(at, end)) for at in found])
-    at = p.add(p.unsqueeze(first, -1), w.counted(longest, x.device))
-    value = p.index(x, [*[None] * (dim % x.dim()), p.clamp(at, None, extent - 1)])
-    counts = w.along(p.lt(at, p.unsqueeze(end, -1)), value, dim)
-    return p.sum_(p.where(counts, value, 0), [dim])
+    number = p.unsqueeze(w.counted(_longest(extent, places), x.device), 1)
+    at = p.add(first, number)
+    return w.gathered(x, dim, p.clamp(at, None, extent - 1), p.lt(at, end))
 
 
 def _even(extents: Sequence[int], places: Sequence[int]) -> list[int] | None:

@@ -9,6 +9,7 @@ Neighbours: `pooling.py`, `folding.py`, `resampling.py`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 
 import torch
@@ -102,10 +103,9 @@ def _joined(x: Tensor, step: int) -> Tensor:
     return p.view(p.clone(x, memory_format=torch.contiguous_format), [*lead, places * step])
 
 
-def counted(n: int, device: torch.device, dtype: torch.dtype = torch.int64) -> Tensor:
+def counted(n: int, device: torch.device) -> Tensor:
     """0 … n-1"""
-    number = p.arange(0, n, 1, dtype=torch.int64, device=device)
-    return number if dtype is torch.int64 else p.to_copy(number, dtype=dtype)
+    return p.arange(0, n, 1, dtype=torch.int64, device=device)
 
 
 def along(vector: Tensor, x: Tensor, dim: int) -> Tensor:
@@ -114,16 +114,32 @@ def along(vector: Tensor, x: Tensor, dim: int) -> Tensor:
     return p.view(vector, [*vector.shape, *[1] * rest]) if rest else vector
 
 
-def gathered(x: Tensor, dim: int, terms: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
-    """The sum over (positions, weights) of the elements of a dim at these positions, weighted.
+def window_sums(x: Tensor, dims: Sequence[tuple[int, int, int]]) -> Tensor:
+    """The sums of windows over (dim, length, step)."""
+    if math.prod([length for _, length, _ in dims]) > WRITTEN_OUT:
+        for dim, length, step in dims:
+            x = windows(x, dim, length, step)
+        return p.sum_(x, list(range(-len(dims), 0)))
+    terms = [x]
+    for dim, length, step in dims:
+        last = x.shape[dim] - length + 1
+        terms = [p.slice_(term, dim, k, k + last, step) for term in terms for k in range(length)]
+    return total(terms)
+
+
+def gathered(x: Tensor, dim: int, positions: Tensor, weights: Tensor) -> Tensor:
+    """The sum over the rows of two tables of the elements of a dim at these positions, weighted.
 
     Weights are numbers, or booleans: whether the term counts.
     """
     dim %= x.dim()
-    found = []
-    for positions, weights in terms:
-        value = p.index(x, [*[None] * dim, positions])
-        weights = along(weights, value, dim)
-        counts = weights.dtype is torch.bool
-        found.append(p.where(weights, value, 0) if counts else p.mul(value, weights))
-    return total(found)
+    rows = positions.shape[0]
+    if rows > WRITTEN_OUT:
+        return p.sum_(_weighted(x, dim, positions, weights), [dim])
+    return total([_weighted(x, dim, p.select(positions, 0, k), p.select(weights, 0, k)) for k in range(rows)])
+
+
+def _weighted(x: Tensor, dim: int, positions: Tensor, weights: Tensor) -> Tensor:
+    value = p.index(x, [*[None] * dim, positions])
+    weights = along(weights, value, dim - x.dim())
+    return p.where(weights, value, 0) if weights.dtype is torch.bool else p.mul(value, weights)

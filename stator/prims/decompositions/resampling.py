@@ -1,0 +1,278 @@
+"""Upsampling in all modes: every output position of a dim reads a few positions, with weights.
+
+A `Dim` is that rule for one of them: nearest has one tap, linear two, cubic four. Positions and weights are computed in
+the type that eager computes them in, float32 unless the numbers are float64. The gradient is a lookup as well: an input
+position sums the outputs that read it, which lie in a range that grows by a fixed ratio from one to the next.
+Neighbours: `windows.py`; `grids.py` reads at positions that are given.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from stator.prims import names as p
+from stator.prims.decompositions import windows as w
+from stator.prims.table import cast, compute_type, decompose
+
+#: The constant of the cubic convolution.
+SHARPNESS = -0.75
+#: Positions in fixed point have so many binary places.
+PLACES = 20
+
+
+class Dim(NamedTuple):
+    """One dim that is resampled: so many positions to so many, `ratio` inputs to one output."""
+
+    extent: int
+    result: int
+    ratio: float
+    shift: float  #: what is added to an output position before it is scaled, and taken off after
+    kind: str  #: nearest, linear or cubic
+
+    @property
+    def same(self) -> bool:
+        """Whether eager takes the elements as they are, whatever the ratio."""
+        return type(self.extent) is int and self.extent == self.result and self.kind != "cubic"
+
+    @property
+    def factor(self) -> int | None:
+        """How often each element is repeated, where a dim is that simple."""
+        extent, result = self.extent, self.result
+        if self.kind != "nearest" or type(extent) is not int or type(result) is not int or result % extent:
+            return None
+        factor = result // extent
+        return factor if (factor == 2 and self.shift == 0) or self.sources() == _repeated(extent, factor) else None
+
+    def place(self, i: int) -> float:
+        """Where an output position lies among the inputs, in float32."""
+        place = _single(_single(self.ratio) * (i + self.shift))
+        if self.kind == "nearest":
+            return place
+        return place - self.shift if self.kind == "cubic" else max(place - self.shift, 0.0)
+
+    def sources(self) -> list[int]:
+        """The position below each output position."""
+        if self.same:
+            return list(range(self.extent))
+        return [min(math.floor(self.place(i)), self.extent - 1) for i in range(self.result)]
+
+
+def _single(x: float) -> float:
+    return float(struct.unpack("f", struct.pack("f", x))[0])
+
+
+def _repeated(extent: int, factor: int) -> list[int]:
+    return [i // factor for i in range(extent * factor)]
+
+
+def _nearest(extent: int, result: int, scale: float | None, exact: bool) -> Dim:
+    return Dim(extent, result, _ratio(extent, result, scale), 0.5 if exact else 0.0, "nearest")
+
+
+def _interpolated(extent: int, result: int, scale: float | None, align: bool, kind: str) -> Dim:
+    if align:
+        return Dim(extent, result, (extent - 1) / (result - 1) if result > 1 else 0.0, 0.0, kind)
+    return Dim(extent, result, _ratio(extent, result, scale), 0.5, kind)
+
+
+def _ratio(extent: int, result: int, scale: float | None) -> float:
+    return 1.0 / scale if scale is not None and scale > 0 else extent / result
+
+
+# -- taps ------------------------------------------------------------------------------------------
+
+
+def _taps(dim: Dim, number: Tensor, dtype: torch.dtype) -> list[tuple[Tensor, Tensor | None]]:
+    """The (position, weight) pairs of output positions; the weight None is 1."""
+    last = dim.extent - 1
+    wide = torch.float32 if dim.kind == "nearest" else dtype
+    place = p.to_copy(number, dtype=wide)
+    if dim.shift:
+        place = p.add(place, dim.shift)
+    place = p.mul(place, dim.ratio)
+    if dim.kind == "nearest":
+        return [(p.clamp(p.to_copy(p.floor(place), dtype=torch.int64), 0, last), None)]
+    if dim.shift:
+        place = p.sub(place, dim.shift)
+    if dim.kind == "linear":
+        place = p.clamp(place, 0.0)
+    low = p.clamp(p.to_copy(p.floor(place), dtype=torch.int64), None, last)
+    part = p.clamp(p.sub(place, p.to_copy(low, dtype=dtype)), 0.0, 1.0)
+    if dim.kind == "linear":
+        return [(low, p.sub(1.0, part)), (p.clamp(p.add(low, 1), None, last), part)]
+    return [(p.clamp(p.add(low, k - 1), 0, last), weight) for k, weight in enumerate(_cubic_weights(part))]
+
+
+def _cubic_weights(t: Tensor) -> list[Tensor]:
+    """Of the four neighbours of a place that is `t` after the second of them."""
+
+    def near(x: Tensor) -> Tensor:
+        inner = p.sub(p.mul(x, SHARPNESS + 2), SHARPNESS + 3)
+        return p.add(p.mul(p.mul(inner, x), x), 1)
+
+    def far(x: Tensor) -> Tensor:
+        inner = p.add(p.mul(p.sub(p.mul(x, SHARPNESS), 5 * SHARPNESS), x), 8 * SHARPNESS)
+        return p.sub(p.mul(inner, x), 4 * SHARPNESS)
+
+    rest = p.sub(1.0, t)
+    return [far(p.add(t, 1)), near(t), near(rest), far(p.add(rest, 1))]
+
+
+# -- forward ---------------------------------------------------------------------------------------
+
+
+def _resampled(x: Tensor, dims: Sequence[Dim]) -> Tensor:
+    """All taps of all dims at once, so that nothing lies in memory between the dims."""
+    choices = []
+    for d, dim in enumerate(dims):
+        number = w.counted(dim.result, x.device)
+        taps = [(number, None)] if dim.same else _taps(dim, number, compute_type(x.dtype))
+        choices.append([(w.along(at, x, d + 2), _along(weight, x, d + 2)) for at, weight in taps])
+    return _blend(x, choices, ())
+
+
+def _along(weight: Tensor | None, x: Tensor, dim: int) -> Tensor | None:
+    return None if weight is None else w.along(weight, x, dim)
+
+
+def _blend(x: Tensor, choices: Sequence[Sequence[tuple[Tensor, Tensor | None]]], chosen: tuple[Tensor, ...]) -> Tensor:
+    """The weighted sum over the taps of the dims that are left, the last dim innermost."""
+    if not choices:
+        value = p.index(x, [None, None, *chosen])
+        return cast(value, compute_type(x.dtype))
+    terms = []
+    for at, weight in choices[0]:
+        value = _blend(x, choices[1:], (*chosen, at))
+        terms.append(value if weight is None else p.mul(value, weight))
+    return w.total(terms)
+
+
+def _repeat(x: Tensor, factors: Sequence[int]) -> Tensor:
+    """Each element so many times, dim by dim."""
+    for d, factor in enumerate(factors, 2):
+        if factor > 1:
+            size = [*x.shape[: d + 1], factor, *x.shape[d + 1 :]]
+            spread = p.clone(p.expand(p.unsqueeze(x, d + 1), size), memory_format=torch.contiguous_format)
+            x = p.view(spread, [*x.shape[:d], x.shape[d] * factor, *x.shape[d + 1 :]])
+    return x
+
+
+def _upsample(x: Tensor, dims: Sequence[Dim]) -> Tensor:
+    factors = [dim.factor for dim in dims]
+    if all(factor is not None for factor in factors):
+        return w.laid_out(_repeat(x, [factor for factor in factors if factor is not None]), x)
+    if dims[0].kind != "nearest" and not x.dtype.is_floating_point:
+        return NotImplemented
+    return w.laid_out(cast(_resampled(x, dims), x.dtype), x)
+
+
+# -- backward --------------------------------------------------------------------------------------
+
+
+class Range(NamedTuple):
+    """The outputs that may read input j: `count` of them from (j * slope + offset) >> PLACES on."""
+
+    slope: int
+    offset: int
+    count: int
+
+
+def _readers(dim: Dim) -> Range:
+    """A range that holds all outputs that read an input, as short as one ratio for all allows."""
+    before, after = (1, 2) if dim.kind == "cubic" else (0, 1) if dim.kind == "linear" else (0, 0)
+    first: dict[int, int] = {}
+    last: dict[int, int] = {}
+    for i, low in enumerate(dim.sources()):
+        for j in {min(max(low + k, 0), dim.extent - 1) for k in range(-before, after + 1)}:
+            first.setdefault(j, i)
+            last[j] = i
+    slope = round((1 << PLACES) / dim.ratio) if dim.ratio else 0
+    offset = min((i << PLACES) + (1 << PLACES) - 1 - j * slope for j, i in first.items())
+    count = max(i - ((j * slope + offset) >> PLACES) + 1 for j, i in last.items())
+    return Range(slope, offset, count)
+
+
+def _spread_back(grad: Tensor, d: int, dim: Dim) -> Tensor:
+    """The gradient of resampling one dim."""
+    if dim.same:
+        return grad
+    readers = _readers(dim)
+    number = w.counted(dim.extent, grad.device)
+    start = p.div_mode(p.add(p.mul(number, readers.slope), readers.offset), 1 << PLACES, rounding_mode="floor")
+    outputs = p.add(p.unsqueeze(w.counted(readers.count, grad.device), 1), start)
+    inside = p.logical_and(p.ge(outputs, 0), p.lt(outputs, dim.result))
+    weights = None
+    for at, weight in _taps(dim, outputs, grad.dtype):
+        here = p.logical_and(p.eq(at, number), inside)
+        if weight is None:
+            weights = here
+        else:
+            term = p.where(here, weight, 0.0)
+            weights = term if weights is None else p.add(weights, term)
+    assert weights is not None
+    return w.gathered(grad, d, p.clamp(outputs, 0, dim.result - 1), weights)
+
+
+def _upsample_backward(grad: Tensor, input_size: Sequence[int], dims: Sequence[Dim]) -> Tensor:
+    if any(type(n) is not int for dim in dims for n in dim[:2]):
+        return NotImplemented
+    value = cast(grad, compute_type(grad.dtype))
+    for d, dim in reversed(list(enumerate(dims, 2))):
+        factor = dim.factor
+        if factor is None:
+            value = _spread_back(value, d, dim)
+        elif factor > 1:
+            value = w.window_sums(value, [(d, factor, factor)])
+    return w.laid_out(cast(value, grad.dtype), grad)
+
+
+# -- the overloads ---------------------------------------------------------------------------------
+
+Make = Callable[..., Dim]
+
+
+def _dims(
+    make: Make, extents: Sequence[int], size: Sequence[int], scales: Sequence[float | None], *how: object
+) -> list[Dim]:
+    factors = list(scales) or [None] * len(size)
+    return [make(*one, *how) for one in zip(extents, size, factors, strict=True)]
+
+
+def _register_nearest(name: str, exact: bool) -> None:
+    @decompose(name)
+    def forward(x: Tensor, size: Sequence[int], *scales: float | None) -> Tensor:
+        return _upsample(x, _dims(_nearest, x.shape[2:], size, scales, exact))
+
+    @decompose(f"{name}_backward")
+    def backward(grad: Tensor, size: Sequence[int], input_size: Sequence[int], *scales: float | None) -> Tensor:
+        return _upsample_backward(grad, input_size, _dims(_nearest, input_size[2:], size, scales, exact))
+
+
+def _register_interpolated(name: str, kind: str) -> None:
+    @decompose(name)
+    def forward(x: Tensor, size: Sequence[int], align: bool, *scales: float | None) -> Tensor:
+        return _upsample(x, _dims(_interpolated, x.shape[2:], size, scales, align, kind))
+
+    @decompose(f"{name}_backward")
+    def backward(
+        grad: Tensor, size: Sequence[int], input_size: Sequence[int], align: bool, *scales: float | None
+    ) -> Tensor:
+        return _upsample_backward(grad, input_size, _dims(_interpolated, input_size[2:], size, scales, align, kind))
+
+
+for _rank in (1, 2, 3):
+    _register_nearest(f"upsample_nearest{_rank}d", False)
+    _register_nearest(f"_upsample_nearest_exact{_rank}d", True)
+for _name, _kind in (
+    ("linear1d", "linear"),
+    ("bilinear2d", "linear"),
+    ("trilinear3d", "linear"),
+    ("bicubic2d", "cubic"),
+):
+    _register_interpolated(f"upsample_{_name}", _kind)
