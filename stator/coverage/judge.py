@@ -10,11 +10,13 @@ Neighbours: `database.py`, `compare.py`; the benchmarks have another engine.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
+from torch import Tensor
 from torch._ops import OpOverload
 
 import stator
@@ -90,7 +92,9 @@ def judge(engine: Engine, name: str, sample: Sample) -> Judgement:
         return Judgement("unusable", "not a strided tensor")
 
     def eager(noise: float = 0.0, wide: bool = False) -> Seen:
-        return _observe(sample.function, sample.fresh(noise, wide))
+        given = sample.fresh(noise, wide)
+        with _wide_results() if wide and _whole(given.tensors) else nullcontext():
+            return _observe(sample.function, given)
 
     want = eager()
     if want.failed is not None:
@@ -129,6 +133,22 @@ def _observe(function: Callable[..., Any], arguments: Arguments) -> Seen:
     torch.manual_seed(SEED)
     with torch.enable_grad():
         return observe_on(lambda *_: function(*arguments.args, **arguments.kwargs), arguments.tensors, arguments.leaves)
+
+
+def _whole(tensors: list[Tensor]) -> bool:
+    """Whether all that a sample takes are whole numbers, which are exact, so that floats are among its results only."""
+    return bool(tensors) and not any(t.dtype.is_floating_point or t.dtype.is_complex for t in tensors)
+
+
+@contextmanager
+def _wide_results() -> Iterator[None]:
+    """Functions of whole numbers give float64."""
+    usual = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(usual)
 
 
 def _errors(seen: Seen) -> list[BaseException | None]:

@@ -43,6 +43,14 @@ def test_complex_results_are_compared_by_their_parts(engine: Engine, verdict: st
         assert judge(engine, "exp", Sample(function, spec, tuple(leaves))).verdict == verdict
 
 
+@pytest.mark.parametrize(("engine", "verdict"), [(engines.Exact(), "generated"), (engines.Off(), "fails")])
+def test_floats_of_whole_numbers_may_be_nearer_than_eagers(engine: Engine, verdict: str) -> None:
+    whole = torch.arange(-9, 10)
+    leaves, spec = pytree.tree_flatten(((whole,), {}))
+    assert not torch.allclose(torch.special.i1(whole), torch.special.i1(whole.double()).float(), rtol=2e-7)
+    assert judge(engine, "special.i1", Sample(torch.special.i1, spec, tuple(leaves))).verdict == verdict
+
+
 def test_a_process_that_dies_or_hangs_is_a_failure_of_its_sample(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
