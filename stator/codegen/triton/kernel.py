@@ -314,7 +314,7 @@ class _Writer:
             case "cast":
                 return self._cast(node, args[0])
             case "bitcast":
-                return f"{args[0]}.to({TYPES[node.dtype]}, bitcast=True)"
+                return f"{self._typed(node.args[0], args[0])}.to({TYPES[node.dtype]}, bitcast=True)"
             case "random":
                 drawn = f"_{node.attr}({args[0]}, {args[1]})"
                 return drawn if node.dtype == "f32" else f"{drawn}.to({TYPES[node.dtype]})"
@@ -335,9 +335,13 @@ class _Writer:
         return shown
 
     @staticmethod
+    def _typed(node: Expr, name: str) -> str:
+        """A constant as a tensor of its dtype; any other node by its name."""
+        return f"tl.full([], {name}, {TYPES[node.dtype]})" if node.op == "const" else name
+
+    @staticmethod
     def _cast(node: Expr, value: str) -> str:
-        if node.args[0].op == "const":
-            value = f"tl.full([], {value}, {TYPES[node.args[0].dtype]})"
+        value = _Writer._typed(node.args[0], value)
         if node.dtype == "bool":
             return f"({value} != 0)"
         return f"{value}.to({TYPES[node.dtype]})"
