@@ -3,7 +3,7 @@
 A compiled backward is no part of autograd's graph. Where a caller asks for gradients that have gradients themselves
 (`create_graph=True`), they are computed from the inputs of the call instead, as eager does; with a function that gives
 other results a second time, or inputs that are gone or changed, that is refused (`again` tells why). Anomaly mode runs
-the same to find the call whose gradient is no number.
+the same to find the call whose gradient is no number, and so does backward under an autocast that changes it.
 Neighbours: `runtime.py` keeps the inputs in view and asks; `attributes.py` has the order of the lifted tensors.
 """
 
@@ -55,8 +55,9 @@ class Again:
         return ""
 
     def gradients(self, inputs: Sequence[Any], tangents: Sequence[Tensor | None]) -> list[Tensor | None] | None:
-        """A gradient or None for each flat input, with a history; None where running drew random numbers."""
+        """A gradient or None for each flat input, with a history if those are on; None where it drew numbers."""
         states = self._generators()
+        history = torch.is_grad_enabled()
         with torch.enable_grad():
             # Under names of their own: hooks of the inputs are for what comes out in the end.
             own = [value.view_as(value) if _differentiable(value) else value for value in inputs]
@@ -67,7 +68,7 @@ class Again:
                 [output for output, _ in pairs],
                 [own[i] for i in targets],
                 [tangent for _, tangent in pairs],
-                create_graph=True,
+                create_graph=history,
                 allow_unused=True,
             )
         if not all(torch.equal(a, b) for a, b in zip(states, self._generators(), strict=True)):

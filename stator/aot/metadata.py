@@ -152,6 +152,8 @@ class Metadata:
     reach: tuple[tuple[int, Ints], ...] = ()
     #: Values of which backward must know whether their tangents came; zeros in their place are not enough.
     flags: Ints = ()
+    #: (device type, dtype) of autocast under which the backward graph is right too, beside that of no autocast.
+    casts: tuple[tuple[str, str], ...] = ()
     #: Whether the program turns gradients on by itself, called where they are off.
     enables_grad: bool = False
     #: Device of the seeds, which are then the last flat input ("" where no random numbers are used).
@@ -212,6 +214,7 @@ class Metadata:
             has_backward=data["has_backward"],
             reach=tuple((target, tuple(values)) for target, values in data["reach"]),
             flags=tuple(data["flags"]),
+            casts=tuple((kind, dtype) for kind, dtype in data["casts"]),
             enables_grad=data["enables_grad"],
             seed_device=data["seed_device"],
             floats=tuple(data["floats"]),

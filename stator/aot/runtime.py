@@ -20,6 +20,7 @@ from torch.autograd import forward_ad
 
 from stator._native import Empty, Plan, record
 from stator.aot.again import Again
+from stator.aot.casts import active
 from stator.aot.metadata import Ints, Metadata, Origin, Output, TensorSpec, Values, at
 from stator.aot.symbols import read
 from stator.aot.zeros import zeros
@@ -57,6 +58,7 @@ class Bound:
         "attributes",
         "backward",
         "bare",
+        "casts",
         "changed",
         "constants",
         "draws",
@@ -98,6 +100,8 @@ class Bound:
         self.again: Again | None = None
         #: Flat inputs that backward does not keep.
         self.unsaved = _unsaved(metadata)
+        #: The types of devices whose autocast matters in backward.
+        self.casts = sorted({torch.device(spec.device).type for spec in metadata.tangents} | {"cpu"})
         self.draws = metadata.draws
         self.seed_device = torch.device(metadata.seed_device) if metadata.uses_random else None
         self.non_differentiable = [i for i, value in enumerate(metadata.values) if not value.differentiable]
@@ -413,10 +417,13 @@ class CompiledFunction(torch.autograd.Function):
         bound: Bound = ctx.bound
         saved = ctx.saved_tensors
         why = ""
-        if torch.is_grad_enabled():
+        cast = torch._C._is_any_autocast_enabled() and active(bound.casts) not in ((), bound.metadata.casts)
+        if cast or torch.is_grad_enabled():
             gradients, why = _again(ctx, bound, saved, tangents)
             if gradients is not None:
                 return (None, *gradients)
+            if cast:
+                raise Unsupported("backward under autocast", f"{why} and cannot run again", _OUTSIDE)
         elif torch.is_anomaly_enabled():
             _again(ctx, bound, saved, tangents)  # raises what eager raises, with the user's line
         geometry = bound.fixed or bound.geometries(ctx.sized)
@@ -480,6 +487,8 @@ def _again(
     gradients = again.gradients(inputs, tangents)
     return gradients, "the compiled function draws random numbers"
 
+
+_OUTSIDE = "call backward outside of torch.autocast, as PyTorch recommends"
 
 #: `CompiledFunction.apply` without its way through Python, which only transforms of torch.func need: these are refused.
 _apply: Callable[..., tuple[Any, ...]] = super(torch.autograd.Function, CompiledFunction).apply

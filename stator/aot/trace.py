@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from stator.aot import special
+from stator.aot import casts, special
 from stator.aot.attributes import attribute, lifted, tensors_of
 from stator.aot.functional import Cell, Handle, repeats
 from stator.aot.metadata import Ints, Metadata, Output, TensorSpec, Value
@@ -184,6 +184,7 @@ class _Tracing:
         #: Of `Metadata`.
         self.reach: tuple[tuple[int, Ints], ...] = ()
         self.flags: Ints = ()
+        self.casts: casts.Casts = ()
         self._declare(examples)
 
     def _declare(self, examples: Sequence[Any]) -> None:
@@ -307,11 +308,7 @@ class _Tracing:
         if not outputs or not leaves:
             return [None] * len(flat), []
         reached = reach(outputs, leaves) if len(outputs) > 1 else {}
-        with tracer:
-            # The engine's own entry: `torch.autograd.grad` imports SymPy to compare shapes that agree by construction.
-            run_backward = torch.autograd.Variable._execution_engine.run_backward
-            roots = (tuple(outputs), tuple(tangents), False, False, tuple(leaves.values()))
-            grads: Sequence[Any] = run_backward(*roots, allow_unreachable=True, accumulate_grad=False)
+        grads, self.casts = casts.gradients(tracer, outputs, tangents, list(leaves.values()))
         nodes: list[fx.Node | None] = [None] * len(flat)
         for i, grad in zip(leaves, grads, strict=True):
             nodes[i] = tracer.node(grad) if grad is not None else None
@@ -382,20 +379,21 @@ class _Tracing:
             enables_grad=has_backward and not self.enabled,
             reach=self.reach,
             flags=self.flags,
+            casts=self.casts,
             seed_device=str(tracer.seed_device) if tracer.seeds is not None else "",
-            floats=tuple(
-                [
-                    len(self.attributes) + i
-                    for i, entry in enumerate(self.inputs)
-                    if isinstance(entry, _Number) and isinstance(entry.fake, torch.SymFloat)
-                ]
-            ),
+            floats=tuple(self._floats()),
             reals=tuple(tracer.floats),
             bases=tuple([base.source() for base in self.bases]),
             symbols=origins([entry.node.meta["val"] for entry in flat]),
         )
         attributes = [entry.real for entry in self.attributes]
         return Joint(tracer.graph, attributes, nodes, tangents, results.nodes, gradients, metadata)
+
+    def _floats(self) -> Iterator[int]:
+        """The flat inputs that a call gives as floats."""
+        for i, entry in enumerate(self.inputs, len(self.attributes)):
+            if isinstance(entry, _Number) and isinstance(entry.fake, torch.SymFloat):
+                yield i
 
     def _writes(
         self, flat: list[_Flat], restrided: tuple[Output, ...], assigned: list[tuple[int, int]]
