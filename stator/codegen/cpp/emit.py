@@ -92,7 +92,7 @@ def _entry(name: str, made: Plan, checks: Mapping[Extent, int]) -> str:
 
 def _grid(writer: Writer, made: Plan) -> None:
     """The loop over this thread's part of the grid."""
-    vector = made.vector if made.chunk else None
+    vector = made.swept if made.chunk else None
     pieces = made.pieces
     chunk, size = writer.extent(made.chunk), writer.extent(vector.size) if vector is not None else ""
     outer = [axis for axis in made.grid_axes if axis.size != 1]
@@ -135,7 +135,7 @@ def _for(axis: Axis, start: str, stop: str) -> str:
 
 def _points(writer: Writer, made: Plan) -> None:
     """What happens at one point of the grid."""
-    kernel, vector = made.kernel, made.vector
+    kernel, vector = made.kernel, made.swept
     match made.shape:
         case "row":
             _levels(writer, made)
@@ -147,6 +147,9 @@ def _points(writer: Writer, made: Plan) -> None:
                 return
             writer.enter(vector)
             _levels(writer, made)
+            if made.vector is None:
+                writer.leave(_for(vector, "from", "to"), "}")
+                return
             tail = _flag(vector.size % made.lanes != 0)
             head = f"sweep<{made.lanes}, 1, false, {tail}>(from, to, [&](i64_ {vector.name}, auto n, auto) BODY {{"
             writer.leave(head, "});")

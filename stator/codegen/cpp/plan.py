@@ -26,6 +26,7 @@ Axes = frozenset[Axis]
 INT32 = 2**31
 ITEM_COST = 3  # what a load or store of one element costs beside an addition
 THREAD_WORK = 60_000  # cost units that pay for one more thread
+COSTLY = 10  # what an operator costs that is worth lanes even if they are taken apart afterwards
 LONG = 512  # the length that a loop is unrolled for at least, if it is symbolic
 GRID = 64  # pieces that a long vector axis is cut into, for threads to share
 
@@ -43,6 +44,7 @@ class Plan:
     narrow: frozenset[Expr]
     bounds: dict[Expr, tuple[int, int]]
     vector: Axis | None
+    swept: Axis | None  # the innermost loop: the vector axis, or one that is walked by single elements
     lanes: int
     unroll: int = 1
     chunk: Extent = 0  # elements of an outer vector axis in one grid point
@@ -87,15 +89,18 @@ def plan(kernel: Kernel, target: Target) -> Plan:
     lanes = target.vector_bytes // 4
     if any(_is_wide(node, narrow) and (vector in deps[node] or node.op == "reduce") for node in kernel.nodes):
         lanes //= 2
-    made = Plan(kernel, deps, narrow, bounds, vector, lanes)
+    swept = vector
+    if _apart(kernel, vector, lanes, deps):
+        vector = None
+    made = Plan(kernel, deps, narrow, bounds, vector, swept, lanes)
     made.loops = tuple(axis for axis in kernel.reduce_axes if axis is not vector)
     if vector in kernel.reduce_axes:
         made.shape, made.loops = "row", (*made.loops, vector)
     elif kernel.reduce_axes:
         made.shape = "column"
     made.unroll = _unroll(made)
-    made.serial = tuple(axis for axis in kernel.axes if axis in collide and axis is not vector)
-    _lay_out(made, whole=vector in collide)
+    made.serial = tuple(axis for axis in kernel.axes if axis in collide and axis is not swept)
+    _lay_out(made, whole=swept in collide)
     made.threads = minimum(made.threads, target.threads) if target.threads else made.threads
     return made
 
@@ -265,6 +270,14 @@ def _choose(kernel: Kernel, lanes: int, deps: dict[Expr, Axes], collide: Axes) -
     return best
 
 
+def _apart(kernel: Kernel, axis: Axis | None, lanes: int, deps: dict[Expr, Axes]) -> bool:
+    """Whether lanes would be taken apart again to be stored one by one, and nothing costly is done with them before."""
+    if axis is None or any(COST.get(node.op, 1) >= COSTLY for node in kernel.nodes):
+        return False
+    indices = [store.index for store in kernel.stores if scatters(store)]
+    return any(_lane_stride(index, axis, lanes, deps) != 1 for index in indices)
+
+
 def _unroll(made: Plan) -> int:
     """Accumulators a reduction keeps: many where the body is cheap, few where it is long already."""
     kernel = made.kernel
@@ -295,8 +308,8 @@ def _single_column(made: Plan) -> bool:
 
 
 def _lay_out(made: Plan, whole: bool) -> None:
-    """The grid that threads share, and how many the work is worth; `whole` keeps the vector axis in one piece."""
-    kernel, vector = made.kernel, made.vector
+    """The grid that threads share, and how many the work is worth; `whole` keeps the innermost loop in one piece."""
+    kernel, vector = made.kernel, made.swept
     made.grid_axes = tuple(axis for axis in kernel.axes if axis is not vector and axis not in made.serial)
     outer: Extent = prod(axis.size for axis in made.grid_axes)
     made.cost = total_cost(kernel)
