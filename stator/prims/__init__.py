@@ -1,7 +1,7 @@
 """The closed set of primitives and the decompositions that reduce ATen to it.
 
 Front door: `PRIMITIVES`, `DECOMPOSITIONS`, `RANDOM_OPERATORS`. Importing this package registers
-`stator::random` and fills the tables. Neighbours: `stator.aot` (reads the tables while tracing),
+`stator::random`, `stator::special` and fills the tables. Neighbours: `stator.aot` (reads the tables while tracing),
 `stator.lowering` (a lowering per primitive).
 """
 

@@ -179,5 +179,5 @@ def _read(table: dict[str, str]) -> dict[OpOverload, Primitive]:
     return found
 
 
-#: The set; `stator::random` joins it when `stator.prims.random` is imported.
+#: The set; `stator::random` and `stator::special` join it when `stator.prims` is imported.
 PRIMITIVES: dict[OpOverload, Primitive] = _read(TABLE)

@@ -58,7 +58,7 @@ FUNCTIONS = {
 ON_CPU = frozenset(name for name in FUNCTIONS if name in ("special_zeta", "igamma", "igammac") or "polynomial" in name)
 
 _LIBRARY = torch.library.Library("stator", "FRAGMENT")
-_LIBRARY.define("special(str name, Tensor x, Tensor? y=None) -> Tensor")
+_LIBRARY.define("special(str name, Tensor x, Tensor? y=None) -> Tensor", tags=(torch.Tag.pointwise,))
 
 
 def _special(name: str, x: Tensor, y: Tensor | None = None) -> Tensor:

@@ -12,11 +12,18 @@ from stator.prims import names as p
 from stator.prims.special import FUNCTIONS, ON_CPU, SPECIAL
 from stator.prims.table import cast, common_type, compute_type, decompose, rounds_once
 
+#: What loops compute on; ATen takes unsigned integers of more than 8 bits too.
+NUMBERS = frozenset((
+    torch.float64, torch.float32, torch.bfloat16, torch.float16, torch.int64, torch.int32, torch.int16, torch.int8,
+    torch.uint8, torch.bool,
+))  # fmt: skip
+
 
 def _register(name: str) -> None:
     @decompose(name)
     def run(x: Tensor, y: Tensor | None = None) -> Any:
-        if name in ON_CPU and x.device.type != "cpu":
+        known = x.dtype in NUMBERS and (y is None or y.dtype in NUMBERS)
+        if not known or (name in ON_CPU and x.device.type != "cpu"):
             return NotImplemented
         return SPECIAL(name, x, y)
 
@@ -48,7 +55,7 @@ def _floating(x: Tensor) -> Tensor:
 
 @decompose("polygamma")
 def polygamma(n: int, x: Tensor) -> Any:
-    if n < 0 or x.dtype.is_complex:
+    if n < 0 or x.dtype not in NUMBERS:
         return NotImplemented
     if n < 2:
         return SPECIAL("trigamma" if n else "digamma", x)
@@ -64,7 +71,7 @@ def polygamma(n: int, x: Tensor) -> Any:
 @decompose("mvlgamma")
 def mvlgamma(x: Tensor, order: int) -> Any:
     """The logarithm of the gamma function of `order` variables: those of x, x - 1/2, … added up."""
-    if order < 1:
+    if order < 1 or x.dtype not in NUMBERS:
         return NotImplemented
     x = _floating(x)
     wide = cast(x, compute_type(x.dtype))
