@@ -42,6 +42,8 @@ int tensor_prepare(void);
 bool tensor_check(PyObject *object);
 /* Fills the view of a tensor; 0 or -1 with an exception. */
 int tensor_view(PyObject *tensor, TensorView *view);
+/* Sizes or strides as a tuple. */
+PyObject *tensor_integers(const int64_t *values, Py_ssize_t count);
 /* Where the tensor begins in its storage, in elements; 0 or -1 with an exception. */
 int tensor_offset(PyObject *tensor, int64_t *offset);
 /* The identity of the tensor's storage, 0 if it has none; -1 with an exception. */

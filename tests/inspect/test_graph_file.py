@@ -16,10 +16,13 @@ import torch
 import stator
 from stator.inspect import graph_file
 
-STAGES = ["captured.py", "joint.py"] + [
-    f"{half}{end}"
-    for half in ("forward", "backward")
-    for end in (".py", "_loops.txt", "_fused.txt", "_kernels.cpp", "_wrapper.py")
+HALVES = ("forward", "backward")
+#: Both halves are scheduled before either is built: their memory is planned together.
+STAGES = [
+    "captured.py",
+    "joint.py",
+    *[f"{half}{end}" for half in HALVES for end in (".py", "_loops.txt")],
+    *[f"{half}{end}" for half in HALVES for end in ("_fused.txt", "_kernels.cpp", "_wrapper.py")],
 ]
 
 

@@ -155,6 +155,7 @@ def backward_arguments(parts, inputs, forward):
     where = {"input": inputs, "value": forward[:values], "extra": forward[values:]}
     yield from (where[saved.source][saved.index] for saved in metadata.saved)
     yield from (torch.ones(spec.size) for spec in metadata.tangents)
+    yield from (torch.tensor(True) for _ in metadata.flags)
 
 
 def compare(got, expected):

@@ -54,6 +54,7 @@ from stator.capture.values import (
     symbolic,
     tensor,
     torch_function,
+    unknown_text,
     user_object,
     warning,
 )
@@ -166,12 +167,27 @@ def without_warnings(t: Tensor) -> Tensor:
         return t + 1
 
 
+def with_a_message_dropped(t: Tensor) -> Tensor:
+    message = f"{t}"
+    assert t.dim() == 1, message
+    return t + 1
+
+
 def bound(t: Tensor) -> Tensor:
     pair = Pair()
     return t * pair.__getitem__(1) * (2 if callable(pair.cached) else 3) * (2 if hasattr(pair, "activation") else 3)
 
 
 #: Kind of value → a program that makes one.
+def with_a_class(t: Tensor) -> Tensor:
+    class Local:
+        @staticmethod
+        def twice(y: Tensor) -> Tensor:
+            return y * 2
+
+    return Local.twice(t)
+
+
 PROGRAMS: dict[type[Value], Callable[[Tensor], Any]] = {
     GlobalsValue: store,
     GeneratorValue: lambda t: t * sum(numbers()),
@@ -209,6 +225,8 @@ PROGRAMS: dict[type[Value], Callable[[Tensor], Any]] = {
     tensor.OpaqueValue: lambda t: (t + 1, (LAYER(t) * 2).grad_fn is None),
     pure.ReferenceValue: lambda t: weakref.ref(LAYER)()(t),
     iterators.CallableIterator: called_until,
+    class_statement.MadeClassValue: with_a_class,
+    class_statement.MadeDescriptorValue: with_a_class,
     klass.ClassValue: lambda t: t * Pair.scale,
     klass.BuiltinMethodValue: lambda t: t * dict.__len__({"k": 1}),
     klass.PropertyValue: lambda t: t * Pair().total,
@@ -239,6 +257,7 @@ PROGRAMS: dict[type[Value], Callable[[Tensor], Any]] = {
     warning.CatchWarningsValue: without_warnings,
     torch_function.TorchFunctionValue: lambda t: torch.sin(t),
     torch_function.NamespaceValue: lambda t: torch.ops.aten.sin(t),
+    unknown_text.UnknownTextValue: with_a_message_dropped,
     user_object.UserObjectValue: lambda t: t * Pair().parts[0],
     user_object.IndexIterator: lambda t: [t * i for i in Pair()],
 }
