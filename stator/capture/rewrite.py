@@ -46,6 +46,7 @@ from stator.capture.source import (
     StrideSource,
     TypeSource,
 )
+from stator.capture.values.class_statement import made_here
 
 if TYPE_CHECKING:
     from stator.capture.effects import Effects
@@ -129,7 +130,11 @@ class Assembler:
             self.pop()
 
     def load_object(self, obj: Any) -> None:
-        """Push a live Python object."""
+        """Push a live Python object; a class that the frame has made is made anew."""
+        made = made_here(obj)
+        if made is not None:
+            self.load(made)
+            return
         self.emit("LOAD_CONST", obj if type(obj) in LITERALS else self._pin(obj))
 
     def load_output(self, node: Any) -> None:

@@ -2,6 +2,7 @@
 
 from stator.capture.opcodes import (
     calls,
+    classes,
     containers,
     control,
     exceptions,
@@ -16,6 +17,6 @@ from stator.capture.opcodes import (
 )
 
 __all__ = [
-    "calls", "containers", "control", "exceptions", "functions", "generators", "match", "names", "operators",
-    "refused", "stack", "text",
+    "calls", "classes", "containers", "control", "exceptions", "functions", "generators", "match", "names",
+    "operators", "refused", "stack", "text",
 ]  # fmt: skip

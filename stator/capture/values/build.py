@@ -12,6 +12,7 @@ from stator.capture.values import (
     autograd_function,
     builtin_types,
     checkpointing,
+    class_statement,
     compiled,
     context_variable,
     copying,
@@ -52,9 +53,9 @@ __all__ = [
 
 #: The files that register what they know.
 FILES = (
-    autocast, autograd_function, builtin_types, checkpointing, compiled, context_variable, copying, functional,
-    markers, module, numpy_scalars, optimizer, pure, python_module, ranges, sharing, switches, torch_function,
-    torch_state, vmap, warning,
+    autocast, autograd_function, builtin_types, checkpointing, class_statement, compiled, context_variable, copying,
+    functional, markers, module, numpy_scalars, optimizer, pure, python_module, ranges, sharing, switches,
+    torch_function, torch_state, vmap, warning,
 )  # fmt: skip
 
 const = fresh

@@ -5,6 +5,7 @@ from tests.capture.programs import (
     breaking,
     builtin_functions,
     calculating,
+    class_statements,
     classes,
     closures,
     comprehensions,
@@ -32,8 +33,8 @@ from tests.capture.programs import (
 from tests.capture.programs.table import PROGRAMS
 
 __all__ = [
-    "PROGRAMS", "autograd", "breaking", "builtin_functions", "calculating", "classes", "closures", "comprehensions",
-    "containers", "contexts", "exceptions", "functions", "generators", "iterating", "library", "matching", "modules",
-    "names", "operator_methods", "operators", "optimizers", "protocols", "records", "states", "subclasses", "tensors",
-    "text", "training",
+    "PROGRAMS", "autograd", "breaking", "builtin_functions", "calculating", "class_statements", "classes", "closures",
+    "comprehensions", "containers", "contexts", "exceptions", "functions", "generators", "iterating", "library",
+    "matching", "modules", "names", "operator_methods", "operators", "optimizers", "protocols", "records", "states",
+    "subclasses", "tensors", "text", "training",
 ]  # fmt: skip

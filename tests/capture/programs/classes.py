@@ -317,29 +317,6 @@ def class_attribute_written(x):
     return y
 
 
-@program(breaks="a class statement")
-def class_made_inside(x):
-    class Local:
-        bias = 3
-
-        def __init__(self, y):
-            self.y = y
-
-        def run(self):
-            return self.y + self.bias
-
-    return Local(x).run()
-
-
-@program(breaks="a class made inside leaves the function")
-def class_made_inside_leaves(x):
-    class Local:
-        def __init__(self, y):
-            self.y = y
-
-    return type(Local(x * 2)).__name__, x + 1
-
-
 @program()
 def bound_methods(x):
     method = Scale(2).__call__

@@ -155,7 +155,7 @@ def cell_deleted(x):
         return first * 2
 
 
-@program(breaks="a class statement")
+@program()
 def class_cell(x):
     class Base:
         def forward(self, y):

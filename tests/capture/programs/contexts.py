@@ -109,7 +109,7 @@ def suppress(x):
     return x + 1
 
 
-@program(breaks="a class statement")
+@program()
 def closing(x):
     class Resource:
         closed = False

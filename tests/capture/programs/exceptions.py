@@ -201,7 +201,7 @@ def group(x):
     return y
 
 
-@program(breaks="a class statement")
+@program()
 def suppressed_in_method(x):
     class Holder:
         def read(self):
@@ -239,7 +239,7 @@ def given_exception(x, error):
         return x + 1, caught is error, str(caught)
 
 
-@program(breaks="a class statement")
+@program()
 def not_implemented(x):
     class Base:
         def run(self, y):

@@ -31,6 +31,7 @@ from stator.capture.values import (
     autocast,
     base,
     builtin,
+    class_statement,
     constant,
     context_variable,
     exception,
