@@ -2,7 +2,7 @@
 
 `matmul` and `linear` are taken apart in C++ before any mode sees them. Where that code reads sizes as numbers (which
 functions do depends on the version of PyTorch), every size would become fixed. Invariant: sizes, strides and dtypes of
-the results are eager's, and so are the operators that do the work.
+the results are eager's, and so are the operators that do the work. So are functions whose gradient asks for data.
 Neighbours: `capture/graph.py` and `aot/trace.py` run the calls of a program through `call`.
 """
 
@@ -23,6 +23,11 @@ from stator.fake.tensor import FakeTensor
 
 def call(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """`function(*args, **kwargs)` on fakes."""
+    other = _OTHER_GRADIENTS.get(function)
+    if other is not None:
+        out = other(*args, **kwargs)
+        if out is not NotImplemented:
+            return out
     if not any(_is_symbolic(arg) for arg in (*args, *kwargs.values())):
         return function(*args, **kwargs)
     form = _FORMS.get(function)
@@ -123,6 +128,22 @@ def _linspace(start: Any, end: Any = None, steps: Any = None, **options: Any) ->
     step = (end - start) / (steps - 1)
     return torch.where(number < steps // 2, exact * step + start, end - (steps - 1 - exact) * step).to(dtype)
 
+
+def _filled(in_place: bool, x: Any, dim: Any = None, index: Any = None, value: Any = None, **named: Any) -> Any:
+    """`index_fill` with a differentiable value. PyTorch's formula for its gradient removes double indices first."""
+    differentiable = isinstance(value, FakeTensor) and value.requires_grad and value.dim() == 0
+    if named or not differentiable or type(dim) is not int or value.dtype is not x.dtype:
+        return NotImplemented
+    extent, shape = (x.shape[dim], [-1] + [1] * ((-1 - dim) % x.dim())) if x.dim() else (1, [])
+    chosen = torch.zeros(extent, dtype=torch.bool, device=x.device).index_fill(0, index, True).view(shape)
+    return (x if in_place else x.clone()).masked_fill_(chosen, value)
+
+
+#: Functions whose gradient has, by PyTorch's formula, steps whose sizes depend on data: others with the same values.
+_OTHER_GRADIENTS: dict[Any, Callable[..., Any]] = {
+    **dict.fromkeys((torch.index_fill, torch.Tensor.index_fill), partial(_filled, False)),
+    torch.Tensor.index_fill_: partial(_filled, True),
+}
 
 _FORMS: dict[Any, Callable[..., Any]] = {
     **dict.fromkeys((torch.matmul, torch.Tensor.matmul, torch.Tensor.__matmul__, operator.matmul), _matmul),
