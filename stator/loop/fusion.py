@@ -28,6 +28,8 @@ _ROUNDS = 3
 _NEAR = 96  # how far apart in the program two readers of a buffer may be, so that results do not live long
 _SMALL = 20  # launches: work below is worth joining for the launch alone
 _MANY = 12  # candidates for a map that are tried, at most
+#: A tensor with so many times the elements that are scattered into it is large beside what these are made of.
+FEW = 32
 
 
 class Group:
@@ -196,7 +198,7 @@ class _Decision:
         touched = one.reads.keys() | one.writes.keys() | other.reads.keys() | other.writes.keys()
         if len(touched) > self.device.max_params and self._params(one, other) > self.device.max_params:
             return False
-        return self._suits(one, other) and not self._path(one, other)
+        return self._suits(one, other) and not self._crowds(one, other) and not self._path(one, other)
 
     def _suits(self, one: Group, other: Group) -> bool:
         """A reduction down columns has little parallelism: work that is needed elsewhere too stays out of it."""
@@ -210,6 +212,21 @@ class _Decision:
             if not pointwise.writes.keys() & reduction.reads.keys():
                 return False
         return True
+
+    def _crowds(self, one: Group, other: Group) -> bool:
+        """A large buffer that is scattered into stands beside what is scattered, not beside all that this is made of.
+
+        scatter(f(a, b)), scatter(c)  -->  v = f(a, b), of which a and b are given back; scatter(v); scatter(c)
+        """
+        for scatter, joining in ((one, other), (other, one)):
+            if not scatter.scatters:
+                continue
+            around = max(map(self.bytes.__getitem__, scatter.writes))
+            made = sum([self.bytes[name] for name in joining.writes.keys() & scatter.reads.keys()])
+            beside = sum([self.bytes[name] for name in joining.reads.keys() - scatter.reads.keys()])
+            if beside > made and around > max(made * FEW, self.device.cache_bytes):
+                return True
+        return False
 
     def _escapes(self, name: str, inside: int) -> bool:
         """Whether a buffer is needed outside of these nodes."""

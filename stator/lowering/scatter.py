@@ -9,9 +9,11 @@ Neighbours: `indexing.py` (reads at loaded positions), `loop/collision.py` (whic
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
 from stator.loop import expr as e
+from stator.loop.fusion import FEW
 from stator.loop.index import ZERO, Index
 from stator.loop.nest import Buffer, Nest
 from stator.lowering.context import Context, loop_axes
@@ -31,6 +33,10 @@ from stator.lowering.value import (
     pointwise,
 )
 from stator.prims.set import PRIMITIVES
+from stator.sizes import hint
+
+#: What a GPU combines atomically, by mode; what is put is not combined.
+ATOMIC = {"add": ("f32", "f64", "i32", "i64"), "mul": (), "maximum": ("i32", "i64"), "minimum": ("i32", "i64")}
 
 #: What ATen's reductions are as modes of stores.
 REDUCTIONS = {"sum": "add", "prod": "mul", "amax": "maximum", "amin": "minimum"}
@@ -40,7 +46,7 @@ Target = Callable[[Indices], Indices]
 
 def combines(context: Context, dtype: str, mode: str) -> bool:
     """Whether the device does what the mode says, where many iterations may do so at one address."""
-    return context.device == "cpu" or mode == "put" or (mode == "add" and dtype in ("f32", "i32"))
+    return context.device == "cpu" or mode == "put" or dtype in ATOMIC[mode]
 
 
 def spent(context: Context, out: Spec, x: Tensorish) -> Buffer | None:
@@ -52,6 +58,15 @@ def spent(context: Context, out: Spec, x: Tensorish) -> Buffer | None:
     if not owned or x.place is None or x.place.stride != out.stride or context.uses[source].count > 1:
         return None
     return x.place.buffer
+
+
+def _made(context: Context, source: Tensorish, out: Size) -> None:
+    """Make what goes to a few elements of a large tensor beforehand: what it is made of need not be there with that.
+
+    Where this gains nothing, fusion makes both one kernel again.
+    """
+    if source.place is None and source.weight > 1 and hint(prod(source.size)) * FEW <= hint(prod(out)):
+        context.realize(source)
 
 
 def _scattered(
@@ -104,6 +119,7 @@ def _along(
         return (*at[:dim], found, *at[dim + 1 :])
 
     dtype = compute_dtype(out.dtype) if mode in ("add", "mul") else out.dtype
+    _made(context, source, out.size)
     return _scattered(context, out, x, size, lambda at: source.load(at[: source.rank]), target, mode, dtype)
 
 
@@ -177,6 +193,7 @@ def index_put(
     found = None
     if chosen is not None:
         mode = "add" if accumulate else "put"
+        _made(context, values, out.size)
         found = _scattered(context, out, x, chosen.size, lambda at: broadcast(values, at), chosen.source, mode)
     return found or extern(context, out, x, indices, values, accumulate)
 
@@ -187,6 +204,7 @@ def embedding_dense_backward(
 ) -> Any:
     if by_frequency or 0 in grad.size or 0 in out.size or not combines(context, out.dtype, "add"):
         return extern(context, out, grad, positions, rows, padding, by_frequency)
+    _made(context, grad, out.size)
     zeros = pointwise(out.size, out.dtype, lambda at: e.const(0, out.dtype), 1)
     buffer = context.buffer(out.size, out.stride, out.dtype)
     context.write(buffer, zeros)
