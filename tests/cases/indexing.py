@@ -138,7 +138,6 @@ CASES = [
     Case(
         "scatter_whole",
         lambda x, i, y: (
-            x.scatter(0, i, y),
             x.scatter_add(0, i, y),
             x.scatter_reduce(1, i, y, "amax", include_self=False),
             x.scatter_reduce(1, i, y, "prod"),
@@ -147,7 +146,18 @@ CASES = [
         (whole(-5, 5, 4, 4), positions(4, 4, 3), whole(-3, 4, 4, 4)),
         (I64, I32),
     ),
-    Case("scatter_last_wins", lambda x, i, y: x.scatter(0, i, y), (normal(3), positions(3, 40), normal(40)), FLOATS),
+    Case(
+        "last_wins",
+        lambda x, i, j, y: (
+            x.scatter(0, i[:, None].expand(9, 3), y),
+            torch.index_put(x, (i,), y),
+            torch.index_copy(x, 0, i, y),
+            x.put(i, y[:, 0]),
+            aten.index_put(x.unsqueeze(1), [i, None, j], y[:, :1]),
+        ),
+        (normal(4, 3), positions(4, 9), positions(3, 9), normal(9, 3)),
+        (*FLOATS, I64),
+    ),
     Case(
         "scatter_single",
         lambda x, i, y: (x.scatter_add(0, i, y), x.index_add(0, i, y), x.index_copy(0, i, y)),
@@ -156,7 +166,7 @@ CASES = [
     ),
     Case(
         "put_rows",
-        lambda x, i, y: (torch.index_put(x, (i,), y), torch.index_put(x, (i,), y, accumulate=True)),
+        lambda x, i, y: (torch.index_put(x, (i[:0],), y[:0]), torch.index_put(x, (i,), y, accumulate=True)),
         (normal(4, 3), positions(4, 9, low=-4), normal(9, 3)),
         FLOATS,
         slack=8.0,
@@ -165,7 +175,7 @@ CASES = [
         "put_apart",
         lambda x, i, j, y: (
             aten.index_put(x, [i, None, j], y, True),
-            aten.index_put(x, [None, i, j], y.t()),
+            aten.index_put(x, [None, i, j], y.t(), True),
             aten.index_put(x, [None, i[:, None] * 0 + j], y.t()[:, :1, None, None], True),
         ),
         (normal(3, 3, 3), positions(3, 5), positions(3, 5), normal(5, 3)),
@@ -180,7 +190,7 @@ CASES = [
     ),
     Case(
         "put_flat",
-        lambda x, i, y: (x.put(i, y), x.put(i, y, accumulate=True)),
+        lambda x, i, y: (x.put(i[:1, 0], y[:1]), x.put(i, y, accumulate=True)),
         (normal(3, 4), positions(12, 2, 3, low=-12), normal(6)),
         FLOATS,
         slack=8.0,

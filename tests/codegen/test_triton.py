@@ -37,7 +37,7 @@ POINTERS = {
 
 def kernels_of(case: Case, dtype: torch.dtype) -> tuple[Kernel, ...]:
     gm, _, _ = trace(case.fn, case.make_inputs(dtype), DECOMPOSITIONS)
-    return schedule(lower(gm, "case", "cpu"), Device.of("cuda")).kernels
+    return schedule(lower(gm, "case", "cuda"), Device.of("cuda")).kernels
 
 
 def imported(source: str, folder: Path) -> ModuleType:
@@ -79,6 +79,10 @@ NOT_ON_CUDA = {
     ("hardsigmoid_gradients", torch.float64): "eager divides by a float32 six on CUDA",
     ("hardswish", torch.float64): "eager divides by a float32 six on CUDA",
     ("hardswish_gradients", torch.float64): "eager divides by a float32 six on CUDA",
+    **{
+        ("last_wins", dtype): "which write wins is open on CUDA"
+        for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.int64)
+    },
 }
 
 

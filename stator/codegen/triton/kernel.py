@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from stator.codegen.triton.blocks import Blocks, choose
-from stator.codegen.triton.operators import PREAMBLE, REDUCTIONS, TYPES, spelling
+from stator.codegen.triton.operators import ATOMICS, PREAMBLE, REDUCTIONS, TYPES, spelling
 from stator.loop import scalar
 from stator.loop.expr import Expr, op
 from stator.loop.extent import wrapped
@@ -417,10 +417,11 @@ class _Writer:
         if store.value.op == "const":
             value = f"tl.full({shape}, {value}, {TYPES[store.value.dtype]})"
         place = f"{store.buffer} + tl.broadcast_to({self._index(store.index, None)} + x * 0, {shape})"
-        if store.mode == "add":
-            scope.add(f"tl.atomic_add({place}, tl.broadcast_to({value}, {shape}), {guard}, sem='relaxed')")
-        else:
+        if store.mode in ("store", "put"):
             scope.add(f"tl.store({place}, tl.broadcast_to({value}, {shape}), {guard})")
+        else:
+            function = ATOMICS[store.mode]
+            scope.add(f"{function}({place}, tl.broadcast_to({value}, {shape}), {guard}, sem='relaxed')")
 
 
 def _reaches(numel: Extent, bits: int) -> bool:

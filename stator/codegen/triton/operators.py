@@ -42,6 +42,8 @@ BOOLEAN = {"add": "{0} | {1}", "mul": "{0} & {1}", "not": "({0} == 0)", "minimum
 DOUBLE = {
     "div": "{0} / {1}", "sqrt": "tl.sqrt({0})", "reciprocal": "1.0 / {0}", "floordiv": "libdevice.floor({0} / {1})",
 }  # fmt: skip
+# Mode of a store -> the function that combines with memory, where many programs may do so at one address.
+ATOMICS = {"add": "tl.atomic_add", "maximum": "tl.atomic_max", "minimum": "tl.atomic_min"}
 
 
 def spelling(name: str, dtype: str) -> str:
