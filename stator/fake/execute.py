@@ -36,7 +36,9 @@ _DATA_TAGS = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
 class Plan:
     """What `execute` has to know about one operator, read from its schema and tags."""
 
-    __slots__ = ("written", "unreturned", "view", "data_dependent", "pure", "restrides", "has_device", "composite")
+    __slots__ = (
+        "composite", "data_dependent", "has_device", "numbers", "pure", "restrides", "unreturned", "view", "written",
+    )  # fmt: skip
 
     def __init__(self, func: Any) -> None:
         schema = func._schema
@@ -51,10 +53,13 @@ class Plan:
         self.pure = not writes and torch.Tag.nondeterministic_seeded not in func.tags
         self.restrides = torch.Tag.inplace_view in func.tags or func in _RESIZING
         self.has_device = any(a.name == "device" for a in schema.arguments)
+        #: Whether it takes tensors for which a program may pass numbers (`torch.div(7, 2)`).
+        self.numbers = self.pure and bool(schema.arguments) and schema.arguments[0].type.isSubtypeOf(_TENSOR)
         #: Made of other operators. Autograd takes these apart, so they arrive only in inference mode.
         self.composite = func not in RULES and not writes and func._can_decompose()
 
 
+_TENSOR = torch._C.TensorType.get()
 _RESIZING = {aten.resize_.default, aten.resize_as_.default, aten.set_.source_Tensor, aten.set_.source_Storage}
 #: Tagged as data-dependent, but so only for boolean indices; their rule tells.
 _BY_INTEGERS = {aten.index.Tensor, aten._unsafe_index.Tensor}
@@ -84,7 +89,7 @@ def execute(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if plan.data_dependent:
             return _known_value(func, args, kwargs)
         out = run_on_meta(func, plan, args, kwargs)
-    if plan.pure and _may_be_constant(args):
+    if plan.pure and _may_be_constant(plan, args):
         _carry_constant(func, args, kwargs, out)
     return out
 
@@ -206,14 +211,14 @@ def _write_constant(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], ta
 # ---- constants -------------------------------------------------------------------------------------------------------
 
 
-def _may_be_constant(args: tuple[Any, ...]) -> bool:
+def _may_be_constant(plan: Plan, args: tuple[Any, ...]) -> bool:
     """Whether the first tensor among the arguments is a constant: the cheap test that keeps the common path short."""
     for arg in args:
         if type(arg) is FakeTensor:
             return arg.constant is not None
         if type(arg) is list and arg and isinstance(arg[0], FakeTensor):
             return arg[0].constant is not None
-    return False
+    return plan.numbers and not _any_symbolic(args)
 
 
 def _constants(args: tuple[Any, ...]) -> list[Any] | None:

@@ -164,3 +164,14 @@ def test_views_in_inference_mode_are_what_their_base_is() -> None:
         made = fake + 1
         found = [fake.view(-1), fake.t(), fake.reshape(6), *fake.split(1), made, made.view(-1), fake.flatten()]
     assert [tensor.is_inference() for tensor in found] == [False] * 5 + [True, True, False]
+
+
+def test_operators_on_numbers_alone_are_known():
+    with FakeMode():
+        half = torch.div(7, 2, rounding_mode="trunc")
+        assert half.shape == () and half.dtype is torch.int64
+        assert int(half) == 3
+        assert float(torch.div(7, 2)) == 3.5
+        assert torch.mul(half, torch.add(1, 2)).item() == 9
+        with pytest.raises(DataDependent):
+            int(torch.add(torch.randint(3, ()), 2))
