@@ -110,7 +110,7 @@ ROUNDINGS = {"floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "round
 
 COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 
-LOGIC = {"logical_and": "and", "logical_or": "or", "logical_xor": "xor", "logical_not": "not"}
+LOGIC = {"logical_and": "and", "logical_or": "or", "logical_not": "not"}
 
 
 #: Operators whose second operand may be a number as it is; in half types eager rounds all others to the result's type.

@@ -1,9 +1,9 @@
-"""The closed set: every ATen overload that may reach lowering, with its class and meaning.
+"""The closed set: every ATen operator that may reach lowering, with its class and meaning.
 
-`TABLE` is the whole truth on a few screens: one line an overload. Decompositions reduce all other
-overloads to these; what has neither a decomposition nor a line here still runs, as an extern call.
+`TABLE` is the whole truth on a few screens: one line an operator. Decompositions reduce all others
+to these; what has neither a decomposition nor a line here still runs, as an extern call.
 In add, sub, mul and div a number stands in the Tensor overload (`mul.Tensor(x, 0.5)`): a wrapped
-number, exactly as in eager; elsewhere the dispatcher wants the Scalar overload.
+number, exactly as in eager; elsewhere the dispatcher wants the Scalar overload, which stands in the same line.
 
 Invariant: at most 120 lines; every overload that is not of class `extern` has a lowering.
 Neighbours: `names.py` (short names), `table.py` (what reduces to these), `stator.lowering`.
@@ -24,7 +24,7 @@ class Primitive(NamedTuple):
     meaning: str
 
 
-#: class → lines of "overload: meaning"; overloads without a dot are `.default`.
+#: class → lines of "operator.overload|overload: meaning"; operators without a dot have `.default`.
 TABLE: dict[str, str] = {
     "pointwise": """
         abs: magnitude
@@ -62,39 +62,28 @@ TABLE: dict[str, str] = {
         add.Tensor: a + alpha * b
         sub.Tensor: a - alpha * b
         mul.Tensor: a * b
-        div.Tensor: true division
-        div.Tensor_mode: true, floor or trunc division
-        pow.Tensor_Tensor: a to the b
-        pow.Tensor_Scalar: a to a number
+        div.Tensor|Tensor_mode: a / b, or its floor or trunc
+        pow.Tensor_Tensor|Tensor_Scalar: a to the b
         remainder.Tensor: modulo with the sign of the divisor
         fmod.Tensor: modulo with the sign of the dividend
         minimum: smaller one, NaN wins
         maximum: larger one, NaN wins
         atan2: angle of (b, a)
-        eq.Tensor: a == b
-        eq.Scalar: a == number
-        ne.Tensor: a != b
-        ne.Scalar: a != number
-        lt.Tensor: a < b
-        lt.Scalar: a < number
-        le.Tensor: a <= b
-        le.Scalar: a <= number
-        gt.Tensor: a > b
-        gt.Scalar: a > number
-        ge.Tensor: a >= b
-        ge.Scalar: a >= number
+        eq.Tensor|Scalar: a == b
+        ne.Tensor|Scalar: a != b
+        lt.Tensor|Scalar: a < b
+        le.Tensor|Scalar: a <= b
+        gt.Tensor|Scalar: a > b
+        ge.Tensor|Scalar: a >= b
         logical_and: both non-zero
         logical_or: one non-zero
-        logical_xor: exactly one non-zero
         bitwise_and.Tensor: bits of both
         bitwise_or.Tensor: bits of one
         bitwise_xor.Tensor: bits of exactly one
         bitwise_left_shift.Tensor: a << b
         bitwise_right_shift.Tensor: a >> b
         clamp: no less than a number, no more than another
-        where.self: a where the condition holds, else b
-        where.ScalarSelf: number where the condition holds, else b
-        where.ScalarOther: a where the condition holds, else number
+        where.self|ScalarSelf|ScalarOther: a where the condition holds, else b
         clone: copy, with a memory format
         _to_copy: copy with another dtype, device or memory format
         copy_: write the final value of a mutated input (end of a forward graph only)
@@ -121,6 +110,11 @@ TABLE: dict[str, str] = {
         diagonal: the diagonal of two dims, as the last dim
         unfold: sliding windows of one dim, as the last dim
         alias: the value itself
+        view.dtype: the same bits as another dtype
+        view_as_real: complex numbers as pairs
+        view_as_complex: pairs as complex numbers
+        _conj: complex conjugate
+        _neg_view: sign change that is put off
     """,
     "index": """
         cat: joined along one dim
@@ -134,6 +128,12 @@ TABLE: dict[str, str] = {
         index_put: copy with elements at positions replaced or added to
         scatter.src: copy with elements along one dim replaced
         scatter_add: copy with elements along one dim added to
+        scatter_reduce.two: copy with elements along one dim combined with others
+        index_add: copy with slices at positions of one dim added to
+        index_copy: copy with slices at positions of one dim replaced
+        index_reduce: copy with slices at positions of one dim combined with others
+        searchsorted.Tensor: where in sorted rows elements belong
+        bucketize.Tensor: where in one sorted row elements belong
     """,
     "creation": """
         full: a constant
@@ -172,10 +172,12 @@ def _read(table: dict[str, str]) -> dict[OpOverload, Primitive]:
     found: dict[OpOverload, Primitive] = {}
     for kind, lines in table.items():
         for line in lines.strip().splitlines():
-            name, _, meaning = line.strip().partition(": ")
-            op = overload(name)
-            if op is not None:
-                found[op] = Primitive(kind, meaning)
+            names, _, meaning = line.strip().partition(": ")
+            operator, _, variants = names.partition(".")
+            for variant in variants.split("|"):
+                op = overload(f"{operator}.{variant}")
+                if op is not None:
+                    found[op] = Primitive(kind, meaning)
     return found
 
 

@@ -47,9 +47,10 @@ def externs(program: Program) -> list[str]:
     return [n.target for n in program.nodes if isinstance(n, Extern)]
 
 
-def test_every_primitive_has_a_lowering() -> None:
+def test_the_primitives_are_what_has_a_lowering() -> None:
     without = {op for op, primitive in PRIMITIVES.items() if primitive.kind != "extern" and op not in LOWERINGS}
-    assert {str(op) for op in without} == {"aten.copy_.default", "aten.scatter.src"}
+    assert {str(op) for op in without} == {"aten.copy_.default"}
+    assert set(LOWERINGS) <= set(PRIMITIVES)
 
 
 # -- mutations -------------------------------------------------------------------------------------
@@ -222,7 +223,7 @@ def test_a_shared_weight_gets_its_rows_added_in_place() -> None:
         return torch.index_put(product, [ids], g, accumulate=True), product
 
     program, inputs = lowered(shared, g, w, ids)
-    assert "aten.index_put.default" in externs(program)
+    assert [n.mode for n in nests(program)] == ["store", "add"]  # a copy of the product first
     for got, want in zip(run(program, inputs), shared(g, w, ids), strict=True):
         torch.testing.assert_close(got, want)
 
@@ -237,13 +238,15 @@ def test_rows_of_an_embedding_are_summed_by_kernels(padding: int) -> None:
     program, inputs = lowered(rows, g, ids)
     assert externs(program) == [] and [n.mode for n in nests(program)] == ["store", "add"]
     torch.testing.assert_close(run(program, inputs)[0], rows(g, ids), rtol=0, atol=0)
-    assert externs(lowered(rows, g.bfloat16(), ids)[0]) == ["aten.embedding_dense_backward.default"]
+    half = lowered(rows, g.bfloat16(), ids)
+    assert externs(half[0]) == []
+    torch.testing.assert_close(run(*half)[0], rows(g.bfloat16(), ids), rtol=0, atol=0)
 
 
 def test_unknown_operators_are_calls() -> None:
-    program, inputs = lowered(lambda x: torch.erfinv(x) * 2, torch.rand(4))
-    assert externs(program) == ["aten.erfinv.default"]
-    torch.testing.assert_close(run(program, inputs)[0], torch.erfinv(inputs[0]) * 2)
+    program, inputs = lowered(lambda x: torch.linalg.inv_ex(x)[0] * 2, torch.rand(4, 4))
+    assert externs(program) == ["aten.linalg_inv_ex.default"]
+    torch.testing.assert_close(run(program, inputs)[0], torch.linalg.inv_ex(inputs[0])[0] * 2)
 
 
 # -- another device --------------------------------------------------------------------------------

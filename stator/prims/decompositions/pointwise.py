@@ -358,6 +358,11 @@ def angle(x: Tensor) -> Tensor:
     return p.where(p.isnan(wide), wide, p.where(p.lt(wide, 0), math.pi, p.mul(wide, 0.0)))
 
 
+@decompose("logical_xor")
+def logical_xor(x: Tensor, y: Tensor) -> Tensor:
+    return p.ne(p.ne(x, 0), p.ne(y, 0))
+
+
 @decompose("heaviside")
 def heaviside(x: Tensor, values: Tensor) -> Tensor:
     step = cast(p.gt(x, 0), x.dtype)
