@@ -27,7 +27,7 @@ from stator.aot.mincut import INFINITE, FlowGraph
 from stator.aot.symbols import shown
 from stator.aot.trace import Joint
 from stator.fake.execute import plan_of
-from stator.fake.graphs import add_call, copy_call, infer, is_pure, is_view, module, root
+from stator.fake.graphs import add_call, copy_call, draws, infer, is_pure, is_view, module, root
 
 aten = torch.ops.aten
 
@@ -271,7 +271,7 @@ def _copy(joint: Joint, node: fx.Node) -> fx.Node:
 def _forward(joint: Joint, extra: list[fx.Node]) -> fx.GraphModule:
     graph = fx.Graph()
     copies: dict[fx.Node, fx.Node] = {}
-    needed = _ancestors([*joint.values, *extra, *_write_backs(joint)])
+    needed = _ancestors([*joint.values, *extra, *_write_backs(joint), *_draws(joint, "forward")])
     for node in joint.inputs:
         copies[node] = _placeholder(graph, node)
     for node in joint.graph.nodes:
@@ -283,6 +283,11 @@ def _forward(joint: Joint, extra: list[fx.Node]) -> fx.GraphModule:
 
 def _write_backs(joint: Joint) -> list[fx.Node]:
     return [n for n in joint.graph.nodes if n.op == "call_function" and n.target is aten.copy_.default]
+
+
+def _draws(joint: Joint, phase: str) -> list[fx.Node]:
+    """The calls that draw from torch's generator."""
+    return [n for n in joint.graph.nodes if n.op == "call_function" and n.meta["phase"] == phase and draws(n)]
 
 
 def _ancestors(nodes: Iterable[fx.Node]) -> set[fx.Node]:
@@ -323,7 +328,7 @@ def _backward(joint: Joint, saved: list[fx.Node]) -> fx.GraphModule:
             stack.pop()
 
     results = [gradient for gradient in joint.gradients if gradient is not None]
-    needed = _ancestors(results)
+    needed = _ancestors([*results, *_draws(joint, "backward")])
     for node in joint.graph.nodes:
         if node.op == "call_function" and node.meta["phase"] == "backward" and node in needed:
             build(node)

@@ -31,7 +31,7 @@ from stator.aot.together import Base, Member, join, storage_of
 from stator.aot.tracer import Tracer
 from stator.base.errors import DataDependent, Unsupported
 from stator.fake import FakeTensor, composite, make
-from stator.fake.graphs import module
+from stator.fake.graphs import draws, module
 from stator.fake.layout import contiguous_strides, is_dense
 from stator.fake.mode import inner, without_saved_tensor_hooks
 from stator.fake.symbolic import extents
@@ -480,9 +480,11 @@ class _Interpreter:
 
 
 def _prune(graph: fx.Graph) -> None:
-    """Drop the nodes that nothing uses."""
+    """Drop the nodes that nothing uses; drawing numbers is a use."""
     for node in reversed(graph.nodes):
-        if node.op == "call_function" and not node.users and node.target is not aten.copy_.default:
+        if node.op != "call_function" or node.users or node.target is aten.copy_.default:
+            continue
+        if not draws(node):
             graph.erase_node(node)
 
 

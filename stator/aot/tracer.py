@@ -137,7 +137,7 @@ class Tracer(FakeMode):
         if plan.view:
             return self._view
         if is_random(func) and self.random_operators:
-            raise Unsupported(func, "its random numbers have no functional form")
+            return self._drawn
         return self._data_dependent if plan.data_dependent else self._compute
 
     def _decompose(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -169,6 +169,12 @@ class Tracer(FakeMode):
         if out is NotImplemented:
             raise Unsupported(func, "these arguments have no functional form")
         return out
+
+    def _drawn(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Random numbers of which eager checks what they are drawn from: its kernel draws them when the graph runs."""
+        if kwargs.get("generator") is not None:
+            raise Unsupported(func, "it has a generator of its own", "seed torch's default generator instead")
+        return self._compute(func, args, kwargs)
 
     def _data_dependent(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         tensor = args[0] if args else None

@@ -103,6 +103,14 @@ def is_pure(node: fx.Node) -> bool:
     return not isinstance(target, torch._ops.OpOverload) or plan_of(target).pure or _drops_nothing(target, node)
 
 
+def draws(node: fx.Node) -> bool:
+    """Whether the call takes numbers from torch's generator, which it does although nobody reads its results."""
+    target: Any = node.target
+    if not isinstance(target, torch._ops.OpOverload) or torch.Tag.nondeterministic_seeded not in target.tags:
+        return False
+    return not _drops_nothing(target, node)
+
+
 def _drops_nothing(target: Any, node: fx.Node) -> bool:
     """Whether a call that writes nothing draws random numbers only for a dropout, of which there is none."""
     arguments = target._schema.arguments

@@ -529,3 +529,9 @@ def _tril(x: Any, diagonal: int = 0) -> Any:
 @rule(*_overloads("_fused_adam_ _fused_adamw_ _fused_sgd_ _fused_adagrad_", "default tensor_lr"))
 def _writes_lists(*args: Any, **kwargs: Any) -> None:
     """A whole step of an optimizer."""
+
+
+@rule(*_overloads("binomial _sample_dirichlet _standard_gamma_grad _dirichlet_grad"))
+def _drawn(x: Any, *args: Any, **kwargs: Any) -> Any:
+    """As many random numbers, or their slopes, as the first argument has."""
+    return make(x.shape, x.dtype, x.device)

@@ -1,7 +1,7 @@
 """Analyse: what every node of a program reads and writes, and who must come before whom. Pure facts, no decisions.
 
 Nodes are numbered by their place in the program; sets of nodes are bit sets (Python ints). Nodes whose results nobody
-needs are left out of `Facts.live`.
+needs are left out of `Facts.live`; those that draw random numbers never are, and keep their order.
 Neighbours: `fusion`, `order` and `apply` read the facts.
 """
 
@@ -52,6 +52,7 @@ def analyse(program: Program) -> Facts:
     reads = [_reads(node) for node in program.nodes]
     live = _live(program, reads, kept | inputs)
     facts = Facts(program, {}, live, {}, kept=kept)
+    drawn: list[int] = []
     for number in live:
         node = program.nodes[number]
         if isinstance(node, Nest):
@@ -59,6 +60,9 @@ def analyse(program: Program) -> Facts:
             if scatters(node) or node.buffer.name in inputs or node.buffer.name in facts.writers:
                 facts.special.add(node.buffer.name)
         facts.before[number] = _link(facts, number, node, reads[number][0])
+        if isinstance(node, Extern) and node.draws:
+            facts.before[number].update(drawn)
+            drawn = [number]
     return facts
 
 
@@ -117,7 +121,7 @@ def _live(program: Program, reads: list[tuple[dict[str, list[Index]], list[Expr]
     needed = set(needed)
     for number in range(len(program.nodes) - 1, -1, -1):
         node = program.nodes[number]
-        if not needed.isdisjoint(written(node)):
+        if not needed.isdisjoint(written(node)) or (isinstance(node, Extern) and node.draws):
             live.append(number)
             needed.update(reads[number][0])
     live.reverse()

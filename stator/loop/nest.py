@@ -128,7 +128,10 @@ Argument: TypeAlias = Any  # View | bool | int | float | str | None | Size | tup
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Extern:
-    """A call of an ATen operator by name; with `out_target` it writes buffers that the caller allocates."""
+    """A call of an ATen operator by name; with `out_target` it writes buffers that the caller allocates.
+
+    One that `draws` takes numbers from the generator: it runs whether its results are read or not, after those before.
+    """
 
     name: str
     target: str
@@ -136,6 +139,7 @@ class Extern:
     kwargs: tuple[tuple[str, Argument], ...]
     outputs: tuple[Buffer, ...]
     out_target: str | None = None
+    draws: bool = False
 
     def views(self) -> list[View]:
         """Every view among its arguments, in order."""

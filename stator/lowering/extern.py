@@ -16,6 +16,7 @@ import torch
 
 from stator.base.errors import Unsupported
 from stator.fake.execute import plan_of
+from stator.fake.graphs import draws
 from stator.loop.nest import Argument, Buffer, Extern
 from stator.loop.scalar import OPAQUE
 from stator.lowering.context import Context
@@ -73,8 +74,10 @@ def call(context: Context, target: str, results: Any, args: Sequence[Any], kwarg
     out = OUT_VARIANTS.get(target)
     if out is not None and not (single and is_row_major(buffers[0])):
         out = None
-    hint = context.node.name if context.node is not None else target
-    context.nodes.append(Extern(hint, target, views, named, tuple(buffers), out))
+    node = context.node
+    hint = node.name if node is not None else target
+    drawing = node is not None and draws(node)
+    context.nodes.append(Extern(hint, target, views, named, tuple(buffers), out, drawing))
     return values[0] if single else tuple(values)
 
 

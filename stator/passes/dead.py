@@ -10,17 +10,19 @@ from dataclasses import dataclass
 
 from torch import fx
 
+from stator.fake.graphs import draws
 from stator.passes.memory import COPY_IN_PLACE
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveDead:
-    """`y = f(x)`, never used  -->  nothing. Inputs and write-backs stay."""
+    """`y = f(x)`, never used  -->  nothing. Inputs, write-backs and draws from torch's generator stay."""
 
     def __call__(self, graph: fx.Graph) -> int:
         changes = 0
         for node in reversed(graph.nodes):
-            if node.op == "call_function" and not node.users and node.target is not COPY_IN_PLACE:
-                graph.erase_node(node)
-                changes += 1
+            if node.op != "call_function" or node.users or node.target is COPY_IN_PLACE or draws(node):
+                continue
+            graph.erase_node(node)
+            changes += 1
         return changes

@@ -55,6 +55,11 @@ OF_EAGER: dict[str, Operator] = {
     "multinomial with replacement": lambda x: x.sum() * torch.multinomial(x.softmax(-1), 3, replacement=True),
     "poisson": lambda x: x * torch.poisson(x.detach().abs() * 3),
     "normal of two tensors": lambda x: x * torch.normal(x.detach(), x.detach().abs()),
+    "normal of a tensor for its width": lambda x: x * torch.normal(1.0, x.detach().abs()),
+    "binomial": lambda x: x * torch.binomial((x.detach().abs() * 9).round(), x.detach().sigmoid()),
+    "gamma": lambda x: x * torch._standard_gamma(x.detach().exp()),
+    "gamma with a gradient": lambda x: torch._standard_gamma(x.exp()),
+    "dirichlet": lambda x: x * torch._sample_dirichlet(x.detach().exp()),
 }
 
 
@@ -84,6 +89,42 @@ def told(function: Operator) -> list[Tensor]:
 def test_eagers_own_numbers(name: str) -> None:
     function = (OPERATORS | OF_EAGER)[name]
     torch.testing.assert_close(told(compiled(function, eager_random=True)), told(function), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", OF_EAGER)
+def test_what_only_eager_draws_is_drawn_by_its_kernel(name: str) -> None:
+    torch.testing.assert_close(told(compiled(OF_EAGER[name])), told(OF_EAGER[name]), rtol=1e-5, atol=1e-5)
+
+
+def unread(x: Tensor) -> Tensor:
+    torch.rand(3)
+    F.dropout(x, 0.5)
+    chosen = torch.multinomial(x.softmax(-1), 2)
+    noise = torch.normal(x.detach(), 1.0)
+    return torch.rand(len(x)) + noise.sum(1) * x.sum() + chosen.sum() + torch.rand(len(x))
+
+
+def test_numbers_that_nobody_reads_are_drawn_in_their_turn() -> None:
+    torch.testing.assert_close(told(compiled(unread, eager_random=True)), told(unread), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("eager_random", [False, True])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x + torch.poisson(-x.exp()),
+        lambda x: x + torch.multinomial(-x.exp(), 2).sum(),
+        lambda x: x if torch.multinomial(-x.exp(), 2) is None else x + 1,
+        lambda x: x + torch.normal(x, -x.exp()),
+    ],
+)
+def test_the_kernel_checks_the_data(function: Operator, eager_random: bool) -> None:
+    call, x = compiled(function, eager_random=eager_random), values().detach()
+    with pytest.raises(RuntimeError) as expected:
+        function(x)
+    with pytest.raises(RuntimeError) as found:
+        call(x)
+    assert str(found.value) == str(expected.value)
 
 
 @pytest.mark.parametrize("name", OPERATORS)
