@@ -44,7 +44,10 @@ class Break:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What one compilation did; printing it gives the report. Kernels and externs are listed once a launch."""
+    """What one compilation did; printing it gives the report. Kernels and externs are listed once a launch.
+
+    `memory` has for each graph the bytes that running it is predicted to take, besides inputs and parameters.
+    """
 
     graphs: tuple[Graph, ...]
     breaks: tuple[Break, ...]
@@ -52,6 +55,7 @@ class Explanation:
     kernels: tuple[str, ...]
     externs: tuple[str, ...]
     recompiles: tuple[str, ...]
+    memory: tuple[Mapping[str, int], ...]
     cache_hits: int
     cache_misses: int
     seconds: Mapping[str, float]
@@ -80,6 +84,7 @@ class Explanation:
             kernels=tuple(f"{facts['graph']}.{name}" for facts in launched for name in facts["names"]),
             externs=tuple(str(name) for facts in launched for name in facts["externs"]),
             recompiles=tuple(str(facts.get("reason", "")) for facts in recorder.of(log.RECOMPILE)),
+            memory=tuple(dict(facts) for facts in recorder.of(log.MEMORY)),
             cache_hits=sum(hits),
             cache_misses=len(hits) - sum(hits),
             seconds=recorder.seconds(),
@@ -90,6 +95,7 @@ class Explanation:
         parts: list[RenderableType] = [Text(self._headline(), style="bold")]
         parts += [_break_text(item) for item in self.breaks]
         parts += [Text(f"compiled again: {reason}", style="yellow") for reason in self.recompiles]
+        parts += [Text(_memory_text(facts)) for facts in self.memory]
         if self.graphs:
             parts.append(_table("graphs", ("name", "operators"), [(g.name, str(g.ops)) for g in self.graphs]))
         if self.operators:
@@ -156,6 +162,15 @@ def _break_text(item: Break) -> Text:
     if item.hint:
         text.append(f"\n  hint: {item.hint}", style="default")
     return text
+
+
+def _memory_text(facts: Mapping[str, int]) -> str:
+    """One line: the most at once, and of it what backward needs and what is kept between calls."""
+    mib = {name: f"{nbytes / (1 << 20):.1f}" for name, nbytes in facts.items()}
+    text = f"memory: at most {mib['peak']} MiB at once"
+    if facts["backward"]:
+        text += f" (forward {mib['forward']}, backward {mib['backward']}), saved {mib['saved']}"
+    return f"{text}, arena {mib['arena']}"
 
 
 def _counted(counter: Counter[str]) -> list[tuple[str, ...]]:

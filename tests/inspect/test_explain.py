@@ -75,6 +75,17 @@ def test_a_function_is_explained() -> None:
     assert (again.kernels, again.externs, again.cache_hits) == (told.kernels, told.externs, 1)
 
 
+def test_the_memory_of_a_training_step_is_told() -> None:
+    net = torch.nn.Sequential(torch.nn.Linear(256, 256), torch.nn.Tanh(), torch.nn.Linear(256, 256))
+    told = stator.explain(net)(torch.randn(1024, 256))
+    (memory,) = told.memory
+    assert memory["saved"] >= 1 << 20 and memory["peak"] == max(memory["forward"], memory["backward"])
+    assert f"at most {memory['peak'] / (1 << 20):.1f} MiB at once" in str(told) and ", saved 1" in str(told)
+    with torch.no_grad():
+        told = stator.explain(net)(torch.randn(1024, 256))
+    assert told.memory[0]["saved"] == 0 and "saved" not in str(told)
+
+
 def test_long_lists_of_guards_are_cut_in_print_only() -> None:
     with log.collect() as recorder:
         log.record(log.GUARDS, guards=[f"L['x{i}'] is None" for i in range(100)])
