@@ -31,6 +31,15 @@
         } \
     }
 
+// One of vectors of both.
+#define BOTH_(NAME) \
+    SCALAR_(NAME) \
+    INLINE double NAME(double x) { return NAME##f64(splat<V<double, 2>>(x))[0]; } \
+    template <class F> INLINE F NAME(F x) { \
+        if constexpr (is_f32<F>) return NAME##f32(x); \
+        else return NAME##f64(x); \
+    }
+
 template <class F> INLINE F fma_(F a, F b, F c) {
 #if defined(__clang__)
     return __builtin_elementwise_fma(a, b, c);
@@ -233,6 +242,54 @@ template <class F> INLINE F log1p_f32(F x) {
     return x == 0.0f ? x : r;
 }
 
+// ---- the same in double: to 1 ULP
+
+template <class D> INLINE D fma_f64(D a, D b, D c) {
+#if defined(__clang__)
+    return __builtin_elementwise_fma(a, b, c);
+#else
+#ifdef __AVX512F__
+    if constexpr (sizeof(D) == 64) return __builtin_ia32_vfmaddpd512_mask(a, b, c, (unsigned char)-1, 4);
+#endif
+#ifdef __FMA__
+    if constexpr (sizeof(D) == 32) return __builtin_ia32_vfmaddpd256(a, b, c);
+    if constexpr (sizeof(D) == 16) return __builtin_ia32_vfmaddpd(a, b, c);
+#endif
+    return a * b + c;
+#endif
+}
+template <class D> INLINE D poly_f64(D, double c) { return splat<D>(c); }
+template <class D, class... R> INLINE D poly_f64(D x, double c, R... rest) {
+    return fma_f64(poly_f64(x, rest...), x, splat<D>(c));
+}
+template <class D> INLINE D exp_f64(D x) {
+    typedef Int<D> I;
+    D y = x < -746.0 ? splat<D>(-746.0) : x;
+    y = y > 710.0 ? splat<D>(710.0) : y;
+    D shifted = fma_f64(y, splat<D>(0x1.71547652b82fep0), splat<D>(0x1.8p52)), n = shifted - 0x1.8p52;
+    D r = fma_f64(n, splat<D>(-0x1.62e42fefa0000p-1), y);  // its product with n is exact
+    r = fma_f64(n, splat<D>(-0x1.cf79abc9e3b3ap-40), r);
+    D p = poly_f64(r, 1 / 2., 1 / 6., 1 / 24., 1 / 120., 1 / 720., 1 / 5040., 1 / 40320., 1 / 362880., 1 / 3628800.,
+                   1 / 39916800., 1 / 479001600., 1 / 6227020800.);
+    p = fma_f64(r * r, p, r) + 1.0;
+    I k = (I)shifted - (I)splat<D>(0x1.8p52), half = k >> 1;
+    return p * (D)((half + 1023) << 52) * (D)((k - half + 1023) << 52);
+}
+template <class D> INLINE D log_f64(D x) {
+    typedef Int<D> I;
+    auto small = x < 0x1p-1022;
+    I bits = (I)(small ? x * 0x1p54 : x) - 0x3fe6a09e667f3bcdLL;
+    D e = __builtin_convertvector(bits >> 52, D) - (small ? splat<D>(54.0) : D{});
+    D f = (D)((bits & 0xfffffffffffffLL) + 0x3fe6a09e667f3bcdLL) - 1.0;  // x = 2^e (1 + f)
+    D s = f / (f + 2.0), z = s * s, half = f * f * 0.5;  // log(1 + f) = f - f^2/2 + s (f^2/2 + 2 z/3 + 2 z^2/5 + …)
+    D tail = z * poly_f64(z, 6.666666666666735130e-01, 3.999999999940941908e-01, 2.857142874366239149e-01,
+                          2.222219843214978396e-01, 1.818357216161805012e-01, 1.531383769920937332e-01,
+                          1.479819860511658591e-01);
+    D r = e * 0x1.62e42feep-1 - ((half - fma_f64(s, half + tail, e * 0x1.a39ef35793c76p-33)) - f);
+    D odd = x == 0.0 ? splat<D>(-__builtin_inf()) : (x < 0.0 ? splat<D>(__builtin_nan("")) : x);
+    return (x > 0.0) & (x < __builtin_inf()) ? r : odd;
+}
+
 // ---- hyperbolic, error function, sigmoid
 
 template <class F> INLINE F tanh_f32(F x) {
@@ -341,10 +398,10 @@ template <class F> INLINE F circle_(F x, int shift) {
 CIRCULAR_(sin_f32, __builtin_sinf, 0)
 CIRCULAR_(cos_f32, __builtin_cosf, 1)
 
-FLOATS_(exp_, __builtin_exp)
+BOTH_(exp_)
 FLOATS_(exp2_, __builtin_exp2)
 FLOATS_(expm1_, __builtin_expm1)
-FLOATS_(log_, __builtin_log)
+BOTH_(log_)
 FLOATS_(log2_, __builtin_log2)
 FLOATS_(log1p_, __builtin_log1p)
 FLOATS_(tanh_, __builtin_tanh)
