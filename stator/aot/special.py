@@ -222,6 +222,13 @@ def _accelerated_batch_norm(
     return (*outs, reserve)
 
 
+@special(aten._batch_norm_with_update.default)
+def _batch_norm_with_update(
+    tracer: Tracer, x: Any, weight: Any, bias: Any, mean: Any, var: Any, momentum: float, eps: float
+) -> Any:
+    return _accelerated_batch_norm(tracer, x, weight, bias, mean, var, True, momentum, eps)
+
+
 @special(aten.cudnn_batch_norm_backward.default)
 def _accelerated_batch_norm_backward(
     tracer: Tracer,

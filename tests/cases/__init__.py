@@ -5,17 +5,31 @@
 
 from __future__ import annotations
 
-from tests.cases import activation, indexing, normalization, overload, pointwise, reduction, shape, special, windows
+from tests.cases import (
+    activation,
+    indexing,
+    margin,
+    normalization,
+    overload,
+    pointwise,
+    reduction,
+    resampling,
+    shape,
+    special,
+    windows,
+)
 from tests.cases.model import Case, assert_close, gradients
 
 #: All of them, by family.
 FAMILIES: dict[str, list[Case]] = {
     "activation": activation.CASES,
     "indexing": indexing.CASES,
+    "margin": margin.CASES,
     "normalization": normalization.CASES,
     "overload": overload.CASES,
     "pointwise": pointwise.CASES,
     "reduction": reduction.CASES,
+    "resampling": resampling.CASES,
     "shape": shape.CASES,
     "special": special.CASES,
     "windows": windows.CASES,

@@ -101,6 +101,15 @@ CASES = [
         slack=4.0,
     ),
     Case(
+        "batch_norm_reserve",
+        lambda g, x, w, m, v: aten.batch_norm_backward(
+            g, x, w, m, v, m, v, True, 1e-5, [True] * 3, torch.empty(0, dtype=torch.uint8)
+        ),
+        (normal(3, 2, 2, 2), normal(3, 2, 2, 2), normal(2), normal(2), positive(2)),
+        WIDE,
+        slack=16.0,
+    ),
+    Case(
         "native_dropout_backward",
         lambda g, m: aten.native_dropout_backward(g, m > 0, 1.25),
         (normal(3, 4), normal(3, 4)),

@@ -10,6 +10,7 @@ from stator.prims.decompositions import (
     indexing,
     linear,
     loss,
+    margin,
     normalization,
     padding,
     pointwise,
@@ -19,6 +20,7 @@ from stator.prims.decompositions import (
     shape,
     softmax,
     special,
+    unpooling,
 )
 
 FAMILIES = (
@@ -29,6 +31,7 @@ FAMILIES = (
     indexing,
     linear,
     loss,
+    margin,
     normalization,
     padding,
     pointwise,
@@ -38,4 +41,5 @@ FAMILIES = (
     shape,
     softmax,
     special,
+    unpooling,
 )

@@ -319,3 +319,21 @@ def batch_norm_backward(
     if mask[2]:
         d_bias = cast(total, kept) if total.dtype is not kept else p.clone(total)
     return d_input, d_weight, d_bias
+
+
+@decompose("batch_norm_backward")
+def batch_norm_with_update_backward(
+    grad: Tensor,
+    x: Tensor,
+    weight: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    mean: Tensor | None,
+    rstd: Tensor | None,
+    training: bool,
+    eps: float,
+    mask: Sequence[bool],
+    reserve: Tensor,
+) -> Optional3:
+    """What a kernel that keeps something in `reserve` needs is not needed here."""
+    return batch_norm_backward(grad, x, weight, running_mean, running_var, mean, rstd, training, eps, mask)

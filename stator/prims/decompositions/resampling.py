@@ -37,8 +37,8 @@ class Dim(NamedTuple):
 
     @property
     def same(self) -> bool:
-        """Whether eager takes the elements as they are, whatever the ratio."""
-        return type(self.extent) is int and self.extent == self.result and self.kind != "cubic"
+        """Whether the elements stay as they are."""
+        return type(self.extent) is int and self.extent == self.result and self.ratio == 1 and self.kind != "cubic"
 
     @property
     def factor(self) -> int | None:
@@ -47,7 +47,7 @@ class Dim(NamedTuple):
         if self.kind != "nearest" or type(extent) is not int or type(result) is not int or result % extent:
             return None
         factor = result // extent
-        return factor if (factor == 2 and self.shift == 0) or self.sources() == _repeated(extent, factor) else None
+        return factor if self.sources() == [i // factor for i in range(result)] else None
 
     def place(self, i: int) -> float:
         """Where an output position lies among the inputs, in float32."""
@@ -67,17 +67,18 @@ def _single(x: float) -> float:
     return float(struct.unpack("f", struct.pack("f", x))[0])
 
 
-def _repeated(extent: int, factor: int) -> list[int]:
-    return [i // factor for i in range(extent * factor)]
-
-
-def _nearest(extent: int, result: int, scale: float | None, exact: bool) -> Dim:
+def _nearest(extent: int, result: int, scale: float | None, exact: bool, whole: bool) -> Dim:
+    """`whole`: whether eager counts elements, whatever the scale, where they are kept or doubled."""
+    if whole and type(extent) is int and result in (extent, 2 * extent):
+        scale = None
     return Dim(extent, result, _ratio(extent, result, scale), 0.5 if exact else 0.0, "nearest")
 
 
-def _interpolated(extent: int, result: int, scale: float | None, align: bool, kind: str) -> Dim:
+def _interpolated(extent: int, result: int, scale: float | None, align: bool, kind: str, on_cpu: bool) -> Dim:
     if align:
         return Dim(extent, result, (extent - 1) / (result - 1) if result > 1 else 0.0, 0.0, kind)
+    if on_cpu and kind == "linear" and type(extent) is int and extent == result:
+        scale = None
     return Dim(extent, result, _ratio(extent, result, scale), 0.5, kind)
 
 
@@ -176,11 +177,11 @@ def _upsample(x: Tensor, dims: Sequence[Dim]) -> Tensor:
 
 
 class Range(NamedTuple):
-    """The outputs that may read input j: `count` of them from (j * slope + offset) >> PLACES on."""
+    """The outputs that may read input j: `length` of them from (j * slope + offset) >> PLACES on."""
 
     slope: int
     offset: int
-    count: int
+    length: int
 
 
 def _readers(dim: Dim) -> Range:
@@ -194,8 +195,8 @@ def _readers(dim: Dim) -> Range:
             last[j] = i
     slope = round((1 << PLACES) / dim.ratio) if dim.ratio else 0
     offset = min((i << PLACES) + (1 << PLACES) - 1 - j * slope for j, i in first.items())
-    count = max(i - ((j * slope + offset) >> PLACES) + 1 for j, i in last.items())
-    return Range(slope, offset, count)
+    length = max(i - ((j * slope + offset) >> PLACES) + 1 for j, i in last.items())
+    return Range(slope, offset, length)
 
 
 def _spread_back(grad: Tensor, d: int, dim: Dim) -> Tensor:
@@ -205,7 +206,7 @@ def _spread_back(grad: Tensor, d: int, dim: Dim) -> Tensor:
     readers = _readers(dim)
     number = w.counted(dim.extent, grad.device)
     start = p.div_mode(p.add(p.mul(number, readers.slope), readers.offset), 1 << PLACES, rounding_mode="floor")
-    outputs = p.add(p.unsqueeze(w.counted(readers.count, grad.device), 1), start)
+    outputs = p.add(p.unsqueeze(w.counted(readers.length, grad.device), 1), start)
     inside = p.logical_and(p.ge(outputs, 0), p.lt(outputs, dim.result))
     weights = None
     for at, weight in _taps(dim, outputs, grad.dtype):
@@ -219,7 +220,7 @@ def _spread_back(grad: Tensor, d: int, dim: Dim) -> Tensor:
     return w.gathered(grad, d, p.clamp(outputs, 0, dim.result - 1), weights)
 
 
-def _upsample_backward(grad: Tensor, input_size: Sequence[int], dims: Sequence[Dim]) -> Tensor:
+def _upsample_backward(grad: Tensor, dims: Sequence[Dim]) -> Tensor:
     if any(type(n) is not int for dim in dims for n in dim[:2]):
         return NotImplemented
     value = cast(grad, compute_type(grad.dtype))
@@ -247,23 +248,28 @@ def _dims(
 def _register_nearest(name: str, exact: bool) -> None:
     @decompose(name)
     def forward(x: Tensor, size: Sequence[int], *scales: float | None) -> Tensor:
-        return _upsample(x, _dims(_nearest, x.shape[2:], size, scales, exact))
+        counts = len(size) == 2 or w.suggested(x) is not torch.contiguous_format
+        whole = counts and not exact and x.device.type == "cpu"
+        return _upsample(x, _dims(_nearest, x.shape[2:], size, scales, exact, whole))
 
     @decompose(f"{name}_backward")
     def backward(grad: Tensor, size: Sequence[int], input_size: Sequence[int], *scales: float | None) -> Tensor:
-        return _upsample_backward(grad, input_size, _dims(_nearest, input_size[2:], size, scales, exact))
+        whole = not exact and grad.device.type == "cpu"
+        return _upsample_backward(grad, _dims(_nearest, input_size[2:], size, scales, exact, whole))
 
 
 def _register_interpolated(name: str, kind: str) -> None:
     @decompose(name)
     def forward(x: Tensor, size: Sequence[int], align: bool, *scales: float | None) -> Tensor:
-        return _upsample(x, _dims(_interpolated, x.shape[2:], size, scales, align, kind))
+        on_cpu = x.device.type == "cpu"
+        return _upsample(x, _dims(_interpolated, x.shape[2:], size, scales, align, kind, on_cpu))
 
     @decompose(f"{name}_backward")
     def backward(
         grad: Tensor, size: Sequence[int], input_size: Sequence[int], align: bool, *scales: float | None
     ) -> Tensor:
-        return _upsample_backward(grad, input_size, _dims(_interpolated, input_size[2:], size, scales, align, kind))
+        on_cpu = grad.device.type == "cpu"
+        return _upsample_backward(grad, _dims(_interpolated, input_size[2:], size, scales, align, kind, on_cpu))
 
 
 for _rank in (1, 2, 3):

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor
 
+from stator.fake.layout import suggests_channels_last
 from stator.prims import names as p
 
 #: How many terms a sum may have that is written out; longer ones are reductions.
@@ -35,8 +36,8 @@ def laid_out(value: Tensor, like: Tensor) -> Tensor:
 
 
 def suggested(x: Tensor) -> torch.memory_format:
-    """What `Tensor::suggest_memory_format` says."""
-    if x.dim() == 4 and not x.is_contiguous() and x.is_contiguous(memory_format=torch.channels_last):
+    """What eager's kernels take the memory format of `x` to be."""
+    if suggests_channels_last(x):
         return torch.channels_last
     if x.dim() == 5 and not x.is_contiguous() and x.is_contiguous(memory_format=torch.channels_last_3d):
         return torch.channels_last_3d

@@ -1,0 +1,29 @@
+"""Maxima taken back to their places: every value is written where its window found it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from stator.prims import names as p
+from stator.prims.decompositions import windows as w
+from stator.prims.table import decompose
+
+
+@decompose("max_unpool2d", "max_unpool3d")
+def max_unpool(
+    x: Tensor, places: Tensor, size: Sequence[int], stride: Sequence[int] = (), padding: Sequence[int] = ()
+) -> Tensor:
+    """The last of several values for one place wins, as in eager."""
+    rank = len(size)
+    lead, window = list(x.shape[:-rank]), math.prod(x.shape[-rank:])
+
+    def flat(t: Tensor) -> Tensor:
+        return p.view(p.clone(t, memory_format=torch.contiguous_format), [*lead, window])
+
+    empty = p.full([*lead, math.prod(size)], 0, dtype=x.dtype, device=x.device)
+    value = p.view(p.scatter(empty, -1, flat(places), flat(x)), [*lead, *size])
+    return w.laid_out(value, x) if rank == 2 else value
