@@ -14,6 +14,7 @@ from tests.cases.model import (
     FLOATS,
     I32,
     I64,
+    SINGLE,
     Case,
     distinct,
     gradients,
@@ -218,6 +219,13 @@ CASES = [
         WIDE,
         slack=8.0,
     ),
+    Case(
+        "nonzero_static",
+        lambda x: tuple(torch.nonzero_static(x > 0, size=size, fill_value=-7) for size in (0, 3, 40)),
+        (normal(3, 2, 4),),
+        SINGLE,
+    ),
+    Case("extremes_of_flags", lambda x: (*torch.max(x, 1), *torch.min(x, 0, keepdim=True)), (mask(3, 5),), (BOOL,)),
     Case("chunk_cat", lambda x, y: aten._chunk_cat([x, y], 0, 2), (normal(3, 2), normal(5, 2)), FLOATS),
     Case(
         "renorm",

@@ -193,6 +193,28 @@ def masked_scatter_backward(grad: Tensor, mask: Tensor, size: Sequence[int]) -> 
     return p.view(taken, list(size))
 
 
+@decompose("nonzero_static")
+def nonzero_static(x: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
+    """The flat positions move to their ranks, those past the end to one more place that is cut off."""
+    if x.device.type != "cpu":
+        return NotImplemented
+    if x.numel() == 0 or x.dim() == 0:
+        return p.full([size, x.dim()], fill_value, dtype=torch.int64, device=x.device)
+    mask = p.ne(_flat(x), 0)
+    rank = _rank(mask)
+    kept = p.logical_and(mask, p.lt(rank, size))
+    number = p.arange(0, x.numel(), 1, dtype=torch.int64, device=x.device)
+    none = p.full([size + 1], -1, dtype=torch.int64, device=x.device)
+    flat = p.slice_(p.index_put(none, [p.where(kept, rank, size)], number, False), 0, 0, size, 1)
+    columns, step, rest = [], x.numel(), flat
+    for extent in x.shape:
+        step //= extent
+        column = p.div_mode(rest, step, rounding_mode="floor")
+        columns.append(p.where(p.lt(flat, 0), fill_value, column))
+        rest = p.sub(rest, p.mul(column, step))
+    return p.cat([p.unsqueeze(column, 1) for column in columns], 1)
+
+
 def _rank(mask: Tensor) -> Tensor:
     """How many are true before each element, in row-major order; -1 for all before the first true one."""
     counts = p.cumsum(_flat(p.to_copy(mask, dtype=torch.int64)), 0)

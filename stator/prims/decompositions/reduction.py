@@ -189,16 +189,17 @@ def min_all(x: Tensor) -> Tensor:
 
 @decompose("max.dim")
 def max_dim(x: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
-    if x.dtype is torch.bool:
-        return NotImplemented
-    return p.amax(x, [dim], keepdim), p.argmax(x, dim, keepdim)
+    return p.amax(x, [dim], keepdim), p.argmax(_ordered(x), dim, keepdim)
 
 
 @decompose("min.dim")
 def min_dim(x: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
-    if x.dtype is torch.bool:
-        return NotImplemented
-    return p.amin(x, [dim], keepdim), p.argmin(x, dim, keepdim)
+    return p.amin(x, [dim], keepdim), p.argmin(_ordered(x), dim, keepdim)
+
+
+def _ordered(x: Tensor) -> Tensor:
+    """Eager finds no extreme among booleans, but among bytes."""
+    return p.to_copy(x, dtype=torch.uint8) if x.dtype is torch.bool else x
 
 
 @decompose("aminmax")
