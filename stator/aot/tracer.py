@@ -44,7 +44,7 @@ WHOLE = {aten.where.ScalarSelf, aten.where.ScalarOther}
 class Calls:
     """Which call of the program made which part of the history: autograd numbers its nodes in order.
 
-    So a refusal met in backward has the place of the call whose gradient it is.
+    So the nodes of backward, and what is refused there, have the place of the call whose gradient they are.
     """
 
     def __init__(self) -> None:
@@ -202,9 +202,9 @@ class Tracer(FakeMode):
         node = add_call(self.graph, func, args, kwargs, name)
         node.meta["val"] = value
         node.meta["phase"] = self.phase
-        if self.location is not None:
-            node.meta["location"] = self.location
-            node.meta["step"] = self.step
+        location, step = (self.location, self.step) if self.phase == "forward" else self.calls.of_gradient()
+        if location is not None:
+            node.meta["location"], node.meta["step"] = location, step
         if self.region is not None:
             node.meta["recompute"] = self.region
         return node
