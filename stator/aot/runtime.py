@@ -112,8 +112,8 @@ class Bound:
         self.bare = self.plain and not (
             self.mutated or self.changed or metadata.bases or metadata.floats or metadata.reals or metadata.seed_device
         )
-        #: Values of which backward is told whether their tangents came, and where.
-        self.flags = [(i, torch.device(metadata.values[i].spec.device)) for i in metadata.flags]
+        #: Values of which backward is told whether their tangents came, and what tells it so.
+        self.flags = [(i, *_truths(torch.device(metadata.values[i].spec.device))) for i in metadata.flags]
         #: Flat inputs that only some values lead to: the values, and the number of the input among the tensors.
         self.reach = {i: (values, _tensors_before(metadata, i)) for i, values in metadata.reach}
         self.symbols = metadata.symbols
@@ -237,10 +237,10 @@ def _tensors_before(metadata: Metadata, index: int) -> int:
 
 
 @cache
-def _truth(value: bool, device: torch.device) -> Tensor:
-    """A truth value as a tensor, for graphs to read."""
+def _truths(device: torch.device) -> tuple[Tensor, Tensor]:
+    """True and false as tensors, for graphs to read."""
     with torch.inference_mode(False):
-        return torch.tensor(value, device=device)
+        return torch.tensor(True, device=device), torch.tensor(False, device=device)
 
 
 def _output(output: Output, inputs: list[Tensor], values: Sequence[Any]) -> Any:
@@ -429,7 +429,7 @@ class CompiledFunction(torch.autograd.Function):
         geometry = bound.fixed or bound.geometries(ctx.sized)
         fitted = [form.fit(tangents[i]) for i, form in geometry.tangents]
         if bound.flags:
-            fitted += [_truth(tangents[i] is not None, device) for i, device in bound.flags]
+            fitted += [no if tangents[i] is None else yes for i, yes, no in bound.flags]
         # What the gradients depend on, so that a second derivative finds its way to the refusal.
         origins = (*tangents, *saved) if torch.is_grad_enabled() else ()
         depends = [tensor for tensor in origins if tensor is not None and tensor.requires_grad]
