@@ -30,6 +30,8 @@ COSTLY = frozenset(
 )
 #: A value whose expression may be larger than this is realised whoever reads it.
 MAX_WEIGHT = 160
+#: How large the expression of a table is at least, how often it is read, and how often each of its elements.
+TABLE_WEIGHT, TABLE_READS, TABLE_RATIO = 6, 1 << 14, 32
 
 #: Names that no buffer gets, because the text of a program has them for itself: its own words, and kernels.
 TAKEN = frozenset(
@@ -195,7 +197,8 @@ class Context:
         """Realise a freshly lowered value if its readers would pay more without."""
         if value.place is not None or value.base is not None:
             return
-        if value.weight > MAX_WEIGHT or (self.uses[node].count > 1 and worth_memory(value, self.buffers)):
+        uses = self.uses[node]
+        if value.weight > MAX_WEIGHT or (uses.count > 1 and worth_memory(value, self.buffers)) or is_table(value, uses):
             self.realize(value)
 
 
@@ -214,6 +217,16 @@ def loop_axes(size: Size, stride: Size) -> tuple[tuple[Axis, ...], Indices]:
         axes.append(axis)
         at[d] = axis.index
     return tuple(axes), tuple(at)
+
+
+def is_table(value: Tensorish, uses: Uses) -> bool:
+    """Whether it is a few numbers that cost something and that a far larger result reads over and over.
+
+    What does not change along the last dim is computed before the innermost loop, and costs little as it is.
+    """
+    if value.weight < TABLE_WEIGHT or not value.size or value.size[-1] == 1:
+        return False
+    return uses.elements >= TABLE_READS and uses.elements >= TABLE_RATIO * hint(prod(value.size))
 
 
 def worth_memory(value: Tensorish, buffers: dict[str, Buffer]) -> bool:

@@ -8,20 +8,28 @@ from __future__ import annotations
 
 import operator
 from dataclasses import dataclass
+from math import prod
 
+import torch
 from torch.fx import Graph, Node
 
 from stator.fake.graphs import is_view
+from stator.fake.symbolic import extents
 from stator.prims.set import PRIMITIVES
+from stator.sizes import hint
 
 
 @dataclass(slots=True)
 class Uses:
-    """How many nodes read a value, and whether extern calls or the output are among them."""
+    """How many nodes read a value, and whether extern calls or the output are among them.
+
+    `elements` is how many the largest result of its readers has: it is computed that often if nobody puts it in memory.
+    """
 
     count: int = 0
     extern: int = 0
     output: bool = False
+    elements: int = 0
 
 
 def find(graph: Graph) -> dict[Node, Uses]:
@@ -40,7 +48,15 @@ def find(graph: Graph) -> dict[Node, Uses]:
                 uses.count += beyond.count
                 uses.extern += beyond.extern
                 uses.output = uses.output or beyond.output
+                uses.elements = max(uses.elements, beyond.elements)
                 continue
             uses.count += 1
+            uses.elements = max(uses.elements, _elements(user))
             uses.extern += primitive is None or primitive.kind == "extern"
     return found
+
+
+def _elements(node: Node) -> int:
+    """How many elements a node's result has, in the call at hand."""
+    value = node.meta.get("val")
+    return hint(prod(extents(value.shape))) if isinstance(value, torch.Tensor) else 0

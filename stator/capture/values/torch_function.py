@@ -49,8 +49,12 @@ _C_TYPES = (types.BuiltinFunctionType, types.MethodDescriptorType, types.Wrapper
 #: Operator objects.
 _OPERATORS = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
 
-#: Functions of leaf modules that are ordinary Python and are inlined.
-INLINED = {torch.functional.broadcast_shapes, torch.nn.functional._canonical_mask} | {
+#: Functions of leaf modules that are ordinary Python and are inlined: they compute sizes, or call what they are given.
+INLINED = {
+    torch.functional.broadcast_shapes,
+    torch.nn.functional._canonical_mask,
+    torch.nn.functional.triplet_margin_with_distance_loss,
+} | {
     function
     for name, function in vars(torch.nn.functional).items()
     if name in ("_pair", "_single", "_triple", "_list_with_default", "_verify_batch_size", "_none_or_dtype")

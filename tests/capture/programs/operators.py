@@ -136,6 +136,8 @@ def losses(x, t):
         F.binary_cross_entropy_with_logits(x, x.sigmoid()),
         F.smooth_l1_loss(x, x + 1),
         F.kl_div(x, x.softmax(-1), reduction="batchmean"),
+        F.triplet_margin_with_distance_loss(x, x + 1, x * 2, distance_function=torch.nn.PairwiseDistance(p=1)),
+        F.triplet_margin_with_distance_loss(x, x + 1, x * 2, distance_function=lambda a, b: (a - b).abs().sum(-1)),
     )
 
 
