@@ -28,7 +28,8 @@ from stator.fake import FakeMode, FakeTensor, make
 from stator.fake.execute import CONSTANT_ELEMENTS, argument, execute, plan_of
 from stator.fake.graphs import add_call, infer
 from stator.fake.layout import OPAQUE_DTYPES
-from stator.fake.mode import Geometry
+from stator.fake.mode import FACTORIES, Geometry, remember_value
+from stator.fake.tensor import memory_of
 from stator.sizes import real
 
 aten = torch.ops.aten
@@ -191,6 +192,8 @@ class Tracer(FakeMode):
             kwargs = dict(zip(kwargs, self.fakes(tuple(kwargs.values())), strict=True))
             args, kwargs = _positional(func, args, kwargs)
         out = execute(func, args, kwargs)
+        if func in FACTORIES:
+            remember_value(func, args, kwargs, out)
         named = {name: self._argument(value) for name, value in kwargs.items()} if kwargs else kwargs
         node = self.record(func, self.nodes(args), named, out)
         self._own(out, node)
@@ -306,7 +309,7 @@ class Tracer(FakeMode):
         if not handle.steps and node.meta["val"].stride() != target.stride() and handle.origin is None:
             node = self.emit(aten.copy.default, self.node(target), node)
         write(target, handle, node, self.emit)
-        target.constant = None
+        memory_of(target).unknown = True
 
     def _restride(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> FakeTensor:
         """`x.t_()` --> x is from now on the view `x.t()` of its former self."""

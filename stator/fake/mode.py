@@ -23,7 +23,8 @@ from stator.fake.tensor import FakeTensor, Memory, make, meta_like_storage
 aten = torch.ops.aten
 _LIFTS = {aten.lift_fresh.default, aten.lift_fresh_copy.default, aten.lift.default}
 _SIZES = aten.size.default
-_FACTORIES = {
+#: Operators that make tensors of numbers alone.
+FACTORIES = {
     aten.scalar_tensor.default,
     aten.full.default,
     aten.zeros.default,
@@ -75,8 +76,8 @@ class FakeMode(TorchDispatchMode):
             with torch.inference_mode(False):
                 return execute(func, args, kwargs)
         out = execute(func, args, kwargs)
-        if func in _FACTORIES:
-            _remember_value(func, args, kwargs, out)
+        if func in FACTORIES:
+            remember_value(func, args, kwargs, out)
         return out
 
     def fakes(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -200,7 +201,7 @@ def _has_tensor(items: Any) -> bool:
     return any(isinstance(item, torch.Tensor) and type(item) is not FakeTensor for item in items)
 
 
-def _remember_value(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
+def remember_value(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
     """Small tensors made from numbers alone are constants."""
     if is_small(out) and not is_symbolic(args):
         with torch._C._DisableTorchDispatch():
