@@ -1,4 +1,4 @@
-"""Values that a trace knows, as those of tensors made of numbers: operators that ask for them get them until a write."""
+"""Values that a trace knows, as of tensors made of numbers: operators that ask for them get them until a write."""
 
 import pytest
 import torch
