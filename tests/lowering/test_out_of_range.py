@@ -37,6 +37,11 @@ LOOKUPS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "one_hot": lambda w, i: F.one_hot(i, ROWS) * 2.0,
     "index_put": lambda w, i: torch.index_put(w, (i,), w[:3]) * 2,
     "index_add": lambda w, i: torch.index_add(w, 0, i, w[:3]) * 2,
+    "index_copy": lambda w, i: torch.index_copy(w, 0, i, w[:3]) * 2,
+    "index_fill": lambda w, i: torch.index_fill(w, 0, i, 2.0) * 2,
+    "put_added": lambda w, i: torch.index_put(w, (i,), w[:3], accumulate=True) * 2,
+    "put_one": lambda w, i: w[:, :1].contiguous().put(i, w[:3, 0], accumulate=True) * 2,
+    "scatter_max": lambda w, i: torch.scatter_reduce(w, 0, i[:, None].expand(-1, COLUMNS), w[:3], "amax") * 2,
     "scatter": lambda w, i: torch.scatter(w, 0, i[:, None].expand(-1, COLUMNS), w[:3]) * 2,
     "scatter_add": lambda w, i: torch.scatter_add(w, 0, i[:, None].expand(-1, COLUMNS), w[:3]) * 2,
 }
