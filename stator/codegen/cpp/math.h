@@ -1,6 +1,8 @@
-// Scalar functions on vectors and scalars: float by own polynomials (about 1 ULP), double and rare ones by libm.
+// Scalar functions on vectors and scalars: float by own polynomials (about 1 ULP), double by those for exponentials,
+// logarithms, sine and cosine, rare ones by libm.
 //
-// Polynomials are minimax fits made for this file (weighted least squares in double, printed as floats). No function
+// Polynomials of floats are minimax fits made for this file (weighted least squares in double, printed as floats), those
+// of doubles Taylor's, or the coefficients of fdlibm (Sun 1993). No function
 // depends on the vector width, so a value does not change with the lane or the loop that computes it.
 
 #define SCALAR_(NAME) \
@@ -289,6 +291,10 @@ template <class D> INLINE D log_f64(D x) {
     D odd = x == 0.0 ? splat<D>(-__builtin_inf()) : (x < 0.0 ? splat<D>(__builtin_nan("")) : x);
     return (x > 0.0) & (x < __builtin_inf()) ? r : odd;
 }
+template <class D> INLINE D log1p_f64(D x) {  // what 1 + x lost to rounding is added again
+    D u = x + 1.0, r = log_f64(u), corrected = r + (x - (u - 1.0)) / u;
+    return x == 0.0 ? x : (u > 0.0) & (u < __builtin_inf()) ? corrected : r;
+}
 
 // ---- hyperbolic, error function, sigmoid
 
@@ -386,29 +392,57 @@ template <class F> INLINE F circle_(F x, int shift) {
     F r = (F)((I)v ^ ((q & 2) << 30));
     return shift == 0 ? (x == 0.0f ? x : r) : r;
 }
-#define CIRCULAR_(NAME, LIBM, SHIFT) \
+#define CIRCULAR_(NAME, CIRCLE, LIBM, SHIFT) \
     template <class F> INLINE F NAME(F x) { \
-        F r = circle_(x, SHIFT); \
-        auto huge = not_(mask(abs_(x) < 20000.0f)); /* or infinite, or NaN */ \
+        F r = CIRCLE(x, SHIFT); \
+        auto huge = not_(mask(abs_(x) < 20000)); /* or infinite, or NaN */ \
         if (__builtin_expect(any<lanes_of<F>>(huge), 0)) \
             for (int j = 0; j < lanes_of<F>; ++j) \
                 if (huge[j]) r[j] = LIBM(x[j]); \
         return r; \
     }
-CIRCULAR_(sin_f32, __builtin_sinf, 0)
-CIRCULAR_(cos_f32, __builtin_cosf, 1)
+CIRCULAR_(sin_f32, circle_, __builtin_sinf, 0)
+CIRCULAR_(cos_f32, circle_, __builtin_cosf, 1)
+
+template <class D> INLINE D circle_f64(D x, int shift) {  // products with k are exact by fused multiply-adds only
+    typedef Int<D> I;
+    D k = fma_f64(x, splat<D>(0x1.45f306dc9c883p-1), splat<D>(0x1.8p52));
+    I q = (I)k + (i64_)shift;
+    k = k - 0x1.8p52;
+    D y = fma_f64(k, splat<D>(-0x1.921fb54442d18p0), x);
+    y = fma_f64(k, splat<D>(-0x1.1a62633145c07p-54), y);
+    y = fma_f64(k, splat<D>(0x1.f1976b7ed900bp-110), y);
+    D z = y * y;
+    D s = fma_f64(y * z, poly_f64(z, -1.66666666666666324348e-01, 8.33333333332248946124e-03,
+                                  -1.98412698298579493134e-04, 2.75573137070700676789e-06,
+                                  -2.50507602534068634195e-08, 1.58969099521155010221e-10), y);
+    D half = z * 0.5, w = 1.0 - half;
+    D c = w + fma_f64(z * z, poly_f64(z, 4.16666666666666019037e-02, -1.38888888888741095749e-03,
+                                      2.48015872894767294178e-05, -2.75573143513906633035e-07,
+                                      2.08757232129817482790e-09, -1.13596475577881948265e-11), (1.0 - w) - half);
+    D v = (q & 1) != 0 ? c : s;
+    D r = (D)((I)v ^ ((q & 2) << 62));
+    return shift == 0 ? (x == 0.0 ? x : r) : r;
+}
+CIRCULAR_(sin_f64, circle_f64, __builtin_sin, 0)
+CIRCULAR_(cos_f64, circle_f64, __builtin_cos, 1)
 
 BOTH_(exp_)
 FLOATS_(exp2_, __builtin_exp2)
 FLOATS_(expm1_, __builtin_expm1)
 BOTH_(log_)
 FLOATS_(log2_, __builtin_log2)
-FLOATS_(log1p_, __builtin_log1p)
+BOTH_(log1p_)
 FLOATS_(tanh_, __builtin_tanh)
 FLOATS_(erf_, __builtin_erf)
 FLOATS_(sigmoid_, sigmoid_s)
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+BOTH_(sin_)
+BOTH_(cos_)
+#else
 FLOATS_(sin_, __builtin_sin)
 FLOATS_(cos_, __builtin_cos)
+#endif
 LIBM_(tan_, __builtin_tanf, __builtin_tan)
 LIBM_(asin_, __builtin_asinf, __builtin_asin)
 LIBM_(acos_, __builtin_acosf, __builtin_acos)

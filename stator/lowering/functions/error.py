@@ -9,14 +9,12 @@ from __future__ import annotations
 import math
 
 from stator.lowering.functions import coefficients as c
-from stator.lowering.functions.formula import Formula, absolute, chebyshev, erfc, exp, log, log1p, sqrt, where
+from stator.lowering.functions.formula import Formula, absolute, chebyshev, exp, log, log1p, sqrt, where
 
 
 def erfinv(y: Formula) -> Formula:
     """The inverse error function: y times a series of w = -log(1 - y**2), or of its square root."""
     w = -log((1.0 - y) * (1.0 + y))
-    small = absolute(y) < 0.5
-    w = where(small, -log1p(-y * y), w)
     root = sqrt(w)
     near = chebyshev(c.ERFINV_NEAR, w)
     far = where(w < 16.0, chebyshev(c.ERFINV_MIDDLE, root), chebyshev(c.ERFINV_FAR, root))
@@ -52,6 +50,7 @@ def ndtri(p: Formula) -> Formula:
 def log_ndtr(x: Formula) -> Formula:
     """The logarithm of the distribution function of the normal distribution."""
     t = x * math.sqrt(0.5)
-    left = log(erfcx(-t) * 0.5) - t * t
-    left = where(x < -1e200, -math.inf, left)
-    return where(x < -1.0, left, log1p(erfc(t) * -0.5))
+    scaled = erfcx(absolute(t))
+    left = where(x < -1e200, -math.inf, log(scaled * 0.5) - t * t)
+    tail = 0.5 * exp(-(t * t)) * scaled
+    return where(x < -1.0, left, log1p(-where(t < 0.0, 1.0 - tail, tail)))

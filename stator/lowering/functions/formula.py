@@ -79,8 +79,8 @@ def _function(name: str) -> Callable[[Formula], Formula]:
 
 
 absolute, exp, log, log1p = _function("abs"), _function("exp"), _function("log"), _function("log1p")
-sqrt, sin, cos, tan = _function("sqrt"), _function("sin"), _function("cos"), _function("tan")
-erfc, floor, trunc = _function("erfc"), _function("floor"), _function("trunc")
+sqrt, sin, cos = _function("sqrt"), _function("sin"), _function("cos")
+floor, trunc = _function("floor"), _function("trunc")
 
 
 def where(condition: Formula, a: Formula | float, b: Formula | float) -> Formula:

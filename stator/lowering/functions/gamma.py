@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from stator.lowering.functions.formula import Formula, floor, log, polynomial, sin, tan, trunc, where
+from stator.lowering.functions.formula import Formula, cos, floor, log, polynomial, sin, trunc, where
 
 #: Arguments below this are moved up by it, with the recurrence, before the expansion for large ones.
 SHIFT = 10
@@ -28,7 +28,7 @@ def digamma(x: Formula) -> Formula:
     value = log(at) - 0.5 / at - tail - where(small, down, 0.0)
     value = where(at > 1e17, log(at), value)
     turn = x - trunc(x)
-    value = where(x < 0.0, value - math.pi / tan(math.pi * turn), value)
+    value = where(x < 0.0, value - math.pi * cos(math.pi * turn) / sin(math.pi * turn), value)
     value = where((x < 0.0) & x.equals(floor(x)), math.nan, value)
     return where(x.equals(0.0), -1.0 / x, value)
 
