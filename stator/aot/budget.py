@@ -24,8 +24,12 @@ from stator.fake.graphs import is_pure, root
 from stator.fake.symbolic import size_of
 from stator.sizes import hint
 
+aten = torch.ops.aten
+
 #: (segments, how many of them from the first on are computed again)
-_PLANS = ((2, 1), (2, 2), (4, 2), (4, 4), (8, 4), (8, 8), (16, 8), (16, 12), (16, 16))
+_PLANS = (
+    (2, 1), (2, 2), (4, 1), (4, 2), (4, 3), (4, 4), (8, 2), (8, 4), (8, 6), (8, 8), (16, 4), (16, 8), (16, 12), (16, 16)
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +126,11 @@ def _first(sums: Sequence[int], bound: float) -> int:
 def peaks(graph: fx.Graph, existing: Callable[[fx.Node], bool], cheap: Callable[[fx.Node], bool]) -> tuple[int, int]:
     """The most bytes at once that running a graph takes, without its results and with them."""
     nodes = list(graph.nodes)
-    results = {root(node) for node in nodes[-1].all_input_nodes}
+    results = {_home(node) for node in nodes[-1].all_input_nodes}
     end: dict[fx.Node, int] = {}
     start: dict[fx.Node, int] = {}
     for i, node in enumerate(nodes):
-        memory = root(node)
+        memory = _home(node)
         start.setdefault(memory, i if memory.op != "placeholder" else 0)
         for parent in _read(node, cheap):
             end[parent] = i
@@ -149,20 +153,35 @@ def peaks(graph: fx.Graph, existing: Callable[[fx.Node], bool], cheap: Callable[
 def _read(node: fx.Node, cheap: Callable[[fx.Node], bool]) -> list[fx.Node]:
     """What is read from memory when the node runs: behind cheap values that are in none, what these read."""
     found: dict[fx.Node, None] = {}
-    stack = [root(parent) for parent in node.all_input_nodes]
+    stack = [_home(parent) for parent in node.all_input_nodes]
     while stack:
         memory = stack.pop()
         if memory in found:
             continue
         found[memory] = None
         if memory.op == "call_function" and _fused(memory, cheap):
-            stack += [root(parent) for parent in memory.all_input_nodes]
+            stack += [_home(parent) for parent in memory.all_input_nodes]
     return list(found)
 
 
 def _fused(node: fx.Node, cheap: Callable[[fx.Node], bool]) -> bool:
-    """Whether a value exists in registers only: cheap, and read by few."""
-    return cheap(node) and len(node.users) <= 1
+    """Whether a value exists in registers only: cheap, and read by few; or rows that are added to a table at once."""
+    return (cheap(node) or _rows(node)) and len(node.users) <= 1
+
+
+def _rows(node: Any) -> bool:
+    """Whether it is the gradient of a table of embeddings that is added to another one."""
+    if not isinstance(node, fx.Node) or node.target is not aten.embedding_dense_backward.default:
+        return False
+    return [user.target for user in node.users] == [aten.add.Tensor]
+
+
+def _home(node: fx.Node) -> fx.Node:
+    """The node in whose memory a value lies; rows of a table are added in place (`passes/accumulate.py`)."""
+    memory = root(node)
+    while memory.target is aten.add.Tensor and _rows(memory.args[1]) and isinstance(memory.args[0], fx.Node):
+        memory = root(memory.args[0])
+    return memory
 
 
 def _top(changes: Sequence[int]) -> int:

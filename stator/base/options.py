@@ -112,7 +112,7 @@ class Options:
     eager_random: bool = option(False, "Give random operators eager's exact stream, unfused.", in_key=True)
     activation_memory_budget: float = option(
         1.0,
-        "Bound on the activation peak of training, from the lowest possible (0) to the default's (1); less recomputes.",
+        "Bound on the peak of activations in training (not gradients), from the lowest found (0) to the default's (1).",
         in_key=True,
         low=0.0,
         high=1.0,

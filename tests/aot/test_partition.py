@@ -113,6 +113,16 @@ def test_budget_is_a_monotone_bound_on_the_peak_of_activations():
     assert all(got[0] <= least + share * (most - least) for share, got in zip(BUDGETS, found, strict=True))
 
 
+def test_tables_used_twice_are_counted_once():
+    table = torch.randn(2000, 32)
+    parts = split(lambda i, w: (F.embedding(i, w) @ w.t()).sin(), torch.randint(0, 2000, (4,)), parameter=table)
+    calls = [node.target for node in parts.backward.graph.nodes]
+    assert aten.embedding_dense_backward.default in calls and aten.add.Tensor in calls
+    without, every = budgets.peaks(parts.backward.graph, lambda node: False, is_cheap)
+    assert without - table.nbytes < table.nbytes // 2  # the parameter itself is counted here
+    assert every - 2 * table.nbytes < table.nbytes // 2
+
+
 def test_the_cheapest_plan_within_the_bound_is_chosen():
     costs = [Cost(100, 120, 0), Cost(60, 110, 30), Cost(70, 130, 10), Cost(40, 90, 50)]
     plans = [Plan(frozenset([i])) for i in range(4)]
