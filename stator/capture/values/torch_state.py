@@ -217,7 +217,10 @@ def make_tensor(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) ->
 
 @handles(torch.inference_mode)
 def inference_mode(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
-    """Inference tensors cannot be functionalised like others."""
+    """Within inference mode it turns gradients off; else it would make inference tensors, and graphs make others."""
+    mode = args[0] if args else kwargs.get("mode", fresh(True))
+    if torch.is_inference_mode_enabled() and mode.is_constant() and mode.constant() is True:
+        return fresh(torch.no_grad).call(tx, (), {})
     raise GraphBreak("torch.inference_mode inside of the compiled function is not supported", "use torch.no_grad")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -192,3 +193,24 @@ def test_a_graph_that_ends_inside_autocast_leaves_it() -> None:
         assert got[3] is expected[3] is False
     calls = [sum(node.target is torch.amp.autocast_mode._enter_autocast for node in g.graph.nodes) for g in graphs]
     assert calls == [2, 0, 0]
+
+
+def test_inference_mode_within_inference_mode() -> None:
+    def program(t: torch.Tensor) -> tuple[torch.Tensor, bool, bool]:
+        with torch.enable_grad(), torch.inference_mode():
+            inside = torch.is_grad_enabled()
+            y = t * 2
+        return y, inside, torch.is_grad_enabled()
+
+    compiled = stator.compile(program, backend="eager")
+    t = torch.ones(2)
+    with torch.inference_mode():
+        whole = stator.compile(program, backend="eager", fullgraph=True)(t)
+        within, expected = compiled(t), program(t)
+    assert within[1:] == whole[1:] == expected[1:]
+    assert within[0].is_inference() and expected[0].is_inference()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # outside of it the graph ends there
+        outside = compiled(t)
+    assert outside[1:] == program(t)[1:]
+    assert outside[0].is_inference() == program(t)[0].is_inference()
