@@ -36,14 +36,13 @@ def page(rows: Sequence[Row], peer: Sequence[Row]) -> str:
 
 
 def _head(rows: Sequence[Row]) -> str:
-    samples = sum(row["samples"] for row in rows)
     return "\n".join(
         [
             "# Operators",
             "",
             "PyTorch's operator database through `stator.compile` on the CPU, forward and backward, against eager.",
             "Written by `python -m stator.coverage --write docs/coverage.md`; an entry is as its worst sample.",
-            f"{len(rows)} pairs of entry and dtype, {samples} samples.",
+            f"{len(rows)} pairs of entry and dtype, {_amount(rows)}.",
             "",
             *[f"- *{verdict}*: {meaning}" for verdict, meaning in MEANINGS.items()],
             "",
@@ -66,9 +65,16 @@ def _share(counts: Counter[str], verdict: str) -> str:
     return f"{counts[verdict]} ({counts[verdict] / max(counts.total(), 1):.1%})"
 
 
+def _amount(rows: Sequence[Row]) -> str:
+    """How much was run of each pair."""
+    counts = [int(row["samples"]) for row in rows]
+    return f"{sum(counts)} samples, at most {max(counts, default=0)} of a pair"
+
+
 def _side_by_side(rows: Sequence[Row], peer: Sequence[Row]) -> str:
-    theirs = {(row["entry"], row["dtype"]): row["verdict"] for row in peer}
-    pairs = [(row, theirs[key]) for row in rows if (key := (row["entry"], row["dtype"])) in theirs]
+    theirs = {(row["entry"], row["dtype"]): row for row in peer}
+    both = [(row, theirs[key]) for row in rows if (key := (row["entry"], row["dtype"])) in theirs]
+    pairs = [(row, other["verdict"]) for row, other in both]
     passed = [row for row, verdict in pairs if verdict in RIGHT]
     right = sum(row["verdict"] in RIGHT for row in passed)
     ours, other = Counter(row["verdict"] for row, _ in pairs), Counter(verdict for _, verdict in pairs)
@@ -77,6 +83,8 @@ def _side_by_side(rows: Sequence[Row], peer: Sequence[Row]) -> str:
         "",
         f"Of {len(pairs)} pairs that both have run, torch.compile passes {len(passed)}; of these stator passes "
         f"{right} ({right / max(len(passed), 1):.1%}). Kernels are counted the same way.",
+        f"Stator ran {_amount([row for row, _ in both])}; torch.compile {_amount([row for _, row in both])}. "
+        f"{len(rows) - len(both)} pairs that torch.compile has not run are left out here.",
         "",
         "| | " + " | ".join(SHOWN) + " |",
         "|---|" + "---:|" * len(SHOWN),
