@@ -300,11 +300,14 @@ class _Tracing:
         outputs = [fake for fake in results.fakes if fake.requires_grad]
         leaves = {i: entry.leaf for i, entry in _tensors(flat) if entry.requires_grad}
         tangents: list[FakeTensor] = []
+        places: list[fx.Node] = []
         for fake in outputs:
             tangent = make(fake.shape, fake.dtype, fake.device, _packed(fake))
             node = tracer.placeholder(f"tangent_{len(tangents)}", tangent)
             tangent.handle = Handle(Cell(node), (), node)
             tangents.append(tangent)
+            places.append(node)
+            tracer.given.append(tangent.handle.cell)
         if not outputs or not leaves:
             return [None] * len(flat), []
         reached = reach(outputs, leaves) if len(outputs) > 1 else {}
@@ -312,7 +315,6 @@ class _Tracing:
         nodes: list[fx.Node | None] = [None] * len(flat)
         for i, grad in zip(leaves, grads, strict=True):
             nodes[i] = tracer.node(grad) if grad is not None else None
-        places = [tangent.handle.cell.value for tangent in tangents]
         return self._of_some(nodes, places, reached, results) if reached else (nodes, places)
 
     def _of_some(

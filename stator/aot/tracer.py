@@ -80,6 +80,8 @@ class Tracer(FakeMode):
         #: The checkpointed call of the program that the next nodes belong to.
         self.region: int | None = None
         self.calls = Calls()
+        #: The memory of the gradients that backward is given.
+        self.given: list[Cell] = []
         #: Real tensors that the program holds itself, in the order of their placeholders `constant_k`.
         self.constants: list[torch.Tensor] = []
         self.constant_nodes: list[fx.Node] = []
@@ -302,6 +304,8 @@ class Tracer(FakeMode):
             raise RuntimeError(
                 f"output with shape {list(target.shape)} doesn't match the broadcast shape {list(value.shape)}"
             )
+        if any(target.handle.cell is cell for cell in self.given):
+            raise Unsupported("this backward", "it writes to a gradient that the caller may hold")
         node = self.node(value)
         if value.dtype is not target.dtype:
             node = self.emit(aten._to_copy.default, node, dtype=target.dtype)

@@ -485,3 +485,30 @@ def test_nothing_is_kept_for_derivatives_that_nobody_asks_for() -> None:
     gc.collect()
     assert gone() is None
     out.sum().backward()
+
+
+class InPlace(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:  # type: ignore[override]
+        return grad.mul_(3)
+
+
+@pytest.mark.filterwarnings("ignore::stator.base.errors.FallbackWarning")
+def test_a_backward_that_writes_to_what_it_is_given_is_left_to_eager() -> None:
+    seen = []
+    for call in (_in_place, stator.compile(_in_place)):
+        x, tangent = torch.ones(3, requires_grad=True), torch.ones(3)
+        call(x).backward(tangent)
+        seen.append([x.grad, tangent])
+    equal(seen[1], seen[0])
+    with pytest.raises(StatorError, match="writes to a gradient"):
+        stator.compile(_in_place, fullgraph=True)(torch.ones(3, requires_grad=True))
+
+
+def _in_place(x: Tensor) -> Tensor:
+    result: Tensor = InPlace.apply(x.sin())  # type: ignore[no-untyped-call]
+    return result
