@@ -176,6 +176,11 @@ def _max_unpool(x: Any, indices: Any, size: Sequence[int]) -> Any:
     return _image((*x.shape[:2], *size), x) if x.dim() == 4 and len(size) == 2 else NotImplemented
 
 
+@rule(aten.fractional_max_pool3d_backward.default)
+def _fractional_max_pool_backward(grad: Any, x: Any, *args: Any) -> Any:
+    return make(tuple(x.shape), x.dtype, x.device)
+
+
 # ---- norms -----------------------------------------------------------------------------------------------------------
 
 

@@ -19,8 +19,11 @@ Border = Callable[[Tensor, int, int, int], Tensor]
 
 
 def _borders(padding: Sequence[int]) -> Iterator[tuple[int, int, int]]:
-    """(dim, elements before, elements after); the list begins with the last dim."""
-    for k in range(len(padding) // 2):
+    """(dim, elements before, elements after): the list begins with the last dim, which comes last here.
+
+    Parts of the dim that is joined last are written one by one; of another, loops ask once a row which part it is in.
+    """
+    for k in reversed(range(len(padding) // 2)):
         yield -1 - k, padding[2 * k], padding[2 * k + 1]
 
 
@@ -56,14 +59,29 @@ def _reflect(x: Tensor, dim: int, before: int, after: int) -> Tensor:
 
 
 def _reflect_back(grad: Tensor, dim: int, before: int, after: int) -> Tensor:
+    """What is mirrored lies in two stretches, one beside each end; where these do not meet the rest is copied."""
     extent = grad.shape[dim] - before - after
-    terms = [_part(grad, dim, before, before + extent)]
+    middle = _part(grad, dim, before, before + extent)
+    left = p.flip(_part(grad, dim, 0, before), [dim])
+    right = p.flip(_part(grad, dim, before + extent, before + extent + after), [dim])
+    if type(extent) is int and before + after + 2 <= extent:
+        mirrored = ((1, 1 + before, left), (extent - 1 - after, extent - 1, right))
+        return _with_added(middle, dim, [stretch for stretch in mirrored if stretch[0] < stretch[1]])
+    terms = [middle]
     if before:
-        terms.append(w.padded(p.flip(_part(grad, dim, 0, before), [dim]), dim, 1, extent - 1 - before))
+        terms.append(w.padded(left, dim, 1, extent - 1 - before))
     if after:
-        mirrored = p.flip(_part(grad, dim, before + extent, before + extent + after), [dim])
-        terms.append(w.padded(mirrored, dim, extent - 1 - after, 1))
+        terms.append(w.padded(right, dim, extent - 1 - after, 1))
     return w.total(terms)
+
+
+def _with_added(x: Tensor, dim: int, stretches: Sequence[tuple[int, int, Tensor]]) -> Tensor:
+    """`x` with (start, end, value) stretches of a dim added, which are in order."""
+    parts, done = [], 0
+    for start, end, value in stretches:
+        parts += [_part(x, dim, done, start), p.add(_part(x, dim, start, end), value)]
+        done = end
+    return p.cat([*parts, _part(x, dim, done, x.shape[dim])], dim)
 
 
 def _replicate(x: Tensor, dim: int, before: int, after: int) -> Tensor:
