@@ -287,3 +287,9 @@ def test_common_models_do_not_import_a_compiler():
     """PyTorch's Python meta kernels import its compiler at their first call; the rules keep clear of them."""
     out = subprocess.run([sys.executable, "-c", COMMON], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == ""
+
+
+def test_gradient_of_fractional_pools_of_volumes():
+    x = torch.randn(1, 2, 4, 4, 4)
+    value, places = aten.fractional_max_pool3d.default(x, [2, 2, 2], [2, 2, 2], torch.rand(1, 2, 3))
+    compare(aten.fractional_max_pool3d_backward.default, torch.ones_like(value), x, [2, 2, 2], [2, 2, 2], places)
