@@ -77,7 +77,6 @@ CASES = [
     Case("repeated", padded((1, 2, 0, 3), "replicate"), (normal(2, 3, 1, 5),), FLOATS, slack=4.0),
     Case("repeated_cut", padded((-1, 2, 1, -2), "replicate"), (normal(3, 4, 5),), WIDE, slack=4.0),
     Case("repeated_volumes", padded((1, 0, 1, 2, 0, 1), "replicate"), (normal(1, 2, 3, 2, 3),), WIDE, slack=8.0),
-    Case("circular", padded((1, 2, 0, 1), "circular"), (normal(1, 2, 3, 4),), WIDE, slack=4.0),
     Case("columns", lambda x: F.unfold(x, (2, 3), 1, 1, (2, 1)), (permuted(normal(4, 5, 3, 2), 3, 2, 0, 1),), FLOATS),
     Case("folds", folded(3, 1, 1, 2), (normal(2, 3, 6, 5),), WIDE, slack=16.0),
     Case("folds_dilated", folded((2, 3), (3, 2), 2, (1, 2)), (normal(2, 6, 7),), WIDE, slack=16.0),

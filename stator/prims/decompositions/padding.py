@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Sequence
 
+import torch
 from torch import Tensor
 
 from stator.prims import names as p
@@ -34,7 +35,9 @@ def _pad(border: Border, x: Tensor, padding: Sequence[int]) -> Tensor:
         if any(positive):
             out = border(out, dim, *positive)
         out = w.padded(out, dim, min(before, 0), min(after, 0))
-    return w.laid_out(out, x)
+    if x.device.type == "cpu":
+        return w.laid_out(out, x)
+    return p.clone(out, memory_format=torch.contiguous_format)  # elsewhere channels never come last
 
 
 def _pad_backward(fold: Border, grad: Tensor, x: Tensor, padding: Sequence[int]) -> Tensor:
