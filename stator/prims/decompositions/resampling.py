@@ -3,7 +3,7 @@
 A `Dim` is that rule for one of them: nearest has one tap, linear two, cubic four. Positions and weights are computed in
 the type that eager computes them in, float32 unless the numbers are float64. The gradient is a lookup as well: an input
 position sums the outputs that read it, which lie in a range that grows by a fixed ratio from one to the next.
-Neighbours: `windows.py`; `grids.py` reads at positions that are given.
+Neighbour: `windows.py`.
 """
 
 from __future__ import annotations
