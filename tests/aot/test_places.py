@@ -1,4 +1,4 @@
-"""Nodes of both graphs say which line of the program they come from, those of backward the call whose gradient it is."""
+"""Nodes of both graphs say which line of the program they come from; of backward, the call that has the gradient."""
 
 import inspect
 
@@ -25,4 +25,5 @@ def test_nodes_of_backward_have_the_line_of_their_call():
     first = inspect.getsourcelines(program)[1]
     backward = [node for node in seen[0].graph.nodes if node.op == "call_function" and node.meta["phase"] == "backward"]
     places = {(str(node.target), node.meta["location"][1] - first) for node in backward}
-    assert places >= {("aten.expand.default", 3), ("aten.mul.Tensor", 2), ("aten.mul.Tensor", 1), ("aten.cos.default", 1)}
+    products = {("aten.mul.Tensor", 2), ("aten.mul.Tensor", 1)}
+    assert places >= {("aten.expand.default", 3), ("aten.cos.default", 1)} | products
