@@ -271,11 +271,18 @@ def _choose(kernel: Kernel, lanes: int, deps: dict[Expr, Axes], collide: Axes) -
 
 
 def _apart(kernel: Kernel, axis: Axis | None, lanes: int, deps: dict[Expr, Axes]) -> bool:
-    """Whether lanes would be taken apart again to be stored one by one, and nothing costly is done with them before."""
+    """Whether lanes would be taken apart again to be stored one by one, or filled one by one of which most stay empty,
+    and nothing costly is done with them.
+    """
     if axis is None or any(COST.get(node.op, 1) >= COSTLY for node in kernel.nodes):
         return False
     indices = [store.index for store in kernel.stores if scatters(store)]
-    return any(_lane_stride(index, axis, lanes, deps) != 1 for index in indices)
+    if any(_lane_stride(index, axis, lanes, deps) != 1 for index in indices):
+        return True
+    if kernel.reduce_axes or type(axis.size) is not int or 2 * axis.size > lanes:
+        return False
+    loads = [node.attr[1] for node in kernel.nodes if node.op == "load"]
+    return any(_lane_stride(index, axis, lanes, deps) not in (0, 1) for index in loads)
 
 
 def _unroll(made: Plan) -> int:
