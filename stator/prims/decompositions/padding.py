@@ -35,9 +35,14 @@ def _pad(border: Border, x: Tensor, padding: Sequence[int]) -> Tensor:
         if any(positive):
             out = border(out, dim, *positive)
         out = w.padded(out, dim, min(before, 0), min(after, 0))
+    return _laid_out(out, x)
+
+
+def _laid_out(value: Tensor, x: Tensor) -> Tensor:
+    """Only the kernels of the processor look at the memory format."""
     if x.device.type == "cpu":
-        return w.laid_out(out, x)
-    return p.clone(out, memory_format=torch.contiguous_format)  # elsewhere channels never come last
+        return w.laid_out(value, x)
+    return p.clone(value, memory_format=torch.contiguous_format)
 
 
 def _pad_backward(fold: Border, grad: Tensor, x: Tensor, padding: Sequence[int]) -> Tensor:
@@ -47,7 +52,7 @@ def _pad_backward(fold: Border, grad: Tensor, x: Tensor, padding: Sequence[int])
         positive = max(before, 0), max(after, 0)
         if any(positive):
             value = fold(value, dim, *positive)
-    return w.laid_out(cast(value, grad.dtype), x)
+    return _laid_out(cast(value, grad.dtype), x)
 
 
 def _part(x: Tensor, dim: int, start: int, end: int) -> Tensor:
