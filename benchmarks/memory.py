@@ -51,7 +51,9 @@ class Figures:
 
 def allocations(step: Callable[[], Any]) -> tuple[int, dict[str, int]]:
     """The most bytes live at once while `step` runs, less those live before, and those live at each `mark`."""
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
+    with torch.profiler.profile(
+        activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True, acc_events=True
+    ) as profile:
         step()
     found = profile.profiler.kineto_results.events()  # type: ignore[union-attr]
     events = sorted((e.start_ns(), i, e) for i, e in enumerate(found) if e.name() == "[memory]" or _marks(e.name()))

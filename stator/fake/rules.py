@@ -531,7 +531,7 @@ def _writes_lists(*args: Any, **kwargs: Any) -> None:
     """A whole step of an optimizer."""
 
 
-@rule(*_overloads("binomial _sample_dirichlet _standard_gamma_grad _dirichlet_grad"))
+@rule(*_overloads("binomial _sample_dirichlet _standard_gamma _standard_gamma_grad _dirichlet_grad"))
 def _drawn(x: Any, *args: Any, **kwargs: Any) -> Any:
     """As many random numbers, or their slopes, as the first argument has."""
     return make(x.shape, x.dtype, x.device)

@@ -335,7 +335,12 @@ def _fft_r2c(x: Any, dim: Sequence[int], normalization: int, onesided: bool) -> 
     *first, last = dim
     size = list(x.shape)
     size[last] = size[last] // 2 + 1 if onesided else size[last]
-    return _transformed(x, size, [*sorted(first, key=lambda d: -x.stride(d)), last], x.dtype.to_complex())
+    return _transformed(x, size, [*_in_memory(x, first), last], x.dtype.to_complex())
+
+
+@rule(aten._fft_c2c.default)
+def _fft_c2c(x: Any, dim: Sequence[int], normalization: int, forward: bool) -> Any:
+    return _transformed(x, x.shape, _in_memory(x, dim), x.dtype) if dim and _by_mkl(x) else NotImplemented
 
 
 @rule(aten._fft_c2r.default)
@@ -345,12 +350,17 @@ def _fft_c2r(x: Any, dim: Sequence[int], normalization: int, last_dim_size: int)
     *first, last = dim
     size = list(x.shape)
     size[last] = last_dim_size
-    spectrum = aten._fft_c2c.default(x, first, normalization, False) if first else x
+    spectrum = _transformed(x, x.shape, _in_memory(x, first), x.dtype) if first else x
     return _transformed(spectrum, size, [last], x.dtype.to_real())
 
 
 def _by_mkl(x: Any) -> bool:
     return x.device.type == "cpu" and torch.backends.mkl.is_available() and not x._has_symbolic_sizes_strides
+
+
+def _in_memory(x: Any, dims: Sequence[int]) -> list[int]:
+    """The dims from the longest stride to the shortest."""
+    return sorted(dims, key=lambda d: -x.stride(d))
 
 
 def _transformed(x: Any, size: Sequence[int], dims: list[int], dtype: torch.dtype) -> FakeTensor:

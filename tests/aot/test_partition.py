@@ -185,7 +185,9 @@ def test_the_predicted_peak_is_the_measured_one():
         (predicted,) = recorder.of(log.MEMORY)
         net.zero_grad(set_to_none=True)
         arena.release()
-        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
+        with torch.profiler.profile(
+            activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True, acc_events=True
+        ) as profile:
             step()
         found = sorted(
             (e.start_ns(), i, e.nbytes())
