@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from stator.base.errors import GraphBreak
 from stator.capture.machine import opcode
 from stator.capture.opcodes.containers import take
-from stator.capture.values.unknown_text import UnknownTextValue
 
 if TYPE_CHECKING:
     from stator.capture.machine import Machine
@@ -53,8 +52,9 @@ def format_with_spec(tx: Machine, conversion: int) -> None:
 @opcode("BUILD_STRING")
 def build_string(tx: Machine, count: int) -> None:
     parts = take(tx, count)
-    if any(isinstance(part, UnknownTextValue) for part in parts):
-        tx.stack.append(UnknownTextValue(tx))
+    unknown = next((part for part in parts if not part.is_constant() and part.python_type() is str), None)
+    if unknown is not None:  # so is every text made of it
+        tx.stack.append(tx.builtin(repr).call(tx, [unknown], {}))
         return
     if not all(part.is_constant() for part in parts):
         raise UnknownText("the text of an f-string is not known while compiling", "build the message outside")
