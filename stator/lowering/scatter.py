@@ -133,8 +133,8 @@ def scatter_add(context: Context, out: Spec, x: Tensorish, dim: int, positions: 
     return _along(context, out, x, dim, positions, source, "add") or extern(context, out, x, dim, positions, source)
 
 
-@lowers("scatter_reduce.two")
-def scatter_reduce(
+@lowers("scatter_reduce.two", "index_reduce")
+def reduce_into(
     context: Context,
     out: Spec,
     x: Tensorish,
@@ -161,23 +161,6 @@ def index_add(
 ) -> Any:
     found = _along(context, out, x, dim, positions, source, "add") if alpha == 1 else None
     return found or extern(context, out, x, dim, positions, source, alpha=alpha)
-
-
-@lowers("index_reduce")
-def index_reduce(
-    context: Context,
-    out: Spec,
-    x: Tensorish,
-    dim: int,
-    positions: Tensorish,
-    source: Tensorish,
-    reduce: str,
-    *,
-    include_self: bool = True,
-) -> Any:
-    mode = REDUCTIONS.get(reduce) if include_self else None
-    found = _along(context, out, x, dim, positions, source, mode) if mode is not None else None
-    return found or extern(context, out, x, dim, positions, source, reduce, include_self=include_self)
 
 
 @lowers("index_put")
@@ -219,4 +202,4 @@ def embedding_dense_backward(
 
 
 #: The lowerings whose results lie in memory of their own.
-_SCATTERS = (scatter, scatter_add, scatter_reduce, index_copy, index_add, index_reduce, index_put)
+_SCATTERS = (scatter, scatter_add, reduce_into, index_copy, index_add, index_put)
