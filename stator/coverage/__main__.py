@@ -3,6 +3,7 @@
 Rows go to the result file (`--out`, a line of JSON each) as they are made; entries that it has already are not run
 again, so a run can be stopped and continued. `--write` makes the page of the rows, beside those of another compiler
 (`--peer`, a file of the same form, which `benchmarks/coverage_peer.py` makes); `--record` makes what CI compares with.
+With `--device cuda` everything happens on the GPU, which the processes share; its rows belong in a file of their own.
 Neighbours: `workers.py`, `report.py`, `record.py`.
 """
 
@@ -15,15 +16,20 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+import torch
+
 from stator.coverage import database, record, report, workers
 
 
 def main(arguments: Sequence[str], engine: str = "stator.coverage.judge:Stator") -> int:
-    """The command; its status is 1 where something fails."""
-    given = _parser().parse_args(arguments)
+    """The command; its status is 1 where something fails, 2 where it cannot run."""
+    parser = _parser()
+    given = parser.parse_args(arguments)
+    if given.device == "cuda" and not torch.cuda.is_available():
+        parser.error("--device cuda: torch finds no CUDA device on this machine")
     rows = workers.read(given.out)
     known = {(row["entry"], row["dtype"]) for row in rows}
-    tasks = [(name, dtype) for dtype in given.dtypes for name in database.names(dtype, given.match)]
+    tasks = [(name, dtype) for dtype in given.dtypes for name in database.names(dtype, given.match, given.device)]
     todo = [task for task in tasks if task not in known and given.samples >= 0]
     with given.out.open("a", encoding="utf-8") as out:
 
@@ -35,13 +41,13 @@ def main(arguments: Sequence[str], engine: str = "stator.coverage.judge:Stator")
                 why = row["why"][0] if row["why"] else ""
                 print(f"{row['verdict']:9} {row['dtype']:8} {row['entry']}{row['at']}: {why[:300]}", flush=True)
 
-        workers.run(todo, engine, given.samples, given.jobs, done, given.timeout)
+        workers.run(todo, engine, given.samples, given.jobs, done, given.timeout, given.device)
     wanted = [row for row in rows if (row["entry"], row["dtype"]) in set(tasks)]
     totals = Counter(row["verdict"] for row in wanted)
     print(", ".join(f"{count} {verdict}" for verdict, count in totals.most_common()))
     if given.write:
         peer = workers.read(given.peer) if given.peer else []
-        given.write.write_text(report.page(wanted, peer), encoding="utf-8")
+        given.write.write_text(report.page(wanted, peer, given.device), encoding="utf-8")
     if given.record:
         given.record.write_text(record.text(wanted), encoding="utf-8")
     return int(totals["fails"] > 0)
@@ -53,6 +59,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--dtypes", nargs="+", choices=[*database.DTYPES, *database.FURTHER], default=list(database.DTYPES)
     )
+    parser.add_argument("--device", choices=list(report.PAGES), default="cpu", help="where samples are made and run")
     parser.add_argument("--samples", type=int, default=0, help="samples of an entry; 0 is all, -1 runs nothing")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     parser.add_argument("--timeout", type=float, default=workers.TIMEOUT, help="seconds that a sample may take")

@@ -87,7 +87,7 @@ def _backward(seen: Seen, flat: list[Any], leaves: Sequence[Tensor]) -> None:
 def _cotangent(like: Tensor, number: int) -> Tensor:
     generator = torch.Generator().manual_seed(1000 + number)
     wide = torch.complex128 if like.is_complex() else torch.float64
-    return torch.randn(like.shape, generator=generator, dtype=wide).to(like.dtype)
+    return torch.randn(like.shape, generator=generator, dtype=wide).to(like.dtype).to(like.device)
 
 
 def _strides(tensor: Tensor) -> tuple[int, ...]:
@@ -173,10 +173,9 @@ def _far(what: str, got: list[Any], want: list[Any], others: list[list[Any]], co
     found = []
     for i, (mine, theirs) in enumerate(zip(got, want, strict=True)):
         if isinstance(mine, Tensor) and isinstance(theirs, Tensor):
-            if mine.shape != theirs.shape or mine.dtype is not theirs.dtype:
-                found.append(
-                    f"{what} {i} is {mine.dtype}{tuple(mine.shape)}, eager's {theirs.dtype}{tuple(theirs.shape)}"
-                )
+            kinds = [(str(t.dtype), tuple(t.shape), str(t.device)) for t in (mine, theirs)]
+            if kinds[0] != kinds[1]:
+                found.append(f"{what} {i} is {kinds[0]}, eager's {kinds[1]}")
                 continue
             similar = [o[i] for o in others if isinstance(o[i], Tensor) and o[i].shape == mine.shape]
             # The terms that a gradient sums are of the cotangents' size, however small their sum is.

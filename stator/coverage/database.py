@@ -1,6 +1,6 @@
 """PyTorch's operator database as entries and samples.
 
-An entry is an operator or a variant of one (`name.variant`), with the dtypes that it takes on the CPU. The database
+An entry is an operator or a variant of one (`name.variant`), with the dtypes that it takes on a device. The database
 ships with torch among its tests, takes seconds to import, and is only imported when it is asked for. A sample's tensors
 are kept as recipes: every run gets fresh ones, of the same values and strides. Neighbours: `judge.py`, `workers.py`.
 """
@@ -26,7 +26,7 @@ DTYPES = {
     "bool": torch.bool,
 }
 #: Dtypes that a run may ask for, and the record and the page leave out.
-FURTHER = {"complex64": torch.complex64}
+FURTHER = {"float16": torch.float16, "complex64": torch.complex64}
 #: What a dtype among the arguments is in a run in float64.
 WIDE = {
     torch.float32: torch.float64,
@@ -78,30 +78,32 @@ class Arguments:
 
 
 def _copy(t: Tensor, noise: float, wide: bool) -> Tensor:
-    copy = torch.empty_strided(t.shape, t.stride(), dtype=t.dtype) if 0 not in t.stride() else torch.empty_like(t)
+    strided = 0 not in t.stride()
+    copy = torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device=t.device) if strided else torch.empty_like(t)
     copy.copy_(t.detach())
     inexact = t.dtype.is_floating_point or t.dtype.is_complex
     if noise and inexact:
         generator = torch.Generator().manual_seed(int(noise * 4) % 97)
         shake = torch.randn(t.shape, generator=generator, dtype=WIDE.get(t.dtype, t.dtype))
-        copy.copy_(copy.to(shake.dtype) * (1 + noise * torch.finfo(t.dtype).eps * shake))
+        copy.copy_(copy.to(shake.dtype) * (1 + noise * torch.finfo(t.dtype).eps * shake.to(t.device)))
     if wide and inexact:
         copy = copy.to(WIDE.get(t.dtype, t.dtype))
     return copy.requires_grad_(t.requires_grad)
 
 
-def names(dtype: str, match: str = "") -> list[str]:
-    """The entries that take the dtype, as `name.variant`."""
+def names(dtype: str, match: str = "", device: str = "cpu") -> list[str]:
+    """The entries that take the dtype on the device, as `name.variant`."""
     kind = (DTYPES | FURTHER)[dtype]
-    return [name for name, op in _entries().items() if kind in op.dtypes and re.search(match, name)]
+    taking = [name for name, op in _entries().items() if kind in op.supported_dtypes(device)]
+    return [name for name in taking if re.search(match, name)]
 
 
-def samples(name: str, dtype: str, limit: int) -> list[Sample]:
+def samples(name: str, dtype: str, limit: int, device: str = "cpu") -> list[Sample]:
     """Samples of an entry, with gradients where it has them: all, or `limit` of them. More samples include fewer."""
     op, kind = _entries()[name], (DTYPES | FURTHER)[dtype]
     torch.manual_seed(SEED)
-    differentiable = op.supports_autograd and kind in op.supported_backward_dtypes("cpu")
-    found = list(op.sample_inputs("cpu", kind, requires_grad=differentiable))
+    differentiable = op.supports_autograd and kind in op.supported_backward_dtypes(device)
+    found = list(op.sample_inputs(device, kind, requires_grad=differentiable))
     chosen = [found[i] for i in _spread(len(found), limit)]
     flat = [pytree.tree_flatten(((s.input, *s.args), dict(s.kwargs))) for s in chosen]
     return [Sample(op.op, spec, tuple(leaves)) for leaves, spec in flat]

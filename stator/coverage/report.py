@@ -1,4 +1,4 @@
-"""The page `docs/coverage.md`: totals, side by side with another compiler where its rows are given, then every entry.
+"""The page of a device: totals, side by side with another compiler where its rows are given, then every entry.
 
 A row is what `workers.py` writes. Entries are grouped by verdict, and dtypes of an entry with the same verdict stand
 together; an entry is compared with the peer's only where both have been run. Neighbours: `__main__.py`.
@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from stator.coverage.database import DTYPES
+from stator.coverage.database import DTYPES, FURTHER
 from stator.coverage.judge import DECLARED, VERDICTS
 
 Row = dict[str, Any]
@@ -25,23 +25,31 @@ MEANINGS = {
 }
 
 
-def page(rows: Sequence[Row], peer: Sequence[Row]) -> str:
+#: Where the rows of a device are from, and the options that made its page.
+PAGES = {
+    "cpu": ("the CPU", "--write docs/coverage.md"),
+    "cuda": ("an NVIDIA GPU", "--device cuda --write docs/coverage-cuda.md"),
+}
+
+
+def page(rows: Sequence[Row], peer: Sequence[Row], device: str = "cpu") -> str:
     """The whole page."""
     used = [row for row in rows if row["verdict"] != "unusable"]
-    parts = [_head(used), _totals(used)]
+    parts = [_head(used, device), _totals(used)]
     if peer:
         parts.append(_side_by_side(used, [row for row in peer if row["verdict"] != "unusable"]))
     parts += [_entries(used, verdict) for verdict in reversed(SHOWN)]
     return "\n".join(part for part in parts if part)
 
 
-def _head(rows: Sequence[Row]) -> str:
+def _head(rows: Sequence[Row], device: str) -> str:
+    place, options = PAGES[device]
     return "\n".join(
         [
             "# Operators",
             "",
-            "PyTorch's operator database through `stator.compile` on the CPU, forward and backward, against eager.",
-            "Written by `python -m stator.coverage --write docs/coverage.md`; an entry is as its worst sample.",
+            f"PyTorch's operator database through `stator.compile` on {place}, forward and backward, against eager.",
+            f"Written by `python -m stator.coverage {options}`; an entry is as its worst sample.",
             f"{len(rows)} pairs of entry and dtype, {_amount(rows)}.",
             "",
             *[f"- *{verdict}*: {meaning}" for verdict, meaning in MEANINGS.items()],
@@ -54,7 +62,7 @@ def _head(rows: Sequence[Row]) -> str:
 
 def _totals(rows: Sequence[Row]) -> str:
     lines = ["## Totals", "", f"| dtype | {' | '.join(SHOWN)} | all |", "|---|" + "---:|" * (len(SHOWN) + 1)]
-    for dtype in [*DTYPES, "all"]:
+    for dtype in [*DTYPES, *FURTHER, "all"]:
         counts = Counter(row["verdict"] for row in rows if dtype in (row["dtype"], "all"))
         if counts:
             lines.append(f"| {dtype} | {' | '.join(_share(counts, v) for v in SHOWN)} | {counts.total()} |")

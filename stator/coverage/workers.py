@@ -1,8 +1,9 @@
 """Many entries in processes that may crash or hang: what a process dies of is a failure of the sample that it was at.
 
 A worker gets (entry, dtype, samples, skip) and answers with each sample's judgement; a new process takes over behind
-the sample that killed it. An entry's row is plain data, one line of JSON in the result file, so a run that is stopped
-goes on where it was. Neighbours: `judge.py`, which makes the verdicts; `report.py`, which reads the rows.
+the sample that killed it, or that left the device unusable. An entry's row is plain data, one line of JSON in the
+result file, so a run that is stopped goes on where it was. Neighbours: `judge.py`, which makes the verdicts;
+`report.py`, which reads the rows.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ def run(
     jobs: int,
     done: Callable[[Row], None],
     timeout: float = TIMEOUT,
+    device: str = "cpu",
 ) -> None:
     """Judge every (entry, dtype); `engine` is `module:class`, `done` gets each row."""
     waiting: queue.SimpleQueue[tuple[str, str] | None] = queue.SimpleQueue()
@@ -47,7 +49,7 @@ def run(
         waiting.put(task)
 
     def serve() -> None:
-        worker = Worker(engine, timeout)
+        worker = Worker(engine, timeout, device)
         try:
             while (task := waiting.get()) is not None:
                 rows.put(worker.row(*task, samples))
@@ -73,15 +75,16 @@ def run(
 class Worker:
     """A process that may die; another takes over then."""
 
-    def __init__(self, engine: str, timeout: float = TIMEOUT) -> None:
+    def __init__(self, engine: str, timeout: float = TIMEOUT, device: str = "cpu") -> None:
         self.engine = engine
         self.timeout = timeout
+        self.device = device
         self.context = multiprocessing.get_context("spawn")
         self._start()
 
     def _start(self) -> None:
         self.pipe, theirs = self.context.Pipe()
-        self.process = self.context.Process(target=_serve, args=(theirs, self.engine), daemon=True)
+        self.process = self.context.Process(target=_serve, args=(theirs, self.engine, self.device), daemon=True)
         self.process.start()
         self.age = 0
         theirs.close()
@@ -119,7 +122,6 @@ class Worker:
                 while True:
                     if not self.pipe.poll(self.timeout):
                         cause = f"it took more than {self.timeout:.0f} s"
-                        self.process.kill()
                         raise EOFError
                     message = self.pipe.recv()
                     if message is None:
@@ -128,8 +130,9 @@ class Worker:
                     if judgement is not None:
                         found[current] = Judgement(*judgement)
             except (EOFError, OSError):
-                found[current] = Judgement("fails", cause)
+                found.setdefault(current, Judgement("fails", cause))
                 skip = current + 1
+                self.process.kill()
                 self._start()
 
     def stop(self) -> None:
@@ -141,32 +144,56 @@ class Worker:
             self.process.kill()
 
 
-def _serve(pipe: Connection, engine: str) -> None:
-    """A worker: for each task, (number, None) as a sample starts, (number, judgement) as it ends, then None."""
+def _serve(pipe: Connection, engine: str, device: str) -> None:
+    """A worker: for each task, (number, None) as a sample starts, (number, judgement) as it ends, then None.
+
+    It ends behind a sample that leaves the device unusable.
+    """
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
+    torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cudnn.deterministic = True
     module, _, kind = engine.partition(":")
     compiler = getattr(import_module(module), kind)()
     database.names("bool")
     pipe.send(None)
     while (task := pipe.recv()) is not None:
         name, dtype, limit, skip = task
-        for i, sample in enumerate(_samples(name, dtype, limit)):
+        for i, sample in enumerate(_samples(name, dtype, limit, device)):
             if i < skip:
                 continue
             pipe.send((i, None))
             try:
                 found = judge(compiler, name, sample)
             except Exception as error:
-                found = Judgement("fails", f"{type(error).__name__}: {error}".replace("\n", " "))
+                found = Judgement("fails", _short(error))
+            broken = _broken(device)
+            if broken and found.verdict != "fails":
+                found = Judgement("fails", broken)
             pipe.send((i, (found.verdict, found.why, found.kernels)))
+            if broken:
+                return
         pipe.send(None)
 
 
-def _samples(name: str, dtype: str, limit: int) -> Sequence[database.Sample]:
+def _broken(device: str) -> str:
+    """What the device reports once all work is done, or "": from then on it refuses everything in this process."""
+    try:
+        if device == "cuda":
+            torch.cuda.synchronize()
+    except Exception as error:
+        return _short(error)
+    return ""
+
+
+def _short(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".replace("\n", " ")
+
+
+def _samples(name: str, dtype: str, limit: int, device: str) -> Sequence[database.Sample]:
     """The entry's samples; none where the database itself fails on this machine (a library that is not there)."""
     try:
-        return database.samples(name, dtype, limit)
+        return database.samples(name, dtype, limit, device)
     except Exception as error:
         warnings.warn(f"no samples of {name}: {error}", stacklevel=1)
         return ()

@@ -7,6 +7,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
+from stator.coverage import workers
 from stator.coverage.judge import Call, Run
 
 
@@ -65,12 +68,36 @@ class Deadly(Eager):
         self.calls = 0
 
     def compiled(self, program: Callable[..., Any]) -> Callable[..., Any]:
-        path = os.environ["STATOR_TEST_DEADLY"]
-        with open(path, "a", encoding="utf-8") as seen:
-            seen.write(".")
-        match os.path.getsize(path):
+        match _calls():
             case 1:
                 os._exit(3)
             case 2:
                 time.sleep(1000)
         return program
+
+
+class Unusable(Eager):
+    """The first sample leaves a device behind that refuses everything."""
+
+    def compiled(self, program: Callable[..., Any]) -> Callable[..., Any]:
+        if _calls() == 1:
+            workers._broken = lambda device: "RuntimeError: it was left unusable"
+        return program
+
+
+class OutOfRange(Eager):
+    """The first sample reads what is not there, on the GPU."""
+
+    def compiled(self, program: Callable[..., Any]) -> Callable[..., Any]:
+        if _calls() == 1:
+            here = torch.arange(4, device="cuda")
+            here[here + 9]
+        return program
+
+
+def _calls() -> int:
+    """How many calls there have been, in all processes."""
+    path = os.environ["STATOR_TEST_DEADLY"]
+    with open(path, "a", encoding="utf-8") as seen:
+        seen.write(".")
+    return os.path.getsize(path)

@@ -8,6 +8,8 @@ import pytest
 import torch
 from torch.utils import _pytree as pytree
 
+from stator.coverage import __main__ as command
+from stator.coverage import report
 from stator.coverage.database import Sample
 from stator.coverage.judge import Engine, judge
 from stator.coverage.workers import Worker
@@ -62,3 +64,43 @@ def test_a_process_that_dies_or_hangs_is_a_failure_of_its_sample(
         worker.stop()
     assert (row["verdict"], row["samples"], row["at"]) == ("fails", 3, [0, 1])
     assert row["why"] == ["the process died", "it took more than 5 s"]
+
+
+def test_a_device_that_refuses_everything_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STATOR_TEST_DEADLY", str(tmp_path / "calls"))
+    worker = Worker("tests.coverage.engines:Unusable", timeout=60)
+    try:
+        first = worker.process.pid
+        row = worker.row("exp", "float32", 3)
+        assert worker.process.pid != first
+    finally:
+        worker.stop()
+    assert (row["verdict"], row["samples"], row["at"]) == ("fails", 3, [0])
+    assert row["why"] == ["RuntimeError: it was left unusable"]
+
+
+@pytest.mark.gpu
+def test_an_assertion_on_the_device_is_a_failure_of_its_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STATOR_TEST_DEADLY", str(tmp_path / "calls"))
+    worker = Worker("tests.coverage.engines:OutOfRange", device="cuda")
+    try:
+        row = worker.row("exp", "float32", 3)
+    finally:
+        worker.stop()
+    assert (row["verdict"], row["samples"], row["at"]) == ("fails", 3, [0])
+    assert "device-side assert" in row["why"][0]
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_without_a_gpu_the_command_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        command.main(["--device", "cuda"])
+    assert ended.value.code == 2 and "finds no CUDA device" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("device", list(report.PAGES))
+def test_a_page_says_which_device_it_is_of(device: str) -> None:
+    row = {"entry": "add", "dtype": "float16", "verdict": "generated", "samples": 2, "why": []}
+    page = report.page([row], [], device)
+    assert report.PAGES[device][0] in page and report.PAGES[device][1] in page
+    assert "| float16 | 1 (100.0%) |" in page
