@@ -10,13 +10,14 @@ Neighbours: `tracer.py` makes the handles and emits the nodes through `Emit`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import torch
 from torch import fx
 
 from stator.base.errors import Unsupported
+from stator.fake.overloads import Table
 
 aten = torch.ops.aten
 
@@ -118,22 +119,16 @@ def relocated(func: Any, args: tuple[Any, ...], offset: Any, value: fx.Node) -> 
 # ---- the inverse of a view: the parent's new value from the view's ---------------------------------------------------
 
 #: View overload → (step, parent's value, view's new value, emit) → parent's new value.
-INVERSES: dict[Any, Callable[[Step, fx.Node, fx.Node, Emit], fx.Node]] = {}
+INVERSES = Table("inverse")
+_inverse_of = INVERSES.register
 
 
 def _inverse(step: Step, parent: fx.Node, value: fx.Node, emit: Emit) -> fx.Node:
     inverse = INVERSES.get(step.func)
     if inverse is None:
         raise Unsupported(step.func, "the program writes through this view")
-    return inverse(step, parent, value, emit)
-
-
-def _inverse_of(*overloads: Any) -> Callable[[Callable[..., fx.Node]], Callable[..., fx.Node]]:
-    def register(function: Callable[..., fx.Node]) -> Callable[..., fx.Node]:
-        INVERSES.update(dict.fromkeys(overloads, function))
-        return function
-
-    return register
+    made: fx.Node = inverse(step, parent, value, emit)
+    return made
 
 
 @_inverse_of(

@@ -11,19 +11,13 @@ from typing import Any
 import torch
 
 from stator.fake.execute import plan_of
+from stator.fake.overloads import overload
 
 aten = torch.ops.aten
 
 
-def _overload(name: str) -> Any:
-    """The overload of a qualified name ("normal_functional.default"), or None if this PyTorch lacks it."""
-    packet_name, _, overload_name = name.partition(".")
-    packet = getattr(aten, packet_name, None)
-    return getattr(packet, overload_name, None) if packet is not None else None
-
-
 IRREGULAR: dict[Any, Any] = {
-    _overload(mutating): _overload(functional)
+    overload(mutating): overload(functional)
     for mutating, functional in (
         ("bernoulli_.float", "bernoulli.p"),
         ("normal_.default", "normal_functional.default"),
@@ -86,7 +80,7 @@ def _of_same_types(func: Any, packet: Any, name: str) -> Any:
     `pow_.Scalar` raises a tensor to a number, but `pow.Scalar` a number to a tensor.
     """
     wanted = [str(p.type) for p in func._schema.arguments]
-    found = [getattr(packet, overload) for overload in packet.overloads()]
+    found = [getattr(packet, variant) for variant in packet.overloads()]
     same = [o for o in found if [str(p.type) for p in o._schema.arguments][: len(wanted)] == wanted]
     named = [o for o in same if o._overloadname == name]
     return next(iter([*named, *same]), None)
@@ -98,8 +92,8 @@ def _from_out(func: Any, packet: Any) -> Form | None:
     parameters = func._schema.arguments
     dropped = frozenset(parameters[i].name for i in written)
     kept = [(p.name, str(p.type)) for p in parameters if p.name not in dropped]
-    for overload in packet.overloads():
-        candidate = getattr(packet, overload)
+    for variant in packet.overloads():
+        candidate = getattr(packet, variant)
         if candidate is not func and [(p.name, str(p.type)) for p in candidate._schema.arguments] == kept:
             return Form(candidate, func, dropped, min(written, default=0))
     return None

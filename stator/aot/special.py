@@ -18,14 +18,8 @@ from stator.fake import FakeTensor
 aten = torch.ops.aten
 
 
-def special(*overloads: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register a function as the meaning of some overloads."""
-
-    def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        SPECIAL.update(dict.fromkeys(overloads, function))
-        return function
-
-    return register
+#: Registers a function as the meaning of some overloads.
+special = SPECIAL.register
 
 
 def _one_hot(tensor: torch.Tensor, num_classes: int = -1) -> torch.Tensor:

@@ -29,6 +29,7 @@ from stator.fake.execute import CONSTANT_ELEMENTS, argument, execute, plan_of
 from stator.fake.graphs import add_call, infer
 from stator.fake.layout import OPAQUE_DTYPES
 from stator.fake.mode import FACTORIES, Geometry, remember_value
+from stator.fake.overloads import Table
 from stator.fake.tensor import memory_of
 from stator.sizes import real
 
@@ -36,7 +37,7 @@ aten = torch.ops.aten
 Action = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
 
 #: Overload → (tracer, *args, **kwargs) → result; for what is not described by the schema.
-SPECIAL: dict[Any, Callable[..., Any]] = {}
+SPECIAL = Table("special meaning")
 
 #: Composite overloads that stay whole: taken apart, a number in them would become a tensor.
 WHOLE = {aten.where.ScalarSelf, aten.where.ScalarOther}

@@ -15,15 +15,15 @@ from typing import Any
 import torch
 
 from stator.base.errors import DataDependent, Unsupported
+from stator.fake.overloads import Table
 from stator.fake.symbolic import FloatNode
 from stator.fake.tensor import FakeTensor, install_executor, make, memory_of, wrap_meta
 from stator.sizes import real
 
 aten = torch.ops.aten
-Rule = Callable[..., Any]
 
 #: Shape rules by overload: called like the operator, give fakes, or NotImplemented to leave it to the meta kernel.
-RULES: dict[Any, Rule] = {}
+RULES = Table("shape rule")
 
 #: Constants are carried through operators as long as all tensors involved are this small.
 CONSTANT_ELEMENTS = 16

@@ -9,7 +9,7 @@ Neighbours: `execute.py` owns the table; `layout.py` has promotion and strides; 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -34,14 +34,8 @@ Size = tuple[int, ...]
 _CPU = torch.device("cpu")
 
 
-def rule(*overloads: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register a function as the shape rule of some overloads."""
-
-    def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        RULES.update(dict.fromkeys(overloads, function))
-        return function
-
-    return register
+#: Registers a function as the shape rule of some overloads.
+rule = RULES.register
 
 
 # ---- elementwise -----------------------------------------------------------------------------------------------------
@@ -114,25 +108,21 @@ def _number(count: int, *args: Any, **kwargs: Any) -> Any:
     return NotImplemented if args[0].dtype is torch.bool else fresh(args[:count], args[0].dtype)
 
 
-def _overloads(names: str, overloads: str = "default") -> Iterable[Any]:
-    """The overloads that exist among `name.overload`; which exist differs a little between versions."""
-    for name in names.split():
-        packet = getattr(aten, name, None)
-        for overload in overloads.split():
-            if packet is not None and overload in packet.overloads():
-                yield getattr(packet, overload)
+def variants(names: str, overloads: str = "default") -> list[str]:
+    """`name.overload` for all of these names and overloads; which of them exist differs between releases of PyTorch."""
+    return [f"{name}.{overload}" for name in names.split() for overload in overloads.split()]
 
 
 #: What decides the dtype, how many leading arguments are operands, names, overloads.
 _ELEMENTWISE: tuple[tuple[Callable[..., Any], int, str, str], ...] = (
     (_number, 1, "neg positive", "default"),
-    (_first, 1, "relu sign ceil floor round trunc bitwise_not square clone_ abs hardtanh", "default"),
+    (_first, 1, "relu sign ceil floor round trunc bitwise_not square clone_ hardtanh", "default"),
     (_float, 1, "exp exp2 expm1 log log2 log10 log1p sqrt rsqrt sin cos tan asin acos atan sinh cosh tanh", "default"),
     (_float, 1, "asinh acosh atanh erf erfc erfinv sigmoid reciprocal lgamma digamma logit frac", "default"),
     (_first, 1, "gelu silu mish softplus elu leaky_relu hardswish hardsigmoid threshold celu log_sigmoid", "default"),
     (_bool, 1, "logical_not isnan isinf isfinite", "default"),
-    (_same, 2, "add sub mul maximum minimum remainder fmod bitwise_and bitwise_or bitwise_xor pow", "Tensor default"),
-    (_same, 2, "add sub mul remainder fmod bitwise_and bitwise_or bitwise_xor rsub floor_divide", "Scalar Tensor"),
+    (_same, 2, "add sub rsub mul maximum minimum remainder fmod bitwise_and bitwise_or bitwise_xor", "Tensor default"),
+    (_same, 2, "add sub rsub mul remainder fmod bitwise_and bitwise_or bitwise_xor floor_divide", "Scalar"),
     (_same, 2, "pow", "Tensor_Tensor Tensor_Scalar Scalar"),
     (_same, 2, "clamp_min clamp_max", "default Tensor"),
     (_same, 3, "clamp", "default Tensor"),
@@ -147,8 +137,8 @@ _ELEMENTWISE: tuple[tuple[Callable[..., Any], int, str, str], ...] = (
     (_same, 2, "softplus_backward mish_backward logit_backward", "default"),
     (_same, 2, "bitwise_left_shift bitwise_right_shift __lshift__ __rshift__", "Tensor Tensor_Scalar Scalar"),
 )
-for _kind, _count, _names, _variants in _ELEMENTWISE:
-    RULES.update(dict.fromkeys(_overloads(_names, _variants), partial(_kind, _count)))
+for _kind, _count, _names, _overloads in _ELEMENTWISE:
+    rule(*variants(_names, _overloads))(partial(_kind, _count))
 
 
 @rule(aten.abs.default)
@@ -526,12 +516,12 @@ def _tril(x: Any, diagonal: int = 0) -> Any:
     return make(x.shape, x.dtype, x.device, None if is_contiguous(x) else contiguous_strides(x.shape))
 
 
-@rule(*_overloads("_fused_adam_ _fused_adamw_ _fused_sgd_ _fused_adagrad_", "default tensor_lr"))
+@rule(*variants("_fused_adam_ _fused_adamw_ _fused_sgd_ _fused_adagrad_", "default tensor_lr"))
 def _writes_lists(*args: Any, **kwargs: Any) -> None:
     """A whole step of an optimizer."""
 
 
-@rule(*_overloads("binomial _sample_dirichlet _standard_gamma _standard_gamma_grad _dirichlet_grad"))
+@rule(*variants("binomial _sample_dirichlet _standard_gamma _standard_gamma_grad _dirichlet_grad"))
 def _drawn(x: Any, *args: Any, **kwargs: Any) -> Any:
     """As many random numbers, or their slopes, as the first argument has."""
     return make(x.shape, x.dtype, x.device)

@@ -14,7 +14,7 @@ import torch
 
 from stator.fake.execute import aten
 from stator.fake.layout import channels_last_strides, contiguous_strides, dense_like, promote, suggests_channels_last
-from stator.fake.rules import _overloads, fresh, like, rule
+from stator.fake.rules import fresh, like, rule, variants
 from stator.fake.tensor import FakeTensor, make
 
 # ---- attention -------------------------------------------------------------------------------------------------------
@@ -253,16 +253,15 @@ def _mse(x: Any, target: Any, reduction: int = 1) -> Any:
 # ---- values of one tensor replaced by another's ----------------------------------------------------------------------
 
 
+@rule(
+    *variants(
+        "slice_scatter select_scatter diagonal_scatter as_strided_scatter scatter scatter_add scatter_reduce index_put "
+        "_unsafe_index_put index_add index_copy index_fill flip roll fill zero copy log_sigmoid_backward",
+        "default src value two int_Scalar int_Tensor Scalar Tensor",
+    )
+)
 def _packed_like_first(x: Any, *args: Any, **kwargs: Any) -> Any:
     return like(x, None, None, None) if isinstance(x, FakeTensor) and x.is_contiguous() else NotImplemented
-
-
-for _op in _overloads(
-    "slice_scatter select_scatter diagonal_scatter as_strided_scatter scatter scatter_add scatter_reduce index_put "
-    "_unsafe_index_put index_add index_copy index_fill flip roll fill zero copy log_sigmoid_backward",
-    "default src value two int_Scalar int_Tensor Scalar Tensor",
-):
-    rule(_op)(_packed_like_first)
 
 
 @rule(aten.select_backward.default, aten.slice_backward.default)

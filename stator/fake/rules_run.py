@@ -21,7 +21,6 @@ RUN = (
     aten.histogram.bin_ct, aten.histogram.bins_tensor,
     aten._histogramdd_bin_edges.default, aten._histogramdd_from_bin_cts.default,
     aten._histogramdd_from_bin_tensors.default,
-    aten.fractional_max_pool3d_backward.default,
     aten.multi_margin_loss_backward.default, aten.multilabel_margin_loss_backward.default,
     aten._embedding_bag.default, aten._embedding_bag_forward_only.default,
 )  # fmt: skip
@@ -59,4 +58,5 @@ def _fakes(result: Any) -> Any:
     return type(result)(_fakes(item) for item in result) if isinstance(result, (list, tuple)) else result
 
 
-RULES.update({func: partial(run, func) for func in RUN})
+for _func in RUN:
+    RULES.register(_func)(partial(run, _func))

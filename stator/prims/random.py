@@ -17,13 +17,14 @@ random operators with a `draw` that owns seed and offsets. Neighbours: `stator.a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import torch
 
+from stator.fake.overloads import Table
 from stator.prims import names as p
-from stator.prims.set import PRIMITIVES, Primitive, overload
+from stator.prims.set import PRIMITIVES, Primitive
 
 MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 INCREMENTS = (0x9E3779B9, 0xBB67AE85)
@@ -38,7 +39,8 @@ class Draw(Protocol):
 
 
 #: Functional ATen random overload → (draw, *args of the overload) → value.
-RANDOM_OPERATORS: dict[Any, Callable[..., Any]] = {}
+RANDOM_OPERATORS = Table("functional form")
+_rewrites = RANDOM_OPERATORS.register
 
 
 def philox(seed: torch.Tensor, position: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -92,17 +94,6 @@ _LIBRARY.impl("random", _random_meta, "Meta")
 
 RANDOM = torch.ops.stator.random.default
 PRIMITIVES[RANDOM] = Primitive("random", "uniform or normal numbers from one of the seeds, by element number")
-
-
-def _rewrites(*targets: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        for target in targets:
-            op = overload(target)
-            if op is not None:
-                RANDOM_OPERATORS[op] = function
-        return function
-
-    return register
 
 
 def _typed(value: torch.Tensor, dtype: torch.dtype | None) -> torch.Tensor:

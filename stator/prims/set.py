@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import torch
 from torch._ops import OpOverload
+
+from stator.fake.overloads import overload
 
 
 class Primitive(NamedTuple):
@@ -159,13 +160,6 @@ TABLE: dict[str, str] = {
         sort.stable: sorted values and positions
     """,
 }
-
-
-def overload(name: str) -> OpOverload | None:
-    """The ATen overload called `name` ("gelu", "add.Tensor"), or None where this torch has none."""
-    packet_name, _, variant = name.partition(".")
-    packet = getattr(torch.ops.aten, packet_name, None)
-    return getattr(packet, variant or "default", None) if packet is not None else None
 
 
 def _read(table: dict[str, str]) -> dict[OpOverload, Primitive]:

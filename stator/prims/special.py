@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 from torch._ops import OpOverload
 
-from stator.prims.set import PRIMITIVES, Primitive, overload
+from stator.fake.overloads import overload
+from stator.prims.set import PRIMITIVES, Primitive
 
 #: The ATen operator → what it computes.
 FUNCTIONS = {

@@ -13,37 +13,20 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
-from torch._ops import OpOverload
 
 from stator.fake.layout import promote
+from stator.fake.overloads import Table
 from stator.prims.names import to_copy
-from stator.prims.set import overload
-
-Function = TypeVar("Function", bound=Callable[..., Any])
 
 #: Overload → decomposition. Filled by importing `stator.prims.decompositions`.
-DECOMPOSITIONS: dict[OpOverload, Callable[..., Any]] = {}
+DECOMPOSITIONS = Table("decomposition")
+#: Registers a function as the decomposition of some overloads.
+decompose = DECOMPOSITIONS.register
 
 HALF_TYPES = frozenset((torch.bfloat16, torch.float16))
-
-
-def decompose(*targets: OpOverload | str) -> Callable[[Function], Function]:
-    """Register a decomposition for overloads; a name that this torch lacks is skipped."""
-
-    def register(function: Function) -> Function:
-        for target in targets:
-            op = overload(target) if isinstance(target, str) else target
-            if op is None:
-                continue
-            if op in DECOMPOSITIONS:
-                raise ValueError(f"{op} has a decomposition already")
-            DECOMPOSITIONS[op] = function
-        return function
-
-    return register
 
 
 def cast(value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:

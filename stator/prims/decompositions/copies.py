@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from stator.fake.layout import promote
+from stator.fake.overloads import overload
 from stator.prims import names as p
-from stator.prims.set import overload
 from stator.prims.table import cast, decompose
 
 #: Copying operator → the view it copies.
