@@ -145,6 +145,23 @@ def test_where_takes_every_dtype() -> None:
     batch.check()
 
 
+@pytest.mark.parametrize("size", [1, 37])
+def test_the_extremes_of_integers_are_constants_of_their_type(size: int) -> None:
+    batch = Batch()
+    torch.manual_seed(0)
+    mask = torch.rand(size) < 0.5
+    for dtype in (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8):
+        x = torch.randint(0, 100, (size,), dtype=dtype)
+        for extreme in (torch.iinfo(dtype).min, torch.iinfo(dtype).max):
+            out, axes = torch.empty_like(x), axes_of([size])
+            constant = e.const(extreme, NAMES[dtype])
+            value = e.op("maximum", e.op("where", load(0, mask, axes), load(1, x, axes), constant), constant)
+            made = kernel(axes, (), (store(2, axes[0].index, value),), params(mask, x, out, out=[2]))
+            wanted = torch.where(mask, x, extreme).clamp(min=extreme)
+            batch.add(f"{extreme}", made, [mask, x, out], {2: wanted})
+    batch.check()
+
+
 def test_every_operator_is_covered() -> None:
     assert {*UNARY, *BINARY, *BITS, "not", "where"} == set(OPS) - special.NAMES  # test_special.py has these
 

@@ -138,5 +138,5 @@ def number(kind: str, value: Any) -> str:
             return f"{math.copysign(1.0, value) * abs(int(value)):.1f}{end}"
         return f"{float(value).hex()}{end}"
     if value == -(2**63):
-        return "(-9223372036854775807LL - 1)"
+        return f"{ELEMENT[kind]}(-9223372036854775807LL - 1)"
     return f"{ELEMENT[kind]}({int(value)}{'LL' if kind == 'i64' else ''})"
