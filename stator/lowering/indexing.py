@@ -13,6 +13,7 @@ from stator.loop import expr as e
 from stator.loop.expr import Expr
 from stator.loop.extent import less
 from stator.loop.index import Index
+from stator.loop.ranges import Ranges
 from stator.lowering.context import Context
 from stator.lowering.extern import extern
 from stator.lowering.table import lowers
@@ -33,7 +34,7 @@ from stator.sizes import Extent
 def position_in(value: Expr, extent: Extent, wraps: bool = True) -> Index:
     """A loaded integer as an index into a dim."""
     number = e.cast(value, "i64")
-    if wraps and not (number.op == "index" and number.attr.nonnegative):
+    if wraps and not less(-1, Ranges()(number)[0]):  # type: ignore[arg-type]
         negative = e.op("lt", number, e.const(0, "i64"))
         number = e.op("where", negative, e.op("add", number, e.index(extent)), number)
     return e.to_index(number, extent)

@@ -15,10 +15,11 @@ from math import ceil, prod
 from stator.codegen.cpp.ops import COST, KIND, WIDE_KINDS
 from stator.codegen.cpp.target import Target
 from stator.loop.collision import colliding, scatters
-from stator.loop.expr import Expr, postorder
-from stator.loop.extent import Bound, less
+from stator.loop.expr import Expr, postorder, scans
+from stator.loop.extent import less
 from stator.loop.index import Axis, FloorDiv, Index, Indirect, Mod
 from stator.loop.kernel import Kernel
+from stator.loop.ranges import Ranges
 from stator.loop.space import loops
 from stator.sizes import Extent, Size, Symbol, hint, maximum, minimum
 
@@ -35,14 +36,13 @@ GRID = 64  # pieces that a long vector axis is cut into, for threads to share
 class Plan:
     """The decisions for one kernel.
 
-    `deps` says along which axes a node varies, `bounds` between what an integer lies that fits in int32, and `narrow`
-    which of those are i64.
+    `deps` says along which axes a node varies, `narrow` which i64 fit in int32, and `ranges` between what values lie.
     """
 
     kernel: Kernel
     deps: dict[Expr, Axes]
     narrow: frozenset[Expr]
-    bounds: dict[Expr, tuple[int, int]]
+    ranges: Ranges
     vector: Axis | None
     swept: Axis | None  # the innermost loop: the vector axis, or one that is walked by single elements
     lanes: int
@@ -71,8 +71,7 @@ class Plan:
 
     def in_range(self, atom: Indirect) -> bool:
         """Whether a loaded index provably lies within its bound."""
-        low, high = self.bounds.get(atom.expr, (-1, 0))  # type: ignore[call-overload]
-        return low >= 0 and less(high, atom.bound)
+        return self.ranges.within(atom.expr, atom.bound)  # type: ignore[arg-type]
 
     def lane_stride(self, index: Index) -> Extent | None:
         """By how much a lane moves the index within a block of lanes, or None where that is not constant."""
@@ -82,8 +81,8 @@ class Plan:
 def plan(kernel: Kernel, target: Target) -> Plan:
     """Decide everything."""
     deps = dependencies(kernel)
-    bounds = _ranges(kernel)
-    narrow = frozenset(node for node in bounds if node.dtype == "i64")
+    ranges = Ranges(kernel.reduce_numel)
+    narrow = _narrow(kernel, ranges)
     collide = colliding([store.index for store in kernel.stores if scatters(store)], kernel.axes)
     vector = _choose(kernel, target.vector_bytes // 4, deps, collide)
     lanes = target.vector_bytes // 4
@@ -92,7 +91,7 @@ def plan(kernel: Kernel, target: Target) -> Plan:
     swept = vector
     if _apart(kernel, vector, lanes, deps):
         vector = None
-    made = Plan(kernel, deps, narrow, bounds, vector, swept, lanes)
+    made = Plan(kernel, deps, narrow, ranges, vector, swept, lanes)
     made.loops = tuple(axis for axis in kernel.reduce_axes if axis is not vector)
     if vector in kernel.reduce_axes:
         made.shape, made.loops = "row", (*made.loops, vector)
@@ -119,6 +118,8 @@ def dependencies(kernel: Kernel) -> dict[Expr, Axes]:
             deps[node] = index_axes(node.attr[1] if node.op == "load" else node.attr, deps)
         elif node.op == "reduce":
             deps[node] = deps[node.args[0]] - reduced
+        elif node.op == "scan":
+            deps[node] = deps[node.args[0]] | reduced
         else:
             found: Axes = frozenset()
             for arg in node.args:
@@ -171,60 +172,10 @@ def _lane_stride(index: Index, axis: Axis, lanes: int, deps: dict[Expr, Axes]) -
     return total
 
 
-_LIMITS = {"bool": (0, 1), "u8": (0, 255), "i8": (-128, 127), "i16": (-(2**15), 2**15 - 1), "i32": (-INT32, INT32 - 1)}
-
-
-def _ranges(kernel: Kernel) -> dict[Expr, tuple[int, int]]:
-    """The integers that provably fit in 32 bits, so that they need no wide lanes."""
-    bounds: dict[Expr, tuple[int, int]] = {}
-    for node in kernel.nodes:
-        found = _bounds(node, bounds, kernel)
-        if found is not None and found[0] >= -INT32 and found[1] < INT32:
-            bounds[node] = found
-    return bounds
-
-
-def _bounds(node: Expr, known: dict[Expr, tuple[int, int]], kernel: Kernel) -> tuple[int, int] | None:
-    if node.dtype in _LIMITS:
-        return _LIMITS[node.dtype]
-    if node.dtype != "i64":
-        return None
-    match node.op:
-        case "index":
-            low, high = (_number(bound, end) for end, bound in enumerate(node.attr.bounds()))
-            return None if low is None or high is None else (low, high)
-        case "const":
-            return node.attr, node.attr
-        case "reduce" if node.attr.startswith("arg"):
-            most = _number(kernel.reduce_numel, 1)
-            return None if most is None else (0, max(most, 1) - 1)
-        case "cast" | "neg" | "add" | "sub" | "mul" | "minimum" | "maximum" | "where" | "masked":
-            pass
-        case _:
-            return None
-    args = [known.get(arg) for arg in (node.args[1:] if node.op in ("where", "masked") else node.args)]
-    if any(arg is None for arg in args):
-        return None
-    (a, b), (c, d) = args[0], args[-1]  # type: ignore[misc]
-    match node.op:
-        case "cast":
-            return a, b
-        case "neg":
-            return -b, -a
-        case "add":
-            return a + c, b + d
-        case "sub":
-            return a - d, b - c
-        case "mul":
-            corners = (a * c, a * d, b * c, b * d)
-            return min(corners), max(corners)
-        case _:
-            return min(a, c), max(b, d)
-
-
-def _number(bound: Bound, end: int) -> int | None:
-    """A bound as a number: the lowest (end 0) or the highest (end 1) that it may be."""
-    return bound.bounds()[end] if isinstance(bound, Size) else bound
+def _narrow(kernel: Kernel, ranges: Ranges) -> frozenset[Expr]:
+    """The i64 that provably fit in 32 bits, so that they need no wide lanes."""
+    found = {node: ranges.numbers(node) for node in kernel.nodes if node.dtype == "i64"}
+    return frozenset(n for n, known in found.items() if known and known[0] >= -INT32 and known[1] < INT32)
 
 
 def _is_wide(node: Expr, narrow: frozenset[Expr]) -> bool:
@@ -241,7 +192,8 @@ def _choose(kernel: Kernel, lanes: int, deps: dict[Expr, Axes], collide: Axes) -
     An access counts as often as it differs: a batch norm reads an image along its rows, whatever it reads per channel.
     """
     ordered = [axis for axis in kernel.axes if axis in collide]
-    candidates = [axis for axis in (*kernel.axes, *kernel.reduce_axes) if loops(axis) and axis not in ordered[:-1]]
+    inner = kernel.reduce_axes[-1:] if scans(kernel.nodes) else kernel.reduce_axes  # the loops of scans keep their order
+    candidates = [axis for axis in (*kernel.axes, *inner) if loops(axis) and axis not in ordered[:-1]]
     if not candidates:
         return kernel.reduce_axes[-1] if kernel.reduce_axes else None
     points = max(hint(kernel.outer_numel * kernel.reduce_numel), 1)
@@ -261,6 +213,8 @@ def _choose(kernel: Kernel, lanes: int, deps: dict[Expr, Axes], collide: Axes) -
             stride = _lane_stride(index, axis, lanes, deps)
             if stride == 1:
                 score += weight * use
+            elif stride == -1:
+                score += weight * 0.9 * use
             elif stride == 0:
                 score += weight * 0.3 * use if length > 4 else 0.0
             elif stride is None:
@@ -311,7 +265,7 @@ def _unroll(made: Plan) -> int:
 def _single_column(made: Plan) -> bool:
     """Whether a column reduction is one loop and then its stores, so that several columns can be swept at once."""
     kernel = made.kernel
-    return kernel.levels == 1 and all(store.space == "outer" for store in kernel.stores)
+    return kernel.levels == 1 and all(store.space == "outer" for store in kernel.stores) and not scans(kernel.nodes)
 
 
 def _lay_out(made: Plan, whole: bool) -> None:
