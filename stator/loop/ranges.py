@@ -1,0 +1,311 @@
+"""Between which values a scalar expression lies: intervals, where they can be proved.
+
+`Ranges()(expr)` gives the lowest and the highest value, both included; None where no bound is known. An integer may
+have a bound on one side, and a symbolic one. A float has both or none: with bounds it is finite, and no NaN. What is
+loaded is known by its dtype alone, so a fact here holds wherever the expression stands. A choice by a comparison with
+a number counts for what is chosen: `i < 0 ? i + n : i` of -n … n-1 lies in 0 … n-1.
+Neighbours: lowering leaves out what only strange positions need, code generation the check, and the upper half of i64.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TypeAlias
+
+from stator.loop.expr import Expr, postorder
+from stator.loop.extent import Bound, less
+from stator.loop.scalar import FLOATS, round_to
+from stator.sizes import Extent, Size
+
+Range: TypeAlias = "tuple[Bound | float, Bound | float]"
+UNKNOWN: Range = (None, None)
+
+_LIMITS = {
+    "bool": (0, 1), "u8": (0, 255), "i8": (-(2**7), 2**7 - 1), "i16": (-(2**15), 2**15 - 1),
+    "i32": (-(2**31), 2**31 - 1), "i64": (-(2**63), 2**63 - 1),
+}  # fmt: skip
+#: How much an operator may round, relative to the values; a compiler may also join two of them and round once.
+_ROUNDING = {"f64": 2.0**-50, "f32": 2.0**-21, "bf16": 2.0**-5, "f16": 2.0**-8}
+
+
+class Ranges:
+    """Intervals of expressions, each computed once. `positions` is what the reduce axes of the nest come to."""
+
+    __slots__ = ("memo", "positions")
+
+    def __init__(self, positions: Extent | None = None) -> None:
+        self.memo: dict[Expr, Range] = {}
+        self.positions = positions
+
+    def __call__(self, root: Expr) -> Range:
+        if root not in self.memo:
+            for node in postorder([root]):
+                if node not in self.memo:
+                    self.memo[node] = self._within_dtype(node, self._of(node))
+        return self.memo[root]
+
+    def numbers(self, root: Expr) -> tuple[int, int] | None:
+        """The range of an integer as numbers, whatever its symbols are."""
+        low, high = (_number(bound, end) for end, bound in enumerate(self(root)))
+        return (low, high) if type(low) is int and type(high) is int else None
+
+    def within(self, root: Expr, extent: Extent) -> bool:
+        """Whether an integer is known to lie in 0 … extent-1."""
+        low, high = self(root)
+        return less(-1, low) and less(high, extent)  # type: ignore[arg-type]
+
+    def _of(self, node: Expr) -> Range:
+        match node.op:
+            case "const":
+                return (node.attr, node.attr) if node.dtype not in FLOATS or math.isfinite(node.attr) else UNKNOWN
+            case "index":
+                return node.attr.bounds()  # type: ignore[no-any-return]
+            case "reduce" if node.attr.startswith("arg") and self.positions is not None:
+                return 0, _greatest(self.positions - 1, 0)
+            case "scan" if node.attr in ("max", "min"):
+                return self.memo[node.args[0]]
+            case "scan" if node.attr == "sum" and node.dtype == "i64" and type(self.positions) is int:
+                return _hull(self.memo[node.args[0]], _mul(self.memo[node.args[0]], (self.positions, self.positions)))
+            case "cast":
+                return _converted(node.args[0].dtype, node.dtype, self.memo[node.args[0]])
+            case "masked":
+                return _hull(self.memo[node.args[1]], self.memo[node.args[2]])
+            case "where":
+                return _hull(self._chosen(*node.args[:2], True), self._chosen(node.args[0], node.args[2], False))
+        rule = _RULES.get(node.op)
+        if rule is None:
+            return UNKNOWN
+        found = rule(*[self.memo[arg] for arg in node.args])
+        if node.dtype not in FLOATS or node.op in _EXACT or found[0] is None:
+            return found
+        return _widened(node.dtype, found)
+
+    def _chosen(self, condition: Expr, value: Expr, holds: bool) -> Range:
+        """The range of a value where a condition holds, or does not."""
+        known = self.memo[value]
+        if condition.op not in _OPPOSITE or condition.args[0].dtype in FLOATS:
+            return known
+        number, limit = condition.args[0], self.memo[condition.args[1]]
+        part = _meet(self.memo[number], _allowed(condition.op if holds else _OPPOSITE[condition.op], limit))
+        if value is number:
+            return part
+        if value.op == "add" and number in value.args:
+            other = value.args[1] if value.args[0] is number else value.args[0]
+            return _meet(known, _add(part, self.memo[other]))
+        return known
+
+    @staticmethod
+    def _within_dtype(node: Expr, found: Range) -> Range:
+        """What leaves the dtype wraps around, or is infinite: then nothing is known but the dtype."""
+        low, high = found
+        if node.dtype in FLOATS:
+            whole = type(low) is not Size and type(high) is not Size and low is not None and high is not None
+            return found if whole and math.isfinite(low) and math.isfinite(high) else UNKNOWN  # type: ignore[arg-type]
+        least, most = _LIMITS[node.dtype]
+        if (type(low) is int and low < least) or (type(high) is int and high > most):
+            return (None, None) if node.dtype == "i64" else (least, most)
+        if node.dtype == "i64":
+            return found
+        return least if low is None else low, most if high is None else high
+
+
+def _number(bound: Bound | float, end: int) -> Bound | float:
+    """A bound as a number: the lowest (end 0) or the highest (end 1) that it may be."""
+    return bound.bounds()[end] if type(bound) is Size else bound
+
+
+# -- parts of ranges -------------------------------------------------------------------------------
+
+
+def _least(a: Bound, b: Bound) -> Bound:
+    """The lower of two bounds that both hold from above: a symbolic one where the order is open."""
+    if a is None or b is None:
+        return b if a is None else a
+    if less(a, b):
+        return a
+    return b if less(b, a) or type(b) is Size else a
+
+
+def _greatest(a: Bound, b: Bound) -> Bound:
+    """The higher of two bounds that both hold from below."""
+    if a is None or b is None:
+        return b if a is None else a
+    if less(b, a):
+        return a
+    return b if less(a, b) or type(b) is Size else a
+
+
+def _meet(one: Range, other: Range) -> Range:
+    """What lies in both; something does."""
+    return _greatest(one[0], other[0]), _least(one[1], other[1])  # type: ignore[arg-type]
+
+
+def _below(a: Bound, b: Bound) -> Bound:
+    """A bound from below for what is bounded by either."""
+    if a is None or b is None:
+        return None
+    return a if a == b or less(a, b) else b if less(b, a) else None
+
+
+def _above(a: Bound, b: Bound) -> Bound:
+    if a is None or b is None:
+        return None
+    return b if a == b or less(a, b) else a if less(b, a) else None
+
+
+def _hull(one: Range, other: Range) -> Range:
+    """What lies in either."""
+    if _float(one, other):
+        return (min(one[0], other[0]), max(one[1], other[1])) if None not in (*one, *other) else UNKNOWN  # type: ignore
+    if less(one[1], one[0]):  # type: ignore[arg-type]
+        return other  # nothing is chosen there
+    if less(other[1], other[0]):  # type: ignore[arg-type]
+        return one
+    return _below(one[0], other[0]), _above(one[1], other[1])  # type: ignore[arg-type]
+
+
+#: Comparisons and their opposites; `_allowed` reads them.
+_OPPOSITE = {"lt": "ge", "le": "gt", "gt": "le", "ge": "lt"}
+
+
+def _allowed(comparison: str, limit: Range) -> Range:
+    """What an integer may be that compares so with something in a range."""
+    low, high = limit
+    match comparison:
+        case "lt":
+            return None, None if high is None else high - 1
+        case "le":
+            return None, high
+        case "gt":
+            return None if low is None else low + 1, None
+        case _:
+            return low, None
+
+
+def _widened(dtype: str, found: Range) -> Range:
+    low, high = found
+    margin = _ROUNDING[dtype] * max(abs(low), abs(high))  # type: ignore[arg-type]
+    return low - margin, high + margin  # type: ignore[operator]
+
+
+def _converted(source: str, target: str, found: Range) -> Range:
+    low, high = found
+    if target in FLOATS:
+        low, high = (_number(bound, end) for end, bound in enumerate(found))
+        if low is None or high is None or max(abs(low), abs(high)) >= 2**63:  # type: ignore[arg-type]
+            return UNKNOWN
+        return float(round_to(target, float(low))), float(round_to(target, float(high)))  # type: ignore[arg-type]
+    if target == "bool":
+        return UNKNOWN
+    if source in FLOATS:
+        if low is None or high is None or max(abs(low), abs(high)) >= 2**62:  # type: ignore[arg-type]
+            return UNKNOWN
+        return math.trunc(low), math.trunc(high)  # type: ignore[arg-type]
+    least, most = _LIMITS[target]
+    bottom, top = (_number(bound, end) for end, bound in enumerate(found))
+    held = target == "i64" or (bottom is not None and top is not None and bottom >= least and top <= most)  # type: ignore[operator]
+    return found if held else UNKNOWN
+
+
+# -- operators -------------------------------------------------------------------------------------
+
+
+def _add(a: Range, b: Range) -> Range:
+    return tuple([None if x is None or y is None else x + y for x, y in zip(a, b, strict=True)])  # type: ignore
+
+
+def _neg(a: Range) -> Range:
+    return tuple([None if x is None else -x for x in reversed(a)])  # type: ignore
+
+
+def _mul(a: Range, b: Range) -> Range:
+    ends = [*a, *b]
+    if any(end is None or type(end) is Size for end in ends):
+        return UNKNOWN
+    corners = [x * y for x in a for y in b]  # type: ignore[operator]
+    return min(corners), max(corners)
+
+
+def _minimum(a: Range, b: Range) -> Range:
+    if _float(a, b):
+        return (min(a[0], b[0]), min(a[1], b[1])) if None not in (*a, *b) else UNKNOWN  # type: ignore[type-var]
+    return _below(a[0], b[0]), _least(a[1], b[1])  # type: ignore[arg-type]
+
+
+def _maximum(a: Range, b: Range) -> Range:
+    if _float(a, b):
+        return (max(a[0], b[0]), max(a[1], b[1])) if None not in (*a, *b) else UNKNOWN  # type: ignore[type-var]
+    return _greatest(a[0], b[0]), _above(a[1], b[1])  # type: ignore[arg-type]
+
+
+def _float(a: Range, b: Range) -> bool:
+    """Of a float a single bound would say that it is not NaN, which the other operand does not."""
+    return any(type(end) is float for end in (*a, *b))
+
+
+def _abs(a: Range) -> Range:
+    low, high = a
+    if less(-1, low) if type(low) is not float else low >= 0:  # type: ignore[arg-type]
+        return a
+    if type(low) in (int, float) and type(high) in (int, float):
+        return 0 if type(low) is int else 0.0, max(-low, high)  # type: ignore[operator]
+    return UNKNOWN
+
+
+def _floordiv(a: Range, b: Range) -> Range:
+    divisor = b[0]
+    if type(divisor) is not int or divisor <= 0 or b[1] != divisor:
+        return UNKNOWN
+    return tuple([None if x is None else x // divisor for x in a])  # type: ignore
+
+
+def _mod(a: Range, b: Range) -> Range:
+    divisor = b[0]
+    if type(divisor) is not int or divisor <= 0 or b[1] != divisor:
+        return UNKNOWN
+    return a if less(-1, a[0]) and less(a[1], divisor) else (0, divisor - 1)  # type: ignore[arg-type]
+
+
+def _and(a: Range, b: Range) -> Range:
+    """Not more than an operand that has no sign."""
+    found = [high for low, high in (a, b) if type(low) is int and type(high) is int and low >= 0]
+    return (0, min(found)) if found else UNKNOWN
+
+
+def _shr(a: Range, b: Range) -> Range:
+    places = b[0]
+    if type(places) is not int or b[1] != places or not 0 <= places < 63:
+        return UNKNOWN
+    return tuple([x >> places if type(x) is int else None for x in a])  # type: ignore
+
+
+def _rounded(function: Callable[[float], int]) -> Callable[[Range], Range]:
+    def rule(a: Range) -> Range:
+        low, high = a
+        if type(low) is not float or type(high) is not float:
+            return UNKNOWN
+        return float(function(low)), float(function(high))
+
+    return rule
+
+
+_RULES: dict[str, Callable[..., Range]] = {
+    "add": _add,
+    "sub": lambda a, b: _add(a, _neg(b)),
+    "mul": _mul,
+    "neg": _neg,
+    "abs": _abs,
+    "minimum": _minimum,
+    "maximum": _maximum,
+    "floordiv": _floordiv,
+    "mod": _mod,
+    "and": _and,
+    "shr": _shr,
+    "floor": _rounded(math.floor),
+    "ceil": _rounded(math.ceil),
+    "trunc": _rounded(math.trunc),
+    "round": _rounded(round),
+}
+#: Operators of floats that do not round.
+_EXACT = frozenset(("neg", "abs", "minimum", "maximum", "floor", "ceil", "trunc", "round"))
