@@ -29,6 +29,8 @@ from stator.prims.set import PRIMITIVES, Primitive
 MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 INCREMENTS = (0x9E3779B9, 0xBB67AE85)
 ROUNDS = 10
+#: A float32 in [0, 1) is one of 2^24 values, so no larger range of integers can be drawn with it.
+LARGEST_RANGE = 1 << 24
 _MASK = 0xFFFFFFFF
 
 
@@ -155,7 +157,7 @@ def exponential(draw: Draw, x: torch.Tensor, rate: float = 1.0, **_: Any) -> tor
 def randint_low(
     draw: Draw, low: int, high: int, size: Sequence[int], *, dtype: Any = None, device: Any = None, **_: Any
 ) -> Any:
-    if high - low > 1 << 24:  # a float32 draw has 24 bits
+    if high - low > LARGEST_RANGE:
         return NotImplemented
     scaled = p.floor(p.mul(draw(size, "uniform", _device(device)), 1.0 * (high - low)))
     whole = p.to_copy(scaled, dtype=dtype or torch.int64)
@@ -224,7 +226,7 @@ def geometric(draw: Draw, x: torch.Tensor, probability: float, **_: Any) -> Any:
 
 @_rewrites("random.from")
 def random_between(draw: Draw, x: torch.Tensor, low: int, high: int | None, **_: Any) -> Any:
-    if high is None or high - low > 1 << 24:
+    if high is None or high - low > LARGEST_RANGE:
         return NotImplemented
     whole = p.floor(p.mul(draw(x.shape, "uniform", x.device), 1.0 * (high - low)))
     value = _typed(whole, x.dtype)
@@ -248,16 +250,15 @@ def randint_like(draw: Draw, x: torch.Tensor, high: int, *, dtype: Any = None, *
 
 @_rewrites("randperm")
 def randperm(draw: Draw, count: int, *, dtype: Any = torch.int64, device: Any = None, **_: Any) -> Any:
-    """The order of random numbers: those of a second draw where two are equal."""
+    """The permutation that sorts random numbers; a second draw decides between equal ones."""
     device = _device(device)
-    order = _sorted(draw((count,), "uniform", device))
-    order = p.index(order, [_sorted(p.index(draw((count,), "uniform", device), [order]))])
+    order = _argsort(draw((count,), "uniform", device))
+    order = p.index(order, [_argsort(p.index(draw((count,), "uniform", device), [order]))])
     return order if dtype in (None, torch.int64) else p.to_copy(order, dtype=dtype)
 
 
-def _sorted(x: torch.Tensor) -> torch.Tensor:
-    """Where each element of the sorted tensor was."""
-    order: torch.Tensor = torch.ops.aten.sort.stable(x, stable=True)[1]
+def _argsort(x: torch.Tensor) -> torch.Tensor:
+    order: torch.Tensor = p.sort(x, stable=True)[1]
     return order
 
 

@@ -15,6 +15,7 @@ from torch import Tensor
 from stator.fake.layout import promote
 from stator.fake.overloads import overload
 from stator.prims import names as p
+from stator.prims.decompositions.layout import contiguous, iota, packed, reshaped
 from stator.prims.table import cast, decompose
 
 #: Copying operator → the view it copies.
@@ -43,14 +44,10 @@ VIEWS = {
 }
 
 
-def _fresh(x: Tensor) -> Tensor:
-    return p.clone(x, memory_format=torch.contiguous_format)
-
-
 def _copied(view: Callable[..., Any]) -> Callable[..., Any]:
     def copy(*args: Any, **kwargs: Any) -> Any:
         viewed = view(*args, **kwargs)
-        return _fresh(viewed) if isinstance(viewed, Tensor) else [_fresh(part) for part in viewed]
+        return packed(viewed) if isinstance(viewed, Tensor) else [packed(part) for part in viewed]
 
     return copy
 
@@ -66,13 +63,12 @@ def diag_embed(x: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Te
     dim1, dim2 = dim1 % rank, dim2 % rank
     padded = p.constant_pad(x, [0, abs(offset)], 0)
     extent = padded.shape[-1]
-    number = p.arange(0, extent, 1, dtype=torch.int64, device=x.device)
+    number = iota(extent, x.device)
     row, column = p.unsqueeze(number, 1), p.unsqueeze(number, 0)
     square = p.where(p.eq(p.sub(column, row), offset), p.unsqueeze(padded, -1 if offset >= 0 else -2), _zero(x))
     rest = iter(range(rank - 2))
     places = {dim1: rank - 2, dim2: rank - 1}
-    turned = p.permute(square, [places[d] if d in places else next(rest) for d in range(rank)])
-    return turned if turned.is_contiguous() else _fresh(turned)
+    return contiguous(p.permute(square, [places[d] if d in places else next(rest) for d in range(rank)]))
 
 
 def _zero(x: Tensor) -> int | bool:
@@ -83,7 +79,7 @@ def _zero(x: Tensor) -> int | bool:
 def block_diag(tensors: Sequence[Tensor]) -> Tensor:
     """The blocks, each as wide as the result, one below the other."""
     dtype = promote(tensors)
-    blocks = [x if x.dim() == 2 else p.view(x if x.is_contiguous() else _fresh(x), [1, x.numel()]) for x in tensors]
+    blocks = [x if x.dim() == 2 else p.view(contiguous(x), [1, x.numel()]) for x in tensors]
     width = sum([block.shape[1] for block in blocks])
     rows, before = [], 0
     for block in blocks:
@@ -97,7 +93,7 @@ def block_diag(tensors: Sequence[Tensor]) -> Tensor:
 def rot90(x: Tensor, turns: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
     turns %= 4
     if turns == 0:
-        return _fresh(x)
+        return packed(x)
     if turns == 2:
         return p.flip(x, dims)
     order = list(range(x.dim()))
@@ -113,4 +109,4 @@ def channel_shuffle(x: Tensor, groups: int) -> Tensor:
     if not x.is_contiguous():
         return NotImplemented
     parted = p.view(x, [batch, groups, channels // groups, *rest])
-    return p.view(_fresh(p.permute(parted, [0, 2, 1, *range(3, len(rest) + 3)])), list(x.shape))
+    return reshaped(p.permute(parted, [0, 2, 1, *range(3, len(rest) + 3)]), list(x.shape))

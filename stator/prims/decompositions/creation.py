@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from stator.prims import names as p
+from stator.prims.decompositions.layout import iota
 from stator.prims.table import cast, compute_type, decompose
 
 CONTIGUOUS = (None, torch.contiguous_format, torch.preserve_format)
@@ -100,24 +101,17 @@ def arange_start(start: float, end: float, *, dtype: Any = None, device: Any = N
 
 @decompose("linspace")
 def linspace(start: float, end: float, steps: int, *, dtype: Any = None, device: Any = None, **_: Any) -> Tensor:
-    """From both ends to the middle, as eager, so that both ends are exact."""
     dtype = dtype or torch.get_default_dtype()
     if not dtype.is_floating_point:
         return NotImplemented
     if steps < 2:
         return p.full([steps], start, dtype=dtype, device=device)
-    wide = torch.float64 if dtype is torch.float64 else torch.float32
-    number = p.arange(0, steps, 1, dtype=torch.int64, device=device)
-    exact = p.to_copy(number, dtype=wide)
-    step = (end - start) / (steps - 1)
-    rising = p.add(p.mul(exact, step), start)
-    falling = p.sub(end, p.mul(p.sub(steps - 1, exact), step))
-    return cast(p.where(p.lt(number, steps // 2), rising, falling), dtype)
+    return _spaced(start, end, (end - start) / (steps - 1), steps, dtype, device)
 
 
 @decompose("linspace.Tensor_Tensor", "linspace.Tensor_Scalar", "linspace.Scalar_Tensor")
 def linspace_between(start: Any, end: Any, steps: int, *, dtype: Any = None, device: Any = None, **_: Any) -> Tensor:
-    """Between tensors: the step is a value of the graph."""
+    """One end at least is a 0-dim tensor, so the step is computed in the graph."""
     dtype = dtype or torch.get_default_dtype()
     if not dtype.is_floating_point:
         return NotImplemented
@@ -125,9 +119,13 @@ def linspace_between(start: Any, end: Any, steps: int, *, dtype: Any = None, dev
     start, end = [cast(x, wide) if isinstance(x, Tensor) else x for x in (start, end)]
     if steps < 2:
         return cast(p.add(p.full([steps], 0, dtype=wide, device=device), start), dtype)
-    number = p.arange(0, steps, 1, dtype=torch.int64, device=device)
-    exact = p.to_copy(number, dtype=wide)
-    step = p.div(p.sub(end, start), steps - 1)
+    return _spaced(start, end, p.div(p.sub(end, start), steps - 1), steps, dtype, device)
+
+
+def _spaced(start: Any, end: Any, step: Any, steps: int, dtype: torch.dtype, device: Any) -> Tensor:
+    """`steps` equally spaced values, counted from the nearer end as eager counts them, so that both ends are exact."""
+    number = iota(steps, device)
+    exact = p.to_copy(number, dtype=compute_type(dtype))
     rising = p.add(p.mul(exact, step), start)
     falling = p.sub(end, p.mul(p.sub(steps - 1, exact), step))
     return cast(p.where(p.lt(number, steps // 2), rising, falling), dtype)
@@ -187,6 +185,6 @@ def eye(n: int, **kwargs: Any) -> Tensor:
 
 @decompose("eye.m")
 def eye_m(n: int, m: int, *, dtype: Any = None, device: Any = None, **_: Any) -> Tensor:
-    row = p.unsqueeze(p.arange(0, n, 1, dtype=torch.int64, device=device), 1)
-    column = p.arange(0, m, 1, dtype=torch.int64, device=device)
+    row = p.unsqueeze(iota(n, device), 1)
+    column = iota(m, device)
     return cast(p.eq(row, column), dtype or torch.get_default_dtype())

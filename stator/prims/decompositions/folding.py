@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
 from torch import Tensor
 
 from stator.prims import names as p
 from stator.prims.decompositions import windows as w
+from stator.prims.decompositions.layout import packed
 from stator.prims.table import cast, compute_type, decompose
 
 
@@ -22,7 +22,7 @@ def im2col(
     for d in range(2):
         out = w.windows(out, 2 + d, kernel[d], stride[d], dilation[d])
     batch, channels, rows, columns = out.shape[:4]
-    out = p.clone(p.permute(out, [0, 1, 4, 5, 2, 3]), memory_format=torch.contiguous_format)
+    out = packed(p.permute(out, [0, 1, 4, 5, 2, 3]))
     size = [batch, channels * kernel[0] * kernel[1], rows * columns]
     return p.view(out, size if x.dim() == 4 else size[1:])
 
@@ -41,13 +41,13 @@ def col2im(
     places = [(size[d] + 2 * padding[d] - (kernel[d] - 1) * dilation[d] - 1) // stride[d] + 1 for d in range(2)]
     lead = list(columns.shape[:-2])
     channels = columns.shape[-2] // (kernel[0] * kernel[1])
-    dense = p.clone(columns, memory_format=torch.contiguous_format)
+    dense = packed(columns)
     parts = cast(p.view(dense, [*lead, channels, *kernel, *places]), compute_type(columns.dtype))
     n = parts.dim()
     parts = p.permute(parts, [*range(n - 4), n - 2, n - 1, n - 4, n - 3])
     for d in (1, 0):
         parts = w.overlap_add(parts, n - 4 + d, size[d], padding[d], stride[d], dilation[d])
-    return p.clone(cast(parts, columns.dtype), memory_format=torch.contiguous_format)
+    return packed(cast(parts, columns.dtype))
 
 
 @decompose("unfold_backward")
@@ -57,6 +57,4 @@ def unfold_backward(grad: Tensor, sizes: Sequence[int], dim: int, length: int, s
     if not sizes:
         return p.sum_(grad, [0])
     wide = cast(grad, compute_type(grad.dtype))
-    return cast(
-        p.clone(w.overlap_add(wide, dim, sizes[dim], 0, step), memory_format=torch.contiguous_format), grad.dtype
-    )
+    return cast(packed(w.overlap_add(wide, dim, sizes[dim], 0, step)), grad.dtype)

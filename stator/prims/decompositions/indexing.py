@@ -13,6 +13,7 @@ from torch import Tensor
 
 from stator.fake.layout import promote
 from stator.prims import names as p
+from stator.prims.decompositions.layout import flat, iota, iota_along, packed, reshaped
 from stator.prims.table import cast, common_type, compute_type, decompose, is_one
 
 
@@ -22,11 +23,7 @@ def embedding(
 ) -> Tensor:
     if indices.dim() == 1:
         return p.index_select(weight, 0, indices)
-    return p.view(p.index_select(weight, 0, _flat(indices)), [*indices.shape, weight.shape[1]])
-
-
-def _flat(x: Tensor) -> Tensor:
-    return p.view(x if x.is_contiguous() else p.clone(x, memory_format=torch.contiguous_format), [-1])
+    return p.view(p.index_select(weight, 0, flat(indices)), [*indices.shape, weight.shape[1]])
 
 
 @decompose("index_select")
@@ -159,14 +156,14 @@ def searchsorted_number(ordered: Tensor, x: float, **options: Any) -> Tensor:
 
 @decompose("take")
 def take(x: Tensor, positions: Tensor) -> Tensor:
-    return p.index(_flat(x), [positions])
+    return p.index(flat(x), [positions])
 
 
 @decompose("put")
 def put(x: Tensor, positions: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
     if not x.is_contiguous():
         return NotImplemented
-    written = p.index_put(p.view(x, [-1]), [_flat(positions)], _flat(source), accumulate)
+    written = p.index_put(p.view(x, [-1]), [flat(positions)], flat(source), accumulate)
     return p.view(written, list(x.shape))
 
 
@@ -177,8 +174,8 @@ def masked_scatter(x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
         return NotImplemented
     size = list(torch.broadcast_shapes(x.shape, mask.shape))
     mask, x = p.expand(mask, size), p.expand(x, size)
-    chosen = p.index(_flat(source), [_rank(mask)])
-    return p.clone(p.where(mask, chosen, x), memory_format=torch.contiguous_format)
+    chosen = p.index(flat(source), [_rank(mask)])
+    return packed(p.where(mask, chosen, x))
 
 
 @decompose("masked_scatter_backward")
@@ -200,24 +197,24 @@ def nonzero_static(x: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
         return NotImplemented
     if x.numel() == 0 or x.dim() == 0:
         return p.full([size, x.dim()], fill_value, dtype=torch.int64, device=x.device)
-    mask = p.ne(_flat(x), 0)
+    mask = p.ne(flat(x), 0)
     rank = _rank(mask)
     kept = p.logical_and(mask, p.lt(rank, size))
-    number = p.arange(0, x.numel(), 1, dtype=torch.int64, device=x.device)
+    number = iota(x.numel(), x.device)
     none = p.full([size + 1], -1, dtype=torch.int64, device=x.device)
-    flat = p.slice_(p.index_put(none, [p.where(kept, rank, size)], number, False), 0, 0, size, 1)
-    columns, step, rest = [], x.numel(), flat
+    found = p.slice_(p.index_put(none, [p.where(kept, rank, size)], number, False), 0, 0, size, 1)
+    columns, step, rest = [], x.numel(), found
     for extent in x.shape:
         step //= extent
         column = p.div_mode(rest, step, rounding_mode="floor")
-        columns.append(p.where(p.lt(flat, 0), fill_value, column))
+        columns.append(p.where(p.lt(found, 0), fill_value, column))
         rest = p.sub(rest, p.mul(column, step))
     return p.cat([p.unsqueeze(column, 1) for column in columns], 1)
 
 
 def _rank(mask: Tensor) -> Tensor:
     """How many are true before each element, in row-major order; -1 for all before the first true one."""
-    counts = p.cumsum(_flat(p.to_copy(mask, dtype=torch.int64)), 0)
+    counts = p.cumsum(flat(p.to_copy(mask, dtype=torch.int64)), 0)
     return p.view(p.sub(counts, 1), list(mask.shape))
 
 
@@ -231,10 +228,8 @@ def as_strided_scatter(
     if not x.is_contiguous() or x.storage_offset() != 0 or 0 in size or reach >= x.numel():
         return NotImplemented
     positions = p.full([1] * len(size), first, dtype=torch.int64, device=x.device)
-    for dim, (n, step) in enumerate(zip(size, stride, strict=True)):
-        steps = p.arange(0, n, 1, dtype=torch.int64, device=x.device)
-        steps = p.view(steps, [n if d == dim else 1 for d in range(len(size))])
-        positions = p.add(positions, p.mul(steps, step))
+    for dim, step in enumerate(stride):
+        positions = p.add(positions, p.mul(iota_along(dim, size, x.device), step))
     return p.view(p.index_put(p.view(x, [-1]), [positions], source, False), list(x.shape))
 
 
@@ -266,8 +261,7 @@ def chunk_cat(tensors: Sequence[Tensor], dim: int, chunks: int) -> Tensor:
         at = dim % tensor.dim()
         missing = -tensor.shape[at] % chunks
         whole = p.constant_pad(tensor, [*[0, 0] * (tensor.dim() - 1 - at), 0, missing], 0)
-        flat = p.clone(whole, memory_format=torch.contiguous_format)
-        parts.append(p.view(flat, [*tensor.shape[:at], chunks, -1]))
+        parts.append(reshaped(whole, [*tensor.shape[:at], chunks, -1]))
     return p.cat(parts, dim + 1 if dim >= 0 else -1)
 
 
@@ -289,7 +283,7 @@ def isin(x: Tensor, candidates: Tensor, *, assume_unique: bool = False, invert: 
     """A few candidates are compared one by one, many are sorted and searched (not where NaN would be among them)."""
     dtype = promote((x, candidates))
     x, count = cast(x, dtype), candidates.numel()
-    candidates = _flat(cast(candidates, dtype))
+    candidates = flat(cast(candidates, dtype))
     if count == 0 or x.numel() == 0:
         return p.full(list(x.shape), invert, dtype=torch.bool, device=x.device)
     if count <= FEW:
@@ -323,6 +317,4 @@ def value_selecting_reduction_backward(
     dim = dim % len(size)
     if not keepdim:
         grad, positions = p.unsqueeze(grad, dim), p.unsqueeze(positions, dim)
-    number = p.arange(0, size[dim], 1, dtype=torch.int64, device=grad.device)
-    number = p.view(number, [size[dim] if d == dim else 1 for d in range(len(size))])
-    return p.where(p.eq(number, positions), grad, 0.0)
+    return p.where(p.eq(iota_along(dim, size, grad.device), positions), grad, 0.0)

@@ -11,10 +11,9 @@ import torch
 from torch import Tensor
 
 from stator.prims import names as p
-from stator.prims.decompositions import windows as w
+from stator.prims.decompositions.layout import iota, reshaped
+from stator.prims.decompositions.loss import MEAN, NONE
 from stator.prims.table import cast, compute_type, decompose
-
-NONE, MEAN = 0, 1
 
 
 def _rows(x: Tensor) -> Tensor:
@@ -40,7 +39,7 @@ def _share(grad: Tensor, x: Tensor, rows: Tensor, reduction: int) -> Tensor:
 
 def _given_back(value: Tensor, x: Tensor) -> Tensor:
     out = cast(value, x.dtype)
-    return p.view(p.clone(out, memory_format=torch.contiguous_format), list(x.shape))
+    return reshaped(out, list(x.shape))
 
 
 # -- one right class -------------------------------------------------------------------------------
@@ -57,7 +56,7 @@ def _margins(x: Tensor, target: Tensor, margin: float, weight: Tensor | None) ->
     rows = cast(_rows(x), compute_type(x.dtype))
     column = p.view(p.clone(target), [-1, 1])
     chosen = p.gather(rows, 1, column)
-    right = p.eq(w.counted(rows.shape[1], x.device), column)
+    right = p.eq(iota(rows.shape[1], x.device), column)
     apart = p.add(p.sub(rows, chosen), margin)
     weights = None if weight is None else cast(p.index(weight, [column]), rows.dtype)
     return _Margins(rows, right, p.where(right, 0.0, p.clamp(apart, 0.0)), weights)
@@ -111,7 +110,7 @@ def _pairs(x: Tensor, target: Tensor, is_target: Tensor | None = None) -> tuple[
     rows, lists = cast(_rows(x), compute_type(x.dtype)), _rows(target)
     classes = rows.shape[1]
     ends = p.to_copy(p.lt(lists, 0), dtype=torch.int64)
-    number = w.counted(classes, x.device)
+    number = iota(classes, x.device)
     end = p.where(p.any_(ends, [1], True), p.argmax(ends, 1, True), classes)
     counts = p.lt(number, end)
     listed = p.logical_and(p.unsqueeze(counts, 2), p.eq(p.unsqueeze(lists, 2), number))

@@ -14,13 +14,10 @@ import torch
 from torch import Tensor
 
 from stator.prims import names as p
+from stator.prims.decompositions.layout import contiguous
 from stator.prims.table import HALF_TYPES, cast, compute_type, decompose
 
 Optional3 = tuple[Tensor | None, Tensor | None, Tensor | None]
-
-
-def _contiguous(x: Tensor) -> Tensor:
-    return x if x.is_contiguous() else p.clone(x, memory_format=torch.contiguous_format)
 
 
 def _statistics_type(x: Tensor, weight: Tensor | None) -> torch.dtype:
@@ -50,7 +47,7 @@ def layer_norm(
 ) -> tuple[Tensor, Tensor, Tensor]:
     if x.numel() == 0:
         return NotImplemented
-    wide = cast(_contiguous(x), compute_type(x.dtype))
+    wide = cast(contiguous(x), compute_type(x.dtype))
     mean, rstd, centred = _moments(wide, list(range(-len(shape), 0)), eps)
     kept = _statistics_type(x, weight)
     out = _affine(p.mul(centred, rstd), weight, bias)
@@ -73,8 +70,8 @@ def layer_norm_backward(
     wide = compute_type(x.dtype)
     inner = list(range(-len(shape), 0))
     outer = list(range(x.dim() - len(shape)))
-    g, rstd = cast(_contiguous(grad), wide), cast(rstd, wide)
-    normal = p.mul(p.sub(cast(_contiguous(x), wide), cast(mean, wide)), rstd)
+    g, rstd = cast(contiguous(grad), wide), cast(rstd, wide)
+    normal = p.mul(p.sub(cast(contiguous(x), wide), cast(mean, wide)), rstd)
     d_input = d_weight = d_bias = None
     if mask[0]:
         scaled = g if weight is None else p.mul(g, cast(weight, wide))
@@ -99,7 +96,7 @@ def _sum_over(value: Tensor, dims: list[int]) -> Tensor:
 def rms_norm(x: Tensor, shape: Sequence[int], weight: Tensor | None, eps: float | None) -> tuple[Tensor, Tensor]:
     if x.numel() == 0 or x.dtype.is_complex:
         return NotImplemented
-    wide = cast(_contiguous(x), compute_type(x.dtype))
+    wide = cast(contiguous(x), compute_type(x.dtype))
     limit = torch.finfo(wide.dtype).eps if eps is None else eps
     rstd = p.rsqrt(p.add(p.mean(p.mul(wide, wide), list(range(-len(shape), 0)), True), limit))
     return cast(_affine(p.mul(wide, rstd), weight, None), x.dtype), rstd
@@ -112,8 +109,8 @@ def rms_norm_backward(
     if x.numel() == 0 or x.dtype.is_complex:
         return NotImplemented
     wide = compute_type(x.dtype)
-    g, rstd = cast(_contiguous(grad), wide), cast(rstd, wide)
-    normal = p.mul(cast(_contiguous(x), wide), rstd)
+    g, rstd = cast(contiguous(grad), wide), cast(rstd, wide)
+    normal = p.mul(cast(contiguous(x), wide), rstd)
     d_input = d_weight = None
     if mask[0]:
         scaled = g if weight is None else p.mul(g, cast(weight, wide))
@@ -163,9 +160,9 @@ def group_norm_backward(
         return NotImplemented
     wide = compute_type(x.dtype)
     grouped, per_group = [n, groups, c // groups, hw], [n, groups, 1, 1]
-    g = p.view(cast(_contiguous(grad), wide), grouped)
+    g = p.view(cast(contiguous(grad), wide), grouped)
     scale = p.view(cast(rstd, wide), per_group)
-    normal = p.mul(p.sub(p.view(cast(_contiguous(x), wide), grouped), p.view(cast(mean, wide), per_group)), scale)
+    normal = p.mul(p.sub(p.view(cast(contiguous(x), wide), grouped), p.view(cast(mean, wide), per_group)), scale)
     d_input = d_weight = d_bias = None
     if mask[0]:
         scaled = g if weight is None else p.mul(g, cast(p.view(weight, [1, groups, c // groups, 1]), wide))

@@ -8,11 +8,11 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Sequence
 
-import torch
 from torch import Tensor
 
 from stator.prims import names as p
 from stator.prims.decompositions import windows as w
+from stator.prims.decompositions.layout import laid_out, packed
 from stator.prims.table import cast, compute_type, decompose
 
 #: (x, dim, elements before, elements after) -> x with borders, or a gradient of that without them
@@ -41,8 +41,8 @@ def _pad(border: Border, x: Tensor, padding: Sequence[int]) -> Tensor:
 def _laid_out(value: Tensor, x: Tensor) -> Tensor:
     """Only the kernels of the processor look at the memory format."""
     if x.device.type == "cpu":
-        return w.laid_out(value, x)
-    return p.clone(value, memory_format=torch.contiguous_format)
+        return laid_out(value, x)
+    return packed(value)
 
 
 def _pad_backward(fold: Border, grad: Tensor, x: Tensor, padding: Sequence[int]) -> Tensor:

@@ -1,4 +1,4 @@
-"""Average pools and their gradients; maxima taken back to their places.
+"""Average pooling, plain and adaptive, and its gradients.
 
 A pool is the sum of its windows, divided by how many elements each has: a product of one factor a dim. Its gradient is
 the same division, then the sum over the windows that cover an element. The windows of an adaptive pool lie at computed
@@ -16,6 +16,7 @@ from torch import Tensor
 
 from stator.prims import names as p
 from stator.prims.decompositions import windows as w
+from stator.prims.decompositions.layout import along, iota, suggested
 from stator.prims.table import cast, compute_type, decompose
 
 
@@ -34,7 +35,7 @@ class _Pool:
         """How many elements each window is divided by."""
         if self.excess <= (self.border if include_border else 0) and (include_border or self.border == 0):
             return self.length
-        start = p.sub(p.mul(w.counted(self.places, device), self.step), self.border)
+        start = p.sub(p.mul(iota(self.places, device), self.step), self.border)
         end = p.clamp(p.add(start, self.length), None, self.extent + (self.border if include_border else 0))
         if not include_border:
             start = p.clamp(start, 0)
@@ -61,7 +62,7 @@ def _divided(x: Tensor, dims: Sequence[_Pool], include_border: bool, divisor: in
         if not isinstance(count, Tensor):
             number *= count
         else:
-            count = w.along(count, x, d)
+            count = along(count, x, d)
             product = count if product is None else p.mul(product, count)
     if product is None:
         return _quotient(x, number)
@@ -83,7 +84,7 @@ def _window_sums(x: Tensor, dims: Sequence[_Pool]) -> Tensor:
 
 def _laid_out(value: Tensor, x: Tensor, rank: int) -> Tensor:
     """Pools of images keep channels last; pools of volumes never do."""
-    return p.clone(value, memory_format=w.suggested(x) if rank == 2 else torch.contiguous_format)
+    return p.clone(value, memory_format=suggested(x) if rank == 2 else torch.contiguous_format)
 
 
 def _averages(
@@ -132,7 +133,7 @@ for _rank in (2, 3):
 
 def _bounds(extent: int, places: int, device: torch.device) -> tuple[Tensor, Tensor]:
     """(first element, element after the last) of each of so many windows that cover a dim."""
-    number = p.mul(w.counted(places, device), extent)
+    number = p.mul(iota(places, device), extent)
     after = p.add(number, extent + places - 1)
     return _floor(number, places), _floor(after, places)
 
@@ -152,7 +153,7 @@ def _adaptive_sums(x: Tensor, dim: int, places: int) -> Tensor:
     if extent == places:
         return x
     first, end = _bounds(extent, places, x.device)
-    number = p.unsqueeze(w.counted(_longest(extent, places), x.device), 1)
+    number = p.unsqueeze(iota(_longest(extent, places), x.device), 1)
     at = p.add(first, number)
     return w.gathered(x, dim, p.clamp(at, None, extent - 1), p.lt(at, end))
 
@@ -170,7 +171,7 @@ def _shares(value: Tensor, extents: Sequence[int]) -> Tensor:
     """The results of windows, or their gradients, divided by how long the windows of each dim are."""
     for d, (extent, places) in enumerate(zip(extents, value.shape[-len(extents) :], strict=True), -len(extents)):
         first, end = _bounds(extent, places, value.device)
-        value = p.div(value, w.along(p.to_copy(p.sub(end, first), dtype=value.dtype), value, d))
+        value = p.div(value, along(p.to_copy(p.sub(end, first), dtype=value.dtype), value, d))
     return value
 
 

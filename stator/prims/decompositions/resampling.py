@@ -18,6 +18,7 @@ from torch import Tensor
 
 from stator.prims import names as p
 from stator.prims.decompositions import windows as w
+from stator.prims.decompositions.layout import along, iota, laid_out, packed, suggested
 from stator.prims.table import cast, compute_type, decompose
 
 #: The constant of the cubic convolution.
@@ -132,14 +133,14 @@ def _resampled(x: Tensor, dims: Sequence[Dim]) -> Tensor:
     """All taps of all dims at once, so that nothing lies in memory between the dims."""
     choices = []
     for d, dim in enumerate(dims):
-        number = w.counted(dim.result, x.device)
+        number = iota(dim.result, x.device)
         taps = [(number, None)] if dim.same else _taps(dim, number, compute_type(x.dtype))
-        choices.append([(w.along(at, x, d + 2), _along(weight, x, d + 2)) for at, weight in taps])
+        choices.append([(along(at, x, d + 2), _along(weight, x, d + 2)) for at, weight in taps])
     return _blend(x, choices, ())
 
 
 def _along(weight: Tensor | None, x: Tensor, dim: int) -> Tensor | None:
-    return None if weight is None else w.along(weight, x, dim)
+    return None if weight is None else along(weight, x, dim)
 
 
 def _blend(x: Tensor, choices: Sequence[Sequence[tuple[Tensor, Tensor | None]]], chosen: tuple[Tensor, ...]) -> Tensor:
@@ -159,7 +160,7 @@ def _repeat(x: Tensor, factors: Sequence[int]) -> Tensor:
     for d, factor in enumerate(factors, 2):
         if factor > 1:
             size = [*x.shape[: d + 1], factor, *x.shape[d + 1 :]]
-            spread = p.clone(p.expand(p.unsqueeze(x, d + 1), size), memory_format=torch.contiguous_format)
+            spread = packed(p.expand(p.unsqueeze(x, d + 1), size))
             x = p.view(spread, [*x.shape[:d], x.shape[d] * factor, *x.shape[d + 1 :]])
     return x
 
@@ -167,10 +168,10 @@ def _repeat(x: Tensor, factors: Sequence[int]) -> Tensor:
 def _upsample(x: Tensor, dims: Sequence[Dim]) -> Tensor:
     factors = [dim.factor for dim in dims]
     if all(factor is not None for factor in factors):
-        return w.laid_out(_repeat(x, [factor for factor in factors if factor is not None]), x)
+        return laid_out(_repeat(x, [factor for factor in factors if factor is not None]), x)
     if dims[0].kind != "nearest" and not x.dtype.is_floating_point:
         return NotImplemented
-    return w.laid_out(cast(_resampled(x, dims), x.dtype), x)
+    return laid_out(cast(_resampled(x, dims), x.dtype), x)
 
 
 # -- backward --------------------------------------------------------------------------------------
@@ -204,9 +205,9 @@ def _spread_back(grad: Tensor, d: int, dim: Dim) -> Tensor:
     if dim.same:
         return grad
     readers = _readers(dim)
-    number = w.counted(dim.extent, grad.device)
+    number = iota(dim.extent, grad.device)
     start = p.div_mode(p.add(p.mul(number, readers.slope), readers.offset), 1 << PLACES, rounding_mode="floor")
-    outputs = p.add(p.unsqueeze(w.counted(readers.length, grad.device), 1), start)
+    outputs = p.add(p.unsqueeze(iota(readers.length, grad.device), 1), start)
     inside = p.logical_and(p.ge(outputs, 0), p.lt(outputs, dim.result))
     weights = None
     for at, weight in _taps(dim, outputs, grad.dtype):
@@ -230,7 +231,7 @@ def _upsample_backward(grad: Tensor, dims: Sequence[Dim]) -> Tensor:
             value = _spread_back(value, d, dim)
         elif factor > 1:
             value = w.window_sums(value, [(d, factor, factor)])
-    return w.laid_out(cast(value, grad.dtype), grad)
+    return laid_out(cast(value, grad.dtype), grad)
 
 
 # -- the overloads ---------------------------------------------------------------------------------
@@ -248,7 +249,7 @@ def _dims(
 def _register_nearest(name: str, exact: bool) -> None:
     @decompose(name)
     def forward(x: Tensor, size: Sequence[int], *scales: float | None) -> Tensor:
-        counts = len(size) == 2 or w.suggested(x) is not torch.contiguous_format
+        counts = len(size) == 2 or suggested(x) is not torch.contiguous_format
         whole = counts and not exact and x.device.type == "cpu"
         return _upsample(x, _dims(_nearest, x.shape[2:], size, scales, exact, whole))
 

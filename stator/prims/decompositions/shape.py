@@ -11,6 +11,7 @@ from torch import Tensor
 
 from stator.fake.layout import suggests_channels_last
 from stator.prims import names as p
+from stator.prims.decompositions.layout import contiguous, iota, iota_along, reshaped
 from stator.prims.table import decompose
 
 
@@ -83,11 +84,6 @@ def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     return p.cat([p.unsqueeze(x, dim) for x in tensors], dim)
 
 
-def _contiguous_view(x: Tensor, size: Sequence[int]) -> Tensor:
-    """A reshape whose value is a fresh contiguous tensor."""
-    return p.view(p.clone(x, memory_format=torch.contiguous_format), size)
-
-
 @decompose("repeat")
 def repeat(x: Tensor, repeats: Sequence[int]) -> Tensor:
     lead = len(repeats) - x.dim()
@@ -101,18 +97,18 @@ def repeat(x: Tensor, repeats: Sequence[int]) -> Tensor:
     for d in range(len(size)):
         paired = p.unsqueeze(paired, 2 * d)
     interleaved = [n for pair in zip(repeats, size, strict=True) for n in pair]
-    return _contiguous_view(p.expand(paired, interleaved), result)
+    return reshaped(p.expand(paired, interleaved), result)
 
 
 @decompose("repeat_interleave.self_int")
 def repeat_interleave(x: Tensor, count: int, dim: int | None = None, *, output_size: int | None = None) -> Tensor:
     if dim is None:
-        x, dim = _contiguous_view(x, [-1]), 0
+        x, dim = reshaped(x, [-1]), 0
     dim = dim % x.dim()
     result = list(x.shape)
     result[dim] *= count
     wide = p.unsqueeze(x, dim + 1)
-    return _contiguous_view(p.expand(wide, [*x.shape[: dim + 1], count, *x.shape[dim + 1 :]]), result)
+    return reshaped(p.expand(wide, [*x.shape[: dim + 1], count, *x.shape[dim + 1 :]]), result)
 
 
 @decompose("roll")
@@ -120,7 +116,7 @@ def roll(x: Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Tensor:
     if x.numel() == 0:
         return p.clone(x)
     if not dims:
-        flat = _contiguous_view(x, [-1])
+        flat = reshaped(x, [-1])
         return p.view(roll(flat, shifts, [0]), list(x.shape))
     value = x
     for shift, dim in zip(shifts, dims, strict=True):
@@ -132,12 +128,9 @@ def roll(x: Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Tensor:
 
 def _triangle(x: Tensor, diagonal: int, lower: bool) -> Tensor:
     rows, columns = x.shape[-2], x.shape[-1]
-    row = p.unsqueeze(p.arange(0, rows, 1, dtype=torch.int64, device=x.device), 1)
-    column = p.arange(0, columns, 1, dtype=torch.int64, device=x.device)
-    distance = p.sub(column, row)
+    distance = p.sub(iota(columns, x.device), p.unsqueeze(iota(rows, x.device), 1))
     kept = p.le(distance, diagonal) if lower else p.ge(distance, diagonal)
-    value = p.where(kept, x, False if x.dtype is torch.bool else 0)
-    return value if value.is_contiguous() else p.clone(value, memory_format=torch.contiguous_format)
+    return contiguous(p.where(kept, x, False if x.dtype is torch.bool else 0))
 
 
 @decompose("tril")
@@ -178,12 +171,7 @@ def diagonal_scatter(x: Tensor, source: Tensor, offset: int = 0, dim1: int = 0, 
     dim1, dim2 = dim1 % rank, dim2 % rank
     if x.numel() == 0 or source.numel() == 0:
         return p.clone(x)
-
-    def along(dim: int) -> Tensor:
-        number = p.arange(0, x.shape[dim], 1, dtype=torch.int64, device=x.device)
-        return p.view(number, [x.shape[dim] if d == dim else 1 for d in range(rank)])
-
-    row, column = along(dim1), along(dim2)
+    row, column = iota_along(dim1, x.shape, x.device), iota_along(dim2, x.shape, x.device)
     on_diagonal = p.eq(p.sub(column, row), offset)
     position = p.clamp(p.add(row, offset) if offset < 0 else row, 0, source.shape[-1] - 1)
     spread = p.unsqueeze(p.unsqueeze(source, -1), -1)
@@ -201,28 +189,24 @@ def diagonal_scatter(x: Tensor, source: Tensor, offset: int = 0, dim1: int = 0, 
 def pixel_shuffle(x: Tensor, factor: int) -> Tensor:
     *lead, c, h, w = x.shape
     n = len(lead)
-    parted = p.view(_ready(x), [*lead, c // factor**2, factor, factor, h, w])
+    parted = p.view(contiguous(x), [*lead, c // factor**2, factor, factor, h, w])
     ordered = p.permute(parted, [*range(n), n, n + 3, n + 1, n + 4, n + 2])
-    return _suggested(x, _contiguous_view(ordered, [*lead, c // factor**2, h * factor, w * factor]))
+    return _suggested(x, reshaped(ordered, [*lead, c // factor**2, h * factor, w * factor]))
 
 
 @decompose("pixel_unshuffle")
 def pixel_unshuffle(x: Tensor, factor: int) -> Tensor:
     *lead, c, h, w = x.shape
     n = len(lead)
-    parted = p.view(_ready(x), [*lead, c, h // factor, factor, w // factor, factor])
+    parted = p.view(contiguous(x), [*lead, c, h // factor, factor, w // factor, factor])
     ordered = p.permute(parted, [*range(n), n, n + 2, n + 4, n + 1, n + 3])
-    return _suggested(x, _contiguous_view(ordered, [*lead, c * factor**2, h // factor, w // factor]))
+    return _suggested(x, reshaped(ordered, [*lead, c * factor**2, h // factor, w // factor]))
 
 
 def _suggested(x: Tensor, made: Tensor) -> Tensor:
     """What is made of `x`, in the layout that the kernels of the processor choose for it."""
     last = x.device.type == "cpu" and suggests_channels_last(x)
     return p.clone(made, memory_format=torch.channels_last) if last else made
-
-
-def _ready(x: Tensor) -> Tensor:
-    return x if x.is_contiguous() else p.clone(x, memory_format=torch.contiguous_format)
 
 
 @decompose("trace")

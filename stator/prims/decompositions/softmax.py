@@ -9,15 +9,12 @@ import torch
 from torch import Tensor
 
 from stator.prims import names as p
+from stator.prims.decompositions.layout import contiguous
 from stator.prims.table import cast, compute_type, decompose
 
 
-def _contiguous(x: Tensor) -> Tensor:
-    return x if x.is_contiguous() else p.clone(x, memory_format=torch.contiguous_format)
-
-
 def _wide(x: Tensor) -> Tensor:
-    return cast(_contiguous(x), compute_type(x.dtype))
+    return cast(contiguous(x), compute_type(x.dtype))
 
 
 def _result_type(x: Tensor, half_to_float: bool) -> torch.dtype:

@@ -1,15 +1,14 @@
-"""Maxima taken back to their places: every value is written where its window found it."""
+"""Max unpooling: each value is written to the position that max pooling recorded for it; all others are zero."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 
-import torch
 from torch import Tensor
 
 from stator.prims import names as p
-from stator.prims.decompositions import windows as w
+from stator.prims.decompositions.layout import laid_out, reshaped
 from stator.prims.table import decompose
 
 
@@ -22,8 +21,8 @@ def max_unpool(
     lead, window = list(x.shape[:-rank]), math.prod(x.shape[-rank:])
 
     def flat(t: Tensor) -> Tensor:
-        return p.view(p.clone(t, memory_format=torch.contiguous_format), [*lead, window])
+        return reshaped(t, [*lead, window])
 
     empty = p.full([*lead, math.prod(size)], 0, dtype=x.dtype, device=x.device)
     value = p.view(p.scatter(empty, -1, flat(places), flat(x)), [*lead, *size])
-    return w.laid_out(value, x) if rank == 2 else value
+    return laid_out(value, x) if rank == 2 else value

@@ -15,8 +15,8 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor
 
-from stator.fake.layout import suggests_channels_last
 from stator.prims import names as p
+from stator.prims.decompositions.layout import along, reshaped
 
 #: How many terms a sum may have that is written out; longer ones are reductions.
 WRITTEN_OUT = 32
@@ -28,20 +28,6 @@ def total(terms: Iterable[Tensor]) -> Tensor:
     for term in rest:
         first = p.add(first, term)
     return first
-
-
-def laid_out(value: Tensor, like: Tensor) -> Tensor:
-    """A fresh tensor in the memory format that eager suggests for `like`."""
-    return p.clone(value, memory_format=suggested(like))
-
-
-def suggested(x: Tensor) -> torch.memory_format:
-    """What eager's kernels take the memory format of `x` to be."""
-    if suggests_channels_last(x):
-        return torch.channels_last
-    if x.dim() == 5 and not x.is_contiguous() and x.is_contiguous(memory_format=torch.channels_last_3d):
-        return torch.channels_last_3d
-    return torch.contiguous_format
 
 
 def moved_last(x: Tensor, dim: int) -> Tensor:
@@ -101,18 +87,7 @@ def _joined(x: Tensor, step: int) -> Tensor:
     *lead, places, _ = x.shape
     if step == 1:
         return p.squeeze(x, [-1])
-    return p.view(p.clone(x, memory_format=torch.contiguous_format), [*lead, places * step])
-
-
-def counted(n: int, device: torch.device) -> Tensor:
-    """0 … n-1"""
-    return p.arange(0, n, 1, dtype=torch.int64, device=device)
-
-
-def along(vector: Tensor, x: Tensor, dim: int) -> Tensor:
-    """A vector, or a table, shaped to meet `x` with its last dim as `dim`."""
-    rest = x.dim() - 1 - dim % x.dim()
-    return p.view(vector, [*vector.shape, *[1] * rest]) if rest else vector
+    return reshaped(x, [*lead, places * step])
 
 
 def window_sums(x: Tensor, dims: Sequence[tuple[int, int, int]]) -> Tensor:
