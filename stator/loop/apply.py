@@ -42,8 +42,7 @@ def _launch(group: Group, facts: Facts) -> Launch:
         if name not in facts.special:
             made[name] = value
         if _needed(name, group, facts):
-            inside = not nest.reduce_axes and any(not i.axes().isdisjoint(reduced) for i in mapping.values())
-            space = "inner" if inside else "outer"
+            space = "outer" if index.axes().isdisjoint(reduced) else "inner"
             stores.append(Store(name, index, value, space, nest.mode))
     stores.sort(key=lambda store: store.buffer in facts.special)  # what changes an operand comes last
     return canonical(Draft(group.space, stores, group.ordered), facts.program.buffers, bool(facts.program.symbols))

@@ -23,7 +23,8 @@ class NestFacts:
     nest: Nest
     reads: dict[str, list[Index]]
     nodes: int
-    ordered: bool  # argmax and argmin: the order of the reduce axes has a meaning
+    ordered: bool  # scans, argmax and argmin: the order of the reduce axes has a meaning
+    scans: bool
 
     rowwise: bool  # a reduction runs along the fast axis of what it reads
 
@@ -100,9 +101,10 @@ def _reads(node: Node) -> tuple[dict[str, list[Index]], list[Expr]]:
 
 
 def _nest_facts(nest: Nest, reads: dict[str, list[Index]], nodes: list[Expr]) -> NestFacts:
-    ordered = any(n.op == "reduce" and n.attr in ("argmax", "argmin") for n in nodes)
+    scans = any(n.op == "scan" for n in nodes)
+    ordered = scans or any(n.op == "reduce" and n.attr in ("argmax", "argmin") for n in nodes)
     rowwise = along_rows([index for indices in reads.values() for index in indices], nest.reduce_axes)
-    return NestFacts(nest, reads, len(nodes), ordered, rowwise)
+    return NestFacts(nest, reads, len(nodes), ordered, scans, rowwise)
 
 
 def along_rows(reads: Iterable[Index], reduced: tuple[Axis, ...]) -> bool:
@@ -112,7 +114,7 @@ def along_rows(reads: Iterable[Index], reduced: tuple[Axis, ...]) -> bool:
     votes = 0
     for index in reads:
         if len(index.axes()) == most:
-            votes += 1 if any(index.stride(axis) == 1 for axis in reduced) else -1
+            votes += 1 if any(index.stride(axis) in (1, -1) for axis in reduced) else -1
     return votes >= 0
 
 

@@ -15,7 +15,7 @@ from itertools import product
 from typing import Any
 
 from stator.loop import scalar
-from stator.loop.expr import Expr
+from stator.loop.expr import Expr, postorder
 from stator.loop.index import Axis
 from stator.loop.kernel import Kernel, Launch, Schedule, Store
 from stator.loop.nest import Buffer, Extern, Nest, Output, Program, View
@@ -121,12 +121,17 @@ def run_kernel(kernel: Kernel, memories: Memories) -> None:
     reductions = [node for node in kernel.nodes if node.op == "reduce"]
     for point in _points(kernel.axes):
         done: dict[Expr, Number] = {}
+        scans = [node for node in kernel.nodes if node.op == "scan"]
         for level in range(top + 1):
+            running: dict[Expr, Number] = {}
+            ready = [node for node in scans if node.level <= level]
             bodies = [node for node in reductions if node.level == level + 1]
             stores = [s for s in kernel.stores if s.space == "inner" and s.level == level]
             sums: list[list[Number]] = [[] for _ in bodies]
             for inner in _points(kernel.reduce_axes) if bodies or stores else ():
-                values = _Values({**point, **inner}, memories, done)
+                values = _Values({**point, **inner}, memories, done, running=running)
+                for node in ready:
+                    values(node)
                 for node, terms in zip(bodies, sums, strict=True):
                     terms.append(values(node.args[0]))
                 _commit(stores, values, memories)
@@ -137,9 +142,15 @@ def run_kernel(kernel: Kernel, memories: Memories) -> None:
 def _run_nest(nest: Nest, memories: Memories) -> None:
     """All values see the memory from before the nest, so they come first."""
     writes: list[tuple[int, Number]] = []
+    scanned = nest.points[len(nest.axes) :]
+    scans = [node for node in postorder([nest.value]) if node.op == "scan"]
     for point in _points(nest.axes):
-        values = _Values(point, memories, {}, nest.reduce_axes)
-        writes.append((values.index(nest.index), values(nest.value)))
+        running: dict[Expr, Number] = {}
+        for inner in _points(scanned):
+            values = _Values({**point, **inner}, memories, {}, nest.reduce_axes, running)
+            for node in scans:
+                values(node)
+            writes.append((values.index(nest.index), values(nest.value)))
     for position, value in writes:
         _write(memories[nest.buffer.name], position, value, nest.mode)
 
@@ -147,7 +158,7 @@ def _run_nest(nest: Nest, memories: Memories) -> None:
 class _Values:
     """The values of expressions at one point, each computed once."""
 
-    __slots__ = ("done", "memories", "point", "reduce_axes")
+    __slots__ = ("done", "memories", "point", "reduce_axes", "running")
 
     def __init__(
         self,
@@ -155,8 +166,10 @@ class _Values:
         memories: Memories,
         reduced: Mapping[Expr, Number],
         reduce_axes: tuple[Axis, ...] = (),
+        running: dict[Expr, Number] | None = None,
     ) -> None:
         self.point, self.memories, self.reduce_axes = point, memories, reduce_axes
+        self.running = {} if running is None else running  # what each scan had come to one point ago
         self.done: dict[Expr, Number] = dict(reduced)
 
     def index(self, index: Any) -> int:
@@ -185,14 +198,24 @@ class _Values:
                 return random(node.attr, self(node.args[0]), self(node.args[1]))
             case "reduce":
                 return _reduced(node, self._terms(node))
+            case "scan":
+                return self._scanned(node)
             case _:
                 return scalar.apply(node.op, node.dtype, *[self(a) for a in node.args])
+
+    def _scanned(self, node: Expr) -> Number:
+        before, value = self.running.get(node), self(node.args[0])
+        if before is not None:
+            value = scalar.round_to(node.dtype, scalar.SCANS[node.attr](before, value))
+        self.running[node] = value
+        return value
 
     def _terms(self, node: Expr) -> list[Number]:
         below = {n: v for n, v in self.done.items() if n.op == "reduce"}
         terms = []
+        running: dict[Expr, Number] = {}
         for inner in _points(self.reduce_axes):
-            values = _Values({**self.point, **inner}, self.memories, below, self.reduce_axes)
+            values = _Values({**self.point, **inner}, self.memories, below, self.reduce_axes, running)
             terms.append(values(node.args[0]))
             below.update({n: v for n, v in values.done.items() if n.op == "reduce"})
         return terms

@@ -6,6 +6,7 @@ what is exact in IEEE arithmetic (signed zeros and NaN included) and never drop 
   load      attr = (buffer name, Index)       the element at that flat position
   const     attr = the number                 index   attr = Index, as i64
   cast      bitcast                           reduce  attr = kind; the body over all reduce axes of its nest
+  scan      attr = kind; the body over the points of the reduce axes up to this one, in their order
   masked    (mask, body, other): loads in the body happen only where the mask is true
   random    (seed i64, counter i64), attr = "uniform" | "normal": Philox-4x32-10
 Neighbours: `index` (what loads point with), `nest` and `kernel` (what holds expressions).
@@ -21,11 +22,11 @@ from zlib import crc32
 from stator.loop import scalar, tables
 from stator.loop.extent import Bound, less
 from stator.loop.index import NO_AXES, Axis, Index, Indexable, indirect
-from stator.loop.scalar import FLOATS, INTEGERS, ITEMSIZE, OPS, REDUCTIONS
+from stator.loop.scalar import FLOATS, INTEGERS, ITEMSIZE, OPS, REDUCTIONS, SCANS
 from stator.sizes import Extent, Size
 from stator.sizes.real import Bits
 
-SPECIAL = ("load", "const", "index", "reduce", "cast", "bitcast", "masked", "random")
+SPECIAL = ("load", "const", "index", "reduce", "scan", "cast", "bitcast", "masked", "random")
 
 
 class Expr:
@@ -174,6 +175,15 @@ def reduce(kind: str, body: Expr) -> Expr:
     if kind in ("any", "all") and body.dtype != "bool":
         raise TypeError(f"reduce {kind} takes bool, not {body.dtype}")
     return _intern("reduce", (body,), "i64" if kind.startswith("arg") else body.dtype, kind)
+
+
+def scan(kind: str, body: Expr) -> Expr:
+    """The body over the points of the reduce axes up to the one at hand, which is one of `scalar.SCANS`."""
+    if kind not in SCANS:
+        raise TypeError(f"unknown scan {kind!r}")
+    if body.dtype in ("bf16", "f16", "bool") or (kind == "logsumexp" and body.dtype not in FLOATS):
+        raise TypeError(f"scan {kind} does not take {body.dtype}")
+    return _intern("scan", (body,), body.dtype, kind)
 
 
 def masked(mask: Expr, body: Expr, other: Expr) -> Expr:
@@ -364,6 +374,11 @@ def loads(roots: Iterable[Expr]) -> list[Expr]:
     return [node for node in postorder(roots) if node.op == "load"]
 
 
+def scans(roots: Iterable[Expr]) -> bool:
+    """Whether there is a scan among these nodes and what they are made of."""
+    return any(node.op == "scan" for node in postorder(roots))
+
+
 class Rewriter:
     """Rewrites expressions bottom up with one memo: axes to indices, and loads through `on_load`.
 
@@ -426,6 +441,8 @@ def rebuild(node: Expr, args: tuple[Expr, ...]) -> Expr:
             return bitcast(args[0], node.dtype)
         case "reduce":
             return reduce(node.attr, args[0])
+        case "scan":
+            return scan(node.attr, args[0])
         case "masked":
             return masked(*args)
         case "random":

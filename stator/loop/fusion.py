@@ -28,6 +28,7 @@ _ROUNDS = 3
 _NEAR = 96  # how far apart in the program two readers of a buffer may be, so that results do not live long
 _SMALL = 20  # launches: work below is worth joining for the launch alone
 _MANY = 12  # candidates for a map that are tried, at most
+_LONG = 1 << 15  # elements that are worth threads of their own
 #: A tensor with so many times the elements that are scattered into it is large beside what these are made of.
 FEW = 32
 
@@ -37,7 +38,7 @@ class Group:
 
     __slots__ = (
         "after", "before", "bits", "maps", "members", "nodes",
-        "ordered", "reads", "rowwise", "scatters", "shape", "space", "writes",
+        "ordered", "reads", "rowwise", "scans", "scatters", "shape", "space", "writes",
     )  # fmt: skip
 
     def __init__(self, number: int, facts: NestFacts | None, before: int, after: int) -> None:
@@ -50,14 +51,14 @@ class Group:
         self.reads: dict[str, list[Index]] = {}
         self.writes: dict[str, Index] = {}
         self.nodes = 0
-        self.scatters, self.ordered, self.rowwise = False, False, True
+        self.scatters, self.scans, self.ordered, self.rowwise = False, False, False, True
         self.space = Space((), ())
         if facts is not None:
             self.reads = dict(facts.reads)
             self.writes = {facts.nest.buffer.name: facts.nest.index}
             self.nodes, self.ordered = facts.nodes, facts.ordered
             self.space = Space(facts.nest.axes, facts.nest.reduce_axes)
-            self.rowwise = facts.rowwise
+            self.rowwise, self.scans = facts.rowwise, facts.scans
             self.scatters = scatters(facts.nest)
 
 
@@ -201,8 +202,14 @@ class _Decision:
         return self._suits(one, other) and not self._crowds(one, other) and not self._path(one, other)
 
     def _suits(self, one: Group, other: Group) -> bool:
-        """A reduction down columns has little parallelism: work that is needed elsewhere too stays out of it."""
+        """A reduction down columns has little parallelism: work that is needed elsewhere too stays out of it.
+
+        So does any work out of a scan of a few long rows.
+        """
         for reduction, pointwise in ((one, other), (other, one)):
+            few = reduction.scans and hint(reduction.space.numel) < self.device.cores
+            if few and not pointwise.space.reduce_axes and hint(pointwise.space.numel) > _LONG:
+                return False
             if reduction.rowwise or pointwise.space.reduce_axes or pointwise.space.numel == reduction.space.numel:
                 continue
             inside = reduction.bits | pointwise.bits
@@ -362,6 +369,7 @@ class _Decision:
         target.nodes += source.nodes
         target.ordered = target.ordered or source.ordered
         target.scatters = target.scatters or source.scatters
+        target.scans = target.scans or source.scans
         for name, indices in source.reads.items():
             known = target.reads.setdefault(name, [])
             target.reads[name] = known + [i for i in _mapped(indices, found) if i not in known]

@@ -4,6 +4,7 @@ A `Kernel` has no names of its own: parameters are p0, p1, …, outer axes x0, x
 kernels are one object. Its meaning, for every point of the outer axes:
   - for level = 0, 1, …: one loop over the reduce axes evaluates the bodies of the `reduce` nodes of that level (a
     node's level is how many reductions are nested in its body);
+  - a `scan` node has a value at each point of the reduce axes, in whatever loop needs it: that of its body so far;
   - stores in "inner" space happen once for each point of the reduce axes, at their own level or later; stores
     in "outer" space happen once, after the reductions they need.
 Within one iteration all loads happen before the first store, and a load sees what was in memory before the kernel ran;
@@ -85,7 +86,9 @@ class Kernel:
         for node in self.nodes:
             if node.op == "reduce":
                 continue
-            if node.op in ("load", "index"):
+            if node.op == "scan":
+                found.add(node)
+            elif node.op in ("load", "index"):
                 position: Index = node.attr[1] if node.op == "load" else node.attr
                 if _reaches(position, reduced, found):
                     found.add(node)

@@ -2,6 +2,7 @@
 
     Program = inputs, nodes, outputs, mutated
     node    = Nest    for axes: buffer[index] = value          (value may reduce over reduce_axes)
+                      (value may scan over them: then the store is in their loops too)
             | Extern  outputs = target(*args, **kwargs)
 Nodes are in an order in which they may run. Buffers are named; positions in them are flat, in elements, and include
 strides. Sizes may be symbolic: symbols are found in the geometry of inputs and in `numbers`. A buffer may be written
@@ -18,7 +19,7 @@ from functools import cached_property
 from math import prod
 from typing import Any, NamedTuple, TypeAlias
 
-from stator.loop.expr import Expr
+from stator.loop.expr import Expr, scans
 from stator.loop.index import Axis, Index
 from stator.loop.scalar import ITEMSIZE, OPAQUE
 from stator.sizes import Extent, Size, Symbol, symbols
@@ -112,7 +113,8 @@ class Number:
 class Nest:
     """Loops over `axes` that write `value` to `buffer[index]`, in a mode of `collision.MODES`.
 
-    The dtype of the value is that of the buffer. `reduce` nodes in the value run over all `reduce_axes`.
+    The dtype of the value is that of the buffer. `reduce` nodes in the value run over all `reduce_axes`. With `scan`
+    nodes in it there is a value, and a store, for each point of `reduce_axes` too.
     """
 
     buffer: Buffer
@@ -121,6 +123,11 @@ class Nest:
     value: Expr
     index: Index
     mode: str = "store"
+
+    @property
+    def points(self) -> tuple[Axis, ...]:
+        """The axes along which elements are stored."""
+        return (*self.axes, *self.reduce_axes) if scans([self.value]) else self.axes
 
 
 Argument: TypeAlias = Any  # View | bool | int | float | str | None | Size | tuple of these

@@ -126,7 +126,7 @@ def identity(kind: str, dtype: str) -> Number:
             return round_to(dtype, 0)
         case "prod" | "all":
             return round_to(dtype, 1)
-        case "max" | "argmax" if dtype in FLOATS:
+        case "max" | "argmax" | "logsumexp" if dtype in FLOATS:
             return -math.inf
         case "min" | "argmin" if dtype in FLOATS:
             return math.inf
@@ -212,6 +212,11 @@ def _sign(a: Number) -> Number:
     return a if a == 0 or a != a else (1 if a > 0 else -1)
 
 
+def _logaddexp(a: float, b: float) -> float:
+    low, high = _minimum(a, b), _maximum(a, b)
+    return high if low == high and math.isinf(low) else math.log1p(math.exp(low - high)) + high
+
+
 _sqrt = _guarded(math.sqrt)
 
 # name, arity, rule, meaning, compute
@@ -275,6 +280,10 @@ OPS: dict[str, Operator] = {row[0]: Operator(*row) for row in (*_TABLE, *special
 _ROUNDED_RIGHT = ("div", "sqrt", "reciprocal", "floor", "ceil", "trunc", "round")
 EXACT = frozenset(name for name, o in OPS.items() if (o.rule != "float" or name in _ROUNDED_RIGHT) and name != "pow")
 REDUCTIONS = ("sum", "prod", "max", "min", "any", "all", "argmax", "argmin")
+#: Scan -> how what was so far takes the next value. Of equal values the next one is kept, and NaN stays.
+SCANS: dict[str, Callable[[Number, Number], Number]] = {
+    "sum": lambda a, b: a + b, "prod": lambda a, b: a * b, "max": _maximum, "min": _minimum, "logsumexp": _logaddexp,
+}  # fmt: skip
 
 
 def result_dtype(name: str, dtypes: tuple[str, ...]) -> str:

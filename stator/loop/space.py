@@ -64,7 +64,7 @@ def _proposals(
     axes = source.axes + source.reduce_axes
     used = target.axes + (target.reduce_axes if whole else ())
     for ours, theirs in shared:
-        if injective(theirs, used):
+        if injective(theirs.substitute(_mirror(theirs)), used):
             yield solve(ours, theirs, axes)
     if source.reduce_axes:
         yield {**_unflatten(source.axes, flat(target.axes)), **_unflatten(source.reduce_axes, flat(target.reduce_axes))}
@@ -77,12 +77,24 @@ def _proposals(
 
 
 def solve(ours: Index, theirs: Index, axes: tuple[Axis, ...]) -> AxisMap | None:
-    """The map under which `ours`, a mixed-radix index of all `axes`, equals `theirs`."""
-    if not injective(ours, axes):
+    """The map under which `ours`, a mixed-radix index of all `axes`, equals `theirs`.
+
+    Either may walk some of its axes backwards: it is looked at as if these ran forwards.
+    """
+    mirror, their_mirror = _mirror(ours), _mirror(theirs)
+    forward = ours.substitute(mirror)
+    if not injective(forward, axes):
         return None
-    position = theirs - ours.const
-    found = {axis: (position // ours.coefficient(axis)) % axis.size for axis in axes if loops(axis)}
+    position = theirs.substitute(their_mirror) - forward.const
+    found = {axis: (position // forward.coefficient(axis)) % axis.size for axis in axes if loops(axis)}
+    found |= {axis: (axis.size - 1) - found[axis] for axis in mirror}
+    found = {axis: index.substitute(their_mirror) for axis, index in found.items()}
     return found if ours.substitute(found) is theirs else None
+
+
+def _mirror(index: Index) -> AxisMap:
+    """The axes that an index walks backwards, each replaced by its reflection."""
+    return {atom: (atom.size - 1) - atom.index for atom, step in index.terms if type(atom) is Axis and less(step, 0)}
 
 
 def injective(index: Index, axes: tuple[Axis, ...]) -> bool:

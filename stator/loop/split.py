@@ -41,11 +41,12 @@ def _parts(nest: Nest, device: Device) -> Iterator[Node]:
     nodes = postorder([nest.value])
     own = [n for n in nodes if n.op == "load" and n.attr[0] == nest.buffer.name]
     if nest.mode == "store" and any(n.attr[1] is not nest.index or n.axes & {*nest.reduce_axes} for n in own):
-        size = tuple(axis.size for axis in nest.axes)
+        points = nest.points
+        size = tuple(axis.size for axis in points)
         buffer = Buffer(f"{nest.buffer.name}_next", nest.buffer.dtype, size, contiguous(size), nest.buffer.device)
-        position = flat(nest.axes)
+        position = flat(points)
         yield from _parts(Nest(buffer, nest.axes, nest.reduce_axes, nest.value, position), device)
-        yield replace(nest, reduce_axes=(), value=load(buffer.name, position, buffer.dtype))
+        yield replace(nest, axes=points, reduce_axes=(), value=load(buffer.name, position, buffer.dtype))
         return
     count = _pieces(nest, nodes, device)
     if count:
@@ -56,7 +57,7 @@ def _parts(nest: Nest, device: Device) -> Iterator[Node]:
 
 def _pick(nest: Nest) -> Nest:
     """Only where it leaves no reduction in the nest."""
-    if len(nest.reduce_axes) != 1:
+    if len(nest.reduce_axes) != 1 or nest.points != nest.axes:
         return nest
     memo: dict[Expr, Expr] = {}
     for node in postorder([nest.value]):
@@ -85,7 +86,7 @@ def _picked(node: Expr, axis: Axis) -> Expr | None:
 def _pieces(nest: Nest, nodes: list[Expr], device: Device) -> int:
     """Into how many pieces to split the reductions of a nest; 0 for not at all."""
     outer, inner = (prod(hint(axis.size) for axis in axes) for axes in (nest.axes, nest.reduce_axes))
-    kinds = [n.attr for n in nodes if n.op == "reduce"]
+    kinds = [n.attr if n.op == "reduce" else n.op for n in nodes if n.op in ("reduce", "scan")]
     if not kinds or outer * inner < device.min_split or any(kind not in _SPLITS for kind in kinds):
         return 0
     columns = _columns(nest, nodes)

@@ -50,7 +50,7 @@ class Lines:
     def _print(self, node: Expr) -> None:
         text = self._operation(node)
         leaf = node.op in ("const", "index")
-        if leaf or (self.uses.get(node, 0) < 2 and node.op != "reduce" and len(text) <= _WIDTH):
+        if leaf or (self.uses.get(node, 0) < 2 and node.op not in ("reduce", "scan") and len(text) <= _WIDTH):
             self.names[node] = text
             return
         count = sum(line.startswith("t") for line in self.lines)
@@ -69,8 +69,8 @@ class Lines:
                 return f"{node.dtype}({self(node.args[0])})"
             case "bitcast":
                 return f"bits_{node.dtype}({self(node.args[0])})"
-            case "reduce" | "random":
-                name = node.attr if node.op == "reduce" else f"random_{node.attr}"
+            case "reduce" | "scan" | "random":
+                name = node.attr if node.op == "reduce" else f"{node.op}_{node.attr}"
             case _:
                 name = node.op
         return f"{name}({', '.join(map(self, node.args))})"

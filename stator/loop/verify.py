@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 
 from stator.loop import scalar
 from stator.loop.collision import MODES, scatters
-from stator.loop.expr import SPECIAL, Expr, postorder
+from stator.loop.expr import SPECIAL, Expr, postorder, scans
 from stator.loop.index import Axis, Index
 from stator.loop.kernel import Call, Kernel, Launch, MemoryPlan, Schedule, Step
 from stator.loop.memory import extents, lifetimes
@@ -102,9 +102,14 @@ def _verify_nest(nest: Nest, known: Mapping[str, tuple[str, Extent]]) -> None:
     _require(nest.value.dtype == nest.buffer.dtype, where, f"value is {nest.value.dtype}, buffer {nest.buffer.dtype}")
     _require(nest.mode in MODES, where, f"unknown mode {nest.mode}")
     _require(nest.mode == "store" or nest.buffer.name in known, where, "changes a buffer that nothing initialised")
-    _require(bool(nest.reduce_axes) == (nest.value.level > 0), where, "reduce axes without a reduction, or the reverse")
-    _verify_outer(nest.value, frozenset(nest.reduce_axes), where)
-    _require(nest.index.axes() <= frozenset(nest.axes), where, "the store's index uses axes of no outer loop")
+    scanning = scans([nest.value])
+    reducing = scanning or nest.value.level > 0
+    _require(bool(nest.reduce_axes) == reducing, where, "reduce axes without a reduction, or the reverse")
+    if scanning:
+        _require(nest.mode == "store", where, "what is scanned is stored")
+    else:
+        _verify_outer(nest.value, frozenset(nest.reduce_axes), where)
+    _require(nest.index.axes() <= frozenset(nest.points), where, "the store's index uses axes of no outer loop")
     if all(axis.size for axis in axes):
         indirect = [atom.expr for atom in nest.index.indirects()]
         verify_values([nest.value, *indirect], frozenset(axes), known, where)  # type: ignore[list-item]

@@ -5,11 +5,23 @@ Front door: `lower(gm, name, device)`. Importing this package fills the table wi
 
 from __future__ import annotations
 
-from stator.lowering import creation, indexing, opaque, pointwise, product, random, reduction, scatter, special, view
+from stator.lowering import (
+    creation,
+    indexing,
+    opaque,
+    pointwise,
+    product,
+    random,
+    reduction,
+    scan,
+    scatter,
+    special,
+    view,
+)
 from stator.lowering.engine import lower
 from stator.lowering.table import LOWERINGS, lowers
 
 #: The files that fill the table.
-FAMILIES = (creation, indexing, opaque, pointwise, product, random, reduction, scatter, special, view)
+FAMILIES = (creation, indexing, opaque, pointwise, product, random, reduction, scan, scatter, special, view)
 
 __all__ = ["FAMILIES", "LOWERINGS", "lower", "lowers"]

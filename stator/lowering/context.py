@@ -21,7 +21,7 @@ from stator.loop.index import ZERO, Axis, Index
 from stator.loop.nest import Buffer, Extern, Nest, Number, View, contiguous
 from stator.loop.scalar import OPAQUE
 from stator.lowering.uses import Uses
-from stator.lowering.value import Body, Indices, Place, Size, Tensorish, is_dense, placed, pointwise, same_layout
+from stator.lowering.value import Body, Indices, Place, Size, Spec, Tensorish, is_dense, placed, pointwise, same_layout
 from stator.sizes import Extent, hint
 
 #: Operators that cost about as much as a trip to memory.
@@ -156,6 +156,18 @@ class Context:
             return placed(kept, Place(buffer, buffer.stride))
         rest = [d for d in range(len(size)) if d not in dims]
         return placed(tuple(size[d] for d in rest), Place(buffer, tuple(buffer.stride[d] for d in rest)))
+
+    def scan(self, out: Spec, dim: int, value: Body) -> Tensorish:
+        """A nest over all of `out` that walks `dim` in order; `value` gives the stored expression."""
+        buffer = self.buffer(out.size, out.stride, out.dtype)
+        axes, at = loop_axes(out.size, buffer.stride)
+        position = Index.of(0)
+        for index, step in zip(at, buffer.stride, strict=True):
+            position = position + index * step
+        walked = at[dim].axes()
+        outer, inner = (tuple([axis for axis in axes if (axis in walked) is inside]) for inside in (False, True))
+        self.nodes.append(Nest(buffer, outer, inner, value(at), position))
+        return placed(out.size, Place(buffer, buffer.stride))
 
     # -- views of memory ---------------------------------------------------------------------------
 

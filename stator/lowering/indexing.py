@@ -270,17 +270,6 @@ def searchsorted(
     return _search(out, ordered, x, right or side == "right", sorter, extent)
 
 
-@lowers("bucketize.Tensor")
-def bucketize(
-    context: Context, out: Spec, x: Tensorish, ordered: Tensorish, *, out_int32: bool = False, right: bool = False
-) -> Tensorish:
-    extent = ordered.size[0]
-    if type(extent) is not int or extent >= 1 << 30 or ordered.dtype != x.dtype:
-        return extern(context, out, x, ordered, out_int32=out_int32, right=right)
-    context.place(ordered)
-    return _search(out, ordered, x, right, None, extent)
-
-
 def _search(
     out: Spec, ordered: Tensorish, x: Tensorish, right: bool, sorter: Tensorish | None, extent: int
 ) -> Tensorish:

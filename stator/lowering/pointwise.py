@@ -110,9 +110,6 @@ ROUNDINGS = {"floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "round
 
 COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 
-LOGIC = {"logical_and": "and", "logical_or": "or", "logical_not": "not"}
-
-
 #: Operators whose second operand may be a number as it is; in half types eager rounds all others to the result's type.
 EXACT_NUMBERS = ("mul", "div")
 
@@ -162,14 +159,6 @@ def _register_comparison(name: str) -> None:
         return apply(out, compute_dtype(common), function, a, b)
 
 
-def _register_logic(target: str, name: str) -> None:
-    function = _simple(name)
-
-    @lowers(target)
-    def run(context: Context, out: Spec, *operands: Tensorish) -> Tensorish:
-        return apply(out, "bool", function, *operands)
-
-
 def _identity(value: Expr) -> Expr:
     return value
 
@@ -180,8 +169,6 @@ for _target, _name in ROUNDINGS.items():
     _register_rounding(_target, _name)
 for _name in COMPARISONS:
     _register_comparison(_name)
-for _target, _name in LOGIC.items():
-    _register_logic(_target, _name)
 
 
 # -- the ones with more to say ---------------------------------------------------------------------

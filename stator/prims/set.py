@@ -58,7 +58,6 @@ TABLE: dict[str, str] = {
         round: round half to even
         isnan: is not a number
         isinf: is an infinity
-        logical_not: x == 0
         bitwise_not: all bits flipped (logical not of bool)
         add.Tensor: a + alpha * b
         sub.Tensor: a - alpha * b
@@ -76,8 +75,6 @@ TABLE: dict[str, str] = {
         le.Tensor|Scalar: a <= b
         gt.Tensor|Scalar: a > b
         ge.Tensor|Scalar: a >= b
-        logical_and: both non-zero
-        logical_or: one non-zero
         bitwise_and.Tensor: bits of both
         bitwise_or.Tensor: bits of one
         bitwise_xor.Tensor: bits of exactly one
@@ -98,6 +95,13 @@ TABLE: dict[str, str] = {
         any.dims: whether one is non-zero over dims
         argmax: position of the first largest
         argmin: position of the first smallest
+    """,
+    "scan": """
+        cumsum: running sum
+        cumprod: running product
+        cummax: running maximum and where it was last
+        cummin: running minimum and where it was last
+        logcumsumexp: logarithm of the running sum of exponentials
     """,
     "view": """
         view: same elements, another shape
@@ -134,7 +138,6 @@ TABLE: dict[str, str] = {
         index_copy: copy with slices at positions of one dim replaced
         index_reduce: copy with slices at positions of one dim combined with others
         searchsorted.Tensor: where in sorted rows elements belong
-        bucketize.Tensor: where in one sorted row elements belong
     """,
     "creation": """
         full: a constant
@@ -156,7 +159,6 @@ TABLE: dict[str, str] = {
         embedding_dense_backward: gradient rows summed by index
         max_pool2d_with_indices: largest of each window and where it was
         max_pool2d_with_indices_backward: its gradient
-        cumsum: running sum
         sort.stable: sorted values and positions
     """,
 }

@@ -19,6 +19,7 @@ from stator.loop.collision import scatters
 from stator.loop.expr import Expr
 from stator.loop.index import Axis, FloorDiv, Index, Indirect
 from stator.loop.kernel import Store
+from stator.loop.scalar import identity
 from stator.sizes import Extent, Size
 
 
@@ -56,11 +57,12 @@ class Scope:
 class Writer:
     """Writes the expressions of one kernel; `scope` is where the caller is."""
 
-    __slots__ = ("_count", "_floor", "_guarded", "_sizes", "checks", "live", "plan", "scope")
+    __slots__ = ("_count", "_floor", "_guarded", "_sizes", "before", "checks", "live", "plan", "scope")
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.scope = Scope(None, frozenset())
+        self.before = self.scope  # outside of the loops over the reduce axes that are being written
         self.live = "n"
         self.checks: dict[Extent, int] = {}  # the bounds that loaded indices are held to, each with its number
         self._count = 0
@@ -135,6 +137,8 @@ class Writer:
         if node.op == "masked":
             inner = self._both(mask, node.args[0])
             found = [(node.args[0], mask), (inner, mask), (node.args[1], inner), (node.args[2], mask)]
+        elif node.op == "scan":
+            found = [(node.args[0], None)]  # goes on whether somebody looks or not
         else:
             found = [(child, mask) for child in node.children()]
         if mask is not None and node.op == "load":
@@ -214,6 +218,8 @@ class Writer:
                 return f"select({', '.join(parts)})"
             case "random":
                 return self._random(node, mask, vector)
+            case "scan":
+                return self._scan(node, kind, vector)
             case "cast":
                 source = node.args[0]
                 if kind == self.plan.kind(source) and node.dtype not in ops.WRAP and node.dtype != "bool":
@@ -233,6 +239,19 @@ class Writer:
                 parts = [self.operand(arg, common, vector, mask) for arg in node.args]
                 text = ops.operator(node.op, common, node.dtype, parts)
                 return f"to_i32({text})" if kind == "i32" and common == "i64" else text
+
+    def _scan(self, node: Expr, kind: str, vector: bool) -> str:
+        """One step of a scan, whose state stands before the loops."""
+        element, lanes, state = ops.ELEMENT[kind], self.plan.lanes, self.fresh("a")
+        shape = f"V<{element}, {lanes}>" if vector else element
+        start = ops.number(kind, identity(node.attr, "i32" if kind == "i32" else node.dtype))
+        self.before.lines.append(f"{shape} {state} = splat<{shape}>({start});")
+        value = self.operand(node.args[0], kind, vector)
+        wrap = ops.WRAP.get(node.dtype, "")
+        if vector and self.plan.vector in self.plan.kernel.reduce_axes:
+            step = f"{wrap}({ops.COMBINE[node.attr].format('a', 'b')})"
+            return f"scan({state}, {value}, [](auto a, auto b) BODY {{ return {step}; }})"
+        return f"({state} = {wrap}({ops.COMBINE[node.attr].format(state, value)}))"
 
     def _common(self, node: Expr) -> str:
         """The register kind in which an operator works: the wider one of its operands and its result."""
@@ -353,6 +372,8 @@ class Writer:
             if guard:
                 return f"load_if<{lanes}>({where}, {guard}, {self.live})"
             return f"load<{lanes}>({where}, {self.live})"
+        if stride == -1 and not guard:
+            return f"load_back<{lanes}>({buffer} + {self.place(index, mask)}, {self.live})"
         element = ops.ELEMENT[plan.kind(node)]
         at = f"[&](int j) BODY {{ return load1({buffer}[{self._at_lane(index, stride, mask)}]); }}"
         if guard:
@@ -394,6 +415,8 @@ class Writer:
             if item.mode not in ("store", "put"):
                 text = ops.operator(item.mode, kind, item.value.dtype, [f"load<{lanes}>({where}, {self.live})", text])
             return [], f"store<{lanes}>({where}, {text}, {self.live});"
+        if stride == -1 and item.mode == "store":
+            return [], f"store_back<{lanes}>({where}, {text}, {self.live});"
         name = self.fresh()
         lane = f"({name}[j] != 0)" if kind == "mask" else f"{name}[j]"
         body = f"[&](int j) BODY {{ {self._store1(item, self._at_lane(index, stride), lane)} }}"
@@ -419,6 +442,8 @@ def _guarded_nodes(plan: Plan) -> set[Expr]:
     """The nodes that hold a load, so that a mask around them matters."""
     found: set[Expr] = set()
     for node in plan.deps:
-        if node.op == "load" or (node.op != "reduce" and any(child in found for child in node.children())):
+        if node.op == "load" or (
+            node.op not in ("reduce", "scan") and any(child in found for child in node.children())
+        ):
             found.add(node)
     return found

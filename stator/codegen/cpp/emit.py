@@ -237,6 +237,7 @@ class _Level:
         if self.made.kernel.reduce_numel == 0:
             self._nothing()
             return
+        self.writer.before = self.writer.scope
         strip = self._strip()
         names = [self._declare(node, strip is not None) for node in self.nodes]
         if self.wide:

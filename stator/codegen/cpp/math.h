@@ -433,6 +433,10 @@ FLOATS_(expm1_, __builtin_expm1)
 BOTH_(log_)
 FLOATS_(log2_, __builtin_log2)
 BOTH_(log1p_)
+template <class T> INLINE T logaddexp_(T a, T b) {
+    T low = min_(a, b), high = max_(a, b);
+    return select(mask(mask(low == high) & isinf_(low)), high, log1p_(exp_(low - high)) + high);
+}
 FLOATS_(tanh_, __builtin_tanh)
 FLOATS_(erf_, __builtin_erf)
 FLOATS_(sigmoid_, sigmoid_s)

@@ -347,6 +347,47 @@ template <int U, class F, class G> INLINE typename Element<F>::type fold_all(F (
     else return fold(a[0], f);
 }
 
+// ---- scans along lanes: each becomes f over what was before the block and the lanes up to it
+
+template <int K, class F> INLINE F later(F v) {  // every lane K further on; the first K stay what they were
+#ifdef __clang__
+    F r = v;
+    for (int j = K; j < lanes_of<F>; ++j) r[j] = v[j - K];
+    return r;
+#else
+    Int<F> at = iota<typename Element<Int<F>>::type, lanes_of<F>>();
+    return __builtin_shuffle(v, at < K ? at : at - K);
+#endif
+}
+template <class F> INLINE F backwards(F v) {
+#ifdef __clang__
+    F r;
+    for (int j = 0; j < lanes_of<F>; ++j) r[j] = v[lanes_of<F> - 1 - j];
+    return r;
+#else
+    return __builtin_shuffle(v, lanes_of<F> - 1 - iota<typename Element<Int<F>>::type, lanes_of<F>>());
+#endif
+}
+template <int K, class F, class G> INLINE F prefix(F v, G f) {
+    if constexpr (K < lanes_of<F>)
+        return prefix<2 * K>(iota<typename Element<Int<F>>::type, lanes_of<F>>() < K ? v : f(later<K>(v), v), f);
+    else return v;
+}
+template <class F, class G> INLINE F scan(F& before, F v, G f) {  // `before` is the same in all lanes
+    F parts = prefix<1>(v, f), r = f(before, parts);
+    before = f(before, splat<F>(parts[lanes_of<F> - 1]));
+    return r;
+}
+// Contiguous memory, from its end on: lane j is at p[-j].
+template <int L, class T> INLINE auto load_back(const T* p, Full) { return backwards(load<L>(p - (L - 1), Full{})); }
+template <int L, class T> INLINE Held<T, L> load_back(const T* p, i64_ n) {
+    return lanes<typename Element<Held<T, L>>::type, L>(n, [&](int j) BODY { return load1(p[-j]); });
+}
+template <int L, class T, class F> INLINE void store_back(T* p, F v, Full) { store<L>(p - (L - 1), backwards(v), Full{}); }
+template <int L, class T, class F> INLINE void store_back(T* p, F v, i64_ n) {
+    for (int j = 0; j < n; ++j) store1(p - j, v[j]);
+}
+
 // ---- threads: GOMP_parallel of the libgomp that torch has loaded; without one, everything is serial
 
 extern "C" void GOMP_parallel(void (*)(void*), void*, unsigned, unsigned) __attribute__((weak));

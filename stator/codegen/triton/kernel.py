@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from stator.codegen.triton.blocks import Blocks, choose
-from stator.codegen.triton.operators import ATOMICS, PREAMBLE, REDUCTIONS, TYPES, spelling
+from stator.codegen.triton.operators import ATOMICS, PREAMBLE, REDUCTIONS, SCANS, TYPES, spelling
 from stator.loop import scalar
 from stator.loop.expr import Expr, op
 from stator.loop.extent import wrapped
@@ -254,7 +254,7 @@ class _Writer:
             if self._known(node, mask):
                 pending.pop()
                 continue
-            below = (node.args[0], node.args[2]) if node.op == "masked" else node.children()
+            below = _below(node)
             missing = [child for child in below if not self._known(child, mask)]
             if missing:
                 pending.extend(reversed(missing))
@@ -284,6 +284,9 @@ class _Writer:
 
     def _write(self, node: Expr, mask: Expr | None) -> None:
         scope = self._scope(node)
+        if node.op == "scan":
+            self._scan(node, scope)
+            return
         if mask is not None and self.inner is not None and mask in self.kernel.inner:
             scope = self.inner  # the mask's own name lives in the loop
         text = self._text(node, mask)
@@ -298,11 +301,27 @@ class _Writer:
             one = pending.pop()
             if one.op == "load":
                 return True
-            if one.op != "reduce":
+            if one.op not in ("reduce", "scan"):
                 new = [child for child in one.children() if child not in seen]
                 seen.update(new)
                 pending.extend(new)
         return False
+
+    def _scan(self, node: Expr, scope: _Scope) -> None:
+        """A block, and what was before it where a row takes several. It goes on whatever mask its value is used under.
+
+        Lanes past the end come last and are seen by nobody.
+        """
+        value, dtype, join = self._value(node.args[0], None), TYPES[node.dtype], SCANS[node.attr]
+        name = self._fresh()
+        value = self._typed(node.args[0], value)
+        scope.add(f"{name} = tl.associative_scan(tl.broadcast_to({value}, [X, R]), 1, {join})")
+        if self.inner is not None:
+            first = _literal(scalar.identity(node.attr, node.dtype), node.dtype)
+            self.outer.add(f"{name}_before = tl.full([X, 1], {first}, {dtype})")
+            scope.add(f"{name} = {join}({name}_before, {name})")
+            scope.add(f"{name}_before = tl.sum(tl.where(base == R - 1, {name}, 0), 1)[:, None].to({dtype})")
+        scope.names[node, None] = name
 
     def _text(self, node: Expr, mask: Expr | None) -> str:
         args = [self._name(arg, mask) for arg in node.args] if node.op != "masked" else []
@@ -422,6 +441,16 @@ class _Writer:
         else:
             function = ATOMICS[store.mode]
             scope.add(f"{function}({place}, tl.broadcast_to({value}, {shape}), {guard}, sem='relaxed')")
+
+
+def _below(node: Expr) -> tuple[Expr, ...]:
+    """What is written before it, under the same mask."""
+    match node.op:
+        case "masked":
+            return node.args[0], node.args[2]
+        case "scan":
+            return ()
+    return node.children()
 
 
 def _reaches(numel: Extent, bits: int) -> bool:

@@ -71,6 +71,9 @@ REDUCTIONS = {
     "all": ("1", "{0} & {1}", "(tl.min({0}.to(tl.int32), 1) != 0)"),
 }
 
+# Scan -> the function that joins what was so far with what comes next.
+SCANS = {"sum": "_sum", "prod": "_product", "max": "_maximum", "min": "_minimum", "logsumexp": "_logaddexp"}
+
 PREAMBLE = """\
 import triton
 import triton.language as tl
@@ -88,8 +91,20 @@ def _maximum(a, b):
 
 
 @triton.jit
+def _sum(a, b):
+    return a + b
+
+
+@triton.jit
 def _product(a, b):
     return a * b
+
+
+@triton.jit
+def _logaddexp(a, b):
+    low, high = _minimum(a, b), _maximum(a, b)
+    joined = libdevice.log1p(libdevice.exp(low - high)) + high
+    return tl.where((low == high) & (tl.abs(low) == float("inf")), high, joined)
 
 
 @triton.jit

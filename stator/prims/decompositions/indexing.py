@@ -147,6 +147,11 @@ def index_fill_tensor(x: Tensor, dim: int, positions: Tensor, value: Tensor) -> 
     return p.index_put(x, [*[None] * (dim % x.dim()), positions], p.view(cast(value, x.dtype), []), False)
 
 
+@decompose("bucketize.Tensor")
+def bucketize(x: Tensor, ordered: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
+    return p.searchsorted(ordered, x, out_int32=out_int32, right=right)
+
+
 @decompose("searchsorted.Scalar")
 def searchsorted_number(ordered: Tensor, x: float, **options: Any) -> Tensor:
     if common_type(ordered, x) is not ordered.dtype:

@@ -358,9 +358,28 @@ def angle(x: Tensor) -> Tensor:
     return p.where(p.isnan(wide), wide, p.where(p.lt(wide, 0), math.pi, p.mul(wide, 0.0)))
 
 
+def _truth(x: Tensor) -> Tensor:
+    return x if x.dtype is torch.bool else p.ne(x, 0)
+
+
+@decompose("logical_not")
+def logical_not(x: Tensor) -> Tensor:
+    return p.bitwise_not(x) if x.dtype is torch.bool else p.eq(x, 0)
+
+
+@decompose("logical_and")
+def logical_and(x: Tensor, y: Tensor) -> Tensor:
+    return p.bitwise_and(_truth(x), _truth(y))
+
+
+@decompose("logical_or")
+def logical_or(x: Tensor, y: Tensor) -> Tensor:
+    return p.bitwise_or(_truth(x), _truth(y))
+
+
 @decompose("logical_xor")
 def logical_xor(x: Tensor, y: Tensor) -> Tensor:
-    return p.ne(p.ne(x, 0), p.ne(y, 0))
+    return p.bitwise_xor(_truth(x), _truth(y))
 
 
 @decompose("heaviside")

@@ -1,0 +1,103 @@
+"""Scans: running sums, products, maxima and minima along a dim, one nest each.
+
+The state is kept in what eager keeps it in: float64 for float32 on the CPU, float32 for half types; it is rounded at
+every element, and not on the way. Positions of a running maximum follow from its values: it moves wherever an element
+is what the maximum has come to.
+`REASONS` is where the outside kernel is the better one. Neighbours: `reduction.py`, `extern.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import Any
+
+from stator.loop import expr as e
+from stator.loop.expr import Expr
+from stator.loop.scalar import FLOATS, INTEGERS
+from stator.lowering.context import Context
+from stator.lowering.extern import extern
+from stator.lowering.table import lowers
+from stator.lowering.value import DTYPES, Body, Spec, Tensorish, compute_dtype, pointwise
+from stator.sizes import hint
+
+#: What scanning goes on in where it is not the dtype itself: eager adds up float32 in float64 on the CPU.
+_STATES = {"cpu": {"f32": "f64"}}
+#: Rows of a GPU kernel that leave it idle, and the length of a row that this shows at.
+_FEW, _LONG = 32, 1 << 15
+
+
+def _few_long_rows(context: Context, size: tuple[Any, ...], dim: int) -> bool:
+    length = hint(size[dim])
+    return context.device != "cpu" and length >= _LONG and hint(prod(size)) < _FEW * length
+
+
+#: Why a scan is left to the outside kernel → whether it is so.
+REASONS: dict[str, Callable[[Context, tuple[Any, ...], int], bool]] = {
+    "one program for each row leaves the GPU idle": _few_long_rows,
+}
+
+
+def reason(context: Context, size: tuple[Any, ...], dim: int) -> str | None:
+    """Why the scan of a dim stays a call, or None."""
+    return next((why for why, holds in REASONS.items() if size and holds(context, size, dim)), None)
+
+
+def _scanned(context: Context, out: Spec, dim: int, kind: str, state: str, body: Body) -> Tensorish:
+    """Scan what the body gives, in the dtype `state`, and round to the result's."""
+    if not out.size or out.size[dim] == 1 or 0 in out.size:
+        return pointwise(out.size, out.dtype, lambda at: e.cast(e.cast(body(at), state), out.dtype), 1)
+    return context.scan(out, dim, lambda at: e.cast(e.scan(kind, e.cast(body(at), state)), out.dtype))
+
+
+def _accumulator(context: Context, dtype: str) -> str:
+    dtype = compute_dtype(dtype)
+    return _STATES.get(context.device, {}).get(dtype, dtype)
+
+
+def _sum_like(kind: str) -> Callable[..., Tensorish]:
+    def lowering(context: Context, out: Spec, x: Tensorish, dim: int, *, dtype: Any = None) -> Tensorish:
+        if reason(context, x.size, dim):
+            return extern(context, out, x, dim, dtype=dtype)
+        # half types are summed in float32 from what they are; a dtype that is asked for is cast to first
+        body = x.load if dtype is None else lambda at: e.cast(x.load(at), DTYPES[dtype])
+        state = "i64" if out.dtype in INTEGERS or out.dtype == "bool" else _accumulator(context, out.dtype)
+        return _scanned(context, out, dim % max(x.rank, 1), kind, state, body)
+
+    return lowering
+
+
+lowers("cumsum")(_sum_like("sum"))
+lowers("cumprod")(_sum_like("prod"))
+
+
+@lowers("logcumsumexp")
+def logcumsumexp(context: Context, out: Spec, x: Tensorish, dim: int) -> Tensorish:
+    if reason(context, x.size, dim):
+        return extern(context, out, x, dim)
+    return _scanned(context, out, dim % max(x.rank, 1), "logsumexp", _accumulator(context, out.dtype), x.load)
+
+
+def _extreme(kind: str) -> Callable[..., tuple[Tensorish, Tensorish]]:
+    def lowering(context: Context, out: tuple[Spec, Spec], x: Tensorish, dim: int) -> tuple[Tensorish, Tensorish]:
+        if reason(context, x.size, dim):
+            return extern(context, out, x, dim)
+        dim %= max(x.rank, 1)
+        state = "u8" if x.dtype == "bool" else compute_dtype(x.dtype)
+        values = _scanned(context, out[0], dim, kind, state, x.load)
+
+        def moved(at: Any) -> Expr:
+            """The position where the extreme is met (again), and 0 elsewhere."""
+            one, best = e.cast(x.load(at), state), e.cast(values.load(at), state)
+            met = e.op("eq", one, best)
+            if state in FLOATS:
+                met = e.op("or", met, e.op("isnan", one))
+            return e.op("where", met, e.index(at[dim]) if at else e.const(0, "i64"), e.const(0, "i64"))
+
+        return values, _scanned(context, out[1], dim, "max", "i64", moved)
+
+    return lowering
+
+
+lowers("cummax")(_extreme("max"))
+lowers("cummin")(_extreme("min"))
