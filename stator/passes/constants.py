@@ -21,9 +21,6 @@ aten = torch.ops.aten
 class FoldConstants:
     """`f(full(a), full(b), 2)`  -->  `full(f(a, b, 2))` for elementwise `f`, casts and views."""
 
-    #: Folding makes a value contiguous; only these tensors' layout is checked, larger ranks are rare.
-    limit_rank: int = 8
-
     def __call__(self, graph: fx.Graph) -> int:
         numbers: dict[fx.Node, torch.Tensor] = {}
         changes = 0
@@ -41,7 +38,7 @@ class FoldConstants:
             number = self._fold(node, value, numbers)
             if number is not None:
                 numbers[node] = number
-                if value.is_contiguous() and value.dim() <= self.limit_rank:
+                if value.is_contiguous():
                     numbers[_replace(graph, node, number)] = number
                     changes += 1
         return changes

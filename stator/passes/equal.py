@@ -31,14 +31,9 @@ class MergeEqual:
                 continue
             key = _key(node)
             first = known.setdefault(key, node)
-            if first is node:
-                continue
-            if _both_leave(escapes, first, node):
-                continue
-            node.replace_all_uses_with(first)
-            escapes.replaced(first, node)
-            graph.erase_node(node)
-            changes += 1
+            if first is not node and not _both_leave(escapes, first, node):
+                escapes.replace(node, first)
+                changes += 1
         return changes
 
 

@@ -37,9 +37,11 @@ class Escapes:
             return False  # the write-backs run one after the other: a later one would read what an earlier one wrote
         return root(copy) not in self.roots or (memory.op != "placeholder" and memory not in self.roots)
 
-    def replaced(self, source: fx.Node, copy: fx.Node) -> None:
-        """Keep the facts true after `source` took the place of `copy`."""
+    def replace(self, copy: fx.Node, source: fx.Node) -> None:
+        """Put `source` in the place of `copy`, which leaves the graph, and keep the facts true."""
+        copy.replace_all_uses_with(source)
         if copy in self.outputs:
             self.outputs.add(source)
         if root(copy) in self.roots:
             self.roots.add(root(source))
+        copy.graph.erase_node(copy)

@@ -28,21 +28,15 @@ class RemoveNoOps:
         escapes = Escapes(graph)
         changes = 0
         for node in graph.nodes:
-            if node.op != "call_function":
-                continue
-            source = _source(node)
-            if source is None or not _same_geometry(source, node):
-                continue
-            if _keeps(escapes, source, node):
-                continue
-            node.replace_all_uses_with(source)
-            escapes.replaced(source, node)
-            graph.erase_node(node)
-            changes += 1
+            source = _source(node) if node.op == "call_function" else None
+            if source is not None and _same_geometry(source, node) and not _keeps(escapes, source, node):
+                escapes.replace(node, source)
+                changes += 1
         return changes
 
 
 def _keeps(escapes: Escapes, source: fx.Node, node: fx.Node) -> bool:
+    """Whether the node must stay because a caller can tell it from its source."""
     if is_view(node):
         return node in escapes.outputs and (source in escapes.outputs or source.op == "placeholder")
     return not escapes.may_stand_for(source, node)
