@@ -20,13 +20,14 @@ from typing import Any
 import torch
 from torch import fx
 
+from stator.aot.attributes import attribute
+from stator.base import processor
 from stator.base.errors import Unsupported
 from stator.base.options import Options
 from stator.base.store import key_of
 from stator.fake import FakeTensor
 from stator.fake.mapped import Mapped
 from stator.fake.symbolic import extents, size_of
-from stator.runtime.toolchain import processor
 from stator.sizes import Symbol, python
 from stator.sizes.real import written
 
@@ -60,7 +61,7 @@ def graph_text(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> str:
             case "placeholder":
                 body = f"input {_input(node, next(inputs), tensors, storages, names)}"
             case "get_attr":
-                body = f"attribute {_value(_attribute(gm, node.target), tensors, storages)}"
+                body = f"attribute {_value(attribute(gm, node.target), tensors, storages)}"
             case "call_function":
                 body = f"{_name(node.target)}{_argument(node.args, numbers)}{_argument(node.kwargs, numbers)}"
             case "call_method":
@@ -75,10 +76,6 @@ def graph_text(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> str:
         lines += [f"assumed {recorded.condition.python(names)}" for recorded in environment.conditions]
     lines += [f"symbol {name} {s.low} {s.high} {s.hint.bit_length()}" for s, name in names.items()]
     return "\n".join(lines)
-
-
-def _attribute(gm: fx.GraphModule, target: str) -> Any:
-    return functools.reduce(getattr, target.split("."), gm)
 
 
 class _Names(dict[Symbol, str]):
@@ -202,4 +199,4 @@ def versions_text() -> str:
                 stat = os.stat(os.path.join(folder, name))
                 files.append((os.path.relpath(os.path.join(folder, name), root), stat.st_size, stat.st_mtime_ns))
     devices = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
-    return repr((torch.__version__, platform.python_version(), processor(), devices, sorted(files)))
+    return repr((torch.__version__, platform.python_version(), processor.identity(), devices, sorted(files)))

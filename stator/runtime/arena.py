@@ -150,9 +150,14 @@ def _views(base: torch.Tensor, pieces: Sequence[Piece]) -> tuple[torch.Tensor, .
 
 
 def _view(base: torch.Tensor, piece: Piece) -> torch.Tensor:
-    span = 1 + sum((n - 1) * s for n, s in zip(piece.size, piece.stride, strict=True)) if 0 not in piece.size else 0
-    flat = base[piece.offset : piece.offset + span * piece.dtype.itemsize].view(piece.dtype)
+    end = piece.offset + span(piece.size, piece.stride) * piece.dtype.itemsize
+    flat = base[piece.offset : end].view(piece.dtype)
     return flat.as_strided(piece.size, piece.stride, flat.storage_offset())
+
+
+def span(size: Sequence[int], stride: Sequence[int]) -> int:
+    """How many elements lie between the first and the last of a strided tensor, both included."""
+    return 0 if 0 in size else 1 + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
 
 
 def view(
@@ -175,8 +180,7 @@ def _reinterpreted(
 
     start, rest = divmod(int(tensor.storage_offset()) * tensor.dtype.itemsize, dtype.itemsize)
     if rest:  # it begins in the middle of an element: only a copy begins with a whole one
-        span = 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True)) if tensor.numel() else 0
-        tensor, start = tensor.as_strided((span,), (1,)).clone(), 0
+        tensor, start = tensor.as_strided((span(tensor.shape, tensor.stride()),), (1,)).clone(), 0
     made = torch.empty(0, dtype=dtype, device=tensor.device)
     return made.set_(tensor.untyped_storage(), start + offset, size, stride)
 

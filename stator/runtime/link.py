@@ -17,6 +17,7 @@ from typing import Any
 from stator.base import log
 from stator.base.options import Options
 from stator.runtime import triton
+from stator.runtime.arena import span
 from stator.runtime.artifact import GraphArtifact, Unit
 from stator.runtime.toolchain import Cpp, open_store
 
@@ -93,8 +94,7 @@ def random_input(size: tuple[int, ...], stride: tuple[int, ...], dtype: Any, dev
     """A tensor to try a stand-alone wrapper with: normal floats, integers and flags that are 0 or 1."""
     import torch  # the room itself does not need torch
 
-    span = 1 + sum((n - 1) * s for n, s in zip(size, stride, strict=True)) if 0 not in size else 0
-    memory = torch.empty(span, dtype=dtype, device=device)
+    memory = torch.empty(span(size, stride), dtype=dtype, device=device)
     if dtype.is_floating_point or dtype.is_complex:
         memory.normal_()
     else:

@@ -8,7 +8,6 @@ the store finds damaged is gone when asked for, so it is simply built again.
 from __future__ import annotations
 
 import os
-import platform
 import shutil
 import subprocess
 import tempfile
@@ -16,7 +15,7 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from stator.base import log
+from stator.base import log, processor
 from stator.base.errors import BuildError, CompilerMissing
 from stator.base.options import Options
 from stator.base.store import Store, key_of
@@ -58,7 +57,7 @@ class Cpp:
         return path
 
     def key(self, source: str, flags: tuple[str, ...]) -> str:
-        return "cpp-" + key_of(source, flags, *_identity(self.compiler), processor())
+        return "cpp-" + key_of(source, flags, *_identity(self.compiler), processor.identity())
 
     def _compile(self, work: list[tuple[str, str, tuple[str, ...]]]) -> None:
         """At most one compiler process a core; the first failure is raised after all have ended."""
@@ -117,14 +116,3 @@ def _identity(compiler: str) -> tuple[str, int, int]:
     path = os.path.realpath(_program(compiler))
     stat = os.stat(path)
     return path, stat.st_size, stat.st_mtime_ns
-
-
-@cache
-def processor() -> str:
-    """Model and flags: what -march=native depends on."""
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as lines:
-            wanted = [line.strip() for line in lines if line.startswith(("model", "flags", "Features", "CPU part"))]
-    except OSError:
-        wanted = []
-    return f"{platform.machine()} {' '.join(sorted(set(wanted)))}"

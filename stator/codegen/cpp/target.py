@@ -1,7 +1,7 @@
 """What C++ is compiled for: vector width and compiler flags, from the processor's flags and the options.
 
-The record is plain data and part of every kernel's cache key, so an artifact never runs on a machine that lacks an
-instruction it uses. Width is decided here once; emitted text only sees the number of bytes.
+Width is decided here once; emitted text only sees the number of bytes. That no library runs on a machine that lacks an
+instruction it uses is `runtime/toolchain.py`'s concern, whose keys hold the processor.
 """
 
 from __future__ import annotations
@@ -21,14 +21,13 @@ FLAGS = (
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """`vector_bytes` is the width of a register; `flags` all that the compiler is told, `machine` is for the key.
+    """`vector_bytes` is the width of a register; `flags` all that the compiler is told.
 
     No kernel takes more than `threads`, where that is not 0, nor more than torch does.
     """
 
     vector_bytes: int
     flags: tuple[str, ...]
-    machine: str = ""
     threads: int = 0
 
 
@@ -44,16 +43,9 @@ def native() -> Target:
         width = 16
     arch = ("-march=native",) if platform.machine() in ("x86_64", "AMD64") else ("-mcpu=native",)
     wide = ("-mprefer-vector-width=512",) if width == 64 else ()
-    known = sorted(flags & _RELEVANT)
-    return Target(width, (*FLAGS, *arch, *wide), f"{platform.machine()} {' '.join(known)}")
+    return Target(width, (*FLAGS, *arch, *wide))
 
 
 def generic(vector_bytes: int = 16) -> Target:
     """Any machine of this family."""
-    return Target(vector_bytes, FLAGS, platform.machine())
-
-
-_RELEVANT = frozenset(
-    "sse2 sse4_1 sse4_2 avx f16c fma avx2 avx512f avx512dq avx512bw avx512vl avx512vbmi avx512_bf16 avx512_vnni "
-    "avx512_fp16 bmi1 bmi2 asimd asimdhp sve sve2".split()
-)
+    return Target(vector_bytes, FLAGS)
