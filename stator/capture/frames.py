@@ -46,6 +46,7 @@ from stator.capture.dynamic import History, NotForAllSizes, Sizes
 from stator.capture.effects import DELETED, Effects
 from stator.capture.graph import GraphBuilder
 from stator.capture.guards import Guard, GuardSet, state_guards
+from stator.capture.leaving import Stays, changes
 from stator.capture.machine import HandledError, Machine, RefusedOpcode, Session, TooLong
 from stator.capture.points import Point, Points
 from stator.capture.rewrite import Assembler
@@ -378,13 +379,19 @@ class Conversion:
         machine, guards, assembler = attempt
         graph, fn = machine.graph, self.fn
         calls = graph.calls
+        granted = [(entry.source, graph.granted[entry.node]) for entry in graph.inputs if entry.node in graph.granted]
         if not calls:
-            code = assembler.assemble(None, ()) if self.breaks else fn.__code__
+            code = assembler.assemble(None, (), granted) if self.breaks else fn.__code__
             return Entry(guards, code, [], self.breaks)
-        if (stop := made_leaf(graph, assembler.outputs) or leaked(graph, assembler.outputs)) is not None:
+        if (stop := leaked(graph, assembler.outputs)) is not None:
             return self.finish_before(*stop)
-        drop_unused_inputs(graph, assembler.outputs)
-        module = graph.module(assembler.outputs, identifier(fn.__qualname__))
+        try:
+            changed = assembler.changes = changes(graph, assembler.outputs)
+        except Stays as error:
+            return self.finish_before(error, error.step)
+        outputs = [changed[node].node if node in changed else node for node in assembler.outputs]
+        drop_unused_inputs(graph, outputs)
+        module = graph.module(outputs, identifier(fn.__qualname__))
         inputs = tuple(entry.source for entry in graph.inputs)
         if log.wanted(log.GRAPH):
             log.record(log.GRAPH, name=fn.__qualname__, ops=calls, operators=count_operators(graph.graph))
@@ -398,7 +405,7 @@ class Conversion:
         again = not any(leaf.changed for leaf in graph.leaves())
         # Frames below an entry with breaks are captured, but not those of its graph.
         called = functools.partial(_native.watched, None, compiled) if self.breaks else compiled
-        code = assembler.assemble(called, inputs, again)
+        code = assembler.assemble(called, inputs, granted, again)
         return Entry(guards, code, [GraphInfo(module, inputs, calls, compiled)], self.breaks)
 
     def finish_before(self, error: Exception, step: int) -> Entry:
@@ -498,24 +505,6 @@ def drop_unused_inputs(graph: GraphBuilder, outputs: Sequence[Any]) -> None:
         if not entry.node.users and entry.node not in needed:
             graph.graph.erase_node(entry.node)
             graph.inputs = [other for other in graph.inputs if other is not entry]
-
-
-def made_leaf(graph: GraphBuilder, outputs: Sequence[torch.fx.Node]) -> tuple[GraphBreak, int] | None:
-    """Why, and before which step, a graph must end because of a tensor inside of it that is made to take gradients.
-
-    Nobody sees the gradient of such a tensor unless it leaves the graph. Nor may it be all that takes gradients.
-    """
-    made = {node.args[0]: node for node in graph.graph.nodes if node.target == "requires_grad_"}
-    if not made:
-        return None
-    leaving = next((node for tensor, node in made.items() if tensor in outputs), None)
-    if leaving is None and not any(leaf.example.requires_grad for leaf in graph.leaves()):
-        leaving = next(iter(made.values())) if any(output.meta["val"].requires_grad for output in outputs) else None
-    if leaving is None:
-        return None
-    stop = GraphBreak("requires_grad_() on a tensor whose gradient may be asked for after the graph")
-    stop.location = leaving.meta["location"]
-    return stop, leaving.meta["step"]
 
 
 def leaked(graph: GraphBuilder, outputs: Sequence[torch.fx.Node]) -> tuple[GraphBreak, int] | None:

@@ -50,6 +50,7 @@ from stator.capture.values.class_statement import made_here
 
 if TYPE_CHECKING:
     from stator.capture.effects import Effects
+    from stator.capture.leaving import Change
     from stator.capture.value import Value
 
 SINCE_312 = sys.version_info >= (3, 12)
@@ -97,6 +98,8 @@ class Assembler:
         self.namespace = namespace
         #: Nodes of the graph whose tensors are needed, in order of first use.
         self.outputs: list[Any] = []
+        #: Of those that leave the graph otherwise than they are, what makes them so again.
+        self.changes: dict[Any, Change] = {}
         self._sources: list[Instruction] = []
         self._body: list[Instruction] = []
         self._code = self._body
@@ -300,14 +303,22 @@ class Assembler:
         self.emit("RETURN_VALUE")
 
     def assemble(
-        self, graph: Callable[..., Sequence[Any]] | None, inputs: Sequence[Source], again: bool = False
+        self,
+        graph: Callable[..., Sequence[Any]] | None,
+        inputs: Sequence[Source],
+        granted: Sequence[tuple[Source, bool]] = (),
+        again: bool = False,
     ) -> CodeType:
         """The code object that calls `graph`, if there is one, on the tensors that `inputs` reach.
 
+        Before, those in `granted` are made to take gradients, or none: doing so again changes nothing.
         With `again` the original runs when the graph raises, and raises by itself, or handles it: nothing has happened
         until then.
         """
         body, self._code = self._code, []
+        for source, flag in granted:
+            self._call_on(torch.Tensor.requires_grad_, source, flag)
+            self.pop()
         if graph is not None:
             self._call_graph(graph, inputs, again)
         start = [Instr("COPY_FREE_VARS", len(self.code.co_freevars))] if self.code.co_freevars else []
@@ -333,6 +344,11 @@ class Assembler:
         if self.outputs:
             self.emit("UNPACK_SEQUENCE", len(self.outputs))
             for node in self.outputs:
+                self.emit("STORE_FAST", self._output_slots[node])
+            for node, change in self.changes.items():
+                self.start_call(lambda restore=change.restore: self.load_object(restore))  # type: ignore[misc]
+                self.emit("LOAD_FAST", self._output_slots[node])
+                self.finish_call(1)
                 self.emit("STORE_FAST", self._output_slots[node])
         else:
             self.emit("POP_TOP")

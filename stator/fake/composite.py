@@ -23,7 +23,7 @@ from stator.fake.tensor import FakeTensor
 
 def call(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """`function(*args, **kwargs)` on fakes."""
-    other = _OTHER_GRADIENTS.get(function)
+    other = _OTHERS.get(function)
     if other is not None:
         out = other(*args, **kwargs)
         if out is not NotImplemented:
@@ -139,10 +139,29 @@ def _filled(in_place: bool, x: Any, dim: Any = None, index: Any = None, value: A
     return (x if in_place else x.clone()).masked_fill_(chosen, value)
 
 
+def gradients(
+    outputs: Sequence[Tensor],
+    inputs: Sequence[Tensor],
+    grad_outputs: Sequence[Tensor | None],
+    retain_graph: bool,
+    create_graph: bool,
+    only_inputs: bool,
+    allow_unused: bool,
+) -> tuple[Tensor | None, ...]:
+    """`torch.autograd.grad` of what the program has checked: the engine alone, in this thread whatever the device."""
+    run_backward = torch.autograd.Variable._execution_engine.run_backward
+    roots = tuple(outputs), tuple(grad_outputs), retain_graph, create_graph, tuple(inputs)
+    with torch.autograd.set_multithreading_enabled(False):
+        found: tuple[Tensor | None, ...] = run_backward(*roots, allow_unused, accumulate_grad=False)
+    return found
+
+
 #: Functions whose gradient has, by PyTorch's formula, steps whose sizes depend on data: others with the same values.
-_OTHER_GRADIENTS: dict[Any, Callable[..., Any]] = {
+#: And the entry to the engine, which on its way imports SymPy to compare shapes that have been compared.
+_OTHERS: dict[Any, Callable[..., Any]] = {
     **dict.fromkeys((torch.index_fill, torch.Tensor.index_fill), partial(_filled, False)),
     torch.Tensor.index_fill_: partial(_filled, True),
+    torch.autograd.grad: gradients,
 }
 
 _FORMS: dict[Any, Callable[..., Any]] = {

@@ -484,7 +484,8 @@ def test_copies_and_pickles_of_compiled_modules() -> None:
 
 
 def asks_for_grad(y: torch.Tensor) -> Any:
-    return (y * 2).detach().requires_grad_()
+    made = (y * 2).detach().requires_grad_()
+    return made, made * made
 
 
 @pytest.mark.parametrize("fn", [asks_for_grad])

@@ -17,6 +17,7 @@ from stator.capture.values import (
     context_variable,
     copying,
     functional,
+    gradients,
     markers,
     module,
     numpy_scalars,
@@ -54,7 +55,7 @@ __all__ = [
 #: The files that register what they know.
 FILES = (
     autocast, autograd_function, builtin_types, checkpointing, class_statement, compiled, context_variable, copying,
-    functional, markers, module, numpy_scalars, optimizer, pure, python_module, ranges, sharing, switches,
+    functional, gradients, markers, module, numpy_scalars, optimizer, pure, python_module, ranges, sharing, switches,
     torch_function, torch_state, vmap, warning,
 )  # fmt: skip
 

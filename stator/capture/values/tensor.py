@@ -19,7 +19,7 @@ from stator.capture.source import AttrSource
 from stator.capture.value import Value
 from stator.capture.values import watch
 from stator.capture.values.base import MISSING, Object, look_up, static_attribute
-from stator.capture.values.constant import NONE, TRUE, boolean
+from stator.capture.values.constant import NONE, boolean
 from stator.capture.values.operators import BINARY, COMPARE, INPLACE, UNARY
 from stator.capture.values.registry import builds, fresh, wrap
 from stator.capture.values.sequence import ListValue, SequenceValue, TupleValue
@@ -71,7 +71,6 @@ DATA_METHODS = frozenset({"item", "tolist", "__bool__", "__int__", "__float__", 
 REFUSED_METHODS = {
     "numpy": "it leaves torch",
     "__array__": "it leaves torch",
-    "backward": "it runs the autograd engine",
     "register_hook": "hooks run outside of the graph",
     "register_post_accumulate_grad_hook": "hooks run outside of the graph",
     "retain_grad": "it changes the autograd graph from inside",
@@ -198,7 +197,7 @@ class TensorValue(Object):
 
     def set_attr(self, tx: Machine, name: str, value: Value) -> None:
         if name == "requires_grad":
-            require_grad(tx, self, value)
+            SPECIAL_METHODS["requires_grad_"](tx, self, value)
             return
         if name == "data" and value is self:
             return  # it has that memory and that geometry; `Module.to` does so where nothing is to be converted
@@ -291,15 +290,6 @@ def refuse_mapped(tx: Machine, what: str) -> None:
     """Ends the graph before a call of `torch.vmap` whose function asks this."""
     if tx.graph.mapping:
         raise GraphBreak(f"a function that torch.vmap maps asks for {what} of a tensor")
-
-
-def require_grad(tx: Machine, owner: TensorValue, wanted: Value = TRUE) -> Value:
-    """`t.requires_grad_(…)`: nothing, or a call on a tensor of the program's own making (see `frames.made_leaf`)."""
-    if wanted.truth(tx) is owner.fake.requires_grad:
-        return owner
-    if owner.source is not None:
-        raise GraphBreak("requires_grad_() cannot be in a graph: it changes what autograd records for an input")
-    return call_graph(tx, "call_method", "requires_grad_", (owner, fresh(wanted.truth(tx))), {})
 
 
 def is_operand(value: Value) -> bool:
@@ -425,12 +415,12 @@ def is_plain_float(value: Value | None) -> bool:
     return isinstance(value, TensorValue) and value.fake.dtype.is_floating_point
 
 
+#: Methods that are not one call of the graph; `gradients.py` adds those that are about autograd.
 SPECIAL_METHODS: dict[str, Callable[..., Value]] = {
     **{name: _summed(name) for name in ("add", "add_", "sub", "sub_")},
     "addcdiv_": _scaled("addcdiv_", "div"),
     "addcmul_": _scaled("addcmul_", "mul"),
     "type": _type,
-    "requires_grad_": require_grad,
     "__len__": lambda tx, owner: fresh(owner.extent(tx)),
     "__iter__": lambda tx, owner: owner.iterate(tx),
     "__getitem__": lambda tx, owner, key: owner.get_item(tx, key),
@@ -449,6 +439,9 @@ NO_DATA = "its data is not allocated yet"
 
 def call_graph(tx: Machine, kind: str, target: Any, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
     """Puts a call into the graph; the value of its result."""
+    if "requires_grad" in kwargs and kwargs["requires_grad"].truth(tx):
+        others = {name: arg for name, arg in kwargs.items() if name != "requires_grad"}
+        return SPECIAL_METHODS["requires_grad_"](tx, call_graph(tx, kind, target, args, others))
     nodes, fakes = [], []
     for arg in (*args, *kwargs.values()):
         read_items(tx, arg)

@@ -49,6 +49,11 @@ _C_TYPES = (types.BuiltinFunctionType, types.MethodDescriptorType, types.Wrapper
 #: Operator objects.
 _OPERATORS = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
 
+#: Of `torch.nn.functional`, by name: not all are in every version.
+INLINED_LAYERS = (
+    "_pair", "_single", "_triple", "_list_with_default", "_verify_batch_size", "_none_or_dtype", "linear_cross_entropy",
+)  # fmt: skip
+
 #: Functions of leaf modules that are ordinary Python and are inlined: they compute sizes, or call what they are given.
 INLINED = {
     torch.functional.broadcast_shapes,
@@ -57,8 +62,7 @@ INLINED = {
 } | {
     function
     for name, function in vars(torch.nn.functional).items()
-    if name in ("_pair", "_single", "_triple", "_list_with_default", "_verify_batch_size", "_none_or_dtype")
-    and isinstance(function, types.FunctionType)
+    if name in INLINED_LAYERS and isinstance(function, types.FunctionType)
 }
 
 #: What cannot be in a graph, and why.
@@ -72,8 +76,6 @@ REFUSED: dict[Any, str] = {
     torch.load: "it reads a file",
     torch.compile: "compiling inside of compiled code is not modelled",
     torch.from_numpy: "it comes from outside of torch",
-    torch.autograd.grad: "it runs the autograd engine",
-    torch.autograd.backward: "it runs the autograd engine",
 }
 
 

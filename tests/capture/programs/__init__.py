@@ -14,6 +14,7 @@ from tests.capture.programs import (
     exceptions,
     functions,
     generators,
+    gradients,
     iterating,
     library,
     matching,
@@ -34,7 +35,7 @@ from tests.capture.programs.table import PROGRAMS
 
 __all__ = [
     "PROGRAMS", "autograd", "breaking", "builtin_functions", "calculating", "class_statements", "classes", "closures",
-    "comprehensions", "containers", "contexts", "exceptions", "functions", "generators", "iterating", "library",
+    "comprehensions", "containers", "contexts", "exceptions", "functions", "generators", "gradients", "iterating", "library",
     "matching", "modules", "names", "operator_methods", "operators", "optimizers", "protocols", "records", "states",
     "subclasses", "tensors", "text", "training",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Autograd from inside: custom functions, checkpointing, transforms, gradients asked for."""
+"""Autograd from inside: custom functions, checkpointing, transforms."""
 
 import warnings
 
@@ -140,20 +140,6 @@ def func_jvp(x, t):
 @program(lambda: (torch.randn(3),), breaks="function transforms")
 def func_jacobian(x):
     return torch.func.jacrev(lambda y: y**2)(x)
-
-
-@program(lambda: (leaf(),), breaks="it runs the autograd engine")
-def autograd_grad(x):
-    y = (x**2).sum()
-    (g,) = torch.autograd.grad(y, x)
-    return g * 2
-
-
-@program(lambda: (leaf(),), breaks="it runs the autograd engine")
-def backward_inside(x):
-    y = (x**2).sum()
-    y.backward()
-    return x.grad + 1
 
 
 @program(lambda: (leaf(),), breaks="a hook on a tensor")

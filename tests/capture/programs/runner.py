@@ -123,7 +123,10 @@ def backward(result: Any, args: Any) -> Any:
         return None
     leaves: list[torch.Tensor] = []
     collect(args, leaves, set())
-    torch.stack([item.double() for item in total]).sum().backward()
+    try:
+        torch.stack([item.double() for item in total]).sum().backward()
+    except RuntimeError as error:  # the program has used up the history of what it gave
+        return error
     return [item.grad if item.is_leaf else None for item in leaves]
 
 

@@ -1,0 +1,151 @@
+"""Tensors that leave a graph otherwise than a compiled graph can give them: with a place of their own in autograd.
+
+One whose history ended inside (`backward()` has freed it) comes out detached, and gets a history again that only says
+so. One that the program made take gradients comes out as it was before, and is made so again, unless other results
+hang on it: then the graph ends before.
+Neighbours: `values/gradients.py` (what makes such tensors), `rewrite.py` (calls what makes them again), `frames.py`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+
+from stator.base.errors import DataDependent, GraphBreak, Unsupported
+from stator.fake import composite
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from torch import fx
+
+    from stator.capture.graph import GraphBuilder
+
+
+class Change(NamedTuple):
+    """What the graph gives in place of a node, and what makes of it the tensor that the program has."""
+
+    node: fx.Node
+    restore: Callable[[torch.Tensor], torch.Tensor]
+
+
+class Stays(GraphBreak):
+    """A tensor cannot leave the graph: it has to end before the instruction number `step` of the frame."""
+
+    def __init__(self, reason: str, cause: fx.Node) -> None:
+        super().__init__(reason)
+        self.location = cause.meta["location"]
+        self.step: int = cause.meta["step"]
+
+
+class _Ended(torch.autograd.Function):
+    """The history of a tensor that can be followed no more."""
+
+    @staticmethod
+    def forward(ctx: Any, anchor: torch.Tensor, tensor: torch.Tensor, why: str) -> torch.Tensor:
+        ctx.why = why
+        return tensor.detach()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        raise RuntimeError(ctx.why)
+
+
+def ended(why: str, tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor as the result of something that backward cannot pass."""
+    with torch.enable_grad():
+        made: torch.Tensor = _Ended.apply(torch.empty(0, requires_grad=True), tensor, why)  # type: ignore[no-untyped-call]
+        return made
+
+
+def changes(graph: GraphBuilder, outputs: Sequence[fx.Node]) -> dict[fx.Node, Change]:
+    """For each of the outputs that does not leave as it is, what happens; raises `Stays`."""
+    if not graph.made and not graph.differentiated:
+        return {}
+    found: dict[fx.Node, Change] = {}
+    left = []
+    for node in outputs:
+        fake = node.meta["val"]
+        if not isinstance(fake, torch.Tensor) or not fake.requires_grad:
+            continue
+        why = end_of_history(graph, fake)
+        if why:
+            found[node] = detached(graph, node, outputs, partial(ended, why), differentiating(graph))
+        elif id(fake) not in graph.made:
+            left.append(node)
+    reached = {id(leaf) for leaf in leaves_of([node.meta["val"] for node in left])}
+    for node in outputs:
+        fake = node.meta["val"]
+        if id(fake) in graph.made and fake.requires_grad and node not in found:
+            cause = granting(graph, fake)
+            if id(fake) in reached:
+                raise Stays("requires_grad_() on a tensor whose gradient may be asked for after the graph", cause)
+            found[node] = detached(graph, node, outputs, torch.Tensor.requires_grad_, cause)
+    if left and graph.made and not any(leaf.fake.requires_grad for leaf in graph.leaves()):
+        raise Stays("requires_grad_() makes the only tensor that takes gradients", next(all_granting(graph)))
+    return found
+
+
+def end_of_history(graph: GraphBuilder, fake: Any) -> str:
+    """What PyTorch says if somebody asks for a tensor's gradients after the graph; nothing if it gives them."""
+    if not graph.differentiated or fake.grad_fn is None:
+        return ""
+    leaves = leaves_of([fake])
+    try:
+        ones = graph.run(torch.ones_like, (fake.detach(),), {})
+        graph.run(composite.gradients, ((fake,), leaves, (ones,), True, False, True, True), {})
+    except RuntimeError as error:
+        return str(error)
+    except (Unsupported, DataDependent):
+        return ""
+    return ""
+
+
+def detached(
+    graph: GraphBuilder,
+    node: fx.Node,
+    outputs: Sequence[fx.Node],
+    restore: Callable[[torch.Tensor], torch.Tensor],
+    cause: fx.Node,
+) -> Change:
+    """The tensor without its history; nothing else that lives on may share its memory, or autograd would know it."""
+    fake = node.meta["val"]
+    others = [other.meta["val"] for other in outputs if other is not node] + [leaf.fake for leaf in graph.leaves()]
+    if any(other is fake or (fake.memory is not None and other.memory is fake.memory) for other in others):
+        raise Stays("a tensor with a history that ends in the graph shares its memory with another", cause)
+    location = node.meta["location"]
+    return Change(graph.call("call_method", "detach", ([node], {}), ([fake], {}), location)[0], restore)
+
+
+def leaves_of(tensors: Sequence[Any]) -> list[Any]:
+    """The tensors that gradients of some others may be added to, those of the last steps first."""
+    found = {id(tensor): tensor for tensor in tensors if tensor.grad_fn is None and tensor.requires_grad}
+    waiting = deque(dict.fromkeys(tensor.grad_fn for tensor in tensors if tensor.grad_fn is not None))
+    seen = set(waiting)
+    while waiting:
+        function = waiting.popleft()
+        leaf = getattr(function, "variable", None)
+        if leaf is not None:
+            found[id(leaf)] = leaf
+        parents = [parent for parent, _ in function.next_functions if parent is not None and parent not in seen]
+        seen.update(parents)
+        waiting.extend(dict.fromkeys(parents))
+    return list(found.values())
+
+
+def differentiating(graph: GraphBuilder) -> fx.Node:
+    """The first call that asks for gradients."""
+    return next(node for node in graph.graph.nodes if node.target is torch.autograd.grad)
+
+
+def all_granting(graph: GraphBuilder) -> Iterator[fx.Node]:
+    """The calls that make tensors take gradients."""
+    return (node for node in graph.graph.nodes if node.target == "requires_grad_")
+
+
+def granting(graph: GraphBuilder, fake: Any) -> fx.Node:
+    """The call that made this one so."""
+    return next(node for node in all_granting(graph) if node.meta["val"] is fake)
