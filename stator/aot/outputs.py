@@ -20,6 +20,7 @@ from stator.aot.tracer import Tracer
 from stator.base.errors import Unsupported
 from stator.fake import FakeTensor
 from stator.fake.graphs import root
+from stator.fake.mode import is_custom
 from stator.fake.symbolic import extents, size_of
 
 aten = torch.ops.aten
@@ -63,6 +64,8 @@ def describe(tracer: Tracer, inputs: Mapping[int, int], outputs: list[Any]) -> R
             raise Unsupported("a result", "it is a view of a tensor that holds some elements several times")
         if base is not None and (fake.dtype.itemsize != base.dtype.itemsize and not _in_parts(fake, base)):
             raise Unsupported("a result", "it reads the memory of another as elements of another size")
+        if base is not None and base is not fake:
+            _check_way(tracer, fake, base)
         if base is None or not _can_rename(fake, base) or (base is fake and origin is None):
             results.outputs.append(Output("value", value(fake)))
         elif base is fake:
@@ -101,6 +104,25 @@ def _bases(outputs: list[Any]) -> dict[Cell, FakeTensor]:
 def _can_rename(fake: FakeTensor, base: FakeTensor) -> bool:
     """Whether the tensor can be had as a view of the base, with its gradient."""
     return base.requires_grad or not fake.requires_grad
+
+
+def _check_way(tracer: Tracer, fake: FakeTensor, base: FakeTensor) -> None:
+    """A view whose gradient is the user's own cannot be made again as a view."""
+    ways = [_custom(tensor) for tensor in (fake, base)]
+    for function in [*ways[0], *ways[1]]:
+        if ways[0] != ways[1]:
+            refusal = Unsupported("a result", "it shares memory, and an autograd function gives it its gradient")
+            refusal.refused_at(*tracer.calls.of(function))
+            raise refusal
+
+
+def _custom(tensor: FakeTensor) -> list[Any]:
+    """The user's functions on the way from the memory's first tensor."""
+    found, functions = tensor.grad_fn, []
+    while found is not None and (found is tensor.grad_fn or found is not _whole(tensor).grad_fn):
+        functions += [found] if is_custom(found) else []
+        found = next((function for function, _ in found.next_functions if function is not None), None)
+    return functions
 
 
 def _in_parts(fake: FakeTensor, base: FakeTensor) -> bool:

@@ -74,7 +74,7 @@ class Partitioned:
 
 def partition(joint: Joint, budget: float = 1.0) -> Partitioned:
     """Split the joint graph. `budget` bounds the activation peak, from the lowest possible (0) to the default's (1)."""
-    if not joint.metadata.has_backward:
+    if not joint.metadata.gradients:
         return Partitioned(_forward(joint, []), None, joint.metadata)
     kept = _place(joint, _Choice(joint).choose(budget))
     metadata = replace(joint.metadata, saved=tuple(item.source for item in kept))

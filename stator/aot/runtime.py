@@ -333,7 +333,9 @@ def _own(value: Tensor) -> Tensor:
     if not value._is_view():
         return value
     owned = torch.empty(0, dtype=value.dtype, device=value.device)
-    return owned.set_(value.untyped_storage(), value.storage_offset(), value.size(), value.stride())
+    owned.set_(value.untyped_storage(), value.storage_offset(), value.size(), value.stride())
+    torch._C._autograd._unsafe_set_version_counter((owned,), (value._version,))
+    return owned
 
 
 def draw_seeds(count: int, device: torch.device) -> Tensor:
@@ -438,9 +440,8 @@ class CompiledFunction(torch.autograd.Function):
         fitted.clear()
         # Unless the graph is kept, backward is the only one who holds what was saved: it frees each where it dies.
         ctx.maybe_clear_saved_tensors()
-        assert bound.backward is not None
         with torch.no_grad():
-            gradients = bound.backward(arguments)
+            gradients = bound.backward(arguments) if bound.backward is not None else [None] * len(bound.metadata.inputs)
         if bound.reach:
             gradients = _reached(ctx, bound, tangents, gradients)
         if depends:

@@ -1,6 +1,6 @@
 """Which results the caller differentiates is known only when backward runs: what follows from that, as data.
 
-`reach` tells from which results gradients flow to which input, as autograd's own graph has it: an input that none of
+`Reach` tells from which results gradients flow to which input, as autograd's own graph has it: an input that none of
 the differentiated results reaches gets no gradient, not one of zeros. `Given` keeps the others out of the numbers: a
 tangent that does not come is zeros, and zeros times an infinity that backward reads would be no number.
 Neighbours: `trace.py` asks; `Metadata.reach` and `Metadata.flags` carry the answers; `runtime.py` acts on them.
@@ -9,7 +9,10 @@ Neighbours: `trace.py` asks; `Metadata.reach` and `Metadata.flags` carry the ans
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial, reduce
+from inspect import unwrap
 from math import isfinite
+from operator import or_
 from typing import Any
 
 import torch
@@ -17,9 +20,11 @@ from torch import fx
 
 from stator.aot.budget import bytes_of
 from stator.aot.functional import Cell, Handle
-from stator.aot.tracer import Tracer
+from stator.aot.tracer import Calls, Tracer
+from stator.base.errors import Unsupported
 from stator.fake import make
 from stator.fake.graphs import is_view
+from stator.fake.mode import is_custom
 
 aten = torch.ops.aten
 
@@ -40,25 +45,79 @@ _PRODUCTS = {aten.mm.default, aten.bmm.default}
 _DEPTH = 6
 
 
-def reach(outputs: Sequence[torch.Tensor], leaves: Mapping[int, torch.Tensor]) -> dict[int, int]:
-    """For each leaf a bit for every output from which autograd's graph leads to it."""
-    order = _later_first([out.grad_fn for out in outputs if out.grad_fn is not None])
-    bits = dict.fromkeys(order, 0)
-    found = dict.fromkeys(leaves, 0)
-    numbers = {id(leaf): i for i, leaf in leaves.items()}
-    for k, out in enumerate(outputs):
-        if out.grad_fn is not None:
-            bits[out.grad_fn] |= 1 << k
-        elif id(out) in numbers:
-            found[numbers[id(out)]] |= 1 << k
-    for function in order:
-        for parent, _ in function.next_functions:
-            if parent is not None:
-                bits[parent] |= bits[function]
-        variable = getattr(function, "variable", None)
-        if variable is not None and id(variable) in numbers:
-            found[numbers[id(variable)]] |= bits[function]
-    return found
+class Reach:
+    """What flows where in autograd's graph, for each subset of the outputs that a caller may differentiate.
+
+    A function with a backward of its own may give nothing for an input that it leads to; which it does not is seen
+    while backward runs on fakes, so make this before and `bits` after.
+    """
+
+    def __init__(self, calls: Calls, outputs: Sequence[torch.Tensor]) -> None:
+        self.calls = calls
+        self.outputs = outputs
+        self.order = _later_first([out.grad_fn for out in outputs if out.grad_fn is not None])
+        #: (function, which of its inputs) for which nothing came out.
+        self.nothing: set[tuple[Any, int]] = set()
+        self._watching = [f.register_hook(partial(self._see, f)) for f in self.order if is_custom(f)]
+
+    def _see(self, function: Any, given: Sequence[Any], _: Any) -> None:
+        self.nothing |= {(function, k) for k, gradient in enumerate(given) if gradient is None}
+
+    def bits(self, leaves: Mapping[int, torch.Tensor]) -> dict[int, int]:
+        """For each leaf a bit for every output whose gradient gives it one.
+
+        Functions run if any path leads to them from an output. Most give nothing for nothing; to those that are
+        written in Python, nothing is shown as zeros.
+        """
+        for handle in self._watching:
+            handle.remove()
+        runs = dict.fromkeys(self.order, 0)
+        #: By function, what comes for each of its results.
+        comes: dict[Any, dict[int, int]] = {function: {} for function in self.order}
+        found = dict.fromkeys(leaves, 0)
+        numbers = {id(leaf): i for i, leaf in leaves.items()}
+        for k, out in enumerate(self.outputs):
+            if out.grad_fn is not None:
+                runs[out.grad_fn] |= 1 << k
+                _join(comes[out.grad_fn], out.output_nr, 1 << k)
+            elif id(out) in numbers:
+                found[numbers[id(out)]] |= 1 << k
+        for function in self.order:
+            gives = self._gives(function, runs[function], comes[function])
+            for k, (parent, result) in enumerate(function.next_functions):
+                if parent is not None:
+                    runs[parent] |= runs[function]
+                    _join(comes[parent], result, 0 if (function, k) in self.nothing else gives)
+            variable = getattr(function, "variable", None)
+            if variable is not None and id(variable) in numbers:
+                found[numbers[id(variable)]] |= gives
+        return found
+
+    def _gives(self, function: Any, runs: int, comes: Mapping[int, int]) -> int:
+        """The outputs of which one has to be differentiated for the function to give gradients."""
+        anything = reduce(or_, comes.values(), 0)
+        if not is_custom(function):
+            return anything
+        if not _tells_nothing(type(function)._forward_cls):
+            return runs
+        if any(bits not in (0, anything) for bits in comes.values()):
+            refusal = Unsupported(
+                f"the backward of {type(function)._forward_cls.__name__}",
+                "it is told which of its results are differentiated, and these lead to different results",
+            )
+            refusal.refused_at(*self.calls.of(function))
+            raise refusal
+        return anything
+
+
+def _tells_nothing(cls: type[torch.autograd.Function]) -> bool:
+    """Whether `ctx.set_materialize_grads(False)` may have been called; capture refuses it elsewhere."""
+    codes = [getattr(unwrap(getattr(cls, name)), "__code__", None) for name in ("forward", "setup_context")]
+    return any(code is not None and "set_materialize_grads" in code.co_names for code in codes)
+
+
+def _join(comes: dict[int, int], result: int, bits: int) -> None:
+    comes[result] = comes.get(result, 0) | bits
 
 
 def _later_first(roots: Iterable[Any]) -> list[Any]:

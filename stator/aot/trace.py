@@ -11,6 +11,7 @@ Neighbours: `tracer.py` records; `outputs.py` describes the results; `partition.
 from __future__ import annotations
 
 import re
+import traceback
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -26,14 +27,14 @@ from stator.aot.functional import Cell, Handle, repeats
 from stator.aot.metadata import Ints, Metadata, Output, TensorSpec, Value
 from stator.aot.outputs import Results, describe, own_memory, view_of
 from stator.aot.symbols import extent_of, origins
-from stator.aot.tangents import Given, reach
+from stator.aot.tangents import Given, Reach
 from stator.aot.together import Base, Member, join, storage_of
 from stator.aot.tracer import Tracer
-from stator.base.errors import DataDependent, Unsupported
+from stator.base.errors import DataDependent, StatorError, Unsupported
 from stator.fake import FakeTensor, composite, make
 from stator.fake.graphs import draws, module
 from stator.fake.layout import contiguous_strides, is_dense
-from stator.fake.mode import inner, without_saved_tensor_hooks
+from stator.fake.mode import inner, is_inner, without_saved_tensor_hooks
 from stator.fake.symbolic import extents
 from stator.sizes import Extent
 
@@ -144,8 +145,16 @@ _REFUSED = (
     (r"derivative for .* is not implemented", "an operator has no derivative, which eager raises when backward runs"),
     (r"has been modified inplace", "one of several views of a tensor, made at once, is used after a write"),
     (r"Cannot call .* on tensor with symbolic", "an operator needs the numbers that sizes are"),
+    (
+        r"returned an (incorrect number of gradients|invalid gradient)",
+        "a backward of its own is wrong, as eager raises",
+    ),
     (r"data is not allocated yet", "an operator reads the values of a tensor to find the size of its result"),
 )
+
+
+#: What calls the backward of an autograd function.
+_USERS_BACKWARD = torch.autograd.function.BackwardCFunction.apply.__code__
 
 
 @contextmanager
@@ -280,7 +289,7 @@ class _Tracing:
                 raise _WrittenTogether(storage)
             if repeats(entry.fake.shape, entry.fake.stride()):
                 raise Unsupported(f"the input {name}", "it is written to and holds some elements several times")
-            if entry.fake.grad_fn is not None and not _is_inner(entry.fake):
+            if entry.fake.grad_fn is not None and not is_inner(entry.fake.grad_fn):
                 assigned.append((i, len(results.fakes)))
                 results.nodes.append(own_memory(tracer, entry.fake, results.nodes))
                 results.fakes.append(entry.fake)
@@ -310,12 +319,30 @@ class _Tracing:
             tracer.given.append(tangent.handle.cell)
         if not outputs or not leaves:
             return [None] * len(flat), []
-        reached = reach(outputs, leaves) if len(outputs) > 1 else {}
-        grads, self.casts = casts.gradients(tracer, outputs, tangents, list(leaves.values()))
+        reach = Reach(tracer.calls, outputs) if len(outputs) > 1 else None
+        with self._as_eager_raises():
+            grads, self.casts = casts.gradients(tracer, outputs, tangents, list(leaves.values()))
+        reached = reach.bits(leaves) if reach is not None else {}
         nodes: list[fx.Node | None] = [None] * len(flat)
         for i, grad in zip(leaves, grads, strict=True):
             nodes[i] = tracer.node(grad) if grad is not None else None
         return self._of_some(nodes, places, reached, results) if reached else (nodes, places)
+
+    @contextmanager
+    def _as_eager_raises(self) -> Iterator[None]:
+        """What the user's own backward raises is raised when backward runs."""
+        try:
+            yield
+        except StatorError:
+            raise
+        except Exception as error:
+            frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__) if frame.f_code is _USERS_BACKWARD]
+            if not frames:
+                raise
+            why = f"it raises {type(error).__name__}, which eager raises when backward runs"
+            refusal = Unsupported("the backward of an autograd function", why)
+            refusal.refused_at(*self.tracer.calls.of(frames[0].f_locals["self"]))
+            raise refusal from error
 
     def _of_some(
         self, gradients: list[fx.Node | None], tangents: list[fx.Node], reached: dict[int, int], results: Results
@@ -360,7 +387,8 @@ class _Tracing:
             nodes.append(tracer.seeds)
             gradients = [*gradients, None] if gradients else gradients
         self._in_order(nodes)
-        has_backward = any(gradient is not None for gradient in gradients)
+        # Where no gradient comes out, results require gradients all the same.
+        has_backward = any(fake.requires_grad for fake in results.fakes) and bool(tangents)
         values = tuple(Value(tangent_spec(fake), has_backward and fake.requires_grad) for fake in results.fakes)
         restrided = tuple(
             view_of("input_view", i, entry.fake, entry.node.meta["val"])
@@ -488,8 +516,3 @@ def _prune(graph: fx.Graph) -> None:
             continue
         if not draws(node):
             graph.erase_node(node)
-
-
-def _is_inner(fake: FakeTensor) -> bool:
-    """Whether the fake's history is still only its place as an input inside the caller's autograd graph."""
-    return type(fake.grad_fn).__name__ == "_InnerBackward"

@@ -60,8 +60,11 @@ class Calls:
 
     def of_gradient(self) -> tuple[tuple[str, int] | None, int | None]:
         """The call whose gradient is being computed now."""
-        node = torch._C._current_autograd_node()
-        found = bisect_right(self.first, node._sequence_nr()) if node is not None else 0
+        return self.of(torch._C._current_autograd_node())
+
+    def of(self, function: Any) -> tuple[tuple[str, int] | None, int | None]:
+        """The call that made a part of autograd's graph."""
+        found = bisect_right(self.first, function._sequence_nr()) if function is not None else 0
         return self.places[found - 1] if found else (None, None)
 
 

@@ -160,6 +160,7 @@ class _Inner(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, leaf: FakeTensor) -> FakeTensor:
+        ctx.set_materialize_grads(False)
         inner = make(leaf.size(), leaf.dtype, leaf.device, leaf.stride(), leaf.storage_offset())
         inner._meta, inner.memory = leaf._meta, leaf.memory
         return inner
@@ -174,6 +175,16 @@ def inner(leaf: FakeTensor) -> FakeTensor:
     with torch.enable_grad():
         fake: FakeTensor = _Inner.apply(leaf)  # type: ignore[no-untyped-call]
         return fake
+
+
+def is_inner(function: Any) -> bool:
+    """Whether a part of the autograd graph is only such a place."""
+    return getattr(type(function), "_forward_cls", None) is _Inner
+
+
+def is_custom(function: Any) -> bool:
+    """Whether a part of the autograd graph has a backward of the user's own."""
+    return isinstance(function, torch.autograd.function.BackwardCFunction) and not is_inner(function)
 
 
 @contextmanager

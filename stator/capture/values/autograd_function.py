@@ -35,8 +35,21 @@ METHODS = ("forward", "backward", "setup_context", "vjp", "jvp", "vmap")
 #: Builtins that act on the world or look at it.
 ACTING = frozenset({"print", "open", "input", "exec", "eval", "globals", "locals", "setattr", "delattr", "vars"})
 
+#: What decides whether backward sees zeros for nothing; the trace looks for it in `forward` and `setup_context`.
+MATERIALIZE = "set_materialize_grads"
+
 #: Instructions that change what is not theirs, or read it without a name.
 CHANGING = frozenset({"STORE_GLOBAL", "DELETE_GLOBAL", "STORE_DEREF", "DELETE_DEREF", "IMPORT_NAME"})
+
+
+#: Functions of torch around methods of an autograd function, by their code.
+WRAPPERS = frozenset(
+    {
+        torch.autograd.function.once_differentiable(lambda ctx: None).__code__,
+        torch.amp.custom_fwd(lambda ctx: None, device_type="cpu").__code__,
+        torch.amp.custom_bwd(lambda ctx: None, device_type="cpu").__code__,
+    }
+)
 
 
 class Applied:
@@ -57,10 +70,18 @@ def call_autograd_function(tx: Machine, args: Sequence[Value], kwargs: dict[str,
     applied = cls.constant()
     for name in METHODS:
         method = look_up(tx, applied, name)
-        function = getattr(method, "__func__", method)
+        function = unwrapped(tx, getattr(method, "__func__", method))
         if isinstance(function, types.FunctionType) and not function.__module__.startswith("torch."):
             check_function(tx, function, set())
     return call_graph(tx, "call_function", Applied(applied), rest, kwargs)
+
+
+def unwrapped(tx: Machine, function: Any) -> Any:
+    """What the user wrote of a method of an autograd function."""
+    while isinstance(function, types.FunctionType) and function.__code__ in WRAPPERS:
+        watch.code(tx, ConstSource(function), function)
+        function = next(f for cell in function.__closure__ or () if callable(f := cell.cell_contents))
+    return function
 
 
 def check_function(tx: Machine, function: types.FunctionType, seen: set[types.FunctionType]) -> None:
@@ -71,6 +92,8 @@ def check_function(tx: Machine, function: types.FunctionType, seen: set[types.Fu
     watch.code(tx, ConstSource(function), function)
     if function.__closure__ or function.__defaults__ or function.__kwdefaults__:
         raise refusal(function, "it has a closure or defaults")
+    if len(seen) > 1 and MATERIALIZE in function.__code__.co_names:
+        raise refusal(function, f"{MATERIALIZE} is called by something else than forward")
     for instruction in instructions(function.__code__):
         if instruction.opname in CHANGING:
             raise refusal(function, "it changes variables that are not its own")
