@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import getitem
 from typing import Any
 
@@ -27,7 +27,6 @@ from stator.base.errors import DataDependent, Unsupported
 from stator.fake import FakeMode, FakeTensor, make
 from stator.fake.execute import CONSTANT_ELEMENTS, argument, execute, plan_of
 from stator.fake.graphs import add_call, infer
-from stator.fake.layout import OPAQUE_DTYPES
 from stator.fake.mode import FACTORIES, Geometry, remember_value
 from stator.fake.overloads import Table
 from stator.fake.tensor import memory_of
@@ -148,8 +147,6 @@ class Tracer(FakeMode):
         return self._data_dependent if plan.data_dependent else self._compute
 
     def _decompose(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if (_is_opaque(args) or (kwargs and _is_opaque(kwargs.values()))) and not plan_of(func).view:
-            return self._plain_action(func)(func, args, kwargs)
         with self:
             out = self.decompositions[func](*args, **kwargs)
         if out is NotImplemented:
@@ -414,21 +411,6 @@ class Tracer(FakeMode):
         self.seeds.meta["val"] = make((self._draws,), torch.int64, self.seeds.meta["val"].device)
         self._own(out, node)
         return out
-
-
-def _is_opaque(args: Iterable[Any]) -> bool:
-    """Whether an operator computes on what only ATen's kernels do: its derivatives and formulas are ATen's too."""
-    for arg in args:
-        kind = type(arg)
-        if kind is FakeTensor:
-            found = arg.dtype in OPAQUE_DTYPES
-        elif kind is list or kind is tuple:
-            found = _is_opaque(arg)
-        else:
-            found = kind is complex or (kind is torch.dtype and arg in OPAQUE_DTYPES)
-        if found:
-            return True
-    return False
 
 
 def _positional(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:

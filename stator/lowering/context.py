@@ -20,6 +20,7 @@ from stator.loop.expr import postorder
 from stator.loop.index import ZERO, Axis, Index
 from stator.loop.nest import Buffer, Extern, Nest, Number, View, contiguous
 from stator.loop.scalar import OPAQUE
+from stator.lowering.parity import halves
 from stator.lowering.uses import Uses
 from stator.lowering.value import Body, Indices, Place, Size, Spec, Tensorish, is_dense, placed, pointwise, same_layout
 from stator.sizes import Extent, hint
@@ -131,7 +132,7 @@ class Context:
         position = Index.of(offset)
         for index, step in zip(at, buffer.stride, strict=True):
             position = position + index * step
-        self.nodes.append(Nest(buffer, axes, (), e.cast(value.load(at), buffer.dtype), position))
+        self.nodes += halves(Nest(buffer, axes, (), e.cast(value.load(at), buffer.dtype), position))
 
     def reduce(self, size: Size, dims: list[int], dtype: str, value: Body, keep: bool) -> Tensorish:
         """A nest over a value of `size` that reduces `dims`; `value` gives the stored expression."""
@@ -208,6 +209,12 @@ class Context:
     def consider(self, node: Node, value: Tensorish) -> None:
         """Realise a freshly lowered value if its readers would pay more without."""
         if value.place is not None or value.base is not None:
+            return
+        if value.planes is not None:
+            for plane, part in zip(value.planes, ("re", "im"), strict=True):
+                plane.name = f"{node.name}_{part}"
+                self.consider(node, plane)
+            value.weight = 1 + sum([plane.weight for plane in value.planes])
             return
         uses = self.uses[node]
         if value.weight > MAX_WEIGHT or (uses.count > 1 and worth_memory(value, self.buffers)) or is_table(value, uses):

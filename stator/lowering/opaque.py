@@ -1,8 +1,8 @@
-"""Dtypes that loops do not compute on: complex numbers, wide unsigned integers, eight-bit floats.
+"""Dtypes that loops do not know: complex numbers, wide unsigned integers, eight-bit floats.
 
 A value of one of them is the value that loops copy it as (`Tensorish.raw`): a complex tensor is pairs of floats in a
 last dimension. So views, copies and writes cost what they cost elsewhere, `view_as_real` and `view_as_complex` cost
-nothing, and every operator that computes is a call of ATen's own kernel. Lazy conjugation is done at once.
+nothing, and an operator that computes is a call of ATen's own kernel, unless `complex.py` does it with the parts.
 
 Neighbours: `engine.py` sends every operator here that touches such a value; `value.py` has the representation.
 """
@@ -13,12 +13,12 @@ from typing import Any
 
 from stator.fake.execute import plan_of
 from stator.loop import expr as e
-from stator.loop.nest import contiguous
 from stator.loop.scalar import OPAQUE
+from stator.lowering import complex
 from stator.lowering.context import Context
-from stator.lowering.extern import call, extern, target_name
+from stator.lowering.extern import extern, target_name
 from stator.lowering.table import LOWERINGS, lowers
-from stator.lowering.value import Spec, Tensorish, compute_dtype, is_dense, numbers, over, pointwise
+from stator.lowering.value import Spec, Tensorish, compute_dtype, numbers, over, pointwise
 
 #: Dtypes of which a loop can read the bits as those of another.
 BITS = frozenset(("f64", "f32", "i64", "i32"))
@@ -40,6 +40,9 @@ def touches(value: Any) -> bool:
 
 def lower(context: Context, target: Any, out: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """An operator with such values among its operands or results."""
+    computed = complex.lower(context, target, out, args, kwargs)
+    if computed is not None:
+        return computed
     name = target_name(target)
     if name in COPIES:
         return over(LOWERINGS[target](context, out.numbers, numbers(args[0]), **kwargs), out.dtype)
@@ -59,26 +62,12 @@ def view_as_complex(context: Context, out: Spec, x: Tensorish) -> Tensorish:
     return over(x, out.dtype)
 
 
-@lowers("_conj")
-def conjugated(context: Context, out: Spec, x: Tensorish) -> Tensorish:
-    return _call(context, "aten.conj_physical.default", out, x)
-
-
 @lowers("_neg_view")
 def negated(context: Context, out: Spec, x: Tensorish) -> Tensorish:
-    if x.raw is not None:
-        return _call(context, "aten.neg.default", out, x)
     dtype = compute_dtype(out.dtype)
     return pointwise(
         x.size, out.dtype, lambda at: e.cast(e.op("neg", e.cast(x.load(at), dtype)), out.dtype), x.weight + 1
     )
-
-
-def _call(context: Context, target: str, out: Spec, x: Tensorish) -> Tensorish:
-    """What becomes a tensor of its own is packed, where the view that it was is not."""
-    stride = out.stride if is_dense(out.size, out.stride) else contiguous(out.size)
-    result: Tensorish = call(context, target, out._replace(stride=stride), (x,), {})
-    return result
 
 
 @lowers("view.dtype")

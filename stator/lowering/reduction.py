@@ -16,7 +16,7 @@ from stator.lowering.value import DTYPES, Indices, Spec, Tensorish, compute_dtyp
 Dims = int | Sequence[int] | None
 
 
-def _dims(x: Tensorish, dim: Dims) -> list[int]:
+def reduced_dims(x: Tensorish, dim: Dims) -> list[int]:
     if dim is None or (not isinstance(dim, int) and not dim):
         return list(range(x.rank))
     return [d % max(x.rank, 1) for d in ((dim,) if isinstance(dim, int) else dim)]
@@ -33,7 +33,7 @@ def _reduce(
     finish: Callable[[Expr], Expr] | None = None,
 ) -> Tensorish:
     """Reduce in `dtype`, apply `finish`, cast to the result's dtype."""
-    dims = _dims(x, dim)
+    dims = reduced_dims(x, dim)
 
     def final(value: Expr) -> Expr:
         return e.cast(value if finish is None else finish(value), out.dtype)
@@ -76,7 +76,7 @@ def sum_(context: Context, out: Spec, x: Tensorish, dim: Dims, keep: bool = Fals
 @lowers("mean.dim")
 def mean(context: Context, out: Spec, x: Tensorish, dim: Dims, keep: bool = False, *, dtype: Any = None) -> Tensorish:
     wide = _accumulator(out, dtype)
-    count = e.number(prod([x.size[d] for d in _dims(x, dim)]) if x.rank else 1, wide)
+    count = e.number(prod([x.size[d] for d in reduced_dims(x, dim)]) if x.rank else 1, wide)
     return _reduce(context, out, x, dim, keep, "sum", wide, lambda total: e.op("div", total, count))
 
 

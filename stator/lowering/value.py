@@ -137,6 +137,7 @@ class Tensorish:
         "name",
         "parts",
         "place",
+        "planes",
         "raw",
         "restride",
         "size",
@@ -159,6 +160,8 @@ class Tensorish:
         self.copied: Tensorish | None = None
         #: The values it is joined from along a dim, which it can be written from one by one.
         self.parts: tuple[int, Sequence[Tensorish]] | None = None
+        #: The two values that its last dim chooses from: the parts of complex numbers, computed and kept apart.
+        self.planes: tuple[Tensorish, Tensorish] | None = None
         #: What its buffer is called if it gets one ("": like the node that needed it).
         self.name = ""
         self._memo: dict[Indices, Expr] = {}

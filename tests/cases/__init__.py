@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from tests.cases import (
     activation,
+    complex,
     indexing,
     margin,
     normalization,
@@ -24,6 +25,7 @@ from tests.cases.model import Case, assert_close, gradients
 #: All of them, by family.
 FAMILIES: dict[str, list[Case]] = {
     "activation": activation.CASES,
+    "complex": complex.CASES,
     "indexing": indexing.CASES,
     "margin": margin.CASES,
     "normalization": normalization.CASES,

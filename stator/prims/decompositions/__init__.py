@@ -4,6 +4,30 @@ from __future__ import annotations
 
 from stator.prims.decompositions import (
     activation,
+    complex,
+    copies,
+    creation,
+    folding,
+    indexing,
+    linear,
+    loss,
+    margin,
+    normalization,
+    padding,
+    pointwise,
+    pooling,
+    reduction,
+    resampling,
+    shape,
+    softmax,
+    special,
+    unpooling,
+)
+from stator.prims.table import DECOMPOSITIONS
+
+FAMILIES = (
+    activation,
+    complex,
     copies,
     creation,
     folding,
@@ -23,23 +47,4 @@ from stator.prims.decompositions import (
     unpooling,
 )
 
-FAMILIES = (
-    activation,
-    copies,
-    creation,
-    folding,
-    indexing,
-    linear,
-    loss,
-    margin,
-    normalization,
-    padding,
-    pointwise,
-    pooling,
-    reduction,
-    resampling,
-    shape,
-    softmax,
-    special,
-    unpooling,
-)
+complex.restrict(DECOMPOSITIONS)

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from stator.fake.layout import promote
 from stator.prims import names as p
+from stator.prims.decompositions.complex import joined, parts_of
 from stator.prims.table import cast, common_type, compute_type, decompose, is_one, rounds_once
 
 Number = int | float | bool
@@ -88,7 +89,7 @@ def pow_tensor_scalar(x: Tensor, exponent: Number) -> Tensor:
     """Eager's special exponents; others stay a primitive."""
     if not isinstance(exponent, (int, float)) or not (x.is_floating_point() or exponent in (2, 3)):
         return NotImplemented
-    if isinstance(exponent, float) and not x.is_floating_point():
+    if isinstance(exponent, float) and not x.is_floating_point() and not x.is_complex():
         return NotImplemented
     if x.dtype is torch.bool:  # to a power that is no bool it is an integer
         x = p.to_copy(x, dtype=torch.int64)
@@ -259,7 +260,12 @@ def logaddexp2(x: Tensor, y: Tensor) -> Tensor:
 
 @decompose("sgn")
 def sgn(x: Tensor) -> Tensor:
-    return NotImplemented if x.is_complex() else p.sign(x)
+    """Complex numbers are divided by their magnitude."""
+    if not x.is_complex():
+        return p.sign(x)
+    size = p.absolute(x)
+    nothing = p.eq(size, 0)
+    return joined(*[p.where(nothing, 0, p.div(part, size)) for part in parts_of(x)])
 
 
 @decompose("frac")
@@ -353,7 +359,9 @@ def round_decimals(x: Tensor, *, decimals: int) -> Tensor:
 @decompose("angle")
 def angle(x: Tensor) -> Tensor:
     if x.is_complex():
-        return NotImplemented
+        re, im = parts_of(x)
+        value = p.atan2(im, re)
+        return value if value.is_contiguous() else p.clone(value, memory_format=torch.contiguous_format)
     wide = x if x.is_floating_point() else cast(x, torch.get_default_dtype())
     return p.where(p.isnan(wide), wide, p.where(p.lt(wide, 0), math.pi, p.mul(wide, 0.0)))
 

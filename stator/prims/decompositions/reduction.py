@@ -109,8 +109,9 @@ def logsumexp(x: Tensor, dim: Sequence[int], keepdim: bool = False) -> Tensor:
 def vector_norm(
     x: Tensor, order: float = 2, dim: Dims = None, keepdim: bool = False, *, dtype: torch.dtype | None = None
 ) -> Tensor:
-    if x.dtype.is_complex or x.numel() == 0:
+    if x.numel() == 0 or (x.is_complex() and dtype is not None):
         return NotImplemented
+    x = p.absolute(x) if x.is_complex() else x
     result = dtype or x.dtype
     wide = cast(x, compute_type(result))
     dims = _dims(x, dim)
