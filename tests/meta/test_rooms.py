@@ -25,6 +25,14 @@ QUESTIONS = {"is_scripting", "is_tracing"}
 # The way round: stator as a backend of torch.compile.
 ADAPTER = "stator.backends.adapter"
 
+# Files that are imported as a package, or run as a program.
+FRONT = {"__init__.py", "__main__.py"}
+# path -> why nobody imports it
+UNUSED = {
+    "stator/inspect/statistics.py": "totals of this process, for users and for the benchmarks",
+    "stator/loop/evaluate.py": "the definition of the loop IR, which tests run",
+}
+
 # Imports inside a function: what may be absent, or what a room must not import while it is imported itself.
 OPTIONAL = {"triton", "llvmlite", "numpy", "onnxruntime", "openvino", "cuda"}
 NEEDS_TORCH = {"torch", "stator._native"}
@@ -116,6 +124,16 @@ def test_imports_are_at_the_top() -> None:
 def test_imports_are_acyclic() -> None:
     graph = {m.name: {i.target for i in inner(m) if i.when == "import"} - {m.name} for m in modules().values()}
     assert not list(cycle(graph))
+
+
+def test_no_module_is_left_out() -> None:
+    """A file that nobody imports registers nothing. Some are imported by name, as generated text or an entry point."""
+    imported = {i.target for module in modules().values() for i in inner(module) if i.target != module.name}
+    texts = [m.text for m in modules().values()] + [(ROOT / "pyproject.toml").read_text(encoding="utf-8")]
+    quoted = set(re.findall(r"(?:from |\")(stator(?:\.\w+)+)", "\n".join(texts)))
+    left = {m.where for m in modules().values() if m.name not in imported | quoted and m.path.name not in FRONT}
+    assert left == set(UNUSED), f"nobody imports {sorted(left - set(UNUSED))}"
+    assert {"stator.pipeline", "stator.capture.values.ranges", "stator.runtime.extern"} <= imported | quoted
 
 
 def cycle(graph: dict[str, set[str]]) -> Iterator[str]:
