@@ -47,6 +47,17 @@ class Build:
         self.nodes.append(Nest(buffer, axes, reduce_axes, body(*axes, *reduce_axes), at(buffer, *axes)))
         return buffer
 
+    def scan(
+        self, outer: Sequence[int], length: int, body: Callable[..., Expr], dtype: str = "f32", dim: int = -1
+    ) -> Buffer:
+        """`body(*outer axes, scanned axis)` holds the scan nodes; the scanned axis is this dim of the result."""
+        axes, walked = tuple(Axis(f"i{k}", n) for k, n in enumerate(outer)), Axis("j0", length)
+        dim %= len(axes) + 1
+        points = (*axes[:dim], walked, *axes[dim:])
+        buffer = self.new([axis.size for axis in points], dtype)
+        self.nodes.append(Nest(buffer, axes, (walked,), body(*axes, walked), at(buffer, *points)))
+        return buffer
+
     def extern(self, target: str, arguments: Sequence[Buffer], size: Sequence[int], out: bool = True) -> Buffer:
         buffer = self.new(size)
         views = tuple(View(a.name, a.size, a.stride) for a in arguments)

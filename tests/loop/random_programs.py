@@ -9,7 +9,7 @@ import random
 from dataclasses import replace
 from math import prod
 
-from stator.loop.expr import Expr, cast, const, index, masked, op, reduce, to_index
+from stator.loop.expr import Expr, cast, const, index, masked, op, reduce, scan, to_index
 from stator.loop.index import Axis
 from stator.loop.nest import Buffer, Nest, Number, Program, Shape
 from stator.loop.space import flat
@@ -26,6 +26,7 @@ KINDS = (
     "columns",
     "full",
     "variance",
+    "running",
     "extern",
     "mutate",
     "scatter",
@@ -132,6 +133,14 @@ class Maker:
             return op("mul", reduce("sum", op("mul", centred, centred)), number(0.125))
 
         return self.build.reduction(self.sized((4,)), self.sized((6,)), body)
+
+    def running(self) -> Buffer:
+        outer, length, dim = self.random.choice(
+            (((4,), 6, -1), ((6,), 4, 0), ((), 24, 0), ((2, 3), 4, -1), ((12,), 2, 1))
+        )
+        kind = self.random.choice(("sum", "sum", "max", "min"))
+        (size,) = self.sized((length,))
+        return self.build.scan(self.sized(outer), size, lambda *axes: scan(kind, self.value(axes)), dim=dim)
 
     def extern(self) -> Buffer:
         arguments = self.random.sample(self.buffers, 2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from stator.loop.evaluate import random, results, run_program
-from stator.loop.expr import op, reduce
+from stator.loop.expr import op, reduce, scan
 from stator.prims.random import philox
 from tests.loop.build import Build, get, layer_norm, numbers, softmax
 
@@ -46,6 +46,21 @@ def test_nan_wins_minima_maxima_and_positions() -> None:
     assert [v[0] != v[0] for v in found[:2]] == [True, True]
     assert [v[0] for v in found[2:4]] == [x.argmax().item(), x.argmin().item()]
     torch.testing.assert_close(torch.tensor(found[4]), torch.maximum(x, x[0]), equal_nan=True)
+
+
+def test_scans() -> None:
+    nan, inf = float("nan"), float("inf")
+    x = torch.tensor([[1.0, -2.0, 3.0, 3.0, 0.5], [-inf, 2.0, nan, inf, 1.0]])
+    b = Build()
+    source = b.input(2, 5)
+    kinds = ("sum", "prod", "max", "min", "logsumexp")
+    made = [b.scan([2], 5, lambda i, j, k=k: scan(k, get(source, i, j))) for k in kinds]
+    down = b.scan([5], 2, lambda i, j: scan("sum", get(source, j, i)), dim=0)
+    program = b.program(*made, down)
+    found = results(program.outputs, run_program(program, {source.name: x.flatten().tolist()}))
+    eager = (x.cumsum(1), x.cumprod(1), x.cummax(1)[0], x.cummin(1)[0], x.logcumsumexp(1), x.cumsum(0))
+    for ours, wanted in zip(found, eager, strict=True):
+        torch.testing.assert_close(torch.tensor(ours).view(2, 5), wanted, equal_nan=True)
 
 
 def test_random_is_the_primitive() -> None:

@@ -192,7 +192,7 @@ def _choose(kernel: Kernel, lanes: int, deps: dict[Expr, Axes], collide: Axes) -
     An access counts as often as it differs: a batch norm reads an image along its rows, whatever it reads per channel.
     """
     ordered = [axis for axis in kernel.axes if axis in collide]
-    inner = kernel.reduce_axes[-1:] if scans(kernel.nodes) else kernel.reduce_axes  # the loops of scans keep their order
+    inner = kernel.reduce_axes[-1:] if scans(kernel.nodes) else kernel.reduce_axes  # scans go in the order of the loops
     candidates = [axis for axis in (*kernel.axes, *inner) if loops(axis) and axis not in ordered[:-1]]
     if not candidates:
         return kernel.reduce_axes[-1] if kernel.reduce_axes else None

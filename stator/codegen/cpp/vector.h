@@ -380,8 +380,8 @@ template <class F, class G> INLINE F scan(F& before, F v, G f) {  // `before` is
 }
 // Contiguous memory, from its end on: lane j is at p[-j].
 template <int L, class T> INLINE auto load_back(const T* p, Full) { return backwards(load<L>(p - (L - 1), Full{})); }
-template <int L, class T> INLINE Held<T, L> load_back(const T* p, i64_ n) {
-    return lanes<typename Element<Held<T, L>>::type, L>(n, [&](int j) BODY { return load1(p[-j]); });
+template <int L, class T> INLINE auto load_back(const T* p, i64_ n) {
+    return lanes<typename Element<decltype(load<L>(p, Full{}))>::type, L>(n, [&](int j) BODY { return load1(p[-j]); });
 }
 template <int L, class T, class F> INLINE void store_back(T* p, F v, Full) { store<L>(p - (L - 1), backwards(v), Full{}); }
 template <int L, class T, class F> INLINE void store_back(T* p, F v, i64_ n) {
