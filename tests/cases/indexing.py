@@ -270,6 +270,21 @@ CASES = [
         FLOATS,
     ),
     Case("index_fill", lambda x, i: torch.index_fill(x, 1, i, 2.0), (normal(3, 4), distinct(4, 2)), FLOATS),
+    *[
+        Case(
+            f"mask_put_of_{name}",
+            gradients(lambda x, y, m=mask, add=add: torch.index_put(x, (m,), y, accumulate=add)),
+            (normal(5, 4), normal(*size)),
+        )
+        for add in (False, True)
+        for name, mask, size in (
+            (f"rows_{add}", torch.tensor([True, False, True, True, False]), (3, 4)),
+            (f"one_row_{add}", torch.tensor([True, False, True, True, False]), (1, 4)),
+            (f"one_row_less_{add}", torch.tensor([True, False, True, True, False]), (4,)),
+            (f"elements_{add}", torch.arange(20).view(5, 4) % 3 == 1, (7,)),
+            (f"one_element_{add}", torch.arange(20).view(5, 4) % 3 == 1, ()),
+        )
+    ],
     Case("mask_put", lambda x: torch.index_put(x, (x > 0,), torch.tensor(0.0, dtype=x.dtype)), (normal(3, 4),), FLOATS),
     Case("computed_index", lambda x: x[(x[:, 0] > 0).long() + 1], (normal(4, 3),), FLOATS),
     Case("linear", gradients(F.linear), (normal(2, 3, 4), normal(5, 4), normal(5)), WIDE, slack=8.0),

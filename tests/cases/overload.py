@@ -87,6 +87,29 @@ SPACES = [
         normal(1),
     ),
     case(
+        "whole_spaces",
+        lambda a, b: (
+            torch.linspace(558, -80, 122, dtype=I64),  # where rounding twice would give other numbers
+            torch.linspace(-7.9, 3.2, 6, dtype=torch.int32),
+            torch.linspace(a[0], b[0], 40, dtype=I64),
+            torch.linspace(a[0], 2.5, 1, dtype=I64),
+            torch.logspace(-1.5, 8, 9, dtype=I64),
+            torch.logspace(a[0], b[0], 7, base=2.0, dtype=I64),
+            torch.logspace(1.5, 2.5, 1, dtype=I64),
+        ),
+        normal(1),
+        positive(1),
+    ),
+    case(
+        "triangle_indices",
+        lambda x: tuple(
+            make(rows, columns, offset) + x.dim()
+            for make in (torch.tril_indices, torch.triu_indices)
+            for rows, columns, offset in ((4, 6, 0), (6, 4, -2), (3, 5, 2), (5, 3, 9), (4, 4, -9), (0, 3, 0))
+        ),
+        normal(1),
+    ),
+    case(
         "logspace",
         lambda a, b: (
             a * torch.logspace(-1, 1, 5),

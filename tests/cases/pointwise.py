@@ -101,6 +101,13 @@ CASES = [
     ),
     Case("pow_tensors", torch.pow, (positive(3, 4), normal(3, 4)), FLOATS, slack=4.0),
     Case("pow_of_number", lambda a: 2.0**a, (normal(3, 4),), FLOATS, slack=2.0),
+    Case(
+        "functions_of_whole_numbers",
+        lambda a: (a.asinh(), a.acosh(), a.atanh(), a.isposinf(), a.isneginf()),
+        (whole(0, 3, 3, 4),),
+        (I64, U8, BOOL),
+        slack=2.0,
+    ),
     Case("pow_whole", lambda a: (a**2, a**3), (whole(-4, 5, 3, 4),), (I64, I32)),
     Case("where", lambda m, a, b: torch.where(m, a, b), (mask(3, 4), normal(3, 4), normal(4)), FLOATS),
     Case(

@@ -52,6 +52,9 @@ CASES = [
     Case("var_gradients", gradients(lambda x: x.var(1)), (normal(3, 4),), slack=4.0),
     Case("var_offset", lambda x: (x + 1000).var(1), (normal(3, 8),), (F32, F64), slack=100.0),
     Case("logsumexp", gradients(lambda x: x.logsumexp(-1)), (normal(3, 4),), slack=4.0),
+    Case(
+        "logsumexp_whole", lambda x: (x.logsumexp(0), x.logsumexp((0, 1))), (whole(0, 9, 3, 4),), (I64, BOOL), slack=4.0
+    ),
     Case("logsumexp_special", lambda x: x.logsumexp(0, keepdim=True), (special,)),
     Case(
         "norms",
@@ -62,6 +65,7 @@ CASES = [
     Case(
         "norm_of_one", lambda x: (x.norm(0.5, dim=0), x.norm(3, dim=0, keepdim=True), x.norm(0, dim=0)), (normal(1, 9),)
     ),
+    Case("norm_of_none", lambda x: (x.norm(), x.norm(3, dim=1), x.norm(0, dim=1, keepdim=True)), (normal(3, 0),)),
     Case("norm_gradients", gradients(lambda x: x.norm(dim=1)), (normal(3, 4),), slack=4.0),
     Case("count_nonzero", lambda x: (x.count_nonzero(), x.count_nonzero(1)), (whole(0, 2, 3, 4),), (F32, I64)),
     Case("nansum", lambda x: x[:4].nansum(), (special,), FLOATS),

@@ -58,6 +58,7 @@ def test_the_set_is_small_and_closed() -> None:
     both = {str(op) for op in DECOMPOSITIONS if op in PRIMITIVES}
     assert both == {
         "aten.pow.Tensor_Scalar",
+        "aten.index.Tensor",
         "aten.index_add.default",
         "aten.index_put.default",
         "aten.index_reduce.default",

@@ -103,7 +103,7 @@ def arange_start(start: float, end: float, *, dtype: Any = None, device: Any = N
 def linspace(start: float, end: float, steps: int, *, dtype: Any = None, device: Any = None, **_: Any) -> Tensor:
     dtype = dtype or torch.get_default_dtype()
     if not dtype.is_floating_point:
-        return NotImplemented
+        return _whole_numbers(start, end, steps, dtype, device)
     if steps < 2:
         return p.full([steps], start, dtype=dtype, device=device)
     return _spaced(start, end, (end - start) / (steps - 1), steps, dtype, device)
@@ -114,7 +114,7 @@ def linspace_between(start: Any, end: Any, steps: int, *, dtype: Any = None, dev
     """One end at least is a 0-dim tensor, so the step is computed in the graph."""
     dtype = dtype or torch.get_default_dtype()
     if not dtype.is_floating_point:
-        return NotImplemented
+        return _whole_numbers(start, end, steps, dtype, device)
     wide = compute_type(dtype)
     start, end = [cast(x, wide) if isinstance(x, Tensor) else x for x in (start, end)]
     if steps < 2:
@@ -131,10 +131,53 @@ def _spaced(start: Any, end: Any, step: Any, steps: int, dtype: torch.dtype, dev
     return cast(p.where(p.lt(number, steps // 2), rising, falling), dtype)
 
 
+#: Whole numbers that are spaced here; a number below zero is an error for others.
+SIGNED = frozenset((torch.int64, torch.int32, torch.int16, torch.int8))
+
+
+def _whole_numbers(start: Any, end: Any, steps: int, dtype: torch.dtype, device: Any) -> Tensor:
+    """What is cut off depends on the last bit, so it is eager's: each number is a product and a sum, rounded once."""
+    first, last = _whole(start, dtype, device), _whole(end, dtype, device)
+    if first is None or last is None:
+        return NotImplemented
+    if steps < 2:
+        return cast(p.add(p.full([steps], 0, dtype=torch.float64, device=device), first), dtype)
+    number = p.arange(0, steps, 1, dtype=torch.int64, device=device)
+    step = p.div(p.sub(last, first), steps - 1)
+    rising = _rounded_once(first, step, number)
+    falling = _rounded_once(last, p.neg(step), p.sub(steps - 1, number))
+    return cast(p.where(p.lt(number, steps // 2), rising, falling), dtype)
+
+
+def _whole(x: Any, dtype: torch.dtype, device: Any) -> Tensor | None:
+    """An end in float64, its fraction cut off; None where eager refuses it, or its device spaces in other ways."""
+    if dtype not in SIGNED or torch.device(device or "cpu").type != "cpu":
+        return None
+    if isinstance(x, Tensor):
+        return p.trunc(cast(x, torch.float64))
+    limits = torch.iinfo(dtype)
+    if not isinstance(x, int | float) or not limits.min <= x <= limits.max:
+        return None
+    return p.full([], int(x), dtype=torch.float64, device=device)
+
+
+def _rounded_once(start: Tensor, step: Tensor, number: Tensor) -> Tensor:
+    """start + step * number: a step in two halves has exact products (Veltkamp), a sum an exact error (Knuth)."""
+    wide = p.to_copy(number, dtype=torch.float64)
+    split = p.mul(step, 2.0**27 + 1)
+    upper = p.sub(split, p.sub(split, step))
+    product, rest = p.mul(wide, upper), p.mul(wide, p.sub(step, upper))
+    total = p.add(product, start)
+    added = p.sub(total, start)
+    error = p.add(p.sub(start, p.sub(total, added)), p.sub(product, added))
+    return p.add(total, p.add(error, rest))
+
+
 @decompose("logspace")
 def logspace(start: float, end: float, steps: int, base: float = 10.0, *, dtype: Any = None, **options: Any) -> Tensor:
     if steps == 1 and base > 0:  # eager's number has all its digits
-        return _filled([1], float(base) ** start, dtype, options.get("device"))
+        number = p.full([1], float(base) ** start, dtype=torch.float64, device=options.get("device"))
+        return p.to_copy(number, dtype=dtype or torch.get_default_dtype())
     return _raised(linspace, start, end, steps, base, dtype or torch.get_default_dtype(), options)
 
 
@@ -146,12 +189,17 @@ def logspace_between(
 
 
 def _raised(powers: Any, start: Any, end: Any, steps: int, base: float, dtype: torch.dtype, options: Any) -> Tensor:
-    """`base` to equally spaced powers."""
-    if not dtype.is_floating_point:
-        return NotImplemented
+    """`base` to equally spaced powers; of whole numbers the ends are whole, the powers between are not."""
+    device = options.get("device")
     wide = compute_type(dtype)
+    if not dtype.is_floating_point:
+        cut = [_whole(start, dtype, device), _whole(end, dtype, device)]
+        if any(x is None for x in cut):
+            return NotImplemented
+        start, end = cut if steps > 1 else (start, end)
+        powers, wide = linspace_between, torch.float64
     exponents = powers(start, end, steps, dtype=wide, **options)
-    return cast(p.power(p.full([], base, dtype=wide, device=options.get("device")), exponents), dtype)
+    return cast(p.power(p.full([], base, dtype=wide, device=device), exponents), dtype)
 
 
 @decompose("empty_strided")
@@ -188,3 +236,52 @@ def eye_m(n: int, m: int, *, dtype: Any = None, device: Any = None, **_: Any) ->
     row = p.unsqueeze(iota(n, device), 1)
     column = iota(m, device)
     return cast(p.eq(row, column), dtype or torch.get_default_dtype())
+
+
+@decompose("tril_indices")
+def tril_indices(
+    rows: int, columns: int, offset: int = 0, *, dtype: Any = None, device: Any = None, **_: Any
+) -> Tensor:
+    """Row i has columns 0 … i + offset."""
+    outside = _steps(offset, columns)
+
+    def before(row: Any) -> Any:
+        return _steps(row + offset, columns) - outside
+
+    return _places(rows, before, lambda row, at: at, dtype, device)
+
+
+@decompose("triu_indices")
+def triu_indices(
+    rows: int, columns: int, offset: int = 0, *, dtype: Any = None, device: Any = None, **_: Any
+) -> Tensor:
+    """Row i lacks columns 0 … i + offset - 1."""
+    outside = _steps(offset - 1, columns)
+
+    def before(row: Any) -> Any:
+        return row * columns - (_steps(row + offset - 1, columns) - outside)
+
+    return _places(rows, before, lambda row, at: at + _within(row + offset, columns), dtype, device)
+
+
+def _steps(count: Any, most: int) -> Any:
+    """The sum of 1, 2, … over so many terms, none of them more than `most`; of an int, or of each of a tensor."""
+    rising = _within(count, most)
+    rest = count - most
+    return rising * (rising + 1) // 2 + most * (p.clamp(rest, 0) if isinstance(rest, Tensor) else max(rest, 0))
+
+
+def _within(x: Any, most: int) -> Any:
+    return p.clamp(x, 0, most) if isinstance(x, Tensor) else min(max(x, 0), most)
+
+
+def _places(rows: int, before: Any, column: Any, dtype: Any, device: Any) -> Tensor:
+    """Rows and columns of elements in row-major order, of which `before` counts those in the rows before one."""
+    dtype = dtype or torch.int64
+    count = before(rows)
+    if count == 0:
+        return p.full([2, 0], 0, dtype=dtype, device=device)
+    number = p.arange(0, count, 1, dtype=torch.int64, device=device)
+    ends = before(p.arange(1, rows + 1, 1, dtype=torch.int64, device=device))
+    row = p.searchsorted(ends, number, right=True)
+    return cast(p.cat([p.unsqueeze(x, 0) for x in (row, column(row, p.sub(number, before(row))))], 0), dtype)

@@ -45,14 +45,46 @@ def unsafe_index_put(x: Tensor, indices: Sequence[Tensor | None], values: Tensor
 
 @decompose("index_put")
 def index_put(x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Tensor:
-    """A single mask that covers all of `x`, with one value, is a `where`."""
+    """A single mask over the first dims, with the same values wherever it is true, is a `where`."""
     mask = indices[0] if len(indices) == 1 else None
-    if mask is None or mask.dtype is not torch.bool or accumulate or values.numel() != 1:
+    if mask is None or mask.dtype is not torch.bool or values.dtype is not x.dtype:
         return NotImplemented
-    one = p.view(cast(values, x.dtype), [])
-    for _ in range(x.dim() - mask.dim()):
+    rest = x.dim() - mask.dim()
+    if not _same_everywhere(values.shape, rest):
+        return NotImplemented
+    value = p.squeeze(values, [0]) if values.dim() > rest else values
+    for _ in range(rest):
         mask = p.unsqueeze(mask, -1)
-    return p.where(mask, one, x)
+    return p.where(mask, p.add(x, value) if accumulate else value, x)
+
+
+def _same_everywhere(size: Sequence[int], rest: int) -> bool:
+    """Whether values of this size are the same for all elements of a mask that leaves so many dims."""
+    return len(size) <= rest or (len(size) == rest + 1 and type(size[0]) is int and size[0] == 1)
+
+
+@decompose("index.Tensor")
+def index(x: Tensor, positions: Sequence[Tensor | None]) -> Tensor:
+    """What a mask selects is as long as the mask has true elements; as a gradient of values it is known how many."""
+    mask = positions[0] if len(positions) == 1 else None
+    wanted = _size_of_values() if mask is not None and mask.dtype is torch.bool else None
+    if mask is None or wanted is None or x.numel() == 0:
+        return NotImplemented
+    rest = x.dim() - mask.dim()
+    rows = reshaped(x, [-1, *x.shape[mask.dim() :]])
+    if _same_everywhere(wanted, rest):  # it will be summed over the selected ones, and zeros do no harm
+        return p.where(reshaped(mask, [-1, *[1] * rest]), rows, 0)
+    found = nonzero_static(reshaped(mask, [-1]), size=wanted[0])
+    return found if found is NotImplemented else p.index_select(rows, 0, p.squeeze(found, [1]))
+
+
+def _size_of_values() -> Sequence[int] | None:
+    """The size of the values whose gradient autograd is computing, if they were put at positions."""
+    node = torch._C._current_autograd_node()
+    if node is None or node.name() != "IndexPutBackward0":
+        return None
+    values, output = node.next_functions[1]
+    return None if values is None else tuple(values._input_metadata[output].shape)
 
 
 @decompose("scatter.value")

@@ -212,11 +212,17 @@ def sinc(x: Tensor) -> Tensor:
     return p.where(p.eq(x, 0), 1.0, p.div(p.sin(angle), angle))
 
 
+def _floating(x: Tensor) -> Tensor:
+    """Whole numbers and truth values as floats."""
+    return x if x.is_floating_point() else cast(x, torch.get_default_dtype())
+
+
 @decompose("asinh")
 @rounds_once
 def asinh(x: Tensor) -> Tensor:
-    if not x.is_floating_point():
+    if x.is_complex():
         return NotImplemented
+    x = _floating(x)
     a = p.absolute(x)
     s = p.mul(a, a)
     value = p.log1p(p.add(a, p.div(s, p.add(p.sqrt(p.add(s, 1.0)), 1.0))))
@@ -227,8 +233,9 @@ def asinh(x: Tensor) -> Tensor:
 @decompose("acosh")
 @rounds_once
 def acosh(x: Tensor) -> Tensor:
-    if not x.is_floating_point():
+    if x.is_complex():
         return NotImplemented
+    x = _floating(x)
     d = p.sub(x, 1.0)
     return p.log1p(p.add(d, p.sqrt(p.mul(d, p.add(x, 1.0)))))
 
@@ -236,8 +243,9 @@ def acosh(x: Tensor) -> Tensor:
 @decompose("atanh")
 @rounds_once
 def atanh(x: Tensor) -> Tensor:
-    if not x.is_floating_point():
+    if x.is_complex():
         return NotImplemented
+    x = _floating(x)
     return p.mul(p.log1p(p.div(p.mul(x, 2.0), p.sub(1.0, x))), 0.5)
 
 
@@ -275,19 +283,25 @@ def frac(x: Tensor) -> Tensor:
 
 @decompose("isfinite")
 def isfinite(x: Tensor) -> Tensor:
-    if not x.is_floating_point():
-        return p.full(list(x.shape), True, dtype=torch.bool, device=x.device)
-    return p.lt(p.absolute(x), math.inf)
+    return p.lt(p.absolute(x), math.inf) if x.is_floating_point() else _everywhere(x, True)
 
 
 @decompose("isposinf")
 def isposinf(x: Tensor) -> Tensor:
-    return p.eq(x, math.inf) if x.is_floating_point() else NotImplemented
+    if x.is_complex():
+        return NotImplemented
+    return p.eq(x, math.inf) if x.is_floating_point() else _everywhere(x, False)
 
 
 @decompose("isneginf")
 def isneginf(x: Tensor) -> Tensor:
-    return p.eq(x, -math.inf) if x.is_floating_point() else NotImplemented
+    if x.is_complex():
+        return NotImplemented
+    return p.eq(x, -math.inf) if x.is_floating_point() else _everywhere(x, False)
+
+
+def _everywhere(x: Tensor, answer: bool) -> Tensor:
+    return p.full(list(x.shape), answer, dtype=torch.bool, device=x.device)
 
 
 #: Float dtype → the integer dtype of its bits.
@@ -298,7 +312,7 @@ BITS = {torch.float64: torch.int64, torch.float32: torch.int32}
 def signbit(x: Tensor) -> Tensor:
     """By the bits, so that it holds of zeros and NaN."""
     if x.dtype is torch.bool:
-        return p.full(list(x.shape), False, dtype=torch.bool, device=x.device)
+        return _everywhere(x, False)
     if not x.is_floating_point():
         return p.lt(x, 0)
     wide = cast(x, compute_type(x.dtype))
@@ -362,7 +376,7 @@ def angle(x: Tensor) -> Tensor:
         re, im = parts_of(x)
         value = p.atan2(im, re)
         return value if value.is_contiguous() else p.clone(value, memory_format=torch.contiguous_format)
-    wide = x if x.is_floating_point() else cast(x, torch.get_default_dtype())
+    wide = _floating(x)
     return p.where(p.isnan(wide), wide, p.where(p.lt(wide, 0), math.pi, p.mul(wide, 0.0)))
 
 

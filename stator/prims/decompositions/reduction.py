@@ -95,21 +95,23 @@ def std_mean(
 
 @decompose("logsumexp")
 def logsumexp(x: Tensor, dim: Sequence[int], keepdim: bool = False) -> Tensor:
-    if not x.is_floating_point() or x.numel() == 0:
+    if x.dtype.is_complex or x.numel() == 0:
         return NotImplemented
-    wide = cast(x, compute_type(x.dtype))
+    result = x.dtype if x.is_floating_point() else torch.get_default_dtype()
+    wide = cast(x, compute_type(result))
     dims = _dims(x, dim)
     top = p.amax(wide, dims, True)
     top = p.where(p.eq(p.absolute(top), math.inf), 0.0, top)
     value = p.add(p.log(p.sum_(p.exp(p.sub(wide, top)), dims, True)), top)
-    return cast(value if keepdim or not dims else p.squeeze(value, dims), x.dtype)
+    return cast(value if keepdim or not dims else p.squeeze(value, dims), result)
 
 
 @decompose("linalg_vector_norm")
 def vector_norm(
     x: Tensor, order: float = 2, dim: Dims = None, keepdim: bool = False, *, dtype: torch.dtype | None = None
 ) -> Tensor:
-    if x.numel() == 0 or (x.is_complex() and dtype is not None):
+    nothing = x.numel() == 0 and not 0 <= order < math.inf  # it has no largest element
+    if nothing or (x.is_complex() and dtype is not None):
         return NotImplemented
     x = p.absolute(x) if x.is_complex() else x
     result = dtype or x.dtype
