@@ -60,11 +60,13 @@ def observe_on(
             continue
         if result.layout is not torch.strided:
             seen.results.append(result.detach().to_dense())
-            seen.geometry.append((result.dtype, tuple(result.shape), result.layout, result.requires_grad))
+            seen.geometry.append(
+                (result.dtype, tuple(result.shape), result.layout, result.requires_grad, result.device)
+            )
             seen.sharing.append(None)
             continue
         seen.results.append(result.detach().clone())
-        seen.geometry.append((result.dtype, tuple(result.shape), _strides(result), result.requires_grad))
+        seen.geometry.append((result.dtype, tuple(result.shape), _strides(result), result.requires_grad, result.device))
         same = next((j for j, t in enumerate(tensors) if t is result), None)
         memory = names.setdefault(result.untyped_storage()._cdata, f"result {i}") if result.numel() else ""
         seen.sharing.append((same, memory, result.storage_offset() if memory.startswith("input") else 0))

@@ -23,7 +23,7 @@ import stator
 from stator.base import log
 from stator.base.errors import CaptureError, DataDependent, FallbackWarning, Unsupported
 from stator.coverage.compare import MORE_NOISES, Seen, Spread, differences, observe_on, spread_of
-from stator.coverage.database import FREE, SEED, UNWRITTEN, Arguments, Sample
+from stator.coverage.database import FREE, SEED, UNWRITTEN, UNWRITTEN_RESULTS, Arguments, Sample
 from stator.prims.set import PRIMITIVES
 
 #: From good to bad; an entry is as its worst sample. `unusable` samples say nothing.
@@ -94,7 +94,7 @@ def judge(engine: Engine, name: str, sample: Sample) -> Judgement:
     def eager(noise: float = 0.0, wide: bool = False) -> Seen:
         given = sample.fresh(noise, wide)
         with _wide_results() if wide and _whole(given.tensors) else nullcontext():
-            return _observe(sample.function, given)
+            return _written(name, _observe(sample.function, given))
 
     want = eager()
     if want.failed is not None:
@@ -104,7 +104,7 @@ def judge(engine: Engine, name: str, sample: Sample) -> Judgement:
     if UNWRITTEN.match(name):
         found = _other_geometry(engine.layout, run.seen, want)
     else:
-        found = _differences(engine.layout and not FREE.match(name), run.seen, want, eager)
+        found = _differences(engine.layout and not FREE.match(name), _written(name, run.seen), want, eager)
     if random and not found:
         run = _run(engine, sample, exact_random=False)
         found = _other_geometry(engine.layout, run.seen, want)
@@ -133,6 +133,13 @@ def _observe(function: Callable[..., Any], arguments: Arguments) -> Seen:
     torch.manual_seed(SEED)
     with torch.enable_grad():
         return observe_on(lambda *_: function(*arguments.args, **arguments.kwargs), arguments.tensors, arguments.leaves)
+
+
+def _written(name: str, seen: Seen) -> Seen:
+    """Without the values of results that nobody writes."""
+    for number in UNWRITTEN_RESULTS.get(name, ()) if seen.results else ():
+        seen.results[number] = None
+    return seen
 
 
 def _whole(tensors: list[Tensor]) -> bool:

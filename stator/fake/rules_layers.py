@@ -39,6 +39,22 @@ def _heads_inside(x: FakeTensor) -> FakeTensor:
     return make(x.shape, x.dtype, x.device, stride)
 
 
+@rule(aten._efficient_attention_backward.default)
+def _efficient_attention_backward(
+    grad: Any, query: Any, key: Any, value: Any, bias: Any, *args: Any, **kwargs: Any
+) -> Any:
+    """Its meta kernel takes other arguments than the operator."""
+    wanted, shared = args[-1], kwargs.get("shared_storage_dqdkdv", False)
+    if shared or (wanted and bias is None):
+        return NotImplemented
+    gradients = [make(tuple(x.shape), x.dtype, x.device) for x in (query, key, value)]
+    if not wanted:
+        return (*gradients, None)
+    *outer, last = bias.shape
+    padded = contiguous_strides((*outer, -(-last // 16) * 16))
+    return (*gradients, make((*outer, last), bias.dtype, bias.device, padded))
+
+
 # ---- rearranged pixels and channels ----------------------------------------------------------------------------------
 
 
@@ -173,7 +189,10 @@ def _pool_backward(grad: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
 
 @rule(aten.max_unpool2d.default)
 def _max_unpool(x: Any, indices: Any, size: Sequence[int]) -> Any:
-    return _image((*x.shape[:2], *size), x) if x.dim() == 4 and len(size) == 2 else NotImplemented
+    if x.dim() != 4 or len(size) != 2:
+        return NotImplemented
+    shape = (*x.shape[:2], *size)
+    return _image(shape, x) if x.device.type == "cpu" else make(shape, x.dtype, x.device)
 
 
 @rule(aten.fractional_max_pool3d_backward.default)
@@ -189,9 +208,10 @@ def _batch_norm(x: Any, weight: Any, bias: Any, mean: Any, var: Any, training: b
     if not (x.is_contiguous() or _is_channels_last(x)):
         return NotImplemented
     dtype = weight.dtype if weight is not None else x.dtype
-    if x.device.type != "cpu" and x.dtype in (torch.float16, torch.bfloat16):
+    on_cpu = x.device.type == "cpu"
+    if not on_cpu and x.dtype in (torch.float16, torch.bfloat16):
         dtype = torch.float32
-    statistics = partial(make, (x.shape[1] if training else 0,), dtype, x.device)
+    statistics = partial(make, (x.shape[1] if training or not on_cpu else 0,), dtype, x.device)
     return like(x, None, None, None), statistics(), statistics()
 
 
@@ -308,6 +328,12 @@ def _svd(x: Any, full_matrices: bool = False, compute_uv: bool = True, *, driver
     u = _by_columns(x, batch, rows, rows if full_matrices else rank)
     vh = _by_columns(x, batch, columns if full_matrices else rank, columns)
     return u, make((*batch, rank), x.dtype.to_real(), x.device), vh
+
+
+@rule(aten.geqrf.default)
+def _geqrf(x: Any) -> Any:
+    *batch, rows, columns = x.shape
+    return _by_columns(x, batch, rows, columns), make((*batch, min(rows, columns)), x.dtype, x.device)
 
 
 @rule(aten.linalg_eig.default)

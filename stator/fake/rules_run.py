@@ -17,7 +17,6 @@ from stator.fake.tensor import FakeTensor, make
 
 #: What is run. Zeros are in range for every index and target among the arguments.
 RUN = (
-    aten.geqrf.default,
     aten.histogram.bin_ct, aten.histogram.bins_tensor,
     aten._histogramdd_bin_edges.default, aten._histogramdd_from_bin_cts.default,
     aten._histogramdd_from_bin_tensors.default,

@@ -42,6 +42,7 @@ from stator.sizes import Size
 from stator.sizes.real import Bits
 
 COPY = torch.ops.aten.copy_.default
+MOVE = torch.ops.aten._to_copy.default
 
 
 def lower(gm: GraphModule, name: str, device: Any) -> Program:
@@ -128,9 +129,12 @@ class Lowering:
         out = _specs(node.meta["val"])
         function = LOWERINGS.get(target)
         if function is None:
-            return extern(self.context, out, *args, **kwargs)
+            named = {key: self._at_home(node.kwargs[key], value) for key, value in kwargs.items()}
+            return extern(self.context, out, *self._at_home(node.args, args), **named)
         if self.context.device != "cpu":
             args = self._on_device(args)
+            if target is not MOVE:
+                out, kwargs = self._computed_here(out, kwargs)
         if opaque.touches(out) or opaque.touches(args):
             result = opaque.lower(self.context, target, out, args, kwargs)
             if isinstance(result, Tensorish):
@@ -149,17 +153,44 @@ class Lowering:
             result.name = result.name or node.name
             self.context.consider(node, result)
 
+    # -- devices: what has a lowering is computed on the program's device, whichever it is on for the caller ---------
+
     def _on_device(self, args: Any) -> Any:
         """Host tensors read by a kernel of another device are carried over first."""
         if isinstance(args, tuple | list):
             return tuple([self._on_device(a) for a in args])
-        if isinstance(args, Tensorish) and (place := numbers(args).place) is not None:
-            buffer = place.buffer
-            if buffer.device != self.context.device:
-                spec = Spec(args.size, args.stride, args.dtype, self.context.device)
-                device = torch.device(self.context.device)
-                return call(self.context, "aten._to_copy.default", spec, (args,), {"device": device})
+        if isinstance(args, Tensorish):
+            return self._carried(args, self.context.device)
         return args
+
+    def _computed_here(self, out: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        """What a lowering is asked for, on the program's device."""
+        device = self.context.device
+        if isinstance(out, Spec):
+            out = out._replace(device=device)
+        elif isinstance(out, tuple):
+            out = tuple([self._computed_here(one, {})[0] for one in out])
+        elsewhere = isinstance(given := kwargs.get("device"), torch.device) and given.type != device
+        return out, kwargs | {"device": torch.device(device)} if elsewhere else kwargs
+
+    def _at_home(self, nodes: Any, args: Any) -> Any:
+        """Arguments of a kernel of PyTorch's, each on the device where the caller's program has it."""
+        if isinstance(nodes, tuple | list):
+            return [self._at_home(node, arg) for node, arg in zip(nodes, args, strict=True)]
+        if isinstance(args, Tensorish) and isinstance(nodes, Node):
+            return self._carried(args, nodes.meta["val"].device.type)
+        return args
+
+    def _carried(self, value: Tensorish, device: str) -> Tensorish:
+        """The value on a device: itself, or a copy."""
+        if self.context.device == "cpu":
+            return value
+        place = numbers(value).place
+        if device == (place.buffer.device if place is not None else self.context.device):
+            return value
+        spec = Spec(value.size, value.stride, value.dtype, device)
+        copy: Tensorish = call(self.context, "aten._to_copy.default", spec, (value,), {"device": torch.device(device)})
+        return copy
 
     # -- the end -----------------------------------------------------------------------------------
 
@@ -178,6 +209,7 @@ class Lowering:
         """A view with eager's strides on memory that the end of the program leaves alone."""
         context = self.context
         spec = Spec.of(node.meta["val"])
+        value = self._carried(value, spec.device)
         known_as = spec.dtype if spec.dtype in OPAQUE else ""
         spec, value = spec.numbers, numbers(value)
         origin: Tensorish | None = value
@@ -200,6 +232,8 @@ class Lowering:
         context = self.context
         secured = []
         for target, value in self.writes:
+            if _buffer(target).device != context.device:
+                raise Unsupported("a write to a tensor of the host", f"the graph computes on {context.device}")
             element, _, position = _written(target, value)
             if _spoiled(element, mutated, _buffer(target).name, position):
                 value = pointwise(value.size, value.dtype, value.load, value.weight)

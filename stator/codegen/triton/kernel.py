@@ -21,7 +21,10 @@ from stator.loop.expr import Expr, op
 from stator.loop.extent import wrapped
 from stator.loop.index import Axis, Index, Indirect
 from stator.loop.kernel import Kernel, Store
+from stator.loop.ranges import Ranges
 from stator.sizes import Extent, Size
+
+SIGNED = frozenset(("i8", "i16", "i32", "i64"))
 
 
 def emit(kernels: Sequence[Kernel]) -> str:
@@ -81,6 +84,7 @@ class _Writer:
         self.outer = _Scope("    ")
         self.inner: _Scope | None = None
         self.count = 0
+        self.ranges = Ranges()
         self.written = {param.name for param in kernel.params if param.role == "inout"}
         fixed = not kernel.symbols
         self.wide = fixed and (any(_reaches(p.numel, 31) for p in kernel.params) or _reaches(kernel.outer_numel, 30))
@@ -358,11 +362,15 @@ class _Writer:
         """A constant as a tensor of its dtype; any other node by its name."""
         return f"tl.full([], {name}, {TYPES[node.dtype]})" if node.op == "const" else name
 
-    @staticmethod
-    def _cast(node: Expr, value: str) -> str:
-        value = _Writer._typed(node.args[0], value)
+    def _cast(self, node: Expr, value: str) -> str:
+        source = node.args[0]
+        value = self._typed(source, value)
         if node.dtype == "bool":
             return f"({value} != 0)"
+        if node.dtype in scalar.FLOATS and source.dtype in SIGNED and source.op not in ("load", "const"):
+            known = self.ranges.numbers(source)
+            if known is None or known[0] < 0:
+                value = f"_signed({value}, tl.{'float64' if node.dtype == 'f64' else 'float32'})"
         return f"{value}.to({TYPES[node.dtype]})"
 
     def _masked(self, node: Expr, mask: Expr | None) -> str:

@@ -116,7 +116,16 @@ def _within(at, bound, needed):
 
 @triton.jit
 def _sign(a):
-    return tl.where(a > 0, 1, tl.where(a < 0, -1, 0)).to(a.dtype) + tl.where(a != a, a, 0)
+    one, none = tl.full([], 1, a.dtype), tl.full([], 0, a.dtype)
+    return tl.where(a > 0, one, tl.where(a < 0, -one, tl.where(a != a, a, none)))
+
+
+@triton.jit
+def _signed(a, dtype: tl.constexpr):
+    # LLVM takes -1 or 0 for a flag, and makes bfloat16 of the flag: 1 or 0.
+    wide = a.to(tl.int64)
+    size = tl.where(wide < 0, -wide, wide).to(tl.uint64).to(dtype)
+    return tl.where(wide < 0, -size, size)
 
 
 @triton.jit
@@ -126,17 +135,15 @@ def _sigmoid(a):
 
 @triton.jit
 def _floordiv(a, b):
-    safe = tl.where(b == 0, 1, b)
-    quotient = a // safe
-    down = ((a - quotient * safe) != 0) & ((a < 0) != (safe < 0))
-    return tl.where(b == 0, 0, quotient - down.to(quotient.dtype))
+    quotient = a // b
+    down = ((a - quotient * b) != 0) & ((a < 0) != (b < 0))
+    return quotient - down.to(quotient.dtype)
 
 
 @triton.jit
 def _mod(a, b):
-    safe = tl.where(b == 0, 1, b)
-    rest = a - (a // safe) * safe
-    return tl.where(b == 0, 0, tl.where((rest != 0) & ((rest < 0) != (safe < 0)), rest + safe, rest))
+    rest = a % b
+    return tl.where((rest != 0) & ((rest < 0) != (b < 0)), rest + b, rest)
 
 
 @triton.jit

@@ -198,7 +198,7 @@ def batch_norm_functional(
         rstd = p.rsqrt(p.add(_channel_view(cast(running_var, wide.dtype), x), eps))
         out = cast(_batch_affine(p.mul(p.sub(wide, mean), rstd), weight, bias, x), x.dtype)
         empty = p.full([0], 0.0, dtype=_statistics_type(x, weight), device=x.device)
-        kept = (empty, p.clone(empty)) if x.device.type == "cpu" else (_flat(mean), _flat(rstd))
+        kept = (empty, p.clone(empty)) if x.device.type == "cpu" else (p.clone(_flat(mean)), _flat(rstd))
         return out, *kept, p.clone(running_mean), p.clone(running_var)
     dims = [0, *range(2, x.dim())]
     mean = p.mean(wide, dims, True)

@@ -16,7 +16,7 @@ from stator.prims.table import decompose
 def max_unpool(
     x: Tensor, places: Tensor, size: Sequence[int], stride: Sequence[int] = (), padding: Sequence[int] = ()
 ) -> Tensor:
-    """The last of several values for one place wins, as in eager."""
+    """The last of several values for one place wins, as in eager, which has no channels-last form on CUDA."""
     rank = len(size)
     lead, window = list(x.shape[:-rank]), math.prod(x.shape[-rank:])
 
@@ -25,4 +25,4 @@ def max_unpool(
 
     empty = p.full([*lead, math.prod(size)], 0, dtype=x.dtype, device=x.device)
     value = p.view(p.scatter(empty, -1, flat(places), flat(x)), [*lead, *size])
-    return laid_out(value, x) if rank == 2 else value
+    return laid_out(value, x) if rank == 2 and x.device.type == "cpu" else value

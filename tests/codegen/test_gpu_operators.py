@@ -1,0 +1,104 @@
+"""What the operator database found on a GPU: conversions, division by zero, and tensors of two devices in one graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import stator
+from stator.base.errors import FallbackWarning
+from stator.base.log import BREAK, collect
+
+pytestmark = pytest.mark.gpu
+
+#: Enough elements that LLVM takes several of one thread together.
+MANY = 1000
+WHOLE = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+
+
+def check(function: Callable[..., Any], *given: Tensor, whole: bool = True) -> None:
+    """The compiled function gives eager's tensors, on eager's devices; in one graph, where `whole`."""
+    wanted = function(*[t.clone() for t in given])
+    with collect() as recorder:
+        got = stator.compile(function, options={"cache": False, "strict": True})(*[t.clone() for t in given])
+    assert not (whole and list(recorder.of(BREAK)))
+    wanted, got = [list(x) if isinstance(x, tuple) else [x] for x in (wanted, got)]
+    assert [t.device for t in got] == [t.device for t in wanted]
+    for mine, theirs in zip(got, wanted, strict=True):
+        torch.testing.assert_close(mine, theirs, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64])
+def test_flags_that_are_minus_one(dtype: torch.dtype) -> None:
+    x = torch.randn(MANY, device="cuda").round().to(dtype)
+    check(torch.sign, x)
+    check(lambda x: (-(x > 0).int()).to(dtype), x)
+    check(lambda x: (-(x > 0).long()).float().to(dtype), x)
+    check(lambda x: torch.where(x > 0, -1, 0).to(dtype) * x, x)
+    check(lambda x: (x > 0).to(dtype) - (x < 0).to(dtype), x)
+
+
+@pytest.mark.parametrize("dtype", WHOLE)
+@pytest.mark.parametrize("operator", [torch.remainder, torch.floor_divide])
+def test_whole_numbers_divided_by_zero(operator: Callable[..., Tensor], dtype: torch.dtype) -> None:
+    x = torch.randint(0, 100, (MANY,), device="cuda").sub(0 if dtype is torch.uint8 else 50).to(dtype)
+    y = torch.randint(0, 7, (MANY,), device="cuda").sub(0 if dtype is torch.uint8 else 3).to(dtype)
+    assert (y == 0).any()
+    check(operator, x, y)
+    check(operator, x, y[y != 0][0])
+
+
+def test_the_most_negative_numbers_as_floats() -> None:
+    low = torch.tensor([-(2**63), 2**63 - 1, -1, 0, 1, -(2**24) - 1], device="cuda").repeat(MANY)
+    for dtype in (torch.float32, torch.float64, torch.bfloat16):
+        check(lambda x, dtype=dtype: (x ^ 0).to(dtype), low)
+    check(lambda x: (x ^ 0).float(), torch.tensor([-128, 127, -1, 0], device="cuda", dtype=torch.int8).repeat(MANY))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: torch.zeros_like(x, device="cpu"),
+        lambda x: (x * 2, torch.full((3,), 2.0) + 1),
+        lambda x: x.cpu() * 2 + 1,
+        lambda x: (x.cpu() @ x.cpu().T).relu(),
+        lambda x: torch.arange(4).to(x.device) + x.sum().long(),
+        lambda x: torch.arange(4.0).cumsum(0).view(2, 2).t() * 3,
+        lambda x: x * torch.tensor(2.0) + torch.ones(()),
+        lambda x: torch.eye(3)[:2].sort(0).values,
+        lambda x: (x.cpu().sum(), x.sum()),
+    ],
+)
+def test_tensors_of_the_host(function: Callable[..., Any]) -> None:
+    check(function, torch.randn(5, 3, device="cuda"))
+    check(lambda host, x: function(x + host[0, 0].to(x.device)), torch.randn(2, 2), torch.randn(5, 3, device="cuda"))
+
+
+def test_a_write_to_a_tensor_of_the_host() -> None:
+    def both(x: Tensor, host: Tensor) -> Tensor:
+        host.add_(1)
+        return x * 2 + host.sum().to(x.device)
+
+    x, host, own = torch.randn(3, device="cuda"), torch.zeros(2), torch.zeros(2)
+    wanted = both(x, own)
+    with pytest.warns(FallbackWarning):
+        got = stator.compile(both, options={"cache": False})(x, host)
+    torch.testing.assert_close(got, wanted)
+    torch.testing.assert_close(host, own)
+
+
+def test_gradients_cross_devices() -> None:
+    x = torch.randn(4, 3, device="cuda", requires_grad=True)
+    w = torch.randn(3, 2, requires_grad=True)
+
+    def both(x: Tensor, w: Tensor) -> Tensor:
+        return (x.cpu() @ w).exp().sum() + (x @ w.to(x.device)).sum().cpu()
+
+    wanted = torch.autograd.grad(both(x, w), (x, w))
+    got = torch.autograd.grad(stator.compile(both, options={"cache": False})(x, w), (x, w))
+    for mine, theirs in zip(got, wanted, strict=True):
+        torch.testing.assert_close(mine, theirs)
