@@ -35,13 +35,26 @@ class Decomposed(TorchDispatchMode):
 RUNS = [pytest.param(case, dtype, id=f"{case.name}-{str(dtype)[6:]}") for case in CASES for dtype in case.dtypes]
 
 
+#: Operators of the cases that nothing reduces: PyTorch's kernels compute them, the last one computes no tensor.
+KERNELS = {
+    "aten.max_pool3d_with_indices.default",
+    "aten.max_pool3d_with_indices_backward.default",
+    "aten.sort.default",
+    "aten.topk.default",
+    "aten.promote_types.default",
+}
+
+
 @pytest.mark.parametrize(("case", "dtype"), RUNS)
 def test_agrees_with_eager(case: Case, dtype: torch.dtype) -> None:
+    """In values, and what is left is of the set; operators in place, which the tracer makes functional, aside."""
     eager = case.fn(*case.make_inputs(dtype))
+    inputs = case.make_inputs(dtype)
     with Decomposed() as mode:
-        ours = case.fn(*case.make_inputs(dtype))
+        ours = case.fn(*inputs)
     assert_close(ours, eager, case, dtype)
-    assert mode.left
+    left = {str(op) for op in mode.left if op not in PRIMITIVES and not op._schema.is_mutable}
+    assert left <= KERNELS
 
 
 def test_names_are_unique() -> None:
