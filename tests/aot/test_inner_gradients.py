@@ -14,6 +14,7 @@ from torch.nn import functional as F
 
 import stator
 from stator.base.errors import CaptureError
+from stator.capture.values import gradients as gradients_inside
 
 
 @pytest.fixture(autouse=True)
@@ -148,6 +149,18 @@ def test_what_is_computed_again_keeps_two_graphs() -> None:
         whole(kept)(torch.randn(2, 6))
     with pytest.raises(CaptureError, match="computed again"):
         whole(lambda x: layer(x).sum().backward(), options={"activation_memory_budget": 0.5})(torch.randn(2, 6))
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_large_steps_keep_two_graphs(dynamic: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    layer = nn.Linear(6, 6)
+    step = whole(lambda x: layer(x).sin().sum().backward(), dynamic=dynamic)
+    monkeypatch.setattr(gradients_inside, "MOST_RECORDED", 4 * (2 * 30 + 1))
+    step(torch.randn(5, 6))
+    stator.reset()
+    monkeypatch.setattr(gradients_inside, "MOST_RECORDED", 4 * 2 * 30)
+    with pytest.raises(CaptureError, match="computed again"):
+        whole(lambda x: layer(x).sin().sum().backward(), dynamic=dynamic)(torch.randn(5, 6))
 
 
 def test_a_history_outside_is_not_cut() -> None:
