@@ -43,6 +43,14 @@ def reason(context: Context, size: tuple[Any, ...], dim: int) -> str | None:
     return next((why for why, holds in REASONS.items() if size and holds(context, size, dim)), None)
 
 
+def _operand(context: Context, x: Tensorish, dim: int) -> int:
+    """The dim, counted from the front. With few rows, the scheduler decides if the operand is made in their loop."""
+    dim %= max(x.rank, 1)
+    if x.size and x.place is None and x.base is None and hint(prod(x.size)) < _FEW * hint(x.size[dim]):
+        context.realize(x)
+    return dim
+
+
 def _scanned(context: Context, out: Spec, dim: int, kind: str, state: str, body: Body) -> Tensorish:
     """Scan what the body gives, in the dtype `state`, and round to the result's."""
     if not out.size or out.size[dim] == 1 or 0 in out.size:
@@ -62,7 +70,7 @@ def _sum_like(kind: str) -> Callable[..., Tensorish]:
         # half types are summed in float32 from what they are; a dtype that is asked for is cast to first
         body = x.load if dtype is None else lambda at: e.cast(x.load(at), DTYPES[dtype])
         state = "i64" if out.dtype in INTEGERS or out.dtype == "bool" else _accumulator(context, out.dtype)
-        return _scanned(context, out, dim % max(x.rank, 1), kind, state, body)
+        return _scanned(context, out, _operand(context, x, dim), kind, state, body)
 
     return lowering
 
@@ -75,14 +83,15 @@ lowers("cumprod")(_sum_like("prod"))
 def logcumsumexp(context: Context, out: Spec, x: Tensorish, dim: int) -> Tensorish:
     if reason(context, x.size, dim):
         return extern(context, out, x, dim)
-    return _scanned(context, out, dim % max(x.rank, 1), "logsumexp", _accumulator(context, out.dtype), x.load)
+    state = _accumulator(context, out.dtype)
+    return _scanned(context, out, _operand(context, x, dim), "logsumexp", state, x.load)
 
 
 def _extreme(kind: str) -> Callable[..., tuple[Tensorish, Tensorish]]:
     def lowering(context: Context, out: tuple[Spec, Spec], x: Tensorish, dim: int) -> tuple[Tensorish, Tensorish]:
         if reason(context, x.size, dim):
             return extern(context, out, x, dim)
-        dim %= max(x.rank, 1)
+        dim = _operand(context, x, dim)
         state = "u8" if x.dtype == "bool" else compute_dtype(x.dtype)
         values = _scanned(context, out[0], dim, kind, state, x.load)
 

@@ -225,7 +225,7 @@ INLINE void store1(bf16* p, float v) { p->bits = narrow_bf16<4>(V<float, 4>{v})[
 INLINE void store1(f16* p, float v) { p->bits = narrow_f16<8>(V<float, 8>{v})[0]; }
 
 // What a loaded element is in a register: its vector type, and its lane (masks are -1, not 1).
-template <class T, int L> using Held = V<decltype(load1(T{})), L>;
+template <class T, int L> using Held = decltype(load<L>((const T*)0, Full{}));
 template <int L> INLINE int lane_of(bool x) { return -(int)x; }
 template <int L, class T> INLINE T lane_of(T x) { return x; }
 
@@ -380,8 +380,8 @@ template <class F, class G> INLINE F scan(F& before, F v, G f) {  // `before` is
 }
 // Contiguous memory, from its end on: lane j is at p[-j].
 template <int L, class T> INLINE auto load_back(const T* p, Full) { return backwards(load<L>(p - (L - 1), Full{})); }
-template <int L, class T> INLINE auto load_back(const T* p, i64_ n) {
-    return lanes<typename Element<decltype(load<L>(p, Full{}))>::type, L>(n, [&](int j) BODY { return load1(p[-j]); });
+template <int L, class T> INLINE Held<T, L> load_back(const T* p, i64_ n) {
+    return lanes<typename Element<Held<T, L>>::type, L>(n, [&](int j) BODY { return load1(p[-j]); });
 }
 template <int L, class T, class F> INLINE void store_back(T* p, F v, Full) { store<L>(p - (L - 1), backwards(v), Full{}); }
 template <int L, class T, class F> INLINE void store_back(T* p, F v, i64_ n) {
