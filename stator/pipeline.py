@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from stator import lowering, passes
+from stator import lowering, passes, prims
 from stator.aot.attributes import lifted
 from stator.aot.metadata import Memory, Metadata
 from stator.aot.partition import partition
@@ -31,7 +31,6 @@ from stator.loop.device import Device
 from stator.loop.footprint import Kept, settle
 from stator.loop.kernel import Launch, Schedule
 from stator.loop.schedule import schedule as schedule_program
-from stator.prims import DECOMPOSITIONS, RANDOM_OPERATORS
 from stator.runtime import GraphArtifact, Unit
 from stator.runtime import build as build_artifact
 from stator.sizes.environment import Environment
@@ -40,11 +39,11 @@ from stator.sizes.environment import Environment
 @tables.session()
 def build(gm: fx.GraphModule, example_inputs: Sequence[Any], options: Options) -> Compiled:
     """Trace, partition and compile both halves."""
-    random_operators = {} if options.eager_random else RANDOM_OPERATORS
+    random_operators = {} if options.eager_random else prims.RANDOM_OPERATORS
     environment: Environment | None = gm.meta.get("sizes")
     assumed = len(environment.conditions) if environment is not None else 0
     with stage("trace"):
-        joint = trace(gm, example_inputs, decompositions=DECOMPOSITIONS, random_operators=random_operators)
+        joint = trace(gm, example_inputs, decompositions=prims.DECOMPOSITIONS, random_operators=random_operators)
     artifacts.stage("joint", lambda: graph_file.functional(joint.graph, "joint"), "py")
     with stage("partition"):
         parts = partition(joint, options.activation_memory_budget)
@@ -68,6 +67,8 @@ def scheduled(gm: fx.GraphModule, name: str, options: Options) -> Schedule:
     device = _device(gm)
     with stage("passes", graph=name):
         passes.run(gm)
+        if options.verify:
+            prims.verify(gm.graph)
     artifacts.stage(name, lambda: graph_file.functional(gm.graph, name), "py")
     with stage("lower", graph=name):
         program = lowering.lower(gm, name, device)

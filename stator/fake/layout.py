@@ -25,6 +25,8 @@ _CATEGORY: dict[torch.dtype, int] = {
     **dict.fromkeys((torch.complex32, torch.complex64, torch.complex128), 3),
 }
 
+#: What a float becomes beside a complex number of lower priority; complex64 for the others.
+_COMPLEX_OF = {torch.float64: torch.complex128, torch.float16: torch.complex32}
 #: Dtypes that no kernel of ours computes on.
 OPAQUE_DTYPES = frozenset(
     getattr(torch, name)
@@ -56,7 +58,7 @@ def _combine(higher: torch.dtype | None, lower: torch.dtype | None) -> torch.dty
         return higher or lower
     high, low = _CATEGORY.get(higher, 2), _CATEGORY.get(lower, 2)
     if high == 2 and low == 3:
-        return torch.complex128 if higher is torch.float64 else torch.complex64
+        return _COMPLEX_OF.get(higher, torch.complex64)
     return higher if high >= low and high != 0 else torch.promote_types(higher, lower)
 
 

@@ -25,6 +25,7 @@ import torch
 from stator.fake.overloads import Table
 from stator.prims import names as p
 from stator.prims.set import PRIMITIVES, Primitive
+from stator.prims.types import TYPE_RULES
 
 MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 INCREMENTS = (0x9E3779B9, 0xBB67AE85)
@@ -95,7 +96,9 @@ _LIBRARY.impl("random", _random, "CompositeExplicitAutograd")
 _LIBRARY.impl("random", _random_meta, "Meta")
 
 RANDOM = torch.ops.stator.random.default
-PRIMITIVES[RANDOM] = Primitive("random", "uniform or normal numbers from one of the seeds, by element number")
+PRIMITIVES[RANDOM] = Primitive(
+    "random", (TYPE_RULES["asked"],), "uniform or normal numbers from one of the seeds, by element number"
+)
 
 
 def _typed(value: torch.Tensor, dtype: torch.dtype | None) -> torch.Tensor:

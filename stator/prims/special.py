@@ -13,6 +13,7 @@ from torch._ops import OpOverload
 
 from stator.fake.overloads import overload
 from stator.prims.set import PRIMITIVES, Primitive
+from stator.prims.types import TYPE_RULES
 
 #: The ATen operator → what it computes.
 FUNCTIONS = {
@@ -74,4 +75,6 @@ def _special(name: str, x: Tensor, y: Tensor | None = None) -> Tensor:
 _LIBRARY.impl("special", _special, "CompositeExplicitAutograd")
 
 SPECIAL = torch.ops.stator.special.default
-PRIMITIVES[SPECIAL] = Primitive("pointwise", "a special function of one or two tensors, by its name in ATen")
+PRIMITIVES[SPECIAL] = Primitive(
+    "pointwise", (TYPE_RULES["float"],), "a special function of one or two tensors, by its name in ATen"
+)
