@@ -1,9 +1,10 @@
-"""Derivatives of gradients: the captured graph runs a second time, by PyTorch's own kernels, and autograd records it.
+"""Higher-order gradients: the captured graph runs a second time, by PyTorch's own kernels, and autograd records it.
 
-A compiled backward is no part of autograd's graph. Where a caller asks for gradients that have gradients themselves
-(`create_graph=True`), they are computed from the inputs of the call instead, as eager does; with a function that gives
-other results a second time, or inputs that are gone or changed, that is refused (`again` tells why). Anomaly mode runs
-the same to find the call whose gradient is no number, and so does backward under an autocast that changes it.
+Autograd does not record what a compiled backward computes. Where a caller asks for gradients that can be differentiated
+(`create_graph=True`), they are computed from the inputs of the call instead, as eager does. That is refused, with the
+reason, where a second run could give other results: the function draws random numbers, or inputs have been freed or
+written to. Anomaly mode runs the graph the same way, to find the call whose gradient is NaN, and so does backward under
+an autocast that changes it.
 Neighbours: `runtime.py` keeps the inputs in view and asks; `attributes.py` has the order of the lifted tensors.
 """
 
@@ -26,7 +27,7 @@ Tensor = torch.Tensor
 
 
 class Again:
-    """One captured graph, to be differentiated as often as somebody likes."""
+    """A captured graph that can be run again under autograd."""
 
     __slots__ = ("attributes", "casts", "devices", "gm", "metadata", "refusal", "results")
 
@@ -45,7 +46,7 @@ class Again:
         self.refusal = self._refusal()
 
     def _refusal(self) -> str:
-        """Why the function cannot run again, or nothing."""
+        """Why the function cannot run again; empty if it can."""
         if self.metadata.overwritten:
             return "the compiled function writes to its inputs"
         if self.metadata.uses_random:
@@ -55,7 +56,10 @@ class Again:
         return ""
 
     def gradients(self, inputs: Sequence[Any], tangents: Sequence[Tensor | None]) -> list[Tensor | None] | None:
-        """A gradient or None for each flat input, with a history if those are on; None where it drew numbers."""
+        """A gradient or None for each flat input, recorded by autograd where grad mode is on.
+
+        None instead of the list if the run drew random numbers: they differ from those of the call.
+        """
         states = self._generators()
         history = torch.is_grad_enabled()
         with torch.enable_grad():
@@ -108,7 +112,7 @@ class _Interpreter(fx.Interpreter):
         super().__init__(gm)
         self.known = known
         self.anomaly = torch.is_anomaly_enabled()
-        #: Parts of autograd's graph that have got their place in the program, or are none of this graph's.
+        #: Nodes of autograd's graph that have their location already, or belong to what came before this graph.
         self.placed: set[Any] = {tensor.grad_fn for tensor in known.values()}
 
     def run_node(self, n: fx.Node) -> Any:

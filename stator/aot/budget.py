@@ -64,20 +64,20 @@ def choose(plans: Sequence[Plan], costs: Sequence[Cost], budget: float) -> Plan:
 def plans(nodes: Sequence[fx.Node], saved: Iterable[fx.Node], cheap: Callable[[fx.Node], bool]) -> list[Plan]:
     """The default, and cuts of the forward graph (`nodes`, in order) into segments of about equal saved bytes."""
     expensive = {node: i for i, node in enumerate(nodes) if not cheap(node) and is_pure(node)}
-    widths = _Widths(nodes)
+    liveness = _Liveness(nodes)
     found = [Plan()]
     for count, again in _PLANS:
-        borders = _borders(nodes, list(saved), widths, count)[:again]
+        borders = _borders(nodes, list(saved), liveness, count)[:again]
         if len(borders) < again:
             continue
         allowed = frozenset(node for node, i in expensive.items() if i < borders[-1])
-        pinned = frozenset(node for border in borders for node in widths.crossing(border))
+        pinned = frozenset(node for border in borders for node in liveness.crossing(border))
         found.append(Plan(allowed - pinned, pinned))
     return found
 
 
-class _Widths:
-    """What is alive between two nodes of a graph."""
+class _Liveness:
+    """Which values are alive between two nodes of a graph, and how many bytes they take."""
 
     def __init__(self, nodes: Sequence[fx.Node]) -> None:
         order = {node: i for i, node in enumerate(nodes)}
@@ -100,7 +100,7 @@ class _Widths:
         return [node for start, end, node in self.lives if start < border <= end]
 
 
-def _borders(nodes: Sequence[fx.Node], saved: list[fx.Node], widths: _Widths, count: int) -> list[int]:
+def _borders(nodes: Sequence[fx.Node], saved: list[fx.Node], liveness: _Liveness, count: int) -> list[int]:
     """The ends of `count` segments, the last one the end of the graph."""
     kept = set(saved)
     sums = [0]
@@ -112,11 +112,12 @@ def _borders(nodes: Sequence[fx.Node], saved: list[fx.Node], widths: _Widths, co
         high = _first(sums, sums[-1] * (part + 0.4) / count)
         start = max(low, ends[-1] + 1 if ends else 1)
         if start < high:
-            ends.append(min(range(start, high), key=lambda i: (widths.at[i], i)))
+            ends.append(min(range(start, high), key=lambda i: (liveness.at[i], i)))
     return [*ends, len(nodes)]
 
 
 def _first(sums: Sequence[int], bound: float) -> int:
+    """The first position whose sum reaches the bound."""
     return next(i for i, total in enumerate(sums) if total >= bound)
 
 
@@ -147,7 +148,7 @@ def peaks(graph: fx.Graph, existing: Callable[[fx.Node], bool], cheap: Callable[
         for changes in (without, every):
             changes[first] += nbytes
             changes[last + 1] -= nbytes
-    return _top(without), _top(every)
+    return _peak(without), _peak(every)
 
 
 def _read(node: fx.Node, cheap: Callable[[fx.Node], bool]) -> list[fx.Node]:
@@ -184,7 +185,8 @@ def _home(node: fx.Node) -> fx.Node:
     return memory
 
 
-def _top(changes: Sequence[int]) -> int:
+def _peak(changes: Sequence[int]) -> int:
+    """The largest of the running sums."""
     live = most = 0
     for change in changes:
         live += change

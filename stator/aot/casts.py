@@ -24,7 +24,7 @@ DEVICES = ("cpu", "cuda")
 
 
 def active(devices: Iterable[str] = DEVICES) -> Casts:
-    """What is in force now for some types of devices."""
+    """The autocasts that are enabled now, of these types of devices."""
     return tuple(
         [
             (kind, str(torch.get_autocast_dtype(kind)).removeprefix("torch."))
@@ -59,7 +59,7 @@ def gradients(
     with tracer:
         run_backward(*roots, allow_unreachable=True, accumulate_grad=False)
     second = _calls(tracer)[before + len(first) :]
-    same = list(map(_what, first)) == list(map(_what, second))
+    same = list(map(_signature, first)) == list(map(_signature, second))
     for node in reversed(second):
         tracer.graph.erase_node(node)
     return found, casts if same else ()
@@ -69,6 +69,6 @@ def _calls(tracer: Tracer) -> list[fx.Node]:
     return [node for node in tracer.graph.nodes if node.op == "call_function"]
 
 
-def _what(node: fx.Node) -> tuple[Any, Any]:
-    """What casts would change of a call."""
+def _signature(node: fx.Node) -> tuple[Any, Any]:
+    """What a cast changes of a call: which overload it is, and the dtype of its result."""
     return node.target, getattr(node.meta["val"], "dtype", None)

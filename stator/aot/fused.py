@@ -2,9 +2,9 @@
 
     _fused_sgd_([a, b], [c, d], [], lr=0.1, …)  -->  a.copy_(a - 0.1 * c); b.copy_(b - 0.1 * d)
 
-Like eager's kernels they compute the corrections for how many steps were made as doubles, and count no versions. Where
-`found_inf` says so nothing is written. Eager's kernels read memory as it lies and round their constants to half types
-for some elements only: tensors that lie differently and half types are left to them.
+As in eager's kernels, bias corrections are computed in float64, version counters stay as they are, and nothing is
+written where `found_inf` is set. Left to eager are tensors of one parameter that differ in strides, which its kernels
+ignore, and half types, to which its kernels round their constants for some elements and not for others.
 Neighbours: `tracer.py` runs what comes out; `foreach.py` is the same for operators that are no whole step.
 """
 
@@ -39,7 +39,7 @@ def run_fused(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     def store(target: Tensor, value: Tensor) -> None:
         target.copy_(value if found is None else torch.where(found == 1, target, value))
 
-    for tensors in _side_by_side(args):
+    for tensors in _by_parameter(args):
         param, grad = tensors[:2]
         _check(func, [tensor for tensor in tensors if tensor.dim() or not param.dim()])
         if scale is not None:
@@ -49,8 +49,8 @@ def run_fused(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         step(store, *tensors, **kwargs)
 
 
-def _side_by_side(lists: Sequence[Sequence[Tensor]]) -> list[list[Tensor]]:
-    """The tensors of each parameter; a list may be empty, where the step has no use for it."""
+def _by_parameter(lists: Sequence[Sequence[Tensor]]) -> list[list[Tensor]]:
+    """The tensors of each parameter; a list that the step has no use for may be empty."""
     return [[tensors[i] for tensors in lists if len(tensors)] for i in range(len(lists[0]))]
 
 
@@ -65,11 +65,15 @@ def _check(func: Any, tensors: list[Tensor]) -> None:
 # ---- steps: (store, tensors of one parameter, options) ---------------------------------------------------------------
 
 
+def _decayed(grad: Tensor, param: Tensor, weight_decay: float) -> Tensor:
+    """The gradient with that of an L2 penalty."""
+    return grad + param * weight_decay if weight_decay else grad
+
+
 def _adam(
     store: Store, param: Tensor, grad: Tensor, *state: Tensor, lr: Any, weight_decay: float, **options: Any
 ) -> None:
-    if weight_decay:
-        grad = grad + param * weight_decay
+    grad = _decayed(grad, param, weight_decay)
     _moments(store, param, param, grad, *state, lr=lr, **options)
 
 
@@ -94,7 +98,7 @@ def _moments(
     eps: float,
     amsgrad: bool,
 ) -> None:
-    """A step along the mean gradient, in units of the root of its mean square."""
+    """Adam's update: the first moment over the root of the second, both corrected for their bias."""
     *greatest, steps = rest
     count = steps.double()
     new_mean = mean.lerp(grad, 1 - beta1)
@@ -120,9 +124,8 @@ def _sgd(
     nesterov: bool,
     is_first_step: bool,
 ) -> None:
-    """A step along the gradient, or along what it adds up to."""
-    if weight_decay:
-        grad = grad + param * weight_decay
+    """A step along the gradient, or along its momentum."""
+    grad = _decayed(grad, param, weight_decay)
     if momentum:
         moved = grad if is_first_step else momenta[0] * momentum + grad * (1 - dampening)
         grad = grad + moved * momentum if nesterov else moved
@@ -143,9 +146,8 @@ def _adagrad(
     weight_decay: float,
     eps: float,
 ) -> None:
-    """A step in units of the root of all squares so far."""
-    if weight_decay:
-        grad = grad + param * weight_decay
+    """A step scaled by the root of the sum of all squared gradients."""
+    grad = _decayed(grad, param, weight_decay)
     rate = lr / (1 + (steps.double() - 1) * lr_decay)
     new_total = total + grad * grad
     store(param, param - rate * grad / (new_total.sqrt() + eps))

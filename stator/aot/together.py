@@ -1,8 +1,9 @@
-"""Inputs that lie in one memory, of which some are written: one base, and each input as views of it.
+"""Inputs that share a storage, some of which are written to: one base tensor, and each of the inputs as a view of it.
 
-The base is the line of elements from the first that any of them has to the last, an input of its own that the runtime
-cuts from one of them. A write to one is then seen by all, as every write to a cell is (`functional.py`).
-Invariant: an input's views name exactly its elements, in its order; what cannot be named by views is refused.
+The base has one dimension and reaches from the first element of any of them to the last. It is a flat input of its own,
+which the runtime makes by `as_strided` of the first of them. All share one `Cell`, so a write to one is seen by all
+(`functional.py`). Invariant: an input's view has exactly its elements, in its order; a geometry that a chain of views
+cannot express is refused.
 Neighbours: `trace.py` asks where a written input turns out to share memory; capture guards how they lie to each other.
 """
 
@@ -131,14 +132,14 @@ def _dims(member: Member) -> list[int]:
 
 
 def _room(member: Member, low: int) -> int:
-    """How long the line must be to be cut into rows for this input."""
+    """The length that the base needs so that this input is whole rows of it."""
     dims = _dims(member)
     rows = member.size[dims[0]] * member.stride[dims[0]] if len(dims) > 1 else 0
     return max(member.end, member.start + rows) - low
 
 
 def _cut(tracer: Tracer, line: FakeTensor, member: Member, low: int) -> FakeTensor:
-    """The member as slices, rows and permutations of the line; always a view of its own."""
+    """The member as slices, rows and permutations of the base; always a new tensor object."""
     size, stride = member.size, member.stride
     dims = _dims(member)
     start = member.start - low

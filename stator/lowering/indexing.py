@@ -52,7 +52,7 @@ class Selection:
 
     @staticmethod
     def of(extents: Size, indices: Sequence[Tensorish | None]) -> Selection | None:
-        """None where loops do not know how: masks select as many as they have true elements."""
+        """None for what loops cannot do: a mask selects as many elements as are true in it, which only data tells."""
         chosen = [d for d, i in enumerate(indices) if i is not None]
         tensors = [i for i in indices if i is not None]
         if any(i.dtype in ("bool", "u8") for i in tensors):

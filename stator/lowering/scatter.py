@@ -60,8 +60,8 @@ def spent(context: Context, out: Spec, x: Tensorish) -> Buffer | None:
     return x.place.buffer
 
 
-def _made(context: Context, source: Tensorish, out: Size) -> None:
-    """Make what goes to a few elements of a large tensor beforehand: what it is made of need not be there with that.
+def _realize_small(context: Context, source: Tensorish, out: Size) -> None:
+    """Put a source that is far smaller than the destination in memory first, so that its operands can be freed before.
 
     Where this gains nothing, fusion makes both one kernel again.
     """
@@ -119,7 +119,7 @@ def _along(
         return (*at[:dim], found, *at[dim + 1 :])
 
     dtype = compute_dtype(out.dtype) if mode in ("add", "mul") else out.dtype
-    _made(context, source, out.size)
+    _realize_small(context, source, out.size)
     return _scattered(context, out, x, size, lambda at: source.load(at[: source.rank]), target, mode, dtype)
 
 
@@ -176,7 +176,7 @@ def index_put(
     found = None
     if chosen is not None:
         mode = "add" if accumulate else "put"
-        _made(context, values, out.size)
+        _realize_small(context, values, out.size)
         found = _scattered(context, out, x, chosen.size, lambda at: broadcast(values, at), chosen.source, mode)
     return found or extern(context, out, x, indices, values, accumulate)
 
@@ -187,7 +187,7 @@ def embedding_dense_backward(
 ) -> Any:
     if by_frequency or 0 in grad.size or 0 in out.size or not combines(context, out.dtype, "add"):
         return extern(context, out, grad, positions, rows, padding, by_frequency)
-    _made(context, grad, out.size)
+    _realize_small(context, grad, out.size)
     zeros = pointwise(out.size, out.dtype, lambda at: e.const(0, out.dtype), 1)
     buffer = context.buffer(out.size, out.stride, out.dtype)
     context.write(buffer, zeros)

@@ -93,7 +93,7 @@ def special(context: Context, out: Spec, name: str, x: Tensorish, y: Tensorish |
 
 
 def _next(x: Expr, y: Expr) -> Expr:
-    """The bits of a float are ordered like its size: one more is further from 0."""
+    """`nextafter`: read as an integer, the bits of a float grow with its magnitude; one more is a step away from 0."""
     bits = {2: "i16", 4: "i32", 8: "i64"}[ITEMSIZE[x.dtype]]
     wide = "f32" if bits == "i16" else x.dtype
     a, b, zero = e.cast(x, wide), e.cast(y, wide), e.const(0, wide)

@@ -1,7 +1,7 @@
 """Bessel functions of every kind and Airy's, as formulas.
 
-Near 0 each is a smooth function, with what is singular there split off; beyond, one of 1/x times what grows, decays or
-swings. Those that swing are computed as eager computes them, because its values are not the nearest.
+Near 0 each is a smooth function once its singular part is split off; beyond, a function of 1/x times a factor that
+grows, decays or oscillates. The oscillating ones follow eager's method, because its values are not the nearest doubles.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from stator.lowering.functions.formula import (
     where,
 )
 
-#: From here on the functions swing; below, they are quotients of polynomials of x**2.
+#: From here on the functions oscillate; below, they are quotients of polynomials of x**2.
 _NEAR = 5.0
 _WAVES = {0: (c.P0, c.Q0), 1: (c.P1, c.Q1)}
 #: The squares of the first two zeros of J0, and of those of J1 after 0.

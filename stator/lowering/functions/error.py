@@ -1,7 +1,7 @@
 """Error functions, the normal distribution and their inverses, as formulas.
 
-Each tail has a variable of its own in which the function is nearly straight, so that a short series is right to the
-last digits and nothing cancels.
+Each tail has a variable of its own in which the function is nearly linear, so that a short series is right to the last
+digits and nothing cancels.
 """
 
 from __future__ import annotations

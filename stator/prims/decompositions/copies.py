@@ -1,4 +1,4 @@
-"""Views that give fresh memory, by one rule, and the joins and turns that are made of them.
+"""The `*_copy` operators, by one rule, and operators that rearrange elements into new memory.
 
 `VIEWS` is the whole list: an operator `x_copy` is the view `x` of the same arguments and a contiguous clone of it.
 Neighbour: `shape.py`, which reduces the views.
@@ -104,7 +104,7 @@ def rot90(x: Tensor, turns: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
 
 @decompose("channel_shuffle", "native_channel_shuffle")
 def channel_shuffle(x: Tensor, groups: int) -> Tensor:
-    """The channels as a matrix of groups, turned."""
+    """The channels as a matrix of (groups, channels of a group), transposed."""
     batch, channels, *rest = x.shape
     if not x.is_contiguous():
         return NotImplemented

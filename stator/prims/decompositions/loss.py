@@ -23,7 +23,7 @@ def _reduce(value: Tensor, reduction: int) -> Tensor:
 
 
 def _scale(reduction: int, x: Tensor) -> float:
-    """What a mean multiplies the gradient with."""
+    """The factor that the reduction brings into the gradient."""
     return 1.0 / x.numel() if reduction == MEAN and x.numel() else 1.0
 
 

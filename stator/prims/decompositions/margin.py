@@ -1,6 +1,6 @@
-"""Losses that compare every class with the right ones, and their gradients.
+"""Margin losses of one or several right classes, and their gradients.
 
-All of them look at pairs of classes, which are dims of their own here; a row that stands alone is a batch of one.
+The scores of classes are compared in pairs, which are dims here; input without a batch is a batch of one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from stator.prims.table import cast, compute_type, decompose
 
 
 def _rows(x: Tensor) -> Tensor:
-    """As rows of classes."""
+    """As (batch, classes)."""
     return x if x.dim() == 2 else p.view(p.clone(x), [1, *(x.shape or (1,))])
 
 
@@ -31,13 +31,14 @@ def _reduced(losses: Tensor, x: Tensor, reduction: int) -> Tensor:
 
 
 def _share(grad: Tensor, x: Tensor, rows: Tensor, reduction: int) -> Tensor:
-    """What every pair of a row has of the gradient, as a column."""
+    """The gradient that each pair of classes of a row receives, as a column."""
     grad = cast(grad, rows.dtype)
     column = p.view(p.clone(grad), [-1, 1]) if grad.dim() else p.view(p.clone(grad), [1, 1])
     return p.div(column, rows.shape[1] * (rows.shape[0] if reduction == MEAN else 1))
 
 
 def _given_back(value: Tensor, x: Tensor) -> Tensor:
+    """The gradient in the dtype and shape of `x`."""
     out = cast(value, x.dtype)
     return reshaped(out, list(x.shape))
 

@@ -39,7 +39,7 @@ def _pad(border: Border, x: Tensor, padding: Sequence[int]) -> Tensor:
 
 
 def _laid_out(value: Tensor, x: Tensor) -> Tensor:
-    """Only the kernels of the processor look at the memory format."""
+    """Eager's CPU kernels keep the memory format of `x`, its CUDA kernels give contiguous results."""
     if x.device.type == "cpu":
         return laid_out(value, x)
     return packed(value)

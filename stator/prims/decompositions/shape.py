@@ -204,7 +204,7 @@ def pixel_unshuffle(x: Tensor, factor: int) -> Tensor:
 
 
 def _suggested(x: Tensor, made: Tensor) -> Tensor:
-    """What is made of `x`, in the layout that the kernels of the processor choose for it."""
+    """`made` in the memory format that eager's CPU kernels choose for results of `x`."""
     last = x.device.type == "cpu" and suggests_channels_last(x)
     return p.clone(made, memory_format=torch.channels_last) if last else made
 
