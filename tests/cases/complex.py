@@ -54,9 +54,9 @@ def places(x: Tensor, y: Tensor) -> Tensor:
 
 
 CASES = [
-    case("rotary", rotary, normal(2, 3, 8), normal(3, 4)),
+    case("rotary", rotary, normal(2, 5, 16), normal(5, 8)),
     case("state_space", state_space, normal(4, 5), normal(4, 5)),
-    case("product", lambda x, y: torch.view_as_real(pair(x, y) * pair(y, y) + 2j * x), normal(4, 5), normal(4, 5)),
+    case("product", lambda x, y: torch.view_as_real(pair(x, y) * pair(y, y) + 2j * x), normal(7, 9), normal(7, 9)),
     case("quotient", lambda x, y: torch.view_as_real(pair(x, y) / pair(y, x) - 1 / pair(x, x)), normal(6), normal(6)),
     case("parts", lambda x, y: pair(x, y).abs() + pair(y, x).angle() + (-pair(x, y)).conj().imag, normal(9), normal(9)),
     case("direction", lambda x, y: torch.view_as_real(pair(x, y).sgn()).t(), normal(9), normal(9)),
@@ -89,7 +89,7 @@ CASES = [
         below(
             lambda x, y: (
                 aten.view_as_real_copy(aten.view_as_complex_copy(torch.stack([x, y], -1))),
-                aten.view_as_real_copy(aten.conj_physical(pair(x, y))),
+                aten.view_as_real_copy(aten.conj_physical(pair(x, y)) + aten._conj_physical(pair(y, x))),
             )
         ),
         normal(4, 5),

@@ -24,10 +24,6 @@ UNUSED_DECOMPOSITIONS = {
 }
 UNUSED_LOWERINGS = {
     "stator.random.default": "only the tracer of aot makes it; tests/prims and tests/lowering/test_program.py run it",
-    **dict.fromkeys(
-        ("aten.view_as_real.default", "aten.view_as_complex.default", "aten._conj.default", "aten._neg_view.default"),
-        "the evaluator of loops has no complex numbers; tests/lowering/test_complex.py runs them",
-    ),
 }
 
 

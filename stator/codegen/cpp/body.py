@@ -13,14 +13,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from stator.codegen.cpp import ops
-from stator.codegen.cpp.plan import Axes, Plan
+from stator.codegen.cpp.plan import INT32, Axes, Plan
 from stator.loop import expr
 from stator.loop.collision import scatters
 from stator.loop.expr import Expr
-from stator.loop.index import Axis, FloorDiv, Index, Indirect
+from stator.loop.extent import less
+from stator.loop.index import Atom, Axis, FloorDiv, Index, Indirect, Mod, indirect
 from stator.loop.kernel import Store
 from stator.loop.scalar import identity
 from stator.sizes import Extent, Size
+
+#: By how much lanes step through memory → the load that is made for it.
+STEPS: dict[Extent | None, str] = {-1: "load_back", 2: "load_even"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +231,8 @@ class Writer:
                 text = self.operand(source, self.plan.kind(source), vector, mask)
                 dtype = "i32" if node in self.plan.narrow else node.dtype
                 return ops.cast(source.dtype, dtype, text)
+            case "known":
+                return self.operand(node.args[0], kind, vector, mask)
             case "bitcast":
                 text = self.operand(node.args[0], ops.KIND[node.args[0].dtype], vector, mask)
                 return ops.bitcast(node.args[0].dtype, node.dtype, text)
@@ -313,6 +319,49 @@ class Writer:
             parts.append(self.extent(index.const))
         return " + ".join(parts)
 
+    def _offsets(self, index: Index, mask: Expr | None) -> tuple[str, str, str] | None:
+        """(where a block of lanes is, a vector of how far from there each is, its kind), if vectors tell that."""
+        lanes, rest = self.plan.lanes, index
+        parts: list[tuple[str, str, int]] = []
+        reach: Extent = 0
+        for atom, coefficient in index.terms:
+            one = _alone(atom)
+            if self._lane_stride(one, mask) is not None:
+                continue
+            found = self._of_lanes(atom, mask)
+            if found is None or type(coefficient) is not int or not one.nonnegative or one.high is None:
+                return None
+            parts.append((*found, coefficient))
+            rest = rest - one * coefficient
+            reach += abs(coefficient) * one.high
+        step = self.plan.lane_stride(rest)
+        if type(step) is not int:
+            return None
+        narrow = less(reach + abs(step) * lanes, INT32) and all(part[1] == "i32" for part in parts)
+        kind = "i32" if narrow else "i64"
+        texts = [f"iota<{ops.ELEMENT[kind]}, {lanes}>() * {step}"] if step or not parts else []
+        for text, given, coefficient in parts:
+            text = text if given == kind else ops.convert(given, kind, text)
+            texts.append(text if coefficient == 1 else f"{text} * {coefficient}")
+        return self.place(rest, mask), " + ".join(texts), kind
+
+    def _of_lanes(self, atom: Atom, mask: Expr | None) -> tuple[str, str] | None:
+        """An atom that is different in each lane as a vector of some kind."""
+        match atom:
+            case Indirect():
+                name = self._within(atom, mask)
+                return name.text, name.kind
+            case FloorDiv() | Mod() if type(atom.divisor) is int and atom.inner.within(INT32):
+                found = self._offsets(atom.inner, mask)
+                if found is None or found[2] != "i32":
+                    return None
+                text = f"(wide<int, {self.plan.lanes}>((int)({found[0]})) + {found[1]})"
+                places, whole = atom.divisor.bit_length() - 1, isinstance(atom, FloorDiv)
+                if atom.divisor == 1 << places:
+                    return f"({text} {f'>> {places}' if whole else f'& {atom.divisor - 1}'})", "i32"
+                return f"({text} {'/' if whole else '%'} {atom.divisor})", "i32"
+        return None
+
     def _within(self, atom: Indirect, mask: Expr | None) -> Name:
         """A loaded index, checked once for each mask it is used under."""
         node: Expr = atom.expr  # type: ignore[assignment]
@@ -360,31 +409,43 @@ class Writer:
 
     def _load(self, node: Expr, mask: Expr | None, vector: bool) -> str:
         buffer, index = node.attr
-        plan = self.plan
-        guard = self.operand(mask, "mask", vector) if mask is not None else ""
-        stride = self._lane_stride(index, mask) if vector else 0
-        if not vector or (stride == 0 and not guard):
+        kind, stride = self.plan.kind(node), self._lane_stride(index, mask) if vector else 0
+        if stride == 0 and (mask is None or not vector):
             text = f"load1({buffer}[{self.place(index, mask)}])"
-            return f"({guard} ? {text} : {ops.number(plan.kind(node), 0)})" if guard else text
-        lanes = plan.lanes
+            return text if mask is None else f"({self.operand(mask, 'mask', False)} ? {text} : {ops.number(kind, 0)})"
+        if mask is None or self.value(mask).vector:
+            return self._lanes(node, stride, mask, self.operand(mask, "mask", True) if mask is not None else "")
+        nothing = f"V<{ops.ELEMENT[kind]}, {self.plan.lanes}>{{}}"  # all lanes are read, or none
+        return f"({self.value(mask).text} ? {self._lanes(node, stride, mask, '')} : {nothing})"
+
+    def _lanes(self, node: Expr, stride: Extent | None, mask: Expr | None, guard: str) -> str:
+        """A vector of loads, each under its lane of the guard if there is one."""
+        buffer, index = node.attr
+        element, lanes, live = ops.ELEMENT[self.plan.kind(node)], self.plan.lanes, self.live
         if stride == 1:
             where = f"{buffer} + {self.place(index, mask)}"
+            return f"load_if<{lanes}>({where}, {guard}, {live})" if guard else f"load<{lanes}>({where}, {live})"
+        if stride == 0 and not guard:
+            return f"wide<{element}, {lanes}>(load1({buffer}[{self.place(index, mask)}]))"
+        if stride in STEPS and not guard:
+            return f"{STEPS[stride]}<{lanes}>({buffer} + {self.place(index, mask)}, {live})"
+        if (offsets := self._offsets(index, mask)) is not None:
+            where = f"{buffer} + {offsets[0]}, {offsets[1]}"
             if guard:
-                return f"load_if<{lanes}>({where}, {guard}, {self.live})"
-            return f"load<{lanes}>({where}, {self.live})"
-        if stride == -1 and not guard:
-            return f"load_back<{lanes}>({buffer} + {self.place(index, mask)}, {self.live})"
-        element = ops.ELEMENT[plan.kind(node)]
+                return f"gather_if<{element}, {lanes}>({where}, {guard}, {live})"
+            return f"gather<{element}, {lanes}>({where}, {live})"
         at = f"[&](int j) BODY {{ return load1({buffer}[{self._at_lane(index, stride, mask)}]); }}"
         if guard:
-            return f"lanes_if<{element}, {lanes}>({guard}, {self.live}, {at})"
-        return f"lanes<{element}, {lanes}>({self.live}, {at})"
+            return f"lanes_if<{element}, {lanes}>({guard}, {live}, {at})"
+        return f"lanes<{element}, {lanes}>({live}, {at})"
 
     def _position(self, index: Index, mask: Expr | None, kind: str, vector: bool) -> str:
         element, lanes = ops.ELEMENT[kind], self.plan.lanes
         if not vector:
             return f"({element})({self.place(index, mask)})"
         stride = self._lane_stride(index, mask)
+        if stride is None and (found := self._offsets(index, mask)) is not None and found[2] == kind:
+            return f"wide<{element}, {lanes}>(({element})({found[0]})) + {found[1]}"
         if stride is None:
             at = f"[&](int j) BODY {{ return ({element})({self.place(index, mask, 'j')}); }}"
             return f"lanes<{element}, {lanes}>({self.live}, {at})"
@@ -422,6 +483,20 @@ class Writer:
         body = f"[&](int j) BODY {{ {self._store1(item, self._at_lane(index, stride), lane)} }}"
         return [f"const auto {name} = {text};"], f"each<{lanes}>({self.live}, {body});"
 
+    def is_pair(self, even: Store, odd: Store) -> bool:
+        """Whether two stores write numbers that lie in turn."""
+        if even.buffer != odd.buffer or even.mode != "store" or odd.mode != "store":
+            return False
+        if self.plan.vector is None or self.plan.vector not in self.scope.axes:
+            return False
+        return odd.index - even.index is Index.of(1) and self.plan.lane_stride(even.index) == 2
+
+    def store_pair(self, even: Store, odd: Store) -> tuple[list[str], str]:
+        """As `store`, for both stores of a pair."""
+        kind, lanes = ops.KIND[even.value.dtype], self.plan.lanes
+        parts = ", ".join([self.operand(item.value, kind, True) for item in (even, odd)])
+        return [], f"store_pairs<{lanes}>({even.buffer} + {self.place(even.index)}, {parts}, {self.live});"
+
     @staticmethod
     def _store1(item: Store, place: str, text: str) -> str:
         """One element, combined with what is there in the mode of the store."""
@@ -429,6 +504,19 @@ class Writer:
             held = f"load1({item.buffer}[{place}])"
             text = ops.operator(item.mode, ops.KIND[item.value.dtype], item.value.dtype, [held, text])
         return f"store1({item.buffer} + {place}, {text});"
+
+
+def _alone(atom: Atom) -> Index:
+    """The index that is one atom of another."""
+    match atom:
+        case Axis():
+            return atom.index
+        case Indirect():
+            return indirect(atom.expr, atom.bound)
+        case FloorDiv():
+            return atom.inner // atom.divisor
+        case _:
+            return atom.inner % atom.divisor
 
 
 def declared(plan: Plan) -> list[str]:

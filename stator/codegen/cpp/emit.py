@@ -158,8 +158,13 @@ def _points(writer: Writer, made: Plan) -> None:
 def _write_stores(writer: Writer, stores: Sequence[Store]) -> None:
     """All values first, then the statements that write memory."""
     statements = []
-    for store in stores:
-        before, statement = writer.store(store)
+    rest = list(stores)
+    while rest:
+        store = rest.pop(0)
+        if rest and writer.is_pair(store, rest[0]):
+            before, statement = writer.store_pair(store, rest.pop(0))
+        else:
+            before, statement = writer.store(store)
         writer.scope.lines.extend(before)
         statements.append(statement)
     writer.scope.lines.extend(statements)

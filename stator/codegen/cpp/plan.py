@@ -185,6 +185,10 @@ def _is_wide(node: Expr, narrow: frozenset[Expr]) -> bool:
 # ---- decisions
 
 
+#: What loads and stores of lanes at these steps are worth; all others go to an address for each lane.
+_NEAR = {1: 1.0, -1: 0.9, 2: 0.7}
+
+
 def _choose(kernel: Kernel, lanes: int, deps: dict[Expr, Axes], collide: Axes) -> Axis | None:
     """The axis along which most memory accesses are contiguous; the innermost where several are equal.
 
@@ -211,14 +215,10 @@ def _choose(kernel: Kernel, lanes: int, deps: dict[Expr, Axes], collide: Axes) -
         score = 0.0
         for index, weight in accesses:
             stride = _lane_stride(index, axis, lanes, deps)
-            if stride == 1:
-                score += weight * use
-            elif stride == -1:
-                score += weight * 0.9 * use
-            elif stride == 0:
+            if stride == 0:
                 score += weight * 0.3 * use if length > 4 else 0.0
-            elif stride is None:
-                score -= weight * 0.2
+            else:
+                score += weight * use * _NEAR[stride] if stride in _NEAR else -weight * 0.2
         if score >= best_score:
             best, best_score = axis, score
     return best

@@ -6,6 +6,7 @@
 // which it calls. `n` is how many lanes are live: Full{} (all of them, known at compile time) or a number.
 
 #define INLINE static inline __attribute__((always_inline, unused))
+#define BODY __attribute__((always_inline))
 typedef long i64_;  // what comparisons of doubles give lanes of
 typedef unsigned long u64_;
 
@@ -15,6 +16,8 @@ template <class F> using Int = decltype(F{} < F{});  // the signed integers of t
 template <int N> struct Number { static constexpr int value = N; };
 template <class A, class B> struct Same { static constexpr bool value = false; };
 template <class A> struct Same<A, A> { static constexpr bool value = true; };
+template <bool first, class A, class B> struct Choose { typedef A type; };
+template <class A, class B> struct Choose<false, A, B> { typedef B type; };
 template <class F> struct Element { typedef F type; static constexpr int lanes = 0; };
 #define LANES_(T) \
     template <> struct Element<V<T, 2>> { typedef T type; static constexpr int lanes = 2; }; \
@@ -41,10 +44,11 @@ template <class F> INLINE F splat(typename Element<F>::type c) {
 template <class T, int L> INLINE V<T, L> wide(T c) { return splat<V<T, L>>(c); }
 template <class T, int L> INLINE V<T, L> wide(V<T, L> c) { return c; }
 template <int L> INLINE V<int, L> wide_mask(bool c) { return V<int, L>{} - (int)c; }
-template <class T, int L> INLINE V<T, L> iota() {
-    V<T, L> r;
-    for (int j = 0; j < L; ++j) r[j] = (T)j;
-    return r;
+template <class T, int L> INLINE V<T, L> iota() {  // written out, as a loop would run whenever it is asked for
+    if constexpr (L == 2) return V<T, L>{0, 1};
+    else if constexpr (L == 4) return V<T, L>{0, 1, 2, 3};
+    else if constexpr (L == 8) return V<T, L>{0, 1, 2, 3, 4, 5, 6, 7};
+    else return V<T, L>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 }
 INLINE bool mask(bool m) { return m; }
 INLINE bool mask(int m) { return m; }
@@ -127,13 +131,32 @@ template <class T, int L> INLINE V<T, L> raw(const T* p, Full) {
     __builtin_memcpy(&r, p, sizeof r);
     return r;
 }
+// Some of the lanes: a masked move where there is one (ready says so), else as many bytes as there are.
+#ifdef __AVX512VL__
+template <class T, int L> constexpr bool ready = (sizeof(T) == 4 && (L == 16 || L == 8)) || (sizeof(T) == 8 && L == 8);
+INLINE V<float, 16> move(const void* p, V<float, 16> v, int m) { return __builtin_ia32_loadups512_mask((const float*)p, v, m); }
+INLINE V<float, 8> move(const void* p, V<float, 8> v, int m) { return __builtin_ia32_loadups256_mask((const float*)p, v, m); }
+INLINE V<double, 8> move(const void* p, V<double, 8> v, int m) { return __builtin_ia32_loadupd512_mask((const double*)p, v, m); }
+INLINE void move_to(void* p, V<float, 16> v, int m) { __builtin_ia32_storeups512_mask((float*)p, v, m); }
+INLINE void move_to(void* p, V<float, 8> v, int m) { __builtin_ia32_storeups256_mask((float*)p, v, m); }
+INLINE void move_to(void* p, V<double, 8> v, int m) { __builtin_ia32_storeupd512_mask((double*)p, v, m); }
+#else
+template <class T, int L> constexpr bool ready = false;
+template <class F> INLINE F move(const void*, F v, int) { return v; }
+template <class F> INLINE void move_to(void*, F, int) {}
+#endif
+template <class T, int L> using Word = V<typename Choose<sizeof(T) == 8, double, float>::type, L>;
 template <class T, int L> INLINE V<T, L> raw(const T* p, i64_ n) {
+    if constexpr (ready<T, L>) return (V<T, L>)move(p, Word<T, L>{}, (1 << n) - 1);
     V<T, L> r = {};
     __builtin_memcpy(&r, p, sizeof(T) * n);
     return r;
 }
 template <class T, class F> INLINE void raw_store(T* p, F v, Full) { __builtin_memcpy(p, &v, sizeof v); }
-template <class T, class F> INLINE void raw_store(T* p, F v, i64_ n) { __builtin_memcpy(p, &v, sizeof(T) * n); }
+template <class T, class F> INLINE void raw_store(T* p, F v, i64_ n) {
+    if constexpr (ready<T, lanes_of<F>>) return move_to(p, (Word<T, lanes_of<F>>)v, (1 << n) - 1);
+    __builtin_memcpy(p, &v, sizeof(T) * n);
+}
 
 template <int L> INLINE V<float, L> from_bf16(V<unsigned short, L> h) {
     return (V<float, L>)(__builtin_convertvector(h, V<unsigned, L>) << 16);
@@ -230,10 +253,17 @@ template <int L> INLINE int lane_of(bool x) { return -(int)x; }
 template <int L, class T> INLINE T lane_of(T x) { return x; }
 
 // lanes<T, L>(n, f): lane j is f(j), for the lanes that are live; no lane beyond them is read.
-template <class T, int L, class G> INLINE V<T, L> lanes(Full, G f) {
-    V<T, L> r;
-    for (int j = 0; j < L; ++j) r[j] = lane_of<L>(f(j));
-    return r;
+// All of them go by 16 bytes, which are then joined: an insertion into a wider vector takes a shuffle of all of it.
+template <class T, int L> INLINE V<T, L> joined(V<T, L / 2> a, V<T, L / 2> b) {
+    if constexpr (L == 4) return __builtin_shufflevector(a, b, 0, 1, 2, 3);
+    else if constexpr (L == 8) return __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7);
+    else return __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+}
+template <class T, int L, int O = 0, class G> INLINE V<T, L> lanes(Full n, G f) {
+    if constexpr (L == 2) return V<T, L>{lane_of<L>(f(O)), lane_of<L>(f(O + 1))};
+    else if constexpr (L == 4 && sizeof(T) <= 4)
+        return V<T, L>{lane_of<L>(f(O)), lane_of<L>(f(O + 1)), lane_of<L>(f(O + 2)), lane_of<L>(f(O + 3))};
+    else return joined<T, L>(lanes<T, L / 2, O>(n, f), lanes<T, L / 2, O + L / 2>(n, f));
 }
 template <class T, int L, class G> INLINE V<T, L> lanes(i64_ n, G f) {
     V<T, L> r = {};
@@ -272,6 +302,41 @@ template <int L, class T, class N> INLINE auto load_if(const T* p, V<int, L> m, 
     return r;
 }
 
+// gather: lane j is p[at[j]], where T is what a lane holds.
+#ifdef __AVX512VL__
+template <int L> INLINE int lane_bits(V<int, L> m) {
+    if constexpr (L == 16) return (unsigned short)__builtin_ia32_cmpd512_mask(m, V<int, L>{}, 4, (unsigned short)-1);
+    else return (unsigned char)__builtin_ia32_cmpd256_mask(m, V<int, L>{}, 4, (unsigned char)-1);
+}
+INLINE V<float, 16> fetch(const float* p, V<int, 16> at, int m) { return __builtin_ia32_gathersiv16sf(V<float, 16>{}, p, at, m, 4); }
+INLINE V<float, 8> fetch(const float* p, V<int, 8> at, int m) { return __builtin_ia32_gather3siv8sf(V<float, 8>{}, p, at, m, 4); }
+INLINE V<float, 8> fetch(const float* p, V<i64_, 8> at, int m) { return __builtin_ia32_gatherdiv16sf(V<float, 8>{}, p, (V<long long, 8>)at, m, 4); }
+INLINE V<double, 8> fetch(const double* p, V<int, 8> at, int m) { return __builtin_ia32_gathersiv8df(V<double, 8>{}, p, at, m, 8); }
+INLINE V<double, 8> fetch(const double* p, V<i64_, 8> at, int m) { return __builtin_ia32_gatherdiv8df(V<double, 8>{}, p, (V<long long, 8>)at, m, 8); }
+#endif
+template <class T, int L, class P, class A> constexpr bool fetched() {
+#ifdef __AVX512VL__
+    return Same<P, T>::value && (sizeof(T) == 4 ? L == 8 || sizeof(A) == 64 : L == 8);
+#else
+    return false;
+#endif
+}
+template <class T, int L, class P, class A, class N> INLINE V<T, L> gather_if(const P* p, A at, V<int, L> m, N n) {
+#ifdef __AVX512VL__
+    if constexpr (fetched<T, L, P, A>()) {
+        typedef typename Choose<sizeof(T) == 4, float, double>::type W;
+        return (V<T, L>)fetch((const W*)p, at, lane_bits<L>(m & live<L>(n)));
+    }
+#endif
+    return lanes_if<T, L>(m, n, [&](int j) BODY { return load1(p[at[j]]); });
+}
+template <class T, int L, class P, class A> INLINE V<T, L> gather(const P* p, A at, Full n) {
+    return lanes<T, L>(n, [&](int j) BODY { return load1(p[at[j]]); });  // faster than what the processor has for it
+}
+template <class T, int L, class P, class A> INLINE V<T, L> gather(const P* p, A at, i64_ n) {
+    return gather_if<T, L>(p, at, live<L>(n), n);
+}
+
 // ---- indices that were loaded: outside of 0 … bound-1 they become 0, and `wrong` the number of the check if needed
 
 template <class T> INLINE T within(T at, i64_ bound, bool needed, int number, int& wrong) {
@@ -303,7 +368,6 @@ template <int L, int U, bool REST, bool TAIL, class B> INLINE void sweep(i64_ fr
     if constexpr (TAIL)
         if (i < to) body(i, to - i, Number<0>{});
 }
-#define BODY __attribute__((always_inline))
 template <class T> INLINE T keep(Full, T now, T) { return now; }
 template <class T> INLINE T keep(i64_ n, T now, T before) { return select(live<lanes_of<T>>(n), now, before); }
 // A block of U vectors side by side, each with its own accumulator.
@@ -378,14 +442,46 @@ template <class F, class G> INLINE F scan(F& before, F v, G f) {  // `before` is
     before = f(before, splat<F>(parts[lanes_of<F> - 1]));
     return r;
 }
+template <class F> INLINE F in_turn(F a, F b, Int<F> at) {  // lane j is lane at[j] of both
+#ifdef __clang__
+    F r;
+    for (int j = 0; j < lanes_of<F>; ++j) r[j] = at[j] < lanes_of<F> ? a[at[j]] : b[at[j] - lanes_of<F>];
+    return r;
+#else
+    return __builtin_shuffle(a, b, at);
+#endif
+}
 // Contiguous memory, from its end on: lane j is at p[-j].
 template <int L, class T> INLINE auto load_back(const T* p, Full) { return backwards(load<L>(p - (L - 1), Full{})); }
-template <int L, class T> INLINE Held<T, L> load_back(const T* p, i64_ n) {
-    return lanes<typename Element<Held<T, L>>::type, L>(n, [&](int j) BODY { return load1(p[-j]); });
+template <int L, class T> INLINE auto load_back(const T* p, i64_ n) {
+    auto a = load<L>(p - (n - 1), n);
+    return in_turn(a, a, ((int)n - 1 - iota<typename Element<Int<decltype(a)>>::type, L>()) & (L - 1));
 }
 template <int L, class T, class F> INLINE void store_back(T* p, F v, Full) { store<L>(p - (L - 1), backwards(v), Full{}); }
 template <int L, class T, class F> INLINE void store_back(T* p, F v, i64_ n) {
     for (int j = 0; j < n; ++j) store1(p - j, v[j]);
+}
+
+// Numbers that lie in turn, as the parts of complex numbers: lane j of a load is p[2*j], and nothing beyond is read.
+template <int L, class T> INLINE auto load_even(const T* p, Full) {
+    auto low = load<L>(p, Full{}), high = load<L>(p + (L - 1), Full{});
+    auto j = iota<typename Element<Int<decltype(low)>>::type, L>();
+    return in_turn(low, high, j < L / 2 ? 2 * j : 2 * j + 1);
+}
+template <int L, class T> INLINE Held<T, L> load_even(const T* p, i64_ n) {
+    i64_ first = n < L / 2 ? n : L / 2;  // lanes that the first vector holds
+    auto low = load<L>(p, 2 * first - 1), high = low;
+    if (n > first) high = load<L>(p + (L - 1), 2 * (n - first));
+    auto j = iota<typename Element<Int<decltype(low)>>::type, L>();
+    return in_turn(low, high, j < L / 2 ? 2 * j : 2 * j + 1);
+}
+template <int L, class T, class F> INLINE void store_pairs(T* p, F even, F odd, Full) {
+    auto j = iota<typename Element<Int<F>>::type, L>(), at = j / 2 + (j & 1) * L;
+    store<L>(p, in_turn(even, odd, at), Full{});
+    store<L>(p + L, in_turn(even, odd, at + L / 2), Full{});
+}
+template <int L, class T, class F> INLINE void store_pairs(T* p, F even, F odd, i64_ n) {
+    for (int j = 0; j < n; ++j) store1(p + 2 * j, even[j]), store1(p + 2 * j + 1, odd[j]);
 }
 
 // ---- threads: GOMP_parallel of the libgomp that torch has loaded; without one, everything is serial
