@@ -195,10 +195,10 @@ static int set_new(PyObject *context, PyObject *name, PyObject *value) {
     return status;
 }
 
-static int call_after(Plan *self, PyObject *context, PyObject *const *inputs, Py_ssize_t count) {
+static int call_after(Plan *self, PyObject *context, PyObject *const *inputs, Py_ssize_t count, PyObject *values) {
     PyObject *tuple = PyTuple_New(count);
     for (Py_ssize_t i = 0; tuple != NULL && i < count; i++) PyTuple_SET_ITEM(tuple, i, Py_NewRef(inputs[i]));
-    PyObject *done = tuple ? PyObject_CallFunctionObjArgs(self->after, context, tuple, NULL) : NULL;
+    PyObject *done = tuple ? PyObject_CallFunctionObjArgs(self->after, context, tuple, values, NULL) : NULL;
     Py_XDECREF(tuple);
     Py_XDECREF(done);
     return done ? 0 : -1;
@@ -234,7 +234,7 @@ PyObject *native_record(PyObject *module, PyObject *const *args, Py_ssize_t coun
     if (status == 0) status = PyObject_SetAttr(context, names.materialize_grads, Py_False);
     if (status == 0) status = PyObject_SetAttr(context, names.bound, self->bound);
     if (status == 0 && watched->count > 0) status = set_new(context, names.unsaved, take_sights(self, inputs));
-    if (status == 0 && self->after != NULL) status = call_after(self, context, inputs, count);
+    if (status == 0 && self->after != NULL) status = call_after(self, context, inputs, count, values);
     Py_XDECREF(results);
     if (status < 0) Py_CLEAR(values);
     return values;

@@ -86,7 +86,7 @@ class Plan:
         *,
         apply: Callable[..., tuple[Any, ...]] | None = None,
         anchor: Callable[[], torch.Tensor] | None = None,
-        after: Callable[[Any, tuple[Any, ...]], None] | None = None,
+        after: Callable[[Any, tuple[Any, ...], tuple[Any, ...]], None] | None = None,
         saved: tuple[int, ...] = (),
         constant: tuple[int, ...] = (),
         watched: tuple[int, ...] = (),

@@ -150,6 +150,8 @@ class Metadata:
     has_backward: bool = False
     #: (flat input, values) for inputs that only some of the differentiable values lead to: no others give a gradient.
     reach: tuple[tuple[int, Ints], ...] = ()
+    #: (value, others) for differentiable values that others are computed from: their gradient is more than is seen.
+    inner: tuple[tuple[int, Ints], ...] = ()
     #: Values of which backward must know whether their tangents came; zeros in their place are not enough.
     flags: Ints = ()
     #: (device type, dtype) of autocast under which the backward graph is right too, beside that of no autocast.
@@ -213,6 +215,7 @@ class Metadata:
             gradients=tuple(data["gradients"]),
             has_backward=data["has_backward"],
             reach=tuple((target, tuple(values)) for target, values in data["reach"]),
+            inner=tuple((value, tuple(others)) for value, others in data["inner"]),
             flags=tuple(data["flags"]),
             casts=tuple((kind, dtype) for kind, dtype in data["casts"]),
             enables_grad=data["enables_grad"],

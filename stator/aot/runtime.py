@@ -9,6 +9,7 @@ Neighbours: `metadata.py` is its input; `partition.py` says what is saved where.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache, partial
@@ -20,6 +21,7 @@ from torch.autograd import forward_ad
 
 from stator._native import Empty, Plan, record
 from stator.aot.again import Again
+from stator.aot.batches import is_batched, mapped
 from stator.aot.casts import active
 from stator.aot.metadata import Ints, Metadata, Origin, Output, TensorSpec, Values, at
 from stator.aot.symbols import read
@@ -140,7 +142,7 @@ class Bound:
             self.bare,
             apply=_apply if graded else None,
             anchor=Empty((0,), (1,), torch.float32) if self.anchor else None,
-            after=_after if self.mutated or self.symbols or self.reach else None,
+            after=_after if self.mutated or self.symbols or self.reach or metadata.inner else None,
             saved=tuple([places[saved.source] + saved.index for saved in self.saved]),
             constant=tuple(self.non_differentiable),
             watched=tuple(self.unsaved) if self.again is not None and not self.again.refusal else (),
@@ -207,6 +209,24 @@ class Bound:
             inputs[target].copy_(values[value])
         return values if self.plain else tuple([_output(output, inputs, values) for output in geometry.outputs])
 
+    # ---- backward ----------------------------------------------------------------------------------------------------
+
+    def arguments(self, ctx: Any, saved: Sequence[Tensor], tangents: Sequence[Tensor | None]) -> list[Any]:
+        """What the backward graph takes."""
+        geometry = self.fixed or self.geometries(ctx.sized)
+        fitted = [form.fit(tangents[i]) for i, form in geometry.tangents]
+        if self.flags:
+            fitted += [no if tangents[i] is None else yes for i, yes, no in self.flags]
+        return [*saved[: len(self.saved)], *fitted, *(ctx.symbols if self.symbols else ())]
+
+    def gradients(self, ctx: Any, arguments: list[Any], tangents: Sequence[Tensor | None]) -> Sequence[Any]:
+        """One gradient or None for each flat input."""
+        if self.backward is None:
+            return [None] * len(self.metadata.inputs)
+        with torch.no_grad():
+            gradients = self.backward(arguments)
+        return _reached(ctx, self, tangents, gradients) if self.reach else gradients
+
 
 def _unsaved(metadata: Metadata) -> list[int]:
     saved = {place.index for place in metadata.saved if place.source == "input"}
@@ -223,12 +243,13 @@ def _call_with_grad(plan: Plan, *placeholders: Tensor) -> tuple[Any, ...]:
     return result
 
 
-def _after(ctx: Any, inputs: tuple[Any, ...]) -> None:
+def _after(ctx: Any, inputs: tuple[Any, ...], values: tuple[Any, ...]) -> None:
     """What few functions have to record."""
     bound: Bound = ctx.bound
     bound.bump(inputs)
     ctx.symbols = read(bound.symbols, inputs)
     ctx.sized = read(bound.sized, inputs)
+    ctx.inner = [weakref.ref(values[i]) for i, _ in bound.metadata.inner]
     ctx.hooked = {i for i in bound.reach if inputs[i]._backward_hooks}
 
 
@@ -417,7 +438,9 @@ class CompiledFunction(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *tangents: Tensor | None) -> Any:
         bound: Bound = ctx.bound
-        saved = ctx.saved_tensors
+        if bound.metadata.inner:
+            _check_hooks(ctx, bound.metadata, tangents)
+        saved = ctx.saved_tensors if bound.saved else ()  # where nothing was saved, backward may run again
         why = ""
         cast = torch._C._is_any_autocast_enabled() and active(bound.casts) not in ((), bound.metadata.casts)
         if cast or torch.is_grad_enabled():
@@ -428,25 +451,34 @@ class CompiledFunction(torch.autograd.Function):
                 raise Unsupported("backward under autocast", f"{why} and cannot run again", _OUTSIDE)
         elif torch.is_anomaly_enabled():
             _again(ctx, bound, saved, tangents)  # raises what eager raises, with the user's line
-        geometry = bound.fixed or bound.geometries(ctx.sized)
-        fitted = [form.fit(tangents[i]) for i, form in geometry.tangents]
-        if bound.flags:
-            fitted += [no if tangents[i] is None else yes for i, yes, no in bound.flags]
         # What the gradients depend on, so that a second derivative finds its way to the refusal.
         origins = (*tangents, *saved) if torch.is_grad_enabled() else ()
         depends = [tensor for tensor in origins if tensor is not None and tensor.requires_grad]
-        arguments = [*saved[: len(bound.saved)], *fitted, *(ctx.symbols if bound.symbols else ())]
-        del saved, origins
-        fitted.clear()
-        # Unless the graph is kept, backward is the only one who holds what was saved: it frees each where it dies.
-        ctx.maybe_clear_saved_tensors()
-        with torch.no_grad():
-            gradients = bound.backward(arguments) if bound.backward is not None else [None] * len(bound.metadata.inputs)
-        if bound.reach:
-            gradients = _reached(ctx, bound, tangents, gradients)
+        del origins
+        if any(map(is_batched, tangents)):
+            gradients = mapped(lambda given: bound.gradients(ctx, bound.arguments(ctx, saved, given), given), tangents)
+        else:
+            arguments = bound.arguments(ctx, saved, tangents)
+            del saved
+            # Unless the graph is kept, backward is the only one who holds what was saved: it frees each where it dies.
+            ctx.maybe_clear_saved_tensors()
+            gradients = bound.gradients(ctx, arguments, tangents)
         if depends:
             gradients = _Once.apply(why, len(depends), *depends, *gradients)  # type: ignore[no-untyped-call]
         return (None, *gradients)
+
+
+def _check_hooks(ctx: Any, metadata: Metadata, tangents: Sequence[Tensor | None]) -> None:
+    """Hooks of a result see what comes from outside, not what comes from other results of the same call."""
+    for (_, others), reference in zip(metadata.inner, ctx.inner, strict=True):
+        value = reference()
+        watched = value is not None and (value._backward_hooks or value.retains_grad)
+        if watched and any(tangents[other] is not None for other in others):
+            raise Unsupported(
+                "a hook (or retain_grad) on a result of a compiled function that other results are computed from",
+                "its whole gradient is never there",
+                "register the hook inside the function, right after the result is computed",
+            )
 
 
 def _reached(ctx: Any, bound: Bound, tangents: Sequence[Tensor | None], gradients: Sequence[Any]) -> list[Any]:

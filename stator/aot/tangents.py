@@ -58,6 +58,8 @@ class Reach:
         self.order = _later_first([out.grad_fn for out in outputs if out.grad_fn is not None])
         #: (function, which of its inputs) for which nothing came out.
         self.nothing: set[tuple[Any, int]] = set()
+        #: By output, bits for the others that are computed from it.
+        self.inner: dict[int, int] = {}
         self._watching = [f.register_hook(partial(self._see, f)) for f in self.order if is_custom(f)]
 
     def _see(self, function: Any, given: Sequence[Any], _: Any) -> None:
@@ -91,6 +93,10 @@ class Reach:
             variable = getattr(function, "variable", None)
             if variable is not None and id(variable) in numbers:
                 found[numbers[id(variable)]] |= gives
+        for k, out in enumerate(self.outputs):
+            others = comes[out.grad_fn][out.output_nr] & ~(1 << k) if out.grad_fn is not None else 0
+            if others:
+                self.inner[k] = others
         return found
 
     def _gives(self, function: Any, runs: int, comes: Mapping[int, int]) -> int:

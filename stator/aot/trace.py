@@ -192,6 +192,7 @@ class _Tracing:
         self.inputs: list[_Flat] = []
         #: Of `Metadata`.
         self.reach: tuple[tuple[int, Ints], ...] = ()
+        self.inner: tuple[tuple[int, Ints], ...] = ()
         self.flags: Ints = ()
         self.casts: casts.Casts = ()
         self._declare(examples)
@@ -326,6 +327,9 @@ class _Tracing:
         nodes: list[fx.Node | None] = [None] * len(flat)
         for i, grad in zip(leaves, grads, strict=True):
             nodes[i] = tracer.node(grad) if grad is not None else None
+        if reach is not None:
+            numbers = [i for i, fake in enumerate(results.fakes) if fake.requires_grad]
+            self.inner = tuple([(numbers[k], _chosen(numbers, bits)) for k, bits in reach.inner.items()])
         return self._of_some(nodes, places, reached, results) if reached else (nodes, places)
 
     @contextmanager
@@ -355,7 +359,7 @@ class _Tracing:
         self.flags = tuple([numbers[k] for k in given.flags])
         self.reach = tuple(
             [
-                (i, tuple([number for k, number in enumerate(numbers) if bits >> k & 1]))
+                (i, _chosen(numbers, bits))
                 for i, bits in reached.items()
                 if gradients[i] is not None and bits != everything
             ]
@@ -408,6 +412,7 @@ class _Tracing:
             has_backward=has_backward,
             enables_grad=has_backward and not self.enabled,
             reach=self.reach,
+            inner=self.inner,
             flags=self.flags,
             casts=self.casts,
             seed_device=str(tracer.seed_device) if tracer.seeds is not None else "",
@@ -443,6 +448,10 @@ class _Tracing:
                 first.prepend(node)
             else:
                 first = first.next
+
+
+def _chosen(numbers: Sequence[int], bits: int) -> Ints:
+    return tuple([number for k, number in enumerate(numbers) if bits >> k & 1])
 
 
 def tangent_spec(value: torch.Tensor) -> TensorSpec:

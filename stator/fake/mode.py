@@ -193,6 +193,9 @@ def without_saved_tensor_hooks() -> Iterator[None]:
 
     Ours check what PyTorch does not check under any hooks: that what backward needs was not written to since.
     """
+    if not torch._C._autograd._saved_tensors_hooks_is_enabled():  # type: ignore[attr-defined]
+        yield
+        return
     with torch.autograd.graph.saved_tensors_hooks(_saved, _restored):
         yield
 

@@ -89,14 +89,14 @@ def test_what_backward_needs_is_recorded() -> None:
         values=3,
         apply=Function.apply,
         anchor=anchor,
-        after=lambda ctx, inputs: after.append(inputs),
+        after=lambda ctx, inputs, values: after.append((inputs, values)),
         saved=(1, 3, 6),  # x, the first value, the extra result
         constant=(2,),
         watched=(0, 2),
     )
     values = made(x, y)
     assert [value.requires_grad for value in values] == [True, True, False]
-    assert len(values) == 3 and len(after) == 1 and after[0][1] is x
+    assert len(values) == 3 and len(after) == 1 and after[0][0][1] is x and after[0][1][0] is values[0]
     version = weight._version
     values[0].sum().backward()
     ((saved, tangents, unsaved),) = made.bound
