@@ -192,6 +192,10 @@ class _Values:
                 return scalar.convert(node.dtype, self(node.args[0]))
             case "bitcast":
                 return scalar.unpack(node.dtype, scalar.pack(node.args[0].dtype, self(node.args[0])))
+            case "known":
+                value = self(node.args[0])
+                assert node.attr[0] <= value <= node.attr[1], f"{value} was said to lie in {node.attr}"
+                return value
             case "masked":
                 return self(node.args[1]) if self(node.args[0]) else self(node.args[2])
             case "random":

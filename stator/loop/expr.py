@@ -9,6 +9,7 @@ what is exact in IEEE arithmetic (signed zeros and NaN included) and never drop 
   scan      attr = kind; the body over the points of the reduce axes up to this one, in their order
   masked    (mask, body, other): loads in the body happen only where the mask is true
   random    (seed i64, counter i64), attr = "uniform" | "normal": Philox-4x32-10
+  known     attr = (lowest, highest): the integer itself, which was proved to lie there before it went through memory
 Neighbours: `index` (what loads point with), `nest` and `kernel` (what holds expressions).
 """
 
@@ -26,7 +27,7 @@ from stator.loop.scalar import FLOATS, INTEGERS, ITEMSIZE, OPS, REDUCTIONS, SCAN
 from stator.sizes import Extent, Size
 from stator.sizes.real import Bits
 
-SPECIAL = ("load", "const", "index", "reduce", "scan", "cast", "bitcast", "masked", "random")
+SPECIAL = ("load", "const", "index", "reduce", "scan", "cast", "bitcast", "masked", "random", "known")
 
 
 class Expr:
@@ -157,6 +158,13 @@ def cast(value: Expr, dtype: str) -> Expr:
     if value.op == "cast" and scalar.holds(value.dtype, value.args[0].dtype):
         return cast(value.args[0], dtype)
     return _intern("cast", (value,), dtype)
+
+
+def known(value: Expr, low: int, high: int) -> Expr:
+    """The same integer, which lies between two others, both included."""
+    if value.dtype not in INTEGERS:
+        raise TypeError(f"known does not take {value.dtype}")
+    return value if value.op == "const" else _intern("known", (value,), value.dtype, (low, high))
 
 
 def bitcast(value: Expr, dtype: str) -> Expr:
@@ -439,6 +447,8 @@ def rebuild(node: Expr, args: tuple[Expr, ...]) -> Expr:
             return cast(args[0], node.dtype)
         case "bitcast":
             return bitcast(args[0], node.dtype)
+        case "known":
+            return known(args[0], *node.attr)
         case "reduce":
             return reduce(node.attr, args[0])
         case "scan":

@@ -69,6 +69,8 @@ class Ranges:
                 return _hull(self.memo[node.args[0]], _mul(self.memo[node.args[0]], (self.positions, self.positions)))
             case "cast":
                 return _converted(node.args[0].dtype, node.dtype, self.memo[node.args[0]])
+            case "known":
+                return _meet(node.attr, self.memo[node.args[0]])
             case "masked":
                 return _hull(self.memo[node.args[1]], self.memo[node.args[2]])
             case "where":

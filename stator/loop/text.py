@@ -69,6 +69,8 @@ class Lines:
                 return f"{node.dtype}({self(node.args[0])})"
             case "bitcast":
                 return f"bits_{node.dtype}({self(node.args[0])})"
+            case "known":
+                return f"known({self(node.args[0])}, {node.attr[0]}…{node.attr[1]})"
             case "reduce" | "scan" | "random":
                 name = node.attr if node.op == "reduce" else f"{node.op}_{node.attr}"
             case _:

@@ -19,6 +19,7 @@ from stator.loop import expr as e
 from stator.loop.expr import postorder
 from stator.loop.index import ZERO, Axis, Index
 from stator.loop.nest import Buffer, Extern, Nest, Number, View, contiguous
+from stator.loop.ranges import Ranges
 from stator.loop.scalar import OPAQUE
 from stator.lowering.parity import halves
 from stator.lowering.uses import Uses
@@ -33,6 +34,7 @@ COSTLY = frozenset(
 MAX_WEIGHT = 160
 #: How large the expression of a table is at least, how often it is read, and how often each of its elements.
 TABLE_WEIGHT, TABLE_READS, TABLE_RATIO = 6, 1 << 14, 32
+INT32 = 2**31
 
 #: Names that no buffer gets, because the text of a program has them for itself: its own words, and kernels.
 TAKEN = frozenset(
@@ -217,8 +219,27 @@ class Context:
             value.weight = 1 + sum([plane.weight for plane in value.planes])
             return
         uses = self.uses[node]
-        if value.weight > MAX_WEIGHT or (uses.count > 1 and worth_memory(value, self.buffers)) or is_table(value, uses):
+        if value.weight > MAX_WEIGHT or (uses.count > 1 and worth_memory(value, self.buffers)):
             self.realize(value)
+        elif is_table(value, uses):
+            self._tabulate(value)
+
+    def _tabulate(self, value: Tensorish) -> None:
+        """Realise a table. One of positions has them as int32, where they provably fit, for as many lanes as float32.
+
+        Whoever reads it knows their range as well as before, and needs no check.
+        """
+        _, at = loop_axes(value.size, value.stride)
+        found = Ranges().numbers(value.load(at)) if value.dtype == "i64" else None
+        if found is None or found[0] < -INT32 or found[1] >= INT32:
+            self.realize(value)
+            return
+        computed = value.body
+        assert computed is not None
+        table = pointwise(value.size, "i32", lambda at: e.cast(computed(at), "i32"), value.weight)
+        table.name = value.name
+        self.realize(table)
+        value.rewrite(lambda at: e.known(e.cast(table.load(at), "i64"), *found), 4)
 
 
 def _side_by_side(size: Size, place: Place, width: int) -> bool:

@@ -186,6 +186,11 @@ class Tensorish:
         self._memo.clear()
         return place
 
+    def rewrite(self, body: Body, weight: int) -> None:
+        """From now on the same value is computed so."""
+        self.body, self.weight = body, weight
+        self._memo.clear()
+
     @property
     def rank(self) -> int:
         return len(self.size)

@@ -462,13 +462,16 @@ template <int L, class T, class F> INLINE void store_back(T* p, F v, i64_ n) {
     for (int j = 0; j < n; ++j) store1(p - j, v[j]);
 }
 
-// Numbers that lie in turn, as the parts of complex numbers: lane j of a load is p[2*j], and nothing beyond is read.
-template <int L, class T> INLINE auto load_even(const T* p, Full) {
-    auto low = load<L>(p, Full{}), high = load<L>(p + (L - 1), Full{});
+// Numbers that lie in turn, as the parts of complex numbers: lane j of a load is p[2*j]. Where the other numbers are known
+// to be in memory too, as p[2*j + 1] (part 0) or p[2*j - 1] (part 1), both parts come of the same two loads.
+template <int L, int PART = -1, class T> INLINE auto load_even(const T* p, Full) {
+    constexpr int first = PART == 1, second = PART == -1 ? L - 1 : L;
+    auto low = load<L>(p - first, Full{}), high = load<L>(p - first + second, Full{});
     auto j = iota<typename Element<Int<decltype(low)>>::type, L>();
-    return in_turn(low, high, j < L / 2 ? 2 * j : 2 * j + 1);
+    if constexpr (PART == -1) return in_turn(low, high, j < L / 2 ? 2 * j : 2 * j + 1);
+    else return in_turn(low, high, 2 * j + PART);
 }
-template <int L, class T> INLINE Held<T, L> load_even(const T* p, i64_ n) {
+template <int L, int PART = -1, class T> INLINE Held<T, L> load_even(const T* p, i64_ n) {
     i64_ first = n < L / 2 ? n : L / 2;  // lanes that the first vector holds
     auto low = load<L>(p, 2 * first - 1), high = low;
     if (n > first) high = load<L>(p + (L - 1), 2 * (n - first));

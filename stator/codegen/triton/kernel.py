@@ -336,6 +336,8 @@ class _Writer:
                 return f"({self._index(node.attr, mask)}).to(tl.int64)"
             case "cast":
                 return self._cast(node, args[0])
+            case "known":
+                return args[0]
             case "bitcast":
                 return f"{self._typed(node.args[0], args[0])}.to({TYPES[node.dtype]}, bitcast=True)"
             case "random":
