@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stator.prims.decompositions import (
+from stator.prims.decompositions import (  # noqa: F401  (they fill the table)
     activation,
     complex,
     copies,
@@ -24,27 +24,5 @@ from stator.prims.decompositions import (
     unpooling,
 )
 from stator.prims.table import DECOMPOSITIONS
-
-FAMILIES = (
-    activation,
-    complex,
-    copies,
-    creation,
-    folding,
-    indexing,
-    linear,
-    loss,
-    margin,
-    normalization,
-    padding,
-    pointwise,
-    pooling,
-    reduction,
-    resampling,
-    shape,
-    softmax,
-    special,
-    unpooling,
-)
 
 complex.restrict(DECOMPOSITIONS)

@@ -20,6 +20,7 @@ from stator.fake.layout import OPAQUE_DTYPES, elementwise_strides
 from stator.fake.overloads import Table, overload
 from stator.fake.rules import broadcast
 from stator.prims import names as p
+from stator.prims.decompositions.layout import packed
 from stator.prims.table import decompose
 
 #: Overloads whose decomposition holds of complex numbers.
@@ -120,9 +121,9 @@ def conj_physical(x: Tensor) -> Tensor:
 
 @decompose("view_as_real_copy")
 def view_as_real_copy(x: Tensor) -> Tensor:
-    return p.clone(p.view_as_real(x), memory_format=torch.contiguous_format)
+    return packed(p.view_as_real(x))
 
 
 @decompose("view_as_complex_copy")
 def view_as_complex_copy(x: Tensor) -> Tensor:
-    return p.clone(p.view_as_complex(x), memory_format=torch.contiguous_format)
+    return packed(p.view_as_complex(x))

@@ -142,7 +142,7 @@ def _whole_numbers(start: Any, end: Any, steps: int, dtype: torch.dtype, device:
         return NotImplemented
     if steps < 2:
         return cast(p.add(p.full([steps], 0, dtype=torch.float64, device=device), first), dtype)
-    number = p.arange(0, steps, 1, dtype=torch.int64, device=device)
+    number = iota(steps, device)
     step = p.div(p.sub(last, first), steps - 1)
     rising = _rounded_once(first, step, number)
     falling = _rounded_once(last, p.neg(step), p.sub(steps - 1, number))
@@ -281,7 +281,7 @@ def _places(rows: int, before: Any, column: Any, dtype: Any, device: Any) -> Ten
     count = before(rows)
     if count == 0:
         return p.full([2, 0], 0, dtype=dtype, device=device)
-    number = p.arange(0, count, 1, dtype=torch.int64, device=device)
+    number = iota(count, device)
     ends = before(p.arange(1, rows + 1, 1, dtype=torch.int64, device=device))
     row = p.searchsorted(ends, number, right=True)
     return cast(p.cat([p.unsqueeze(x, 0) for x in (row, column(row, p.sub(number, before(row))))], 0), dtype)

@@ -12,6 +12,7 @@ from torch import Tensor
 from stator.fake.layout import promote
 from stator.prims import names as p
 from stator.prims.decompositions.complex import joined, parts_of
+from stator.prims.decompositions.layout import contiguous, packed
 from stator.prims.table import cast, common_type, compute_type, decompose, is_one, rounds_once
 
 Number = int | float | bool
@@ -47,13 +48,6 @@ TENSOR_FORMS: dict[str, Callable[..., Tensor]] = {
 }
 
 
-def _with_number(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    def run(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        return function(x, *args, **kwargs)
-
-    return run
-
-
 def _with_tensor(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     def run(x: Tensor, other: Tensor | Number) -> Tensor:
         if not isinstance(other, Tensor):
@@ -64,7 +58,7 @@ def _with_tensor(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 
 for _name, _function in NUMBER_FORMS.items():
-    decompose(_name)(_with_number(_function))
+    decompose(_name)(_function)
 for _name, _function in TENSOR_FORMS.items():
     decompose(_name)(_with_tensor(_function))
 
@@ -87,9 +81,9 @@ def floor_divide(x: Tensor, other: Tensor | Number) -> Tensor:
 @decompose("pow.Tensor_Scalar")
 def pow_tensor_scalar(x: Tensor, exponent: Number) -> Tensor:
     """Eager's special exponents; others stay a primitive."""
-    if not isinstance(exponent, (int, float)) or not (x.is_floating_point() or exponent in (2, 3)):
+    if not isinstance(exponent, (int, float)) or not (x.is_floating_point() or exponent in (1, 2, 3)):
         return NotImplemented
-    if isinstance(exponent, float) and not x.is_floating_point() and not x.is_complex():
+    if not x.is_floating_point() and not x.is_complex() and (isinstance(exponent, float) or exponent == 1):
         return NotImplemented
     if x.dtype is torch.bool:  # to a power that is no bool it is an integer
         x = p.to_copy(x, dtype=torch.int64)
@@ -374,8 +368,7 @@ def round_decimals(x: Tensor, *, decimals: int) -> Tensor:
 def angle(x: Tensor) -> Tensor:
     if x.is_complex():
         re, im = parts_of(x)
-        value = p.atan2(im, re)
-        return value if value.is_contiguous() else p.clone(value, memory_format=torch.contiguous_format)
+        return contiguous(p.atan2(im, re))
     wide = _floating(x)
     return p.where(p.isnan(wide), wide, p.where(p.lt(wide, 0), math.pi, p.mul(wide, 0.0)))
 
@@ -474,7 +467,7 @@ def copy(x: Tensor, source: Tensor, non_blocking: bool = False) -> Tensor:
     if value.stride() == x.stride() and value is not source:
         return value
     if x.is_contiguous():
-        return p.clone(value, memory_format=torch.contiguous_format)
+        return packed(value)
     return p.where(p.full([], True, dtype=torch.bool, device=x.device), value, x)
 
 

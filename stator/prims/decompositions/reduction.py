@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from stator.prims import names as p
+from stator.prims.decompositions.layout import flat
 from stator.prims.table import cast, compute_type, decompose
 
 Dims = int | Sequence[int] | None
@@ -34,11 +35,7 @@ def mean_all(x: Tensor, *, dtype: torch.dtype | None = None) -> Tensor:
 
 @decompose("prod")
 def prod_all(x: Tensor, *, dtype: torch.dtype | None = None) -> Tensor:
-    return p.prod(p.view(_flat(x), [-1]), 0, False, dtype=dtype)
-
-
-def _flat(x: Tensor) -> Tensor:
-    return x if x.is_contiguous() else p.clone(x, memory_format=torch.contiguous_format)
+    return p.prod(flat(x), 0, False, dtype=dtype)
 
 
 def _count(x: Tensor, dims: list[int]) -> int:
