@@ -37,7 +37,10 @@ WIDE = {
 #: Entries whose results are whatever lies in memory: only their geometry means something.
 UNWRITTEN = re.compile(r"^(new_)?empty(_like|_strided|_permuted)?$")
 #: Of these only some results do: those with these numbers.
-UNWRITTEN_RESULTS = {"torch.ops.aten._flash_attention_forward": (2, 3)}
+UNWRITTEN_RESULTS = {
+    "torch.ops.aten._flash_attention_forward": (2, 3),
+    "torch.ops.aten._efficient_attention_forward": (2, 3),
+}
 #: Entries whose results share memory with the input in a way that nobody may rely on.
 FREE = re.compile(r"^unsafe_(chunk|split)$")
 #: Where the generators of samples and functions start.

@@ -242,13 +242,15 @@ def random_below(draw: Draw, x: torch.Tensor, high: int, **_: Any) -> Any:
 
 
 @_rewrites("randint_like.low_dtype")
-def randint_like_low(draw: Draw, x: torch.Tensor, low: int, high: int, *, dtype: Any = None, **_: Any) -> Any:
-    return randint_low(draw, low, high, x.shape, dtype=dtype or x.dtype, device=x.device)
+def randint_like_low(
+    draw: Draw, x: torch.Tensor, low: int, high: int, *, dtype: Any = None, device: Any = None, **_: Any
+) -> Any:
+    return randint_low(draw, low, high, x.shape, dtype=dtype or x.dtype, device=device or x.device)
 
 
 @_rewrites("randint_like")
-def randint_like(draw: Draw, x: torch.Tensor, high: int, *, dtype: Any = None, **_: Any) -> Any:
-    return randint_low(draw, 0, high, x.shape, dtype=dtype or x.dtype, device=x.device)
+def randint_like(draw: Draw, x: torch.Tensor, high: int, **options: Any) -> Any:
+    return randint_like_low(draw, x, 0, high, **options)
 
 
 @_rewrites("randperm")

@@ -91,6 +91,16 @@ def test_a_write_to_a_tensor_of_the_host() -> None:
     torch.testing.assert_close(host, own)
 
 
+def test_random_numbers_of_the_host() -> None:
+    x = torch.ones(5, device="cuda")
+    drawn = stator.compile(
+        lambda x: (torch.randint_like(x, 2, 9, device="cpu"), torch.rand_like(x, device="cpu"), torch.rand_like(x)),
+        options={"cache": False, "strict": True},
+    )(x)
+    assert [t.device.type for t in drawn] == ["cpu", "cpu", "cuda"]
+    assert drawn[0].min() >= 2 and drawn[0].max() <= 8 and all(t.min() >= 0 and t.max() < 1 for t in drawn[1:])
+
+
 def test_gradients_cross_devices() -> None:
     x = torch.randn(4, 3, device="cuda", requires_grad=True)
     w = torch.randn(3, 2, requires_grad=True)

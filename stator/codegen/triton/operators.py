@@ -134,15 +134,23 @@ def _sigmoid(a):
 
 
 @triton.jit
+def _by_zero(a, b, result):
+    # CUDA's compiler divides long numbers below 2**32 as short ones, which shows where the divisor is 0.
+    if a.dtype == tl.int64:
+        result = tl.where((b == 0) & ((a >> 32) == 0), 0xFFFFFFFF, result)
+    return result
+
+
+@triton.jit
 def _floordiv(a, b):
-    quotient = a // b
+    quotient = _by_zero(a, b, a // b)
     down = ((a - quotient * b) != 0) & ((a < 0) != (b < 0))
     return quotient - down.to(quotient.dtype)
 
 
 @triton.jit
 def _mod(a, b):
-    rest = a % b
+    rest = _by_zero(a, b, a % b)
     return tl.where((rest != 0) & ((rest < 0) != (b < 0)), rest + b, rest)
 
 
