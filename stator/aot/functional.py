@@ -223,33 +223,6 @@ def _inverse_as_strided(step: Step, parent: fx.Node, value: fx.Node, emit: Emit)
     return emit(aten.view.default, emit(aten.index_put.default, flat, [positions], value), list(whole.shape))
 
 
-def check_reach(base: Any, out: torch.Tensor) -> None:
-    """Refuse a view that leaves the elements of the tensor it began with: nothing is known of the memory around."""
-    steps = base.handle.steps
-    whole = steps[0] if steps else Step(None, (), {}, base)
-    low, high = _reach(whole.size, whole.stride, whole.offset)
-    first, last = _reach(out.shape, out.stride(), out.storage_offset())
-    if first < last and (first < low or last > high):
-        raise Unsupported(aten.as_strided.default, "it reads memory outside of the tensor")
-
-
-def _reach(size: Sequence[int], stride: Sequence[int], offset: Any) -> tuple[Any, Any]:
-    """The first position in memory, and the one after the last."""
-    if 0 in size:
-        return offset, offset
-    return offset, offset + 1 + sum((extent - 1) * step for extent, step in zip(size, stride, strict=True))
-
-
-def repeats(size: Sequence[int], stride: Sequence[int]) -> bool:
-    """Whether several indices may name one element, as in an expanded tensor."""
-    reach = 0
-    for step, extent in sorted(zip(stride, size, strict=True)):
-        if extent > 1 and step <= reach:
-            return True
-        reach += (extent - 1) * step
-    return False
-
-
 @_inverse_of(aten.view.dtype)
 def _inverse_view_dtype(step: Step, parent: fx.Node, value: fx.Node, emit: Emit) -> fx.Node:
     """w = x.view(dtype); w.copy_(v) --> x' = v.view(x.dtype)."""
@@ -278,3 +251,33 @@ def _inverse_view_as_real(step: Step, parent: fx.Node, value: fx.Node, emit: Emi
 def _inverse_view_as_complex(step: Step, parent: fx.Node, value: fx.Node, emit: Emit) -> fx.Node:
     """w = view_as_complex(x); w.copy_(v) --> x' = view_as_real(v)."""
     return emit(aten.view_as_real.default, value)
+
+
+# ---- where the elements of a tensor lie ------------------------------------------------------------------------------
+
+
+def check_reach(base: Any, out: torch.Tensor) -> None:
+    """Refuse a view that leaves the elements of the tensor it began with: nothing is known of the memory around."""
+    steps = base.handle.steps
+    whole = steps[0] if steps else Step(None, (), {}, base)
+    low, high = _reach(whole.size, whole.stride, whole.offset)
+    first, last = _reach(out.shape, out.stride(), out.storage_offset())
+    if first < last and (first < low or last > high):
+        raise Unsupported(aten.as_strided.default, "it reads memory outside of the tensor")
+
+
+def _reach(size: Sequence[int], stride: Sequence[int], offset: Any) -> tuple[Any, Any]:
+    """The first position in memory, and the one after the last."""
+    if 0 in size:
+        return offset, offset
+    return offset, offset + 1 + sum((extent - 1) * step for extent, step in zip(size, stride, strict=True))
+
+
+def repeats(size: Sequence[int], stride: Sequence[int]) -> bool:
+    """Whether several indices may name one element, as in an expanded tensor."""
+    reach = 0
+    for step, extent in sorted(zip(stride, size, strict=True)):
+        if extent > 1 and step <= reach:
+            return True
+        reach += (extent - 1) * step
+    return False

@@ -7,10 +7,8 @@ import torch
 from torch import fx, nn
 from transformers import BertConfig, BertForSequenceClassification, GPT2Config, GPT2LMHeadModel
 
-import stator.prims.decompositions  # noqa: F401
 from stator.aot.reference import reference
-from stator.prims.random import RANDOM_OPERATORS
-from stator.prims.table import DECOMPOSITIONS
+from stator.prims import DECOMPOSITIONS, RANDOM_OPERATORS
 
 
 class Whole(nn.Module):

@@ -8,7 +8,6 @@ import torch
 import torch.nn.functional as F
 
 import stator
-import stator.prims.decompositions
 from stator.aot import budget as budgets
 from stator.aot.budget import Cost, Plan, choose
 from stator.aot.metadata import Metadata, Saved
@@ -16,8 +15,7 @@ from stator.aot.mincut import INFINITE, FlowGraph
 from stator.aot.partition import is_cheap, partition
 from stator.aot.trace import trace
 from stator.base import log
-from stator.prims.random import RANDOM_OPERATORS
-from stator.prims.table import DECOMPOSITIONS
+from stator.prims import DECOMPOSITIONS, RANDOM_OPERATORS
 from stator.runtime import arena
 from tests.aot.models import GPT, Function, captured
 

@@ -7,11 +7,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-import stator.prims.decompositions  # noqa: F401
 from stator.aot.reference import reference
 from stator.base.errors import DataDependent, Unsupported
-from stator.prims.random import RANDOM_OPERATORS
-from stator.prims.table import DECOMPOSITIONS
+from stator.prims import DECOMPOSITIONS, RANDOM_OPERATORS
 from tests.aot.models import GPT, Function, captured
 
 TABLES = {"plain": {}, "primitives": DECOMPOSITIONS}

@@ -8,15 +8,13 @@ import torch
 import torch.nn.functional as F
 from torch import fx, nn
 
-import stator.prims.decompositions  # noqa: F401
 from stator.aot.metadata import Metadata
 from stator.aot.reference import reference
 from stator.aot.symbols import read
 from stator.aot.trace import trace
 from stator.fake import FakeMode
 from stator.fake.symbolic import symint
-from stator.prims.random import RANDOM_OPERATORS
-from stator.prims.table import DECOMPOSITIONS
+from stator.prims import DECOMPOSITIONS, RANDOM_OPERATORS
 from stator.sizes import Environment
 from tests.aot.models import GPT
 

@@ -3,7 +3,6 @@
 import torch
 from torch import fx
 
-import stator.prims.decompositions  # noqa: F401
 from stator.aot.partition import partition
 from stator.aot.trace import trace
 from stator.fake import FakeMode
@@ -15,8 +14,7 @@ from stator.passes.dead import RemoveDead
 from stator.passes.equal import MergeEqual
 from stator.passes.noop import RemoveNoOps
 from stator.passes.views import ComposeViews
-from stator.prims.random import RANDOM_OPERATORS
-from stator.prims.table import DECOMPOSITIONS
+from stator.prims import DECOMPOSITIONS, RANDOM_OPERATORS
 from tests.aot.models import GPT, captured
 
 aten = torch.ops.aten
