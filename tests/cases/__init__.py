@@ -8,6 +8,7 @@ from __future__ import annotations
 from tests.cases import (
     activation,
     complex,
+    distance,
     indexing,
     margin,
     normalization,
@@ -26,6 +27,7 @@ from tests.cases.model import Case, assert_close, gradients
 FAMILIES: dict[str, list[Case]] = {
     "activation": activation.CASES,
     "complex": complex.CASES,
+    "distance": distance.CASES,
     "indexing": indexing.CASES,
     "margin": margin.CASES,
     "normalization": normalization.CASES,

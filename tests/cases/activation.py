@@ -61,6 +61,14 @@ LOSSES = {
 }
 
 CASES = [
+    Case(
+        "rrelu_gradients",
+        lambda g, x, n: tuple(
+            torch.ops.aten.rrelu_with_noise_backward(g, x, n, 0.1, upper, training, False)
+            for upper, training in ((0.3, True), (0.3, False), (0.1, True))
+        ),
+        (normal(3, 4), normal(3, 4), normal(3, 4)),
+    ),
     *[Case(name, fn, (normal(4, 6),)) for name, fn in ACTIVATIONS.items()],
     *[Case(f"{name}_gradients", gradients(fn), (normal(3, 6),), slack=4.0) for name, fn in ACTIVATIONS.items()],
     *[Case(f"{name}_gradients", gradients(fn), (normal(3, 4), normal(3, 4)), slack=4.0) for name, fn in LOSSES.items()],

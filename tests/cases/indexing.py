@@ -305,6 +305,26 @@ CASES = [
         slack=32.0,
     ),
     Case(
+        "addbmm",
+        gradients(lambda x, a, b: torch.addbmm(x, a, b, beta=0.5, alpha=2)),
+        (normal(4, 5), normal(3, 4, 2), normal(3, 2, 5)),
+        (F32, F64),
+        slack=16.0,
+    ),
+    Case(
+        "addbmm_whole",
+        lambda x, a, b: (torch.addbmm(x, a, b), torch.addbmm(x, a.transpose(1, 2)[:, :, :4], b[:, :4], beta=0)),
+        (whole(0, 9, 4, 5), whole(0, 9, 3, 4, 4), whole(0, 9, 3, 4, 5)),
+        (I64,),
+    ),
+    Case(
+        "bilinear_layer",
+        gradients(lambda x, y, w, b: F.bilinear(x, y, w, b)),
+        (normal(2, 3, 4), normal(2, 3, 5), normal(6, 4, 5), normal(6)),
+        (F32, F64),
+        slack=32.0,
+    ),
+    Case(
         "addr_of_flags",
         lambda m, a, b: (torch.addr(m, a, b, beta=3, alpha=2), torch.addr(m, a, b, beta=0)),
         (mask(4, 3), mask(4), mask(3)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 
-from tests.cases.model import F32, FLOATS, I64, Case, channels_last, gradients, normal, permuted
+from tests.cases.model import BF16, F32, FLOATS, I64, Case, channels_last, gradients, normal, permuted, special, whole
 
 WIDE = (F32, torch.float64)
 
@@ -23,6 +23,30 @@ def folded(*args):
 
 
 CASES = [
+    Case(
+        "max_pool3d",
+        lambda x: (
+            *F.max_pool3d(x, 2, return_indices=True),
+            *F.max_pool3d(x, (3, 2, 3), (2, 1, 2), (1, 0, 1), return_indices=True, ceil_mode=True),
+            *F.max_pool3d(x, 2, 1, 1, (2, 3, 1), return_indices=True),
+        ),
+        (whole(-9, 9, 2, 3, 5, 6, 7),),
+        (F32, BF16, I64),
+    ),
+    Case(
+        "max_pool3d_special",
+        lambda x: (
+            *F.max_pool3d(x.view(1, 2, 2, 3), 2, 1, 1, return_indices=True),
+            *F.max_pool3d(x.view(1, 2, 2, 3), 2, 1, 1, (1, 2, 1), return_indices=True),
+        ),
+        (special,),
+    ),
+    Case(
+        "max_pool3d_gradients",
+        gradients(lambda x: F.max_pool3d(x, 3, 1, 1, ceil_mode=True)),
+        (normal(2, 3, 4, 5, 4),),
+        slack=4.0,
+    ),
     Case("average_pool", pool2d(2), (normal(2, 3, 8, 9),), FLOATS, slack=4.0),
     Case("average_pool_overlapping", pool2d(3, 2, 1), (normal(2, 3, 8, 9),), FLOATS, slack=4.0),
     Case("average_pool_same", pool2d(3, 1, 1, False, False), (normal(2, 5, 6),), FLOATS, slack=4.0),

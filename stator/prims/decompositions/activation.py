@@ -282,3 +282,14 @@ def glu_backward(grad: Tensor, x: Tensor, dim: int) -> Tensor:
     s = p.sigmoid(right)
     scaled = p.mul(grad, s)
     return p.cat([scaled, p.mul(p.mul(scaled, p.sub(1.0, s)), left)], dim)
+
+
+@decompose("rrelu_with_noise_backward")
+@rounds_once
+def rrelu_with_noise_backward(
+    grad: Tensor, x: Tensor, noise: Tensor, lower: float, upper: float, training: bool, of_result: bool
+) -> Tensor:
+    """In training the noise is the slope, else the mean of the slopes."""
+    if training:
+        return p.mul(noise, grad)
+    return p.where(p.gt(x, 0), grad, p.mul(grad, (lower + upper) / 2))

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
 from stator.fake.layout import promote
 from stator.prims import names as p
+from stator.prims.decompositions.layout import contiguous, reshaped
 from stator.prims.decompositions.shape import roll
 from stator.prims.table import cast, decompose, is_one
 
@@ -21,6 +25,15 @@ def _scaled(value: Tensor, factor: float) -> Tensor:
 @decompose("baddbmm")
 def baddbmm(x: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     product = _scaled(p.bmm(a, b), alpha)
+    return product if beta == 0 else p.add(product, _scaled(x, beta))
+
+
+@decompose("addbmm")
+def addbmm(x: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    """The sum of the products of a batch is one product."""
+    batch, rows, inner = a.shape
+    wide = reshaped(p.permute(a, [1, 0, 2]), [rows, batch * inner])
+    product = _scaled(p.mm(wide, p.view(contiguous(b), [batch * inner, b.shape[2]])), alpha)
     return product if beta == 0 else p.add(product, _scaled(x, beta))
 
 
@@ -69,3 +82,60 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     product = p.mm(rows, p.permute(weight, [1, 0]))
     value = product if bias is None else p.add(product, bias)
     return value if x.dim() == 2 else p.view(value, [*x.shape[:-1], weight.shape[0]])
+
+
+@decompose("_trilinear")
+def trilinear(
+    a: Tensor,
+    b: Tensor,
+    c: Tensor,
+    absent_a: Sequence[int],
+    absent_b: Sequence[int],
+    absent_c: Sequence[int],
+    summed: Sequence[int],
+    unrolled: int = 1,
+) -> Tensor:
+    """The product of three tensors, each without some of the dims, summed over some: two products of batches."""
+    rank = a.dim() + len(absent_a)
+    dims_a, dims_b, dims_c = [set(range(rank)) - set(absent) for absent in (absent_a, absent_b, absent_c)]
+    if not set(summed) <= dims_a | dims_b | dims_c or dims_a | dims_b | dims_c != set(range(rank)):
+        return NotImplemented
+    a, b, c = _spread(a, absent_a), _spread(b, absent_b), _spread(c, absent_c)
+    if 0 in (*a.shape, *b.shape, *c.shape):
+        extents = torch.broadcast_shapes(a.shape, b.shape, c.shape)
+        kept = [extents[d] for d in range(rank) if d not in summed]
+        return p.full(kept, 0, dtype=promote((a, b, c)), device=a.device)
+    product = _contracted(a, b, dims_a, dims_b, set(summed) - dims_c)
+    rest = (dims_a | dims_b) - (set(summed) - dims_c)
+    value = _contracted(product, c, rest, dims_c, set(summed) & dims_c)
+    return p.squeeze(value, sorted(summed)) if summed else value
+
+
+def _spread(x: Tensor, absent: Sequence[int]) -> Tensor:
+    for dim in sorted(absent):
+        x = p.unsqueeze(x, dim)
+    return x
+
+
+def _contracted(a: Tensor, b: Tensor, dims_a: set[int], dims_b: set[int], summed: set[int]) -> Tensor:
+    """a * b, summed over some dims, which stay with size 1; the dims that a tensor lacks have size 1 in it."""
+    for alone in sorted(summed - dims_b):
+        a = p.sum_(a, [alone], True)
+    for alone in sorted(summed - dims_a):
+        b = p.sum_(b, [alone], True)
+    inner = sorted(summed & dims_a & dims_b)
+    if not inner:
+        return p.mul(a, b)
+    both = sorted((dims_a & dims_b) - summed)
+    left = [d for d in range(a.dim()) if d not in both and d not in inner and d in dims_a]
+    right = [d for d in range(a.dim()) if d not in both and d not in inner and d not in left]
+    order = [*both, *left, *right, *inner]
+    size_a, size_b = [a.shape[d] for d in order], [b.shape[d] for d in order]
+    batch, rows, k = len(both), len(left), len(inner)
+    n = math.prod(size_a[:batch])
+    depth = math.prod(size_a[len(order) - k :])
+    wide = reshaped(p.permute(a, order), [n, math.prod(size_a[batch : batch + rows]), depth])
+    tall = reshaped(p.permute(b, order), [n, math.prod(size_b[batch + rows : len(order) - k]), depth])
+    product = p.bmm(wide, p.permute(tall, [0, 2, 1]))
+    size = [*size_a[: batch + rows], *size_b[batch + rows : len(order) - k], *[1] * k]
+    return p.permute(p.view(product, size), [order.index(d) for d in range(a.dim())])

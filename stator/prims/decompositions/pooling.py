@@ -20,7 +20,7 @@ from stator.prims.decompositions.layout import along, iota, suggested
 from stator.prims.table import cast, compute_type, decompose
 
 
-class _Pool:
+class Pool:
     """One dim of a pool: window length, step, border and number of windows."""
 
     def __init__(self, extent: int, length: int, step: int, border: int, ceil: bool) -> None:
@@ -44,16 +44,16 @@ class _Pool:
 
 def _dims(
     size: Sequence[int], kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int], ceil: bool, rank: int
-) -> list[_Pool]:
-    kernel, stride, padding = (_each(v, rank) for v in (kernel, stride or kernel, padding))
-    return [_Pool(*one, ceil) for one in zip(size[-rank:], kernel, stride, padding, strict=True)]
+) -> list[Pool]:
+    kernel, stride, padding = (each(v, rank) for v in (kernel, stride or kernel, padding))
+    return [Pool(*one, ceil) for one in zip(size[-rank:], kernel, stride, padding, strict=True)]
 
 
-def _each(values: Sequence[int], rank: int) -> list[int]:
+def each(values: Sequence[int], rank: int) -> list[int]:
     return list(values) * rank if len(values) == 1 else list(values)
 
 
-def _divided(x: Tensor, dims: Sequence[_Pool], include_border: bool, divisor: int | None) -> Tensor:
+def _divided(x: Tensor, dims: Sequence[Pool], include_border: bool, divisor: int | None) -> Tensor:
     if divisor is not None:
         return _quotient(x, divisor)
     number, product = 1, None
@@ -75,7 +75,7 @@ def _quotient(x: Tensor, divisor: Tensor | int) -> Tensor:
     return p.div_mode(x, divisor, rounding_mode="trunc")
 
 
-def _window_sums(x: Tensor, dims: Sequence[_Pool]) -> Tensor:
+def _window_sums(x: Tensor, dims: Sequence[Pool]) -> Tensor:
     rank = len(dims)
     for d, pool in enumerate(dims, -rank):
         x = w.padded(x, d, pool.border, pool.excess)

@@ -1,0 +1,96 @@
+"""Distances between all rows of two matrices, or of one, as a difference and a norm that fuse; and their gradients.
+
+`order` is that of the norm. Where eager computes Euclidean distances by a product of matrices, so does the graph.
+Neighbours: `reduction.py` (norms), `creation.py` (the pairs of one matrix).
+"""
+
+from __future__ import annotations
+
+import math
+
+from torch import Tensor
+
+from stator.prims import names as p
+from stator.prims.decompositions.creation import triu_indices
+from stator.prims.decompositions.layout import iota
+from stator.prims.decompositions.reduction import vector_norm
+from stator.prims.table import decompose
+
+#: Matrices with more rows are multiplied for Euclidean distances, unless the caller says when.
+MANY = 25
+
+
+@decompose("_cdist_forward")
+def distances(a: Tensor, b: Tensor, order: float, mode: int | None) -> Tensor:
+    many = a.shape[-2] > MANY or b.shape[-2] > MANY
+    if a.numel() == 0 or b.numel() == 0 or (order == 2 and (mode == 1 or (not mode and many))):
+        return NotImplemented
+    return vector_norm(p.sub(p.unsqueeze(a, -2), p.unsqueeze(b, -3)), order, [-1])
+
+
+@decompose("_euclidean_dist")
+def euclidean_distances(a: Tensor, b: Tensor) -> Tensor:
+    """The squares by one product: of (-2 a, its square, 1) and (b, 1, its square)."""
+    if a.dim() != b.dim() or a.dim() not in (2, 3):
+        return NotImplemented
+    squares = [p.sum_(p.mul(x, x), [-1], True) for x in (a, b)]
+    left = p.cat([p.mul(a, -2), squares[0], p.full_like(squares[0], 1)], -1)
+    right = p.cat([b, p.full_like(squares[1], 1), squares[1]], -1)
+    turned = p.permute(right, [*range(a.dim() - 2), -1, -2])
+    product = p.mm(left, turned) if a.dim() == 2 else p.bmm(left, turned)
+    return p.sqrt(p.clamp(product, 0))
+
+
+@decompose("_cdist_backward")
+def distances_backward(grad: Tensor, a: Tensor, b: Tensor, order: float, distance: Tensor) -> Tensor:
+    """The gradient at `a`: what each of its rows gets from all rows of `b`."""
+    if a.numel() == 0 or b.numel() == 0:
+        return NotImplemented
+    difference = p.sub(p.unsqueeze(a, -2), p.unsqueeze(b, -3))
+    slope = _slope(difference, p.unsqueeze(distance, -1), order)
+    return p.sum_(p.mul(p.unsqueeze(grad, -1), slope), [-2], False)
+
+
+def _slope(difference: Tensor, distance: Tensor, order: float) -> Tensor:
+    """The derivative of the norm by each difference, zero where the distance is."""
+    size, sign = p.absolute(difference), p.sign(difference)
+    match order:
+        case 0:
+            return p.mul(difference, 0.0)
+        case 1:
+            return sign
+        case 2:
+            slope = p.div(difference, distance)
+        case math.inf:
+            return p.where(p.eq(size, distance), sign, 0.0)
+        case _:
+            slope = p.mul(sign, p.power_scalar(p.div(size, distance), order - 1))
+            if order < 1:
+                return p.where(p.logical_or(p.eq(distance, 0.0), p.eq(difference, 0.0)), 0.0, slope)
+    return p.where(p.eq(distance, 0.0), 0.0, slope)
+
+
+@decompose("_pdist_forward")
+def pair_distances(x: Tensor, order: float = 2) -> Tensor:
+    """One distance for each pair of rows, the first row's first."""
+    rows = x.shape[0]
+    if x.numel() == 0 or rows == 1:
+        return p.full([rows * (rows - 1) // 2], 0, dtype=x.dtype, device=x.device)
+    pairs = triu_indices(rows, rows, 1, device=x.device)
+    first, second = [p.index(x, [p.select(pairs, 0, k)]) for k in range(2)]
+    return vector_norm(p.sub(first, second), order, [-1])
+
+
+@decompose("_pdist_backward")
+def pair_distances_backward(grad: Tensor, x: Tensor, order: float, distance: Tensor) -> Tensor:
+    """That of all distances between the rows, which find theirs among the pairs."""
+    rows = x.shape[0]
+    if x.numel() == 0 or rows == 1:
+        return p.full(list(x.shape), 0, dtype=x.dtype, device=x.device)
+    row, column = p.unsqueeze(iota(rows, x.device), 1), iota(rows, x.device)
+    low, high = p.minimum(row, column), p.maximum(row, column)
+    before = p.div_mode(p.mul(low, p.sub(2 * rows - 1, low)), 2, rounding_mode="floor")
+    same = p.eq(row, column)
+    pair = p.where(same, 0, p.sub(p.add(before, p.sub(high, low)), 1))
+    every = [p.where(same, 0.0, p.index(t, [pair])) for t in (grad, distance)]
+    return distances_backward(every[0], x, x, order, every[1])
