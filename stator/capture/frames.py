@@ -473,8 +473,9 @@ def bind_call(fn: types.FunctionType, args: Sequence[Any], kwargs: dict[str, Any
 def leave_modes(machine: Machine) -> None:
     """A grad mode that the frame leaves changed is an effect of it; it was not switched while capturing."""
     graph = machine.graph
-    if graph.autocasts:
-        raise OpenContext("the function returns inside an autocast context that it entered", "use a with statement")
+    if graph.open_contexts:
+        what = graph.open_contexts[-1].kind
+        raise OpenContext(f"the function returns inside {what} that it entered", "use a with statement")
     if graph.grad_enabled is not torch.is_grad_enabled():
         machine.effects.call(torch._C._set_grad_enabled, build.const(graph.grad_enabled))
 

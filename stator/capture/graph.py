@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import fx
+from torch.utils._pytree import tree_leaves
 
 from stator.capture.dynamic import Sizes
 from stator.capture.source import SizeSource, StrideSource
@@ -103,6 +104,11 @@ class GraphBuilder:
         #: Which instruction of the outermost frame is being run.
         self.step = 0
         self.grad_enabled = torch.is_grad_enabled()
+        #: Whether the program is inside of an inference mode of its own, and the first call that entered one.
+        self.inference = False
+        self.entered: fx.Node | None = None
+        #: By identity, what such a mode has made that is no inference tensor: views of others.
+        self.plain_views: set[int] = set()
         #: Argument tuples of the autocast contexts that the program is inside of.
         self.autocasts: list[tuple[Any, ...]] = []
         #: Their values, which can leave them and enter them again.
@@ -233,6 +239,9 @@ class GraphBuilder:
         """Appends `target(*args, **kwargs)` ("call_function") or `args[0].target(…)` ("call_method")."""
         function = getattr(torch.Tensor, target) if kind == "call_method" else target
         result = self.run(function, *fake_arguments)
+        if self.inference:
+            made = [fake for fake in tree_leaves(result) if isinstance(fake, torch.Tensor) and not fake.is_inference()]
+            self.plain_views.update(map(id, made))
         args, kwargs = node_arguments
         return self._append(kind, target, tuple(args), kwargs, result, location), result
 
@@ -249,6 +258,9 @@ class GraphBuilder:
 
     def run(self, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Runs `function` on fake tensors, under the modes of the interpreted program."""
+        if self.inference and not torch.is_inference_mode_enabled():
+            with torch.inference_mode():
+                return self.run(function, args, kwargs)
         before = torch.is_grad_enabled()
         if before is not self.grad_enabled:
             torch._C._set_grad_enabled(self.grad_enabled)

@@ -1,8 +1,9 @@
 """Tensors that leave a graph otherwise than a compiled graph can give them: with a place of their own in autograd.
 
-One whose history ended inside (`backward()` has freed it) comes out detached, and gets a history again that only says
-so. One that the program made take gradients comes out as it was before, and is made so again, unless other results
-hang on it: then the graph ends before.
+One made in an inference mode inside becomes an inference tensor behind the graph. One whose history ended inside
+(`backward()` has freed it) comes out detached, and gets a history again that only says so. One that the program made
+take gradients comes out as it was before, and is made so again, unless other results hang on it: then the graph ends
+before.
 Neighbours: `values/gradients.py` (what makes such tensors), `rewrite.py` (calls what makes them again), `frames.py`.
 """
 
@@ -61,12 +62,27 @@ def ended(why: str, tensor: torch.Tensor) -> torch.Tensor:
         return made
 
 
+def inferred(tensor: torch.Tensor) -> torch.Tensor:
+    """The memory as an inference tensor."""
+    with torch.inference_mode():
+        empty = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+        return empty.set_(tensor.untyped_storage(), tensor.storage_offset(), tensor.size(), tensor.stride())
+
+
 def changes(graph: GraphBuilder, outputs: Sequence[fx.Node]) -> dict[fx.Node, Change]:
     """For each of the outputs that does not leave as it is, what happens; raises `Stays`."""
-    if not graph.made and not graph.differentiated:
+    if not graph.made and not graph.differentiated and graph.entered is None:
         return {}
     found: dict[fx.Node, Change] = {}
     left = []
+    for node in outputs:
+        fake = node.meta["val"]
+        if graph.entered is None or not isinstance(fake, torch.Tensor):
+            continue
+        if id(fake) in graph.plain_views:
+            raise Stays("a view that was made in inference mode of a tensor that was not", graph.entered)
+        if fake.is_inference():
+            found[node] = detached(graph, node, outputs, inferred, graph.entered)
     for node in outputs:
         fake = node.meta["val"]
         if not isinstance(fake, torch.Tensor) or not fake.requires_grad:
@@ -114,10 +130,15 @@ def detached(
     """The tensor without its history; nothing else that lives on may share its memory, or autograd would know it."""
     fake = node.meta["val"]
     others = [other.meta["val"] for other in outputs if other is not node] + [leaf.fake for leaf in graph.leaves()]
-    if any(other is fake or (fake.memory is not None and other.memory is fake.memory) for other in others):
-        raise Stays("a tensor with a history that ends in the graph shares its memory with another", cause)
+    if any(share(fake, other) for other in others):
+        raise Stays("a result whose place in autograd is its own shares its memory with another tensor", cause)
     location = node.meta["location"]
     return Change(graph.call("call_method", "detach", ([node], {}), ([fake], {}), location)[0], restore)
+
+
+def share(fake: Any, other: Any) -> bool:
+    """Whether two tensors are one, or views of one memory."""
+    return other is fake or (fake.memory is not None and getattr(other, "memory", None) is fake.memory)
 
 
 def leaves_of(tensors: Sequence[Any]) -> list[Any]:

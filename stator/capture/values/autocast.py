@@ -60,10 +60,14 @@ class AutocastValue(Object):
         return self
 
     def m___exit__(self, tx: Machine, *exception: Value) -> Value:
-        tx.graph.record(autocast_mode._exit_autocast, (self.nodes.pop(),), tx.location())
-        tx.graph.autocasts.pop()
+        self.leave(tx)
         tx.graph.open_contexts.pop()
         return FALSE
+
+    def leave(self, tx: Machine) -> None:
+        """Ends it in the graph."""
+        tx.graph.record(autocast_mode._exit_autocast, (self.nodes.pop(),), tx.location())
+        tx.graph.autocasts.pop()
 
     def reconstruct(self, out: Assembler) -> None:
         out.call(torch.autocast, *(fresh(argument) for argument in self.arguments))
@@ -72,10 +76,9 @@ class AutocastValue(Object):
 def leave_open(tx: Machine) -> None:
     """The graph ends here: what is open in it goes on behind it, in real contexts."""
     for context in reversed(tx.graph.open_contexts):
-        tx.graph.record(autocast_mode._exit_autocast, (context.nodes.pop(),), tx.location())
+        context.leave(tx)
     for context in tx.graph.open_contexts:
-        tx.effects.call(torch.autocast.__enter__, context)
-    tx.graph.autocasts.clear()
+        tx.effects.call(context.python_type().__enter__, context)
     tx.graph.open_contexts.clear()
 
 

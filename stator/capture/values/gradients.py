@@ -16,7 +16,7 @@ from torch.autograd import graph as autograd_graph
 from torch.utils._pytree import tree_leaves
 
 from stator.base.errors import GraphBreak
-from stator.capture.leaving import leaves_of
+from stator.capture.leaving import leaves_of, share
 from stator.capture.source import AttrSource
 from stator.capture.values.constant import TRUE
 from stator.capture.values.fold import ask
@@ -62,6 +62,8 @@ def require_grad(tx: Machine, owner: TensorValue, wanted: Value = TRUE) -> Value
     if flag is owner.fake.requires_grad:
         return owner
     refuse_mapped(tx, "requires_grad_()")
+    if tx.graph.inference:
+        raise GraphBreak("requires_grad_() in inference mode")
     if owner.source is None:
         call_graph(tx, "call_method", "requires_grad_", (owner, fresh(flag)), {})
         tx.graph.made[id(owner.fake)] = owner
@@ -229,8 +231,3 @@ def before(call: Any) -> Iterator[Any]:
         if node is call:
             return
         yield from tree_leaves(node.meta["val"])
-
-
-def share(fake: Any, other: Any) -> bool:
-    """Whether two tensors are one, or views of one memory."""
-    return other is fake or (fake.memory is not None and getattr(other, "memory", None) is fake.memory)

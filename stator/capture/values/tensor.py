@@ -48,7 +48,7 @@ FACTS = frozenset(
 QUESTIONS = frozenset(
     {
         "size", "dim", "ndimension", "numel", "nelement", "stride", "is_contiguous", "storage_offset", "element_size",
-        "is_floating_point", "is_complex", "is_signed", "get_device", "is_same_size", "is_inference", "is_conj",
+        "is_floating_point", "is_complex", "is_signed", "get_device", "is_same_size", "is_conj",
         "is_neg", "has_names", "dense_dim", "sparse_dim", "dim_order",
     }
 )  # fmt: skip

@@ -69,7 +69,6 @@ READ_AGAIN: tuple[Any, ...] = (
 READ_STATE: tuple[Any, ...] = (
     torch.get_default_dtype,
     torch.are_deterministic_algorithms_enabled,
-    torch.is_inference_mode_enabled,
     torch.cuda.is_available,
     torch.cuda.device_count,
     torch.cuda.is_initialized,
@@ -93,7 +92,6 @@ ASKED: tuple[Any, ...] = (
     torch.numel,
     torch.is_signed,
     torch.is_same_size,
-    torch.is_inference,
     torch.is_conj,
     torch.is_neg,
     torch.result_type,
@@ -143,6 +141,8 @@ def is_grad_enabled(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]
 @handles(torch._C._set_grad_enabled)
 def set_grad_enabled(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
     """Every grad context manager comes down to this."""
+    if tx.graph.inference and args[0].constant():
+        raise GraphBreak("gradients are turned on in inference mode, which records none")
     tx.graph.set_grad_enabled(bool(args[0].constant()), tx.location())
     return NONE
 
@@ -213,15 +213,6 @@ def make_tensor(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) ->
     if known(args) and not kwargs and len(args) == 1 and args[0].python_type() in (list, tuple):
         return call_graph(tx, "call_function", torch.tensor, args, {"dtype": fresh(torch.get_default_dtype())})
     raise GraphBreak("making tensors by their class is not supported", "use torch.tensor, torch.zeros, …")
-
-
-@handles(torch.inference_mode)
-def inference_mode(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
-    """Within inference mode it turns gradients off; else it would make inference tensors, and graphs make others."""
-    mode = args[0] if args else kwargs.get("mode", fresh(True))
-    if torch.is_inference_mode_enabled() and mode.is_constant() and mode.constant() is True:
-        return fresh(torch.no_grad).call(tx, (), {})
-    raise GraphBreak("torch.inference_mode inside of the compiled function is not supported", "use torch.no_grad")
 
 
 _register()

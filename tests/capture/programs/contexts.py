@@ -306,3 +306,102 @@ def redirected_deterministic(x):
     with torch.random.fork_rng(devices=[]):
         y = x + 1
     return y
+
+
+@program(lambda: (torch.nn.Linear(3, 3), x()))
+def inference_mode_of_a_layer(layer, x):
+    with torch.inference_mode():
+        y = layer(x)
+        inside = torch.is_inference_mode_enabled(), torch.is_grad_enabled(), y.is_inference(), y.requires_grad
+    return y, inside, torch.is_inference_mode_enabled(), layer(x)
+
+
+@program(lambda: (leaf(),))
+def inference_mode_between(x):
+    a = x * 2
+    with torch.inference_mode():
+        b = a.sum()
+        a.add_(b)
+    return a + b
+
+
+@program(lambda: (leaf(),), breaks="eager raises")
+def inference_tensor_saved(x):
+    with torch.inference_mode():
+        b = x * 2
+    return x * b
+
+
+@program(breaks="a view of another tensor is no inference tensor")
+def inference_mode_of_a_view(x):
+    with torch.inference_mode():
+        y = x[0]
+    return y, x * 2
+
+
+@program(lambda: (x(),), breaks="two results share memory")
+def inference_tensors_together(x):
+    with torch.inference_mode():
+        y = x * 2
+        z = y[0]
+    return y, z
+
+
+@program(lambda: (x(),), breaks="a number is read inside")
+def inference_mode_with_a_break(x):
+    with torch.inference_mode():
+        y = x * 2
+        n = y.sum().item()
+        z = y + n
+    return z, torch.is_inference_mode_enabled(), x + 1
+
+
+@program(breaks="gradients are turned on inside")
+def inference_mode_with_gradients(x):
+    with torch.inference_mode(), torch.enable_grad():
+        y = x * 2
+    return y
+
+
+@program(breaks="the mode is left")
+def inference_mode_left(x):
+    with torch.inference_mode():
+        y = x * 2
+        with torch.inference_mode(False):
+            z = x * 3
+    return y, z
+
+
+@program(lambda: (leaf(),))
+def inference_mode_twice(x):
+    with torch.inference_mode():
+        with torch.inference_mode():
+            y = x.exp()
+        z = y * 2
+    with torch.inference_mode():
+        y = x.sin()
+    return y, z
+
+
+@program(lambda: (leaf(),))
+def inference_mode_and_no_gradients(x):
+    with torch.no_grad():
+        with torch.inference_mode():
+            y = x.exp()
+        z = x * 2
+    return y, z, torch.is_grad_enabled()
+
+
+def inferred():
+    with torch.inference_mode():
+        return (torch.randn(2, 3),)
+
+
+@program(inferred)
+def inference_tensor_asked(x):
+    return x.is_inference(), torch.is_inference(x), x + 1
+
+
+@program(inferred, breaks="a view of an inference tensor")
+def inference_tensors_view_asked(x):
+    return x[0].is_inference(), x * 2

@@ -37,6 +37,7 @@ from stator.capture.values import (
     exception,
     function,
     functional,
+    inference,
     iterators,
     klass,
     mapping,
@@ -137,6 +138,11 @@ def in_autocast(t: Tensor) -> Tensor:
         return t.view(1, 4) @ t.view(4, 1)
 
 
+def in_inference_mode(t: Tensor) -> Tensor:
+    with torch.inference_mode():
+        return t * 2
+
+
 def called_until(t: Tensor) -> Tensor:
     items = [1, 2, 3]
     return t * len(list(iter(items.pop, 1)))
@@ -195,6 +201,7 @@ PROGRAMS: dict[type[Value], Callable[[Tensor], Any]] = {
     numpy_scalars.UfuncValue: lambda t: t * numpy.sqrt(8) - numpy.log(2.0),
     GeneratorMethod: lambda t: t * numbers().__next__(),
     autocast.AutocastValue: in_autocast,
+    inference.InferenceValue: in_inference_mode,
     base.MethodValue: lambda t: t * [1, 2].index(2),
     builtin.BuiltinValue: lambda t: t * math.sqrt(4),
     constant.ConstantValue: lambda t: t * 2,
