@@ -59,6 +59,7 @@ CASES = [
     Case("running_extremes_flags", lambda x: (*x.cummax(1), *x.cummin(0)), (mask(5, 19),), (BOOL,)),
     Case("running_extremes_special", lambda x: (*x.cummax(0), *x.cummin(0)), (special,)),
     Case("running_special", lambda x: (x.cumsum(0), x.cumprod(0), x.logcumsumexp(0)), (special,)),
+    Case("running_logsumexp_rows", lambda x: x.logcumsumexp(1) * 2, (normal(19, 11),), (F32, F64), slack=8.0),
     Case("running_logsumexp", lambda x: (x.logcumsumexp(0), x.logcumsumexp(1)), (normal(4, 19),), slack=4.0),
     Case(
         "running_backwards",

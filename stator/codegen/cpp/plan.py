@@ -196,8 +196,7 @@ def _choose(kernel: Kernel, lanes: int, deps: dict[Expr, Axes], collide: Axes) -
     An access counts as often as it differs: a batch norm reads an image along its rows, whatever it reads per channel.
     """
     ordered = [axis for axis in kernel.axes if axis in collide]
-    inner = kernel.reduce_axes[-1:] if scans(kernel.nodes) else kernel.reduce_axes  # scans go in the order of the loops
-    candidates = [axis for axis in (*kernel.axes, *inner) if loops(axis) and axis not in ordered[:-1]]
+    candidates = [axis for axis in (*kernel.axes, *_inner(kernel, lanes)) if loops(axis) and axis not in ordered[:-1]]
     if not candidates:
         return kernel.reduce_axes[-1] if kernel.reduce_axes else None
     points = max(hint(kernel.outer_numel * kernel.reduce_numel), 1)
@@ -222,6 +221,17 @@ def _choose(kernel: Kernel, lanes: int, deps: dict[Expr, Axes], collide: Axes) -
         if score >= best_score:
             best, best_score = axis, score
     return best
+
+
+def _inner(kernel: Kernel, lanes: int) -> tuple[Axis, ...]:
+    """The reduce axes that may be the vector axis: the last one where a scan goes in the order of the loops.
+
+    A scan along lanes takes several steps for each vector: where a step is costly, rows are scanned side by side.
+    """
+    kinds = {node.attr for node in kernel.nodes if node.op == "scan"}
+    if "logsumexp" in kinds and any(hint(axis.size) >= lanes for axis in kernel.axes):
+        return ()
+    return kernel.reduce_axes[-1:] if kinds else kernel.reduce_axes
 
 
 def _apart(kernel: Kernel, axis: Axis | None, lanes: int, deps: dict[Expr, Axes]) -> bool:
