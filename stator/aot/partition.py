@@ -102,7 +102,7 @@ class _Choice:
 
     def __init__(self, joint: Joint) -> None:
         self.joint = joint
-        self.mutated = {joint.inputs[i] for i in joint.metadata.overwritten}
+        self.changing = _changing(joint)
         self.values = set(joint.values)
         self.used = _used_by_backward(joint)
         self.inputs = set(joint.inputs)
@@ -122,9 +122,9 @@ class _Choice:
 
     def _price(self, saved: list[fx.Node]) -> Cost:
         """What saving these takes."""
-        exists = {node.name for node in (self.inputs - self.mutated)}
+        exists = {node.name for node in (self.inputs - self.changing)}
         backward = _backward(self.joint, saved).graph
-        extra = [node for node in saved if node not in self.inputs - self.mutated]
+        extra = [node for node in saved if node not in self.inputs - self.changing]
         forward = _forward(self.joint, extra).graph
         most, every = budgets.peaks(backward, lambda node: node.name in exists, is_cheap)
         before = budgets.peaks(forward, lambda node: True, is_cheap)[1]
@@ -170,7 +170,7 @@ class _Choice:
         if not isinstance(value, torch.Tensor):
             return INFINITE
         memory = root(node)
-        if memory.op == "placeholder" and memory not in self.mutated:
+        if memory.op == "placeholder" and memory not in self.changing:
             # Through a view, an input is reached for free; saving the view itself would only add a name.
             return _EXISTING * (bytes_of(memory) + 1) + (0 if node is memory else 1)
         if node in self.values and node in self.used:
@@ -237,25 +237,30 @@ def _place(joint: Joint, saved: list[fx.Node]) -> list[_Kept]:
     values: dict[fx.Node, int] = {}
     for i, node in enumerate(joint.values):
         values.setdefault(node, i)
-    mutated = {joint.inputs[i] for i in joint.metadata.overwritten}
+    changing = _changing(joint)
     exposed = {root(node) for node in joint.values}
     used = set(_used_by_backward(joint))
     kept: list[_Kept] = []
     extras = 0
     for node in saved:
         stored, memory = node, root(node)
-        if node in inputs and node not in mutated:
+        if node in inputs and node not in changing:
             source = Saved("input", inputs[node])
         elif node in values and node in used:
             source = Saved("value", values[node])
         else:
-            # The caller may write to results, forward itself writes to mutated inputs: such memory is copied.
-            if memory in mutated or memory in exposed:
+            # The caller may write to results and to some inputs, forward itself to others: such memory is copied.
+            if memory in changing or memory in exposed:
                 stored = _copy(joint, node)
             source = Saved("extra", extras)
             extras += 1
         kept.append(_Kept(node, stored, source))
     return kept
+
+
+def _changing(joint: Joint) -> set[fx.Node]:
+    """The inputs that may hold something else when backward runs, without PyTorch refusing it as it does in eager."""
+    return joint.passing | {joint.inputs[i] for i in joint.metadata.overwritten}
 
 
 def _copy(joint: Joint, node: fx.Node) -> fx.Node:

@@ -54,6 +54,8 @@ class Joint:
     #: Nodes of the user's values, and of one gradient or None per flat input.
     values: list[fx.Node]
     gradients: list[fx.Node | None]
+    #: The caller's tensors, parameters aside, that eager does not keep for backward: they may change before it.
+    passing: set[fx.Node]
     #: Complete but for what is saved, which the partition decides.
     metadata: Metadata
 
@@ -113,14 +115,15 @@ def trace(
         torch.autograd.set_multithreading_enabled(False),
         torch.autograd.set_detect_anomaly(False),  # it reads values
         _without_mkldnn(),
-        without_saved_tensor_hooks(),
     ):
         joined: frozenset[int] = frozenset()
         try:
             while True:
                 tracer = Tracer(decompositions, random_operators or {})
                 try:
-                    return _Tracing(tracer, gm, example_inputs, need_backward, enabled, joined).run()
+                    tracing = _Tracing(tracer, gm, example_inputs, need_backward, enabled, joined)
+                    with without_saved_tensor_hooks(tracing.kept.append):
+                        return tracing.run()
                 except _WrittenTogether as found:
                     joined |= {found.storage}
         except RuntimeError as error:
@@ -190,6 +193,8 @@ class _Tracing:
         self.bases: list[Base] = []
         self.attributes: list[_Input] = []
         self.inputs: list[_Flat] = []
+        #: What autograd saves.
+        self.kept: list[torch.Tensor] = []
         #: Of `Metadata`.
         self.reach: tuple[tuple[int, Ints], ...] = ()
         self.inner: tuple[tuple[int, Ints], ...] = ()
@@ -422,7 +427,12 @@ class _Tracing:
             symbols=origins([entry.node.meta["val"] for entry in flat]),
         )
         attributes = [entry.real for entry in self.attributes]
-        return Joint(tracer.graph, attributes, nodes, tangents, results.nodes, gradients, metadata)
+        return Joint(tracer.graph, attributes, nodes, tangents, results.nodes, gradients, self._passing(), metadata)
+
+    def _passing(self) -> set[fx.Node]:
+        kept = {id(tensor.handle.origin) for tensor in self.kept if isinstance(tensor, FakeTensor) and tensor.handle}
+        mine = [entry for _, entry in _tensors(self.inputs) if not isinstance(entry.real, torch.nn.Parameter)]
+        return {entry.node for entry in mine if id(entry.fake) not in kept}
 
     def _floats(self) -> Iterator[int]:
         """The flat inputs that a call gives as floats."""

@@ -188,20 +188,22 @@ def is_custom(function: Any) -> bool:
 
 
 @contextmanager
-def without_saved_tensor_hooks() -> Iterator[None]:
+def without_saved_tensor_hooks(seen: Callable[[torch.Tensor], None] = lambda tensor: None) -> Iterator[None]:
     """The caller's hooks (checkpointing has some) are for what a call saves, not for the fakes of a compiler.
 
-    Ours check what PyTorch does not check under any hooks: that what backward needs was not written to since.
+    Ours check what PyTorch does not check under any hooks: that what backward needs was not written to since. `seen` is
+    shown what autograd saves.
     """
+
+    def save(tensor: torch.Tensor) -> tuple[torch.Tensor, int]:
+        seen(tensor)
+        return tensor, tensor._version
+
     if not torch._C._autograd._saved_tensors_hooks_is_enabled():  # type: ignore[attr-defined]
         yield
         return
-    with torch.autograd.graph.saved_tensors_hooks(_saved, _restored):
+    with torch.autograd.graph.saved_tensors_hooks(save, _restored):
         yield
-
-
-def _saved(tensor: torch.Tensor) -> tuple[torch.Tensor, int]:
-    return tensor, tensor._version
 
 
 def _restored(saved: tuple[torch.Tensor, int]) -> torch.Tensor:
