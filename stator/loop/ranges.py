@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from stator.loop.expr import Expr, postorder
 from stator.loop.extent import Bound, less
 from stator.loop.scalar import FLOATS, round_to
 from stator.sizes import Extent, Size
 
-Range: TypeAlias = "tuple[Bound | float, Bound | float]"
+#: Two bounds (`extent.Bound`), or two floats.
+Range: TypeAlias = tuple[Any, Any]
 UNKNOWN: Range = (None, None)
 
 _LIMITS = {
@@ -47,20 +48,21 @@ class Ranges:
 
     def numbers(self, root: Expr) -> tuple[int, int] | None:
         """The range of an integer as numbers, whatever its symbols are."""
-        low, high = (_number(bound, end) for end, bound in enumerate(self(root)))
+        low, high = _numbers(self(root))
         return (low, high) if type(low) is int and type(high) is int else None
 
     def within(self, root: Expr, extent: Extent) -> bool:
         """Whether an integer is known to lie in 0 … extent-1."""
         low, high = self(root)
-        return less(-1, low) and less(high, extent)  # type: ignore[arg-type]
+        return less(-1, low) and less(high, extent)
 
     def _of(self, node: Expr) -> Range:
         match node.op:
             case "const":
-                return (node.attr, node.attr) if node.dtype not in FLOATS or math.isfinite(node.attr) else UNKNOWN
+                value = node.attr if node.dtype in FLOATS else int(node.attr)
+                return (value, value) if math.isfinite(value) else UNKNOWN
             case "index":
-                return node.attr.bounds()  # type: ignore[no-any-return]
+                return node.attr.bounds()
             case "reduce" if node.attr.startswith("arg") and self.positions is not None:
                 return 0, _greatest(self.positions - 1, 0)
             case "scan" if node.attr in ("max", "min"):
@@ -74,7 +76,8 @@ class Ranges:
             case "masked":
                 return _hull(self.memo[node.args[1]], self.memo[node.args[2]])
             case "where":
-                return _hull(self._chosen(*node.args[:2], True), self._chosen(node.args[0], node.args[2], False))
+                condition, value, other = node.args
+                return _hull(self._chosen(condition, value, True), self._chosen(condition, other, False))
         rule = _RULES.get(node.op)
         if rule is None:
             return UNKNOWN
@@ -103,7 +106,7 @@ class Ranges:
         low, high = found
         if node.dtype in FLOATS:
             whole = type(low) is not Size and type(high) is not Size and low is not None and high is not None
-            return found if whole and math.isfinite(low) and math.isfinite(high) else UNKNOWN  # type: ignore[arg-type]
+            return found if whole and math.isfinite(low) and math.isfinite(high) else UNKNOWN
         least, most = _LIMITS[node.dtype]
         if (type(low) is int and low < least) or (type(high) is int and high > most):
             return (None, None) if node.dtype == "i64" else (least, most)
@@ -112,9 +115,13 @@ class Ranges:
         return least if low is None else low, most if high is None else high
 
 
-def _number(bound: Bound | float, end: int) -> Bound | float:
-    """A bound as a number: the lowest (end 0) or the highest (end 1) that it may be."""
-    return bound.bounds()[end] if type(bound) is Size else bound
+def _numbers(found: Range) -> Range:
+    """Bounds as numbers, whatever their symbols are."""
+    low, high = found
+    return (
+        low.bounds()[0] if type(low) is Size else low,
+        high.bounds()[1] if type(high) is Size else high,
+    )
 
 
 # -- parts of ranges -------------------------------------------------------------------------------
@@ -140,7 +147,7 @@ def _greatest(a: Bound, b: Bound) -> Bound:
 
 def _meet(one: Range, other: Range) -> Range:
     """What lies in both; something does."""
-    return _greatest(one[0], other[0]), _least(one[1], other[1])  # type: ignore[arg-type]
+    return _greatest(one[0], other[0]), _least(one[1], other[1])
 
 
 def _below(a: Bound, b: Bound) -> Bound:
@@ -159,12 +166,12 @@ def _above(a: Bound, b: Bound) -> Bound:
 def _hull(one: Range, other: Range) -> Range:
     """What lies in either."""
     if _float(one, other):
-        return (min(one[0], other[0]), max(one[1], other[1])) if None not in (*one, *other) else UNKNOWN  # type: ignore
-    if less(one[1], one[0]):  # type: ignore[arg-type]
+        return (min(one[0], other[0]), max(one[1], other[1])) if None not in (*one, *other) else UNKNOWN
+    if less(one[1], one[0]):
         return other  # nothing is chosen there
-    if less(other[1], other[0]):  # type: ignore[arg-type]
+    if less(other[1], other[0]):
         return one
-    return _below(one[0], other[0]), _above(one[1], other[1])  # type: ignore[arg-type]
+    return _below(one[0], other[0]), _above(one[1], other[1])
 
 
 #: Comparisons and their opposites; `_allowed` reads them.
@@ -187,26 +194,26 @@ def _allowed(comparison: str, limit: Range) -> Range:
 
 def _widened(dtype: str, found: Range) -> Range:
     low, high = found
-    margin = _ROUNDING[dtype] * max(abs(low), abs(high))  # type: ignore[arg-type]
-    return low - margin, high + margin  # type: ignore[operator]
+    margin = _ROUNDING[dtype] * max(abs(low), abs(high))
+    return low - margin, high + margin
 
 
 def _converted(source: str, target: str, found: Range) -> Range:
     low, high = found
     if target in FLOATS:
-        low, high = (_number(bound, end) for end, bound in enumerate(found))
-        if low is None or high is None or max(abs(low), abs(high)) >= 2**63:  # type: ignore[arg-type]
+        low, high = _numbers(found)
+        if low is None or high is None or max(abs(low), abs(high)) >= 2**63:
             return UNKNOWN
-        return float(round_to(target, float(low))), float(round_to(target, float(high)))  # type: ignore[arg-type]
+        return float(round_to(target, float(low))), float(round_to(target, float(high)))
     if target == "bool":
         return UNKNOWN
     if source in FLOATS:
-        if low is None or high is None or max(abs(low), abs(high)) >= 2**62:  # type: ignore[arg-type]
+        if low is None or high is None or max(abs(low), abs(high)) >= 2**62:
             return UNKNOWN
-        return math.trunc(low), math.trunc(high)  # type: ignore[arg-type]
+        return math.trunc(low), math.trunc(high)
     least, most = _LIMITS[target]
-    bottom, top = (_number(bound, end) for end, bound in enumerate(found))
-    held = target == "i64" or (bottom is not None and top is not None and bottom >= least and top <= most)  # type: ignore[operator]
+    bottom, top = _numbers(found)
+    held = target == "i64" or (bottom is not None and top is not None and bottom >= least and top <= most)
     return found if held else UNKNOWN
 
 
@@ -214,31 +221,36 @@ def _converted(source: str, target: str, found: Range) -> Range:
 
 
 def _add(a: Range, b: Range) -> Range:
-    return tuple([None if x is None or y is None else x + y for x, y in zip(a, b, strict=True)])  # type: ignore
+    """What is open at an end may wrap around there, and come out anywhere."""
+    if None in (*a, *b):
+        return UNKNOWN
+    return a[0] + b[0], a[1] + b[1]
 
 
 def _neg(a: Range) -> Range:
-    return tuple([None if x is None else -x for x in reversed(a)])  # type: ignore
+    return UNKNOWN if None in a else (-a[1], -a[0])
 
 
 def _mul(a: Range, b: Range) -> Range:
-    ends = [*a, *b]
-    if any(end is None or type(end) is Size for end in ends):
-        return UNKNOWN
-    corners = [x * y for x in a for y in b]  # type: ignore[operator]
+    corners: list[float] = []
+    for x in a:
+        for y in b:
+            if x is None or y is None or type(x) is Size or type(y) is Size:
+                return UNKNOWN
+            corners.append(x * y)
     return min(corners), max(corners)
 
 
 def _minimum(a: Range, b: Range) -> Range:
     if _float(a, b):
-        return (min(a[0], b[0]), min(a[1], b[1])) if None not in (*a, *b) else UNKNOWN  # type: ignore[type-var]
-    return _below(a[0], b[0]), _least(a[1], b[1])  # type: ignore[arg-type]
+        return (min(a[0], b[0]), min(a[1], b[1])) if None not in (*a, *b) else UNKNOWN
+    return _below(a[0], b[0]), _least(a[1], b[1])
 
 
 def _maximum(a: Range, b: Range) -> Range:
     if _float(a, b):
-        return (max(a[0], b[0]), max(a[1], b[1])) if None not in (*a, *b) else UNKNOWN  # type: ignore[type-var]
-    return _greatest(a[0], b[0]), _above(a[1], b[1])  # type: ignore[arg-type]
+        return (max(a[0], b[0]), max(a[1], b[1])) if None not in (*a, *b) else UNKNOWN
+    return _greatest(a[0], b[0]), _above(a[1], b[1])
 
 
 def _float(a: Range, b: Range) -> bool:
@@ -248,10 +260,10 @@ def _float(a: Range, b: Range) -> bool:
 
 def _abs(a: Range) -> Range:
     low, high = a
-    if less(-1, low) if type(low) is not float else low >= 0:  # type: ignore[arg-type]
+    if less(-1, low) if type(low) is not float else low >= 0:
         return a
     if type(low) in (int, float) and type(high) in (int, float):
-        return 0 if type(low) is int else 0.0, max(-low, high)  # type: ignore[operator]
+        return 0 if type(low) is int else 0.0, max(-low, high)
     return UNKNOWN
 
 
@@ -259,14 +271,15 @@ def _floordiv(a: Range, b: Range) -> Range:
     divisor = b[0]
     if type(divisor) is not int or divisor <= 0 or b[1] != divisor:
         return UNKNOWN
-    return tuple([None if x is None else x // divisor for x in a])  # type: ignore
+    low, high = a
+    return None if low is None else low // divisor, None if high is None else high // divisor
 
 
 def _mod(a: Range, b: Range) -> Range:
     divisor = b[0]
     if type(divisor) is not int or divisor <= 0 or b[1] != divisor:
         return UNKNOWN
-    return a if less(-1, a[0]) and less(a[1], divisor) else (0, divisor - 1)  # type: ignore[arg-type]
+    return a if less(-1, a[0]) and less(a[1], divisor) else (0, divisor - 1)
 
 
 def _and(a: Range, b: Range) -> Range:
@@ -279,7 +292,8 @@ def _shr(a: Range, b: Range) -> Range:
     places = b[0]
     if type(places) is not int or b[1] != places or not 0 <= places < 63:
         return UNKNOWN
-    return tuple([x >> places if type(x) is int else None for x in a])  # type: ignore
+    low, high = a
+    return low >> places if type(low) is int else None, high >> places if type(high) is int else None
 
 
 def _rounded(function: Callable[[float], int]) -> Callable[[Range], Range]:

@@ -34,7 +34,7 @@ from stator.sizes import Extent
 def position_in(value: Expr, extent: Extent, wraps: bool = True) -> Index:
     """A loaded integer as an index into a dim."""
     number = e.cast(value, "i64")
-    if wraps and not less(-1, Ranges()(number)[0]):  # type: ignore[arg-type]
+    if wraps and not less(-1, Ranges()(number)[0]):
         negative = e.op("lt", number, e.const(0, "i64"))
         number = e.op("where", negative, e.op("add", number, e.index(extent)), number)
     return e.to_index(number, extent)

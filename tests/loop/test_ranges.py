@@ -57,6 +57,7 @@ def test_of_symbols() -> None:
 
 
 def test_wrapping_is_unknown() -> None:
+    assert Ranges()(e.op("add", e.op("maximum", n, integer(0)), integer(1))) == UNKNOWN
     big = e.op("mul", e.known(n, 0, 2**62), integer(4))
     assert Ranges()(big) == UNKNOWN
     assert Ranges()(e.op("add", e.cast(e.known(n, 0, 2**31 - 1), "i32"), e.const(1, "i32"))) == (-(2**31), 2**31 - 1)
