@@ -44,7 +44,7 @@ def _conj(tracer: Tracer, x: Any) -> Any:
     """Of a number among the operands, as its derivative has it, or of a tensor."""
     if isinstance(x, complex):
         return tracer.run(aten.full.default, [], x.conjugate(), dtype=torch.complex128, device=torch.device("cpu"))
-    return tracer._view(aten._conj.default, (x,), {})
+    return tracer.view(aten._conj.default, (x,), {})
 
 
 @special(aten.detach_.default)
@@ -195,7 +195,7 @@ def _batch_norm(
     tracer: Tracer, x: Any, weight: Any, bias: Any, mean: Any, var: Any, training: bool, momentum: float, eps: float
 ) -> Any:
     if not training:
-        action = tracer._decompose if aten.native_batch_norm.default in tracer.decompositions else tracer._compute
+        action = tracer.decompose if aten.native_batch_norm.default in tracer.decompositions else tracer.compute
         return action(aten.native_batch_norm.default, (x, weight, bias, mean, var, False, momentum, eps), {})
     if mean is None or var is None:
         return tracer.run(aten._native_batch_norm_legit.no_stats, x, weight, bias, True, momentum, eps)

@@ -122,7 +122,7 @@ class Tracer(FakeMode):
         if special is not None:
             return lambda func, args, kwargs: special(self, *args, **kwargs)
         if func in self.decompositions:
-            return self._decompose
+            return self.decompose
         return self._plain_action(func)
 
     def _plain_action(self, func: Any) -> Action:
@@ -141,12 +141,13 @@ class Tracer(FakeMode):
         if func not in WHOLE and func._can_decompose():
             return self._composite
         if plan.view:
-            return self._view
+            return self.view
         if is_random(func) and self.random_operators:
             return self._drawn
-        return self._data_dependent if plan.data_dependent else self._compute
+        return self._data_dependent if plan.data_dependent else self.compute
 
-    def _decompose(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def decompose(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What the overload's decomposition gives; where it declines, the overload is treated as one without."""
         with self:
             out = self.decompositions[func](*args, **kwargs)
         if out is NotImplemented:
@@ -178,7 +179,7 @@ class Tracer(FakeMode):
         """Random numbers of which eager checks what they are drawn from: its kernel draws them when the graph runs."""
         if kwargs.get("generator") is not None:
             raise Unsupported(func, "it has a generator of its own", "seed torch's default generator instead")
-        return self._compute(func, args, kwargs)
+        return self.compute(func, args, kwargs)
 
     def _data_dependent(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         tensor = args[0] if args else None
@@ -189,7 +190,8 @@ class Tracer(FakeMode):
 
     # ---- nodes -------------------------------------------------------------------------------------------------------
 
-    def _compute(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def compute(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Record a call of a functional operator; its results have memory of their own."""
         args = self.fakes(args)
         if kwargs:
             kwargs = dict(zip(kwargs, self.fakes(tuple(kwargs.values())), strict=True))
@@ -259,7 +261,8 @@ class Tracer(FakeMode):
 
     # ---- views and writes --------------------------------------------------------------------------------------------
 
-    def _view(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def view(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Record a view; its handle is on the cell of what it views."""
         args, kwargs = _positional(func, self.fakes(args), kwargs)
         base = args[0]
         out = execute(func, args, kwargs)
