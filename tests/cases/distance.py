@@ -36,5 +36,7 @@ CASES = [
     Case("pair_distances_of_equal_rows", gradients(F.pdist), (whole(0, 2, 9, 2),), (F32,), slack=4.0),
     Case("pair_distances_of_one_row", gradients(F.pdist), (normal(1, 3),), (F32,)),
     Case("pair_distances_of_no_columns", gradients(F.pdist), (normal(4, 0),), (F32,)),
+    Case("distances_of_no_columns", gradients(torch.cdist), (normal(2, 4, 0), normal(3, 0)), (F32,)),
+    Case("distances_of_no_rows", gradients(torch.cdist), (normal(4, 2), normal(3, 0, 2)), (F32,)),
     Case("distances_of_many_rows", gradients(torch.cdist), (normal(30, 3), normal(27, 3)), (F32, F64), slack=512.0),
 ]

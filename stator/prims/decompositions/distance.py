@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 
+import torch
 from torch import Tensor
 
 from stator.prims import names as p
@@ -23,7 +24,10 @@ MANY = 25
 @decompose("_cdist_forward")
 def distances(a: Tensor, b: Tensor, order: float, mode: int | None) -> Tensor:
     many = a.shape[-2] > MANY or b.shape[-2] > MANY
-    if a.numel() == 0 or b.numel() == 0 or (order == 2 and (mode == 1 or (not mode and many))):
+    if a.numel() == 0 or b.numel() == 0:
+        batch = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+        return p.full([*batch, a.shape[-2], b.shape[-2]], 0, dtype=a.dtype, device=a.device)
+    if order == 2 and (mode == 1 or (not mode and many)):
         return NotImplemented
     return vector_norm(p.sub(p.unsqueeze(a, -2), p.unsqueeze(b, -3)), order, [-1])
 
@@ -45,7 +49,7 @@ def euclidean_distances(a: Tensor, b: Tensor) -> Tensor:
 def distances_backward(grad: Tensor, a: Tensor, b: Tensor, order: float, distance: Tensor) -> Tensor:
     """The gradient at `a`: what each of its rows gets from all rows of `b`."""
     if a.numel() == 0 or b.numel() == 0:
-        return NotImplemented
+        return p.full([*grad.shape[:-1], a.shape[-1]], 0, dtype=a.dtype, device=a.device)
     difference = p.sub(p.unsqueeze(a, -2), p.unsqueeze(b, -3))
     slope = _slope(difference, p.unsqueeze(distance, -1), order)
     return p.sum_(p.mul(p.unsqueeze(grad, -1), slope), [-2], False)
