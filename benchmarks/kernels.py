@@ -116,6 +116,41 @@ def cases(rows: int, n: int) -> Iterator[Case]:
     yield "column sum", made, [a, torch.empty(n)], lambda a: a.sum(0)
 
 
+def moves(rows: int, n: int) -> Iterator[Case]:
+    """Reads at computed positions: rows and columns, checked or known to be in range, and steps of -1 and 2."""
+    a, x, y = torch.randn(rows, n), Axis("x0", rows), Axis("x1", n)
+    out = torch.empty_like(a)
+
+    def reading(at: Callable[[Index], Index], axis: Axis, dtype: str, bound: int) -> Kernel:
+        place = e.load("p1", axis, dtype)
+        position = e.to_index(e.known(place, 0, bound - 1) if dtype == "i32" else place, bound)
+        params = (
+            Param("p0", "f32", "in", rows * n),
+            Param("p1", dtype, "in", axis.size),
+            Param("p2", "f32", "out", rows * n),
+        )
+        return kernel((x, y), (), (Store("p2", x.index * n + y, e.load("p0", at(position), "f32"), "outer"),), params)
+
+    chosen, columns = torch.randint(rows, (rows,)), torch.randint(n, (n,))
+    made = reading(lambda row: row * n + y, x, "i64", rows)
+    yield "rows", made, [a, chosen, out], lambda a, i: a.index_select(0, i)
+    made = reading(lambda column: x.index * n + column, y, "i64", n)
+    yield "columns", made, [a, columns, out], lambda a, i: a.index_select(1, i)
+    made = reading(lambda column: x.index * n + column, y, "i32", n)
+    yield "known columns", made, [a, columns.int(), out], lambda a, i: a.index_select(1, i)
+
+    def stepping(index: Index, half: Axis) -> Kernel:
+        store = Store("p1", x.index * half.size + half, e.load("p0", index, "f32"), "outer")
+        return kernel(
+            (x, half), (), (store,), (Param("p0", "f32", "in", rows * n), Param("p1", "f32", "out", rows * half.size))
+        )
+
+    yield "flip", stepping(x.index * n + (n - 1) - y, y), [a, out], lambda a: a.flip(1)
+    half = Axis("x1", n // 2)
+    even = stepping(x.index * n + half.index * 2, half)
+    yield "every other", even, [a, torch.empty(rows, n // 2)], lambda a: a[:, ::2].contiguous()
+
+
 def _residual_norm(
     a: torch.Tensor, b: torch.Tensor, w: torch.Tensor, c: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -143,7 +178,7 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     target = native()
     for rows, n in SIZES:
-        chosen = [case for case in cases(rows, n) if not options.names or case[0] in options.names]
+        chosen = [case for case in (*cases(rows, n), *moves(rows, n)) if not options.names or case[0] in options.names]
         start = time.perf_counter()
         source = emit([case[1] for case in chosen], target)
         middle = time.perf_counter()
