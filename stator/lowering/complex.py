@@ -26,7 +26,7 @@ from stator.lowering.context import Context
 from stator.lowering.indexing import cat, constant_pad, flip, index, index_select, select_scatter, slice_scatter
 from stator.lowering.parity import chosen
 from stator.lowering.pointwise import Operand, promote
-from stator.lowering.reduction import reduced_dims, sum_
+from stator.lowering.reduction import any_, reduced_dims, sum_
 from stator.lowering.table import lowers
 from stator.lowering.value import Indices, Spec, Tensorish, broadcast, compute_dtype, numbers, over, pointwise
 
@@ -347,6 +347,12 @@ def _mean(context: Context, out: Spec, x: Tensorish, dim: Any, keep: bool = Fals
     return None if total is None else _apply(out, _quotient, total, count)
 
 
+@_pairs("any.dims")
+def _any(context: Context, out: Spec, x: Tensorish, dim: Any = None, keep: bool = False) -> Tensorish:
+    nonzero = _test(Spec(x.size, x.stride, "bool", out.device), compute_dtype(_part(x.dtype)), _both("ne", "or"), x, 0)
+    return any_(context, out, nonzero, dim, keep)
+
+
 # -- movement: what moves elements moves pairs, whose dimension comes last -------------------------
 
 
@@ -388,8 +394,14 @@ def _index_select(context: Context, out: Spec, x: Tensorish, dim: int, positions
 
 
 @_pairs("constant_pad_nd")
-def _pad(context: Context, out: Spec, x: Tensorish, pads: Sequence[Any], value: Any = 0) -> Tensorish | None:
-    return _moved(constant_pad, context, out, numbers(x), [0, 0, *pads], 0) if value == 0 else None
+def _pad(context: Context, out: Spec, x: Tensorish, pads: Sequence[Any], value: Any = 0) -> Tensorish:
+    if isinstance(value, int | float) and value == 0:
+        return _moved(constant_pad, context, out, numbers(x), [0, 0, *pads], 0)
+    dtype, border = _part(out.dtype), complex(value)
+    real = out._replace(dtype=dtype)
+    numbered = ((ZERO, border.real), (ONE, border.imag))
+    parts = [constant_pad(context, real, _plane(x, part, dtype), pads, number) for part, number in numbered]
+    return paired(out, lambda at: Pair(*[part.load(at) for part in parts]), 4 + _weight(x))
 
 
 @_pairs("slice_scatter")

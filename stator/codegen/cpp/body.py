@@ -23,9 +23,6 @@ from stator.loop.kernel import Store
 from stator.loop.scalar import identity
 from stator.sizes import Extent, Size
 
-#: By how much lanes step through memory → the load that is made for it.
-STEPS: dict[Extent | None, str] = {-1: "load_back", 2: "load_even"}
-
 
 @dataclass(frozen=True, slots=True)
 class Name:
@@ -427,8 +424,10 @@ class Writer:
             return f"load_if<{lanes}>({where}, {guard}, {live})" if guard else f"load<{lanes}>({where}, {live})"
         if stride == 0 and not guard:
             return f"wide<{element}, {lanes}>(load1({buffer}[{self.place(index, mask)}]))"
-        if stride in STEPS and not guard:
-            return f"{STEPS[stride]}<{lanes}>({buffer} + {self.place(index, mask)}, {live})"
+        if stride == -1 and not guard:
+            return f"load_back<{lanes}>({buffer} + {self.place(index, mask)}, {live})"
+        if stride == 2 and not guard:
+            return f"load_even<{lanes}{self._part(buffer, index)}>({buffer} + {self.place(index, mask)}, {live})"
         if (offsets := self._offsets(index, mask)) is not None:
             where = f"{buffer} + {offsets[0]}, {offsets[1]}"
             if guard:
@@ -438,6 +437,13 @@ class Writer:
         if guard:
             return f"lanes_if<{element}, {lanes}>({guard}, {live}, {at})"
         return f"lanes<{element}, {lanes}>({live}, {at})"
+
+    def _part(self, buffer: str, index: Index) -> str:
+        """Which numbers of pairs these are, where all of the buffer is pairs."""
+        numel = next(param.numel for param in self.plan.kernel.params if param.name == buffer)
+        if type(numel) is not int or numel % 2:
+            return ""
+        return ", 0" if index.divisible_by(2) else ", 1" if (index - 1).divisible_by(2) else ""
 
     def _position(self, index: Index, mask: Expr | None, kind: str, vector: bool) -> str:
         element, lanes = ops.ELEMENT[kind], self.plan.lanes

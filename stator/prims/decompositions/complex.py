@@ -26,8 +26,8 @@ from stator.prims.table import decompose
 #: Overloads whose decomposition holds of complex numbers.
 ALSO_COMPLEX = """
     add.Scalar sub.Scalar mul.Scalar div.Scalar rsub.Tensor rsub.Scalar pow.Tensor_Scalar square
-    addcmul addcdiv masked_fill.Scalar masked_fill.Tensor where.Scalar
-    sum mean count_nonzero linalg_vector_norm norm.Scalar norm.ScalarOpt_dim dist
+    addcmul addcdiv logical_not masked_fill.Scalar masked_fill.Tensor where.Scalar
+    sum mean any any.dim all all.dim all.dims count_nonzero linalg_vector_norm norm.Scalar norm.ScalarOpt_dim dist
     zeros ones scalar_tensor zeros_like empty_like ones_like new_zeros new_ones new_full new_empty empty.memory_format
     empty_strided empty_permuted new_empty_strided eye eye.m
     lift lift_fresh lift_fresh_copy copy fill.Scalar fill.Tensor zero
@@ -36,6 +36,9 @@ ALSO_COMPLEX = """
     as_strided_copy alias_copy detach_copy diagonal_copy expand_copy narrow_copy permute_copy select_copy.int
     slice_copy.Tensor split_copy.Tensor split_with_sizes_copy squeeze_copy squeeze_copy.dim squeeze_copy.dims t_copy
     transpose_copy.int unbind_copy.int unfold_copy unsqueeze_copy view_copy
+    reflection_pad1d reflection_pad2d reflection_pad3d reflection_pad1d_backward reflection_pad2d_backward
+    reflection_pad3d_backward replication_pad1d replication_pad2d replication_pad3d replication_pad1d_backward
+    replication_pad2d_backward replication_pad3d_backward
     index_select _unsafe_index.Tensor take native_dropout_backward addr block_diag
     complex polar angle sgn conj_physical _conj_physical view_as_real_copy view_as_complex_copy
 """.split()
