@@ -25,7 +25,7 @@ def main(arguments: Sequence[str], engine: str = "stator.coverage.judge:Stator")
     """The command; its status is 1 where something fails, 2 where it cannot run."""
     parser = _parser()
     given = parser.parse_args(arguments)
-    if given.device == "cuda" and not torch.cuda.is_available():
+    if given.device == "cuda" and given.samples >= 0 and not torch.cuda.is_available():
         parser.error("--device cuda: torch finds no CUDA device on this machine")
     rows = workers.read(given.out)
     known = {(row["entry"], row["dtype"]) for row in rows}

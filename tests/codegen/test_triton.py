@@ -78,10 +78,6 @@ NOT_ON_CUDA = {
     ("average_pool_whole_numbers", torch.int64): "eager pools no integers on CUDA",
     ("average_pool_last", torch.float32): "eager's gradient is wrong on CUDA where only the input has channels last",
     ("average_pool_last", torch.float64): "eager's gradient is wrong on CUDA where only the input has channels last",
-    ("hardsigmoid", torch.float64): "eager divides by a float32 six on CUDA",
-    ("hardsigmoid_gradients", torch.float64): "eager divides by a float32 six on CUDA",
-    ("hardswish", torch.float64): "eager divides by a float32 six on CUDA",
-    ("hardswish_gradients", torch.float64): "eager divides by a float32 six on CUDA",
     **{
         ("last_wins", dtype): "which write wins is open on CUDA"
         for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.int64)

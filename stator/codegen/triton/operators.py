@@ -135,22 +135,23 @@ def _sigmoid(a):
 
 @triton.jit
 def _by_zero(a, b, result):
-    # CUDA's compiler divides long numbers below 2**32 as short ones, which shows where the divisor is 0.
-    if a.dtype == tl.int64:
-        result = tl.where((b == 0) & ((a >> 32) == 0), 0xFFFFFFFF, result)
-    return result
+    # What eager's kernels give; they divide long numbers below 2**32 as short ones.
+    nothing = tl.full([], 0, result.dtype) - 1
+    if result.dtype == tl.int64:
+        nothing = tl.where((a >> 32) == 0, tl.full([], 0xFFFFFFFF, tl.int64), nothing)
+    return tl.where(b == 0, nothing, result)
 
 
 @triton.jit
 def _floordiv(a, b):
-    quotient = _by_zero(a, b, a // b)
+    quotient = _by_zero(a, b, a // tl.where(b == 0, 1, b))
     down = ((a - quotient * b) != 0) & ((a < 0) != (b < 0))
     return quotient - down.to(quotient.dtype)
 
 
 @triton.jit
 def _mod(a, b):
-    rest = _by_zero(a, b, a % b)
+    rest = _by_zero(a, b, a % tl.where(b == 0, 1, b))
     return tl.where((rest != 0) & ((rest < 0) != (b < 0)), rest + b, rest)
 
 

@@ -118,19 +118,19 @@ def hardtanh_backward(grad: Tensor, x: Tensor, low: float, high: float) -> Tenso
     return p.where(p.logical_and(p.gt(x, low), p.lt(x, high)), grad, 0.0)
 
 
-#: Eager's constants, whatever the dtype: a third and a sixth in float32.
-THIRD, SIXTH = 0.3333333432674408, 0.1666666716337204
+#: Eager's constant, whatever the dtype: a sixth in float32.
+SIXTH = 0.1666666716337204
 
 
-def _part(x: Tensor, count: float, share: float) -> Tensor:
-    """x / count, which eager multiplies by a constant on CUDA."""
-    return p.div(x, count) if x.device.type == "cpu" else p.mul(x, share)
+def _sixth(x: Tensor) -> Tensor:
+    """x / 6, which eager multiplies by its constant on CUDA."""
+    return p.div(x, 6.0) if x.device.type == "cpu" else p.mul(x, SIXTH)
 
 
 @decompose("hardsigmoid")
 @rounds_once
 def hardsigmoid(x: Tensor) -> Tensor:
-    return _part(p.clamp(p.add(x, 3.0), 0.0, 6.0), 6.0, SIXTH)
+    return _sixth(p.clamp(p.add(x, 3.0), 0.0, 6.0))
 
 
 @decompose("hardsigmoid_backward")
@@ -143,13 +143,13 @@ def hardsigmoid_backward(grad: Tensor, x: Tensor) -> Tensor:
 @decompose("hardswish")
 @rounds_once
 def hardswish(x: Tensor) -> Tensor:
-    return _part(p.mul(x, p.clamp(p.add(x, 3.0), 0.0, 6.0)), 6.0, SIXTH)
+    return _sixth(p.mul(x, p.clamp(p.add(x, 3.0), 0.0, 6.0)))
 
 
 @decompose("hardswish_backward")
 @rounds_once
 def hardswish_backward(grad: Tensor, x: Tensor) -> Tensor:
-    middle = p.mul(grad, p.add(_part(x, 3.0, THIRD), 0.5))
+    middle = p.mul(grad, p.add(p.div(x, 3.0), 0.5))
     return p.where(p.le(x, -3.0), 0.0, p.where(p.lt(x, 3.0), middle, grad))
 
 
