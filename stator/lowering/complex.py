@@ -30,7 +30,10 @@ from stator.lowering.reduction import any_, reduced_dims, sum_
 from stator.lowering.table import lowers
 from stator.lowering.value import Indices, Spec, Tensorish, broadcast, compute_dtype, numbers, over, pointwise
 
-ONE = Index.of(1)
+
+def _halves() -> tuple[Index, Index]:
+    """The positions of the real and the imaginary part; positions other than ZERO live for one compile only."""
+    return ZERO, Index.of(1)
 
 
 class Pair(NamedTuple):
@@ -88,7 +91,7 @@ def paired(out: Spec, body: Reader, weight: int) -> Tensorish:
         inner, part = (*at[:-1], ZERO), at[-1]
         if part is ZERO:
             return re.load(inner)
-        return im.load(inner) if part is ONE else chosen(part, re.load(inner), im.load(inner))
+        return im.load(inner) if part is Index.of(1) else chosen(part, re.load(inner), im.load(inner))
 
     raw = pointwise((*out.size, 2), dtype, load, 2 * weight + 1)
     raw.planes = re, im
@@ -107,7 +110,7 @@ def _reader(operand: Operand | complex, dtype: str) -> Reader:
         return lambda at: Pair(e.cast(broadcast(operand, at), dtype), zero)
 
     def read(at: Indices) -> Pair:
-        return Pair(*[e.cast(broadcast(raw, (*at, part)), dtype) for part in (ZERO, ONE)])
+        return Pair(*[e.cast(broadcast(raw, (*at, part)), dtype) for part in _halves()])
 
     return read
 
@@ -336,7 +339,7 @@ def _total(
     if not is_complex(out.dtype):
         return None
     real = out._replace(dtype=_part(out.dtype))
-    parts = [sum_(context, real, _plane(x, part, _computed(out)), dim, keep) for part in (ZERO, ONE)]
+    parts = [sum_(context, real, _plane(x, part, _computed(out)), dim, keep) for part in _halves()]
     return paired(out, lambda at: Pair(*[part.load(at) for part in parts]), 2)
 
 
@@ -399,7 +402,7 @@ def _pad(context: Context, out: Spec, x: Tensorish, pads: Sequence[Any], value: 
         return _moved(constant_pad, context, out, numbers(x), [0, 0, *pads], 0)
     dtype, border = _part(out.dtype), complex(value)
     real = out._replace(dtype=dtype)
-    numbered = ((ZERO, border.real), (ONE, border.imag))
+    numbered = zip(_halves(), (border.real, border.imag), strict=True)
     parts = [constant_pad(context, real, _plane(x, part, dtype), pads, number) for part, number in numbered]
     return paired(out, lambda at: Pair(*[part.load(at) for part in parts]), 4 + _weight(x))
 
