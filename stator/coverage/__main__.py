@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -42,7 +43,7 @@ def main(arguments: Sequence[str], engine: str = "stator.coverage.judge:Stator")
                 print(f"{row['verdict']:9} {row['dtype']:8} {row['entry']}{row['at']}: {why[:300]}", flush=True)
 
         workers.run(todo, engine, given.samples, given.jobs, done, given.timeout, given.device)
-    wanted = [row for row in rows if (row["entry"], row["dtype"]) in set(tasks)]
+    wanted = [row for row in rows if row["dtype"] in given.dtypes and re.search(given.match, row["entry"])]
     totals = Counter(row["verdict"] for row in wanted)
     print(", ".join(f"{count} {verdict}" for verdict, count in totals.most_common()))
     if given.write:
