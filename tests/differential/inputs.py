@@ -14,6 +14,7 @@ from torch import Tensor
 
 from stator.coverage.compare import EPSILON, FLOATS
 
+COMPLEX = (torch.complex64, torch.complex128)
 LAYOUTS = ("contiguous", "transposed", "stepped", "expanded", "channels_last", "offset", "permuted")
 
 
@@ -30,13 +31,14 @@ class Input:
 
     def wide(self) -> Input:
         """The same numbers, in float64."""
-        return replace(self, dtype=torch.float64) if self.dtype in FLOATS else self
+        wider = torch.float64 if self.dtype in FLOATS else torch.complex128 if self.dtype in COMPLEX else self.dtype
+        return replace(self, dtype=wider)
 
     def build(self, noise: float = 0.0, wide: bool = False) -> tuple[Tensor, Tensor]:
         """The tensor that the function gets, and the leaf that gradients arrive at."""
         values = self._values(noise)
-        if wide and self.dtype in FLOATS:
-            values = values.double()
+        if wide:
+            values = values.to(self.wide().dtype)
         leaf = _laid_out(values, self.layout)
         if not self.grad:
             return leaf, leaf
@@ -44,6 +46,10 @@ class Input:
         return (leaf * 1 if self.grad == "inner" else leaf), leaf
 
     def _values(self, noise: float) -> Tensor:
+        if self.dtype in COMPLEX:
+            real = torch.float32 if self.dtype is torch.complex64 else torch.float64
+            parts = [replace(self, dtype=real, seed=self.seed + k)._values(noise) for k in (0, 100)]
+            return torch.complex(*parts)
         generator = torch.Generator().manual_seed(self.seed)
         size = self.size
         if self.dtype is torch.bool:

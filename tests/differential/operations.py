@@ -1,7 +1,7 @@
 """What random programs are made of: one template a line, by family. `programs.py` fills the slots.
 
-A slot is `{name:kind}`. Kinds of tensor: t any, f floating point, i integer (no bool), b bool, with a digit for the
-least number of dimensions or =digit for the exact one. Kinds that depend on a tensor chosen before, written
+A slot is `{name:kind}`. Kinds of tensor: t any, f floating point, i integer (no bool), b bool, c complex (which no
+other kind is), with a digit for the least number of dimensions or =digit for the exact one. Kinds that depend on a tensor chosen before, written
 `{:kind@name}`: dim a dimension, like another tensor that broadcasts with it, same one of the same size, size a size of
 as many elements, perm an order of its dimensions, cut a piece by slicing, pick an index tensor for dimension 0, wide a
 size it expands to. Kinds of number: s float, n small integer, k True or False, dt a dtype, ft a floating dtype. The
@@ -223,7 +223,77 @@ IN_PLACE = [
     "{x:t3}.permute(2, 0, 1)[1].sub_(1)", "{x:f}.nan_to_num_()",
 ]  # fmt: skip
 
+SCANS = [
+    *[
+        f"torch.{name}({{x:t1}}, {{:dim@x}})"
+        for name in "cumsum cumprod cummax cummin logcumsumexp cumulative_trapezoid diff".split()
+    ],
+    *[f"torch.{name}({{x:t1}}, {{:dim@x}}, dtype={{:dt}})" for name in ("cumsum", "cumprod")],
+    "torch.cumsum({x:t1} * {:s}, {:dim@x}) - {x:t1}", "torch.cummax({x:t1}, {:dim@x})[0].sum()",
+    "torch.cumsum({x:t1}, {d:dim@x}).amax({d:dim@x})", "torch.cumsum(torch.flip({x:t1}, ({d:dim@x},)), {d:dim@x})",
+    "torch.cummin(torch.where({x:f1} > 0, {x:f1}, 0), {:dim@x})", "torch.cumsum(torch.softmax({x:f1}, -1), -1)",
+    "torch.cumsum(torch.cumsum({x:t2}, 0), 1)", "torch.trapezoid({x:f1}, dim={:dim@x})",
+    "torch.cumsum({x:b1}, {:dim@x})[{:like@x}.bool()].sum()",
+]  # fmt: skip
+
+#: Reads and writes at positions that are computed.
+POSITIONS = [
+    "{x:t1}[{y:i}.long()]", "{x:t1}[{y:i}.long() % {x:t1}.shape[0]]", "{x:t1}[{y:i}.long() % 3 - 1]",
+    "{x:t1}[{y:f}.nan_to_num(0, 0, 0).clamp(-1, 0).long()]", "{x:t1}[torch.where({y:b}, -1, 0)]",
+    "{x:t1}[torch.cumsum({y:b1}, 0) % {x:t1}.shape[0]]", "{x:t1}[torch.arange({x:t1}.shape[0]) // 2]",
+    "{x:t1}[torch.arange({x:t1}.shape[0]).flip(0)]", "{x:t1}[torch.arange({x:t1}.shape[0]) * 3 % {x:t1}.shape[0]]",
+    "{x:t1}[{y:t1}.argmax({:dim@y}) % {x:t1}.shape[0]]", "{x:t1}[torch.bitwise_and({y:i}, 1).long()]",
+    "{x:t2}[:, {y:i}.long() % {x:t2}.shape[1]]", "torch.take({x:t}, {y:i}.long())",
+    "torch.take({x:t}, {y:i}.long().clamp(0, {x:t}.numel() - 1))", "{x:t1}.index_select(0, {y:i=1}.clamp(0, 1))",
+    "{x:t2}[{y:i}.long() % {x:t2}.shape[0], {y:i}.long() % {x:t2}.shape[1]]",
+    "F.embedding({y:i} % {x:f=2}.shape[0], {x:f=2})", "torch.gather({x:t1}, {:dim@x}, {:same@x}.long() % 1)",
+    "torch.gather({x:t1}, {d:dim@x}, torch.cumsum({:same@x}.bool(), {d:dim@x}).clamp(max={x:t1}.shape[{d:dim@x}] - 1))",
+    "torch.scatter({x:t1}, 0, torch.zeros_like({x:t1}, dtype=torch.int64), {:n})",
+    "torch.scatter_add({x:t1}, {:dim@x}, {y:i}.long() % 2, {:same@x})",
+    "{x:t1}.index_add(0, {y:i=1}.long() % {x:t1}.shape[0], {x:t1}[{y:i=1}.long() % {x:t1}.shape[0]])",
+    "{x:t1}.index_put(({y:i}.long() % {x:t1}.shape[0],), {x:t1}[0], accumulate=True)",
+    "torch.nonzero_static({x:t1}, size=4)", "{x:t}.masked_scatter({:like@x}.bool(), {:same@x})",
+    "torch.bucketize({x:t}, torch.tensor([-1, 0, 2]), right={:k})", "torch.searchsorted({x:t1}.sort(-1)[0], {:same@x})",
+    "torch.full((4,), {:s})[torch.randint(0, 4, {x:t}.shape)]", "torch.tril_indices(4, 3) % {x:t}.numel()",
+    "torch.where({y:b}, {x:t1}[torch.where({y:b}, 0, -1)], 0)",
+]  # fmt: skip
+
+COMPLEX = [
+    *[
+        f"torch.{name}({{x:c}})"
+        for name in (
+            "abs angle conj conj_physical resolve_conj real imag exp log sqrt sin cos tan sinh cosh tanh reciprocal sgn neg "
+            "square sum mean prod isnan isinf isfinite view_as_real logical_not positive sigmoid log2 log10 rsqrt expm1 "
+            "log1p atan asinh any all clone zeros_like flatten"
+        ).split()
+    ],
+    *[f"torch.{name}({{x:c}}, {{:like@x}})" for name in "add sub mul div eq ne logical_and".split() * 2],
+    *[f"torch.{name}({{x:c1}}, {{:dim@x}})" for name in "sum mean cumsum cumprod prod flip any softmax".split()],
+    "torch.complex({x:f}, {:same@x})", "torch.polar({x:f}, {:same@x})", "{x:f} * 1j", "{x:f} + (1 + 2j)",
+    "torch.view_as_complex({x:f1}[..., :2].contiguous())", "{x:c} * {:s}", "{:s} - {x:c}", "{x:c} / {:s}",
+    "{:s} / {x:c}", "{x:c} ** 2", "{x:c} ** {:s}", "{x:c} ** {:like@x}", "{x:c} * (0.5 - 1j)", "{x:c}.conj() * {:like@x}",
+    "torch.where({y:b}, {x:c}, {:like@x})", "{x:c}.real + {x:c}.imag", "{x:c}.to(torch.complex64)", "{x:c}.mH",
+    "{x:c1}[{:pick@x}]", "torch.cat([{x:c1}, {:same@x}], {:dim@x})", "torch.stack([{x:c}, {:same@x}])",
+    "{x:c}.reshape({:size@x})", "{x:c1}{:cut@x}", "{x:c2}.transpose({:dim@x}, {:dim@x})", "{x:c}.expand({:wide@x})",
+    "{x:c=2} @ {x:c=2}.mH", "torch.fft.fft({x:f1})", "torch.fft.ifft({x:c1}).real", "{x:t}.to(torch.complex64)",
+    "torch.addcmul({x:c}, {:same@x}, {:same@x}, value=0.5)", "torch.linalg.vector_norm({x:c1}, 2, {:dim@x})",
+    "torch.roll({x:c1}, 1, {:dim@x})", "torch.tril({x:c2})", "{x:c}.abs().sum()", "torch.view_as_real({x:c})[..., 0]",
+    "torch.lerp({x:c}, {:same@x}, 0.3)", "F.pad({x:c1}, (1, 2))", "torch.isclose({x:c}, {:same@x})", "{x:c}.conj()",
+    "torch.nan_to_num({x:c}.real)", "{x:c}.masked_fill({y:b}, {:n})", "{x:c1}.unbind({:dim@x})", "{x:c}.contiguous()",
+]  # fmt: skip
+
+DISTANCES = [
+    "torch.cdist({x:f2}, {:same@x}, p={:s})", "torch.cdist({x:f2}, {:same@x} * 2 + 1)", "torch.pdist({x:f=2}, {:s})",
+    "F.pairwise_distance({x:f2}, {:same@x}, p={:n}, keepdim={:k})", "F.pdist({x:f=2})",
+    "torch.cdist({x:f2}, {y:f2}, p=float('inf'))", "F.bilinear({x:f1}, {:same@x}, {w:f=3})",
+    "F.bilinear({x:f1}, {y:f1}, {w:f=3}, {b:f=1})", "F.max_pool3d({x:f4}, 2, 1, {:k} * 1, return_indices={:k})",
+    "F.max_pool3d({x:f4}, (1, 2, 2), dilation=(1, 1, 2), ceil_mode={:k})", "F.max_pool3d({x:f4}, (1, 2, 1))",
+    "torch.addbmm({b:f}, {x:f=3}, {x:f=3}.mT, alpha=0.5)", "torch.linspace(-3, 7, 6, dtype={:dt})",
+    "torch.linspace({:n}, {:s}, 9, dtype=torch.int64)", "torch.linspace(5, -20, 33, dtype=torch.int32)",
+    "torch.linspace({x:f=0}, {:n}, 5)", "torch.triu({x:t2}, {:n})", "torch.logspace(0, 2, 5)",
+]  # fmt: skip
+
 FAMILIES: list[tuple[int, list[str]]] = [
     (30, POINTWISE), (14, REDUCTIONS), (4, NORMS), (8, LINEAR), (6, LAYERS), (4, LOSSES), (18, VIEWS), (9, SHAPES),
-    (7, CASTS), (10, INDEXING), (14, IN_PLACE),
+    (7, CASTS), (10, INDEXING), (14, IN_PLACE), (6, SCANS), (7, POSITIONS), (5, COMPLEX), (3, DISTANCES),
 ]  # fmt: skip

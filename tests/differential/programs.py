@@ -19,7 +19,7 @@ from torch import Tensor
 
 from stator.coverage.compare import flatten
 from tests.differential import operations
-from tests.differential.inputs import FLOATS, LAYOUTS, Input
+from tests.differential.inputs import COMPLEX, FLOATS, LAYOUTS, Input
 
 DTYPES = (*FLOATS, torch.int64, torch.int32, torch.uint8, torch.bool)
 SIZES = (1, 2, 3, 4, 5, 7, 8, 16, 17, 33)
@@ -91,7 +91,9 @@ class _Writer:
             while torch.Size(size).numel() > MOST_ELEMENTS:
                 size = size[1:]
             dtype = rng.choice((main, main, rng.choice(DTYPES)))
-            grad = rng.choice(("", "", "leaf", "leaf", "inner")) if dtype in FLOATS else ""
+            if rng.random() < 0.06:
+                dtype = rng.choice(COMPLEX)
+            grad = rng.choice(("", "", "leaf", "leaf", "inner")) if dtype in (*FLOATS, *COMPLEX) else ""
             values = rng.choice(("normal", "normal", "normal", "positive", "special"))
             layout = rng.choice(("contiguous", "contiguous", rng.choice(LAYOUTS)))
             recipe = Input(size, dtype, layout, values, grad, rng.randint(0, 99))
@@ -117,7 +119,7 @@ class _Writer:
         leaves = [value] if isinstance(value, Tensor) else list(value)
         if len(leaves) > 6 or not leaves or not all(isinstance(v, Tensor) for v in leaves):
             return
-        if sum(v.numel() for v in leaves) > MOST_ELEMENTS or any(v.is_complex() for v in leaves):
+        if sum(v.numel() for v in leaves) > MOST_ELEMENTS:
             return
         targets = [name] if isinstance(value, Tensor) else [f"{name}_{i}" for i in range(len(leaves))]
         line = f"{', '.join(targets)}{',' if not isinstance(value, Tensor) else ''} = {text}"
@@ -162,7 +164,7 @@ class _Writer:
             return self.chosen[name]
         if of:
             text = self._dependent(kind, self.chosen[of], self.values[self.chosen[of]])
-        elif kind in ("t", "f", "i", "b"):
+        elif kind in ("t", "f", "i", "b", "c"):
             text = self._tensor(kind, int(digit or 0), bool(exact))
         else:
             text = self._number(kind)
@@ -174,10 +176,11 @@ class _Writer:
         def fits(value: Tensor) -> bool:
             dtype = value.dtype
             right = {
-                "t": True,
+                "t": not dtype.is_complex,
                 "f": dtype.is_floating_point,
-                "i": not dtype.is_floating_point and dtype is not torch.bool,
+                "i": not (dtype.is_floating_point or dtype.is_complex or dtype is torch.bool),
                 "b": dtype is torch.bool,
+                "c": dtype.is_complex,
             }[kind]
             return right and (value.dim() == dims if exact else value.dim() >= dims)
 

@@ -14,6 +14,11 @@ F16, BF16, F32, F64 = torch.float16, torch.bfloat16, torch.float32, torch.float6
 LEAF = {"grad": "leaf"}
 
 RIGHT = {
+    "a scan over rows that end within a vector": Program(
+        (Input((3, 2, 3, 2), F64, seed=62),),
+        ("v0 = torch.gather(x0, -1, x0.long() % 1)", "v1 = v0.masked_scatter(v0.sum().bool(), x0)"),
+        ("v1",),
+    ),
     "a copy is no other name of an input": Program((Input((4, 5)),), ("v0 = x0.repeat(1, 1)",), ("v0",)),
     "results of operators with other strides than said": Program(
         (Input((5, 3), **LEAF),), ("v0 = torch.linalg.svdvals(x0)",), ("v0",)

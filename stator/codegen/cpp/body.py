@@ -253,7 +253,7 @@ class Writer:
         wrap = ops.WRAP.get(node.dtype, "")
         if vector and self.plan.vector in self.plan.kernel.reduce_axes:
             step = f"{wrap}({ops.COMBINE[node.attr].format('a', 'b')})"
-            return f"scan({state}, {value}, [](auto a, auto b) BODY {{ return {step}; }})"
+            return f"scan({state}, {value}, {self.live}, [](auto a, auto b) BODY {{ return {step}; }})"
         return f"({state} = {wrap}({ops.COMBINE[node.attr].format(state, value)}))"
 
     def _common(self, node: Expr) -> str:

@@ -437,9 +437,11 @@ template <int K, class F, class G> INLINE F prefix(F v, G f) {
         return prefix<2 * K>(iota<typename Element<Int<F>>::type, lanes_of<F>>() < K ? v : f(later<K>(v), v), f);
     else return v;
 }
-template <class F, class G> INLINE F scan(F& before, F v, G f) {  // `before` is the same in all lanes
+template <int L> INLINE int last(Full) { return L - 1; }
+template <int L> INLINE int last(i64_ n) { return (int)n - 1; }
+template <class F, class N, class G> INLINE F scan(F& before, F v, N n, G f) {  // `before` is the same in all lanes
     F parts = prefix<1>(v, f), r = f(before, parts);
-    before = f(before, splat<F>(parts[lanes_of<F> - 1]));
+    before = f(before, splat<F>(parts[last<lanes_of<F>>(n)]));
     return r;
 }
 template <class F> INLINE F in_turn(F a, F b, Int<F> at) {  // lane j is lane at[j] of both
