@@ -415,7 +415,7 @@ def _any_dim(x: Any, dim: int, keepdim: bool = False) -> Any:
 
 @rule(aten.cumsum.default, aten.cumprod.default)
 def _cumsum(x: Any, dim: int, *, dtype: Any = None) -> Any:
-    return make(x.shape, _sum_dtype(x, dtype), x.device, elementwise_strides(x.shape, [x]))
+    return make(x.shape, _sum_dtype(x, dtype), x.device)
 
 
 # ---- network layers --------------------------------------------------------------------------------------------------

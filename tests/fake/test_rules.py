@@ -137,6 +137,7 @@ def test_layers():
         fake = op(FakeMode().from_real(x), [FakeMode().from_real(t) if t is not None else None for t in indices])
         assert geometry(fake) == geometry(op(x, indices))
     compare(aten.cumsum.default, torch.arange(6), 0)
+    compare(aten.cumprod.default, x.transpose(0, 2), 1)
     compare(aten.arange.start_step, 1, 9, 3)
     compare(aten.full.default, [2], True)
     compare(aten.tril.default, x.transpose(1, 2))
