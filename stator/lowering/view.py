@@ -14,11 +14,6 @@ from stator.lowering.value import Indices, Place, Size, Spec, Tensorish, over, p
 from stator.sizes import Extent, hint, maximum
 
 
-@lowers("alias")
-def alias(context: Context, out: Spec, x: Tensorish) -> Tensorish:
-    return x
-
-
 @lowers("permute")
 def permute(context: Context, out: Spec, x: Tensorish, dims: Sequence[int]) -> Tensorish:
     rank = x.rank

@@ -84,7 +84,6 @@ def _times_one(node: fx.Node) -> Any:
 _SOURCES: dict[Any, Callable[[fx.Node], Any]] = {
     aten.clone.default: _first,
     aten._to_copy.default: _wide_and_back,
-    aten.alias.default: _first,
     aten.view.default: _first,
     aten.expand.default: _first,
     aten.permute.default: _first,

@@ -117,7 +117,6 @@ TABLE: dict[str, str] = {
         as_strided -> same: elements by size, stride and offset of the storage
         diagonal -> same: the diagonal of two dims, as the last dim
         unfold -> same: sliding windows of one dim, as the last dim
-        alias -> same: the value itself
         view.dtype -> asked: the same bits as another dtype
         view_as_real -> real: complex numbers as pairs
         view_as_complex -> complex: pairs as complex numbers

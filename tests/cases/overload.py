@@ -1,7 +1,7 @@
 """Overloads that the programs of the other files do not come to: called by name, below autograd.
 
-PyTorch takes a composite operator apart above the tracer, except in inference mode; a few others are what only other
-tracers or derivatives call. Together with the other files every decomposition and every lowering has a case.
+PyTorch takes a composite operator apart in its autograd layer, above the tracer; those that decompositions call, below
+it, come whole. A few others are what only derivatives call. Together with the other files every decomposition and every lowering has a case.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ aten = torch.ops.aten
 
 
 def below(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """The program in inference mode: composite operators reach the tracer whole."""
+    """The program without PyTorch's autograd layer: composite operators reach the tracer whole."""
 
     def run(*inputs: Any) -> Any:
-        with torch.inference_mode():
+        with torch._C._AutoDispatchBelowAutograd():
             return fn(*inputs)
 
     return run

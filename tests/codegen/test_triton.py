@@ -36,7 +36,7 @@ POINTERS = {
 
 
 def kernels_of(case: Case, dtype: torch.dtype) -> tuple[Kernel, ...]:
-    gm, _, _ = trace(case.fn, case.make_inputs(dtype), DECOMPOSITIONS)
+    gm, _ = trace(case.fn, case.make_inputs(dtype), DECOMPOSITIONS)
     return schedule(lower(gm, "case", "cuda"), Device.of("cuda")).kernels
 
 
@@ -108,7 +108,7 @@ def test_agrees_with_eager_on_a_gpu(case: Case, dtype: torch.dtype, cuda: str) -
     given = tuple(moved(value, cuda) for value in case.make_inputs(dtype))
     with torch.device(cuda):  # what a case makes by itself is made there too
         eager = case.fn(*[v.clone() if isinstance(v, torch.Tensor) else v for v in given])
-        gm, inputs, _ = trace(case.fn, given, DECOMPOSITIONS)
+        gm, inputs = trace(case.fn, given, DECOMPOSITIONS)
     made = schedule(lower(gm, "case", torch.device("cuda")), Device.of("cuda"))
     names = tuple(f"k{i}" for i in range(len(made.kernels)))
     units = [runtime.Unit(triton.emit(made.kernels), names, (), "triton")] if names else []

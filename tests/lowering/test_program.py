@@ -33,7 +33,7 @@ aten = torch.ops.aten
 
 
 def lowered(fn: Callable[..., Any], *inputs: Tensor) -> tuple[Program, list[Tensor]]:
-    gm, lifted, _ = trace(fn, inputs, DECOMPOSITIONS)
+    gm, lifted = trace(fn, inputs, DECOMPOSITIONS)
     program = lower(gm, "test", "cpu")
     verify_program(program)
     return program, lifted
@@ -254,7 +254,7 @@ def test_unknown_operators_are_calls() -> None:
 
 def on_cuda(fn: Callable[..., Any], *inputs: Tensor) -> tuple[Program, list[Tensor]]:
     """Lowered as if every tensor were on a GPU; the evaluator does not care where buffers are."""
-    gm, lifted, _ = trace(fn, inputs, DECOMPOSITIONS)
+    gm, lifted = trace(fn, inputs, DECOMPOSITIONS)
     for node in gm.graph.nodes:
         value = node.meta.get("val")
         if isinstance(value, Tensor):

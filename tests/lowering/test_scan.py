@@ -39,7 +39,7 @@ DTYPES = (
 
 
 def lowered(fn: Callable[..., Any], *inputs: Tensor, device: str = "cpu") -> tuple[Program, list[Any]]:
-    gm, given, _ = trace(fn, inputs, DECOMPOSITIONS)
+    gm, given = trace(fn, inputs, DECOMPOSITIONS)
     program = lower(gm, "scan", device)
     verify_program(program)
     return program, list(given)

@@ -1,6 +1,6 @@
 """What is registered is tested: each decomposition and lowering is used by one of the shared cases, or is listed here.
 
-The cases are traced as the stages' own tests trace them, so what counts as used is run there against eager. That every
+The cases are traced as in the tests of the stages, so what counts as used is run there against eager. That every
 instruction is interpreted or refused is held by `tests/capture/test_opcodes.py`, that every kind of value has a program
 by `tests/capture/values/test_kinds.py`.
 """
@@ -23,7 +23,7 @@ UNUSED_DECOMPOSITIONS = {
     "aten._fused_rms_norm_backward.default": "eager has a kernel for CUDA only",
 }
 UNUSED_LOWERINGS = {
-    "stator.random.default": "only the tracer of aot makes it; tests/prims and tests/lowering/test_program.py run it",
+    "stator.random.default": "the cases draw nothing; tests/prims and tests/lowering/test_program.py run it",
 }
 
 
@@ -44,7 +44,7 @@ def used() -> tuple[frozenset[str], frozenset[str]]:
 
     table = {operator: noting(operator, function) for operator, function in DECOMPOSITIONS.items()}
     for case in CASES:
-        gm, _, _ = trace(case.fn, case.make_inputs(case.dtypes[0]), table)
+        gm, _ = trace(case.fn, case.make_inputs(case.dtypes[0]), table)
         left.update(str(node.target) for node in gm.graph.nodes if node.op == "call_function")
     return frozenset(decomposed), frozenset(left)
 

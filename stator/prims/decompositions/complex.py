@@ -30,7 +30,7 @@ ALSO_COMPLEX = """
     sum mean any any.dim all all.dim all.dims count_nonzero linalg_vector_norm norm.Scalar norm.ScalarOpt_dim dist
     zeros ones scalar_tensor zeros_like empty_like ones_like new_zeros new_ones new_full new_empty empty.memory_format
     empty_strided empty_permuted new_empty_strided eye eye.m
-    lift lift_fresh lift_fresh_copy copy fill.Scalar fill.Tensor zero
+    copy fill.Scalar fill.Tensor zero
     stack repeat repeat_interleave.self_int roll tril triu diag_embed rot90
     slice_backward select_backward diagonal_backward diagonal_scatter
     as_strided_copy alias_copy detach_copy diagonal_copy expand_copy narrow_copy permute_copy select_copy.int

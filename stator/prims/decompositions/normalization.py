@@ -257,7 +257,7 @@ def batch_norm_no_stats(
     return batch_norm_functional(x, weight, bias, None, None, True, momentum, eps)[:3]
 
 
-@decompose("native_batch_norm", "_native_batch_norm_legit", "_native_batch_norm_legit_no_training")
+@decompose("native_batch_norm", "_native_batch_norm_legit_no_training")
 def batch_norm_pure(
     x: Tensor,
     weight: Tensor | None,

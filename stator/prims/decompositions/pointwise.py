@@ -448,16 +448,6 @@ def native_dropout_backward(grad: Tensor, mask: Tensor, scale: float) -> Tensor:
     return p.mul(p.mul(grad, mask), scale)
 
 
-@decompose("detach", "lift", "lift_fresh")
-def detach(x: Tensor) -> Tensor:
-    return p.alias(x)
-
-
-@decompose("lift_fresh_copy")
-def lift_fresh_copy(x: Tensor) -> Tensor:
-    return p.clone(x)
-
-
 @decompose("copy")
 def copy(x: Tensor, source: Tensor, non_blocking: bool = False) -> Tensor:
     """`source` in the size, strides, dtype and device of `x`."""

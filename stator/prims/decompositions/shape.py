@@ -37,11 +37,6 @@ def movedim(x: Tensor, source: Sequence[int], target: Sequence[int]) -> Tensor:
     return p.permute(x, [placed[d] if d in placed else next(rest) for d in range(rank)])
 
 
-@decompose("_unsafe_view", "_reshape_alias")
-def unsafe_view(x: Tensor, size: Sequence[int], *strides: Any) -> Tensor:
-    return p.view(x, size)
-
-
 @decompose("squeeze")
 def squeeze(x: Tensor) -> Tensor:
     return p.squeeze(x, [d for d in range(x.dim()) if x.shape[d] == 1])
@@ -50,28 +45,6 @@ def squeeze(x: Tensor) -> Tensor:
 @decompose("squeeze.dim")
 def squeeze_dim(x: Tensor, dim: int) -> Tensor:
     return p.squeeze(x, [dim])
-
-
-@decompose("split.Tensor")
-def split(x: Tensor, size: int, dim: int = 0) -> list[Tensor]:
-    extent = x.shape[dim]
-    if size == 0 or extent == 0:
-        return [p.alias(x)]
-    return [p.slice_(x, dim, start, min(start + size, extent)) for start in range(0, extent, size)]
-
-
-@decompose("split_with_sizes")
-def split_with_sizes(x: Tensor, sizes: Sequence[int], dim: int = 0) -> list[Tensor]:
-    pieces, start = [], 0
-    for size in sizes:
-        pieces.append(p.slice_(x, dim, start, start + size))
-        start += size
-    return pieces
-
-
-@decompose("unbind.int")
-def unbind(x: Tensor, dim: int = 0) -> list[Tensor]:
-    return [p.select(x, dim, i) for i in range(x.shape[dim])]
 
 
 @decompose("narrow")
