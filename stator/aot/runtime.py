@@ -4,14 +4,13 @@
 callable that the rewritten code calls. All decisions are read from the metadata once, at bind time.
 
 Invariant: results are what eager would give, in values, strides, aliasing, version counters and differentiability.
-Neighbours: `metadata.py` is its input; `partition.py` says what is saved where.
+Neighbours: `metadata.py` is its input; `results.py` makes the user's results; `partition.py` says what is saved where.
 """
 
 from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache, lru_cache, partial
 from typing import Any
 
@@ -23,11 +22,10 @@ from stator._native import Empty, Plan, record
 from stator.aot.again import Again
 from stator.aot.batches import is_batched, mapped
 from stator.aot.casts import active
-from stator.aot.metadata import Ints, Metadata, Origin, Output, TensorSpec, Values, at
+from stator.aot.metadata import Metadata, Output, TensorSpec
+from stator.aot.results import geometry_of, result, sized, view
 from stator.aot.symbols import read
-from stator.aot.zeros import zeros
 from stator.base.errors import Unsupported
-from stator.sizes import Extent, Symbol, symbols
 from stator.sizes.real import NAMES, bits_of
 
 Tensor = torch.Tensor
@@ -122,9 +120,9 @@ class Bound:
         self.floats = metadata.floats
         self.reals = _reals(metadata) if metadata.reals else None
         #: Which symbols describe results and tangents, and what does: for all calls, or for values of these.
-        self.sized = _sized(metadata)
-        self.fixed = None if self.sized else _geometry(metadata, (), ())
-        self.geometries = lru_cache(maxsize=_GEOMETRIES)(partial(_geometry, metadata, self.sized))
+        self.sized = sized(metadata)
+        self.fixed = None if self.sized else geometry_of(metadata, (), ())
+        self.geometries = lru_cache(maxsize=_GEOMETRIES)(partial(geometry_of, metadata, self.sized))
 
     def plan(self) -> Plan:
         """The callable, as numbers: it goes its own way where a call is the graph and no more."""
@@ -159,7 +157,7 @@ class Bound:
         for position in self.floats:
             inputs[position] = bits_of(inputs[position])
         for base in self.metadata.bases:
-            inputs.append(_view(base, inputs[base.index]))
+            inputs.append(view(base, inputs[base.index]))
         if self.reals is not None:
             inputs += self.reals(inputs)
         if self.seed_device is not None:
@@ -207,7 +205,7 @@ class Bound:
             tensor.as_strided_(size, stride, tensor.storage_offset() + offset)
         for target, value in self.metadata.assigned:  # a write that gives them their new place in the autograd graph
             inputs[target].copy_(values[value])
-        return values if self.plain else tuple([_output(output, inputs, values) for output in geometry.outputs])
+        return values if self.plain else tuple([result(output, inputs, values) for output in geometry.outputs])
 
     # ---- backward ----------------------------------------------------------------------------------------------------
 
@@ -264,73 +262,6 @@ def _truths(device: torch.device) -> tuple[Tensor, Tensor]:
         return torch.tensor(True, device=device), torch.tensor(False, device=device)
 
 
-def _output(output: Output, inputs: list[Tensor], values: Sequence[Any]) -> Any:
-    match output.kind:
-        case "value":
-            return values[output.index]
-        case "input":
-            return inputs[output.index]
-        case "input_view":
-            return _view(output, inputs[output.index])
-        case "output_view":
-            return _view(output, values[output.index])
-        case "number":
-            return output.offset
-        case _:
-            return output.constant
-
-
-def _view(output: Output, source: Tensor) -> Tensor:
-    size: Any = output.size  # numbers by now
-    stride: Any = output.stride
-    offset: Any = output.offset
-    dtype = getattr(torch, output.dtype) if output.dtype else None
-
-    def cut(source: Tensor) -> Tensor:
-        if dtype is not None and dtype.is_complex != source.dtype.is_complex:
-            made = _in_parts(source, size, stride, offset)
-        else:
-            source = source if dtype is None else source.view(dtype)
-            made = source.as_strided(size, stride, source.storage_offset() + offset)
-        for put_off in output.pending.split():
-            made = PENDING[put_off](made)
-        return made
-
-    return LINKS[output.link](source, cut)
-
-
-def _in_parts(source: Tensor, size: Any, stride: Any, offset: Any) -> Tensor:
-    """A view of the parts of complex numbers, or of numbers as parts of complex ones; the offset counts parts."""
-    if source.is_complex():
-        source = torch.view_as_real(source)
-        return source.as_strided(size, stride, source.storage_offset() + offset)
-    pairs = source.as_strided((*size, 2), (*[2 * step for step in stride], 1), source.storage_offset() + offset)
-    return torch.view_as_complex(pairs)
-
-
-#: What PyTorch does to a tensor only when somebody reads it.
-PENDING: dict[str, Callable[[Tensor], Tensor]] = {"conj": torch.conj, "neg": torch._neg_view}
-
-
-def _without_grad(source: Tensor, cut: Callable[[Tensor], Tensor]) -> Tensor:
-    with torch.no_grad():
-        return cut(source)
-
-
-#: How a view hangs on its source: (source, what cuts the view from it) → view.
-LINKS: dict[str, Callable[[Tensor, Callable[[Tensor], Tensor]], Tensor]] = {
-    "": lambda source, cut: cut(source),
-    "detached": lambda source, cut: cut(source).detach(),
-    "view of detached": lambda source, cut: cut(source.detach()),
-    "data": lambda source, cut: cut(source).data,
-    "view of data": lambda source, cut: cut(source.data),
-    # Made under no_grad: it says that it requires gradients, and has no history.
-    "unrecorded": _without_grad,
-    # Made together with others: autograd forbids writing to it.
-    "sibling": lambda source, cut: cut(source.unsqueeze(0).unbind()[0]),
-}
-
-
 def _refuse_tangents(inputs: list[Any]) -> None:
     """Kernels carry no tangents of forward-mode derivatives; without a word these would be lost."""
     for value in inputs:
@@ -364,35 +295,6 @@ def draw_seeds(count: int, device: torch.device) -> Tensor:
     return torch.randint(_INT64_MAX, (count,), dtype=torch.int64, device=device)
 
 
-@dataclass(frozen=True, slots=True)
-class _Geometry:
-    """Results, inputs that are given another geometry, and tangents for values of the symbols."""
-
-    outputs: tuple[Output, ...]
-    restrided: tuple[Output, ...]
-    tangents: list[tuple[int, _Tangent]]
-
-
-def _geometry(metadata: Metadata, places: tuple[Origin, ...], numbers: Ints) -> _Geometry:
-    values = {origin.symbol: value for origin, value in zip(places, numbers, strict=True)}
-    outputs = tuple([output.at(values) for output in metadata.outputs])
-    tangents = [(i, _Tangent(value.spec, values)) for i, value in enumerate(metadata.values) if value.differentiable]
-    restrided = tuple([output.at(values) for output in metadata.restrided])
-    return _Geometry(outputs, restrided, tangents)
-
-
-def _sized(metadata: Metadata) -> tuple[Origin, ...]:
-    """Where the symbols are read that the geometry of results and tangents depends on."""
-    extents: list[Extent] = []
-    views = [*metadata.outputs, *metadata.restrided]
-    parts: list[Output | TensorSpec] = [*views, *metadata.tangents]
-    for part in parts:
-        extents += (*part.size, *part.stride)
-    extents += [output.offset for output in views]
-    used = frozenset[Symbol]().union(*map(symbols, extents))
-    return tuple([place for place in metadata.symbols if place.symbol in used])
-
-
 def _reals(metadata: Metadata) -> Callable[[list[Any]], list[int]]:
     """From the flat inputs so far to the bits of the floats that are computed from them."""
     count = len(metadata.inputs) - len(metadata.reals) - metadata.uses_random
@@ -401,33 +303,6 @@ def _reals(metadata: Metadata) -> Callable[[list[Any]], list[int]]:
     made = ", ".join([f"bits_of(float({text}))" for text in metadata.reals])
     compute: Callable[..., list[int]] = eval(f"lambda {names}: [{made}]", {**NAMES, "bits_of": bits_of})
     return lambda inputs: compute(*read(places, inputs))
-
-
-class _Tangent:
-    """What the backward graph expects of one tangent."""
-
-    __slots__ = ("device", "dtype", "size", "stride")
-
-    def __init__(self, spec: TensorSpec, values: Values) -> None:
-        self.size = at(spec.size, values)
-        self.stride = at(spec.stride, values)
-        self.dtype: torch.dtype = getattr(torch, spec.dtype)
-        self.device = torch.device(spec.device)
-
-    def fit(self, tangent: Tensor | None) -> Tensor:
-        """The tangent in the expected form; nothing flowed back means zeros."""
-        if tangent is not None and tangent.layout is not torch.strided:
-            tangent = tangent.to_dense()
-        if (
-            tangent is not None
-            and tangent.stride() == self.stride
-            and tangent.dtype is self.dtype
-            and not (tangent._is_zerotensor() or tangent.is_neg() or tangent.is_conj())
-        ):
-            return tangent
-        if tangent is None:
-            return zeros(self.size, self.stride, self.dtype, self.device)
-        return torch.empty_strided(self.size, self.stride, dtype=self.dtype, device=self.device).copy_(tangent)
 
 
 class CompiledFunction(torch.autograd.Function):

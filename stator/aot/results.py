@@ -1,0 +1,146 @@
+"""The user's results and the tangents of one call, from the metadata: views, sizes by the call's own numbers.
+
+Of a function with symbolic sizes, what describes results and tangents is computed once for each combination of sizes.
+Invariant: a result hangs on its source as in eager (`LINKS`), with eager's dtype, geometry and lazy bits (`PENDING`).
+Neighbours: `metadata.Output` is the description; `runtime.py` calls this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from stator.aot.metadata import Ints, Metadata, Origin, Output, TensorSpec, Values, at
+from stator.aot.zeros import zeros
+from stator.sizes import Extent, Symbol, symbols
+
+Tensor = torch.Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Geometry:
+    """Results, inputs that are given another geometry, and tangents, all with numbers for sizes."""
+
+    outputs: tuple[Output, ...]
+    restrided: tuple[Output, ...]
+    tangents: list[tuple[int, Tangent]]
+
+
+def geometry_of(metadata: Metadata, places: tuple[Origin, ...], numbers: Ints) -> Geometry:
+    """What the metadata describes, where the symbols of `places` have the values `numbers`."""
+    values = {origin.symbol: value for origin, value in zip(places, numbers, strict=True)}
+    outputs = tuple([output.at(values) for output in metadata.outputs])
+    tangents = [(i, Tangent(value.spec, values)) for i, value in enumerate(metadata.values) if value.differentiable]
+    restrided = tuple([output.at(values) for output in metadata.restrided])
+    return Geometry(outputs, restrided, tangents)
+
+
+def sized(metadata: Metadata) -> tuple[Origin, ...]:
+    """Where the symbols are read that the geometry of results and tangents depends on."""
+    extents: list[Extent] = []
+    views = [*metadata.outputs, *metadata.restrided]
+    parts: list[Output | TensorSpec] = [*views, *metadata.tangents]
+    for part in parts:
+        extents += (*part.size, *part.stride)
+    extents += [output.offset for output in views]
+    used = frozenset[Symbol]().union(*map(symbols, extents))
+    return tuple([place for place in metadata.symbols if place.symbol in used])
+
+
+class Tangent:
+    """What the backward graph expects of one tangent."""
+
+    __slots__ = ("device", "dtype", "size", "stride")
+
+    def __init__(self, spec: TensorSpec, values: Values) -> None:
+        self.size = at(spec.size, values)
+        self.stride = at(spec.stride, values)
+        self.dtype: torch.dtype = getattr(torch, spec.dtype)
+        self.device = torch.device(spec.device)
+
+    def fit(self, tangent: Tensor | None) -> Tensor:
+        """The tangent in the expected form; nothing flowed back means zeros."""
+        if tangent is not None and tangent.layout is not torch.strided:
+            tangent = tangent.to_dense()
+        if (
+            tangent is not None
+            and tangent.stride() == self.stride
+            and tangent.dtype is self.dtype
+            and not (tangent._is_zerotensor() or tangent.is_neg() or tangent.is_conj())
+        ):
+            return tangent
+        if tangent is None:
+            return zeros(self.size, self.stride, self.dtype, self.device)
+        return torch.empty_strided(self.size, self.stride, dtype=self.dtype, device=self.device).copy_(tangent)
+
+
+def result(output: Output, inputs: list[Tensor], values: Sequence[Any]) -> Any:
+    """One result for the caller, from the inputs of the call and the values that the forward graph computed."""
+    match output.kind:
+        case "value":
+            return values[output.index]
+        case "input":
+            return inputs[output.index]
+        case "input_view":
+            return view(output, inputs[output.index])
+        case "output_view":
+            return view(output, values[output.index])
+        case "number":
+            return output.offset
+        case _:
+            return output.constant
+
+
+def view(output: Output, source: Tensor) -> Tensor:
+    """The view of `source` that the output describes."""
+    size: Any = output.size  # numbers by now
+    stride: Any = output.stride
+    offset: Any = output.offset
+    dtype = getattr(torch, output.dtype) if output.dtype else None
+
+    def cut(source: Tensor) -> Tensor:
+        if dtype is not None and dtype.is_complex != source.dtype.is_complex:
+            made = _in_parts(source, size, stride, offset)
+        else:
+            source = source if dtype is None else source.view(dtype)
+            made = source.as_strided(size, stride, source.storage_offset() + offset)
+        for put_off in output.pending.split():
+            made = PENDING[put_off](made)
+        return made
+
+    return LINKS[output.link](source, cut)
+
+
+def _in_parts(source: Tensor, size: Any, stride: Any, offset: Any) -> Tensor:
+    """A view of the parts of complex numbers, or of numbers as parts of complex ones; the offset counts parts."""
+    if source.is_complex():
+        source = torch.view_as_real(source)
+        return source.as_strided(size, stride, source.storage_offset() + offset)
+    pairs = source.as_strided((*size, 2), (*[2 * step for step in stride], 1), source.storage_offset() + offset)
+    return torch.view_as_complex(pairs)
+
+
+#: What PyTorch does to a tensor only when somebody reads it.
+PENDING: dict[str, Callable[[Tensor], Tensor]] = {"conj": torch.conj, "neg": torch._neg_view}
+
+
+def _without_grad(source: Tensor, cut: Callable[[Tensor], Tensor]) -> Tensor:
+    with torch.no_grad():
+        return cut(source)
+
+
+#: How a view hangs on its source: (source, what cuts the view from it) → view.
+LINKS: dict[str, Callable[[Tensor, Callable[[Tensor], Tensor]], Tensor]] = {
+    "": lambda source, cut: cut(source),
+    "detached": lambda source, cut: cut(source).detach(),
+    "view of detached": lambda source, cut: cut(source.detach()),
+    "data": lambda source, cut: cut(source).data,
+    "view of data": lambda source, cut: cut(source.data),
+    # Made under no_grad: it says that it requires gradients, and has no history.
+    "unrecorded": _without_grad,
+    # Made together with others: autograd forbids writing to it.
+    "sibling": lambda source, cut: cut(source.unsqueeze(0).unbind()[0]),
+}
