@@ -4,7 +4,8 @@ PyTorch's meta kernels of elementwise operators are Python: about 100 µs a call
 compiler (one second). A rule costs a few µs. Each rule takes the operator's arguments and gives the fake of the result,
 or NotImplemented where it would have to guess; then the meta kernel decides, and reports wrong shapes.
 
-Neighbours: `execute.py` owns the table; `layout.py` has promotion and strides; `rules_views.py` has the views.
+Neighbours: `execute.py` owns the table; `layout.py` has promotion and strides; other `rules_*.py` have views,
+reductions and layers.
 """
 
 from __future__ import annotations
@@ -129,7 +130,6 @@ _ELEMENTWISE: tuple[tuple[Callable[..., Any], int, str, str], ...] = (
     (_float, 2, "div atan2", "Tensor Scalar default"),
     (_bool, 2, "eq ne lt le gt ge", "Tensor Scalar"),
     (_bool, 2, "logical_and logical_or logical_xor", "default"),
-    (_first, 2, "masked_fill", "Scalar Tensor"),
     (_same, 3, "addcmul addcdiv", "default"),
     (_same, 2, "lerp", "Scalar Tensor"),
     (_same, 2, "sigmoid_backward tanh_backward threshold_backward gelu_backward silu_backward", "default"),
@@ -155,6 +155,11 @@ def _div(x: Any, y: Any, *, rounding_mode: str | None = None) -> Any:
 @rule(aten.where.self)
 def _where(condition: Any, x: Any, y: Any) -> Any:
     return fresh((condition, x, y), promote((x, y)))
+
+
+@rule(aten.masked_fill.Scalar, aten.masked_fill.Tensor)
+def _masked_fill(x: Any, mask: Any, value: Any) -> Any:
+    return make(fresh((x, mask), x.dtype).shape, x.dtype, x.device)
 
 
 # ---- copies and factories --------------------------------------------------------------------------------------------
@@ -322,100 +327,6 @@ def _addmm(bias: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
     if out is NotImplemented or _merge(out.shape, bias.shape) != list(out.shape) or bias.dtype is not a.dtype:
         return NotImplemented
     return out
-
-
-# ---- reductions ------------------------------------------------------------------------------------------------------
-
-
-def reduced_size(size: Sequence[int], dims: Any, keepdim: bool) -> list[int]:
-    """The size after reducing `dims` (None or empty: all)."""
-    ndim = len(size)
-    if dims is None or (isinstance(dims, (list, tuple)) and not dims):
-        gone = set(range(ndim))
-    else:
-        gone = {dim % max(ndim, 1) for dim in (dims if isinstance(dims, (list, tuple)) else (dims,))}
-    if keepdim:
-        return [1 if i in gone else extent for i, extent in enumerate(size)]
-    return [extent for i, extent in enumerate(size) if i not in gone]
-
-
-def _sum_dtype(x: Any, dtype: torch.dtype | None) -> torch.dtype:
-    return dtype or (x.dtype if is_float(x.dtype) else torch.int64)
-
-
-@rule(aten.sum.dim_IntList)
-def _sum(x: Any, dims: Any, keepdim: bool = False, *, dtype: Any = None) -> Any:
-    return make(reduced_size(x.shape, dims, keepdim), _sum_dtype(x, dtype), x.device)
-
-
-@rule(aten.sum.default, aten.prod.default)
-def _sum_all(x: Any, *, dtype: Any = None) -> Any:
-    return make((), _sum_dtype(x, dtype), x.device)
-
-
-@rule(aten.mean.dim)
-def _mean(x: Any, dims: Any, keepdim: bool = False, *, dtype: Any = None) -> Any:
-    dtype = dtype or x.dtype
-    return make(reduced_size(x.shape, dims, keepdim), dtype, x.device) if is_float(dtype) else NotImplemented
-
-
-@rule(aten.mean.default)
-def _mean_all(x: Any, *, dtype: Any = None) -> Any:
-    return make((), dtype or x.dtype, x.device) if is_float(dtype or x.dtype) else NotImplemented
-
-
-@rule(aten.logsumexp.default)
-def _logsumexp(x: Any, dims: Any, keepdim: bool = False) -> Any:
-    return make(reduced_size(x.shape, dims, keepdim), x.dtype, x.device) if is_float(x.dtype) else NotImplemented
-
-
-@rule(aten.amax.default, aten.amin.default)
-def _amax(x: Any, dims: Any = (), keepdim: bool = False) -> Any:
-    return make(reduced_size(x.shape, dims, keepdim), x.dtype, x.device)
-
-
-@rule(aten.max.default, aten.min.default)
-def _max(x: Any) -> Any:
-    return make((), x.dtype, x.device)
-
-
-@rule(aten.max.dim, aten.min.dim)
-def _max_dim(x: Any, dim: int, keepdim: bool = False) -> Any:
-    size = reduced_size(x.shape, dim, keepdim)
-    return make(size, x.dtype, x.device), make(size, torch.int64, x.device)
-
-
-@rule(aten.argmax.default, aten.argmin.default)
-def _argmax(x: Any, dim: Any = None, keepdim: bool = False) -> Any:
-    return make(reduced_size(x.shape, dim, keepdim), torch.int64, x.device)
-
-
-@rule(aten.var.correction)
-def _var(x: Any, dims: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
-    return NotImplemented if x.is_complex() else make(reduced_size(x.shape, dims, keepdim), x.dtype, x.device)
-
-
-@rule(aten.var_mean.correction)
-def _var_mean(x: Any, dims: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
-    if x.is_complex():
-        return NotImplemented
-    return _var(x, dims, keepdim=keepdim), _var(x, dims, keepdim=keepdim)
-
-
-@rule(aten.any.default, aten.all.default)
-def _any(x: Any) -> Any:
-    return make((), torch.uint8 if x.dtype is torch.uint8 else torch.bool, x.device)
-
-
-@rule(aten.any.dim, aten.all.dim)
-def _any_dim(x: Any, dim: int, keepdim: bool = False) -> Any:
-    dtype = torch.uint8 if x.dtype is torch.uint8 else torch.bool
-    return make(reduced_size(x.shape, dim, keepdim), dtype, x.device)
-
-
-@rule(aten.cumsum.default, aten.cumprod.default)
-def _cumsum(x: Any, dim: int, *, dtype: Any = None) -> Any:
-    return make(x.shape, _sum_dtype(x, dtype), x.device)
 
 
 # ---- network layers --------------------------------------------------------------------------------------------------

@@ -1,0 +1,108 @@
+"""Shape rules of reductions and of running sums: sizes without the reduced dims, and dtypes that totals have.
+
+Results are contiguous, whatever the operand is. Neighbours: `rules.py` has the common operators; `execute.py` owns the
+table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from stator.fake.execute import aten
+from stator.fake.layout import is_float
+from stator.fake.rules import rule
+from stator.fake.tensor import make
+
+
+def reduced_size(size: Sequence[int], dims: Any, keepdim: bool) -> list[int]:
+    """The size after reducing `dims` (None or empty: all)."""
+    ndim = len(size)
+    if dims is None or (isinstance(dims, (list, tuple)) and not dims):
+        gone = set(range(ndim))
+    else:
+        gone = {dim % max(ndim, 1) for dim in (dims if isinstance(dims, (list, tuple)) else (dims,))}
+    if keepdim:
+        return [1 if i in gone else extent for i, extent in enumerate(size)]
+    return [extent for i, extent in enumerate(size) if i not in gone]
+
+
+def _sum_dtype(x: Any, dtype: torch.dtype | None) -> torch.dtype:
+    return dtype or (x.dtype if is_float(x.dtype) else torch.int64)
+
+
+@rule(aten.sum.dim_IntList)
+def _sum(x: Any, dims: Any, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    return make(reduced_size(x.shape, dims, keepdim), _sum_dtype(x, dtype), x.device)
+
+
+@rule(aten.sum.default, aten.prod.default)
+def _sum_all(x: Any, *, dtype: Any = None) -> Any:
+    return make((), _sum_dtype(x, dtype), x.device)
+
+
+@rule(aten.mean.dim)
+def _mean(x: Any, dims: Any, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    dtype = dtype or x.dtype
+    return make(reduced_size(x.shape, dims, keepdim), dtype, x.device) if is_float(dtype) else NotImplemented
+
+
+@rule(aten.mean.default)
+def _mean_all(x: Any, *, dtype: Any = None) -> Any:
+    return make((), dtype or x.dtype, x.device) if is_float(dtype or x.dtype) else NotImplemented
+
+
+@rule(aten.logsumexp.default)
+def _logsumexp(x: Any, dims: Any, keepdim: bool = False) -> Any:
+    return make(reduced_size(x.shape, dims, keepdim), x.dtype, x.device) if is_float(x.dtype) else NotImplemented
+
+
+@rule(aten.amax.default, aten.amin.default)
+def _amax(x: Any, dims: Any = (), keepdim: bool = False) -> Any:
+    return make(reduced_size(x.shape, dims, keepdim), x.dtype, x.device)
+
+
+@rule(aten.max.default, aten.min.default)
+def _max(x: Any) -> Any:
+    return make((), x.dtype, x.device)
+
+
+@rule(aten.max.dim, aten.min.dim)
+def _max_dim(x: Any, dim: int, keepdim: bool = False) -> Any:
+    size = reduced_size(x.shape, dim, keepdim)
+    return make(size, x.dtype, x.device), make(size, torch.int64, x.device)
+
+
+@rule(aten.argmax.default, aten.argmin.default)
+def _argmax(x: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    return make(reduced_size(x.shape, dim, keepdim), torch.int64, x.device)
+
+
+@rule(aten.var.correction)
+def _var(x: Any, dims: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
+    return NotImplemented if x.is_complex() else make(reduced_size(x.shape, dims, keepdim), x.dtype, x.device)
+
+
+@rule(aten.var_mean.correction)
+def _var_mean(x: Any, dims: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
+    if x.is_complex():
+        return NotImplemented
+    return _var(x, dims, keepdim=keepdim), _var(x, dims, keepdim=keepdim)
+
+
+@rule(aten.any.default, aten.all.default)
+def _any(x: Any) -> Any:
+    return make((), torch.uint8 if x.dtype is torch.uint8 else torch.bool, x.device)
+
+
+@rule(aten.any.dim, aten.all.dim)
+def _any_dim(x: Any, dim: int, keepdim: bool = False) -> Any:
+    dtype = torch.uint8 if x.dtype is torch.uint8 else torch.bool
+    return make(reduced_size(x.shape, dim, keepdim), dtype, x.device)
+
+
+@rule(aten.cumsum.default, aten.cumprod.default)
+def _cumsum(x: Any, dim: int, *, dtype: Any = None) -> Any:
+    return make(x.shape, _sum_dtype(x, dtype), x.device)
