@@ -111,7 +111,10 @@ def _along(
     """
     dim %= max(x.rank, 1)
     sliced = positions.rank < x.rank or x.rank == 0
-    size = source.size if sliced and positions.size != (0,) else positions.size
+    size = positions.size
+    if sliced and size != (0,):
+        count = size[0] if size else 1  # a source of one dim may be longer
+        size = tuple([count if d == dim else extent for d, extent in enumerate(source.size)])
 
     def target(at: Indices) -> Indices:
         here = (at[dim : dim + 1] or (ZERO,))[: positions.rank] if sliced else at

@@ -14,6 +14,18 @@ F16, BF16, F32, F64 = torch.float16, torch.bfloat16, torch.float32, torch.float6
 LEAF = {"grad": "leaf"}
 
 RIGHT = {
+    "a source longer than the one position it is written at": Program(
+        (Input((5,)), Input((5,), seed=1), Input((), torch.int64, values="positive")),
+        (
+            "v0 = torch.scatter_add(x0, 0, x2, x1)",
+            "v1 = torch.scatter_reduce(x0[2], 0, x2 * 0, x1, 'amax')",
+            "v2 = torch.scatter(x0, 0, x2, x1)",
+        ),
+        ("v0", "v1", "v2"),
+    ),
+    "what is filled under a mask is contiguous": Program(
+        (Input((3, 4), layout="transposed"),), ("v0 = torch.masked_fill(x0, x0 > 0, 1)",), ("v0",)
+    ),
     "a scan over rows that end within a vector": Program(
         (Input((3, 2, 3, 2), F64, seed=62),),
         ("v0 = torch.gather(x0, -1, x0.long() % 1)", "v1 = v0.masked_scatter(v0.sum().bool(), x0)"),

@@ -180,12 +180,12 @@ def fmin(x: Tensor, y: Tensor) -> Tensor:
 
 @decompose("masked_fill.Scalar")
 def masked_fill_scalar(x: Tensor, mask: Tensor, value: Number) -> Tensor:
-    return p.where(mask, p.full([], value, dtype=x.dtype, device=x.device), x)
+    return masked_fill(x, mask, p.full([], value, dtype=x.dtype, device=x.device))
 
 
 @decompose("masked_fill.Tensor")
-def masked_fill_tensor(x: Tensor, mask: Tensor, value: Tensor) -> Tensor:
-    return p.where(mask, cast(value, x.dtype), x)
+def masked_fill(x: Tensor, mask: Tensor, value: Tensor) -> Tensor:
+    return contiguous(p.where(mask, cast(value, x.dtype), x))
 
 
 @decompose("where.Scalar")
