@@ -263,6 +263,21 @@ def test_images_are_read_along_their_rows_however_much_is_read_per_channel() -> 
     batch.check()
 
 
+def test_what_all_columns_share_does_not_turn_the_loop_to_gathers() -> None:
+    """Sums over the middle dim: one operand is contiguous in it, the other one in the columns."""
+    batch = Batch()
+    rows, middle, columns = 6, 37, 32
+    a, b, out = torch.randn(rows, middle), torch.randn(middle, columns), torch.empty(rows, columns)
+    x, (r,) = axes_of([rows, columns]), axes_of([middle], "r")
+    far = e.op("abs", e.op("sub", load(0, a, (x[0], r)), load(1, b, (r, x[1]))))
+    total = e.reduce("sum", far)
+    made = kernel(x, (r,), (store(2, at(out, x), total),), params(a, b, out, out=[2]))
+    assert plan(made, native()).vector is x[1]
+    wanted = {2: (a[:, :, None] - b).abs().sum(1)}
+    batch.add("distances", made, [a, b, out], wanted, rtol=1e-5, atol=1e-5)
+    batch.check()
+
+
 def test_halves_round_where_the_casts_are() -> None:
     batch = Batch()
     for dtype, name in ((torch.bfloat16, "bf16"), (torch.float16, "f16")):

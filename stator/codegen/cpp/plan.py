@@ -194,6 +194,7 @@ def _choose(kernel: Kernel, lanes: int, deps: dict[Expr, Axes], collide: Axes) -
 
     Of axes along which writes may collide it is the last one or none, as it becomes the innermost.
     An access counts as often as it differs: a batch norm reads an image along its rows, whatever it reads per channel.
+    One at an address for each lane is a cost wherever it is made, however few the elements are.
     """
     ordered = [axis for axis in kernel.axes if axis in collide]
     candidates = [axis for axis in (*kernel.axes, *_inner(kernel, lanes)) if loops(axis) and axis not in ordered[:-1]]
@@ -205,19 +206,26 @@ def _choose(kernel: Kernel, lanes: int, deps: dict[Expr, Axes], collide: Axes) -
         """How much of all points an access that varies along these axes is made at."""
         return prod(hint(axis.size) for axis in axes) / points
 
-    accesses = [(node.attr[1], often(deps[node])) for node in kernel.nodes if node.op == "load"]
-    accesses += [(store.index, 1.5 * often(index_axes(store.index, deps))) for store in kernel.stores]
+    after = 1.0 / max(hint(kernel.reduce_numel), 1)
+    accesses = [
+        (node.attr[1], often(deps[node]), 1.0 if node in kernel.inner else after)
+        for node in kernel.nodes
+        if node.op == "load"
+    ]
+    for store in kernel.stores:
+        weight = 1.5 * often(index_axes(store.index, deps))
+        accesses.append((store.index, weight, weight))
     best, best_score = candidates[-1], -1.0
     for axis in candidates:
         length = max(hint(axis.size), 1)
         use = length / (lanes * ceil(length / lanes))
         score = 0.0
-        for index, weight in accesses:
+        for index, weight, times in accesses:
             stride = _lane_stride(index, axis, lanes, deps)
             if stride == 0:
                 score += weight * 0.3 * use if length > 4 else 0.0
             else:
-                score += weight * use * _NEAR[stride] if stride in _NEAR else -weight * 0.2
+                score += weight * use * _NEAR[stride] if stride in _NEAR else -times * 0.2
         if score >= best_score:
             best, best_score = axis, score
     return best
