@@ -1,84 +1,67 @@
 """The table of decompositions, empty here; the files of `decompositions/` fill it.
 
-A decomposition is a Python function over the arguments of one ATen overload. It calls overloads
-that are primitives or decompose further, mutates nothing, never returns one of its arguments
-itself, gives eager's dtypes and strides, and returns NotImplemented to decline (then the overload
-stays in the graph and becomes an extern call).
+A decomposition is a Python function over the arguments of one ATen overload. It calls overloads that are primitives or
+decompose further, mutates nothing, never returns one of its arguments itself, gives eager's dtypes and strides, and
+returns NotImplemented to decline (then the overload stays in the graph and becomes an extern call).
 
-`rounds_once` is eager's rule for half types: compute in float32, round at the end of the operator.
-Neighbours: `stator.aot` looks overloads up while tracing.
+Most formulas are for real numbers (they use an order, a sign, bits, half types). So an entry declines arguments of
+dtypes that no loop computes with, complex ones included unless it is registered with `also_complex`; views decline
+nothing. Neighbours: `dtypes.py` has eager's rounding; `stator.aot` looks overloads up while tracing.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 
-from stator.fake.layout import promote
-from stator.fake.overloads import Table
-from stator.prims.names import to_copy
+from stator.fake.execute import plan_of
+from stator.fake.layout import OPAQUE_DTYPES
+from stator.fake.overloads import Function, Table, overload
 
 #: Overload → decomposition. Filled by importing `stator.prims.decompositions`.
 DECOMPOSITIONS = Table("decomposition")
-#: Registers a function as the decomposition of some overloads.
-decompose = DECOMPOSITIONS.register
 
-HALF_TYPES = frozenset((torch.bfloat16, torch.float16))
+COMPLEX = frozenset((torch.complex32, torch.complex64, torch.complex128))
 
 
-def cast(value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """`value` in `dtype`; itself if it is so already (never return this from a decomposition)."""
-    return value if value.dtype is dtype else to_copy(value, dtype=dtype)
+def decompose(*names: str, also_complex: bool = False) -> Callable[[Function], Function]:
+    """Registers a function as the decomposition of some overloads; `also_complex`: its formula holds there too."""
+
+    def enter(function: Function) -> Function:
+        declining = _declining(function, also_complex)
+        for op in map(overload, names):
+            if op is not None:
+                DECOMPOSITIONS.register(op)(function if plan_of(op).view else declining)
+        return function
+
+    return enter
 
 
-def compute_type(dtype: torch.dtype) -> torch.dtype:
-    """The type eager computes a value of `dtype` in: float32 for half types."""
-    return torch.float32 if dtype in HALF_TYPES else dtype
-
-
-def is_one(factor: float) -> bool:
-    """Whether a factor can be left out. One that differs from call to call never is, and nothing is assumed of it."""
-    return not isinstance(factor, torch.SymFloat) and factor == 1
-
-
-def common_type(x: torch.Tensor, number: float) -> torch.dtype:
-    """The dtype of an operation of a tensor and a wrapped number. (`torch.result_type` would be dispatched.)"""
-    if isinstance(number, float | torch.SymFloat) and not x.dtype.is_floating_point and not x.dtype.is_complex:
-        return torch.get_default_dtype()
-    if x.dtype is torch.bool and not isinstance(number, bool):
-        return torch.int64
-    return x.dtype
-
-
-def rounds_once(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Run `function` in float32 where an argument is of a half type, and round what it gives if the result is too."""
+def _declining(function: Callable[..., Any], also_complex: bool) -> Callable[..., Any]:
+    foreign = OPAQUE_DTYPES - COMPLEX if also_complex else OPAQUE_DTYPES
 
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
-        tensors = [a for a in (*args, *kwargs.values()) if isinstance(a, torch.Tensor)]
-        if not any(tensor.dtype in HALF_TYPES for tensor in tensors):
-            return function(*args, **kwargs)
-        dtype = promote(tensors)
-        out = function(*[_widen(a) for a in args], **{k: _widen(v) for k, v in kwargs.items()})
-        if dtype not in HALF_TYPES:
-            return out
-        if isinstance(out, tuple):
-            return tuple(_narrow(o, dtype) for o in out)
-        return _narrow(out, dtype)
+        if _holds(args, foreign, also_complex) or (kwargs and _holds(kwargs.values(), foreign, also_complex)):
+            return NotImplemented
+        return function(*args, **kwargs)
 
     return run
 
 
-def _widen(value: Any) -> Any:
-    if isinstance(value, torch.Tensor) and value.dtype in HALF_TYPES:
-        return to_copy(value, dtype=torch.float32)
-    return value
-
-
-def _narrow(value: Any, dtype: torch.dtype) -> Any:
-    if isinstance(value, torch.Tensor) and value.dtype is torch.float32:
-        return to_copy(value, dtype=dtype)
-    return value
+def _holds(args: Iterable[Any], foreign: frozenset[torch.dtype], also_complex: bool) -> bool:
+    """Whether one of these dtypes, or a complex number that is not wanted, is among the arguments."""
+    for arg in args:
+        kind = type(arg)
+        if isinstance(arg, torch.Tensor):
+            found = arg.dtype in foreign
+        elif kind is list or kind is tuple:
+            found = _holds(arg, foreign, also_complex)
+        else:
+            found = (kind is complex and not also_complex) or (kind is torch.dtype and arg in foreign)
+        if found:
+            return True
+    return False

@@ -25,6 +25,3 @@ from stator.prims.decompositions import (  # noqa: F401  (they fill the table)
     special,
     unpooling,
 )
-from stator.prims.table import DECOMPOSITIONS
-
-complex.restrict(DECOMPOSITIONS)

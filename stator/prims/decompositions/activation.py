@@ -11,7 +11,8 @@ import math
 from torch import Tensor
 
 from stator.prims import names as p
-from stator.prims.table import decompose, rounds_once
+from stator.prims.dtypes import rounds_once
+from stator.prims.table import decompose
 
 SQRT_HALF = 0.7071067811865476
 SQRT_2_OVER_PI = 0.7978845608028654

@@ -16,7 +16,8 @@ from stator.fake.layout import promote
 from stator.fake.overloads import overload
 from stator.prims import names as p
 from stator.prims.decompositions.layout import contiguous, iota, packed, reshaped
-from stator.prims.table import cast, decompose
+from stator.prims.dtypes import cast
+from stator.prims.table import decompose
 
 #: Copying operator → the view it copies.
 VIEWS = {
@@ -53,10 +54,10 @@ def _copied(view: Callable[..., Any]) -> Callable[..., Any]:
 
 
 for _name, _view in VIEWS.items():
-    decompose(_name)(_copied(overload(_view)))  # type: ignore[arg-type]
+    decompose(_name, also_complex=True)(_copied(overload(_view)))  # type: ignore[arg-type]
 
 
-@decompose("diag_embed")
+@decompose("diag_embed", also_complex=True)
 def diag_embed(x: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
     """Pointwise: an element of row r and column r + offset is that of `x` at the smaller of both."""
     rank = x.dim() + 1
@@ -75,7 +76,7 @@ def _zero(x: Tensor) -> int | bool:
     return False if x.dtype is torch.bool else 0
 
 
-@decompose("block_diag")
+@decompose("block_diag", also_complex=True)
 def block_diag(tensors: Sequence[Tensor]) -> Tensor:
     """The blocks, each as wide as the result, one below the other."""
     dtype = promote(tensors)
@@ -89,7 +90,7 @@ def block_diag(tensors: Sequence[Tensor]) -> Tensor:
     return p.cat(rows, 0)
 
 
-@decompose("rot90")
+@decompose("rot90", also_complex=True)
 def rot90(x: Tensor, turns: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
     turns %= 4
     if turns == 0:

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from stator.prims import names as p
 from stator.prims.decompositions.layout import iota
-from stator.prims.table import cast, compute_type, decompose
+from stator.prims.dtypes import cast, compute_type
+from stator.prims.table import decompose
 
 CONTIGUOUS = (None, torch.contiguous_format, torch.preserve_format)
 
@@ -23,24 +24,24 @@ def _filled(size: Sequence[int], value: float, dtype: Any, device: Any) -> Tenso
     return p.full(list(size), bool(value) if dtype is torch.bool else value, dtype=dtype, device=device)
 
 
-@decompose("zeros")
+@decompose("zeros", also_complex=True)
 def zeros(size: Sequence[int], *, dtype: Any = None, device: Any = None, **_: Any) -> Tensor:
     return _filled(size, 0, dtype, device)
 
 
-@decompose("empty.memory_format")
+@decompose("empty.memory_format", also_complex=True)
 def empty(size: Sequence[int], *, dtype: Any = None, device: Any = None, memory_format: Any = None, **_: Any) -> Tensor:
     if memory_format not in CONTIGUOUS:
         return NotImplemented
     return _filled(size, 0, dtype, device)
 
 
-@decompose("ones")
+@decompose("ones", also_complex=True)
 def ones(size: Sequence[int], *, dtype: Any = None, device: Any = None, **_: Any) -> Tensor:
     return _filled(size, 1, dtype, device)
 
 
-@decompose("scalar_tensor")
+@decompose("scalar_tensor", also_complex=True)
 def scalar_tensor(value: float, *, dtype: Any = None, device: Any = None, **_: Any) -> Tensor:
     return _filled([], value, dtype, device)
 
@@ -53,34 +54,34 @@ def _like(x: Tensor, value: float, dtype: Any, device: Any, memory_format: Any) 
     return p.full_like(x, filled, dtype=dtype, device=device or x.device, memory_format=memory_format)
 
 
-@decompose("zeros_like", "empty_like")
+@decompose("zeros_like", "empty_like", also_complex=True)
 def zeros_like(x: Tensor, *, dtype: Any = None, device: Any = None, memory_format: Any = None, **_: Any) -> Tensor:
     return _like(x, 0, dtype, device, memory_format)
 
 
-@decompose("ones_like")
+@decompose("ones_like", also_complex=True)
 def ones_like(x: Tensor, *, dtype: Any = None, device: Any = None, memory_format: Any = None, **_: Any) -> Tensor:
     return _like(x, 1, dtype, device, memory_format)
 
 
-@decompose("new_zeros")
+@decompose("new_zeros", also_complex=True)
 def new_zeros(x: Tensor, size: Sequence[int], *, dtype: Any = None, device: Any = None, **_: Any) -> Tensor:
     return p.full(list(size), 0, dtype=dtype or x.dtype, device=device or x.device)
 
 
-@decompose("new_ones")
+@decompose("new_ones", also_complex=True)
 def new_ones(x: Tensor, size: Sequence[int], *, dtype: Any = None, device: Any = None, **_: Any) -> Tensor:
     return p.full(list(size), 1, dtype=dtype or x.dtype, device=device or x.device)
 
 
-@decompose("new_full")
+@decompose("new_full", also_complex=True)
 def new_full(
     x: Tensor, size: Sequence[int], value: float, *, dtype: Any = None, device: Any = None, **_: Any
 ) -> Tensor:
     return p.full(list(size), value, dtype=dtype or x.dtype, device=device or x.device)
 
 
-@decompose("new_empty")
+@decompose("new_empty", also_complex=True)
 def new_empty(x: Tensor, size: Sequence[int], *, dtype: Any = None, device: Any = None, **_: Any) -> Tensor:
     return p.full(list(size), 0, dtype=dtype or x.dtype, device=device or x.device)
 
@@ -202,7 +203,7 @@ def _raised(powers: Any, start: Any, end: Any, steps: int, base: float, dtype: t
     return cast(p.power(p.full([], base, dtype=wide, device=device), exponents), dtype)
 
 
-@decompose("empty_strided")
+@decompose("empty_strided", also_complex=True)
 def empty_strided(
     size: Sequence[int], stride: Sequence[int], *, dtype: Any = None, device: Any = None, **_: Any
 ) -> Tensor:
@@ -211,7 +212,7 @@ def empty_strided(
     return p.as_strided(memory, size, stride)
 
 
-@decompose("empty_permuted")
+@decompose("empty_permuted", also_complex=True)
 def empty_permuted(
     size: Sequence[int], order: Sequence[int], *, dtype: Any = None, device: Any = None, **_: Any
 ) -> Tensor:
@@ -219,19 +220,19 @@ def empty_permuted(
     return p.permute(memory, [list(order).index(d) for d in range(len(size))])
 
 
-@decompose("new_empty_strided")
+@decompose("new_empty_strided", also_complex=True)
 def new_empty_strided(
     x: Tensor, size: Sequence[int], stride: Sequence[int], *, dtype: Any = None, device: Any = None, **_: Any
 ) -> Tensor:
     return empty_strided(size, stride, dtype=dtype or x.dtype, device=device or x.device)
 
 
-@decompose("eye")
+@decompose("eye", also_complex=True)
 def eye(n: int, **kwargs: Any) -> Tensor:
     return eye_m(n, n, **kwargs)
 
 
-@decompose("eye.m")
+@decompose("eye.m", also_complex=True)
 def eye_m(n: int, m: int, *, dtype: Any = None, device: Any = None, **_: Any) -> Tensor:
     row = p.unsqueeze(iota(n, device), 1)
     column = iota(m, device)

@@ -9,7 +9,8 @@ from torch import Tensor
 from stator.prims import names as p
 from stator.prims.decompositions import windows as w
 from stator.prims.decompositions.layout import packed
-from stator.prims.table import cast, compute_type, decompose
+from stator.prims.dtypes import cast, compute_type
+from stator.prims.table import decompose
 
 
 @decompose("im2col")

@@ -14,7 +14,8 @@ from torch import Tensor
 from stator.fake.layout import promote
 from stator.prims import names as p
 from stator.prims.decompositions.layout import flat, iota, iota_along, packed, reshaped
-from stator.prims.table import cast, common_type, compute_type, decompose, is_one
+from stator.prims.dtypes import cast, common_type, compute_type, is_one
+from stator.prims.table import decompose
 
 
 @decompose("embedding")
@@ -26,14 +27,14 @@ def embedding(
     return p.view(p.index_select(weight, 0, flat(indices)), [*indices.shape, weight.shape[1]])
 
 
-@decompose("index_select")
+@decompose("index_select", also_complex=True)
 def index_select(x: Tensor, dim: int, positions: Tensor) -> Tensor:
     if x.dim() == 0:
         return p.clone(x)
     return p.index_select(x, dim, p.unsqueeze(positions, 0)) if positions.dim() == 0 else NotImplemented
 
 
-@decompose("_unsafe_index.Tensor")
+@decompose("_unsafe_index.Tensor", also_complex=True)
 def unsafe_index(x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
     return p.index(x, indices)
 
@@ -191,7 +192,7 @@ def searchsorted_number(ordered: Tensor, x: float, **options: Any) -> Tensor:
     return p.searchsorted(ordered, p.full([], x, dtype=ordered.dtype, device=ordered.device), **options)
 
 
-@decompose("take")
+@decompose("take", also_complex=True)
 def take(x: Tensor, positions: Tensor) -> Tensor:
     return p.index(flat(x), [positions])
 

@@ -12,7 +12,8 @@ from stator.fake.layout import promote
 from stator.prims import names as p
 from stator.prims.decompositions.layout import contiguous, reshaped
 from stator.prims.decompositions.shape import roll
-from stator.prims.table import cast, decompose, is_one
+from stator.prims.dtypes import cast, is_one
+from stator.prims.table import decompose
 
 
 def _scaled(value: Tensor, factor: float) -> Tensor:
@@ -55,7 +56,7 @@ def dot(a: Tensor, b: Tensor) -> Tensor:
     return p.view(p.mm(p.unsqueeze(a, 0), p.unsqueeze(b, 1)), [])
 
 
-@decompose("addr")
+@decompose("addr", also_complex=True)
 def addr(x: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     if x.dtype is a.dtype is b.dtype is torch.bool:  # the numbers are truth values then
         beta, alpha = bool(beta), bool(alpha)

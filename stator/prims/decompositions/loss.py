@@ -10,7 +10,8 @@ import math
 from torch import Tensor
 
 from stator.prims import names as p
-from stator.prims.table import cast, compute_type, decompose, rounds_once
+from stator.prims.dtypes import cast, compute_type, rounds_once
+from stator.prims.table import decompose
 
 NONE, MEAN, SUM = 0, 1, 2
 

@@ -13,7 +13,8 @@ from torch import Tensor
 from stator.prims import names as p
 from stator.prims.decompositions.layout import iota, reshaped
 from stator.prims.decompositions.loss import MEAN, NONE
-from stator.prims.table import cast, compute_type, decompose
+from stator.prims.dtypes import cast, compute_type
+from stator.prims.table import decompose
 
 
 def _rows(x: Tensor) -> Tensor:

@@ -15,7 +15,8 @@ from torch import Tensor
 
 from stator.prims import names as p
 from stator.prims.decompositions.layout import contiguous
-from stator.prims.table import HALF_TYPES, cast, compute_type, decompose
+from stator.prims.dtypes import HALF_TYPES, cast, compute_type
+from stator.prims.table import decompose
 
 Optional3 = tuple[Tensor | None, Tensor | None, Tensor | None]
 

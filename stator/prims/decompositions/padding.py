@@ -13,7 +13,8 @@ from torch import Tensor
 from stator.prims import names as p
 from stator.prims.decompositions import windows as w
 from stator.prims.decompositions.layout import laid_out, packed
-from stator.prims.table import cast, compute_type, decompose
+from stator.prims.dtypes import cast, compute_type
+from stator.prims.table import decompose
 
 #: (x, dim, elements before, elements after) -> x with borders, or a gradient of that without them
 Border = Callable[[Tensor, int, int, int], Tensor]
@@ -115,7 +116,7 @@ def _replicate_back(grad: Tensor, dim: int, before: int, after: int) -> Tensor:
 
 
 for _rank in (1, 2, 3):
-    decompose(f"reflection_pad{_rank}d")(functools.partial(_pad, _reflect))
-    decompose(f"reflection_pad{_rank}d_backward")(functools.partial(_pad_backward, _reflect_back))
-    decompose(f"replication_pad{_rank}d")(functools.partial(_pad, _replicate))
-    decompose(f"replication_pad{_rank}d_backward")(functools.partial(_pad_backward, _replicate_back))
+    decompose(f"reflection_pad{_rank}d", also_complex=True)(functools.partial(_pad, _reflect))
+    decompose(f"reflection_pad{_rank}d_backward", also_complex=True)(functools.partial(_pad_backward, _reflect_back))
+    decompose(f"replication_pad{_rank}d", also_complex=True)(functools.partial(_pad, _replicate))
+    decompose(f"replication_pad{_rank}d_backward", also_complex=True)(functools.partial(_pad_backward, _replicate_back))

@@ -13,7 +13,8 @@ from stator.fake.layout import promote
 from stator.prims import names as p
 from stator.prims.decompositions.complex import joined, parts_of
 from stator.prims.decompositions.layout import contiguous, packed
-from stator.prims.table import cast, common_type, compute_type, decompose, is_one, rounds_once
+from stator.prims.dtypes import cast, common_type, compute_type, is_one, rounds_once
+from stator.prims.table import decompose
 
 Number = int | float | bool
 
@@ -23,7 +24,6 @@ NUMBER_FORMS: dict[str, Callable[..., Tensor]] = {
     "sub.Scalar": p.sub,
     "mul.Scalar": p.mul,
     "div.Scalar": p.div,
-    "div.Scalar_mode": p.div_mode,
 }
 
 #: Overload → the Tensor overload of the same meaning; a number becomes a 0-dim tensor first.
@@ -57,13 +57,14 @@ def _with_tensor(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return run
 
 
+decompose("div.Scalar_mode")(p.div_mode)
 for _name, _function in NUMBER_FORMS.items():
-    decompose(_name)(_function)
+    decompose(_name, also_complex=True)(_function)
 for _name, _function in TENSOR_FORMS.items():
     decompose(_name)(_with_tensor(_function))
 
 
-@decompose("rsub.Tensor", "rsub.Scalar")
+@decompose("rsub.Tensor", "rsub.Scalar", also_complex=True)
 def rsub(x: Tensor, other: Tensor | Number, alpha: Number = 1) -> Tensor:
     return p.sub(other, x if is_one(alpha) else p.mul(x, alpha))
 
@@ -78,7 +79,7 @@ def floor_divide(x: Tensor, other: Tensor | Number) -> Tensor:
     return p.div_mode(x, other, rounding_mode="floor")
 
 
-@decompose("pow.Tensor_Scalar")
+@decompose("pow.Tensor_Scalar", also_complex=True)
 def pow_tensor_scalar(x: Tensor, exponent: Number) -> Tensor:
     """Eager's special exponents; others stay a primitive."""
     if not isinstance(exponent, (int, float)) or not (x.is_floating_point() or exponent in (1, 2, 3)):
@@ -114,21 +115,21 @@ def pow_scalar(base: Number, exponent: Tensor) -> Tensor:
     return p.power(p.full([], base, dtype=dtype, device=exponent.device), cast(exponent, dtype))
 
 
-@decompose("square")
+@decompose("square", also_complex=True)
 def square(x: Tensor) -> Tensor:
     if x.dtype is torch.bool:
         x = p.to_copy(x, dtype=torch.int64)
     return p.mul(x, x)
 
 
-@decompose("addcmul")
+@decompose("addcmul", also_complex=True)
 @rounds_once
 def addcmul(x: Tensor, a: Tensor, b: Tensor, value: Number = 1) -> Tensor:
     product = p.mul(a, b)
     return p.add(x, product if is_one(value) else p.mul(product, value))
 
 
-@decompose("addcdiv")
+@decompose("addcdiv", also_complex=True)
 @rounds_once
 def addcdiv(x: Tensor, a: Tensor, b: Tensor, value: Number = 1) -> Tensor:
     quotient = p.div(a, b)
@@ -178,17 +179,17 @@ def fmin(x: Tensor, y: Tensor) -> Tensor:
     return p.where(p.isnan(x), y, p.where(p.isnan(y), x, p.minimum(x, y)))
 
 
-@decompose("masked_fill.Scalar")
+@decompose("masked_fill.Scalar", also_complex=True)
 def masked_fill_scalar(x: Tensor, mask: Tensor, value: Number) -> Tensor:
     return masked_fill(x, mask, p.full([], value, dtype=x.dtype, device=x.device))
 
 
-@decompose("masked_fill.Tensor")
+@decompose("masked_fill.Tensor", also_complex=True)
 def masked_fill(x: Tensor, mask: Tensor, value: Tensor) -> Tensor:
     return contiguous(p.where(mask, cast(value, x.dtype), x))
 
 
-@decompose("where.Scalar")
+@decompose("where.Scalar", also_complex=True)
 def where_scalar(mask: Tensor, a: Number, b: Number) -> Tensor:
     return p.where(mask, a, p.full([], b, dtype=promote((a, b)), device=mask.device))
 
@@ -260,7 +261,7 @@ def logaddexp2(x: Tensor, y: Tensor) -> Tensor:
     return p.where(p.logical_and(p.isinf(top), p.eq(x, y)), x, value)
 
 
-@decompose("sgn")
+@decompose("sgn", also_complex=True)
 def sgn(x: Tensor) -> Tensor:
     """Complex numbers are divided by their magnitude."""
     if not x.is_complex():
@@ -364,7 +365,7 @@ def round_decimals(x: Tensor, *, decimals: int) -> Tensor:
     return p.div(p.round_(p.mul(x, power)), power) if decimals > 0 else p.mul(p.round_(p.div(x, power)), power)
 
 
-@decompose("angle")
+@decompose("angle", also_complex=True)
 def angle(x: Tensor) -> Tensor:
     if x.is_complex():
         re, im = parts_of(x)
@@ -377,7 +378,7 @@ def _truth(x: Tensor) -> Tensor:
     return x if x.dtype is torch.bool else p.ne(x, 0)
 
 
-@decompose("logical_not")
+@decompose("logical_not", also_complex=True)
 def logical_not(x: Tensor) -> Tensor:
     return p.bitwise_not(x) if x.dtype is torch.bool else p.eq(x, 0)
 
@@ -442,13 +443,13 @@ def positive(x: Tensor) -> Tensor:
     return p.alias(x)
 
 
-@decompose("native_dropout_backward")
+@decompose("native_dropout_backward", also_complex=True)
 @rounds_once
 def native_dropout_backward(grad: Tensor, mask: Tensor, scale: float) -> Tensor:
     return p.mul(p.mul(grad, mask), scale)
 
 
-@decompose("copy")
+@decompose("copy", also_complex=True)
 def copy(x: Tensor, source: Tensor, non_blocking: bool = False) -> Tensor:
     """`source` in the size, strides, dtype and device of `x`."""
     value = p.expand(source, list(x.shape)) if source.shape != x.shape else source
@@ -461,13 +462,13 @@ def copy(x: Tensor, source: Tensor, non_blocking: bool = False) -> Tensor:
     return p.where(p.full([], True, dtype=torch.bool, device=x.device), value, x)
 
 
-@decompose("fill.Scalar", "fill.Tensor")
+@decompose("fill.Scalar", "fill.Tensor", also_complex=True)
 def fill(x: Tensor, value: Any) -> Tensor:
     if isinstance(value, Tensor):
         return p.where(p.full([], True, dtype=torch.bool, device=x.device), cast(value, x.dtype), x)
     return p.full_like(x, value)
 
 
-@decompose("zero")
+@decompose("zero", also_complex=True)
 def zero(x: Tensor) -> Tensor:
     return p.full_like(x, 0)

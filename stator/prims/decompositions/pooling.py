@@ -17,7 +17,8 @@ from torch import Tensor
 from stator.prims import names as p
 from stator.prims.decompositions import windows as w
 from stator.prims.decompositions.layout import along, iota, suggested
-from stator.prims.table import cast, compute_type, decompose
+from stator.prims.dtypes import cast, compute_type
+from stator.prims.table import decompose
 
 
 class Pool:
@@ -158,13 +159,12 @@ def _adaptive_sums(x: Tensor, dim: int, places: int) -> Tensor:
     return w.gathered(x, dim, p.clamp(at, None, extent - 1), p.lt(at, end))
 
 
-def _even(extents: Sequence[int], places: Sequence[int]) -> list[int] | None:
-    """The length of each dim's windows, if they do not overlap."""
-    return [n // m for n, m in zip(extents, places, strict=True)] if _divides(extents, places) else None
-
-
-def _divides(extents: Sequence[int], places: Sequence[int]) -> bool:
-    return all(n % m == 0 for n, m in zip(extents, places, strict=True))
+def even_windows(extents: Sequence[int], places: Sequence[int]) -> list[int] | None:
+    """The length of each dim's windows, if they do not overlap; None too where sizes are not known."""
+    if any(type(n) is not int for n in (*extents, *places)) or 0 in places:
+        return None
+    pairs = list(zip(extents, places, strict=True))
+    return [n // m for n, m in pairs] if all(n % m == 0 for n, m in pairs) else None
 
 
 def _shares(value: Tensor, extents: Sequence[int]) -> Tensor:
@@ -186,7 +186,7 @@ def adaptive_averages(x: Tensor, size: Sequence[int]) -> Tensor:
     if any(type(n) is not int for n in (*size, *x.shape[-rank:])):
         return NotImplemented
     value = cast(x, compute_type(x.dtype))
-    kernel = _even(x.shape[-rank:], size)
+    kernel = even_windows(x.shape[-rank:], size)
     if kernel is not None:
         return _averages(rank, x, kernel)
     for d, n in enumerate(size, -rank):
@@ -204,7 +204,7 @@ def _adaptive_averages_backward(rank: int, grad: Tensor, x: Tensor) -> Tensor:
         return _laid_out(p.expand(p.div(grad, whole), list(x.shape)), x, rank)
     if any(type(n) is not int for n in (*size, *extents)):
         return NotImplemented
-    kernel = _even(extents, size)
+    kernel = even_windows(extents, size)
     if kernel is not None:
         return _averages_backward(rank, grad, x, kernel, kernel, [0], False, True, None)
     value = _shares(cast(grad, compute_type(x.dtype)), extents)

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from stator.prims import names as p
 from stator.prims.decompositions.layout import flat
-from stator.prims.table import cast, compute_type, decompose
+from stator.prims.dtypes import cast, compute_type
+from stator.prims.table import decompose
 
 Dims = int | Sequence[int] | None
 
@@ -23,12 +24,12 @@ def _dims(x: Tensor, dim: Dims) -> list[int]:
     return [d % max(x.dim(), 1) for d in ((dim,) if isinstance(dim, int) else dim)]
 
 
-@decompose("sum")
+@decompose("sum", also_complex=True)
 def sum_all(x: Tensor, *, dtype: torch.dtype | None = None) -> Tensor:
     return p.sum_(x, list(range(x.dim())), False, dtype=dtype)
 
 
-@decompose("mean")
+@decompose("mean", also_complex=True)
 def mean_all(x: Tensor, *, dtype: torch.dtype | None = None) -> Tensor:
     return p.mean(x, list(range(x.dim())), False, dtype=dtype)
 
@@ -103,7 +104,7 @@ def logsumexp(x: Tensor, dim: Sequence[int], keepdim: bool = False) -> Tensor:
     return cast(value if keepdim or not dims else p.squeeze(value, dims), result)
 
 
-@decompose("linalg_vector_norm")
+@decompose("linalg_vector_norm", also_complex=True)
 def vector_norm(
     x: Tensor, order: float = 2, dim: Dims = None, keepdim: bool = False, *, dtype: torch.dtype | None = None
 ) -> Tensor:
@@ -133,22 +134,22 @@ def vector_norm(
     return cast(value, result)
 
 
-@decompose("norm.ScalarOpt_dim")
+@decompose("norm.ScalarOpt_dim", also_complex=True)
 def norm_dim(x: Tensor, order: float | None, dim: Sequence[int], keepdim: bool = False) -> Tensor:
     return vector_norm(x, 2 if order is None else order, dim, keepdim)
 
 
-@decompose("norm.Scalar")
+@decompose("norm.Scalar", also_complex=True)
 def norm(x: Tensor, order: float = 2) -> Tensor:
     return vector_norm(x, order)
 
 
-@decompose("any")
+@decompose("any", also_complex=True)
 def any_all(x: Tensor) -> Tensor:
     return _bytes(x, p.any_(x, None, False))
 
 
-@decompose("any.dim")
+@decompose("any.dim", also_complex=True)
 def any_dim(x: Tensor, dim: int, keepdim: bool = False) -> Tensor:
     return _bytes(x, p.any_(x, [dim], keepdim))
 
@@ -162,17 +163,17 @@ def _all(x: Tensor, dims: list[int] | None, keepdim: bool) -> Tensor:
     return _bytes(x, p.logical_not(p.any_(p.logical_not(x), dims, keepdim)))
 
 
-@decompose("all")
+@decompose("all", also_complex=True)
 def all_(x: Tensor) -> Tensor:
     return _all(x, None, False)
 
 
-@decompose("all.dim")
+@decompose("all.dim", also_complex=True)
 def all_dim(x: Tensor, dim: int, keepdim: bool = False) -> Tensor:
     return _all(x, [dim], keepdim)
 
 
-@decompose("all.dims")
+@decompose("all.dims", also_complex=True)
 def all_dims(x: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
     return _all(x, None if dim is None else _dims(x, dim), keepdim)
 
@@ -208,7 +209,7 @@ def aminmax(x: Tensor, *, dim: int | None = None, keepdim: bool = False) -> tupl
     return p.amin(x, dims, keepdim), p.amax(x, dims, keepdim)
 
 
-@decompose("dist")
+@decompose("dist", also_complex=True)
 def dist(x: Tensor, y: Tensor, order: float = 2) -> Tensor:
     return vector_norm(p.sub(x, y), order)
 
@@ -219,6 +220,7 @@ def nansum(x: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: torch.d
     return p.sum_(clean, _dims(x, dim), keepdim, dtype=dtype)
 
 
-@decompose("count_nonzero", "count_nonzero.dim_IntList")
+@decompose("count_nonzero", also_complex=True)
+@decompose("count_nonzero.dim_IntList")
 def count_nonzero(x: Tensor, dim: Any = None) -> Tensor:
     return p.sum_(p.ne(x, 0), _dims(x, dim), False)

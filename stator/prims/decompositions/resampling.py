@@ -19,7 +19,8 @@ from torch import Tensor
 from stator.prims import names as p
 from stator.prims.decompositions import windows as w
 from stator.prims.decompositions.layout import along, iota, laid_out, packed, suggested
-from stator.prims.table import cast, compute_type, decompose
+from stator.prims.dtypes import cast, compute_type
+from stator.prims.table import decompose
 
 #: The constant of the cubic convolution.
 SHARPNESS = -0.75

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -52,12 +51,12 @@ def narrow(x: Tensor, dim: int, start: int, length: int) -> Tensor:
     return p.slice_(x, dim, start, start + length)
 
 
-@decompose("stack")
+@decompose("stack", also_complex=True)
 def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     return p.cat([p.unsqueeze(x, dim) for x in tensors], dim)
 
 
-@decompose("repeat")
+@decompose("repeat", also_complex=True)
 def repeat(x: Tensor, repeats: Sequence[int]) -> Tensor:
     lead = len(repeats) - x.dim()
     size = [1] * lead + list(x.shape)
@@ -73,7 +72,7 @@ def repeat(x: Tensor, repeats: Sequence[int]) -> Tensor:
     return reshaped(p.expand(paired, interleaved), result)
 
 
-@decompose("repeat_interleave.self_int")
+@decompose("repeat_interleave.self_int", also_complex=True)
 def repeat_interleave(x: Tensor, count: int, dim: int | None = None, *, output_size: int | None = None) -> Tensor:
     if dim is None:
         x, dim = reshaped(x, [-1]), 0
@@ -84,7 +83,7 @@ def repeat_interleave(x: Tensor, count: int, dim: int | None = None, *, output_s
     return reshaped(p.expand(wide, [*x.shape[: dim + 1], count, *x.shape[dim + 1 :]]), result)
 
 
-@decompose("roll")
+@decompose("roll", also_complex=True)
 def roll(x: Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Tensor:
     if x.numel() == 0:
         return p.clone(x)
@@ -106,12 +105,12 @@ def _triangle(x: Tensor, diagonal: int, lower: bool) -> Tensor:
     return contiguous(p.where(kept, x, False if x.dtype is torch.bool else 0))
 
 
-@decompose("tril")
+@decompose("tril", also_complex=True)
 def tril(x: Tensor, diagonal: int = 0) -> Tensor:
     return _triangle(x, diagonal, True)
 
 
-@decompose("triu")
+@decompose("triu", also_complex=True)
 def triu(x: Tensor, diagonal: int = 0) -> Tensor:
     return _triangle(x, diagonal, False)
 
@@ -120,22 +119,22 @@ def _zeros(size: Sequence[int], like: Tensor) -> Tensor:
     return p.full(list(size), 0, dtype=like.dtype, device=like.device)
 
 
-@decompose("slice_backward")
+@decompose("slice_backward", also_complex=True)
 def slice_backward(grad: Tensor, size: Sequence[int], dim: int, start: int, end: int, step: int) -> Tensor:
     return p.slice_scatter(_zeros(size, grad), grad, dim, start, end, step)
 
 
-@decompose("select_backward")
+@decompose("select_backward", also_complex=True)
 def select_backward(grad: Tensor, size: Sequence[int], dim: int, position: int) -> Tensor:
     return p.select_scatter(_zeros(size, grad), grad, dim, position)
 
 
-@decompose("diagonal_backward")
+@decompose("diagonal_backward", also_complex=True)
 def diagonal_backward(grad: Tensor, size: Sequence[int], offset: int, dim1: int, dim2: int) -> Tensor:
     return diagonal_scatter(_zeros(size, grad), grad, offset, dim1, dim2)
 
 
-@decompose("diagonal_scatter")
+@decompose("diagonal_scatter", also_complex=True)
 def diagonal_scatter(x: Tensor, source: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """Pointwise: the source is read at the row of each element that lies on the diagonal."""
     if not x.is_contiguous():  # eager keeps its strides, holes included

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from stator.prims import names as p
 from stator.prims.decompositions.layout import contiguous
-from stator.prims.table import cast, compute_type, decompose
+from stator.prims.dtypes import cast, compute_type
+from stator.prims.table import decompose
 
 
 def _wide(x: Tensor) -> Tensor:

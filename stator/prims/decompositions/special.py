@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from stator.prims import names as p
+from stator.prims.dtypes import cast, common_type, compute_type, rounds_once
 from stator.prims.special import FUNCTIONS, ON_CPU, SPECIAL
-from stator.prims.table import cast, common_type, compute_type, decompose, rounds_once
+from stator.prims.table import decompose
 
 #: What loops compute on; ATen takes unsigned integers of more than 8 bits too.
 NUMBERS = frozenset((

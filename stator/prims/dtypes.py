@@ -1,0 +1,74 @@
+"""The dtypes in which decompositions compute: eager's rule for half types, and what numbers do to a tensor's dtype.
+
+Eager computes an operator of half types in float32 and rounds its result; `rounds_once` does so for a decomposition,
+which would round after every step otherwise. Neighbours: `stator.fake.layout` has promotion, `types.py` the type rules
+of the primitives, which state what comes out.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from stator.fake.layout import promote
+from stator.prims.names import to_copy
+
+HALF_TYPES = frozenset((torch.bfloat16, torch.float16))
+
+
+def cast(value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """`value` in `dtype`; itself if it is so already (never return this from a decomposition)."""
+    return value if value.dtype is dtype else to_copy(value, dtype=dtype)
+
+
+def compute_type(dtype: torch.dtype) -> torch.dtype:
+    """The type eager computes a value of `dtype` in: float32 for half types."""
+    return torch.float32 if dtype in HALF_TYPES else dtype
+
+
+def is_one(factor: float) -> bool:
+    """Whether a factor can be left out. One that differs from call to call never is, and nothing is assumed of it."""
+    return not isinstance(factor, torch.SymFloat) and factor == 1
+
+
+def common_type(x: torch.Tensor, number: float) -> torch.dtype:
+    """The dtype of an operation of a tensor and a wrapped number. (`torch.result_type` would be dispatched.)"""
+    if isinstance(number, float | torch.SymFloat) and not x.dtype.is_floating_point and not x.dtype.is_complex:
+        return torch.get_default_dtype()
+    if x.dtype is torch.bool and not isinstance(number, bool):
+        return torch.int64
+    return x.dtype
+
+
+def rounds_once(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Run `function` in float32 where an argument is of a half type, and round what it gives if the result is too."""
+
+    @functools.wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        tensors = [a for a in (*args, *kwargs.values()) if isinstance(a, torch.Tensor)]
+        if not any(tensor.dtype in HALF_TYPES for tensor in tensors):
+            return function(*args, **kwargs)
+        dtype = promote(tensors)
+        out = function(*[_widen(a) for a in args], **{k: _widen(v) for k, v in kwargs.items()})
+        if dtype not in HALF_TYPES:
+            return out
+        if isinstance(out, tuple):
+            return tuple(_narrow(o, dtype) for o in out)
+        return _narrow(out, dtype)
+
+    return run
+
+
+def _widen(value: Any) -> Any:
+    if isinstance(value, torch.Tensor) and value.dtype in HALF_TYPES:
+        return to_copy(value, dtype=torch.float32)
+    return value
+
+
+def _narrow(value: Any, dtype: torch.dtype) -> Any:
+    if isinstance(value, torch.Tensor) and value.dtype is torch.float32:
+        return to_copy(value, dtype=dtype)
+    return value
