@@ -1,10 +1,10 @@
-"""Split a joint graph into forward and backward: what to save, what to compute again.
+"""Split a joint graph into forward and backward: what to save, what to recompute.
 
-A minimum cut over the forward values that backward needs: saving a value costs its bytes, inputs are free, computing
-again is free for cheap operators (elementwise, views, casts, creation, random numbers from a seed) and impossible for
-all others. A budget below 1 lets expensive operators be computed again too (`budget.py`). Values inside a region that
-the program marks (`node.meta["recompute"]`) are computed again whatever they cost, but for random numbers that would
-differ; what others read of a region is not, so that regions are computed again one at a time.
+A minimum cut over the forward values that backward needs: saving a value costs its bytes, inputs are free, recomputing
+is free for cheap operators (elementwise, views, casts, creation, random numbers from a seed) and impossible for all
+others. A budget below 1 lets expensive operators be recomputed too (`budget.py`). Values inside a checkpointed region
+(`node.meta["recompute"]`) are recomputed whatever they cost, except random numbers that would differ. Values that are
+read outside of their region are saved, so that regions are recomputed one at a time.
 
 Invariant: backward reads only what is saved, tangents, the values of symbols, and what it computes from them.
 Neighbours: `trace.py` makes the `Joint`; `mincut.py` cuts; `metadata.Saved` tells the runtime where saved values are.
@@ -12,7 +12,7 @@ Neighbours: `trace.py` makes the `Joint`; `mincut.py` cuts; `metadata.Saved` tel
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from operator import getitem
 from typing import Any
@@ -26,6 +26,7 @@ from stator.aot.metadata import Metadata, Saved
 from stator.aot.mincut import INFINITE, FlowGraph
 from stator.aot.symbols import shown
 from stator.aot.trace import Joint
+from stator.base.errors import Unsupported
 from stator.fake.execute import plan_of
 from stator.fake.graphs import add_call, copy_call, draws, infer, is_pure, is_view, module, root
 
@@ -59,7 +60,7 @@ _CHEAP = {
 _WRITTEN, _FUSED, _EXISTING = 1000, 2000, 1
 #: Recomputing a long way back costs reads and time: each step to the nearest use in backward adds a tenth.
 _PER_STEP, _MOST_STEPS = 1.1, 60
-#: How much more a byte costs that the program asks not to keep.
+#: How many times more a byte costs inside a checkpointed region.
 _UNWANTED = 1000
 
 
@@ -79,11 +80,12 @@ def partition(joint: Joint, budget: float = 1.0) -> Partitioned:
     kept = _place(joint, _Choice(joint).choose(budget))
     metadata = replace(joint.metadata, saved=tuple(item.source for item in kept))
     extra = [item.stored for item in kept if item.source.source == "extra"]
-    return Partitioned(_forward(joint, extra), _backward(joint, [item.node for item in kept]), metadata)
+    given = {item.node: item.stored for item in kept}
+    return Partitioned(_forward(joint, extra), _backward(joint, list(given), given), metadata)
 
 
 def is_cheap(node: fx.Node) -> bool:
-    """Whether backward may compute the node again."""
+    """Whether recomputing the node in backward costs little."""
     target: Any = node.target
     if node.op != "call_function" or not isinstance(target, torch._ops.OpOverload):
         return False
@@ -121,7 +123,7 @@ class _Choice:
         return cuts[plans.index(budgets.choose(plans, costs, budget))]
 
     def _price(self, saved: list[fx.Node]) -> Cost:
-        """What saving these takes."""
+        """Peak memory and recomputed work if these are saved."""
         exists = {node.name for node in (self.inputs - self.changing)}
         backward = _backward(self.joint, saved).graph
         extra = [node for node in saved if node not in self.inputs - self.changing]
@@ -200,7 +202,7 @@ def _used_by_backward(joint: Joint) -> list[fx.Node]:
 
 
 def _results_of_regions(joint: Joint) -> set[fx.Node]:
-    """What others read of the regions that the program marks, and what that is a view of."""
+    """The values of checkpointed regions that are read outside of them, and what these are views of."""
     values = set(joint.values)
     found: set[fx.Node] = set()
     for node in reversed(joint.graph.nodes):
@@ -215,7 +217,7 @@ def _results_of_regions(joint: Joint) -> set[fx.Node]:
 
 
 def _marked(node: fx.Node) -> bool:
-    """Whether the program asks for the node to be computed again, and it can be."""
+    """Whether the node is in a checkpointed region, and can be recomputed."""
     return "recompute" in node.meta and is_pure(node)
 
 
@@ -306,12 +308,20 @@ def _ancestors(nodes: Iterable[fx.Node]) -> set[fx.Node]:
     return needed
 
 
-def _backward(joint: Joint, saved: list[fx.Node]) -> fx.GraphModule:
-    """Backward's nodes in their order, each preceded by what it needs to be computed again."""
+def _backward(joint: Joint, saved: list[fx.Node], given: Mapping[fx.Node, fx.Node] | None = None) -> fx.GraphModule:
+    """Backward's nodes in their order, each preceded by what it needs to be computed again.
+
+    `given` is what it gets for each saved node. A copy has no gaps: what is computed from it may lie otherwise as well.
+    """
     graph = fx.Graph()
     copies: dict[fx.Node, fx.Node] = {}
+    moved: set[fx.Node] = set()
     for node in [*saved, *joint.tangents]:
         copies[node] = _placeholder(graph, node)
+        stored = given.get(node, node) if given is not None else node
+        if stored is not node and stored.meta["val"].stride() != node.meta["val"].stride():
+            copies[node].meta["val"] = stored.meta["val"]
+            moved.add(node)
     for place in joint.metadata.symbols:
         number = graph.placeholder(place.symbol.name)
         number.meta = {"val": shown(place, joint.inputs[place.input].meta["val"]), "phase": "forward"}
@@ -330,6 +340,9 @@ def _backward(joint: Joint, saved: list[fx.Node]) -> fx.GraphModule:
             if top.op == "placeholder":
                 raise AssertionError(f"backward needs the input {top} that is not saved")
             copies[top] = copy_call(graph, top, copies)
+            if not moved.isdisjoint(top.all_input_nodes):
+                moved.add(top)
+                _infer_again(copies[top])
             stack.pop()
 
     results = [gradient for gradient in joint.gradients if gradient is not None]
@@ -341,6 +354,18 @@ def _backward(joint: Joint, saved: list[fx.Node]) -> fx.GraphModule:
         build(node)
     graph.output(tuple(copies[g] if g is not None else None for g in joint.gradients))
     return module(graph, "backward")
+
+
+def _infer_again(node: fx.Node) -> None:
+    """What a call gives whose operands lie in memory otherwise than they did."""
+    if node.target is aten.as_strided.default:
+        raise Unsupported(node.target, "backward would read the memory between the elements of a tensor that is copied")
+    target: Any = node.target
+    if target is getitem:
+        several, number = node.args
+        node.meta["val"] = several.meta["val"][number]  # type: ignore[union-attr]
+    else:
+        node.meta["val"] = infer(target, node.args, node.kwargs)
 
 
 def _placeholder(graph: fx.Graph, node: fx.Node) -> fx.Node:

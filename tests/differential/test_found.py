@@ -14,6 +14,16 @@ F16, BF16, F32, F64 = torch.float16, torch.bfloat16, torch.float32, torch.float6
 LEAF = {"grad": "leaf"}
 
 RIGHT = {
+    "a copy for backward of what has gaps": Program(
+        (Input((3, 4, 4, 7), layout="stepped", **LEAF), Input((7, 7), torch.int64)),
+        ("v0 = torch.take(torch.exp2(x0.mT), x1)",),
+        ("v0",),
+    ),
+    "a copy for backward of what repeats": Program(
+        (Input((3, 4, 7), layout="expanded", **LEAF), Input((7,), torch.int64, seed=2)),
+        ("v0 = torch.softmax(torch.std_mean(torch.exp2(x0.mT), -1)[0], 0)", "v1 = torch.take(v0.t().exp(), x1)"),
+        ("v1",),
+    ),
     "a source longer than the one position it is written at": Program(
         (Input((5,)), Input((5,), seed=1), Input((), torch.int64, values="positive")),
         (
