@@ -1,8 +1,8 @@
-"""Which results the caller differentiates is known only when backward runs: what follows from that, as data.
+"""What the trace records for calls where only some of the results are differentiated, which only backward knows.
 
-`Reach` tells from which results gradients flow to which input, as autograd's own graph has it: an input that none of
-the differentiated results reaches gets no gradient, not one of zeros. `Given` keeps the others out of the numbers: a
-tangent that does not come is zeros, and zeros times an infinity that backward reads would be no number.
+`Reach` finds in autograd's own graph from which results gradients flow to which input: an input that no differentiated
+result depends on gets None, not zeros. `Given` masks gradients of results that are not differentiated: a missing
+tangent is passed as zeros, and zeros times an infinity that backward reads would be NaN.
 Neighbours: `trace.py` asks; `Metadata.reach` and `Metadata.flags` carry the answers; `runtime.py` acts on them.
 """
 
@@ -28,7 +28,7 @@ from stator.fake.mode import is_custom
 
 aten = torch.ops.aten
 
-#: Operators, views aside, that give zeros for zeros whatever else they read, numbers included.
+#: Operators other than views that give zeros for gradients of zeros, whatever their other arguments are.
 _KEEP_ZEROS = {
     aten.clone.default,
     aten._to_copy.default,
@@ -41,22 +41,22 @@ _KEEP_ZEROS = {
 }
 #: Operators that give zeros if all their tensors are zeros.
 _PRODUCTS = {aten.mm.default, aten.bmm.default}
-#: How many operators back a smaller value is looked for.
+#: How many operators back `_masked_bytes` looks for smaller tensors to mask.
 _DEPTH = 6
 
 
 class Reach:
-    """What flows where in autograd's graph, for each subset of the outputs that a caller may differentiate.
+    """Which gradients there are, for each subset of the outputs that a caller may differentiate.
 
-    A function with a backward of its own may give nothing for an input that it leads to; which it does not is seen
-    while backward runs on fakes, so make this before and `bits` after.
+    A dataflow analysis over autograd's graph, with a bit for each output. Custom functions may return None for an
+    input. For which ones is observed while backward runs on fakes: make this before that, and call `bits` after.
     """
 
     def __init__(self, calls: Calls, outputs: Sequence[torch.Tensor]) -> None:
         self.calls = calls
         self.outputs = outputs
         self.order = _later_first([out.grad_fn for out in outputs if out.grad_fn is not None])
-        #: (function, which of its inputs) for which nothing came out.
+        #: (function, number of its input) for which backward returned None.
         self.nothing: set[tuple[Any, int]] = set()
         #: By output, bits for the others that are computed from it.
         self.inner: dict[int, int] = {}
@@ -66,15 +66,15 @@ class Reach:
         self.nothing |= {(function, k) for k, gradient in enumerate(given) if gradient is None}
 
     def bits(self, leaves: Mapping[int, torch.Tensor]) -> dict[int, int]:
-        """For each leaf a bit for every output whose gradient gives it one.
+        """For each leaf, as bits, the outputs whose differentiation gives it a gradient.
 
-        Functions run if any path leads to them from an output. Most give nothing for nothing; to those that are
-        written in Python, nothing is shown as zeros.
+        A function runs if a differentiated output depends on it. Built-in functions return None for None; custom ones
+        are given zeros in place of None, and so return gradients whenever they run.
         """
         for handle in self._watching:
             handle.remove()
         runs = dict.fromkeys(self.order, 0)
-        #: By function, what comes for each of its results.
+        #: By function and number of its result, the outputs that give this result a gradient.
         comes: dict[Any, dict[int, int]] = {function: {} for function in self.order}
         found = dict.fromkeys(leaves, 0)
         numbers = {id(leaf): i for i, leaf in leaves.items()}
@@ -117,7 +117,7 @@ class Reach:
 
 
 def _tells_nothing(cls: type[torch.autograd.Function]) -> bool:
-    """Whether `ctx.set_materialize_grads(False)` may have been called; capture refuses it elsewhere."""
+    """Whether backward may be given None: `set_materialize_grads` is called (capture refuses it in other places)."""
     codes = [getattr(unwrap(getattr(cls, name)), "__code__", None) for name in ("forward", "setup_context")]
     return any(code is not None and "set_materialize_grads" in code.co_names for code in codes)
 
@@ -127,7 +127,7 @@ def _join(comes: dict[int, int], result: int, bits: int) -> None:
 
 
 def _later_first(roots: Iterable[Any]) -> list[Any]:
-    """All functions below some, each before those that it passes gradients to."""
+    """The functions reachable from the roots, in topological order: each before those that it gives gradients to."""
     done: dict[Any, None] = {}
     seen: set[Any] = set()
     stack = [(root, False) for root in roots]
@@ -143,26 +143,26 @@ def _later_first(roots: Iterable[Any]) -> list[Any]:
 
 
 class Given:
-    """Puts `where(given, gradient, 0)` where gradients of several results meet and one of them might be no number.
+    """Masks, by `where(given, gradient, 0)`, gradients of missing tangents that are combined with others.
 
-    What is looked at is the smallest that decides: the gradient of a table of embeddings is zeros where that of the
-    rows is, and a product where both factors are.
+    Not the gradient itself is masked where smaller tensors make it zeros: the gradient of a table of embeddings is
+    zeros if that of the rows is, and a product is if both factors are.
     """
 
     def __init__(self, tracer: Tracer, tangents: Sequence[fx.Node]) -> None:
         self.tracer = tracer
         self.tangents = tangents
-        #: The placeholders that say of a tangent whether it came, by its number.
+        #: By number of the tangent, the placeholder that says whether it is given.
         self.flags: dict[int, fx.Node] = {}
         self._either: dict[int, fx.Node] = {}
         self._guarded: dict[fx.Node, fx.Node] = {}
         #: For each node of backward the tangents that it depends on, as bits.
         self._bits = {tangent: 1 << k for k, tangent in enumerate(tangents)}
-        #: Nodes that are zeros when their tangents are.
+        #: Nodes that are zeros if all tangents that they depend on are.
         self._zeros = set(tangents)
 
     def guard(self, gradients: list[fx.Node | None], wanted: Mapping[int, int]) -> list[fx.Node | None]:
-        """Change the graph, and give the gradients in it; `wanted` are the tangents that reach each of them."""
+        """Put the masks into the graph, and return the gradients; `wanted`: the tangents that reach each, as bits."""
         for node in list(self.tracer.graph.nodes):
             if node.op == "call_function":
                 self._visit(node)
@@ -201,12 +201,12 @@ class Given:
         return False
 
     def _only(self, node: fx.Node, bits: int) -> fx.Node:
-        """The node as what else depends on these tangents reads it: zeros if none of its own came."""
+        """The node for a reader that depends on these tangents: masked unless it depends on all of them itself."""
         return node if self._bits[node] & bits == bits else self._or_zeros(node)
 
     def _or_zeros(self, node: fx.Node) -> fx.Node:
-        """The node, or zeros if none of its tangents came."""
-        if node not in self._guarded and (node in self._zeros or self._sink(node)):
+        """The node, masked: zeros if none of its tangents is given."""
+        if node not in self._guarded and (node in self._zeros or self._mask_operands(node)):
             return node
         if node not in self._guarded:
             flag = self._flag(self._bits[node])
@@ -216,11 +216,11 @@ class Given:
             self._zeros.add(self._guarded[node])
         return self._guarded[node]
 
-    def _sink(self, node: fx.Node) -> bool:
-        """Make the node zeros through what it reads, where that is smaller."""
+    def _mask_operands(self, node: fx.Node) -> bool:
+        """Mask the operands that make the node zeros in its place; False if they are not smaller."""
         read = self._factors(node)
         size = bytes_of(node)
-        if read is None or sum([self._looked_at(n, _DEPTH) for n in read]) > size - (not is_view(node)):
+        if read is None or sum([self._masked_bytes(n, _DEPTH) for n in read]) > size - (not is_view(node)):
             return False
         for factor in read:
             if factor in self._bits:
@@ -235,22 +235,22 @@ class Given:
         return True
 
     def _factors(self, node: fx.Node) -> list[fx.Node] | None:
-        """What would have to be zeros for the node to be, or None if nothing makes it so."""
+        """The operands that have to become zeros for the node to be zeros; None if that does not follow."""
         product = node.target in _PRODUCTS
         if not product and not self._keeps_zeros(node):
             return None
         return [n for n in node.all_input_nodes if n not in self._zeros and (product or n in self._bits)]
 
-    def _looked_at(self, node: fx.Node, depth: int) -> int:
-        """The bytes that are decided about to make the node zeros."""
+    def _masked_bytes(self, node: fx.Node, depth: int) -> int:
+        """How many bytes are masked to make the node zeros."""
         if node in self._guarded:
             return 0
         read = self._factors(node) if depth and node in self._bits else None
-        through = sum([self._looked_at(n, depth - 1) for n in read]) if read is not None else bytes_of(node)
+        through = sum([self._masked_bytes(n, depth - 1) for n in read]) if read is not None else bytes_of(node)
         return min(bytes_of(node), through)
 
     def _flag(self, bits: int) -> fx.Node:
-        """Whether any of some tangents came."""
+        """The node that says whether any of these tangents is given."""
         if bits not in self._either:
             flags = [self._placeholder(k) for k in range(len(self.tangents)) if bits >> k & 1]
             either, *rest = flags

@@ -107,7 +107,9 @@ class Options:
     logs: str = option("", f"Comma list of what to print: {', '.join(log.LOG_KINDS)}.", in_key=False)
     threads: int = option(0, "Most threads of a CPU kernel; 0 is torch's own number.", in_key=True, low=0)
     verify: bool = option(
-        False, "Check the graph's dtypes before lowering, and the loop IR's grammar after it and after scheduling.", in_key=False
+        False,
+        "Check the graph's dtypes before lowering, and the loop IR's grammar after it and after scheduling.",
+        in_key=False,
     )
     eager_random: bool = option(False, "Give random operators eager's exact stream, unfused.", in_key=True)
     activation_memory_budget: float = option(

@@ -1,8 +1,8 @@
-"""Run a function and write down all that a caller can see; compare two such records.
+"""Run a function and record everything that a caller can observe; compare two such records.
 
-Seen are: values, dtypes, sizes, strides, `requires_grad`, which results share memory with which inputs and results,
-what became of the inputs, gradients. How far two numbers may be apart is asked of eager itself: its distance from
-float64, and how far its results move when the inputs move by one rounding. Neighbours: `judge.py`; the random programs
+That is: values, dtypes, sizes, strides, `requires_grad`, which results share memory with which inputs and results, the
+inputs after the call, gradients. The tolerance is measured on eager itself: its error against a run in float64, and
+how much its results change when the inputs change by one rounding error. Neighbours: `judge.py`; the random programs
 of the tests are compared by it as well.
 """
 
@@ -19,8 +19,8 @@ from stator.base.errors import StatorError
 
 #: How many times eager's own error ours may be.
 SLACK = 24.0
-#: How many roundings of the largest terms are always allowed: few where eager's error is known from a run in float64.
-#: Eager's error in float64 itself is not known, and cancellation makes it large.
+#: How many rounding errors of the largest terms are always allowed. Few, where eager's error is known from a run in
+#: float64; eager's error in float64 itself is not known, and cancellation makes it large.
 ROUNDINGS = {torch.float64: 128.0}
 FEW_ROUNDINGS = 4.0
 FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
@@ -125,7 +125,7 @@ class Spread:
     epsilon: float = 0.0
 
 
-#: How far inputs are moved, in roundings; the further ones for where eager is exact by chance.
+#: By how many rounding errors inputs are perturbed; more of them for where eager is exact by chance.
 NOISES = (1.0, -0.5)
 MORE_NOISES = (*NOISES, 0.75, -1.0, 1.25, -1.5, 1.75, -2.0)
 
@@ -141,7 +141,7 @@ def spread_of(
 
 
 def differences(got: Seen, spread: Spread, *, layout: bool = True) -> list[str]:
-    """What a caller would notice, in words; without `layout`, of values only."""
+    """The differences that a caller can observe, in words; without `layout`, of values only."""
     want = spread.want
     if want.failed is not None:
         return [] if got.failed is not None else [f"eager raises {_short(want.failed)}, the compiled function does not"]

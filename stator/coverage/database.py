@@ -34,16 +34,16 @@ WIDE = {
     torch.float16: torch.float64,
     torch.complex64: torch.complex128,
 }
-#: Entries whose results are whatever lies in memory: only their geometry means something.
+#: Entries that return uninitialised memory: only the geometry of their results is compared.
 UNWRITTEN = re.compile(r"^(new_)?empty(_like|_strided|_permuted)?$")
-#: Of these only some results do: those with these numbers.
+#: Entries of which only the results with these numbers are uninitialised.
 UNWRITTEN_RESULTS = {
     "torch.ops.aten._flash_attention_forward": (2, 3),
     "torch.ops.aten._efficient_attention_forward": (2, 3),
 }
 #: Entries whose results share memory with the input in a way that nobody may rely on.
 FREE = re.compile(r"^unsafe_(chunk|split)$")
-#: Where the generators of samples and functions start.
+#: The seed of the generators of samples and functions.
 SEED = 42
 
 
@@ -61,7 +61,7 @@ class Sample:
         return all(t.layout is torch.strided for t in self.leaves if isinstance(t, Tensor))
 
     def fresh(self, noise: float = 0.0, wide: bool = False) -> Arguments:
-        """New arguments: moved by about `noise` roundings, or `wide` in float64."""
+        """New arguments: perturbed by about `noise` rounding errors, `wide` in float64."""
         wanted = {i: _copy(t, noise, wide) for i, t in enumerate(self.leaves) if isinstance(t, Tensor)}
         # The function gets results of an operator where it may not write to a leaf.
         given: dict[int, Any] = {i: t.clone() if t.requires_grad else t for i, t in wanted.items()}

@@ -26,7 +26,7 @@ from stator.coverage.compare import MORE_NOISES, Seen, Spread, differences, obse
 from stator.coverage.database import FREE, SEED, UNWRITTEN, UNWRITTEN_RESULTS, Arguments, Sample
 from stator.prims.set import PRIMITIVES
 
-#: From good to bad; an entry is as its worst sample. `unusable` samples say nothing.
+#: From good to bad; an entry has the verdict of its worst sample, `unusable` ones aside.
 VERDICTS = ("unusable", "generated", "extern", "breaks", "fails")
 #: The operators whose kernels are PyTorch's by design: matmul, convolution, attention, sorting.
 DECLARED = frozenset(op._schema.name.split("::")[1] for op, known in PRIMITIVES.items() if known.kind == "extern")
@@ -136,7 +136,7 @@ def _observe(function: Callable[..., Any], arguments: Arguments) -> Seen:
 
 
 def _written(name: str, seen: Seen) -> Seen:
-    """Without the values of results that nobody writes."""
+    """Without the values of uninitialised results."""
     for number in UNWRITTEN_RESULTS.get(name, ()) if seen.results else ():
         seen.results[number] = None
     return seen

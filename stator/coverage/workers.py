@@ -27,7 +27,7 @@ from stator.coverage.judge import VERDICTS, Judgement, judge
 
 #: How long one sample may take, in seconds, where nobody says otherwise.
 TIMEOUT = 120.0
-#: After how many entries a process is replaced: what compilers keep for the life of a process adds up.
+#: After how many entries a process is replaced: compilers keep memory for the life of a process.
 LIFE = 40
 
 Row = dict[str, Any]

@@ -1,9 +1,9 @@
-"""The state of one lowering: nodes made so far, names, and the decision when a value is realised.
+"""The state of one lowering: nodes made so far, names, and the decision which values are realised.
 
-`Context` is what every lowering function gets. It writes nests into the program under construction
-and answers "where does this value lie" (`place`, `view`). The cost rule is `worth_memory`: a value
-with several readers is realised when reading it twice costs more than writing it once; whether the
-buffer then really exists is the scheduler's decision, which fuses producers into consumers.
+To realise a value is to write it to a buffer of its own. `Context` is what every lowering function gets. It writes
+nests into the program under construction and says where a value lies (`place`, `view`). The cost rule is
+`worth_memory`: a value with several readers is realised when computing it twice costs more than writing it once;
+whether the buffer then exists is the scheduler's decision, which fuses producers into consumers.
 
 Neighbours: `value.py`, `engine.py` (runs the lowerings), `stator.loop.nest`.
 """
@@ -26,17 +26,17 @@ from stator.lowering.uses import Uses
 from stator.lowering.value import Body, Indices, Place, Size, Spec, Tensorish, is_dense, placed, pointwise, same_layout
 from stator.sizes import Extent, hint
 
-#: Operators that cost about as much as a trip to memory.
+#: Operators that cost about as much as an access to memory.
 COSTLY = frozenset(
     "exp exp2 expm1 log log2 log1p sin cos tan tanh asin acos atan atan2 sinh cosh erf erfc sigmoid pow random".split()
 )
 #: A value whose expression may be larger than this is realised whoever reads it.
 MAX_WEIGHT = 160
-#: How large the expression of a table is at least, how often it is read, and how often each of its elements.
+#: What is a table: at least so large an expression, so many reads in all, and so many of each element.
 TABLE_WEIGHT, TABLE_READS, TABLE_RATIO = 6, 1 << 14, 32
 INT32 = 2**31
 
-#: Names that no buffer gets, because the text of a program has them for itself: its own words, and kernels.
+#: Names that no buffer gets, because the generated wrapper uses them; nor does it get a kernel's name.
 TAKEN = frozenset(
     "torch empty large from_bits Scratch SizedScratch scratch plan place start nbytes view increment_version into "
     "returning returning_sized KERNELS Unit UNITS load call inputs".split()
@@ -200,7 +200,7 @@ class Context:
         return View(place.buffer.name, value.size, place.stride, place.offset)
 
     def _opaque_view(self, raw: Tensorish, dtype: str) -> View:
-        """The view of a tensor whose elements consist of what loops know; these must lie side by side."""
+        """The argument for a tensor of an opaque dtype; the numbers that an element consists of must be adjacent."""
         place, width = self.place(raw), OPAQUE[dtype][1]
         if width > 1 and not _side_by_side(raw.size, place, width):
             place = self.realize(pointwise(raw.size, raw.dtype, raw.load, raw.weight))
@@ -209,7 +209,7 @@ class Context:
     # -- the cost rule -----------------------------------------------------------------------------
 
     def consider(self, node: Node, value: Tensorish) -> None:
-        """Realise a freshly lowered value if its readers would pay more without."""
+        """Realise a value that was just lowered if computing it in each of its readers would cost more."""
         if value.place is not None or value.base is not None:
             return
         if value.planes is not None:
@@ -225,9 +225,9 @@ class Context:
             self._tabulate(value)
 
     def _tabulate(self, value: Tensorish) -> None:
-        """Realise a table. One of positions has them as int32, where they provably fit, for as many lanes as float32.
+        """Realise a table. Integers that provably fit are stored as int32: a vector has as many of them as of float32.
 
-        Whoever reads it knows their range as well as before, and needs no check.
+        Readers are told the proven range (`known`), so that a position needs no check.
         """
         _, at = loop_axes(value.size, value.stride)
         found = Ranges().numbers(value.load(at)) if value.dtype == "i64" else None
@@ -243,7 +243,7 @@ class Context:
 
 
 def _side_by_side(size: Size, place: Place, width: int) -> bool:
-    """Whether the numbers of one element follow each other, from a place on where elements can be counted."""
+    """Whether the numbers of an element are adjacent, and offset and strides are whole numbers of elements."""
     steps = [step for n, step in zip(size[:-1], place.stride[:-1], strict=True) if n != 1]
     return place.stride[-1] == 1 and all(step % width == 0 for step in (place.offset, *steps))
 
@@ -260,9 +260,9 @@ def loop_axes(size: Size, stride: Size) -> tuple[tuple[Axis, ...], Indices]:
 
 
 def is_table(value: Tensorish, uses: Uses) -> bool:
-    """Whether it is a few numbers that cost something and that a far larger result reads over and over.
+    """Whether it is a small tensor, not cheap to compute, each of whose elements a far larger result reads many times.
 
-    What does not change along the last dim is computed before the innermost loop, and costs little as it is.
+    One that is constant along the last dim is computed outside of the innermost loop, and needs no table.
     """
     if value.weight < TABLE_WEIGHT or not value.size or value.size[-1] == 1:
         return False

@@ -1,8 +1,9 @@
-"""Dtypes that loops do not know: complex numbers, wide unsigned integers, eight-bit floats.
+"""Opaque dtypes, with which loops do not compute: complex numbers, wide unsigned integers, eight-bit floats.
 
-A value of one of them is the value that loops copy it as (`Tensorish.raw`): a complex tensor is pairs of floats in a
-last dimension. So views, copies and writes cost what they cost elsewhere, `view_as_real` and `view_as_complex` cost
-nothing, and an operator that computes is a call of ATen's own kernel, unless `complex.py` does it with the parts.
+A value of one of them is represented by numbers that loops can copy (`Tensorish.raw`): a complex tensor is pairs of
+floats in a last dimension. So views, copies and writes are loops as for other dtypes, `view_as_real` and
+`view_as_complex` cost nothing, and an operator that computes is a call of ATen's own kernel, unless `complex.py`
+computes it with the real and imaginary parts.
 
 Neighbours: `engine.py` sends every operator here that touches such a value; `value.py` has the representation.
 """
@@ -29,7 +30,7 @@ COPIES = frozenset(("aten.clone.default",))
 
 
 def touches(value: Any) -> bool:
-    """Whether it is, or holds, a value that loops do not know."""
+    """Whether it is, or contains, a value of an opaque dtype."""
     kind = type(value)
     if kind is Tensorish:
         return value.raw is not None
@@ -39,7 +40,7 @@ def touches(value: Any) -> bool:
 
 
 def lower(context: Context, target: Any, out: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """An operator with such values among its operands or results."""
+    """An operator with values of opaque dtypes among its operands or results."""
     computed = complex.lower(context, target, out, args, kwargs)
     if computed is not None:
         return computed

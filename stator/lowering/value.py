@@ -1,4 +1,4 @@
-"""Values while lowering: tensors whose elements are expressions that nothing computed yet.
+"""Values while lowering: tensors whose elements are expressions that have not been computed yet.
 
 A `Tensorish` either lies in a buffer (`place`) or is a function from indices to an expression.
 Pointwise results stay functions until something needs them in memory; views are free both ways: over
@@ -94,7 +94,7 @@ _PLAIN = frozenset((int, float, bool, str, type(None), torch.dtype, torch.device
 
 
 def extent(value: Any) -> Any:
-    """A number of a graph, where a symbolic one is the size that its node stands for."""
+    """An argument of a node; a symbolic number becomes the size or the bits that it stands for."""
     if type(value) in _PLAIN:
         return value
     match value:
@@ -153,14 +153,14 @@ class Tensorish:
         self.weight = weight
         self.place: Place | None = None
         self.base: Tensorish | None = None
-        #: Of a dtype that loops do not know: the value that they copy it as, in which all of this one lies.
+        #: Of an opaque dtype, with which loops do not compute: the same elements as numbers that they copy.
         self.raw: Tensorish | None = None
         self.restride: Restride | None = None
-        #: The value that this one copies element by element, for readers that do not mind sharing.
+        #: The value that this one is a copy of, for readers that may share its memory.
         self.copied: Tensorish | None = None
         #: The values it is joined from along a dim, which it can be written from one by one.
         self.parts: tuple[int, Sequence[Tensorish]] | None = None
-        #: The two values that its last dim chooses from: the parts of complex numbers, computed and kept apart.
+        #: The real and the imaginary part as values of their own, between which the last dim chooses.
         self.planes: tuple[Tensorish, Tensorish] | None = None
         #: What its buffer is called if it gets one ("": like the node that needed it).
         self.name = ""
@@ -187,7 +187,7 @@ class Tensorish:
         return place
 
     def rewrite(self, body: Body, weight: int) -> None:
-        """From now on the same value is computed so."""
+        """Replace the expression by another one of the same value."""
         self.body, self.weight = body, weight
         self._memo.clear()
 
@@ -209,14 +209,14 @@ def pointwise(size: Size, dtype: str, body: Body, weight: int) -> Tensorish:
 
 
 def over(raw: Tensorish, dtype: str) -> Tensorish:
-    """A tensor of a dtype that loops do not know, over what they copy it as."""
+    """A tensor of an opaque dtype, from the value that loops copy it as."""
     value = Tensorish(raw.size[:-1] if OPAQUE[dtype][1] > 1 else raw.size, dtype, None, raw.weight)
     value.raw = raw
     return value
 
 
 def numbers(value: Tensorish) -> Tensorish:
-    """The value as loops know it."""
+    """The value, or what loops copy it as if its dtype is opaque."""
     return value if value.raw is None else value.raw
 
 

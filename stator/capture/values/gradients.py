@@ -1,9 +1,10 @@
 """Gradients that the program itself asks for: `torch.autograd.grad`, `backward()` and `requires_grad_()` inside.
 
 Both entries of the autograd engine become one call of `torch.autograd.grad` in the graph, run on fakes as any other;
-`backward()` then adds what came to the `.grad` of the leaves, as an effect. An input that the program makes take
-gradients is given to the graph as one that does, where nothing has been computed from it yet.
-Invariant: the whole way from the outputs to what is differentiated lies in the graph, and nobody's hooks are on it.
+`backward()` then adds the results to the `.grad` of the leaves, as an effect. An input on which the program calls
+`requires_grad_()` before it computes anything from it is given to the graph as one that requires gradients.
+Invariant: every path from the outputs to what they are differentiated by lies in the graph, and no tensor on it has
+hooks.
 Neighbours: `tensor.py`; `leaving.py` (tensors whose history ends with the graph); `fake/composite.py`.
 """
 
@@ -44,20 +45,20 @@ if TYPE_CHECKING:
     from stator.capture.machine import Machine
     from stator.capture.value import Value
 
-#: Up to how many bytes of recorded results forward and backward are one graph. Where there are two, a partition decides
-#: what is kept for backward and what is computed again; in one graph all is kept.
+#: Up to how many bytes of results with a history forward and backward are one graph, in which all of them are kept.
+#: As two graphs they are partitioned, which decides what is saved for backward and what is recomputed.
 MOST_RECORDED = 1 << 28
 
-#: Where hooks are that the engine would run for a tensor that it is asked for, and for a leaf that it adds to.
+#: Attributes with hooks that the engine runs for a tensor whose gradient is asked for, and for a leaf with a `.grad`.
 HOOKS = ("_backward_hooks",)
 HOOKS_OF_LEAVES = ("_backward_hooks", "_post_accumulate_grad_hooks")
 
 
-# -- who takes gradients -----------------------------------------------------------------------------------
+# -- requires_grad_() --------------------------------------------------------------------------------------
 
 
 def require_grad(tx: Machine, owner: TensorValue, wanted: Value = TRUE) -> Value:
-    """`t.requires_grad_(…)`: nothing, a fact about an input, or a call on a tensor of the program's own making."""
+    """`t.requires_grad_(…)`: of an input, how the graph is given it; of a tensor that the program made, a call."""
     flag = wanted.truth(tx)
     if flag is owner.fake.requires_grad:
         return owner
@@ -90,7 +91,7 @@ SPECIAL_METHODS["requires_grad_"] = require_grad
 
 @handles(autograd_graph._engine_run_backward)
 def run_engine(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
-    """What `torch.autograd.grad` and `torch.autograd.backward` come down to."""
+    """The entry to the engine, by which `torch.autograd.grad` and `torch.autograd.backward` are implemented."""
     names = ("t_outputs", "grads", "retain_graph", "create_graph", "inputs", "allow_unreachable", "accumulate_grad")
     given = {**dict(zip(names, args, strict=False)), **kwargs}
     refuse_mapped(tx, "the gradient")
@@ -108,7 +109,7 @@ def run_engine(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> 
 
 
 def recorded(tx: Machine) -> int:
-    """How many bytes of results with a history the graph has computed so far, each memory once, as in this call."""
+    """How many bytes of results with a history the graph has computed so far, at the sizes of this call."""
     calls = [node for node in tx.graph.graph.nodes if node.op.startswith("call_")]
     fakes = [fake for node in calls for fake in tree_leaves(node.meta["val"]) if isinstance(fake, FakeTensor)]
     found = {id(memory_of(fake)): fake for fake in fakes if fake.requires_grad}
@@ -144,7 +145,7 @@ def gradients(
 
 
 def check_ways(tx: Machine, outputs: Sequence[TensorValue], targets: Sequence[TensorValue]) -> None:
-    """Refuses where a way from outputs to targets may lead out of the graph, through the history of another input."""
+    """Refuses where a path from outputs to targets may leave the graph, through the history of another input."""
     known = {id(leaf.fake) for leaf in tx.graph.leaves() if leaf.fake.is_leaf} | tx.graph.made.keys()
     outside = {id(found) for found in leaves_of([output.fake for output in outputs])} - known
     from_outside = [target for target in targets if target.source is not None]
@@ -154,7 +155,7 @@ def check_ways(tx: Machine, outputs: Sequence[TensorValue], targets: Sequence[Te
 
 
 def without_hooks(tx: Machine, tensor: TensorValue, names: Sequence[str]) -> None:
-    """Refuses hooks, which the engine would run; guards that there are none."""
+    """Refuses a tensor with hooks, which the engine would run; guards that it has none."""
     if tensor.source is None or tensor.real is None:
         return
     for name in names:
@@ -178,7 +179,7 @@ SPECIAL_METHODS["backward"] = call_backward
 
 
 def accumulate(tx: Machine, outputs: list[TensorValue], given: dict[str, Value]) -> None:
-    """Adds the gradients of the leaves that the outputs lead to, or of those given, to their `.grad`."""
+    """Adds gradients to the `.grad` of the leaves that the outputs depend on, or of the given `inputs`."""
     if given["create_graph"].truth(tx):
         raise GraphBreak("backward(create_graph=True): the gradients of leaves would have a history")
     targets = tensors(tx, given["inputs"]) or reached(tx, outputs)
@@ -202,7 +203,7 @@ def accumulate(tx: Machine, outputs: list[TensorValue], given: dict[str, Value])
 
 
 def reached(tx: Machine, outputs: Sequence[TensorValue]) -> list[TensorValue]:
-    """The leaves that the outputs lead to."""
+    """The leaves that the outputs depend on."""
     values = [value for value in tx.values.values() if isinstance(value, TensorValue)]
     known = {id(value.fake): value for value in (*values, *tx.graph.made.values())}
     found = leaves_of([output.fake for output in outputs])
@@ -226,7 +227,7 @@ def own(tx: Machine, leaf: TensorValue, gradient: TensorValue, later: Sequence[V
 
 
 def before(call: Any) -> Iterator[Any]:
-    """What the graph has computed before a call."""
+    """The values of the nodes before a call."""
     for node in call.graph.nodes:
         if node is call:
             return

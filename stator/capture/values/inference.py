@@ -1,7 +1,7 @@
 """`torch.inference_mode()` inside of the program.
 
-In the graph it turns gradients off. The fakes are run in inference mode itself, so what may not be done with its
-tensors is refused as in eager; those that leave the graph are made inference tensors behind it (`leaving.py`).
+In the graph it is a change of grad mode. Fakes are computed in inference mode itself, so what eager forbids with
+inference tensors is refused; tensors that leave the graph become inference tensors after it has run (`leaving.py`).
 Neighbours: `autocast.py` (contexts that a graph ends inside of), `graph.py` (`inference`).
 """
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from stator.capture.value import Value
 
 
-#: What gives a decorated function a context for each call.
+#: Makes a context for each call of a decorated function.
 MAKER = functools.partial(torch.inference_mode, True)
 
 
