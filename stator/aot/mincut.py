@@ -1,13 +1,14 @@
 """Minimum cut between two nodes of a directed graph: a thin form over networkx.
 
 The maximum flow is networkx's; the cut is read off its residual network. Source and sink are nodes 0 and 1.
+networkx takes longer to import than many graphs to compile, so that waits for the first cut; inference has none.
 Neighbour: `partition.py`.
 """
 
 from __future__ import annotations
 
-import networkx
-from networkx.algorithms.flow import boykov_kolmogorov
+from importlib import import_module
+from typing import Any
 
 INFINITE = 1 << 60
 
@@ -18,7 +19,7 @@ class FlowGraph:
     __slots__ = ("_count", "_graph")
 
     def __init__(self) -> None:
-        self._graph = networkx.DiGraph()
+        self._graph: Any = import_module("networkx").DiGraph()
         self._graph.add_nodes_from((0, 1))
         self._count = 2
 
@@ -36,7 +37,7 @@ class FlowGraph:
 
     def source_side(self) -> set[int]:
         """The nodes on the source's side of a minimum cut, the smallest such set."""
-        residual = boykov_kolmogorov(self._graph, 0, 1)
+        residual = import_module("networkx.algorithms.flow").boykov_kolmogorov(self._graph, 0, 1)
         reached, queue = {0}, [0]
         for node in queue:
             for target, edge in residual[node].items():

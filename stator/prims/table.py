@@ -17,7 +17,6 @@ from typing import Any
 
 import torch
 
-from stator.fake.execute import plan_of
 from stator.fake.layout import OPAQUE_DTYPES
 from stator.fake.overloads import Function, Table, overload
 
@@ -34,7 +33,7 @@ def decompose(*names: str, also_complex: bool = False) -> Callable[[Function], F
         declining = _declining(function, also_complex)
         for op in map(overload, names):
             if op is not None:
-                DECOMPOSITIONS.register(op)(function if plan_of(op).view else declining)
+                DECOMPOSITIONS.register(op)(function if op.is_view else declining)
         return function
 
     return enter
