@@ -45,8 +45,19 @@ def emit(kernels: Sequence[Kernel], target: Target | None = None) -> str:
 def header(with_random: bool = False, with_special: bool = False) -> str:
     """The text that every unit starts with."""
     folder = resources.files(__package__)
-    names = ["vector.h", "math.h"] + ["random.h"] * with_random + ["special.h"] * with_special
-    return "\n".join((folder / name).read_text(encoding="utf-8") for name in names)
+    names = ["vector.h", "math.h"] + ["random.h"] * with_random
+    texts = [(folder / name).read_text(encoding="utf-8") for name in names]
+    if with_special:
+        texts += [constants(), (folder / "special.h").read_text(encoding="utf-8")]
+    return "\n".join(texts)
+
+
+def constants() -> str:
+    """What `special.h` reads of `loop/special.py`."""
+    lines = [f"constexpr double epsilon = {special.EPSILON!r};", f"constexpr int steps = {special.STEPS};"]
+    for name, values in (("euler", special.EULER), ("temme", special.TEMME)):
+        lines.append(f"static const double {name}[] __attribute__((unused)) = {{{', '.join(map(repr, values))}}};")
+    return "\n".join(["namespace special {", *lines, "}", ""])
 
 
 def emit_kernel(name: str, kernel: Kernel, target: Target) -> str:

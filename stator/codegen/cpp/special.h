@@ -1,4 +1,5 @@
-// Special functions that take loops, lane by lane, in double: the same steps as in stator/loop/special.py.
+// Special functions that take loops, lane by lane, in double: the same steps as in stator/loop/special.py, with the
+// constants of that file, which `emit.constants` writes before this text.
 //
 // The recurrences of orthogonal polynomials run in the type of their operands, so that they leave its range where
 // eager's do. Included where a kernel uses one of them.
@@ -7,26 +8,7 @@ namespace special {
 typedef double f64;
 INLINE f64 inf() { return __builtin_inf(); }
 INLINE f64 nan() { return __builtin_nan(""); }
-constexpr f64 epsilon = 0x1p-53, root_two_pi = 2.5066282746310002;
-constexpr int steps = 2000;
-
-// (2k)! / B(2k), the divisors of Euler and Maclaurin's sum
-static const f64 euler[12] __attribute__((unused)) = {
-    12.0, -720.0, 30240.0, -1209600.0, 47900160.0, -1307674368000.0 / 691.0, 74724249600.0,
-    -10670622842880000.0 / 3617.0, 5109094217170944000.0 / 43867.0, -802857662698291200000.0 / 174611.0,
-    14101100039391805440000.0 / 77683.0, -1693824136731743669452800000.0 / 236364091.0,
-};
-// eta / t as a power series of eta, where eta^2 / 2 = t - log(1 + t)
-constexpr int temme_terms = 27;
-static const f64 temme[temme_terms] __attribute__((unused)) = {
-    1.0, -0.3333333333333333, 0.08333333333333333, -0.014814814814814815, 0.0011574074074074073,
-    0.0003527336860670194, -0.0001787551440329218, 3.919263178522438e-05, -2.185448510679992e-06,
-    -1.85406221071516e-06, 8.296711340953087e-07, -1.7665952736826078e-07, 6.707853543401498e-09,
-    1.0261809784240309e-08, -4.382036018453353e-09, 9.14769958223679e-10, -2.5514193994946248e-11,
-    -5.830772132550426e-11, 2.4361948020667415e-11, -5.0276692801141755e-12, 1.1004392031956135e-13,
-    3.371763262400985e-13, -1.392388722418162e-13, 2.8534893807047445e-14, -5.139111834242572e-16,
-    -1.9752288294349442e-15, 8.099521156704561e-16,
-};
+constexpr f64 root_two_pi = 2.5066282746310002;
 
 static f64 zeta(f64 x, f64 q) {
     if (x == 1) return inf();
@@ -79,11 +61,12 @@ static f64 front(f64 a, f64 x) {  // x^a exp(-x) / gamma(a + 1)
 }
 static f64 uniform(f64 a, f64 x, bool upper) {  // Temme's expansion around x = a, for large a
     f64 half = behind((x - a) / a), eta = __builtin_copysign(__builtin_sqrt(2 * half), x - a);
-    f64 parts[temme_terms];
-    for (int k = 1; k < temme_terms; ++k) parts[k - 1] = temme[k];
-    for (int k = temme_terms - 3; k > 0; --k) parts[k - 1] += (k + 1) * parts[k + 1] / a;
+    constexpr int terms = sizeof(temme) / sizeof(f64);
+    f64 parts[terms];
+    for (int k = 1; k < terms; ++k) parts[k - 1] = temme[k];
+    for (int k = terms - 3; k > 0; --k) parts[k - 1] += (k + 1) * parts[k + 1] / a;
     f64 total = 0, power = 1;
-    for (int k = 0; k < temme_terms - 1; ++k, power *= eta) total += parts[k] * power;
+    for (int k = 0; k < terms - 1; ++k, power *= eta) total += parts[k] * power;
     f64 rest = __builtin_exp(-a * half) / (root_two_pi * __builtin_sqrt(a)) * total / (1 + parts[1] / a);
     f64 sign = upper ? 1 : -1;
     return 0.5 * __builtin_erfc(sign * eta * __builtin_sqrt(a / 2)) + sign * rest;
