@@ -204,8 +204,12 @@ def _write_constant(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], ta
     if reals is None or kwargs or torch.Tag.nondeterministic_seeded in func.tags:
         memory_of(target).unknown = True
         return
-    with torch._C._DisableTorchDispatch():
-        func(*reals)
+    try:
+        on_cpu(func, reals, kwargs)
+    except RuntimeError:  # as in `_carry_constant`
+        if target.device.type == "cpu":
+            raise
+        memory_of(target).unknown = True
 
 
 # ---- constants -------------------------------------------------------------------------------------------------------
@@ -239,8 +243,21 @@ def _constants(args: tuple[Any, ...]) -> list[Any] | None:
 
 
 def is_small(fake: FakeTensor) -> bool:
-    """Whether a value of this shape is carried along, where it is known."""
-    return fake.device.type == "cpu" and not fake._has_symbolic_sizes_strides and fake.numel() <= CONSTANT_ELEMENTS
+    """Whether a value of this kind is carried along, where it is known: of other devices, only whole numbers.
+
+    Constants are on the CPU whatever device the fake claims, and floats may be rounded otherwise there.
+    """
+    if fake._has_symbolic_sizes_strides or fake.numel() > CONSTANT_ELEMENTS:
+        return False
+    return fake.device.type == "cpu" or not (fake.dtype.is_floating_point or fake.dtype.is_complex)
+
+
+def on_cpu(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """What an operator gives for constants."""
+    if kwargs.get("device") is not None:
+        kwargs = {**kwargs, "device": CPU}
+    with torch._C._DisableTorchDispatch():
+        return func(*args, **kwargs)
 
 
 def _carry_constant(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
@@ -248,8 +265,11 @@ def _carry_constant(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], ou
         return
     reals = _constants(args)
     if reals is not None and not any(isinstance(value, torch.Tensor) for value in kwargs.values()):
-        with torch._C._DisableTorchDispatch():
-            out.constant = func(*reals, **kwargs)
+        try:
+            out.constant = on_cpu(func, reals, kwargs)
+        except RuntimeError:  # whole numbers by zero, for which other devices raise nothing
+            if out.device.type == "cpu":
+                raise
 
 
 def _known_value(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -257,10 +277,11 @@ def _known_value(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
     reals = _constants(args)
     if reals is None or kwargs:
         raise DataDependent(func)
-    with torch._C._DisableTorchDispatch():
-        out = func(*reals)
+    out = on_cpu(func, reals, kwargs)
     if not isinstance(out, torch.Tensor):
         return out
+    if any(isinstance(arg, FakeTensor) and arg.device.type != "cpu" for arg in args):
+        raise DataDependent(func)  # its strides are those of another kernel
     fake = make(out.size(), out.dtype, out.device, out.stride())
     fake.constant = out
     return fake

@@ -16,7 +16,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from stator.base.errors import Unsupported
-from stator.fake.execute import CONSTANT_ELEMENTS, execute, is_small, plan_of
+from stator.fake.execute import CONSTANT_ELEMENTS, execute, is_small, on_cpu, plan_of
 from stator.fake.symbolic import is_symbolic
 from stator.fake.tensor import FakeTensor, Memory, make, meta_like_storage
 
@@ -220,5 +220,4 @@ def _has_tensor(items: Any) -> bool:
 def remember_value(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
     """Small tensors made from numbers alone are constants."""
     if is_small(out) and not is_symbolic(args):
-        with torch._C._DisableTorchDispatch():
-            out.constant = func(*args, **kwargs)
+        out.constant = on_cpu(func, args, kwargs)

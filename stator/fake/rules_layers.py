@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from stator.base.errors import DataDependent
 from stator.fake.execute import aten
 from stator.fake.layout import channels_last_strides, contiguous_strides, dense_like, promote, suggests_channels_last
 from stator.fake.rules import fresh, like, rule, variants
@@ -251,7 +252,32 @@ def _group_norm_backward(grad: Any, x: Any, mean: Any, rstd: Any, weight: Any, *
     return _norm_gradients(x, weight, args[-1]) if x.is_contiguous() else NotImplemented
 
 
+@rule(aten.cudnn_grid_sampler.default)
+def _grid_sampler(x: Any, grid: Any) -> Any:
+    return make((*x.shape[:2], *grid.shape[1:3]), x.dtype, x.device)
+
+
+@rule(aten.cudnn_grid_sampler_backward.default)
+def _grid_sampler_backward(x: Any, grid: Any, grad: Any) -> Any:
+    return make(x.shape, x.dtype, x.device), make(grid.shape, grid.dtype, grid.device)
+
+
 # ---- losses ----------------------------------------------------------------------------------------------------------
+
+
+@rule(aten._use_cudnn_ctc_loss.default, aten._use_cudnn_ctc_loss.Tensor)
+def _cudnn_aligns(x: Any, targets: Any, lengths: Any, target_lengths: Any, blank: int) -> bool:
+    """cuDNN has this loss for one kind of operands; with those, it depends on the lengths."""
+    if blank or x.dtype is not torch.float32 or targets.dtype is not torch.int32 or targets.dim() != 1:
+        return False
+    raise DataDependent("ctc_loss")
+
+
+@rule(aten._use_miopen_ctc_loss.default, aten._use_miopen_ctc_loss.Tensor)
+def _miopen_aligns(*args: Any) -> bool:
+    if torch.version.hip is None:
+        return False
+    raise DataDependent("ctc_loss")
 
 
 @rule(aten.nll_loss_forward.default)

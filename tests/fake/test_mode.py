@@ -6,7 +6,10 @@ import torch.nn.functional as F
 
 from stator.base.errors import DataDependent
 from stator.fake import FakeMode, FakeTensor, make
+from stator.fake.execute import execute
 from stator.fake.tensor import memory_of
+
+aten = torch.ops.aten
 
 
 def facts(tensor):
@@ -175,3 +178,32 @@ def test_operators_on_numbers_alone_are_known():
         assert torch.mul(half, torch.add(1, 2)).item() == 9
         with pytest.raises(DataDependent):
             int(torch.add(torch.randint(3, ()), 2))
+
+
+def test_whole_numbers_of_another_device_are_known() -> None:
+    """What decides of sizes is; no float, which may be rounded otherwise there."""
+    cuda = torch.device("cuda")
+    with FakeMode():
+        assert torch.cov(make((2, 5), torch.float32, cuda)).shape == (2, 2)
+        ones = aten.ones.default([2], dtype=torch.int64, device=cuda)
+        assert ones.device.type == "cuda" and torch.equal(ones, ones + 0)
+        assert ones.constant.device.type == "cpu"
+        assert ones.float().constant is None
+        assert (ones // (ones - 1)).constant is None, "nothing raises there"
+        with pytest.raises(DataDependent):
+            execute(aten.nonzero.default, (ones,), {})
+        ones.floor_divide_(ones - 1)
+        assert ones.constant is None
+
+
+def test_what_cudnn_has() -> None:
+    cuda = torch.device("cuda")
+    with FakeMode():
+        images, grid = make((2, 3, 4, 5), torch.float32, cuda), make((2, 6, 7, 2), torch.float32, cuda)
+        assert aten.cudnn_grid_sampler(images, grid).shape == (2, 3, 6, 7)
+        gradients = aten.cudnn_grid_sampler_backward(images, grid, make((2, 3, 6, 7), torch.float32, cuda))
+        assert [g.shape for g in gradients] == [images.shape, grid.shape]
+        operands = make((9, 2, 5), torch.float32, cuda), make((6,), torch.int64, cuda), [9, 9], [3, 3]
+        assert aten._use_cudnn_ctc_loss(*operands, 0) is False
+        with pytest.raises(DataDependent):
+            aten._use_cudnn_ctc_loss(operands[0], make((6,), torch.int32, cuda), [9, 9], [3, 3], 0)
