@@ -1,8 +1,9 @@
 """Scatters: writes at loaded positions, as a copy of the destination and a nest in one of `loop.collision.MODES`.
 
 In loops the order of writes to one address is eager's, on a CPU. On a GPU it is open, as it is there in eager; what
-combines with memory is a nest where the device does so atomically (`combines`), and ATen's kernel elsewhere. A
-destination that nobody else reads, in memory that is the graph's own, is not copied: `spent` says which.
+combines with memory is a nest where the device does so atomically, perhaps with other numbers that stand for the
+elements meanwhile (`cell`), and ATen's kernel elsewhere. A destination that nobody else reads, in memory that is the
+graph's own, is not copied: `spent` says which.
 Neighbours: `indexing.py` (reads at loaded positions), `loop/collision.py` (which loops may be shared among threads).
 """
 
@@ -10,12 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 from stator.loop import expr as e
+from stator.loop.expr import Expr
 from stator.loop.fusion import FEW
 from stator.loop.index import ZERO, Index
 from stator.loop.nest import Buffer, Nest
+from stator.loop.scalar import FLOATS
 from stator.lowering.context import Context, loop_axes
 from stator.lowering.extern import extern
 from stator.lowering.indexing import Selection, position_in
@@ -44,9 +47,48 @@ REDUCTIONS = {"sum": "add", "prod": "mul", "amax": "maximum", "amin": "minimum"}
 Target = Callable[[Indices], Indices]
 
 
-def combines(context: Context, dtype: str, mode: str) -> bool:
-    """Whether the device does what the mode says, where many iterations may do so at one address."""
-    return context.device == "cpu" or mode == "put" or dtype in ATOMIC[mode]
+class Cell(NamedTuple):
+    """What stands in memory for an element while writes are combined: how, and the way there and back."""
+
+    dtype: str
+    mode: str
+    into: Callable[[Expr], Expr]
+    back: Callable[[Expr], Expr]
+
+
+def cell(context: Context, dtype: str, wide: str, mode: str) -> Cell | None:
+    """How the device combines elements of `dtype`, computed in `wide`, where many iterations may meet at one address.
+
+    Sums wrap around in wider integers as they do in narrow ones; truth is 1, so its sum is the greatest.
+    """
+    if context.device == "cpu" or mode == "put" or wide in ATOMIC[mode]:
+        return _plain(dtype, wide, mode)
+    if dtype == "bool":
+        return _plain(dtype, "i32", {"add": "maximum", "mul": "minimum"}.get(mode, mode))
+    if mode == "mul":
+        return None
+    return _ordered(dtype, mode) if dtype in FLOATS else _plain(dtype, "i32", mode)
+
+
+def _plain(dtype: str, wide: str, mode: str) -> Cell:
+    return Cell(wide, mode, lambda value: e.cast(value, wide), lambda value: e.cast(value, dtype))
+
+
+def _ordered(dtype: str, mode: str) -> Cell:
+    """Floats as integers in the same order: their bits, turned round where negative, and NaN beyond all others."""
+    wide, integer, bits = ("f64", "i64", 64) if dtype == "f64" else ("f32", "i32", 32)
+    highest = (1 << (bits - 1)) - 1
+    beyond = e.const(highest if mode == "maximum" else -highest - 1, integer)
+
+    def turned(number: Expr) -> Expr:
+        negative = e.op("lt", number, e.const(0, integer))
+        return e.op("where", negative, e.op("xor", number, e.const(highest, integer)), number)
+
+    def into(value: Expr) -> Expr:
+        value = e.cast(value, wide)
+        return e.op("where", e.op("isnan", value), beyond, turned(e.bitcast(value, integer)))
+
+    return Cell(integer, mode, into, lambda number: e.cast(e.bitcast(turned(number), wide), dtype))
 
 
 def spent(context: Context, out: Spec, x: Tensorish) -> Buffer | None:
@@ -74,24 +116,25 @@ def _scattered(
 ) -> Tensorish | None:
     """For every index of `size`, the value goes to the element `target(index)`; None is for ATen to do.
 
-    It is done in memory of `dtype`, and rounded at the end if that is not the result's.
+    It is done in `dtype`, and rounded at the end if that is not the result's.
     """
     dtype = dtype or out.dtype
     if 0 in size:
         return pointwise(out.size, out.dtype, x.load, x.weight)
-    if 0 in out.size or not combines(context, dtype, mode):
+    kept = cell(context, out.dtype, dtype, mode)
+    if 0 in out.size or kept is None:
         return None
-    buffer = spent(context, out, x) if dtype == out.dtype else None
+    buffer = spent(context, out, x) if kept.dtype == out.dtype else None
     if buffer is None:
-        buffer = context.buffer(out.size, out.stride, dtype)
-        context.write(buffer, x)
+        buffer = context.buffer(out.size, out.stride, kept.dtype)
+        context.write(buffer, pointwise(out.size, kept.dtype, lambda at: kept.into(x.load(at)), x.weight))
     axes, at = loop_axes(size, tuple(range(len(size), 0, -1)))
     position = _flat(target(at), buffer.stride)
-    context.nodes.append(Nest(buffer, axes, (), e.cast(value(at), dtype), position, mode))
+    context.nodes.append(Nest(buffer, axes, (), kept.into(value(at)), position, kept.mode))
     whole = placed(out.size, Place(buffer, buffer.stride))
-    if dtype == out.dtype:
+    if kept.dtype == out.dtype:
         return whole
-    return pointwise(out.size, out.dtype, lambda at: e.cast(whole.load(at), out.dtype), 2)
+    return pointwise(out.size, out.dtype, lambda at: kept.back(whole.load(at)), 2)
 
 
 def _flat(at: Indices, stride: Size) -> Index:
@@ -180,7 +223,8 @@ def index_put(
     if chosen is not None:
         mode = "add" if accumulate else "put"
         _realize_small(context, values, out.size)
-        found = _scattered(context, out, x, chosen.size, lambda at: broadcast(values, at), chosen.source, mode)
+        wide = compute_dtype(out.dtype) if accumulate and context.device != "cpu" else out.dtype
+        found = _scattered(context, out, x, chosen.size, lambda at: broadcast(values, at), chosen.source, mode, wide)
     return found or extern(context, out, x, indices, values, accumulate)
 
 
@@ -188,7 +232,7 @@ def index_put(
 def embedding_dense_backward(
     context: Context, out: Spec, grad: Tensorish, positions: Tensorish, rows: int, padding: int, by_frequency: bool
 ) -> Any:
-    if by_frequency or 0 in grad.size or 0 in out.size or not combines(context, out.dtype, "add"):
+    if by_frequency or 0 in grad.size or 0 in out.size or (context.device != "cpu" and out.dtype not in ATOMIC["add"]):
         return extern(context, out, grad, positions, rows, padding, by_frequency)
     _realize_small(context, grad, out.size)
     zeros = pointwise(out.size, out.dtype, lambda at: e.const(0, out.dtype), 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -283,6 +284,33 @@ def test_accumulating_scatters_are_nests_there(name: str) -> None:
     expected = fn(*inputs)
     for ours, eager in zip(run(program, lifted), expected if isinstance(expected, tuple) else [expected], strict=True):
         torch.testing.assert_close(ours, eager, rtol=1e-5, atol=1e-5)
+
+
+ODD = torch.tensor([0.0, -0.0, 1.5, -1.5, math.inf, -math.inf, math.nan, -math.nan, 3e38, -1e-40], dtype=torch.float64)
+
+
+@pytest.mark.parametrize("reduce", ["amax", "amin"])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16, torch.int8, torch.bool])
+def test_extremes_there_are_those_of_integers(dtype: torch.dtype, reduce: str) -> None:
+    """Which are in the same order as the floats; NaN wins over all of them, whatever its sign."""
+    odd = ODD if dtype.is_floating_point else torch.tensor([0.0, 1.0, -5.0, 127.0])
+    x, y = (odd[torch.randint(len(odd), (count, 2))].to(dtype) for count in (6, 40))
+    positions = torch.randint(6, (40, 2))
+    program, inputs = on_cuda(lambda x, i, y: x.scatter_reduce(0, i, y, reduce), x, positions, y)
+    assert not externs(program)
+    (ours,) = run(program, inputs)
+    torch.testing.assert_close(ours, x.scatter_reduce(0, positions, y, reduce), equal_nan=True, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.int8, torch.uint8, torch.int16, torch.bool])
+def test_narrow_numbers_there_are_added_in_wide_ones(dtype: torch.dtype) -> None:
+    x, y = torch.randint(-9, 9, (4, 3)).to(dtype), torch.randint(-90, 90, (60, 3)).to(dtype)
+    rows = torch.randint(4, (60,))
+    program, inputs = on_cuda(lambda x, i, y: x.index_put((i,), y, True), x, rows, y)
+    assert not externs(program)
+    (ours,) = run(program, inputs)
+    wide = torch.float32 if dtype.is_floating_point else dtype
+    torch.testing.assert_close(ours, x.to(wide).index_put((rows,), y.to(wide), True).to(dtype), rtol=0, atol=0)
 
 
 def test_host_values_are_carried_over() -> None:
