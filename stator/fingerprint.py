@@ -13,6 +13,7 @@ import functools
 import os
 import platform
 import types
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from stator.base.errors import Unsupported
 from stator.base.options import Options
 from stator.base.store import key_of
 from stator.fake import FakeTensor
+from stator.fake.lineage import lineage, together
 from stator.fake.mapped import Mapped
 from stator.fake.symbolic import extents, size_of
 from stator.sizes import Symbol, python
@@ -54,14 +56,17 @@ def graph_text(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> str:
     storages: dict[int, int] = {}
     lines = []
     names = _Names()
+    values: list[Any] = []
     inputs = iter(example_inputs)
     for node in gm.graph.nodes:
         numbers[node] = len(numbers)
         match node.op:
             case "placeholder":
-                body = f"input {_input(node, next(inputs), tensors, storages, names)}"
+                values.append(next(inputs))
+                body = f"input {_input(node, values[-1], tensors, storages, names)}"
             case "get_attr":
-                body = f"attribute {_value(attribute(gm, node.target), tensors, storages)}"
+                values.append(attribute(gm, node.target))
+                body = f"attribute {_value(values[-1], tensors, storages)}"
             case "call_function":
                 body = f"{_name(node.target)}{_argument(node.args, numbers)}{_argument(node.kwargs, numbers)}"
             case "call_method":
@@ -71,6 +76,7 @@ def graph_text(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> str:
             case _:
                 raise Unsupported(node.op, "a captured graph holds function calls, method calls and attributes only")
         lines.append(f"{body} again {node.meta['recompute']}" if "recompute" in node.meta else body)
+    lines += _related(values)
     environment = gm.meta.get("sizes")
     if environment is not None:
         lines += [f"assumed {recorded.condition.python(names)}" for recorded in environment.conditions]
@@ -98,6 +104,15 @@ def _input(node: fx.Node, value: Any, tensors: dict[int, int], storages: dict[in
         [python(extent, names) for extent in extents(numbers)] for numbers in (described.shape, described.stride())
     ]
     return f"{_tensor(value, tensors, storages)} {geometry} +{python(size_of(described.storage_offset()), names)}"
+
+
+def _related(values: list[Any]) -> list[str]:
+    """Of tensors in one storage, which are views of one another in autograd, and how."""
+    tensors = [value for value in values if isinstance(value, torch.Tensor)]
+    shared = Counter([tensor.untyped_storage()._cdata for tensor in tensors])
+    tensors = [tensor for tensor in tensors if shared[tensor.untyped_storage()._cdata] > 1]
+    groups = [f"related {' '.join(map(str, group))}" for group in together(tensors)]
+    return [*groups, *[f"lineage {lineage(tensor)}" for tensor in tensors]]
 
 
 def _value(value: Any, tensors: dict[int, int], storages: dict[int, int]) -> str:

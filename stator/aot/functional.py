@@ -17,6 +17,7 @@ import torch
 from torch import fx
 
 from stator.base.errors import Unsupported
+from stator.fake.layout import is_dense
 from stator.fake.overloads import Table
 
 aten = torch.ops.aten
@@ -211,7 +212,9 @@ def _inverse_as_strided(step: Step, parent: fx.Node, value: fx.Node, emit: Emit)
     size, stride, *rest = step.args
     start = (rest[0] - step.offset) if rest and rest[0] is not None else 0
     whole = parent.meta["val"]
-    if not whole.is_contiguous() or whole.stride() != step.stride or start < 0 or step.kwargs or repeats(size, stride):
+    if not start and not step.kwargs and _alike(size, stride, step):
+        return _with_layout(value, step.stride, parent, emit)
+    if not is_dense(whole.shape, step.stride) or start < 0 or step.kwargs or repeats(size, stride):
         raise Unsupported(step.func, "the program writes through this view")
     options = {"dtype": torch.int64, "device": whole.device}
     positions = emit(aten.full.default, [], start, **options)
@@ -219,8 +222,22 @@ def _inverse_as_strided(step: Step, parent: fx.Node, value: fx.Node, emit: Emit)
         line = emit(aten.arange.start_step, 0, extent * jump, jump, **options)
         line = emit(aten.view.default, line, [extent, *[1] * (len(size) - dim - 1)])
         positions = emit(aten.add.Tensor, positions, line)
-    flat = emit(aten.view.default, parent, [whole.numel()])
-    return emit(aten.view.default, emit(aten.index_put.default, flat, [positions], value), list(whole.shape))
+    order = sorted(range(whole.dim()), key=lambda dim: -step.stride[dim])
+    flat = emit(aten.permute.default, parent, order) if order != sorted(order) else parent
+    if not flat.meta["val"].is_contiguous():
+        flat = emit(aten.clone.default, flat, memory_format=torch.contiguous_format)
+    lines = list(flat.meta["val"].shape)
+    flat = emit(aten.index_put.default, emit(aten.view.default, flat, [whole.numel()]), [positions], value)
+    made = emit(aten.view.default, flat, lines)
+    if order != sorted(order):
+        made = emit(aten.permute.default, made, [order.index(dim) for dim in range(len(order))])
+    return _with_layout(made, step.stride, parent, emit)
+
+
+def _alike(size: Sequence[int], stride: Sequence[int], step: Step) -> bool:
+    """Whether a view differs from its parent in the strides of extents of one alone."""
+    same = [jump == before for extent, jump, before in zip(size, stride, step.stride, strict=False) if extent != 1]
+    return tuple(size) == tuple(step.size) and all(same)
 
 
 @_inverse_of(aten.view.dtype)

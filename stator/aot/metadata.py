@@ -72,6 +72,7 @@ class Output:
          (views may have another `dtype`, of the same width or of the parts of complex numbers, in which the offset
          then counts; `pending` names what is put off, "conj" and "neg"; `link` says how they hang on their source in
          autograd)
+         "whole": what flat input number `index` is a view of;
          "number": the number `offset`;
          "constant": no tensor, the Python value `constant`.
     """
@@ -164,7 +165,7 @@ class Metadata:
     symbols: tuple[Origin, ...] = ()
     #: Flat inputs that a call gives as floats, and the graphs take as the bits of these.
     floats: Ints = ()
-    #: Memory that several inputs share, cut from one of them: flat inputs after the caller's.
+    #: Flat inputs after the caller's: tensors that these are views of, then memory that several share, cut from one.
     bases: tuple[Output, ...] = ()
     #: Floats that Python computes from the symbols before these: flat inputs after those, as bits too.
     reals: tuple[str, ...] = ()

@@ -20,6 +20,7 @@ from stator.aot.tracer import Tracer
 from stator.base.errors import Unsupported
 from stator.fake import FakeTensor
 from stator.fake.graphs import root
+from stator.fake.lineage import UNRECORDED, creation
 from stator.fake.mode import is_custom
 from stator.fake.symbolic import extents, size_of
 
@@ -163,8 +164,8 @@ def _link(fake: FakeTensor, base: FakeTensor) -> str:
         return f"view of {kind}" if fake._is_view() else kind
     if base.requires_grad and fake.grad_fn is None:
         return "unrecorded"
-    made = torch._C._autograd._get_creation_meta(fake) if fake._is_view() else None
-    if made == torch._C._autograd.CreationMeta.NO_GRAD_MODE:
+    made = creation(fake) if fake._is_view() else None
+    if made == UNRECORDED and not (base._is_view() and creation(base) == made):
         return "unrecorded"
     return "sibling" if made == torch._C._autograd.CreationMeta.MULTI_OUTPUT_NODE else ""
 

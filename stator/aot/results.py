@@ -88,6 +88,8 @@ def result(output: Output, inputs: list[Tensor], values: Sequence[Any]) -> Any:
             return view(output, inputs[output.index])
         case "output_view":
             return view(output, values[output.index])
+        case "whole":
+            return inputs[output.index]._base
         case "number":
             return output.offset
         case _:

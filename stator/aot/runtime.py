@@ -23,7 +23,7 @@ from stator.aot.again import Again
 from stator.aot.batches import is_batched, mapped
 from stator.aot.casts import active
 from stator.aot.metadata import Metadata, Output, TensorSpec
-from stator.aot.results import geometry_of, result, sized, view
+from stator.aot.results import geometry_of, result, sized
 from stator.aot.symbols import read
 from stator.base.errors import Unsupported
 from stator.sizes.real import NAMES, bits_of
@@ -157,7 +157,7 @@ class Bound:
         for position in self.floats:
             inputs[position] = bits_of(inputs[position])
         for base in self.metadata.bases:
-            inputs.append(view(base, inputs[base.index]))
+            inputs.append(result(base, inputs, ()))
         if self.reals is not None:
             inputs += self.reals(inputs)
         if self.seed_device is not None:

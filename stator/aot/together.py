@@ -1,9 +1,12 @@
 """Inputs that share a storage, some of which are written to: one base tensor, and each of the inputs as a view of it.
 
-The base has one dimension and reaches from the first element of any of them to the last. It is a flat input of its own,
-which the runtime makes by `as_strided` of the first of them. All share one `Cell`, so a write to one is seen by all
-(`functional.py`). Invariant: an input's view has exactly its elements, in its order; a geometry that a chain of views
-cannot express is refused.
+The base has one dimension and reaches from the first element of any of them to the last, in elements of the narrowest
+dtype. It is a flat input of its own, without history, which the runtime makes by `as_strided` of one of them. All share
+one `Cell`, so a write to one is seen by all (`functional.py`). Invariant: an input's view has exactly its elements, in
+its order; a geometry that a chain of views cannot express is refused.
+
+In autograd each input is by itself, as long as no write is recorded. A recorded write gives all views of one tensor a
+new history; then the inputs that are views are made views of its fake (`relate`), and gradients flow to it alone.
 Neighbours: `trace.py` asks where a written input turns out to share memory; capture guards how they lie to each other.
 """
 
@@ -21,6 +24,7 @@ from stator.aot.metadata import Ints, Output
 from stator.aot.tracer import Tracer
 from stator.base.errors import Unsupported
 from stator.fake import FakeTensor, make
+from stator.fake.lineage import RECORDED, UNRECORDED, creation, is_watched
 from stator.fake.tensor import memory_of
 
 aten = torch.ops.aten
@@ -28,8 +32,9 @@ aten = torch.ops.aten
 
 @dataclass(slots=True)
 class Member:
-    """One input: its number, the live tensor, its fake."""
+    """One input: its name and number, the live tensor, its fake; counted in its own elements."""
 
+    name: str
     number: int
     real: torch.Tensor
     fake: FakeTensor
@@ -52,28 +57,36 @@ class Member:
         """The element after its last."""
         return self.start + 1 + sum((n - 1) * step for n, step in zip(self.size, self.stride, strict=True))
 
+    @property
+    def width(self) -> int:
+        """The bytes of an element."""
+        return self.real.dtype.itemsize
+
+    def refusal(self, why: str) -> Unsupported:
+        """Why the call is left to eager PyTorch."""
+        what = f"{self.name} shares memory with an input that is written to"
+        return Unsupported(what, why, "pass a clone, or make the function return the new value")
+
 
 @dataclass(slots=True)
 class Base:
     """The memory of several inputs as one input."""
 
     members: list[Member]
+    #: The member that the memory is cut from, whose dtype it has.
+    first: Member
     fake: FakeTensor
     node: fx.Node
     cell: Cell
 
     def source(self) -> Output:
-        """How the runtime cuts it from the first member."""
-        first = self.members[0]
-        return Output(
-            "input_view", first.number, (self.fake.numel(),), (1,), int(self.fake.storage_offset()) - first.start
-        )
+        """How the runtime cuts it from that member."""
+        first = self.first
+        start = int(self.fake.storage_offset()) - first.start
+        return Output("input_view", first.number, (self.fake.numel(),), (1,), start, link="data")
 
     def write_back(self, tracer: Tracer) -> None:
         """The `copy_` of what the memory holds at the end; what was appended to the line is cut off again."""
-        for member in self.members:
-            if member.fake.requires_grad:
-                raise _refusal("one that shares its memory needs gradients")
         value = self.cell.value
         if value.meta["val"].numel() != self.fake.numel():
             value = tracer.emit(aten.slice.Tensor, value, 0, 0, self.fake.numel())
@@ -90,39 +103,61 @@ def storage_of(tensor: torch.Tensor) -> int:
 def join(tracer: Tracer, members: Sequence[Member]) -> Base:
     """Give inputs that share a storage handles on one cell."""
     for member in members:
-        _check(member, members[0])
-    low = min([member.start for member in members])
-    length = max([member.end for member in members]) - low
-    room = max([_room(member, low) for member in members])
-    first = members[0].fake
-    fake = make((length,), first.dtype, first.device, (1,), low)
+        _check(member)
+    first = min(members, key=_narrow)
+    width, widest = first.width, max([member.width for member in members])
+    # In bytes, then in elements of the line; an element of any member begins at a multiple of its own width.
+    low = min([member.start * member.width for member in members]) // widest * widest
+    length = (max([member.end * member.width for member in members]) - low) // width
+    room = -(-max([_room(member) * member.width - low for member in members]) // widest) * (widest // width)
+    dtype, device, start = first.fake.dtype, first.fake.device, low // width
+    fake = make((length,), dtype, device, (1,), start)
     node = tracer.placeholder("memory", fake)
     line, value = fake, node
     if room > length:
         value = tracer.emit(aten.constant_pad_nd.default, node, [0, room - length])
-        line = make((room,), first.dtype, first.device, (1,), low)
+        line = make((room,), dtype, device, (1,), start)
     cell = Cell(value)
     line.handle = Handle(cell, (), value)
     for member in members:
-        cut = _cut(tracer, line, member, low)
+        own = line if member.fake.dtype is dtype else tracer.run(aten.view.dtype, line, member.fake.dtype)
+        cut = _cut(tracer, own, member, low // member.width)
         member.fake.handle = Handle(cell, cut.handle.steps, cut.handle.node, member.fake)
-    return Base(list(members), fake, node, cell)
+    return Base(list(members), first, fake, node, cell)
 
 
-def _refusal(why: str) -> Unsupported:
-    return Unsupported("an input that is written to", why, "pass a clone, or make the function return the new value")
+def relate(member: Member, whole: FakeTensor) -> FakeTensor:
+    """The member's fake as a view of another's, as autograd has it: a write to one is part of the other's history."""
+    real, handle = member.real, member.fake.handle
+    made = creation(real)
+    if made not in (RECORDED, UNRECORDED):
+        raise member.refusal("it is a view of it that autograd forbids to write to")
+    if is_watched(real):
+        raise member.refusal("it has a hook, or retains its gradient, and gets a new history")
+    with torch.set_grad_enabled(made == RECORDED):
+        fake: FakeTensor = whole.as_strided(member.size, member.stride, member.start)  # type: ignore[assignment]
+    if (fake.requires_grad, fake.is_leaf) != (real.requires_grad, real.is_leaf):
+        raise member.refusal("it is a view of it that does not share its history")
+    fake.handle = Handle(handle.cell, handle.steps, handle.node, fake)
+    return fake
 
 
-def _check(member: Member, first: Member) -> None:
+def _check(member: Member) -> None:
     fake = member.fake
-    if fake.dtype is not first.fake.dtype:
-        raise _refusal("one that shares its memory has another dtype")
-    if fake.requires_grad:
-        raise _refusal("one that shares its memory needs gradients")
     if fake._has_symbolic_sizes_strides:
-        raise _refusal("one that shares its memory has symbolic sizes")
+        raise member.refusal("it has symbolic sizes")
     if repeats(fake.shape, fake.stride()):
-        raise _refusal("one that shares its memory holds some elements several times")
+        raise member.refusal("it holds some elements several times")
+    if fake.requires_grad and member.real._is_view() and creation(member.real) != RECORDED:
+        raise member.refusal("it is a view that autograd has not recorded, and needs gradients")
+    if member.real.is_conj() or member.real.is_neg():
+        raise member.refusal("its conjugation or negation is pending")
+
+
+def _narrow(member: Member) -> tuple[int, bool, bool]:
+    """The order in which members offer their dtype for the memory: whole numbers before others of their width."""
+    dtype = member.real.dtype
+    return dtype.itemsize, dtype is torch.bool, dtype.is_floating_point or dtype.is_complex
 
 
 def _dims(member: Member) -> list[int]:
@@ -131,11 +166,11 @@ def _dims(member: Member) -> list[int]:
     return sorted([dim for dim, extent in enumerate(member.size) if extent > 1], key=lambda dim: -stride[dim])
 
 
-def _room(member: Member, low: int) -> int:
-    """The length that the base needs so that this input is whole rows of it."""
+def _room(member: Member) -> int:
+    """Where the memory has to end so that this input is whole rows of it."""
     dims = _dims(member)
     rows = member.size[dims[0]] * member.stride[dims[0]] if len(dims) > 1 else 0
-    return max(member.end, member.start + rows) - low
+    return max(member.end, member.start + rows)
 
 
 def _cut(tracer: Tracer, line: FakeTensor, member: Member, low: int) -> FakeTensor:
@@ -147,14 +182,13 @@ def _cut(tracer: Tracer, line: FakeTensor, member: Member, low: int) -> FakeTens
     for position, dim in enumerate(dims[:-1]):
         length = size[dim] * stride[dim]
         if start + length > out.shape[-1]:
-            raise _refusal("what shares its memory cannot be had as views")
+            raise member.refusal("it cannot be had as views of the memory")
         out = tracer.run(aten.slice.Tensor, out, position, start, start + length)
         out = tracer.run(aten.view.default, out, [*out.shape[:-1], size[dim], stride[dim]])
         start = 0
     if not dims:
         line = tracer.run(aten.slice.Tensor, line, 0, start, start + 1)
-        single: FakeTensor = tracer.run(aten.view.default, line, [1] * len(size))
-        return single
+        return _exact(tracer, tracer.run(aten.view.default, line, [1] * len(size)), member)
     last = dims[-1]
     end = start + (size[last] - 1) * stride[last] + 1
     out = tracer.run(aten.slice.Tensor, out, len(dims) - 1, start, end, stride[last])
@@ -163,5 +197,12 @@ def _cut(tracer: Tracer, line: FakeTensor, member: Member, low: int) -> FakeTens
     for dim, extent in enumerate(size):
         if extent == 1:
             out = tracer.run(aten.unsqueeze.default, out, dim)
-    found: FakeTensor = out
-    return found
+    return _exact(tracer, out, member)
+
+
+def _exact(tracer: Tracer, cut: FakeTensor, member: Member) -> FakeTensor:
+    """With the strides of extents of one as well: results are laid out by them."""
+    if cut.stride() == member.stride:
+        return cut
+    exact: FakeTensor = tracer.run(aten.as_strided.default, cut, list(member.size), list(member.stride))
+    return exact

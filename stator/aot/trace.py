@@ -28,12 +28,13 @@ from stator.aot.metadata import Ints, Metadata, Output, TensorSpec, Value
 from stator.aot.outputs import Results, describe, own_memory, view_of
 from stator.aot.symbols import extent_of, origins
 from stator.aot.tangents import Given, Reach
-from stator.aot.together import Base, Member, join, storage_of
+from stator.aot.together import Base, Member, join, relate, storage_of
 from stator.aot.tracer import Tracer
 from stator.base.errors import DataDependent, StatorError, Unsupported
 from stator.fake import FakeTensor, composite, make
 from stator.fake.graphs import draws, module
 from stator.fake.layout import contiguous_strides, is_dense
+from stator.fake.lineage import whole_of
 from stator.fake.mode import inner, is_inner, without_saved_tensor_hooks
 from stator.fake.symbolic import extents
 from stator.sizes import Extent
@@ -116,7 +117,7 @@ def trace(
         torch.autograd.set_detect_anomaly(False),  # it reads values
         _without_mkldnn(),
     ):
-        joined: frozenset[int] = frozenset()
+        joined: dict[int, bool] = {}
         try:
             while True:
                 tracer = Tracer(decompositions, random_operators or {})
@@ -125,7 +126,7 @@ def trace(
                     with without_saved_tensor_hooks(tracing.kept.append):
                         return tracing.run()
                 except _WrittenTogether as found:
-                    joined |= {found.storage}
+                    joined[found.storage] = found.storage in joined
         except RuntimeError as error:
             refusal = next((why for text, why in _REFUSED if re.search(text, str(error))), None)
             if refusal is None:
@@ -134,7 +135,10 @@ def trace(
 
 
 class _WrittenTogether(Exception):
-    """A written input shares its storage with another: the trace starts again, with one input for all of it."""
+    """A written input shares its storage with another: the trace starts again, with one input for all of it.
+
+    If autograd records a write, it starts once more, with the inputs as views of one another.
+    """
 
     def __init__(self, storage: int) -> None:
         super().__init__()
@@ -147,6 +151,8 @@ _REFUSED = (
     (r"Negation, the `-` operator, on a bool", "a gradient negates truth values, which eager raises in backward"),
     (r"derivative for .* is not implemented", "an operator has no derivative, which eager raises when backward runs"),
     (r"has been modified inplace", "one of several views of a tensor, made at once, is used after a write"),
+    (r"leaf Variable that requires grad", "a leaf that needs gradients is written to, which eager forbids"),
+    (r"is a view and (is being|its base).* modified inplace", "a view is written to that autograd forbids to write to"),
     (r"Cannot call .* on tensor with symbolic", "an operator needs the numbers that sizes are"),
     (
         r"returned an (incorrect number of gradients|invalid gradient)",
@@ -181,16 +187,19 @@ class _Tracing:
         examples: Sequence[Any],
         need_backward: bool,
         enabled: bool,
-        joined: frozenset[int],
+        joined: Mapping[int, bool],
     ) -> None:
         self.tracer = tracer
         self.gm = gm
         self.need_backward = need_backward
         #: The caller's grad mode.
         self.enabled = enabled
-        #: The storages whose inputs are traced as views of one base, and these bases.
+        #: The storages whose inputs are traced as views of one base, and whether as views of one another in autograd.
         self.joined = joined
         self.bases: list[Base] = []
+        #: Tensors that the caller passes views of and not themselves, and how the runtime gets hold of them.
+        self.wholes: list[_Input] = []
+        self.views: list[Member] = []
         self.attributes: list[_Input] = []
         self.inputs: list[_Flat] = []
         #: What autograd saves.
@@ -252,16 +261,44 @@ class _Tracing:
 
     def _give_handles(self) -> None:
         """Each input has memory of its own, but those in a storage that is written through one of them."""
-        together: dict[int, list[Member]] = {}
+        together: dict[int, dict[int, _Input]] = {}
         for i, entry in _tensors([*self.attributes, *self.inputs]):
-            if self.joined and storage_of(entry.real) in self.joined:
-                together.setdefault(storage_of(entry.real), []).append(Member(i, entry.real, entry.fake))
+            storage = storage_of(entry.real)
+            if storage in self.joined:
+                together.setdefault(storage, {})[i] = entry
             else:
                 entry.fake.handle = entry.leaf.handle = Handle(Cell(entry.node), (), entry.node, entry.fake)
-        self.bases = [join(self.tracer, members) for members in together.values()]
+        for storage, entries in together.items():
+            known = {
+                i: Member(f"the input {entry.node.name}", i, entry.real, entry.fake) for i, entry in entries.items()
+            }
+            whole = self._wholes(known) if self.joined[storage] else {}
+            self.bases.append(join(self.tracer, list(known.values())))
+            for i, of in whole.items():
+                entry = entries[i]
+                entry.fake = entry.node.meta["val"] = relate(known[i], of.fake)
+                entry.requires_grad = False  # what flows to it flows on to the whole
+                self.tracer.declare(entry.real, entry.fake)
+
+    def _wholes(self, members: dict[int, Member]) -> dict[int, Member]:
+        """For each member that is a view the one that it is a view of, which may join them for that."""
+        found: dict[int, Member] = {}
+        by_object = {id(member.real): member for member in reversed(members.values())}
+        for i, member in list(members.items()):
+            real = whole_of(member.real)
+            if real is member.real or real.dtype is not member.real.dtype:
+                continue
+            if id(real) not in by_object:
+                entry = self._input(f"whole_{len(self.wholes)}", real, real)
+                number = len(self.attributes) + len(self.inputs) + len(self.wholes)
+                by_object[id(real)] = members[number] = Member(entry.node.name, number, real, entry.fake)
+                self.wholes.append(entry)
+                self.views.append(member)
+            found[i] = by_object[id(real)]
+        return found
 
     def _flat_inputs(self) -> list[_Flat]:
-        """Attributes, constants met on the way, the caller's inputs."""
+        """Attributes, constants met on the way, the caller's inputs, what these are views of."""
         tracer = self.tracer
         constants: list[_Input] = [
             _Input(real, node.meta["val"], node.meta["val"], node)
@@ -271,7 +308,7 @@ class _Tracing:
             for member in base.members:
                 member.number += len(constants) if member.number >= len(self.attributes) else 0
         self.attributes += constants
-        return [*self.attributes, *self.inputs]
+        return [*self.attributes, *self.inputs, *self.wholes]
 
     def _write_back(self, flat: list[_Flat], results: Results) -> tuple[list[int], list[tuple[int, int]]]:
         """A `copy_` for every input whose memory was written to, or a value where autograd must see the write."""
@@ -285,29 +322,36 @@ class _Tracing:
                 raise Unsupported(f"the input {entry.node.name}", "it is detached in place")
             if not entry.fake.handle.cell.version:
                 continue
-            if any(entry.fake.handle.cell is base.cell for base in self.bases):
-                continue
-            name = entry.node.name
-            storage = storage_of(entry.real)
-            if storage and owners[storage] > 1:
-                if storage in self.joined:
-                    raise Unsupported(f"the input {name}", "it is written to and shares memory with a constant")
-                raise _WrittenTogether(storage)
-            if repeats(entry.fake.shape, entry.fake.stride()):
-                raise Unsupported(f"the input {name}", "it is written to and holds some elements several times")
+            together = any(entry.fake.handle.cell is base.cell for base in self.bases)
+            if not together:
+                self._check_written(entry, owners)
             if entry.fake.grad_fn is not None and not is_inner(entry.fake.grad_fn):
+                if together and entry.fake._is_view():
+                    continue  # the whole is assigned
+                if together and not self.joined[storage_of(entry.real)]:
+                    raise _WrittenTogether(storage_of(entry.real))
                 assigned.append((i, len(results.fakes)))
                 results.nodes.append(own_memory(tracer, entry.fake, results.nodes))
                 results.fakes.append(entry.fake)
-            else:
+            elif not together:
                 mutated.append(i)
                 tracer.emit(aten.copy_.default, entry.node, entry.fake.handle.cell.value)
         for base in self.bases:
             if base.cell.version:
                 base.write_back(tracer)
                 mutated.append(len(flat))
-            flat.append(_Input(base.members[0].real, base.fake, base.fake, base.node))
+            flat.append(_Input(base.first.real, base.fake, base.fake, base.node))
         return mutated, assigned
+
+    def _check_written(self, entry: _Input, owners: Mapping[int, int]) -> None:
+        """Of an input that is written to and has a placeholder of its own."""
+        name, storage = f"the input {entry.node.name}", storage_of(entry.real)
+        if storage and owners[storage] > 1:
+            if storage in self.joined:
+                raise Unsupported(name, "it is written to and shares memory with a constant")
+            raise _WrittenTogether(storage)
+        if repeats(entry.fake.shape, entry.fake.stride()):
+            raise Unsupported(name, "it is written to and holds some elements several times")
 
     def _backward(self, flat: list[_Flat], results: Results) -> tuple[list[fx.Node | None], list[fx.Node]]:
         tracer = self.tracer
@@ -423,7 +467,7 @@ class _Tracing:
             seed_device=str(tracer.seed_device) if tracer.seeds is not None else "",
             floats=tuple(self._floats()),
             reals=tuple(tracer.floats),
-            bases=tuple([base.source() for base in self.bases]),
+            bases=(*[Output("whole", view.number) for view in self.views], *[base.source() for base in self.bases]),
             symbols=origins([entry.node.meta["val"] for entry in flat]),
         )
         attributes = [entry.real for entry in self.attributes]
@@ -432,7 +476,7 @@ class _Tracing:
     def _passing(self) -> set[fx.Node]:
         kept = {id(tensor.handle.origin) for tensor in self.kept if isinstance(tensor, FakeTensor) and tensor.handle}
         mine = [entry for _, entry in _tensors(self.inputs) if not isinstance(entry.real, torch.nn.Parameter)]
-        return {entry.node for entry in mine if id(entry.fake) not in kept}
+        return {entry.node for entry in mine if id(entry.fake) not in kept} | {base.node for base in self.bases}
 
     def _floats(self) -> Iterator[int]:
         """The flat inputs that a call gives as floats."""
@@ -443,12 +487,14 @@ class _Tracing:
     def _writes(
         self, flat: list[_Flat], restrided: tuple[Output, ...], assigned: list[tuple[int, int]]
     ) -> Iterator[tuple[int, int]]:
-        """How often inputs count as written, beside what the runtime does to them in place."""
-        told = [*[output.index for output in restrided], *[target for target, _ in assigned]]
+        """How often inputs count as written, beside what the runtime does to them in place; once for all views."""
+        numbers = {id(entry.fake): i for i, entry in _tensors(flat)}
+        counts: Counter[int] = Counter()
         for i, entry in _tensors(flat):
-            count = entry.fake._version - told.count(i)
-            if count > 0:
-                yield i, count
+            whole = whole_of(entry.fake)
+            counts[numbers[id(whole)]] -= [*[output.index for output in restrided], *dict(assigned)].count(i)
+            counts[i] += entry.fake._version if whole is entry.fake else 0
+        yield from sorted((+counts).items())
 
     def _in_order(self, nodes: list[fx.Node]) -> None:
         """Put the placeholders into the order of the flat inputs: constants, floats and seeds were met late."""

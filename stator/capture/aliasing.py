@@ -16,9 +16,11 @@ import torch
 from stator.base.errors import GraphBreak, Undecided
 from stator.capture.conditions import Operand
 from stator.capture.guards import Guard
-from stator.capture.source import ConstSource, InstanceDictSource, LocalSource, StorageSource
+from stator.capture.source import AttrSource, ConstSource, InstanceDictSource, LocalSource, StorageSource
 from stator.capture.values.function import CellValue, FunctionValue
 from stator.capture.values.module import ModuleValue, RegistryValue
+from stator.fake.lineage import lineage, together, whole_of
+from stator.fake.mode import is_inner
 
 if TYPE_CHECKING:
     from types import CodeType
@@ -90,26 +92,39 @@ def guard_together(group: list[Leaf], guards: GuardSet) -> None:
     """What is changed through one of several tensors in a storage is seen in the others just where it is now."""
     first = group[0]
     for leaf in group:
-        why = _unfit(leaf, first)
-        if why:
-            text = f"{leaf.source} {why}, and one that shares its memory is changed in place"
-            raise SharedMemory(text, "pass a clone, or make the function return the new value")
+        if leaf.fake._has_symbolic_sizes_strides:
+            raise Undecided(f"where the memory of {leaf.source}, which is changed in place, is that of another tensor")
     guards.add(Guard("ALIASED", None, [leaf.source for leaf in group]))
-    start = first.example.storage_offset()
     for leaf in group[1:]:
-        distance = leaf.example.storage_offset() - start
         operands = Operand(leaf.source, "offset"), Operand(first.source, "offset")
-        program = ("operand", 0), ("operand", 1), ("-",), ("const", distance), ("==",)
+        widths = [each.example.element_size() for each in (leaf, first)]
+        distance = leaf.example.storage_offset() * widths[0] - first.example.storage_offset() * widths[1]
+        starts = [[("operand", i), ("const", width), ("*",)] for i, width in enumerate(widths)]
+        program = (*starts[0], *starts[1], ("-",), ("const", distance), ("==",))
         guards.add(Guard("CONDITION", None, (operands, program)))
+    if any(leaf.fake.grad_fn is not None and not is_inner(leaf.fake.grad_fn) for leaf in group):
+        guard_lineage(group, guards)
 
 
-def _unfit(leaf: Leaf, first: Leaf) -> str:
-    """What about a tensor is not known after a write to another that shares its memory."""
-    if leaf.fake.requires_grad:
-        return "needs gradients"
-    if leaf.fake.dtype is not first.fake.dtype:
-        return f"has another dtype than {first.source}"
-    return "has symbolic sizes" if leaf.fake._has_symbolic_sizes_strides else ""
+def guard_lineage(group: list[Leaf], guards: GuardSet) -> None:
+    """A change that autograd records gives all views of one tensor a new history: these are such views as now."""
+    wholes: list[Source] = []
+    for positions in together([leaf.example for leaf in group]):
+        family = [group[position] for position in positions]
+        starts = [leaf for leaf in family if leaf.fake.requires_grad and not leaf.example.requires_grad]
+        if starts and len(family) > 1:
+            text = f"{starts[0].source} begins to need gradients, and so do views of the same tensor"
+            raise SharedMemory(text, "pass a clone, or make the function return the new value")
+        whole = whole_of(family[0].example)
+        known = [leaf.source for leaf in family if leaf.example is whole]
+        wholes.append(known[0] if known else AttrSource(family[0].source, "_base"))
+        for leaf in family:
+            guards.add(Guard("CALL", leaf.source, (lineage, lineage(leaf.example))))
+            if leaf.example is not whole and AttrSource(leaf.source, "_base") is not wholes[-1]:
+                guards.add(Guard("SAME", AttrSource(leaf.source, "_base"), wholes[-1]))
+    for i, source in enumerate(wholes):
+        for other in wholes[:i]:
+            guards.add(Guard("NOT_SAME", source, other))
 
 
 #: Operators whose offset counts from the start of a storage.

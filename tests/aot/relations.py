@@ -75,11 +75,11 @@ def _relations(tensors: list[torch.Tensor]) -> list[Any]:
 
 def gradients(inputs: list[torch.Tensor], outputs: list[torch.Tensor]) -> Any:
     """The gradients of a weighted sum of what can be differentiated: results, and inputs that were written."""
-    roots = [t for t in (*outputs, *inputs) if t.requires_grad and t.grad_fn is not None]
-    sources = {id(s): s for t in inputs for s in _sources(t)}
-    if not roots or not sources:
-        return None
     try:
+        roots = [t for t in (*outputs, *inputs) if t.requires_grad and t.grad_fn is not None]
+        sources = {id(s): s for t in inputs for s in _sources(t)}
+        if not roots or not sources:
+            return None
         loss = sum((t * torch.arange(1.0, t.numel() + 1).view(t.shape)).sum() for t in roots)
         return list(torch.autograd.grad(loss, list(sources.values()), allow_unused=True))  # type: ignore[arg-type]
     except RuntimeError as error:

@@ -41,15 +41,54 @@ TOGETHER: dict[str, Inputs] = {
     "extents of one": lambda: [x := whole().view(4, 1, 6), x[2:3]],
     "base and nothing": lambda: [x := whole(), x[:0]],
     "integers": lambda: [x := torch.arange(24).view(4, 6), x[1]],
+    "another dtype": lambda: [x := whole(), x.view(torch.int32)],
+    "a narrower dtype": lambda: [x := whole(), x[1:].view(torch.int16)[:, 3:7]],
+    "a wider dtype": lambda: [(x := whole())[1:, :2], x.view(torch.float64)[1:, 1:]],
+    "bytes": lambda: [x := torch.arange(24).view(4, 6), x[1].view(torch.uint8)],
+    "complex and real": lambda: [x := torch.randn(4, 6, dtype=torch.complex64), torch.view_as_real(x)],
+    "real and complex": lambda: [(x := whole())[1:], torch.view_as_complex(x.view(4, 3, 2))[:2]],
+}
+
+
+def recorded(rows: int = 4, cols: int = 6) -> Any:
+    """A tensor in the middle of the caller's autograd graph."""
+    source = (torch.arange(float(rows * cols)).view(rows, cols) / 7 + 1).requires_grad_()
+    return of(source * 1, source)
+
+
+def of(tensor: Any, source: torch.Tensor) -> Any:
+    """The tensor, made from a leaf that gradients are asked of."""
+    tensor.made_from = source
+    return tensor
+
+
+def unrecorded() -> list[torch.Tensor]:
+    x = recorded()
+    with torch.no_grad():
+        return [x[1], x]
+
+
+#: Of which some need gradients: views that share a history, and others that share memory only.
+RECORDED: dict[str, Inputs] = {
+    "whole and row": lambda: [x := recorded(), x[1]],
+    "row and whole": lambda: [(x := recorded())[1], x],
+    "views of another": lambda: [of((x := recorded())[:3], x.made_from), x[1:]],
+    "views apart": lambda: [of((x := recorded())[:2], x.made_from), x[2:]],
+    "whole and turned": lambda: [x := recorded(4, 4), x.t()],
+    "turned and columns": lambda: [of((x := recorded()).t(), x.made_from)[1:], of(x[:, 2:4], x.made_from)],
+    "whole and detached": lambda: [x := recorded(), x.detach()],
+    "view and detached": lambda: [of((x := recorded())[1:], x.made_from), x.detach()[:2]],
+    "whole and data": lambda: [x := recorded(), x.data[1:]],
+    "leaf beside a base": lambda: [x := whole(), x[1].requires_grad_()],
+    "leaf and detached": lambda: [x := whole().requires_grad_(), x.detach()],
+    "leaf and data": lambda: [(x := whole().requires_grad_()).data, x],
+    "leaf and view": lambda: [x := whole().requires_grad_(), x[1]],
+    "another dtype": lambda: [x := recorded(), x.detach().view(torch.int32)],
 }
 #: These are left to eager PyTorch, and why.
 REFUSED: dict[str, tuple[Inputs, str]] = {
     "expanded": (lambda: [x := whole(), x[:, :1].expand(4, 6)], "holds some elements several times"),
-    "another dtype": (lambda: [x := whole(), x.view(torch.int32)], "another dtype"),
-    "complex and real": (lambda: [x := torch.ones(4, dtype=torch.complex64), torch.view_as_real(x)], "another dtype"),
-    "leaf": (lambda: [x := whole(), x[1].requires_grad_()], "needs gradients"),
-    "inner": (lambda: [x := whole().requires_grad_() * 1, x[1]], "needs gradients"),
-    "data of a leaf": (lambda: [(x := whole().requires_grad_()).data, x], "needs gradients"),
+    "unrecorded": (unrecorded, "autograd has not recorded"),
 }
 USES = {
     text: ends(*text.split("; "))
@@ -58,7 +97,17 @@ USES = {
         "x.add_(1); (x, y)", "y.add_(1); (x[0], y)", "v = x[0:1]; v.mul_(3); (v, y * 1)", "x.add_(1); None",
         "z = y * 2; x.zero_(); (z, y * 2)", "x.add_(1); (x.t() if x.dim() == 2 else x, y.detach())",
         "x.copy_(x.flip(0)); y.sum()", "x.t_() if x.dim() == 2 else x; x.add_(1); y * 1", "x.data.add_(1); y * 1",
+        "y.mul_(2); x.sum() * y.sum()",
         "x.add_(1); (y[..., None], x.view(x.shape))", "x.as_strided((2,), (1,), x.storage_offset()).add_(5); y * 1",
+    )
+}  # fmt: skip
+#: Written where autograd looks away, used where it does not.
+UNRECORDED_USES = {
+    f"no_grad: {text}": ends("with torch.no_grad():", f"    {text.split('; ')[0]}", *text.split("; ")[1:])
+    for text in (
+        "x.add_(1); y * 2", "y.mul_(2); (x * x, y * 3)", "y.zero_(); (x, y[..., None])",
+        "x.detach().add_(1); (x * 2, y)",
+        "x.copy_(x.flip(0)); (x * 2, (y * y).sum())", "x.data.mul_(2); (x * y.sum(), y)",
     )
 }  # fmt: skip
 
@@ -68,6 +117,20 @@ USES = {
 @pytest.mark.parametrize("name", USES)
 def test_each_is_as_in_eager(name: str, inputs: str) -> None:
     check(USES[name], TOGETHER[inputs] if inputs in TOGETHER else REFUSED[inputs][0])
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("inputs", RECORDED)
+@pytest.mark.parametrize("name", [*USES, *UNRECORDED_USES])
+def test_histories_are_as_in_eager(name: str, inputs: str) -> None:
+    check({**USES, **UNRECORDED_USES}[name], RECORDED[inputs])
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("inputs", RECORDED)
+@pytest.mark.parametrize("name", ["y.mul_(2); x.sum() * y.sum()", "no_grad: y.mul_(2); (x * x, y * 3)"])
+def test_kernels_write_what_needs_gradients(name: str, inputs: str) -> None:
+    check({**USES, **UNRECORDED_USES}[name], RECORDED[inputs], "inductor")
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -1,0 +1,50 @@
+"""What autograd takes a real tensor to be a view of: a write to the one then gives the other a new history too.
+
+Only a group of inputs in one storage asks for it, where such a write happens: `capture/aliasing.py` guards it,
+`fingerprint.py` names it, `aot/together.py` makes fakes that are related likewise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+
+#: How a view was made that any write may go through, and one of which autograd has recorded nothing.
+RECORDED = torch._C._autograd.CreationMeta.DEFAULT
+UNRECORDED = torch._C._autograd.CreationMeta.NO_GRAD_MODE
+
+
+def whole_of(tensor: torch.Tensor) -> torch.Tensor:
+    """What autograd takes the tensor to be a view of; the tensor if it is none."""
+    base: torch.Tensor | None = tensor._base
+    return tensor if base is None else base
+
+
+def creation(view: torch.Tensor) -> torch._C._autograd.CreationMeta:
+    """How autograd says that a view was made."""
+    return torch._C._autograd._get_creation_meta(view)
+
+
+def is_watched(tensor: torch.Tensor) -> bool:
+    """Whether the caller is told of the tensor's gradient."""
+    return bool(tensor._backward_hooks) or bool(tensor.retains_grad)
+
+
+def lineage(tensor: torch.Tensor) -> str:
+    """All that matters of how a tensor is a view of another, in words; empty for one that is none."""
+    whole = tensor._base
+    if whole is None:
+        return ""
+    watched = ", watched" if is_watched(tensor) else ""
+    autograd = f"requires_grad={whole.requires_grad} leaf={whole.is_leaf}"
+    geometry = f"{tuple(whole.shape)} {tuple(whole.stride())} +{whole.storage_offset()}"
+    return f"{creation(tensor).name} view of {whole.dtype} {geometry} {autograd}{watched}"
+
+
+def together(tensors: Iterable[torch.Tensor]) -> list[list[int]]:
+    """The positions of tensors that are views of one another, as autograd has it, in groups."""
+    groups: dict[int, list[int]] = {}
+    for position, tensor in enumerate(tensors):
+        groups.setdefault(id(whole_of(tensor)), []).append(position)
+    return list(groups.values())
