@@ -34,6 +34,41 @@ CASES = [
         (F32, BF16, I64),
     ),
     Case(
+        "max_pool2d",
+        lambda x: (
+            *F.max_pool2d(x, 2, return_indices=True),
+            *F.max_pool2d(x, (3, 2), (2, 1), (1, 0), return_indices=True, ceil_mode=True),
+            *F.max_pool2d(x, 2, 1, 1, (2, 3), return_indices=True),
+            *F.max_pool2d(x[0], (1, 3), 4, return_indices=True),
+        ),
+        (whole(-9, 9, 2, 3, 9, 7),),
+        (F32, BF16, I64),
+    ),
+    Case(
+        "max_pool2d_last",
+        gradients(lambda x: F.max_pool2d(x, 3, 2, 1)),
+        (channels_last(normal(2, 3, 6, 5)),),
+        WIDE,
+        slack=4.0,
+    ),
+    Case(
+        "max_pool2d_special",
+        lambda x: (
+            *F.max_pool2d(x.view(1, 4, 3), 2, 1, 1, return_indices=True),
+            *F.max_pool2d(x.view(1, 4, 3), 2, 1, 1, (1, 2), return_indices=True),
+        ),
+        (special,),
+    ),
+    Case("max_pool2d_long", gradients(lambda x: F.max_pool2d(x, 7, 2, 3)), (normal(1, 2, 9, 8),), slack=8.0),
+    Case("max_pool2d_gradients", gradients(lambda x: F.max_pool2d(x, 3, 2, 1)), (normal(2, 3, 9, 36),), slack=4.0),
+    Case("max_pool1d_gradients", gradients(lambda x: F.max_pool1d(x, 3, 2, 1)), (normal(2, 3, 9),), slack=4.0),
+    Case(
+        "max_pool3d_last",
+        lambda x: F.max_pool3d(x.contiguous(memory_format=torch.channels_last_3d), 2, return_indices=True),
+        (normal(2, 3, 4, 4, 5),),
+        (F32,),
+    ),
+    Case(
         "max_pool3d_special",
         lambda x: (
             *F.max_pool3d(x.view(1, 2, 2, 3), 2, 1, 1, return_indices=True),

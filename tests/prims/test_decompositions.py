@@ -28,6 +28,8 @@ RUNS = [pytest.param(case, dtype, id=f"{case.name}-{str(dtype)[6:]}") for case i
 
 #: Operators of the cases that nothing reduces: PyTorch's kernels compute them.
 KERNELS = {
+    "aten._pdist_backward.default",
+    "aten._pdist_forward.default",
     "aten.max_pool3d_with_indices.default",
     "aten.max_pool3d_with_indices_backward.default",
     "aten.sort.default",
@@ -63,6 +65,7 @@ def test_the_set_is_small_and_closed() -> None:
         "aten.index_put.default",
         "aten.index_reduce.default",
         "aten.index_select.default",
+        "aten.max_pool2d_with_indices.default",
         "aten.scatter_reduce.two",
     }  # some of their calls have simpler forms
 

@@ -254,7 +254,7 @@ def _apart(kernel: Kernel, axis: Axis | None, lanes: int, deps: dict[Expr, Axes]
     if kernel.reduce_axes or type(axis.size) is not int or 2 * axis.size > lanes:
         return False
     loads = [node.attr[1] for node in kernel.nodes if node.op == "load"]
-    return any(_lane_stride(index, axis, lanes, deps) not in (0, 1) for index in loads)
+    return any(_lane_stride(index, axis, lanes, deps) not in (0, *_NEAR) for index in loads)
 
 
 def _unroll(made: Plan) -> int:

@@ -1,7 +1,8 @@
-"""Distances between all rows of two matrices, or of one, as a difference and a norm that fuse; and their gradients.
+"""Distances between all rows of two matrices, as a difference and a norm that fuse; and their gradients.
 
 `order` is that of the norm. Where eager computes Euclidean distances by a product of matrices, so does the graph.
-Neighbours: `reduction.py` (norms), `creation.py` (the pairs of one matrix).
+Those between the rows of one matrix are ATen's: as loops, pairs are reads at computed positions, and much slower.
+Neighbour: `reduction.py` (norms).
 """
 
 from __future__ import annotations
@@ -12,8 +13,6 @@ import torch
 from torch import Tensor
 
 from stator.prims import names as p
-from stator.prims.decompositions.creation import triu_indices
-from stator.prims.decompositions.layout import iota
 from stator.prims.decompositions.reduction import vector_norm
 from stator.prims.table import decompose
 
@@ -48,7 +47,7 @@ def euclidean_distances(a: Tensor, b: Tensor) -> Tensor:
 @decompose("_cdist_backward")
 def distances_backward(grad: Tensor, a: Tensor, b: Tensor, order: float, distance: Tensor) -> Tensor:
     """The gradient at `a`: what each of its rows gets from all rows of `b`."""
-    if a.numel() == 0 or b.numel() == 0:
+    if a.numel() == 0 or b.numel() == 0 or order == 0:
         return p.full([*grad.shape[:-1], a.shape[-1]], 0, dtype=a.dtype, device=a.device)
     difference = p.sub(p.unsqueeze(a, -2), p.unsqueeze(b, -3))
     slope = _slope(difference, p.unsqueeze(distance, -1), order)
@@ -59,8 +58,6 @@ def _slope(difference: Tensor, distance: Tensor, order: float) -> Tensor:
     """The derivative of the norm by each difference, zero where the distance is."""
     size, sign = p.absolute(difference), p.sign(difference)
     match order:
-        case 0:
-            return p.mul(difference, 0.0)
         case 1:
             return sign
         case 2:
@@ -72,29 +69,3 @@ def _slope(difference: Tensor, distance: Tensor, order: float) -> Tensor:
             if order < 1:
                 return p.where(p.logical_or(p.eq(distance, 0.0), p.eq(difference, 0.0)), 0.0, slope)
     return p.where(p.eq(distance, 0.0), 0.0, slope)
-
-
-@decompose("_pdist_forward")
-def pair_distances(x: Tensor, order: float = 2) -> Tensor:
-    """One distance for each pair of rows, the first row's first."""
-    rows = x.shape[0]
-    if x.numel() == 0 or rows == 1:
-        return p.full([rows * (rows - 1) // 2], 0, dtype=x.dtype, device=x.device)
-    pairs = triu_indices(rows, rows, 1, device=x.device)
-    first, second = [p.index(x, [p.select(pairs, 0, k)]) for k in range(2)]
-    return vector_norm(p.sub(first, second), order, [-1])
-
-
-@decompose("_pdist_backward")
-def pair_distances_backward(grad: Tensor, x: Tensor, order: float, distance: Tensor) -> Tensor:
-    """That of all distances between the rows, which find theirs among the pairs."""
-    rows = x.shape[0]
-    if x.numel() == 0 or rows == 1:
-        return p.full(list(x.shape), 0, dtype=x.dtype, device=x.device)
-    row, column = p.unsqueeze(iota(rows, x.device), 1), iota(rows, x.device)
-    low, high = p.minimum(row, column), p.maximum(row, column)
-    before = p.div_mode(p.mul(low, p.sub(2 * rows - 1, low)), 2, rounding_mode="floor")
-    same = p.eq(row, column)
-    pair = p.where(same, 0, p.sub(p.add(before, p.sub(high, low)), 1))
-    every = [p.where(same, 0.0, p.index(t, [pair])) for t in (grad, distance)]
-    return distances_backward(every[0], x, x, order, every[1])

@@ -159,7 +159,7 @@ def _adaptive_sums(x: Tensor, dim: int, places: int) -> Tensor:
     return w.gathered(x, dim, p.clamp(at, None, extent - 1), p.lt(at, end))
 
 
-def even_windows(extents: Sequence[int], places: Sequence[int]) -> list[int] | None:
+def _even(extents: Sequence[int], places: Sequence[int]) -> list[int] | None:
     """The length of each dim's windows, if they do not overlap; None too where sizes are not known."""
     if any(type(n) is not int for n in (*extents, *places)) or 0 in places:
         return None
@@ -186,7 +186,7 @@ def adaptive_averages(x: Tensor, size: Sequence[int]) -> Tensor:
     if any(type(n) is not int for n in (*size, *x.shape[-rank:])):
         return NotImplemented
     value = cast(x, compute_type(x.dtype))
-    kernel = even_windows(x.shape[-rank:], size)
+    kernel = _even(x.shape[-rank:], size)
     if kernel is not None:
         return _averages(rank, x, kernel)
     for d, n in enumerate(size, -rank):
@@ -204,7 +204,7 @@ def _adaptive_averages_backward(rank: int, grad: Tensor, x: Tensor) -> Tensor:
         return _laid_out(p.expand(p.div(grad, whole), list(x.shape)), x, rank)
     if any(type(n) is not int for n in (*size, *extents)):
         return NotImplemented
-    kernel = even_windows(extents, size)
+    kernel = _even(extents, size)
     if kernel is not None:
         return _averages_backward(rank, grad, x, kernel, kernel, [0], False, True, None)
     value = _shares(cast(grad, compute_type(x.dtype)), extents)

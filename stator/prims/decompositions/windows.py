@@ -72,12 +72,14 @@ def overlap_add(parts: Tensor, dim: int, extent: int, before: int, step: int, di
     piece = step if dilation == 1 else 1
     terms = []
     for start in range(0, length, piece):
+        left = start * dilation - before
+        if terms and type(extent) is int and left >= extent:  # nothing of it is inside
+            break
         stop = min(start + piece, length)
         shifted = p.slice_(parts, -1, start, stop) if stop - start < length else parts
         if step > 1:
             shifted = padded(shifted, -1, 0, step - (stop - start))
         flat = _joined(shifted, step)
-        left = start * dilation - before
         terms.append(padded(flat, -1, left, extent - left - places * step))
     return moved_back(total(terms), dim)
 
