@@ -186,7 +186,7 @@ def _far(what: str, got: list[Any], want: list[Any], others: list[list[Any]], co
             similar = [o[i] for o in others if isinstance(o[i], Tensor) and o[i].shape == mine.shape]
             # The terms that a gradient sums are of the cotangents' size, however small their sum is; of a result that
             # no input moves (a window) nothing else tells how large they are.
-            constant = bool(similar) and all(torch.equal(other, theirs) for other in similar)
+            constant = bool(similar) and all(bool((other == theirs).all()) for other in similar)
             why = _apart(mine, theirs, similar, coarse, terms=1.0 if what == "gradient" or constant else 0.0)
             if why:
                 found.append(f"{what} {i} {why}")

@@ -132,7 +132,7 @@ def elementwise_strides(size: Size, tensors: Sequence[torch.Tensor]) -> Size | N
             return stride
     elif all(map(is_contiguous, tensors)) and len(full) > 0:
         return None
-    return _permuted_strides(size, [_broadcast_strides(size, tensor) for tensor in tensors])
+    return permuted_strides(size, [broadcast_strides(size, tensor) for tensor in tensors])
 
 
 def channels_last_strides(size: Sequence[int]) -> Size:
@@ -163,16 +163,16 @@ def dense_like(size: Size, stride: Size) -> Size:
     """The strides of a copy that preserves the layout: equal if dense, else the same order of dimensions, packed."""
     if is_dense(size, stride):
         return stride
-    return _permuted_strides(size, [stride])
+    return permuted_strides(size, [stride])
 
 
-def _broadcast_strides(size: Size, tensor: torch.Tensor) -> Size:
+def broadcast_strides(size: Size, tensor: torch.Tensor) -> Size:
     lead = len(size) - tensor.dim()
     steps = zip(tensor.shape, tensor.stride(), size[lead:], strict=True)
     return (0,) * lead + tuple(0 if extent == 1 and full != 1 else step for extent, step, full in steps)
 
 
-def _permuted_strides(size: Size, operands: Sequence[Size]) -> Size:
+def permuted_strides(size: Size, operands: Sequence[Size]) -> Size:
     """Pack the dimensions in the order of the operands' strides; ties and broadcasts keep row-major order."""
     order = list(range(len(size)))[::-1]
     for i in range(1, len(order)):

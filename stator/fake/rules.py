@@ -20,12 +20,14 @@ import torch
 from stator.base.errors import DataDependent
 from stator.fake.execute import RULES, aten, common_device
 from stator.fake.layout import (
+    broadcast_strides,
     channels_last_strides,
     contiguous_strides,
     dense_like,
     elementwise_strides,
     is_contiguous,
     is_float,
+    permuted_strides,
     promote,
     same,
 )
@@ -405,15 +407,19 @@ def _index(x: Any, indices: Any) -> Any:
         raise DataDependent(aten.index.Tensor)
     size = broadcast([index for _, index in used]) if used else None
     dims = [dim for dim, _ in used]
-    if size is None or not all(index.is_contiguous() for _, index in used):
+    if size is None:
         return NotImplemented
     kept = [step for dim, step in enumerate(x.stride()) if dim not in dims]
-    if any(inner > outer for outer, inner in pairwise(kept)):
-        return NotImplemented
-    adjacent = dims[-1] - dims[0] == len(dims) - 1
     rest = [extent for dim, extent in enumerate(x.shape) if dim not in dims]
-    lead = dims[0] if adjacent else 0
-    return make([*rest[:lead], *size, *rest[lead:]], x.dtype, x.device)
+    lead = dims[0] if dims[-1] - dims[0] == len(dims) - 1 else 0
+    result = (*rest[:lead], *size, *rest[lead:])
+    if all(index.is_contiguous() for _, index in used) and all(outer >= inner for outer, inner in pairwise(kept)):
+        return make(result, x.dtype, x.device)
+    none = (0,) * len(size)
+    operands = [(*kept[:lead], *none, *kept[lead:])]
+    for _, index in used:
+        operands.append((*(0,) * lead, *broadcast_strides(size, index), *(0,) * (len(rest) - lead)))
+    return make(result, x.dtype, x.device, permuted_strides(result, operands))
 
 
 @rule(aten.masked_scatter.default)

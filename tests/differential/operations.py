@@ -1,12 +1,12 @@
 """What random programs are made of: one template a line, by family. `programs.py` fills the slots.
 
-A slot is `{name:kind}`. Kinds of tensor: t any, f floating point, i integer (no bool), b bool, c complex (which no
-other kind is), with a digit for the least number of dimensions or =digit for the exact one. Kinds that depend on a tensor chosen before, written
-`{:kind@name}`: dim a dimension, like another tensor that broadcasts with it, same one of the same size, size a size of
-as many elements, perm an order of its dimensions, cut a piece by slicing, pick an index tensor for dimension 0, wide a
-size it expands to. Kinds of number: s float, n small integer, k True or False, dt a dtype, ft a floating dtype. The
-same named slot gives the same text again. What eager refuses is thrown away, so that a template may be wrong now and
-then.
+A slot is `{name:kind}`. Kinds of tensor: t any but complex, f floating point, i integer (no bool), b bool, c complex,
+with a digit for the least number of dimensions or =digit for the exact one. Kinds that depend on a tensor chosen
+before, written `{:kind@name}`: dim a dimension, like another tensor that broadcasts with it, same one of the same size,
+size a size of as many elements, perm an order of its dimensions, cut a piece by slicing, pick an index tensor for
+dimension 0, wide a size it expands to. Kinds of number: s float, n small integer, k True or False, dt a dtype, ft a
+floating dtype. The same named slot gives the same text again. What eager refuses is thrown away, so that a template may
+be wrong now and then.
 """
 
 from __future__ import annotations
@@ -247,7 +247,7 @@ POSITIONS = [
     "torch.take({x:t}, {y:i}.long().clamp(0, {x:t}.numel() - 1))", "{x:t1}.index_select(0, {y:i=1}.clamp(0, 1))",
     "{x:t2}[{y:i}.long() % {x:t2}.shape[0], {y:i}.long() % {x:t2}.shape[1]]",
     "F.embedding({y:i} % {x:f=2}.shape[0], {x:f=2})", "torch.gather({x:t1}, {:dim@x}, {:same@x}.long() % 1)",
-    "torch.gather({x:t1}, {d:dim@x}, torch.cumsum({:same@x}.bool(), {d:dim@x}).clamp(max={x:t1}.shape[{d:dim@x}] - 1))",
+    "torch.gather({x:t1}, {d:dim@x}, torch.cumsum({:same@x}.bool(), {d:dim@x}).clamp(max={x:t1}.size({d:dim@x}) - 1))",
     "torch.scatter({x:t1}, 0, torch.zeros_like({x:t1}, dtype=torch.int64), {:n})",
     "torch.scatter_add({x:t1}, {:dim@x}, {y:i}.long() % 2, {:same@x})",
     "{x:t1}.index_add(0, {y:i=1}.long() % {x:t1}.shape[0], {x:t1}[{y:i=1}.long() % {x:t1}.shape[0]])",
@@ -262,16 +262,17 @@ COMPLEX = [
     *[
         f"torch.{name}({{x:c}})"
         for name in (
-            "abs angle conj conj_physical resolve_conj real imag exp log sqrt sin cos tan sinh cosh tanh reciprocal sgn neg "
-            "square sum mean prod isnan isinf isfinite view_as_real logical_not positive sigmoid log2 log10 rsqrt expm1 "
-            "log1p atan asinh any all clone zeros_like flatten"
+            "abs angle conj conj_physical resolve_conj real imag exp log sqrt sin cos tan sinh cosh tanh reciprocal "
+            "sgn neg square sum mean prod isnan isinf isfinite view_as_real logical_not positive sigmoid log2 log10 "
+            "rsqrt expm1 log1p atan asinh any all clone zeros_like flatten"
         ).split()
     ],
     *[f"torch.{name}({{x:c}}, {{:like@x}})" for name in "add sub mul div eq ne logical_and".split() * 2],
     *[f"torch.{name}({{x:c1}}, {{:dim@x}})" for name in "sum mean cumsum cumprod prod flip any softmax".split()],
     "torch.complex({x:f}, {:same@x})", "torch.polar({x:f}, {:same@x})", "{x:f} * 1j", "{x:f} + (1 + 2j)",
     "torch.view_as_complex({x:f1}[..., :2].contiguous())", "{x:c} * {:s}", "{:s} - {x:c}", "{x:c} / {:s}",
-    "{:s} / {x:c}", "{x:c} ** 2", "{x:c} ** {:s}", "{x:c} ** {:like@x}", "{x:c} * (0.5 - 1j)", "{x:c}.conj() * {:like@x}",
+    "{:s} / {x:c}", "{x:c} ** 2", "{x:c} ** {:s}", "{x:c} ** {:like@x}", "{x:c} * (0.5 - 1j)",
+    "{x:c}.conj() * {:like@x}",
     "torch.where({y:b}, {x:c}, {:like@x})", "{x:c}.real + {x:c}.imag", "{x:c}.to(torch.complex64)", "{x:c}.mH",
     "{x:c1}[{:pick@x}]", "torch.cat([{x:c1}, {:same@x}], {:dim@x})", "torch.stack([{x:c}, {:same@x}])",
     "{x:c}.reshape({:size@x})", "{x:c1}{:cut@x}", "{x:c2}.transpose({:dim@x}, {:dim@x})", "{x:c}.expand({:wide@x})",
