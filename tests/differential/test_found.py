@@ -14,6 +14,14 @@ F16, BF16, F32, F64 = torch.float16, torch.bfloat16, torch.float32, torch.float6
 LEAF = {"grad": "leaf"}
 
 RIGHT = {
+    "what is read at positions lies as the positions do": Program(
+        (Input((4, 8, 8), torch.int64, "permuted", "positive"), Input((3, 5, 4), layout="transposed")),
+        ("v0 = x0[x0 % 4, x0 % 3]", "v1 = x1[:, x0[0] % 5]", "v2 = x1[x0[0] % 3, :, x0[1] % 4]"),
+        ("v0", "v1", "v2"),
+    ),
+    "counts of differences have no slope": Program(
+        (Input((3, 4), values="special", **LEAF), Input((2, 4), seed=1)), ("v0 = torch.cdist(x0, x1, p=0.0)",), ("v0",)
+    ),
     "a copy for backward of what has gaps": Program(
         (Input((3, 4, 4, 7), layout="stepped", **LEAF), Input((7, 7), torch.int64)),
         ("v0 = torch.take(torch.exp2(x0.mT), x1)",),
