@@ -12,6 +12,8 @@ from contextlib import suppress
 
 import torch
 
+from stator.sizes.strides import span
+
 #: Bytes from which on asking the system is cheaper than writing zeros.
 LARGE = 1 << 20
 _FLAGS = getattr(mmap, "MAP_PRIVATE", 0) | getattr(mmap, "MAP_ANONYMOUS", 0)
@@ -21,7 +23,7 @@ def zeros(size: tuple[int, ...], stride: tuple[int, ...], dtype: torch.dtype, de
     """Zeros of a layout without holes."""
     count = torch.Size(size).numel()
     nbytes = count * dtype.itemsize
-    if device.type != "cpu" or nbytes < LARGE or not _FLAGS or not _fills(size, stride, count):
+    if device.type != "cpu" or nbytes < LARGE or not _FLAGS or span(size, stride) != count:
         return torch.empty_strided(size, stride, dtype=dtype, device=device).zero_()
     memory = mmap.mmap(-1, nbytes, flags=_FLAGS)
     if hasattr(mmap, "MADV_HUGEPAGE"):
@@ -29,8 +31,3 @@ def zeros(size: tuple[int, ...], stride: tuple[int, ...], dtype: torch.dtype, de
             memory.madvise(mmap.MADV_HUGEPAGE)
     flat = torch.frombuffer(memory, dtype=dtype)
     return torch.empty(0, dtype=dtype).set_(flat.untyped_storage(), 0, size, stride)
-
-
-def _fills(size: tuple[int, ...], stride: tuple[int, ...], count: int) -> bool:
-    """Whether the last element lies where that of a contiguous tensor would."""
-    return 1 + sum((n - 1) * step for n, step in zip(size, stride, strict=True)) == count

@@ -14,6 +14,7 @@ import torch
 
 from stator.fake.execute import RULES, aten, specialised
 from stator.fake.tensor import FakeTensor, make
+from stator.sizes.strides import span
 
 #: What is run. Zeros are in range for every index and target among the arguments.
 RUN = (
@@ -41,9 +42,8 @@ def _zeros(arg: Any) -> Any:
         if arg.device.type != "cpu":
             return NotImplemented
         known = specialised(arg)
-        reach = 1 + sum((extent - 1) * step for extent, step in zip(known.shape, known.stride(), strict=True))
         with torch._C._DisableTorchDispatch():
-            memory = torch.zeros(reach if known.numel() else 0, dtype=arg.dtype)
+            memory = torch.zeros(span(known.shape, known.stride()), dtype=arg.dtype)
             return memory.as_strided(known.shape, known.stride())
     if isinstance(arg, (list, tuple)):
         items = [_zeros(item) for item in arg]

@@ -23,9 +23,7 @@ from stator.loop.expr import Expr, scans
 from stator.loop.index import Axis, Index
 from stator.loop.scalar import ITEMSIZE, OPAQUE
 from stator.sizes import Extent, Size, Symbol, symbols
-
-#: Sizes, strides or positions.
-Shape: TypeAlias = tuple[Extent, ...]
+from stator.sizes.strides import Shape, span
 
 
 class Geometry(NamedTuple):
@@ -60,12 +58,7 @@ class Buffer:
     @property
     def span(self) -> Extent:
         """How many elements lie between its first and its last, both included."""
-        last: Extent = 0
-        for n, step in zip(self.size, self.stride, strict=True):
-            if n == 0:
-                return 0
-            last += (n - 1) * step
-        return last + 1
+        return span(self.size, self.stride)
 
     @property
     def numel(self) -> Extent:
@@ -199,13 +192,3 @@ def symbols_of(inputs: Iterable[Buffer], numbers: Iterable[Number]) -> tuple[Sym
     extents += [number.value for number in numbers if type(number.value) is Size]
     found = {symbol for extent in extents for symbol in symbols(extent)}
     return tuple(sorted(found, key=lambda symbol: symbol.order))
-
-
-def contiguous(size: Shape) -> Shape:
-    """The strides of a row-major buffer."""
-    strides: list[Extent] = []
-    step: Extent = 1
-    for n in reversed(size):
-        strides.append(step)
-        step *= max(n, 1) if type(n) is int else n
-    return tuple(reversed(strides))

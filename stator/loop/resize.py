@@ -15,9 +15,10 @@ from stator.loop.expr import Rewriter, postorder
 from stator.loop.index import Axis, FloorDiv, Index, Indirect, Mod
 from stator.loop.kernel import Call, Kernel, Launch, Param, Schedule, Step, Store, kernel
 from stator.loop.memory import offsets_of
-from stator.loop.nest import Buffer, Extern, Nest, Number, Program, Shape, View
+from stator.loop.nest import Buffer, Extern, Nest, Number, Program, View
 from stator.sizes import Extent, Size, Symbol, evaluate, substitute, symbols
 from stator.sizes.real import Bits
+from stator.sizes.strides import Shape
 
 
 class Resizer(Rewriter):

@@ -19,9 +19,10 @@ from stator.loop.deps import along_rows
 from stator.loop.device import Device
 from stator.loop.expr import Expr, Rewriter, const, index, load, masked, op, postorder, reduce, to_index
 from stator.loop.index import Axis, Index
-from stator.loop.nest import Buffer, Nest, Node, Program, contiguous
+from stator.loop.nest import Buffer, Nest, Node, Program
 from stator.loop.space import flat
 from stator.sizes import Extent, hint
+from stator.sizes.strides import contiguous
 
 #: The reductions that may be split, and what joins two parts.
 _SPLITS = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum", "any": "or", "all": "and"}

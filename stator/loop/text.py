@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from stator.loop.expr import Expr, postorder
 from stator.loop.index import Axis, Index
-from stator.loop.nest import Argument, Buffer, Extern, Nest, Output, Program, Shape, View, contiguous
+from stator.loop.nest import Argument, Buffer, Extern, Nest, Output, Program, View
+from stator.sizes.strides import Shape, contiguous
 
 if TYPE_CHECKING:
     from stator.loop.kernel import Kernel, Schedule

@@ -18,13 +18,14 @@ from torch.fx import Node
 from stator.loop import expr as e
 from stator.loop.expr import postorder
 from stator.loop.index import ZERO, Axis, Index
-from stator.loop.nest import Buffer, Extern, Nest, Number, View, contiguous
+from stator.loop.nest import Buffer, Extern, Nest, Number, View
 from stator.loop.ranges import Ranges
 from stator.loop.scalar import OPAQUE
 from stator.lowering.parity import halves
 from stator.lowering.uses import Uses
-from stator.lowering.value import Body, Indices, Place, Size, Spec, Tensorish, is_dense, placed, pointwise, same_layout
+from stator.lowering.value import Body, Indices, Place, Size, Spec, Tensorish, placed, pointwise
 from stator.sizes import Extent, hint
+from stator.sizes.strides import contiguous, is_dense, same_layout
 
 #: Operators that cost about as much as an access to memory.
 COSTLY = frozenset(

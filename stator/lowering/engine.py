@@ -36,10 +36,10 @@ from stator.lowering.value import (
     over,
     placed,
     pointwise,
-    same_layout,
 )
 from stator.sizes import Size
 from stator.sizes.real import Bits
+from stator.sizes.strides import same_layout
 
 COPY = torch.ops.aten.copy_.default
 MOVE = torch.ops.aten._to_copy.default

@@ -20,9 +20,10 @@ from stator.fake.graphs import draws
 from stator.loop.nest import Argument, Buffer, Extern
 from stator.loop.scalar import OPAQUE
 from stator.lowering.context import Context
-from stator.lowering.value import Place, Spec, Tensorish, is_dense, over, placed
+from stator.lowering.value import Place, Spec, Tensorish, over, placed
 from stator.sizes import Size, hint
 from stator.sizes.real import Bits
+from stator.sizes.strides import is_dense
 
 #: Functional target → its out variant, for contiguous results.
 OUT_VARIANTS = {

@@ -21,7 +21,6 @@ from torch.fx import Node
 from stator.base.processor import processor
 from stator.loop import expr as e
 from stator.loop.expr import Expr
-from stator.loop.nest import contiguous
 from stator.lowering.context import Context
 from stator.lowering.extern import call, extern
 from stator.lowering.table import lowers
@@ -36,6 +35,7 @@ from stator.lowering.value import (
     viewed,
 )
 from stator.sizes import hint
+from stator.sizes.strides import contiguous
 
 ONEDNN = "mkldnn._linear_pointwise.default"
 #: Multiplications from which on oneDNN's product is the faster one, where it is at all.

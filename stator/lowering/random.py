@@ -8,11 +8,11 @@ from typing import Any
 from stator.loop import expr as e
 from stator.loop.expr import Expr
 from stator.loop.index import ZERO, Index
-from stator.loop.nest import contiguous
 from stator.lowering.context import Context
 from stator.lowering.table import lowers
 from stator.lowering.value import Indices, Spec, Tensorish, pointwise
 from stator.prims.random import RANDOM
+from stator.sizes.strides import contiguous
 
 
 @lowers(RANDOM)

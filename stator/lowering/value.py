@@ -21,10 +21,11 @@ from stator.fake.symbolic import size_of
 from stator.loop import expr as e
 from stator.loop.expr import Expr
 from stator.loop.index import ZERO, Index
-from stator.loop.nest import Buffer, Shape, contiguous
+from stator.loop.nest import Buffer
 from stator.loop.scalar import OPAQUE
-from stator.sizes import Extent, hint
+from stator.sizes import Extent
 from stator.sizes.real import Bits, Real, symbol_of
+from stator.sizes.strides import Shape, contiguous
 
 Size = Shape
 Indices = tuple[Index, ...]
@@ -261,21 +262,3 @@ def broadcast_sizes(a: Size, b: Size) -> Size:
     rank = max(len(a), len(b))
     a, b = (1,) * (rank - len(a)) + a, (1,) * (rank - len(b)) + b
     return tuple([m if n == 1 else n for n, m in zip(a, b, strict=True)])
-
-
-def same_layout(size: Size, a: Size, b: Size) -> bool:
-    """Whether strides place the elements alike (what dims of size 1 say does not matter)."""
-    return 0 in size or all(n == 1 or s == t for n, s, t in zip(size, a, b, strict=True))
-
-
-def is_dense(size: Size, stride: Size) -> bool:
-    """Whether no two elements share a position and no position is left out."""
-    if 0 in size:
-        return True
-    step: Extent = 1
-    dims = [(s, n) for n, s in zip(size, stride, strict=True) if n != 1]
-    for s, n in sorted(dims, key=lambda dim: (hint(dim[0]), hint(dim[1]))):
-        if s != step:
-            return False
-        step *= n
-    return True

@@ -14,6 +14,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakSet
 
+from stator.sizes.strides import span
+
 if TYPE_CHECKING:
     import torch
 
@@ -153,11 +155,6 @@ def _view(base: torch.Tensor, piece: Piece) -> torch.Tensor:
     end = piece.offset + span(piece.size, piece.stride) * piece.dtype.itemsize
     flat = base[piece.offset : end].view(piece.dtype)
     return flat.as_strided(piece.size, piece.stride, flat.storage_offset())
-
-
-def span(size: Sequence[int], stride: Sequence[int]) -> int:
-    """How many elements lie between the first and the last of a strided tensor, both included."""
-    return 0 if 0 in size else 1 + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
 
 
 def view(

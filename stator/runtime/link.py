@@ -17,9 +17,9 @@ from typing import Any
 from stator.base import log
 from stator.base.options import Options
 from stator.runtime import triton
-from stator.runtime.arena import span
 from stator.runtime.artifact import GraphArtifact, Unit
 from stator.runtime.toolchain import Cpp, open_store
+from stator.sizes.strides import span
 
 Call = Callable[[list[Any]], tuple[Any, ...]]
 _numbers = itertools.count()

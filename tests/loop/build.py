@@ -9,7 +9,8 @@ from math import prod
 from stator.loop.evaluate import Memories
 from stator.loop.expr import Expr, cast, const, index, load, op, reduce
 from stator.loop.index import Axis, Index
-from stator.loop.nest import Buffer, Extern, Nest, Node, Output, Program, View, contiguous
+from stator.loop.nest import Buffer, Extern, Nest, Node, Output, Program, View
+from stator.sizes.strides import contiguous
 
 
 class Build:

@@ -11,9 +11,10 @@ from math import prod
 
 from stator.loop.expr import Expr, cast, const, index, masked, op, reduce, scan, to_index
 from stator.loop.index import Axis
-from stator.loop.nest import Buffer, Nest, Number, Program, Shape
+from stator.loop.nest import Buffer, Nest, Number, Program
 from stator.loop.space import flat
 from stator.sizes import Extent, Symbol
+from stator.sizes.strides import Shape
 from tests.loop.build import Build, get, number, total
 
 SHAPES = ((4, 6), (24,), (6, 4), (2, 3, 4), (4, 1, 6), (4,), (6,), (12, 2), (1,))

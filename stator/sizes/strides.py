@@ -1,0 +1,57 @@
+"""Strides of tensors as numbers: extents and strides in elements, one for each dim, any of which may be symbolic.
+
+Invariant: nothing is decided about a symbol here; where its size in the first call orders dims, the answer holds for
+all calls. Neighbours: `stator.fake.layout` has eager's rules for the strides of results, on numbers of torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import overload
+
+from stator.sizes.size import Extent
+from stator.sizes.writing import hint
+
+Shape = tuple[Extent, ...]
+
+
+def contiguous(size: Sequence[Extent]) -> Shape:
+    """Row-major strides."""
+    strides: list[Extent] = []
+    step: Extent = 1
+    for n in reversed(size):
+        strides.append(step)
+        step *= max(n, 1) if type(n) is int else n
+    return tuple(reversed(strides))
+
+
+@overload
+def span(size: Sequence[int], stride: Sequence[int]) -> int: ...
+@overload
+def span(size: Sequence[Extent], stride: Sequence[Extent]) -> Extent: ...
+def span(size: Sequence[Extent], stride: Sequence[Extent]) -> Extent:
+    """How many elements lie between the first and the last, both included."""
+    last: Extent = 0
+    for n, step in zip(size, stride, strict=True):
+        if n == 0:
+            return 0
+        last += (n - 1) * step
+    return last + 1
+
+
+def same_layout(size: Sequence[Extent], a: Sequence[Extent], b: Sequence[Extent]) -> bool:
+    """Whether strides place the elements alike (what dims of size 1 say does not matter)."""
+    return 0 in size or all(n == 1 or s == t for n, s, t in zip(size, a, b, strict=True))
+
+
+def is_dense(size: Sequence[Extent], stride: Sequence[Extent]) -> bool:
+    """Whether no two elements share a position and no position is left out."""
+    if 0 in size:
+        return True
+    step: Extent = 1
+    dims = [(s, n) for n, s in zip(size, stride, strict=True) if n != 1]
+    for s, n in sorted(dims, key=lambda dim: (hint(dim[0]), hint(dim[1]))):
+        if s != step:
+            return False
+        step *= n
+    return True

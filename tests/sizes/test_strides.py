@@ -1,0 +1,41 @@
+"""Stride arithmetic against the positions of all elements, counted one by one."""
+
+from __future__ import annotations
+
+from itertools import product
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stator.sizes.strides import contiguous, is_dense, same_layout, span
+
+DIMS = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 12)), max_size=3)
+
+
+def positions(size: tuple[int, ...], stride: tuple[int, ...]) -> list[int]:
+    """Where the elements lie, in row-major order."""
+    return [sum(i * step for i, step in zip(at, stride, strict=True)) for at in product(*map(range, size))]
+
+
+@given(DIMS)
+def test_span_and_density(dims: list[tuple[int, int]]) -> None:
+    size, stride = tuple(n for n, _ in dims), tuple(step for _, step in dims)
+    at = positions(size, stride)
+    assert span(size, stride) == (max(at) + 1 if at else 0)
+    assert is_dense(size, stride) is (sorted(at) == list(range(len(at))))
+
+
+@given(DIMS, st.permutations(range(3)))
+def test_contiguous_is_row_major(dims: list[tuple[int, int]], order: list[int]) -> None:
+    size = tuple(n for n, _ in dims)
+    stride = contiguous(size)
+    assert positions(size, stride) == list(range(span(size, stride)))
+    order = [d for d in order if d < len(size)]
+    assert is_dense(tuple(size[d] for d in order), tuple(stride[d] for d in order))
+
+
+@given(DIMS, st.lists(st.integers(0, 12), min_size=3, max_size=3))
+def test_layouts_are_the_same_where_all_positions_are(dims: list[tuple[int, int]], other: list[int]) -> None:
+    size, a, b = tuple(n for n, _ in dims), tuple(step for _, step in dims), tuple(other[: len(dims)])
+    assert same_layout(size, a, b) is (positions(size, a) == positions(size, b))
+    assert same_layout(size, a, a)
