@@ -20,7 +20,7 @@ from stator.aot.tracer import Tracer
 from stator.base.errors import Unsupported
 from stator.fake import FakeTensor
 from stator.fake.graphs import root
-from stator.fake.lineage import UNRECORDED, creation
+from stator.fake.lineage import UNRECORDED, count_together, creation
 from stator.fake.mode import is_custom
 from stator.fake.symbolic import extents, size_of
 
@@ -160,7 +160,7 @@ def _link(fake: FakeTensor, base: FakeTensor) -> str:
             raise Unsupported(
                 "a result", "it shares the memory of a tensor that autograd does not take it to be a view of"
             )
-        kind = "detached" if _count_together(fake, base) else "data"
+        kind = "detached" if count_together(fake, base) else "data"
         return f"view of {kind}" if fake._is_view() else kind
     if base.requires_grad and fake.grad_fn is None:
         return "unrecorded"
@@ -184,15 +184,6 @@ def _whole(fake: FakeTensor) -> torch.Tensor:
     """What autograd takes a tensor to be a view of; the tensor if it is none."""
     base: torch.Tensor | None = fake._base
     return fake if base is None else base
-
-
-def _count_together(a: FakeTensor, b: FakeTensor) -> bool:
-    """Whether a write to one counts as a write to the other: not so for `.data`. Nothing else tells."""
-    versions = a._version, b._version
-    torch.autograd.graph.increment_version(a)
-    together = b._version != versions[1]
-    torch._C._autograd._unsafe_set_version_counter((a,), versions[:1])
-    return together
 
 
 def own_memory(tracer: Tracer, fake: FakeTensor, others: list[fx.Node]) -> fx.Node:

@@ -24,7 +24,7 @@ from stator.aot.metadata import Ints, Output
 from stator.aot.tracer import Tracer
 from stator.base.errors import Unsupported
 from stator.fake import FakeTensor, make
-from stator.fake.lineage import RECORDED, UNRECORDED, creation, is_watched
+from stator.fake.lineage import RECORDED, UNRECORDED, count_together, creation, is_watched
 from stator.fake.tensor import memory_of
 
 aten = torch.ops.aten
@@ -85,6 +85,16 @@ class Base:
         start = int(self.fake.storage_offset()) - first.start
         return Output("input_view", first.number, (self.fake.numel(),), (1,), start, link="data")
 
+    def versions(self) -> list[int]:
+        """How often each member has been written to."""
+        return [member.fake._version for member in self.members]
+
+    def is_spoiled(self, tensor: FakeTensor, before: list[int]) -> bool:
+        """Whether another member was written to since, and PyTorch would say that this tensor, saved then, was."""
+        own = next((member for member in self.members if tensor.handle.origin is member.fake), None)
+        later = [member for member, count in zip(self.members, before, strict=True) if member.fake._version > count]
+        return own is not None and any(member is not own and count_together(member.real, own.real) for member in later)
+
     def write_back(self, tracer: Tracer) -> None:
         """The `copy_` of what the memory holds at the end; what was appended to the line is cut off again."""
         value = self.cell.value
@@ -139,6 +149,7 @@ def relate(member: Member, whole: FakeTensor) -> FakeTensor:
     if (fake.requires_grad, fake.is_leaf) != (real.requires_grad, real.is_leaf):
         raise member.refusal("it is a view of it that does not share its history")
     fake.handle = Handle(handle.cell, handle.steps, handle.node, fake)
+    member.fake = fake
     return fake
 
 

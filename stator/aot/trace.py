@@ -123,7 +123,7 @@ def trace(
                 tracer = Tracer(decompositions, random_operators or {})
                 try:
                     tracing = _Tracing(tracer, gm, example_inputs, need_backward, enabled, joined)
-                    with without_saved_tensor_hooks(tracing.kept.append):
+                    with without_saved_tensor_hooks(tracing.keep):
                         return tracing.run()
                 except _WrittenTogether as found:
                     joined[found.storage] = found.storage in joined
@@ -145,9 +145,10 @@ class _WrittenTogether(Exception):
         self.storage = storage
 
 
+_OVERWRITTEN = "what backward needs is overwritten, which eager raises when backward runs"
 #: What PyTorch raises on fakes where eager would have given a result, or an error only later: eager must run it.
 _REFUSED = (
-    (r"modified by an inplace operation", "what backward needs is overwritten, which eager raises when backward runs"),
+    (r"modified by an inplace operation", _OVERWRITTEN),
     (r"Negation, the `-` operator, on a bool", "a gradient negates truth values, which eager raises in backward"),
     (r"derivative for .* is not implemented", "an operator has no derivative, which eager raises when backward runs"),
     (r"has been modified inplace", "one of several views of a tensor, made at once, is used after a write"),
@@ -202,14 +203,18 @@ class _Tracing:
         self.views: list[Member] = []
         self.attributes: list[_Input] = []
         self.inputs: list[_Flat] = []
-        #: What autograd saves.
-        self.kept: list[torch.Tensor] = []
+        #: What autograd saves, and how often the members of the bases had been written to by then.
+        self.kept: list[tuple[torch.Tensor, list[list[int]]]] = []
         #: Of `Metadata`.
         self.reach: tuple[tuple[int, Ints], ...] = ()
         self.inner: tuple[tuple[int, Ints], ...] = ()
         self.flags: Ints = ()
         self.casts: casts.Casts = ()
         self._declare(examples)
+
+    def keep(self, tensor: torch.Tensor) -> None:
+        """Autograd saves this tensor."""
+        self.kept.append((tensor, [base.versions() for base in self.bases]))
 
     def _declare(self, examples: Sequence[Any]) -> None:
         """Placeholders for attributes, then for the caller's tensors and numbers."""
@@ -336,7 +341,10 @@ class _Tracing:
             elif not together:
                 mutated.append(i)
                 tracer.emit(aten.copy_.default, entry.node, entry.fake.handle.cell.value)
-        for base in self.bases:
+        for position, base in enumerate(self.bases):
+            for tensor, versions in self.kept:
+                if isinstance(tensor, FakeTensor) and tensor.handle and base.is_spoiled(tensor, versions[position]):
+                    raise Unsupported("this program", _OVERWRITTEN)
             if base.cell.version:
                 base.write_back(tracer)
                 mutated.append(len(flat))
@@ -474,7 +482,7 @@ class _Tracing:
         return Joint(tracer.graph, attributes, nodes, tangents, results.nodes, gradients, self._passing(), metadata)
 
     def _passing(self) -> set[fx.Node]:
-        kept = {id(tensor.handle.origin) for tensor in self.kept if isinstance(tensor, FakeTensor) and tensor.handle}
+        kept = {id(tensor.handle.origin) for tensor, _ in self.kept if isinstance(tensor, FakeTensor) and tensor.handle}
         mine = [entry for _, entry in _tensors(self.inputs) if not isinstance(entry.real, torch.nn.Parameter)]
         return {entry.node for entry in mine if id(entry.fake) not in kept} | {base.node for base in self.bases}
 

@@ -26,6 +26,17 @@ def creation(view: torch.Tensor) -> torch._C._autograd.CreationMeta:
     return torch._C._autograd._get_creation_meta(view)
 
 
+def count_together(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether a write to one counts as a write to the other: not so for `.data`. Nothing else tells."""
+    if a.is_inference() or b.is_inference():
+        return False
+    versions = a._version, b._version
+    torch.autograd.graph.increment_version(a)
+    together = b._version != versions[1]
+    torch._C._autograd._unsafe_set_version_counter((a,), versions[:1])
+    return together
+
+
 def is_watched(tensor: torch.Tensor) -> bool:
     """Whether the caller is told of the tensor's gradient."""
     return bool(tensor._backward_hooks) or bool(tensor.retains_grad)
