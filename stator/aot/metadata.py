@@ -138,8 +138,8 @@ class Metadata:
     values: tuple[Value, ...]
     #: Flat inputs that the forward graph writes to.
     mutated: Ints = ()
-    #: (flat input, how often it counts as written): never through `.data`, or by a kernel that tells nobody; and
-    #: without what the runtime itself writes, which counts already.
+    #: (flat input, by how much its version counter rises): writes through `.data` do not count, nor do kernels that do
+    #: not tell autograd; what the runtime writes itself is not in the number, because it counts anyway.
     writes: tuple[tuple[int, int], ...] = ()
     #: (flat input, value): what the runtime copies into inputs that autograd must see written.
     assigned: tuple[tuple[int, int], ...] = ()
@@ -149,11 +149,12 @@ class Metadata:
     #: Flat inputs that get a gradient; the backward graph gives one value or None for each flat input.
     gradients: Ints = ()
     has_backward: bool = False
-    #: (flat input, values) for inputs that only some of the differentiable values lead to: no others give a gradient.
+    #: (flat input, values) for inputs on which only some differentiable values depend: only these give it a gradient.
     reach: tuple[tuple[int, Ints], ...] = ()
-    #: (value, others) for differentiable values that others are computed from: their gradient is more than is seen.
+    #: (value, others) for differentiable values from which others are computed: the gradient that comes for the value
+    #: lacks what flows through the others, so its hooks would see too little.
     inner: tuple[tuple[int, Ints], ...] = ()
-    #: Values of which backward must know whether their tangents came; zeros in their place are not enough.
+    #: Values of which backward must know whether their tangents are given; zeros in place of one are not enough.
     flags: Ints = ()
     #: (device type, dtype) of autocast under which the backward graph is right too, beside that of no autocast.
     casts: tuple[tuple[str, str], ...] = ()
@@ -163,11 +164,11 @@ class Metadata:
     seed_device: str = ""
     #: Where the symbols are read; their values, in this order, are the last inputs of the backward graph.
     symbols: tuple[Origin, ...] = ()
-    #: Flat inputs that a call gives as floats, and the graphs take as the bits of these.
+    #: Flat inputs that are floats; the graphs take their bits as an int64.
     floats: Ints = ()
     #: Flat inputs after the caller's: tensors that these are views of, then memory that several share, cut from one.
     bases: tuple[Output, ...] = ()
-    #: Floats that Python computes from the symbols before these: flat inputs after those, as bits too.
+    #: Expressions by which Python computes further floats from the symbols; they are flat inputs too, as bits.
     reals: tuple[str, ...] = ()
     #: What was decided about symbols while compiling: the compiled graphs are right where all of it holds.
     conditions: tuple[Condition, ...] = ()

@@ -62,7 +62,7 @@ class Tangent:
         self.device = torch.device(spec.device)
 
     def fit(self, tangent: Tensor | None) -> Tensor:
-        """The tangent in the expected form; nothing flowed back means zeros."""
+        """The tangent in the expected form; zeros where none is given."""
         if tangent is not None and tangent.layout is not torch.strided:
             tangent = tangent.to_dense()
         if (
@@ -125,7 +125,7 @@ def _in_parts(source: Tensor, size: Any, stride: Any, offset: Any) -> Tensor:
     return torch.view_as_complex(pairs)
 
 
-#: What PyTorch does to a tensor only when somebody reads it.
+#: Lazy conjugation and negation: PyTorch sets a bit, and computes when the tensor is read.
 PENDING: dict[str, Callable[[Tensor], Tensor]] = {"conj": torch.conj, "neg": torch._neg_view}
 
 

@@ -91,12 +91,12 @@ class Bound:
         self.values = len(metadata.values)
         #: The outputs are the values in order: nothing to rebuild.
         self.plain = tuple(metadata.outputs) == tuple(Output("value", i) for i in range(self.values))
-        #: One entry for each write that autograd counts.
+        #: Inputs whose version counters rise, once for each time.
         self.mutated = [i for i, count in metadata.writes for _ in range(count)]
-        #: Whether inputs are changed in ways that no kernel can.
+        #: Whether the runtime itself changes inputs after the kernels: their geometry, or writes that autograd records.
         self.changed = bool(metadata.assigned or metadata.restrided)
         self.saved = metadata.saved
-        #: What gives gradients that have gradients, if anything does.
+        #: Computes gradients that can be differentiated, if the captured graph is at hand.
         self.again: Again | None = None
         #: Flat inputs that backward does not keep.
         self.unsaved = _unsaved(metadata)
@@ -105,27 +105,28 @@ class Bound:
         self.draws = metadata.draws
         self.seed_device = torch.device(metadata.seed_device) if metadata.uses_random else None
         self.non_differentiable = [i for i, value in enumerate(metadata.values) if not value.differentiable]
-        #: Whether nothing that backward keeps leads back to what it was computed from. Then there is one more result,
-        #: empty, that is saved: taken out in backward it leads to all inputs, and keeps none of them.
+        #: Whether no saved tensor has a history that reaches all inputs. Then an empty extra result is saved as well:
+        #: unpacked in backward it has this node as its history, without keeping an input alive.
         self.anchor = bool(metadata.saved) and not _leads_back(metadata)
         #: Whether a call is the forward graph and no more.
         self.bare = self.plain and not (
             self.mutated or self.changed or metadata.bases or metadata.floats or metadata.reals or metadata.seed_device
         )
-        #: Values of which backward is told whether their tangents came, and what tells it so.
+        #: Values of which backward is told whether their tangents are given, with the tensors for yes and no.
         self.flags = [(i, *_truths(torch.device(metadata.values[i].spec.device))) for i in metadata.flags]
-        #: Flat inputs that only some values lead to: the values, and the number of the input among the tensors.
+        #: Flat inputs on which only some values depend: these values, and the number of the input among the tensors.
         self.reach = {i: (values, _tensors_before(metadata, i)) for i, values in metadata.reach}
         self.symbols = metadata.symbols
         self.floats = metadata.floats
         self.reals = _reals(metadata) if metadata.reals else None
-        #: Which symbols describe results and tangents, and what does: for all calls, or for values of these.
+        #: The symbols on which the geometry of results and tangents depends, and that geometry: one for all calls, or
+        #: one for each combination of the symbols' values.
         self.sized = sized(metadata)
         self.fixed = None if self.sized else geometry_of(metadata, (), ())
         self.geometries = lru_cache(maxsize=_GEOMETRIES)(partial(geometry_of, metadata, self.sized))
 
     def plan(self) -> Plan:
-        """The callable, as numbers: it goes its own way where a call is the graph and no more."""
+        """The callable in C: it makes a call that is the graph and no more by itself, and calls back for any other."""
         metadata = self.metadata
         graded = metadata.has_backward
         places = {"input": 0, "value": len(metadata.inputs), "extra": len(metadata.inputs) + self.values}
@@ -174,7 +175,7 @@ class Bound:
         return self.results(inputs, values)
 
     def call_with_grad(self, plan: Plan, *placeholders: Tensor) -> tuple[Any, ...]:
-        """With a place in the autograd graph, if grad mode is on or the program turns it on."""
+        """Recorded by autograd, if grad mode is on or the program turns it on."""
         if not torch.is_grad_enabled():
             if not self.metadata.enables_grad:
                 return self.call(*placeholders)
@@ -187,7 +188,7 @@ class Bound:
         return self.results(inputs, values)
 
     def bump(self, inputs: Sequence[Tensor]) -> None:
-        """Tell autograd which inputs were written to; kernels write behind its back."""
+        """Raise the version counters of inputs that kernels have written to, of which autograd does not know."""
         for index in self.mutated:
             if not inputs[index].is_inference():
                 torch.autograd.graph.increment_version(inputs[index])
@@ -242,7 +243,7 @@ def _call_with_grad(plan: Plan, *placeholders: Tensor) -> tuple[Any, ...]:
 
 
 def _after(ctx: Any, inputs: tuple[Any, ...], values: tuple[Any, ...]) -> None:
-    """What few functions have to record."""
+    """What is recorded for backward only by functions that need it."""
     bound: Bound = ctx.bound
     bound.bump(inputs)
     ctx.symbols = read(bound.symbols, inputs)
@@ -263,7 +264,7 @@ def _truths(device: torch.device) -> tuple[Tensor, Tensor]:
 
 
 def _refuse_tangents(inputs: list[Any]) -> None:
-    """Kernels carry no tangents of forward-mode derivatives; without a word these would be lost."""
+    """Kernels do not propagate tangents of forward-mode derivatives; they would be lost silently."""
     for value in inputs:
         if isinstance(value, Tensor) and forward_ad.unpack_dual(value).tangent is not None:
             raise Unsupported(
@@ -274,7 +275,7 @@ def _refuse_tangents(inputs: list[Any]) -> None:
 
 
 def _leads_back(metadata: Metadata) -> bool:
-    """Whether what is saved, taken out again, hangs on all inputs: it is a result of the function, or all of them."""
+    """Whether the histories of what is saved reach all inputs: a result is among it, or all inputs are."""
     inputs = {saved.index for saved in metadata.saved if saved.source == "input"}
     results = [metadata.values[saved.index] for saved in metadata.saved if saved.source == "value"]
     return any(result.differentiable for result in results) or inputs.issuperset(metadata.gradients)
@@ -357,7 +358,7 @@ def _check_hooks(ctx: Any, metadata: Metadata, tangents: Sequence[Tensor | None]
 
 
 def _reached(ctx: Any, bound: Bound, tangents: Sequence[Tensor | None], gradients: Sequence[Any]) -> list[Any]:
-    """The gradients of what the given tangents reach. Hooks of an input are never called with nothing."""
+    """The gradients, None for inputs on which no differentiated value depends, but for those whose hooks need zeros."""
     kept = list(gradients)
     for i, (values, position) in bound.reach.items():
         if all(tangents[value] is None for value in values) and i not in ctx.hooked:
@@ -371,7 +372,7 @@ def _reached(ctx: Any, bound: Bound, tangents: Sequence[Tensor | None], gradient
 def _again(
     ctx: Any, bound: Bound, saved: Sequence[Tensor], tangents: Sequence[Tensor | None]
 ) -> tuple[Sequence[Any] | None, str]:
-    """Gradients that have a history, or why there are none."""
+    """Gradients that can be differentiated, or why there are none."""
     again = bound.again
     if again is None or again.refusal:
         return None, again.refusal if again is not None else "the captured graph is not at hand"
