@@ -324,7 +324,7 @@ def _backward(joint: Joint, saved: list[fx.Node], given: Mapping[fx.Node, fx.Nod
             moved.add(node)
     for place in joint.metadata.symbols:
         number = graph.placeholder(place.symbol.name)
-        number.meta = {"val": shown(place, joint.inputs[place.input].meta["val"]), "phase": "forward"}
+        number.meta.update(val=shown(place, joint.inputs[place.input].meta["val"]), phase="forward")
 
     def build(node: fx.Node) -> None:
         stack = [node]
@@ -370,5 +370,5 @@ def _infer_again(node: fx.Node) -> None:
 
 def _placeholder(graph: fx.Graph, node: fx.Node) -> fx.Node:
     copy = graph.placeholder(node.name)
-    copy.meta = dict(node.meta)
+    copy.meta.update(node.meta)
     return copy

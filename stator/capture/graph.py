@@ -298,7 +298,7 @@ class GraphBuilder:
     def _append(
         self, kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], value: Any, location: Location
     ) -> fx.Node:
-        node = self.graph.create_node(kind, target, args, kwargs)
+        node = graphs.add_node(self.graph, kind, target, args, kwargs)
         meta = node.meta
         meta["val"] = value
         meta["location"] = location

@@ -9,6 +9,7 @@ Neighbours: `rules.py` fills `RULES`; `mode.py` calls `execute` for every operat
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -63,15 +64,12 @@ _TENSOR = torch._C.TensorType.get()
 _RESIZING = {aten.resize_.default, aten.resize_as_.default, aten.set_.source_Tensor, aten.set_.source_Storage}
 #: Tagged as data-dependent, but so only for boolean indices; their rule tells.
 _BY_INTEGERS = {aten.index.Tensor, aten._unsafe_index.Tensor}
-_PLANS: dict[Any, Plan] = {}
 
 
+@functools.cache
 def plan_of(func: Any) -> Plan:
     """The plan of an operator, made at its first use."""
-    plan = _PLANS.get(func)
-    if plan is None:
-        plan = _PLANS[func] = Plan(func)
-    return plan
+    return Plan(func)
 
 
 def execute(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -20,20 +20,28 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 from stator.fake.execute import argument, execute, plan_of
 
 
+def add_node(
+    graph: fx.Graph, kind: str, target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], name: str | None = None
+) -> fx.Node:
+    """A node at the graph's insertion point."""
+    node = graph.create_node(kind, target, (), None, name)
+    # A node that is set an attribute files itself anew in the graph's index of targets, which knows no arguments.
+    object.__setattr__(node, "args", args)
+    if kwargs:
+        object.__setattr__(node, "kwargs", kwargs)
+    return node
+
+
 def add_call(graph: fx.Graph, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], name: str) -> fx.Node:
     """A `call_function` node at the graph's insertion point."""
-    node = graph.create_node("call_function", func, (), None, name)
-    node.args = args
-    if kwargs:
-        node.kwargs = kwargs  # type: ignore[assignment]
-    return node
+    return add_node(graph, "call_function", func, args, kwargs, name)
 
 
 def copy_call(graph: fx.Graph, node: fx.Node, values: Mapping[fx.Node, fx.Node]) -> fx.Node:
     """The same call in another graph; `values` maps the nodes among its arguments."""
     kwargs = {name: _mapped(value, values) for name, value in node.kwargs.items()} if node.kwargs else {}
     copy = add_call(graph, node.target, tuple([_mapped(arg, values) for arg in node.args]), kwargs, node.name)
-    copy.meta = dict(node.meta)
+    copy.meta.update(node.meta)
     return copy
 
 
