@@ -1,8 +1,8 @@
 """`stator::special`: every special function of one or two tensors, as one primitive.
 
 `stator::special(name, x, y)` is ATen's function of that name, with its broadcasting and dtypes; run as an operator, it
-is ATen's. `FUNCTIONS` says what each is, and `ON_CPU` which of them take loops that only C++ has: on other devices they
-stay ATen's. Neighbours: `decompositions/special.py` (what reduces to it), `lowering/special.py` (what it is made of).
+is ATen's. `FUNCTIONS` says what each is, and `ON_CPU` which of them only C++ has: on other devices they stay
+ATen's. Neighbours: `decompositions/special.py` (what reduces to it), `lowering/special.py` (what it is made of).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ FUNCTIONS = {
     "special_laguerre_polynomial_l": "Laguerre polynomial, degree y",
     "special_legendre_polynomial_p": "Legendre polynomial, degree y",
 }
-ON_CPU = frozenset(name for name in FUNCTIONS if name in ("special_zeta", "igamma", "igammac") or "polynomial" in name)
+ON_CPU = frozenset(("igamma", "igammac"))
 
 _LIBRARY = torch.library.Library("stator", "FRAGMENT")
 _LIBRARY.define("special(str name, Tensor x, Tensor? y=None) -> Tensor", tags=(torch.Tag.pointwise,))

@@ -14,6 +14,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from stator.codegen.triton import special
 from stator.codegen.triton.blocks import Blocks, choose
 from stator.codegen.triton.operators import ATOMICS, PREAMBLE, REDUCTIONS, SCANS, TYPES, spelling
 from stator.loop import scalar
@@ -30,6 +31,8 @@ SIGNED = frozenset(("i8", "i16", "i32", "i64"))
 def emit(kernels: Sequence[Kernel]) -> str:
     """A Python file with `k<i>` and `launch_k<i>` for each kernel."""
     parts = [PREAMBLE]
+    if any(node.op in special.SPELLING for kernel in kernels for node in kernel.nodes):
+        parts.append(special.PREAMBLE)
     for number, kernel in enumerate(kernels):
         blocks = choose(kernel)
         parts.append(emit_kernel(kernel, f"k{number}", blocks))
@@ -354,7 +357,10 @@ class _Writer:
         shown = []
         for arg, name in zip(node.args, args, strict=True):
             typed = arg.op == "const" and (
-                node.op == "div" or arg.dtype not in ("f32", "i32") or all(a.op == "const" for a in node.args)
+                node.op == "div"
+                or node.op in special.SPELLING
+                or arg.dtype not in ("f32", "i32")
+                or all(a.op == "const" for a in node.args)
             )
             shown.append(f"tl.full([], {name}, {TYPES[arg.dtype]})" if typed else name)
         return shown

@@ -60,8 +60,6 @@ def polygamma(n: int, x: Tensor) -> Any:
         return NotImplemented
     if n < 2:
         return SPECIAL("trigamma" if n else "digamma", x)
-    if x.device.type != "cpu":
-        return NotImplemented
     x = _floating(x)
     wide = cast(x, compute_type(x.dtype))
     factor = p.full([], n + 1.0, dtype=wide.dtype, device=x.device)
