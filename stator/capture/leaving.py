@@ -1,9 +1,9 @@
-"""Tensors that leave a graph otherwise than a compiled graph can give them: with a place of their own in autograd.
+"""Results whose state in autograd a compiled graph cannot give them; it is restored after the graph has run.
 
-One made in an inference mode inside becomes an inference tensor behind the graph. One whose history ended inside
-(`backward()` has freed it) comes out detached, and gets a history again that only says so. One that the program made
-take gradients comes out as it was before, and is made so again, unless other results hang on it: then the graph ends
-before.
+A tensor made in inference mode inside of the program becomes an inference tensor. One whose history was freed inside
+(by `backward()`) leaves the graph detached, and gets a history that raises what PyTorch raises for a freed one. One on
+which the program called `requires_grad_()` leaves without it, and the call is repeated; if other results have it in
+their history, the graph ends before the call.
 Neighbours: `values/gradients.py` (what makes such tensors), `rewrite.py` (calls what makes them again), `frames.py`.
 """
 
@@ -43,7 +43,7 @@ class Stays(GraphBreak):
 
 
 class _Ended(torch.autograd.Function):
-    """The history of a tensor that can be followed no more."""
+    """Stands for the history of a tensor that has been freed."""
 
     @staticmethod
     def forward(ctx: Any, anchor: torch.Tensor, tensor: torch.Tensor, why: str) -> torch.Tensor:
@@ -56,21 +56,21 @@ class _Ended(torch.autograd.Function):
 
 
 def ended(why: str, tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor as the result of something that backward cannot pass."""
+    """The tensor with such a history."""
     with torch.enable_grad():
         made: torch.Tensor = _Ended.apply(torch.empty(0, requires_grad=True), tensor, why)  # type: ignore[no-untyped-call]
         return made
 
 
 def inferred(tensor: torch.Tensor) -> torch.Tensor:
-    """The memory as an inference tensor."""
+    """An inference tensor over the memory of the tensor."""
     with torch.inference_mode():
         empty = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
         return empty.set_(tensor.untyped_storage(), tensor.storage_offset(), tensor.size(), tensor.stride())
 
 
 def changes(graph: GraphBuilder, outputs: Sequence[fx.Node]) -> dict[fx.Node, Change]:
-    """For each of the outputs that does not leave as it is, what happens; raises `Stays`."""
+    """For each output that has to be changed, how; raises `Stays` where that is impossible."""
     if not graph.made and not graph.differentiated and graph.entered is None:
         return {}
     found: dict[fx.Node, Change] = {}

@@ -1,8 +1,8 @@
-"""Writes at loaded positions: which iterations may meet at one address, so that their order has a meaning.
+"""Writes at loaded positions: which iterations may write to one address, so that their order matters.
 
 Eager's order among writes to one address is that of the loops: the last one wins, sums are rounded in turn. An axis is
-`private` if different points of it never meet, whatever was loaded; the order of private axes among each other and to
-the rest is free, the others, in their order, run in one thread.
+`private` if different points of it never write to one address, whatever was loaded. Private axes may run in any order
+and in parallel; the others keep their order and run in one thread.
 Neighbours: `fusion` and `canonical` keep that order; the C++ plan shares private axes among threads.
 """
 
@@ -39,7 +39,7 @@ def colliding(scattered: Iterable[Index], axes: Iterable[Axis]) -> frozenset[Axi
 
 
 def private(index: Index) -> frozenset[Axis]:
-    """The axes that the address tells: their atoms are digits of it, in a number system with mixed bases."""
+    """The axes that the address determines: their atoms are its digits in a mixed radix number system."""
     reach: Extent = 0
     for atom, coefficient in reversed(index.terms):  # the largest stride is first
         most = _most(atom)

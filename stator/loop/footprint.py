@@ -25,7 +25,7 @@ from stator.sizes import hint
 #: One block may leave the arena for so many bytes of the peak: fresh memory for it costs about 0.2 µs in each step, a
 #: hundredth of what writing those bytes once takes.
 _PER_BLOCK = 1 << 18
-#: How many channels a vector of the convolution library has.
+#: How many channels the convolution library computes at once; fewer are filled up to so many.
 _CHANNELS = 16
 
 Home = tuple[int, int, int]  # bytes, first and last step
@@ -101,7 +101,7 @@ class _Pair:
         self.saved = sum(hint(forward.buffers[name].nbytes) for name in names if name)
 
     def border(self) -> int:
-        """From how many bytes on blocks leave the arena: the fewer the better among those that give the same peak."""
+        """From how many bytes on blocks leave the arena; of bounds with the same peak the one that moves the fewest."""
         sizes = sorted(self._sizes(), reverse=True)
         never = max(sizes, default=0) + 1
         most = self.footprint(never).peak

@@ -1,10 +1,11 @@
-"""Between which values a scalar expression lies: intervals, where they can be proved.
+"""Interval analysis of scalar expressions: proved bounds of their values.
 
 `Ranges()(expr)` gives the lowest and the highest value, both included; None where no bound is known. An integer may
 have a bound on one side, and a symbolic one. A float has both or none: with bounds it is finite, and no NaN. What is
-loaded is known by its dtype alone, so a fact here holds wherever the expression stands. A choice by a comparison with
-a number counts for what is chosen: `i < 0 ? i + n : i` of -n … n-1 lies in 0 … n-1.
-Neighbours: lowering leaves out what only strange positions need, code generation the check, and the upper half of i64.
+loaded is known by its dtype alone, so a fact here holds wherever the expression stands. The condition of a choice
+narrows the range of its branches: `i < 0 ? i + n : i` for i in -n … n-1 lies in 0 … n-1.
+Neighbours: lowering leaves out the wrapping of positions that cannot be negative; code generation leaves out checks of
+positions that are in range, and computes in int32 where that suffices.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _ROUNDING = {"f64": 2.0**-50, "f32": 2.0**-21, "bf16": 2.0**-5, "f16": 2.0**-8}
 
 
 class Ranges:
-    """Intervals of expressions, each computed once. `positions` is what the reduce axes of the nest come to."""
+    """Intervals of expressions, each computed once. `positions`: how many points the reduce axes of the nest have."""
 
     __slots__ = ("memo", "positions")
 
@@ -102,7 +103,7 @@ class Ranges:
 
     @staticmethod
     def _within_dtype(node: Expr, found: Range) -> Range:
-        """What leaves the dtype wraps around, or is infinite: then nothing is known but the dtype."""
+        """The range, or only that of the dtype where a value may overflow: integers wrap around, floats get infinite."""
         low, high = found
         if node.dtype in FLOATS:
             whole = type(low) is not Size and type(high) is not Size and low is not None and high is not None
@@ -146,7 +147,7 @@ def _greatest(a: Bound, b: Bound) -> Bound:
 
 
 def _meet(one: Range, other: Range) -> Range:
-    """What lies in both; something does."""
+    """The intersection of two ranges, which is not empty."""
     return _greatest(one[0], other[0]), _least(one[1], other[1])
 
 
@@ -164,7 +165,7 @@ def _above(a: Bound, b: Bound) -> Bound:
 
 
 def _hull(one: Range, other: Range) -> Range:
-    """What lies in either."""
+    """The smallest range that contains both."""
     if _float(one, other):
         return (min(one[0], other[0]), max(one[1], other[1])) if None not in (*one, *other) else UNKNOWN
     if less(one[1], one[0]):
@@ -179,7 +180,7 @@ _OPPOSITE = {"lt": "ge", "le": "gt", "gt": "le", "ge": "lt"}
 
 
 def _allowed(comparison: str, limit: Range) -> Range:
-    """What an integer may be that compares so with something in a range."""
+    """The range of an integer for which a comparison with a value in a range is true."""
     low, high = limit
     match comparison:
         case "lt":
@@ -221,7 +222,7 @@ def _converted(source: str, target: str, found: Range) -> Range:
 
 
 def _add(a: Range, b: Range) -> Range:
-    """What is open at an end may wrap around there, and come out anywhere."""
+    """An operand without a bound at one end may wrap around there, so the result may be anything."""
     if None in (*a, *b):
         return UNKNOWN
     return a[0] + b[0], a[1] + b[1]
@@ -254,7 +255,7 @@ def _maximum(a: Range, b: Range) -> Range:
 
 
 def _float(a: Range, b: Range) -> bool:
-    """Of a float a single bound would say that it is not NaN, which the other operand does not."""
+    """Floats need the ranges of both operands: a range says that there is no NaN."""
     return any(type(end) is float for end in (*a, *b))
 
 
@@ -283,7 +284,7 @@ def _mod(a: Range, b: Range) -> Range:
 
 
 def _and(a: Range, b: Range) -> Range:
-    """Not more than an operand that has no sign."""
+    """At most an operand that is not negative."""
     found = [high for low, high in (a, b) if type(low) is int and type(high) is int and low >= 0]
     return (0, min(found)) if found else UNKNOWN
 

@@ -1,9 +1,8 @@
 """Scans: running sums, products, maxima and minima along a dim, one nest each.
 
-The state is kept in what eager keeps it in: float64 for float32 on the CPU, float32 for half types; it is rounded at
-every element, and not on the way. Positions of a running maximum follow from its values: it moves wherever an element
-is what the maximum has come to.
-`REASONS` is where the outside kernel is the better one. Neighbours: `reduction.py`, `extern.py`.
+The state has eager's dtype: float64 for float32 on the CPU, float32 for half types. Each element of the result is the
+state, rounded; the state itself is not. The position of a running maximum is that of the last element that equals it.
+`REASONS` says where PyTorch's kernel is the better one. Neighbours: `reduction.py`, `extern.py`.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ from stator.lowering.table import lowers
 from stator.lowering.value import DTYPES, Body, Spec, Tensorish, compute_dtype, pointwise
 from stator.sizes import hint
 
-#: What scanning goes on in where it is not the dtype itself: eager adds up float32 in float64 on the CPU.
+#: The dtype of the state where it is another than the operand's: eager sums float32 in float64 on the CPU.
 _STATES = {"cpu": {"f32": "f64"}}
-#: Rows of a GPU kernel that leave it idle, and the length of a row that this shows at.
+#: Fewer rows than this leave most of a GPU idle, which matters for rows of this length or more.
 _FEW, _LONG = 32, 1 << 15
 
 
@@ -52,7 +51,7 @@ def _operand(context: Context, x: Tensorish, dim: int) -> int:
 
 
 def _scanned(context: Context, out: Spec, dim: int, kind: str, state: str, body: Body) -> Tensorish:
-    """Scan what the body gives, in the dtype `state`, and round to the result's."""
+    """Scan the values of `body` with a state of dtype `state`, and round to the result's dtype."""
     if not out.size or out.size[dim] == 1 or 0 in out.size:
         return pointwise(out.size, out.dtype, lambda at: e.cast(e.cast(body(at), state), out.dtype), 1)
     return context.scan(out, dim, lambda at: e.cast(e.scan(kind, e.cast(body(at), state)), out.dtype))

@@ -35,7 +35,7 @@ HINT = "move it to module level"
 #: Names by which a class, not its instances, takes part in what Python does.
 HOOKS = frozenset({"__class_getitem__", "__init_subclass__", "__set_name__", "__del__", "__match_args__"})
 
-#: Bases that have no say in how a class is made, besides classes made the same way.
+#: Bases that do not run code when a class is made from them, besides classes made in the same way.
 BASES = (object, torch.autograd.Function)
 
 #: Classes made in captures that go on, by id.
@@ -178,7 +178,7 @@ def model(tx: Machine, name: str, value: Value) -> Any:
 
 
 def is_plain(obj: Any) -> bool:
-    """Whether an attribute of a class is nothing but its value."""
+    """Whether an attribute of a class is a literal, or a tuple of such."""
     return type(obj) in LITERALS or (type(obj) is tuple and all(map(is_plain, obj)))
 
 
