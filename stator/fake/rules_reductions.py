@@ -59,24 +59,39 @@ def _logsumexp(x: Any, dims: Any, keepdim: bool = False) -> Any:
     return make(reduced_size(x.shape, dims, keepdim), x.dtype, x.device) if is_float(x.dtype) else NotImplemented
 
 
+def _check_reduced(x: Any, dims: Any) -> None:
+    """Raise as eager's kernels do where there is nothing that an extreme could be; those for shapes let some pass."""
+    whole = dims is None or (isinstance(dims, (list, tuple)) and not dims)
+    if whole and 0 in x.shape:
+        raise RuntimeError("Expected reduction dim to be specified for input.numel() == 0.")
+    if not whole and x.dim():
+        for dim in dims if isinstance(dims, (list, tuple)) else (dims,):
+            if x.shape[dim] == 0:
+                raise IndexError(f"Expected reduction dim {dim % x.dim()} to have non-zero size.")
+
+
 @rule(aten.amax.default, aten.amin.default)
 def _amax(x: Any, dims: Any = (), keepdim: bool = False) -> Any:
+    _check_reduced(x, dims)
     return make(reduced_size(x.shape, dims, keepdim), x.dtype, x.device)
 
 
 @rule(aten.max.default, aten.min.default)
 def _max(x: Any) -> Any:
+    _check_reduced(x, None)
     return make((), x.dtype, x.device)
 
 
 @rule(aten.max.dim, aten.min.dim)
 def _max_dim(x: Any, dim: int, keepdim: bool = False) -> Any:
+    _check_reduced(x, dim)
     size = reduced_size(x.shape, dim, keepdim)
     return make(size, x.dtype, x.device), make(size, torch.int64, x.device)
 
 
 @rule(aten.argmax.default, aten.argmin.default)
 def _argmax(x: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    _check_reduced(x, dim)
     return make(reduced_size(x.shape, dim, keepdim), torch.int64, x.device)
 
 

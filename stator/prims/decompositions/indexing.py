@@ -13,7 +13,7 @@ from torch import Tensor
 
 from stator.fake.layout import promote
 from stator.prims import names as p
-from stator.prims.decompositions.layout import flat, iota, iota_along, packed, reshaped
+from stator.prims.decompositions.layout import contiguous, flat, iota, iota_along, packed, reshaped
 from stator.prims.dtypes import cast, common_type, compute_type, is_one
 from stator.prims.table import decompose
 
@@ -194,7 +194,7 @@ def searchsorted_number(ordered: Tensor, x: float, **options: Any) -> Tensor:
 
 @decompose("take", also_complex=True)
 def take(x: Tensor, positions: Tensor) -> Tensor:
-    return p.index(flat(x), [positions])
+    return contiguous(p.index(flat(x), [positions]))
 
 
 @decompose("put")
