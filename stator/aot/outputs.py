@@ -1,7 +1,7 @@
-"""What the function returns, described: values to compute, inputs given back, views of either.
+"""The description of what the function returns: computed values, inputs, views of either, constants.
 
-Results that share memory share it afterwards too: views of an input are made again from the live input, views of a
-value from the value, which the forward graph then gives in any case.
+Results that share memory in eager share it here: views of an input are made from the live input at each call, views of
+a value from that value, which is then a result of the forward graph even if the program does not return it.
 Neighbours: `trace.py`; `metadata.Output` is the vocabulary.
 """
 
@@ -79,10 +79,10 @@ def describe(tracer: Tracer, inputs: Mapping[int, int], outputs: list[Any]) -> R
 
 
 def _bases(outputs: list[Any]) -> dict[Cell, FakeTensor]:
-    """For memory that several results share: the tensor of which all others are made at run time as views.
+    """For memory that several results share: the tensor as views of which the others are made at run time.
 
-    It is a result that is the whole of the memory, or else a tensor, no result itself, that one of them was cut from;
-    best one that gradients flow into.
+    It is a result that covers the memory, or else a tensor that one of them is a view of and that is no result itself;
+    if possible one that requires gradients.
     """
     sharing: dict[Cell, dict[int, FakeTensor]] = {}
     for out in outputs:
@@ -103,12 +103,12 @@ def _bases(outputs: list[Any]) -> dict[Cell, FakeTensor]:
 
 
 def _can_rename(fake: FakeTensor, base: FakeTensor) -> bool:
-    """Whether the tensor can be had as a view of the base, with its gradient."""
+    """Whether a view of the base has the gradient that the tensor has."""
     return base.requires_grad or not fake.requires_grad
 
 
 def _check_way(tracer: Tracer, fake: FakeTensor, base: FakeTensor) -> None:
-    """A view whose gradient is the user's own cannot be made again as a view."""
+    """Refuse a view whose history contains a custom autograd function: a view made at run time would lack it."""
     ways = [_custom(tensor) for tensor in (fake, base)]
     for function in [*ways[0], *ways[1]]:
         if ways[0] != ways[1]:
@@ -118,7 +118,7 @@ def _check_way(tracer: Tracer, fake: FakeTensor, base: FakeTensor) -> None:
 
 
 def _custom(tensor: FakeTensor) -> list[Any]:
-    """The user's functions on the way from the memory's first tensor."""
+    """The custom autograd functions in the history, back to the tensor that this is a view of."""
     found, functions = tensor.grad_fn, []
     while found is not None and (found is tensor.grad_fn or found is not _whole(tensor).grad_fn):
         functions += [found] if is_custom(found) else []
@@ -133,7 +133,7 @@ def _in_parts(fake: FakeTensor, base: FakeTensor) -> bool:
 
 
 def _pending(fake: FakeTensor) -> str:
-    """What eager puts off until somebody reads the tensor."""
+    """The lazy operations of the tensor, which eager applies when it is read: "conj" and "neg"."""
     return " ".join(["conj"] * fake.is_conj() + ["neg"] * fake.is_neg())
 
 
@@ -154,7 +154,7 @@ def view_of(kind: str, index: int, fake: FakeTensor, base: FakeTensor) -> Output
 
 
 def _link(fake: FakeTensor, base: FakeTensor) -> str:
-    """How a view hangs on its base in autograd: a key of `runtime.LINKS`."""
+    """How autograd relates a view to its base: a key of `results.LINKS`."""
     if _whole(fake) is not _whole(base):
         if _flows(fake, base):
             raise Unsupported(
@@ -171,7 +171,7 @@ def _link(fake: FakeTensor, base: FakeTensor) -> str:
 
 
 def _flows(fake: FakeTensor, base: FakeTensor) -> bool:
-    """Whether gradients of one tensor reach the other; both share memory, so there is little between them."""
+    """Whether gradients of one tensor reach the other; as they share memory, few functions are in between."""
     found = fake.grad_fn
     while found is not None and found is not base.grad_fn:
         if getattr(found, "variable", None) is base:
@@ -181,13 +181,13 @@ def _flows(fake: FakeTensor, base: FakeTensor) -> bool:
 
 
 def _whole(fake: FakeTensor) -> torch.Tensor:
-    """What autograd takes a tensor to be a view of; the tensor if it is none."""
+    """The tensor that this is a view of, according to autograd; itself if it is no view."""
     base: torch.Tensor | None = fake._base
     return fake if base is None else base
 
 
 def own_memory(tracer: Tracer, fake: FakeTensor, others: list[fx.Node]) -> fx.Node:
-    """The result's node, copied if at run time it would be an input or another result under a second name."""
+    """The result's node, copied if it would otherwise be the memory of an input or of another result."""
     node = tracer.node(fake)
     if root(node).op == "placeholder" or node in others:
         return tracer.emit(aten.clone.default, node)

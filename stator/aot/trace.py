@@ -49,15 +49,15 @@ class Joint:
     graph: fx.Graph
     #: The live parameters, buffers and constants: the first flat inputs.
     attributes: list[torch.Tensor]
-    #: Placeholders of the flat inputs (the seeds last, if any), then of the tangents and of which of them came.
+    #: Placeholders of the flat inputs (the seeds last, if any), then of the tangents and the flags of `Metadata`.
     inputs: list[fx.Node]
     tangents: list[fx.Node]
     #: Nodes of the user's values, and of one gradient or None per flat input.
     values: list[fx.Node]
     gradients: list[fx.Node | None]
-    #: The caller's tensors, parameters aside, that eager does not keep for backward: they may change before it.
+    #: Inputs other than parameters that eager does not save for backward, so that the caller may write to them before.
     passing: set[fx.Node]
-    #: Complete but for what is saved, which the partition decides.
+    #: Complete except for `saved`, which the partition decides.
     metadata: Metadata
 
     @property
@@ -146,7 +146,7 @@ class _WrittenTogether(Exception):
 
 
 _OVERWRITTEN = "what backward needs is overwritten, which eager raises when backward runs"
-#: What PyTorch raises on fakes where eager would have given a result, or an error only later: eager must run it.
+#: Errors that PyTorch raises while tracing where eager gives a result, or raises only later → why eager has to run it.
 _REFUSED = (
     (r"modified by an inplace operation", _OVERWRITTEN),
     (r"Negation, the `-` operator, on a bool", "a gradient negates truth values, which eager raises in backward"),
@@ -163,13 +163,13 @@ _REFUSED = (
 )
 
 
-#: What calls the backward of an autograd function.
+#: The function by which autograd calls the backward of a custom autograd function.
 _USERS_BACKWARD = torch.autograd.function.BackwardCFunction.apply.__code__
 
 
 @contextmanager
 def _without_mkldnn() -> Iterator[None]:
-    """Recurrent layers then consist of products and activations, not of one opaque operator."""
+    """Without it, recurrent layers are traced as products and activations instead of one operator."""
     before = torch._C._get_mkldnn_enabled()
     torch._C._set_mkldnn_enabled(False)
     try:
@@ -391,7 +391,7 @@ class _Tracing:
 
     @contextmanager
     def _as_eager_raises(self) -> Iterator[None]:
-        """What the user's own backward raises is raised when backward runs."""
+        """Errors of a custom backward become a refusal: eager raises them when backward runs, not in forward."""
         try:
             yield
         except StatorError:
@@ -408,7 +408,7 @@ class _Tracing:
     def _of_some(
         self, gradients: list[fx.Node | None], tangents: list[fx.Node], reached: dict[int, int], results: Results
     ) -> tuple[list[fx.Node | None], list[fx.Node]]:
-        """What is right where only some tangents come: gradients, and the placeholders that tell which."""
+        """Gradients that are right when only some tangents are given, and all placeholders that backward then has."""
         given = Given(self.tracer, tangents)
         gradients = given.guard(gradients, reached)
         numbers = [i for i, fake in enumerate(results.fakes) if fake.requires_grad]
@@ -487,7 +487,7 @@ class _Tracing:
         return {entry.node for entry in mine if id(entry.fake) not in kept} | {base.node for base in self.bases}
 
     def _floats(self) -> Iterator[int]:
-        """The flat inputs that a call gives as floats."""
+        """The flat inputs that are floats."""
         for i, entry in enumerate(self.inputs, len(self.attributes)):
             if isinstance(entry, _Number) and isinstance(entry.fake, torch.SymFloat):
                 yield i
@@ -519,7 +519,7 @@ def _chosen(numbers: Sequence[int], bits: int) -> Ints:
 
 
 def tangent_spec(value: torch.Tensor) -> TensorSpec:
-    """What the gradient of a value looks like: the value's geometry, packed."""
+    """The spec of a value's tangent: the value's geometry, without gaps."""
     return replace(TensorSpec.of(value, False), stride=extents(_packed(value)))
 
 
@@ -583,7 +583,7 @@ class _Interpreter:
 
 
 def _prune(graph: fx.Graph) -> None:
-    """Drop the nodes that nothing uses; drawing numbers is a use."""
+    """Remove dead nodes, except those that draw from torch's generator."""
     for node in reversed(graph.nodes):
         if node.op != "call_function" or node.users or node.target is aten.copy_.default:
             continue

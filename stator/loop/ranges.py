@@ -103,7 +103,7 @@ class Ranges:
 
     @staticmethod
     def _within_dtype(node: Expr, found: Range) -> Range:
-        """The range, or only that of the dtype where a value may overflow: integers wrap around, floats get infinite."""
+        """The range, or only that of the dtype where a value may overflow (wrap around, or be infinite)."""
         low, high = found
         if node.dtype in FLOATS:
             whole = type(low) is not Size and type(high) is not Size and low is not None and high is not None
