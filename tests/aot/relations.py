@@ -51,9 +51,17 @@ def told(tensor: torch.Tensor) -> dict[str, Any]:
     return {
         "value": tensor.detach().clone(),
         "geometry": (tensor.shape, tensor.stride(), tensor.dtype),
-        "autograd": (tensor.requires_grad, tensor.is_leaf, tensor.grad_fn is None, tensor.is_inference()),
+        "autograd": _place(tensor),
         "pending": (tensor.is_conj(), tensor.is_neg()),
     }
+
+
+def _place(tensor: torch.Tensor) -> Any:
+    """Where a tensor is in the autograd graph; some views that were made under no_grad refuse to tell."""
+    try:
+        return tensor.requires_grad, tensor.is_leaf, tensor.grad_fn is None, tensor.is_inference()
+    except RuntimeError as error:
+        return type(error).__name__
 
 
 def _version(tensor: torch.Tensor) -> int:
