@@ -31,8 +31,7 @@ from stator.loop.device import Device
 from stator.loop.footprint import Kept, settle
 from stator.loop.kernel import Launch, Schedule
 from stator.loop.schedule import schedule as schedule_program
-from stator.runtime import GraphArtifact, Unit
-from stator.runtime import build as build_artifact
+from stator.runtime import GraphArtifact, Unit, compile_units
 from stator.sizes.environment import Environment
 
 
@@ -54,7 +53,9 @@ def build(gm: fx.GraphModule, example_inputs: Sequence[Any], options: Options) -
         cores = options.threads or torch.get_num_threads()
         forward, backward, footprint = settle(forward, backward, _kept(metadata), len(metadata.saved), cores)
     metadata = replace(metadata, memory=Memory(**asdict(footprint)))
-    built = [built_from(half, options) for half in (forward, backward) if half is not None]
+    built = [written(half, options) for half in (forward, backward) if half is not None]
+    with stage("build"):
+        compile_units([unit for half in built for unit in half.units], options)
     constants = joint.attributes[len(lifted(gm)) :]
     if environment is not None:
         conditions = [recorded.condition for recorded in environment.conditions[assumed:]]
@@ -80,8 +81,8 @@ def scheduled(gm: fx.GraphModule, name: str, options: Options) -> Schedule:
     return schedule
 
 
-def built_from(schedule: Schedule, options: Options) -> GraphArtifact:
-    """A schedule to an artifact: code, build."""
+def written(schedule: Schedule, options: Options) -> GraphArtifact:
+    """A schedule to code."""
     name = schedule.name
     if options.verify:
         with stage("schedule", graph=name):
@@ -93,8 +94,7 @@ def built_from(schedule: Schedule, options: Options) -> GraphArtifact:
     for unit in units:
         artifacts.stage(f"{name}_kernels", unit.source, "cpp" if unit.language == "cpp" else "py")
     artifacts.stage(f"{name}_wrapper", lambda: wrapper.emit(schedule, units), "py")
-    with stage("build", graph=name):
-        return build_artifact(name, module, units, options, *_steps(schedule))
+    return GraphArtifact(name, module, tuple(units), *_steps(schedule))
 
 
 @contextmanager

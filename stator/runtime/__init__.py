@@ -5,7 +5,7 @@
 """
 
 from stator.runtime.artifact import GraphArtifact, Unit
-from stator.runtime.link import build, link
+from stator.runtime.link import build, compile_units, link
 from stator.runtime.toolchain import Cpp
 
-__all__ = ["Cpp", "GraphArtifact", "Unit", "build", "link"]
+__all__ = ["Cpp", "GraphArtifact", "Unit", "build", "compile_units", "link"]

@@ -34,9 +34,14 @@ def build(
     externs: tuple[str, ...] = (),
 ) -> GraphArtifact:
     """Compile the units (into the store) and give the artifact."""
+    compile_units(units, options)
+    return GraphArtifact(name, wrapper, tuple(units), launches, externs)
+
+
+def compile_units(units: Sequence[Unit], options: Options | None = None) -> None:
+    """Compile the units, of one graph or of several, side by side into the store."""
     if sources := [(unit.source, unit.flags) for unit in units if unit.language == "cpp"]:
         Cpp(options).build_all(sources)
-    return GraphArtifact(name, wrapper, tuple(units), launches, externs)
 
 
 def link(artifact: GraphArtifact, options: Options | None = None) -> Call:

@@ -39,12 +39,11 @@ class Cpp:
         """The libraries of several sources; those not in the store compile side by side."""
         keys = [self.key(source, flags) for source, flags in sources]
         found = [self.store.path(key) for key in keys]
-        missing = [i for i, path in enumerate(found) if path is None]
+        missing = {key: source for key, source, path in zip(keys, sources, found, strict=True) if path is None}
         if missing:
             with log.span("g++", units=len(missing)):
-                self._compile([(keys[i], *sources[i]) for i in missing])
-            for i in missing:
-                found[i] = self.store.path(keys[i])
+                self._compile([(key, *source) for key, source in missing.items()])
+            found = [path or self.store.path(key) for key, path in zip(keys, found, strict=True)]
         log.record("cache", what="kernels", hits=len(keys) - len(missing), misses=len(missing))
         return [path for path in found if path is not None]
 
@@ -67,7 +66,7 @@ class Cpp:
             for start in range(0, len(work), width := os.cpu_count() or 1):
                 running = [(*item, *self._start(program, folder, *item)) for item in work[start : start + width]]
                 for key, source, _, process, target in running:
-                    output = process.communicate(source.encode())[0].decode(errors="replace")
+                    output = process.communicate()[0].decode(errors="replace")
                     if process.returncode:
                         failure = failure or BuildError(_kept(key, source), process.returncode, output)
                     else:
@@ -79,10 +78,13 @@ class Cpp:
     def _start(
         program: str, folder: str, key: str, source: str, flags: tuple[str, ...]
     ) -> tuple[subprocess.Popen[bytes], Path]:
+        """A compiler process; it reads a file, since one that was fed would wait until those before it have ended."""
         target = Path(folder) / f"{key}.so"
-        command = [program, *flags, "-x", "c++", "-", "-o", str(target)]
+        text = target.with_suffix(".cpp")
+        text.write_text(source, encoding="utf-8")
+        command = [program, *flags, text.name, "-o", str(target)]
         process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=folder
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=folder
         )
         return process, target
 
