@@ -176,6 +176,95 @@ def test_relations_that_change_from_call_to_call(name: str, turned: bool) -> Non
         assert not found, found
 
 
+def watched(kind: str) -> list[torch.Tensor]:
+    """A view whose gradient somebody looks at."""
+    x, y = RECORDED["whole and row"]()
+    if kind == "hook":
+        y.register_hook(lambda gradient: gradient * 10)
+    else:
+        y.retain_grad()
+    return [x, y]
+
+
+#: In turn on one compiled function: other histories of what lies in memory as before.
+HISTORIES: list[Inputs] = [
+    RECORDED["whole and row"],
+    lambda: [x := recorded(), x.detach()[1]],
+    lambda: [recorded(), recorded()[1]],
+    lambda: [of((x := recorded())[:], x.made_from), x[1]],
+    lambda: [x := recorded(), x.data[1]],
+    lambda: [x := recorded(), x[2]],
+    lambda: [x := whole(), x[1]],
+    lambda: [x := whole().requires_grad_(), x.detach()[1]],
+    lambda: watched("hook"),
+    lambda: watched("retain_grad"),
+    lambda: [x := recorded(), x.unbind()[1]],
+    RECORDED["whole and row"],
+]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("name", ["x.mul_(2); y * 3", "y.mul_(2); (x * 3, y)", "y.mul_(2); y.add_(1); x * y"])
+def test_histories_that_change_from_call_to_call(name: str, turned: bool) -> None:
+    function = ends(*name.split("; "))
+    compiled = stator.compile(function, backend="aot_eager")
+    for make in reversed(HISTORIES) if turned else HISTORIES:
+        check_on(compiled, function, make)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", ["hook", "retain_grad"])
+def test_gradients_that_are_looked_at_are_left_to_eager(kind: str) -> None:
+    function = ends("y.mul_(2)", "x * 3")
+    compiled = stator.compile(function, backend="aot_eager")
+    seen = []
+    for call in (function, compiled):
+        x, y = watched(kind)
+        call(x, y).sum().backward()
+        seen.append((x.made_from.grad, y.grad if kind == "retain_grad" else None))  # type: ignore[attr-defined]
+    assert not differences(seen[1], seen[0])
+    with pytest.raises(StatorError, match="has a hook, or retains its gradient"):
+        stator.compile(function, backend="aot_eager", fullgraph=True)(*watched(kind))
+
+
+@pytest.mark.parametrize(
+    ("inputs", "text", "why"),
+    [
+        ("whole and detached", "z = x * x; y.zero_(); z", "what backward needs is overwritten"),
+        ("whole and row", "z = x * x; y.mul_(2); z", "what backward needs is overwritten"),
+        ("leaf and view", "y.mul_(2); x * 1", "a leaf that needs gradients is written to"),
+    ],
+)
+def test_errors_of_eager_are_left_to_eager(inputs: str, text: str, why: str) -> None:
+    function = ends(*text.split("; "))
+    with pytest.raises(StatorError, match=why):
+        stator.compile(function, backend="aot_eager", fullgraph=True)(*RECORDED[inputs]())
+    with pytest.raises(RuntimeError):
+        function(*(given := RECORDED[inputs]())).sum().backward()
+    del given
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("text", ["x.mul_(2); y * 3", "y.mul_(2); (x * 3, y)"])
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_sizes_that_change_are_numbers_here(dynamic: bool | None, text: str) -> None:
+    function = ends(*text.split("; "))
+    compiled = stator.compile(function, backend="aot_eager", dynamic=dynamic)
+    for rows in (4, 5, 7, 4):
+        check_on(compiled, function, lambda rows=rows: [x := recorded(rows), x[1]])  # type: ignore[misc]
+        check_on(compiled, function, lambda rows=rows: [x := recorded(rows).detach(), x[1:]])  # type: ignore[misc]
+
+
+def test_the_store_tells_histories_apart(tmp_path: Any) -> None:
+    function = ends("y.mul_(2)", "(x * 3, y)")
+    for inputs in ("whole and row", "whole and row", "whole and detached row"):
+        make = {**RECORDED, "whole and detached row": HISTORIES[1]}[inputs]
+        options = {"cache_dir": str(tmp_path)}
+        compiled = stator.compile(function, options=options)
+        check_on(compiled, function, make)
+
+
 def test_the_same_relation_elsewhere_is_served_by_what_is_compiled() -> None:
     compiled = stator.compile(USES["x.add_(1); y * 2"], backend="aot_eager", fullgraph=True)
     with log.collect() as recorder:
