@@ -291,8 +291,11 @@ class _Tracing:
         by_object = {id(member.real): member for member in reversed(members.values())}
         for i, member in list(members.items()):
             real = whole_of(member.real)
-            if real is member.real or real.dtype is not member.real.dtype:
+            numbers = member.real.dtype.is_floating_point or member.real.dtype.is_complex
+            if real is member.real or not numbers:
                 continue
+            if real.dtype is not member.real.dtype:
+                raise member.refusal("it is a view of another dtype, and gets a new history")
             if id(real) not in by_object:
                 entry = self._input(f"whole_{len(self.wholes)}", real, real)
                 number = len(self.attributes) + len(self.inputs) + len(self.wholes)
@@ -316,7 +319,10 @@ class _Tracing:
         return [*self.attributes, *self.inputs, *self.wholes]
 
     def _write_back(self, flat: list[_Flat], results: Results) -> tuple[list[int], list[tuple[int, int]]]:
-        """A `copy_` for every input whose memory was written to, or a value where autograd must see the write."""
+        """A `copy_` for every input whose memory was written to, or a value where autograd must see the write.
+
+        And where it is on the host, whose memory the kernels of a GPU do not write.
+        """
         tracer = self.tracer
         mutated: list[int] = []
         assigned: list[tuple[int, int]] = []
@@ -330,7 +336,8 @@ class _Tracing:
             together = any(entry.fake.handle.cell is base.cell for base in self.bases)
             if not together:
                 self._check_written(entry, owners)
-            if entry.fake.grad_fn is not None and not is_inner(entry.fake.grad_fn):
+            seen = entry.fake.grad_fn is not None and not is_inner(entry.fake.grad_fn)
+            if seen or (not together and self._elsewhere(entry)):
                 if together and entry.fake._is_view():
                     continue  # the whole is assigned
                 if together and not self.joined[storage_of(entry.real)]:
@@ -350,6 +357,13 @@ class _Tracing:
                 mutated.append(len(flat))
             flat.append(_Input(base.first.real, base.fake, base.fake, base.node))
         return mutated, assigned
+
+    def _elsewhere(self, entry: _Input) -> bool:
+        """Whether it is on the host, and the graph is not."""
+        if entry.fake.device.type != "cpu":
+            return False
+        values = [node.meta.get("val") for node in self.tracer.graph.nodes]
+        return any(isinstance(value, torch.Tensor) and value.device.type != "cpu" for value in values)
 
     def _check_written(self, entry: _Input, owners: Mapping[int, int]) -> None:
         """Of an input that is written to and has a placeholder of its own."""

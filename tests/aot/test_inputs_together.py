@@ -228,6 +228,23 @@ def test_gradients_that_are_looked_at_are_left_to_eager(kind: str) -> None:
         stator.compile(function, backend="aot_eager", fullgraph=True)(*watched(kind))
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_a_complex_view_that_gets_a_new_history_is_left_to_eager() -> None:
+    def make() -> list[torch.Tensor]:
+        x = recorded()
+        return [x, torch.view_as_complex(x.view(4, 3, 2))]
+
+    function = ends("y.mul_(2)", "(x * 3).sum()")
+    found = []
+    for call in (function, stator.compile(function, backend="aot_eager")):
+        x, y = make()
+        call(x, y).backward()
+        found.append(x.made_from.grad)  # type: ignore[attr-defined]
+    torch.testing.assert_close(found[1], found[0])
+    with pytest.raises(StatorError, match="another dtype, and gets a new history"):
+        stator.compile(function, backend="aot_eager", fullgraph=True)(*make())
+
+
 @pytest.mark.parametrize(
     ("inputs", "text", "why"),
     [
