@@ -139,6 +139,8 @@ CASES = [
     Case("columns", lambda x: F.unfold(x, (2, 3), 1, 1, (2, 1)), (permuted(normal(4, 5, 3, 2), 3, 2, 0, 1),), FLOATS),
     Case("folds", folded(3, 1, 1, 2), (normal(2, 3, 6, 5),), WIDE, slack=16.0),
     Case("folds_dilated", folded((2, 3), (3, 2), 2, (1, 2)), (normal(2, 6, 7),), WIDE, slack=16.0),
+    Case("folds_wider_than_the_image", folded(7, 1, 3), (normal(1, 2, 2, 3),), WIDE, slack=64.0),
+    Case("folds_beside_the_image", folded(2, 4, 2), (normal(1, 2, 1, 1),), WIDE),
     Case("sliding", gradients(lambda x: x.unfold(1, 3, 2) * 2), (normal(2, 8, 3),), FLOATS, slack=4.0),
     Case("sliding_closely", gradients(lambda x: x.unfold(-1, 4, 1)), (normal(2, 8),), WIDE, slack=8.0),
 ]

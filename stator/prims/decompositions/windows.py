@@ -70,18 +70,26 @@ def overlap_add(parts: Tensor, dim: int, extent: int, before: int, step: int, di
     parts = p.permute(parts, [*[d for d in range(parts.dim() - 1) if d != dim], dim, parts.dim() - 1])
     length, places = parts.shape[-1], parts.shape[-2]
     piece = step if dilation == 1 else 1
-    terms = []
+    terms: list[Tensor] = []
     for start in range(0, length, piece):
         left = start * dilation - before
-        if terms and type(extent) is int and left >= extent:  # nothing of it is inside
-            break
+        if _apart(left, places * step, extent):
+            continue
         stop = min(start + piece, length)
         shifted = p.slice_(parts, -1, start, stop) if stop - start < length else parts
         if step > 1:
             shifted = padded(shifted, -1, 0, step - (stop - start))
         flat = _joined(shifted, step)
         terms.append(padded(flat, -1, left, extent - left - places * step))
+    if not terms:
+        return moved_back(p.full([*parts.shape[:-2], extent], 0, dtype=parts.dtype, device=parts.device), dim)
     return moved_back(total(terms), dim)
+
+
+def _apart(left: int, length: int, extent: int) -> bool:
+    """Whether nothing of a shifted piece lies within the dim, as far as is known."""
+    known = all(type(n) is int for n in (left, length, extent))
+    return known and (left >= extent or left + length <= 0)
 
 
 def _joined(x: Tensor, step: int) -> Tensor:
