@@ -28,7 +28,7 @@ from stator.aot.metadata import Ints, Metadata, Output, TensorSpec, Value
 from stator.aot.outputs import Results, describe, own_memory, view_of
 from stator.aot.symbols import extent_of, origins
 from stator.aot.tangents import Given, Reach
-from stator.aot.together import Base, Member, join, relate, storage_of
+from stator.aot.together import Base, Member, join, relate, storage_of, wholes
 from stator.aot.tracer import Tracer
 from stator.base.errors import DataDependent, StatorError, Unsupported
 from stator.fake import FakeTensor, composite, make
@@ -289,19 +289,13 @@ class _Tracing:
         """For each member that is a view the one that it is a view of, which may join them for that."""
         found: dict[int, Member] = {}
         by_object = {id(member.real): member for member in reversed(members.values())}
-        for i, member in list(members.items()):
-            real = whole_of(member.real)
-            numbers = member.real.dtype.is_floating_point or member.real.dtype.is_complex
-            if real is member.real or not numbers:
-                continue
-            if real.dtype is not member.real.dtype:
-                raise member.refusal("it is a view of another dtype, and gets a new history")
+        for i, real in wholes(members).items():
             if id(real) not in by_object:
                 entry = self._input(f"whole_{len(self.wholes)}", real, real)
                 number = len(self.attributes) + len(self.inputs) + len(self.wholes)
                 by_object[id(real)] = members[number] = Member(entry.node.name, number, real, entry.fake)
                 self.wholes.append(entry)
-                self.views.append(member)
+                self.views.append(members[i])
             found[i] = by_object[id(real)]
         return found
 

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 import stator
-from stator.base.errors import FallbackWarning
 from stator.base.log import BREAK, collect
 
 pytestmark = pytest.mark.gpu
@@ -85,10 +84,10 @@ def test_a_write_to_a_tensor_of_the_host() -> None:
 
     x, host, own = torch.randn(3, device="cuda"), torch.zeros(2), torch.zeros(2)
     wanted = both(x, own)
-    with pytest.warns(FallbackWarning):
-        got = stator.compile(both, options={"cache": False})(x, host)
+    got = stator.compile(both, options={"cache": False, "strict": True})(x, host)
     torch.testing.assert_close(got, wanted)
     torch.testing.assert_close(host, own)
+    assert host._version == own._version
 
 
 def test_random_numbers_of_the_host() -> None:
@@ -112,3 +111,32 @@ def test_gradients_cross_devices() -> None:
     got = torch.autograd.grad(stator.compile(both, options={"cache": False})(x, w), (x, w))
     for mine, theirs in zip(got, wanted, strict=True):
         torch.testing.assert_close(mine, theirs)
+
+
+def test_what_cudnn_computes() -> None:
+    images = torch.randn(2, 3, 5, 6, device="cuda", requires_grad=True)
+    grid = (torch.rand(2, 4, 4, 2, device="cuda") * 2 - 1).requires_grad_()
+
+    def sampled(images: Tensor, grid: Tensor) -> Tensor:
+        return torch.nn.functional.grid_sample(images, grid, align_corners=True) * 2
+
+    tangent = torch.randn(2, 3, 4, 4, device="cuda")
+    wanted = torch.autograd.grad(sampled(images, grid), (images, grid), tangent)
+    compiled = stator.compile(sampled, options={"cache": False, "strict": True})
+    for mine, theirs in zip(torch.autograd.grad(compiled(images, grid), (images, grid), tangent), wanted, strict=True):
+        torch.testing.assert_close(mine, theirs)
+
+
+def test_what_is_known_of_covariances() -> None:
+    check(torch.cov, torch.randn(3, 20, device="cuda"))
+    check(torch.corrcoef, torch.randn(3, 20, device="cuda"))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("reduce", ["amax", "amin"])
+def test_extremes_with_odd_values(reduce: str, dtype: torch.dtype) -> None:
+    odd = torch.tensor([0.0, -0.0, 1.5, -1.5, torch.inf, -torch.inf, torch.nan, 3e38, -1e-40], device="cuda")
+    odd = odd.to(dtype)
+    x, y = (odd[torch.randint(len(odd), (count,), device="cuda")] for count in (400, MANY))
+    positions = torch.randint(400, (MANY,), device="cuda")
+    check(lambda x, i, y: x.scatter_reduce(0, i, y, reduce), x, positions, y)

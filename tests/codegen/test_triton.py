@@ -78,6 +78,8 @@ NOT_ON_CUDA = {
     ("max_pool2d", torch.int64): "eager pools no integers on CUDA",
     ("max_pool3d", torch.int64): "eager pools no integers on CUDA",
     ("addbmm_whole", torch.int64): "eager multiplies no batches of integers on CUDA",
+    ("running_sum", torch.float16): "eager rounds at every element on CUDA",
+    ("running_sum_long", torch.bfloat16): "eager rounds at every element on CUDA",
     ("average_pool_last", torch.float32): "eager's gradient is wrong on CUDA where only the input has channels last",
     ("average_pool_last", torch.float64): "eager's gradient is wrong on CUDA where only the input has channels last",
     **{
