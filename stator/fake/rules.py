@@ -126,7 +126,7 @@ _ELEMENTWISE: tuple[tuple[Callable[..., Any], int, str, str], ...] = (
     (_bool, 1, "logical_not isnan isinf isfinite", "default"),
     (_same, 2, "add sub rsub mul maximum minimum remainder fmod bitwise_and bitwise_or bitwise_xor", "Tensor default"),
     (_same, 2, "add sub rsub mul remainder fmod bitwise_and bitwise_or bitwise_xor floor_divide", "Scalar"),
-    (_same, 2, "pow", "Tensor_Tensor Tensor_Scalar Scalar"),
+    (_same, 2, "pow", "Tensor_Tensor Tensor_Scalar"),
     (_same, 2, "clamp_min clamp_max", "default Tensor"),
     (_same, 3, "clamp", "default Tensor"),
     (_float, 2, "div atan2", "Tensor Scalar default"),
@@ -157,6 +157,11 @@ def _div(x: Any, y: Any, *, rounding_mode: str | None = None) -> Any:
 @rule(aten.where.self)
 def _where(condition: Any, x: Any, y: Any) -> Any:
     return fresh((condition, x, y), promote((x, y)))
+
+
+@rule(aten.pow.Scalar)
+def _pow_of_number(base: Any, exponent: Any) -> Any:
+    return make(exponent.shape, promote((base, exponent)), exponent.device)
 
 
 @rule(aten.masked_fill.Scalar, aten.masked_fill.Tensor)

@@ -14,6 +14,19 @@ F16, BF16, F32, F64 = torch.float16, torch.bfloat16, torch.float32, torch.float6
 LEAF = {"grad": "leaf"}
 
 RIGHT = {
+    "factors are converted before they are multiplied": Program(
+        (Input((5,)), Input((5,), torch.uint8, values="positive"), Input((), F64), Input((5,), torch.bool)),
+        ("v0 = torch.addcmul(x0, x1 + 100, x1 + 50)", "v1 = torch.addcmul(x2, x3, x3, value=0.5)"),
+        ("v0", "v1"),
+    ),
+    "powers of a number are contiguous": Program(
+        (Input((3, 4), layout="transposed"),), ("v0 = 2 ** x0", "v1 = 1 ** x0"), ("v0", "v1")
+    ),
+    "the largest difference passes over NaN": Program(
+        (Input((3, 9), values="special", **LEAF), Input((4, 9), values="special", seed=1)),
+        ("v0 = torch.cdist(x0, x1, p=float('inf'))",),
+        ("v0",),
+    ),
     "what is read at positions lies as the positions do": Program(
         (Input((4, 8, 8), torch.int64, "permuted", "positive"), Input((3, 5, 4), layout="transposed")),
         ("v0 = x0[x0 % 4, x0 % 3]", "v1 = x1[:, x0[0] % 5]", "v2 = x1[x0[0] % 3, :, x0[1] % 4]"),

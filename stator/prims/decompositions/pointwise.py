@@ -112,7 +112,7 @@ def pow_scalar(base: Number, exponent: Tensor) -> Tensor:
     dtype = common_type(exponent, base)
     if not dtype.is_floating_point:
         return NotImplemented
-    return p.power(p.full([], base, dtype=dtype, device=exponent.device), cast(exponent, dtype))
+    return contiguous(p.power(p.full([], base, dtype=dtype, device=exponent.device), cast(exponent, dtype)))
 
 
 @decompose("square", also_complex=True)
@@ -125,14 +125,16 @@ def square(x: Tensor) -> Tensor:
 @decompose("addcmul", also_complex=True)
 @rounds_once
 def addcmul(x: Tensor, a: Tensor, b: Tensor, value: Number = 1) -> Tensor:
-    product = p.mul(a, b)
+    dtype = promote((x, a, b))
+    product = p.mul(cast(a, dtype), cast(b, dtype))
     return p.add(x, product if is_one(value) else p.mul(product, value))
 
 
 @decompose("addcdiv", also_complex=True)
 @rounds_once
 def addcdiv(x: Tensor, a: Tensor, b: Tensor, value: Number = 1) -> Tensor:
-    quotient = p.div(a, b)
+    dtype = promote((x, a, b))
+    quotient = p.div(cast(a, dtype), cast(b, dtype))
     return p.add(x, quotient if is_one(value) else p.mul(quotient, value))
 
 
