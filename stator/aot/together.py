@@ -12,7 +12,7 @@ Neighbours: `trace.py` asks where a written input turns out to share memory; cap
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +24,7 @@ from stator.aot.metadata import Ints, Output
 from stator.aot.tracer import Tracer
 from stator.base.errors import Unsupported
 from stator.fake import FakeTensor, make
-from stator.fake.lineage import RECORDED, UNRECORDED, count_together, creation, is_watched
+from stator.fake.lineage import RECORDED, UNRECORDED, count_together, creation, is_watched, whole_of
 from stator.fake.tensor import memory_of
 
 aten = torch.ops.aten
@@ -134,6 +134,19 @@ def join(tracer: Tracer, members: Sequence[Member]) -> Base:
         cut = _cut(tracer, own, member, low // member.width)
         member.fake.handle = Handle(cell, cut.handle.steps, cut.handle.node, member.fake)
     return Base(list(members), first, fake, node, cell)
+
+
+def wholes(members: Mapping[int, Member]) -> dict[int, torch.Tensor]:
+    """Of the members that are views in autograd, what they are views of."""
+    found: dict[int, torch.Tensor] = {}
+    for i, member in members.items():
+        real, dtype = whole_of(member.real), member.real.dtype
+        if real is member.real or not (dtype.is_floating_point or dtype.is_complex):
+            continue
+        if real.dtype is not dtype:
+            raise member.refusal("it is a view of another dtype, and gets a new history")
+        found[i] = real
+    return found
 
 
 def relate(member: Member, whole: FakeTensor) -> FakeTensor:
