@@ -197,8 +197,18 @@ def test_inputs_changed_in_place_share_memory_as_they_did() -> None:
     assert any(str(guard).startswith("L['y'].storage_offset()") for guard in entry.guards)
     copy = x.clone()
     assert torch.equal(made(x[:3], x[1:]), program(copy[:3], copy[1:]))
-    with pytest.raises(CaptureError, match="one that shares its memory is changed in place"):
-        convert(program, (x, x.view(torch.int32)), {}, Backend(), fullgraph=True)
+    entry, _, made = entry_of(program, x, x.view(torch.int32))
+    assert [guard.kind for guard in entry.guards].count("ALIASED") == 1
+
+
+def test_a_write_that_begins_a_history_is_not_captured_where_views_get_it_too() -> None:
+    def program(x: torch.Tensor, y: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        x.mul_(weight)
+        return y * 2
+
+    x, weight = torch.randn(4), torch.ones(4, requires_grad=True)
+    with pytest.raises(CaptureError, match="begins to need gradients, and so do views of the same tensor"):
+        convert(program, (x, x[1:], weight), {}, Backend(), fullgraph=True)
 
 
 def test_identity_of_two_inputs_is_guarded_both_ways() -> None:
