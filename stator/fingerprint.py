@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch.nn import functional as F
 
 from stator.aot.attributes import attribute
 from stator.base import processor
@@ -148,6 +149,9 @@ def _name(target: Any) -> str:
         case types.FunctionType():
             if target.__code__.co_filename.startswith(_FOLDERS) and "<" not in target.__qualname__:
                 return f"{target.__module__}.{target.__qualname__}"
+            if getattr(F, target.__name__, None) is target:  # made by `boolean_dispatch` of two functions and plain data
+                held = [cell.cell_contents for cell in target.__closure__ or ()]
+                return f"{target.__name__} of {[_name(x) if callable(x) else repr(x) for x in held]}"
         case types.BuiltinFunctionType():
             owner = target.__self__ if isinstance(target.__self__, type) else None
             module = target.__module__ or getattr(owner, "__module__", None) or ""

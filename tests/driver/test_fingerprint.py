@@ -15,7 +15,7 @@ from torch import fx
 from stator.base.errors import Unsupported
 from stator.base.options import Options
 from stator.fake import graphs
-from stator.fingerprint import graph_key
+from stator.fingerprint import _name, graph_key
 
 F = torch.nn.functional
 
@@ -200,3 +200,10 @@ def test_values_without_stable_text_have_no_key(value: Any) -> None:
 )  # fmt: skip
 def test_what_pytorch_and_python_define_has_a_key(function: Any) -> None:
     assert Made(function=function).key() == Made(function=function).key() != Made().key()
+
+
+def test_functions_that_torch_makes_of_two_others_are_named() -> None:
+    pooled = torch.nn.functional.max_pool2d
+    assert "<" in pooled.__qualname__
+    assert _name(pooled).startswith("max_pool2d of [")
+    assert _name(pooled) != _name(torch.nn.functional.max_pool1d)
