@@ -149,7 +149,7 @@ def _name(target: Any) -> str:
         case types.FunctionType():
             if target.__code__.co_filename.startswith(_FOLDERS) and "<" not in target.__qualname__:
                 return f"{target.__module__}.{target.__qualname__}"
-            if getattr(F, target.__name__, None) is target:  # made by `boolean_dispatch` of two functions and plain data
+            if target in vars(F).values():  # made by `boolean_dispatch` of two functions and plain data
                 held = [cell.cell_contents for cell in target.__closure__ or ()]
                 return f"{target.__name__} of {[_name(x) if callable(x) else repr(x) for x in held]}"
         case types.BuiltinFunctionType():
