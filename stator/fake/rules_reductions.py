@@ -95,6 +95,14 @@ def _argmax(x: Any, dim: Any = None, keepdim: bool = False) -> Any:
     return make(reduced_size(x.shape, dim, keepdim), torch.int64, x.device)
 
 
+@rule(aten.norm.ScalarOpt_dim)
+def _norm(x: Any, order: Any, dims: Any, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    """A kernel for shapes reads a negative dim as none in some releases."""
+    if dtype is not None or not is_float(x.dtype) or 0 in x.shape:
+        return NotImplemented
+    return make(reduced_size(x.shape, dims, keepdim), x.dtype.to_real(), x.device)
+
+
 @rule(aten.var.correction)
 def _var(x: Any, dims: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
     return NotImplemented if x.is_complex() else make(reduced_size(x.shape, dims, keepdim), x.dtype, x.device)

@@ -14,6 +14,11 @@ F16, BF16, F32, F64 = torch.float16, torch.bfloat16, torch.float32, torch.float6
 LEAF = {"grad": "leaf"}
 
 RIGHT = {
+    "norms along dims that are counted from the end": Program(
+        (Input((2, 3, 4)), Input((2, 2), torch.complex64)),
+        ("v0 = torch.norm(x0, dim=-2)", "v1 = v0.sum(-1).unsqueeze(v0.dim() - 1)", "v2 = torch.norm(x1, dim=-1)"),
+        ("v0", "v1", "v2"),
+    ),
     "factors are converted before they are multiplied": Program(
         (Input((5,)), Input((5,), torch.uint8, values="positive"), Input((), F64), Input((5,), torch.bool)),
         ("v0 = torch.addcmul(x0, x1 + 100, x1 + 50)", "v1 = torch.addcmul(x2, x3, x3, value=0.5)"),
