@@ -95,8 +95,8 @@ def _argmax(x: Any, dim: Any = None, keepdim: bool = False) -> Any:
     return make(reduced_size(x.shape, dim, keepdim), torch.int64, x.device)
 
 
-@rule(aten.norm.ScalarOpt_dim)
-def _norm(x: Any, order: Any, dims: Any, keepdim: bool = False, *, dtype: Any = None) -> Any:
+@rule(aten.norm.ScalarOpt_dim, aten.linalg_vector_norm.default)
+def _norm(x: Any, order: Any = 2, dims: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
     """A kernel for shapes reads a negative dim as none in some releases."""
     if dtype is not None or not is_float(x.dtype) or 0 in x.shape:
         return NotImplemented
