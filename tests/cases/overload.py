@@ -1,7 +1,8 @@
 """Overloads that the programs of the other files do not come to: called by name, below autograd.
 
 PyTorch takes a composite operator apart in its autograd layer, above the tracer; those that decompositions call, below
-it, come whole. A few others are what only derivatives call. Together with the other files every decomposition and every lowering has a case.
+it, come whole. A few others are what only derivatives call. Together with the other files every decomposition and every
+lowering has a case.
 """
 
 from __future__ import annotations

@@ -17,9 +17,10 @@ from stator.loop import expr as e
 from stator.loop.expr import Expr
 from stator.loop.index import Axis, Index
 from stator.loop.kernel import Schedule
-from stator.loop.nest import Buffer, Extern, Nest, Program, View, contiguous
+from stator.loop.nest import Buffer, Extern, Nest, Program, View
 from stator.loop.schedule import schedule
 from stator.runtime import GraphArtifact, Unit, build, link
+from stator.sizes.strides import contiguous
 
 
 def buffer(name: str, *size: int, dtype: str = "f32") -> Buffer:
