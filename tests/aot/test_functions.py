@@ -46,6 +46,17 @@ def raised(function: Callable[[], Any]) -> tuple[str, str]:
     return type(caught.value).__name__, str(caught.value).split(".")[0]
 
 
+def of_each_subset(call: Callable[..., Any], inputs: int, results: int) -> list[Any]:
+    """The gradients of the inputs, for each subset of the results to be differentiated together."""
+    seen = []
+    for chosen in range(1, 1 << results):
+        leaves = [leaf(3) for _ in range(inputs)]
+        found = call(*leaves)
+        sum(found[i].sum() for i in range(results) if chosen >> i & 1).backward()
+        seen.append(told(*leaves))
+    return seen
+
+
 class First(Function):
     """The product, with a gradient for the first factor only."""
 
@@ -221,13 +232,7 @@ def no_gradient_for_one_input(compiling: Compiling) -> Any:
 @whole
 def no_gradient_from_some_results(compiling: Compiling) -> Any:
     call = compiling(lambda x, y: (First.apply(x, y.tanh()).sum(), y.exp().sum(), x.sin().sum()))
-    seen = []
-    for chosen in range(1, 8):
-        x, y = leaf(3), leaf(3)
-        results = call(x, y)
-        sum(results[i] for i in range(3) if chosen >> i & 1).backward()
-        seen.append(told(x, y))
-    return seen
+    return of_each_subset(call, 2, 3)
 
 
 @whole
@@ -282,13 +287,7 @@ def writes(compiling: Compiling) -> Any:
 
 @whole
 def zeros_for_what_is_not_differentiated(compiling: Compiling) -> Any:
-    call, seen = compiling(lambda x: Two.apply(x * 1)), []
-    for chosen in (1, 2, 3):
-        x = leaf(3)
-        results = call(x)
-        sum(results[i].sum() for i in range(2) if chosen >> i & 1).backward()
-        seen.append(told(x))
-    return seen
+    return of_each_subset(compiling(lambda x: Two.apply(x * 1)), 1, 2)
 
 
 @whole
@@ -337,13 +336,7 @@ def casts_of_their_own(compiling: Compiling) -> Any:
 
 @breaks("told which of its results are differentiated")
 def nothing_for_what_is_not_differentiated(compiling: Compiling) -> Any:
-    call, seen = compiling(lambda x: Told.apply(x * 1)), []
-    for chosen in (1, 2, 3):
-        x = leaf(3)
-        results = call(x)
-        sum(results[i].sum() for i in range(2) if chosen >> i & 1).backward()
-        seen.append(told(x))
-    return seen
+    return of_each_subset(compiling(lambda x: Told.apply(x * 1)), 1, 2)
 
 
 @breaks("an autograd function gives it its gradient")
