@@ -53,7 +53,8 @@ from stator.capture.rewrite import Assembler
 from stator.capture.root import RootMachine, Stopped
 from stator.capture.source import Source, scope_of
 from stator.capture.value import Raised, Value
-from stator.capture.values import autocast, build, operators
+from stator.capture.values import build, operators
+from stator.capture.values.graph_context import leave_open
 from stator.fake.mode import without_saved_tensor_hooks
 from stator.sizes.environment import nowhere
 
@@ -282,7 +283,7 @@ class Conversion:
             result = machine.run()
         except Stopped:
             assert self.points is not None
-            autocast.leave_open(machine)
+            leave_open(machine)
             leave_modes(machine)
             Exit(assembler, machine, self.points, self.fn).write()
             return assembler

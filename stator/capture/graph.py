@@ -111,7 +111,7 @@ class GraphBuilder:
         self.plain_views: set[int] = set()
         #: Argument tuples of the autocast contexts that the program is inside of.
         self.autocasts: list[tuple[Any, ...]] = []
-        #: Their values, which can leave them and enter them again.
+        #: Values of the contexts in the graph that the program is inside of, the innermost last.
         self.open_contexts: list[Any] = []
         #: How many functions the program is inside of that `torch.vmap` maps, and how many it has been.
         self.mapping = 0

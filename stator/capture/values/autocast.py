@@ -1,9 +1,9 @@
 """`torch.autocast` inside of the program.
 
 Entering and leaving are calls in the graph; in between, the graph builder runs fakes under the same
-mode, so that dtypes come out as autocast makes them. Where a graph ends inside of a context, it leaves it, and the real
-context is entered behind the graph: `leave_open`.
-Neighbours: `graph.py` (`autocasts`), `torch_state.py` (questions about the mode).
+mode, so that dtypes come out as autocast makes them.
+Neighbours: `graph_context.py` (contexts in a graph), `graph.py` (`autocasts`), `torch_state.py` (questions about the
+mode).
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ import torch
 from torch.amp import autocast_mode
 
 from stator.capture.source import ConstSource
-from stator.capture.values.base import Object
-from stator.capture.values.constant import FALSE
 from stator.capture.values.fold import ask
+from stator.capture.values.graph_context import GraphContext
 from stator.capture.values.registry import fresh, handles, wrap
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from stator.capture.value import Value
 
 
-class AutocastValue(Object):
+class AutocastValue(GraphContext):
     """An autocast context."""
 
     __slots__ = ("arguments", "nodes")
@@ -44,42 +43,23 @@ class AutocastValue(Object):
     def python_type(self) -> type:
         return torch.autocast
 
-    def truth(self, tx: Machine) -> bool:
-        return True
-
     def call(self, tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
         """As a decorator."""
         return wrap(tx, autocast_mode.autocast_decorator, ConstSource(autocast_mode.autocast_decorator)).call(
             tx, (self, *args), kwargs
         )
 
-    def m___enter__(self, tx: Machine) -> Value:
+    def enter(self, tx: Machine) -> Value:
         self.nodes.append(tx.graph.record(autocast_mode._enter_autocast, self.arguments, tx.location()))
         tx.graph.autocasts.append(self.arguments)
-        tx.graph.open_contexts.append(self)
         return self
 
-    def m___exit__(self, tx: Machine, *exception: Value) -> Value:
-        self.leave(tx)
-        tx.graph.open_contexts.pop()
-        return FALSE
-
     def leave(self, tx: Machine) -> None:
-        """Ends it in the graph."""
         tx.graph.record(autocast_mode._exit_autocast, (self.nodes.pop(),), tx.location())
         tx.graph.autocasts.pop()
 
     def reconstruct(self, out: Assembler) -> None:
         out.call(torch.autocast, *(fresh(argument) for argument in self.arguments))
-
-
-def leave_open(tx: Machine) -> None:
-    """The graph ends here: what is open in it goes on behind it, in real contexts."""
-    for context in reversed(tx.graph.open_contexts):
-        context.leave(tx)
-    for context in tx.graph.open_contexts:
-        tx.effects.call(context.python_type().__enter__, context)
-    tx.graph.open_contexts.clear()
 
 
 @handles(torch.autocast)

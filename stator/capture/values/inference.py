@@ -2,7 +2,7 @@
 
 In the graph it is a change of grad mode. Fakes are computed in inference mode itself, so what eager forbids with
 inference tensors is refused; tensors that leave the graph become inference tensors after it has run (`leaving.py`).
-Neighbours: `autocast.py` (contexts that a graph ends inside of), `graph.py` (`inference`).
+Neighbours: `graph_context.py` (contexts in a graph), `graph.py` (`inference`).
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from torch.utils import _contextlib
 
 from stator.base.errors import GraphBreak
 from stator.capture.source import ConstSource
-from stator.capture.values.base import Object
-from stator.capture.values.constant import FALSE, NONE
+from stator.capture.values.constant import NONE
+from stator.capture.values.graph_context import GraphContext
 from stator.capture.values.registry import fresh, handles, wrap
 from stator.capture.values.tensor import SPECIAL_METHODS, TensorValue, answer
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 MAKER = functools.partial(torch.inference_mode, True)
 
 
-class InferenceValue(Object):
+class InferenceValue(GraphContext):
     """A context of inference mode."""
 
     __slots__ = ("before",)
@@ -46,30 +46,20 @@ class InferenceValue(Object):
     def python_type(self) -> type:
         return torch.inference_mode
 
-    def truth(self, tx: Machine) -> bool:
-        return True
-
     def call(self, tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
         """As a decorator."""
         another = wrap(tx, MAKER, ConstSource(MAKER))
         return fresh(_contextlib.context_decorator).call(tx, (another, *args), kwargs)
 
-    def m___enter__(self, tx: Machine) -> Value:
+    def enter(self, tx: Machine) -> Value:
         graph = tx.graph
         self.before.append((graph.grad_enabled, graph.inference))
         node = graph.record(torch._C._set_grad_enabled, (False,), tx.location())
         graph.entered = graph.entered or node
         graph.grad_enabled, graph.inference = False, True
-        graph.open_contexts.append(self)
         return NONE
 
-    def m___exit__(self, tx: Machine, *exception: Value) -> Value:
-        self.leave(tx)
-        tx.graph.open_contexts.pop()
-        return FALSE
-
     def leave(self, tx: Machine) -> None:
-        """Ends it in the graph."""
         enabled, tx.graph.inference = self.before.pop()
         tx.graph.set_grad_enabled(enabled, tx.location())
 

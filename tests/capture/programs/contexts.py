@@ -383,6 +383,28 @@ def inference_mode_twice(x):
     return y, z
 
 
+@program(lambda: (torch.rand(2, 2),), breaks="the outer context is left first")
+def autocasts_left_in_the_order_they_were_entered(x):
+    outer, inner = torch.autocast("cpu", torch.bfloat16), torch.autocast("cpu", enabled=False)
+    outer.__enter__()
+    inner.__enter__()
+    outer.__exit__(None, None, None)
+    y = x @ x
+    inner.__exit__(None, None, None)
+    z = x @ x
+    torch.set_autocast_enabled("cpu", False)
+    return y, z
+
+
+@program(breaks="the context that is left was not entered")
+def inference_mode_left_without_being_entered(x):
+    try:
+        torch.inference_mode().__exit__(None, None, None)
+    except AttributeError:
+        return x * 2
+    return x * 3
+
+
 @program(lambda: (leaf(),))
 def inference_mode_and_no_gradients(x):
     with torch.no_grad():

@@ -37,6 +37,7 @@ from stator.capture.values import (
     exception,
     function,
     functional,
+    graph_context,
     inference,
     iterators,
     klass,
@@ -274,6 +275,7 @@ PROGRAMS: dict[type[Value], Callable[[Tensor], Any]] = {
 OTHERS: dict[type[Value], str] = {
     base.Object: "a base class",
     base.KnownValue: "a base class",
+    graph_context.GraphContext: "a base class",
     sequence.SequenceValue: "a base class",
     iterators.IteratorValue: "a base class",
     markers.DisabledFunction: "calling one is refused: see below",
