@@ -5,7 +5,8 @@ the gradients. Sizes that the placeholders describe by symbols stay symbols. Wha
 live tensors it was lifted over, and the description of inputs and outputs. Invariant: the joint graph's outputs are
 `(values…, gradients…)` and its only mutating nodes are the `copy_`s into inputs at the end of the forward.
 
-Neighbours: `tracer.py` records; `outputs.py` describes the results; `partition.py` splits the joint graph.
+Neighbours: `interpreter.py` runs the captured graph, `tracer.py` records; `outputs.py` describes the results;
+`partition.py` splits the joint graph.
 """
 
 from __future__ import annotations
@@ -21,17 +22,18 @@ from typing import Any
 import torch
 from torch import fx
 
-from stator.aot import casts, special
-from stator.aot.attributes import attribute, lifted, tensors_of
+from stator.aot import casts
+from stator.aot.attributes import lifted
 from stator.aot.functional import Cell, Handle, repeats
+from stator.aot.interpreter import Interpreter
 from stator.aot.metadata import Ints, Metadata, Output, TensorSpec, Value
 from stator.aot.outputs import Results, describe, own_memory, view_of
 from stator.aot.symbols import extent_of, origins
 from stator.aot.tangents import Given, Reach
 from stator.aot.together import Base, Member, join, relate, storage_of, wholes
 from stator.aot.tracer import Tracer
-from stator.base.errors import DataDependent, StatorError, Unsupported
-from stator.fake import FakeTensor, composite, make
+from stator.base.errors import StatorError, Unsupported
+from stator.fake import FakeTensor, make
 from stator.fake.graphs import draws, module
 from stator.fake.layout import contiguous_strides, is_dense
 from stator.fake.lineage import whole_of
@@ -254,7 +256,7 @@ class _Tracing:
         """Forward, write-backs, backward, description."""
         self._give_handles()
         with self.tracer:
-            outputs = _Interpreter(self.tracer, self.gm).run([entry.fake for entry in self.inputs])
+            outputs = Interpreter(self.tracer, self.gm).run([entry.fake for entry in self.inputs])
         flat = self._flat_inputs()
         results = describe(self.tracer, {id(entry.fake): i for i, entry in _tensors(flat)}, outputs)
         mutated, assigned = self._write_back(flat, results)
@@ -535,59 +537,6 @@ def _packed(value: torch.Tensor) -> tuple[int, ...]:
     """The strides of a value, or contiguous ones where there are holes in it."""
     size, stride = value.shape, value.stride()
     return stride if value.is_contiguous() or is_dense(size, stride) else contiguous_strides(size)
-
-
-class _Interpreter:
-    """Runs the captured graph's torch-level calls on fakes."""
-
-    def __init__(self, tracer: Tracer, gm: fx.GraphModule) -> None:
-        self.tracer = tracer
-        self.gm = gm
-
-    def run(self, inputs: list[Any]) -> list[Any]:
-        """The results: one entry for each of the graph's flat outputs."""
-        values: dict[fx.Node, Any] = {}
-        arguments = iter(inputs)
-        for node in self.gm.graph.nodes:
-            if node.op == "placeholder":
-                values[node] = next(arguments)
-                continue
-            args = fx.node.map_arg(node.args, values.__getitem__)
-            described = node.meta.get("val")
-            if isinstance(described, torch.SymFloat):
-                values[node] = described  # Python computes it, not the graph
-                continue
-            if node.op == "output":
-                out = args[0]
-                self.tracer.region = None
-                return list(out) if isinstance(out, (list, tuple)) else [out]
-            location, step = node.meta.get("location"), node.meta.get("step")
-            self.tracer.location, self.tracer.step = location, step
-            self.tracer.region = node.meta.get("recompute")
-            self.tracer.calls.begin(location, step)
-            kwargs = fx.node.map_arg(node.kwargs, values.__getitem__)
-            try:
-                values[node] = self._call(node, args, kwargs)
-            except (Unsupported, DataDependent) as error:
-                error.refused_at(location, step)
-                raise
-        return []
-
-    def _call(self, node: fx.Node, args: Any, kwargs: Any) -> Any:
-        match node.op:
-            case "call_function":
-                function = special.CHECKED.get(node.target, node.target)
-                return composite.call(function, args, kwargs)  # type: ignore[arg-type]
-            case "call_method":
-                return composite.call(getattr(torch.Tensor, str(node.target)), args, kwargs)
-            case "get_attr":
-                value = attribute(self.gm, str(node.target))
-                return self.tracer.fakes((value,))[0]
-            case "call_module":
-                module = self.gm.get_submodule(str(node.target))
-                fakes = {name: self.tracer.fakes((t,))[0] for name, t in tensors_of(module, "")}
-                return torch.func.functional_call(module, fakes, args, kwargs)
-        raise Unsupported(node.op, "no such kind of node in a captured graph")
 
 
 def _prune(graph: fx.Graph) -> None:

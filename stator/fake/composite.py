@@ -3,7 +3,7 @@
 `matmul` and `linear` are taken apart in C++ before any mode sees them. Where that code reads sizes as numbers (which
 functions do depends on the version of PyTorch), every size would become fixed. Invariant: sizes, strides and dtypes of
 the results are eager's, and so are the operators that do the work. So are functions whose gradient asks for data.
-Neighbours: `capture/graph.py` and `aot/trace.py` run the calls of a program through `call`.
+Neighbours: `capture/graph.py` and `aot/interpreter.py` run the calls of a program through `call`.
 """
 
 from __future__ import annotations
