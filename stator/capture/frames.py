@@ -46,7 +46,7 @@ from stator.capture.dynamic import History, NotForAllSizes, Sizes
 from stator.capture.effects import DELETED, Effects
 from stator.capture.graph import GraphBuilder
 from stator.capture.guards import Guard, GuardSet, state_guards
-from stator.capture.leaving import Stays, changes
+from stator.capture.leaving import Stays, changes, refuse_leaked
 from stator.capture.machine import HandledError, Machine, RefusedOpcode, Session, TooLong
 from stator.capture.points import Point, Points
 from stator.capture.rewrite import Assembler
@@ -384,9 +384,8 @@ class Conversion:
         if not calls:
             code = assembler.assemble(None, (), granted) if self.breaks else fn.__code__
             return Entry(guards, code, [], self.breaks)
-        if (stop := leaked(graph, assembler.outputs)) is not None:
-            return self.finish_before(*stop)
         try:
+            refuse_leaked(graph, assembler.outputs)
             changed = assembler.changes = changes(graph, assembler.outputs)
         except Stays as error:
             return self.finish_before(error, error.step)
@@ -507,19 +506,6 @@ def drop_unused_inputs(graph: GraphBuilder, outputs: Sequence[Any]) -> None:
         if not entry.node.users and entry.node not in needed:
             graph.graph.erase_node(entry.node)
             graph.inputs = [other for other in graph.inputs if other is not entry]
-
-
-def leaked(graph: GraphBuilder, outputs: Sequence[torch.fx.Node]) -> tuple[GraphBreak, int] | None:
-    """Why, and before which step, a graph must end because a tensor of a mapped function is used behind it."""
-    if not graph.mapped:
-        return None
-    used = [*outputs, *(source for node in graph.graph.nodes for source in node.all_input_nodes)]
-    lost = next((node for node in used if node._erased), None)
-    if lost is None:
-        return None
-    stop = GraphBreak("a tensor of a function that torch.vmap maps is used outside of it")
-    stop.location = lost.meta["location"]
-    return stop, lost.meta["step"]
 
 
 def describe(stop: Exception) -> Break:

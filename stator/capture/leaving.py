@@ -3,7 +3,8 @@
 A tensor made in inference mode inside of the program becomes an inference tensor. One whose history was freed inside
 (by `backward()`) leaves the graph detached, and gets a history that raises what PyTorch raises for a freed one. One on
 which the program called `requires_grad_()` leaves without it, and the call is repeated; if other results have it in
-their history, the graph ends before the call.
+their history, the graph ends before the call; so it does before a function that `torch.vmap` maps, whose tensors only it
+can use.
 Neighbours: `values/gradients.py` (what makes such tensors), `rewrite.py` (calls what makes them again), `frames.py`.
 """
 
@@ -103,6 +104,16 @@ def changes(graph: GraphBuilder, outputs: Sequence[fx.Node]) -> dict[fx.Node, Ch
     if left and graph.made and not any(leaf.fake.requires_grad for leaf in graph.leaves()):
         raise Stays("requires_grad_() makes the only tensor that takes gradients", next(all_granting(graph)))
     return found
+
+
+def refuse_leaked(graph: GraphBuilder, outputs: Sequence[fx.Node]) -> None:
+    """Raises `Stays` if a tensor of a mapped function, which is one of a part of the batch, is used behind it."""
+    if not graph.mapped:
+        return
+    used = [*outputs, *(source for node in graph.graph.nodes for source in node.all_input_nodes)]
+    lost = next((node for node in used if node._erased), None)
+    if lost is not None:
+        raise Stays("a tensor of a function that torch.vmap maps is used outside of it", lost)
 
 
 def end_of_history(graph: GraphBuilder, fake: Any) -> str:

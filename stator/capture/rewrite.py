@@ -10,6 +10,7 @@ can stand in the same function. Neighbours: `value.py` (`reconstruct`), `effects
 
 from __future__ import annotations
 
+import functools
 import inspect
 import sys
 from collections.abc import Callable, Sequence
@@ -346,7 +347,7 @@ class Assembler:
             for node in self.outputs:
                 self.emit("STORE_FAST", self._output_slots[node])
             for node, change in self.changes.items():
-                self.start_call(lambda restore=change.restore: self.load_object(restore))  # type: ignore[misc]
+                self.start_call(functools.partial(self.load_object, change.restore))
                 self.emit("LOAD_FAST", self._output_slots[node])
                 self.finish_call(1)
                 self.emit("STORE_FAST", self._output_slots[node])
