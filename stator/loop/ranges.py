@@ -98,7 +98,7 @@ class Ranges:
             return part
         if value.op == "add" and number in value.args:
             other = value.args[1] if value.args[0] is number else value.args[0]
-            return _meet(known, _add(part, self.memo[other]))
+            return _meet(known, self._within_dtype(value, _add(part, self.memo[other])))
         return known
 
     @staticmethod
@@ -108,6 +108,8 @@ class Ranges:
         if node.dtype in FLOATS:
             whole = type(low) is not Size and type(high) is not Size and low is not None and high is not None
             return found if whole and math.isfinite(low) and math.isfinite(high) else UNKNOWN
+        if node.dtype != "i64":
+            low, high = _numbers(found)
         least, most = _LIMITS[node.dtype]
         if (type(low) is int and low < least) or (type(high) is int and high > most):
             return (None, None) if node.dtype == "i64" else (least, most)

@@ -61,6 +61,12 @@ def test_wrapping_is_unknown() -> None:
     big = e.op("mul", e.known(n, 0, 2**62), integer(4))
     assert Ranges()(big) == UNKNOWN
     assert Ranges()(e.op("add", e.cast(e.known(n, 0, 2**31 - 1), "i32"), e.const(1, "i32"))) == (-(2**31), 2**31 - 1)
+    small = e.cast(n, "u8")
+    chosen = e.op("ge", small, e.const(5, "u8"))
+    assert Ranges()(e.op("where", chosen, e.op("add", small, e.const(250, "u8")), e.const(7, "u8"))) == (0, 255)
+    part = e.cast(n, "i32")
+    chosen = e.op("ge", part, e.const(5, "i32"))
+    assert Ranges()(e.op("where", chosen, e.op("add", part, e.const(-5, "i32")), e.const(7, "i32"))) == (0, 2**31 - 6)
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -70,18 +76,24 @@ def test_random_expressions(seed: int) -> None:
     def number(depth: int) -> Expr:
         if depth == 0 or rng.random() < 0.1:
             return rng.choice([e.index(i), e.index(j.index * 3 - 5), integer(rng.randint(-20, 20)), e.known(n, -9, 9)])
-        match rng.randrange(4):
+        match rng.randrange(5):
             case 0:
                 name = rng.choice(("add", "sub", "mul", "minimum", "maximum"))
                 return e.op(name, number(depth - 1), number(depth - 1))
             case 1:
                 return e.op(rng.choice(("floordiv", "mod")), number(depth - 1), integer(rng.randint(1, 9)))
             case 2:
-                value = number(depth - 1)
-                condition = e.op(rng.choice(("lt", "le", "gt", "ge")), value, integer(rng.randint(-9, 9)))
-                return e.op("where", condition, e.op("add", value, integer(rng.randint(-9, 9))), value)
+                return around(number(depth - 1), "i64", 9)
+            case 3:
+                dtype = rng.choice(("u8", "i8"))
+                return e.cast(around(e.cast(number(depth - 1), dtype), dtype, 250), "i64")
             case _:
                 return e.cast(e.op(rng.choice(("floor", "ceil", "trunc")), real(depth - 1)), "i64")
+
+    def around(value: Expr, dtype: str, most: int) -> Expr:
+        limit, step = (e.const(rng.randint(-most, most), dtype) for _ in range(2))
+        condition = e.op(rng.choice(("lt", "le", "gt", "ge")), value, limit)
+        return e.op("where", condition, e.op("add", value, step), value)
 
     def real(depth: int) -> Expr:
         value = e.cast(number(depth), "f32")
