@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 
+import stator
 from tests.capture.changing import Calls, Table, check, ids_of, patched, x
 
 table = Table()
@@ -339,3 +340,18 @@ def cached_random_tensor(call: Calls) -> None:
 @pytest.mark.parametrize(("kind", "case"), table, ids=ids_of(table))
 def test_change(kind: str, case: Any) -> None:
     check(kind, case)
+
+
+@pytest.mark.filterwarnings("ignore::stator.base.errors.FallbackWarning")
+def test_cached_tensors_are_made_in_the_mode_of_the_program() -> None:
+    @functools.lru_cache
+    def cached(size: int) -> torch.Tensor:
+        return torch.ones(size)
+
+    def fn(y: torch.Tensor) -> torch.Tensor:
+        with torch.inference_mode():
+            return y * cached(3)
+
+    with torch.no_grad():
+        assert torch.equal(stator.compile(fn, backend="eager")(x()), x())
+    assert cached(3).is_inference()

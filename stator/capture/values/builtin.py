@@ -89,7 +89,7 @@ def call_cached(tx: Machine, value: BuiltinValue, args: Sequence[Value], kwargs:
         return value.get_attr(tx, "__wrapped__").call(tx, args, kwargs)  # no cache can know it
     plain = [identified(arg) for arg in args]
     named = {name: identified(arg) for name, arg in kwargs.items()}
-    if tx.graph.grad_enabled is not torch.is_grad_enabled() or tx.graph.autocasts:
+    if tx.graph.grad_enabled is not torch.is_grad_enabled() or tx.graph.open_contexts:
         raise GraphBreak(f"{function.__qualname__} is cached, and called under another mode than the whole function")
     result = run(tx, function, plain, named)
     question = Question(function, plain, named)
