@@ -3,8 +3,8 @@
 A tensor made in inference mode inside of the program becomes an inference tensor. One whose history was freed inside
 (by `backward()`) leaves the graph detached, and gets a history that raises what PyTorch raises for a freed one. One on
 which the program called `requires_grad_()` leaves without it, and the call is repeated; if other results have it in
-their history, the graph ends before the call; so it does before a function that `torch.vmap` maps, whose tensors only it
-can use.
+their history, the graph ends before the call; so it does before a function that `torch.vmap` maps, whose tensors only
+it can use.
 Neighbours: `values/gradients.py` (what makes such tensors), `rewrite.py` (calls what makes them again), `frames.py`.
 """
 
