@@ -105,7 +105,7 @@ def _failure(error: Exception, gm: fx.GraphModule, example_inputs: Sequence[Any]
         return error
     stage = error.stage if isinstance(error, InternalError) else "link"
     why = error.facts["why"] if isinstance(error, InternalError) else f"{type(error).__name__}: {error}"
-    folder = artifacts.for_failure(options.debug, type(gm).__name__)
+    folder = artifacts.for_failure(options, type(gm).__name__)
     if not options.debug:
         folder.write("captured", graph_file.captured(gm, example_inputs), "py")
     folder.write("failure", "".join(traceback.format_exception(error)), "txt")

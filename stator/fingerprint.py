@@ -209,13 +209,13 @@ def modes_text() -> str:
 
 @functools.cache
 def versions_text() -> str:
-    """PyTorch, Python, the processor, and this package's own files by size and time of change."""
+    """PyTorch, Python, the processor, and this package's own files by content: two megabytes, five milliseconds."""
     root = Path(__file__).parent
-    files = []
-    for folder, _, names in os.walk(root):
-        for name in names:
-            if name.endswith((".py", ".h", ".so")):
-                stat = os.stat(os.path.join(folder, name))
-                files.append((os.path.relpath(os.path.join(folder, name), root), stat.st_size, stat.st_mtime_ns))
+    paths = [os.path.join(folder, name) for folder, _, names in os.walk(root) for name in names]
+    parts: list[str | bytes] = []
+    for path in sorted(path for path in paths if path.endswith((".py", ".h", ".so"))):
+        with open(path, "rb") as file:
+            parts += [os.path.relpath(path, root), file.read()]
     devices = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
-    return repr((torch.__version__, platform.python_version(), processor.identity(), devices, sorted(files)))
+    versions = torch.__version__, torch.version.git_version, platform.python_version()
+    return repr((*versions, processor.identity(), devices, key_of(*parts)))

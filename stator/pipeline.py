@@ -55,7 +55,7 @@ def build(gm: fx.GraphModule, example_inputs: Sequence[Any], options: Options) -
     metadata = replace(metadata, memory=Memory(**asdict(footprint)))
     built = [written(half, options) for half in (forward, backward) if half is not None]
     with stage("build"):
-        compile_units([unit for half in built for unit in half.units], options)
+        built = compile_units(built, options)
     constants = joint.attributes[len(lifted(gm)) :]
     if environment is not None:
         conditions = [recorded.condition for recorded in environment.conditions[assumed:]]

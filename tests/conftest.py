@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import random
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 import hypothesis
 import pytest
 
+from stator.base import temporary
 from stator.loop.tables import session
 
 # Examples are the same on every run, and a slow machine is no failure.
@@ -34,9 +34,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_left_out] = 0
     # The user's own cache must neither feed the tests nor be fed by them; workers inherit the main process's folder.
     if "PYTEST_XDIST_WORKER" not in os.environ:
-        folder = tempfile.TemporaryDirectory(prefix="stator-tests-", ignore_cleanup_errors=True)
-        os.environ["STATOR_CACHE_DIR"] = folder.name
-        config.add_cleanup(folder.cleanup)
+        os.environ["STATOR_CACHE_DIR"] = str(temporary.fresh("tests"))
     os.environ.setdefault("STATOR_VERIFY", "1")
     # Test modules hold objects of the loop IR, so the tables must outlive the compilations between them.
     tables = ExitStack()

@@ -3,17 +3,25 @@
 Nothing is written unless the option `debug` (or STATOR_DEBUG) names a folder; then whoever compiles a graph opens its
 folder with `writing`, and each stage below hands its text to `stage`. A text that costs something to make is passed as
 a callable, which is called only when it is written. Files are for reading: nothing in stator reads them back.
+What a failure is understood by is kept without being asked for, in the cache folder, of the last failures only.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import tempfile
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
+from typing import Final
+
+from stator.base import temporary, trust
+from stator.base.options import Options
+
+#: How many failures are kept where nobody has named a folder.
+_FAILURES: Final = 20
 
 
 class Folder:
@@ -76,12 +84,29 @@ def stage(name: str, text: str | Callable[[], str], suffix: str = "txt") -> Path
     return folder.write(name, text if isinstance(text, str) else text(), suffix)
 
 
-def for_failure(directory: str, graph: str) -> Folder:
-    """Where to keep what a failure is understood by: with the other stages, else in a temporary folder of its own."""
+def for_failure(options: Options, graph: str) -> Folder:
+    """Where to keep what a failure is understood by: with the other stages, else with the last failures."""
     folder = current()
     if folder is not None:
         return folder
-    return Folder(_fresh(Path(directory) / _safe(graph)) if directory else Path(tempfile.mkdtemp(prefix="stator-")))
+    if options.debug:
+        return Folder(_fresh(Path(options.debug) / _safe(graph)))
+    failures = options.cache_root() / "failures"
+    try:
+        failures.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if trust.objection(failures) is None:
+            return Folder(_among_the_last(failures, graph))
+    except OSError:  # no cache folder: what is kept is gone with the process
+        pass
+    return Folder(temporary.fresh(_safe(graph)))
+
+
+def _among_the_last(failures: Path, graph: str) -> Path:
+    """A new folder; the oldest goes when there are more than enough."""
+    kept = sorted((path for path in failures.iterdir() if path.is_dir()), key=lambda path: path.stat().st_mtime)
+    for path in kept[: len(kept) - _FAILURES + 1]:
+        shutil.rmtree(path, ignore_errors=True)
+    return _fresh(failures / _safe(graph))
 
 
 def _safe(name: str) -> str:

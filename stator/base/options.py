@@ -158,16 +158,15 @@ class Options:
         return ";".join(f"{name}={getattr(self, name)!r}" for name, known in OPTIONS.items() if known.in_key)
 
     def cache_root(self) -> Path:
-        """Where the disk store lives."""
+        """Where the disk store lives; a home or cache folder that is no absolute path is none."""
         if self.cache_dir:
-            return Path(self.cache_dir).expanduser()
-        home = os.environ.get("XDG_CACHE_HOME", "")
-        if home:
-            return Path(home) / "stator"
-        try:
-            return Path("~/.cache/stator").expanduser()
-        except RuntimeError:  # a user without a home
-            return Path(tempfile.gettempdir()) / f"stator-{os.getuid()}"
+            return Path(os.path.expanduser(self.cache_dir)).absolute()
+        home = os.path.expanduser("~/.cache") if os.environ.get("HOME") != "" else ""
+        for folder in (os.environ.get("XDG_CACHE_HOME", ""), home):
+            if os.path.isabs(folder):
+                return Path(folder) / "stator"
+        # Anybody can make a folder of this name: the store takes none that is not this user's alone.
+        return Path(tempfile.gettempdir()) / f"stator-{os.getuid()}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,18 +3,17 @@
 One entry is one file: the bytes, then a fixed-size trailer with their checksum, written as a comment line so that a
 shared library or a Python source stays usable in place. Entries appear by rename, so a reader sees a whole entry or
 none; one that does not match its checksum is deleted and reported once. The store is bounded: the least recently used
-go first. A folder that cannot be written is reported once, and a private folder of this process takes the writes.
+go first. A folder that cannot be written is reported once, and a private folder of this process takes the writes;
+so is one that others can write to (`trust.py`), from which nothing is read either: entries are code.
 """
 
 from __future__ import annotations
 
-import atexit
+import errno
 import hashlib
 import itertools
 import os
 import re
-import shutil
-import tempfile
 import threading
 import time
 import warnings
@@ -22,6 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from stator.base import temporary, trust
 from stator.base.errors import CacheWarning
 
 _MARK: Final = b"\n# stator blake2b "
@@ -55,12 +55,13 @@ def _open_seal(sealed: bytes) -> bytes | None:
 class Store:
     """Bytes by key. Every method is safe to call from many threads and processes; none raises for the disk's sake."""
 
-    __slots__ = ("_bytes", "_counter", "_lock", "_private", "_reported", "max_bytes", "root")
+    __slots__ = ("_bytes", "_counter", "_lock", "_private", "_reported", "_trusted", "max_bytes", "root")
 
     def __init__(self, root: Path | str, max_bytes: int = 4 << 30) -> None:
-        self.root = Path(root) / "entries"  # a folder of our own: the bound deletes files in it
+        self.root = Path(root).absolute() / "entries"  # a folder of our own: the bound deletes files in it
         self.max_bytes = max_bytes
-        self._private: Path | None = None  # takes the writes once `root` has refused one
+        self._trusted: bool | None = None  # whether nobody else can write to `root`, once that was looked at
+        self._private = False  # whether a folder of this process takes the writes: `root` has refused one
         self._bytes: int | None = None  # size of the folder as last counted, plus what was written since
         self._counter = itertools.count()
         self._lock = threading.Lock()
@@ -79,22 +80,32 @@ class Store:
     def put(self, key: str, data: bytes) -> None:
         """Write an entry; an equal key means equal bytes, so whoever comes last changes nothing."""
         sealed = _seal(data)
-        if self._private is None:
+        if self.trusted() and not self._private:
             try:
                 self._write(self._place(self.root, key), sealed)
             except OSError as error:
                 why = error.strerror or error
                 self._report(f"the cache folder {self.root} cannot be written ({why}); this process goes on without it")
-                self._private = Path(tempfile.mkdtemp(prefix="stator-"))
-                atexit.register(shutil.rmtree, self._private, ignore_errors=True)
-        if self._private is not None:
-            self._write(self._place(self._private, key), sealed)
+                self._private = True
+        if self._private:
+            self._write(self._place(self._own(), key), sealed)
         elif self._grown(len(sealed)) > self.max_bytes:
             self._shrink(keep=self._place(self.root, key))
 
+    def trusted(self) -> bool:
+        """Whether what is in the folder can only come from this user or the system; told once where it is not so."""
+        if self._trusted is None:
+            why = trust.objection(self.root)
+            self._trusted = why is None
+            self._private = self._private or why is not None
+            if why is not None:
+                text = f"the cache folder is not used, because others can put files into it: {why}"
+                self._report(f"{text}; make it yours alone (chown, chmod go-w) or name another with STATOR_CACHE_DIR")
+        return self._trusted
+
     def usage(self) -> tuple[int, int]:
         """How many entries there are, and their bytes."""
-        sizes = [stat.st_size for _, stat in self._entries()]
+        sizes = [found.st_size for _, found in self._entries()]
         return len(sizes), sum(sizes)
 
     def clear(self) -> None:
@@ -109,13 +120,15 @@ class Store:
             raise ValueError(f"not a store key: {key!r}")
         return folder / key[:2] / key
 
+    def _own(self) -> Path:
+        return temporary.folder() / f"entries-{key_of(self.root)}"
+
     def _find(self, key: str) -> tuple[Path, bytes] | None:
-        for folder in (self._private, self.root):
-            if folder is None:
-                continue
+        folders = [self.root] if self.trusted() else []
+        for folder in [self._own(), *folders] if self._private else folders:
             place = self._place(folder, key)
             try:
-                sealed = place.read_bytes()
+                sealed = self._read(place)
             except OSError:
                 continue
             data = _open_seal(sealed)
@@ -127,14 +140,27 @@ class Store:
             return place, data
         return None
 
+    def _read(self, place: Path) -> bytes:
+        """The bytes of a file that is nobody else's, in a folder that is nobody else's."""
+        user = os.geteuid()
+        with open(place, "rb") as file:
+            for name, found in ((place, os.fstat(file.fileno())), (place.parent, os.stat(place.parent))):
+                if why := trust.writable_by_others(found, user):
+                    self._report(f"an entry of the cache is not used: {name} {why}")
+                    raise PermissionError(errno.EPERM, why)
+            return file.read()
+
     def _write(self, place: Path, sealed: bytes) -> None:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        temporary = place.parent / f"{_TEMPORARY}{os.getpid()}-{threading.get_ident()}-{next(self._counter)}"
+        _make(place.parent)
+        if why := trust.objection(place.parent):  # it is new, or has changed since the folder was looked at
+            raise PermissionError(errno.EPERM, why)
+        draft = place.parent / f"{_TEMPORARY}{os.getpid()}-{threading.get_ident()}-{next(self._counter)}"
         try:
-            temporary.write_bytes(sealed)
-            os.replace(temporary, place)
+            with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+                file.write(sealed)
+            os.replace(draft, place)
         except OSError:
-            _remove(temporary)
+            _remove(draft)
             raise
 
     def _report(self, text: str) -> None:
@@ -146,7 +172,8 @@ class Store:
         """How large the folder is now; counted once a process, then kept by adding."""
         with self._lock:
             if self._bytes is None:
-                self._bytes = sum(entry.st_size for _, entry in self._entries())
+                self._remove_stale()
+                self._bytes = sum(found.st_size for _, found in self._entries())
             else:
                 self._bytes += size
             return self._bytes
@@ -158,26 +185,41 @@ class Store:
         that vanished reads as a miss.
         """
         with self._lock:
+            self._remove_stale()
             entries = sorted(self._entries(), key=lambda item: item[1].st_mtime)
-            total = sum(stat.st_size for _, stat in entries)
-            stale = time.time() - _STALE_SECONDS
-            for path, stat in entries:
-                if path.name.startswith(_TEMPORARY):
-                    remove = stat.st_mtime < stale  # left by a process that died while writing
-                else:
-                    remove = total > self.max_bytes * 0.9 and path != keep
-                if remove:
+            total = sum(found.st_size for _, found in entries)
+            for path, found in entries:
+                if total > self.max_bytes * 0.9 and path != keep and not path.name.startswith(_TEMPORARY):
                     _remove(path)
-                    total -= stat.st_size
+                    total -= found.st_size
             self._bytes = total
 
+    def _remove_stale(self) -> None:
+        """Remove what processes left that died while writing."""
+        before = time.time() - _STALE_SECONDS
+        for path, found in self._entries():
+            if path.name.startswith(_TEMPORARY) and found.st_mtime < before:
+                _remove(path)
+
     def _entries(self) -> Iterator[tuple[Path, os.stat_result]]:
-        for folder in self.root.glob("??"):
+        for folder in self.root.glob("??") if self.trusted() else ():
             for path in folder.iterdir():
                 try:
                     yield path, path.stat()
                 except OSError:
                     continue
+
+
+def _make(folder: Path) -> None:
+    """Make a folder and those above it that are missing, open to this user alone."""
+    if folder.is_dir():
+        return
+    _make(folder.parent)
+    try:
+        folder.mkdir(mode=0o700)
+    except FileExistsError:
+        if not folder.is_dir():
+            raise
 
 
 def _remove(path: Path) -> None:

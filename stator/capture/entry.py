@@ -224,7 +224,7 @@ class Versions:
     def fail(self, error: Exception) -> None:
         """Stator failed, not the user's program: say so and leave further calls to eager, or raise if asked."""
         if not isinstance(error, StatorError):
-            folder = artifacts.for_failure(self.settings.options.debug, frames.identifier(self.function.__qualname__))
+            folder = artifacts.for_failure(self.settings.options, frames.identifier(self.function.__qualname__))
             folder.write("failure", "".join(traceback.format_exception(error)), "txt")
             error = InternalError("capture", f"{type(error).__name__}: {error}", str(folder.path))
         if error.surfaces:

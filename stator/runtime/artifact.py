@@ -1,7 +1,7 @@
 """A compiled graph as plain data: wrapper text, kernel sources and what to build them with.
 
-Nothing here is bound to a process or a folder: the libraries are found again in the store by the content of their
-sources, and built again where they are missing. `to_bytes` and `from_bytes` are exact inverses.
+Nothing here is bound to a process or a folder: the libraries are found again in the store by the keys under which
+they were built, and built again where they are missing. `to_bytes` and `from_bytes` are exact inverses.
 """
 
 from __future__ import annotations
@@ -9,17 +9,21 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 
-FORMAT = 2
+FORMAT = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """One translation unit: its source, the kernels it defines, and the flags it was written for."""
+    """One translation unit: its source, the kernels it defines, and the flags it was written for.
+
+    `library` is the key of what it was compiled to, where that has been done.
+    """
 
     source: str
     kernels: tuple[str, ...]
     flags: tuple[str, ...]
     language: str = "cpp"
+    library: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +45,9 @@ class GraphArtifact:
         found = json.loads(data)
         if found.get("format") != FORMAT:
             raise ValueError(f"graph artifact of format {found.get('format')}, not {FORMAT}")
-        units = [Unit(u["source"], tuple(u["kernels"]), tuple(u["flags"]), u["language"]) for u in found["units"]]
+        units = [
+            Unit(u["source"], tuple(u["kernels"]), tuple(u["flags"]), u["language"], u["library"])
+            for u in found["units"]
+        ]
         steps = tuple(found["launches"]), tuple(found["externs"])
         return GraphArtifact(found["name"], found["wrapper"], tuple(units), *steps)

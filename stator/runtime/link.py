@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import itertools
 import linecache
+import shutil
 import time
 import weakref
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from stator.base import log
+from stator.base import log, temporary
 from stator.base.options import Options
 from stator.runtime import triton
 from stator.runtime.artifact import GraphArtifact, Unit
@@ -34,14 +36,21 @@ def build(
     externs: tuple[str, ...] = (),
 ) -> GraphArtifact:
     """Compile the units (into the store) and give the artifact."""
-    compile_units(units, options)
-    return GraphArtifact(name, wrapper, tuple(units), launches, externs)
+    (artifact,) = compile_units([GraphArtifact(name, wrapper, tuple(units), launches, externs)], options)
+    return artifact
 
 
-def compile_units(units: Sequence[Unit], options: Options | None = None) -> None:
-    """Compile the units, of one graph or of several, side by side into the store."""
-    if sources := [(unit.source, unit.flags) for unit in units if unit.language == "cpp"]:
-        Cpp(options).build_all(sources)
+def compile_units(graphs: Sequence[GraphArtifact], options: Options | None = None) -> list[GraphArtifact]:
+    """Compile the units of several graphs side by side into the store; the graphs with the keys of their libraries."""
+    cpp = Cpp(options)
+
+    def named(unit: Unit) -> Unit:
+        return replace(unit, library=cpp.key(unit.source, unit.flags)) if unit.language == "cpp" else unit
+
+    known = [replace(graph, units=tuple(map(named, graph.units))) for graph in graphs]
+    if native := [unit for graph in known for unit in graph.units if unit.language == "cpp"]:
+        cpp.build_keys([unit.library for unit in native], [(unit.source, unit.flags) for unit in native])
+    return known
 
 
 def link(artifact: GraphArtifact, options: Options | None = None) -> Call:
@@ -63,11 +72,12 @@ def load(units: Sequence[Unit], options: Options | None = None) -> dict[str, Any
 
 
 def _load_native(units: Sequence[Unit], options: Options | None) -> dict[str, Any]:
-    from stator._native import load_kernels  # needs torch, which this room does not
+    from stator._native import load_kernels  # needs torch, which this package does not
 
     cpp = Cpp(options)
     found: dict[str, Any] = {}
-    for unit, path in zip(units, cpp.build_all([(unit.source, unit.flags) for unit in units]), strict=True):
+    for unit in units:
+        path = (unit.library and cpp.store.path(unit.library)) or cpp.build(unit.source, unit.flags)
         try:
             kernels = load_kernels(str(path), unit.kernels)
         except OSError:  # a whole file that this system cannot load: made by another one
@@ -78,10 +88,8 @@ def _load_native(units: Sequence[Unit], options: Options | None) -> dict[str, An
 
 
 def _renamed(path: Path) -> Path:
-    """Another name for the same library: the loader remembers names."""
-    link = path.with_name(f"{path.name}.{next(_numbers)}")
-    link.hardlink_to(path)
-    return link
+    """The same library under another name: the loader remembers names."""
+    return Path(shutil.copy(path, temporary.fresh("library")))
 
 
 def execute(wrapper: str, name: str, kernels: dict[str, Any]) -> Call:

@@ -1,8 +1,9 @@
 """The C++ compiler: a source text to a shared library in the store.
 
-The key is everything the library depends on: source, flags, which compiler (its file, size and time, so that asking
-costs no process) and the processor. Several sources compile at once, each in its own compiler process. A library that
-the store finds damaged is gone when asked for, so it is simply built again.
+The key is everything the library depends on, by content: source, flags, what the compiler says it is, and the
+processor. Only building asks the compiler; an artifact holds the keys of its libraries, so a warm start needs none.
+Several sources compile at once, each in its own compiler process. A library that the store finds damaged is gone when
+asked for, so it is simply built again.
 """
 
 from __future__ import annotations
@@ -10,12 +11,11 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from stator.base import log, processor
+from stator.base import artifacts, log, processor, temporary
 from stator.base.errors import BuildError, CompilerMissing
 from stator.base.options import Options
 from stator.base.store import Store, key_of
@@ -24,10 +24,11 @@ from stator.base.store import Store, key_of
 class Cpp:
     """A compiler and the store its libraries go to."""
 
-    __slots__ = ("compiler", "store")
+    __slots__ = ("compiler", "options", "store")
 
     def __init__(self, options: Options | None = None) -> None:
         options = options or Options()
+        self.options = options
         self.compiler = options.compiler
         self.store = open_store(options)
 
@@ -37,7 +38,10 @@ class Cpp:
 
     def build_all(self, sources: Sequence[tuple[str, tuple[str, ...]]]) -> list[Path]:
         """The libraries of several sources; those not in the store compile side by side."""
-        keys = [self.key(source, flags) for source, flags in sources]
+        return self.build_keys([self.key(source, flags) for source, flags in sources], sources)
+
+    def build_keys(self, keys: Sequence[str], sources: Sequence[tuple[str, tuple[str, ...]]]) -> list[Path]:
+        """The same, where the keys are known."""
         found = [self.store.path(key) for key in keys]
         missing = {key: source for key, source, path in zip(keys, sources, found, strict=True) if path is None}
         if missing:
@@ -56,30 +60,34 @@ class Cpp:
         return path
 
     def key(self, source: str, flags: tuple[str, ...]) -> str:
-        return "cpp-" + key_of(source, flags, *_identity(self.compiler), processor.identity())
+        """Where the library of a source is filed that this compiler makes."""
+        return "cpp-" + key_of(source, flags, _identity(_program(self.compiler)), processor.identity())
 
     def _compile(self, work: list[tuple[str, str, tuple[str, ...]]]) -> None:
         """At most one compiler process a core; the first failure is raised after all have ended."""
         program = _program(self.compiler)
         failure: BuildError | None = None
-        with tempfile.TemporaryDirectory(prefix="stator-build-") as folder:
+        folder = temporary.fresh("build")
+        try:
             for start in range(0, len(work), width := os.cpu_count() or 1):
                 running = [(*item, *self._start(program, folder, *item)) for item in work[start : start + width]]
                 for key, source, _, process, target in running:
                     output = process.communicate()[0].decode(errors="replace")
                     if process.returncode:
-                        failure = failure or BuildError(_kept(key, source), process.returncode, output)
+                        failure = failure or BuildError(self._kept(source), process.returncode, output)
                     else:
                         self.store.put(key, target.read_bytes())
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
         if failure is not None:
             raise failure
 
     @staticmethod
     def _start(
-        program: str, folder: str, key: str, source: str, flags: tuple[str, ...]
+        program: str, folder: Path, key: str, source: str, flags: tuple[str, ...]
     ) -> tuple[subprocess.Popen[bytes], Path]:
         """A compiler process; it reads a file, since one that was fed would wait until those before it have ended."""
-        target = Path(folder) / f"{key}.so"
+        target = folder / f"{key}.so"
         text = target.with_suffix(".cpp")
         text.write_text(source, encoding="utf-8")
         command = [program, *flags, text.name, "-o", str(target)]
@@ -88,22 +96,25 @@ class Cpp:
         )
         return process, target
 
-
-def _kept(key: str, source: str) -> str:
-    """Where a source that does not compile was left for a person to look at."""
-    path = Path(tempfile.gettempdir()) / f"stator-{key}.cpp"
-    path.write_text(source, encoding="utf-8")
-    return str(path)
+    def _kept(self, source: str) -> str:
+        """Where a source that does not compile was left for a person to look at."""
+        return str(artifacts.for_failure(self.options, "build").write("kernels", source, "cpp"))
 
 
 def open_store(options: Options) -> Store:
-    """The one store of this process for these options."""
+    """The one store of this process for these options; with the first, what crashed processes left is removed."""
     return _store(options.cache_root(), options.cache_bytes)
 
 
 @cache
 def _store(root: Path, max_bytes: int) -> Store:
+    _sweep_once()
     return Store(root, max_bytes)
+
+
+@cache
+def _sweep_once() -> None:
+    temporary.sweep()
 
 
 def _program(compiler: str) -> str:
@@ -114,7 +125,12 @@ def _program(compiler: str) -> str:
 
 
 @cache
-def _identity(compiler: str) -> tuple[str, int, int]:
-    path = os.path.realpath(_program(compiler))
-    stat = os.stat(path)
-    return path, stat.st_size, stat.st_mtime_ns
+def _identity(program: str) -> str:
+    """What a compiler says it is: name, version and distribution, without the path by which it was called."""
+    try:
+        told = subprocess.run(
+            [program, "--version"], stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace"
+        )
+    except OSError as error:
+        raise CompilerMissing(program) from error
+    return told.stdout.replace(program, os.path.basename(program)) or os.path.basename(program)

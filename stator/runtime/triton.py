@@ -1,14 +1,12 @@
 """Triton sources: a text with `launch_k<i>` functions to callables.
 
-Triton reads the source of a kernel from its file, so the text is filed in the store and imported from there. Compiled
-binaries are kept by Triton's own cache. Neighbours: `codegen.triton` writes the text, `link` asks for the kernels.
+Triton reads the source of a kernel from its file, so the text is filed in the store and executed as that file; as no
+module, since an import would leave its bytecode beside it. Compiled binaries are kept by Triton's own cache. Neighbours: `codegen.triton` writes the text, `link` asks for the kernels.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from importlib.machinery import SourceFileLoader
-from importlib.util import module_from_spec, spec_from_loader
 from typing import Any
 
 from stator.base.errors import InternalError
@@ -47,11 +45,6 @@ def load(source: str, kernels: Sequence[str], store: Store) -> list[Callable[...
         path = store.path(key)
     if path is None:
         raise InternalError("link", "the store lost an entry that it just took")
-    name = f"stator_{key.replace('-', '_')}"
-    loader = SourceFileLoader(name, str(path))
-    spec = spec_from_loader(name, loader)
-    if spec is None:
-        raise InternalError("link", f"no module can be made of {path}")
-    module = module_from_spec(spec)
-    loader.exec_module(module)
-    return [Launcher(getattr(module, f"launch_{kernel}")) for kernel in kernels]
+    namespace: dict[str, Any] = {"__name__": f"stator_{key.replace('-', '_')}", "__file__": str(path)}
+    exec(compile(source, str(path), "exec"), namespace)
+    return [Launcher(namespace[f"launch_{kernel}"]) for kernel in kernels]

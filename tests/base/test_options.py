@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -100,3 +101,13 @@ def test_options_are_frozen_and_the_cache_root_follows_them(monkeypatch: pytest.
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert Options().cache_root() == tmp_path / "stator"
     assert Options(cache_dir=str(tmp_path / "mine")).cache_root() == tmp_path / "mine"
+
+
+@pytest.mark.parametrize("name", ["XDG_CACHE_HOME", "HOME"])
+@pytest.mark.parametrize("value", ["", "relative"])
+def test_a_home_that_is_no_absolute_path_is_none(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setenv(name, value)
+    root = Options().cache_root()
+    assert root.is_absolute() and Path.cwd() not in root.parents
+    assert (root.parent == Path(tempfile.gettempdir())) is (name == "HOME")

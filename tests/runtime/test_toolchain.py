@@ -62,7 +62,7 @@ def test_errors_name_the_compiler_and_the_source(tmp_path: Path) -> None:
     with pytest.raises(BuildError, match="expected") as caught:
         Cpp(options(tmp_path)).build("int broken(", FLAGS)
     kept = Path(str(caught.value).split("building ")[1].split(" failed")[0])
-    assert kept.read_text() == "int broken("
+    assert kept.read_text() == "int broken(\n"
     kept.unlink()
 
 
