@@ -15,9 +15,9 @@ from typing import Any
 
 import torch
 
-from stator.base.errors import DataDependent, Unsupported
+from stator.base.errors import DataDependent, InternalError, Unsupported
 from stator.fake.overloads import Table
-from stator.fake.symbolic import FloatNode
+from stator.fake.symbolic import SYMBOLIC, FloatNode, is_symbolic
 from stator.fake.tensor import FakeTensor, install_executor, make, memory_of, wrap_meta
 from stator.sizes import real
 
@@ -224,13 +224,15 @@ def _may_be_constant(plan: Plan, args: tuple[Any, ...]) -> bool:
 
 
 def _constants(args: tuple[Any, ...]) -> list[Any] | None:
-    """The arguments with fakes replaced by their constants; None if a fake has none."""
+    """The arguments with fakes replaced by their constants; None if a fake has none, or a number is symbolic."""
     reals: list[Any] = []
     for arg in args:
         if isinstance(arg, FakeTensor):
             if arg.constant is None:
                 return None
             arg = arg.constant
+        elif isinstance(arg, SYMBOLIC):
+            return None
         elif isinstance(arg, (list, tuple)) and arg:
             inner = _constants(tuple(arg))
             if inner is None:
@@ -251,7 +253,12 @@ def is_small(fake: FakeTensor) -> bool:
 
 
 def on_cpu(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """What an operator gives for constants."""
+    """What an operator gives for constants: whatever runs on real tensors while compiling runs here.
+
+    A kernel that is given a symbolic number where it takes a tensor computes with a number that torch makes up.
+    """
+    if is_symbolic(args) or is_symbolic(kwargs.values()):
+        raise InternalError("an operator is computed while compiling", f"{func} is given a symbolic number")
     if kwargs.get("device") is not None:
         kwargs = {**kwargs, "device": CPU}
     with torch._C._DisableTorchDispatch():
@@ -262,7 +269,7 @@ def _carry_constant(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], ou
     if type(out) is not FakeTensor or not is_small(out):
         return
     reals = _constants(args)
-    if reals is not None and not any(isinstance(value, torch.Tensor) for value in kwargs.values()):
+    if reals is not None and not any(isinstance(value, (torch.Tensor, *SYMBOLIC)) for value in kwargs.values()):
         try:
             out.constant = on_cpu(func, reals, kwargs)
         except RuntimeError:  # whole numbers by zero, for which other devices raise nothing

@@ -219,5 +219,5 @@ def _has_tensor(items: Any) -> bool:
 
 def remember_value(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
     """Small tensors made from numbers alone are constants."""
-    if is_small(out) and not is_symbolic(args):
+    if is_small(out) and not (is_symbolic(args) or is_symbolic(kwargs.values())):
         out.constant = on_cpu(func, args, kwargs)

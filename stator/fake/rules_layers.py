@@ -310,7 +310,7 @@ def _packed_like_first(x: Any, *args: Any, **kwargs: Any) -> Any:
     return like(x, None, None, None) if isinstance(x, FakeTensor) and x.is_contiguous() else NotImplemented
 
 
-@rule(aten.select_backward.default, aten.slice_backward.default)
+@rule(aten.select_backward.default, aten.slice_backward.default, aten.diagonal_backward.default)
 def _view_backward(grad: Any, size: Any, *args: Any) -> Any:
     return make(size, grad.dtype, grad.device)
 

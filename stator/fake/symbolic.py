@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -19,6 +19,9 @@ import torch
 from stator.base.errors import Unsupported
 from stator.sizes import Condition, Environment, Extent, Size, maximum, minimum, real
 from stator.sizes.real import Number, Real
+
+#: torch's symbolic numbers.
+SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
 def symint(size: Extent, environment: Environment) -> int | torch.SymInt:
@@ -41,9 +44,19 @@ def extents(values: Sequence[int | torch.SymInt]) -> tuple[Extent, ...]:
     return tuple([size_of(value) for value in values])
 
 
-def is_symbolic(values: Sequence[Any]) -> bool:
-    """Whether any of these numbers is symbolic."""
-    return any(isinstance(value, torch.SymInt | torch.SymFloat) for value in values)
+def is_symbolic(values: Iterable[Any]) -> bool:
+    """Whether any of these numbers, or of those in lists among them, is symbolic."""
+    for value in values:
+        if isinstance(value, SYMBOLIC) or (isinstance(value, (list, tuple)) and is_symbolic(value)):
+            return True
+    return False
+
+
+class NotModelled(AttributeError, RuntimeError):
+    """torch's own code asks a symbolic number for what only the numbers of its compiler have.
+
+    To `hasattr` it is an attribute that is not there, to whoever runs a meta kernel an error of that kernel.
+    """
 
 
 class _Node:
@@ -51,6 +64,9 @@ class _Node:
 
     __slots__ = ("environment",)
     environment: Environment
+
+    def __getattr__(self, name: str) -> Any:
+        raise NotModelled(f"{type(self).__name__} of a symbolic number has no {name!r}")
 
     def wrap_int(self, number: int) -> SizeNode:
         return SizeNode(int(number), self.environment)

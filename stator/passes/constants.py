@@ -12,7 +12,9 @@ from typing import Any
 import torch
 from torch import fx
 
+from stator.fake.execute import on_cpu
 from stator.fake.graphs import add_call, is_view
+from stator.fake.symbolic import is_symbolic
 
 aten = torch.ops.aten
 
@@ -31,7 +33,7 @@ class FoldConstants:
             if not isinstance(value, torch.Tensor) or value.device.type == "meta":
                 continue
             if node.target is aten.full.default:
-                if isinstance(node.args[1], torch.SymInt | torch.SymFloat):
+                if is_symbolic(node.args[1:]):
                     continue
                 numbers[node] = torch.full((), node.args[1], dtype=value.dtype)
                 continue
@@ -55,9 +57,11 @@ class FoldConstants:
             return numbers[inputs[0]].to(value.dtype)
         if torch.Tag.pointwise not in getattr(target, "tags", ()) or torch.Tag.nondeterministic_seeded in target.tags:
             return None
+        if is_symbolic(node.args) or is_symbolic(node.kwargs.values()):
+            return None
         # A dimensioned tensor of one element takes part in type promotion as the whole tensor would.
         args = [_stand_in(arg, numbers) for arg in node.args]
-        out: torch.Tensor = target(*args, **node.kwargs)
+        out: torch.Tensor = on_cpu(target, args, node.kwargs)
         return out.reshape(()).to(value.dtype)
 
 

@@ -180,6 +180,29 @@ def test_a_history_outside_is_not_cut() -> None:
     close((first.grad, weight.grad), expected)
 
 
+def _through_a_break(x: torch.Tensor, mask: torch.Tensor) -> Any:
+    return torch.autograd.grad(torch.masked_select(x, mask).mean(), [x], allow_unused=True)
+
+
+def _of_what_another_is_made_of(x: torch.Tensor, y: torch.Tensor) -> Any:
+    return torch.autograd.grad((y * 2).sum(), [x], allow_unused=True)
+
+
+def _of_both(x: torch.Tensor, y: torch.Tensor) -> Any:
+    return torch.autograd.grad((x * y).sum(), [x], allow_unused=True)
+
+
+@pytest.mark.parametrize("function", [_through_a_break, _of_what_another_is_made_of, _of_both])
+def test_a_way_that_leaves_the_graph_is_found(function: Callable[..., Any]) -> None:
+    """The input is no leaf, nor is the other, whose history has it: the gradient is not None."""
+    x = torch.randn(5, requires_grad=True).clone()
+    other: Callable[[], torch.Tensor] = (lambda: x > 0) if function is _through_a_break else x.sin
+    expected = function(x, other())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        close(stator.compile(function)(x, other()), expected)
+
+
 def test_hooks_that_come_later_are_run() -> None:
     weight = torch.randn(3, requires_grad=True)
     compiled = stator.compile(lambda x: (x * weight).sum().backward())

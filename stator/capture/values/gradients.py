@@ -148,9 +148,9 @@ def check_ways(tx: Machine, outputs: Sequence[TensorValue], targets: Sequence[Te
     """Refuses where a path from outputs to targets may leave the graph, through the history of another input."""
     known = {id(leaf.fake) for leaf in tx.graph.leaves() if leaf.fake.is_leaf} | tx.graph.made.keys()
     outside = {id(found) for found in leaves_of([output.fake for output in outputs])} - known
-    from_outside = [target for target in targets if target.source is not None]
-    alone = all(is_inner(target.fake.grad_fn) for target in from_outside)
-    if outside and from_outside and not (len(outside) == len(from_outside) == 1 and alone):
+    from_outside = [target.fake for target in targets if target.source is not None]
+    alone = len(from_outside) == 1 and is_inner(from_outside[0].grad_fn)
+    if outside and from_outside and not (alone and outside == {id(found) for found in leaves_of(from_outside)}):
         raise GraphBreak("a gradient for a tensor that other inputs of the graph may have been computed from")
 
 
