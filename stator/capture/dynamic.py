@@ -54,9 +54,9 @@ TORCH_MARKS: Final = ("_dynamo_dynamic_indices", "_dynamo_weak_dynamic_indices",
 
 
 class History:
-    """The sizes and ints that the captures of one function have met."""
+    """The sizes and ints that the captures of one function have met, and where they found that it raises."""
 
-    __slots__ = ("changed", "former", "generic", "inherited", "later", "mode", "refused", "seen")
+    __slots__ = ("changed", "former", "generic", "inherited", "later", "mode", "raised", "refused", "seen")
 
     def __init__(self, mode: str = "auto") -> None:
         #: "always": symbolic at once where possible, "never", or "auto": with the second value.
@@ -74,6 +74,9 @@ class History:
         self.generic = False
         #: Whether a capture has been before this one.
         self.later = False
+        #: By the outermost instruction, exceptions that a capture has found to leave the function; true where the
+        #: call then returned.
+        self.raised: dict[int, bool] = {}
 
     def clear(self) -> None:
         """Forgets everything."""
@@ -82,6 +85,7 @@ class History:
         self.former.clear()
         self.inherited.clear()
         self.refused.clear()
+        self.raised.clear()
         self.generic = self.later = False
 
     def review(self, scope: Scope) -> None:

@@ -26,7 +26,7 @@ import torch
 from stator import _native
 from stator.base import artifacts, log
 from stator.base.errors import CaptureError, DynamicWarning, FallbackWarning, InternalError, StatorError, StatorWarning
-from stator.base.markers import DISABLED
+from stator.base.markers import DISABLED, RECURSIVE
 from stator.base.options import Settings
 from stator.capture import frames
 from stator.capture.compiled_module import CompiledModule, original_of, share
@@ -96,8 +96,14 @@ class Versions:
         self.reminded = False
 
     def born_closed(self) -> bool:
-        """What is left of an except clause is not captured: its exception has a traceback, and a context."""
-        return self.point is not None and self.point.handles
+        """Whether it is run by Python itself, and only what it calls is captured.
+
+        So is what is left of an except clause, whose exception has a traceback and a context, and what the user has
+        marked by `disable(recursive=False)`.
+        """
+        if self.point is None:
+            return disabled(self.function)
+        return self.point.handles
 
     def miss(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call that no entry matches."""
@@ -138,13 +144,13 @@ class Versions:
             entry, tree = self.captured(args, kwargs)
         if (wrong := tree.explain(*bound)) is not None:
             raise InternalError("guards", f"a new entry does not match the call that it was made for: {wrong}")
+        if entry.raises and entry.at not in self.history.raised:
+            return functools.partial(self.must_raise, entry, tree)
         target = function if entry.code is function.__code__ else self.with_code(entry.code)
         self.dispatcher.add(tree, target, bool(entry.breaks))
         self.made_for[modules_of(bound)] += 1
         if entry.handles:
             return functools.partial(self.may_handle, entry) if self.settings.fullgraph else target
-        if entry.raises:
-            return functools.partial(self.must_raise, entry.raises)
         return target if entry.breaks else functools.partial(_native.watched, None, target)
 
     def captured(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[frames.Entry, _native.GuardTree]:
@@ -167,10 +173,24 @@ class Versions:
         stop = entry.breaks[0]
         raise CaptureError(stop.reason, stop.location, stop.hint)
 
-    def must_raise(self, reason: str, *args: Any, **kwargs: Any) -> Any:
-        """The call of which capture found that the program raises: the exception that leaves is the program's own."""
-        result = self.function(*args, **kwargs)
-        self.fail(InternalError("capture", f"it found that {reason}, but the call returned"))
+    def must_raise(self, entry: frames.Entry, tree: _native.GuardTree, *args: Any, **kwargs: Any) -> Any:
+        """The call of which capture found that the program raises: the exception that leaves is the program's own.
+
+        If none does, further captures end the graph before the instruction; only fakes may be wrong about it.
+        """
+        try:
+            result = self.function(*args, **kwargs)
+        except Exception:
+            self.history.raised[entry.at] = False
+            if not entry.resumes:
+                self.dispatcher.add(tree, self.function, False)
+            raise
+        self.history.raised[entry.at] = True
+        stop = entry.breaks[0] if entry.breaks else None
+        if stop is not None and self.settings.fullgraph:
+            raise CaptureError(f"{stop.reason}, but the call returned", stop.location, stop.hint)
+        if entry.certain:
+            self.fail(InternalError("capture", f"it found that {entry.raises}, but the call returned"))
         return result
 
     def with_code(self, code: types.CodeType) -> types.FunctionType:
@@ -259,10 +279,29 @@ def continue_at(settings: Settings, point: Point, function: types.FunctionType, 
 # -- making compiled callables ---------------------------------------------------------------------------
 
 
+def disabled(function: Callable[..., Any]) -> bool:
+    """Marked by `stator.disable` or `torch.compiler.disable`."""
+    return getattr(function, DISABLED, None) is not None or getattr(function, "_torchdynamo_disable", False) is True
+
+
+def disabled_deeply(function: Callable[..., Any]) -> bool:
+    """Marked so, with all that it calls."""
+    mark = getattr(function, RECURSIVE, getattr(function, "_torchdynamo_disable_recursive", True))
+    return disabled(function) and bool(mark)
+
+
+def leave_wrapped(function: types.FunctionType) -> None:
+    """Leaves what a marked function wraps to Python; all such wrappers have one code, so this is done for each."""
+    inner = getattr(function, "_torchdynamo_orig_callable", getattr(function, "__wrapped__", None))
+    inner = getattr(inner, "__func__", inner)
+    if isinstance(inner, types.FunctionType):
+        _native.leave_alone(inner.__code__)
+
+
 def compile_callable(fn: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
     """The compiled form of any callable; keeps its name, documentation and signature."""
     fn = original_of(fn)
-    if getattr(fn, DISABLED, None) is not None:
+    if disabled_deeply(fn):
         return fn
     match fn:
         case types.MethodType():
@@ -271,7 +310,10 @@ def compile_callable(fn: Callable[..., Any], settings: Settings) -> Callable[...
             return staticmethod(compile_callable(fn.__func__, settings))
         case torch.nn.Module():
             return compile_module(fn, settings)
-    dispatcher = Versions(as_function(fn), settings).dispatcher
+    function = as_function(fn)
+    if disabled(function):
+        leave_wrapped(function)
+    dispatcher = Versions(function, settings).dispatcher
     functools.update_wrapper(dispatcher, fn)
     return dispatcher
 

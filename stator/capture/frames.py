@@ -99,12 +99,28 @@ class Entry(NamedTuple):
     breaks: list[Break]
     #: The exception that the program raises in this call, as text: the original runs, and raises it by itself.
     raises: str = ""
+    #: At which instruction of the function that leaves it, whether a graph may end there the next time, and whether
+    #: eager raises just this: of an error on fakes that is not known.
+    at: int = -1
+    resumes: bool = False
+    certain: bool = True
     #: Whether the original may handle it instead.
     handles: bool = False
 
 
 class Escaped(GraphBreak):
     """The program raises an exception that nothing in the frame handles."""
+
+    hints = (
+        "the operation may need a shape function: torch.library.register_fake",
+        "call the function uncompiled to see the exception itself",
+    )
+
+    def __init__(self, exception: str, at: int, certain: bool) -> None:
+        what = "the program raises" if certain else "on tensors without data, as capture runs it, the program raises"
+        super().__init__(f"{what} {exception}", self.hints[certain])
+        self.at = at
+        self.certain = certain
 
 
 class OpenContext(GraphBreak):
@@ -206,15 +222,35 @@ class Conversion:
         try:
             attempt = self.attempt(None)
         except Escaped as error:
-            return Entry(self.guards, fn.__code__, [], [describe(error)], error.reason)
+            expected = error.at in self.history.raised
+            before = self.break_off(error, self.steps() - 1) if expected and self.resumes_before(error) else None
+            if before is None:
+                resumes = not self.breaks and self.resumes_before(error)
+                stops = self.breaks or [describe(error)]
+                return Entry(self.guards, fn.__code__, [], stops, error.reason, error.at, resumes, error.certain)
+            attempt = before
         except REFUSALS as error:
             if self.fullgraph and isinstance(error, HandledError):
                 return Entry(self.guards, fn.__code__, [], [describe(error)], error.reason, handles=True)
-            before = self.break_off(error, self.machine.steps - 1 if self.machine is not None else -1)
+            before = self.break_off(error, self.steps() - 1)
             if before is None:
                 return Entry(self.guards, fn.__code__, [], self.breaks)
             attempt = before
         return self.finish(attempt)
+
+    def steps(self) -> int:
+        """How many instructions of the frame have been started."""
+        return 0 if self.machine is None else self.machine.steps
+
+    def resumes_before(self, error: Escaped) -> bool:
+        """Whether a graph is to end before the instruction that raises, which then does so for real.
+
+        From the second time on: most errors of programs are mended, and need no graph of what comes before them. An
+        error of an operation is that: only what the program raises by itself is a way of its to end.
+        """
+        if self.points is None or self.fullgraph or self.machine is None:
+            return False
+        return self.history.raised.get(error.at, False) or (error.certain and self.machine.graph.calls > 0)
 
     def entry_with_numbers(self, refusal: NotForAllSizes) -> Entry:
         """What comes of it with every size a number, after something could not do with symbols."""
@@ -288,8 +324,7 @@ class Conversion:
             Exit(assembler, machine, self.points, self.fn).write()
             return assembler
         except Raised as raised:
-            text = describe_exception(raised.value)
-            stop = Escaped(f"the program raises {text}", "call the function uncompiled to see the exception itself")
+            stop = Escaped(describe_exception(raised.value), machine.ip - 1, raised.certain)
             stop.location = machine.location()
             raise stop from raised
         leave_modes(machine)
@@ -315,7 +350,8 @@ class Conversion:
         if self.points is not None and resumable:
             attempt = self.last_attempt(step)
         self.breaks.append(stop)
-        self.reports.append((stop, attempt is not None, isinstance(error, HandledError) or follows))
+        expected = isinstance(error, HandledError) or (isinstance(error, Escaped) and not self.history.raised[error.at])
+        self.reports.append((stop, attempt is not None, expected or follows))
         if attempt is None:
             self.guards = guards
         return attempt

@@ -24,7 +24,6 @@ import torch
 from stator import _native
 from stator.base import log
 from stator.base.errors import InternalError, StatorWarning
-from stator.base.markers import DISABLED, RECURSIVE
 from stator.base.options import Settings
 from stator.capture import entry, frames
 from stator.capture.guards import FUNCTION, Guard, Roots, compile_tree
@@ -89,25 +88,6 @@ def _comprehension(function: types.FunctionType) -> bool:
     return function.__code__.co_varnames[:1] == (".0",)
 
 
-def _disabled(function: types.FunctionType) -> bool:
-    """Marked by `stator.disable` or `torch.compiler.disable`."""
-    return getattr(function, DISABLED, None) is not None or getattr(function, "_torchdynamo_disable", False) is True
-
-
-def _disabled_deeply(function: types.FunctionType) -> bool:
-    """Marked so, with all that it calls."""
-    mark = getattr(function, RECURSIVE, getattr(function, "_torchdynamo_disable_recursive", True))
-    return _disabled(function) and bool(mark)
-
-
-def _leave_wrapped(function: types.FunctionType) -> None:
-    """The function inside; the wrappers of all functions have one code, so it is asked about each time."""
-    inner = getattr(function, "_torchdynamo_orig_callable", getattr(function, "__wrapped__", None))
-    inner = getattr(inner, "__func__", inner)
-    if isinstance(inner, types.FunctionType):
-        _native.leave_alone(inner.__code__)
-
-
 def _leave(function: types.FunctionType) -> None:
     _native.leave_alone(function.__code__)
 
@@ -125,8 +105,8 @@ class Rule(NamedTuple):
 
 #: The first that holds counts; where none does, the frame is captured.
 RULES: Final = (
-    Rule(_disabled_deeply, _hush),
-    Rule(_disabled, _leave_wrapped),
+    Rule(entry.disabled_deeply, _hush),
+    Rule(entry.disabled, entry.leave_wrapped),
     Rule(_generated, _leave),
     Rule(_own, _leave),
     Rule(_torch_machinery, _leave),
@@ -264,6 +244,9 @@ class FrameVersions(entry.Versions):
             made = frames.convert(
                 function, args, kwargs, settings.backend, settings.options, points=self.points, history=self.history
             )
+            if made.raises and made.at not in self.history.raised:
+                self.history.raised[made.at] = not made.certain  # whether it does is not seen from here
+                return
             if not made.graphs and not made.breaks and not _holds_tensors(slots):
                 judge(code)
                 return

@@ -76,3 +76,43 @@ def test_marking_inside_changes_nothing() -> None:
     with log.collect() as recorder:
         assert torch.equal(stator.compile(f, fullgraph=True, backend="eager")(x()), f(x()))
     assert len(recorder.of(log.NOTE)) == 1
+
+
+def inner_of_left_alone(x: torch.Tensor) -> torch.Tensor:
+    return (x * 2).sin()
+
+
+def calls_inner(x: torch.Tensor) -> torch.Tensor:
+    return inner_of_left_alone(x) + 1
+
+
+class CallsLayers(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = torch.nn.Linear(3, 3), torch.nn.ReLU()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.second(self.first(x)) + 1  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("disable", [stator.disable, torch.compiler.disable], ids=["stator", "torch"])
+@pytest.mark.parametrize("recursive", [False, True])
+def test_what_a_compiled_function_calls_is_compiled_unless_it_is_disabled_recursively(
+    disable: Any, recursive: bool
+) -> None:
+    sizes: list[int] = []
+
+    def backend(gm: torch.fx.GraphModule, examples: list[Any]) -> Any:
+        sizes.append(sum(node.op.startswith("call_") for node in gm.graph.nodes))
+        return gm.forward
+
+    x = torch.randn(2, 3)
+    compiled = stator.compile(disable(calls_inner, recursive=recursive), backend=backend)
+    for _ in range(2):
+        assert torch.equal(compiled(x), calls_inner(x))
+    assert sizes == ([] if recursive else [2])
+    if disable is stator.disable and not recursive:
+        module = CallsLayers()
+        expected = module(x)
+        assert torch.equal(stator.compile(disable(module, recursive=False), backend=backend)(x), expected)
+        assert sizes == [2, 1, 1]

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import stator
-from stator.base.errors import InternalError
+from stator.base.errors import CaptureError, InternalError
 from stator.capture import entry, frames
 from stator.capture.guards import GuardSet, state_guards
 
@@ -135,3 +135,101 @@ def test_a_number_that_no_tensor_takes() -> None:
         got, expected = compiled(torch.ones(2), n), fn(torch.ones(2), n)
         assert type(got) is type(expected)
         assert got == expected if isinstance(got, str) else torch.equal(got, expected)
+
+
+class Graphs:
+    """A backend that runs graphs as they are, and counts them."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self, gm: torch.fx.GraphModule, examples: list[Any]) -> Any:
+        self.count += 1
+        return gm.forward
+
+
+def text_of_a_tensor(x: torch.Tensor) -> Any:
+    total = (x * 2).sum()
+    raise Mine(int(total.item()))
+
+
+def formatted(x: torch.Tensor) -> Any:
+    total = (x * 2).sum()
+    raise ValueError(f"bad total {total}")
+
+
+def stopped_below(x: torch.Tensor) -> Any:
+    y = x.sin()
+    return direct(y) + y
+
+
+@pytest.mark.parametrize("program", [direct, text_of_a_tensor, formatted, stopped_below], ids=lambda f: f.__name__)
+def test_what_comes_before_the_programs_own_exception_is_a_graph(program: Any) -> None:
+    x = torch.randn(3, 4)
+    with pytest.raises(Exception) as expected:
+        program(x)
+    graphs = Graphs()
+    compiled = stator.compile(program, backend=graphs)
+    counts = []
+    for _ in range(4):
+        with pytest.raises(type(expected.value)) as found, warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # one of them reads a number
+            compiled(x)
+        assert str(found.value) == str(expected.value)
+        counts.append(graphs.count)
+    assert counts[1] == counts[-1] > 0  # by the second time that it raises
+
+
+def only_on_fakes() -> Any:
+    """An operation whose shape function raises."""
+    if not hasattr(torch.ops.stator_tests, "shapeless"):
+        library = torch.library.Library("stator_tests", "FRAGMENT")
+        library.define("shapeless(Tensor x) -> Tensor")
+        library.impl("shapeless", torch.neg, "CPU")
+
+        def fails(x: torch.Tensor) -> torch.Tensor:
+            raise RuntimeError("no shape")
+
+        library.impl("shapeless", fails, "Meta")
+        only_on_fakes.kept = library  # type: ignore[attr-defined]
+    return torch.ops.stator_tests.shapeless
+
+
+def test_an_exception_on_fakes_alone_ends_the_graph_from_the_next_call_on() -> None:
+    shapeless = only_on_fakes()
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        y = shapeless(x.sin() * 2)
+        return y.cos() * 3
+
+    graphs, x = Graphs(), torch.randn(3)
+    compiled = stator.compile(f, backend=graphs, options={"strict": True})
+    assert torch.equal(compiled(x), f(x))
+    with pytest.warns(UserWarning, match="breaks its graph: on tensors without data.*no shape"):
+        assert torch.equal(compiled(x), f(x))
+    assert graphs.count == 2
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert torch.equal(compiled(x), f(x))
+    assert graphs.count == 2
+    with pytest.raises(CaptureError, match=r"no shape.*but the call returned"):
+        stator.compile(f, fullgraph=True)(x)
+
+
+def test_such_an_exception_in_a_frame_below_a_break() -> None:
+    shapeless = only_on_fakes()
+
+    def below(x: torch.Tensor) -> torch.Tensor:
+        return shapeless(x.sin() * 2).cos() * 3
+
+    @stator.disable(recursive=False)
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return below(x) + 1
+
+    graphs, x = Graphs(), torch.randn(3)
+    compiled = stator.compile(f, backend=graphs)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for _ in range(3):
+            assert torch.equal(compiled(x), f(x))
+    assert graphs.count == 2

@@ -8,7 +8,7 @@ Invariant: a tuple of constants is a constant. Neighbours: `mapping.py`, `effect
 from __future__ import annotations
 
 import operator
-from collections import deque
+from collections import deque, namedtuple
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,7 +17,7 @@ from stator.base.errors import GraphBreak
 from stator.capture.source import PLAIN, AttrSource, InstanceDictSource, ItemSource, StorageSource
 from stator.capture.value import Value
 from stator.capture.values import operators, watch
-from stator.capture.values.base import Object, bind_static, find_method, look_up
+from stator.capture.values.base import MISSING, Object, bind_static, look_up
 from stator.capture.values.constant import FALSE, NONE, ConstantValue, boolean
 from stator.capture.values.fold import fold, run
 from stator.capture.values.iterators import ItemsIterator, IteratorValue, advanced, finished
@@ -30,6 +30,12 @@ if TYPE_CHECKING:
     from stator.capture.machine import Machine
     from stator.capture.rewrite import Assembler
     from stator.capture.source import Source
+
+
+#: What every named tuple's class has: the kind of object under the name of a field, and the code of `_replace`.
+_named: Any = namedtuple("_named", "item")
+FIELD = type(_named.item)
+REPLACE = _named._replace.__code__
 
 
 class SequenceValue(Object):
@@ -146,15 +152,24 @@ class TupleValue(SequenceValue):
 
     def get_attr(self, tx: Machine, name: str) -> Value:
         fields = fields_of(self.cls)
-        if name in fields:
+        if name in fields and is_field(tx, self.cls, name):
             return self.items[fields.index(name)]
+        if self.has_own(tx, name):
+            return bind_static(tx, self, self.cls, name)
         if self.cls is torch.Size and name == "numel" and not self.is_symbolic():
             return ConstantValue(self.constant()).get_attr(tx, name)
         if name == "_fields":
             return fresh(fields)
-        if find_method(self, name) is None and name not in dir(tuple) and hasattr(self.cls, name):
-            return bind_static(tx, self, self.cls, name)
         return super().get_attr(tx, name)
+
+    def has_own(self, tx: Machine, name: str) -> bool:
+        """Whether the class has something of its own under the name: a method, a property, a constant."""
+        if self.cls is tuple or self.cls is torch.Size or is_return_type(self.cls):
+            return False
+        raw = look_up(tx, self.cls, name)
+        if raw is MISSING or getattr(raw, "__code__", None) is REPLACE:
+            return False
+        return raw is not tuple.__dict__.get(name, object.__dict__.get(name, MISSING))
 
     def m_numel(self, tx: Machine) -> Value:
         """The product of a shape."""
@@ -197,6 +212,11 @@ def fields_of(cls: type) -> tuple[str, ...]:
     if names is None and is_return_type(cls):
         return tuple(name for name in cls.__match_args__)  # type: ignore[attr-defined]
     return names or ()
+
+
+def is_field(tx: Machine, cls: type, name: str) -> bool:
+    """Whether a class still has the item under its field's name: a subclass may have something else there."""
+    return is_return_type(cls) or type(look_up(tx, cls, name)) is FIELD
 
 
 def build_tuple(cls: type, items: list[Any]) -> Any:
@@ -511,10 +531,10 @@ def sort(tx: Machine, items: Sequence[Value], key: Value, reverse: bool) -> list
 # -- from objects --------------------------------------------------------------------------------------
 
 
-#: What a tuple does, as a value does by itself.
+#: What a tuple does under operators, as a value does by itself.
 TUPLE_METHODS = (
     "__getitem__", "__iter__", "__len__", "__contains__", "__eq__", "__ne__", "__hash__", "__lt__", "__le__", "__gt__",
-    "__ge__", "__add__", "__mul__", "__rmul__", "index", "count",
+    "__ge__", "__add__", "__mul__", "__rmul__",
 )  # fmt: skip
 
 

@@ -99,6 +99,10 @@ def is_leaf(obj: Any) -> bool:
 READS = frozenset({"get", "is", "are", "has", "len", "current", "compiled", "typename", "sym"})
 
 
+#: Modules of torch written in C whose functions are operators.
+OPERATOR_MODULES = {f"torch._C.{name}" for name in ("_nn", "_fft", "_linalg", "_special", "_sparse", "_nested")}
+
+
 def is_about_state(function: Any) -> bool:
     """Whether it is one of torch's functions about the process, not an operator."""
     if isinstance(function, types.FunctionType):
@@ -106,7 +110,9 @@ def is_about_state(function: Any) -> bool:
     if not isinstance(function, types.BuiltinFunctionType):
         return False
     owner = function.__self__
-    return owner is torch._C or type(owner).__name__.startswith("pybind11")
+    if isinstance(owner, types.ModuleType):
+        return owner.__name__.startswith("torch._C") and owner.__name__ not in OPERATOR_MODULES
+    return type(owner).__name__.startswith("pybind11")
 
 
 class TorchFunctionValue(KnownValue):

@@ -5,6 +5,8 @@ import dataclasses
 import enum
 import typing
 
+import torch
+
 from tests.capture.programs.table import program, x
 
 Pair = collections.namedtuple("Pair", ["first", "second"], defaults=[2])
@@ -175,3 +177,44 @@ def enum_flags(x):
 @program()
 def enum_as_key(x):
     return {Colour.RED: x * 2}[Colour.RED]
+
+
+class Edges(typing.NamedTuple):
+    index: object
+    count: int = 3
+
+    def doubled(self):
+        return self.index * 2
+
+
+class Shadowing(collections.namedtuple("Shadowing", ["value", "scale"])):
+    """Has a property in the place of a field, and methods in the place of a tuple's."""
+
+    @property
+    def value(self):
+        return 5
+
+    def index(self, item):
+        return item + 1
+
+
+EDGES = (Edges(1, 2), Edges(3))
+
+
+@program()
+def named_tuple_with_fields_called_as_methods_of_tuples(x):
+    edges = Edges(x * 2)
+    for given in EDGES:
+        x = x * given.index + given.count + given._replace(count=given.count + 1).count
+    return edges.index * edges.count + edges.doubled(), edges, x
+
+
+@program(lambda: (torch.ones(2), Edges(torch.ones(3), 2)))
+def named_tuple_with_such_fields_given(x, edges):
+    return x * edges.index.sum() + edges.count
+
+
+@program()
+def named_tuple_whose_class_shadows_a_field(x):
+    shadowing = Shadowing(x, 2)
+    return x * shadowing.value + shadowing.index(shadowing.scale), shadowing[0]
