@@ -291,6 +291,17 @@ def clone(context: Context, out: Spec, x: Tensorish, *, memory_format: Any = Non
     return value
 
 
+@lowers("copy")
+def copy(context: Context, out: Spec, x: Tensorish, source: Tensorish, non_blocking: bool = False) -> Any:
+    """Nothing of `x` is read but its geometry, which tracing has given the result; another device is an extern call."""
+    origin = source.place.buffer.device if source.place is not None else context.device
+    if out.device != origin:
+        return extern(context, out, x, source)
+    if source.size == out.size and source.dtype == out.dtype:
+        return clone(context, out, source)
+    return pointwise(out.size, out.dtype, lambda at: e.cast(broadcast(source, at), out.dtype), source.weight + 1)
+
+
 @lowers("_to_copy")
 def to_copy(context: Context, out: Spec, x: Tensorish, **options: Any) -> Any:
     """A cast; another device is an extern call."""

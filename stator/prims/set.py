@@ -87,6 +87,7 @@ TABLE: dict[str, str] = {
         where.self|ScalarSelf|ScalarOther -> promoted: a where the condition holds, else b
         clone -> same: copy, with a memory format
         _to_copy -> asked: copy with another dtype, device or memory format
+        copy -> same: the second operand, in the size, strides and dtype of the first
         copy_ -> same: write the final value of a mutated input (end of a forward graph only)
     """,
     "reduction": """

@@ -451,19 +451,6 @@ def native_dropout_backward(grad: Tensor, mask: Tensor, scale: float) -> Tensor:
     return p.mul(p.mul(grad, mask), scale)
 
 
-@decompose("copy", also_complex=True)
-def copy(x: Tensor, source: Tensor, non_blocking: bool = False) -> Tensor:
-    """`source` in the size, strides, dtype and device of `x`."""
-    value = p.expand(source, list(x.shape)) if source.shape != x.shape else source
-    if value.dtype is not x.dtype or value.device != x.device:
-        value = p.to_copy(value, dtype=x.dtype, device=x.device)
-    if value.stride() == x.stride() and value is not source:
-        return value
-    if x.is_contiguous():
-        return packed(value)
-    return p.where(p.full([], True, dtype=torch.bool, device=x.device), value, x)
-
-
 @decompose("fill.Scalar", "fill.Tensor", also_complex=True)
 def fill(x: Tensor, value: Any) -> Tensor:
     if isinstance(value, Tensor):
