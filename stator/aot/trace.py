@@ -117,7 +117,6 @@ def trace(
         torch.set_grad_enabled(need_backward and enabled),
         torch.autograd.set_multithreading_enabled(False),
         torch.autograd.set_detect_anomaly(False),  # it reads values
-        _without_mkldnn(),
     ):
         joined: dict[int, bool] = {}
         try:
@@ -167,17 +166,6 @@ _REFUSED = (
 
 #: The function by which autograd calls the backward of a custom autograd function.
 _USERS_BACKWARD = torch.autograd.function.BackwardCFunction.apply.__code__
-
-
-@contextmanager
-def _without_mkldnn() -> Iterator[None]:
-    """Without it, recurrent layers are traced as products and activations instead of one operator."""
-    before = torch._C._get_mkldnn_enabled()
-    torch._C._set_mkldnn_enabled(False)
-    try:
-        yield
-    finally:
-        torch._C._set_mkldnn_enabled(before)
 
 
 class _Tracing:

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from stator.fake.recurrent import lstm
 from stator.fake.tensor import FakeTensor
 
 
@@ -157,11 +158,13 @@ def gradients(
 
 
 #: Functions whose gradient has, by PyTorch's formula, steps whose sizes depend on data: others with the same values.
-#: And the entry to the engine, which on its way imports SymPy to compare shapes that have been compared.
+#: And the entry to the engine, which on its way imports SymPy to compare shapes that have been compared; and LSTMs,
+#: which PyTorch takes apart where it sees a mode.
 _OTHERS: dict[Any, Callable[..., Any]] = {
     **dict.fromkeys((torch.index_fill, torch.Tensor.index_fill), partial(_filled, False)),
     torch.Tensor.index_fill_: partial(_filled, True),
     torch.autograd.grad: gradients,
+    torch.lstm: lstm,
 }
 
 _FORMS: dict[Any, Callable[..., Any]] = {

@@ -56,6 +56,32 @@ def _efficient_attention_backward(
     return (*gradients, make((*outer, last), bias.dtype, bias.device, padded))
 
 
+# ---- recurrent layers ------------------------------------------------------------------------------------------------
+
+#: Bytes of what an LSTM's backward needs, for each number of its result: four gates and two states. An estimate: only
+#: the kernel knows.
+_LSTM_WORKSPACE = 24
+
+
+@rule(aten.mkldnn_rnn_layer.default)
+def _recurrent_layer(
+    x: Any, w0: Any, w1: Any, w2: Any, w3: Any, h: Any, c: Any, reverse: Any, batch_sizes: Any, mode: Any, hidden: Any,
+    *flags: Any,
+) -> Any:  # fmt: skip
+    steps, batch, _ = x.shape
+    workspace = make((steps * batch * hidden * _LSTM_WORKSPACE,), torch.uint8, x.device)
+    out = make((steps, batch, hidden), x.dtype, x.device)
+    return out, make(h.shape, h.dtype, h.device), make(c.shape, c.dtype, c.device), workspace
+
+
+@rule(aten.mkldnn_rnn_layer_backward.default)
+def _recurrent_layer_backward(
+    x: Any, w0: Any, w1: Any, w2: Any, w3: Any, h: Any, c: Any, *rest: Any, **named: Any
+) -> Any:
+    shapes = (x.shape, w0.shape, w1.shape, w0.shape[:1], w0.shape[:1], h.shape, c.shape)
+    return tuple([make(shape, torch.float32, x.device) for shape in shapes])
+
+
 # ---- rearranged pixels and channels ----------------------------------------------------------------------------------
 
 

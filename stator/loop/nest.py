@@ -131,6 +131,7 @@ class Extern:
     """A call of an ATen operator by name; with `out_target` it writes buffers that the caller allocates.
 
     One that `draws` takes numbers from the generator: it runs whether its results are read or not, after those before.
+    `taken` says which of its results `outputs` are; the others may be undefined, and nobody reads them.
     """
 
     name: str
@@ -140,6 +141,7 @@ class Extern:
     outputs: tuple[Buffer, ...]
     out_target: str | None = None
     draws: bool = False
+    taken: tuple[int, ...] = (0,)
 
     def views(self) -> list[View]:
         """Every view among its arguments, in order."""

@@ -98,7 +98,8 @@ def extern_text(extern: Extern) -> str:
     """A call, as it would be written."""
     outputs = ", ".join(buffer_text(b) for b in extern.outputs)
     arguments = [_argument(a) for a in extern.args] + [f"{k}={_argument(v)}" for k, v in extern.kwargs]
-    return f"extern {outputs} = {extern.out_target or extern.target}({', '.join(arguments)})"
+    chosen = "" if extern.taken == tuple(range(len(extern.taken))) else f"[{', '.join(map(str, extern.taken))}]"
+    return f"extern {outputs} = {extern.out_target or extern.target}({', '.join(arguments)}){chosen}"
 
 
 def program_text(program: Program) -> str:

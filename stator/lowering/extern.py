@@ -2,17 +2,20 @@
 
 Tensors among the arguments are given as strided views of buffers. Other constants are plain: dtypes,
 layouts, memory formats and devices are the Python expression that gives them, as a string that starts
-with "torch." ("torch.float32", "torch.device('cpu')"). `outputs` are the results that are tensors, in
-order; results that are None or numbers have none. `OUT_VARIANTS` lists the operators that write
-their result into memory the caller gives without a hidden copy. Neighbours: `product.py`, `scatter.py`.
+with "torch." ("torch.float32", "torch.device('cpu')"). `outputs` are the tensors among the results that
+the graph reads, in order: kernels leave some undefined that their shape functions promise, and nothing is
+relied on that nobody reads. `OUT_VARIANTS` lists the operators that write their result into memory the
+caller gives without a hidden copy. Neighbours: `product.py`, `scatter.py`.
 """
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch.fx import Node
 
 from stator.base.errors import Unsupported
 from stator.fake.execute import plan_of
@@ -60,12 +63,15 @@ def call(context: Context, target: str, results: Any, args: Sequence[Any], kwarg
     views = tuple([argument(context, a) for a in args])
     named = tuple([(key, argument(context, a)) for key, a in kwargs.items()])
     single = not isinstance(results, list)
+    read = {0} if single else _read(context.node, len(results))
     buffers: list[Buffer] = []
+    taken: list[int] = []
     values: list[Any] = []
-    for spec in [results] if single else results:
-        if not isinstance(spec, Spec):
-            values.append(spec)
+    for i, spec in enumerate([results] if single else results):
+        if not isinstance(spec, Spec) or i not in read:
+            values.append(None if isinstance(spec, Spec) else spec)
             continue
+        taken.append(i)
         size, stride, dtype, device = spec.numbers
         known_as = spec.dtype if spec.dtype in OPAQUE else ""
         buffer = context.buffer(size, stride, dtype, device, exact=True, opaque=known_as)
@@ -78,8 +84,15 @@ def call(context: Context, target: str, results: Any, args: Sequence[Any], kwarg
     node = context.node
     hint = node.name if node is not None else target
     drawing = node is not None and draws(node)
-    context.nodes.append(Extern(hint, target, views, named, tuple(buffers), out, drawing))
+    context.nodes.append(Extern(hint, target, views, named, tuple(buffers), out, drawing, tuple(taken)))
     return values[0] if single else tuple(values)
+
+
+def _read(node: Node | None, count: int) -> set[int]:
+    """Which results of the call being lowered something reads."""
+    if node is None or any(user.target is not operator.getitem for user in node.users):
+        return set(range(count))
+    return {user.args[1] for user in node.users if user.users}  # type: ignore[misc]
 
 
 def is_row_major(buffer: Buffer) -> bool:

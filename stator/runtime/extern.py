@@ -1,7 +1,7 @@
 """ATen operators that a wrapper calls, bound once by name.
 
 `into("aten.mm.out")` is called with the operator's arguments and `out=`; `returning("aten.topk.default", …)` gives
-always a tuple of the results that are tensors, `returning_sized` the same where the geometry is an argument. Kernels
+always a tuple of the results that are asked for, `returning_sized` the same where the geometry is an argument. Kernels
 read results by address, so a result is only given on if it lies in memory as the compiler was told by PyTorch's shape
 functions, which are wrong now and then; else it is laid out anew.
 """
@@ -13,7 +13,11 @@ from typing import Any
 
 from stator.base.errors import InternalError
 
-Geometry = tuple[tuple[int, ...], tuple[int, ...]]  # size, strides
+#: Size and strides that are relied on, for each result up to the last that is asked for; None for one that is not.
+Geometry = tuple[tuple[int, ...], tuple[int, ...]] | None
+
+#: Results whose size only the kernel knows: what its backward needs, which nothing else reads.
+WORKSPACES = {"aten.mkldnn_rnn_layer.default": 3}
 
 
 def _overload(target: str) -> Any:
@@ -33,11 +37,12 @@ def into(target: str) -> Callable[..., Any]:
 
 
 def returning(target: str, *geometry: Geometry) -> Callable[..., tuple[Any, ...]]:
-    """An operator that makes its results; `geometry` is what is relied on, for each that is a tensor."""
+    """An operator that makes its results, of which it gives those with a geometry."""
     overload = _overload(target)
-    operator = overload._op
+    operator = _operator(target, geometry)
     returns = overload._schema.returns
     if len(returns) == 1 and str(returns[0].type) == "Tensor" and len(geometry) == 1:
+        assert geometry[0] is not None
         size, stride = geometry[0]
 
         def call_single(*args: Any, **kwargs: Any) -> tuple[Any, ...]:
@@ -52,22 +57,46 @@ def returning(target: str, *geometry: Geometry) -> Callable[..., tuple[Any, ...]
 
 
 def returning_sized(target: str) -> Callable[..., tuple[Any, ...]]:
-    """An operator that makes its results, called with what is relied on, for each that is a tensor, in front."""
-    operator = _overload(target)._op
-    return lambda geometry, *args, **kwargs: _results(target, operator(*args, **kwargs), geometry)
+    """An operator that makes its results, called with their geometry in front."""
+
+    def call(geometry: Sequence[Geometry], *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        return _results(target, _operator(target, geometry)(*args, **kwargs), geometry)
+
+    return call
+
+
+def _operator(target: str, geometry: Sequence[Geometry]) -> Callable[..., Any]:
+    """What computes; a workspace is only made where gradients are recorded, which a compiled graph does not."""
+    operator: Callable[..., Any] = _overload(target)._op
+    place = WORKSPACES.get(target)
+    if place is None or len(geometry) <= place or geometry[place] is None:
+        return operator
+    import torch  # the room itself does not need torch
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        with torch.enable_grad(), torch._C._AutoDispatchBelowAutograd():
+            return operator(*args, **kwargs)
+
+    return call
 
 
 def _results(target: str, results: Any, geometry: Sequence[Geometry]) -> tuple[Any, ...]:
-    """The results that are tensors, laid out as promised."""
+    """The results that are asked for, laid out as promised."""
     import torch  # the room itself does not need torch
 
     every = (results,) if isinstance(results, torch.Tensor) else results
-    tensors = [result for result in every if isinstance(result, torch.Tensor)]
-    for i, (size, stride) in enumerate(geometry):
-        result = tensors[i]
-        if result.stride() != stride or result.shape != size:
-            tensors[i] = _laid_out(target, result, size, stride)
-    return tuple(tensors)
+    workspace = WORKSPACES.get(target)
+    found = []
+    for i, promised in enumerate(geometry):
+        if promised is None:
+            continue
+        result = every[i]
+        if result is None:
+            raise InternalError("run", f"{target} left its result {i} undefined, its shape function promised a tensor")
+        if i != workspace and (result.stride() != promised[1] or result.shape != promised[0]):
+            result = _laid_out(target, result, *promised)
+        found.append(result)
+    return tuple(found)
 
 
 def _laid_out(target: str, result: Any, size: tuple[int, ...], stride: tuple[int, ...]) -> Any:

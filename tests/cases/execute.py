@@ -50,8 +50,8 @@ def call_extern(node: Extern, read: Callable[[View], list[Any]], dtypes: dict[st
         return argument
 
     out = overload(node.target)(*[build(a) for a in node.args], **{k: build(v) for k, v in node.kwargs})
-    results = [t for t in (out if isinstance(out, tuple | list) else [out]) if isinstance(t, Tensor)]
-    assert len(results) == len(node.outputs)
+    every = out if isinstance(out, tuple | list) else [out]
+    results = [every[i] for i in node.taken]
     for result, buffer in zip(results, node.outputs, strict=True):
         assert tuple(result.shape) == buffer.size and DTYPES[result.dtype] == buffer.dtype
     return [result.reshape(-1).tolist() for result in results]
