@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from operator import getitem
 from typing import Any
 
@@ -86,11 +87,15 @@ def partition(joint: Joint, budget: float = 1.0) -> Partitioned:
 
 def is_cheap(node: fx.Node) -> bool:
     """Whether recomputing the node in backward costs little."""
-    target: Any = node.target
-    if node.op != "call_function" or not isinstance(target, torch._ops.OpOverload):
+    if node.op != "call_function" or not _may_be_cheap(node.target):
         return False
-    if not is_pure(node):
-        return False  # random numbers that would come out differently
+    return is_pure(node)  # else random numbers would come out differently
+
+
+@cache
+def _may_be_cheap(target: Any) -> bool:
+    if not isinstance(target, torch._ops.OpOverload):
+        return False
     if target in _CHEAP or torch.Tag.pointwise in target.tags or target.namespace == "stator":
         return True
     return plan_of(target).view
@@ -110,6 +115,7 @@ class _Choice:
         self.inputs = set(joint.inputs)
         self.order = {node: i for i, node in enumerate(joint.graph.nodes)}
         self.results = _results_of_regions(joint)
+        self.written: dict[fx.Node, bool] = {}
 
     def choose(self, budget: float) -> list[fx.Node]:
         """The nodes to save, in graph order."""
@@ -179,11 +185,17 @@ class _Choice:
             return _EXISTING
         # A saved view keeps all of its memory alive, so it costs that, and a little more than the memory itself.
         bytes_, extra = (bytes_of(node), 0) if memory is node else (bytes_of(memory), 1)
-        written = not is_cheap(memory) or any(not is_cheap(user) for user in memory.users)
-        factor = (_WRITTEN if written else _FUSED) * _PER_STEP ** min(steps, _MOST_STEPS)
+        factor = (_WRITTEN if self._is_written(memory) else _FUSED) * _PER_STEP ** min(steps, _MOST_STEPS)
         if _marked(memory) and memory not in self.results:
             factor *= _UNWANTED
         return int((bytes_ + 1) * factor) + extra
+
+    def _is_written(self, memory: fx.Node) -> bool:
+        """Whether the value is likely to lie in memory, whoever saves it; asked again for each of its views."""
+        known = self.written.get(memory)
+        if known is None:
+            known = self.written[memory] = not all(map(is_cheap, (memory, *memory.users)))
+        return known
 
 
 def _used_by_backward(joint: Joint) -> list[fx.Node]:

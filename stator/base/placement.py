@@ -7,6 +7,7 @@ plan of a graph comes from here, when it is compiled or, where sizes are symboli
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Sequence
 
 ALIGNMENT = 64
@@ -27,6 +28,5 @@ def place(blocks: Sequence[tuple[int, int, int]]) -> tuple[list[int], int]:
                 break
             offset = max(offset, end)
         offsets[number] = offset
-        placed.append((offset, offset + sizes[number], first, last))
-        placed.sort()
+        insort(placed, (offset, offset + sizes[number], first, last))
     return offsets, max((end for _, end, _, _ in placed), default=0)

@@ -215,7 +215,9 @@ class _Module:
             assert len(outputs) == 1, "operators with several results make them"
             function = self._bound("into", extern.out_target)
             return [f"{function}({', '.join([*args, f'out={self._buffer(outputs[0])}'])})"]
-        promised = {i: f"({b.geometry.size}, {b.geometry.stride})" for i, b in zip(extern.taken, extern.outputs, strict=True)}
+        promised = {
+            i: f"({b.geometry.size}, {b.geometry.stride})" for i, b in zip(extern.taken, extern.outputs, strict=True)
+        }
         geometry = ", ".join([promised.get(i, "None") for i in range(max(promised, default=-1) + 1)])
         if any(type(n) is Size for buffer in extern.outputs for n in (*buffer.size, *buffer.stride)):
             function = self._bound("returning_sized", extern.target)

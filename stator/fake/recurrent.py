@@ -1,9 +1,9 @@
 """Recurrent layers as a call of ATen's own kernel for each layer and direction, where eager runs that kernel.
 
 PyTorch runs an LSTM on the CPU by oneDNN, one call for all time steps, and takes it apart into products and
-activations of every step where a mode asks for its operators with symbolic sizes. Here it is the same calls, in the same
-order, whatever the sizes are; so the number of steps may be symbolic too. Everything else (double precision, packed
-sequences, projections, GRU and plain cells) is PyTorch's own composition, in eager as well.
+activations of every step where sizes are symbolic. Here it is the same calls, in the same order, whatever the sizes
+are; so the number of steps may be symbolic too. Everything else (double precision, packed sequences, projections, GRU
+and plain cells) is PyTorch's own composition, in eager as well.
 Neighbours: `composite.py` has the table; `rules_layers.py` has the shapes of the kernel.
 """
 

@@ -10,7 +10,7 @@ Neighbours: `deps` has the facts, `space` the maps, `apply` builds kernels from 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
@@ -37,7 +37,7 @@ class Group:
     """Nests that become one kernel; reads and writes are in terms of the group's own space."""
 
     __slots__ = (
-        "after", "before", "bits", "maps", "members", "nodes",
+        "after", "before", "bits", "later", "maps", "members", "nodes",
         "ordered", "reads", "rowwise", "scans", "scatters", "shape", "space", "writes",
     )  # fmt: skip
 
@@ -46,6 +46,7 @@ class Group:
         self.bits = 1 << number
         self.before = before  # nodes that must run right before some member
         self.after = after  # all nodes that must run before some member
+        self.later = 0  # all nodes that must run after some member
         self.shape = number  # changes with each join
         self.maps: dict[int, AxisMap | None] = {number: None}
         self.reads: dict[str, list[Index]] = {}
@@ -117,6 +118,10 @@ class _Decision:
                 before |= 1 << earlier
                 after |= self.group[earlier].after
             self.group[number] = Group(number, facts.nests.get(number), before, before | after)
+        for number in reversed(facts.live):
+            follow = self.group[number].later | 1 << number
+            for earlier in facts.before[number]:
+                self.group[earlier].later |= follow
         self.groups = set(self.group.values())
         self.shapes = len(facts.program.nodes)
 
@@ -380,15 +385,29 @@ class _Decision:
         self._spread(target, source)
 
     def _spread(self, target: Group, source: Group) -> None:
-        """Keep `after` transitive: all that follows a member follows what any member follows."""
+        """Keep `after` and `later` transitive: all that follows a member follows what any member follows.
+
+        What follows both already, or is followed by both, learns nothing: where a producer joins its consumer that is
+        nearly everything, so a join costs what it changes.
+        """
         self.groups.discard(source)
         bits = target.bits
+        above, below = target.after & source.after, target.later & source.later
         target.before = (target.before | source.before) & ~bits
         target.after = (target.after | source.after) & ~bits
-        extra = target.after | bits
-        for group in self.groups:
-            if group.after & bits:
-                group.after |= extra
+        target.later = (target.later | source.later) & ~bits
+        for group in self._groups(target.later & ~below):
+            group.after |= target.after | bits
+        for group in self._groups(target.after & ~above):
+            group.later |= target.later | bits
+
+    def _groups(self, numbers: int) -> Iterator[Group]:
+        """The groups of these nodes."""
+        while numbers:
+            number = numbers.bit_length() - 1
+            group = self.group[number]
+            yield group
+            numbers &= ~(group.bits | 1 << number)
 
 
 def disjoint(one: Index, other: Index) -> bool:

@@ -12,7 +12,7 @@ from torch import Tensor
 from stator.fake.layout import promote
 from stator.prims import names as p
 from stator.prims.decompositions.complex import joined, parts_of
-from stator.prims.decompositions.layout import contiguous, packed
+from stator.prims.decompositions.layout import contiguous
 from stator.prims.dtypes import cast, common_type, compute_type, is_one, rounds_once
 from stator.prims.table import decompose
 
