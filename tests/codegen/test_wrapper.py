@@ -112,7 +112,7 @@ def test_operators_that_make_their_results() -> None:
     values, places = buffer("values", 6, 3), buffer("places", 6, 3, dtype="i64")
     doubled = buffer("doubled", 6, 3)
     nodes = (
-        Extern("topk", "aten.topk.default", (whole(bx), 3), (("sorted", True),), (values, places)),
+        Extern("topk", "aten.topk.default", (whole(bx), 3), (("sorted", True),), (values, places), taken=(0, 1)),
         pointwise(doubled, "add", values, values),
     )
     call = link(
