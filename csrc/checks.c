@@ -55,12 +55,21 @@ int same_constant(PyObject *a, PyObject *b) {
     return PyObject_RichCompareBool(a, b, Py_EQ);
 }
 
+/* As dicts tell keys apart: what is not equal to itself, and whatever is no number or text, by identity. */
 static int same_key(PyObject *expected, PyObject *key) {
     if (expected == key) return 1;
-    if (PyUnicode_CheckExact(key) || PyLong_CheckExact(key) || PyTuple_CheckExact(key) || PyFloat_CheckExact(key)) {
-        return same_constant(expected, key);
+    if (PyFloat_CheckExact(key) && Py_IS_NAN(PyFloat_AS_DOUBLE(key))) return 0;
+    if (PyTuple_CheckExact(key) && PyTuple_CheckExact(expected)) {
+        Py_ssize_t size = PyTuple_GET_SIZE(key);
+        int same = PyTuple_GET_SIZE(expected) == size;
+        for (Py_ssize_t i = 0; i < size && same == 1; i++) {
+            same = same_key(PyTuple_GET_ITEM(expected, i), PyTuple_GET_ITEM(key, i));
+        }
+        return same;
     }
-    return 0;
+    bool literal = PyUnicode_CheckExact(key) || PyLong_CheckExact(key) || PyFloat_CheckExact(key) ||
+                   PyBytes_CheckExact(key);
+    return literal ? same_constant(expected, key) : 0;
 }
 
 static int check_keys(PyObject *expected, PyObject *value) {
@@ -99,6 +108,16 @@ static int check_lacks(Check *check, PyObject *value) {
     if (check->tag != 0 && check->tag == type->tp_version_tag) return 1;
     if (_PyType_Lookup(type, check->payload) != NULL) return 0;
     check->tag = type->tp_version_tag;
+    return 1;
+}
+
+/* Whether a class has just these bases, in this order. */
+static int check_mro(PyObject *expected, PyObject *value) {
+    PyObject *mro = PyType_Check(value) ? ((PyTypeObject *)value)->tp_mro : NULL;
+    if (mro == NULL || PyTuple_GET_SIZE(mro) != PyTuple_GET_SIZE(expected)) return 0;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(mro); i++) {
+        if (PyTuple_GET_ITEM(mro, i) != PyTuple_GET_ITEM(expected, i)) return 0;
+    }
     return 1;
 }
 
@@ -148,6 +167,7 @@ int run_check(Check *check, PyObject *value) {
     case CHECK_MEMBERS: return check_members(payload, value);
     case CHECK_PRESENT: return has_key(payload, value);
     case CHECK_ABSENT: return negated(has_key(payload, value));
+    case CHECK_MRO: return check_mro(payload, value);
     case CHECK_LACKS: return check_lacks(check, value);
     case CHECK_EMPTY: return check_empty(check, value);
     case CHECK_CODE: return PyFunction_Check(value) && PyFunction_GET_CODE(value) == payload;

@@ -339,6 +339,7 @@ void region_note_check(Region *region, Check *check, PyObject *value, bool *anch
     case CHECK_KEYS: noted = note_order(region, value); break;
     case CHECK_PRESENT:
     case CHECK_ABSENT: noted = PyDict_CheckExact(value) && note_dict(region, value); break;
+    case CHECK_MRO:
     case CHECK_LACKS: noted = note_tag(region, (PyTypeObject *)value); break;
     case CHECK_EMPTY: noted = note_empty(region, check, value); break;
     case CHECK_CODE:

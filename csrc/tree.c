@@ -19,7 +19,7 @@ static const char *const ACCESSORS[] = {
 };
 static const char *const CHECKS[] = {
     "TYPE", "ID", "EQUALS", "TENSOR", "LENGTH", "KEYS", "MEMBERS", "PRESENT",
-    "ABSENT", "LACKS", "EMPTY", "CODE", "STATE", "CALL", NULL,
+    "ABSENT", "LACKS", "MRO", "EMPTY", "CODE", "STATE", "CALL", NULL,
 };
 static const char *const RELATIONS[] = {"SAME", "NOT_SAME", "NOT_ALIASED", "ALIASED", "CONDITION", NULL};
 
@@ -103,6 +103,7 @@ static int parse_check(Check *check, PyObject *spec) {
         return -1;
     case CHECK_KEYS:
     case CHECK_MEMBERS:
+    case CHECK_MRO:
     case CHECK_CALL:
         if (PyTuple_Check(payload) && (check->kind != CHECK_CALL || PyTuple_GET_SIZE(payload) == 2)) return 0;
         PyErr_Format(PyExc_TypeError, "payload of %U must be a tuple", kind);

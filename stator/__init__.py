@@ -9,6 +9,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from stator.base import isolation
+
 if TYPE_CHECKING:
     from stator.api import compile, reset
     from stator.backends.builtin import list_backends, register_backend
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
         maybe_mark_dynamic,
     )
     from stator.inspect.explain import explain
+
+isolation.install()
 
 __version__ = "0.1.0"
 

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 import torch
 
 from stator import _native
-from stator.base import log
+from stator.base import isolation, log
 from stator.base.errors import (
     CaptureError,
     DataDependent,
@@ -125,6 +125,10 @@ class Escaped(GraphBreak):
 
 class OpenContext(GraphBreak):
     """The frame ends inside a context that it entered."""
+
+
+class ReplacedBuiltin(GraphBreak):
+    """The program has replaced a builtin that everybody computes with."""
 
 
 #: What ends a graph.
@@ -290,6 +294,10 @@ class Conversion:
     def start(self, guards: GuardSet, stop_at: int | None, sizes: Sizes) -> RootMachine:
         """The machine for the outermost frame."""
         fn, point = self.fn, self.point
+        if replaced := isolation.replaced():
+            guards.add(Guard("CALL", None, (isolation.replaced, replaced)))
+            text = f"builtins.{replaced[0]} is not Python's own, and the libraries that capture runs on use it"
+            raise ReplacedBuiltin(text, "put it back, or let the program call a function of its own")
         code = fn.__code__ if point is None else point.code
         if code.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
             raise RefusedOpcode("a generator or async function is not captured", "compile the functions that it calls")

@@ -144,6 +144,7 @@ KINDS: Final[dict[str, Kind]] = {
     "PRESENT": Kind(2, "a key of a dict or set is there", lambda s, p: f"{_sequence([p])} in {s}"),
     "ABSENT": Kind(2, "a key of a dict or set is not there", lambda s, p: f"{_sequence([p])} not in {s}"),
     "LACKS": Kind(2, "a class and its bases have no such attribute", lambda s, p: f"not hasattr({s}, {p!r})"),
+    "MRO": Kind(1, "the bases of a class, in order", lambda s, p: f"{s}.__mro__ == ({_sequence(p)})"),
     "EMPTY": Kind(2, "these items of a dict are empty dicts", lambda s, p: f"not any({s}[name] for name in {p!r})"),
     "TENSOR": Kind(3, "metadata of a tensor", lambda s, p: f"{s} is {p}"),
     "KEYS": Kind(4, "all keys of a dict, in order", lambda s, p: f"list({s}) == [{_sequence(p)}]"),
@@ -179,7 +180,7 @@ class Guard:
                 if not isinstance(payload, TensorFacts):
                     payload = TensorFacts.of(payload)
                 key: object = payload
-            case "KEYS" | "MEMBERS" | "EMPTY" | "NOT_ALIASED" | "ALIASED":
+            case "KEYS" | "MEMBERS" | "MRO" | "EMPTY" | "NOT_ALIASED" | "ALIASED":
                 payload = tuple(payload)
                 key = constant_key(payload)
             case "CONDITION":

@@ -283,9 +283,19 @@ class Machine:
         else:
             if stored is None:
                 self.guard("ABSENT", GlobalsSource() if own else ConstSource(namespace), name)
-            found = self._load_builtin(namespace, name)
+            found = self.load_builtin(namespace, name)
         session.globals[key] = found
         return found
+
+    def load_builtin(self, namespace: dict[str, Any], name: str) -> Value:
+        """What a function with these globals finds under a name among the builtins."""
+        scope = namespace.get("__builtins__", builtins)
+        table = scope if isinstance(scope, dict) else vars(scope)
+        if name not in table:
+            self.guard("ABSENT", ConstSource(table), name)
+            self.raise_exception(NameError, f"name {name!r} is not defined")
+        self.guard("ID", ItemSource(ConstSource(table), name), table[name])
+        return self.builtin(table[name])
 
     def frame_super(self) -> tuple[Value, Value]:
         """The class and the object that `super()` without arguments means in this frame."""
@@ -335,15 +345,6 @@ class Machine:
                 return frame.handled
             frame = frame.parent
         return None
-
-    def _load_builtin(self, namespace: dict[str, Any], name: str) -> Value:
-        scope = namespace.get("__builtins__", builtins)
-        table = scope if isinstance(scope, dict) else vars(scope)
-        if name not in table:
-            self.guard("ABSENT", ConstSource(table), name)
-            self.raise_exception(NameError, f"name {name!r} is not defined")
-        self.guard("ID", ItemSource(ConstSource(table), name), table[name])
-        return self.builtin(table[name])
 
     def _keyword_dict(self, extra: dict[str, Value]) -> Value:
         const = self.build.const

@@ -9,6 +9,7 @@ changed after construction. Constructors take their fields by position.
 
 from __future__ import annotations
 
+import sys
 import types
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -209,6 +210,8 @@ class ConstSource(Source):
                 return f"{self.value.__module__}.{self.value.__qualname__}"
             case {"__name__": str(name)}:
                 return f"{name}.__dict__"
+            case value if value is sys.modules:
+                return "sys.modules"
             case value if isinstance(value, PLAIN):
                 return repr(value)
             case value:

@@ -84,6 +84,13 @@ class Value:
         """Whether it is an int that differs from call to call, or contains one; `constant()` fixes it, with a guard."""
         return False
 
+    def is_pinned(self) -> bool:
+        """Whether it is one and the same object in all calls that the guards let through."""
+        return False
+
+    def pin(self, tx: Machine) -> None:
+        """Makes it so, where its class guards objects by less until somebody asks for more."""
+
     def is_none(self) -> bool:
         """Whether it is None."""
         return self.is_constant() and not self.is_symbolic() and self.constant() is None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
+import types
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -108,6 +109,60 @@ class Table(list[Any]):
         """Not captured in this version; what matters is the result."""
         self.append(("breaks", case))
         return case
+
+
+#: What the programs of rows find.
+IMPORTS = """
+import abc, collections, collections.abc, dataclasses, datetime, enum, functools, gc, importlib.util, math, operator
+import os, random, sys, threading, time, types, typing, warnings
+import torch
+import torch.nn.functional as F
+from torch import nn
+"""
+
+
+class Rows(Table):
+    """Cases as texts: a program, what it is called on, and what changes between the calls.
+
+    Each row runs in a module of its own, made by `setup`; `undo` runs whatever happens.
+    """
+
+    def __init__(self, setup: str = "") -> None:
+        super().__init__()
+        self.setup = setup
+
+    def row(
+        self,
+        name: str,
+        program: str,
+        change: str = "",
+        setup: str = "",
+        args: str = "x()",
+        after: str | None = None,
+        undo: str = "",
+        kind: str = "changes",
+    ) -> None:
+        """A case; `after` is what the later calls are on, where that differs."""
+
+        def case(call: Calls) -> None:
+            made = types.ModuleType("mutated")
+            space: dict[str, Any] = vars(made) | {"x": x, "nan": float("nan")}
+            exec(self.setup, space)
+            exec(setup, space)
+            if program.startswith("lambda"):
+                space["f"] = eval(program, space)
+            else:
+                exec(program, space)
+            try:
+                call(space["f"], *eval(f"({args},)", space))
+                exec(change, space)
+                for _ in range(2):
+                    call(space["f"], *eval(f"({after or args},)", space))
+            finally:
+                exec(undo, space)
+
+        case.__name__ = name
+        getattr(self, kind)(case)
 
 
 def ids_of(table: Table) -> list[str]:

@@ -88,6 +88,7 @@ CASES: list[tuple[str, Any, Any, list[Any]]] = [
     ("MEMBERS", {1, "a"}, {1, "a"}, [{1}, {1, "b"}, {True, "a"}, [1, "a"]]),
     ("MEMBERS", {8, 16}, {8, 16}, [{16, 8}, {8.0, 16}]),
     ("LACKS", "extra", Plain, [type("P", (Plain,), {"extra": 1}), 5]),
+    ("MRO", Plain.__mro__, Plain, [type("P", (Plain,), {}), object, 5]),
     ("EMPTY", ("a", "b"), {"a": {}, "b": {}}, [{"a": {}, "b": {1: 1}}, {"a": {}}, {"a": {}, "b": []}, 5]),
     ("PRESENT", "a", {"a": 1}, [{}, {"b": 1}, 5]),
     ("ABSENT", "a", {"b": 1}, [{"a": 1}, 5]),

@@ -60,6 +60,17 @@ def match_class(tx: Machine, count: int) -> None:
     stack.append(tx.session.none if found is None else tx.build.make_tuple(found))
 
 
+def _match_args(tx: Machine, cls: Value) -> tuple[str, ...] | None:
+    """The attributes that positional patterns of a class stand for."""
+    try:
+        found: tuple[str, ...] = cls.get_attr(tx, "__match_args__").constant()
+    except Raised as raised:
+        if issubclass(raised.value.python_type(), AttributeError):
+            return None
+        raise
+    return found
+
+
 def _class_attributes(
     tx: Machine, subject: Value, cls: Value, count: int, names: tuple[str, ...]
 ) -> list[Value] | None:
@@ -68,7 +79,7 @@ def _class_attributes(
     found: list[Value] = []
     positional: tuple[str, ...] = ()
     if count:
-        known = getattr(kind, "__match_args__", None)
+        known = _match_args(tx, cls)
         if known is None and kind.__flags__ & MATCH_SELF:
             allowed = 1
             found.append(subject)

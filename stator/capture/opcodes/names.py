@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import builtins
 import importlib.util
 import sys
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from stator.base.errors import GraphBreak
 from stator.capture.machine import opcode
-from stator.capture.source import ConstSource
+from stator.capture.source import ConstSource, ItemSource
 from stator.capture.value import Raised
 
 if TYPE_CHECKING:
@@ -170,14 +171,30 @@ def delete_attr(tx: Machine, name: str) -> None:
 
 @opcode("IMPORT_NAME")
 def import_name(tx: Machine, name: str) -> None:
-    """Runs the import for real, when the module is loaded already: then it only finds it."""
+    """Runs the import for real, when the module is loaded already: then it only finds it in `sys.modules`."""
     names, level = (item.constant() for item in (tx.stack.pop(), tx.stack.pop()))  # type: ignore[union-attr]
     namespace = tx.globals
-    full = importlib.util.resolve_name("." * level + name, namespace.get("__package__") or "") if level else name
+    if tx.load_builtin(namespace, "__import__").constant() is not IMPORT:
+        raise GraphBreak("import is not Python's own", "import at module level")
+    package = tx.load_global(namespace, "__package__").constant() if level and "__package__" in namespace else ""
+    full = importlib.util.resolve_name("." * level + name, package or "") if level else name
     if full not in sys.modules:
         raise FirstImport(f"importing {full!r} for the first time", "import it at module level")
-    module = __import__(name, namespace, {}, names, level)
-    tx.stack.append(tx.build.wrap(tx, module, ConstSource(module)))
+    module = IMPORT(name, namespace, {}, names, level)
+    loaded(tx, full)
+    top = full if names else full[: len(full) - len(name) + len(name.partition(".")[0])]
+    if sys.modules.get(top) is not module:
+        raise GraphBreak(f"importing {full!r} gives something else than sys.modules has", "import it at module level")
+    tx.stack.append(loaded(tx, top))
+
+
+#: What an import statement calls, unless somebody has put something else in its place.
+IMPORT = builtins.__import__
+
+
+def loaded(tx: Machine, name: str) -> Value:
+    """A module in `sys.modules`, where another call may find another one."""
+    return tx.build.wrap(tx, sys.modules[name], ItemSource(ConstSource(sys.modules), name))
 
 
 @opcode("IMPORT_FROM")
@@ -188,12 +205,12 @@ def import_from(tx: Machine, name: str) -> None:
     except Raised as raised:
         if not issubclass(raised.value.python_type(), AttributeError):
             raise
-        owner = module.constant().__name__
-        submodule = sys.modules.get(f"{owner}.{name}")
-        if submodule is None:
+        owner = module.get_attr(tx, "__name__").constant()
+        if f"{owner}.{name}" not in sys.modules:
+            tx.guard("ABSENT", ConstSource(sys.modules), f"{owner}.{name}")
             place = getattr(module.constant(), "__file__", None) or "unknown location"
             tx.raise_exception(ImportError, f"cannot import name {name!r} from {owner!r} ({place})")
-        found = tx.build.wrap(tx, submodule, ConstSource(submodule))
+        found = loaded(tx, f"{owner}.{name}")
     tx.stack.append(found)
 
 

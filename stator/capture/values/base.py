@@ -7,6 +7,8 @@ Invariant: a method that is not defined here is refused, never guessed.
 
 from __future__ import annotations
 
+import sys
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from stator.capture.source import ClassAttrSource, ConstSource
@@ -107,6 +109,24 @@ def look_up(tx: Machine, cls: type, name: str) -> Any:
     return raw
 
 
+def call_written(tx: Machine, value: Value, name: str, *args: Value) -> Value | None:
+    """What a special method gives that a class statement of the user's has given to a constant's class; else None."""
+    cls = value.python_type()
+    raw = look_up(tx, cls, name)
+    if not isinstance(raw, FunctionType) or raw.__module__.partition(".")[0] in ANSWERING:
+        return None
+    return wrap(tx, raw, ClassAttrSource(ConstSource(cls), name)).call(tx, (value, *args), {})
+
+
+#: Packages whose classes' special methods only compute, and may run for real.
+ANSWERING = sys.stdlib_module_names | {"torch", "numpy"}
+
+
+def is_data_descriptor(tx: Machine, raw: Any) -> bool:
+    """Whether a class attribute comes before the instance's dict."""
+    return any(look_up(tx, type(raw), name) is not MISSING for name in ("__set__", "__delete__"))
+
+
 def bind_static(tx: Machine, instance: Value, cls: type, name: str) -> Value:
     """`instance.name`, found on its class `cls`: methods bound, properties run, the rest as it is."""
     raw = static_attribute(cls, name)
@@ -125,7 +145,7 @@ class Object(Value):
             return fresh(self.python_type())
         if find_method(self, name) is not None:
             return MethodValue(self, name)
-        if not hasattr(self.python_type(), name):
+        if look_up(tx, self.python_type(), name) is MISSING:
             tx.raise_exception(AttributeError, f"{self.python_type().__name__!r} object has no attribute {name!r}")
         raise self.refuse(f"reading attribute {name!r}")
 
@@ -152,6 +172,9 @@ class KnownValue(Object):
         return type(self.obj)
 
     def is_constant(self) -> bool:
+        return True
+
+    def is_pinned(self) -> bool:
         return True
 
     def constant(self) -> Any:

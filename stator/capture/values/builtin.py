@@ -22,6 +22,7 @@ from stator.capture.source import AttrSource, ConstSource
 from stator.capture.value import Raised, Value
 from stator.capture.values import operators, real, watch
 from stator.capture.values.base import MISSING, KnownValue, find_method, look_up
+from stator.capture.values.class_checks import is_instance, is_subclass
 from stator.capture.values.constant import NONE, boolean
 from stator.capture.values.exception import ExceptionValue
 from stator.capture.values.fold import Question, fold, known, run
@@ -31,6 +32,7 @@ from stator.capture.values.registry import LITERALS, builds, fresh, handler_of, 
 from stator.capture.values.sequence import ListValue, TupleValue, sort
 from stator.capture.values.symbolic import EXACT, extreme
 from stator.capture.values.tensor import TensorValue, call_graph
+from stator.capture.values.tensor_class import call_override
 from stator.capture.values.unknown_text import UnknownTextValue
 from stator.capture.values.user_object import UserObjectValue
 
@@ -203,49 +205,16 @@ def call_isinstance(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]
     value, classes = args
     if not classes.is_constant():
         raise classes.refuse("isinstance()")
-    wanted = classes.constant()
-    check_metaclass(tx, wanted)
-    if operators.is_known(value):
-        return boolean(run(tx, isinstance, (value.constant(), wanted)))
-    real = getattr(value, "real", None)
-    if real is not None and isinstance(value, UserObjectValue | TensorValue):
-        return boolean(run(tx, isinstance, (real, wanted)))
-    return boolean(type_matches(tx, value.python_type(), wanted))
-
-
-#: Packages whose metaclasses only answer.
-ANSWERING = frozenset({"abc", "_py_abc", "typing", "enum", "torch", "builtins"})
-
-
-def check_metaclass(tx: Machine, wanted: Any) -> None:
-    """Refuses classes whose metaclass runs the user's code to decide what is an instance."""
-    if isinstance(wanted, tuple):
-        for item in wanted:
-            check_metaclass(tx, item)
-    elif isinstance(wanted, type):
-        for name in ("__instancecheck__", "__subclasscheck__"):
-            check = look_up(tx, type(wanted), name)
-            if isinstance(check, types.FunctionType) and check.__module__.partition(".")[0] not in ANSWERING:
-                raise GraphBreak(f"{type(wanted).__qualname__}.{name} decides what is an instance")
-
-
-def type_matches(tx: Machine, cls: type, wanted: Any) -> bool:
-    """`isinstance(x, wanted)` for an x of exactly this class."""
-    if isinstance(wanted, tuple):
-        return any(type_matches(tx, cls, item) for item in wanted)
-    if isinstance(wanted, types.UnionType):
-        return any(type_matches(tx, cls, item) for item in wanted.__args__)
-    if wanted in (torch.nn.Parameter, torch.nn.Buffer) and issubclass(cls, torch.Tensor):
-        return cls is wanted
-    return bool(run(tx, issubclass, (cls, wanted)))
+    return boolean(is_instance(tx, value, classes.constant()))
 
 
 @handles(issubclass)
 def call_issubclass(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
     """`issubclass(cls, classes)`."""
-    if known(args):
-        check_metaclass(tx, args[1].constant())
-    return fold(tx, issubclass, args)
+    cls, classes = args
+    if not cls.is_constant() or not classes.is_constant():
+        raise cls.refuse("issubclass()")
+    return boolean(is_subclass(tx, cls.constant(), classes.constant()))
 
 
 @handles(type)
@@ -421,7 +390,8 @@ def _by_method(function: Any, method: str) -> None:
         if known(args) and known(kwargs.values()):
             return fold(tx, function, args, kwargs)
         if isinstance(args[0], TensorValue):
-            return call_graph(tx, "call_function", function, args, kwargs)
+            written = call_override(tx, args[0], method, *args[1:])
+            return written or call_graph(tx, "call_function", function, args, kwargs)
         return args[0].get_attr(tx, method).call(tx, args[1:], kwargs)
 
     handles(function)(call)
@@ -499,4 +469,6 @@ def call_dir(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Va
     real = args[0].constant() if args and args[0].is_constant() else getattr(args[0] if args else None, "real", None)
     if real is None:
         raise GraphBreak("dir() of an object made inside of the compiled function is not supported")
-    return fresh(dir(real))
+    names = dir(real)
+    tx.guard("CALL", args[0].source or ConstSource(real), (dir, names))
+    return fresh(list(names))

@@ -25,7 +25,7 @@ from stator.capture.values.base import bind_static, static_attribute
 from stator.capture.values.fold import fold, run
 from stator.capture.values.iterators import ItemsIterator
 from stator.capture.values.real import SymbolicFloat
-from stator.capture.values.registry import LITERALS, builds, fresh, makes, wrap
+from stator.capture.values.registry import LITERALS, SINGLE, builds, fresh, makes, wrap
 from stator.capture.values.symbolic import SymbolicValue
 from stator.capture.values.watch import IMMUTABLE
 from stator.sizes.real import Real
@@ -37,6 +37,12 @@ if TYPE_CHECKING:
     from stator.capture.rewrite import Assembler
     from stator.capture.source import Source
 
+
+#: The ints of which the interpreter has one object each.
+CACHED = range(-5, 257)
+
+#: Guarded by what they hold, not by identity.
+BY_VALUE = (slice, range, frozenset)
 
 #: What `typing` has instead of classes: `Optional`, `List[int]`.
 TYPING: type = typing._Final
@@ -61,6 +67,12 @@ class ConstantValue(Value):
     def is_constant(self) -> bool:
         return True
 
+    def is_pinned(self) -> bool:
+        kind = type(self.value)
+        if kind not in LITERALS or kind in SINGLE:
+            return kind not in BY_VALUE
+        return kind is int and self.value in CACHED
+
     def constant(self) -> Any:
         return self.value
 
@@ -78,11 +90,7 @@ class ConstantValue(Value):
         if other.is_symbolic():
             return other is self or other.is_same(self)
         theirs = other.constant()
-        if self.value is theirs:
-            return True
-        kind = type(self.value)
-        # Equal small literals are one object or two by accident of the interpreter; programs cannot rely on it.
-        return kind in LITERALS and kind is type(theirs) and bool(self.value == theirs)
+        return self.value is theirs or (self.is_pinned() and type(self.value) in LITERALS and self.value == theirs)
 
     def is_users(self) -> bool:
         """Whether a class statement of the user's made its class: an enum, or a number or text with methods."""
@@ -265,7 +273,7 @@ def build_by_identity(tx: Machine, obj: Any, source: Source) -> Value:
 def build_slice(tx: Machine, obj: slice, source: Source) -> Value:
     """A slice is guarded by its value."""
     watch.equals(tx, source, obj)
-    return fresh(obj)
+    return SliceValue(fresh(obj.start), fresh(obj.stop), fresh(obj.step), source)
 
 
 @builds(range)
@@ -274,7 +282,7 @@ def build_range(tx: Machine, obj: range, source: Source) -> Value:
     watch.type_of(tx, source, range)
     for name in ("start", "stop", "step"):
         watch.equals(tx, AttrSource(source, name), getattr(obj, name))
-    return fresh(obj)
+    return ConstantValue(obj, source)
 
 
 makes(object, *LITERALS)(ConstantValue)

@@ -68,5 +68,10 @@ def fold(
     tx: Machine, function: Callable[..., Any], args: Sequence[Value], kwargs: Mapping[str, Value] | None = None
 ) -> Value:
     """The value of a pure function on values that are all known (lists and dicts are copied for it)."""
+    plain = [value.snapshot() for value in args]
     plain_kwargs = {name: value.snapshot() for name, value in kwargs.items()} if kwargs else None
-    return fresh(run(tx, function, [value.snapshot() for value in args], plain_kwargs))
+    result = run(tx, function, plain, plain_kwargs)
+    for value, given in zip(args, plain, strict=True):
+        if result is given and value.source is not None and not value.is_symbolic():
+            return value  # such as `str(text)`: the very object
+    return fresh(result)

@@ -24,7 +24,7 @@ from stator.capture.source import (
     LocalSource,
 )
 from stator.capture.value import Value
-from stator.capture.values import watch
+from stator.capture.values import operators, watch
 from stator.capture.values.base import Object
 from stator.capture.values.constant import NONE, ConstantValue
 from stator.capture.values.fold import run
@@ -191,6 +191,9 @@ class FunctionValue(Object):
         if self.function is None or not self.pinned:
             raise self.refuse("use as a constant")
         return self.function
+
+    def is_pinned(self) -> bool:
+        return self.is_constant()
 
     def pin(self, tx: Machine) -> None:
         """Guards a real function by identity."""
@@ -425,7 +428,8 @@ class BoundMethodValue(Object):
     def compare(self, tx: Machine, op: str, other: Value) -> Value | None:
         if op not in ("==", "!=") or not isinstance(other, BoundMethodValue):
             return None
-        same = self.function.is_same(other.function) and self.instance.is_same(other.instance)
+        same = operators.identical(tx, self.function, other.function)
+        same = same and operators.identical(tx, self.instance, other.instance)
         return fresh(same is (op == "=="))
 
     def children(self) -> Iterator[Value]:

@@ -8,8 +8,10 @@ Neighbours: `user_object.py` (instances), `builtin.py` (handlers of builtin clas
 
 from __future__ import annotations
 
+import datetime
 import enum
 import operator
+import re
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -17,15 +19,15 @@ import torch
 
 from stator.base.errors import GraphBreak
 from stator.capture.source import AttrSource, ClassAttrSource, ConstSource
-from stator.capture.value import Value
+from stator.capture.value import Raised, Value
 from stator.capture.values import watch
-from stator.capture.values.base import MISSING, KnownValue, Object, find_method, look_up
+from stator.capture.values.base import MISSING, KnownValue, Object, find_method, is_data_descriptor, look_up
 from stator.capture.values.constant import NONE, boolean
 from stator.capture.values.exception import ExceptionValue
-from stator.capture.values.fold import fold, known, run
+from stator.capture.values.fold import ask, fold, known, run
 from stator.capture.values.function import BoundMethodValue
 from stator.capture.values.iterators import ItemsIterator
-from stator.capture.values.registry import builds, fresh, handler_of, handles, makes, wrap
+from stator.capture.values.registry import LITERALS, builds, fresh, handler_of, handles, makes, wrap
 from stator.capture.values.sequence import TupleValue, tuple_class
 
 if TYPE_CHECKING:
@@ -48,6 +50,10 @@ BUILTIN_DESCRIPTORS = (
 )
 
 
+#: Modules whose metaclasses only answer.
+ANSWERING = frozenset({"abc", "_py_abc", "typing", "enum", "torch", "builtins", "torch._C", "torch.nn.parameter"})
+
+
 class ClassValue(KnownValue):
     """A class."""
 
@@ -58,8 +64,12 @@ class ClassValue(KnownValue):
         super().__init__(cls, source or ConstSource(cls))
 
     def truth(self, tx: Machine) -> bool:
-        method = getattr(type(self.obj), "__bool__", None) or getattr(type(self.obj), "__len__", None)
-        return bool(run(tx, bool, (self.obj,))) if method else True
+        for name in ("__bool__", "__len__"):
+            if (written := self._written(tx, name)) is not None:
+                return written.call(tx, (), {}).truth(tx)
+            if look_up(tx, type(self.obj), name) is not MISSING:
+                return ask(tx, bool, (self,)).truth(tx)
+        return True
 
     def graph_argument(self) -> tuple[Any, Any]:
         return self.obj, self.obj
@@ -67,21 +77,35 @@ class ClassValue(KnownValue):
     # -- attributes ------------------------------------------------------------------------------------
 
     def get_attr(self, tx: Machine, name: str) -> Value:
+        if (override := self._written(tx, "__getattribute__")) is None:
+            return self._plain_attribute(tx, name)
+        try:
+            return override.call(tx, (fresh(name),), {})
+        except Raised as raised:
+            hook = self._written(tx, "__getattr__")
+            if hook is None or not issubclass(raised.value.python_type(), AttributeError):
+                raise
+            return hook.call(tx, (fresh(name),), {})
+
+    def _plain_attribute(self, tx: Machine, name: str) -> Value:
+        """`type.__getattribute__`, then the metaclass's `__getattr__`."""
         cls = self.obj
         if name == "__class__":
             return fresh(type(cls))
         if name == "__dict__":
             return wrap(tx, cls.__dict__, AttrSource(ConstSource(cls), "__dict__"))
         meta = look_up(tx, type(cls), name)
-        if meta is not MISSING and hasattr(type(meta), "__set__"):
+        if meta is not MISSING and is_data_descriptor(tx, meta):
             return self._meta_attribute(tx, name, meta)
         raw = look_up(tx, cls, name)
         if raw is MISSING:
-            if meta is MISSING:
-                tx.raise_exception(AttributeError, f"type object {cls.__name__!r} has no attribute {name!r}")
-            return self._meta_attribute(tx, name, meta)
+            if meta is not MISSING:
+                return self._meta_attribute(tx, name, meta)
+            if (hook := self._written(tx, "__getattr__")) is not None:
+                return hook.call(tx, (fresh(name),), {})
+            tx.raise_exception(AttributeError, f"type object {cls.__name__!r} has no attribute {name!r}")
         if isinstance(cls, enum.EnumMeta) and not callable(raw):
-            return fresh(getattr(cls, name))
+            return wrap(tx, getattr(cls, name), AttrSource(ConstSource(cls), name))
         return bind(tx, raw, ClassAttrSource(ConstSource(cls), name), None, cls)
 
     def _meta_attribute(self, tx: Machine, name: str, meta: Any) -> Value:
@@ -90,7 +114,17 @@ class ClassValue(KnownValue):
         found = run(tx, getattr, (self.obj, name))
         if isinstance(found, types.BuiltinMethodType | types.MethodWrapperType):
             return BoundMethodValue(BuiltinMethodValue(type(self.obj), name, meta), self)
-        return fresh(found)
+        if self.obj.__flags__ & watch.IMMUTABLE:
+            return fresh(found)
+        return wrap(tx, found, AttrSource(ConstSource(self.obj), name))
+
+    def _written(self, tx: Machine, name: str) -> Value | None:
+        """A special method that a class statement has given to the metaclass, bound to the class."""
+        raw = look_up(tx, type(self.obj), name)
+        if not isinstance(raw, types.FunctionType) or raw.__module__ in ANSWERING:
+            return None
+        where = ClassAttrSource(ConstSource(type(self.obj)), name)
+        return BoundMethodValue(wrap(tx, raw, where), self)
 
     def set_attr(self, tx: Machine, name: str, value: Value) -> None:
         raise self.refuse(f"setting attribute {name!r}")
@@ -98,16 +132,23 @@ class ClassValue(KnownValue):
     # -- containers (enum classes, generic aliases) ----------------------------------------------------
 
     def iterate(self, tx: Machine) -> Value:
-        return ItemsIterator([fresh(item) for item in run(tx, iter, (self.obj,))])
+        if (written := self._written(tx, "__iter__")) is not None:
+            return written.call(tx, (), {})
+        return ItemsIterator(ask(tx, list, (self,)).unpack(tx))
 
     def length(self, tx: Machine) -> int:
-        return int(run(tx, len, (self.obj,)))
+        written = self._written(tx, "__len__")
+        return int((ask(tx, len, (self,)) if written is None else written.call(tx, (), {})).constant())
 
     def contains(self, tx: Machine, item: Value) -> Value:
-        return boolean(run(tx, operator.contains, (self.obj, item.snapshot())))
+        if (written := self._written(tx, "__contains__")) is not None:
+            return boolean(written.call(tx, (item,), {}).truth(tx))
+        return ask(tx, operator.contains, (self, item))
 
     def get_item(self, tx: Machine, key: Value) -> Value:
-        return fold(tx, lambda cls, item: cls[item], (self, key))
+        if (written := self._written(tx, "__getitem__")) is not None:
+            return written.call(tx, (key,), {})
+        return ask(tx, operator.getitem, (self, key))
 
     def binary(self, tx: Machine, op: str, other: Value) -> Value | None:
         return None
@@ -122,7 +163,7 @@ class ClassValue(KnownValue):
         meta_call = look_up(tx, type(cls), "__call__")
         if isinstance(cls, enum.EnumMeta) or cls in CONSTANT_CLASSES:
             if known(args) and known(kwargs.values()):
-                return fold(tx, cls, args, kwargs)
+                return (ask if isinstance(cls, enum.EnumMeta) else fold)(tx, cls, args, kwargs)
             raise self.refuse(f"calling {cls.__name__} on unknown arguments")
         if isinstance(meta_call, types.FunctionType):
             function = wrap(tx, meta_call, ClassAttrSource(ConstSource(type(cls)), "__call__"))
@@ -169,6 +210,17 @@ def new_instance(tx: Machine, cls: type, args: Sequence[Value], kwargs: dict[str
             return maker(tx, cls)
     raise GraphBreak(f"making an instance of {cls.__module__}.{cls.__qualname__} is not supported")
 
+
+def is_value_type(cls: type) -> bool:
+    """Whether the C methods of a class only compute: from values that never change."""
+    return cls is object or issubclass(cls, VALUE_TYPES) or cls in CONSTANT_CLASSES
+
+
+#: Classes whose instances are their value, and whose methods ask nobody else.
+VALUE_TYPES = (
+    *LITERALS, tuple, frozenset, range, slice, re.Pattern, re.Match, enum.Enum, datetime.timedelta,
+    types.GenericAlias, types.UnionType, types.CodeType, torch.finfo, torch.iinfo,
+)  # fmt: skip
 
 #: Builtin classes whose instances are their value.
 IMMUTABLE_BASES = (int, float, complex, str, bytes)
@@ -217,7 +269,10 @@ class BuiltinMethodValue(KnownValue):
         if method is not None and not instance.is_constant():
             return method(tx, *rest, **kwargs)
         if known(args) and known(kwargs.values()):
-            return fold(tx, self.obj, args, kwargs)
+            if issubclass(self.owner, type):
+                return ask(tx, self.obj, args, kwargs)
+            if is_value_type(self.owner):
+                return fold(tx, self.obj, args, kwargs)
         raise instance.refuse(f"{self.owner.__name__}.{self.name}")
 
 
@@ -272,7 +327,7 @@ def bind(tx: Machine, raw: Any, where: Source, instance: Value | None, cls: type
     getter = getattr(found, "descriptor_get", None)
     if getter is not None:
         return getter(tx, instance, cls)
-    if isinstance(raw, type) or not hasattr(type(raw), "__get__"):
+    if isinstance(raw, type) or look_up(tx, type(raw), "__get__") is MISSING:
         return found
     if instance is None and not isinstance(look_up(tx, type(raw), "__get__"), types.FunctionType):
         return found  # descriptors written in C are themselves on the class

@@ -46,6 +46,7 @@ GLOBAL_HOOKS = {
 }  # fmt: skip
 
 _CALL = torch.nn.Module.__call__
+_CALL_IMPL = torch.nn.Module._call_impl
 _GETATTR = torch.nn.Module.__getattr__
 _SETATTR = torch.nn.Module.__setattr__
 _DELATTR = torch.nn.Module.__delattr__
@@ -75,6 +76,9 @@ class ModuleValue(UserObjectValue):
         self.registries: dict[str, DictValue] = {}
         #: Where `__getattr__` looks, once guards say which of them are empty.
         self.searched: tuple[DictValue, ...] = ()
+
+    def is_pinned(self) -> bool:
+        return self.source is not None
 
     # -- attributes ------------------------------------------------------------------------------------
 
@@ -191,6 +195,8 @@ class ModuleValue(UserObjectValue):
     def call(self, tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
         if look_up(tx, self.cls, "__call__") is not _CALL:
             return super().call(tx, args, kwargs)
+        if look_up(tx, self.cls, "_call_impl") is not _CALL_IMPL:
+            return bind_static(tx, self, self.cls, "_wrapped_call_impl").call(tx, args, kwargs)
         if self.has_hooks(tx) or has_global_hooks(tx):
             return bind_static(tx, self, self.cls, "_call_impl").call(tx, args, kwargs)
         return self.get_attr(tx, "forward").call(tx, args, kwargs)

@@ -57,7 +57,7 @@ PURE.update(item for item in _functions(math))
 PURE.update(item for item in _functions(cmath))
 PURE.update({operator.index, operator.indexOf})
 PURE.update(item for item in _functions(operator) if not item.__name__.startswith("i"))
-PURE.update({ord, chr, hex, oct, bin, os.fspath, os.getpid})
+PURE.update({ord, chr, hex, oct, bin, os.fspath})
 
 #: Python functions: run for real instead of being inlined when all arguments are known.
 PYTHON_PURE: tuple[Any, ...] = (
@@ -87,7 +87,7 @@ for _function in PYTHON_PURE:
     CALLS[_function] = _folded(_function)
 
 #: Functions of the state of the process: their answers are guarded.
-ASKED: tuple[Any, ...] = (os.getenv, os.path.exists, os.path.isdir, os.path.isfile)
+ASKED: tuple[Any, ...] = (os.getenv, os.getpid, os.path.exists, os.path.isdir, os.path.isfile)
 
 
 def _asked(function: Any) -> Callable[..., Value]:

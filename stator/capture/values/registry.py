@@ -36,6 +36,11 @@ LITERALS: frozenset[type] = frozenset(
     }
 )  # fmt: skip
 
+#: Of these those of which there is one object for each value, as far as a program can tell.
+SINGLE: frozenset[type] = frozenset(
+    {bool, type(None), type(Ellipsis), type(NotImplemented), torch.dtype, torch.layout, torch.memory_format}
+)
+
 #: type -> builder of the value of an object with a source. Looked up along the MRO.
 BUILDERS: dict[type, Builder] = {}
 

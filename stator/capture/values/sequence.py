@@ -542,14 +542,16 @@ def tuple_class(tx: Machine, cls: type) -> None:
     """Refuses a class whose instances are more than tuples of their items."""
     if cls is tuple or cls is torch.Size or is_return_type(cls):
         return
+    if hasattr(cls, "n_sequence_fields"):
+        raise GraphBreak(f"{cls.__module__}.{cls.__qualname__}, a tuple made in C, is not modelled")
     for name in TUPLE_METHODS:
         if look_up(tx, cls, name) is not tuple.__dict__[name]:
             raise GraphBreak(f"the class {cls.__qualname__}, a subclass of tuple, has {name} of its own")
 
 
 def is_literal(obj: Any) -> bool:
-    """Whether a tuple holds nothing but literals and such tuples."""
-    return all(type(item) in PLAIN or (type(item) is tuple and is_literal(item)) for item in obj)
+    """Whether a tuple holds nothing but literals (no nan: of those containers ask who they are) and such tuples."""
+    return all((type(item) in PLAIN and item == item) or (type(item) is tuple and is_literal(item)) for item in obj)
 
 
 @builds(tuple)

@@ -13,7 +13,7 @@ import torch
 
 from stator.capture.source import ConstSource
 from stator.capture.values import operators, watch
-from stator.capture.values.base import Object
+from stator.capture.values.base import Object, look_up
 from stator.capture.values.constant import NONE, boolean
 from stator.capture.values.iterators import ItemsIterator
 from stator.capture.values.registry import builds, fresh, makes, wrap
@@ -44,7 +44,9 @@ BY_IDENTITY: tuple[Any, ...] = (
 
 def hash_key(tx: Machine, key: Value, kept: bool = False) -> Any:
     """What stands for a key in dicts and sets of the capture; one that a real dict has `kept` is not hashed again."""
+    key.pin(tx)
     if key.is_constant():
+        operators.pin_nan(tx, key)
         plain = key.constant()
         try:
             hash(plain)
@@ -53,13 +55,37 @@ def hash_key(tx: Machine, key: Value, kept: bool = False) -> Any:
         return plain
     if isinstance(key, TupleValue):
         return tuple(hash_key(tx, item) for item in key.items)
-    if key.python_type().__hash__ is None:
+    method = look_up(tx, key.python_type(), "__hash__")
+    if method is None:
         tx.raise_roughly(TypeError, f"unhashable type: {key.python_type().__name__!r}")
-    if (method := key.python_type().__hash__) not in BY_IDENTITY:
+    if method not in BY_IDENTITY:
         if kept and getattr(getattr(method, "__code__", None), "co_filename", "") != GENERATED:
             raise key.refuse("a key in a dict from outside (its class defines __hash__)")
         return HashedKey(tx, key)
-    return key
+    return IdentityKey(tx, key)
+
+
+class IdentityKey:
+    """A key that is equal to itself alone.
+
+    Two ways that lead to two objects now may lead to one in a later call. So keys that may come to be one have the same
+    hash, and the dict or set that holds them, in comparing them, asks for the guards.
+    """
+
+    __slots__ = ("number", "tx", "value")
+
+    def __init__(self, tx: Machine, value: Value) -> None:
+        self.tx = tx
+        self.value = value
+        kind = value.python_type()
+        alone = not issubclass(kind, torch.Tensor) and (value.is_pinned() or value.source is None)
+        self.number = id(value) if alone else id(kind)
+
+    def __hash__(self) -> int:
+        return self.number
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, IdentityKey) and operators.identical(self.tx, self.value, other.value)
 
 
 class HashedKey:

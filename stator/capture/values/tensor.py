@@ -18,11 +18,23 @@ from stator.base.errors import DataDependent, GraphBreak, Undecided, Unsupported
 from stator.capture.source import AttrSource
 from stator.capture.value import Value
 from stator.capture.values import watch
-from stator.capture.values.base import MISSING, Object, look_up, static_attribute
+from stator.capture.values.base import MISSING, Object, is_data_descriptor, look_up, static_attribute
 from stator.capture.values.constant import NONE, boolean
-from stator.capture.values.operators import BINARY, COMPARE, INPLACE, UNARY
+from stator.capture.values.operators import BINARY, COMPARE, INPLACE, METHODS, UNARY, UNARY_METHODS
 from stator.capture.values.registry import builds, fresh, wrap
 from stator.capture.values.sequence import ListValue, SequenceValue, TupleValue
+from stator.capture.values.tensor_class import (
+    DATA_METHODS,
+    FACTS,
+    PLAIN_CLASSES,
+    QUESTIONS,
+    UNGUARDED_FACTS,
+    UNMAPPED,
+    VIEWS,
+    call_override,
+    override,
+    own_method,
+)
 from stator.fake import FakeTensor
 
 if TYPE_CHECKING:
@@ -33,39 +45,6 @@ if TYPE_CHECKING:
     from stator.capture.machine import Machine
     from stator.capture.rewrite import Assembler
     from stator.capture.source import Source
-
-#: Attributes whose value the fake knows.
-FACTS = frozenset(
-    {
-        "shape", "dtype", "device", "layout", "ndim", "requires_grad", "is_leaf", "itemsize", "nbytes", "is_cuda",
-        "is_cpu", "is_mps", "is_xpu", "is_meta", "is_mkldnn", "is_quantized", "is_sparse", "is_sparse_csr",
-        "is_nested", "names", "output_nr", "retains_grad", "is_xla", "is_maia", "is_hpu", "is_ipu", "is_mtia",
-        "is_vulkan",
-    }
-)  # fmt: skip
-
-#: Methods that answer from the fake; with any argument they still do.
-QUESTIONS = frozenset(
-    {
-        "size", "dim", "ndimension", "numel", "nelement", "stride", "is_contiguous", "storage_offset", "element_size",
-        "is_floating_point", "is_complex", "is_signed", "get_device", "is_same_size", "is_conj",
-        "is_neg", "has_names", "dense_dim", "sparse_dim", "dim_order",
-    }
-)  # fmt: skip
-
-#: Those that a TENSOR guard does not hold.
-UNGUARDED_FACTS = frozenset({"is_leaf", "names", "output_nr", "retains_grad"})
-
-#: Facts and questions that torch answers for a whole batch, not for one element.
-UNMAPPED = frozenset(
-    {"requires_grad", "is_leaf", "output_nr", "stride", "is_contiguous", "storage_offset", "dim_order"}
-)
-
-#: Attributes that are views.
-VIEWS = frozenset({"T", "mT", "H", "mH", "real", "imag"})
-
-#: Methods whose result is a Python object made from the data.
-DATA_METHODS = frozenset({"item", "tolist", "__bool__", "__int__", "__float__", "__index__", "__complex__"})
 
 #: Methods that cannot be in a graph, and why.
 REFUSED_METHODS = {
@@ -127,6 +106,9 @@ class TensorValue(Object):
     def python_type(self) -> type:
         return self.cls
 
+    def is_pinned(self) -> bool:
+        return self.node.op == "get_attr"
+
     def graph_argument(self) -> tuple[Any, Any]:
         return self.node, self.fake
 
@@ -146,6 +128,8 @@ class TensorValue(Object):
         return constant
 
     def truth(self, tx: Machine) -> bool:
+        if (written := call_override(tx, self, "__bool__")) is not None:
+            return written.truth(tx)
         if self.fake.numel() != 1:
             text = "Boolean value of Tensor with more than one value is ambiguous"
             if self.fake.numel() == 0:
@@ -156,6 +140,12 @@ class TensorValue(Object):
     # -- attributes ------------------------------------------------------------------------------------
 
     def get_attr(self, tx: Machine, name: str) -> Value:
+        if override(tx, self, "__getattribute__") is not None:
+            raise self.refuse("reading attributes by a __getattribute__ of the program's")
+        replacement = override(tx, self, name)
+        if replacement is not None:
+            found = None if is_data_descriptor(tx, look_up(tx, self.cls, name)) else self._own_attribute(tx, name)
+            return replacement if found is None else found
         if name in FACTS:
             if name in UNMAPPED:
                 refuse_mapped(tx, name)
@@ -171,23 +161,35 @@ class TensorValue(Object):
         if name == "data":
             refuse_mapped(tx, name)
             return call_graph(tx, "call_function", getattr, (self, fresh(name)), {})
-        if self.real is not None and self.source is not None:
-            if name in self.real.__dict__:
-                return wrap(tx, self.real.__dict__[name], AttrSource(self.source, name))
-            watch.no_instance_attribute(tx, self.source, name)
-        look_up(tx, self.cls, name)
+        if (found := self._own_attribute(tx, name)) is not None:
+            return found
         if name in ("grad", "grad_fn", "_base", "_version", "_grad", "_backward_hooks"):
             return self._autograd_attribute(tx, name)
-        found = getattr(self.cls, name, None)
-        if callable(found) or name == "__getitem__":
+        raw = look_up(tx, self.cls, name)
+        if raw is not MISSING and callable(getattr(self.cls, name, None)):
             return TensorMethod(self, name)
-        if found is None and not hasattr(self.cls, name):
+        if raw is MISSING and (hook := override(tx, self, "__getattr__")) is not None:
+            return hook.call(tx, (fresh(name),), {})
+        if raw is MISSING:
             tx.raise_exception(AttributeError, f"{self.cls.__name__!r} object has no attribute {name!r}")
         raise self.refuse(f"reading attribute {name!r}")
+
+    def _own_attribute(self, tx: Machine, name: str) -> Value | None:
+        """What the program has set on it, or what stands in its own dict."""
+        if name in self.attributes:
+            return self.attributes[name]
+        if self.real is None or self.source is None:
+            return None
+        if name in self.real.__dict__:
+            return wrap(tx, self.real.__dict__[name], AttrSource(self.source, name))
+        watch.no_instance_attribute(tx, self.source, name)
+        return None
 
     def _autograd_attribute(self, tx: Machine, name: str) -> Value:
         if name == "grad_fn":
             refuse_mapped(tx, name)
+            if self.real is not None and self.source is not None and self.fake.requires_grad:
+                watch.equals(tx, AttrSource(self.source, "is_leaf"), self.real.is_leaf)
             return NONE if not self.fake.requires_grad or self.fake.is_leaf else OpaqueValue("an autograd node")
         if self.source is None and name in ("grad", "_backward_hooks"):
             return NONE
@@ -226,47 +228,65 @@ class TensorValue(Object):
 
     def extent(self, tx: Machine) -> int | torch.SymInt:
         """`len()`, which may be symbolic."""
+        if (written := call_override(tx, self, "__len__")) is not None:
+            return int(written.constant())
         if self.fake.dim() == 0:
             tx.raise_roughly(TypeError, "len() of a 0-d tensor")
         size: int | torch.SymInt = self.fake.shape[0]
         return size
 
     def unpack(self, tx: Machine) -> list[Value]:
+        if (written := call_override(tx, self, "__iter__")) is not None:
+            return written.unpack(tx)
         if self.fake.dim() == 0:
             tx.raise_roughly(TypeError, "iteration over a 0-d tensor")
         return call_graph(tx, "call_method", "unbind", (self, fresh(0)), {}).unpack(tx)
 
     def iterate(self, tx: Machine) -> Value:
-        return TupleValue(self.unpack(tx)).iterate(tx)
+        written = call_override(tx, self, "__iter__")
+        return TupleValue(self.unpack(tx)).iterate(tx) if written is None else written
 
     def get_item(self, tx: Machine, key: Value) -> Value:
-        return call_graph(tx, "call_function", operator.getitem, (self, key), {})
+        written = call_override(tx, self, "__getitem__", key)
+        return written or call_graph(tx, "call_function", operator.getitem, (self, key), {})
 
     def set_item(self, tx: Machine, key: Value, value: Value) -> None:
-        call_graph(tx, "call_function", operator.setitem, (self, key, value), {})
+        if call_override(tx, self, "__setitem__", key, value) is None:
+            call_graph(tx, "call_function", operator.setitem, (self, key, value), {})
 
     def contains(self, tx: Machine, item: Value) -> Value:
+        if (written := call_override(tx, self, "__contains__", item)) is not None:
+            return boolean(written.truth(tx))
         raise DataDependentValue("the 'in' operator")
 
     # -- operators -------------------------------------------------------------------------------------
 
     def unary(self, tx: Machine, op: str) -> Value:
-        return call_graph(tx, "call_function", UNARY[op], (self,), {})
+        written = call_override(tx, self, UNARY_METHODS[op])
+        return written or call_graph(tx, "call_function", UNARY[op], (self,), {})
 
     def binary(self, tx: Machine, op: str, other: Value) -> Value | None:
-        return self._operator(tx, BINARY[op], self, other) if is_operand(other) else None
+        return self._operator(tx, ("binary", op), BINARY[op], other)
 
     def binary_reflected(self, tx: Machine, op: str, other: Value) -> Value | None:
-        return self._operator(tx, BINARY[op], other, self) if is_operand(other) else None
+        return self._operator(tx, ("binary_reflected", op), BINARY[op], other)
 
     def inplace(self, tx: Machine, op: str, other: Value) -> Value | None:
-        return self._operator(tx, INPLACE[op], self, other) if is_operand(other) else None
+        return self._operator(tx, ("inplace", op), INPLACE[op], other)
 
     def compare(self, tx: Machine, op: str, other: Value) -> Value | None:
-        return self._operator(tx, COMPARE[op], self, other) if is_operand(other) else None
+        return self._operator(tx, ("compare", op), COMPARE[op], other)
 
-    def _operator(self, tx: Machine, function: Callable[..., Any], left: Value, right: Value) -> Value:
-        return call_graph(tx, "call_function", function, (left, right), {})
+    def _operator(
+        self, tx: Machine, operation: tuple[str, str], function: Callable[..., Any], other: Value
+    ) -> Value | None:
+        written = call_override(tx, self, METHODS[operation], other)
+        if written is not None:
+            return None if written.is_constant() and written.constant() is NotImplemented else written
+        if not is_operand(other):
+            return None
+        operands = (other, self) if operation[0] == "binary_reflected" else (self, other)
+        return call_graph(tx, "call_function", function, operands, {})
 
 
 class OpaqueValue(Object):
@@ -442,6 +462,8 @@ def call_graph(tx: Machine, kind: str, target: Any, args: Sequence[Value], kwarg
     if "requires_grad" in kwargs and kwargs["requires_grad"].truth(tx):
         others = {name: arg for name, arg in kwargs.items() if name != "requires_grad"}
         return SPECIAL_METHODS["requires_grad_"](tx, call_graph(tx, kind, target, args, others))
+    if kind == "call_method" and (own := own_method(target)) is not None:
+        kind, target = "call_function", own
     nodes, fakes = [], []
     for arg in (*args, *kwargs.values()):
         read_items(tx, arg)
@@ -509,10 +531,6 @@ def result_value(tx: Machine, node: fx.Node, result: Any) -> Value:
 
 
 # -- from objects --------------------------------------------------------------------------------------
-
-#: Tensor classes without behaviour of their own.
-PLAIN_CLASSES = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
-
 
 #: Until 2.12 torch has named dimensions.
 NAMED = hasattr(torch.Tensor, "has_names")

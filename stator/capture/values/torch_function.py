@@ -19,7 +19,8 @@ from stator.capture.values import function as _function
 from stator.capture.values import watch
 from stator.capture.values.base import KnownValue
 from stator.capture.values.fold import ask, known
-from stator.capture.values.function import BoundMethodValue
+from stator.capture.values.function import BoundMethodValue, made_function
+from stator.capture.values.leaves import guard_reads, is_whole
 from stator.capture.values.registry import MAKERS, SPECIAL, builds, handler_of, makes
 from stator.capture.values.sequence import TupleValue
 from stator.capture.values.tensor import TensorValue, call_graph, call_tensor_method
@@ -132,6 +133,10 @@ class TorchFunctionValue(KnownValue):
         handler = handler_of(function)
         if handler is not None:
             return handler(tx, args, kwargs)
+        if isinstance(function, types.FunctionType):
+            if not is_whole(function, LEAF_MODULES):
+                return made_function(function).call(tx, args, kwargs)
+            guard_reads(tx, function, LEAF_MODULES)
         if isinstance(function, types.MethodDescriptorType | types.WrapperDescriptorType):
             owner, *rest = args
             if not isinstance(owner, TensorValue):

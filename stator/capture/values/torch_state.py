@@ -63,6 +63,7 @@ READ_AGAIN: tuple[Any, ...] = (
     torch.get_float32_matmul_precision,
     torch.cuda.current_device,
     torch.distributed.is_initialized,
+    torch.cuda.is_initialized,
 )
 
 #: Functions without tensors whose answer every entry guards, or that give the same for ever.
@@ -71,7 +72,6 @@ READ_STATE: tuple[Any, ...] = (
     torch.are_deterministic_algorithms_enabled,
     torch.cuda.is_available,
     torch.cuda.device_count,
-    torch.cuda.is_initialized,
     torch.cuda.get_device_capability,
     torch.cuda.is_bf16_supported,
     torch.backends.mps.is_available,

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from stator.capture.source import AttrSource, ClassAttrSource, ConstSource, InstanceDictSource
 from stator.capture.value import Raised, Value
 from stator.capture.values import operators, watch
-from stator.capture.values.base import MISSING, Object, find_method, look_up
+from stator.capture.values.base import MISSING, Object, find_method, is_data_descriptor, look_up
 from stator.capture.values.constant import NONE, ConstantValue, boolean
 from stator.capture.values.fold import run
 from stator.capture.values.instances import HEAP_TYPE, empty_slot, fill_attributes, fill_contents, new_object
@@ -115,7 +115,7 @@ class UserObjectValue(Object):
     def find_attr(self, tx: Machine, name: str) -> Value | None:
         """The attribute by descriptors, instance dict and class; None if there is none."""
         raw = look_up(tx, self.cls, name)
-        if raw is not MISSING and is_data_descriptor(raw):
+        if raw is not MISSING and is_data_descriptor(tx, raw):
             return self._data_descriptor(tx, name, raw)
         found = self.own_attr(tx, name, raw)
         if found is not None:
@@ -143,9 +143,9 @@ class UserObjectValue(Object):
         tx.raise_exception(AttributeError, f"{self.cls.__name__!r} object has no attribute {name!r}")
 
     def _data_descriptor(self, tx: Machine, name: str, raw: Any) -> Value:
-        if name == "__class__":
+        if raw is object.__dict__["__class__"]:
             return fresh(self.cls)
-        if name == "__dict__":
+        if name == "__dict__" and isinstance(raw, types.GetSetDescriptorType):
             return self.dict
         if isinstance(raw, types.MemberDescriptorType):
             return self._slot(tx, name, raw)
@@ -187,7 +187,7 @@ class UserObjectValue(Object):
     def generic_set_attr(self, tx: Machine, name: str, value: Value) -> None:
         """`object.__setattr__`."""
         raw = look_up(tx, self.cls, name)
-        if raw is not MISSING and is_data_descriptor(raw):
+        if raw is not MISSING and is_data_descriptor(tx, raw):
             if isinstance(raw, property):
                 PropertyValue(raw, ClassAttrSource(ConstSource(self.cls), name)).descriptor_set(tx, self, value)
                 return
@@ -223,7 +223,7 @@ class UserObjectValue(Object):
         if isinstance(raw, property):
             PropertyValue(raw, ClassAttrSource(ConstSource(self.cls), name)).descriptor_delete(tx, self)
             return
-        if raw is not MISSING and hasattr(type(raw), "__delete__"):
+        if raw is not MISSING and look_up(tx, type(raw), "__delete__") is not MISSING:
             raise self.refuse(f"deleting attribute {name!r}")
         if self.dict.drop(tx, ConstantValue(name)) is None:
             tx.raise_exception(AttributeError, f"{self.cls.__name__!r} object has no attribute {name!r}")
@@ -426,12 +426,6 @@ def has_slot(raw: types.MemberDescriptorType, obj: Any) -> bool:
     except AttributeError:
         return False
     return True
-
-
-def is_data_descriptor(raw: Any) -> bool:
-    """Whether a class attribute comes before the instance's dict."""
-    kind = type(raw)
-    return kind is property or hasattr(kind, "__set__") or hasattr(kind, "__delete__")
 
 
 # -- object's own methods ------------------------------------------------------------------------------

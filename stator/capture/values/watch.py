@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from stator.capture.conditions import Operand
-from stator.capture.source import AttrSource, ClassAttrSource, ConstSource, InstanceDictSource
+from stator.capture.source import ClassAttrSource, ConstSource, InstanceDictSource
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -101,10 +101,15 @@ def class_attribute(tx: Machine, cls: type, name: str, raw: Any, found: bool) ->
         tx.guard("LACKS", ConstSource(cls), name)
 
 
+def bases(tx: Machine, cls: type) -> None:
+    """The class and its bases, in the order in which names are looked up."""
+    if not cls.__flags__ & IMMUTABLE:
+        tx.guard("MRO", ConstSource(cls), cls.__mro__)
+
+
 def passed_by_super(tx: Machine, cls: type, name: str, passed: Sequence[type]) -> None:
     """The classes along which `super()` goes, and that those which it passes lack the name themselves."""
-    if not cls.__flags__ & IMMUTABLE:
-        tx.guard("EQUALS", AttrSource(ConstSource(cls), "__mro__"), cls.__mro__)
+    bases(tx, cls)
     for parent in passed:
         if not parent.__flags__ & IMMUTABLE:
             tx.guard("ABSENT", InstanceDictSource(ConstSource(parent)), name)
@@ -138,7 +143,7 @@ def again(tx: Machine, source: Source, known: Value, obj: Any) -> None:
     """An object met before is reached by a second path."""
     if known.source is None or known.source is source:
         return
-    if known.is_constant() or isinstance(obj, torch.nn.Module):
+    if known.is_pinned():
         identity(tx, source, obj)
     else:
         tx.guard("SAME", source, known.source)
