@@ -114,10 +114,11 @@ class Table(list[Any]):
 #: What the programs of rows find.
 IMPORTS = """
 import abc, collections, collections.abc, dataclasses, datetime, enum, functools, gc, importlib.util, math, operator
-import os, random, sys, threading, time, types, typing, warnings
+import os, random, sys, tempfile, threading, time, types, typing, warnings
 import torch
 import torch.nn.functional as F
 from torch import nn
+PATH = os.path.join(tempfile.gettempdir(), f"stator-rows-{os.getpid()}")
 """
 
 
