@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
+from types import NoneType
 from typing import Any, TypeVar, overload
 
 import torch
 
 from stator.backends import builtin as _builtin  # noqa: F401  (fills the table)
 from stator.backends import registry
-from stator.base import log
+from stator.base import announce
 from stator.base.errors import InvalidArgument
 from stator.base.options import OPTIONS, Options, Settings
 from stator.capture import entry, hook
@@ -67,6 +68,7 @@ def compile(
     disable    give the program back as it is
     """
     settings = decide(backend, fullgraph=fullgraph, mode=mode, options=options, dynamic=dynamic)
+    _check_type("disable", disable, bool)
     if model is None:
         return functools.partial(_apply, settings=settings, disable=disable)
     return _apply(model, settings=settings, disable=disable)
@@ -81,13 +83,28 @@ def decide(
     dynamic: bool | None = None,
 ) -> Settings:
     """The checked form of `compile`'s arguments."""
+    _check_type("fullgraph", fullgraph, bool)
+    _check_type("dynamic", dynamic, bool, NoneType, hint="True, False, or None for sizes that have had two values")
+    _check_type("mode", mode, str, NoneType, hint="`python -m stator options` lists the modes")
+    _check_type("options", options, Mapping, NoneType, hint='options={"name": value}')
     found = registry.lookup(backend)
     given = dict(options or {})
+    if dynamic is not None and given.get("dynamic", _DYNAMIC[dynamic]) != _DYNAMIC[dynamic]:
+        raise InvalidArgument(f"dynamic={dynamic} and the option 'dynamic' ({given['dynamic']!r}) say different things")
     # A third-party backend may have options of its own; what is not ours is offered to it.
     theirs = {} if found.own else {name: given.pop(name) for name in list(given) if name not in OPTIONS}
     checked = Options.from_user(mode, given, dynamic)
-    log.enable(checked.logs)
+    checked.announce_unread(given, found.parts, found.name)
     return Settings(found.bind(checked, theirs), found.name, fullgraph, checked)
+
+
+_DYNAMIC = {True: "always", False: "never"}
+
+
+def _check_type(name: str, value: object, *types: type, hint: str = "True or False") -> None:
+    """Refuse an argument of another type: truthy strings are mistakes."""
+    if not isinstance(value, types):
+        raise InvalidArgument(f"{name}= cannot be {value!r}", hint)
 
 
 def _apply(model: Any, *, settings: Settings, disable: bool) -> Any:
@@ -102,6 +119,7 @@ def _apply(model: Any, *, settings: Settings, disable: bool) -> Any:
 
 
 def reset() -> None:
-    """Forget every compiled version of every function; the disk cache stays."""
+    """Forget every compiled version of every function, and what was announced once; the disk cache stays."""
+    announce.forget()
     entry.reset()
     hook.reset()

@@ -16,7 +16,7 @@ import torch
 from torch import fx
 
 from stator import driver
-from stator.base.options import Options
+from stator.base.options import CODE, TRACE, Options
 
 
 def stator(
@@ -28,6 +28,7 @@ def stator(
 ) -> Callable[..., Any]:
     """The callable of a graph that `torch.compile` captured."""
     known = Options.from_user(mode, options)
+    known.announce_unread(options or (), (TRACE, CODE), "torch.compile(backend='stator')")
     if all(isinstance(value, torch.Tensor) for value in example_inputs):
         return _Lazy(gm, known)
     return _PerSize(gm, known)

@@ -13,7 +13,7 @@ from typing import Any
 from torch import fx
 
 from stator.backends.registry import Backend, enter, list_backends, lookup, register_backend
-from stator.base.options import Options
+from stator.base.options import CAPTURE, PARTS, TRACE, Options
 
 __all__ = ["eager", "list_backends", "lookup", "register_backend"]
 
@@ -23,6 +23,6 @@ def eager(gm: fx.GraphModule, example_inputs: list[Any], *, options: Options) ->
     return gm.forward
 
 
-enter(Backend("inductor", "stator.driver:compile_graph", own=True))
-enter(Backend("aot_eager", "stator.backends.traced:aot_eager", own=True))
+enter(Backend("inductor", "stator.driver:compile_graph", own=True, parts=PARTS))
+enter(Backend("aot_eager", "stator.backends.traced:aot_eager", own=True, parts=(CAPTURE, TRACE)))
 enter(Backend("eager", eager, own=True))

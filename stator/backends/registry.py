@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar, overload
 
 from stator.backends.checked import checked
 from stator.base.errors import InvalidArgument, UnknownBackend, UnknownOption
-from stator.base.options import OPTIONS, Options
+from stator.base.options import CAPTURE, OPTIONS, Options
 
 GROUP: Final = "stator_backends"
 
@@ -30,12 +30,14 @@ F = TypeVar("F", bound=CompileFn)
 class Backend:
     """One entry: `own` backends take stator's `Options`, others a dictionary of what is theirs, if they ask for one.
 
-    `compile` is the function, or "module:function" as long as nobody has asked for it.
+    `compile` is the function, or "module:function" as long as nobody has asked for it. `parts` are those of the
+    compiler that run with it, whose options have an effect.
     """
 
     name: str
     compile: CompileFn | str
     own: bool = False
+    parts: tuple[str, ...] = (CAPTURE,)
 
     def loaded(self) -> Backend:
         """The same entry with its function in place."""
@@ -82,7 +84,9 @@ def register_backend(fn: Any = None, *, name: str | None = None) -> Any:
         return functools.partial(register_backend, name=name)
     if not callable(fn):
         raise InvalidArgument(f"a backend is a function of (gm, example_inputs), not {fn!r}")
-    enter(Backend(name or fn.__name__, fn))
+    if name is not None and not isinstance(name, str):
+        raise InvalidArgument(f"the name of a backend is a string, not {name!r}")
+    enter(Backend(name or str(getattr(fn, "__name__", type(fn).__name__)), fn))
     return fn
 
 

@@ -99,6 +99,21 @@ class UnknownOption(UnknownName):
     what = "option"
 
 
+class UnknownVariable(UnknownName):
+    """A name of the environment begins with STATOR_ and sets nothing, under `strict`."""
+
+    what = "environment variable"
+
+
+class WithoutEffect(StatorError):
+    """Something was asked for that is accepted and does nothing here, under `strict`."""
+
+    template = "{what}"
+
+    def __init__(self, what: str) -> None:
+        super().__init__(what=what)
+
+
 class InvalidOption(StatorError):
     """An option that exists was given a value that it cannot take."""
 
@@ -242,6 +257,10 @@ class StatorWarning(UserWarning):
 
 class CacheWarning(StatorWarning):
     """The disk store could not be used as asked; results are right, starts are slower."""
+
+
+class OptionWarning(StatorWarning):
+    """Something was asked for that is accepted and does nothing here."""
 
 
 class FallbackWarning(StatorWarning):

@@ -4,32 +4,55 @@ A field of `Options` is declared by `option(default, sentence, …)`, which also
 compiled (`in_key`: then it is part of every cache key). The environment name follows from the field: STATOR_<NAME>.
 What wins, weakest first: default, environment, mode, `options=`. Values are checked here, once, when `compile` is
 called; everything after reads a frozen record that is passed along, never the environment.
+Nothing is accepted in silence: what has no effect, yet or with the backend that was named, is announced once, and an
+error under `strict`; so is a STATOR_ name that sets nothing. Neighbour: `announce.py`.
 """
 
 from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final, cast
 
 from stator.base import log
-from stator.base.errors import InvalidOption, UnknownMode, UnknownOption, nearest
+from stator.base.announce import announce
+from stator.base.errors import (
+    InvalidOption,
+    StatorError,
+    UnknownMode,
+    UnknownOption,
+    UnknownVariable,
+    WithoutEffect,
+    nearest,
+)
+
+#: Which part of the compiler reads an option; a backend says which parts it runs.
+CAPTURE: Final = "capture"
+TRACE: Final = "trace"
+CODE: Final = "code"
+PARTS: Final = (CAPTURE, TRACE, CODE)
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """What is known about one switch."""
+    """What is known about one switch.
+
+    `part` reads it. The values `without_effect` are accepted and do nothing until there is what `until` names.
+    """
 
     name: str
     default: bool | int | float | str
     sentence: str
     in_key: bool
+    part: str = CODE
     choices: tuple[str, ...] = ()
     low: float | None = None
     high: float | None = None
+    without_effect: tuple[bool | int | float | str, ...] = ()
+    until: str = ""
 
     @property
     def environment(self) -> str:
@@ -78,57 +101,71 @@ _WORDS: Final = dict.fromkeys(("1", "true", "on", "yes"), True) | dict.fromkeys(
 def option(
     default: bool | int | float | str,
     sentence: str,
-    *,
-    in_key: bool,
-    choices: tuple[str, ...] = (),
-    low: float | None = None,
-    high: float | None = None,
+    **facts: Any,
 ) -> Any:
-    """Declare one field of `Options`; the result is the dataclass field that carries it."""
-    facts = {"sentence": sentence, "in_key": in_key, "choices": choices, "low": low, "high": high}
-    return field(default=default, metadata=facts)
+    """Declare one field of `Options` by the fields of `Option`; the result is the dataclass field that carries it."""
+    return field(default=default, metadata={"sentence": sentence, **facts})
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
     """The switches of one compilation."""
 
-    strict: bool = option(False, "Raise where stator would fall back to eager PyTorch.", in_key=False)
+    strict: bool = option(
+        False,
+        "Raise where stator would fall back to eager PyTorch, and where something asked for has no effect.",
+        in_key=False,
+        part=CAPTURE,
+    )
     numerics: str = option(
         "eager",
-        "'eager' rounds half types where eager does; 'fast' allows float32 there, which nothing makes use of yet.",
+        "'eager' rounds half types where eager does; 'fast' allows float32 there, and has no effect yet.",
         in_key=True,
         choices=("eager", "fast"),
+        without_effect=("fast",),
+        until="kernels with looser rounding",
     )
     cache: bool = option(True, "Keep compiled graphs and kernels on disk between processes.", in_key=False)
     cache_dir: str = option("", "Folder of the disk store; empty means the user's cache folder.", in_key=False)
     cache_bytes: int = option(4 << 30, "How large the disk store may grow.", in_key=False, low=0)
-    debug: str = option("", "Folder for the numbered artifacts of every stage; empty writes none.", in_key=False)
-    logs: str = option("", f"Comma list of what to print: {', '.join(log.LOG_KINDS)}.", in_key=False)
+    debug: str = option(
+        "", "Folder for the numbered artifacts of every stage; empty writes none.", in_key=False, part=CAPTURE
+    )
+    logs: str = option(
+        "", f"Comma list of what to print, from now on: {', '.join(log.LOG_KINDS)}.", in_key=False, part=CAPTURE
+    )
     threads: int = option(0, "Most threads of a CPU kernel; 0 is torch's own number.", in_key=True, low=0)
     verify: bool = option(
         False,
         "Check the graph's dtypes before lowering, and the loop IR's grammar after it and after scheduling.",
         in_key=False,
     )
-    eager_random: bool = option(False, "Give random operators eager's exact stream, unfused.", in_key=True)
+    eager_random: bool = option(False, "Give random operators eager's exact stream, unfused.", in_key=True, part=TRACE)
     activation_memory_budget: float = option(
         1.0,
         "Bound on the peak of activations in training (not gradients), from the lowest found (0) to the default's (1).",
         in_key=True,
+        part=TRACE,
         low=0.0,
         high=1.0,
     )
-    recompile_limit: int = option(8, "Compiled versions that one function may have.", in_key=False, low=1)
+    recompile_limit: int = option(8, "Compiled versions that one function may have.", in_key=False, part=CAPTURE, low=1)
     compiler: str = option("g++", "The C++ compiler of CPU kernels.", in_key=True)
-    cudagraphs: bool = option(False, "Asks for CUDA graphs; accepted, and without effect yet.", in_key=True)
+    cudagraphs: bool = option(
+        False, "Asks for CUDA graphs; has no effect yet.", in_key=True, without_effect=(True,), until="CUDA graphs"
+    )
     autotune: bool = option(
-        False, "Asks for measured kernel configurations; accepted, and without effect yet.", in_key=True
+        False,
+        "Asks for measured kernel configurations; has no effect yet.",
+        in_key=True,
+        without_effect=(True,),
+        until="measured kernel configurations",
     )
     dynamic: str = option(
         "auto",
         "When sizes and ints are symbolic: with their second value, always, or never.",
         in_key=True,
+        part=CAPTURE,
         choices=("auto", "always", "never"),
     )
 
@@ -138,20 +175,41 @@ class Options:
     ) -> Options:
         """Check and merge what `compile` was given with the environment."""
         values = _from_environment()
+        sources = {name: OPTIONS[name].environment for name in values}
         if mode is not None:
             if mode not in MODES:
                 raise UnknownMode(mode, MODES)
             values.update(MODES[mode])
+            sources.update(dict.fromkeys(MODES[mode], f"mode {mode!r}"))
         for name, value in (options or {}).items():
             if name not in OPTIONS:
                 raise UnknownOption(name, OPTIONS)
             values[name] = OPTIONS[name].check(value)
+            sources[name] = f"option {name!r}"
         if dynamic is not None:
             values["dynamic"] = "always" if dynamic else "never"
         for name in log.split(str(values.get("logs", ""))):
             if name not in log.LOG_KINDS:
                 raise InvalidOption("logs", name, "there is no such kind", nearest(name, log.LOG_KINDS))
-        return cls(**cast(dict[str, Any], values))
+        made = cls(**cast(dict[str, Any], values))
+        log.enable(made.logs)
+        for error in (*_unknown_variables(), *_without_effect(made, sources)):
+            made.announce(error)
+        return made
+
+    def announce(self, error: StatorError) -> None:
+        """Raise under `strict`, say once else."""
+        if self.strict:
+            raise error
+        announce(error.render())
+
+    def announce_unread(self, given: Iterable[str], parts: Sequence[str], backend: str) -> None:
+        """Announce what was set for a part of the compiler that the backend does not run."""
+        for name in given:
+            known = OPTIONS[name]
+            if known.part not in parts and getattr(self, name) != known.default:
+                what = f"option {name!r} has no effect with the backend {backend!r}"
+                self.announce(WithoutEffect(f"{what}, which does not run stator's {_WHAT[known.part]}"))
 
     def key(self) -> str:
         """The part of a cache key that the switches are: equal keys compile to the same thing."""
@@ -194,6 +252,33 @@ MODES: Final[dict[str, dict[str, bool | int | float | str]]] = {
     "max-autotune": {"cudagraphs": True, "autotune": True},
     "max-autotune-no-cudagraphs": {"autotune": True},
 }
+
+
+_WHAT: Final = {CAPTURE: "capture", TRACE: "trace", CODE: "code generation"}
+
+#: STATOR_ names that are no options.
+VARIABLES: Final = {
+    "STATOR_PYTHON": "which Python `make` makes the environment with",
+    "STATOR_SLOW_TENSORS": "read tensors through PyTorch's interface, not their memory (csrc/tensor.c)",
+}
+
+
+def _unknown_variables() -> Iterator[StatorError]:
+    """The names in the environment that look like ours and set nothing."""
+    known = {*VARIABLES, *(known.environment for known in OPTIONS.values())}
+    for name in os.environ:
+        if name.startswith("STATOR_") and name not in known:
+            yield UnknownVariable(name, known)
+
+
+def _without_effect(made: Options, sources: Mapping[str, str]) -> Iterator[StatorError]:
+    """What was asked for by each mode, option or variable that does nothing yet."""
+    found: dict[str, list[str]] = {}
+    for name, source in sources.items():
+        if getattr(made, name) in OPTIONS[name].without_effect:
+            found.setdefault(source, []).append(OPTIONS[name].until)
+    for source, missing in found.items():
+        yield WithoutEffect(f"{source} has no effect until stator has {' and '.join(missing)}")
 
 
 def _from_environment() -> dict[str, object]:

@@ -140,6 +140,8 @@ def explain(fn: Callable[..., Any], **arguments: Any) -> Callable[..., Explanati
     `arguments` are those of `stator.compile`. The value of the call is in the explanation's `result`.
     """
 
+    compile_(fn, **arguments)  # a mistake in the arguments is told here
+
     def explained(*args: Any, **kwargs: Any) -> Explanation:
         compiled = compile_(fn, **arguments)
         with log.collect() as recorder:

@@ -103,7 +103,8 @@ class Cpp:
 
 def open_store(options: Options) -> Store:
     """The one store of this process for these options; with the first, what crashed processes left is removed."""
-    return _store(options.cache_root(), options.cache_bytes)
+    root = options.cache_root() if options.cache else temporary.folder() / "store"
+    return _store(root, options.cache_bytes)
 
 
 @cache

@@ -1,7 +1,8 @@
 """Triton sources: a text with `launch_k<i>` functions to callables.
 
 Triton reads the source of a kernel from its file, so the text is filed in the store and executed as that file; as no
-module, since an import would leave its bytecode beside it. Compiled binaries are kept by Triton's own cache. Neighbours: `codegen.triton` writes the text, `link` asks for the kernels.
+module, since an import would leave its bytecode beside it. Compiled binaries are kept by Triton's own cache.
+Neighbours: `codegen.triton` writes the text, `link` asks for the kernels.
 """
 
 from __future__ import annotations

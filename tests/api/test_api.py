@@ -57,9 +57,10 @@ def test_only_functions_and_modules_can_be_compiled(model: Any) -> None:
 
 
 def test_options_reach_the_settings() -> None:
-    settings = decide("eager", fullgraph=True, mode="max-autotune", options={"threads": 2}, dynamic=True)
-    assert (settings.backend_name, settings.fullgraph) == ("eager", True)
-    assert (settings.options.autotune, settings.options.threads, settings.options.dynamic) == (True, 2, "always")
+    options = {"activation_memory_budget": 0.5}
+    settings = decide("aot_eager", fullgraph=True, options=options, dynamic=True)
+    assert (settings.backend_name, settings.fullgraph) == ("aot_eager", True)
+    assert (settings.options.activation_memory_budget, settings.options.dynamic) == (0.5, "always")
 
 
 def test_options_of_a_backend_of_the_users_own_are_passed_on() -> None:
@@ -69,9 +70,9 @@ def test_options_of_a_backend_of_the_users_own_are_passed_on() -> None:
         seen.update(options)
         return gm.forward
 
-    settings = decide(mine, options={"level": 3, "threads": 1})
+    settings = decide(mine, options={"level": 3, "recompile_limit": 1})
     settings.backend(torch.fx.symbolic_trace(f), [])
-    assert seen == {"level": 3} and settings.options.threads == 1
+    assert seen == {"level": 3} and settings.options.recompile_limit == 1
 
 
 def test_disable_argument_gives_the_program_back() -> None:

@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from stator.base.errors import InvalidOption, UnknownMode, UnknownOption
+from stator.base import announce
+from stator.base.errors import InvalidOption, OptionWarning, UnknownMode, UnknownOption
 from stator.base.options import MODES, OPTIONS, Options
 
 
 @pytest.fixture(autouse=True)
 def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    announce.forget()
     for known in OPTIONS.values():
         monkeypatch.delenv(known.environment, raising=False)
 
@@ -31,8 +33,9 @@ def test_the_stronger_source_wins(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STATOR_AUTOTUNE", "0")
     assert Options.from_user().threads == 3
     assert Options.from_user(options={"threads": 5}).threads == 5
-    assert Options.from_user("max-autotune").autotune is True
-    assert Options.from_user("max-autotune", {"autotune": False}).autotune is False
+    with pytest.warns(OptionWarning, match="mode 'max-autotune' has no effect until"):
+        assert Options.from_user("max-autotune").autotune is True
+        assert Options.from_user("max-autotune", {"autotune": False}).autotune is False
 
 
 def test_dynamic_is_three_valued() -> None:
