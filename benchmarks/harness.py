@@ -36,6 +36,7 @@ def run_worker(arguments: list[str], folder: Path) -> Row:
         STATOR_CACHE_DIR=str(folder / "stator"),
         TORCHINDUCTOR_CACHE_DIR=str(folder / "torch"),
         TRITON_CACHE_DIR=str(folder / "triton"),
+        STATOR_CHECK_SPEED="off" if arguments[0] == "first" else "warn",
     )
     command = [sys.executable, "-m", "benchmarks.worker", *arguments]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -61,6 +62,8 @@ def measure(model: str, mode: str, args: argparse.Namespace, console: Console) -
         listed = ["--compilers", ",".join(args.compilers)]
         folder = Path(temporary) / "steady"
         row |= run_worker(["steady", "--calls", str(args.calls), *listed, *shared], folder)
+        for line in row["slower"]:
+            console.print(f"[red]{line}[/red]", markup=True)
         console.print(f"[dim]{model} {mode}: accuracy against eager and float64 …[/dim]")
         row |= run_worker(["accuracy", *listed, *shared], folder)
     return row

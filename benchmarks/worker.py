@@ -15,6 +15,7 @@ import resource
 import statistics
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -117,9 +118,13 @@ def counts(compiler: str) -> dict[str, Any]:
 def measure_steady(args: argparse.Namespace) -> dict[str, Any]:
     """Milliseconds a call of each compiler, called in turn; all samples, and the medians."""
     steps = {}
+    slower: list[str] = []
     for compiler in args.compilers.split(","):
         first, step = make_step(compiler, args.model, args.size, args.mode, DTYPES[args.dtype], args.device)
-        first()
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            first()
+        slower += [str(item.message) for item in caught if item.category.__name__ == "SlowWarning"]
         step()
         steps[compiler] = step
     samples: dict[str, list[float]] = {compiler: [] for compiler in steps}
@@ -130,7 +135,7 @@ def measure_steady(args: argparse.Namespace) -> dict[str, Any]:
             step()
             synchronise(args.device)
             samples[compiler].append((time.perf_counter() - start) * 1e3)
-    return {"ms": {c: statistics.median(v) for c, v in samples.items()}, "samples": samples}
+    return {"ms": {c: statistics.median(v) for c, v in samples.items()}, "samples": samples, "slower": slower}
 
 
 def flat_outputs(value: Any) -> Iterable[torch.Tensor]:

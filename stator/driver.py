@@ -7,6 +7,7 @@ not even import them: `pipeline.py`, which shows every stage on one screen, is l
 
 from __future__ import annotations
 
+import time
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -15,6 +16,7 @@ from typing import Any
 
 from torch import fx
 
+from stator import speed
 from stator.aot.attributes import lifted
 from stator.aot.runtime import bind
 from stator.aot.symbols import adopt
@@ -39,25 +41,36 @@ def compile_graph(gm: fx.GraphModule, example_inputs: Sequence[Any], *, options:
     with artifacts.writing(options.debug, name), log.span("compile", graph=name):
         artifacts.stage("captured", lambda: graph_file.captured(gm, example_inputs), "py")
         try:
-            call = _linked(gm, _compiled(gm, example_inputs, options), options)
+            start = time.perf_counter()
+            found, place, hit = _compiled(gm, example_inputs, options)
+            call = _linked(gm, found, options)
         except CompilerMissing:
             raise
         except Exception as error:
             raise _failure(error, gm, example_inputs, options) from error
-        return call
+        if options.check_speed == "off":
+            return call
+        seconds = 0.0 if hit else time.perf_counter() - start
+        known = speed.Known(open_store(options), place)
+        with log.span("check_speed", graph=name):
+            return speed.checked(gm, example_inputs, found, call, options, known, seconds)
 
 
-def _compiled(gm: fx.GraphModule, example_inputs: Sequence[Any], options: Options) -> Compiled:
-    """What the graph compiles to. Whoever asks for the artifacts of every stage gets every stage run."""
+def _compiled(gm: fx.GraphModule, example_inputs: Sequence[Any], options: Options) -> tuple[Compiled, str, bool]:
+    """What the graph compiles to, its place in the store, and whether it was there.
+
+    Whoever asks for the artifacts of every stage gets every stage run.
+    """
     store = open_store(options)
     key = _key(gm, example_inputs, options)
     found, place = _stored(store, key, gm) if key and not options.debug else (None, key)
     log.record(log.CACHE, what="graph", hit=found is not None, key=key)
-    if found is None:
-        found = import_module("stator.pipeline").build(gm, example_inputs, options)
-        if key:
-            store.put(place, found.to_bytes())
-    return found
+    if found is not None:
+        return found, place, True
+    made: Compiled = import_module("stator.pipeline").build(gm, example_inputs, options)
+    if key:
+        store.put(place, made.to_bytes())
+    return made, place, False
 
 
 def _stored(store: Store, key: str, gm: fx.GraphModule) -> tuple[Compiled | None, str]:

@@ -36,6 +36,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if "PYTEST_XDIST_WORKER" not in os.environ:
         os.environ["STATOR_CACHE_DIR"] = str(temporary.fresh("tests"))
     os.environ.setdefault("STATOR_VERIFY", "1")
+    os.environ.setdefault("STATOR_CHECK_SPEED", "off")  # tests share the machine, and a warning is an error
     # Test modules hold objects of the loop IR, so the tables must outlive the compilations between them.
     tables = ExitStack()
     tables.enter_context(session())

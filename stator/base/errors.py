@@ -254,9 +254,16 @@ class MarkedSizeFixed(StatorError):
 class StatorWarning(UserWarning):
     """Base of the warnings, so that one filter can name them all."""
 
+    #: Where a user makes it an error, it is the user's.
+    surfaces = True
+
 
 class CacheWarning(StatorWarning):
     """The disk store could not be used as asked; results are right, starts are slower."""
+
+
+class SlowWarning(StatorWarning):
+    """Compiled code was measured slower than eager PyTorch."""
 
 
 class OptionWarning(StatorWarning):

@@ -26,6 +26,7 @@ KERNELS: Final = "kernels"  # graph: str, names: list[str] (one a launch), exter
 MEMORY: Final = "memory"  # a training step: the fields of `aot.metadata.Memory`, in bytes
 CACHE: Final = "cache"  # hit: bool, key: str
 RECOMPILE: Final = "recompile"  # reason: str
+SPEED: Final = "speed"  # graph: str, compiled, eager: float (seconds a call), slower: bool, why: str (if not measured)
 NOTE: Final = "note"  # text: str; what was accepted and has no effect here
 
 # Name in STATOR_LOGS -> kind of record. "timing" stands for spans.
@@ -38,6 +39,7 @@ LOG_KINDS: Final[dict[str, str]] = {
     "recompiles": RECOMPILE,
     "kernels": KERNELS,
     "cache": CACHE,
+    "speed": SPEED,
     "notes": NOTE,
 }
 

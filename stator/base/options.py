@@ -161,6 +161,13 @@ class Options:
         without_effect=(True,),
         until="measured kernel configurations",
     )
+    check_speed: str = option(
+        "auto",
+        "Time compiled code against eager while compiling: 'off'; 'measure' for logs and explain; 'warn' where it is "
+        "slower; 'eager' to run eager there; 'auto' warns of what took long to compile.",
+        in_key=False,
+        choices=("auto", "off", "measure", "warn", "eager"),
+    )
     dynamic: str = option(
         "auto",
         "When sizes and ints are symbolic: with their second value, always, or never.",

@@ -17,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from stator.api import compile as compile_
+from stator.api import decide
 from stator.base import log
 from stator.base.errors import Location
 
@@ -43,6 +44,17 @@ class Break:
 
 
 @dataclass(frozen=True, slots=True)
+class Speed:
+    """Seconds that a call of a graph was measured to take, backward included, or why not; see docs/speed.md."""
+
+    graph: str
+    compiled: float
+    eager: float
+    slower: bool
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Explanation:
     """What one compilation did; printing it gives the report. Kernels and externs are listed once a launch.
 
@@ -55,6 +67,7 @@ class Explanation:
     kernels: tuple[str, ...]
     externs: tuple[str, ...]
     recompiles: tuple[str, ...]
+    speed: tuple[Speed, ...]
     memory: tuple[Mapping[str, int], ...]
     cache_hits: int
     cache_misses: int
@@ -84,6 +97,7 @@ class Explanation:
             kernels=tuple(f"{facts['graph']}.{name}" for facts in launched for name in facts["names"]),
             externs=tuple(str(name) for facts in launched for name in facts["externs"]),
             recompiles=tuple(str(facts.get("reason", "")) for facts in recorder.of(log.RECOMPILE)),
+            speed=tuple(Speed(**facts) for facts in recorder.of(log.SPEED)),
             memory=tuple(dict(facts) for facts in recorder.of(log.MEMORY)),
             cache_hits=sum(hits),
             cache_misses=len(hits) - sum(hits),
@@ -95,6 +109,7 @@ class Explanation:
         parts: list[RenderableType] = [Text(self._headline(), style="bold")]
         parts += [_break_text(item) for item in self.breaks]
         parts += [Text(f"compiled again: {reason}", style="yellow") for reason in self.recompiles]
+        parts += [_speed_text(item) for item in self.speed]
         parts += [Text(_memory_text(facts)) for facts in self.memory]
         if self.graphs:
             parts.append(_table("graphs", ("name", "operators"), [(g.name, str(g.ops)) for g in self.graphs]))
@@ -141,6 +156,7 @@ def explain(fn: Callable[..., Any], **arguments: Any) -> Callable[..., Explanati
     """
 
     compile_(fn, **arguments)  # a mistake in the arguments is told here
+    arguments = _measuring(**arguments)
 
     def explained(*args: Any, **kwargs: Any) -> Explanation:
         compiled = compile_(fn, **arguments)
@@ -149,6 +165,15 @@ def explain(fn: Callable[..., Any], **arguments: Any) -> Callable[..., Explanati
         return Explanation.of(recorder, result)
 
     return explained
+
+
+def _measuring(**arguments: Any) -> dict[str, Any]:
+    """The arguments, checked, with the speed of compiled code measured unless the user has decided about that."""
+    names = ("backend", "fullgraph", "mode", "options", "dynamic")
+    settings = decide(**{name: value for name, value in arguments.items() if name in names})
+    if settings.options.check_speed != "auto" or settings.backend_name != "inductor":
+        return arguments
+    return {**arguments, "options": {**(arguments.get("options") or {}), "check_speed": "measure"}}
 
 
 def _break(facts: Mapping[str, Any]) -> Break:
@@ -164,6 +189,17 @@ def _break_text(item: Break) -> Text:
     if item.hint:
         text.append(f"\n  hint: {item.hint}", style="default")
     return text
+
+
+def _speed_text(item: Speed) -> Text:
+    """One line; in colour, and with a hint, where it is the wrong way round."""
+    if item.why:
+        return Text(f"speed: {item.graph} was not timed against eager: {item.why}")
+    figures = f"{item.compiled * 1e3:.3g} ms a call, in eager PyTorch {item.eager * 1e3:.3g} ms"
+    if not item.slower:
+        return Text(f"speed: {item.graph} takes {figures}")
+    hint = "options={'check_speed': 'eager'} lets it run in eager"
+    return Text(f"slower than eager: {item.graph} takes {figures}\n  hint: {hint}", style="red")
 
 
 def _memory_text(facts: Mapping[str, int]) -> str:

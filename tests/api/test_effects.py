@@ -17,6 +17,7 @@ import pytest
 import torch
 
 import stator
+from stator import speed
 from stator.base import announce, log
 from stator.base.errors import (
     CaptureError,
@@ -220,6 +221,21 @@ def dynamic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert len(graphs(wave, 3, 4, 5, dynamic=argument)) == count
 
 
+@effect("check_speed", "off")
+@effect("check_speed", "measure")
+@effect("check_speed", "warn")
+@effect("check_speed", "eager")
+def check_speed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(speed, "_in_turn", lambda *_: speed.Measured(2.0, 1.0))
+    for mode, measured, told in (("off", 0, 0), ("measure", 1, 0), ("warn", 1, 1), ("eager", 1, 1)):
+        announce.forget()
+        with log.collect() as recorder, warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            run(options={"check_speed": mode, "cache_dir": str(tmp_path)})
+        assert (len(recorder.of(log.SPEED)), len(caught)) == (measured, told)
+        assert not told or ("runs in eager" in str(caught[0].message)) is (mode == "eager")
+
+
 # -- modes, backends, logs -------------------------------------------------------------------------------------
 
 
@@ -253,7 +269,7 @@ def printed(kind: str, monkeypatch: pytest.MonkeyPatch) -> bool:
     announce.forget()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", StatorWarning)
-        run(broken, 3, 4, mode="max-autotune", options={"logs": kind})
+        run(broken, 3, 4, mode="max-autotune", options={"logs": kind, "check_speed": "measure"})
     heads = {log.LOG_KINDS[kind]} if kind != log.TIMING else {line for line in lines if " ms" in line}
     return bool(lines) and set(lines) <= heads
 

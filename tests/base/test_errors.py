@@ -21,7 +21,9 @@ from stator.base.errors import (
     UnknownBackend,
     UnknownMode,
     UnknownOption,
+    UnknownVariable,
     Unsupported,
+    WithoutEffect,
     nearest,
 )
 
@@ -29,6 +31,8 @@ EXAMPLES: list[StatorError] = [
     UnknownBackend("inducter", ["inductor", "eager"]),
     UnknownMode("fast", ["default"]),
     UnknownOption("x", ["threads"]),
+    UnknownVariable("STATOR_LOG", ["STATOR_LOGS"]),
+    WithoutEffect("mode 'x' has no effect until stator has {more}"),
     InvalidOption("threads", "{two}", "it takes an int"),
     InvalidArgument("not a callable"),
     CaptureError("a {brace} in the reason", ("model.py", 12), "move it out"),
