@@ -28,7 +28,7 @@ from stator.compiled import Compiled
 
 Call = Callable[..., Any]
 
-#: Under "auto": from how many seconds of compiling on, which part of them may be added, how much memory a call may take.
+#: Under "auto": from how many seconds of compiling on, which part of them may be added, and the memory of a call.
 LONG = 2.0
 SHARE = 0.05
 MEMORY = 256 << 20
