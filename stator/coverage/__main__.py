@@ -19,7 +19,7 @@ from pathlib import Path
 
 import torch
 
-from stator.coverage import database, record, report, workers
+from stator.coverage import database, errors, record, report, workers
 
 
 def main(arguments: Sequence[str], engine: str = "stator.coverage.judge:Stator") -> int:
@@ -28,6 +28,8 @@ def main(arguments: Sequence[str], engine: str = "stator.coverage.judge:Stator")
     given = parser.parse_args(arguments)
     if given.device == "cuda" and given.samples >= 0 and not torch.cuda.is_available():
         parser.error("--device cuda: torch finds no CUDA device on this machine")
+    if given.errors:
+        return int(errors.run(given.match) > 0)
     rows = workers.read(given.out)
     known = {(row["entry"], row["dtype"]) for row in rows}
     tasks = [(name, dtype) for dtype in given.dtypes for name in database.names(dtype, given.match, given.device)]
@@ -68,6 +70,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--peer", type=Path, help="another compiler's results, for the page")
     parser.add_argument("--write", type=Path, help="the page to write (docs/coverage.md)")
     parser.add_argument("--record", type=Path, help="the record to write (tests/coverage/recorded.txt)")
+    parser.add_argument("--errors", action="store_true", help="run what eager refuses instead, and print what differs")
     parser.add_argument("--verbose", action="store_true", help="print every verdict, not failures only")
     return parser
 

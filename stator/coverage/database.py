@@ -109,9 +109,23 @@ def samples(name: str, dtype: str, limit: int, device: str = "cpu") -> list[Samp
     torch.manual_seed(SEED)
     differentiable = op.supports_autograd and kind in op.supported_backward_dtypes(device)
     found = list(op.sample_inputs(device, kind, requires_grad=differentiable))
-    chosen = [found[i] for i in _spread(len(found), limit)]
-    flat = [pytree.tree_flatten(((s.input, *s.args), dict(s.kwargs))) for s in chosen]
-    return [Sample(op.op, spec, tuple(leaves)) for leaves, spec in flat]
+    return [sample_of(op, found[i]) for i in _spread(len(found), limit)]
+
+
+def entry(name: str) -> Any:
+    """The database's record of an entry."""
+    return _entries()[name]
+
+
+def all_names(match: str = "") -> list[str]:
+    """Every entry, whatever dtypes it takes."""
+    return [name for name in _entries() if re.search(match, name)]
+
+
+def sample_of(op: Any, made: Any) -> Sample:
+    """A sample of the database as a call that can be made again and again."""
+    leaves, spec = pytree.tree_flatten(((made.input, *made.args), dict(made.kwargs)))
+    return Sample(op.op, spec, tuple(leaves))
 
 
 def _spread(count: int, limit: int) -> list[int]:

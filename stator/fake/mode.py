@@ -16,6 +16,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from stator.base.errors import Unsupported
+from stator.fake import refusals
 from stator.fake.execute import CONSTANT_ELEMENTS, execute, is_small, on_cpu, plan_of
 from stator.fake.symbolic import is_symbolic
 from stator.fake.tensor import FakeTensor, Memory, make, meta_like_storage
@@ -68,6 +69,7 @@ class FakeMode(TorchDispatchMode):
         if kwargs:
             kwargs = dict(zip(kwargs, self.fakes(tuple(kwargs.values())), strict=True))
         plan = plan_of(func)
+        refusals.check(func, plan, args, kwargs)
         if plan.composite:
             with self:
                 return func.decompose(*args, **kwargs)

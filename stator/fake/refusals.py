@@ -1,0 +1,288 @@
+"""What PyTorch's kernels refuse though a shape rule would not: dtypes without a kernel, casts, numbers out of range.
+
+Which dtypes an operator takes is written nowhere but in its kernels, and changes between releases. So where an operator
+meets dtypes or numbers for the first time, its kernel is asked: it runs on stand-ins, tensors of zeros that have the
+arguments' dtypes, and few elements where no argument speaks of sizes. If that raises, while other dtypes pass with the
+same sizes, the error is the operator's and is raised here, as eager raises it. Answers are kept.
+
+An operator that writes to memory which another operand shares, or several times to one element, runs on zeros that lie
+in memory as its operands do, because what PyTorch then refuses depends on where they lie.
+Invariant: nothing of the program is read or written, and no random number is taken from its generator.
+Neighbours: `mode.py` asks for the program's own operators; `execute.py` has what they give.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import torch
+
+from stator.fake.execute import Plan, argument
+from stator.fake.symbolic import FloatNode, size_of
+from stator.fake.tensor import FakeTensor, Memory
+from stator.sizes import hint
+from stator.sizes.strides import span
+
+#: What operators raise for arguments that they do not take.
+ERRORS = (RuntimeError, TypeError, ValueError, IndexError)
+#: What stand-ins are filled with: positions are in range, and if that will not do, no divisor is zero.
+VALUES = (0, 1)
+#: Arguments that are whole numbers and go with tensors of any size.
+ANY_SIZE = {"dim", "dims", "dim0", "dim1", "dim2", "n", "decimals", "reduction", "dtype", "layout", "memory_format"}
+#: How long their dims are then. What has one element is an edge of its own: it has no variance.
+LONGEST = 2
+#: What says how large random numbers without an operand are, and what it is then.
+SMALL: dict[str, Any] = {"size": [LONGEST], "n": LONGEST}
+#: How many elements stand-ins have together at most.
+ELEMENTS = 1 << 18
+#: Operators that no program calls check less; these are what public functions become.
+INTERNAL = {
+    *("_softmax", "_log_softmax", "_adaptive_avg_pool2d", "_adaptive_avg_pool3d", "_prelu_kernel", "_cdist_forward"),
+    *("_softmax_backward_data", "_log_softmax_backward_data", "_native_batch_norm_legit", "_fused_rms_norm"),
+    *("_fft_r2c", "_fft_c2r", "_fft_c2c"),
+}
+#: How many answers are kept.
+KEPT = 20_000
+
+#: The dtype to take instead of one, of the first tensor or another argument.
+Others = Callable[[torch.dtype, bool], torch.dtype]
+
+_RANDOM = torch.Tag.nondeterministic_seeded
+_DATA = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
+_known: dict[Any, str | None] = {}
+_classes: dict[Any, type[Exception]] = {}
+
+
+def check(func: Any, plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Raises what the operator raises for arguments of these kinds, if it does."""
+    if func.namespace != "aten" or plan.view or plan.restrides:
+        return
+    if plan.written is not None:
+        _check_overlap(func, plan, args, kwargs)
+    signs: list[Any] = [func]
+    _sign(args, signs)
+    if kwargs:
+        _sign(kwargs.values(), signs)
+    key = tuple(signs)
+    try:
+        known = _known[key]
+    except KeyError:
+        known = _ask(func, key, args, kwargs)
+    except TypeError:  # an argument that is compared by nobody
+        return
+    if known is not None:
+        raise _classes[key](known)
+
+
+def _sign(args: Iterable[Any], signs: list[Any]) -> None:
+    """Adds what tells kinds of calls apart: the dtypes and dims of tensors, and other arguments."""
+    for arg in args:
+        kind = type(arg)
+        if kind is FakeTensor:
+            signs += arg.dtype, arg.dim(), arg.device.type
+        elif kind is list or kind is tuple:
+            signs.append(len(arg))
+            _sign(arg, signs)
+        elif kind is torch.SymInt or kind is torch.SymFloat:
+            signs.append(kind)
+        else:
+            signs += kind, arg
+
+
+def _ask(func: Any, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
+    """What the operator says to arguments of these kinds, or None where it takes them or nobody can tell."""
+    if len(_known) > KEPT:
+        _known.clear()
+    found = _refusal(func, args, kwargs)
+    if found is not None:
+        _classes[key] = type(found)
+    _known[key] = None if found is None else str(found)
+    return _known[key]
+
+
+def _refusal(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Exception | None:
+    tensors = [item for item in _flat((args, tuple(kwargs.values()))) if isinstance(item, FakeTensor)]
+    if not _is_public(func) or any(tensor.device.type != "cpu" for tensor in tensors):
+        return None
+    if _RANDOM in func.tags and len(tensors) < 2:  # nothing can be wrong with sizes
+        args = tuple([SMALL.get(p.name, arg) for p, arg in zip(func._schema.arguments, args, strict=False)])
+        return _attempt(func, args, kwargs, LONGEST, lambda dtype, first: dtype)
+    if not tensors:
+        return None
+    numel = sum([hint(size_of(tensor.numel())) for tensor in tensors])
+    unusual = numel <= ELEMENTS and any(tensor.dtype is not torch.float32 for tensor in tensors)
+    for longest in [LONGEST] * _takes_any_size(func) + [None] * unusual:
+        error = _attempt(func, args, kwargs, longest, lambda dtype, first: dtype)
+        if error is None:
+            return None
+        if any(_attempt(func, args, kwargs, longest, others) is None for others in _references(tensors[0].dtype)):
+            return error
+    return None
+
+
+def _attempt(
+    func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], longest: int | None, others: Others
+) -> Exception | None:
+    """What the kernel raises for all values; None if it takes one."""
+    error = None
+    for value in VALUES:
+        error = _run(func, args, kwargs, _StandIns(longest, value, others).one)
+        if error is None:
+            break
+    return error
+
+
+def _is_public(func: Any) -> bool:
+    name = func._opname
+    if name.endswith("_backward") or not _DATA.isdisjoint(func.tags):
+        return False
+    return name in INTERNAL or not name.startswith("_") or name.startswith("__")
+
+
+def _takes_any_size(func: Any) -> bool:
+    """Whether no argument but tensors says how large these are."""
+    return all(p.name in ANY_SIZE or "int" not in str(p.type) for p in func._schema.arguments)
+
+
+def _references(first: torch.dtype) -> Iterator[Others]:
+    """Other dtypes: where some of them pass, the sizes were not what the operator refused."""
+    yield lambda dtype, is_first: torch.float32 if is_first else dtype
+    yield lambda dtype, is_first: torch.float32 if dtype is first else dtype
+    for other in (torch.float32, torch.int64, torch.bool):
+        yield lambda dtype, is_first, other=other: other  # type: ignore[misc]
+    yield lambda dtype, is_first: torch.float32 if dtype.is_floating_point or dtype.is_complex else torch.int64
+
+
+class _StandIns:
+    """Real arguments in place of fakes: dims up to `longest`, every element `value`, of `others` than their dtypes."""
+
+    def __init__(self, longest: int | None, value: int, others: Others) -> None:
+        self.longest = longest
+        self.value = value
+        self.others = others
+        self.made = 0
+
+    def one(self, arg: Any) -> Any:
+        """That of an argument; symbolic numbers are those of the call at hand."""
+        match arg:
+            case FakeTensor():
+                size = [hint(size_of(n)) for n in arg.shape]
+                if self.longest is not None:
+                    size = [min(n, self.longest) for n in size]
+                self.made += 1
+                return torch.full(size, self.value, dtype=self.others(arg.dtype, self.made == 1))
+            case list() | tuple():
+                return [self.one(item) for item in arg]
+            case torch.dtype():
+                return self.others(arg, False)
+            case torch.SymInt():
+                return hint(size_of(arg))
+            case torch.SymFloat():
+                node: FloatNode = arg.node
+                return node.hint()
+            case torch.Generator():
+                return None
+        return arg
+
+
+def _run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], stand_in: Callable[[Any], Any]) -> Exception | None:
+    """What the kernel raises for real arguments in place of these: past every mode, and past autograd."""
+    random = _RANDOM in func.tags
+    with torch._C._DisableTorchDispatch(), torch._C._AutoDispatchBelowAutograd(), torch.inference_mode(False):
+        state = torch.get_rng_state() if random else None
+        try:
+            func(*[stand_in(arg) for arg in args], **{name: stand_in(arg) for name, arg in kwargs.items()})
+        except ERRORS as error:
+            return error
+        finally:
+            if state is not None:
+                torch.set_rng_state(state)
+    return None
+
+
+def _flat(args: Any) -> Iterator[Any]:
+    for arg in args:
+        if isinstance(arg, (list, tuple)):
+            yield from _flat(arg)
+        else:
+            yield arg
+
+
+# ---- memory that several operands share ------------------------------------------------------------------------------
+
+
+def _check_overlap(func: Any, plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    assert plan.written is not None
+    targets = [argument(func, args, kwargs, position) for position in plan.written]
+    for target in targets:
+        if isinstance(target, FakeTensor) and (_repeats(target) or _is_shared(target, args)):
+            error = _run_in_place(func, args, kwargs)
+            if error is not None:
+                raise error
+
+
+def _place(tensor: FakeTensor) -> tuple[list[int], list[int], int]:
+    """Its size, strides and offset, those of the call at hand where they are symbolic."""
+    size, stride = ([hint(size_of(n)) for n in extents] for extents in (tensor.shape, tensor.stride()))
+    return size, stride, hint(size_of(tensor.storage_offset()))
+
+
+def _repeats(tensor: FakeTensor) -> bool:
+    """Whether some of its elements are one in memory."""
+    size, stride, _ = _place(tensor)
+    return any(n > 1 and step == 0 for n, step in zip(size, stride, strict=True))
+
+
+def _is_shared(target: FakeTensor, args: tuple[Any, ...]) -> bool:
+    """Whether another operand is another view of the memory that is written to."""
+    memory = target.memory
+    if memory is None:
+        return False
+    others = [arg for arg in _flat(args) if isinstance(arg, FakeTensor) and arg is not target and arg.memory is memory]
+    return any(_place(other) != _place(target) for other in others)
+
+
+def _run_in_place(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Exception | None:
+    """What the kernel raises for memory of zeros, and for that of other numbers."""
+    memories: dict[Memory | int, list[FakeTensor]] = {}
+    for arg in _flat((args, tuple(kwargs.values()))):
+        if isinstance(arg, FakeTensor):
+            if arg.device.type != "cpu":
+                return None
+            memories.setdefault(id(arg) if arg.memory is None else arg.memory, []).append(arg)
+    error = None
+    for value in VALUES:
+        error = _run(func, args, kwargs, _Mirrored(memories.values(), value).one)
+        if error is None:
+            break
+    return error
+
+
+class _Mirrored:
+    """Real tensors that lie in memory as fakes do."""
+
+    def __init__(self, memories: Iterable[list[FakeTensor]], value: int) -> None:
+        self.memories = memories
+        self.value = value
+        self.real: dict[int, torch.Tensor] = {}
+
+    def one(self, arg: Any) -> Any:
+        """That of an argument."""
+        if isinstance(arg, (list, tuple)):
+            return [self.one(item) for item in arg]
+        if isinstance(arg, torch.Generator):
+            return None
+        if isinstance(arg, FakeTensor):
+            if not self.real:
+                self._make()
+            return self.real[id(arg)]
+        return arg
+
+    def _make(self) -> None:
+        for views in self.memories:
+            places = [(view, _place(view)) for view in views]
+            nbytes = max((offset + span(size, stride)) * view.element_size() for view, (size, stride, offset) in places)
+            memory = torch.full((nbytes,), self.value, dtype=torch.uint8).untyped_storage()
+            for view, (size, stride, offset) in places:
+                self.real[id(view)] = torch.empty(0, dtype=view.dtype).set_(memory, offset, size, stride)

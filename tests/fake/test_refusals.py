@@ -1,0 +1,124 @@
+"""Operators refuse on fakes what their kernels refuse: dtypes, casts in place, overlapping memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+import stator
+from stator.fake import FakeMode, refusals
+
+WHOLE = torch.tensor([4, 5])
+FLAGS = torch.tensor([True, False])
+SQUARE = torch.arange(9.0).view(3, 3)
+IMAGE = torch.ones(1, 1, 4, 4, dtype=torch.int64)
+
+REFUSED: dict[str, tuple[Callable[[Any], Any], torch.Tensor]] = {
+    "bool - bool": (lambda x: x - x, FLAGS),
+    "1 - bool": (lambda x: 1 - x, FLAGS),
+    "-bool": (lambda x: -x, FLAGS),
+    "int + 0.5 * int": (lambda x: torch.add(x, x, alpha=0.5), WHOLE),
+    "int // 0": (lambda x: x // 0, WHOLE),
+    "int % 0": (lambda x: x % 0, WHOLE),
+    "int ** -1": (lambda x: x**-1, WHOLE),
+    "int += 1.5": (lambda x: x.clone().add_(1.5), WHOLE),
+    "int /= 2": (lambda x: x.clone().div_(2), WHOLE),
+    "bool += 1": (lambda x: x.clone().add_(1), FLAGS),
+    "int.sqrt_": (lambda x: x.clone().sqrt_(), WHOLE),
+    "masked fill with inf": (lambda x: x.masked_fill(x > 4, float("inf")), WHOLE),
+    "~float": (lambda x: ~x, SQUARE),
+    "float & float": (lambda x: x & x, SQUARE),
+    "float << float": (lambda x: x << x, SQUARE),
+    "softmax of ints": (lambda x: F.softmax(x, 0), WHOLE),
+    "gelu of ints": (F.gelu, WHOLE),
+    "silu of ints": (F.silu, WHOLE),
+    "average pooling of ints": (lambda x: F.avg_pool2d(x.int(), 2), IMAGE),
+    "adaptive pooling of ints": (lambda x: F.adaptive_avg_pool2d(x, 2), IMAGE),
+    "nearest of ints": (lambda x: F.interpolate(x, size=(3, 3), mode="nearest"), IMAGE),
+    "random ints of a normal distribution": (lambda x: torch.randn(x.shape, dtype=torch.int64), WHOLE),
+    "normal_ of a negative deviation": (lambda x: x.clone().normal_(0, -1), SQUARE),
+    "uniform_ of nothing": (lambda x: x.clone().uniform_(3, -1), SQUARE),
+    "m += m.t()": (lambda x: _transposed(x.clone()), SQUARE),
+    "a shifted copy onto itself": (lambda x: _shifted(x.clone()), SQUARE),
+    "a write to expanded memory": (lambda x: x[:1].clone().expand(3, 3).mul_(2), SQUARE),
+}
+
+
+def _transposed(m: torch.Tensor) -> torch.Tensor:
+    m += m.t()
+    return m
+
+
+def _shifted(m: torch.Tensor) -> torch.Tensor:
+    m[1:] = m[:-1]
+    return m
+
+
+@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_is_refused_as_in_eager(name: str, dynamic: bool) -> None:
+    function, x = REFUSED[name]
+    with pytest.raises((RuntimeError, TypeError)) as eager:
+        function(x)
+    with pytest.raises(type(eager.value)) as compiled:
+        stator.compile(function, options={"cache": False, "strict": True}, dynamic=dynamic)(x)
+    assert str(compiled.value) == str(eager.value)
+
+
+TAKEN: dict[str, tuple[Callable[[Any], Any], torch.Tensor]] = {
+    "m += m": (lambda x: x.clone().add_(x), SQUARE),
+    "a write beside what is read": (lambda x: _beside(x.clone()), SQUARE),
+    "int *= 2.0": (lambda x: x.clone().mul_(2), WHOLE),
+    "int // int": (lambda x: x // x, WHOLE),
+    "positions": (lambda x: x[torch.tensor([2, 1])], SQUARE),
+    "bfloat16": (lambda x: F.softmax(x.bfloat16(), 0), SQUARE),
+    "uint8 nearest": (lambda x: F.interpolate(x.to(torch.uint8), size=(3, 3), mode="nearest"), IMAGE),
+    "one element's variance": (lambda x: x.double().var(), SQUARE),
+    "complex": (lambda x: (x * 1j).exp(), SQUARE),
+}
+
+
+def _beside(m: torch.Tensor) -> torch.Tensor:
+    m[:1] += m[2:]
+    return m
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_is_taken_as_in_eager(name: str) -> None:
+    function, x = TAKEN[name]
+    compiled = stator.compile(function, options={"cache": False, "strict": True}, fullgraph=True)
+    torch.testing.assert_close(compiled(x), function(x))
+
+
+def test_a_kernel_is_asked_once_for_each_kind_of_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    ask = refusals._ask
+
+    def counted(func: Any, *rest: Any) -> Any:
+        asked.append(func)
+        return ask(func, *rest)
+
+    monkeypatch.setattr(refusals, "_ask", counted)
+    monkeypatch.setattr(refusals, "_known", {})
+    mode = FakeMode()
+    with mode:
+        for length in (3, 4):
+            x = mode.from_real(torch.ones(length, dtype=torch.int64))
+            _ = x + x
+        _ = x + x.double()
+    assert [func._opname for func in asked].count("add") == 2
+
+
+def test_asking_draws_no_random_numbers() -> None:
+    torch.manual_seed(3)
+    expected = torch.rand(3)
+    torch.manual_seed(3)
+    mode = FakeMode()
+    with mode:
+        mode.from_real(torch.ones(3, dtype=torch.bfloat16)).normal_()
+        torch.rand(7, dtype=torch.float64)
+    assert torch.equal(torch.rand(3), expected)
