@@ -29,7 +29,7 @@ from stator.aot.symbols import shown
 from stator.aot.trace import Joint
 from stator.base.errors import Unsupported
 from stator.fake.execute import plan_of
-from stator.fake.graphs import add_call, copy_call, draws, infer, is_pure, is_view, module, root
+from stator.fake.graphs import acts, add_call, copy_call, infer, is_pure, is_view, module, root
 
 aten = torch.ops.aten
 
@@ -306,7 +306,7 @@ def _write_backs(joint: Joint) -> list[fx.Node]:
 
 def _draws(joint: Joint, phase: str) -> list[fx.Node]:
     """The calls that draw from torch's generator."""
-    return [n for n in joint.graph.nodes if n.op == "call_function" and n.meta["phase"] == phase and draws(n)]
+    return [n for n in joint.graph.nodes if n.op == "call_function" and n.meta["phase"] == phase and acts(n)]
 
 
 def _ancestors(nodes: Iterable[fx.Node]) -> set[fx.Node]:

@@ -261,7 +261,7 @@ def _rrelu_in_place(tracer: Tracer, x: Any, noise: Any, *args: Any, **kwargs: An
 # ---- no effect on values ---------------------------------------------------------------------------------------------
 
 
-@special(aten.record_stream.default, aten._assert_async.default, aten._assert_async.msg)
+@special(aten.record_stream.default)
 def _nothing(tracer: Tracer, *args: Any, **kwargs: Any) -> None:
     return None
 

@@ -34,7 +34,7 @@ from stator.aot.together import Base, Member, join, relate, storage_of, wholes
 from stator.aot.tracer import Tracer
 from stator.base.errors import StatorError, Unsupported
 from stator.fake import FakeTensor, make
-from stator.fake.graphs import draws, module
+from stator.fake.graphs import acts, module
 from stator.fake.layout import contiguous_strides, is_dense
 from stator.fake.lineage import whole_of
 from stator.fake.mode import inner, is_inner, without_saved_tensor_hooks
@@ -532,5 +532,5 @@ def _prune(graph: fx.Graph) -> None:
     for node in reversed(graph.nodes):
         if node.op != "call_function" or node.users or node.target is aten.copy_.default:
             continue
-        if not draws(node):
+        if not acts(node):
             graph.erase_node(node)

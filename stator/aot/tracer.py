@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from stator.aot.checks import CHECKED
 from stator.aot.foreach import is_foreach, run_foreach
 from stator.aot.functional import Cell, Handle, Step, check_reach, read, relocated, write
 from stator.aot.fused import is_fused, run_fused
@@ -96,6 +97,8 @@ class Tracer(FakeMode):
         #: By their expressions, the floats that are computed from numbers among the inputs.
         self.floats: dict[str, fx.Node] = {}
         self._draws = 0
+        #: How many decompositions it is inside of.
+        self._depth = 0
         self._actions: dict[Any, Action] = {}
         self._last_placeholder: fx.Node | None = None
         self._placeholder_names: dict[str, int] = {}
@@ -106,6 +109,9 @@ class Tracer(FakeMode):
         action = self._actions.get(func)
         if action is None:
             action = self._actions[func] = self._action(func)
+        check = CHECKED.get(func)
+        if check is not None and self._depth == 0 and self.phase == "forward":
+            self._check(check, args, kwargs or {})
         try:
             return action(func, args, kwargs or {})
         except (Unsupported, DataDependent) as error:
@@ -146,10 +152,21 @@ class Tracer(FakeMode):
             return self._drawn
         return self._data_dependent if plan.data_dependent else self.compute
 
+    def _check(self, check: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Record what an operator of the program checks of its data."""
+        with self:
+            found = check(*self.fakes(args), **kwargs)
+        for func, tensor, bounds in found:
+            self.compute(func, (tensor, *bounds), {})
+
     def decompose(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What the overload's decomposition gives; where it declines, the overload is treated as one without."""
-        with self:
-            out = self.decompositions[func](*args, **kwargs)
+        self._depth += 1
+        try:
+            with self:
+                out = self.decompositions[func](*args, **kwargs)
+        finally:
+            self._depth -= 1
         if out is NotImplemented:
             return self._plain_action(func)(func, args, kwargs)
         return out

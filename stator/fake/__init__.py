@@ -1,6 +1,7 @@
 """Fake tensors: tensors with everything but data. Front door of the room."""
 
 from stator.fake import (  # noqa: F401  (they fill the table of shape rules)
+    checks,
     rules,
     rules_layers,
     rules_reductions,

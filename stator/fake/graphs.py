@@ -18,6 +18,18 @@ from torch.fx import graph_module
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from stator.fake.execute import argument, execute, plan_of
+from stator.fake.overloads import overload
+
+#: Operators whose kernels raise for some values of their operands.
+CHECKING = {
+    overload(name)
+    for name in (
+        *("_linalg_svd", "_linalg_eigh", "linalg_eig", "_linalg_eigvals", "linalg_eigvals", "cholesky_inverse"),
+        *("linalg_lstsq", "lu_unpack", "linalg_lu_solve", "linalg_ldl_solve", "ormqr", "linalg_householder_product"),
+        *("ctc_loss.IntList", "_ctc_loss", "multi_margin_loss", "multilabel_margin_loss_forward"),
+        *("max_unpool2d", "max_unpool3d", "binary_cross_entropy", "masked_scatter", "segment_reduce"),
+    )
+}
 
 
 def add_node(
@@ -117,6 +129,15 @@ def draws(node: fx.Node) -> bool:
     if not isinstance(target, torch._ops.OpOverload) or torch.Tag.nondeterministic_seeded not in target.tags:
         return False
     return not _drops_nothing(target, node)
+
+
+def acts(node: fx.Node) -> bool:
+    """Whether the call does something although nobody reads its results: it draws random numbers, or checks data."""
+    target: Any = node.target
+    if not isinstance(target, torch._ops.OpOverload):
+        return False
+    checks = not target._schema.returns or (target in CHECKING and node.meta.get("phase", "forward") == "forward")
+    return draws(node) or (checks and plan_of(target).pure)
 
 
 def _drops_nothing(target: Any, node: fx.Node) -> bool:

@@ -105,7 +105,7 @@ def _refusal(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Except
     tensors = [item for item in _flat((args, tuple(kwargs.values()))) if isinstance(item, FakeTensor)]
     if not _is_public(func) or any(tensor.device.type != "cpu" for tensor in tensors):
         return None
-    if _RANDOM in func.tags and len(tensors) < 2:  # nothing can be wrong with sizes
+    if _RANDOM in func.tags and len(tensors) < 2 and _takes_any_size(func):  # nothing can be wrong with sizes
         args = tuple([SMALL.get(p.name, arg) for p, arg in zip(func._schema.arguments, args, strict=False)])
         return _attempt(func, args, kwargs, LONGEST, lambda dtype, first: dtype)
     if not tensors:
@@ -142,7 +142,8 @@ def _is_public(func: Any) -> bool:
 
 def _takes_any_size(func: Any) -> bool:
     """Whether no argument but tensors says how large these are."""
-    return all(p.name in ANY_SIZE or "int" not in str(p.type) for p in func._schema.arguments)
+    known = ANY_SIZE | SMALL.keys() if _RANDOM in func.tags else ANY_SIZE
+    return all(p.name in known or "int" not in str(p.type) for p in func._schema.arguments)
 
 
 def _references(first: torch.dtype) -> Iterator[Others]:

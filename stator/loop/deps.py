@@ -64,6 +64,8 @@ def analyse(program: Program) -> Facts:
         if isinstance(node, Extern) and node.draws:
             facts.before[number].update(drawn)
             drawn = [number]
+        elif isinstance(node, Nest) and node.buffer.name in inputs:  # what may raise does so before inputs change
+            facts.before[number].update(drawn)
     return facts
 
 

@@ -130,7 +130,8 @@ Argument: TypeAlias = Any  # View | bool | int | float | str | None | Size | tup
 class Extern:
     """A call of an ATen operator by name; with `out_target` it writes buffers that the caller allocates.
 
-    One that `draws` takes numbers from the generator: it runs whether its results are read or not, after those before.
+    One that `draws` takes numbers from the generator, or checks data: it runs whether its results are read or not,
+    after those before.
     `taken` says which of its results `outputs` are; the others may be undefined, and nobody reads them.
     """
 

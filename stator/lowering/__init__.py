@@ -6,6 +6,7 @@ Front door: `lower(gm, name, device)`. Importing this package fills the table wi
 from __future__ import annotations
 
 from stator.lowering import (
+    checks,
     complex,
     creation,
     indexing,
@@ -23,6 +24,20 @@ from stator.lowering.engine import lower
 from stator.lowering.table import LOWERINGS, lowers
 
 #: The files that fill the table.
-FAMILIES = (complex, creation, indexing, opaque, pointwise, product, random, reduction, scan, scatter, special, view)
+FAMILIES = (
+    checks,
+    complex,
+    creation,
+    indexing,
+    opaque,
+    pointwise,
+    product,
+    random,
+    reduction,
+    scan,
+    scatter,
+    special,
+    view,
+)
 
 __all__ = ["FAMILIES", "LOWERINGS", "lower", "lowers"]

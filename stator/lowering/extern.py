@@ -19,7 +19,7 @@ from torch.fx import Node
 
 from stator.base.errors import Unsupported
 from stator.fake.execute import plan_of
-from stator.fake.graphs import draws
+from stator.fake.graphs import acts
 from stator.loop.nest import Argument, Buffer, Extern
 from stator.loop.scalar import OPAQUE
 from stator.lowering.context import Context
@@ -83,7 +83,7 @@ def call(context: Context, target: str, results: Any, args: Sequence[Any], kwarg
         out = None
     node = context.node
     hint = node.name if node is not None else target
-    drawing = node is not None and draws(node)
+    drawing = node is not None and acts(node)
     context.nodes.append(Extern(hint, target, views, named, tuple(buffers), out, drawing, tuple(taken)))
     return values[0] if single else tuple(values)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from torch import fx
 
-from stator.fake.graphs import draws
+from stator.fake.graphs import acts
 from stator.passes.memory import COPY_IN_PLACE
 
 
@@ -21,7 +21,7 @@ class RemoveDead:
     def __call__(self, graph: fx.Graph) -> int:
         changes = 0
         for node in reversed(graph.nodes):
-            if node.op != "call_function" or node.users or node.target is COPY_IN_PLACE or draws(node):
+            if node.op != "call_function" or node.users or node.target is COPY_IN_PLACE or acts(node):
                 continue
             graph.erase_node(node)
             changes += 1

@@ -13,6 +13,7 @@ from typing import Protocol, TypeVar
 from torch import fx
 
 from stator.passes.accumulate import AccumulateEmbeddings
+from stator.passes.checks import RemoveImpliedChecks
 from stator.passes.constants import FoldConstants
 from stator.passes.dead import RemoveDead
 from stator.passes.equal import MergeEqual
@@ -34,6 +35,7 @@ PIPELINE: tuple[Pass, ...] = (
     RemoveNoOps(),
     FoldConstants(),
     MergeEqual(),
+    RemoveImpliedChecks(),
     RemoveDead(),
     AccumulateEmbeddings(),
 )

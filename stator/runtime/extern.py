@@ -40,6 +40,8 @@ def returning(target: str, *geometry: Geometry) -> Callable[..., tuple[Any, ...]
     """An operator that makes its results, of which it gives those with a geometry."""
     overload = _overload(target)
     operator = _operator(target, geometry)
+    if not geometry:  # it is called for what it does
+        return operator
     returns = overload._schema.returns
     if len(returns) == 1 and str(returns[0].type) == "Tensor" and len(geometry) == 1:
         assert geometry[0] is not None

@@ -1,0 +1,92 @@
+"""What operators check of their data, as nodes: the program raises for bad data though nobody reads the result.
+
+    y = x[i]         -->  check_positions(i, -n, n); y = index(x, i)
+    q = a // b       -->  check_divisor(b); q = div(a, b, "floor")
+
+Kernels check the positions at which they read, so `passes/checks.py` drops the first kind where the whole result is
+needed. Only operators of the program itself are looked at, in forward, on the CPU: a GPU divides whole numbers
+by zero, and kernels that read out of range stop it. Neighbour: `tracer.py` asks before it runs an operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import torch
+
+from stator.fake import FakeTensor
+from stator.fake.checks import CHECK_DIVISOR, CHECK_POSITIONS
+from stator.fake.layout import promote
+from stator.fake.overloads import Table
+
+aten = torch.ops.aten
+
+#: A check of one tensor: the operator, the tensor, its other arguments.
+Check: TypeAlias = tuple[Any, Any, tuple[Any, ...]]
+
+#: Overload → called like it, gives the checks of its data.
+CHECKED = Table("check")
+checks = CHECKED.register
+
+
+def _positions(x: Any, low: Any, high: Any) -> list[Check]:
+    """A check of positions, unless they are known to be in range."""
+    if not isinstance(x, FakeTensor) or x.device.type != "cpu" or x.dtype not in (torch.int64, torch.int32):
+        return []
+    if x.constant is not None and bool(((x.constant >= low) & (x.constant < high)).all()):
+        return []
+    return [(CHECK_POSITIONS, x, (low, high))]
+
+
+@checks("index.Tensor", "index_put", "_index_put_impl")
+def _index(x: Any, indices: Sequence[Any], *args: Any, **kwargs: Any) -> list[Check]:
+    found = [_positions(index, -x.shape[dim], x.shape[dim]) for dim, index in enumerate(indices) if index is not None]
+    return [check for each in found for check in each]
+
+
+@checks("index_select", "gather", "index_add", "index_copy", "index_reduce", "scatter.src", "scatter.value")
+@checks("scatter.reduce", "scatter.value_reduce", "scatter_add", "scatter_reduce.two")
+def _along(x: Any, dim: int, index: Any, *args: Any, **kwargs: Any) -> list[Check]:
+    return _positions(index, 0, x.shape[dim] if x.dim() else 1)
+
+
+@checks("index_fill.int_Scalar", "index_fill.int_Tensor")
+def _filled(x: Any, dim: int, index: Any, *args: Any) -> list[Check]:
+    extent = x.shape[dim] if x.dim() else 1
+    return _positions(index, -extent, extent)
+
+
+@checks("take", "put")
+def _flat(x: Any, index: Any, *args: Any, **kwargs: Any) -> list[Check]:
+    return _positions(index, -x.numel(), x.numel())
+
+
+@checks("embedding")
+def _embedding(weight: Any, index: Any, *args: Any, **kwargs: Any) -> list[Check]:
+    return _positions(index, 0, weight.shape[0])
+
+
+@checks("nll_loss_forward", "nll_loss2d_forward")
+def _nll(x: Any, target: Any, weight: Any, reduction: int, ignore: int) -> list[Check]:
+    if not isinstance(target, FakeTensor) or target.device.type != "cpu":
+        return []
+    safe = aten.where.ScalarOther(aten.ne.Scalar(target, ignore), target, 0)
+    return _positions(safe, 0, x.shape[1 if x.dim() > 1 else 0])
+
+
+@checks("div.Tensor_mode", "div.Scalar_mode")
+def _div(x: Any, y: Any, *, rounding_mode: str | None = None) -> list[Check]:
+    return _divisor(x, y) if rounding_mode is not None else []
+
+
+@checks("floor_divide", "floor_divide.Scalar", "remainder.Tensor", "remainder.Scalar_Tensor", "fmod.Tensor")
+def _divisor(x: Any, y: Any) -> list[Check]:
+    """Where whole numbers are divided by a tensor, and there is something to divide."""
+    if not isinstance(y, FakeTensor) or y.device.type != "cpu":
+        return []
+    dtype = promote((x, y))
+    known = y.constant is not None and bool(y.constant.all())
+    if known or dtype.is_floating_point or dtype.is_complex or dtype is torch.bool:
+        return []
+    return [] if isinstance(x, FakeTensor) and 0 in x.shape else [(CHECK_DIVISOR, y, ())]

@@ -1,0 +1,45 @@
+"""Checks of data as operators of a graph: they compute nothing, and raise where eager's kernels raise.
+
+    stator::check_positions(x, low, high)    every element of x lies in low … high-1
+    stator::check_divisor(x)                 no element of x is zero
+
+A call without results does something whoever reads what (`graphs.acts`), so no pass and no partition drops it.
+Neighbours: `aot/checks.py` says which operators need one; `passes/checks.py` drops those that kernels make anyway;
+`lowering/checks.py` has the loops.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from stator.fake.execute import RULES
+
+_LIBRARY = torch.library.Library("stator", "FRAGMENT")
+_LIBRARY.define("check_positions(Tensor x, SymInt low, SymInt high) -> ()")
+_LIBRARY.define("check_divisor(Tensor x) -> ()")
+
+CHECK_POSITIONS = torch.ops.stator.check_positions.default
+CHECK_DIVISOR = torch.ops.stator.check_divisor.default
+
+#: What a check says.
+OUT_OF_RANGE, DIVISION = "index out of range for a dim of size {}", "ZeroDivisionError"
+
+
+def _check_positions(x: Tensor, low: int, high: int) -> None:
+    if x.numel() and not bool(((x >= low) & (x < high)).all()):
+        raise IndexError(OUT_OF_RANGE.format(high))
+
+
+def _check_divisor(x: Tensor) -> None:
+    if not bool(x.all()):
+        raise RuntimeError(DIVISION)
+
+
+_LIBRARY.impl("check_positions", _check_positions, "CompositeExplicitAutograd")
+_LIBRARY.impl("check_divisor", _check_divisor, "CompositeExplicitAutograd")
+
+
+@RULES.register(CHECK_POSITIONS, CHECK_DIVISOR)
+def _nothing(*args: object) -> None:
+    """They have no results."""

@@ -1,0 +1,56 @@
+"""Checks of data: a nest that asks whether an element is wrong, and ATen's assertion, which raises.
+
+Nothing is left of a check whose answer is proven. Neighbour: `fake/checks.py` says what the operators mean.
+"""
+
+from __future__ import annotations
+
+from stator.fake.checks import CHECK_DIVISOR, CHECK_POSITIONS, DIVISION, OUT_OF_RANGE
+from stator.loop import expr as e
+from stator.loop.expr import Expr
+from stator.loop.index import ZERO
+from stator.loop.ranges import Ranges
+from stator.lowering.context import Context, loop_axes
+from stator.lowering.extern import call
+from stator.lowering.table import lowers
+from stator.lowering.value import Body, Tensorish, pointwise
+from stator.sizes import Extent
+
+
+@lowers(CHECK_POSITIONS)
+def check_positions(context: Context, out: None, x: Tensorish, low: Extent, high: Extent) -> None:
+    known = _range(x)
+    if known is not None and type(low) is int and type(high) is int and low <= known[0] and known[1] < high:
+        return
+
+    def fits(value: Expr) -> Expr:
+        value = e.cast(value, "i64")
+        return e.op("and", e.op("ge", value, e.index(low)), e.op("lt", value, e.index(high)))
+
+    _require(context, x, lambda at: fits(x.load(at)), OUT_OF_RANGE.format(high if type(high) is int else "n"))
+
+
+@lowers(CHECK_DIVISOR)
+def check_divisor(context: Context, out: None, x: Tensorish) -> None:
+    known = _range(x)
+    if known is not None and not known[0] <= 0 <= known[1]:
+        return
+    _require(context, x, lambda at: e.op("ne", x.load(at), e.const(0, x.dtype)), DIVISION)
+
+
+def _range(x: Tensorish) -> tuple[int, int] | None:
+    """Between which numbers all elements provably lie."""
+    return Ranges().numbers(x.load(loop_axes(x.size, x.stride)[1]))
+
+
+def _require(context: Context, x: Tensorish, condition: Body, message: str) -> None:
+    """Raise at run time where the condition does not hold for an element."""
+
+    def all_hold(value: Expr) -> Expr:
+        return e.op("not", e.reduce("any", e.op("not", value)))
+
+    if all(n == 1 for n in x.size):
+        held = pointwise((), "bool", lambda at: condition((ZERO,) * x.rank), x.weight + 1)
+    else:
+        held = context.reduce(x.size, list(range(x.rank)), "bool", lambda at: all_hold(condition(at)), False)
+    call(context, "aten._assert_async.msg", None, (held, message), {})
