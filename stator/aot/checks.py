@@ -10,7 +10,7 @@ by zero, and kernels that read out of range stop it. Neighbour: `tracer.py` asks
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import torch
@@ -34,9 +34,17 @@ def _positions(x: Any, low: Any, high: Any) -> list[Check]:
     """A check of positions, unless they are known to be in range."""
     if not isinstance(x, FakeTensor) or x.device.type != "cpu" or x.dtype not in (torch.int64, torch.int32):
         return []
-    if x.constant is not None and bool(((x.constant >= low) & (x.constant < high)).all()):
+    if _is_known(x, lambda known: (known >= low) & (known < high)):
         return []
     return [(CHECK_POSITIONS, x, (low, high))]
+
+
+def _is_known(x: FakeTensor, holds: Callable[[torch.Tensor], torch.Tensor]) -> bool:
+    """Whether the value is known, and something holds for all of its elements."""
+    if x.constant is None:
+        return False
+    with torch._C._DisableTorchDispatch():
+        return bool(holds(x.constant).all())
 
 
 @checks("index.Tensor", "index_put", "_index_put_impl")
@@ -86,7 +94,6 @@ def _divisor(x: Any, y: Any) -> list[Check]:
     if not isinstance(y, FakeTensor) or y.device.type != "cpu":
         return []
     dtype = promote((x, y))
-    known = y.constant is not None and bool(y.constant.all())
-    if known or dtype.is_floating_point or dtype.is_complex or dtype is torch.bool:
+    if _is_known(y, lambda known: known != 0) or dtype.is_floating_point or dtype.is_complex or dtype is torch.bool:
         return []
     return [] if isinstance(x, FakeTensor) and 0 in x.shape else [(CHECK_DIVISOR, y, ())]

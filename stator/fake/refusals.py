@@ -29,7 +29,21 @@ ERRORS = (RuntimeError, TypeError, ValueError, IndexError)
 #: What stand-ins are filled with: positions are in range, and if that will not do, no divisor is zero.
 VALUES = (0, 1)
 #: Arguments that are whole numbers and go with tensors of any size.
-ANY_SIZE = {"dim", "dims", "dim0", "dim1", "dim2", "n", "decimals", "reduction", "dtype", "layout", "memory_format"}
+ANY_SIZE = {
+    "dim",
+    "dims",
+    "dim0",
+    "dim1",
+    "dim2",
+    "n",
+    "decimals",
+    "reduction",
+    "low",
+    "high",
+    "dtype",
+    "layout",
+    "memory_format",
+}
 #: How long their dims are then. What has one element is an edge of its own: it has no variance.
 LONGEST = 2
 #: What says how large random numbers without an operand are, and what it is then.
@@ -103,7 +117,8 @@ def _ask(func: Any, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
 
 def _refusal(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Exception | None:
     tensors = [item for item in _flat((args, tuple(kwargs.values()))) if isinstance(item, FakeTensor)]
-    if not _is_public(func) or any(tensor.device.type != "cpu" for tensor in tensors):
+    devices = [tensor.device for tensor in tensors] + [torch.device(kwargs.get("device") or "cpu")]
+    if not _is_public(func) or any(device.type != "cpu" for device in devices):
         return None
     if _RANDOM in func.tags and len(tensors) < 2 and _takes_any_size(func):  # nothing can be wrong with sizes
         args = tuple([SMALL.get(p.name, arg) for p, arg in zip(func._schema.arguments, args, strict=False)])
