@@ -20,7 +20,6 @@ from stator.loop.expr import Expr
 from stator.loop.extent import less
 from stator.loop.index import Atom, Axis, FloorDiv, Index, Indirect, Mod, indirect
 from stator.loop.kernel import Store
-from stator.loop.scalar import identity
 from stator.sizes import Extent, Size
 
 
@@ -247,7 +246,7 @@ class Writer:
         """One step of a scan, whose state stands before the loops."""
         element, lanes, state = ops.ELEMENT[kind], self.plan.lanes, self.fresh("a")
         shape = f"V<{element}, {lanes}>" if vector else element
-        start = ops.number(kind, identity(node.attr, "i32" if kind == "i32" else node.dtype))
+        start = ops.start(node.attr, kind, node.dtype)
         self.before.lines.append(f"{shape} {state} = splat<{shape}>({start});")
         value = self.operand(node.args[0], kind, vector)
         wrap = ops.WRAP.get(node.dtype, "")

@@ -22,7 +22,7 @@ from stator.loop import special
 from stator.loop.expr import Expr
 from stator.loop.index import Axis
 from stator.loop.kernel import Kernel, Store
-from stator.loop.scalar import FLOATS, identity
+from stator.loop.scalar import FLOATS
 from stator.loop.space import loops
 from stator.sizes import Extent, Size
 
@@ -245,8 +245,7 @@ class _Level:
         return self.made.shape == "row"
 
     def kind(self, node: Expr) -> str:
-        kind = self.made.kind(node)
-        return "i32" if node.attr in ("argmax", "argmin") else kind
+        return self.made.kind(node)
 
     def write(self) -> None:
         """Accumulators, loops, and the names of the results."""
@@ -267,8 +266,8 @@ class _Level:
         """Reductions of no elements: their identities."""
         for node in self.nodes:
             kind = self.kind(node)
-            start = 0 if node.attr.startswith("arg") else identity(node.attr, node.args[0].dtype)
-            self.writer.bind(node, Name(ops.number(kind, start), kind, False))
+            text = ops.number(kind, 0) if node.attr.startswith("arg") else ops.start(node.attr, kind, node.dtype)
+            self.writer.bind(node, Name(text, kind, False))
 
     # -- accumulators
 
@@ -283,12 +282,12 @@ class _Level:
     def _declare(self, node: Expr, strips: bool) -> str:
         name, lines = self.writer.fresh("a"), self.writer.scope.lines
         kind = self._body_kind(node)
-        start = identity(node.attr, node.args[0].dtype)
-        number = ops.number(kind, start) if kind != "mask" else str(-int(start))
+        number = ops.start(node.attr, kind, node.args[0].dtype)
         shape = self._type(kind)
         if node.attr.startswith("arg"):
-            at = f"iota<int, {self.made.lanes}>()" if self.row else "{}"
-            lines.append(f"Best<{shape}> {name} = {{splat<{shape}>({number}), {at}}};")
+            position = ops.ELEMENT[self.kind(node)]
+            at = f"iota<{position}, {self.made.lanes}>()" if self.row else "{}"
+            lines.append(f"Best<{shape}, {position}> {name} = {{splat<{shape}>({number}), {at}}};")
             return name
         count = "U.value" if self.wide else str(self.made.unroll if self.row else 1)
         lines.append(f"{shape} {name}[{count}];")
@@ -351,19 +350,19 @@ class _Level:
         for axis in reversed(self.made.kernel.reduce_axes):
             position.append(f"{self.writer.extent(below)}*{axis.name}" if loops(axis) else "0")
             below *= axis.size
-        flat = f"(int)({' + '.join(position)})"
-        lanes = self.made.lanes
-        at = f"wide<int, {lanes}>({flat})" if vector else flat
+        element, lanes = ops.ELEMENT[self.kind(node)], self.made.lanes
+        flat = f"({element})({' + '.join(position)})"
+        at = f"wide<{element}, {lanes}>({flat})" if vector else flat
         if self.row:
-            step = self._vector_step()
-            at += f" + iota<int, {lanes}>()" + (f" * {step}" if step != "1" else "")
+            step = self._vector_step(element)
+            at += f" + iota<{element}, {lanes}>()" + (f" * {step}" if step != "1" else "")
         live = f"live<{lanes}>(n)" if self.row else f"live<{lanes}>(Full{{}})" if vector else "true"
         return f"take<{_flag(node.attr == 'argmax')}>({name}, {value}, {at}, {live});"
 
-    def _vector_step(self) -> str:
+    def _vector_step(self, element: str) -> str:
         axes = self.made.kernel.reduce_axes
         step: Extent = prod(axis.size for axis in axes[axes.index(self.made.vector) + 1 :])
-        return f"(int){self.writer.extent(step)}" if type(step) is Size else str(step)
+        return f"({element}){self.writer.extent(step)}" if type(step) is Size else str(step)
 
     # -- loops
 

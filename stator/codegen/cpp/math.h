@@ -505,19 +505,22 @@ template <class T> INLINE T pow_(T a, T b) {
 
 // ---- reductions: combining steps, and the position of the best
 
-template <class F> struct Best { F value; V<int, lanes_of<F>> at; };
+// The best value so far and its position, which is an int where all positions provably are. At of a scalar: itself.
+template <class F, class P, int L = lanes_of<F>> struct At { typedef V<P, L> type; };
+template <class F, class P> struct At<F, P, 0> { typedef P type; };
+template <class F, class P> struct Best { F value; typename At<F, P>::type at; };
 template <bool MAX, class F> INLINE auto better(F a, F b) {  // is a strictly better than b; NaN is best
     if constexpr (MAX) return mask(a > b) | (mask(a != a) & mask(b == b));
     else return mask(a < b) | (mask(a != a) & mask(b == b));
 }
-template <bool MAX, class F, class M> INLINE void take(Best<F>& best, F v, M at, M on) {
+template <bool MAX, class F, class P, class A, class M> INLINE void take(Best<F, P>& best, F v, A at, M on) {
     auto m = better<MAX>(v, best.value) & on;
     best.value = select(m, v, best.value);
     best.at = select(m, at, best.at);
 }
-template <bool MAX, class F> INLINE int winner(Best<F> best) {
+template <bool MAX, class F, class P> INLINE P winner(Best<F, P> best) {
     auto v = best.value[0];
-    int at = best.at[0];
+    P at = best.at[0];
     for (int j = 1; j < lanes_of<F>; ++j) {
         bool beats = better<MAX>(best.value[j], v), ties = !beats && !better<MAX>(v, best.value[j]);
         if (beats || (ties && best.at[j] < at)) v = best.value[j], at = best.at[j];

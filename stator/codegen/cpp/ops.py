@@ -10,6 +10,7 @@ import math
 from typing import Any
 
 from stator.loop import special
+from stator.loop.scalar import identity
 from stator.sizes import Extent, Size, Symbol, fold
 
 STORAGE = {
@@ -23,6 +24,7 @@ KIND = {
 ELEMENT = {"f64": "double", "f32": "float", "i64": "i64_", "i32": "int", "mask": "int"}
 WRAP = {"i16": "wrap_i16", "i8": "wrap_i8", "u8": "wrap_u8", "bf16": "round_bf16", "f16": "round_f16"}
 WIDE_KINDS = ("f64", "i64")
+_HELD = {"i64": (-(2**63), 2**63 - 1), "i32": (-(2**31), 2**31 - 1)}  # by a register of whole numbers
 
 _CALLS = (
     "pow abs sqrt rsqrt exp exp2 expm1 log log2 log1p sin cos tan asin acos atan atan2 sinh cosh tanh erf erfc sigmoid "
@@ -84,6 +86,15 @@ def convert(source: str, target: str, text: str) -> str:
     return f"mask_to_{target}({text})" if source == "mask" else f"to_{target}({text})"
 
 
+def start(reduction: str, kind: str, dtype: str) -> str:
+    """The literal that the accumulator of a reduction or scan starts from, in the register kind that it has.
+
+    An i64 that provably fits in 32 bits is an int here, whose far end it starts from.
+    """
+    found = identity(reduction, "i32" if kind == "i32" and dtype == "i64" else dtype)
+    return str(-int(found)) if kind == "mask" else number(kind, found)
+
+
 def bitcast(source: str, target: str, text: str) -> str:
     """The same bits as another dtype of the same size."""
     pair = (source, target)
@@ -137,6 +148,8 @@ def number(kind: str, value: Any) -> str:
         if value == int(value) and abs(value) < 1e6:
             return f"{math.copysign(1.0, value) * abs(int(value)):.1f}{end}"
         return f"{float(value).hex()}{end}"
+    if not _HELD[kind][0] <= value <= _HELD[kind][1]:
+        raise AssertionError(f"{value} is no {ELEMENT[kind]}")
     if value == -(2**63):
         return f"{ELEMENT[kind]}(-9223372036854775807LL - 1)"
     return f"{ELEMENT[kind]}({int(value)}{'LL' if kind == 'i64' else ''})"
