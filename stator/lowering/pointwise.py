@@ -152,11 +152,14 @@ def _register_comparison(name: str) -> None:
     function = _simple(name)
 
     @lowers(f"{name}.Tensor", f"{name}.Scalar")
-    def run(context: Context, out: Spec, a: Tensorish, b: Operand) -> Tensorish:
+    def run(context: Context, out: Spec, a: Tensorish, b: Operand | complex) -> Tensorish:
+        if isinstance(b, complex):
+            if b.imag != 0:  # no real number is equal to it
+                return apply(out, "bool", _identity, name == "ne")
+            b = b.real
         common = promote(a, b)
-        if not isinstance(b, Tensorish):
-            b = _in_half(b, common)  # eager rounds the number first
-        return apply(out, compute_dtype(common), function, a, b)
+        # eager rounds numbers and 0-dim tensors of other types first
+        return apply(out, compute_dtype(common), function, _in_half(a, common), _in_half(b, common))
 
 
 def _identity(value: Expr) -> Expr:

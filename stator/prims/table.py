@@ -6,7 +6,8 @@ returns NotImplemented to decline (then the overload stays in the graph and beco
 
 Most formulas are for real numbers (they use an order, a sign, bits, half types). So an entry declines arguments of
 dtypes that no loop computes with, complex ones included unless it is registered with `also_complex`; views decline
-nothing. Neighbours: `dtypes.py` has eager's rounding; `stator.aot` looks overloads up while tracing.
+nothing. Operands of an elementwise formula meet in one dtype before it starts, as in eager's kernels, unless it is
+registered as `mixed`: a 0-dim float64 beside float16 is rounded first. Neighbours: `dtypes.py` has eager's rounding; `stator.aot` looks overloads up while tracing.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from typing import Any
 
 import torch
 
-from stator.fake.layout import OPAQUE_DTYPES
+from stator.fake.layout import OPAQUE_DTYPES, promote
 from stator.fake.overloads import Function, Table, overload
+from stator.prims.dtypes import cast
 
 #: Overload → decomposition. Filled by importing `stator.prims.decompositions`.
 DECOMPOSITIONS = Table("decomposition")
@@ -26,17 +28,35 @@ DECOMPOSITIONS = Table("decomposition")
 COMPLEX = frozenset((torch.complex32, torch.complex64, torch.complex128))
 
 
-def decompose(*names: str, also_complex: bool = False) -> Callable[[Function], Function]:
-    """Registers a function as the decomposition of some overloads; `also_complex`: its formula holds there too."""
+def decompose(*names: str, also_complex: bool = False, mixed: bool = False) -> Callable[[Function], Function]:
+    """Registers a function as the decomposition of some overloads; `also_complex`: its formula holds there too.
+
+    `mixed`: operands have dtypes of their own, as a mask has.
+    """
 
     def enter(function: Function) -> Function:
-        declining = _declining(function, also_complex)
         for op in map(overload, names):
             if op is not None:
+                meets = torch.Tag.pointwise in op.tags and not mixed
+                declining = _declining(_meeting(function) if meets else function, also_complex)
                 DECOMPOSITIONS.register(op)(function if op.is_view else declining)
         return function
 
     return enter
+
+
+def _meeting(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function on tensors of one dtype, that which all of them promote to."""
+
+    @functools.wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        tensors = [arg for arg in args if isinstance(arg, torch.Tensor)]
+        if len({tensor.dtype for tensor in tensors}) > 1:
+            dtype = promote(tensors)
+            args = tuple([cast(arg, dtype) if isinstance(arg, torch.Tensor) else arg for arg in args])
+        return function(*args, **kwargs)
+
+    return run
 
 
 def _declining(function: Callable[..., Any], also_complex: bool) -> Callable[..., Any]:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
 
 from stator.sizes.size import Condition, Extent, Size, Symbol, known, substitute
-from stator.sizes.writing import LEAST, MOST, evaluate, fits
+from stator.sizes.writing import LEAST, MOST, evaluate, fits, operands
 
 
 class Recorded(NamedTuple):
@@ -130,21 +130,21 @@ class Environment:
         return value
 
     def fitting(self, size: Extent, reason: str = "") -> Extent:
-        """The size, guarded to fit into 64 bits where it is computed from ints; the number where it does not fit.
+        """The size, guarded so that computing it with 64 bits meets no number that does not fit; else its number.
 
-        Sizes need no guard: a tensor has them. What computes a size to compare it fails on a greater number,
-        so that a comparison with one limit guards both, for the size and for all that it is computed from.
+        What is divided or compared within it need not show in its own range: `k*k % 1000`. What computes a size to
+        compare it fails on a greater number, so a comparison with one limit guards both, and all that leads to it.
         """
         size = self.simplify(size)
-        if not isinstance(size, Size) or size in self._fitting or all(part.low is not None for part in size.symbols):
+        if not isinstance(size, Size) or size in self._fitting:
             return size
         if not fits(size):
             return self.specialise(size, reason)
-        for part in (size, *[symbol.size for symbol in size.symbols if symbol.low is None]):
+        for part in (*operands(size), size, *[symbol.size for symbol in size.symbols if symbol.low is None]):
             limits = Condition("<=", part, MOST), Condition("<=", LEAST, part)
             unknown = [limit for limit in limits if part not in self._fitting and self.known(limit) is None]
             self._fitting.add(part)
-            if unknown:
+            if unknown and not _small(part):
                 self.decide(unknown[0], reason)
                 self._fitting.update(symbol.size for symbol in part.symbols)
         return size
@@ -239,6 +239,17 @@ class Environment:
         self._facts = [fact for fact in facts if isinstance(fact, Size)]
         distinct = [substitute(side, mapping) for side in self._distinct]
         self._distinct = {side for side in distinct if isinstance(side, Size)}
+
+
+#: Sizes of tensors are taken to be below this when they are added up; their products are guarded.
+_GREATEST_SIZE = 2**46
+
+
+def _small(size: Size) -> bool:
+    """Whether it is a sum of sizes of tensors, few enough to fit."""
+    plain = all(len(monomial) == 1 and monomial[0][1] == 1 for monomial, _ in size.terms)
+    total = abs(size.const) + sum([abs(coefficient) for _, coefficient in size.terms]) * _GREATEST_SIZE
+    return plain and total <= MOST and all(symbol.low is not None for symbol in size.symbols)
 
 
 def _at_least_0(extent: Extent) -> bool:

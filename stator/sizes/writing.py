@@ -12,7 +12,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 if TYPE_CHECKING:
-    from stator.sizes.size import Extent, Monomial, Symbol
+    from stator.sizes.size import Extent, Monomial, Size, Symbol
 
 T = TypeVar("T")
 
@@ -96,6 +96,18 @@ def fits(x: Extent) -> bool:
         return value, left[1] and right[1] and LEAST <= value <= MOST
 
     return fold(x, leaf, apply)[1]
+
+
+def operands(x: Extent) -> list[Size]:
+    """What is divided, or compared by `max` and `min`, within `x`, and by what; innermost first."""
+    found: list[Size] = []
+    for monomial, _ in () if isinstance(x, int) else x.terms:
+        for atom, _ in monomial:
+            if atom.op is not None:
+                for side in (atom.left, atom.right):
+                    if not isinstance(side, int):
+                        found += [*operands(side), side]
+    return found
 
 
 def symbols(x: Extent) -> frozenset[Symbol]:

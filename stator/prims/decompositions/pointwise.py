@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from stator.fake.layout import promote
+from stator.fake.layout import is_float, promote
 from stator.prims import names as p
 from stator.prims.decompositions.complex import joined, parts_of
 from stator.prims.decompositions.layout import contiguous
@@ -17,14 +17,6 @@ from stator.prims.dtypes import cast, common_type, compute_type, is_one, rounds_
 from stator.prims.table import decompose
 
 Number = int | float | bool
-
-#: Scalar overload → the Tensor overload of the same meaning that takes a number there.
-NUMBER_FORMS: dict[str, Callable[..., Tensor]] = {
-    "add.Scalar": p.add,
-    "sub.Scalar": p.sub,
-    "mul.Scalar": p.mul,
-    "div.Scalar": p.div,
-}
 
 #: Overload → the Tensor overload of the same meaning; a number becomes a 0-dim tensor first.
 TENSOR_FORMS: dict[str, Callable[..., Tensor]] = {
@@ -51,17 +43,33 @@ TENSOR_FORMS: dict[str, Callable[..., Tensor]] = {
 def _with_tensor(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     def run(x: Tensor, other: Tensor | Number) -> Tensor:
         if not isinstance(other, Tensor):
-            other = p.full([], other, dtype=common_type(x, other), device=x.device)
+            other = _number(other, common_type(x, other), x.device)
         return function(x, other)
 
     return run
 
 
+def _number(value: Number, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """A number as a tensor; a whole one wraps around where the dtype does not hold it."""
+    own = dtype if dtype.is_floating_point or isinstance(value, bool) else torch.int64
+    return cast(p.full([], value, dtype=own, device=device), dtype)
+
+
 decompose("div.Scalar_mode")(p.div_mode)
-for _name, _function in NUMBER_FORMS.items():
-    decompose(_name, also_complex=True)(_function)
+for _name in ("mul", "div"):
+    decompose(f"{_name}.Scalar", also_complex=True)(getattr(p, _name))
 for _name, _function in TENSOR_FORMS.items():
     decompose(_name)(_with_tensor(_function))
+
+
+@decompose("add.Scalar", also_complex=True)
+def add_scalar(x: Tensor, other: Number, alpha: Number = 1) -> Tensor:
+    return p.add(x, other, alpha=alpha)
+
+
+@decompose("sub.Scalar", also_complex=True)
+def sub_scalar(x: Tensor, other: Number, alpha: Number = 1) -> Tensor:
+    return p.sub(x, other, alpha=alpha)
 
 
 @decompose("rsub.Tensor", "rsub.Scalar", also_complex=True)
@@ -71,7 +79,7 @@ def rsub(x: Tensor, other: Tensor | Number, alpha: Number = 1) -> Tensor:
 
 @decompose("remainder.Scalar_Tensor")
 def remainder_scalar(x: Number, other: Tensor) -> Tensor:
-    return p.remainder(p.full([], x, dtype=common_type(other, x), device=other.device), other)
+    return p.remainder(_number(x, common_type(other, x), other.device), other)
 
 
 @decompose("floor_divide", "floor_divide.Scalar")
@@ -125,17 +133,22 @@ def square(x: Tensor) -> Tensor:
 @decompose("addcmul", also_complex=True)
 @rounds_once
 def addcmul(x: Tensor, a: Tensor, b: Tensor, value: Number = 1) -> Tensor:
-    dtype = promote((x, a, b))
-    product = p.mul(cast(a, dtype), cast(b, dtype))
-    return p.add(x, product if is_one(value) else p.mul(product, value))
+    return p.add(x, _scaled(p.mul(a, b), value))
 
 
 @decompose("addcdiv", also_complex=True)
 @rounds_once
 def addcdiv(x: Tensor, a: Tensor, b: Tensor, value: Number = 1) -> Tensor:
-    dtype = promote((x, a, b))
-    quotient = p.div(cast(a, dtype), cast(b, dtype))
-    return p.add(x, quotient if is_one(value) else p.mul(quotient, value))
+    return p.add(x, _scaled(p.div(a, b), value))
+
+
+def _scaled(x: Tensor, factor: Number) -> Tensor:
+    """`factor * x`, where whole numbers take the whole part of the factor."""
+    if is_one(factor):
+        return x
+    if is_float(x.dtype) or not isinstance(factor, float | torch.SymFloat):
+        return cast(p.mul(x, factor), x.dtype)
+    return p.mul(x, cast(p.full([], factor, dtype=torch.float64, device=x.device), x.dtype))
 
 
 @decompose("lerp.Scalar")
@@ -181,12 +194,12 @@ def fmin(x: Tensor, y: Tensor) -> Tensor:
     return p.where(p.isnan(x), y, p.where(p.isnan(y), x, p.minimum(x, y)))
 
 
-@decompose("masked_fill.Scalar", also_complex=True)
+@decompose("masked_fill.Scalar", also_complex=True, mixed=True)
 def masked_fill_scalar(x: Tensor, mask: Tensor, value: Number) -> Tensor:
     return masked_fill(x, mask, p.full([], value, dtype=x.dtype, device=x.device))
 
 
-@decompose("masked_fill.Tensor", also_complex=True)
+@decompose("masked_fill.Tensor", also_complex=True, mixed=True)
 def masked_fill(x: Tensor, mask: Tensor, value: Tensor) -> Tensor:
     return contiguous(p.where(mask, cast(value, x.dtype), x))
 
@@ -327,9 +340,21 @@ def copysign(x: Tensor, sign: Tensor | Number) -> Tensor:
     return p.where(signbit(sign), p.neg(magnitude), magnitude)
 
 
-@decompose("ldexp.Tensor")
+@decompose("ldexp.Tensor", mixed=True)
 def ldexp(x: Tensor, exponent: Tensor) -> Tensor:
-    return p.mul(x, pow_scalar(2.0, exponent))
+    """A float times a power of two, exact and rounded once where the exponent is whole; else a product as any other."""
+    if not x.is_floating_point() or exponent.is_floating_point():
+        return p.mul(x, pow_scalar(2.0, exponent))
+    rest = p.clamp(cast(exponent, torch.int64), -2200, 2200)
+    wide = p.to_copy(x, dtype=torch.float64)
+    steps = [p.clamp(rest, -1022, 1023)]  # a power that is no normal number is a product of several
+    for _ in range(2 if x.dtype is torch.float64 else 0):
+        rest = p.sub(rest, steps[-1])
+        steps.append(p.clamp(rest, -1022, 1023))
+    for step in reversed(steps):  # the greatest last, so that one of them rounds
+        bits = p.shift_left(p.add(step, 1023), _of(52, step))
+        wide = p.mul(wide, p.view_dtype(bits, torch.float64))
+    return cast(wide, x.dtype)
 
 
 #: Float dtype → (bits of the mantissa, bias of the exponent, a power of two that makes a subnormal number normal).
@@ -445,7 +470,7 @@ def positive(x: Tensor) -> Tensor:
     return p.alias(x)
 
 
-@decompose("native_dropout_backward", also_complex=True)
+@decompose("native_dropout_backward", also_complex=True, mixed=True)
 @rounds_once
 def native_dropout_backward(grad: Tensor, mask: Tensor, scale: float) -> Tensor:
     return p.mul(p.mul(grad, mask), scale)
