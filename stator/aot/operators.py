@@ -25,6 +25,10 @@ IRREGULAR: dict[Any, Any] = {
         ("fill_.Tensor", "fill.Tensor"),
         ("squeeze_.default", "squeeze.default"),
         ("t_.default", "t.default"),
+        ("__ilshift__.Tensor", "__lshift__.Tensor"),
+        ("__ilshift__.Scalar", "__lshift__.Scalar"),
+        ("__irshift__.Tensor", "__rshift__.Tensor"),
+        ("__irshift__.Scalar", "__rshift__.Scalar"),
     )
 }
 

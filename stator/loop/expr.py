@@ -153,11 +153,16 @@ def cast(value: Expr, dtype: str) -> Expr:
         raise TypeError(f"unknown dtype {dtype!r}")
     if value.dtype == dtype:
         return value
-    if value.op == "const" and not (dtype in INTEGERS and value.dtype in FLOATS and not math.isfinite(value.attr)):
+    if value.op == "const" and not (dtype in INTEGERS and value.dtype in FLOATS and not _plain(value.attr)):
         return const(value.attr, dtype)
     if value.op == "cast" and scalar.holds(value.dtype, value.args[0].dtype):
         return cast(value.args[0], dtype)
     return _intern("cast", (value,), dtype)
+
+
+def _plain(value: float) -> bool:
+    """Whether a float is the same integer on every machine."""
+    return scalar.in_range("i32", value)
 
 
 def known(value: Expr, low: int, high: int) -> Expr:

@@ -66,7 +66,7 @@ def round_to(dtype: str, value: Number) -> Number:
     if dtype == "bf16":
         return _round_bf16(c_float(value).value)
     if dtype == "f16":
-        return _round_f16(float(value))
+        return _round_f16(c_float(value).value)
     bits = _BITS[dtype]
     value = int(value) & ((1 << bits) - 1)
     return value if dtype == "u8" or value < 1 << (bits - 1) else value - (1 << bits)
@@ -89,12 +89,20 @@ def _round_f16(value: float) -> float:
 
 
 def convert(dtype: str, value: Number) -> Number:
-    """A cast. A float outside of an integer dtype gives the lowest integer, as x86 does."""
+    """A cast. A float outside of the integers that it goes through gives the lowest of them, as x86 does.
+
+    It goes through i32, to u8 and i64 through i64, and wraps around from there on, as in eager's kernels.
+    """
     if dtype in INTEGERS and isinstance(value, float):
-        if not math.isfinite(value) or not -(2**63) <= value < 2**63:
-            return round_to(dtype, -(2**63))
-        return round_to(dtype, math.trunc(value))
+        way = "i64" if dtype in ("i64", "u8") else "i32"
+        return round_to(dtype, math.trunc(value) if in_range(way, value) else -(1 << (_BITS[way] - 1)))
     return round_to(dtype, value)
+
+
+def in_range(dtype: str, value: float) -> bool:
+    """Whether the whole part of a float is a signed integer of the dtype."""
+    limit = 1 << (_BITS[dtype] - 1)
+    return math.isfinite(value) and -limit <= math.trunc(value) < limit
 
 
 def pack(dtype: str, value: Number) -> bytes:
@@ -217,6 +225,10 @@ def _logaddexp(a: float, b: float) -> float:
     return high if low == high and math.isinf(low) else math.log1p(math.exp(low - high)) + high
 
 
+def _shr(a: int, b: int) -> int:
+    return a >> (b if 0 <= b < 64 else 63)
+
+
 _sqrt = _guarded(math.sqrt)
 
 # name, arity, rule, meaning, compute
@@ -269,8 +281,8 @@ _TABLE: tuple[tuple[str, int, str, str, Callable[..., Number]], ...] = (
     ("or", 2, "bits", "bitwise or; logical on bool", lambda a, b: a | b),
     ("xor", 2, "bits", "bitwise exclusive or", lambda a, b: a ^ b),
     ("not", 1, "bits", "bitwise not; logical on bool", lambda a: not a if isinstance(a, bool) else ~a),
-    ("shl", 2, "bits", "a << b", lambda a, b: a << (b & 63)),
-    ("shr", 2, "bits", "a >> b, the sign is kept", lambda a, b: a >> (b & 63)),
+    ("shl", 2, "bits", "a << b, 0 past the width and for a negative b", lambda a, b: a << b if 0 <= b < 64 else 0),
+    ("shr", 2, "bits", "a >> b, only the sign past the width and for a negative b", _shr),
     ("where", 3, "where", "a ? b : c", lambda a, b, c: b if a else c),
     ("isnan", 1, "test", "a is NaN", lambda a: a != a),
     ("isinf", 1, "test", "a is an infinity", lambda a: math.isinf(a)),

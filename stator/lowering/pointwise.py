@@ -249,18 +249,33 @@ def _floor_quotient(x: Expr, y: Expr) -> Expr:
 
 
 def _truncated_quotient(x: Expr, y: Expr) -> Expr:
+    """The floored one, and 1 more where that lies below: the lowest integer has no absolute value."""
+    floored = e.op("floordiv", x, y)
+    below = e.op("and", _signs_differ(x, y), e.op("ne", e.op("mul", floored, y), x))
+    return e.op("where", below, e.op("add", floored, e.const(1, x.dtype)), floored)
+
+
+def _signs_differ(x: Expr, y: Expr) -> Expr:
     zero = e.const(0, x.dtype)
-    size = e.op("floordiv", e.op("abs", x), e.op("abs", y))
-    return e.op("where", e.op("xor", e.op("lt", x, zero), e.op("lt", y, zero)), e.op("neg", size), size)
+    return e.op("xor", e.op("lt", x, zero), e.op("lt", y, zero))
 
 
 @lowers("fmod.Tensor")
 def fmod(context: Context, out: Spec, a: Operand, b: Operand) -> Tensorish:
-    def function(x: Expr, y: Expr) -> Expr:
-        size = e.op("mod", e.op("abs", x), e.op("abs", y))
-        return e.op("where", e.op("lt", x, e.const(0, x.dtype)), e.op("neg", size), size)
-
+    function = _float_remainder if out.dtype in FLOATS else _whole_remainder
     return apply(out, compute_dtype(out.dtype), function, _in_half(a, out.dtype), _in_half(b, out.dtype))
+
+
+def _float_remainder(x: Expr, y: Expr) -> Expr:
+    size = e.op("mod", e.op("abs", x), e.op("abs", y))
+    return e.op("where", e.op("lt", x, e.const(0, x.dtype)), e.op("neg", size), size)
+
+
+def _whole_remainder(x: Expr, y: Expr) -> Expr:
+    """With the sign of x, where `mod` has that of y."""
+    floored = e.op("mod", x, y)
+    other = e.op("and", _signs_differ(x, y), e.op("ne", floored, e.const(0, x.dtype)))
+    return e.op("where", other, e.op("sub", floored, y), floored)
 
 
 @lowers("clamp")

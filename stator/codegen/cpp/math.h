@@ -530,8 +530,19 @@ template <bool MAX, class F, class P> INLINE P winner(Best<F, P> best) {
 
 // ---- bits
 
-template <class T> INLINE T shl_(T a, T b) { return a << b; }
-template <class T> INLINE T shr_(T a, T b) { return a >> b; }
+template <class T> struct Unsigned { typedef V<typename Unsigned<typename Element<T>::type>::type, lanes_of<T>> type; };
+template <> struct Unsigned<int> { typedef unsigned type; };
+template <> struct Unsigned<i64_> { typedef u64_ type; };
+template <class T> INLINE auto within_width_(T places) {  // a negative number of places is a great one
+    return (typename Unsigned<T>::type)places < (typename Unsigned<typename Element<T>::type>::type)(8 * sizeof(typename Element<T>::type));
+}
+template <class T> INLINE T shl_(T a, T b) {
+    auto held = within_width_(b);
+    return held ? a << (held ? b : T{}) : T{};
+}
+template <class T> INLINE T shr_(T a, T b) {
+    return a >> (within_width_(b) ? b : splat<T>(8 * sizeof(typename Element<T>::type) - 1));
+}
 template <class F> INLINE auto f16_bits(F x) {
     if constexpr (lanes_of<F> == 0) return (int)(short)narrow_f16<8>(V<float, 8>{x})[0];
     else return wrap_i16(__builtin_convertvector(narrow_f16<lanes_of<F>>(x), Int<F>));

@@ -76,6 +76,8 @@ def cast(source: str, target: str, text: str) -> str:
     """Convert a register of dtype `source` into one of `target` (kinds: see `convert`)."""
     if target == "bool":
         return f"mask({text} != 0)"
+    if (source, target) == ("f64", "u8"):  # as eager's kernels do
+        text = convert("", "i64", text)
     text = convert("mask" if source == "bool" else "", KIND[target], text)
     wrap = WRAP.get(target)
     return f"{wrap}({text})" if wrap is not None else text

@@ -109,20 +109,62 @@ template <class F> INLINE auto bits_f64(F x) { if constexpr (lanes_of<F> == 0) r
 
 // ---- conversions between register kinds: to_<kind>(value); masks have their own
 
+// What the compiler may assume nothing of: it knows what conversions of floats out of range give, and differs from the
+// processor, which eager's kernels show.
+#if defined(__x86_64__)
+#define REGISTER_ "x"
+#define ANY_REGISTER_ "v"
+#else
+#define REGISTER_ "w"
+#define ANY_REGISTER_ "w"
+#endif
+#ifdef __AVX512F__
+constexpr int register_bytes = 64;
+#elif defined(__AVX__)
+constexpr int register_bytes = 32;
+#else
+constexpr int register_bytes = 16;
+#endif
+INLINE float opaque_(float x) { asm("" : "+" REGISTER_(x)); return x; }
+INLINE double opaque_(double x) { asm("" : "+" REGISTER_(x)); return x; }
+INLINE int opaque_(int x) { asm("" : "+r"(x)); return x; }
+INLINE i64_ opaque_(i64_ x) { asm("" : "+r"(x)); return x; }
+template <class F> INLINE F opaque_(F x) { asm("" : "+" ANY_REGISTER_(x)); return x; }
+
 #define CONVERT_(NAME, T) \
     INLINE T NAME(float x) { return (T)x; } \
     INLINE T NAME(double x) { return (T)x; } \
     INLINE T NAME(int x) { return (T)x; } \
     INLINE T NAME(i64_ x) { return (T)x; } \
     template <class F> INLINE V<T, lanes_of<F>> NAME(F x) { return __builtin_convertvector(x, V<T, lanes_of<F>>); } \
+    MASK_(NAME, T)
+#define MASK_(NAME, T) \
     INLINE T mask_##NAME(bool m) { return (T)m; } \
     template <class M> INLINE V<T, lanes_of<M>> mask_##NAME(M m) { \
         return __builtin_convertvector(-m, V<T, lanes_of<M>>); \
     }
+#define CONVERT_TO_WHOLE_(NAME, T) \
+    INLINE T NAME(float x) { return opaque_((T)opaque_(x)); } \
+    INLINE T NAME(double x) { return opaque_((T)opaque_(x)); } \
+    INLINE T NAME(int x) { return (T)x; } \
+    INLINE T NAME(i64_ x) { return (T)x; } \
+    template <class F> INLINE V<T, lanes_of<F>> NAME(F x) { \
+        typedef typename Element<F>::type E; \
+        typedef V<T, lanes_of<F>> R; \
+        if constexpr (Same<E, int>::value || Same<E, i64_>::value) return __builtin_convertvector(x, R); \
+        else if constexpr (sizeof(F) <= register_bytes && sizeof(R) <= register_bytes) \
+            return opaque_(__builtin_convertvector(opaque_(x), R)); \
+        else { \
+            R r; \
+            for (int j = 0; j < lanes_of<F>; ++j) r[j] = NAME((E)x[j]); \
+            return r; \
+        } \
+    } \
+    MASK_(NAME, T)
 CONVERT_(to_f32, float)
 CONVERT_(to_f64, double)
-CONVERT_(to_i32, int)
-CONVERT_(to_i64, i64_)
+CONVERT_TO_WHOLE_(to_i32, int)
+CONVERT_TO_WHOLE_(to_i64, i64_)
 
 // ---- memory: contiguous (load, store), one element (load1, store1), any pattern (lanes, scatter)
 

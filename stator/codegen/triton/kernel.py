@@ -357,7 +357,7 @@ class _Writer:
         shown = []
         for arg, name in zip(node.args, args, strict=True):
             typed = arg.op == "const" and (
-                node.op == "div"
+                node.op in ("div", "shl", "shr")
                 or node.op in special.SPELLING
                 or arg.dtype not in ("f32", "i32")
                 or all(a.op == "const" for a in node.args)

@@ -32,7 +32,7 @@ SPELLING = {
     "round": "libdevice.rint({0})", "isnan": "({0} != {0})", "isinf": "(tl.abs({0}) == float('inf'))",
     "eq": "{0} == {1}", "ne": "{0} != {1}", "lt": "{0} < {1}", "le": "{0} <= {1}", "gt": "{0} > {1}",
     "ge": "{0} >= {1}", "and": "{0} & {1}", "or": "{0} | {1}", "xor": "{0} ^ {1}", "not": "~{0}",
-    "shl": "{0} << {1}", "shr": "{0} >> {1}", "where": "tl.where({0}, {1}, {2})", **special.SPELLING,
+    "shl": "_shl({0}, {1})", "shr": "_shr({0}, {1})", "where": "tl.where({0}, {1}, {2})", **special.SPELLING,
 }  # fmt: skip
 
 INTEGER = {
@@ -155,6 +155,20 @@ def _floordiv(a, b):
 def _mod(a, b):
     rest = _by_zero(a, b, a % tl.where(b == 0, 1, b))
     return tl.where((rest != 0) & ((rest < 0) != (b < 0)), rest + b, rest)
+
+
+@triton.jit
+def _shl(a, b):
+    held = (b >= 0) & (b < a.dtype.primitive_bitwidth)
+    return tl.where(held, a << tl.where(held, b, 0), 0)
+
+
+@triton.jit
+def _shr(a, b):
+    held = (b >= 0) & (b < a.dtype.primitive_bitwidth)
+    if a.dtype.is_int_signed():
+        return a >> tl.where(held, b, a.dtype.primitive_bitwidth - 1)
+    return tl.where(held, a >> tl.where(held, b, 0), 0)
 
 
 @triton.jit
