@@ -3,7 +3,9 @@
 Rows go to the result file (`--out`, a line of JSON each) as they are made; entries that it has already are not run
 again, so a run can be stopped and continued. `--write` makes the page of the rows, beside those of another compiler
 (`--peer`, a file of the same form, which `benchmarks/coverage_peer.py` makes); `--record` makes what CI compares with.
-With `--device cuda` everything happens on the GPU, which the processes share; its rows belong in a file of their own.
+`--derived` runs the database on values that the graph makes itself and knows something of (`derived.py`); its rows,
+those with `--dynamic` and those of a GPU belong in files of their own.
+With `--device cuda` everything happens on the GPU, which the processes share.
 Neighbours: `workers.py`, `report.py`, `record.py`.
 """
 
@@ -22,7 +24,7 @@ import torch
 from stator.coverage import database, errors, record, report, workers
 
 
-def main(arguments: Sequence[str], engine: str = "stator.coverage.judge:Stator") -> int:
+def main(arguments: Sequence[str], engine: str = "") -> int:
     """The command; its status is 1 where something fails, 2 where it cannot run."""
     parser = _parser()
     given = parser.parse_args(arguments)
@@ -44,7 +46,8 @@ def main(arguments: Sequence[str], engine: str = "stator.coverage.judge:Stator")
                 why = row["why"][0] if row["why"] else ""
                 print(f"{row['verdict']:9} {row['dtype']:8} {row['entry']}{row['at']}: {why[:300]}", flush=True)
 
-        workers.run(todo, engine, given.samples, given.jobs, done, given.timeout, given.device)
+        kind = engine or f"stator.coverage.judge:{'Dynamic' if given.dynamic else 'Stator'}"
+        workers.run(todo, kind, given.samples, given.jobs, done, given.timeout, given.device, given.derived)
     wanted = [row for row in rows if row["dtype"] in given.dtypes and re.search(given.match, row["entry"])]
     totals = Counter(row["verdict"] for row in wanted)
     print(", ".join(f"{count} {verdict}" for verdict, count in totals.most_common()))
@@ -64,6 +67,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--device", choices=list(report.PAGES), default="cpu", help="where samples are made and run")
     parser.add_argument("--samples", type=int, default=0, help="samples of an entry; 0 is all, -1 runs nothing")
+    parser.add_argument(
+        "--derived", type=int, default=0, metavar="N", help="make each sample's tensors inside the graph, in N ways"
+    )
+    parser.add_argument("--dynamic", action="store_true", help="with symbolic sizes")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     parser.add_argument("--timeout", type=float, default=workers.TIMEOUT, help="seconds that a sample may take")
     parser.add_argument("--out", type=Path, default=Path("coverage.jsonl"), help="the file of results, added to")

@@ -68,12 +68,13 @@ class Stator:
     """The whole of stator, as a user calls it; nothing is taken from the store."""
 
     layout = True
+    dynamic: bool | None = None
 
     def run(self, program: Callable[..., Any], call: Call, *, exact_random: bool) -> Run:
         """See `Engine`."""
         stator.reset()
         options = {"cache": False, "verify": True, "strict": True, "eager_random": exact_random}
-        compiled = stator.compile(program, options=options)
+        compiled = stator.compile(program, dynamic=self.dynamic, options=options)
         with log.collect() as recorder, warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
             seen = call(compiled)
@@ -84,6 +85,12 @@ class Stator:
                 breaks.append(error.message)
         externs = {name for facts in recorder.of(log.KERNELS) for name in facts["externs"]}
         return Run(seen, tuple(breaks), tuple(sorted({name.rpartition(".")[0] for name in externs})))
+
+
+class Dynamic(Stator):
+    """The same with symbolic sizes from the first call on."""
+
+    dynamic = True
 
 
 def judge(engine: Engine, name: str, sample: Sample) -> Judgement:

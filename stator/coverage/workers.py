@@ -23,6 +23,7 @@ from typing import Any
 import torch
 
 from stator.coverage import database
+from stator.coverage.derived import derivable, derive
 from stator.coverage.judge import VERDICTS, Judgement, judge
 
 #: How long one sample may take, in seconds, where nobody says otherwise.
@@ -41,15 +42,19 @@ def run(
     done: Callable[[Row], None],
     timeout: float = TIMEOUT,
     device: str = "cpu",
+    derived: int = 0,
 ) -> None:
-    """Judge every (entry, dtype); `engine` is `module:class`, `done` gets each row."""
+    """Judge every (entry, dtype); `engine` is `module:class`, `done` gets each row.
+
+    With `derived`, so many samples of each one whose tensors the graph makes itself, in place of it.
+    """
     waiting: queue.SimpleQueue[tuple[str, str] | None] = queue.SimpleQueue()
     rows: queue.SimpleQueue[Row | BaseException | None] = queue.SimpleQueue()
     for task in [*tasks, *[None] * jobs]:
         waiting.put(task)
 
     def serve() -> None:
-        worker = Worker(engine, timeout, device)
+        worker = Worker(engine, timeout, device, derived)
         try:
             while (task := waiting.get()) is not None:
                 rows.put(worker.row(*task, samples))
@@ -75,8 +80,9 @@ def run(
 class Worker:
     """A process that may die; another takes over then."""
 
-    def __init__(self, engine: str, timeout: float = TIMEOUT, device: str = "cpu") -> None:
+    def __init__(self, engine: str, timeout: float = TIMEOUT, device: str = "cpu", derived: int = 0) -> None:
         self.engine = engine
+        self.derived = derived
         self.timeout = timeout
         self.device = device
         self.context = multiprocessing.get_context("spawn")
@@ -84,7 +90,7 @@ class Worker:
 
     def _start(self) -> None:
         self.pipe, theirs = self.context.Pipe()
-        self.process = self.context.Process(target=_serve, args=(theirs, self.engine, self.device), daemon=True)
+        self.process = self.context.Process(target=_serve, args=(theirs, self.engine, self.device, self.derived), daemon=True)
         self.process.start()
         self.age = 0
         theirs.close()
@@ -144,7 +150,7 @@ class Worker:
             self.process.kill()
 
 
-def _serve(pipe: Connection, engine: str, device: str) -> None:
+def _serve(pipe: Connection, engine: str, device: str, derived: int) -> None:
     """A worker: for each task, (number, None) as a sample starts, (number, judgement) as it ends, then None.
 
     It ends behind a sample that leaves the device unusable.
@@ -159,7 +165,7 @@ def _serve(pipe: Connection, engine: str, device: str) -> None:
     pipe.send(None)
     while (task := pipe.recv()) is not None:
         name, dtype, limit, skip = task
-        for i, sample in enumerate(_samples(name, dtype, limit, device)):
+        for i, sample in enumerate(_samples(name, dtype, limit, device, derived)):
             if i < skip:
                 continue
             pipe.send((i, None))
@@ -190,10 +196,13 @@ def _short(error: Exception) -> str:
     return f"{type(error).__name__}: {error}".replace("\n", " ")
 
 
-def _samples(name: str, dtype: str, limit: int, device: str) -> Sequence[database.Sample]:
+def _samples(name: str, dtype: str, limit: int, device: str, derived: int) -> Sequence[database.Sample]:
     """The entry's samples; none where the database itself fails on this machine (a library that is not there)."""
     try:
-        return database.samples(name, dtype, limit, device)
+        found = database.samples(name, dtype, limit, device)
+        if derived:
+            return [derive(sample, turn) for sample in found if derivable(sample) for turn in range(derived)]
+        return found
     except Exception as error:
         warnings.warn(f"no samples of {name}: {error}", stacklevel=1)
         return ()

@@ -22,7 +22,7 @@ from zlib import crc32
 
 from stator.loop import scalar, tables
 from stator.loop.extent import Bound, less
-from stator.loop.index import NO_AXES, Axis, Index, Indexable, indirect
+from stator.loop.index import NO_AXES, Axis, Index, Indexable, holds, indirect
 from stator.loop.scalar import FLOATS, INTEGERS, ITEMSIZE, OPS, REDUCTIONS, SCANS
 from stator.sizes import Extent, Size
 from stator.sizes.real import Bits
@@ -246,11 +246,10 @@ def _fold_index(name: str, left: Expr, right: Expr) -> Index | None:
     a, b = _known_index(left), _known_index(right)
     if a is None or b is None:
         return None
-    if name == "mul":
-        if a.terms and b.terms:
-            return None
-        return b * a.const if not a.terms else a * b.const
-    return a + b if name == "add" else a - b
+    if name == "mul" and a.terms and b.terms:
+        return None
+    found = (b * a.const if not a.terms else a * b.const) if name == "mul" else a + b if name == "add" else a - b
+    return found if holds(found) else None
 
 
 def _fold_compare(name: str, left: Expr, right: Expr) -> Expr | None:

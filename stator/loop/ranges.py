@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 
 from stator.loop.expr import Expr, postorder
 from stator.loop.extent import Bound, less
+from stator.loop.index import holds
 from stator.loop.scalar import FLOATS, round_to
 from stator.sizes import Extent, Size
 
@@ -29,6 +30,10 @@ _LIMITS = {
 }  # fmt: skip
 #: How much an operator may round, relative to the values; a compiler may also join two of them and round once.
 _ROUNDING = {"f64": 2.0**-50, "f32": 2.0**-21, "bf16": 2.0**-5, "f16": 2.0**-8}
+#: What underflows: below this a value may come out as any of its size, 0 too.
+_TINY = {"f64": 2.0**-1022, "f32": 2.0**-126, "bf16": 2.0**-126, "f16": 2.0**-14}
+#: A greater value may come out as an infinity.
+_GREATEST = {"f64": 2.0**1023, "f32": 2.0**127, "bf16": 2.0**127, "f16": 2.0**15}
 
 
 class Ranges:
@@ -63,7 +68,7 @@ class Ranges:
                 value = node.attr if node.dtype in FLOATS else int(node.attr)
                 return (value, value) if math.isfinite(value) else UNKNOWN
             case "index":
-                return node.attr.bounds()
+                return node.attr.bounds() if holds(node.attr) else UNKNOWN
             case "reduce" if node.attr.startswith("arg") and self.positions is not None:
                 return 0, _greatest(self.positions - 1, 0)
             case "scan" if node.attr in ("max", "min"):
@@ -107,7 +112,7 @@ class Ranges:
         low, high = found
         if node.dtype in FLOATS:
             whole = type(low) is not Size and type(high) is not Size and low is not None and high is not None
-            return found if whole and math.isfinite(low) and math.isfinite(high) else UNKNOWN
+            return found if whole and max(abs(low), abs(high)) <= _GREATEST[node.dtype] else UNKNOWN
         if node.dtype != "i64":
             low, high = _numbers(found)
         least, most = _LIMITS[node.dtype]
@@ -197,7 +202,7 @@ def _allowed(comparison: str, limit: Range) -> Range:
 
 def _widened(dtype: str, found: Range) -> Range:
     low, high = found
-    margin = _ROUNDING[dtype] * max(abs(low), abs(high))
+    margin = _ROUNDING[dtype] * max(abs(low), abs(high)) + _TINY[dtype]
     return low - margin, high + margin
 
 

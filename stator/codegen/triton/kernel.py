@@ -20,7 +20,7 @@ from stator.codegen.triton.operators import ATOMICS, PREAMBLE, REDUCTIONS, SCANS
 from stator.loop import scalar
 from stator.loop.expr import Expr, op
 from stator.loop.extent import wrapped
-from stator.loop.index import Axis, Index, Indirect
+from stator.loop.index import Axis, Index, Indirect, reach
 from stator.loop.kernel import Kernel, Store
 from stator.loop.ranges import Ranges
 from stator.sizes import Extent, Size
@@ -51,9 +51,17 @@ def _launcher(kernel: Kernel, name: str, blocks: Blocks) -> str:
     if checks_indices(kernel):
         sizes += ", debug=True, sanitize_overflow=False"  # without `debug`, Triton drops assertions
     if kernel.symbols:
-        limits = {param.numel: 2**31 for param in kernel.params} | {kernel.outer_numel: 2**30}
-        sizes = f"WIDE={' or '.join(f'{numel} >= {limit}' for numel, limit in limits.items())}, {sizes}"
+        sizes = f"WIDE={' or '.join(f'{most} >= {limit}' for most, limit in _counted(kernel)) or False}, {sizes}"
     return f"def launch_{name}({names}):\n    {name}[({blocks.grid},)]({names}, {sizes})"
+
+
+def _counted(kernel: Kernel) -> list[tuple[Extent, int]]:
+    """What a kernel counts to that int32 may not hold, and from where on; points are counted past the end of a block."""
+    indices = [node.attr[1] if node.op == "load" else node.attr for node in kernel.nodes if node.op in ("load", "index")]
+    indices += [store.index for store in kernel.stores]
+    ends = [(points, 2**30) for points in (kernel.outer_numel, kernel.reduce_numel)]
+    ends += [(count, 2**31) for count in [*[param.numel for param in kernel.params], *[reach(i) + 1 for i in indices]]]
+    return [(end, limit) for end, limit in dict.fromkeys(ends) if type(end) is Size or end >= limit]
 
 
 def checks_indices(kernel: Kernel) -> bool:
@@ -89,8 +97,7 @@ class _Writer:
         self.count = 0
         self.ranges = Ranges()
         self.written = {param.name for param in kernel.params if param.role == "inout"}
-        fixed = not kernel.symbols
-        self.wide = fixed and (any(_reaches(p.numel, 31) for p in kernel.params) or _reaches(kernel.outer_numel, 30))
+        self.wide = not kernel.symbols and bool(_counted(kernel))
 
     # -- the function --------------------------------------------------------------------------------
 
@@ -467,10 +474,6 @@ def _below(node: Expr) -> tuple[Expr, ...]:
         case "scan":
             return ()
     return node.children()
-
-
-def _reaches(numel: Extent, bits: int) -> bool:
-    return type(numel) is not Size and numel >= 1 << bits
 
 
 def _literal(value: object, dtype: str) -> str:
