@@ -90,7 +90,9 @@ class Worker:
 
     def _start(self) -> None:
         self.pipe, theirs = self.context.Pipe()
-        self.process = self.context.Process(target=_serve, args=(theirs, self.engine, self.device, self.derived), daemon=True)
+        self.process = self.context.Process(
+            target=_serve, args=(theirs, self.engine, self.device, self.derived), daemon=True
+        )
         self.process.start()
         self.age = 0
         theirs.close()

@@ -22,7 +22,8 @@ from zlib import crc32
 
 from stator.loop import scalar, tables
 from stator.loop.extent import Bound, less
-from stator.loop.index import NO_AXES, Axis, Index, Indexable, holds, indirect
+from stator.loop.index import NO_AXES, Axis, Index, Indexable, indirect
+from stator.loop.magnitude import holds
 from stator.loop.scalar import FLOATS, INTEGERS, ITEMSIZE, OPS, REDUCTIONS, SCANS
 from stator.sizes import Extent, Size
 from stator.sizes.real import Bits

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 from stator.loop.expr import Expr, postorder
 from stator.loop.extent import Bound, less
-from stator.loop.index import holds
+from stator.loop.magnitude import holds
 from stator.loop.scalar import FLOATS, round_to
 from stator.sizes import Extent, Size
 

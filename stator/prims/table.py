@@ -7,7 +7,8 @@ returns NotImplemented to decline (then the overload stays in the graph and beco
 Most formulas are for real numbers (they use an order, a sign, bits, half types). So an entry declines arguments of
 dtypes that no loop computes with, complex ones included unless it is registered with `also_complex`; views decline
 nothing. Operands of an elementwise formula meet in one dtype before it starts, as in eager's kernels, unless it is
-registered as `mixed`: a 0-dim float64 beside float16 is rounded first. Neighbours: `dtypes.py` has eager's rounding; `stator.aot` looks overloads up while tracing.
+registered as `mixed`: a 0-dim float64 beside float16 is rounded first.
+Neighbours: `dtypes.py` has eager's rounding; `stator.aot` looks overloads up while tracing.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -159,3 +160,40 @@ def test_arithmetic_that_no_tensor_takes(backend: str) -> None:
         got, expected = compiled(torch.ones(2), n), fn(torch.ones(2), n)
         assert torch.equal(got, expected), n
     assert len(versions_of(compiled)) <= 6
+
+
+GREAT: dict[str, Callable[[torch.Tensor, int], torch.Tensor]] = {
+    "remainder of a square": lambda x, k: x + k * k % 1000,
+    "quotient of a square": lambda x, k: x + k * k // 7 % 1000,
+    "greater of two": lambda x, k: x + max(k * k, 5) % 9,
+    "smaller of two": lambda x, k: x + min(k**4, 5),
+    "a choice": lambda x, k: x + (k * k if k * k % 2 else 3) % 100,
+    "a fill": lambda x, k: torch.full((2,), k * k % 11) + x,
+    "a slice": lambda x, k: x[k * k % 2 :] + 1,
+    "a sum": lambda x, k: x + (k + 2**62) % 1000,
+    "a difference": lambda x, k: x + (-k * k) % 1000,
+    "a float": lambda x, k: x + 1.5 * (k * k % 1000),
+    "a size": lambda x, k: x.new_zeros(k * k % 5 + 1),
+    "positions": lambda x, k: (torch.arange(4) * k >= 0).long() + x.sum(),
+    "positions and more": lambda x, k: (torch.arange(4) * k + k < 0).long() + x.sum(),
+}
+
+
+@pytest.mark.parametrize("name", GREAT)
+def test_great_ints_are_exact(name: str) -> None:
+    """Ints have no limit in Python: what 64 bits do not hold on the way is computed there."""
+    function = GREAT[name]
+    compiled = stator.compile(function, options={"strict": True})
+    x = torch.zeros(2, dtype=torch.int64)
+    for k in (3, 5, 7, 3037000500, -3037000500, 2**62 + 3, 2**63 - 1, -(2**63), 9):
+        assert torch.equal(compiled(x, k), function(x, k)), k
+
+
+def test_powers_of_great_sizes_are_exact() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return x[:1] + x.shape[0] ** 3 % 1000
+
+    compiled = stator.compile(function, options={"strict": True})
+    for size in (5, 7, 9, 3_000_001):
+        x = torch.zeros(1, dtype=torch.int64).expand(size)
+        assert torch.equal(compiled(x), function(x)), size

@@ -73,7 +73,8 @@ UNARY: dict[str, Callable[[Tensor], Tensor]] = {
     "mean": lambda a: a.float() * 0.5, "bool": lambda a: a.bool(), "sum": lambda a: a.sum(), "prod": lambda a: a.prod(),
     "cumsum": lambda a: a.cumsum(0), "cumprod": lambda a: a.cumprod(0), "diff": lambda a: a.diff(), "max": torch.max,
     "argmin": torch.argmin, "argmax": torch.argmax, "sum in dtype": lambda a: a.sum(dtype=a.dtype),
-    "low bits": lambda a: (a & 7).argmin(), "shifted low bits": lambda a: (a & 127) >> 40, "narrowed": lambda a: (a % 5 - 9) >> 33,
+    "low bits": lambda a: (a & 7).argmin(), "shifted low bits": lambda a: (a & 127) >> 40,
+    "narrowed": lambda a: (a % 5 - 9) >> 33,
     "shift by bits": lambda a: a << (a & 7), "shift of a comparison": lambda a: (a > 0).long() << 40,
 }  # fmt: skip
 

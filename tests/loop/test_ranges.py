@@ -109,3 +109,20 @@ def test_random_expressions(seed: int) -> None:
         for b in range(j.size):
             found = _Values({i: a, j: b}, {"n": memory}, {})(value)
             assert (low is None or low <= found) and (high is None or found <= high)
+
+
+def test_of_floats_that_underflow_or_overflow() -> None:
+    tiny = e.op("mul", e.cast(e.index(i), "f32"), e.const(1e-30, "f32"))
+    low, high = Ranges()(e.op("ceil", e.op("mul", tiny, e.const(1e-30, "f32"))))
+    assert low <= 0 <= 1 <= high  # a product that is 0
+    assert Ranges()(e.op("mul", e.cast(e.index(i), "f32"), e.const(3e38, "f32"))) == UNKNOWN
+
+
+def test_positions_that_wrap_around_are_numbers() -> None:
+    far = e.op("mul", e.index(i), integer(2**62))
+    assert far.op == "mul" and Ranges()(far) == UNKNOWN
+    assert e.op("ge", far, integer(0)).op == "ge"
+    given = Symbol("k", None, None, 3).size
+    product = e.op("mul", e.index(i), e.index(given))
+    assert product.op == "mul" and Ranges()(product) == UNKNOWN
+    assert e.op("mul", e.index(i), e.index(Symbol("s", 2, None, 8).size)).op == "index"

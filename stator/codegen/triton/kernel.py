@@ -20,8 +20,9 @@ from stator.codegen.triton.operators import ATOMICS, PREAMBLE, REDUCTIONS, SCANS
 from stator.loop import scalar
 from stator.loop.expr import Expr, op
 from stator.loop.extent import wrapped
-from stator.loop.index import Axis, Index, Indirect, reach
+from stator.loop.index import Axis, Index, Indirect
 from stator.loop.kernel import Kernel, Store
+from stator.loop.magnitude import reach
 from stator.loop.ranges import Ranges
 from stator.sizes import Extent, Size
 
@@ -56,8 +57,10 @@ def _launcher(kernel: Kernel, name: str, blocks: Blocks) -> str:
 
 
 def _counted(kernel: Kernel) -> list[tuple[Extent, int]]:
-    """What a kernel counts to that int32 may not hold, and from where on; points are counted past the end of a block."""
-    indices = [node.attr[1] if node.op == "load" else node.attr for node in kernel.nodes if node.op in ("load", "index")]
+    """What a kernel counts to that int32 may not hold, and from where on; points are counted past the end."""
+    indices = [
+        node.attr[1] if node.op == "load" else node.attr for node in kernel.nodes if node.op in ("load", "index")
+    ]
     indices += [store.index for store in kernel.stores]
     ends = [(points, 2**30) for points in (kernel.outer_numel, kernel.reduce_numel)]
     ends += [(count, 2**31) for count in [*[param.numel for param in kernel.params], *[reach(i) + 1 for i in indices]]]

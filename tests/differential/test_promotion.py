@@ -1,0 +1,80 @@
+"""A fixed sample of the table of promotion, and the rows that were wrong once."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+import stator
+from tests.differential import promotion
+from tests.differential.promotion import Case, Operand, cases, compiled, differ, differences, eager, overloads, sample
+
+BF16, I64, F32 = torch.bfloat16, torch.int64, torch.float32
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_sample_promotes_as_eager_does() -> None:
+    assert list(differences(sample(0.004, seed=11))) == []
+
+
+def case(name: str, *operands: Operand, **keywords: Operand) -> Case:
+    packet, overload = name.split(".")
+    return Case(getattr(getattr(torch.ops.aten, packet), overload), operands, tuple(keywords.items()))
+
+
+def dims(dtype: torch.dtype) -> Operand:
+    return Operand("dims", dtype)
+
+
+def single(dtype: torch.dtype) -> Operand:
+    return Operand("single", dtype)
+
+
+def number(value: object) -> Operand:
+    return Operand("number", value)
+
+
+FOUND = [
+    case("ldexp.Tensor", dims(BF16), dims(I64)),
+    case("addcmul.default", dims(I64), dims(I64), dims(I64), value=number(0.5)),
+    case("addcmul.default", dims(torch.int32), dims(torch.int32), dims(torch.int32), value=number(2.5)),
+    *[case(f"{name}.Tensor", dims(BF16), single(F32)) for name in ("eq", "ne", "lt", "le", "gt", "ge")],
+    case("xlogy.Tensor", dims(torch.float16), single(F32)),
+    case("add.Scalar", dims(I64), number(3), number(2)),
+    case("sub.Scalar", single(F32), number(300), number(0.5)),
+    case("bitwise_and.Scalar", dims(torch.uint8), number(300)),
+    case("ne.Scalar", dims(torch.float64), number(1.5 + 2j)),
+    case("__ilshift__.Tensor", dims(I64), dims(I64)),
+]
+
+
+@pytest.mark.parametrize("found", FOUND, ids=str)
+def test_found(found: Case) -> None:
+    want = eager(found)
+    assert want is not None
+    got = compiled([found])
+    assert not isinstance(got, Exception), got
+    assert differ(found, got[0], want) == ""
+
+
+def test_powers_of_two_are_exact() -> None:
+    x = torch.tensor([1.5, 3e38, 1e-40, -0.0, float("nan"), 2.0, 1e-300, 1e300, 1.0000001, 3.0])
+    x = torch.cat([x.double(), torch.tensor([1e-300, 1e300, 2.0**-1000 * 1.7], dtype=torch.float64)])
+    n = torch.tensor([200, -200, 150, 4, 3, -149, 1030, -1080, -130, -26, 1030, -1080, -70])
+    for dtype in (torch.float64, torch.float32, torch.bfloat16, torch.float16):
+        got = stator.compile(torch.ldexp, fullgraph=True, options={"strict": True})(x.to(dtype), n)
+        torch.testing.assert_close(got, torch.ldexp(x.to(dtype), n), rtol=0, atol=0, equal_nan=True)
+
+
+def test_the_table_is_of_all_pointwise_overloads() -> None:
+    found = overloads()
+    assert len(found) > 190 and torch.ops.aten.add.Tensor in found and torch.ops.aten.lerp_.Scalar in found
+    assert len(list(cases(torch.ops.aten.add.Tensor))) > 22 * 22
+
+
+def test_a_wrong_dtype_and_a_wrong_value_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = [case("add.Tensor", dims(F32), dims(F32))]
+    for wrong in (Tensor.double, lambda t: t * 1.00001):
+        monkeypatch.setattr(promotion, "compiled", lambda some, wrong=wrong: [wrong(eager(one)) for one in some])
+        assert len(list(differences(chosen))) == 1
