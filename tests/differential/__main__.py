@@ -1,37 +1,80 @@
-"""Many random programs: `python -m tests.differential --examples 5000 --seed 1`. Failures are shortened and printed."""
+"""Many random programs: `python -m tests.differential --examples 5000 --seed 1 --jobs 2`.
+
+Failures are shortened and printed.
+Every program is compiled twice, by the default backend and by "aot_eager", and called with up to three sizes each.
+"""
 
 from __future__ import annotations
 
 import argparse
 import collections
+import json
 import random
 import re
+import subprocess
+import sys
 import time
 import traceback
 import warnings
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
 
 import torch
 
 import stator
-from stator.base.errors import CaptureError, DataDependent, Unsupported
-from stator.coverage.compare import EPSILON, differences, spread_of
+from stator.base.errors import CaptureError, DataDependent, FallbackWarning, Unsupported
+from stator.coverage.compare import EPSILON, Seen, differences, spread_of
 from tests.differential.observe import observe
 from tests.differential.programs import Program, generate, shorten
 
+BACKENDS = ("inductor", "aot_eager")
+#: How many times as great sizes are in further calls.
+FACTORS = (2, 3)
+#: After how many programs a process is replaced: compilers keep memory for the life of a process.
+LIFE = 50
 
-def judge(program: Program) -> tuple[str, str]:
-    """The verdict on one program: right, refused, wrong or unusable; and why."""
-    function = program.function()
 
-    def eager(noise: float = 0.0, wide: bool = False):
-        return observe(function, program.inputs, noise=noise, wide=wide)
+class Result(NamedTuple):
+    """What became of one program."""
 
-    want = eager()
+    number: int
+    verdict: str
+    why: str
+    text: str = ""
+
+
+def judge(program: Program, backend: str = "inductor", factors: Sequence[int] = ()) -> tuple[str, str]:
+    """The verdict on one program: right, refused, wrong or unusable; and why.
+
+    One compiled function is called with each size: the program's own, and so many times as great ones.
+    """
+    want = observe(program.function(), program.inputs)
     if want.failed is not None:
         return "unusable", str(want.failed)
     stator.reset()
-    compiled = stator.compile(program.function(), fullgraph=True, options={"strict": True, "cache": False})
-    got = observe(compiled, program.inputs)
+    options = {"strict": True, "cache": False}
+    compiled = stator.compile(program.function(), backend=backend, fullgraph=True, options=options)
+    verdict, why = _compare(program, compiled, want)
+    for factor in factors if verdict == "right" else ():
+        larger = program.resized(factor)
+        if larger is not None:
+            verdict, why = _compare(larger, compiled, observe(larger.function(), larger.inputs))
+            if verdict == "wrong":
+                return "wrong", f"sizes times {factor}: {why}"
+    return ("refused", why) if verdict == "refused" else (verdict, why)
+
+
+def _compare(program: Program, compiled: Callable[..., Any], want: Seen) -> tuple[str, str]:
+    """The verdict on one call."""
+    function = program.function()
+
+    def eager(noise: float = 0.0, wide: bool = False) -> Seen:
+        return observe(function, program.inputs, noise=noise, wide=wide)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", FallbackWarning)
+        got = observe(compiled, program.inputs)
     for error in (got.failed, got.backward_failed):
         if isinstance(error, (CaptureError, Unsupported, DataDependent)):
             return "refused", str(error).split("\n")[0]
@@ -45,36 +88,97 @@ def kind(why: str) -> str:
     return re.sub(r"[-\d.]+|\[.*?\]|\(.*?\)|nan|inf", "#", why.split(";")[0])[:80]
 
 
-def main() -> None:
+def examine(number: int, shrink: int) -> Iterator[Result]:
+    """The program of a seed, under each backend."""
+    warnings.simplefilter("ignore")
+    program = generate(random.Random(number))
+    for backend in BACKENDS:
+
+        def verdict(p: Program, backend: str = backend) -> tuple[str, str]:
+            try:
+                return judge(p, backend, FACTORS)
+            except Exception:
+                return "wrong", traceback.format_exc()[-600:]
+
+        found, why = verdict(program)
+        if found != "wrong":
+            yield Result(number, found, why)
+            continue
+        what = kind(why)
+        short = shorten(program, lambda p, what=what, verdict=verdict: kind(verdict(p)[1]) == what, shrink)
+        yield Result(number, found, why, f"# seed {number}, {backend}: {why}\n# now: {verdict(short)[1]}\n{short}\n")
+
+
+def serve(first: int, count: int, shrink: int) -> None:
+    """What a process does: a line of JSON as each program starts, and one for each of its results."""
+    torch.set_num_threads(1)
+    for number in range(first, first + count):
+        print(json.dumps(number), flush=True)
+        for result in examine(number, shrink):
+            print(json.dumps(result), flush=True)
+
+
+def served(first: int, count: int, shrink: int) -> Iterator[Result]:
+    """The results of some programs, run in processes of their own: what a process dies of is a result too."""
+    end = first + count
+    while first < end:
+        given = ["--serve", "--seed", str(first), "--examples", str(min(end - first, LIFE)), "--shrink", str(shrink)]
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.differential", *given], stdout=subprocess.PIPE, text=True
+        )
+        assert process.stdout is not None
+        for line in process.stdout:
+            match json.loads(line):
+                case int(number):
+                    first = number
+                case found:
+                    yield Result(*found)
+        if process.wait():
+            why = f"the process ended with {process.returncode}"
+            yield Result(first, "wrong", why, f"# seed {first}: {why}\n{generate(random.Random(first))}\n")
+        first += 1
+
+
+def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--examples", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--shrink", type=int, default=60, help="tries to shorten a failing program")
-    arguments = parser.parse_args()
-    warnings.simplefilter("ignore")
-    counts: collections.Counter[str] = collections.Counter()
-    refusals: collections.Counter[str] = collections.Counter()
-    start = time.perf_counter()
-    for number in range(arguments.seed, arguments.seed + arguments.examples):
-        program = generate(random.Random(number))
-        try:
-            verdict, why = judge(program)
-        except Exception:
-            verdict, why = "wrong", traceback.format_exc()[-600:]
-        counts[verdict] += 1
-        if verdict == "refused":
-            refusals[kind(why)] += 1
-        if verdict == "wrong":
-            what = kind(why)
-            program = shorten(program, lambda p, what=what: kind(judge(p)[1]) == what, arguments.shrink)
-            print(f"# seed {number}: {why}\n# now: {judge(program)[1]}\n{program}\n", flush=True)
-        if (number + 1 - arguments.seed) % 50 == 0:
-            print(f"# {dict(counts)} in {time.perf_counter() - start:.0f} s", flush=True)
-    print(f"# {dict(counts)}")
-    for why, count in refusals.most_common(40):
+    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
+    given = parser.parse_args(arguments)
+    if given.serve:
+        serve(given.seed, given.examples, given.shrink)
+        return 0
+    report = Report()
+    with ThreadPoolExecutor(given.jobs) as pool:
+        starts = range(given.seed, given.seed + given.examples, LIFE)
+        parts = [(start, min(LIFE, given.seed + given.examples - start)) for start in starts]
+        for _ in pool.map(lambda part: [report.add(result) for result in served(*part, given.shrink)], parts):
+            report.line()
+    report.line()
+    for why, count in report.refusals.most_common(40):
         print(f"#   {count} refused: {why}")
+    return int(report.counts["wrong"] > 0)
+
+
+class Report:
+    """What has been found so far; wrong programs are printed as they are found."""
+
+    def __init__(self) -> None:
+        self.counts: collections.Counter[str] = collections.Counter()
+        self.refusals: collections.Counter[str] = collections.Counter()
+        self.start = time.perf_counter()
+
+    def add(self, result: Result) -> None:
+        self.counts[result.verdict] += 1
+        self.refusals.update([kind(result.why)] * (result.verdict == "refused"))
+        if result.verdict == "wrong":
+            print(result.text, flush=True)
+
+    def line(self) -> None:
+        print(f"# {dict(self.counts)} in {time.perf_counter() - self.start:.0f} s", flush=True)
 
 
 if __name__ == "__main__":
-    torch.set_num_threads(1)
-    main()
+    sys.exit(main(sys.argv[1:]))

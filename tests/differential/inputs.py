@@ -7,6 +7,7 @@ same numbers every time; `wide` makes them float64, `noise` moves them by about 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -56,13 +57,12 @@ class Input:
             return torch.rand(size, generator=generator) < 0.5
         if self.dtype not in FLOATS:
             low = 0 if self.dtype is torch.uint8 or self.values == "positive" else -4
-            return torch.randint(low, 5, size, generator=generator).to(self.dtype)
+            values = torch.randint(low, 5, size, generator=generator).to(self.dtype)
+            return _with(values, _ends(self.dtype), generator) if self.values == "edges" else values
         normal = torch.randn(size, generator=generator, dtype=torch.float64)
         values = (normal.abs() + 0.25 if self.values == "positive" else normal * 2).to(self.dtype)
-        if self.values == "special":
-            picks = torch.randint(0, 3 * len(SPECIAL), size, generator=generator)
-            for i, value in enumerate(SPECIAL):
-                values[picks == i] = value
+        if self.values in ("special", "edges"):
+            values = _with(values, SPECIAL if self.values == "special" else _limits(self.dtype), generator)
         if noise:
             shake = torch.randn(size, generator=torch.Generator().manual_seed(self.seed + 1), dtype=torch.float64)
             values = (values.double() * (1 + noise * EPSILON[self.dtype] * shake)).to(self.dtype)
@@ -70,6 +70,26 @@ class Input:
 
 
 SPECIAL = (0.0, -0.0, math.inf, -math.inf, math.nan, 1.0, -1.0, 0.5, -2.5, 3.5, 1e-40, 20.0, -100.0)
+
+
+def _with(values: Tensor, odd: Sequence[float], generator: torch.Generator) -> Tensor:
+    """The same with some odd values among them."""
+    picks = torch.randint(0, 3 * len(odd), values.shape, generator=generator)
+    for i, value in enumerate(odd):
+        values[picks == i] = value
+    return values
+
+
+def _ends(dtype: torch.dtype) -> tuple[int, ...]:
+    limits = torch.iinfo(dtype)
+    return (limits.min, limits.max, limits.min + 1, limits.max - 1, 0, limits.max // 2 + 1, 7)
+
+
+def _limits(dtype: torch.dtype) -> tuple[float, ...]:
+    """What is far out in a dtype, and what is tiny in it."""
+    limits = torch.finfo(dtype)
+    far = (limits.max, limits.min, limits.max / 3, math.inf, -math.inf, math.nan, 3e9, -3e9, 1e19)
+    return (*[v for v in far if abs(v) <= limits.max or not math.isfinite(v)], limits.tiny, limits.tiny / 8, -0.0, 0.5)
 
 
 def _laid_out(values: Tensor, layout: str) -> Tensor:

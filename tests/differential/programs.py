@@ -21,9 +21,10 @@ from stator.coverage.compare import flatten
 from tests.differential import operations
 from tests.differential.inputs import COMPLEX, FLOATS, LAYOUTS, Input
 
-DTYPES = (*FLOATS, torch.int64, torch.int32, torch.uint8, torch.bool)
+DTYPES = (*FLOATS, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)
 SIZES = (1, 2, 3, 4, 5, 7, 8, 16, 17, 33)
 MOST_ELEMENTS = 4000
+MOST_RESIZED = 40_000
 _SLOT = re.compile(r"\{(\w*):(\w+?)(=?)(\d?)(?:@(\w+))?\}")
 
 
@@ -52,6 +53,20 @@ class Program:
     def __str__(self) -> str:
         inputs = "".join(f"    {item!r},\n" for item in self.inputs)
         return f"{self.source}inputs = (\n{inputs})"
+
+    def resized(self, factor: int) -> Program | None:
+        """The same program with every size above 1 so many times as great, if eager runs it."""
+        inputs = [replace(i, size=tuple(n * factor if n > 1 else n for n in i.size)) for i in self.inputs]
+        if max((torch.Size(item.size).numel() for item in inputs), default=0) > MOST_RESIZED or self.inputs == inputs:
+            return None
+        program = replace(self, inputs=tuple(inputs))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                program.function()(*[item.build()[0] for item in inputs])
+            except Exception:
+                return None
+        return program
 
 
 def generate(rng: random.Random) -> Program:
@@ -94,7 +109,7 @@ class _Writer:
             if rng.random() < 0.06:
                 dtype = rng.choice(COMPLEX)
             grad = rng.choice(("", "", "leaf", "leaf", "inner")) if dtype in (*FLOATS, *COMPLEX) else ""
-            values = rng.choice(("normal", "normal", "normal", "positive", "special"))
+            values = rng.choice(("normal", "normal", "normal", "positive", "special", "edges"))
             layout = rng.choice(("contiguous", "contiguous", rng.choice(LAYOUTS)))
             recipe = Input(size, dtype, layout, values, grad, rng.randint(0, 99))
             self.inputs.append(recipe)
