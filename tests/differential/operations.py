@@ -296,21 +296,23 @@ DISTANCES = [
 
 #: Integers of which a compiler may prove where they lie, and what is done with them.
 DERIVED = [
-    "({x:t} > 0).long()", "({x:t} > 0).to({:dt})", "{x:t}.long().clamp(-2, 3)", "{x:i} % 5", "{x:i} % 5 - 9", "{x:i} & 7",
-    "torch.where({x:b}, 3, -2)", "torch.where({x:b}, {y:i}.clamp(0, 4), 9)", "{x:i}.clamp(0, 4) - 2**31",
+    "({x:t} > 0).long()", "({x:t} > 0).to({:dt})", "{x:t}.long().clamp(-2, 3)", "{x:i} % 5", "{x:i} % 5 - 9",
+    "{x:i} & 7", "torch.where({x:b}, 3, -2)", "torch.where({x:b}, {y:i}.clamp(0, 4), 9)", "{x:i}.clamp(0, 4) - 2**31",
     "2**31 - 1 - {x:i}.long().clamp(0, 4)", "torch.full_like({x:t}, {:n}, dtype={:dt})", "{x:t}.isnan().long()",
     "torch.arange({x:t1}.shape[0]).to({:dt})", "torch.arange({x:t1}.shape[0]) * 3 % 7", "{x:i}.to(torch.int8).long()",
-    "torch.arange({x:t1}.shape[0]) * 2**61", "{x:t1}.argsort({:dim@x}, stable=True)", "{x:t}.bool().to(torch.uint8) - 1",
-    "torch.bucketize({x:f}, torch.tensor([-1.0, 0.0, 1.0]))", "torch.sign({x:i})", "{x:t}.long().abs().clamp(max=6)",
-    "{x:b}.long() << 33", "({x:i} & 127) >> 40", "{x:t}.nan_to_num(0, 0, 0).clamp(-3, 3).long()",
-    "(torch.arange({x:t1}.shape[0]).float() * 0.7).ceil().long()", "{x:b1}.long().cumsum({:dim@x})", "~{x:i}.clamp(0, 3)",
+    "torch.arange({x:t1}.shape[0]) * 2**61", "{x:t1}.argsort({:dim@x}, stable=True)",
+    "{x:t}.bool().to(torch.uint8) - 1", "torch.bucketize({x:f}, torch.tensor([-1.0, 0.0, 1.0]))", "torch.sign({x:i})",
+    "{x:t}.long().abs().clamp(max=6)", "{x:b}.long() << 33", "({x:i} & 127) >> 40",
+    "{x:t}.nan_to_num(0, 0, 0).clamp(-3, 3).long()", "(torch.arange({x:t1}.shape[0]).float() * 0.7).ceil().long()",
+    "{x:b1}.long().cumsum({:dim@x})", "~{x:i}.clamp(0, 3)",
     *[f"{{x:i1}}.{name}({{:dim@x}}, keepdim={{:k}})" for name in "argmin argmax min max amin amax sum prod".split()],
     *[f"{{x:i}}.{name}()" for name in "argmin argmax min max sum prod".split()],
     "torch.sort({x:i1}, {:dim@x}, stable=True)", "{x:i1}.cummax({:dim@x})", "{x:i1}.cummin({:dim@x})",
     "torch.topk({x:i1}.unique_consecutive(), 1)[0]", "torch.gcd({x:i}, {:like@x}.clamp(1, 9))", "{x:i} ** 3",
-    "torch.addcmul({x:i}, {:like@x}, {:like@x}, value={:s})", "torch.floor_divide({x:t}, 3)", "{x:i} // 3 * 3 + {x:i} % 3",
-    "torch.remainder({x:f}, {:s})", "torch.div({x:i}, 3, rounding_mode='trunc')", "torch.fmod({x:i}, 5)",
-    "{x:f}.to({:dt})", "{x:f}.to({:dt}).to({:ft})", "torch.ldexp({x:f}, {y:i}.clamp(-9, 9))", "{x:i} << {:n}", "{x:i} >> 70",
+    "torch.addcmul({x:i}, {:like@x}, {:like@x}, value={:s})", "torch.floor_divide({x:t}, 3)",
+    "{x:i} // 3 * 3 + {x:i} % 3", "torch.remainder({x:f}, {:s})", "torch.div({x:i}, 3, rounding_mode='trunc')",
+    "torch.fmod({x:i}, 5)", "{x:f}.to({:dt})", "{x:f}.to({:dt}).to({:ft})", "torch.ldexp({x:f}, {y:i}.clamp(-9, 9))",
+    "{x:i} << {:n}", "{x:i} >> 70",
 ]  # fmt: skip
 
 FAMILIES: list[tuple[int, list[str]]] = [
