@@ -41,9 +41,14 @@ class Seen:
 
 
 def observe_on(
-    function: Callable[..., Any], tensors: Sequence[Tensor], leaves: Sequence[Tensor], *, backward: bool = True
+    function: Callable[..., Any],
+    tensors: Sequence[Tensor],
+    leaves: Sequence[Tensor],
+    *,
+    backward: bool = True,
+    noise: float = 0.0,
 ) -> Seen:
-    """The same on given tensors. Gradients are asked for at `leaves`."""
+    """The same on given tensors. Gradients are asked for at `leaves`, for cotangents that `noise` perturbs."""
     seen = Seen()
     try:
         out = function(*tensors)
@@ -72,16 +77,16 @@ def observe_on(
         seen.sharing.append((same, memory, result.storage_offset() if memory.startswith("input") else 0))
     seen.inputs = [t.detach().clone() for t in tensors]
     if backward:
-        _backward(seen, flat, leaves)
+        _backward(seen, flat, leaves, noise)
     return seen
 
 
-def _backward(seen: Seen, flat: list[Any], leaves: Sequence[Tensor]) -> None:
+def _backward(seen: Seen, flat: list[Any], leaves: Sequence[Tensor], noise: float) -> None:
     outputs = [t for t in flat if isinstance(t, Tensor) and t.requires_grad]
     wanted = [t for t in leaves if t.requires_grad]
     if not outputs or not wanted:
         return
-    cotangents = [_cotangent(t, i) for i, t in enumerate(outputs)]
+    cotangents = [_cotangent(t, i, noise) for i, t in enumerate(outputs)]
     try:
         grads = torch.autograd.grad(outputs, wanted, cotangents, allow_unused=True)
     except Exception as error:
@@ -90,10 +95,14 @@ def _backward(seen: Seen, flat: list[Any], leaves: Sequence[Tensor]) -> None:
     seen.gradients = [None if g is None else g.detach().clone() for g in grads]
 
 
-def _cotangent(like: Tensor, number: int) -> Tensor:
+def _cotangent(like: Tensor, number: int, noise: float) -> Tensor:
     generator = torch.Generator().manual_seed(1000 + number)
     wide = torch.complex128 if like.is_complex() else torch.float64
-    return torch.randn(like.shape, generator=generator, dtype=wide).to(like.dtype).to(like.device)
+    made = torch.randn(like.shape, generator=generator, dtype=wide).to(like.dtype)
+    if noise:  # what is summed of them is only so exact
+        shake = torch.randn(like.shape, generator=generator, dtype=torch.float64)
+        made = (made.to(wide) * (1 + noise * torch.finfo(like.dtype).eps * shake)).to(like.dtype)
+    return made.to(like.device)
 
 
 def _strides(tensor: Tensor) -> tuple[int, ...]:

@@ -101,7 +101,7 @@ def judge(engine: Engine, name: str, sample: Sample) -> Judgement:
     def eager(noise: float = 0.0, wide: bool = False) -> Seen:
         given = sample.fresh(noise, wide)
         with _wide_results() if wide and _whole(given.tensors) else nullcontext():
-            return _written(name, _observe(sample.function, given))
+            return _written(name, _observe(sample.function, given, noise))
 
     want = eager()
     if want.failed is not None:
@@ -136,10 +136,13 @@ def _run(engine: Engine, sample: Sample, *, exact_random: bool) -> Run:
     return engine.run(program, call, exact_random=exact_random)
 
 
-def _observe(function: Callable[..., Any], arguments: Arguments) -> Seen:
+def _observe(function: Callable[..., Any], arguments: Arguments, noise: float = 0.0) -> Seen:
+    def run(*_: Tensor) -> Any:
+        return function(*arguments.args, **arguments.kwargs)
+
     torch.manual_seed(SEED)
     with torch.enable_grad():
-        return observe_on(lambda *_: function(*arguments.args, **arguments.kwargs), arguments.tensors, arguments.leaves)
+        return observe_on(run, arguments.tensors, arguments.leaves, noise=noise)
 
 
 def _written(name: str, seen: Seen) -> Seen:

@@ -59,11 +59,21 @@ class NotModelled(AttributeError, RuntimeError):
     """
 
 
+class _Expression:
+    """What torch's meta kernels find in place of a SymPy expression: they ask whether data decides a size; none does."""
+
+    __slots__ = ()
+    free_symbols: frozenset[Any] = frozenset()
+    args: tuple[Any, ...] = ()
+    is_number = is_Boolean = is_Symbol = False
+
+
 class _Node:
     """What is alike in the nodes of ints, floats and bools."""
 
     __slots__ = ("environment",)
     environment: Environment
+    expr = _Expression()
 
     def __getattr__(self, name: str) -> Any:
         raise NotModelled(f"{type(self).__name__} of a symbolic number has no {name!r}")

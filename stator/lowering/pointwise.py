@@ -207,9 +207,12 @@ def sign(context: Context, out: Spec, x: Tensorish) -> Tensorish:
 
 
 def _sign(x: Expr) -> Expr:
-    """Eager gives 0 for NaN."""
+    """Eager gives 0 for NaN, and for -0.0."""
     value = e.op("sign", x)
-    return e.op("where", e.op("isnan", x), e.const(0, x.dtype), value) if x.dtype in FLOATS else value
+    if x.dtype not in FLOATS:
+        return value
+    nothing = e.op("or", e.op("isnan", x), e.op("eq", x, e.const(0, x.dtype)))
+    return e.op("where", nothing, e.const(0, x.dtype), value)
 
 
 @lowers("isnan")
@@ -232,20 +235,39 @@ def _float_test(name: str, out: Spec, x: Tensorish) -> Tensorish:
 def div_mode(context: Context, out: Spec, a: Operand, b: Operand, *, rounding_mode: str | None = None) -> Tensorish:
     dtype = compute_dtype(out.dtype)
     whole = out.dtype not in FLOATS
+
+    single = not isinstance(b, Tensorish) or all(n == 1 for n in b.size)
+
+    def truncated(x: Expr, y: Expr) -> Expr:
+        """As in eager, the quotient is rounded to a half type before it is truncated, unless y is a single number."""
+        quotient = e.op("div", x, y)
+        return e.op("trunc", quotient if single else e.cast(e.cast(quotient, out.dtype), dtype))
+
     match rounding_mode:
         case None:
             function = _simple("div")
         case "floor":
             function = _simple("floordiv") if whole else _floor_quotient
         case _:
-            function = _truncated_quotient if whole else lambda x, y: e.op("trunc", e.op("div", x, y))
+            function = _truncated_quotient if whole else truncated
     return apply(out, dtype, function, a, b)
 
 
 def _floor_quotient(x: Expr, y: Expr) -> Expr:
-    """floor(x / y) without the rounding of x / y: the remainder is taken off first, as eager does."""
-    exact = e.op("round", e.op("div", e.op("sub", x, e.op("mod", x, y)), y))
-    return e.op("where", e.op("eq", y, e.const(0, y.dtype)), e.op("div", x, y), exact)
+    """floor(x / y) without the rounding of x / y: the remainder is taken off first, step by step as in eager.
+
+    The remainder has the sign of x, so that it is finite where y is infinite; a quotient of 0 has the sign of x / y.
+    """
+    zero, one = e.const(0, x.dtype), e.const(1, x.dtype)
+    quotient, rest = e.op("div", x, y), _float_remainder(x, y)
+    exact = e.op("div", e.op("sub", x, rest), y)
+    lower = e.op("and", e.op("ne", rest, zero), _signs_differ(rest, y))
+    exact = e.op("where", lower, e.op("sub", exact, one), exact)
+    floored = e.op("floor", exact)
+    above = e.op("gt", e.op("sub", exact, floored), e.const(0.5, x.dtype))
+    floored = e.op("where", above, e.op("add", floored, one), floored)
+    floored = e.op("where", e.op("eq", exact, zero), e.op("mul", quotient, zero), floored)
+    return e.op("where", e.op("eq", y, zero), quotient, floored)
 
 
 def _truncated_quotient(x: Expr, y: Expr) -> Expr:
@@ -267,8 +289,11 @@ def fmod(context: Context, out: Spec, a: Operand, b: Operand) -> Tensorish:
 
 
 def _float_remainder(x: Expr, y: Expr) -> Expr:
+    """With the sign of x, of a zero too."""
+    zero = e.const(0, x.dtype)
     size = e.op("mod", e.op("abs", x), e.op("abs", y))
-    return e.op("where", e.op("lt", x, e.const(0, x.dtype)), e.op("neg", size), size)
+    signed = e.op("where", e.op("lt", x, zero), e.op("neg", size), size)
+    return e.op("where", e.op("and", e.op("eq", x, zero), e.op("eq", size, zero)), x, signed)
 
 
 def _whole_remainder(x: Expr, y: Expr) -> Expr:
@@ -283,9 +308,9 @@ def clamp(context: Context, out: Spec, x: Tensorish, low: float | None = None, h
     dtype = compute_dtype(out.dtype)
 
     def function(value: Expr) -> Expr:
-        if low is not None:
-            value = e.op("maximum", value, e.number(low, dtype))
-        return value if high is None else e.op("minimum", value, e.number(high, dtype))
+        if low is not None:  # of equal operands the second one is kept: a limit of 0 leaves -0.0
+            value = e.op("maximum", e.number(low, dtype), value)
+        return value if high is None else e.op("minimum", e.number(high, dtype), value)
 
     return apply(out, dtype, function, x)
 

@@ -19,4 +19,4 @@ def observe(
 ) -> Seen:
     """Call the function on fresh inputs, then ask for the gradients of everything."""
     built = [recipe.build(noise, wide) for recipe in recipes]
-    return observe_on(function, [b[0] for b in built], [b[1] for b in built], backward=backward)
+    return observe_on(function, [b[0] for b in built], [b[1] for b in built], backward=backward, noise=noise)

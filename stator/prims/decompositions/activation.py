@@ -69,11 +69,13 @@ def relu6(x: Tensor) -> Tensor:
 
 
 @decompose("threshold")
+@rounds_once  # nor is the limit rounded to the half type that it meets
 def threshold(x: Tensor, limit: float, value: float) -> Tensor:
     return p.where(p.le(x, limit), value, x)
 
 
 @decompose("threshold_backward")
+@rounds_once
 def threshold_backward(grad: Tensor, x: Tensor, limit: float) -> Tensor:
     return p.where(p.le(x, limit), 0.0, grad)
 

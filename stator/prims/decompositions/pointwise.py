@@ -133,13 +133,13 @@ def square(x: Tensor) -> Tensor:
 @decompose("addcmul", also_complex=True)
 @rounds_once
 def addcmul(x: Tensor, a: Tensor, b: Tensor, value: Number = 1) -> Tensor:
-    return p.add(x, _scaled(p.mul(a, b), value))
+    return p.add(x, p.mul(_scaled(a, value), b))
 
 
 @decompose("addcdiv", also_complex=True)
 @rounds_once
 def addcdiv(x: Tensor, a: Tensor, b: Tensor, value: Number = 1) -> Tensor:
-    return p.add(x, _scaled(p.div(a, b), value))
+    return p.add(x, p.div(_scaled(a, value), b))
 
 
 def _scaled(x: Tensor, factor: Number) -> Tensor:
@@ -186,12 +186,12 @@ def clamp_max(x: Tensor, high: Any) -> Tensor:
 
 @decompose("fmax")
 def fmax(x: Tensor, y: Tensor) -> Tensor:
-    return p.where(p.isnan(x), y, p.where(p.isnan(y), x, p.maximum(x, y)))
+    return p.where(p.isnan(x), y, p.where(p.isnan(y), x, p.maximum(y, x)))  # x, where both are zeros
 
 
 @decompose("fmin")
 def fmin(x: Tensor, y: Tensor) -> Tensor:
-    return p.where(p.isnan(x), y, p.where(p.isnan(y), x, p.minimum(x, y)))
+    return p.where(p.isnan(x), y, p.where(p.isnan(y), x, p.minimum(y, x)))
 
 
 @decompose("masked_fill.Scalar", also_complex=True, mixed=True)
@@ -237,7 +237,7 @@ def asinh(x: Tensor) -> Tensor:
     s = p.mul(a, a)
     value = p.log1p(p.add(a, p.div(s, p.add(p.sqrt(p.add(s, 1.0)), 1.0))))
     value = p.where(p.gt(a, 1e9), p.add(p.log(a), math.log(2.0)), value)  # where squares would overflow
-    return p.where(p.lt(x, 0), p.neg(value), p.mul(value, 1.0))
+    return p.where(p.lt(x, 0), p.neg(value), p.where(p.eq(x, 0), x, value))
 
 
 @decompose("acosh")
@@ -247,7 +247,9 @@ def acosh(x: Tensor) -> Tensor:
         return NotImplemented
     x = _floating(x)
     d = p.sub(x, 1.0)
-    return p.log1p(p.add(d, p.sqrt(p.mul(d, p.add(x, 1.0)))))
+    value = p.log1p(p.add(d, p.sqrt(p.mul(d, p.add(x, 1.0)))))
+    value = p.where(p.gt(x, 1e9), p.add(p.log(x), math.log(2.0)), value)  # where squares would overflow
+    return p.where(p.lt(x, 1.0), math.nan, value)
 
 
 @decompose("atanh")
@@ -345,7 +347,7 @@ def ldexp(x: Tensor, exponent: Tensor) -> Tensor:
     """A float times a power of two, exact and rounded once where the exponent is whole; else a product as any other."""
     if not x.is_floating_point() or exponent.is_floating_point():
         return p.mul(x, pow_scalar(2.0, exponent))
-    rest = p.clamp(cast(exponent, torch.int64), -2200, 2200)
+    rest = p.clamp(cast(cast(exponent, torch.int32), torch.int64), -2200, 2200)  # an int of C takes it
     wide = p.to_copy(x, dtype=torch.float64)
     steps = [p.clamp(rest, -1022, 1023)]  # a power that is no normal number is a product of several
     for _ in range(2 if x.dtype is torch.float64 else 0):
@@ -398,7 +400,7 @@ def angle(x: Tensor) -> Tensor:
         re, im = parts_of(x)
         return contiguous(p.atan2(im, re))
     wide = _floating(x)
-    return p.where(p.isnan(wide), wide, p.where(p.lt(wide, 0), math.pi, p.mul(wide, 0.0)))
+    return p.where(p.isnan(wide), wide, p.where(p.lt(wide, 0), math.pi, p.full_like(wide, 0.0)))
 
 
 def _truth(x: Tensor) -> Tensor:
