@@ -60,7 +60,7 @@ class NotModelled(AttributeError, RuntimeError):
 
 
 class _Expression:
-    """What torch's meta kernels find in place of a SymPy expression: they ask whether data decides a size; none does."""
+    """What torch finds in place of a SymPy expression where it asks whether data decides a size: none does."""
 
     __slots__ = ()
     free_symbols: frozenset[Any] = frozenset()
