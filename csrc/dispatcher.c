@@ -402,10 +402,26 @@ static PyObject *dispatcher_get(PyObject *self, PyObject *instance, PyObject *ow
     return PyMethod_New(self, instance);
 }
 
-/* Pickled by name and copied as itself, as functions are. */
-static PyObject *dispatcher_reduce(PyObject *self, PyObject *ignored) {
+/* Copied as itself, as functions are; how it is pickled is said in capture/entry.py. */
+static PyObject *dispatcher_copy(PyObject *self, PyObject *ignored) {
     (void)ignored;
-    return Py_NewRef(((PyFunctionObject *)((Dispatcher *)self)->original)->func_qualname);
+    return Py_NewRef(self);
+}
+
+/* What looks at a function sees the original: tracers (torch.fx, torch.export, TorchScript), `inspect`. */
+static PyObject *dispatcher_original_attribute(PyObject *self, void *name) {
+    return PyObject_GetAttrString(((Dispatcher *)self)->original, name);
+}
+
+static int dispatcher_set_original_attribute(PyObject *self, PyObject *value, void *name) {
+    return PyObject_SetAttrString(((Dispatcher *)self)->original, name, value); /* a NULL value deletes */
+}
+
+/* isinstance() asks for this: a compiled function is one, for whoever takes functions only. */
+static PyObject *dispatcher_class(PyObject *self, void *ignored) {
+    (void)self;
+    (void)ignored;
+    return Py_NewRef((PyObject *)&PyFunction_Type);
 }
 
 static PyObject *dispatcher_repr(PyObject *self) {
@@ -447,7 +463,8 @@ static void dispatcher_dealloc(PyObject *object) {
 static PyMethodDef dispatcher_methods[] = {
     {"add", (PyCFunction)(void (*)(void))dispatcher_add, METH_FASTCALL,
      "add(tree, function, watch=False): a new last entry; frames below a watched one are captured."},
-    {"__reduce__", dispatcher_reduce, METH_NOARGS, NULL},
+    {"__copy__", dispatcher_copy, METH_NOARGS, NULL},
+    {"__deepcopy__", dispatcher_copy, METH_O, NULL},
     {"clear", dispatcher_clear_entries, METH_NOARGS, "Forget all entries."},
     {"bind", (PyCFunction)(void (*)(void))dispatcher_bind, METH_FASTCALL | METH_KEYWORDS,
      "bind(*args, **kwargs): the parameters as guards see them, in the order of co_varnames."},
@@ -464,6 +481,12 @@ static PyMemberDef dispatcher_members[] = {
 static PyGetSetDef dispatcher_getset[] = {
     {"entries", dispatcher_entries, NULL, "(tree, function) pairs, in the order in which they are tried", NULL},
     {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, NULL, NULL},
+    {"__class__", dispatcher_class, NULL, NULL, NULL},
+    {"__code__", dispatcher_original_attribute, NULL, NULL, "__code__"},
+    {"__globals__", dispatcher_original_attribute, NULL, NULL, "__globals__"},
+    {"__closure__", dispatcher_original_attribute, NULL, NULL, "__closure__"},
+    {"__defaults__", dispatcher_original_attribute, dispatcher_set_original_attribute, NULL, "__defaults__"},
+    {"__kwdefaults__", dispatcher_original_attribute, dispatcher_set_original_attribute, NULL, "__kwdefaults__"},
     {NULL, NULL, NULL, NULL, NULL},
 };
 

@@ -64,31 +64,42 @@ def link_of(compiled: Any) -> Link:
     return object.__getattribute__(compiled, _LINK)
 
 
+class _Forward:
+    """`forward` of compiled modules: compiled on an instance; on the class the original, which tracers look at."""
+
+    def __get__(self, instance: CompiledModule | None, owner: type[CompiledModule]) -> Callable[..., Any]:
+        original: type[Any] = owner.__bases__[-1]
+        if instance is None:
+            return original.forward
+        if torch.compiler.is_dynamo_compiling():  # so do torch.export and torch.compile
+            return original.forward.__get__(instance)
+        return link_of(instance).forward()
+
+    def __set__(self, instance: CompiledModule, value: Callable[..., Any]) -> None:
+        vars(instance)["forward"] = value
+
+    def __delete__(self, instance: CompiledModule) -> None:
+        if "forward" not in vars(instance):
+            raise AttributeError("forward")
+        del vars(instance)["forward"]
+
+
+class _Original:
+    """`_orig_mod` of compiled modules. No property: TorchScript would compile one."""
+
+    def __get__(self, instance: CompiledModule | None, owner: type[CompiledModule]) -> Any:
+        return self if instance is None else link_of(instance).module
+
+
 class CompiledModule:
     """What compiled modules override; comes before the module's class among the bases."""
 
     __slots__ = ()
+    forward = _Forward()
+    _orig_mod = _Original()
 
     def __init_subclass__(cls, **arguments: Any) -> None:
         """The module's class is not told of a subclass that is only a view."""
-
-    @property
-    def _orig_mod(self) -> torch.nn.Module:
-        return link_of(self).module
-
-    @property
-    def forward(self) -> Callable[..., Any]:
-        return link_of(self).forward()
-
-    @forward.setter
-    def forward(self, value: Callable[..., Any]) -> None:
-        vars(self)["forward"] = value
-
-    @forward.deleter
-    def forward(self) -> None:
-        if "forward" not in vars(self):
-            raise AttributeError("forward")
-        del vars(self)["forward"]
 
     def __copy__(self) -> torch.nn.Module:
         link = link_of(self)

@@ -10,7 +10,9 @@ Neighbours: `frames.py` (capture), `guards.py` (the trees), `compiled_module.py`
 
 from __future__ import annotations
 
+import copyreg
 import functools
+import sys
 import threading
 import traceback
 import types
@@ -22,6 +24,7 @@ from typing import Any
 from weakref import WeakSet
 
 import torch
+from torch.fx import _symbolic_trace as fx_tracer
 
 from stator import _native
 from stator.base import artifacts, log
@@ -209,6 +212,8 @@ class Versions:
         """Whether a mode or transform of torch wants to see the operators of the original."""
         if torch._C._len_torch_dispatch_stack() or torch._C._get_tracing_state() is not None:
             return True
+        if fx_tracer._is_fx_tracing_flag:
+            return True
         if not torch._C._len_torch_function_stack() and torch._C._functorch.maybe_current_level() is None:
             return False
         if not self.reminded:
@@ -316,6 +321,18 @@ def compile_callable(fn: Callable[..., Any], settings: Settings) -> Callable[...
     dispatcher = Versions(function, settings).dispatcher
     functools.update_wrapper(dispatcher, fn)
     return dispatcher
+
+
+def reduced(dispatcher: _native.Dispatcher) -> str | tuple[Any, ...]:
+    """How a compiled function is pickled: by name where that finds it, as functions are; else compiled anew."""
+    name = dispatcher.original.__qualname__
+    found: Any = sys.modules.get(dispatcher.original.__module__)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return name if found is dispatcher else (compile_callable, (dispatcher.original, dispatcher.settings))
+
+
+copyreg.pickle(_native.Dispatcher, reduced)
 
 
 def as_function(fn: Callable[..., Any]) -> types.FunctionType:
