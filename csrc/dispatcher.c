@@ -19,6 +19,7 @@ typedef struct {
     PyObject *tree;
     PyObject *function;
     bool watch; /* whether frames below the entry are to be captured (frame_hook.c) */
+    PyObject *retired; /* if its code has failed: what is told of each call, for which the original runs; else NULL */
 } DispatchEntry;
 
 typedef struct {
@@ -31,8 +32,6 @@ typedef struct {
     Py_ssize_t count, room;
     vectorcallfunc vectorcall;
 } Dispatcher;
-
-PyObject *run_original;
 
 PyObject *native_suspend(PyObject *module, PyObject *ignored) {
     (void)module;
@@ -139,6 +138,16 @@ static void move_to_front(Dispatcher *self, Py_ssize_t at) {
     self->entries[0] = entry;
 }
 
+/* `result` (stolen), once a retired entry has been told of the call. */
+static PyObject *told(PyObject *retired, PyObject *result) {
+    Py_INCREF(retired);
+    PyObject *done = PyObject_CallNoArgs(retired);
+    Py_DECREF(retired);
+    if (done == NULL) Py_CLEAR(result);
+    Py_XDECREF(done);
+    return result;
+}
+
 /* The function of the first entry that matches (new reference); NULL with or without an exception. */
 static PyObject *find_entry(Dispatcher *self, const Bound *bound, bool *watch) {
     for (Py_ssize_t i = 0; i < self->count; i++) {
@@ -149,10 +158,10 @@ static PyObject *find_entry(Dispatcher *self, const Bound *bound, bool *watch) {
         if (status < 0) return NULL;
         if (!unchanged) i = -1;
         else if (status == 1) {
-            PyObject *function = Py_NewRef(self->entries[i].function);
+            PyObject *function = Py_NewRef(self->entries[i].function), *retired = self->entries[i].retired;
             *watch = self->entries[i].watch;
             if (i > 0) move_to_front(self, i);
-            return function;
+            return retired ? told(retired, function) : function;
         }
     }
     return NULL;
@@ -226,8 +235,8 @@ static PyObject *dispatch_once(Dispatcher *self, PyObject *const *args, size_t f
     }
     Py_DECREF(function);
     if (result == NULL && PyErr_ExceptionMatches(run_original)) {
-        PyErr_Clear();
-        result = PyObject_Vectorcall(original, args, flags, kwnames);
+        PyObject *replay = replay_begin();
+        if (replay != NULL) result = replay_end(replay, PyObject_Vectorcall(original, args, flags, kwnames));
     }
     return result;
 }
@@ -340,7 +349,27 @@ static PyObject *dispatcher_add(PyObject *object, PyObject *const *args, Py_ssiz
         self->entries = entries;
         self->room = room;
     }
-    self->entries[self->count++] = (DispatchEntry){Py_NewRef(args[0]), Py_NewRef(args[1]), watch};
+    self->entries[self->count++] = (DispatchEntry){Py_NewRef(args[0]), Py_NewRef(args[1]), watch, NULL};
+    Py_RETURN_NONE;
+}
+
+static PyObject *dispatcher_retire(PyObject *object, PyObject *const *args, Py_ssize_t count) {
+    Dispatcher *self = (Dispatcher *)object;
+    if (count != 2 || !PyCallable_Check(args[1])) {
+        PyErr_SetString(PyExc_TypeError, "retire(tree: GuardTree, told: Callable)");
+        return NULL;
+    }
+    for (Py_ssize_t i = 0; i < self->count; i++) {
+        DispatchEntry *entry = &self->entries[i];
+        if (entry->tree != args[0]) continue;
+        PyObject *before[] = {entry->function, entry->retired};
+        entry->function = Py_NewRef(self->original);
+        entry->watch = false;
+        entry->retired = Py_NewRef(args[1]);
+        Py_DECREF(before[0]);
+        Py_XDECREF(before[1]);
+        break;
+    }
     Py_RETURN_NONE;
 }
 
@@ -352,6 +381,7 @@ static void drop_entries(Dispatcher *self) {
     for (Py_ssize_t i = 0; i < count; i++) {
         Py_DECREF(entries[i].tree);
         Py_DECREF(entries[i].function);
+        Py_XDECREF(entries[i].retired);
     }
     PyMem_Free(entries);
 }
@@ -437,6 +467,7 @@ static int dispatcher_traverse(PyObject *object, visitproc visit, void *arg) {
     for (Py_ssize_t i = 0; i < self->count; i++) {
         Py_VISIT(self->entries[i].tree);
         Py_VISIT(self->entries[i].function);
+        Py_VISIT(self->entries[i].retired);
     }
     return 0;
 }
@@ -465,6 +496,8 @@ static PyMethodDef dispatcher_methods[] = {
      "add(tree, function, watch=False): a new last entry; frames below a watched one are captured."},
     {"__copy__", dispatcher_copy, METH_NOARGS, NULL},
     {"__deepcopy__", dispatcher_copy, METH_O, NULL},
+    {"retire", (PyCFunction)(void (*)(void))dispatcher_retire, METH_FASTCALL,
+     "retire(tree, told): calls that the entry matches run the original from now on, after told()."},
     {"clear", dispatcher_clear_entries, METH_NOARGS, "Forget all entries."},
     {"bind", (PyCFunction)(void (*)(void))dispatcher_bind, METH_FASTCALL | METH_KEYWORDS,
      "bind(*args, **kwargs): the parameters as guards see them, in the order of co_varnames."},
@@ -511,11 +544,6 @@ PyTypeObject Dispatcher_Type = {
 };
 
 int dispatcher_register(PyObject *module) {
-    if (run_original == NULL) {
-        run_original = PyErr_NewException("stator._native.RunOriginal", PyExc_BaseException, NULL);
-        if (run_original == NULL) return -1;
-    }
-    if (PyModule_AddObjectRef(module, "RunOriginal", run_original) < 0) return -1;
     if (PyModule_AddType(module, &Continuation_Type) < 0) return -1;
     return PyModule_AddType(module, &Dispatcher_Type);
 }

@@ -195,8 +195,8 @@ static PyObject *run_replaced(PyThreadState *thread, Frame *frame, PyObject *rep
     region_leave(before);
     Py_DECREF(replacement);
     if (result == NULL && PyErr_ExceptionMatches(run_original)) {
-        PyErr_Clear();
-        result = call_bound(function, slots);
+        PyObject *replay = replay_begin();
+        if (replay != NULL) result = replay_end(replay, call_bound(function, slots));
     }
     for (Py_ssize_t i = 0; i < count; i++) Py_DECREF(slots[i]);
     Py_DECREF(function);

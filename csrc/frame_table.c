@@ -135,6 +135,14 @@ FrameEntries *frame_table_entries(PyObject *code, PyObject *settings, PyObject *
 
 /* -- entries ----------------------------------------------------------------------------------------- */
 
+static int tell(PyObject *retired) {
+    Py_INCREF(retired);
+    PyObject *done = PyObject_CallNoArgs(retired);
+    Py_DECREF(retired);
+    Py_XDECREF(done);
+    return done ? 0 : -1;
+}
+
 int frame_entries_match(FrameEntries *self, PyObject *const *slots, PyObject **code, bool *watch) {
     for (Py_ssize_t i = 0; i < self->count; i++) {
         PyObject *tree = Py_NewRef(self->entries[i].tree); /* guards may run code that changes the entries */
@@ -151,7 +159,9 @@ int frame_entries_match(FrameEntries *self, PyObject *const *slots, PyObject **c
             }
             *code = Py_NewRef(entry.code);
             *watch = entry.watch;
-            return 1;
+            if (entry.retired == NULL || tell(entry.retired) == 0) return 1;
+            Py_CLEAR(*code);
+            return -1;
         }
     }
     return 0;
@@ -179,7 +189,27 @@ static PyObject *entries_add(PyObject *object, PyObject *const *args, Py_ssize_t
         self->entries = entries;
         self->room = room;
     }
-    self->entries[self->count++] = (FrameEntry){Py_NewRef(args[0]), Py_NewRef(args[1]), args[2] == Py_True};
+    self->entries[self->count++] = (FrameEntry){Py_NewRef(args[0]), Py_NewRef(args[1]), args[2] == Py_True, NULL};
+    Py_RETURN_NONE;
+}
+
+static PyObject *entries_retire(PyObject *object, PyObject *const *args, Py_ssize_t count) {
+    FrameEntries *self = (FrameEntries *)object;
+    if (count != 2 || !PyCallable_Check(args[1])) {
+        PyErr_SetString(PyExc_TypeError, "retire(tree: GuardTree, told: Callable)");
+        return NULL;
+    }
+    for (Py_ssize_t i = 0; i < self->count; i++) {
+        FrameEntry *entry = &self->entries[i];
+        if (entry->tree != args[0]) continue;
+        PyObject *before[] = {entry->code, entry->retired};
+        entry->code = Py_NewRef(Py_None);
+        entry->watch = false;
+        entry->retired = Py_NewRef(args[1]);
+        Py_DECREF(before[0]);
+        Py_XDECREF(before[1]);
+        break;
+    }
     Py_RETURN_NONE;
 }
 
@@ -192,6 +222,7 @@ static int entries_drop(PyObject *object) {
     for (Py_ssize_t i = 0; i < count; i++) {
         Py_DECREF(entries[i].tree);
         Py_DECREF(entries[i].code);
+        Py_XDECREF(entries[i].retired);
     }
     PyMem_Free(entries);
     return 0;
@@ -237,6 +268,7 @@ static int entries_traverse(PyObject *object, visitproc visit, void *arg) {
     for (Py_ssize_t i = 0; i < self->count; i++) {
         Py_VISIT(self->entries[i].tree);
         Py_VISIT(self->entries[i].code);
+        Py_VISIT(self->entries[i].retired);
     }
     return 0;
 }
@@ -256,6 +288,8 @@ static void entries_dealloc(PyObject *object) {
 
 static PyMethodDef entries_methods[] = {
     {"add", (PyCFunction)(void (*)(void))entries_add, METH_FASTCALL, "add(tree, code, watch): a new last entry."},
+    {"retire", (PyCFunction)(void (*)(void))entries_retire, METH_FASTCALL,
+     "retire(tree, told): frames that the entry matches run as they are from now on, after told()."},
     {"clear", entries_clear, METH_NOARGS, "Forget all entries."},
     {"detach", entries_detach, METH_NOARGS, "The code object forgets these entries."},
     {NULL, NULL, 0, NULL},

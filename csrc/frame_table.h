@@ -14,6 +14,7 @@ typedef struct {
     PyObject *tree;
     PyObject *code; /* None: the original frame runs */
     bool watch;     /* whether frames below are looked at */
+    PyObject *retired; /* if its code has failed: what is told of each frame, which runs as it is; else NULL */
 } FrameEntry;
 
 /* The compiled versions of one code object under one choice of settings, of one instance or of all. */

@@ -32,9 +32,9 @@ static struct PyModuleDef definition = {
 PyMODINIT_FUNC PyInit__native(void) {
     PyObject *module = PyModule_Create(&definition);
     if (module == NULL) return NULL;
-    if (guards_register(module) < 0 || dispatcher_register(module) < 0 || frame_hook_register(module) < 0 ||
-        PyModule_AddType(module, &Kernel_Type) < 0 || PyModule_AddType(module, &Empty_Type) < 0 ||
-        PyModule_AddType(module, &Plan_Type) < 0) {
+    if (guards_register(module) < 0 || dispatcher_register(module) < 0 || replay_register(module) < 0 ||
+        frame_hook_register(module) < 0 || PyModule_AddType(module, &Kernel_Type) < 0 ||
+        PyModule_AddType(module, &Empty_Type) < 0 || PyModule_AddType(module, &Plan_Type) < 0) {
         Py_DECREF(module);
         return NULL;
     }

@@ -1,7 +1,7 @@
 /* Shared declarations of the extension module stator._native.
  *
  * tensor.c reads tensor metadata, state.c torch's global state, tree.c builds guard trees, guards.c and
- * condition.c evaluate them, dispatcher.c is the callable that users hold, frame_hook.c and frame_table.c compile
+ * condition.c evaluate them, dispatcher.c is the callable that users hold, replay.c what follows when compiled code fails, frame_hook.c and frame_table.c compile
  * the frames below, kernels.c calls compiled kernels, empty.c makes their results, plan.c is what rewritten code
  * calls, module.c puts them together. The GIL protects all state.
  */
@@ -82,8 +82,6 @@ int guards_register(PyObject *module);
 /* -- dispatcher.c --------------------------------------------------------------------------------- */
 
 extern PyTypeObject Dispatcher_Type;
-/* Raised by an entry that has done nothing yet: the dispatcher then calls the original. */
-extern PyObject *run_original;
 /* What an entry returns that has more to do: its exact type is looked for in every result. */
 extern PyTypeObject Continuation_Type;
 /* The value that a call gives in the end (steals `result`, which may be NULL). */
@@ -92,6 +90,16 @@ int dispatcher_register(PyObject *module);
 PyObject *native_suspend(PyObject *module, PyObject *ignored);
 PyObject *native_resume(PyObject *module, PyObject *ignored);
 PyObject *native_suspended(PyObject *module, PyObject *ignored);
+
+/* -- replay.c ------------------------------------------------------------------------------------- */
+
+/* Raised by an entry that has done nothing yet: whoever called it calls the original. */
+extern PyObject *run_original;
+/* Takes that exception, which is set, before the original runs; NULL with another exception if it may not. */
+PyObject *replay_begin(void);
+/* What the call gives in the end: `result` or its exception, or another one (steals both). */
+PyObject *replay_end(PyObject *replay, PyObject *result);
+int replay_register(PyObject *module);
 
 /* -- kernels.c ------------------------------------------------------------------------------------ */
 

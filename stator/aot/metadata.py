@@ -162,6 +162,8 @@ class Metadata:
     enables_grad: bool = False
     #: Device of the seeds, which are then the last flat input ("" where no random numbers are used).
     seed_device: str = ""
+    #: Devices from whose generators a call takes numbers, the seeds among them.
+    generators: tuple[str, ...] = ()
     #: Where the symbols are read; their values, in this order, are the last inputs of the backward graph.
     symbols: tuple[Origin, ...] = ()
     #: Flat inputs that are floats; the graphs take their bits as an int64.
@@ -222,6 +224,7 @@ class Metadata:
             casts=tuple((kind, dtype) for kind, dtype in data["casts"]),
             enables_grad=data["enables_grad"],
             seed_device=data["seed_device"],
+            generators=tuple(data["generators"]),
             floats=tuple(data["floats"]),
             bases=tuple(Output(**_geometry(item, offset=load(item["offset"]))) for item in data["bases"]),
             reals=tuple(data["reals"]),

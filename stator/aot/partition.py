@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch.utils._pytree import tree_leaves
 
 from stator.aot import budget as budgets
 from stator.aot.budget import Cost, Plan, bytes_of
@@ -76,10 +77,11 @@ class Partitioned:
 
 def partition(joint: Joint, budget: float = 1.0) -> Partitioned:
     """Split the joint graph. `budget` bounds the activation peak, from the lowest possible (0) to the default's (1)."""
-    if not joint.metadata.gradients:
-        return Partitioned(_forward(joint, []), None, joint.metadata)
+    metadata = replace(joint.metadata, generators=_generators(joint))
+    if not metadata.gradients:
+        return Partitioned(_forward(joint, []), None, metadata)
     kept = _place(joint, _Choice(joint).choose(budget))
-    metadata = replace(joint.metadata, saved=tuple(item.source for item in kept))
+    metadata = replace(metadata, saved=tuple(item.source for item in kept))
     extra = [item.stored for item in kept if item.source.source == "extra"]
     given = {item.node: item.stored for item in kept}
     return Partitioned(_forward(joint, extra), _backward(joint, list(given), given), metadata)
@@ -307,6 +309,13 @@ def _write_backs(joint: Joint) -> list[fx.Node]:
 def _draws(joint: Joint, phase: str) -> list[fx.Node]:
     """The calls that draw from torch's generator."""
     return [n for n in joint.graph.nodes if n.op == "call_function" and n.meta["phase"] == phase and acts(n)]
+
+
+def _generators(joint: Joint) -> tuple[str, ...]:
+    """The devices whose generators the forward graph, or the seeds for it, take numbers from."""
+    results = [value for node in _draws(joint, "forward") for value in tree_leaves(node.meta["val"])]
+    found = {str(value.device) for value in results if isinstance(value, torch.Tensor)}
+    return tuple(sorted(found | ({joint.metadata.seed_device} - {""})))
 
 
 def _ancestors(nodes: Iterable[fx.Node]) -> set[fx.Node]:

@@ -22,6 +22,7 @@ from stator._native import Empty, Plan, record
 from stator.aot.again import Again
 from stator.aot.batches import is_batched, mapped
 from stator.aot.casts import active
+from stator.aot.generators import restoring
 from stator.aot.metadata import Metadata, Output, TensorSpec
 from stator.aot.results import geometry_of, result, sized
 from stator.aot.symbols import read
@@ -66,6 +67,7 @@ class Bound:
         "flags",
         "floats",
         "forward",
+        "generators",
         "geometries",
         "metadata",
         "mutated",
@@ -104,13 +106,15 @@ class Bound:
         self.casts = sorted({torch.device(spec.device).type for spec in metadata.tangents} | {"cpu"})
         self.draws = metadata.draws
         self.seed_device = torch.device(metadata.seed_device) if metadata.uses_random else None
+        #: Put back if a call fails.
+        self.generators = [torch.device(name) for name in metadata.generators]
         self.non_differentiable = [i for i, value in enumerate(metadata.values) if not value.differentiable]
         #: Whether no saved tensor has a history that reaches all inputs. Then an empty extra result is saved as well:
         #: unpacked in backward it has this node as its history, without keeping an input alive.
         self.anchor = bool(metadata.saved) and not _leads_back(metadata)
         #: Whether a call is the forward graph and no more.
         self.bare = self.plain and not (
-            self.mutated or self.changed or metadata.bases or metadata.floats or metadata.reals or metadata.seed_device
+            self.mutated or self.changed or metadata.bases or metadata.floats or metadata.reals or metadata.generators
         )
         #: Values of which backward is told whether their tangents are given, with the tensors for yes and no.
         self.flags = [(i, *_truths(torch.device(metadata.values[i].spec.device))) for i in metadata.flags]
@@ -167,6 +171,9 @@ class Bound:
 
     def call(self, *placeholders: Tensor) -> tuple[Any, ...]:
         """Without autograd."""
+        return restoring(self.generators, self._call, *placeholders) if self.generators else self._call(*placeholders)
+
+    def _call(self, *placeholders: Tensor) -> tuple[Any, ...]:
         inputs = self.flat(placeholders)
         with torch.no_grad():
             values = tuple([_own(value) for value in self.forward(list(inputs))[: self.values]])
@@ -181,6 +188,11 @@ class Bound:
                 return self.call(*placeholders)
             with torch.enable_grad():
                 return self.call_with_grad(plan, *placeholders)
+        if self.generators:
+            return restoring(self.generators, self._call_with_grad, plan, *placeholders)
+        return self._call_with_grad(plan, *placeholders)
+
+    def _call_with_grad(self, plan: Plan, *placeholders: Tensor) -> tuple[Any, ...]:
         inputs = self.flat(placeholders)
         values: tuple[Any, ...] = _apply(plan, *inputs)
         if self.anchor:

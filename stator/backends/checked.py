@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from stator.backends.atomic import atomic
 from stator.base.errors import BackendError, StatorError
 
 Compiled = Callable[..., Any]
@@ -29,9 +30,10 @@ def checked(name: str, compile_graph: Callable[[Any, list[Any]], Any], gm: Any, 
     if not callable(compiled):
         raise BackendError(name, f"gave {_describe(compiled)}, which is not callable")
     if compiled is gm or getattr(compiled, "__self__", None) is gm or not isinstance(gm, fx.GraphModule):
-        return compiled
+        return atomic(gm, compiled, example_inputs)
     (results,) = gm.graph.output_node().args
-    return Watched(name, compiled, len(results) if isinstance(results, (tuple, list)) else 1)
+    watched = Watched(name, compiled, len(results) if isinstance(results, (tuple, list)) else 1)
+    return atomic(gm, watched, example_inputs)
 
 
 class Watched:

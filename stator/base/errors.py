@@ -210,6 +210,16 @@ class IndexOutOfRange(IndexError, RuntimeError):
     """A loaded index lies outside of its dim. Eager raises one or the other by operator, so this is both."""
 
 
+def mark_partly_done(error: BaseException) -> None:
+    """Says that what has raised it has changed something, which nobody can undo."""
+    error.stator_partly_done = True  # type: ignore[attr-defined]
+
+
+def is_partly_done(error: BaseException) -> bool:
+    """Whether the call that has raised it cannot be made again from the start."""
+    return getattr(error, "stator_partly_done", False)
+
+
 class DataDependent(StatorError):
     """An operator's result shape or Python value depends on the data, which is not known while compiling."""
 
@@ -272,6 +282,10 @@ class OptionWarning(StatorWarning):
 
 class FallbackWarning(StatorWarning):
     """Something runs in eager PyTorch that was asked to be compiled."""
+
+
+class FaultWarning(FallbackWarning):
+    """Stator itself failed where eager PyTorch does not, and the program goes on in eager."""
 
 
 class DynamicWarning(StatorWarning):

@@ -27,6 +27,7 @@ MEMORY: Final = "memory"  # a training step: the fields of `aot.metadata.Memory`
 CACHE: Final = "cache"  # hit: bool, key: str
 RECOMPILE: Final = "recompile"  # reason: str
 SPEED: Final = "speed"  # graph: str, compiled, eager: float (seconds a call), slower: bool, why: str (if not measured)
+FAULT: Final = "fault"  # the fields of `faults.Fault`, its location as file: str, line: int
 NOTE: Final = "note"  # text: str; what was accepted and has no effect here
 
 # Name in STATOR_LOGS -> kind of record. "timing" stands for spans.
@@ -40,6 +41,7 @@ LOG_KINDS: Final[dict[str, str]] = {
     "kernels": KERNELS,
     "cache": CACHE,
     "speed": SPEED,
+    "faults": FAULT,
     "notes": NOTE,
 }
 

@@ -17,6 +17,7 @@ import threading
 import traceback
 import types
 import warnings
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -27,8 +28,19 @@ import torch
 from torch.fx import _symbolic_trace as fx_tracer
 
 from stator import _native
-from stator.base import artifacts, log
-from stator.base.errors import CaptureError, DynamicWarning, FallbackWarning, InternalError, StatorError, StatorWarning
+from stator.base import artifacts, faults, log
+from stator.base.errors import (
+    BuildError,
+    CaptureError,
+    DynamicWarning,
+    FallbackWarning,
+    FaultWarning,
+    InternalError,
+    Location,
+    StatorError,
+    StatorWarning,
+)
+from stator.base.faults import Fault
 from stator.base.markers import DISABLED, RECURSIVE
 from stator.base.options import Settings
 from stator.capture import frames
@@ -36,6 +48,7 @@ from stator.capture.compiled_module import CompiledModule, original_of, share
 from stator.capture.dynamic import History
 from stator.capture.guards import Guard, Roots, compile_tree
 from stator.capture.points import Point, Points
+from stator.capture.recovery import Recovery, Replay
 from stator.capture.source import ConstSource
 
 #: Every function that has been compiled, for `reset`.
@@ -60,7 +73,7 @@ class Versions:
 
     __slots__ = (
         "__weakref__", "adding", "closed", "dispatcher", "failures", "function", "history", "made_for", "point",
-        "points", "reminded", "settings",
+        "points", "recoveries", "reminded", "settings",
     )  # fmt: skip
 
     def __init__(
@@ -85,6 +98,8 @@ class Versions:
         self.history = History(settings.options.dynamic)
         #: How many versions there are for the same modules: the limit is on these, so that layers are not versions.
         self.made_for: Counter[tuple[int, ...]] = Counter()
+        #: By what is called when an entry's code fails, the tree of the entry.
+        self.recoveries: dict[Recovery, _native.GuardTree] = {}
         #: Whether the user was told that a mode keeps calls in eager.
         self.reminded = False
         _all.add(self)
@@ -92,6 +107,7 @@ class Versions:
     def reset(self) -> None:
         """Forgets all versions."""
         self.dispatcher.clear()
+        self.recoveries.clear()
         self.points.clear()
         self.closed = self.born_closed()
         self.failures.clear()
@@ -126,9 +142,9 @@ class Versions:
             target = self.function
         try:
             return _native.watched(self.settings, target, *args, **kwargs)
-        except _native.RunOriginal:
-            pass
-        return self.function(*args, **kwargs)
+        except _native.RunOriginal as stop:
+            replay: Replay = stop.args[0]
+        return replay.run(self.function, args, kwargs)
 
     def matching(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., Any] | None:
         """The function of an entry that was added since the call found none."""
@@ -151,10 +167,23 @@ class Versions:
             return functools.partial(self.must_raise, entry, tree)
         target = function if entry.code is function.__code__ else self.with_code(entry.code)
         self.dispatcher.add(tree, target, bool(entry.breaks))
+        self.adopt(entry, tree)
         self.made_for[modules_of(bound)] += 1
         if entry.handles:
             return functools.partial(self.may_handle, entry) if self.settings.fullgraph else target
         return target if entry.breaks else functools.partial(_native.watched, None, target)
+
+    def adopt(self, entry: frames.Entry, tree: _native.GuardTree) -> None:
+        """Remembers which entry it is whose code may fail."""
+        if entry.recovery is not None:
+            entry.recovery.versions = weakref.ref(self)
+            self.recoveries[entry.recovery] = tree
+
+    def retire(self, recovery: Recovery, told: Callable[[], object]) -> None:
+        """Leaves the calls of an entry whose code has failed to eager; each is told."""
+        tree = self.recoveries.pop(recovery, None)
+        if tree is not None:
+            self.dispatcher.retire(tree, told)
 
     def captured(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[frames.Entry, _native.GuardTree]:
         """What capture makes of the call, with its guards as a tree."""
@@ -248,20 +277,25 @@ class Versions:
 
     def fail(self, error: Exception) -> None:
         """Stator failed, not the user's program: say so and leave further calls to eager, or raise if asked."""
+        ours = not isinstance(error, StatorError) or isinstance(error, InternalError | BuildError)
         if not isinstance(error, StatorError):
             folder = artifacts.for_failure(self.settings.options, frames.identifier(self.function.__qualname__))
             folder.write("failure", "".join(traceback.format_exception(error)), "txt")
             error = InternalError("capture", f"{type(error).__name__}: {error}", str(folder.path))
         if error.surfaces:
             raise error.with_traceback(None) from None
+        if ours:
+            code = self.function.__code__
+            place, folder_path = Location(code.co_filename, code.co_firstlineno), getattr(error, "artifacts", "")
+            faults.report(Fault("compile", self.function.__qualname__, place, error.message, folder_path))
         if self.settings.options.strict or self.settings.fullgraph:
             raise error
         self.closed = True
-        self.warn(str(error))
+        self.warn(str(error), FaultWarning if ours else FallbackWarning)
 
-    def warn(self, why: str) -> None:
+    def warn(self, why: str, kind: type[FallbackWarning] = FallbackWarning) -> None:
         """Tells the user that calls are not compiled."""
-        self.tell(FallbackWarning(f"{self.function.__qualname__} runs in eager PyTorch: {why}"))
+        self.tell(kind(f"{self.function.__qualname__} runs in eager PyTorch: {why}"))
 
     def tell(self, warning: StatorWarning) -> None:
         """Warns, placed at the function."""

@@ -49,6 +49,7 @@ from stator.capture.guards import Guard, GuardSet, state_guards
 from stator.capture.leaving import Stays, changes, refuse_leaked
 from stator.capture.machine import HandledError, Machine, RefusedOpcode, Session, TooLong
 from stator.capture.points import Point, Points
+from stator.capture.recovery import Recovery, calls_of
 from stator.capture.rewrite import Assembler
 from stator.capture.root import RootMachine, Stopped
 from stator.capture.source import Source, scope_of
@@ -106,6 +107,8 @@ class Entry(NamedTuple):
     certain: bool = True
     #: Whether the original may handle it instead.
     handles: bool = False
+    #: What the code calls when its graph raises.
+    recovery: Recovery | None = None
 
 
 class Escaped(GraphBreak):
@@ -446,11 +449,21 @@ class Conversion:
                 raise
             return self.finish_before(error, error.step)
         guards.update(graph.sizes.guard_list())
-        again = not any(leaf.changed for leaf in graph.leaves())
+        recovery = self.recovery(machine)
         # Frames below an entry with breaks are captured, but not those of its graph.
         called = functools.partial(_native.watched, None, compiled) if self.breaks else compiled
-        code = assembler.assemble(called, inputs, granted, again)
-        return Entry(guards, code, [GraphInfo(module, inputs, calls, compiled)], self.breaks)
+        code = assembler.assemble(called, inputs, granted, recovery)
+        return Entry(guards, code, [GraphInfo(module, inputs, calls, compiled)], self.breaks, recovery=recovery)
+
+    def recovery(self, machine: RootMachine) -> Recovery:
+        """What is called when the graph raises."""
+        graph, fn = machine.graph, self.fn
+        calls = calls_of(graph.graph)
+        place = next((Location(*call.location) for call in calls if call.location is not None), self.first_line())
+        written = any(leaf.changed for leaf in graph.leaves())
+        observes = machine.session.handles or written or bool(machine.effects)
+        strict = self.fullgraph or bool(getattr(self.options, "strict", False))
+        return Recovery(fn.__qualname__, place, calls, self.options, strict, observes)
 
     def finish_before(self, error: Exception, step: int) -> Entry:
         """The entry whose graph ends before the instruction number `step` of the frame."""

@@ -364,6 +364,9 @@ class GraphBuilder:
         module = graphs.module(self.graph, name, root)
         if self.sizes.symbolic:
             module.meta["sizes"] = self.sizes
+        leaves = [entry.node for entry in self.inputs if isinstance(entry.example, torch.Tensor)]
+        leaves += [node for node, _ in self._attribute_nodes.values()]
+        module.meta["written"] = frozenset([node.name for node in leaves if self.is_changed(node)])
         return module
 
     @property

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import inspect
 import os
-import sysconfig
 import threading
 import types
 import weakref
@@ -25,26 +24,15 @@ from stator import _native
 from stator.base import log
 from stator.base.errors import InternalError, StatorWarning
 from stator.base.options import Settings
-from stator.capture import entry, frames
+from stator.capture import entry, files, frames
 from stator.capture.guards import FUNCTION, Guard, Roots, compile_tree
 from stator.capture.source import GlobalsSource, LocalSource
 
 # -- which frames ----------------------------------------------------------------------------------------
 
 
-def _folder(path: str) -> str:
-    return os.path.realpath(path) + os.sep
-
-
-_TORCH: Final = _folder(os.path.dirname(torch.__file__))
-_STATOR: Final = _folder(os.path.dirname(os.path.dirname(__file__)))
-_STANDARD: Final = tuple({_folder(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")})
-
-#: Below the standard library's folder, but not of it.
-_INSTALLED: Final = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
-
 #: Torch's modules: their forward methods are programs like a user's, all else in torch is machinery.
-_MODULES: Final = _TORCH + os.path.join("nn", "modules", "")
+_MODULES: Final = files.TORCH + os.path.join("nn", "modules", "")
 _MACHINERY: Final = _MODULES + "module.py"
 
 #: Names of files that a person types into; other names in angle brackets belong to generated code.
@@ -54,29 +42,24 @@ _INTERACTIVE: Final = ("<stdin>", "<ipython-input", "<python-input", "<doctest")
 _WORKING: Final = frozenset({"__call__"})
 
 
-def _path(code: types.CodeType) -> str:
-    return os.path.realpath(code.co_filename)
-
-
 def _generated(function: types.FunctionType) -> bool:
     name = function.__code__.co_filename
     return not name or (name.startswith("<") and not name.startswith(_INTERACTIVE))
 
 
 def _own(function: types.FunctionType) -> bool:
-    return _path(function.__code__).startswith(_STATOR)
+    return files.of_stator(function.__code__.co_filename)
 
 
 def _torch_machinery(function: types.FunctionType) -> bool:
-    path = _path(function.__code__)
-    if not path.startswith(_TORCH):
+    path = files.real(function.__code__.co_filename)
+    if not files.of_torch(path):
         return False
     return not (path.startswith(_MODULES) and path != _MACHINERY and function.__code__.co_name == "forward")
 
 
 def _standard_library(function: types.FunctionType) -> bool:
-    path = _path(function.__code__)
-    return path.startswith(_STANDARD) and not any(folder in path for folder in _INSTALLED)
+    return files.of_standard_library(function.__code__.co_filename)
 
 
 def _special_method(function: types.FunctionType) -> bool:
@@ -177,6 +160,10 @@ class Slots:
         """The values that the trees are checked on."""
         return slots
 
+    def retire(self, tree: _native.GuardTree, told: Callable[[], object]) -> None:
+        """Frames that the entry matches run as they are."""
+        self.frames.retire(tree, told)
+
     def clear(self) -> None:
         """Forgets all entries."""
         self.frames.clear()
@@ -260,6 +247,7 @@ class FrameVersions(entry.Versions):
         if wrong is not None:
             raise InternalError("guards", f"a new entry does not match the frame that it was made for: {wrong}")
         self.frames.add(tree, None if made.code is code else made.code, bool(made.breaks))
+        self.adopt(made, tree)
 
     def needed(self, guards: Iterable[Guard], code: types.CodeType) -> list[Guard]:
         """The guards without the one on the instance itself, which would keep it alive; the table compares it."""

@@ -66,8 +66,8 @@ class Session:
     """What all frames of one conversion share."""
 
     __slots__ = (
-        "asked", "build", "builtins", "deleted", "depth_limit", "effects", "globals", "graph", "guard", "jumps",
-        "library", "looked_up", "none", "operators", "options", "root_globals", "running", "values",
+        "asked", "build", "builtins", "deleted", "depth_limit", "effects", "globals", "graph", "guard", "handles",
+        "jumps", "library", "looked_up", "none", "operators", "options", "root_globals", "running", "values",
     )  # fmt: skip
 
     def __init__(
@@ -114,6 +114,8 @@ class Session:
         self.running: Machine | None = None
         #: Backward jumps left before capture gives up.
         self.jumps = 1_000_000
+        #: Whether some code that was interpreted may handle exceptions.
+        self.handles = False
 
 
 class Machine:
@@ -136,6 +138,7 @@ class Machine:
         self.code = code
         self.decoded = decoded
         self.program = decoded.program or link(decoded)
+        session.handles = session.handles or bool(code.co_exceptiontable)
         self.function = function
         self.globals = function.globals
         slots.extend([None] * (len(decoded.slot_names) - len(slots)))

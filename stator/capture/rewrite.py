@@ -15,14 +15,13 @@ import inspect
 import sys
 from collections.abc import Callable, Sequence
 from types import CodeType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import torch
 from bytecode import Bytecode, CompilerFlags, Instr, Label
 from bytecode.instr import FreeVar, TryBegin, TryEnd
 
-from stator._native import RunOriginal
-from stator.base.errors import InternalError, StatorError
+from stator.base.errors import InternalError
 from stator.capture.arguments import parameters
 from stator.capture.source import (
     AttrSource,
@@ -66,15 +65,6 @@ LITERALS = (int, float, complex, bool, str, bytes, type(None), type(Ellipsis))
 
 #: What code is made of here.
 Instruction = Instr | Label | TryBegin | TryEnd
-
-
-def run_original(error: BaseException) -> NoReturn:
-    """Ends the compiled code when the graph has raised: a data error, mostly, which is the program's own."""
-    if not isinstance(error, Exception) or (isinstance(error, StatorError) and not isinstance(error, LookupError)):
-        raise error
-    if torch._C._autograd._top_saved_tensors_default_hooks(False) is not None:
-        raise error  # it may be a hook's on saved tensors: checkpointing ends what it computes again by one
-    raise RunOriginal from error
 
 
 def stored_key(obj: dict[Any, Any], kind: type[dict[Any, Any]], index: int) -> Any:
@@ -308,39 +298,40 @@ class Assembler:
         graph: Callable[..., Sequence[Any]] | None,
         inputs: Sequence[Source],
         granted: Sequence[tuple[Source, bool]] = (),
-        again: bool = False,
+        recovery: Callable[..., object] | None = None,
     ) -> CodeType:
         """The code object that calls `graph`, if there is one, on the tensors that `inputs` reach.
 
         Before, those in `granted` are made to take gradients, or none: doing so again changes nothing.
-        With `again` the original runs when the graph raises, and raises by itself, or handles it: nothing has happened
-        until then.
+        When the graph raises, `recovery` is called with the exception and the inputs: nothing has happened until then.
         """
         body, self._code = self._code, []
         for source, flag in granted:
             self._call_on(torch.Tensor.requires_grad_, source, flag)
             self.pop()
         if graph is not None:
-            self._call_graph(graph, inputs, again)
+            self._call_graph(graph, inputs, recovery)
         start = [Instr("COPY_FREE_VARS", len(self.code.co_freevars))] if self.code.co_freevars else []
         start.append(Instr("RESUME", 0))
         return self._code_object([*start, *self._sources, *self._code, *body])
 
-    def _call_graph(self, graph: Callable[..., Sequence[Any]], inputs: Sequence[Source], again: bool) -> None:
+    def _call_graph(
+        self, graph: Callable[..., Sequence[Any]], inputs: Sequence[Source], recovery: Callable[..., object] | None
+    ) -> None:
         """Call the graph and keep its results."""
         failed, done, attempt = Label(), Label(), None
         self.start_call(lambda: self.load_object(graph))
         for source in inputs:
             self.load_source(source)
-        if again:
+        if recovery is not None:
             attempt = TryBegin(failed, push_lasti=False, stack_depth=0)
             self.append(attempt)
         self.finish_call(len(inputs))
-        if attempt is not None:
+        if attempt is not None and recovery is not None:
             self.append(TryEnd(attempt))
             self.emit("JUMP_FORWARD", done)
             self.append(failed)
-            self._give_up()
+            self._give_up(recovery, inputs)
             self.append(done)
         if self.outputs:
             self.emit("UNPACK_SEQUENCE", len(self.outputs))
@@ -354,12 +345,14 @@ class Assembler:
         else:
             self.emit("POP_TOP")
 
-    def _give_up(self) -> None:
+    def _give_up(self, recovery: Callable[..., object], inputs: Sequence[Source]) -> None:
         """What follows an exception, which is TOS."""
         self.emit("STORE_FAST", ".error")
-        self.start_call(lambda: self.load_object(run_original))
+        self.start_call(lambda: self.load_object(recovery))
         self.emit("LOAD_FAST", ".error")
-        self.finish_call(1)
+        for source in inputs:
+            self.load_source(source)
+        self.finish_call(1 + len(inputs))
         self.emit("RETURN_VALUE")
 
     def _code_object(self, instructions: list[Instruction]) -> CodeType:

@@ -79,6 +79,8 @@ class _Module:
             lines.append("from stator.runtime.pages import large")
         if self.makers:
             lines.append("from stator._native import Empty")
+        if schedule.failure.spoiled is not None:
+            lines.append("from stator.base.errors import mark_partly_done")
         if any("from_bits(" in line for line in body):
             lines.append("from stator.sizes.real import from_bits")
         if self.blocks and self.pieces:
@@ -90,6 +92,8 @@ class _Module:
         if self.externs:
             sized = any(made.startswith("returning_sized") for made in self.externs.values())
             lines.append(f"from stator.runtime.extern import into, returning{', returning_sized' * sized}")
+        if schedule.failure.kept:
+            lines.append("from stator.runtime.undo import keep, put_back")
         lines += _standalone(units)
         lines.append("")
         if names:
@@ -126,9 +130,11 @@ class _Module:
     def _body(self) -> list[str]:
         schedule = self.schedule
         steps: list[str] = []
+        starts: list[int] = []  # of each step, in `steps`
         last = self._last_uses()
         allocated = set(schedule.memory.allocated)
         for number, step in enumerate(schedule.steps):
+            starts.append(len(steps))
             fresh = [name for name in dict.fromkeys(touched(step)) if name in allocated]
             for name in fresh:
                 allocated.remove(name)
@@ -147,11 +153,25 @@ class _Module:
             names = list(self.pieces)
             sizes = ", ".join(self._told()) if self.blocks else ""
             planned = [f"{', '.join(names)}{',' * (len(names) == 1)} = scratch({sizes})"]
-        rest = [*planned, *unwritten, *steps, *returned]
-        head += self._symbols(" ".join(rest))
+        head += self._symbols(" ".join([*planned, *unwritten, *steps, *returned]))
+        rest = [*planned, *unwritten, *self._guarded(steps, starts, returned)]
         if unused := last.get(-1):
             head.append(f"del {', '.join(unused)}")
         return [*head, *rest]
+
+    def _guarded(self, steps: list[str], starts: list[int], returned: list[str]) -> list[str]:
+        """The steps, with what puts the caller's memory back where one fails, or says that nothing can."""
+        failure = self.schedule.failure
+        starts = [*starts, len(steps)]
+        unsure, lines = starts[failure.unsure], []
+        if failure.kept:
+            lines = [f"kept = keep({', '.join(failure.kept)})"]
+            lines += _trying(steps[:unsure], "BaseException", "put_back(kept)")
+        if failure.spoiled is None:
+            return [*lines, *steps[unsure:], *returned]
+        spoiled = starts[failure.spoiled]
+        rest = [*steps[spoiled:], *returned]
+        return [*lines, *steps[unsure:spoiled], *_trying(rest, "BaseException as error", "mark_partly_done(error)")]
 
     def _fresh(self, name: str) -> str:
         """The storage of a buffer that is not in the arena: its own, or that of an operand which dies in its step."""
@@ -322,6 +342,10 @@ class _Module:
         schedule = self.schedule
         parts = [self._view(out) if isinstance(out, View) else self._argument(out) for out in schedule.outputs]
         return [f"return ({', '.join(parts)}{',' * (len(parts) == 1)})"]
+
+
+def _trying(lines: list[str], caught: str, then: str) -> list[str]:
+    return ["try:", *["    " + line for line in lines], f"except {caught}:", f"    {then}", "    raise"]
 
 
 def _inputs(schedule: Schedule) -> list[Buffer | Number]:

@@ -223,6 +223,17 @@ class MemoryPlan:
     blocks: tuple[Block, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What a graph does when one of its steps fails, by the numbers of steps."""
+
+    #: Memory of the caller that the first `unsure` steps write: put back if one of them fails.
+    kept: tuple[str, ...] = ()
+    unsure: int = 0
+    #: From this step on something is written for good; what fails then says so. None if nothing can fail there.
+    spoiled: int | None = None
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Schedule:
     """A program ready for code generation: distinct kernels, steps in order, and memory."""
@@ -238,6 +249,7 @@ class Schedule:
     mutated: tuple[str, ...] = ()
     numbers: tuple[Number, ...] = ()
     symbols: tuple[Symbol, ...] = ()
+    failure: Failure = Failure()
 
     def text(self) -> str:
         """Kernels, steps and memory."""

@@ -133,6 +133,7 @@ class Extern:
     One that `draws` takes numbers from the generator, or checks data: it runs whether its results are read or not,
     after those before.
     `taken` says which of its results `outputs` are; the others may be undefined, and nobody reads them.
+    One that `fails` may raise for the values that it is given.
     """
 
     name: str
@@ -143,6 +144,7 @@ class Extern:
     out_target: str | None = None
     draws: bool = False
     taken: tuple[int, ...] = (0,)
+    fails: bool = True
 
     def views(self) -> list[View]:
         """Every view among its arguments, in order."""

@@ -1,7 +1,7 @@
 """Decide: the order in which groups run, so that little memory lives at once.
 
 Two orders are made and the one with the lower peak is kept: the program's own, and a greedy one that always runs the
-ready group after which the least memory lives.
+ready group after which the least memory lives. What writes the caller's memory waits for what may fail (`failing.py`).
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
 
+from stator.loop.failing import waiting
 from stator.loop.fusion import Group, Plan
 from stator.sizes import hint
 
@@ -33,8 +34,10 @@ class _Graph:
         self.needs: list[set[int]] = []
         self.feeds: list[list[int]] = [[] for _ in plan.groups]
         for i, group in enumerate(plan.groups):
-            needs = {number[earlier] for member in group.members for earlier in facts.before[member]} - {i}
-            self.needs.append(needs)
+            self.needs.append({number[earlier] for member in group.members for earlier in facts.before[member]} - {i})
+        for i, more in waiting(facts, plan.groups, self.needs).items():
+            self.needs[i] |= more
+        for i, needs in enumerate(self.needs):
             for earlier in sorted(needs):
                 self.feeds[earlier].append(i)
         buffers = facts.program.buffers

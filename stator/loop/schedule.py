@@ -9,6 +9,7 @@ from __future__ import annotations
 from stator.loop import apply, fusion, memory
 from stator.loop.deps import analyse
 from stator.loop.device import Device
+from stator.loop.failing import plan_failure
 from stator.loop.kernel import Kernel, Launch, Schedule
 from stator.loop.nest import Program
 from stator.loop.order import order
@@ -21,7 +22,8 @@ def schedule(program: Program, device: Device | None = None) -> Schedule:
     program = prepare(program, device)
     facts = analyse(program)
     plan = fusion.decide(facts, device)
-    steps = tuple(apply.step(group, facts) for group in order(plan))
+    ordered = order(plan)
+    steps = tuple(apply.step(group, facts) for group in ordered)
     used: dict[Kernel, None] = {step.kernel: None for step in steps if isinstance(step, Launch)}
     place = memory.plan(steps, program.buffers, [b.name for b in program.inputs], program.outputs)
     return Schedule(
@@ -36,4 +38,5 @@ def schedule(program: Program, device: Device | None = None) -> Schedule:
         mutated=program.mutated,
         numbers=program.numbers,
         symbols=program.symbols,
+        failure=plan_failure(facts, ordered),
     )

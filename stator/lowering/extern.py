@@ -36,6 +36,15 @@ OUT_VARIANTS = {
     "aten.cumsum.default": "aten.cumsum.out",
 }
 
+#: Operators of PyTorch that take all values: no element of what they are given makes them raise. Any other may.
+TOTAL = frozenset(
+    "mm bmm addmm baddbmm convolution convolution_backward sort topk cumsum clone _to_copy max_pool2d_with_indices "
+    "max_pool2d_with_indices_backward embedding_dense_backward _scaled_dot_product_flash_attention_for_cpu "
+    "_scaled_dot_product_flash_attention_for_cpu_backward _scaled_dot_product_flash_attention "
+    "_scaled_dot_product_flash_attention_backward _scaled_dot_product_efficient_attention "
+    "_scaled_dot_product_efficient_attention_backward".split()
+)
+
 
 def target_name(target: Any) -> str:
     """An overload as "namespace.name.overload"."""
@@ -84,7 +93,9 @@ def call(context: Context, target: str, results: Any, args: Sequence[Any], kwarg
     node = context.node
     hint = node.name if node is not None else target
     drawing = node is not None and acts(node)
-    context.nodes.append(Extern(hint, target, views, named, tuple(buffers), out, drawing, tuple(taken)))
+    context.nodes.append(
+        Extern(hint, target, views, named, tuple(buffers), out, drawing, tuple(taken), _may_fail(target))
+    )
     return values[0] if single else tuple(values)
 
 
@@ -93,6 +104,11 @@ def _read(node: Node | None, count: int) -> set[int]:
     if node is None or any(user.target is not operator.getitem for user in node.users):
         return set(range(count))
     return {user.args[1] for user in node.users if user.users}  # type: ignore[misc]
+
+
+def _may_fail(target: str) -> bool:
+    namespace, name, _ = target.split(".")
+    return namespace != "aten" or name not in TOTAL
 
 
 def is_row_major(buffer: Buffer) -> bool:

@@ -1,0 +1,57 @@
+/* What happens when compiled code has raised RunOriginal: nothing has happened yet, so the original runs instead.
+ *
+ * The exception carries an object of capture/recovery.py, or nothing. It is told before the original runs (`begin`), and
+ * afterwards (`end`) whether that raised too: compiled code that fails where the original does not is a fault, which
+ * `end` tells the user, or raises. Called from here, so that no frame of ours stands in the tracebacks of the original.
+ */
+#include "native.h"
+
+PyObject *run_original;
+
+PyObject *replay_begin(void) {
+    PyObject *type, *value, *trace, *replay = NULL;
+    PyErr_Fetch(&type, &value, &trace);
+    PyErr_NormalizeException(&type, &value, &trace);
+    if (value != NULL && PyErr_GivenExceptionMatches(value, run_original)) {
+        PyObject *args = ((PyBaseExceptionObject *)value)->args;
+        replay = Py_NewRef(PyTuple_GET_SIZE(args) > 0 ? PyTuple_GET_ITEM(args, 0) : Py_None);
+        Py_XDECREF(type);
+        Py_XDECREF(value);
+        Py_XDECREF(trace);
+    } else {
+        PyErr_Restore(type, value, trace);
+    }
+    if (replay != NULL && replay != Py_None) {
+        PyObject *begun = PyObject_CallMethod(replay, "begin", NULL);
+        if (begun == NULL) Py_CLEAR(replay);
+        Py_XDECREF(begun);
+    }
+    return replay;
+}
+
+PyObject *replay_end(PyObject *replay, PyObject *result) {
+    if (replay != Py_None) {
+        PyObject *type, *value, *trace;
+        PyErr_Fetch(&type, &value, &trace);
+        PyObject *ended = PyObject_CallMethod(replay, "end", "O", result == NULL ? Py_True : Py_False);
+        if (ended == NULL) {
+            Py_CLEAR(result);
+            Py_XDECREF(type);
+            Py_XDECREF(value);
+            Py_XDECREF(trace);
+        } else {
+            PyErr_Restore(type, value, trace);
+        }
+        Py_XDECREF(ended);
+    }
+    Py_DECREF(replay);
+    return result;
+}
+
+int replay_register(PyObject *module) {
+    if (run_original == NULL) {
+        run_original = PyErr_NewException("stator._native.RunOriginal", PyExc_BaseException, NULL);
+        if (run_original == NULL) return -1;
+    }
+    return PyModule_AddObjectRef(module, "RunOriginal", run_original);
+}

@@ -1,0 +1,92 @@
+"""Decide: that a graph which fails has changed nothing, so that the original can run in its place.
+
+What may fail for its data (a kernel that checks an index, an operator that is not known to take all values) runs before
+what writes the caller's memory, wherever the order is free; `waiting` has the order that this adds. Where it is not
+free, or one kernel does both, the graph keeps a copy of the memory and puts it back when it fails.
+Invariant: before a step that may fail, and in it, nothing is written that is not kept. What is added to kernels as a
+check has to be known to `may_fail`. Neighbours: `order.py`, `schedule.py`, `codegen/wrapper.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from stator.loop.deps import Facts, written
+from stator.loop.expr import postorder
+from stator.loop.fusion import Group
+from stator.loop.index import Indirect
+from stator.loop.kernel import Failure
+from stator.loop.nest import Extern, Nest, Node
+from stator.loop.ranges import Ranges
+
+
+def failing(facts: Facts) -> set[int]:
+    """The live nodes that may fail; nobody asks where nothing of the caller's is written."""
+    if not facts.program.mutated:
+        return set()
+    ranges = Ranges()
+    return {number for number in facts.live if may_fail(facts.program.nodes[number], ranges)}
+
+
+def may_fail(node: Node, ranges: Ranges) -> bool:
+    """Whether running a node may raise, whatever sizes and dtypes are."""
+    if isinstance(node, Extern):
+        return node.fails
+    return any(not ranges.within(atom.expr, atom.bound) for atom in _loaded(node))  # type: ignore[arg-type]
+
+
+def _loaded(nest: Nest) -> list[Indirect]:
+    """The loaded integers among the positions of a nest."""
+    found = nest.index.indirects()
+    for expr in postorder([nest.value, *[atom.expr for atom in found]]):  # type: ignore[list-item]
+        if expr.op == "load":
+            found += expr.attr[1].indirects()
+    return found
+
+
+def writing(facts: Facts, group: Group) -> list[str]:
+    """The memory of the caller that a group writes."""
+    names = [name for member in group.members for name in written(facts.node(member))]
+    return [name for name in names if name in facts.program.mutated]
+
+
+def waiting(facts: Facts, groups: Sequence[Group], needs: Sequence[set[int]]) -> dict[int, set[int]]:
+    """Groups that write, by number → those that may fail and can all run before."""
+    unsure = failing(facts)
+    fails = [i for i, group in enumerate(groups) if not unsure.isdisjoint(group.members)]
+    writes = [i for i, group in enumerate(groups) if writing(facts, group)]
+    if not fails or not writes:
+        return {}
+    late = _behind(needs, set(writes))
+    early = [i for i in fails if i not in late]
+    return {writer: set(early) for writer in writes}
+
+
+def _behind(needs: Sequence[set[int]], groups: set[int]) -> set[int]:
+    """These groups, and all that have to run after one of them."""
+    feeds: list[list[int]] = [[] for _ in needs]
+    for i, before in enumerate(needs):
+        for earlier in before:
+            feeds[earlier].append(i)
+    found, ready = set(groups), list(groups)
+    while ready:
+        for later in feeds[ready.pop()]:
+            if later not in found:
+                found.add(later)
+                ready.append(later)
+    return found
+
+
+def plan_failure(facts: Facts, ordered: Sequence[Group]) -> Failure:
+    """What is done about failures of groups in this order."""
+    unsure = failing(facts)
+    writes = [writing(facts, group) for group in ordered]
+    first = next((i for i, names in enumerate(writes) if names), None)
+    if first is None:
+        return Failure()
+    fails = [i for i, group in enumerate(ordered) if not unsure.isdisjoint(group.members)]
+    count = max(fails, default=-1) + 1
+    kept = tuple(dict.fromkeys(name for names in writes[:count] for name in names))
+    start = max(first, count)
+    called = any(isinstance(facts.node(group.members[0]), Extern) for group in ordered[start:])
+    return Failure(kept, count if kept else 0, start if called else None)
