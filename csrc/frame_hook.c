@@ -25,7 +25,7 @@ _Thread_local Activity activity;
 /* Over all threads: regions that are open, and reasons to do without the hook for a while. */
 static Py_ssize_t open_regions, pauses;
 
-static PyObject *handler;     /* handler(settings, function, slots, entries or None) */
+static PyObject *handler;     /* handler(settings, function, slots, entries or None), see `ask` */
 static PyObject *empty_code;  /* returns None */
 static PyObject *get_tool;    /* sys.monitoring.get_tool, from 3.12 */
 
@@ -203,8 +203,10 @@ static PyObject *run_replaced(PyThreadState *thread, Frame *frame, PyObject *rep
     return run_continuations(result);
 }
 
-/* Tells Python of a frame that no version matches; 0, or -1 with an exception. */
-static int ask(PyObject *settings, PyObject *function, PyObject *const *slots, Py_ssize_t count, PyObject *entries) {
+/* Tells Python of a frame that no version matches; 0 with what the frame is to be told before and after, or NULL; or -1
+ * with an exception. */
+static int ask(PyObject *settings, PyObject *function, PyObject *const *slots, Py_ssize_t count, PyObject *entries,
+               PyObject **replay) {
     PyObject *values = PyTuple_New(count);
     if (values == NULL) return -1;
     for (Py_ssize_t i = 0; i < count; i++) PyTuple_SET_ITEM(values, i, Py_NewRef(slots[i]));
@@ -213,8 +215,10 @@ static int ask(PyObject *settings, PyObject *function, PyObject *const *slots, P
     PyObject *answer = PyObject_Vectorcall(handler, args, 4, NULL);
     frame_hook_go_on();
     Py_DECREF(values);
-    Py_XDECREF(answer);
-    return answer ? 0 : -1;
+    if (answer == NULL) return -1;
+    if (answer == Py_None) Py_DECREF(answer);
+    else *replay = answer;
+    return 0;
 }
 
 /* 1 with the version that matches, 0 none does, -1 an exception. */
@@ -232,7 +236,7 @@ static int find_version(const PyCodeObject *code, PyObject *const *slots, FrameE
 }
 
 static PyObject *look_at(PyThreadState *thread, Frame *frame) {
-    PyObject *code = frame->code, *found = NULL, *settings = activity.settings;
+    PyObject *code = frame->code, *found = NULL, *replay = NULL, *settings = activity.settings;
     Py_ssize_t count = frame_parameters((PyCodeObject *)code);
     PyObject *slots[count + 1];
     FrameEntries *entries = NULL;
@@ -242,11 +246,16 @@ static PyObject *look_at(PyThreadState *thread, Frame *frame) {
     activity.suspensions++; /* what guards and the handler run is no part of the program */
     int status = find_version((PyCodeObject *)code, slots, &entries, &found, &watch);
     if (status == 0 && handler != NULL && !(entries != NULL && entries->closed)) {
-        status = ask(settings, slots[count], slots, count, (PyObject *)entries);
+        status = ask(settings, slots[count], slots, count, (PyObject *)entries, &replay);
         if (status == 0) status = find_version((PyCodeObject *)code, slots, &entries, &found, &watch);
     }
     activity.suspensions--;
     Py_XDECREF((PyObject *)entries);
+    if (status == 0 && replay != NULL) {
+        replay = replay_start(replay);
+        return replay ? replay_end(replay, run_frame(thread, frame, 0)) : retire(thread, frame, NULL);
+    }
+    Py_XDECREF(replay);
     if (status < 0) return retire(thread, frame, NULL);
     if (status == 0) return frame_state((PyCodeObject *)code) == &HUSHED ? run_in(NULL, thread, frame)
                                                                         : run_frame(thread, frame, 0);

@@ -97,6 +97,8 @@ PyObject *native_suspended(PyObject *module, PyObject *ignored);
 extern PyObject *run_original;
 /* Takes that exception, which is set, before the original runs; NULL with another exception if it may not. */
 PyObject *replay_begin(void);
+/* The same for one that is given (and stolen) instead. */
+PyObject *replay_start(PyObject *replay);
 /* What the call gives in the end: `result` or its exception, or another one (steals both). */
 PyObject *replay_end(PyObject *replay, PyObject *result);
 int replay_register(PyObject *module);

@@ -21,11 +21,13 @@ PyObject *replay_begin(void) {
     } else {
         PyErr_Restore(type, value, trace);
     }
-    if (replay != NULL && replay != Py_None) {
-        PyObject *begun = PyObject_CallMethod(replay, "begin", NULL);
-        if (begun == NULL) Py_CLEAR(replay);
-        Py_XDECREF(begun);
-    }
+    return replay != NULL && replay != Py_None ? replay_start(replay) : replay;
+}
+
+PyObject *replay_start(PyObject *replay) {
+    PyObject *begun = PyObject_CallMethod(replay, "begin", NULL);
+    if (begun == NULL) Py_CLEAR(replay);
+    Py_XDECREF(begun);
     return replay;
 }
 

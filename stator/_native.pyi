@@ -49,7 +49,8 @@ class Dispatcher:
     def settings(self) -> Any: ...
 
 #: handler(settings, function, slots, entries), for a frame that no version matches.
-FrameHandler = Callable[[Any, FunctionType, tuple[Any, ...], "FrameEntries | None"], None]
+#: What it gives, if anything, is told before and after the frame runs as it is: `begin()`, `end(raised)`.
+FrameHandler = Callable[[Any, FunctionType, tuple[Any, ...], "FrameEntries | None"], object]
 
 class FrameEntries:
     """The compiled versions of the frames of one code object, under one choice of settings, of one instance or all."""

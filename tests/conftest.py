@@ -16,7 +16,7 @@ from typing import Any
 import hypothesis
 import pytest
 
-from stator.base import temporary
+from stator.base import faults, temporary
 from stator.loop.tables import session
 
 # Examples are the same on every run, and a slow machine is no failure.
@@ -82,6 +82,18 @@ def _seeded() -> None:
     torch = sys.modules.get("torch")
     if torch is not None:
         torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True)
+def _no_faults(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A fault of stator that nobody expects fails the test: the program goes on in eager, so results cannot show it."""
+    before = faults.total()
+    yield
+    found = faults.recent(before)
+    if request.node.get_closest_marker("faults") is None:
+        assert not found, "stator failed where eager PyTorch does not: " + "; ".join(map(str, found))
+    else:
+        assert found, "the test is marked as one that provokes faults, and there were none"
 
 
 @pytest.fixture

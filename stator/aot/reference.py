@@ -54,7 +54,8 @@ class _Sized(fx.Interpreter):
             case torch.SymInt():
                 return evaluate(size_of(arg), self.values)
             case torch.SymFloat():
-                return from_bits(self.values[symbol_of(arg.node.value)])
+                value = arg.node.value
+                return value if isinstance(value, float) else from_bits(self.values[symbol_of(value)])
             case list() | tuple():
                 return type(arg)([self._filled(item, user) for item in arg])
         return arg

@@ -9,6 +9,7 @@ Neighbours: `metadata.py` is its input; `results.py` makes the user's results; `
 
 from __future__ import annotations
 
+import traceback
 import weakref
 from collections.abc import Callable, Sequence
 from functools import cache, lru_cache, partial
@@ -26,7 +27,9 @@ from stator.aot.generators import restoring
 from stator.aot.metadata import Metadata, Output, TensorSpec
 from stator.aot.results import geometry_of, result, sized
 from stator.aot.symbols import read
-from stator.base.errors import Unsupported
+from stator.base import artifacts, faults
+from stator.base.errors import InternalError, Location, StatorError, Unsupported
+from stator.base.files import called_back
 from stator.sizes.real import NAMES, bits_of
 
 Tensor = torch.Tensor
@@ -234,9 +237,33 @@ class Bound:
         """One gradient or None for each flat input."""
         if self.backward is None:
             return [None] * len(self.metadata.inputs)
-        with torch.no_grad():
-            gradients = self.backward(arguments)
+        try:
+            with torch.no_grad():
+                gradients = self.backward(arguments)
+        except Exception as error:
+            failure = self._failure(error)
+            if failure is None:
+                raise
+            raise failure from error
         return _reached(ctx, self, tangents, gradients) if self.reach else gradients
+
+    def _failure(self, error: Exception) -> InternalError | None:
+        """What is said of an exception of the backward graph; None where eager raises it too, or any program might."""
+        if isinstance(error, StatorError | IndexError | MemoryError | torch.OutOfMemoryError) or called_back(error):
+            return None
+        gm = self.again.gm if self.again is not None else None
+        name = type(gm).__name__ if gm is not None else "backward"
+        folder = artifacts.for_failure("", name)
+        if gm is not None:
+            folder.write("graph", str(gm.graph), "txt")
+        folder.write("failure", "".join(traceback.format_exception(error)), "txt")
+        what = f"{type(error).__name__}: {error}"
+        places = [node.meta.get("location") for node in gm.graph.nodes] if gm is not None else []
+        place = next((Location(*place) for place in places if place), None)
+        faults.report(faults.Fault("backward", name, place, what, str(folder.path)))
+        failure = InternalError("backward", f"the compiled backward graph raised {what}", str(folder.path))
+        failure.refused_at(place, None)
+        return failure
 
 
 def _unsaved(metadata: Metadata) -> list[int]:

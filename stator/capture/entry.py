@@ -48,7 +48,7 @@ from stator.capture.compiled_module import CompiledModule, original_of, share
 from stator.capture.dynamic import History
 from stator.capture.guards import Guard, Roots, compile_tree
 from stator.capture.points import Point, Points
-from stator.capture.recovery import Recovery, Replay
+from stator.capture.recovery import Recovery, Replay, Uncompiled
 from stator.capture.source import ConstSource
 
 #: Every function that has been compiled, for `reset`.
@@ -73,7 +73,7 @@ class Versions:
 
     __slots__ = (
         "__weakref__", "adding", "closed", "dispatcher", "failures", "function", "history", "made_for", "point",
-        "points", "recoveries", "reminded", "settings",
+        "points", "recoveries", "refused", "reminded", "settings",
     )  # fmt: skip
 
     def __init__(
@@ -100,6 +100,8 @@ class Versions:
         self.made_for: Counter[tuple[int, ...]] = Counter()
         #: By what is called when an entry's code fails, the tree of the entry.
         self.recoveries: dict[Recovery, _native.GuardTree] = {}
+        #: How often compiling has ended in an error of the program.
+        self.refused = 0
         #: Whether the user was told that a mode keeps calls in eager.
         self.reminded = False
         _all.add(self)
@@ -112,6 +114,7 @@ class Versions:
         self.closed = self.born_closed()
         self.failures.clear()
         self.history.clear()
+        self.refused = 0
         self.reminded = False
 
     def born_closed(self) -> bool:
@@ -130,6 +133,7 @@ class Versions:
             return _native.watched(self.settings, self.function, *args, **kwargs)
         if self.overridden():
             return self.function(*args, **kwargs)
+        replay: Replay | None
         try:
             with self.adding, suspended():  # one thread at a time; what it adds may serve those that wait
                 target = self.matching(args, kwargs)
@@ -138,12 +142,15 @@ class Versions:
         except (CaptureError, StatorWarning) as error:  # warnings that the user has made errors
             raise error.with_traceback(None) from None
         except Exception as error:
-            self.fail(error)
+            replay = self.failure(error)
+            if replay is not None:
+                return replay.run(self.function, args, kwargs)
             target = self.function
         try:
             return _native.watched(self.settings, target, *args, **kwargs)
         except _native.RunOriginal as stop:
-            replay: Replay = stop.args[0]
+            replay = stop.args[0]
+        assert replay is not None
         return replay.run(self.function, args, kwargs)
 
     def matching(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., Any] | None:
@@ -275,8 +282,24 @@ class Versions:
         )
         return True
 
-    def fail(self, error: Exception) -> None:
-        """Stator failed, not the user's program: say so and leave further calls to eager, or raise if asked."""
+    def failure(self, error: Exception) -> Replay | None:
+        """What tells of a failure to compile once the original has run; None where it has been told already.
+
+        An operator that refuses its data does so while compiling too, and the program has to see that.
+        """
+        if isinstance(error, StatorError) and not isinstance(error, InternalError | BuildError):
+            self.fail(error)
+            return None
+        cause = error
+        while isinstance(cause, InternalError) and isinstance(cause.__cause__, Exception):
+            cause = cause.__cause__
+        return Replay(Uncompiled(functools.partial(self.fail, error), self.refuse), cause, ())
+
+    def fail(self, error: Exception, raised: bool = False) -> None:
+        """Stator failed, not the user's program: say so and leave further calls to eager, or raise if asked.
+
+        An exception that the original has raised comes first.
+        """
         ours = not isinstance(error, StatorError) or isinstance(error, InternalError | BuildError)
         if not isinstance(error, StatorError):
             folder = artifacts.for_failure(self.settings.options, frames.identifier(self.function.__qualname__))
@@ -286,12 +309,19 @@ class Versions:
             raise error.with_traceback(None) from None
         if ours:
             code = self.function.__code__
-            place, folder_path = Location(code.co_filename, code.co_firstlineno), getattr(error, "artifacts", "")
-            faults.report(Fault("compile", self.function.__qualname__, place, error.message, folder_path))
-        if self.settings.options.strict or self.settings.fullgraph:
+            place, artifact = Location(code.co_filename, code.co_firstlineno), getattr(error, "artifacts", "")
+            faults.report(Fault("compile", self.function.__qualname__, place, error.message, artifact))
+        if (self.settings.options.strict or self.settings.fullgraph) and not raised:
             raise error
         self.closed = True
         self.warn(str(error), FaultWarning if ours else FallbackWarning)
+
+    def refuse(self) -> None:
+        """The program's data cannot be computed with, which compiling has found; that is tried so often and no more."""
+        self.refused += 1
+        if self.refused >= self.settings.options.recompile_limit and not self.closed:
+            self.closed = True
+            self.warn(f"compiling it has ended {self.refused} times in an error of the program")
 
     def warn(self, why: str, kind: type[FallbackWarning] = FallbackWarning) -> None:
         """Tells the user that calls are not compiled."""

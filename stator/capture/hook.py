@@ -21,11 +21,12 @@ from typing import Any, Final, NamedTuple
 import torch
 
 from stator import _native
-from stator.base import log
+from stator.base import files, log
 from stator.base.errors import InternalError, StatorWarning
 from stator.base.options import Settings
-from stator.capture import entry, files, frames
+from stator.capture import entry, frames
 from stator.capture.guards import FUNCTION, Guard, Roots, compile_tree
+from stator.capture.recovery import Replay
 from stator.capture.source import GlobalsSource, LocalSource
 
 # -- which frames ----------------------------------------------------------------------------------------
@@ -257,10 +258,10 @@ class FrameVersions(entry.Versions):
         itself = Guard("ID", LocalSource(code.co_varnames[0]), instance)
         return [guard for guard in guards if guard != itself]
 
-    def fail(self, error: Exception) -> None:
+    def fail(self, error: Exception, raised: bool = False) -> None:
         """Also keeps the hook from asking again."""
         self.frames.closed = True
-        super().fail(error)
+        super().fail(error, raised)
 
 
 class Instances:
@@ -324,23 +325,24 @@ def judge(code: types.CodeType) -> None:
 
 def look_at(
     settings: Settings, function: types.FunctionType, slots: tuple[Any, ...], entries: _native.FrameEntries | None
-) -> None:
-    """What the native hook calls for a frame that no version matches."""
+) -> Replay | None:
+    """What the native hook calls for a frame that no version matches; gives what is told of the frame as it is."""
     if entries is None:
         rule = next((rule for rule in RULES if rule.holds(function)), None)
         if rule is not None:
             rule.apply(function)
-            return
+            return None
         if not worthwhile(function, slots):
             judge(function.__code__)
-            return
+            return None
     versions = versions_for(settings, function, slots, entries)
     try:
         versions.look_at(function, slots)
     except StatorWarning as error:  # warnings that the user has made errors
         raise error.with_traceback(None) from None
     except Exception as error:
-        versions.fail(error)
+        return versions.failure(error)
+    return None
 
 
 def versions_for(

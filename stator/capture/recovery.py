@@ -23,16 +23,12 @@ import torch
 from torch import fx
 
 from stator._native import RunOriginal
-from stator.base import artifacts, faults
+from stator.base import artifacts, faults, files
 from stator.base.errors import FaultWarning, InternalError, Location, StatorError, is_partly_done
-from stator.capture import files
 
 if TYPE_CHECKING:
     from stator.base.options import Options
     from stator.capture.entry import Versions
-
-#: Files of code that backends make of graphs.
-_GENERATED: Final = ("<stator ", "<eval_with_key>")
 
 #: What operators raise for their data, one or the other.
 _DATA: Final = (RuntimeError, LookupError, ValueError, ArithmeticError)
@@ -84,9 +80,12 @@ class Recovery:
         refused = isinstance(error, StatorError) and not isinstance(error, InternalError | LookupError)
         if not isinstance(error, Exception) or refused or is_partly_done(error):
             raise error
-        if raised_by_hook(error) or (not self.observes and raised_by_user(error)):
+        if raised_by_hook(error) or (not self.observes and files.called_back(error)):
             raise error  # what eager raises there; user code is not run twice without need
         raise RunOriginal(Replay(self, error, inputs)) from error
+
+    def explained(self) -> None:
+        """The original has raised what the compiled code has: nothing is to be said."""
 
     def failed(self, error: Exception, inputs: tuple[Any, ...], raised: bool) -> None:
         """The original has not raised what the compiled code has."""
@@ -111,12 +110,34 @@ class Recovery:
         warnings.warn_explicit(FaultWarning(text), None, self.location.file, self.location.line, registry={})
 
 
+class Uncompiled:
+    """In the place of a `Recovery`, for a call that could not be compiled."""
+
+    __slots__ = ("refuse", "tell")
+
+    observes = False
+
+    def __init__(self, tell: Callable[[bool], None], refuse: Callable[[], None]) -> None:
+        #: What is done if it is our fault; told whether the original has raised something else.
+        self.tell = tell
+        #: What is done if it is the program's.
+        self.refuse = refuse
+
+    def failed(self, error: Exception, inputs: tuple[Any, ...], raised: bool) -> None:
+        """The original has not raised what compiling has."""
+        self.tell(raised)
+
+    def explained(self) -> None:
+        """It has."""
+        self.refuse()
+
+
 class Replay:
-    """One call that is run again by the original."""
+    """One call that is run by the original, after it has failed."""
 
     __slots__ = ("error", "inputs", "recovery", "seen", "watching")
 
-    def __init__(self, recovery: Recovery, error: Exception, inputs: tuple[Any, ...]) -> None:
+    def __init__(self, recovery: Recovery | Uncompiled, error: Exception, inputs: tuple[Any, ...]) -> None:
         self.recovery = recovery
         self.error = error
         self.inputs = inputs
@@ -144,7 +165,9 @@ class Replay:
         """After it, raised or not."""
         if self.watching:
             sys.settrace(None)
-        if not self._explained(raised):
+        if self._explained(raised):
+            self.recovery.explained()
+        else:
             self.recovery.failed(self.error, self.inputs, raised)
 
     def _explained(self, raised: bool) -> bool:
@@ -189,35 +212,13 @@ def describe(inputs: Iterable[Any]) -> Iterator[str]:
 # -- whose code has raised -------------------------------------------------------------------------------
 
 
-def _codes(error: BaseException) -> list[types.CodeType]:
-    """The code that the exception has passed through below the compiled code, outermost first."""
-    step = error.__traceback__.tb_next if error.__traceback__ is not None else None
-    codes = []
-    while step is not None:
-        codes.append(step.tb_frame.f_code)
-        step = step.tb_next
-    return codes
-
-
 def raised_by_hook(error: BaseException) -> bool:
     """Whether a hook on saved tensors has raised it: checkpointing ends what it computes again by that."""
     hooks = torch._C._autograd._top_saved_tensors_default_hooks(False)
     if hooks is None:
         return False
     known = [code_of(hook) for hook in hooks]
-    return None in known or any(code in known for code in _codes(error))
-
-
-def raised_by_user(error: BaseException) -> bool:
-    """Whether it comes out of Python code of the user's that torch has called: that of an operator, mostly."""
-    called = False
-    for code in _codes(error):
-        path = code.co_filename
-        if files.of_torch(path) or path.startswith(_GENERATED):
-            called = True
-        elif called and not files.of_stator(path):
-            return True
-    return False
+    return None in known or any(code in known for code in files.passed(error))
 
 
 def code_of(function: Any) -> types.CodeType | None:

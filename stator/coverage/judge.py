@@ -3,7 +3,8 @@
 An `Engine` is a compiler under test: it runs a program once and says what it could not take and which of PyTorch's
 kernels it called; `Stator` is ours, through `stator.compile`, capture included. A sample is, from good to bad:
 generated (no kernel of PyTorch but those of class extern in `prims/set.py`), extern (right, with others), breaks
-(right, but a part ran in eager PyTorch, with a reason), fails (a wrong result, an error of the compiler, a crash).
+(right, but a part ran in eager PyTorch, with a reason), fails (a wrong result, an error of the compiler, also one that
+it survived in eager PyTorch, a crash).
 Neighbours: `database.py`, `compare.py`; the benchmarks have another engine.
 """
 
@@ -20,7 +21,7 @@ from torch import Tensor
 from torch._ops import OpOverload
 
 import stator
-from stator.base import log
+from stator.base import faults, log
 from stator.base.errors import CaptureError, DataDependent, FallbackWarning, Unsupported
 from stator.coverage.compare import MORE_NOISES, Seen, Spread, differences, observe_on, spread_of
 from stator.coverage.database import FREE, SEED, UNWRITTEN, UNWRITTEN_RESULTS, Arguments, Sample
@@ -39,6 +40,8 @@ class Run:
     seen: Seen
     breaks: tuple[str, ...]
     kernels: tuple[str, ...]
+    #: Where the compiler failed and went on in eager, which results cannot show.
+    faults: tuple[str, ...] = ()
 
 
 class Engine(Protocol):
@@ -75,6 +78,7 @@ class Stator:
         stator.reset()
         options = {"cache": False, "verify": True, "strict": True, "eager_random": exact_random}
         compiled = stator.compile(program, dynamic=self.dynamic, options=options)
+        before = faults.total()
         with log.collect() as recorder, warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
             seen = call(compiled)
@@ -84,7 +88,8 @@ class Stator:
             if isinstance(error, (CaptureError, DataDependent, Unsupported)):
                 breaks.append(error.message)
         externs = {name for facts in recorder.of(log.KERNELS) for name in facts["externs"]}
-        return Run(seen, tuple(breaks), tuple(sorted({name.rpartition(".")[0] for name in externs})))
+        kernels = tuple(sorted({name.rpartition(".")[0] for name in externs}))
+        return Run(seen, tuple(breaks), kernels, tuple(map(str, faults.recent(before))))
 
 
 class Dynamic(Stator):
@@ -115,8 +120,9 @@ def judge(engine: Engine, name: str, sample: Sample) -> Judgement:
     if random and not found:
         run = _run(engine, sample, exact_random=False)
         found = _other_geometry(engine.layout, run.seen, want)
+    found = [*found, *run.faults]
     refused = any(isinstance(e, CaptureError | DataDependent | Unsupported) for e in _errors(run.seen))
-    if found and not (refused and run.breaks):
+    if found and (run.faults or not (refused and run.breaks)):
         return Judgement("fails", "; ".join(found), run.kernels)
     if run.breaks:
         return Judgement("breaks", "; ".join(dict.fromkeys(run.breaks)), run.kernels)

@@ -55,6 +55,16 @@ class Speed:
 
 
 @dataclass(frozen=True, slots=True)
+class Fault:
+    """A failure of stator's own, after which the program went on in eager PyTorch."""
+
+    stage: str
+    error: str
+    location: Location | None
+    artifacts: str
+
+
+@dataclass(frozen=True, slots=True)
 class Explanation:
     """What one compilation did; printing it gives the report. Kernels and externs are listed once a launch.
 
@@ -68,6 +78,7 @@ class Explanation:
     externs: tuple[str, ...]
     recompiles: tuple[str, ...]
     speed: tuple[Speed, ...]
+    faults: tuple[Fault, ...]
     memory: tuple[Mapping[str, int], ...]
     cache_hits: int
     cache_misses: int
@@ -98,6 +109,7 @@ class Explanation:
             externs=tuple(str(name) for facts in launched for name in facts["externs"]),
             recompiles=tuple(str(facts.get("reason", "")) for facts in recorder.of(log.RECOMPILE)),
             speed=tuple(Speed(**facts) for facts in recorder.of(log.SPEED)),
+            faults=tuple(_fault(facts) for facts in recorder.of(log.FAULT)),
             memory=tuple(dict(facts) for facts in recorder.of(log.MEMORY)),
             cache_hits=sum(hits),
             cache_misses=len(hits) - sum(hits),
@@ -107,6 +119,7 @@ class Explanation:
 
     def __rich__(self) -> RenderableType:
         parts: list[RenderableType] = [Text(self._headline(), style="bold")]
+        parts += [_fault_text(item) for item in self.faults]
         parts += [_break_text(item) for item in self.breaks]
         parts += [Text(f"compiled again: {reason}", style="yellow") for reason in self.recompiles]
         parts += [_speed_text(item) for item in self.speed]
@@ -133,6 +146,7 @@ class Explanation:
         counts = (
             (len(self.graphs), "graph"),
             (len(self.breaks), "break"),
+            *([(len(self.faults), "fault")] if self.faults else []),
             (len(set(self.kernels)), "kernel"),
             (len(self.externs), "extern call"),
             (len(self.guards), "guard"),
@@ -177,9 +191,16 @@ def _measuring(**arguments: Any) -> dict[str, Any]:
 
 
 def _break(facts: Mapping[str, Any]) -> Break:
+    return Break(str(facts.get("reason", "")), _location(facts), str(facts.get("hint") or ""))
+
+
+def _fault(facts: Mapping[str, Any]) -> Fault:
+    return Fault(str(facts["stage"]), str(facts["error"]), _location(facts), str(facts["artifacts"]))
+
+
+def _location(facts: Mapping[str, Any]) -> Location | None:
     file = facts.get("file")
-    location = Location(str(file), int(facts.get("line") or 0)) if file else None
-    return Break(str(facts.get("reason", "")), location, str(facts.get("hint") or ""))
+    return Location(str(file), int(facts.get("line") or 0)) if file else None
 
 
 def _break_text(item: Break) -> Text:
@@ -200,6 +221,14 @@ def _speed_text(item: Speed) -> Text:
         return Text(f"speed: {item.graph} takes {figures}")
     hint = "options={'check_speed': 'eager'} lets it run in eager"
     return Text(f"slower than eager: {item.graph} takes {figures}\n  hint: {hint}", style="red")
+def _fault_text(item: Fault) -> Text:
+    """What failed, where, and what shows it."""
+    text = Text(f"fault of stator: {item.stage} raised {item.error}, and ran in eager PyTorch", style="bold red")
+    if item.location is not None:
+        text.append(f"\n  at {item.location}", style="default")
+    if item.artifacts:
+        text.append(f"\n  hint: please report it with {item.artifacts}", style="default")
+    return text
 
 
 def _memory_text(facts: Mapping[str, int]) -> str:

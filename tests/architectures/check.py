@@ -16,7 +16,7 @@ import transformers
 
 import stator
 from benchmarks.worker import disable_dropout
-from stator.base import log
+from stator.base import faults, log
 from stator.base.errors import CaptureError, StatorWarning
 from tests.architectures.catalogue import TABLE
 from tests.architectures.table import Architecture, Inputs
@@ -58,6 +58,7 @@ def judge(name: str, mode: str) -> Verdict:
     whole, wrong, graphs, breaks = True, "", 0, []
     for fullgraph in (True, False):
         stator.reset()
+        before = faults.total()
         try:
             with log.collect() as found, warnings.catch_warnings():
                 warnings.simplefilter("ignore", StatorWarning)
@@ -69,6 +70,7 @@ def judge(name: str, mode: str) -> Verdict:
             continue
         except Exception as error:  # a failing model is a line of the report, not its end
             wrong = f"{type(error).__name__}: {one_line(error)}"
+        wrong = wrong or "; ".join(map(str, faults.recent(before)))
         graphs = len(found.of(log.GRAPH))
         breaks += [f"{stop['reason']} ({stop['file']}:{stop['line']})" for stop in found.of(log.BREAK)]
         break

@@ -218,6 +218,7 @@ def fail() -> None:
     raise ZeroDivisionError("a bug")
 
 
+@pytest.mark.faults
 def test_our_failure_warns_and_gives_the_result(captures: Captures, tmp_path: Path) -> None:
     captures.action = fail
     compiled = entry.compile_callable(scaled, settings(debug=str(tmp_path / "somewhere")))
@@ -263,6 +264,7 @@ def test_exceptions_of_the_program_surface(captures: Captures) -> None:
     assert len(captures.calls) == 1
 
 
+@pytest.mark.faults
 def test_a_new_entry_that_does_not_match_is_our_failure(captures: Captures, monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = GuardSet([Guard("EQUALS", LocalSource("x"), "something else")])
     monkeypatch.setattr(frames, "convert", lambda fn, *_, **__: frames.Entry(wrong, fn.__code__, [], []))

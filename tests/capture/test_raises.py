@@ -111,6 +111,7 @@ def test_a_call_that_does_not_raise_is_compiled() -> None:
     assert len(entry.versions_of(compiled)) == 2
 
 
+@pytest.mark.faults
 def test_capture_that_is_wrong_about_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     def convert(fn: Any, *rest: Any, **named: Any) -> frames.Entry:
         return frames.Entry(GuardSet(state_guards()), fn.__code__, [], [], "the program raises ValueError()")

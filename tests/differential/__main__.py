@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import torch
 
 import stator
+from stator.base import faults
 from stator.base.errors import CaptureError, DataDependent, FallbackWarning, Unsupported
 from stator.coverage.compare import EPSILON, Seen, differences, spread_of
 from tests.differential.observe import observe
@@ -72,9 +73,12 @@ def _compare(program: Program, compiled: Callable[..., Any], want: Seen) -> tupl
     def eager(noise: float = 0.0, wide: bool = False) -> Seen:
         return observe(function, program.inputs, noise=noise, wide=wide)
 
+    before = faults.total()
     with warnings.catch_warnings():
         warnings.simplefilter("error", FallbackWarning)
         got = observe(compiled, program.inputs)
+    if faults.total() != before:
+        return "wrong", "; ".join(map(str, faults.recent(before)))
     for error in (got.failed, got.backward_failed):
         if isinstance(error, (CaptureError, Unsupported, DataDependent)):
             return "refused", str(error).split("\n")[0]

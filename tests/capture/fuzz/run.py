@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import torch
 
 import stator
+from stator.base import faults
 from stator.base.errors import StatorWarning
 from stator.capture.entry import versions_of
 
@@ -163,6 +164,7 @@ def differences(text: str, calls: tuple[Call, ...], mode: Mode, strict: bool = T
     compiled = stator.compile(other, backend=mode.backend, dynamic=mode.dynamic, options={"strict": strict})
     close = mode.backend != "eager"
     found = []
+    before = faults.total()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", StatorWarning)
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -184,6 +186,7 @@ def differences(text: str, calls: tuple[Call, ...], mode: Mode, strict: bool = T
             ]
             if shared(got) != shared(want):
                 found.append(f"f{tuple(call)}: other objects are shared: {shared(got)}, not {shared(want)}")
+    found += map(str, faults.recent(before))
     if len(versions_of(compiled)) > MOST_VERSIONS:
         found.append(f"{len(versions_of(compiled))} versions")
     return found

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import torch
 
 import stator
+from stator.base import faults
 from stator.base.errors import FallbackWarning
 from tests.capture.programs.table import Program
 
@@ -30,7 +31,7 @@ SEED = 20
 class Outcome(NamedTuple):
     """What came of a program."""
 
-    #: What differs from eager; empty when nothing does.
+    #: What differs from eager, or where stator failed and eager did not; empty when nothing does.
     difference: str
     #: Graphs and operators that the first call gave.
     graphs: int
@@ -64,13 +65,15 @@ def check(program: Program, reset: bool = True) -> Outcome:
     backend = Counting()
     expected, _ = run(program, program.function)
     compiled = stator.compile(program.function, backend=backend, options={"strict": True})
+    before = faults.total()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", FallbackWarning)
         first: list[tuple[int, int]] = []
         found, _ = run(program, compiled, lambda: first.append((backend.graphs, backend.operators)))
     why = [str(item.message) for item in caught if issubclass(item.category, FallbackWarning)]
     graphs, operators = first[0] if first else (0, 0)
-    return Outcome(difference(found, expected), graphs, operators, why[0] if why else "")
+    wrong = difference(found, expected) or "; ".join(map(str, faults.recent(before)))
+    return Outcome(wrong, graphs, operators, why[0] if why else "")
 
 
 def run(program: Program, function: Any, after: Callable[[], None] = lambda: None) -> tuple[list[Any], Any]:

@@ -1,0 +1,155 @@
+"""Errors of a program's data: raised or handled, everything that can be reached is as eager leaves it."""
+
+from __future__ import annotations
+
+import random
+import traceback
+from typing import Any
+
+import pytest
+import torch
+
+import stator
+from stator.base import faults
+from tests.capture import data_errors
+
+BACKENDS = ["inductor", "aot_eager", "eager"]
+W = torch.arange(4.0)
+
+
+@pytest.mark.parametrize(("backend", "seeds"), [("eager", 40), ("aot_eager", 40), ("inductor", 5)])
+def test_random_programs(backend: str, seeds: int) -> None:
+    for seed in range(4000, 4000 + seeds):
+        text = data_errors.program(random.Random(seed))
+        assert not data_errors.differences(text, backend, seed), f"seed {seed}{text}"
+
+
+def test_random_programs_meet_errors() -> None:
+    """The run above is not empty: half of the programs raise, others handle what is raised."""
+    met = handled = 0
+    for seed in range(4000, 4040):
+        text = data_errors.program(random.Random(seed))
+        namespace: dict[str, Any] = {"torch": torch}
+        exec(text, namespace)
+        raised = [
+            isinstance(call[0], tuple) and call[0][0] is IndexError for call in data_errors.run(namespace["f"], 0)
+        ]
+        met += any(raised)
+        handled += "except" in text and not any(raised)
+    assert met >= 20 and handled >= 5
+
+
+def seen(function: Any, *args: Any) -> Any:
+    """The result or exception of a call, and the arguments after it."""
+    given = [arg.clone() if isinstance(arg, torch.Tensor) else arg for arg in args]
+    torch.manual_seed(3)
+    try:
+        result = function(*given)
+    except Exception as error:
+        result = type(error), str(error), [frame.name for frame in traceback.extract_tb(error.__traceback__)][-1]
+    kept = [(arg.tolist(), arg._version) if isinstance(arg, torch.Tensor) else arg for arg in given]
+    return str(result), kept, torch.rand(()).item()
+
+
+def handled_after_a_write(a: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+    a.add_(1)
+    try:
+        return W[i]
+    except IndexError:
+        return a * 10
+
+
+def written_and_checked_at_once(a: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+    a.add_(W[i])
+    return a @ a
+
+
+def used_before_and_after(a: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+    a.mul_(2)
+    y = torch.mm(a.view(1, -1), a.view(-1, 1))
+    a.add_(1)
+    return W[i] * y + a
+
+
+def scattered(a: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+    a.index_add_(0, i, torch.ones(2))
+    a[i] = 3
+    return a.cumsum(0)
+
+
+def drawn(a: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+    noise = torch.rand(3)
+    a.sub_(noise.mean())
+    return W[i].sum() + torch.randn(2) * 0 + a
+
+
+def raised_again(a: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+    a.add_(1)
+    try:
+        return W[i]
+    except IndexError as error:
+        a.mul_(3)
+        raise KeyError(str(error)) from None
+    finally:
+        a.sub_(0.5)
+
+
+def recovered_in_a_loop(a: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+    total = a.sum()
+    for row in i:
+        try:
+            total = total + W[row.view(1)].sum()
+        except IndexError:
+            a.add_(100)
+    return total
+
+
+PROGRAMS = [
+    handled_after_a_write, written_and_checked_at_once, used_before_and_after, scattered, drawn, raised_again,
+    recovered_in_a_loop,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda f: f.__name__)
+def test_what_a_data_error_leaves(program: Any, backend: str) -> None:
+    compiled = stator.compile(program, backend=backend, options={"strict": True, "eager_random": True})
+    for positions in ([0, 1], [1, 7], [-9, 0], [3, 2]):
+        args = torch.tensor([0.5, 2.0]), torch.tensor(positions)
+        assert seen(compiled, *args) == seen(program, *args)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_random_state_without_eagers_numbers(backend: str) -> None:
+    """After a call that failed the generator stands where eager leaves it: what compiled code has drawn is put back."""
+    compiled = stator.compile(drawn, backend=backend)
+    compiled(torch.ones(2), torch.tensor([0, 1]))
+    args = torch.ones(2), torch.tensor([0, 9])
+    assert seen(compiled, *args) == seen(drawn, *args)
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_sizes_that_do_not_fit_later(backend: str, dynamic: bool | None) -> None:
+    def program(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        x.add_(1)
+        return (x * 2) @ (y + 1)
+
+    compiled = stator.compile(program, backend=backend, dynamic=dynamic, options={"strict": True})
+    for left, right in ((3, 3), (4, 4), (5, 6), (7, 7), (8, 3)):
+        args = torch.ones(2, left), torch.ones(right, 2)
+        assert seen(compiled, *args) == seen(program, *args)
+
+
+def test_numbers_that_no_operator_takes_are_the_programs_error() -> None:
+    """Compiling meets the error first; that is no fault, and later calls are compiled."""
+    compiled = stator.compile(lambda x, a: x.masked_fill(x > 0, a))
+    before = faults.total()
+    for number in (0.5, 0.25, 1e300, -1e300, 2.0):
+        x = torch.ones(3)
+        if abs(number) > 1e38:
+            with pytest.raises(RuntimeError, match="without overflow"):
+                compiled(x, number)
+        else:
+            assert compiled(x, number).tolist() == [number] * 3
+    assert faults.total() == before
