@@ -30,7 +30,7 @@ from stator.aot.symbols import shown
 from stator.aot.trace import Joint
 from stator.base.errors import Unsupported
 from stator.fake.execute import plan_of
-from stator.fake.graphs import acts, add_call, copy_call, infer, is_pure, is_view, module, root
+from stator.fake.graphs import acts, add_call, copy_call, draws, infer, is_pure, is_view, module, root
 
 aten = torch.ops.aten
 
@@ -313,7 +313,8 @@ def _draws(joint: Joint, phase: str) -> list[fx.Node]:
 
 def _generators(joint: Joint) -> tuple[str, ...]:
     """The devices whose generators the forward graph, or the seeds for it, take numbers from."""
-    results = [value for node in _draws(joint, "forward") for value in tree_leaves(node.meta["val"])]
+    drawing = [node for node in _draws(joint, "forward") if draws(node)]
+    results = [value for node in drawing for value in tree_leaves(node.meta["val"])]
     found = {str(value.device) for value in results if isinstance(value, torch.Tensor)}
     return tuple(sorted(found | ({joint.metadata.seed_device} - {""})))
 

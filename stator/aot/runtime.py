@@ -30,6 +30,7 @@ from stator.aot.symbols import read
 from stator.base import artifacts, faults
 from stator.base.errors import InternalError, Location, StatorError, Unsupported
 from stator.base.files import called_back
+from stator.base.options import Options
 from stator.sizes.real import NAMES, bits_of
 
 Tensor = torch.Tensor
@@ -253,7 +254,7 @@ class Bound:
             return None
         gm = self.again.gm if self.again is not None else None
         name = type(gm).__name__ if gm is not None else "backward"
-        folder = artifacts.for_failure("", name)
+        folder = artifacts.for_failure(Options.from_user(None, None), name)
         if gm is not None:
             folder.write("graph", str(gm.graph), "txt")
         folder.write("failure", "".join(traceback.format_exception(error)), "txt")

@@ -1,9 +1,10 @@
 """Graphs that others run, call by call: one that raises has changed nothing, as with graphs that stator compiles.
 
 Capture relies on it: the original runs in place of a call whose graph has raised. The tensors that the graph writes
-(`gm.meta["written"]`) are kept for that, and the states of the generators. What autograd has recorded on a tensor that
-had a history before cannot be taken back: such an exception says so, and nothing runs again.
-Neighbours: `builtin.py` and `checked.py` wrap callables in this; `loop/failing.py` is the same for compiled graphs.
+(`gm.meta["written"]`) are kept for that, the states of the generators, and the modes of the thread that it turns. What
+autograd has recorded on a tensor that had a history before cannot be taken back: such an exception says so, and nothing
+runs again. Neighbours: `builtin.py` and `checked.py` wrap callables in this; `loop/failing.py` is the same for compiled
+graphs.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch.amp import autocast_mode
 
 from stator.aot.generators import restoring
 from stator.base.errors import mark_partly_done
+from stator.capture.values import switches
 
 Compiled = Callable[..., Any]
 
@@ -49,6 +52,49 @@ class Kept:
         return tensor.grad_fn is self.history
 
 
+class Modes:
+    """The modes of the thread that a graph may turn by a call."""
+
+    __slots__ = ("cache", "casts", "grad", "nesting", "switches")
+
+    def __init__(self) -> None:
+        self.grad = torch.is_grad_enabled()
+        self.casts = [
+            (kind, torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in ("cpu", "cuda")
+        ]
+        self.cache = torch.is_autocast_cache_enabled()
+        self.nesting = _nesting()
+        self.switches = [(turn, read()) for turn, read in _SWITCHES]
+
+    def put_back(self) -> None:
+        """Turns all of them back."""
+        torch._C._set_grad_enabled(self.grad)
+        for kind, enabled, dtype in self.casts:
+            torch.set_autocast_enabled(kind, enabled)
+            torch.set_autocast_dtype(kind, dtype)
+        torch.set_autocast_cache_enabled(self.cache)
+        while _nesting() > self.nesting:
+            if torch.autocast_decrement_nesting() == 0:
+                torch.clear_autocast_cache()
+        for turn, value in self.switches:
+            turn(value)
+
+
+def _nesting() -> int:
+    """How many autocast contexts the thread is in."""
+    torch.autocast_increment_nesting()
+    return torch.autocast_decrement_nesting()
+
+
+#: What turns and what reads a switch, of those that graphs may turn and this version has.
+_SWITCHES = [
+    (getattr(torch._C, turn), getattr(torch._C, read)) for turn, read in switches.NAMES if hasattr(torch._C, turn)
+]
+
+#: Calls that turn a mode.
+_TURNING = {torch._C._set_grad_enabled, autocast_mode._enter_autocast, *(turn for turn, _ in _SWITCHES)}
+
+
 def atomic(gm: Any, compiled: Compiled, example_inputs: Sequence[Any]) -> Compiled:
     """The same callable, of which a call that raises has changed nothing."""
     if not isinstance(gm, fx.GraphModule):
@@ -58,16 +104,22 @@ def atomic(gm: Any, compiled: Compiled, example_inputs: Sequence[Any]) -> Compil
     attributes = [getattr(gm, str(n.target)) for n in gm.graph.find_nodes(op="get_attr") if n.name in names]
     tensors = [value for value in example_inputs if isinstance(value, torch.Tensor)]
     devices = [torch.device("cpu"), *{t.device for t in tensors if t.device.type == "cuda"}]
-    if places or attributes:
-        compiled = functools.partial(_attempt, compiled, places, attributes)
+    turning = any(node.target in _TURNING for node in gm.graph.nodes if node.op == "call_function")
+    if places or attributes or turning:
+        compiled = functools.partial(_attempt, compiled, places, attributes, turning)
     return functools.partial(restoring, devices, compiled)
 
 
-def _attempt(compiled: Compiled, places: Sequence[int], attributes: Sequence[torch.Tensor], *inputs: Any) -> Any:
+def _attempt(
+    compiled: Compiled, places: Sequence[int], attributes: Sequence[torch.Tensor], turning: bool, *inputs: Any
+) -> Any:
     kept = [Kept(tensor) for tensor in (*attributes, *[inputs[i] for i in places])]
+    modes = Modes() if turning else None
     try:
         return compiled(*inputs)
     except BaseException as error:
+        if modes is not None:
+            modes.put_back()
         undone = [item.put_back() for item in kept]
         if not all(undone):
             mark_partly_done(error)

@@ -90,7 +90,7 @@ class Recovery:
     def failed(self, error: Exception, inputs: tuple[Any, ...], raised: bool) -> None:
         """The original has not raised what the compiled code has."""
         what = f"{type(error).__name__}: {error}"
-        folder = artifacts.for_failure(self.options.debug, self.function)
+        folder = artifacts.for_failure(self.options, self.function)
         folder.write("graph", "\n".join(map(str, self.calls)), "txt")
         folder.write("failure", "".join([*traceback.format_exception(error), *describe(inputs)]), "txt")
         fault = faults.Fault("call", self.function, self.location, what, str(folder.path))

@@ -221,6 +221,8 @@ def _speed_text(item: Speed) -> Text:
         return Text(f"speed: {item.graph} takes {figures}")
     hint = "options={'check_speed': 'eager'} lets it run in eager"
     return Text(f"slower than eager: {item.graph} takes {figures}\n  hint: {hint}", style="red")
+
+
 def _fault_text(item: Fault) -> Text:
     """What failed, where, and what shows it."""
     text = Text(f"fault of stator: {item.stage} raised {item.error}, and ran in eager PyTorch", style="bold red")

@@ -72,7 +72,7 @@ def program(rng: random.Random) -> str:
     body = [rng.choice(WRITES + EFFECTS) for _ in range(rng.randint(0, 2))]
     body.insert(rng.randint(0, len(body)), rng.choice(RAISING))
     after = [rng.choice(WRITES + EFFECTS + RAISING) for _ in range(rng.randint(0, 2))]
-    match rng.choice(("plain", "plain", "handled", "finally", "nested", "raised")):
+    match rng.choice(("plain", "plain", "handled", "finally", "nested", "ungraded", "cast")):
         case "plain":
             lines += body
         case "handled":
@@ -87,8 +87,10 @@ def program(rng: random.Random) -> str:
         case "nested":
             lines += ["def inner(c):", *indented([*body, "return c"]), "try:", *indented(["c = inner(c)"])]
             lines += ["except IndexError as error:", *indented(["seen.append(str(error))", rng.choice(WRITES)])]
-        case "raised":
+        case "ungraded":
             lines += ["with torch.no_grad():", *indented(body)]
+        case "cast":
+            lines += ["with torch.autocast('cpu', torch.bfloat16):", *indented(body)]
     return HEADER + textwrap.indent("\n".join([*lines, *after, "return c, a + b"]), "    ")
 
 
@@ -111,7 +113,8 @@ def run(function: Any, seed: int) -> list[Any]:
         kept = [(tensor.detach().clone(), tensor._version) for tensor in (*tensors, m.buffer, m.weight)]
         objects = [item.clone() if isinstance(item, torch.Tensor) else item for item in seen]
         items = {key: item.clone() for key, item in table.items()}
-        found.append([result, kept, objects, items, m.count, m.note, torch.get_rng_state()])
+        modes = torch.is_grad_enabled(), torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
+        found.append([result, kept, objects, items, m.count, m.note, torch.get_rng_state(), modes])
     return found
 
 
@@ -140,7 +143,7 @@ def differences(text: str, backend: str, seed: int, **arguments: Any) -> list[st
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", StatorWarning)
         got = run(compiled, seed)
-    names = ("result", "tensors", "list", "dict", "count", "note", "random state")
+    names = ("result", "tensors", "list", "dict", "count", "note", "random state", "modes")
     found = [
         f"call {number}: {name} is {mine}, not {theirs}"
         for number, (ours, eager) in enumerate(zip(got, want, strict=True))
