@@ -115,6 +115,7 @@ def test_fullgraph_is_refused_with_line_reason_and_hint() -> None:
 
 
 @pytest.mark.parametrize("place", ["trace", "partition", "wrapper.emit", "compile_units", "schedule_program"])
+@pytest.mark.faults
 def test_our_failure_is_one_warning_and_the_eager_result(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, place: str
 ) -> None:
@@ -137,6 +138,7 @@ def test_our_failure_is_one_warning_and_the_eager_result(
     assert isinstance(caught.value.__cause__, ZeroDivisionError | InternalError)
 
 
+@pytest.mark.faults
 def test_the_artifacts_of_a_failure_stand_with_the_others(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("stator.pipeline.wrapper.emit", fails)
     options = {"debug": str(tmp_path), "cache_dir": str(tmp_path / "cache")}
@@ -147,6 +149,7 @@ def test_the_artifacts_of_a_failure_stand_with_the_others(monkeypatch: pytest.Mo
     assert names == ["captured.py", "joint.py", "forward.py", "forward_loops.txt", "forward_fused.txt", "failure.txt"]
 
 
+@pytest.mark.faults
 def test_a_source_that_does_not_compile_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("stator.pipeline.cpp.emit", lambda *_: "this is no C++;\n")
     x = torch.randn(3)
@@ -157,6 +160,7 @@ def test_a_source_that_does_not_compile_is_kept(monkeypatch: pytest.MonkeyPatch,
         stator.compile(f, options={**options, "strict": True})(x)
 
 
+@pytest.mark.faults
 def test_a_failure_of_capture_is_one_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("stator.capture.frames.Conversion.start", fails)
     x = torch.randn(3)

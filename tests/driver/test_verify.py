@@ -19,6 +19,7 @@ def double(x: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("checker, stage", [("verify_program", "lower"), ("verify_schedule", "schedule")])
+@pytest.mark.faults
 def test_it_runs_the_checkers(checker: str, stage: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(f"stator.loop.verify.{checker}", refuse)
     x = torch.randn(3)
