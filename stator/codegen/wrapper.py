@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from stator.base.errors import Unsupported
 from stator.loop.kernel import Call, Launch, Schedule, Step
 from stator.loop.memory import touched
-from stator.loop.nest import Buffer, Extern, Geometry, Number, View
+from stator.loop.nest import Buffer, Extern, Geometry, Number, Text, View
 from stator.loop.scalar import ITEMSIZE, NBYTES
 from stator.sizes import Size, Symbol, hint
 
@@ -263,7 +263,7 @@ class _Module:
                 return self._view(value)
             case tuple():
                 return f"[{', '.join(self._argument(item) for item in value)}]"
-            case str() if value.startswith("torch."):
+            case str() if value.startswith("torch.") and not isinstance(value, Text):
                 return value
             case float() if value != value or value in (float("inf"), float("-inf")):
                 return f"float({str(value)!r})"

@@ -123,6 +123,12 @@ class Nest:
         return (*self.axes, *self.reduce_axes) if scans([self.value]) else self.axes
 
 
+class Text(str):
+    """A string among the arguments of an operator; a plain one that starts with "torch." is a Python expression."""
+
+    __slots__ = ()
+
+
 Argument: TypeAlias = Any  # View | bool | int | float | str | None | Size | tuple of these
 
 

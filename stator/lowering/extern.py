@@ -20,7 +20,7 @@ from torch.fx import Node
 from stator.base.errors import Unsupported
 from stator.fake.execute import plan_of
 from stator.fake.graphs import acts
-from stator.loop.nest import Argument, Buffer, Extern
+from stator.loop.nest import Argument, Buffer, Extern, Text
 from stator.loop.scalar import OPAQUE
 from stator.lowering.context import Context
 from stator.lowering.value import Place, Spec, Tensorish, over, placed
@@ -56,7 +56,9 @@ def argument(context: Context, value: Any) -> Argument:
     match value:
         case Tensorish():
             return context.view(value)
-        case None | bool() | int() | float() | complex() | str() | Size() | Bits():
+        case str():
+            return Text(value)
+        case None | bool() | int() | float() | complex() | Size() | Bits():
             return value
         case list() | tuple():
             return tuple([argument(context, item) for item in value])
