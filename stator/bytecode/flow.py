@@ -116,6 +116,25 @@ def _layouts(decoded: Decoded) -> tuple[Layout | None, ...]:
     return tuple(found)
 
 
+def pushed_by(decoded: Decoded, start: int, position: int) -> int | None:
+    """Which instruction, in the order of the text, pushed what stands at a position of the stack before `start`."""
+    found = layouts(decoded)
+    for index in range(start - 1, -1, -1):
+        before = found[index]
+        if before is None:
+            continue
+        depth, (name, arg) = len(before), decoded.instructions[index]
+        if name == "SWAP":
+            position = {depth - 1: depth - arg, depth - arg: depth - 1}.get(position, position)
+        elif name == "COPY":
+            position = depth - arg if position == depth else position
+        else:
+            popped, pushed = effect(name, arg)
+            if 0 <= position - (depth - popped) < pushed:
+                return index
+    return None
+
+
 def _after(before: Layout, name: str, arg: Any, jumping: Effect | None) -> Layout:
     match name:
         case "SWAP":

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from stator.base.errors import DataDependent, GraphBreak, Unsupported
 from stator.bytecode import continuation
 from stator.capture.machine import Machine, Session
-from stator.capture.source import CellSource, ClosureSource, ConstSource, LocalSource
+from stator.capture.source import CellSource, ClosureSource, ConstSource, LocalSource, Source, StackSource
 from stator.capture.value import Raised, Value
 from stator.capture.values import build
 
@@ -77,19 +77,20 @@ class RootMachine(Machine):
         index = self.ip = point.at.start
         for position in range(continuation.depth(self.decoded, index)):
             name = continuation.stack_name(position)
-            self.stack.append(self.argument(given[name], name) if name in given else None)
+            source = StackSource(name, point.code, index, position)
+            self.stack.append(self.argument(given[name], source) if name in given else None)
         for slot in point.at.slots:
             name = self.decoded.slot_names[slot]
             if name in point.cells:
-                self.slots[slot] = self.cell_argument(given[name], name)
+                self.slots[slot] = self.cell_argument(given[name], LocalSource(name))
             else:
                 self.pending[slot] = given[name], LocalSource(name)
 
-    def argument(self, obj: Any, name: str) -> Value:
+    def argument(self, obj: Any, source: Source) -> Value:
         """What was on the stack."""
         if type(obj) is types.CellType:
-            return self.cell_argument(obj, name)
-        return self.build.wrap(self, obj, LocalSource(name))
+            return self.cell_argument(obj, source)
+        return self.build.wrap(self, obj, source)
 
     def iterates_argument(self) -> bool:
         """Whether it stands at a loop over an iterator that it was given."""
@@ -97,11 +98,10 @@ class RootMachine(Machine):
         source = self.stack[-1].source if self.stack and self.stack[-1] is not None else None
         return name == "FOR_ITER" and isinstance(source, LocalSource)
 
-    def cell_argument(self, cell: types.CellType, name: str) -> Value:
+    def cell_argument(self, cell: types.CellType, source: Source) -> Value:
         """A cell of the frame, which each call has anew."""
         found = self.values.get(id(cell))
         if found is None:
-            source = LocalSource(name)
             found = self.values[id(cell)] = build.make_cell(None, cell, source, CellSource(source))
         return found
 

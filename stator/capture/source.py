@@ -9,11 +9,17 @@ changed after construction. Constructors take their fields by position.
 
 from __future__ import annotations
 
+import linecache
 import sys
+import textwrap
 import types
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from weakref import ReferenceType, WeakValueDictionary
+
+from stator.bytecode.decode import decode
+from stator.bytecode.flow import pushed_by
+from stator.bytecode.instructions import Position
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -32,6 +38,9 @@ def scope_of(fn: types.FunctionType, arguments: Mapping[str, Any]) -> Scope:
     cells = dict(zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True))
     return Scope(arguments, fn.__globals__, cells)
 
+
+#: How many characters of the user's program stand for a value without a name.
+SHOWN = 60
 
 #: Types whose values are named by value; anything else is named by identity.
 PLAIN = (int, float, str, bytes, bool, complex, type(None))
@@ -138,6 +147,40 @@ class LocalSource(Source):
 
     def write(self) -> str:
         return f"L[{self.name!r}]"
+
+
+class StackSource(LocalSource):
+    """An argument of a resume function that was on the stack: a value without a name, between two instructions."""
+
+    __slots__ = ("code", "position", "start")
+    __match_args__ = ("name", "code", "start", "position")
+
+    def __init__(self, name: str, code: types.CodeType, start: int, position: int) -> None:
+        super().__init__(name)
+        self.code = code
+        self.start = start
+        self.position = position
+
+    def write(self) -> str:
+        """The expression that gave it, as it stands in the user's file."""
+        decoded = decode(self.code)
+        index = pushed_by(decoded, self.start, self.position)
+        place = decoded.position(index if index is not None else self.start)
+        if index is None or place.line is None:
+            return f"(a value on the way to line {place.line})"
+        return f"({_segment(self.code.co_filename, place) or 'a value'} at line {place.line})"
+
+
+def _segment(file: str, place: Position) -> str:
+    """A piece of a file, on one line and not too long; nothing where the file cannot be read."""
+    if place.line is None or place.end_line is None:
+        return ""
+    lines = [line.encode() for line in linecache.getlines(file)[place.line - 1 : place.end_line]]
+    if not lines:
+        return ""
+    lines[-1] = lines[-1][: place.end_column]
+    lines[0] = lines[0][place.column or 0 :]
+    return textwrap.shorten(b" ".join(lines).decode(errors="replace"), SHOWN, placeholder="…")
 
 
 class ClosureSource(Source):
