@@ -11,7 +11,7 @@ WORKERS ?= 2
 test test-py312 accept: export OMP_NUM_THREADS ?= 2
 test test-py312 accept: export OMP_WAIT_POLICY ?= PASSIVE
 
-demo: environment  ## compile GPT-2, check it, time it beside torch.compile
+demo: environment  ## compile GPT-2, check it, time it beside eager, then torch.compile; DEMO=quick stops before that
 	$(PYTHON) -m benchmarks.demo
 
 test: lint  ## lint, types, all tests
