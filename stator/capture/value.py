@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from stator.capture.machine import Machine
     from stator.capture.rewrite import Assembler
     from stator.capture.source import Source
+    from stator.capture.values.mirror import Mirror
 
 
 class Raised(Exception):
@@ -66,6 +67,9 @@ class Value:
 
     #: How error messages call this kind of value.
     kind: ClassVar[str] = "object"
+
+    #: Whether Python itself may run what has no model, on a mirror (`values/mirror.py`).
+    by_mirrors: ClassVar[bool] = False
 
     def __init__(self, source: Source | None = None) -> None:
         self.source = source
@@ -199,6 +203,24 @@ class Value:
 
     def raised_while(self, tx: Machine, handled: Value | None) -> None:
         """It has been raised as an exception, while another one may be being handled."""
+
+    # -- while Python's own code works on it (`values/mirror.py`) ---------------------------------------
+
+    def mirrored(self, mirror: Mirror) -> Any:
+        """The object that stands for it: a container of mirrors, or what asks this value."""
+        return mirror.stand_in(self)
+
+    def held(self, tx: Machine) -> Sequence[Value]:
+        """What a container holds, in order."""
+        return ()
+
+    def take_back(self, mirror: Mirror, obj: Any) -> None:
+        """C code has changed its mirror: so is it."""
+        raise self.refuse("a change by a builtin function")
+
+    def by_python(self, tx: Machine, name: str, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+        """A call of its method `name` that has no model here."""
+        tx.raise_roughly(TypeError, f"wrong arguments for {name}()")
 
     # -- in the graph ----------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from stator.capture.machine import opcode
+from stator.capture.values.methods import type_name
 
 if TYPE_CHECKING:
     from stator.capture.machine import Machine
@@ -73,9 +74,11 @@ def map_add(tx: Machine, depth: int) -> None:
 @opcode("LIST_EXTEND", "SET_UPDATE")
 def add_items(tx: Machine, depth: int) -> None:
     stack: Any = tx.stack
-    items = stack.pop().unpack(tx)
+    value = stack.pop()
     target = stack[-depth]
-    for item in items:
+    if target.python_type() is list:
+        check_iterable(tx, value, "Value after * must be an iterable, not {}")
+    for item in value.unpack(tx):
         target.add_item(tx, item)
 
 
@@ -84,8 +87,23 @@ def dict_update(tx: Machine, depth: int) -> None:
     stack: Any = tx.stack
     mapping = stack.pop()
     target = stack[-depth]
+    if not is_mapping(mapping):
+        tx.raise_exception(TypeError, f"{type_name(mapping.python_type())!r} object is not a mapping")
     for key, value in mapping.pairs(tx):
         target.set_item(tx, key, value)
+
+
+def check_iterable(tx: Machine, value: Value, text: str) -> None:
+    """Raises the TypeError of an instruction that wants an iterable."""
+    cls = value.python_type()
+    if not hasattr(cls, "__getitem__") and getattr(cls, "__iter__", None) is None:
+        tx.raise_exception(TypeError, text.format(type_name(cls)))
+
+
+def is_mapping(value: Value) -> bool:
+    """Whether `**value` may be written."""
+    cls = value.python_type()
+    return hasattr(cls, "keys") or hasattr(cls, "__getattr__") or bool(cls.__dictoffset__)
 
 
 @opcode("DICT_MERGE")
@@ -94,6 +112,10 @@ def dict_merge(tx: Machine, depth: int) -> None:
     stack: Any = tx.stack
     mapping = stack.pop()
     target = stack[-depth]
+    if not is_mapping(mapping):
+        kind = type_name(mapping.python_type())
+        function = _function_text(stack[: len(stack) - depth])
+        tx.raise_exception(TypeError, f"{function} argument after ** must be a mapping, not {kind}")
     for key, value in mapping.pairs(tx):
         if target.contains(tx, key).truth(tx):
             name = _function_text(stack[: len(stack) - depth])
@@ -106,8 +128,12 @@ def _function_text(stack: list[Value | None]) -> str:
     # Below the dict are the positional arguments, then the callable with its NULL before or after.
     function: Any = stack[-2] if stack[-2] is not None else stack[-3]
     owner = function.constant() if function.is_constant() else function
-    module = getattr(owner, "__module__", None) if owner is not function else function.globals.get("__name__")
-    name = getattr(owner, "__qualname__", None) if owner is not function else function.qualname
+    if owner is not function:
+        module, name = getattr(owner, "__module__", None), getattr(owner, "__qualname__", None)
+    elif hasattr(function, "globals"):
+        module, name = function.globals.get("__name__"), function.qualname
+    else:
+        raise function.refuse("its text in an error")
     return f"{name}()" if module in (None, "builtins") else f"{module}.{name}()"
 
 
@@ -132,6 +158,7 @@ def _up_to(tx: Machine, value: Value, count: int) -> list[Value]:
     """The first items of an iterable; an iterator is not asked for more than `count`."""
     if value.python_type() in (tuple, list):
         return value.unpack(tx)
+    check_iterable(tx, value, "cannot unpack non-iterable {} object")
     iterator = value.iterate(tx)
     items: list[Value] = []
     while len(items) < count and (item := iterator.next_item(tx)) is not None:
@@ -143,6 +170,7 @@ def _up_to(tx: Machine, value: Value, count: int) -> list[Value]:
 def unpack_ex(tx: Machine, arg: tuple[int, int]) -> None:
     before, after = arg
     value: Any = tx.stack.pop()
+    check_iterable(tx, value, "cannot unpack non-iterable {} object")
     items = list(value.unpack(tx))
     if len(items) < before + after:
         text = f"not enough values to unpack (expected at least {before + after}, got {len(items)})"

@@ -18,7 +18,7 @@ import torch
 from stator.base.errors import GraphBreak
 from stator.capture.source import ConstSource, ItemSource
 from stator.capture.values import watch
-from stator.capture.values.base import look_up
+from stator.capture.values.lookup import look_up
 from stator.capture.values.registry import LITERALS, handles
 from stator.capture.values.tensor import call_graph
 from stator.capture.values.torch_function import is_leaf

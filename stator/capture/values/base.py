@@ -1,112 +1,32 @@
 """What all objects with Python-visible methods share: attribute lookup by table, bound methods, identity.
 
-A value class offers the method `name` of its Python type by defining `m_name(tx, *args, **kwargs)` on
-values; the special methods of the type are the operations of `Value` (`DUNDERS`).
-Invariant: a method that is not defined here is refused, never guessed.
+A value class offers the method `name` of its Python type by defining `m_name(tx, …, /)` on values; the special methods
+of the type are the operations of `Value` (`methods.DUNDERS`). A model returns None where it leaves a call to Python.
+Invariant: a method that has no model here is refused or, of a `Builtin`, run by Python on mirrors; never guessed.
 """
 
 from __future__ import annotations
 
+import operator
 import sys
+import types
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from stator.capture.source import ClassAttrSource, ConstSource
 from stator.capture.value import Value
-from stator.capture.values import watch
+from stator.capture.values import mirror
 from stator.capture.values.fold import run
+from stator.capture.values.lookup import static_attribute
+from stator.capture.values.methods import UNARY, find_method, fits
 from stator.capture.values.registry import fresh, wrap
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from stator.capture.machine import Machine
     from stator.capture.rewrite import Assembler
     from stator.capture.source import Source
-
-
-#: Marks an attribute that does not exist.
-MISSING: Any = object()
-
-
-def _next(value: Value, tx: Machine) -> Value:
-    item = value.next_item(tx)
-    if item is None:
-        tx.raise_exception(StopIteration)
-    return item
-
-
-def _or_not_implemented(result: Value | None) -> Value:
-    return fresh(NotImplemented) if result is None else result
-
-
-def _none(_: None) -> Value:
-    return fresh(None)
-
-
-#: Special method -> how it is done on a value.
-DUNDERS: dict[str, Callable[..., Value]] = {
-    "__len__": lambda v, tx: fresh(v.length(tx)),
-    "__bool__": lambda v, tx: fresh(v.truth(tx)),
-    "__iter__": lambda v, tx: v.iterate(tx),
-    "__next__": _next,
-    "__getitem__": lambda v, tx, key: v.get_item(tx, key),
-    "__setitem__": lambda v, tx, key, item: _none(v.set_item(tx, key, item)),
-    "__delitem__": lambda v, tx, key: _none(v.del_item(tx, key)),
-    "__contains__": lambda v, tx, item: v.contains(tx, item),
-    "__call__": lambda v, tx, *args, **kwargs: v.call(tx, args, kwargs),
-    "__getattribute__": lambda v, tx, name: v.get_attr(tx, name.constant()),
-    "__setattr__": lambda v, tx, name, item: _none(v.set_attr(tx, name.constant(), item)),
-    "__delattr__": lambda v, tx, name: _none(v.del_attr(tx, name.constant())),
-    "__neg__": lambda v, tx: v.unary(tx, "-"),
-    "__pos__": lambda v, tx: v.unary(tx, "+"),
-    "__invert__": lambda v, tx: v.unary(tx, "~"),
-}
-
-#: Special method -> (the operation of `Value`, the operator).
-OPERATOR_DUNDERS: dict[str, tuple[str, str]] = {}
-for _name, _op in {
-    "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**",
-    "matmul": "@", "and": "&", "or": "|", "xor": "^", "lshift": "<<", "rshift": ">>",
-}.items():  # fmt: skip
-    OPERATOR_DUNDERS[f"__{_name}__"] = ("binary", _op)
-    OPERATOR_DUNDERS[f"__r{_name}__"] = ("binary_reflected", _op)
-    OPERATOR_DUNDERS[f"__i{_name}__"] = ("inplace", _op)
-for _name, _op in {"lt": "<", "le": "<=", "eq": "==", "ne": "!=", "gt": ">", "ge": ">="}.items():
-    OPERATOR_DUNDERS[f"__{_name}__"] = ("compare", _op)
-
-
-def find_method(value: Value, name: str) -> Callable[..., Value] | None:
-    """The method of the builtin type that `value` models, as `method(tx, *args, **kwargs)`."""
-    own = getattr(value, "m_" + name, None)
-    if own is not None:
-        return own
-    dunder = DUNDERS.get(name)
-    if dunder is not None:
-        return lambda tx, *args, **kwargs: dunder(value, tx, *args, **kwargs)
-    operation = OPERATOR_DUNDERS.get(name)
-    if operation is not None:
-        attribute, op = operation
-        return lambda tx, other: _or_not_implemented(getattr(value, attribute)(tx, op, other))
-    return None
-
-
-def static_attribute(cls: type, name: str) -> Any:
-    """What the MRO of `cls` has under `name`, without calling descriptors; `MISSING` if nothing."""
-    for parent in cls.__mro__:
-        if name in parent.__dict__:
-            return parent.__dict__[name]
-    return MISSING
-
-
-def look_up(tx: Machine, cls: type, name: str) -> Any:
-    """`static_attribute`, with a guard on the answer."""
-    known, key = tx.session.looked_up, (cls, name)
-    raw = known.get(key)
-    if raw is None:
-        raw = known[key] = static_attribute(cls, name)
-        watch.class_attribute(tx, cls, name, raw, raw is not MISSING)
-    return raw
 
 
 def call_written(tx: Machine, value: Value, name: str, *args: Value) -> Value | None:
@@ -120,11 +40,6 @@ def call_written(tx: Machine, value: Value, name: str, *args: Value) -> Value | 
 
 #: Packages whose classes' special methods only compute, and may run for real.
 ANSWERING = sys.stdlib_module_names | {"torch", "numpy"}
-
-
-def is_data_descriptor(tx: Machine, raw: Any) -> bool:
-    """Whether a class attribute comes before the instance's dict."""
-    return any(look_up(tx, type(raw), name) is not MISSING for name in ("__set__", "__delete__"))
 
 
 def bind_static(tx: Machine, instance: Value, cls: type, name: str) -> Value:
@@ -153,6 +68,70 @@ class Object(Value):
         if self.python_type().__dictoffset__:
             raise self.refuse(f"setting attribute {name!r}")
         tx.raise_exception(AttributeError, f"{self.python_type().__name__!r} object has no attribute {name!r}")
+
+
+class Builtin(Object):
+    """An object of a builtin type that is known inside out: what has no model here, Python does on mirrors."""
+
+    __slots__ = ()
+    by_mirrors = True
+
+    def get_attr(self, tx: Machine, name: str) -> Value:
+        if name == "__class__":
+            return fresh(self.python_type())
+        raw = static_attribute(self.python_type(), name)
+        if isinstance(raw, METHODS):
+            return MethodValue(self, name)
+        if isinstance(raw, types.ClassMethodDescriptorType | types.BuiltinFunctionType | staticmethod | classmethod):
+            return fresh(getattr(self.python_type(), name))
+        return mirror.apply(tx, getattr, (self, fresh(name)))
+
+    def set_attr(self, tx: Machine, name: str, value: Value) -> None:
+        if self.python_type().__dictoffset__:
+            raise self.refuse(f"setting attribute {name!r}")
+        mirror.apply(tx, setattr, (self, fresh(name), value))
+
+    def del_attr(self, tx: Machine, name: str) -> None:
+        if self.python_type().__dictoffset__:
+            raise self.refuse(f"deleting attribute {name!r}")
+        mirror.apply(tx, delattr, (self, fresh(name)))
+
+    def by_python(self, tx: Machine, name: str, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+        return mirror.apply(tx, mirror.method(name), (self, *args), kwargs)
+
+    def truth(self, tx: Machine) -> bool:
+        return bool(mirror.apply(tx, bool, (self,)).constant())
+
+    def length(self, tx: Machine) -> int:
+        return int(mirror.apply(tx, len, (self,)).constant())
+
+    def contains(self, tx: Machine, item: Value) -> Value:
+        return mirror.apply(tx, operator.contains, (self, item))
+
+    def iterate(self, tx: Machine) -> Value:
+        return mirror.apply(tx, iter, (self,))
+
+    def next_item(self, tx: Machine) -> Value | None:
+        return mirror.apply(tx, next, (self,))
+
+    def get_item(self, tx: Machine, key: Value) -> Value:
+        return mirror.apply(tx, operator.getitem, (self, key))
+
+    def set_item(self, tx: Machine, key: Value, value: Value) -> None:
+        mirror.apply(tx, operator.setitem, (self, key, value))
+
+    def del_item(self, tx: Machine, key: Value) -> None:
+        mirror.apply(tx, operator.delitem, (self, key))
+
+    def unary(self, tx: Machine, op: str) -> Value:
+        return mirror.apply(tx, UNARY[op], (self,))
+
+    def call(self, tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+        return mirror.apply(tx, operator.call, (self, *args), kwargs)
+
+
+#: What a method of a builtin type is in its class.
+METHODS = (types.MethodDescriptorType, types.WrapperDescriptorType)
 
 
 class KnownValue(Object):
@@ -205,20 +184,26 @@ class MethodValue(Object):
         self.name = name
 
     def python_type(self) -> type:
-        return type([].append)
+        return (
+            type(getattr(self.owner.python_type(), self.name).__get__(object()))
+            if self.is_wrapper()
+            else type([].append)
+        )
+
+    def is_wrapper(self) -> bool:
+        """Whether it is a special method, of which the bound ones have a type of their own."""
+        return isinstance(static_attribute(self.owner.python_type(), self.name), types.WrapperDescriptorType)
 
     def truth(self, tx: Machine) -> bool:
         return True
 
     def call(self, tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
         method = find_method(self.owner, self.name)
-        assert method is not None
-        try:
-            return method(tx, *args, **kwargs)
-        except TypeError as error:
-            if error.__traceback__ is not None and error.__traceback__.tb_next is None:
-                tx.raise_roughly(TypeError, f"wrong arguments for {self.name}()")
-            raise
+        if method is not None and fits(method, len(args), kwargs):
+            result = method(tx, *args, **kwargs)
+            if result is not None:
+                return result
+        return self.owner.by_python(tx, self.name, args, kwargs)
 
     def get_attr(self, tx: Machine, name: str) -> Value:
         if name == "__self__":
@@ -232,3 +217,12 @@ class MethodValue(Object):
 
     def reconstruct(self, out: Assembler) -> None:
         out.call(getattr, self.owner, fresh(self.name))
+
+
+def returned_method(seen: mirror.Mirror, obj: Any) -> Value:
+    """A method bound to what it is a method of."""
+    return fresh(obj) if isinstance(obj.__self__, type) else MethodValue(seen.value(obj.__self__), obj.__name__)
+
+
+mirror.RETURNED[types.BuiltinMethodType] = returned_method
+mirror.RETURNED[types.MethodWrapperType] = lambda seen, obj: MethodValue(seen.value(obj.__self__), obj.__name__)

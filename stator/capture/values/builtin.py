@@ -12,6 +12,7 @@ import functools
 import operator
 import re
 import types
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -21,20 +22,26 @@ from stator.capture.generators import exhausted
 from stator.capture.source import AttrSource, ConstSource
 from stator.capture.value import Raised, Value
 from stator.capture.values import operators, real, watch
-from stator.capture.values.base import MISSING, KnownValue, find_method, look_up
+from stator.capture.values.base import Builtin, KnownValue
 from stator.capture.values.class_checks import is_instance, is_subclass
-from stator.capture.values.constant import NONE, boolean
+from stator.capture.values.constant import FALSE, NONE, boolean
 from stator.capture.values.exception import ExceptionValue
 from stator.capture.values.fold import Question, fold, known, run
 from stator.capture.values.function import BoundMethodValue
 from stator.capture.values.iterators import CallableIterator, Enumerate, Filter, ItemsIterator, Zip
+from stator.capture.values.lookup import MISSING, look_up, static_attribute
+from stator.capture.values.mapping import DictValue
+from stator.capture.values.methods import find_method
+from stator.capture.values.mirror import apply, by_python, models
 from stator.capture.values.registry import LITERALS, builds, fresh, handler_of, handles, makes, wrap
-from stator.capture.values.sequence import ListValue, TupleValue, sort
+from stator.capture.values.sequence import ListValue, ReversedList, TupleValue
+from stator.capture.values.sets import SetValue
 from stator.capture.values.symbolic import EXACT, extreme
 from stator.capture.values.tensor import TensorValue, call_graph
 from stator.capture.values.tensor_class import call_override
 from stator.capture.values.unknown_text import UnknownTextValue
 from stator.capture.values.user_object import UserObjectValue
+from stator.capture.values.watch import IMMUTABLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -60,9 +67,13 @@ class BuiltinValue(KnownValue):
         if not kwargs and self.obj in EXACT and any(arg.is_symbolic() for arg in args):
             return EXACT[self.obj](tx, args)
         if is_pure(self.obj) and not any(isinstance(arg, TensorValue) for arg in (*args, *kwargs.values())):
-            return fold(tx, self.obj, args, kwargs)
+            whole = known(args) and known(kwargs.values())
+            return fold(tx, self.obj, args, kwargs) if whole else apply(tx, self.obj, args, kwargs)
         if isinstance(self.obj, functools._lru_cache_wrapper):
             return call_cached(tx, self, args, kwargs)
+        owner = getattr(self.obj, "__self__", None)
+        if isinstance(owner, type) and owner.__flags__ & IMMUTABLE:
+            return apply(tx, self.obj, args, kwargs)  # a class method of a builtin type
         name = f"{getattr(self.obj, '__module__', None) or 'builtins'}.{getattr(self.obj, '__qualname__', '?')}"
         raise GraphBreak(f"calling the C function {name} is not supported", "call it outside of the compiled function")
 
@@ -139,25 +150,34 @@ def is_attribute_error(raised: Raised) -> bool:
     return issubclass(raised.value.python_type(), AttributeError)
 
 
-@handles(getattr)
-def call_getattr(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+def attribute_name(value: Value) -> str | None:
+    """The name of an attribute, where it is one."""
+    name = value.constant() if value.is_constant() else None
+    return name if isinstance(name, str) else None
+
+
+@models(getattr)
+def call_getattr(tx: Machine, value: Value, attribute: Value, default: Value | None = None, /) -> Value | None:
     """`getattr(obj, name[, default])`."""
-    name = args[1].constant()
-    if len(args) == 2:
-        return args[0].get_attr(tx, name)
+    name = attribute_name(attribute)
+    if name is None:
+        return None
     try:
-        return args[0].get_attr(tx, name)
+        return value.get_attr(tx, name)
     except Raised as raised:
-        if is_attribute_error(raised):
-            return args[2]
+        if default is not None and is_attribute_error(raised):
+            return default
         raise
 
 
-@handles(hasattr)
-def call_hasattr(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+@models(hasattr)
+def call_hasattr(tx: Machine, value: Value, attribute: Value, /) -> Value | None:
     """`hasattr(obj, name)`."""
+    name = attribute_name(attribute)
+    if name is None:
+        return None
     try:
-        args[0].get_attr(tx, args[1].constant())
+        value.get_attr(tx, name)
     except Raised as raised:
         if is_attribute_error(raised):
             return boolean(False)
@@ -165,32 +185,39 @@ def call_hasattr(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -
     return boolean(True)
 
 
-@handles(setattr)
-def call_setattr(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+@models(setattr)
+def call_setattr(tx: Machine, value: Value, attribute: Value, item: Value, /) -> Value | None:
     """`setattr(obj, name, value)`."""
-    args[0].set_attr(tx, args[1].constant(), args[2])
+    name = attribute_name(attribute)
+    if name is None:
+        return None
+    value.set_attr(tx, name, item)
     return NONE
 
 
-@handles(delattr)
-def call_delattr(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+@models(delattr)
+def call_delattr(tx: Machine, value: Value, attribute: Value, /) -> Value | None:
     """`delattr(obj, name)`."""
-    args[0].del_attr(tx, args[1].constant())
+    name = attribute_name(attribute)
+    if name is None:
+        return None
+    value.del_attr(tx, name)
     return NONE
 
 
 @handles(vars)
 def call_vars(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
     """`vars(obj)`."""
-    if not args:
+    if len(args) != 1 or kwargs:
         raise GraphBreak("vars() without an argument is not supported")
+    if isinstance(args[0], Builtin) or static_attribute(args[0].python_type(), "__dict__") is MISSING:
+        return apply(tx, vars, args, mute=True)
     return args[0].get_attr(tx, "__dict__")
 
 
-@handles(callable)
-def call_callable(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+@models(callable)
+def call_callable(tx: Machine, value: Value, /) -> Value:
     """`callable(obj)`."""
-    value = args[0]
     if operators.is_known(value):
         return boolean(callable(value.constant()))
     return boolean(look_up(tx, value.python_type(), "__call__") is not MISSING)
@@ -199,19 +226,19 @@ def call_callable(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) 
 # -- types ---------------------------------------------------------------------------------------------
 
 
-@handles(isinstance)
-def call_isinstance(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+@models(isinstance)
+def call_isinstance(tx: Machine, value: Value, classes: Value, /) -> Value:
     """`isinstance(obj, classes)`, on the real object where there is one, else by its type."""
-    value, classes = args
+    if isinstance(classes, ListValue | DictValue | SetValue):
+        return apply(tx, isinstance, (NONE, classes))
     if not classes.is_constant():
         raise classes.refuse("isinstance()")
     return boolean(is_instance(tx, value, classes.constant()))
 
 
-@handles(issubclass)
-def call_issubclass(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+@models(issubclass)
+def call_issubclass(tx: Machine, cls: Value, classes: Value, /) -> Value:
     """`issubclass(cls, classes)`."""
-    cls, classes = args
     if not cls.is_constant() or not classes.is_constant():
         raise cls.refuse("issubclass()")
     return boolean(is_subclass(tx, cls.constant(), classes.constant()))
@@ -225,10 +252,9 @@ def call_type(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> V
     return fresh(args[0].python_type())
 
 
-@handles(id)
-def call_id(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+@models(id)
+def call_id(tx: Machine, value: Value, /) -> Value:
     """`id(obj)` of an object that existed before, which is then guarded by identity."""
-    value = args[0]
     real = value.constant() if value.is_constant() else getattr(value, "real", None)
     if real is None or value.source is None:
         raise value.refuse("id()")
@@ -239,57 +265,81 @@ def call_id(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Val
 # -- sizes and items -----------------------------------------------------------------------------------
 
 
-@handles(len, operator.length_hint)
-def call_len(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+models(operator.length_hint)(by_python)
+
+
+@models(len)
+def call_len(tx: Machine, value: Value, /) -> Value:
     """`len(obj)`."""
-    return fresh(args[0].extent(tx) if isinstance(args[0], TensorValue) else args[0].length(tx))
+    return fresh(value.extent(tx) if isinstance(value, TensorValue) else value.length(tx))
 
 
-@handles(iter)
-def call_iter(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+@models(iter)
+def call_iter(tx: Machine, value: Value, sentinel: Value | None = None, /) -> Value | None:
     """`iter(obj)` and `iter(function, sentinel)`."""
-    if len(args) == 2:
-        return CallableIterator(args[0], args[1], operators.equal)
-    return args[0].iterate(tx)
+    if sentinel is None:
+        return value.iterate(tx)
+    if not call_callable(tx, value).truth(tx):  # type: ignore[union-attr]
+        return None
+    return CallableIterator(value, sentinel, operators.equal)
 
 
-@handles(next)
-def call_next(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+@models(next)
+def call_next(tx: Machine, iterator: Value, default: Value | None = None, /) -> Value | None:
     """`next(iterator[, default])`."""
-    item = args[0].next_item(tx)
+    if static_attribute(iterator.python_type(), "__next__") is MISSING:
+        return apply(tx, next, (iterator,), mute=True)
+    item = iterator.next_item(tx)
     if item is not None:
         return item
-    if len(args) == 1:
-        raise exhausted(tx, args[0])
-    return args[1]
+    if default is None:
+        raise exhausted(tx, iterator)
+    return default
 
 
-@handles(enumerate)
-def call_enumerate(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+@models(enumerate)
+def call_enumerate(tx: Machine, iterable: Value, start: Value | None = None, /, **named: Value) -> Value | None:
     """`enumerate(iterable, start)`."""
-    start = args[1] if len(args) > 1 else kwargs.get("start", fresh(0))
-    return Enumerate(args[0].iterate(tx), start.constant(), TupleValue)
+    if named and (start is not None or named.keys() != {"start"}):
+        return None
+    start = named.get("start", start)
+    if start is not None and not (start.is_constant() and type(start.constant()) is int):
+        return None
+    return Enumerate(iterable.iterate(tx), 0 if start is None else start.constant(), TupleValue)
 
 
-@handles(zip)
-def call_zip(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+@models(zip)
+def call_zip(tx: Machine, /, *iterables: Value, strict: Value = FALSE) -> Value | None:
     """`zip(*iterables, strict=…)`."""
-    strict = "strict" in kwargs and kwargs["strict"].truth(tx)
-    return Zip([arg.iterate(tx) for arg in args], lambda tx, items: TupleValue(items), zip, strict)
+    exact = strict.truth(tx)
+    inner = iterators(tx, iterables)
+    return None if inner is None else Zip(inner, lambda tx, items: TupleValue(items), zip, exact)
 
 
-@handles(map)
-def call_map(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+def iterators(tx: Machine, iterables: Sequence[Value]) -> list[Value] | None:
+    """Their iterators; None where one of them, by its type, is not iterable."""
+    if any(not is_iterable(iterable.python_type()) for iterable in iterables):
+        return None
+    return [iterable.iterate(tx) for iterable in iterables]
+
+
+def is_iterable(cls: type) -> bool:
+    """Whether objects of a class may be iterable."""
+    return any(static_attribute(cls, name) is not MISSING for name in ("__iter__", "__getitem__"))
+
+
+@models(map)
+def call_map(tx: Machine, function: Value, first: Value, /, *more: Value) -> Value | None:
     """`map(function, *iterables)`."""
-    function, *iterables = args
     join = lambda tx, items: function.call(tx, items, {})  # noqa: E731
-    return Zip([arg.iterate(tx) for arg in iterables], join, map, function=function)
+    inner = iterators(tx, (first, *more))
+    return None if inner is None else Zip(inner, join, map, function=function)
 
 
-@handles(filter)
-def call_filter(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+@models(filter)
+def call_filter(tx: Machine, test: Value, iterable: Value, /) -> Value:
     """`filter(test, iterable)`."""
-    return Filter(args[0], predicate(args[0]), args[1].iterate(tx))
+    return Filter(test, predicate(test), iterable.iterate(tx))
 
 
 def predicate(test: Value) -> Callable[[Machine, Value], bool]:
@@ -299,67 +349,77 @@ def predicate(test: Value) -> Callable[[Machine, Value], bool]:
     return lambda tx, item: test.call(tx, (item,), {}).truth(tx)
 
 
-@handles(reversed)
-def call_reversed(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+@models(reversed)
+def call_reversed(tx: Machine, value: Value, /) -> Value | None:
     """`reversed(obj)`."""
-    value = args[0]
+    cls = value.python_type()
+    written = static_attribute(cls, "__reversed__")
+    sequence = all(static_attribute(cls, name) is not MISSING for name in ("__len__", "__getitem__"))
+    if written is None or (written is MISSING and not sequence):
+        return apply(tx, reversed, (value,), mute=True)
     if isinstance(value, UserObjectValue):
         result = value.special(tx, "__reversed__")
         if result is not None:
             return result
-    elif find_method(value, "__reversed__") is not None:
+    elif type(value) is not ListValue and find_method(value, "__reversed__") is not None:
         return value.get_attr(tx, "__reversed__").call(tx, (), {})
+    if issubclass(cls, dict | set | frozenset):
+        return None
+    if type(value) is ListValue:
+        return ReversedList(value, tx)
     items = [value.get_item(tx, fresh(index)) for index in range(value.length(tx))]
-    return ItemsIterator(items[::-1], reversed)
+    kinds = {range: type(reversed(range(0))), deque: type(reversed(deque()))}
+    return ItemsIterator(items[::-1], kinds.get(cls, reversed), remade=(reversed, [value]))
 
 
-@handles(sorted)
-def call_sorted(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
-    """`sorted(iterable, key=…, reverse=…)`."""
-    reverse = "reverse" in kwargs and kwargs["reverse"].truth(tx)
-    return ListValue(sort(tx, args[0].unpack(tx), kwargs.get("key", NONE), reverse))
+models(sorted)(by_python)
 
 
 # -- folds ---------------------------------------------------------------------------------------------
 
 
-@handles(sum)
-def call_sum(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+@models(sum)
+def call_sum(tx: Machine, iterable: Value, first: Value | None = None, /, **named: Value) -> Value | None:
     """`sum(iterable, start)`."""
-    total = args[1] if len(args) > 1 else kwargs.get("start", fresh(0))
-    for item in args[0].unpack(tx):
+    if named and (first is not None or named.keys() != {"start"}):
+        return None
+    total = named.get("start", first) or fresh(0)
+    if issubclass(total.python_type(), str | bytes | bytearray):
+        return None
+    for item in iterable.unpack(tx):
         total = operators.binary(tx, "+", total, item)
     return total
 
 
-@handles(any)
-def call_any(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+@models(any)
+def call_any(tx: Machine, iterable: Value, /) -> Value:
     """`any(iterable)`, stopping early."""
-    iterator = args[0].iterate(tx)
+    iterator = iterable.iterate(tx)
     while (item := iterator.next_item(tx)) is not None:
         if item.truth(tx):
             return boolean(True)
     return boolean(False)
 
 
-@handles(all)
-def call_all(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+@models(all)
+def call_all(tx: Machine, iterable: Value, /) -> Value:
     """`all(iterable)`, stopping early."""
-    iterator = args[0].iterate(tx)
+    iterator = iterable.iterate(tx)
     while (item := iterator.next_item(tx)) is not None:
         if not item.truth(tx):
             return boolean(False)
     return boolean(True)
 
 
-def _extreme(op: str) -> Callable[..., Value]:
-    def call(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
-        items = list(args) if len(args) > 1 else args[0].unpack(tx)
+def _extreme(function: Any, op: str) -> Callable[..., Value | None]:
+    def call(
+        tx: Machine, first: Value, /, *more: Value, key: Value = NONE, default: Value | None = None
+    ) -> Value | None:
+        if more and default is not None:
+            return None
+        items = [first, *more] if more else first.unpack(tx)
         if not items:
-            if "default" in kwargs:
-                return kwargs["default"]
-            tx.raise_roughly(ValueError, f"{'max' if op == '>' else 'min'}() iterable argument is empty")
-        key = kwargs.get("key", NONE)
+            return default or apply(tx, function, (TupleValue([]),))
         plain = key.is_none()
         symbolic = (real.extreme(tx, op, items) or extreme(op, items)) if plain and len(items) > 1 else None
         if symbolic is not None:
@@ -374,37 +434,37 @@ def _extreme(op: str) -> Callable[..., Value]:
     return call
 
 
-handles(max)(_extreme(">"))
-handles(min)(_extreme("<"))
+models(max)(_extreme(max, ">"))
+models(min)(_extreme(min, "<"))
 
 
 # -- numbers -------------------------------------------------------------------------------------------
 
 
 def _by_method(function: Any, method: str) -> None:
-    """A builtin that is a special method on everything but constants."""
+    """A builtin that computes: symbolically, at capture, in the graph, or by the special methods of its operands."""
 
-    def call(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+    def call(tx: Machine, /, *args: Value, **kwargs: Value) -> Value | None:
         if not kwargs and function in EXACT and any(arg.is_symbolic() for arg in args):
             return EXACT[function](tx, args)
         if known(args) and known(kwargs.values()):
             return fold(tx, function, args, kwargs)
-        if isinstance(args[0], TensorValue):
+        if args and isinstance(args[0], TensorValue):
             written = call_override(tx, args[0], method, *args[1:])
             return written or call_graph(tx, "call_function", function, args, kwargs)
-        return args[0].get_attr(tx, method).call(tx, args[1:], kwargs)
+        return None
 
-    handles(function)(call)
-
-
-for _function, _method in ((abs, "__abs__"), (round, "__round__"), (divmod, "__divmod__"), (pow, "__pow__")):
-    _by_method(_function, _method)
+    models(function)(call)
 
 
-@handles(hash)
-def call_hash(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+for _function in (abs, round, divmod, pow):
+    _by_method(_function, f"__{_function.__name__}__")
+
+
+@models(hash)
+def call_hash(tx: Machine, value: Value, /) -> Value:
     """`hash(obj)`."""
-    return operators.hash_of(tx, args[0])
+    return operators.hash_of(tx, value)
 
 
 # -- text ----------------------------------------------------------------------------------------------
@@ -428,31 +488,37 @@ def text(tx: Machine, value: Value, function: Any) -> Value:
         return value.m___str__(tx) if function is str else value.m___repr__(tx)
     if isinstance(value, TensorValue | UnknownTextValue):
         return UnknownTextValue(tx)
+    if isinstance(value, Builtin):
+        return apply(tx, function, (value,))
     return fresh(function(value.snapshot()))
 
 
-@handles(repr)
-def call_repr(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+@models(repr)
+def call_repr(tx: Machine, value: Value, /) -> Value:
     """`repr(obj)`."""
-    return text(tx, args[0], repr)
+    return text(tx, value, repr)
 
 
-@handles(ascii)
-def call_ascii(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+@models(ascii)
+def call_ascii(tx: Machine, value: Value, /) -> Value:
     """`ascii(obj)`: its `repr` with escapes."""
-    return fresh(text(tx, args[0], repr).constant().encode("ascii", "backslashreplace").decode())
+    return fresh(text(tx, value, repr).constant().encode("ascii", "backslashreplace").decode())
 
 
-@handles(format)
-def call_format(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+@models(format)
+def call_format(tx: Machine, value: Value, spec: Value | None = None, /) -> Value | None:
     """`format(obj, spec)`."""
-    if known(args):
-        return fold(tx, format, args)
-    if len(args) == 1 or args[1].constant() == "":
-        return text(tx, args[0], str)
-    if isinstance(args[0], UserObjectValue):
-        return args[0].get_attr(tx, "__format__").call(tx, args[1:], {})
-    raise args[0].refuse("format()")
+    if value.is_constant() and (spec is None or spec.is_constant()):
+        return None if isinstance(value, Builtin) else fold(tx, format, (value,) if spec is None else (value, spec))
+    if isinstance(value, UserObjectValue):
+        written = look_up(tx, value.cls, "__format__")
+        if getattr(written, "__objclass__", None) is not object:
+            return value.get_attr(tx, "__format__").call(tx, (fresh("") if spec is None else spec,), {})
+    if spec is None or (spec.is_constant() and spec.constant() == ""):
+        return text(tx, value, str)
+    if isinstance(value, Builtin):
+        return None
+    raise value.refuse("format()")
 
 
 @handles(print, input, builtins.open, builtins.eval, builtins.exec, builtins.compile, globals, locals, breakpoint)

@@ -13,10 +13,9 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from stator.capture.values import operators
-from stator.capture.values.base import MISSING, static_attribute
-from stator.capture.values.builtin import predicate, text
+from stator.capture.values.builtin import call_callable, iterators, predicate, text
 from stator.capture.values.constant import NONE, SliceValue, boolean
-from stator.capture.values.fold import fold, known
+from stator.capture.values.fold import fold, known, run
 from stator.capture.values.iterators import (
     Accumulate,
     Chain,
@@ -30,10 +29,11 @@ from stator.capture.values.iterators import (
     Zip,
 )
 from stator.capture.values.mapping import DictValue
+from stator.capture.values.mirror import apply, by_python, models
 from stator.capture.values.proxy import ProxyValue
 from stator.capture.values.real import SymbolicFloat, make
-from stator.capture.values.registry import fresh, handles
-from stator.capture.values.sequence import DequeValue, ListValue, TupleValue
+from stator.capture.values.registry import handles
+from stator.capture.values.sequence import ListValue, TupleValue
 from stator.capture.values.sets import SetValue
 from stator.capture.values.symbolic import SymbolicValue
 from stator.capture.values.user_object import UserObjectValue
@@ -47,81 +47,90 @@ if TYPE_CHECKING:
 # -- numbers and text ----------------------------------------------------------------------------------
 
 
-def _number(cls: type, method: str) -> None:
-    def call(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
-        if cls is int and len(args) == 1 and isinstance(args[0], SymbolicValue):
+def _number(cls: type) -> None:
+    def call(tx: Machine, /, *args: Value, **kwargs: Value) -> Value | None:
+        if cls is int and len(args) == 1 and not kwargs and isinstance(args[0], SymbolicValue):
             return args[0]
-        if cls is float and len(args) == 1 and isinstance(args[0], SymbolicValue | SymbolicFloat):
+        if cls is float and len(args) == 1 and not kwargs and isinstance(args[0], SymbolicValue | SymbolicFloat):
             return args[0] if isinstance(args[0], SymbolicFloat) else make(tx, args[0].sizes, "float", args[0])
-        if known(args) and known(kwargs.values()):
-            return fold(tx, cls, args, kwargs)
-        if not args or kwargs or static_attribute(args[0].python_type(), method) is MISSING:
-            tx.raise_roughly(TypeError, f"{cls.__name__}() argument must be a number")
-        return args[0].get_attr(tx, method).call(tx, (), {})
+        return folded(tx, cls, args, kwargs)
 
-    handles(cls)(call)
+    models(cls)(call)
 
 
-for _cls, _method in ((int, "__int__"), (float, "__float__"), (complex, "__complex__")):
-    _number(_cls, _method)
+for _cls in (int, float, complex):
+    _number(_cls)
 
 
-@handles(bool)
-def call_bool(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+def folded(tx: Machine, cls: type, args: Sequence[Value], kwargs: dict[str, Value]) -> Value | None:
+    """A builtin class called on what is known."""
+    return fold(tx, cls, args, kwargs) if known(args) and known(kwargs.values()) else None
+
+
+@models(bool)
+def call_bool(tx: Machine, value: Value | None = None, /) -> Value:
     """`bool(x)`."""
-    return boolean(bool(args) and args[0].truth(tx))
+    return boolean(value is not None and value.truth(tx))
 
 
-@handles(str)
-def call_str(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+@models(str)
+def call_str(tx: Machine, /, *args: Value, **kwargs: Value) -> Value | None:
     """`str(x)`."""
-    if len(args) != 1 or kwargs:
-        return fold(tx, str, args, kwargs)
-    return text(tx, args[0], str)
+    if len(args) == 1 and not kwargs:
+        return text(tx, args[0], str)
+    return folded(tx, str, args, kwargs)
 
 
 def _folded(cls: type) -> None:
-    handles(cls)(lambda tx, args, kwargs: fold(tx, cls, args, kwargs))
+    models(cls)(lambda tx, /, *args, **kwargs: folded(tx, cls, args, kwargs))
 
 
 _folded(bytes)
 _folded(range)
 
 
-@handles(object)
-def call_object(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+@models(object)
+def call_object(tx: Machine, /) -> Value:
     """`object()`: a new identity."""
     return UserObjectValue(object)
 
 
-@handles(slice)
-def call_slice(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+@models(slice)
+def call_slice(tx: Machine, first: Value, /, *rest: Value) -> Value | None:
     """`slice(…)`."""
-    if len(args) == 1:
-        return SliceValue(NONE, args[0], NONE)
-    start, stop, *rest = args
-    return SliceValue(start, stop, rest[0] if rest else NONE)
+    match rest:
+        case ():
+            return SliceValue(NONE, first, NONE)
+        case (stop,):
+            return SliceValue(first, stop, NONE)
+        case (stop, step):
+            return SliceValue(first, stop, step)
+    return None
 
 
 # -- containers ----------------------------------------------------------------------------------------
 
 
-@handles(tuple)
-def call_tuple(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+@models(tuple)
+def call_tuple(tx: Machine, iterable: Value | None = None, /) -> Value:
     """`tuple(iterable)`; a tuple is itself."""
-    if args and isinstance(args[0], TupleValue) and args[0].cls is tuple:
-        return args[0]
-    return TupleValue(args[0].unpack(tx) if args else ())
+    if isinstance(iterable, TupleValue) and iterable.cls is tuple:
+        return iterable
+    return TupleValue([] if iterable is None else iterable.unpack(tx))
 
 
-@handles(list)
-def call_list(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+@models(list)
+def call_list(tx: Machine, iterable: Value | None = None, /) -> Value:
     """`list(iterable)`."""
-    return ListValue(args[0].unpack(tx) if args else [])
+    return ListValue([] if iterable is None else iterable.unpack(tx))
 
 
 def _set(cls: type) -> None:
-    handles(cls)(lambda tx, args, kwargs: SetValue.of(tx, args[0].unpack(tx) if args else (), cls))
+    @models(cls)
+    def call(tx: Machine, iterable: Value | None = None, /) -> Value:
+        if isinstance(iterable, SetValue) and iterable.cls is cls is frozenset:
+            return iterable
+        return SetValue.of(tx, () if iterable is None else iterable.unpack(tx), cls)
 
 
 _set(set)
@@ -129,193 +138,220 @@ _set(frozenset)
 
 
 def _dict(cls: type) -> None:
-    def call(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+    @models(cls)
+    def call(tx: Machine, other: Value | None = None, /, **named: Value) -> Value | None:
         made = DictValue((), cls)
-        made.m_update(tx, *args, **kwargs)
-        return made
-
-    handles(cls)(call)
+        return None if made.m_update(tx, *([] if other is None else [other]), **named) is None else made
 
 
 _dict(dict)
 _dict(collections.OrderedDict)
 
 
-@handles(collections.defaultdict)
-def call_defaultdict(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+@models(collections.defaultdict)
+def call_defaultdict(tx: Machine, factory: Value = NONE, other: Value | None = None, /, **named: Value) -> Value | None:
     """`defaultdict(factory, …)`."""
-    factory, rest = (args[0], args[1:]) if args else (NONE, ())
     plain = factory.is_none()
+    if not plain and not call_callable(tx, factory).truth(tx):
+        return None
     made = DictValue((), collections.defaultdict, factory=None if plain else factory)
-    made.m_update(tx, *rest, **kwargs)
-    return made
+    return None if made.m_update(tx, *([] if other is None else [other]), **named) is None else made
 
 
-@handles(collections.deque)
-def call_deque(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
-    """`deque(iterable, maxlen)`."""
-    limit = args[1] if len(args) > 1 else kwargs.get("maxlen", NONE)
-    items = args[0].unpack(tx) if args else []
-    if limit.constant() is not None:
-        items = items[max(0, len(items) - limit.constant()) :]
-    return DequeValue(items, limit=limit.constant())
+models(collections.deque)(by_python)
 
 
 @handles(types.MappingProxyType)
 def call_proxy(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
     """`MappingProxyType(dict)`."""
-    inner = getattr(args[0], "storage", None) or args[0]
-    if not isinstance(inner, DictValue):
-        raise args[0].refuse("a mapping proxy")
+    inner = (getattr(args[0], "storage", None) or args[0]) if args else None
+    if len(args) != 1 or kwargs or not isinstance(inner, DictValue):
+        return apply(tx, types.MappingProxyType, args, kwargs)
     return ProxyValue(inner)
-
-
-def fromkeys(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
-    """`dict.fromkeys(keys, value)`."""
-    cls, keys, *rest = args
-    made = DictValue((), cls.constant())
-    for key in keys.unpack(tx):
-        made.put(tx, key, rest[0] if rest else NONE)
-    return made
-
-
-handles(dict.__dict__["fromkeys"], collections.OrderedDict.__dict__["fromkeys"])(fromkeys)
 
 
 # -- operator ------------------------------------------------------------------------------------------
 
 
-def _operator(function: Any, operation: Callable[..., Value], op: str) -> None:
-    handles(function)(lambda tx, args, kwargs: operation(tx, op, *args))
+def _operator(function: Any, operation: Callable[..., Value], op: str, count: int) -> None:
+    def call(tx: Machine, /, *args: Value) -> Value | None:
+        return operation(tx, op, *args) if len(args) == count else None
+
+    models(function)(call)
 
 
-for _table, _operation in (
-    (operators.BINARY, operators.binary),
-    (operators.INPLACE, operators.inplace),
-    (operators.COMPARE, operators.compare),
-    (operators.UNARY, operators.unary),
+for _table, _operation, _count in (
+    (operators.BINARY, operators.binary, 2),
+    (operators.INPLACE, operators.inplace, 2),
+    (operators.COMPARE, operators.compare, 2),
+    (operators.UNARY, operators.unary, 1),
 ):
     for _op, _real in _table.items():
-        _operator(_real, _operation, _op)
+        _operator(_real, _operation, _op, _count)
 
-handles(operator.not_)(lambda tx, args, kwargs: operators.negate(tx, args[0]))
-handles(operator.truth)(lambda tx, args, kwargs: boolean(args[0].truth(tx)))
-handles(operator.is_)(lambda tx, args, kwargs: boolean(operators.identical(tx, *args)))
-handles(operator.is_not)(lambda tx, args, kwargs: boolean(not operators.identical(tx, *args)))
-handles(operator.contains)(lambda tx, args, kwargs: operators.contains(tx, args[1], args[0]))
-handles(operator.getitem)(lambda tx, args, kwargs: args[0].get_item(tx, args[1]))
+models(operator.not_)(lambda tx, value, /: operators.negate(tx, value))
+models(operator.truth)(lambda tx, value, /: boolean(value.truth(tx)))
+models(operator.is_)(lambda tx, left, right, /: boolean(operators.identical(tx, left, right)))
+models(operator.is_not)(lambda tx, left, right, /: boolean(not operators.identical(tx, left, right)))
+models(operator.contains)(lambda tx, container, item, /: boolean(operators.contains(tx, item, container).truth(tx)))
+models(operator.getitem)(lambda tx, container, key, /: container.get_item(tx, key))
 
 
-@handles(operator.setitem)
-def call_setitem(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+@models(operator.setitem)
+def call_setitem(tx: Machine, container: Value, key: Value, item: Value, /) -> Value:
     """`operator.setitem(container, key, value)`."""
-    args[0].set_item(tx, args[1], args[2])
+    container.set_item(tx, key, item)
     return NONE
 
 
-@handles(operator.delitem)
-def call_delitem(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+@models(operator.delitem)
+def call_delitem(tx: Machine, container: Value, key: Value, /) -> Value:
     """`operator.delitem(container, key)`."""
-    args[0].del_item(tx, args[1])
+    container.del_item(tx, key)
     return NONE
 
 
 # -- itertools -----------------------------------------------------------------------------------------
 
 
-@handles(itertools.chain)
-def call_chain(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+@models(itertools.chain)
+def call_chain(tx: Machine, /, *iterables: Value) -> Value:
     """`chain(*iterables)`."""
-    return Chain(ItemsIterator(list(args)), itertools.chain)
+    return Chain(ItemsIterator(list(iterables)), itertools.chain)
 
 
-@handles(itertools.chain.__dict__["from_iterable"])
-def call_chain_from(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+@models(itertools.chain.__dict__["from_iterable"])
+def call_chain_from(tx: Machine, cls: Value, iterables: Value, /) -> Value:
     """`chain.from_iterable(iterables)`."""
-    return Chain(args[-1].iterate(tx), itertools.chain)
+    return Chain(iterables.iterate(tx), itertools.chain)
 
 
-@handles(itertools.count)
-def call_count(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+@models(itertools.count)
+def call_count(tx: Machine, /, *args: Value, **named: Value) -> Value | None:
     """`count(start, step)`."""
-    start = args[0] if args else kwargs.get("start", fresh(0))
-    step = args[1] if len(args) > 1 else kwargs.get("step", fresh(1))
-    return Counter(start.constant(), step.constant(), itertools.count)
+    given = by_name(("start", "step"), args, named)
+    if given is None or not all(is_number(value) for value in given.values()):
+        return None
+    start, step = (
+        given[name].constant() if name in given else default for name, default in (("start", 0), ("step", 1))
+    )
+    return Counter(start, step, itertools.count)
 
 
-@handles(itertools.repeat)
-def call_repeat(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+def by_name(names: tuple[str, ...], args: Sequence[Value], named: dict[str, Value]) -> dict[str, Value] | None:
+    """Arguments by the names of parameters that Python takes by position and by name; None where they do not fit."""
+    if len(args) > len(names) or not named.keys() <= set(names[len(args) :]):
+        return None
+    return {**dict(zip(names, args, strict=False)), **named}
+
+
+def is_number(value: Value) -> bool:
+    """Whether it is a known number."""
+    return value.is_constant() and type(value.constant()) in (int, float)
+
+
+@models(itertools.repeat)
+def call_repeat(tx: Machine, /, *args: Value, **named: Value) -> Value | None:
     """`repeat(item, times)`."""
-    times = args[1] if len(args) > 1 else kwargs.get("times", NONE)
-    return Repeat(args[0], times.constant(), itertools.repeat)
+    given = by_name(("object", "times"), args, named)
+    if given is None or "object" not in given or not ("times" not in given or is_whole(given["times"])):
+        return None
+    return Repeat(given["object"], given["times"].constant() if "times" in given else None, itertools.repeat)
 
 
-@handles(itertools.starmap)
-def call_starmap(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+def is_whole(value: Value) -> bool:
+    """Whether it is a known int."""
+    return value.is_constant() and type(value.constant()) is int
+
+
+@models(itertools.starmap)
+def call_starmap(tx: Machine, function: Value, iterable: Value, /) -> Value:
     """`starmap(function, iterable)`."""
-    function = args[0]
     join = lambda tx, items: function.call(tx, items[0].unpack(tx), {})  # noqa: E731
-    return Zip([args[1].iterate(tx)], join, itertools.starmap, function=function)
+    return Zip([iterable.iterate(tx)], join, itertools.starmap, function=function)
 
 
-@handles(itertools.filterfalse)
-def call_filterfalse(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+@models(itertools.filterfalse)
+def call_filterfalse(tx: Machine, test: Value, iterable: Value, /) -> Value:
     """`filterfalse(test, iterable)`."""
-    return Filter(args[0], predicate(args[0]), args[1].iterate(tx), keep=False)
+    return Filter(test, predicate(test), iterable.iterate(tx), keep=False)
 
 
-@handles(itertools.islice)
-def call_islice(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+@models(itertools.islice)
+def call_islice(tx: Machine, iterable: Value, /, *limits: Value) -> Value | None:
     """`islice(iterable, …)`."""
-    bounds = slice(*(arg.constant() for arg in args[1:]))
+    if not 1 <= len(limits) <= 3 or not all(limit.is_none() or is_whole(limit) for limit in limits):
+        return None
+    bounds = slice(*(limit.constant() for limit in limits))
+    if any(bound is not None and bound < 0 for bound in (bounds.start, bounds.stop)) or (bounds.step or 1) < 1:
+        return None
     start, stop, step = bounds.start or 0, bounds.stop, bounds.step or 1
-    inner = args[0].iterate(tx)
-    return Slice(inner, start, stop, step)
+    return Slice(iterable.iterate(tx), start, stop, step)
 
 
-@handles(itertools.accumulate)
-def call_accumulate(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+@models(itertools.accumulate)
+def call_accumulate(tx: Machine, /, *args: Value, initial: Value = NONE, **named: Value) -> Value | None:
     """`accumulate(iterable, function, initial=…)`."""
-    function = args[1] if len(args) > 1 else kwargs.get("func", NONE)
-    initial = kwargs.get("initial", NONE)
+    given = by_name(("iterable", "func"), args, named)
+    if given is None or "iterable" not in given:
+        return None
+    function = given.get("func", NONE)
 
     def join(tx: Machine, total: Value, item: Value) -> Value:
         return operators.binary(tx, "+", total, item) if function.is_none() else function.call(tx, (total, item), {})
 
-    return Accumulate(function, join, args[0].iterate(tx), None if initial.is_none() else initial)
+    return Accumulate(function, join, given["iterable"].iterate(tx), None if initial.is_none() else initial)
 
 
-@handles(itertools.zip_longest)
-def call_zip_longest(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+@models(itertools.zip_longest)
+def call_zip_longest(tx: Machine, /, *iterables: Value, fillvalue: Value = NONE) -> Value | None:
     """`zip_longest(*iterables, fillvalue=…)`."""
-    rows = itertools.zip_longest(*(arg.unpack(tx) for arg in args), fillvalue=kwargs.get("fillvalue", NONE))
-    return ItemsIterator([TupleValue(row) for row in rows], itertools.zip_longest)
+    if iterators(tx, iterables) is None:
+        return None
+    pools = [iterable.unpack(tx) for iterable in iterables]
+    rows = itertools.zip_longest(*pools, fillvalue=fillvalue)
+    remade = longest, [fillvalue, *map(TupleValue, pools)]
+    return ItemsIterator([TupleValue(row) for row in rows], itertools.zip_longest, remade=remade)
 
 
-@handles(itertools.takewhile)
-def call_takewhile(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+def longest(fillvalue: Any, *pools: Any) -> Any:
+    """`zip_longest` with all arguments by position."""
+    return itertools.zip_longest(*pools, fillvalue=fillvalue)
+
+
+@models(itertools.takewhile)
+def call_takewhile(tx: Machine, test: Value, iterable: Value, /) -> Value:
     """`takewhile(test, iterable)`."""
-    return While(args[0], predicate(args[0]), args[1].iterate(tx), keep=True)
+    return While(test, predicate(test), iterable.iterate(tx), keep=True)
 
 
-@handles(itertools.dropwhile)
-def call_dropwhile(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+@models(itertools.dropwhile)
+def call_dropwhile(tx: Machine, test: Value, iterable: Value, /) -> Value:
     """`dropwhile(test, iterable)`."""
-    return While(args[0], predicate(args[0]), args[1].iterate(tx), keep=False)
+    return While(test, predicate(test), iterable.iterate(tx), keep=False)
 
 
 def _combinatoric(function: Callable[..., Any]) -> None:
     """`product`, `permutations`…: the iterables are read at once, as Python does."""
 
-    def call(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
-        plain = {name: value.constant() for name, value in kwargs.items()}
+    def call(tx: Machine, /, *args: Value, **named: Value) -> Value | None:
         split = len(args) if function is itertools.product else 1
+        if not args or not all(is_whole(value) or value.is_none() for value in (*args[split:], *named.values())):
+            return None
+        plain = {name: value.constant() for name, value in named.items()}
         pools = [arg.unpack(tx) for arg in args[:split]]
         rest = [arg.constant() for arg in args[split:]]
-        rows = function(*pools, *rest, **plain)
-        return ItemsIterator([TupleValue(row) for row in rows], function)  # type: ignore[arg-type]
+        rows = run(tx, function, [*pools, *rest], plain)
 
-    handles(function)(call)
+        def remake(*again: Any) -> Any:
+            return function(*again, *rest, **plain)
+
+        cls: Any = function
+        return ItemsIterator(
+            [TupleValue(row) for row in rows], cls, remade=(remake, [TupleValue(pool) for pool in pools])
+        )
+
+    models(function)(call)
 
 
 for _function in (
@@ -325,7 +361,7 @@ for _function in (
     _combinatoric(_function)
 
 
-@handles(itertools.cycle)
-def call_cycle(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+@models(itertools.cycle)
+def call_cycle(tx: Machine, iterable: Value, /) -> Value:
     """`cycle(iterable)`."""
-    return Cycle(args[0].unpack(tx))
+    return Cycle(iterable.unpack(tx))

@@ -16,8 +16,8 @@ import torch
 from stator.base.errors import GraphBreak
 from stator.capture.source import InstanceDictSource, ItemSource
 from stator.capture.values import operators, watch
-from stator.capture.values.base import look_up
 from stator.capture.values.fold import run
+from stator.capture.values.lookup import look_up
 from stator.capture.values.registry import wrap
 from stator.capture.values.tensor import TensorValue
 from stator.capture.values.user_object import UserObjectValue

@@ -9,6 +9,7 @@ running Python (`operators.py`); methods of a constant run for real on constant 
 from __future__ import annotations
 
 import enum
+import functools
 import operator
 import re
 import types
@@ -20,10 +21,12 @@ import torch.torch_version
 
 from stator.capture.source import AttrSource
 from stator.capture.value import Value
-from stator.capture.values import watch
-from stator.capture.values.base import bind_static, static_attribute
-from stator.capture.values.fold import fold, run
+from stator.capture.values import mirror, watch
+from stator.capture.values.base import METHODS, Builtin, bind_static
+from stator.capture.values.fold import fold, known, run
 from stator.capture.values.iterators import ItemsIterator
+from stator.capture.values.lookup import static_attribute
+from stator.capture.values.methods import COMPARE
 from stator.capture.values.real import SymbolicFloat
 from stator.capture.values.registry import LITERALS, SINGLE, builds, fresh, makes, wrap
 from stator.capture.values.symbolic import SymbolicValue
@@ -92,6 +95,25 @@ class ConstantValue(Value):
         theirs = other.constant()
         return self.value is theirs or (self.is_pinned() and type(self.value) in LITERALS and self.value == theirs)
 
+    def mirrored(self, seen: mirror.Mirror) -> Any:
+        """Python code of a class that is not the enum module's own is the program's, and does not run for real."""
+        kind = type(self.value)
+        if kind in (float, complex) and self.value != self.value:
+            watch.identity(seen.tx, self.source, self.value)  # containers know it by that alone
+        return self.value if kind in mirror.PLAIN or is_quiet(kind) else seen.stand_in(self)
+
+    def binary(self, tx: Machine, op: str, other: Value) -> Value | None:
+        if not isinstance(self.value, str | bytes):
+            return None
+        if op == "%":
+            return mirror.apply(tx, operator.mod, (self, other))
+        return mirror.apply(tx, operator.mul, (self, other)) if op == "*" and mirror.is_index(other) else None
+
+    def binary_reflected(self, tx: Machine, op: str, other: Value) -> Value | None:
+        if op == "*" and isinstance(self.value, str | bytes) and mirror.is_index(other):
+            return mirror.apply(tx, operator.mul, (other, self))
+        return None
+
     def is_users(self) -> bool:
         """Whether a class statement of the user's made its class: an enum, or a number or text with methods."""
         return isinstance(self.value, enum.Enum | int | float | complex | str | bytes)
@@ -117,24 +139,30 @@ class ConstantValue(Value):
         return fresh(found)
 
     def get_item(self, tx: Machine, key: Value) -> Value:
-        return fold(tx, operator.getitem, (self, key))
+        return mirror.apply(tx, operator.getitem, (self, key))
+
+    def set_item(self, tx: Machine, key: Value, value: Value) -> None:
+        mirror.apply(tx, operator.setitem, (self, key, value), mute=True)
+
+    def del_item(self, tx: Machine, key: Value) -> None:
+        mirror.apply(tx, operator.delitem, (self, key), mute=True)
 
     def length(self, tx: Machine) -> int:
         return int(run(tx, len, (self.value,)))
 
     def contains(self, tx: Machine, item: Value) -> Value:
-        return fold(tx, operator.contains, (self, item))
+        return mirror.apply(tx, operator.contains, (self, item))
 
     def iterate(self, tx: Machine) -> Value:
         try:
             items = list(self.value)
         except TypeError as error:
-            tx.raise_roughly(TypeError, str(error))  # `f(*5)`, `a, b = 5` and `iter(5)` say it differently
+            tx.raise_exception(TypeError, *error.args)
         return ItemsIterator([fresh(item) for item in items], type(iter(self.value)), self)
 
     def call(self, tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
         if not callable(self.value):
-            tx.raise_roughly(TypeError, f"{type(self.value).__name__!r} object is not callable")
+            return mirror.apply(tx, operator.call, (self,), mute=True)
         if isinstance(self.value, TYPING | types.GenericAlias):
             made = fresh(typing.get_origin(self.value)).call(tx, args, kwargs)
             if not made.python_type().__flags__ & IMMUTABLE:
@@ -143,9 +171,26 @@ class ConstantValue(Value):
         raise self.refuse(f"calling {self.value!r}")
 
     def set_attr(self, tx: Machine, name: str, value: Value) -> None:
-        if type(self.value) in LITERALS:
-            tx.raise_exception(AttributeError, f"{type(self.value).__name__!r} object has no attribute {name!r}")
-        raise self.refuse(f"setting attribute {name!r}")
+        if type(self.value) not in mirror.PLAIN:
+            raise self.refuse(f"setting attribute {name!r}")
+        mirror.apply(tx, setattr, (self, fresh(name), value), mute=True)
+
+    def del_attr(self, tx: Machine, name: str) -> None:
+        if type(self.value) not in mirror.PLAIN:
+            raise self.refuse(f"deleting attribute {name!r}")
+        mirror.apply(tx, delattr, (self, fresh(name)), mute=True)
+
+
+@functools.cache
+def is_quiet(cls: type) -> bool:
+    """Whether nothing of a program's runs when C code uses an instance of this class of constants."""
+    if not issubclass(cls, int | float | complex | str | bytes | enum.Enum):
+        return False
+    return all(
+        parent.__module__ in ("enum", "builtins")
+        or not any(isinstance(raw, types.FunctionType) for name, raw in vars(parent).items() if name.startswith("__"))
+        for parent in cls.__mro__
+    )
 
 
 #: What a class statement makes of `def`.
@@ -179,7 +224,12 @@ class BoundConstantValue(Value):
         return True
 
     def call(self, tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
-        return fold(tx, self.function, args, kwargs)
+        kind = self.owner.python_type()
+        if (kind in mirror.PLAIN or is_quiet(kind)) and isinstance(static_attribute(kind, self.name), METHODS):
+            return mirror.apply(tx, mirror.method(self.name), (self.owner, *args), kwargs)
+        if known(args) and known(kwargs.values()):
+            return fold(tx, self.function, args, kwargs)
+        return mirror.apply(tx, self.function, args, kwargs)
 
     def get_attr(self, tx: Machine, name: str) -> Value:
         return fresh(run(tx, getattr, (self.function, name)))
@@ -191,7 +241,7 @@ class BoundConstantValue(Value):
         out.load_object(self.function)
 
 
-class SliceValue(Value):
+class SliceValue(Builtin):
     """`slice(start, stop, step)`, whose parts may be tensors."""
 
     __slots__ = ("parts",)
@@ -216,12 +266,11 @@ class SliceValue(Value):
     def truth(self, tx: Machine) -> bool:
         return True
 
-    def get_attr(self, tx: Machine, name: str) -> Value:
-        if name in ("start", "stop", "step"):
-            return self.parts[("start", "stop", "step").index(name)]
-        if name == "indices":
-            return BoundConstantValue(self, name, self.constant().indices)
-        raise self.refuse(f"reading attribute {name!r}")
+    def compare(self, tx: Machine, op: str, other: Value) -> Value | None:
+        return mirror.apply(tx, COMPARE[op], (self, other)) if isinstance(other, SliceValue) else None
+
+    def mirrored(self, seen: mirror.Mirror) -> Any:
+        return slice(*(seen.python(part) for part in self.parts))
 
     def graph_argument(self) -> tuple[Any, Any]:
         pairs = [part.graph_argument() for part in self.parts]
@@ -271,9 +320,10 @@ def build_by_identity(tx: Machine, obj: Any, source: Source) -> Value:
 
 @builds(slice)
 def build_slice(tx: Machine, obj: slice, source: Source) -> Value:
-    """A slice is guarded by its value."""
-    watch.equals(tx, source, obj)
-    return SliceValue(fresh(obj.start), fresh(obj.stop), fresh(obj.step), source)
+    """A slice is its parts."""
+    watch.type_of(tx, source, slice)
+    parts = (wrap(tx, getattr(obj, name), AttrSource(source, name)) for name in ("start", "stop", "step"))
+    return SliceValue(*parts, source)
 
 
 @builds(range)
@@ -284,6 +334,8 @@ def build_range(tx: Machine, obj: range, source: Source) -> Value:
         watch.equals(tx, AttrSource(source, name), getattr(obj, name))
     return ConstantValue(obj, source)
 
+
+mirror.RETURNED[slice] = lambda seen, obj: SliceValue(*(seen.value(part) for part in (obj.start, obj.stop, obj.step)))
 
 makes(object, *LITERALS)(ConstantValue)
 makes(slice)(lambda obj: SliceValue(fresh(obj.start), fresh(obj.stop), fresh(obj.step)))

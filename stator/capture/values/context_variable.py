@@ -9,9 +9,10 @@ import contextvars
 from typing import TYPE_CHECKING, Any
 
 from stator.capture.values import watch
-from stator.capture.values.base import MISSING, Object
+from stator.capture.values.base import Object
 from stator.capture.values.constant import NONE, ConstantValue
 from stator.capture.values.fold import run
+from stator.capture.values.lookup import MISSING
 from stator.capture.values.registry import LITERALS, builds, fresh
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class ContextVariableValue(Object):
     def truth(self, tx: Machine) -> bool:
         return True
 
-    def m_get(self, tx: Machine, default: Value | None = None) -> Value:
+    def m_get(self, tx: Machine, default: Value | None = None, /) -> Value:
         if self.content is not None:
             return self.content
         assert self.source is not None
@@ -55,13 +56,13 @@ class ContextVariableValue(Object):
         tx.guard("CALL", self.source, (contextvars.ContextVar.get, found))
         return fresh(found)
 
-    def m_set(self, tx: Machine, value: Value) -> Value:
+    def m_set(self, tx: Machine, value: Value, /) -> Value:
         token = TokenValue(self, self.content)
         self.content = value
         tx.effects.change(self)
         return token
 
-    def m_reset(self, tx: Machine, token: Value) -> Value:
+    def m_reset(self, tx: Machine, token: Value, /) -> Value:
         if not isinstance(token, TokenValue) or token.variable is not self or token.used:
             raise self.refuse("reset() with this token")
         token.used = True

@@ -9,9 +9,11 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING
 
-from stator.capture.values.base import MISSING, static_attribute
+from stator.capture.values.constant import SliceValue
 from stator.capture.values.function import BoundMethodValue, FunctionValue, PartialValue
+from stator.capture.values.lookup import MISSING, static_attribute
 from stator.capture.values.mapping import DictValue
+from stator.capture.values.mirror import same_values
 from stator.capture.values.module import ModuleValue
 from stator.capture.values.registry import handles
 from stator.capture.values.sequence import DequeValue, ListValue, TupleValue
@@ -54,6 +56,8 @@ class Copier:
 
     def copy(self, value: Value) -> Value:
         """The copy."""
+        if isinstance(value, SliceValue | SetValue) and self.deep:
+            return self.memo.get(value) or self._copy(value)
         if value.is_constant() or isinstance(value, FunctionValue | PartialValue | BoundMethodValue):
             return value
         made = self.memo.get(value)
@@ -65,14 +69,19 @@ class Copier:
         tx = self.tx
         match value:
             case TupleValue():
-                return TupleValue([self.inner(item) for item in value.items], value.cls) if self.deep else value
+                items = [self.inner(item) for item in value.items]
+                return value if same_values(items, value.items) else TupleValue(items, value.cls)
+            case SliceValue():
+                return SliceValue(*(self.inner(part) for part in value.parts)) if self.deep else value
             case ListValue():
                 made: Value = DequeValue([], limit=value.limit) if isinstance(value, DequeValue) else ListValue([])
                 self.memo[value] = made
                 made.items.extend(self.inner(item) for item in value.values(tx))  # type: ignore[attr-defined]
                 return made
-            case SetValue():
+            case SetValue() if value.cls is set or self.deep:
                 return SetValue.of(tx, [self.inner(item) for item in value.items.values()], value.cls)
+            case SetValue():
+                return value
             case DictValue():
                 return self.dict(value)
             case UserObjectValue() if not isinstance(value, ModuleValue):

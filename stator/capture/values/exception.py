@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from stator.capture.source import AttrSource
 from stator.capture.values import watch
-from stator.capture.values.base import DUNDERS, MISSING, Object, bind_static, look_up, static_attribute
+from stator.capture.values.base import Object, bind_static
 from stator.capture.values.constant import NONE, ConstantValue
 from stator.capture.values.fold import run
+from stator.capture.values.lookup import MISSING, look_up, static_attribute
+from stator.capture.values.methods import DUNDERS
 from stator.capture.values.registry import builds, fresh, wrap
 from stator.capture.values.sequence import ListValue, TupleValue
 
@@ -115,24 +117,24 @@ class ExceptionValue(Object):
         elif other:
             raise self.refuse("raising it while another exception is being handled")
 
-    def m___init__(self, tx: Machine, *args: Value, **kwargs: Value) -> Value:
+    def m___init__(self, tx: Machine, /, *args: Value, **kwargs: Value) -> Value:
         self.args = list(args)
         return NONE
 
-    def m___str__(self, tx: Machine) -> Value:
+    def m___str__(self, tx: Machine, /) -> Value:
         if self.obj is not None and self.cls.__str__ not in (BaseException.__str__, KeyError.__str__):
             raise self.refuse("str()")  # it may tell more than the arguments
         return fresh(str(self.real()))
 
-    def m___repr__(self, tx: Machine) -> Value:
+    def m___repr__(self, tx: Machine, /) -> Value:
         return fresh(repr(self.real()))
 
-    def m_with_traceback(self, tx: Machine, traceback: Value) -> Value:
+    def m_with_traceback(self, tx: Machine, traceback: Value, /) -> Value:
         if self.obj is not None:
             raise self.refuse("with_traceback()")
         return self
 
-    def m_add_note(self, tx: Machine, note: Value) -> Value:
+    def m_add_note(self, tx: Machine, note: Value, /) -> Value:
         if self.obj is not None:
             raise self.refuse("add_note()")
         notes = self.attributes.setdefault("__notes__", ListValue([]))

@@ -35,12 +35,12 @@ class GraphContext(Object):
         """Ends it in the graph."""
         raise NotImplementedError(type(self).__name__)
 
-    def m___enter__(self, tx: Machine) -> Value:
+    def m___enter__(self, tx: Machine, /) -> Value:
         entered = self.enter(tx)
         tx.graph.open_contexts.append(self)
         return entered
 
-    def m___exit__(self, tx: Machine, *exception: Value) -> Value:
+    def m___exit__(self, tx: Machine, /, *exception: Value) -> Value:
         contexts = tx.graph.open_contexts
         if not contexts or contexts[-1] is not self:
             raise GraphBreak(f"{self.kind} is left that is not the innermost one", "use a with statement")

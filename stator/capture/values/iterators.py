@@ -58,18 +58,23 @@ def finished() -> Iterator[Any]:
 
 
 class ItemsIterator(IteratorValue):
-    """Over a fixed list of values: all items of `owner`, where that is known and cannot change."""
+    """Over a fixed list of values: all items of `owner`, where that is known and cannot change.
 
-    __slots__ = ("cls", "index", "items", "owner")
+    `remade` is the call that gives it anew, from its first item on.
+    """
+
+    __slots__ = ("cls", "index", "items", "owner", "remade")
 
     def __init__(
         self,
         items: Sequence[Value],
         cls: type = type(iter([])),  # noqa: B008
         owner: Value | None = None,
+        remade: tuple[Callable[..., Any], Sequence[Value]] | None = None,
     ) -> None:
         super().__init__()
         self.items = items
+        self.remade = remade
         self.index = 0
         self.cls = cls
         self.owner = owner
@@ -84,21 +89,45 @@ class ItemsIterator(IteratorValue):
         self.index += 1
         return item
 
-    def m___length_hint__(self, tx: Machine) -> Value:
+    def m___length_hint__(self, tx: Machine, /) -> Value:
         return fresh(max(0, len(self.items) - self.index))
 
     def children(self) -> Iterator[Value]:
-        return iter(self.items[self.index :])
+        yield from self.items[self.index :]
+        if self.remade is not None:
+            yield from self.remade[1]
 
     def reconstruct(self, out: Assembler) -> None:
-        if self.owner is None:
-            out.call(_iterator_of, *self.items[self.index :])
-        else:
+        if self.owner is not None:
             out.call(advanced, self.owner, fresh(self.index))
+        elif self.remade is not None:
+            function, args = self.remade
+            out.call(_passed, fresh(function), fresh(self.index), *args)
+        elif self.cls in REBUILT:
+            out.call(REBUILT[self.cls], *self.items[self.index :])
+        else:
+            raise self.refuse(f"a {self.cls.__name__} that leaves the graph")
 
 
-def _iterator_of(*items: object) -> Iterator[object]:
-    return iter(items)
+def _passed(function: Callable[..., Iterator[Any]], count: int, *args: Any) -> Iterator[Any]:
+    iterator = function(*args)
+    for _ in itertools.islice(iterator, count):
+        pass
+    return iterator
+
+
+#: Iterators that are rebuilt from the items that are left.
+REBUILT: dict[type, Callable[..., Iterator[Any]]] = {
+    type(iter([])): lambda *items: iter(list(items)),
+    type(iter(())): lambda *items: iter(items),
+}
+
+
+class OnlyItems:
+    """An object that is iterable by its items alone."""
+
+    def __getitem__(self, index: int) -> int:
+        raise IndexError(index)
 
 
 class IndexIterator(IteratorValue):
@@ -110,6 +139,9 @@ class IndexIterator(IteratorValue):
         super().__init__()
         self.owner = owner
         self.index = 0
+
+    def python_type(self) -> type:
+        return type(iter(OnlyItems()))
 
     def next_item(self, tx: Machine) -> Value | None:
         try:

@@ -13,6 +13,7 @@ import enum
 import operator
 import re
 import types
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -21,12 +22,15 @@ from stator.base.errors import GraphBreak
 from stator.capture.source import AttrSource, ClassAttrSource, ConstSource
 from stator.capture.value import Raised, Value
 from stator.capture.values import watch
-from stator.capture.values.base import MISSING, KnownValue, Object, find_method, is_data_descriptor, look_up
+from stator.capture.values.base import KnownValue, Object
 from stator.capture.values.constant import NONE, boolean
 from stator.capture.values.exception import ExceptionValue
 from stator.capture.values.fold import ask, fold, known, run
 from stator.capture.values.function import BoundMethodValue
 from stator.capture.values.iterators import ItemsIterator
+from stator.capture.values.lookup import MISSING, is_data_descriptor, look_up
+from stator.capture.values.methods import find_method, fits
+from stator.capture.values.mirror import OF_OBJECT, Mirror, apply, models
 from stator.capture.values.registry import LITERALS, builds, fresh, handler_of, handles, makes, wrap
 from stator.capture.values.sequence import TupleValue, tuple_class
 
@@ -34,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from stator.capture.machine import Machine
+    from stator.capture.rewrite import Assembler
     from stator.capture.source import Source
 
 #: Makes an instance of a user's class: filled by `user_object.py` (predicate on the class, maker).
@@ -73,6 +78,10 @@ class ClassValue(KnownValue):
 
     def graph_argument(self) -> tuple[Any, Any]:
         return self.obj, self.obj
+
+    def mirrored(self, mirror: Mirror) -> Any:
+        """Builtin classes run nothing of the program's."""
+        return self.obj if self.obj.__module__ == "builtins" else mirror.stand_in(self)
 
     # -- attributes ------------------------------------------------------------------------------------
 
@@ -252,28 +261,84 @@ class BuiltinMethodValue(KnownValue):
     def descriptor_get(self, tx: Machine, instance: Value | None, cls: type) -> Value:
         """Found on an instance, it binds; a class method binds the class."""
         if isinstance(self.obj, types.ClassMethodDescriptorType | classmethod):
-            return BoundMethodValue(self, fresh(cls))
-        return self if instance is None else BoundMethodValue(self, instance)
+            return BoundBuiltinValue(self, fresh(cls))
+        return self if instance is None else BoundBuiltinValue(self, instance)
 
     def call(self, tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
         handler = handler_of(self.obj)
         if handler is not None:
             return handler(tx, args, kwargs)
         if not args:
-            tx.raise_roughly(TypeError, f"unbound method {self.owner.__name__}.{self.name}() needs an argument")
+            return apply(tx, self.obj, args, kwargs)
         instance, *rest = args
-        if self.name == "__new__":
+        if self.name == "__new__" and issubclass(instance.python_type(), type):
             return new_instance(tx, instance.constant(), rest, kwargs)
         special = getattr(instance, "builtin_method", None)
         method = special(tx, self.owner, self.name) if special else find_method(instance, self.name)
-        if method is not None and not instance.is_constant():
-            return method(tx, *rest, **kwargs)
-        if known(args) and known(kwargs.values()):
+        if method is not None and not instance.is_constant() and fits(method, len(rest), kwargs):
+            found = method(tx, *rest, **kwargs)
+            if found is not None:
+                return found
+        if isinstance(self.obj, types.ClassMethodDescriptorType):
+            return call_class_method(tx, self, instance, rest, kwargs)
+        if known(args) and known(kwargs.values()) and not any(arg.by_mirrors for arg in args):
             if issubclass(self.owner, type):
                 return ask(tx, self.obj, args, kwargs)
             if is_value_type(self.owner):
                 return fold(tx, self.obj, args, kwargs)
-        raise instance.refuse(f"{self.owner.__name__}.{self.name}")
+            raise instance.refuse(f"{self.owner.__name__}.{self.name}")
+        return apply_to(tx, self, instance, args, kwargs)
+
+
+def apply_to(
+    tx: Machine, method: BuiltinMethodValue, instance: Value, args: Sequence[Value], kwargs: dict[str, Value]
+) -> Value:
+    """A C method on a mirror, where that is an object of the class that the method is of."""
+    mirrored = instance.by_mirrors or getattr(instance, "storage", None) is not None or instance.is_constant()
+    if not mirrored or (method.owner is object and method.name not in OF_OBJECT):
+        if issubclass(instance.python_type(), method.owner):
+            raise instance.refuse(f"{method.owner.__name__}.{method.name}")
+    return apply(tx, method.obj, args, kwargs)
+
+
+class BoundBuiltinValue(BoundMethodValue):
+    """A C method with its object, or a class method with its class."""
+
+    __slots__ = ()
+    kind = "a builtin method"
+
+    def python_type(self) -> type:
+        raw = self.function.constant()
+        return types.MethodWrapperType if isinstance(raw, types.WrapperDescriptorType) else types.BuiltinMethodType
+
+    def constant(self) -> Any:
+        return bind_builtin(self.function.constant(), self.instance.constant())
+
+    def reconstruct(self, out: Assembler) -> None:
+        out.call(bind_builtin, self.function, self.instance)
+
+
+def bind_builtin(raw: Any, instance: Any) -> Any:
+    """A C method found on a class, bound."""
+    if isinstance(raw, types.ClassMethodDescriptorType):
+        return raw.__get__(None, instance)
+    return raw.__get__(instance, type(instance))
+
+
+def call_class_method(
+    tx: Machine, method: BuiltinMethodValue, cls: Value, args: Sequence[Value], kwargs: dict[str, Value]
+) -> Value:
+    """A class method written in C; of users' subclasses of dict `fromkeys`, which makes an instance."""
+    if not isinstance(cls, ClassValue):
+        return apply(tx, method.obj, (cls, *args), kwargs)
+    if cls.obj.__flags__ & watch.IMMUTABLE or cls.obj is OrderedDict:
+        return apply(tx, method.obj.__get__(None, cls.obj), args, kwargs)
+    if method.name != "fromkeys" or kwargs or not 1 <= len(args) <= 2:
+        raise cls.refuse(f"{method.name}()")
+    made = cls.call(tx, (), {})
+    for key in args[0].unpack(tx):
+        made.set_item(tx, key, args[1] if len(args) > 1 else NONE)
+    return made
 
 
 class PropertyValue(KnownValue):
@@ -396,10 +461,12 @@ def call_class(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> 
     return instantiate(tx, cls, rest, kwargs)
 
 
-@handles(tuple.__new__)
-def call_tuple_new(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+@models(tuple.__new__)
+def call_tuple_new(tx: Machine, cls: Value, items: Value | None = None, /) -> Value | None:
     """What the `__new__` of a named tuple comes down to."""
-    return new_tuple(tx, args[0].constant(), args[1:])
+    if not issubclass(cls.python_type(), type):
+        return None
+    return new_tuple(tx, cls.constant(), () if items is None else (items,))
 
 
 def new_tuple(tx: Machine, cls: type, args: Sequence[Value]) -> Value:

@@ -16,7 +16,7 @@ import torch
 
 from stator.capture.source import ConstSource, FunctionDefaultSource, InstanceDictSource, ItemSource
 from stator.capture.values import watch
-from stator.capture.values.base import look_up
+from stator.capture.values.lookup import look_up
 from stator.capture.values.tensor_class import OWN, is_torchs, own_method
 
 if TYPE_CHECKING:

@@ -8,22 +8,23 @@ and only iteration, len and equality guard all the keys. Changes are written bac
 
 from __future__ import annotations
 
+import gc
 from collections import OrderedDict, defaultdict
 from typing import TYPE_CHECKING, Any
 
 from stator.capture.source import AttrSource, DictKeySource, ItemSource
 from stator.capture.value import Value
-from stator.capture.values import operators, watch
-from stator.capture.values.base import Object
+from stator.capture.values import mirror, operators, watch
+from stator.capture.values.base import Builtin
 from stator.capture.values.constant import NONE, TRUE, ConstantValue, boolean
 from stator.capture.values.instances import fill_attributes
-from stator.capture.values.iterators import ItemsIterator, IteratorValue, advanced, finished
+from stator.capture.values.iterators import IteratorValue, advanced, finished
 from stator.capture.values.registry import LITERALS, builds, fresh, makes, wrap
 from stator.capture.values.sequence import TupleValue
-from stator.capture.values.sets import SetValue, hash_key
+from stator.capture.values.sets import COMBINING, SetValue, hash_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from stator.capture.machine import Machine
     from stator.capture.rewrite import Assembler
@@ -44,7 +45,7 @@ class Entry:
         self.original: Value | None = None
 
 
-class DictValue(Object):
+class DictValue(Builtin):
     """A dict of the exact class `cls` (a subclass of users is a `UserObjectValue` that holds one of these)."""
 
     __slots__ = ("_entries", "attributes", "cls", "deleted", "factory", "real", "rewritten", "watched", "written")
@@ -202,42 +203,80 @@ class DictValue(Object):
     def compare(self, tx: Machine, op: str, other: Value) -> Value | None:
         if op not in ("==", "!=") or not isinstance(other, DictValue):
             return None
+        if self.cls is OrderedDict or other.cls is OrderedDict:
+            return mirror.apply(tx, operators.COMPARE[op], (self, other))
         ours, theirs = self.all_entries(tx), other.all_entries(tx)
         same = ours.keys() == theirs.keys() and all(
             operators.equal(tx, self.value_of(tx, entry), other.value_of(tx, theirs[name]))
             for name, entry in ours.items()
         )
-        if same and self.cls is OrderedDict and other.cls is OrderedDict:
-            same = list(ours) == list(theirs)
         return boolean(same is (op == "=="))
 
     def binary(self, tx: Machine, op: str, other: Value) -> Value | None:
         if op != "|" or not isinstance(other, DictValue):
             return None
-        merged = self.m_copy(tx)
-        merged.m_update(tx, other)
-        return merged
+        return mirror.apply(tx, operators.BINARY[op], (self, other))
 
     def inplace(self, tx: Machine, op: str, other: Value) -> Value | None:
         if op != "|":
             return None
-        self.m_update(tx, other)
-        return self
+        if isinstance(other, DictValue):
+            self.m_update(tx, other)
+            return self
+        return mirror.apply(tx, operators.INPLACE[op], (self, other))
+
+    # -- while Python's own code works on it -----------------------------------------------------------
+
+    def mirrored(self, seen: mirror.Mirror) -> Any:
+        made: dict[Any, Any] = self.cls()
+        self.fill(seen, made)
+        return made
+
+    def fill(self, seen: mirror.Mirror, made: Any) -> None:
+        """Mirrors the contents."""
+        seen.tie(self, made)
+        if isinstance(made, defaultdict):
+            made.default_factory = None if self.factory is None else seen.python(self.factory)
+        put = OrderedDict.__setitem__ if isinstance(made, OrderedDict) else dict.__setitem__
+        for key, value in self.pairs(seen.tx):
+            put(made, seen.python(key), seen.python(value))
+        for name, value in self.attributes.items():
+            setattr(made, name, seen.python(value))
+        seen.watch(self, made)
+
+    def held(self, tx: Machine) -> list[Value]:
+        return [part for pair in self.pairs(tx) for part in pair]
+
+    def take_back(self, seen: mirror.Mirror, obj: Any) -> None:
+        items = OrderedDict.items(obj) if isinstance(obj, OrderedDict) else dict.items(obj)
+        pairs = [(seen.value(key), seen.value(item)) for key, item in items]
+        if isinstance(obj, defaultdict):
+            self.set_factory(None if obj.default_factory is None else seen.value(obj.default_factory))
+        entries = self.rewriting(seen.tx)
+        entries.clear()
+        for key, value in pairs:
+            entries[hash_key(seen.tx, key)] = Entry(key, value)
+
+    def set_factory(self, factory: Value | None) -> None:
+        """What makes missing items from now on."""
+        if self.source is not None and factory is not self.factory:
+            raise self.refuse("changing its default_factory")
+        self.factory = factory
 
     # -- methods ---------------------------------------------------------------------------------------
 
-    def m_get(self, tx: Machine, key: Value, default: Value = NONE) -> Value:
+    def m_get(self, tx: Machine, key: Value, default: Value = NONE, /) -> Value:
         found = self.find(tx, key)
         return default if found is None else found
 
-    def m_setdefault(self, tx: Machine, key: Value, default: Value = NONE) -> Value:
+    def m_setdefault(self, tx: Machine, key: Value, default: Value = NONE, /) -> Value:
         found = self.find(tx, key)
         if found is None:
             self.put(tx, key, default)
             return default
         return found
 
-    def m_pop(self, tx: Machine, key: Value, default: Value | None = None) -> Value:
+    def m_pop(self, tx: Machine, key: Value, default: Value | None = None, /) -> Value:
         found = self.drop(tx, key)
         if found is not None:
             return found
@@ -245,58 +284,35 @@ class DictValue(Object):
             tx.raise_exception(KeyError, key)
         return default
 
-    def m_popitem(self, tx: Machine, last: Value = TRUE) -> Value:
-        entries = self.rewriting(tx)
-        if not entries:
-            tx.raise_exception(KeyError, "popitem(): dictionary is empty")
-        name = next(reversed(entries)) if last.truth(tx) else next(iter(entries))
-        entry = entries.pop(name)
-        return TupleValue([entry.key, self.value_of(tx, entry)])
-
-    def m_clear(self, tx: Machine) -> Value:
+    def m_clear(self, tx: Machine, /) -> Value:
         self.rewriting(tx).clear()
         return NONE
 
-    def m_copy(self, tx: Machine) -> DictValue:
+    def m_copy(self, tx: Machine, /) -> DictValue:
         return DictValue(self.triples(tx), self.cls, factory=self.factory)
 
-    m___copy__ = m_copy
-
-    def m_update(self, tx: Machine, other: Value | None = None, **named: Value) -> Value:
+    def m_update(self, tx: Machine, other: Value | None = None, /, **named: Value) -> Value | None:
+        if other is not None and not isinstance(other, DictValue) and self.real is None:
+            return None
         for key, value in pairs_of(tx, other) if other is not None else ():
             self.put(tx, key, value)
         for name, value in named.items():
             self.put(tx, ConstantValue(name), value)
         return NONE
 
-    def m_keys(self, tx: Machine) -> Value:
+    def m_keys(self, tx: Machine, /) -> Value:
         return DictViewValue(self, "keys")
 
-    def m_values(self, tx: Machine) -> Value:
+    def m_values(self, tx: Machine, /) -> Value:
         return DictViewValue(self, "values")
 
-    def m_items(self, tx: Machine) -> Value:
+    def m_items(self, tx: Machine, /) -> Value:
         return DictViewValue(self, "items")
 
-    def m_move_to_end(self, tx: Machine, key: Value, last: Value = TRUE) -> Value:
-        entries = self.rewriting(tx)
-        name = hash_key(tx, key)
-        if name not in entries:
-            tx.raise_exception(KeyError, key)
-        entry = entries.pop(name)
-        if last.truth(tx):
-            entries[name] = entry
-        else:
-            rest = dict(entries)
-            entries.clear()
-            entries[name] = entry
-            entries.update(rest)
-        return NONE
+    def m___reversed__(self, tx: Machine, /) -> Value:
+        return DictIterator(tx, self, "keys", backwards=True)
 
-    def m___reversed__(self, tx: Machine) -> Value:
-        return ItemsIterator([entry.key for entry in reversed(self.all_entries(tx).values())])
-
-    def m___missing__(self, tx: Machine, key: Value) -> Value:
+    def m___missing__(self, tx: Machine, key: Value, /) -> Value:
         if self.factory is None:
             tx.raise_exception(KeyError, key)
         return self.get_item(tx, key)
@@ -304,8 +320,6 @@ class DictValue(Object):
     def get_attr(self, tx: Machine, name: str) -> Value:
         if name == "default_factory" and self.cls is defaultdict:
             return self.factory or NONE
-        if name in ("move_to_end", "__missing__") and not hasattr(self.cls, name):
-            tx.raise_exception(AttributeError, f"{self.cls.__name__!r} object has no attribute {name!r}")
         if name in self.attributes:
             return self.attributes[name]
         if self.cls is OrderedDict and self.source is not None and not hasattr(self.cls, name):
@@ -315,7 +329,9 @@ class DictValue(Object):
         return super().get_attr(tx, name)
 
     def set_attr(self, tx: Machine, name: str, value: Value) -> None:
-        if self.cls is not OrderedDict or self.source is not None or hasattr(self.cls, name):
+        if name == "default_factory" and self.cls is defaultdict:
+            self.set_factory(None if value.is_none() else value)
+        elif self.cls is not OrderedDict or self.source is not None or hasattr(self.cls, name):
             super().set_attr(tx, name, value)
         else:
             self.attributes[name] = value
@@ -438,26 +454,34 @@ def named_dict(named: dict[str, Value]) -> DictValue:
 class DictIterator(IteratorValue):
     """Over keys, values or items; notices a changed size as Python does."""
 
-    __slots__ = ("expected", "owner", "position", "what")
+    __slots__ = ("backwards", "expected", "owner", "position", "what")
 
-    def __init__(self, tx: Machine, owner: DictValue, what: str) -> None:
+    def __init__(self, tx: Machine, owner: DictValue, what: str, backwards: bool = False) -> None:
         super().__init__()
         self.owner = owner
         self.what = what
+        self.backwards = backwards
         #: The entries when the iteration began.
         self.expected = list(owner.all_entries(tx).items())
+        if backwards:
+            self.expected.reverse()
         #: How many it has given; one more when it has ended.
         self.position = 0
 
     def python_type(self) -> type:
-        return type(iter(getattr({}, self.what)()))
+        return type((reversed if self.backwards else iter)(getattr(self.owner.cls(), self.what)()))
 
     def next_item(self, tx: Machine) -> Value | None:
         entries, expected = self.owner.entries(tx), self.expected
         if self.position > len(expected):
             return None
         if len(entries) != len(expected):
-            tx.raise_roughly(RuntimeError, "dictionary changed size during iteration")
+            kind = "OrderedDict" if self.owner.cls is OrderedDict else "dictionary"
+            if kind == "OrderedDict" and self.position == len(expected):
+                raise self.refuse("an OrderedDict that has changed at its end")
+            tx.raise_exception(
+                RuntimeError, f"{kind} {'mutated' if kind == 'OrderedDict' else 'changed size'} during iteration"
+            )
         self.position += 1
         if self.position > len(expected):
             self._want(entries, expected)
@@ -465,6 +489,10 @@ class DictIterator(IteratorValue):
         name, entry = expected[self.position - 1]
         self._want(entries, [(name, entry)])
         return pick(tx, self.owner, entry, self.what)
+
+    def m___length_hint__(self, tx: Machine, /) -> Value:
+        same = len(self.owner.entries(tx)) == len(self.expected)
+        return fresh(max(0, len(self.expected) - self.position) if same else 0)
 
     def _want(self, entries: dict[Any, Entry], expected: Iterable[tuple[Any, Entry]]) -> None:
         if any(entries.get(name) is not entry for name, entry in expected):
@@ -481,11 +509,12 @@ class DictIterator(IteratorValue):
             if len(self.owner._entries) != len(self.expected):
                 raise self.refuse("a dict whose size has changed meanwhile")
             self._want(self.owner._entries, self.expected)
-            out.call(_advanced_view, self.owner, fresh(self.what), fresh(self.position))
+            out.call(_advanced_view, self.owner, fresh(self.what), fresh(self.position), fresh(self.backwards))
 
 
-def _advanced_view(owner: dict[Any, Any], what: str, count: int) -> Iterator[Any]:
-    return advanced(owner if what == "keys" else getattr(owner, what)(), count)
+def _advanced_view(owner: dict[Any, Any], what: str, count: int, backwards: bool) -> Iterator[Any]:
+    view = owner if what == "keys" else getattr(owner, what)()
+    return advanced(reversed(view) if backwards else view, count)
 
 
 def pick(tx: Machine, owner: DictValue, entry: Entry, what: str) -> Value:
@@ -496,7 +525,7 @@ def pick(tx: Machine, owner: DictValue, entry: Entry, what: str) -> Value:
     return value if what == "values" else TupleValue([entry.key, value])
 
 
-class DictViewValue(Object):
+class DictViewValue(Builtin):
     """`d.keys()`, `d.values()`, `d.items()`."""
 
     __slots__ = ("owner", "what")
@@ -520,29 +549,28 @@ class DictViewValue(Object):
         return DictIterator(tx, self.owner, self.what)
 
     def contains(self, tx: Machine, item: Value) -> Value:
-        if self.what == "keys":
-            return self.owner.contains(tx, item)
-        return boolean(any(operators.equal(tx, item, mine) for mine in self.unpack(tx)))
+        return self.owner.contains(tx, item) if self.what == "keys" else super().contains(tx, item)
 
-    def m___reversed__(self, tx: Machine) -> Value:
-        entries = reversed(self.owner.all_entries(tx).values())
-        return ItemsIterator([pick(tx, self.owner, entry, self.what) for entry in entries])
+    def m___reversed__(self, tx: Machine, /) -> Value:
+        return DictIterator(tx, self.owner, self.what, backwards=True)
 
-    def m_isdisjoint(self, tx: Machine, other: Value) -> Value:
-        return self._set(tx).m_isdisjoint(tx, other)
-
-    def _set(self, tx: Machine) -> SetValue:
-        if self.what == "values":
-            raise self.refuse("a set operation")
-        return SetValue.of(tx, self.unpack(tx))
+    def mirrored(self, seen: mirror.Mirror) -> Any:
+        return getattr(self.owner.cls, self.what)(seen.python(self.owner))
 
     def binary(self, tx: Machine, op: str, other: Value) -> Value | None:
-        return self._set(tx).combine(tx, op, other)
+        if op not in COMBINING or self.what == "values":
+            return None
+        return mirror.apply(tx, operators.BINARY[op], (self, other))
+
+    def binary_reflected(self, tx: Machine, op: str, other: Value) -> Value | None:
+        if op not in COMBINING or self.what == "values":
+            return None
+        return mirror.apply(tx, operators.BINARY[op], (other, self))
 
     def compare(self, tx: Machine, op: str, other: Value) -> Value | None:
-        if isinstance(other, DictViewValue) and self.what != "values":
-            return self._set(tx).compare(tx, op, other._set(tx))
-        return self._set(tx).compare(tx, op, other) if self.what != "values" else None
+        if self.what == "values" or not isinstance(other, DictViewValue | SetValue):
+            return None
+        return mirror.apply(tx, operators.COMPARE[op], (self, other))
 
     def children(self) -> Iterator[Value]:
         yield self.owner
@@ -577,3 +605,31 @@ def factory_of(tx: Machine, obj: defaultdict[Any, Any], source: Source) -> Value
 
 
 makes(dict)(lambda obj: DictValue([(key, fresh(key), fresh(value)) for key, value in obj.items()], type(obj)))
+
+
+def returned_dict(seen: mirror.Mirror, obj: Any) -> Value:
+    """A new dict; it may hold itself."""
+    factory = getattr(obj, "default_factory", None)
+    made = DictValue((), type(obj), factory=None if factory is None else seen.value(factory))
+    seen.tie(made, obj)
+    for key, item in obj.items():
+        made.put(seen.tx, seen.value(key), seen.value(item))
+    return made
+
+
+def returned_view(what: str) -> Callable[[mirror.Mirror, Any], Value]:
+    """A new view of a dict."""
+
+    def make(seen: mirror.Mirror, obj: Any) -> Value:
+        owner = seen.value(next(item for item in gc.get_referents(obj) if isinstance(item, dict)))
+        inner = getattr(owner, "storage", owner)
+        assert isinstance(inner, DictValue)
+        return DictViewValue(inner, what)
+
+    return make
+
+
+for _cls in (dict, OrderedDict, defaultdict):
+    mirror.RETURNED[_cls] = returned_dict
+    for _what in ("keys", "values", "items"):
+        mirror.RETURNED[type(getattr(_cls(), _what)())] = returned_view(_what)

@@ -16,9 +16,10 @@ from torch.nn.modules import module as torch_module
 
 from stator.capture.source import ConstSource, InstanceDictSource, ItemSource
 from stator.capture.values import watch
-from stator.capture.values.base import MISSING, bind_static, look_up
+from stator.capture.values.base import bind_static
 from stator.capture.values.constant import ConstantValue
 from stator.capture.values.klass import INSTANCE_MAKERS
+from stator.capture.values.lookup import MISSING, look_up
 from stator.capture.values.mapping import DictValue, Entry
 from stator.capture.values.registry import builds
 from stator.capture.values.tensor import TensorValue, build_attribute

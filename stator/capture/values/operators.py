@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from stator.base.errors import GraphBreak
 from stator.capture.values import watch
-from stator.capture.values.base import OPERATOR_DUNDERS, call_written
+from stator.capture.values.base import call_written
 from stator.capture.values.constant import boolean
 from stator.capture.values.fold import fold
+from stator.capture.values.methods import COMPARE, OPERATOR_DUNDERS, UNARY
+from stator.capture.values.mirror import apply
 from stator.capture.values.registry import LITERALS, fresh
 
 if TYPE_CHECKING:
@@ -34,10 +36,6 @@ INPLACE: dict[str, Callable[[Any, Any], Any]] = {
     "%": operator.imod, "**": operator.ipow, "@": operator.imatmul, "&": operator.iand, "|": operator.ior,
     "^": operator.ixor, "<<": operator.ilshift, ">>": operator.irshift,
 }  # fmt: skip
-COMPARE: dict[str, Callable[[Any, Any], Any]] = {
-    "<": operator.lt, "<=": operator.le, "==": operator.eq, "!=": operator.ne, ">": operator.gt, ">=": operator.ge,
-}  # fmt: skip
-UNARY: dict[str, Callable[[Any], Any]] = {"-": operator.neg, "+": operator.pos, "~": operator.invert}
 UNARY_METHODS = {"-": "__neg__", "+": "__pos__", "~": "__invert__"}
 METHODS = {operation: name for name, operation in OPERATOR_DUNDERS.items()}
 MIRRORED = {"<": ">", "<=": ">=", "==": "==", "!=": "!=", ">": "<", ">=": "<="}
@@ -48,17 +46,9 @@ def is_known(*values: Value) -> bool:
     return all(value.is_constant() and not value.is_symbolic() for value in values)
 
 
-#: Types that Python's messages about + and * call sequences.
-_SEQUENCES = (str, bytes, bytearray, list, tuple)
-
-
-def _unsupported(tx: Machine, op: str, left: Value, right: Value) -> Value:
-    kinds = left.python_type(), right.python_type()
-    names = kinds[0].__name__, kinds[1].__name__
-    worded = op[0] in "+*" and (issubclass(kinds[0], _SEQUENCES) or issubclass(kinds[1], _SEQUENCES))
-    raise_type_error = tx.raise_roughly if worded else tx.raise_exception
-    written = "** or pow()" if op == "**" else op
-    raise_type_error(TypeError, f"unsupported operand type(s) for {written}: {names[0]!r} and {names[1]!r}")
+def _unsupported(tx: Machine, function: Callable[[Any, Any], Any], left: Value, right: Value) -> Value:
+    """What Python itself says of an operator that both operands have declined; nothing of a program's is asked again."""
+    return apply(tx, function, (left, right), mute=True)
 
 
 def _reflected_first(left: Value, right: Value) -> bool:
@@ -67,8 +57,8 @@ def _reflected_first(left: Value, right: Value) -> bool:
     return theirs is not ours and issubclass(theirs, ours)
 
 
-def binary(tx: Machine, op: str, left: Value, right: Value, written: str = "") -> Value:
-    """`left op right`; an error names the operator as it is `written`."""
+def binary(tx: Machine, op: str, left: Value, right: Value, written: Callable[[Any, Any], Any] | None = None) -> Value:
+    """`left op right`; an error is that of the operator that was `written`."""
     if is_known(left, right):
         answer = operate_written(tx, left, right, ("binary", op), ("binary_reflected", op))
         return fold(tx, BINARY[op], (left, right)) if answer is None else answer
@@ -79,7 +69,7 @@ def binary(tx: Machine, op: str, left: Value, right: Value, written: str = "") -
     result = left.binary(tx, op, right)
     if result is None:
         result = right.binary_reflected(tx, op, left)
-    return _unsupported(tx, written or op, left, right) if result is None else result
+    return _unsupported(tx, written or BINARY[op], left, right) if result is None else result
 
 
 def operate_written(
@@ -98,8 +88,11 @@ def operate_written(
 
 def inplace(tx: Machine, op: str, left: Value, right: Value) -> Value:
     """`left op= right`: the new value of the name."""
+    if is_known(left, right):
+        answer = operate_written(tx, left, right, ("binary", op), ("binary_reflected", op))
+        return fold(tx, INPLACE[op], (left, right)) if answer is None else answer
     result = left.inplace(tx, op, right)
-    return binary(tx, op, left, right, op + "=") if result is None else result
+    return binary(tx, op, left, right, INPLACE[op]) if result is None else result
 
 
 def compare(tx: Machine, op: str, left: Value, right: Value) -> Value:
@@ -120,8 +113,7 @@ def compare(tx: Machine, op: str, left: Value, right: Value) -> Value:
         return result
     if op in ("==", "!="):
         return boolean(identical(tx, left, right) is (op == "=="))
-    names = left.python_type().__name__, right.python_type().__name__
-    tx.raise_roughly(TypeError, f"{op!r} not supported between instances of {names[0]!r} and {names[1]!r}")
+    return _unsupported(tx, COMPARE[op], left, right)
 
 
 def identical(tx: Machine, left: Value, right: Value) -> bool:
@@ -210,6 +202,8 @@ def hash_of(tx: Machine, value: Value) -> Value:
         written = call_written(tx, value, "__hash__")
         return fold(tx, hash, (value if written is None else written,))
     method = getattr(value, "m___hash__", None)
-    if method is None:
+    if method is not None:
+        return fresh(method(tx).constant())
+    if not value.by_mirrors:
         raise value.refuse("hash()")
-    return fresh(method(tx).constant())
+    return apply(tx, hash, (value,))

@@ -189,7 +189,7 @@ class EnvironValue(Object):
     def contains(self, tx: Machine, item: Value) -> Value:
         return ask(tx, os.environ.__contains__, (item,))
 
-    def m_get(self, tx: Machine, key: Value, default: Value = NONE) -> Value:
+    def m_get(self, tx: Machine, key: Value, default: Value = NONE, /) -> Value:
         return ask(tx, os.environ.get, (key, default))
 
 

@@ -35,10 +35,10 @@ class RangeValue(Object):
     def truth(self, tx: Machine) -> bool:
         return True
 
-    def m___enter__(self, tx: Machine) -> Value:
+    def m___enter__(self, tx: Machine, /) -> Value:
         return self
 
-    def m___exit__(self, tx: Machine, *exception: Value) -> Value:
+    def m___exit__(self, tx: Machine, /, *exception: Value) -> Value:
         return FALSE
 
     def call(self, tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:

@@ -16,11 +16,12 @@ import torch
 from stator.base.errors import GraphBreak
 from stator.capture.source import PLAIN, AttrSource, InstanceDictSource, ItemSource, StorageSource
 from stator.capture.value import Value
-from stator.capture.values import operators, watch
-from stator.capture.values.base import MISSING, Object, bind_static, look_up
-from stator.capture.values.constant import FALSE, NONE, ConstantValue, boolean
+from stator.capture.values import mirror, operators, watch
+from stator.capture.values.base import Builtin, MethodValue, bind_static
+from stator.capture.values.constant import NONE, ConstantValue
 from stator.capture.values.fold import fold, run
 from stator.capture.values.iterators import ItemsIterator, IteratorValue, advanced, finished
+from stator.capture.values.lookup import MISSING, look_up
 from stator.capture.values.registry import builds, fresh, makes, wrap
 from stator.capture.values.symbolic import product
 
@@ -38,7 +39,7 @@ FIELD = type(_named.item)
 REPLACE = _named._replace.__code__
 
 
-class SequenceValue(Object):
+class SequenceValue(Builtin):
     """What tuples and lists share."""
 
     __slots__ = ()
@@ -51,6 +52,10 @@ class SequenceValue(Object):
         """A slice of this, with the same type."""
         raise NotImplementedError
 
+    def builtin(self) -> type:
+        """Which of the builtin types it is, or extends."""
+        raise NotImplementedError
+
     def truth(self, tx: Machine) -> bool:
         return self.length(tx) > 0
 
@@ -60,56 +65,36 @@ class SequenceValue(Object):
     def unpack(self, tx: Machine) -> list[Value]:
         return list(self.values(tx))
 
-    def contains(self, tx: Machine, item: Value) -> Value:
-        return boolean(any(operators.equal(tx, item, candidate) for candidate in self.values(tx)))
-
     def get_item(self, tx: Machine, key: Value) -> Value:
-        items: list[Value] = self.values(tx)
-        if not key.is_constant():
-            if issubclass(key.python_type(), torch.Tensor):
-                raise key.refuse("using its value as an index")
-            key = key.get_attr(tx, "__index__").call(tx, (), {})
-        index = key.constant()
-        if type(index) is slice:
-            return self.like(run(tx, operator.getitem, (items, index)))
-        try:
-            item: Value = items[index]
-            return item
-        except IndexError:
-            tx.raise_exception(IndexError, f"{self.python_type().__name__} index out of range")
-        except TypeError:
-            names = self.python_type().__name__, type(index).__name__
-            tx.raise_roughly(TypeError, f"{names[0]} indices must be integers or slices, not {names[1]}")
+        if key.is_constant():
+            index = key.constant()
+            if type(index) is int and -self.length(tx) <= index < self.length(tx):
+                return self.values(tx)[index]
+            if type(index) is slice and (index != slice(None) or self.builtin() is list):
+                return self.like(run(tx, operator.getitem, (self.values(tx), index)))
+        elif issubclass(key.python_type(), torch.Tensor):
+            raise key.refuse("using its value as an index")
+        return super().get_item(tx, key)
 
-    def m_index(self, tx: Machine, item: Value, start: Value = fresh(0), stop: Value | None = None) -> Value:  # noqa: B008
-        items = self.values(tx)
-        last = len(items) if stop is None else stop.constant()
-        for position in range(*slice(start.constant(), last).indices(len(items))):
-            if operators.equal(tx, item, items[position]):
-                return fresh(position)
-        tx.raise_roughly(ValueError, f"{self.python_type().__name__}.index(x): x not in sequence")
-
-    def m_count(self, tx: Machine, item: Value) -> Value:
-        return fresh(sum(operators.equal(tx, item, candidate) for candidate in self.values(tx)))
+    def held(self, tx: Machine) -> list[Value]:
+        return self.unpack(tx)
 
     def compare(self, tx: Machine, op: str, other: Value) -> Value | None:
-        if not isinstance(other, SequenceValue) or isinstance(self, TupleValue) is not isinstance(other, TupleValue):
-            return None
-        ours, theirs = self.values(tx), other.values(tx)
-        for left, right in zip(ours, theirs, strict=False):
-            if not operators.equal(tx, left, right):
-                return boolean(op == "!=") if op in ("==", "!=") else operators.compare(tx, op, left, right)
-        return fresh(operators.COMPARE[op](len(ours), len(theirs)))
+        if isinstance(other, SequenceValue) and self.builtin() is other.builtin():
+            return mirror.apply(tx, operators.COMPARE[op], (self, other))
+        return None
 
     def binary(self, tx: Machine, op: str, other: Value) -> Value | None:
-        if op == "*" and other.is_constant():
+        if op == "*" and other.is_constant() and type(other.constant()) is int:
             return self.like(run(tx, operator.mul, (self.values(tx), other.constant())))
-        if op == "+" and isinstance(other, SequenceValue) and type(self) is type(other):
+        if op == "*" and not isinstance(other, SequenceValue) and mirror.is_index(other):
+            return mirror.apply(tx, operator.mul, (self, other))
+        if op == "+" and isinstance(other, SequenceValue) and self.builtin() is other.builtin():
             return self.like([*self.values(tx), *other.values(tx)])
         return None
 
     def binary_reflected(self, tx: Machine, op: str, other: Value) -> Value | None:
-        return self.binary(tx, op, other) if op == "*" and other.is_constant() else None
+        return self.binary(tx, op, other) if op == "*" else None
 
 
 class TupleValue(SequenceValue):
@@ -128,6 +113,12 @@ class TupleValue(SequenceValue):
 
     def values(self, tx: Machine) -> list[Value]:
         return self.items
+
+    def builtin(self) -> type:
+        return tuple
+
+    def mirrored(self, seen: mirror.Mirror) -> Any:
+        return build_tuple(self.cls, [seen.python(item) for item in self.items])
 
     def like(self, items: list[Value]) -> Value:
         return TupleValue(items, torch.Size if self.cls is torch.Size else tuple)
@@ -160,6 +151,8 @@ class TupleValue(SequenceValue):
             return ConstantValue(self.constant()).get_attr(tx, name)
         if name == "_fields":
             return fresh(fields)
+        if name == "_replace" and fields:
+            return MethodValue(self, name)
         return super().get_attr(tx, name)
 
     def has_own(self, tx: Machine, name: str) -> bool:
@@ -171,12 +164,14 @@ class TupleValue(SequenceValue):
             return False
         return raw is not tuple.__dict__.get(name, object.__dict__.get(name, MISSING))
 
-    def m_numel(self, tx: Machine) -> Value:
+    def m_numel(self, tx: Machine, /) -> Value:
         """The product of a shape."""
         return product(tx, self.items)
 
-    def m__replace(self, tx: Machine, **changes: Value) -> Value:
+    def m__replace(self, tx: Machine, /, **changes: Value) -> Value | None:
         fields = fields_of(self.cls)
+        if not changes.keys() <= set(fields):
+            return None
         return TupleValue([changes.get(name, item) for name, item in zip(fields, self.items, strict=True)], self.cls)
 
     def graph_argument(self) -> tuple[Any, Any]:
@@ -186,7 +181,7 @@ class TupleValue(SequenceValue):
     def children(self) -> Iterator[Value]:
         return iter(self.items)
 
-    def m___hash__(self, tx: Machine) -> Value:
+    def m___hash__(self, tx: Machine, /) -> Value:
         return fold(tx, hash, (TupleValue([operators.hash_of(tx, item) for item in self.items]),))
 
     def reconstruct(self, out: Assembler) -> None:
@@ -242,6 +237,23 @@ class ListValue(SequenceValue):
 
     def python_type(self) -> type:
         return list
+
+    def builtin(self) -> type:
+        return list
+
+    def mirrored(self, seen: mirror.Mirror) -> Any:
+        made: list[Any] = []
+        self.fill(seen, made)
+        return made
+
+    def fill(self, seen: mirror.Mirror, made: Any) -> None:
+        """Mirrors the contents."""
+        seen.tie(self, made)
+        self.builtin().extend(made, [seen.python(item) for item in self.values(seen.tx)])  # type: ignore[attr-defined]
+        seen.watch(self, made)
+
+    def take_back(self, seen: mirror.Mirror, obj: Any) -> None:
+        self.changed(seen.tx)[:] = [seen.value(item) for item in self.builtin().__iter__(obj)]  # type: ignore[attr-defined]
 
     def values(self, tx: Machine) -> list[Value]:
         if self.items is None:
@@ -304,62 +316,39 @@ class ListValue(SequenceValue):
     # -- changes ---------------------------------------------------------------------------------------
 
     def set_item(self, tx: Machine, key: Value, value: Value) -> None:
-        items = self.changed(tx)
-        new: Any = value if type(key.constant()) is not slice else value.unpack(tx)
-        run(tx, operator.setitem, (items, key.constant(), new))
-
-    def del_item(self, tx: Machine, key: Value) -> None:
-        run(tx, operator.delitem, (self.changed(tx), key.constant()))
+        index = key.constant() if key.is_constant() else None
+        if type(index) is int and -self.length(tx) <= index < self.length(tx):
+            self.changed(tx)[index] = value
+        else:
+            super().set_item(tx, key, value)
 
     def inplace(self, tx: Machine, op: str, other: Value) -> Value | None:
-        if op == "+":
-            self.m_extend(tx, other)
-            return self
-        if op == "*" and other.is_constant():
-            items = self.changed(tx)
-            items[:] = items * other.constant()
-            return self
+        if op in ("+", "*"):
+            return mirror.apply(tx, operators.INPLACE[op], (self, other))
         return None
 
     def add_item(self, tx: Machine, item: Value) -> None:
         self.changed(tx).append(item)
 
-    def m_append(self, tx: Machine, item: Value) -> Value:
+    def m_append(self, tx: Machine, item: Value, /) -> Value:
         self.grow(tx, [item])
         return NONE
 
-    def m_extend(self, tx: Machine, other: Value) -> Value:
+    def m_extend(self, tx: Machine, other: Value, /) -> Value | None:
+        if self.items is not None and not isinstance(other, ListValue | TupleValue):
+            return None
         self.grow(tx, other.unpack(tx))
         return NONE
 
-    def m_insert(self, tx: Machine, index: Value, item: Value) -> Value:
-        self.changed(tx).insert(index.constant(), item)
-        return NONE
+    def m_pop(self, tx: Machine, /) -> Value | None:
+        return self.changed(tx).pop() if self.length(tx) else None
 
-    def m_pop(self, tx: Machine, index: Value | None = None) -> Value:
-        position = -1 if index is None else index.constant()
-        return run(tx, list.pop, (self.changed(tx), position))
-
-    def m_remove(self, tx: Machine, item: Value) -> Value:
-        position = self.m_index(tx, item).constant()
-        del self.changed(tx)[position]
-        return NONE
-
-    def m_clear(self, tx: Machine) -> Value:
+    def m_clear(self, tx: Machine, /) -> Value:
         self.changed(tx).clear()
         return NONE
 
-    def m_reverse(self, tx: Machine) -> Value:
-        self.changed(tx).reverse()
-        return NONE
-
-    def m_copy(self, tx: Machine) -> Value:
+    def m_copy(self, tx: Machine, /) -> Value:
         return ListValue(list(self.values(tx)))
-
-    def m_sort(self, tx: Machine, key: Value = NONE, reverse: Value = FALSE) -> Value:
-        items = self.changed(tx)
-        items[:] = sort(tx, items, key, reverse.truth(tx))
-        return NONE
 
     # -- after capture ---------------------------------------------------------------------------------
 
@@ -423,49 +412,47 @@ class DequeValue(ListValue):
     def python_type(self) -> type:
         return deque
 
+    def builtin(self) -> type:
+        return deque
+
+    def mirrored(self, seen: mirror.Mirror) -> Any:
+        made: deque[Any] = deque(maxlen=self.limit)
+        self.fill(seen, made)
+        return made
+
     def like(self, items: list[Value]) -> Value:
         return DequeValue(items, limit=self.limit)
 
-    def grow(self, tx: Machine, more: list[Value]) -> None:
-        if self.limit is not None:
-            self.values(tx)
-        super().grow(tx, more)
+    def get_item(self, tx: Machine, key: Value) -> Value:
+        if key.is_constant() and type(key.constant()) is int:
+            return super().get_item(tx, key)
+        return Builtin.get_item(self, tx, key)
 
-    def _trim(self, left: bool) -> None:
-        items = self.items
-        if self.limit is not None and items is not None and len(items) > self.limit:
-            extra = len(items) - self.limit
-            del items[slice(self.limit, None) if left else slice(extra)]
+    def binary(self, tx: Machine, op: str, other: Value) -> Value | None:
+        if isinstance(other, DequeValue) if op == "+" else op == "*" and mirror.is_index(other):
+            return mirror.apply(tx, operators.BINARY[op], (self, other))
+        return None
 
-    def m_append(self, tx: Machine, item: Value) -> Value:
-        super().m_append(tx, item)
-        self._trim(left=False)
-        return NONE
+    def iterate(self, tx: Machine) -> Value:
+        return DequeIterator(self, tx)
 
-    def m_appendleft(self, tx: Machine, item: Value) -> Value:
-        self.changed(tx).insert(0, item)
-        self._trim(left=True)
-        return NONE
+    def m_append(self, tx: Machine, item: Value, /) -> Value | None:
+        return super().m_append(tx, item) if self.limit is None else None
 
-    def m_extend(self, tx: Machine, other: Value) -> Value:
-        super().m_extend(tx, other)
-        self._trim(left=False)
-        return NONE
+    def m_popleft(self, tx: Machine, /) -> Value | None:
+        return self.changed(tx).pop(0) if self.length(tx) else None
 
-    def m_extendleft(self, tx: Machine, other: Value) -> Value:
-        for item in other.unpack(tx):
-            self.m_appendleft(tx, item)
-        return NONE
+    def m_extend(self, tx: Machine, other: Value, /) -> Value | None:
+        return super().m_extend(tx, other) if self.limit is None else None
 
-    def m_popleft(self, tx: Machine) -> Value:
-        return self.m_pop(tx, fresh(0))
+    def m_copy(self, tx: Machine, /) -> Value:
+        return DequeValue(list(self.values(tx)), limit=self.limit)
 
-    def m_rotate(self, tx: Machine, count: Value = fresh(1)) -> Value:  # noqa: B008
-        items = self.changed(tx)
-        turned = deque(items)
-        turned.rotate(count.constant())
-        items[:] = turned
-        return NONE
+    def take_back(self, seen: mirror.Mirror, obj: Any) -> None:
+        if obj.maxlen != self.limit and self.source is not None:
+            raise self.refuse("changing its maxlen")
+        self.limit = obj.maxlen
+        super().take_back(seen, obj)
 
     def get_attr(self, tx: Machine, name: str) -> Value:
         return fresh(self.limit) if name == "maxlen" else super().get_attr(tx, name)
@@ -497,6 +484,9 @@ class ListIterator(IteratorValue):
         self.index += 1
         return items[self.index - 1]
 
+    def m___length_hint__(self, tx: Machine, /) -> Value:
+        return fresh(0 if self.done else max(0, len(self.owner.values(tx)) - self.index))
+
     def children(self) -> Iterator[Value]:
         yield self.owner
 
@@ -507,25 +497,62 @@ class ListIterator(IteratorValue):
             out.call(advanced, self.owner, fresh(self.index))
 
 
-class SortKey:
-    """Orders values as the program's comparison would."""
+class ReversedList(IteratorValue):
+    """`reversed(list)`: sees later changes of the list."""
 
-    __slots__ = ("tx", "value")
+    __slots__ = ("index", "owner")
 
-    def __init__(self, tx: Machine, value: Value) -> None:
-        self.tx = tx
-        self.value = value
+    def __init__(self, owner: ListValue, tx: Machine) -> None:
+        super().__init__()
+        self.owner = owner
+        self.index = len(owner.values(tx)) - 1
 
-    def __lt__(self, other: SortKey) -> bool:
-        return operators.compare(self.tx, "<", self.value, other.value).truth(self.tx)
+    def python_type(self) -> type:
+        return type(reversed([]))
+
+    def next_item(self, tx: Machine) -> Value | None:
+        items = self.owner.values(tx)
+        if not 0 <= self.index < len(items):
+            self.index = -1
+            return None
+        self.index -= 1
+        return items[self.index + 1]
+
+    def m___length_hint__(self, tx: Machine, /) -> Value:
+        return fresh(0 if len(self.owner.values(tx)) < self.index + 1 else self.index + 1)
+
+    def children(self) -> Iterator[Value]:
+        yield self.owner
+
+    def reconstruct(self, out: Assembler) -> None:
+        out.call(reversed_at, self.owner, fresh(self.index))
 
 
-def sort(tx: Machine, items: Sequence[Value], key: Value, reverse: bool) -> list[Value]:
-    """`sorted(items, key=key, reverse=reverse)`."""
-    plain = key.is_none()
-    keys = [item if plain else key.call(tx, (item,), {}) for item in items]
-    order = sorted(range(len(items)), key=lambda index: SortKey(tx, keys[index]), reverse=reverse)
-    return [items[index] for index in order]
+def reversed_at(items: list[Any], index: int) -> Iterator[Any]:
+    """`reversed(items)` when it is about to give the item of this index."""
+    iterator = reversed(items)
+    iterator.__setstate__(index)
+    return iterator
+
+
+class DequeIterator(ListIterator):
+    """`iter(deque)`: a change of the deque is an error."""
+
+    __slots__ = ("expected",)
+
+    def __init__(self, owner: DequeValue, tx: Machine) -> None:
+        super().__init__(owner)
+        self.expected = list(owner.values(tx))
+
+    def python_type(self) -> type:
+        return type(iter(deque()))
+
+    def next_item(self, tx: Machine) -> Value | None:
+        if not self.done and not mirror.same_values(self.owner.values(tx), self.expected):
+            if len(self.expected) == self.index:
+                raise self.refuse("a deque that has changed at its end")
+            tx.raise_exception(RuntimeError, "deque mutated during iteration")
+        return super().next_item(tx)
 
 
 # -- from objects --------------------------------------------------------------------------------------
@@ -587,6 +614,20 @@ def build_deque(tx: Machine, obj: deque[Any], source: Source) -> Value:
     watch.equals(tx, AttrSource(source, "maxlen"), obj.maxlen)
     return DequeValue(None, source, obj, obj.maxlen)
 
+
+mirror.RETURNED[tuple] = lambda seen, obj: TupleValue([seen.value(item) for item in obj], type(obj))
+
+
+def returned_list(seen: mirror.Mirror, obj: Any) -> Value:
+    """A new list or deque; it may hold itself."""
+    made: ListValue = DequeValue([], limit=obj.maxlen) if isinstance(obj, deque) else ListValue([])
+    seen.tie(made, obj)
+    assert made.items is not None
+    made.items.extend(seen.value(item) for item in obj)
+    return made
+
+
+mirror.RETURNED[list] = mirror.RETURNED[deque] = returned_list
 
 makes(tuple)(lambda obj: TupleValue([fresh(item) for item in obj], type(obj)))
 makes(list)(lambda obj: ListValue([fresh(item) for item in obj]))

@@ -6,21 +6,20 @@ them, in the order in which the set gives them. Neighbours: `mapping.py` (key na
 
 from __future__ import annotations
 
-import types
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from stator.capture.source import ConstSource
-from stator.capture.values import operators, watch
-from stator.capture.values.base import Object, look_up
+from stator.capture.values import mirror, operators, watch
+from stator.capture.values.base import Builtin
 from stator.capture.values.constant import NONE, boolean
-from stator.capture.values.iterators import ItemsIterator
-from stator.capture.values.registry import builds, fresh, makes, wrap
+from stator.capture.values.fold import run
+from stator.capture.values.iterators import IteratorValue, advanced, finished
+from stator.capture.values.lookup import look_up
+from stator.capture.values.registry import LITERALS, builds, fresh, makes, wrap
 from stator.capture.values.sequence import TupleValue
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from stator.capture.machine import Machine
     from stator.capture.rewrite import Assembler
@@ -28,18 +27,10 @@ if TYPE_CHECKING:
     from stator.capture.value import Value
 
 #: The operators that combine two sets.
-_COMBINE = frozenset("|&-^")
+COMBINING = frozenset("|&-^")
 
 #: Where the methods are that `dataclasses` writes: they only compute.
 GENERATED = "<string>"
-
-#: Ways of hashing that go by identity alone.
-BY_IDENTITY: tuple[Any, ...] = (
-    object.__hash__,
-    torch.Tensor.__hash__,
-    types.FunctionType.__hash__,
-    types.BuiltinFunctionType.__hash__,
-)
 
 
 def hash_key(tx: Machine, key: Value, kept: bool = False) -> Any:
@@ -48,17 +39,14 @@ def hash_key(tx: Machine, key: Value, kept: bool = False) -> Any:
     if key.is_constant():
         operators.pin_nan(tx, key)
         plain = key.constant()
-        try:
-            hash(plain)
-        except TypeError:
-            tx.raise_roughly(TypeError, f"unhashable type: {type(plain).__name__!r}")
+        run(tx, hash, (plain,))
         return plain
     if isinstance(key, TupleValue):
         return tuple(hash_key(tx, item) for item in key.items)
     method = look_up(tx, key.python_type(), "__hash__")
     if method is None:
-        tx.raise_roughly(TypeError, f"unhashable type: {key.python_type().__name__!r}")
-    if method not in BY_IDENTITY:
+        mirror.apply(tx, hash, (key,), mute=True)
+    if method not in mirror.BY_IDENTITY:
         if kept and getattr(getattr(method, "__code__", None), "co_filename", "") != GENERATED:
             raise key.refuse("a key in a dict from outside (its class defines __hash__)")
         return HashedKey(tx, key)
@@ -105,15 +93,17 @@ class HashedKey:
         return isinstance(other, HashedKey) and operators.equal(self.tx, self.value, other.value)
 
 
-class SetValue(Object):
+class SetValue(Builtin):
     """A set or frozenset: name -> item."""
 
-    __slots__ = ("cls", "items")
+    __slots__ = ("before", "cls", "items")
     kind = "a set"
 
     def __init__(self, items: dict[Any, Value], cls: type = set, source: Source | None = None) -> None:
         self.source = source
         self.items = items
+        #: What a set from outside held when it was met.
+        self.before = dict(items) if source is not None else {}
         self.cls = cls
 
     @classmethod
@@ -143,43 +133,61 @@ class SetValue(Object):
         return len(self.items)
 
     def contains(self, tx: Machine, item: Value) -> Value:
-        return boolean(hash_key(tx, item) in self.items)
+        if item.is_constant() and type(item.constant()) in LITERALS:
+            return boolean(hash_key(tx, item) in self.items)
+        return super().contains(tx, item)
 
     def iterate(self, tx: Machine) -> Value:
-        return ItemsIterator(list(self.items.values()), type(iter(set())))
+        return SetIterator(tx, self)
 
-    def combine(self, tx: Machine, op: str, other: Value) -> Value | None:
-        """The set operators, on anything that is like a set."""
-        theirs = _as_set(tx, other)
-        if op not in _COMBINE or theirs is None:
-            return None
-        every = {**theirs.items, **self.items}
-        names = operators.BINARY[op](self.items.keys(), theirs.items.keys())
-        return SetValue({name: every[name] for name in every if name in names}, self.cls)
+    def unpack(self, tx: Machine) -> list[Value]:
+        """The items in the order in which a set gives them."""
+        seen = mirror.Mirror(tx)
+        return [seen.value(item) for item in seen.python(self)]
 
     def binary(self, tx: Machine, op: str, other: Value) -> Value | None:
-        return self.combine(tx, op, other)
+        return self._operate(tx, operators.BINARY, op, other)
 
     def inplace(self, tx: Machine, op: str, other: Value) -> Value | None:
-        combined = self.combine(tx, op, other)
-        if self.cls is not set or not isinstance(combined, SetValue):
-            return None
-        self.changed(tx)
-        self.items = combined.items
-        return self
+        return self._operate(tx, operators.INPLACE, op, other) if self.cls is set else None
 
     def compare(self, tx: Machine, op: str, other: Value) -> Value | None:
-        theirs = _as_set(tx, other)
-        if theirs is None:
-            return None
-        return boolean(operators.COMPARE[op](self.items.keys(), theirs.items.keys()))
+        return self._operate(tx, operators.COMPARE, op, other)
+
+    def _operate(self, tx: Machine, table: dict[str, Callable[[Any, Any], Any]], op: str, other: Value) -> Value | None:
+        if (table is operators.COMPARE or op in COMBINING) and isinstance(other, SetValue):
+            return mirror.apply(tx, table[op], (self, other))
+        return None
+
+    # -- while Python's own code works on it -----------------------------------------------------------
+
+    def mirrored(self, seen: mirror.Mirror) -> Any:
+        if self.cls is frozenset:
+            return frozenset([seen.python(item) for item in self.items.values()])
+        made: set[Any] = set()
+        self.fill(seen, made)
+        return made
+
+    def fill(self, seen: mirror.Mirror, made: Any) -> None:
+        """Mirrors the contents."""
+        seen.tie(self, made)
+        for item in self.items.values():
+            set.add(made, seen.python(item))
+        seen.watch(self, made)
+
+    def held(self, tx: Machine) -> list[Value]:
+        return list(self.items.values())
+
+    def take_back(self, seen: mirror.Mirror, obj: Any) -> None:
+        items = self.changed(seen.tx)
+        items.clear()
+        for value in map(seen.value, set.__iter__(obj)):
+            items[hash_key(seen.tx, value)] = value
 
     # -- methods ---------------------------------------------------------------------------------------
 
     def changed(self, tx: Machine) -> dict[Any, Value]:
         """The items, about to be changed."""
-        if self.cls is not set:
-            tx.raise_exception(AttributeError, "'frozenset' object cannot be changed")
         if self.source is not None:
             tx.effects.change(self)
         return self.items
@@ -187,67 +195,23 @@ class SetValue(Object):
     def add_item(self, tx: Machine, item: Value) -> None:
         self.changed(tx).setdefault(hash_key(tx, item), item)
 
-    def m_add(self, tx: Machine, item: Value) -> Value:
+    def m_add(self, tx: Machine, item: Value, /) -> Value | None:
+        if not is_plain_key(item):
+            return None
         self.changed(tx).setdefault(hash_key(tx, item), item)
         return NONE
 
-    def m_discard(self, tx: Machine, item: Value) -> Value:
-        self.changed(tx).pop(hash_key(tx, item), None)
-        return NONE
-
-    def m_remove(self, tx: Machine, item: Value) -> Value:
-        if self.changed(tx).pop(hash_key(tx, item), None) is None:
-            tx.raise_exception(KeyError, item)
-        return NONE
-
-    def m_pop(self, tx: Machine) -> Value:
-        items = self.changed(tx)
-        if not items:
-            tx.raise_exception(KeyError, "pop from an empty set")
-        return items.pop(next(iter(items)))
-
-    def m_clear(self, tx: Machine) -> Value:
-        self.changed(tx).clear()
-        return NONE
-
-    def m_copy(self, tx: Machine) -> Value:
-        return SetValue(dict(self.items), self.cls)
-
-    def m_update(self, tx: Machine, *others: Value) -> Value:
+    def m_update(self, tx: Machine, /, *others: Value) -> Value:
         for other in others:
             for item in other.unpack(tx):
-                self.m_add(tx, item)
+                self.add_item(tx, item)
         return NONE
 
-    def _fold(self, tx: Machine, op: str, others: tuple[Value, ...]) -> Value:
-        result: Value = SetValue(dict(self.items), self.cls)
-        for other in others:
-            assert isinstance(result, SetValue)
-            combined = result.combine(tx, op, SetValue.of(tx, other.unpack(tx)))
-            assert combined is not None
-            result = combined
-        return result
-
-    def m_union(self, tx: Machine, *others: Value) -> Value:
-        return self._fold(tx, "|", others)
-
-    def m_intersection(self, tx: Machine, *others: Value) -> Value:
-        return self._fold(tx, "&", others)
-
-    def m_difference(self, tx: Machine, *others: Value) -> Value:
-        return self._fold(tx, "-", others)
-
-    def m_symmetric_difference(self, tx: Machine, other: Value) -> Value:
-        return self._fold(tx, "^", (other,))
-
-    def m_issubset(self, tx: Machine, other: Value) -> Value:
-        return boolean(self.items.keys() <= SetValue.of(tx, other.unpack(tx)).items.keys())
-
-    def m_issuperset(self, tx: Machine, other: Value) -> Value:
-        return boolean(self.items.keys() >= SetValue.of(tx, other.unpack(tx)).items.keys())
-
-    def m_isdisjoint(self, tx: Machine, other: Value) -> Value:
-        return boolean(self.items.keys().isdisjoint(SetValue.of(tx, other.unpack(tx)).items.keys()))
+    def m_discard(self, tx: Machine, item: Value, /) -> Value | None:
+        if not is_plain_key(item):
+            return None
+        self.changed(tx).pop(hash_key(tx, item), None)
+        return NONE
 
     # -- after capture ---------------------------------------------------------------------------------
 
@@ -263,23 +227,70 @@ class SetValue(Object):
         out.build("set", len(self.items))
 
     def write_back(self, out: Assembler) -> None:
-        """Emit the new contents."""
-        out.call(replace_members, self, TupleValue(list(self.items.values())))
+        """Emit what has come and gone."""
+        before, now = ({id(item): item for item in items.values()} for items in (self.before, self.items))
+        gone = [item for place, item in before.items() if place not in now]
+        new = [item for place, item in now.items() if place not in before]
+        out.call(change_members, self, TupleValue(gone), TupleValue(new))
         out.pop()
 
 
-def _as_set(tx: Machine, other: Value) -> SetValue | None:
-    if isinstance(other, SetValue):
-        return other
-    if other.python_type().__name__ in ("dict_keys", "odict_keys", "dict_items", "odict_items"):
-        return SetValue.of(tx, other.unpack(tx))
-    return None
+class SetIterator(IteratorValue):
+    """`iter(set)`: a change of the set's size is an error."""
+
+    __slots__ = ("index", "items", "owner")
+
+    def __init__(self, tx: Machine, owner: SetValue) -> None:
+        super().__init__()
+        self.owner = owner
+        self.items = owner.unpack(tx)
+        self.index = 0
+
+    def python_type(self) -> type:
+        return type(iter(set()))
+
+    def next_item(self, tx: Machine) -> Value | None:
+        if self.index > len(self.items):
+            return None
+        if len(self.owner.items) != len(self.items):
+            tx.raise_exception(RuntimeError, "Set changed size during iteration")
+        if any(not any(item is other for other in self.owner.items.values()) for item in self.items[self.index :]):
+            raise self.refuse("a set whose items have changed meanwhile")
+        self.index += 1
+        return self.items[self.index - 1] if self.index <= len(self.items) else None
+
+    def m___length_hint__(self, tx: Machine, /) -> Value:
+        return fresh(max(0, len(self.items) - self.index))
+
+    def children(self) -> Iterator[Value]:
+        yield self.owner
+
+    def reconstruct(self, out: Assembler) -> None:
+        if self.index > len(self.items):
+            out.call(finished)
+        else:
+            out.call(advanced, self.owner, fresh(self.index))
 
 
-def replace_members(target: set[Any], items: tuple[Any, ...]) -> None:
-    """Gives a set new contents."""
-    target.clear()
-    target.update(items)
+def is_plain_key(key: Value) -> bool:
+    """Whether comparing it runs nothing of the program's."""
+    return key.is_constant() and type(key.constant()) in LITERALS
+
+
+def change_members(target: set[Any], gone: tuple[Any, ...], new: tuple[Any, ...]) -> None:
+    """Takes items out of a set and puts items in, by the plain methods whatever its class overrides."""
+    for item in gone:
+        set.discard(target, item)
+    for item in new:
+        set.add(target, item)
+
+
+def returned_set(seen: mirror.Mirror, obj: Any) -> Value:
+    """A new set."""
+    return SetValue.of(seen.tx, map(seen.value, obj), type(obj))
+
+
+mirror.RETURNED[set] = mirror.RETURNED[frozenset] = returned_set
 
 
 @builds(set, frozenset, exact=True)

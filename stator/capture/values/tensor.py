@@ -18,8 +18,9 @@ from stator.base.errors import DataDependent, GraphBreak, Undecided, Unsupported
 from stator.capture.source import AttrSource
 from stator.capture.value import Value
 from stator.capture.values import watch
-from stator.capture.values.base import MISSING, Object, is_data_descriptor, look_up, static_attribute
+from stator.capture.values.base import Object
 from stator.capture.values.constant import NONE, boolean
+from stator.capture.values.lookup import MISSING, is_data_descriptor, look_up, static_attribute
 from stator.capture.values.operators import BINARY, COMPARE, INPLACE, METHODS, UNARY, UNARY_METHODS
 from stator.capture.values.registry import builds, fresh, wrap
 from stator.capture.values.sequence import ListValue, SequenceValue, TupleValue

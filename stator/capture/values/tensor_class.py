@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from stator.capture.source import ClassAttrSource, ConstSource
-from stator.capture.values.base import MISSING, look_up, static_attribute
 from stator.capture.values.klass import bind
+from stator.capture.values.lookup import MISSING, look_up, static_attribute
 
 if TYPE_CHECKING:
     from stator.capture.machine import Machine

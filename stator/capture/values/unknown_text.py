@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from stator.capture.machine import Machine
     from stator.capture.rewrite import Assembler
     from stator.capture.value import Value
+    from stator.capture.values.mirror import Mirror
 
 
 class UnknownTextValue(Object):
@@ -47,6 +48,9 @@ class UnknownTextValue(Object):
         raise self.refuse(op)
 
     binary = binary_reflected = inplace = compare = _read
+
+    def mirrored(self, mirror: Mirror) -> NoReturn:
+        raise self.refuse("use")
 
     def reconstruct(self, out: Assembler) -> None:
         raise self.refuse("use")

@@ -11,21 +11,24 @@ from __future__ import annotations
 
 import functools
 import types
-from collections import OrderedDict, defaultdict
+from collections import OrderedDict, deque
 from typing import TYPE_CHECKING, Any
 
 from stator.capture.source import AttrSource, ClassAttrSource, ConstSource, InstanceDictSource
 from stator.capture.value import Raised, Value
 from stator.capture.values import operators, watch
-from stator.capture.values.base import MISSING, Object, find_method, is_data_descriptor, look_up
+from stator.capture.values.base import Object
 from stator.capture.values.constant import NONE, ConstantValue, boolean
 from stator.capture.values.fold import run
 from stator.capture.values.instances import HEAP_TYPE, empty_slot, fill_attributes, fill_contents, new_object
 from stator.capture.values.iterators import IndexIterator
 from stator.capture.values.klass import INSTANCE_MAKERS, PropertyValue, bind
+from stator.capture.values.lookup import MISSING, is_data_descriptor, look_up
 from stator.capture.values.mapping import DictValue, pairs_of
+from stator.capture.values.methods import attribute_name, find_method
+from stator.capture.values.mirror import NEW_INSTANCES, Mirror, apply
 from stator.capture.values.registry import builds, fresh, wrap
-from stator.capture.values.sequence import ListValue, TupleValue
+from stator.capture.values.sequence import DequeValue, TupleValue
 from stator.capture.values.sets import SetValue
 from stator.capture.values.storages import STORAGES, storage_base
 
@@ -247,13 +250,13 @@ class UserObjectValue(Object):
         if owner is object or (self.storage is None and name in OBJECT_METHODS):
             method = OBJECT_METHODS.get(name)
             return None if method is None else functools.partial(method, self)
-        if self.storage is not None:
-            if name == "__init__" or (name == "update" and owner is OrderedDict):
-                return functools.partial(fill_storage, self)
-            if name == "__getitem__" and isinstance(self.storage, DictValue):
-                return self._subscript
-            return find_method(self.storage, name)
-        return None
+        if self.storage is None:
+            return None
+        if name == "__init__" or (name == "update" and owner is OrderedDict):
+            return functools.partial(fill_storage, self)
+        if name == "__getitem__" and isinstance(self.storage, DictValue):
+            return self._subscript
+        return None if name in BY_CLASS else find_method(self.storage, name)
 
     def _subscript(self, tx: Machine, key: Value) -> Value:
         """`dict.__getitem__` on an instance of a subclass: a missing key is a question to `__missing__`."""
@@ -360,11 +363,23 @@ class UserObjectValue(Object):
     def compare(self, tx: Machine, op: str, other: Value) -> Value | None:
         return self._operator(tx, f"__{COMPARE_NAMES[op]}__", other)
 
-    def m___hash__(self, tx: Machine) -> Value:
+    def m___hash__(self, tx: Machine, /) -> Value:
         result = self.special(tx, "__hash__")
         if result is None:
             raise self.refuse("hash()")
         return result
+
+    # -- while Python's own code works on it -----------------------------------------------------------
+
+    def mirrored(self, mirror: Mirror) -> Any:
+        base = storage_base(self.cls) if self.storage is not None else None
+        if base is None:
+            return mirror.stand_in(self)
+        made = mirror.stand_in(self, base)
+        if isinstance(self.storage, DequeValue):
+            deque.__init__(made, maxlen=self.storage.limit)
+        self.storage.fill(mirror, made)  # type: ignore[union-attr]
+        return made
 
     # -- after capture ---------------------------------------------------------------------------------
 
@@ -402,6 +417,14 @@ class UserObjectValue(Object):
             out.pop()
 
 
+#: Methods of builtin containers whose results go by the class of the object, or that return the object itself.
+BY_CLASS = frozenset(
+    {
+        "copy", "__copy__", "__add__", "__mul__", "__rmul__", "__or__", "__ror__", "__and__", "__sub__", "__xor__", "__rand__",
+        "__rsub__", "__rxor__", "__iadd__", "__imul__", "__ior__", "__iand__", "__isub__", "__ixor__", "__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__",
+    }
+)  # fmt: skip
+
 #: Marks a slot that the program has emptied.
 DELETED = Value()
 
@@ -431,32 +454,33 @@ def has_slot(raw: types.MemberDescriptorType, obj: Any) -> bool:
 # -- object's own methods ------------------------------------------------------------------------------
 
 
-def _nothing(value: UserObjectValue, tx: Machine, *args: Value, **kwargs: Value) -> Value:
+def _nothing(value: UserObjectValue, tx: Machine, /, *args: Value, **kwargs: Value) -> Value:
     return NONE
 
 
-def _get(value: UserObjectValue, tx: Machine, name: Value) -> Value:
-    found = value.find_attr(tx, name.constant())
+def _get(value: UserObjectValue, tx: Machine, name: Value, /) -> Value:
+    attribute = attribute_name(tx, name)
+    found = value.find_attr(tx, attribute)
     if found is None:
-        tx.raise_exception(AttributeError, f"{value.cls.__name__!r} object has no attribute {name.constant()!r}")
+        tx.raise_exception(AttributeError, f"{value.cls.__name__!r} object has no attribute {attribute!r}")
     return found
 
 
-def _set(value: UserObjectValue, tx: Machine, name: Value, item: Value) -> Value:
-    value.generic_set_attr(tx, name.constant(), item)
+def _set(value: UserObjectValue, tx: Machine, name: Value, item: Value, /) -> Value:
+    value.generic_set_attr(tx, attribute_name(tx, name), item)
     return NONE
 
 
-def _delete(value: UserObjectValue, tx: Machine, name: Value) -> Value:
-    value.generic_del_attr(tx, name.constant())
+def _delete(value: UserObjectValue, tx: Machine, name: Value, /) -> Value:
+    value.generic_del_attr(tx, attribute_name(tx, name))
     return NONE
 
 
-def _equal(value: UserObjectValue, tx: Machine, other: Value) -> Value:
+def _equal(value: UserObjectValue, tx: Machine, other: Value, /) -> Value:
     return boolean(True) if operators.identical(tx, value, other) else fresh(NotImplemented)
 
 
-def _hash(value: UserObjectValue, tx: Machine) -> Value:
+def _hash(value: UserObjectValue, tx: Machine, /) -> Value:
     if value.real is None:
         raise value.refuse("hash()")
     watch.identity(tx, value.source, value.real)
@@ -478,7 +502,7 @@ OBJECT_METHODS: dict[str, Callable[..., Value]] = {
 # -- subclasses of builtin containers ------------------------------------------------------------------
 
 
-def fill_storage(value: UserObjectValue, tx: Machine, *args: Value, **kwargs: Value) -> Value:
+def fill_storage(value: UserObjectValue, tx: Machine, /, *args: Value, **kwargs: Value) -> Value:
     """`dict.__init__`, `list.__init__`… on an instance of a subclass."""
     storage = value.storage
     match storage:
@@ -490,18 +514,13 @@ def fill_storage(value: UserObjectValue, tx: Machine, *args: Value, **kwargs: Va
                 value.set_item(tx, key, item)
             for name, item in kwargs.items():
                 value.set_item(tx, fresh(name), item)
-        case DictValue():
-            if storage.cls is defaultdict and args:
-                storage.factory = None if args[0].is_none() else args[0]
-                args = args[1:]
-            storage.m_update(tx, *args, **kwargs)
-        case ListValue():
-            if args:
-                storage.m_extend(tx, args[0])
-        case SetValue():
-            storage.m_update(tx, *args)
+        case SetValue() if len(args) == 1 and not kwargs:
+            storage.changed(tx).clear()
+            storage.m_update(tx, args[0])  # in the order of the items
         case _:
-            raise value.refuse("__init__ of its builtin base")
+            base = storage_base(value.cls)
+            assert base is not None
+            apply(tx, base.__init__, (value, *args), kwargs)
     return NONE
 
 
@@ -542,4 +561,16 @@ def make_instance(tx: Machine, cls: type) -> Value:
     return UserObjectValue(cls, storage=STORAGES[base][0]() if base is not None else None)
 
 
+def new_instance(mirror: Mirror, cls: type, obj: Any) -> Value:
+    """An instance of a subclass of a builtin container that one of its builtin methods has made."""
+    made = make_instance(mirror.tx, cls)
+    mirror.tie(made, obj)
+    assert isinstance(made, UserObjectValue) and made.storage is not None
+    if isinstance(made.storage, DequeValue):
+        made.storage.limit = obj.maxlen
+    made.storage.take_back(mirror, obj)
+    return made
+
+
+NEW_INSTANCES.append(new_instance)
 INSTANCE_MAKERS.append((is_plain_class, make_instance))

@@ -77,11 +77,11 @@ class CatchWarningsValue(Object):
     def truth(self, tx: Machine) -> bool:
         return True
 
-    def m___enter__(self, tx: Machine) -> Value:
+    def m___enter__(self, tx: Machine, /) -> Value:
         tx.effects.call(warnings.catch_warnings.__enter__, self)
         return NONE
 
-    def m___exit__(self, tx: Machine, *exception: Value) -> Value:
+    def m___exit__(self, tx: Machine, /, *exception: Value) -> Value:
         tx.effects.call(warnings.catch_warnings.__exit__, self)
         return NONE
 
