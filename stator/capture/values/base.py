@@ -17,7 +17,7 @@ from stator.capture.source import ClassAttrSource, ConstSource
 from stator.capture.value import Value
 from stator.capture.values import mirror
 from stator.capture.values.fold import run
-from stator.capture.values.lookup import static_attribute
+from stator.capture.values.lookup import MISSING, look_up, static_attribute
 from stator.capture.values.methods import UNARY, find_method, fits
 from stator.capture.values.registry import fresh, wrap
 
@@ -184,11 +184,7 @@ class MethodValue(Object):
         self.name = name
 
     def python_type(self) -> type:
-        return (
-            type(getattr(self.owner.python_type(), self.name).__get__(object()))
-            if self.is_wrapper()
-            else type([].append)
-        )
+        return types.MethodWrapperType if self.is_wrapper() else types.BuiltinMethodType
 
     def is_wrapper(self) -> bool:
         """Whether it is a special method, of which the bound ones have a type of their own."""

@@ -218,9 +218,14 @@ def call_vars(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> V
 @models(callable)
 def call_callable(tx: Machine, value: Value, /) -> Value:
     """`callable(obj)`."""
+    return boolean(is_callable(tx, value))
+
+
+def is_callable(tx: Machine, value: Value) -> bool:
+    """Whether an object can be called."""
     if operators.is_known(value):
-        return boolean(callable(value.constant()))
-    return boolean(look_up(tx, value.python_type(), "__call__") is not MISSING)
+        return callable(value.constant())
+    return look_up(tx, value.python_type(), "__call__") is not MISSING
 
 
 # -- types ---------------------------------------------------------------------------------------------
@@ -279,7 +284,7 @@ def call_iter(tx: Machine, value: Value, sentinel: Value | None = None, /) -> Va
     """`iter(obj)` and `iter(function, sentinel)`."""
     if sentinel is None:
         return value.iterate(tx)
-    if not call_callable(tx, value).truth(tx):  # type: ignore[union-attr]
+    if not is_callable(tx, value):
         return None
     return CallableIterator(value, sentinel, operators.equal)
 
@@ -368,7 +373,7 @@ def call_reversed(tx: Machine, value: Value, /) -> Value | None:
     if type(value) is ListValue:
         return ReversedList(value, tx)
     items = [value.get_item(tx, fresh(index)) for index in range(value.length(tx))]
-    kinds = {range: type(reversed(range(0))), deque: type(reversed(deque()))}
+    kinds: dict[type, type] = {range: type(reversed(range(0))), deque: type(reversed(deque()))}
     return ItemsIterator(items[::-1], kinds.get(cls, reversed), remade=(reversed, [value]))
 
 

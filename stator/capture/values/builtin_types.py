@@ -13,7 +13,7 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from stator.capture.values import operators
-from stator.capture.values.builtin import call_callable, iterators, predicate, text
+from stator.capture.values.builtin import is_callable, iterators, predicate, text
 from stator.capture.values.constant import NONE, SliceValue, boolean
 from stator.capture.values.fold import fold, known, run
 from stator.capture.values.iterators import (
@@ -29,6 +29,7 @@ from stator.capture.values.iterators import (
     Zip,
 )
 from stator.capture.values.mapping import DictValue
+from stator.capture.values.methods import COMPARE, UNARY
 from stator.capture.values.mirror import apply, by_python, models
 from stator.capture.values.proxy import ProxyValue
 from stator.capture.values.real import SymbolicFloat, make
@@ -152,7 +153,7 @@ _dict(collections.OrderedDict)
 def call_defaultdict(tx: Machine, factory: Value = NONE, other: Value | None = None, /, **named: Value) -> Value | None:
     """`defaultdict(factory, …)`."""
     plain = factory.is_none()
-    if not plain and not call_callable(tx, factory).truth(tx):
+    if not plain and not is_callable(tx, factory):
         return None
     made = DictValue((), collections.defaultdict, factory=None if plain else factory)
     return None if made.m_update(tx, *([] if other is None else [other]), **named) is None else made
@@ -183,8 +184,8 @@ def _operator(function: Any, operation: Callable[..., Value], op: str, count: in
 for _table, _operation, _count in (
     (operators.BINARY, operators.binary, 2),
     (operators.INPLACE, operators.inplace, 2),
-    (operators.COMPARE, operators.compare, 2),
-    (operators.UNARY, operators.unary, 1),
+    (COMPARE, operators.compare, 2),
+    (UNARY, operators.unary, 1),
 ):
     for _op, _real in _table.items():
         _operator(_real, _operation, _op, _count)

@@ -9,7 +9,6 @@ running Python (`operators.py`); methods of a constant run for real on constant 
 from __future__ import annotations
 
 import enum
-import functools
 import operator
 import re
 import types
@@ -181,15 +180,14 @@ class ConstantValue(Value):
         mirror.apply(tx, delattr, (self, fresh(name)), mute=True)
 
 
-@functools.cache
 def is_quiet(cls: type) -> bool:
     """Whether nothing of a program's runs when C code uses an instance of this class of constants."""
     if not issubclass(cls, int | float | complex | str | bytes | enum.Enum):
         return False
-    return all(
-        parent.__module__ in ("enum", "builtins")
-        or not any(isinstance(raw, types.FunctionType) for name, raw in vars(parent).items() if name.startswith("__"))
-        for parent in cls.__mro__
+    written = ((parent, item) for parent in cls.__mro__ for item in parent.__dict__.items())
+    return not any(
+        name.startswith("__") and isinstance(raw, types.FunctionType) and parent.__module__ not in ("enum", "builtins")
+        for parent, (name, raw) in written
     )
 
 
@@ -322,8 +320,8 @@ def build_by_identity(tx: Machine, obj: Any, source: Source) -> Value:
 def build_slice(tx: Machine, obj: slice, source: Source) -> Value:
     """A slice is its parts."""
     watch.type_of(tx, source, slice)
-    parts = (wrap(tx, getattr(obj, name), AttrSource(source, name)) for name in ("start", "stop", "step"))
-    return SliceValue(*parts, source)
+    start, stop, step = (wrap(tx, getattr(obj, name), AttrSource(source, name)) for name in ("start", "stop", "step"))
+    return SliceValue(start, stop, step, source)
 
 
 @builds(range)
@@ -335,7 +333,12 @@ def build_range(tx: Machine, obj: range, source: Source) -> Value:
     return ConstantValue(obj, source)
 
 
-mirror.RETURNED[slice] = lambda seen, obj: SliceValue(*(seen.value(part) for part in (obj.start, obj.stop, obj.step)))
+def returned_slice(seen: mirror.Mirror, obj: slice) -> Value:
+    """A new slice."""
+    return SliceValue(seen.value(obj.start), seen.value(obj.stop), seen.value(obj.step))
+
+
+mirror.RETURNED[slice] = returned_slice
 
 makes(object, *LITERALS)(ConstantValue)
 makes(slice)(lambda obj: SliceValue(fresh(obj.start), fresh(obj.stop), fresh(obj.step)))

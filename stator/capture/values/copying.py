@@ -10,13 +10,14 @@ import copy
 from typing import TYPE_CHECKING
 
 from stator.capture.values.constant import SliceValue
+from stator.capture.values.deques import DequeValue
 from stator.capture.values.function import BoundMethodValue, FunctionValue, PartialValue
 from stator.capture.values.lookup import MISSING, static_attribute
 from stator.capture.values.mapping import DictValue
 from stator.capture.values.mirror import same_values
 from stator.capture.values.module import ModuleValue
 from stator.capture.values.registry import handles
-from stator.capture.values.sequence import DequeValue, ListValue, TupleValue
+from stator.capture.values.sequence import ListValue, TupleValue
 from stator.capture.values.sets import SetValue
 from stator.capture.values.user_object import UserObjectValue
 
@@ -72,7 +73,8 @@ class Copier:
                 items = [self.inner(item) for item in value.items]
                 return value if same_values(items, value.items) else TupleValue(items, value.cls)
             case SliceValue():
-                return SliceValue(*(self.inner(part) for part in value.parts)) if self.deep else value
+                start, stop, step = map(self.inner, value.parts)
+                return SliceValue(start, stop, step) if self.deep else value
             case ListValue():
                 made: Value = DequeValue([], limit=value.limit) if isinstance(value, DequeValue) else ListValue([])
                 self.memo[value] = made

@@ -295,9 +295,9 @@ def apply_to(
 ) -> Value:
     """A C method on a mirror, where that is an object of the class that the method is of."""
     mirrored = instance.by_mirrors or getattr(instance, "storage", None) is not None or instance.is_constant()
-    if not mirrored or (method.owner is object and method.name not in OF_OBJECT):
-        if issubclass(instance.python_type(), method.owner):
-            raise instance.refuse(f"{method.owner.__name__}.{method.name}")
+    fits_class = issubclass(instance.python_type(), method.owner)
+    if fits_class and (not mirrored or (method.owner is object and method.name not in OF_OBJECT)):
+        raise instance.refuse(f"{method.owner.__name__}.{method.name}")
     return apply(tx, method.obj, args, kwargs)
 
 

@@ -1,8 +1,8 @@
 """Python's own code on values: for everything about builtin types that has no model here, errors included.
 
 A list of values is mirrored by a list, a dict by a dict; an object that capture knows only as a value is mirrored by a
-stand-in of a class of the same name, whose special methods ask the value. Then Python itself does what was asked, on the
-mirrors; what has changed in them is taken back, and the result is the value that it mirrors, or a new one.
+stand-in of a class of the same name, whose special methods ask the value. Then Python itself does what was asked, on
+the mirrors; what has changed in them is taken back, and the result is the value that it mirrors, or a new one.
 Invariant: whatever C code may see of a program's object it sees of its mirror, or the mirror refuses.
 Neighbours: `value.py` (`mirrored`, `take_back`), `methods.py` (special methods of values), `operators.py`, `base.py`.
 """
@@ -60,7 +60,8 @@ _BINARY = (
 DELEGATED: tuple[str, ...] = (
     "lt", "le", "eq", "ne", "gt", "ge", "hash", "bool", "len", "length_hint", "iter", "next", "reversed", "getitem",
     "setitem", "delitem", "contains", "missing", "call", "index", "int", "float", "complex", "bytes", "str", "repr",
-    "format", "abs", "neg", "pos", "invert", "round", "trunc", "floor", "ceil", "enter", "exit", "fspath", "copy", "deepcopy",
+    "format", "abs", "neg", "pos", "invert", "round", "trunc", "floor", "ceil", "enter", "exit", "fspath", "copy",
+    "deepcopy",
     *_BINARY, *(f"r{name}" for name in _BINARY), *(f"i{name}" for name in _BINARY if name != "divmod"),
 )  # fmt: skip
 
@@ -180,7 +181,7 @@ class Mirror:
         """What changes in this mirror is taken back."""
         self.watched.append((value, obj, image(obj), value.held(self.tx)))
 
-    def stand_in(self, value: Value, base: type = object) -> Any:
+    def stand_in(self, value: Value, base: Any = object) -> Any:
         """An object of a class like the value's."""
         cls = value.python_type()
         made = self.classes.get((cls, base))
@@ -188,7 +189,7 @@ class Mirror:
             made = self.classes[cls, base] = self._class(cls, base)
         if base is object and issubclass(cls, SEEN_THROUGH) and self.seen_through is None:
             self.seen_through = value
-        obj: Any = object.__new__(made) if base is object else base.__new__(made)
+        obj: Any = base.__new__(made)
         object.__setattr__(obj, "_mirror", self)
         object.__setattr__(obj, "_value", value)
         return obj
@@ -265,7 +266,7 @@ class Mirror:
         made = next(base for base in cls.__mro__ if not base.__flags__ & HEAP_TYPE).__new__(cls)
         self.raised[id(made)] = raised
         self.kept.append(made)
-        return made  # type: ignore[no-any-return]
+        return made
 
     # -- from objects to values ------------------------------------------------------------------------
 
@@ -312,16 +313,17 @@ def _refuse_init(self: Any, /, *args: Any, **kwargs: Any) -> None:
 def image(obj: Any) -> Any:
     """What a container holds, by identity."""
     if isinstance(obj, dict):
-        kind = OrderedDict if isinstance(obj, OrderedDict) else dict
+        ordering: Any = OrderedDict if isinstance(obj, OrderedDict) else dict
         factory = id(obj.default_factory) if isinstance(obj, defaultdict) else None
-        return factory, [(id(key), id(item)) for key, item in kind.items(obj)]
+        return factory, [(id(key), id(item)) for key, item in ordering.items(obj)]
     if isinstance(obj, deque):
         return obj.maxlen, [id(item) for item in deque.__iter__(obj)]
     if isinstance(obj, bytearray):
         return bytes(obj)
     if isinstance(obj, set):
         return {id(item) for item in set.__iter__(obj)}
-    return [id(item) for item in type(obj).__mro__[-2].__iter__(obj)]  # past what a subclass overrides
+    kind: Any = type(obj).__mro__[-2]  # past what a subclass overrides
+    return [id(item) for item in kind.__iter__(obj)]
 
 
 def is_index(value: Value) -> bool:

@@ -47,7 +47,7 @@ def is_known(*values: Value) -> bool:
 
 
 def _unsupported(tx: Machine, function: Callable[[Any, Any], Any], left: Value, right: Value) -> Value:
-    """What Python itself says of an operator that both operands have declined; nothing of a program's is asked again."""
+    """What Python says of an operator that both operands have declined; nothing of a program's is asked again."""
     return apply(tx, function, (left, right), mute=True)
 
 

@@ -1,4 +1,4 @@
-"""Tuples (with torch.Size, named tuples, torch's return types), lists and deques.
+"""Tuples (with torch.Size, named tuples, torch's return types) and lists.
 
 A list with a source is materialised when its items are first needed, under a guard on its length; its items keep
 their sources. Changes stay in the value and are written back once, as the whole contents or as what was added.
@@ -8,13 +8,13 @@ Invariant: a tuple of constants is a constant. Neighbours: `mapping.py`, `effect
 from __future__ import annotations
 
 import operator
-from collections import deque, namedtuple
+from collections import namedtuple
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from stator.base.errors import GraphBreak
-from stator.capture.source import PLAIN, AttrSource, InstanceDictSource, ItemSource, StorageSource
+from stator.capture.source import PLAIN, InstanceDictSource, ItemSource, StorageSource
 from stator.capture.value import Value
 from stator.capture.values import mirror, operators, watch
 from stator.capture.values.base import Builtin, MethodValue, bind_static
@@ -22,6 +22,7 @@ from stator.capture.values.constant import NONE, ConstantValue
 from stator.capture.values.fold import fold, run
 from stator.capture.values.iterators import ItemsIterator, IteratorValue, advanced, finished
 from stator.capture.values.lookup import MISSING, look_up
+from stator.capture.values.methods import COMPARE
 from stator.capture.values.registry import builds, fresh, makes, wrap
 from stator.capture.values.symbolic import product
 
@@ -81,7 +82,7 @@ class SequenceValue(Builtin):
 
     def compare(self, tx: Machine, op: str, other: Value) -> Value | None:
         if isinstance(other, SequenceValue) and self.builtin() is other.builtin():
-            return mirror.apply(tx, operators.COMPARE[op], (self, other))
+            return mirror.apply(tx, COMPARE[op], (self, other))
         return None
 
     def binary(self, tx: Machine, op: str, other: Value) -> Value | None:
@@ -330,7 +331,7 @@ class ListValue(SequenceValue):
     def add_item(self, tx: Machine, item: Value) -> None:
         self.changed(tx).append(item)
 
-    def m_append(self, tx: Machine, item: Value, /) -> Value:
+    def m_append(self, tx: Machine, item: Value, /) -> Value | None:
         self.grow(tx, [item])
         return NONE
 
@@ -395,70 +396,6 @@ def replace_items(target: Any, items: tuple[Any, ...]) -> None:
     else:
         target.clear()
         target.extend(items)
-
-
-class DequeValue(ListValue):
-    """A `collections.deque`."""
-
-    __slots__ = ("limit",)
-    kind = "a deque"
-
-    def __init__(
-        self, items: list[Value] | None, source: Source | None = None, real: Any = None, limit: int | None = None
-    ) -> None:
-        super().__init__(items, source, real)
-        self.limit = limit
-
-    def python_type(self) -> type:
-        return deque
-
-    def builtin(self) -> type:
-        return deque
-
-    def mirrored(self, seen: mirror.Mirror) -> Any:
-        made: deque[Any] = deque(maxlen=self.limit)
-        self.fill(seen, made)
-        return made
-
-    def like(self, items: list[Value]) -> Value:
-        return DequeValue(items, limit=self.limit)
-
-    def get_item(self, tx: Machine, key: Value) -> Value:
-        if key.is_constant() and type(key.constant()) is int:
-            return super().get_item(tx, key)
-        return Builtin.get_item(self, tx, key)
-
-    def binary(self, tx: Machine, op: str, other: Value) -> Value | None:
-        if isinstance(other, DequeValue) if op == "+" else op == "*" and mirror.is_index(other):
-            return mirror.apply(tx, operators.BINARY[op], (self, other))
-        return None
-
-    def iterate(self, tx: Machine) -> Value:
-        return DequeIterator(self, tx)
-
-    def m_append(self, tx: Machine, item: Value, /) -> Value | None:
-        return super().m_append(tx, item) if self.limit is None else None
-
-    def m_popleft(self, tx: Machine, /) -> Value | None:
-        return self.changed(tx).pop(0) if self.length(tx) else None
-
-    def m_extend(self, tx: Machine, other: Value, /) -> Value | None:
-        return super().m_extend(tx, other) if self.limit is None else None
-
-    def m_copy(self, tx: Machine, /) -> Value:
-        return DequeValue(list(self.values(tx)), limit=self.limit)
-
-    def take_back(self, seen: mirror.Mirror, obj: Any) -> None:
-        if obj.maxlen != self.limit and self.source is not None:
-            raise self.refuse("changing its maxlen")
-        self.limit = obj.maxlen
-        super().take_back(seen, obj)
-
-    def get_attr(self, tx: Machine, name: str) -> Value:
-        return fresh(self.limit) if name == "maxlen" else super().get_attr(tx, name)
-
-    def reconstruct(self, out: Assembler) -> None:
-        out.call(deque, TupleValue(self.items or ()), fresh(self.limit))
 
 
 class ListIterator(IteratorValue):
@@ -535,26 +472,6 @@ def reversed_at(items: list[Any], index: int) -> Iterator[Any]:
     return iterator
 
 
-class DequeIterator(ListIterator):
-    """`iter(deque)`: a change of the deque is an error."""
-
-    __slots__ = ("expected",)
-
-    def __init__(self, owner: DequeValue, tx: Machine) -> None:
-        super().__init__(owner)
-        self.expected = list(owner.values(tx))
-
-    def python_type(self) -> type:
-        return type(iter(deque()))
-
-    def next_item(self, tx: Machine) -> Value | None:
-        if not self.done and not mirror.same_values(self.owner.values(tx), self.expected):
-            if len(self.expected) == self.index:
-                raise self.refuse("a deque that has changed at its end")
-            tx.raise_exception(RuntimeError, "deque mutated during iteration")
-        return super().next_item(tx)
-
-
 # -- from objects --------------------------------------------------------------------------------------
 
 
@@ -607,28 +524,23 @@ def build_list(tx: Machine, obj: list[Any], source: Source) -> Value:
     return ListValue(None, source, obj)
 
 
-@builds(deque, exact=True)
-def build_deque(tx: Machine, obj: deque[Any], source: Source) -> Value:
-    """A deque is read when used."""
-    watch.type_of(tx, source, type(obj))
-    watch.equals(tx, AttrSource(source, "maxlen"), obj.maxlen)
-    return DequeValue(None, source, obj, obj.maxlen)
-
-
 mirror.RETURNED[tuple] = lambda seen, obj: TupleValue([seen.value(item) for item in obj], type(obj))
 
 
 def returned_list(seen: mirror.Mirror, obj: Any) -> Value:
-    """A new list or deque; it may hold itself."""
-    made: ListValue = DequeValue([], limit=obj.maxlen) if isinstance(obj, deque) else ListValue([])
+    """A new list; it may hold itself."""
+    return fill_returned(seen, ListValue([]), obj)
+
+
+def fill_returned(seen: mirror.Mirror, made: ListValue, obj: Any) -> Value:
+    """Gives a new list or deque what its mirror holds."""
     seen.tie(made, obj)
     assert made.items is not None
     made.items.extend(seen.value(item) for item in obj)
     return made
 
 
-mirror.RETURNED[list] = mirror.RETURNED[deque] = returned_list
+mirror.RETURNED[list] = returned_list
 
 makes(tuple)(lambda obj: TupleValue([fresh(item) for item in obj], type(obj)))
 makes(list)(lambda obj: ListValue([fresh(item) for item in obj]))
-makes(deque)(lambda obj: DequeValue([fresh(item) for item in obj], limit=obj.maxlen))

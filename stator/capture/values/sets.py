@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from stator.capture.source import ConstSource
 from stator.capture.values import mirror, operators, watch
 from stator.capture.values.base import Builtin
@@ -15,6 +17,7 @@ from stator.capture.values.constant import NONE, boolean
 from stator.capture.values.fold import run
 from stator.capture.values.iterators import IteratorValue, advanced, finished
 from stator.capture.values.lookup import look_up
+from stator.capture.values.methods import COMPARE
 from stator.capture.values.registry import LITERALS, builds, fresh, makes, wrap
 from stator.capture.values.sequence import TupleValue
 
@@ -152,10 +155,10 @@ class SetValue(Builtin):
         return self._operate(tx, operators.INPLACE, op, other) if self.cls is set else None
 
     def compare(self, tx: Machine, op: str, other: Value) -> Value | None:
-        return self._operate(tx, operators.COMPARE, op, other)
+        return self._operate(tx, COMPARE, op, other)
 
     def _operate(self, tx: Machine, table: dict[str, Callable[[Any, Any], Any]], op: str, other: Value) -> Value | None:
-        if (table is operators.COMPARE or op in COMBINING) and isinstance(other, SetValue):
+        if (table is COMPARE or op in COMBINING) and isinstance(other, SetValue):
             return mirror.apply(tx, table[op], (self, other))
         return None
 

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from stator.base.errors import GraphBreak
 from stator.capture.source import StorageSource, contents
+from stator.capture.values.deques import DequeValue
 from stator.capture.values.lookup import look_up
 from stator.capture.values.mapping import DictValue, factory_of
-from stator.capture.values.sequence import DequeValue, ListValue
+from stator.capture.values.sequence import ListValue
 from stator.capture.values.sets import SetValue, members_of
 
 if TYPE_CHECKING:

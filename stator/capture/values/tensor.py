@@ -21,7 +21,8 @@ from stator.capture.values import watch
 from stator.capture.values.base import Object
 from stator.capture.values.constant import NONE, boolean
 from stator.capture.values.lookup import MISSING, is_data_descriptor, look_up, static_attribute
-from stator.capture.values.operators import BINARY, COMPARE, INPLACE, METHODS, UNARY, UNARY_METHODS
+from stator.capture.values.methods import COMPARE, UNARY
+from stator.capture.values.operators import BINARY, INPLACE, METHODS, UNARY_METHODS
 from stator.capture.values.registry import builds, fresh, wrap
 from stator.capture.values.sequence import ListValue, SequenceValue, TupleValue
 from stator.capture.values.tensor_class import (

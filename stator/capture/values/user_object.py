@@ -19,6 +19,7 @@ from stator.capture.value import Raised, Value
 from stator.capture.values import operators, watch
 from stator.capture.values.base import Object
 from stator.capture.values.constant import NONE, ConstantValue, boolean
+from stator.capture.values.deques import DequeValue
 from stator.capture.values.fold import run
 from stator.capture.values.instances import HEAP_TYPE, empty_slot, fill_attributes, fill_contents, new_object
 from stator.capture.values.iterators import IndexIterator
@@ -28,7 +29,7 @@ from stator.capture.values.mapping import DictValue, pairs_of
 from stator.capture.values.methods import attribute_name, find_method
 from stator.capture.values.mirror import NEW_INSTANCES, Mirror, apply
 from stator.capture.values.registry import builds, fresh, wrap
-from stator.capture.values.sequence import DequeValue, TupleValue
+from stator.capture.values.sequence import TupleValue
 from stator.capture.values.sets import SetValue
 from stator.capture.values.storages import STORAGES, storage_base
 
@@ -245,7 +246,7 @@ class UserObjectValue(Object):
             return None
         return self._call_hook(tx, name, raw, args)
 
-    def builtin_method(self, tx: Machine, owner: type, name: str) -> Callable[..., Value] | None:
+    def builtin_method(self, tx: Machine, owner: type, name: str) -> Callable[..., Value | None] | None:
         """The C method `owner.name` as it acts on this object."""
         if owner is object or (self.storage is None and name in OBJECT_METHODS):
             method = OBJECT_METHODS.get(name)
@@ -420,8 +421,9 @@ class UserObjectValue(Object):
 #: Methods of builtin containers whose results go by the class of the object, or that return the object itself.
 BY_CLASS = frozenset(
     {
-        "copy", "__copy__", "__add__", "__mul__", "__rmul__", "__or__", "__ror__", "__and__", "__sub__", "__xor__", "__rand__",
-        "__rsub__", "__rxor__", "__iadd__", "__imul__", "__ior__", "__iand__", "__isub__", "__ixor__", "__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__",
+        "copy", "__copy__", "__add__", "__mul__", "__rmul__", "__or__", "__ror__", "__and__", "__sub__", "__xor__",
+        "__rand__", "__rsub__", "__rxor__", "__iadd__", "__imul__", "__ior__", "__iand__", "__isub__", "__ixor__",
+        "__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__",
     }
 )  # fmt: skip
 
@@ -518,8 +520,7 @@ def fill_storage(value: UserObjectValue, tx: Machine, /, *args: Value, **kwargs:
             storage.changed(tx).clear()
             storage.m_update(tx, args[0])  # in the order of the items
         case _:
-            base = storage_base(value.cls)
-            assert base is not None
+            base: Any = storage_base(value.cls)
             apply(tx, base.__init__, (value, *args), kwargs)
     return NONE
 

@@ -34,6 +34,8 @@ from stator.capture.values import (
     class_statement,
     constant,
     context_variable,
+    deques,
+    dict_views,
     exception,
     function,
     functional,
@@ -196,6 +198,10 @@ def with_a_class(t: Tensor) -> Tensor:
     return Local.twice(t)
 
 
+class Numbers(list[int]):
+    """A list of its own class."""
+
+
 PROGRAMS: dict[type[Value], Callable[[Tensor], Any]] = {
     GlobalsValue: store,
     GeneratorValue: lambda t: t * sum(numbers()),
@@ -241,8 +247,8 @@ PROGRAMS: dict[type[Value], Callable[[Tensor], Any]] = {
     klass.PropertyValue: lambda t: t * Pair().total,
     klass.SuperValue: lambda t: t * Child().total,
     mapping.DictValue: lambda t: {"k": t + 1},
-    mapping.DictViewValue: lambda t: t * len({"k": 1}.items()),
-    mapping.DictIterator: lambda t: [t * value for value in {"k": 2}.values()],
+    dict_views.DictViewValue: lambda t: t * len({"k": 1}.items()),
+    dict_views.DictIterator: lambda t: [t * value for value in {"k": 2}.values()],
     proxy.ProxyValue: lambda t: t * PROXY["k"],
     module.ModuleValue: lambda t: LAYER(t),
     module.RegistryValue: lambda t: LAYER.weight @ t,
@@ -255,8 +261,12 @@ PROGRAMS: dict[type[Value], Callable[[Tensor], Any]] = {
     sequence.TupleValue: lambda t: (t + 1, 2),
     sequence.ListValue: lambda t: [t + 1, 2],
     sequence.ListIterator: lambda t: [t * i for i in Pair().parts],
-    sequence.DequeValue: lambda t: t * deque([1, 2]).popleft(),
+    sequence.ReversedList: lambda t: [t * i for i in reversed([1, 2])],
+    deques.DequeValue: lambda t: t * deque([1, 2]).popleft(),
+    deques.DequeIterator: lambda t: [t * i for i in deque([1, 2])],
     sets.SetValue: lambda t: t * len({1, 2}),
+    sets.SetIterator: lambda t: [t * i for i in {1, 2}],
+    klass.BoundBuiltinValue: lambda t: t * len(Numbers().__iadd__([1])),
     tensor.TensorValue: lambda t: t + t,
     tensor.TensorMethod: lambda t: t.sin(),
     markers.AllowedFunction: lambda t: as_one_call(t),
@@ -275,6 +285,7 @@ PROGRAMS: dict[type[Value], Callable[[Tensor], Any]] = {
 OTHERS: dict[type[Value], str] = {
     base.Object: "a base class",
     base.KnownValue: "a base class",
+    base.Builtin: "a base class",
     graph_context.GraphContext: "a base class",
     sequence.SequenceValue: "a base class",
     iterators.IteratorValue: "a base class",
