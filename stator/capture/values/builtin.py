@@ -32,7 +32,7 @@ from stator.capture.values.iterators import CallableIterator, Enumerate, Filter,
 from stator.capture.values.lookup import MISSING, look_up, static_attribute
 from stator.capture.values.mapping import DictValue
 from stator.capture.values.methods import find_method
-from stator.capture.values.mirror import apply, by_python, models
+from stator.capture.values.mirror import answering, apply, by_python, models
 from stator.capture.values.registry import LITERALS, builds, fresh, handler_of, handles, makes, wrap
 from stator.capture.values.sequence import ListValue, ReversedList, TupleValue
 from stator.capture.values.sets import SetValue
@@ -487,7 +487,8 @@ def text(tx: Machine, value: Value, function: Any) -> Value:
         if raw is not MISSING and getattr(raw, "__objclass__", None) is not object:
             result = value.special(tx, name)
             if result is not None:
-                return result
+                whole = issubclass(result.python_type(), str)
+                return result if whole else answering(tx, function, value, name, result)
         raise value.refuse(f"{function.__name__}()")
     if isinstance(value, ExceptionValue):
         return value.m___str__(tx) if function is str else value.m___repr__(tx)
@@ -518,7 +519,10 @@ def call_format(tx: Machine, value: Value, spec: Value | None = None, /) -> Valu
     if isinstance(value, UserObjectValue):
         written = look_up(tx, value.cls, "__format__")
         if getattr(written, "__objclass__", None) is not object:
-            return value.get_attr(tx, "__format__").call(tx, (fresh("") if spec is None else spec,), {})
+            result = value.special(tx, "__format__", fresh("") if spec is None else spec)
+            if result is not None and not issubclass(result.python_type(), str):
+                return answering(tx, format, value, "__format__", result)
+            return result
     if spec is None or (spec.is_constant() and spec.constant() == ""):
         return text(tx, value, str)
     if isinstance(value, Builtin):

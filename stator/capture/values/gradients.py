@@ -167,7 +167,7 @@ def without_hooks(tx: Machine, tensor: TensorValue, names: Sequence[str]) -> Non
 # -- backward() ----------------------------------------------------------------------------------------------
 
 
-def call_backward(tx: Machine, owner: TensorValue, *args: Value, **kwargs: Value) -> Value:
+def call_backward(tx: Machine, owner: TensorValue, /, *args: Value, **kwargs: Value) -> Value:
     """`t.backward(gradient, retain_graph, create_graph, inputs)`."""
     given = {**dict(zip(("grad_tensors", "retain_graph", "create_graph", "inputs"), args, strict=False)), **kwargs}
     if "gradient" in given:

@@ -29,7 +29,7 @@ from stator.capture.values.fold import ask, fold, known, run
 from stator.capture.values.function import BoundMethodValue
 from stator.capture.values.iterators import ItemsIterator
 from stator.capture.values.lookup import MISSING, is_data_descriptor, look_up
-from stator.capture.values.methods import find_method, fits
+from stator.capture.values.methods import find_method, fits, type_name
 from stator.capture.values.mirror import OF_OBJECT, Mirror, apply, models
 from stator.capture.values.registry import LITERALS, builds, fresh, handler_of, handles, makes, wrap
 from stator.capture.values.sequence import TupleValue, tuple_class
@@ -200,7 +200,11 @@ def instantiate(tx: Machine, cls_value: ClassValue, args: Sequence[Value], kwarg
                 if raw_new is object.__new__ and (args or kwargs):
                     tx.raise_roughly(TypeError, f"{cls.__name__}() takes no arguments")
                 return made
-            bind(tx, raw_init, ClassAttrSource(ConstSource(cls), "__init__"), made, cls).call(tx, args, kwargs)
+            init = bind(tx, raw_init, ClassAttrSource(ConstSource(cls), "__init__"), made, cls)
+            result = init.call(tx, args, kwargs)
+            if not result.is_none():
+                kind = type_name(result.python_type())
+                tx.raise_exception(TypeError, f"__init__() should return None, not {kind!r}")
     return made
 
 

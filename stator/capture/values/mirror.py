@@ -298,6 +298,21 @@ class Mirror:
             if changed:
                 value.take_back(self, obj)
 
+    def run(self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Value:
+        """Calls a C function on mirrors; what it raises, the program raises."""
+        try:
+            result = function(*args, **kwargs)
+        except (GraphBreak, StatorError, Raised, RecursionError):
+            raise
+        except Exception as error:
+            self.settle()
+            found = self.error(error)
+            if found is not None:
+                raise found from None
+            self.tx.raise_exception(type(error), *[self.value(arg) for arg in error.args])
+        self.settle()
+        return self.value(result)
+
     def error(self, error: Exception) -> Raised | None:
         """The program's exception that an error stands for."""
         found = self.raised.get(id(error))
@@ -348,20 +363,18 @@ def apply(
     mirror = Mirror(tx, mute)
     plain = [mirror.argument(value) for value in args]
     named = {name: mirror.argument(value) for name, value in (kwargs or {}).items()}
-    try:
-        result = function(*plain, **named)
-    except (GraphBreak, StatorError, Raised, RecursionError):
-        raise
-    except Exception as error:
-        mirror.settle()
-        found = mirror.error(error)
-        if found is not None:
-            raise found from None
-        tx.raise_exception(type(error), *[mirror.value(arg) for arg in error.args])
-    mirror.settle()
+    found = mirror.run(function, plain, named)
     if mirror.muted:
         raise args[0].refuse(function.__name__)
-    return mirror.value(result)
+    return found
+
+
+def answering(tx: Machine, function: Callable[..., Any], value: Value, name: str, answer: Value) -> Value:
+    """What `function` makes of an object whose special method `name` has given an answer, which it may not like."""
+    mirror = Mirror(tx)
+    given = mirror.argument(answer)
+    made = types.new_class(type_name(value.python_type()), exec_body=lambda body: body.update({name: lambda *_: given}))
+    return mirror.run(function, [made()], {})
 
 
 def method(name: str) -> Callable[..., Any]:

@@ -6,6 +6,7 @@ Neighbours: `effects.py` (assigned globals), the machine (`load_global` reads th
 
 from __future__ import annotations
 
+import sysconfig
 import types
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
     from stator.capture.value import Value
 
 
+#: Where the modules of libraries are: what their `__getattr__` does (importing, mostly) it may do at capture.
+INSTALLED = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+
+
 class PythonModuleValue(KnownValue):
     """A module."""
 
@@ -36,6 +41,9 @@ class PythonModuleValue(KnownValue):
         if name in namespace:
             # From the dict itself: shared by all paths to the module, and comparable by dict version.
             return wrap(tx, namespace[name], ItemSource(InstanceDictSource(ConstSource(self.obj)), name))
+        if name not in dir(types.ModuleType) and (hook := self.users_hook(tx)) is not None:
+            watch.absent(tx, InstanceDictSource(ConstSource(self.obj)), name)
+            return hook.call(tx, (fresh(name),), {})
         try:
             found = run(tx, getattr, (self.obj, name))
         except Raised:
@@ -48,6 +56,13 @@ class PythonModuleValue(KnownValue):
         if name.startswith("__") or isinstance(found, types.MethodType | types.BuiltinMethodType):
             return fresh(found)
         return wrap(tx, found, AttrSource(ConstSource(self.obj), name))
+
+    def users_hook(self, tx: Machine) -> Value | None:
+        """The `__getattr__` that the user's module has: what it does, it does once for each use."""
+        hook = self.obj.__dict__.get("__getattr__")
+        if not isinstance(hook, types.FunctionType) or hook.__code__.co_filename.startswith(INSTALLED):
+            return None
+        return wrap(tx, hook, ItemSource(InstanceDictSource(ConstSource(self.obj)), "__getattr__"))
 
     def watch_fallback(self, tx: Machine) -> None:
         """The module's own `__getattr__`, which is asked for what its dict lacks."""

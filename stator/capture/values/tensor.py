@@ -396,7 +396,7 @@ def answer(tx: Machine, function: Callable[..., Any], args: Sequence[Value], kwa
         failed(tx, function, error)
 
 
-def _type(tx: Machine, owner: TensorValue, *args: Value, **kwargs: Value) -> Value:
+def _type(tx: Machine, owner: TensorValue, /, *args: Value, **kwargs: Value) -> Value:
     if not args and not kwargs:
         return fresh(torch.empty(0, dtype=owner.fake.dtype).type())
     return call_graph(tx, "call_method", "type", (owner, *args), kwargs)
@@ -405,7 +405,7 @@ def _type(tx: Machine, owner: TensorValue, *args: Value, **kwargs: Value) -> Val
 def _scaled(name: str, join: str) -> Callable[..., Value]:
     """`t.addcdiv_(a, b, value=…)` and `t.addcmul_(…)` with the number in a tensor: in steps, rounded as eager's."""
 
-    def call(tx: Machine, owner: TensorValue, *args: Value, **kwargs: Value) -> Value:
+    def call(tx: Machine, owner: TensorValue, /, *args: Value, **kwargs: Value) -> Value:
         value = kwargs.get("value")
         if not isinstance(value, TensorValue) or value.fake.dim() or len(args) != 2:
             return call_graph(tx, "call_method", name, (owner, *args), kwargs)
@@ -419,7 +419,7 @@ def _scaled(name: str, join: str) -> Callable[..., Value]:
 def _summed(name: str) -> Callable[..., Value]:
     """`t.add_(x, alpha=…)` with the number in a tensor: a product, then the sum."""
 
-    def call(tx: Machine, owner: TensorValue, *args: Value, **kwargs: Value) -> Value:
+    def call(tx: Machine, owner: TensorValue, /, *args: Value, **kwargs: Value) -> Value:
         factor = kwargs.get("alpha")
         if len(args) != 1 or not all(is_plain_float(value) for value in (owner, *args, factor)):
             return call_graph(tx, "call_method", name, (owner, *args), kwargs)

@@ -10,6 +10,7 @@ Neighbours: `klass.py` (making them), `module.py` (nn.Module), `effects.py`.
 from __future__ import annotations
 
 import functools
+import sys
 import types
 from collections import OrderedDict, deque
 from typing import TYPE_CHECKING, Any
@@ -24,10 +25,10 @@ from stator.capture.values.fold import run
 from stator.capture.values.instances import HEAP_TYPE, empty_slot, fill_attributes, fill_contents, new_object
 from stator.capture.values.iterators import IndexIterator
 from stator.capture.values.klass import INSTANCE_MAKERS, PropertyValue, bind
-from stator.capture.values.lookup import MISSING, is_data_descriptor, look_up
+from stator.capture.values.lookup import MISSING, is_data_descriptor, look_up, static_attribute
 from stator.capture.values.mapping import DictValue, pairs_of
 from stator.capture.values.methods import attribute_name, find_method
-from stator.capture.values.mirror import NEW_INSTANCES, Mirror, apply
+from stator.capture.values.mirror import NEW_INSTANCES, Mirror, answering, apply
 from stator.capture.values.registry import builds, fresh, wrap
 from stator.capture.values.sequence import TupleValue
 from stator.capture.values.sets import SetValue
@@ -280,18 +281,28 @@ class UserObjectValue(Object):
         return result
 
     def truth(self, tx: Machine) -> bool:
-        result = self.special(tx, "__bool__")
+        name, result = "__bool__", self.special(tx, "__bool__")
         if result is None:
-            result = self.special(tx, "__len__")
-        return True if result is None else result.truth(tx)
+            name, result = "__len__", self.special(tx, "__len__")
+        if result is None:
+            return True
+        if result.python_type() is not bool if name == "__bool__" else not is_size(result):
+            result = answering(tx, bool, self, name, result)
+        return result.truth(tx)
 
     def length(self, tx: Machine) -> int:
-        return int(self._required(tx, "__len__").constant())
+        result = self._required(tx, "__len__")
+        if not is_size(result):
+            result = answering(tx, len, self, "__len__", result)
+        return int(result.constant())
 
     def iterate(self, tx: Machine) -> Value:
         if look_up(tx, self.cls, "__iter__") is MISSING and look_up(tx, self.cls, "__getitem__") is not MISSING:
             return IndexIterator(self)
-        return self._required(tx, "__iter__")
+        result = self._required(tx, "__iter__")
+        if static_attribute(result.python_type(), "__next__") is MISSING:
+            return answering(tx, iter, self, "__iter__", result)
+        return result
 
     def next_item(self, tx: Machine) -> Value | None:
         try:
@@ -368,7 +379,8 @@ class UserObjectValue(Object):
         result = self.special(tx, "__hash__")
         if result is None:
             raise self.refuse("hash()")
-        return result
+        plain = result.is_constant() and type(result.constant()) is int and abs(result.constant()) < 1 << 32
+        return result if plain and result.constant() != -1 else answering(tx, hash, self, "__hash__", result)
 
     # -- while Python's own code works on it -----------------------------------------------------------
 
@@ -442,6 +454,12 @@ _REFUSALS = {
     "__iter__": "{0!r} object is not iterable",
     "__len__": "object of type {0!r} has no len()",
 }
+
+
+def is_size(value: Value) -> bool:
+    """Whether it is a number that `__len__` may give."""
+    known = value.is_constant() and not value.is_symbolic() and type(value.constant()) is int
+    return known and 0 <= value.constant() <= sys.maxsize
 
 
 def has_slot(raw: types.MemberDescriptorType, obj: Any) -> bool:

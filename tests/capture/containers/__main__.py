@@ -1,4 +1,4 @@
-"""All cases of a seed: `python -m tests.capture.containers --seed 1 --most 8`. Prints what differs and what is refused."""
+"""All cases of a seed: `python -m tests.capture.containers --seed 1 --most 8` prints what differs and is refused."""
 
 from __future__ import annotations
 

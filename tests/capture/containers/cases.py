@@ -54,7 +54,7 @@ def calls(kind: str, name: str, choices: random.Random) -> Iterator[tuple[str, l
     obj = eval(RECEIVERS[kind][0], dict(NAMESPACE), {"t": None})
     method = getattr(obj, name)
     own = parameters(method)
-    mine = [text for text in RECEIVERS[kind]]
+    mine = list(RECEIVERS[kind])
     pool = [*ARGUMENTS, *mine * 3]
     yield f"result = r.{name}", []
     if not callable(method):
@@ -116,13 +116,19 @@ def distinct(
                 yield Case(kind, what, action, texts, choices.random() < 0.5, choices.random() < 0.8)
 
 
-def cases(seed: int = 0, most: int = 4, kinds: tuple[str, ...] = tuple(RECEIVERS)) -> Iterator[Case]:
-    """All cases of a seed: at most `most` for each attribute and template of each kind."""
+def cases(
+    seed: int = 0, most: int = 4, kinds: tuple[str, ...] = tuple(RECEIVERS), share: float = 1.0
+) -> Iterator[Case]:
+    """The cases of a seed: at most `most` for each of a share of all attributes and templates of each kind."""
     for kind in kinds:
         receivers = RECEIVERS[kind]
         for name in attributes(kind):
             choices = random.Random(f"{seed} {kind} {name}")
+            if choices.random() >= share:
+                continue
             yield from distinct(kind, name, calls(kind, name, choices), receivers, most, choices)
         for template in TEMPLATES:
             choices = random.Random(f"{seed} {kind} {template}")
+            if choices.random() >= share:
+                continue
             yield from distinct(kind, template, done(kind, template, choices), receivers, max(1, most // 2), choices)

@@ -17,7 +17,7 @@ class Pair(NamedTuple):
 class Color(enum.Enum):
     RED = 1
     GREEN = "g"
-    ALIAS = 1
+    ALIAS = 1  # noqa: PIE796
 
 
 class Level(enum.IntEnum):

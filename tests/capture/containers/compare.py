@@ -1,7 +1,7 @@
 """Runs a case as Python does and compiled, and says how they differ.
 
-Compared are the result or the exception (class and message), all objects that took part afterwards, and which of them are
-one. The compiled function has a tensor operation beside it, so that there is a graph; a graph break is no difference.
+Compared are the result or the exception (class and message), all objects that took part afterwards, and which of them
+are one. The compiled function has a tensor operation beside it, so that there is a graph; a break is no difference.
 """
 
 from __future__ import annotations
@@ -178,9 +178,9 @@ class Described:
 
 PLAIN = frozenset(
     {
-        "int", "float", "complex", "bool", "str", "bytes", "range", "ellipsis", "NotImplementedType", "Text", "Data", "Whole",
-        "Real", "Angle", "Color", "Level", "Mask", "Word", "wrapper_descriptor", "method_descriptor", "getset_descriptor",
-        "member_descriptor", "classmethod_descriptor",
+        "int", "float", "complex", "bool", "str", "bytes", "range", "ellipsis", "NotImplementedType", "Text", "Data",
+        "Whole", "Real", "Angle", "Color", "Level", "Mask", "Word", "wrapper_descriptor", "method_descriptor",
+        "getset_descriptor", "member_descriptor", "classmethod_descriptor",
     }
 )  # fmt: skip
 VIEWS = frozenset({"dict_keys", "dict_values", "dict_items", "odict_keys", "odict_values", "odict_items"})

@@ -1,6 +1,6 @@
 """The tables that cases are made of: receivers by type, arguments, keywords, and what else is done with an object.
 
-Texts are Python expressions over `t`, a tensor, and the names of `NAMESPACE`. What is not tried is listed with the reason.
+Texts are Python expressions over `t`, a tensor, and the names of `NAMESPACE`. What is left out says why.
 """
 
 from __future__ import annotations
@@ -68,22 +68,27 @@ RECEIVERS: dict[str, tuple[str, ...]] = {
     "dict_items": ("{'a': 1, 'b': [2]}.items()", "{'a': 1}.items()"),
 }  # fmt: skip
 
+#: Python's operators of two operands.
+OPERATORS = ("+", "-", "*", "/", "//", "%", "**", "@", "&", "|", "^", "<<", ">>")
+
 #: Arguments that any method may be given.
 ARGUMENTS = (
-    "0", "1", "-1", "2", "7", "True", "None", "'a'", "'b'", "'ab'", "''", "' '", "1.5", "2.0", "1j", "b'a'", "b'ab'", "[1, 2]",
-    "[]", "(1, 2)", "()", "{'a': 1}", "{'c': 3, 'a': t}", "{}", "{1, 2}", "frozenset({1})", "slice(0, 2)",
-    "slice(None, None, -1)", "slice(5, 0, -2)", "slice(None, None, 0)", "t", "iter([4, 5])", "(c for c in (1, 2))", "lambda c: c",
-    "lambda *c: None", "len", "str", "Same(1)", "At(1)", "At(-9)", "Keyed()", "[('a', 1), ('b', 2)]", "[('a', 1, 2)]", "[1, [2]]", "range(3)",
-    "float('nan')", "2**70", "{'a': 1}.keys()", "{1: 2}.items()", "deque([1, 2])", "OrderedDict(a=1)",
-    "Counter('ab')", "Stack([1])", "Table(c=1)", "Whole(1)", "Text('a')", "Level.LOW", "bytearray(b'a')", "[[1, 2], [3, 4]]",
-    "object", "int", "'__len__'", "'count'", "'real'", "'>6'", "'04d'", "'x'", "{2: 'z'}", "utf", "NotImplemented", "...",
+    "0", "1", "-1", "2", "7", "True", "None", "'a'", "'b'", "'ab'", "''", "' '", "1.5", "2.0", "1j", "b'a'", "b'ab'",
+    "[1, 2]", "[]", "(1, 2)", "()", "{'a': 1}", "{'c': 3, 'a': t}", "{}", "{1, 2}", "frozenset({1})", "slice(0, 2)",
+    "slice(None, None, -1)", "slice(5, 0, -2)", "slice(None, None, 0)", "t", "iter([4, 5])", "(c for c in (1, 2))",
+    "lambda c: c", "lambda *c: None", "len", "str", "Same(1)", "At(1)", "At(-9)", "Keyed()", "[('a', 1), ('b', 2)]",
+    "[('a', 1, 2)]", "[1, [2]]", "range(3)", "float('nan')", "2**70", "{'a': 1}.keys()", "{1: 2}.items()",
+    "deque([1, 2])", "OrderedDict(a=1)", "Counter('ab')", "Stack([1])", "Table(c=1)", "Whole(1)", "Text('a')",
+    "Level.LOW", "bytearray(b'a')", "[[1, 2], [3, 4]]", "object", "int", "'__len__'", "'count'", "'real'", "'>6'",
+    "'04d'", "'x'", "{2: 'z'}", "utf", "NotImplemented", "...",
 )  # fmt: skip
 
 #: Names that arguments may be given by, besides those of the method's own signature.
 KEYWORDS = (
     "self", "tx", "other", "key", "value", "default", "iterable", "last", "maxlen", "args", "kwargs", "name", "item",
-    "index", "cls", "sep", "x", "start", "stop", "step", "reverse", "maxsplit", "encoding", "count", "n", "function", "named",
-    "keepends", "tabsize", "object", "source", "mapping", "owner", "items", "others", "limit", "strict", "first",
+    "index", "cls", "sep", "x", "start", "stop", "step", "reverse", "maxsplit", "encoding", "count", "n", "function",
+    "named", "keepends", "tabsize", "object", "source", "mapping", "owner", "items", "others", "limit", "strict",
+    "first",
 )  # fmt: skip
 
 #: Attribute -> why it is not tried.
@@ -97,68 +102,100 @@ LEFT_OUT = {
     "__abstractmethods__": "of classes, not of objects",
 }
 
+#: Functions and classes that an object is given to.
+FUNCTIONS = (
+    "len", "bool", "str", "repr", "ascii", "hash", "copy.copy", "copy.deepcopy", "sorted", "min", "max", "sum", "any",
+    "all", "list", "tuple", "set", "frozenset", "dict", "bytes", "bytearray", "int", "float", "complex", "abs",
+    "round", "operator.index", "range", "slice", "callable", "type", "deque", "OrderedDict", "Counter", "chr", "ord",
+    "hex", "bin", "math.prod", "math.floor", "math.isnan", "enumerate", "reversed", "zip", "next", "iter",
+    "operator.length_hint", "operator.not_", "operator.truth", "operator.neg", "vars", "collections.ChainMap",
+    "itertools.chain", "format", "itertools.cycle", "itertools.accumulate", "itertools.pairwise",
+    "itertools.chain.from_iterable", "memoryview", "divmod", "pow", "super", "object", "defaultdict", "Stack",
+    "Table", "Row", "Bunch", "Line", "Ordered", "Tally", "Text", "Whole", "Real", "Frozen", "Pair._make", "Groups",
+    "property", "map", "filter", "isinstance", "getattr",
+)  # fmt: skip
+
 #: What is done with an object besides calling its methods: expressions and statements that leave `result`.
 TEMPLATES = (
-    # operators
-    *(f"result = r {op} x" for op in ("+", "-", "*", "/", "//", "%", "**", "@", "&", "|", "^", "<<", ">>")),
-    *(f"result = x {op} r" for op in ("+", "-", "*", "/", "//", "%", "**", "@", "&", "|", "^", "<<", ">>")),
-    *(f"q = r; r {op}= x; result = r is q, r" for op in ("+", "-", "*", "/", "//", "%", "**", "@", "&", "|", "^", "<<", ">>")),
+    *(f"result = r {op} x" for op in OPERATORS),
+    *(f"result = x {op} r" for op in OPERATORS),
+    *(f"q = r; r {op}= x; result = r is q, r" for op in OPERATORS),
     *(f"result = r {op} x" for op in ("<", "<=", "==", "!=", ">", ">=", "is", "is not", "in", "not in", "and", "or")),
-    *(f"result = x {op} r" for op in ("<", "==", "!=", ">=", "in", "not in")),
-    "result = -r", "result = +r", "result = ~r", "result = not r", "result = 1 if r else 2",
-    # items
-    "result = r[x]", "r[x] = y; result = r", "del r[x]; result = r", "result = r[x:y]", "result = r[x:y:z]",
-    "r[x:y] = z; result = r", "del r[x:y]; result = r", "r[x] += y; result = r", "result = r[0], r[-1]", "result = r[::-1]",
+    *(f"result = x {op} r" for op in ("<", "==", "!=", ">=", "in", "not in")), "result = -r", "result = +r",
+    "result = ~r", "result = not r", "result = 1 if r else 2", "result = r[x]", "r[x] = y; result = r",
+    "del r[x]; result = r", "result = r[x:y]", "result = r[x:y:z]", "r[x:y] = z; result = r",
+    "del r[x:y]; result = r", "r[x] += y; result = r", "result = r[0], r[-1]", "result = r[::-1]",
     "result = r[1:], r[:-1]", "r[:] = x; result = r", "r[::2] = x; result = r", "del r[::2]; result = r",
-    "result = r['a']", "r['a'] = x; result = r", "del r['a']; result = r", "result = r[:]; result = result is r, result",
-    # unpacking and displays
-    "a, b, c = r; result = a, b, c", "a, *b = r; result = a, b", "*a, b = r; result = a, b", "result = [*r, *x]",
-    "result = (*r, x)", "result = {*r}", "result = {**r}", "result = {**r, **x}", "result = {'z': 0, **r}",
-    "result = take(*r)", "result = take(**r)", "result = take(x, *r, **y)", "a, (b, c) = x, r; result = a, b, c",
-    "result = [c for c in r]", "result = {c: 1 for c in r}", "result = {c for c in r}", "result = [c for c in r if c]",
-    "result = list(c for c in r)",
-    "result = []\nfor c in r:\n    result.append(c)\nelse:\n    result.append('end')",
-    "result = []\nfor c in r:\n    result.append(c)\n    if len(result) < 6 and hasattr(r, 'append'):\n        r.append(c)",
+    "result = r['a']", "r['a'] = x; result = r", "del r['a']; result = r",
+    "result = r[:]; result = result is r, result", "a, b, c = r; result = a, b, c", "a, *b = r; result = a, b",
+    "*a, b = r; result = a, b", "result = [*r, *x]", "result = (*r, x)", "result = {*r}", "result = {**r}",
+    "result = {**r, **x}", "result = {'z': 0, **r}", "result = take(*r)", "result = take(**r)",
+    "result = take(x, *r, **y)", "a, (b, c) = x, r; result = a, b, c", "result = [c for c in r]",
+    "result = {c: 1 for c in r}", "result = {c for c in r}", "result = [c for c in r if c]",
+    "result = list(c for c in r)", "result = []\nfor c in r:\n    result.append(c)\nelse:\n    result.append('end')",
+    "result = []\n" "for c in r:\n" "    result.append(c)\n" "    if len(result) < 6 and hasattr(r, 'append'):\n"
+    "        r.append(c)",
     "for c in r:\n    r.pop()\nresult = r", "for c in r:\n    r[c] = 1\n    r[str(c)] = 2\nresult = r",
     "i = iter(r); next(i); result = i", "i = iter(r); result = next(i), list(i), list(i), next(i, 'end')",
-    "i = iter(r); result = iter(i) is i, type(i).__name__, i.__length_hint__()",
-    "result = iter(r)", "result = list(iter(r, x))", "result = x, r",
-    # builtin functions
-    *(f"result = {name}(r)" for name in (
-        "len", "bool", "str", "repr", "ascii", "hash", "copy.copy", "copy.deepcopy", "sorted", "min", "max", "sum", "any", "all",
-        "list", "tuple", "set", "frozenset", "dict", "bytes", "bytearray", "int", "float", "complex", "abs", "round",
-        "operator.index", "range", "slice", "callable", "type", "deque", "OrderedDict", "Counter", "chr", "ord", "hex", "bin",
-        "math.prod", "math.floor", "math.isnan", "enumerate", "reversed", "zip", "next", "iter", "operator.length_hint",
-        "operator.not_", "operator.truth", "operator.neg", "vars", "collections.ChainMap", "itertools.chain", "format",
-        "itertools.cycle", "itertools.accumulate", "itertools.pairwise", "itertools.chain.from_iterable",
-        "memoryview", "divmod", "pow", "super", "object", "defaultdict", "Stack", "Table", "Row", "Bunch", "Line", "Ordered",
-        "Tally", "Text", "Whole", "Real", "Frozen", "Pair._make", "Groups", "property", "map", "filter", "isinstance", "getattr",
-    )),
-    "result = f'{r}'", "result = f'{r!r:>12}|{r!s}|{r!a}'", "result = f'{r:{x}}'", "result = '%s|%r' % (r, r)", "result = '%d' % r",
-    "result = '{!r} {}'.format(r, x)", "result = format(r, x)", "result = 'a%s' % r", "result = '{0[0]}'.format(r)",
-    "result = sorted(r, key=x)", "result = sorted(r, reverse=x)", "result = sorted(r, key=str, reverse=True)", "result = sorted(r, x)",
-    "result = min(r, x)", "result = max(r, default=x)", "result = max(r, key=x, default=y)", "result = min(r, key=str)", "result = sum(r, x)",
-    "result = sum(r, start=x)", "result = list(zip(r, x))", "result = list(zip(r, x, strict=True))", "result = zip(r, x)", "result = map(x, r)",
-    "result = list(map(x, r))", "result = list(map(x, r, y))", "result = filter(x, r)", "result = list(filter(x, r))",
-    "result = list(enumerate(r, x))", "result = list(enumerate(r, start=x))", "result = list(reversed(r))", "result = divmod(r, x)",
-    "result = divmod(x, r)", "result = pow(r, x)", "result = pow(x, r)", "result = pow(r, x, y)", "result = round(r, x)",
-    "result = isinstance(r, x)", "result = isinstance(r, (int, str, dict)), isinstance(r, list | tuple)", "result = type(r)(x)", "result = type(r)()",
-    "result = type(r)(r); result = result is r, result", "result = type(r)(x, y)", "result = type(r).__name__, type(r).__mro__", "result = getattr(r, x)",
-    "result = getattr(r, x, y)", "setattr(r, x, y); result = r", "r.attribute = x; result = r.attribute", "del r.attribute; result = r",
+    "i = iter(r); result = iter(i) is i, type(i).__name__, i.__length_hint__()", "result = iter(r)",
+    "result = list(iter(r, x))", "result = x, r",
+    *(f"result = {name}(r)" for name in FUNCTIONS),
+    "result = f'{r}'", "result = f'{r!r:>12}|{r!s}|{r!a}'", "result = f'{r:{x}}'", "result = '%s|%r' % (r, r)",
+    "result = '%d' % r", "result = '{!r} {}'.format(r, x)", "result = format(r, x)", "result = 'a%s' % r",
+    "result = '{0[0]}'.format(r)", "result = sorted(r, key=x)", "result = sorted(r, reverse=x)",
+    "result = sorted(r, key=str, reverse=True)", "result = sorted(r, x)", "result = min(r, x)",
+    "result = max(r, default=x)", "result = max(r, key=x, default=y)", "result = min(r, key=str)",
+    "result = sum(r, x)", "result = sum(r, start=x)", "result = list(zip(r, x))",
+    "result = list(zip(r, x, strict=True))", "result = zip(r, x)", "result = map(x, r)", "result = list(map(x, r))",
+    "result = list(map(x, r, y))", "result = filter(x, r)", "result = list(filter(x, r))",
+    "result = list(enumerate(r, x))", "result = list(enumerate(r, start=x))", "result = list(reversed(r))",
+    "result = divmod(r, x)", "result = divmod(x, r)", "result = pow(r, x)", "result = pow(x, r)",
+    "result = pow(r, x, y)", "result = round(r, x)", "result = isinstance(r, x)",
+    "result = isinstance(r, (int, str, dict)), isinstance(r, list | tuple)", "result = type(r)(x)",
+    "result = type(r)()", "result = type(r)(r); result = result is r, result", "result = type(r)(x, y)",
+    "result = type(r).__name__, type(r).__mro__", "result = getattr(r, x)", "result = getattr(r, x, y)",
+    "setattr(r, x, y); result = r", "r.attribute = x; result = r.attribute", "del r.attribute; result = r",
     "r.attribute = x; del r.attribute; result = hasattr(r, 'attribute'), r", "result = hasattr(r, x)",
-    "result = r.__class__", "result = r.missing", "result = list(r)[x]", "result = dict(r, x=1)", "result = dict(r, other=x, self=y)",
-    "result = dict(x, **r)", "result = OrderedDict(r, other=x)", "result = defaultdict(x, r)", "result = defaultdict(list, r, other=x)",
-    "result = Counter(r, self=x)", "result = deque(r, x)", "result = deque(r, maxlen=x)", "result = deque(iterable=r)", "result = dict(zip(r, x))",
-    "result = dict.fromkeys(r)", "result = dict.fromkeys(r, x)", "result = OrderedDict.fromkeys(r, value=x)", "result = OrderedDict.fromkeys(iterable=r)",
-    "result = defaultdict.fromkeys(r, x)", "result = Ordered.fromkeys(r, x)", "result = Table.fromkeys(r, x)", "result = Groups.fromkeys(r)",
-    "result = ','.join(r)", "result = b','.join(r)", "result = str(r, x)", "result = str(r, 'utf8', x)", "result = int(r, x)", "result = int(x, base=r)", "result = bytes(r, 'utf8')", "result = complex(r, x)", "result = complex(real=r, imag=x)", "result = range(r, x)", "result = range(x, y, r)",
-    "result = slice(r, x)", "result = [5, 6, 7][r]", "result = 'abcd'[r]", "result = (5, 6, 7)[r]", "result = range(9)[r]", "result = [0, 1] * r", "result = {1: 2}.get(r, x)", "result = {r: 1}", "result = {r}", "result = [r].count(x)", "result = [r, 1].index(x)", "result = r in [x, y]", "result = x in (r, y)", "result = [r] == [x]", "result = (r, 1) < (x, 2)", "result = {'k': r} == {'k': x}", "q = [1]; q.extend(r); result = q", "q = {9}; q.update(r, x); result = q", "q = {9: 0}; q.update(r); result = q", "q = [1]; q += r; result = q", "q = deque([1], 2); q.extend(r); result = q",
-    "result = functools.reduce(operator.add, r)", "result = functools.reduce(operator.add, r, x)", "result = list(itertools.islice(r, x))",
-    "result = list(itertools.chain(r, x))", "result = list(itertools.zip_longest(r, x, fillvalue=y))", "result = list(itertools.product(r, repeat=x))",
-    "result = list(itertools.accumulate(r, initial=x))", "result = list(itertools.starmap(x, r))", "result = list(itertools.compress(r, x))", "result = list(itertools.islice(itertools.repeat(r), 2))", "result = list(itertools.repeat(r, x))", "result = list(itertools.permutations(r, x))", "result = list(itertools.takewhile(x, r))", "result = [(k, list(g)) for k, g in itertools.groupby(r)]", "result = operator.getitem(r, x)", "result = operator.setitem(r, x, y)", "result = operator.concat(r, x)", "result = operator.iadd(r, x), r", "result = operator.contains(r, x)", "result = operator.countOf(r, x)", "result = operator.indexOf(r, x)", "result = operator.methodcaller('count', x)(r)", "result = operator.itemgetter(x)(r)", "result = operator.attrgetter('real')(r)", "result = math.sqrt(r)", "result = math.gcd(r, x)", "result = math.fsum(r)",
-    "match r:\n    case []:\n        result = 'empty'\n    case [a]:\n        result = a\n    case [a, *b]:\n        result = a, b\n    case {'a': a, **b}:\n        result = a, b\n    case int() | float() | str():\n        result = 'plain', r\n    case _:\n        result = None",
-    "match r:\n    case 5 | 'ab c' | True | None:\n        result = 1\n    case {1: a}:\n        result = a\n    case Pair(a, b):\n        result = a, b\n    case Color.RED | Level.LOW:\n        result = 2\n    case list() | dict() | set():\n        result = len(r)\n    case _:\n        result = 0",
+    "result = r.__class__", "result = r.missing", "result = list(r)[x]", "result = dict(r, x=1)",
+    "result = dict(r, other=x, self=y)", "result = dict(x, **r)", "result = OrderedDict(r, other=x)",
+    "result = defaultdict(x, r)", "result = defaultdict(list, r, other=x)", "result = Counter(r, self=x)",
+    "result = deque(r, x)", "result = deque(r, maxlen=x)", "result = deque(iterable=r)", "result = dict(zip(r, x))",
+    "result = dict.fromkeys(r)", "result = dict.fromkeys(r, x)", "result = OrderedDict.fromkeys(r, value=x)",
+    "result = OrderedDict.fromkeys(iterable=r)", "result = defaultdict.fromkeys(r, x)",
+    "result = Ordered.fromkeys(r, x)", "result = Table.fromkeys(r, x)", "result = Groups.fromkeys(r)",
+    "result = ','.join(r)", "result = b','.join(r)", "result = str(r, x)", "result = str(r, 'utf8', x)",
+    "result = int(r, x)", "result = int(x, base=r)", "result = bytes(r, 'utf8')", "result = complex(r, x)",
+    "result = complex(real=r, imag=x)", "result = range(r, x)", "result = range(x, y, r)", "result = slice(r, x)",
+    "result = [5, 6, 7][r]", "result = 'abcd'[r]", "result = (5, 6, 7)[r]", "result = range(9)[r]",
+    "result = [0, 1] * r", "result = {1: 2}.get(r, x)", "result = {r: 1}", "result = {r}", "result = [r].count(x)",
+    "result = [r, 1].index(x)", "result = r in [x, y]", "result = x in (r, y)", "result = [r] == [x]",
+    "result = (r, 1) < (x, 2)", "result = {'k': r} == {'k': x}", "q = [1]; q.extend(r); result = q",
+    "q = {9}; q.update(r, x); result = q", "q = {9: 0}; q.update(r); result = q", "q = [1]; q += r; result = q",
+    "q = deque([1], 2); q.extend(r); result = q", "result = functools.reduce(operator.add, r)",
+    "result = functools.reduce(operator.add, r, x)", "result = list(itertools.islice(r, x))",
+    "result = list(itertools.chain(r, x))", "result = list(itertools.zip_longest(r, x, fillvalue=y))",
+    "result = list(itertools.product(r, repeat=x))", "result = list(itertools.accumulate(r, initial=x))",
+    "result = list(itertools.starmap(x, r))", "result = list(itertools.compress(r, x))",
+    "result = list(itertools.islice(itertools.repeat(r), 2))", "result = list(itertools.repeat(r, x))",
+    "result = list(itertools.permutations(r, x))", "result = list(itertools.takewhile(x, r))",
+    "result = [(k, list(g)) for k, g in itertools.groupby(r)]", "result = operator.getitem(r, x)",
+    "result = operator.setitem(r, x, y)", "result = operator.concat(r, x)", "result = operator.iadd(r, x), r",
+    "result = operator.contains(r, x)", "result = operator.countOf(r, x)", "result = operator.indexOf(r, x)",
+    "result = operator.methodcaller('count', x)(r)", "result = operator.itemgetter(x)(r)",
+    "result = operator.attrgetter('real')(r)", "result = math.sqrt(r)", "result = math.gcd(r, x)",
+    "result = math.fsum(r)",
+    "match r:\n" "    case []:\n" "        result = 'empty'\n" "    case [a]:\n" "        result = a\n"
+    "    case [a, *b]:\n" "        result = a, b\n" "    case {'a': a, **b}:\n" "        result = a, b\n"
+    "    case int() | float() | str():\n" "        result = 'plain', r\n" "    case _:\n" "        result = None",
+    "match r:\n" "    case 5 | 'ab c' | True | None:\n" "        result = 1\n" "    case {1: a}:\n"
+    "        result = a\n" "    case Pair(a, b):\n" "        result = a, b\n" "    case Color.RED | Level.LOW:\n"
+    "        result = 2\n" "    case list() | dict() | set():\n" "        result = len(r)\n" "    case _:\n"
+    "        result = 0",
     "with r as q:\n    result = q", "result = r(x)", "result = r()", "assert r, x\nresult = 1", "raise r",
-    "try:\n    result = r[x]\nexcept KeyError as error:\n    result = 'key', error.args\nexcept IndexError as error:\n    result = 'index', str(error)\nexcept TypeError as error:\n    result = 'type', str(error)\nfinally:\n    q = 1",
-    "result = r.__getattribute__(x)", "result = object.__getattribute__(r, x)", "result = object.__repr__.__name__, object.__eq__(r, x), object.__ne__(r, r)", "result = object.__hash__(r) == object.__hash__(r)", "result = object.__str__(r)",
+    "try:\n" "    result = r[x]\n" "except KeyError as error:\n" "    result = 'key', error.args\n"
+    "except IndexError as error:\n" "    result = 'index', str(error)\n" "except TypeError as error:\n"
+    "    result = 'type', str(error)\n" "finally:\n" "    q = 1",
+    "result = r.__getattribute__(x)", "result = object.__getattribute__(r, x)",
+    "result = object.__repr__.__name__, object.__eq__(r, x), object.__ne__(r, r)",
+    "result = object.__hash__(r) == object.__hash__(r)", "result = object.__str__(r)",
 )  # fmt: skip
