@@ -57,7 +57,7 @@ class Scope:
 class Writer:
     """Writes the expressions of one kernel; `scope` is where the caller is."""
 
-    __slots__ = ("_count", "_floor", "_guarded", "_sizes", "before", "checks", "live", "plan", "scope")
+    __slots__ = ("_count", "_floor", "_guarded", "_sizes", "_wider", "before", "checks", "live", "plan", "scope")
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -68,6 +68,7 @@ class Writer:
         self._count = 0
         self._floor: Scope | None = None  # where reductions are known; what uses them cannot be further out
         self._guarded = _guarded_nodes(plan)
+        self._wider: dict[Expr, Expr] = {}  # of a mask inside of another: the outer one
         self._sizes: dict[Size, str] = {}
 
     # -- scopes
@@ -136,7 +137,8 @@ class Writer:
         found: list[tuple[Expr, Expr | None]] = []
         if node.op == "masked":
             inner = self._both(mask, node.args[0])
-            found = [(node.args[0], mask), (inner, mask), (node.args[1], inner), (node.args[2], mask)]
+            # The other operand first: what both are made of is then known when the body needs it under the mask.
+            found = [(node.args[0], mask), (inner, mask), (node.args[2], mask), (node.args[1], inner)]
         elif node.op == "scan":
             found = [(node.args[0], None)]  # goes on whether somebody looks or not
         else:
@@ -150,18 +152,25 @@ class Writer:
         if outer is None:
             return inner
         both = expr.op("and", outer, inner)
+        if both is not outer:
+            self._wider.setdefault(both, outer)
         if inner in self._guarded:
             self._guarded.add(both)
         return both
 
     def _find(self, key: tuple[Expr | Indirect, Expr | None]) -> Name | None:
-        scope: Scope | None = self.scope
-        while scope is not None:
-            found = scope.names.get(key)
-            if found is not None:
-                return found
-            scope = scope.parent
-        return None
+        """The name of a node under this mask, or under a wider one, which has made every load that this one makes."""
+        node, mask = key
+        while True:
+            scope: Scope | None = self.scope
+            while scope is not None:
+                found = scope.names.get((node, mask))
+                if found is not None:
+                    return found
+                scope = scope.parent
+            if mask is None:
+                return None
+            mask = self._wider.get(mask)
 
     def _home(self, axes: Axes, level: int) -> Scope:
         home = self.scope

@@ -97,6 +97,8 @@ class _Writer:
         self.flat = not kernel.reduce_axes
         self.outer = _Scope("    ")
         self.inner: _Scope | None = None
+        #: Of a mask inside of another: the outer one.
+        self.wider: dict[Expr, Expr] = {}
         self.count = 0
         self.ranges = Ranges()
         self.written = {param.name for param in kernel.params if param.role == "inout"}
@@ -284,10 +286,13 @@ class _Writer:
         return node.op == "const" or self._find(node, mask) is not None
 
     def _find(self, node: Expr, mask: Expr | None) -> str | None:
-        """The name it has under this mask, or under none, in the scope at hand or the outer one."""
+        """The name it has under this mask, or under a wider one, in the scope at hand or the outer one."""
+        masks = [mask]
+        while masks[-1] is not None:
+            masks.append(self.wider.get(masks[-1]))
         for scope in (self.inner, self.outer):
             if scope is not None:
-                found = scope.names.get((node, mask)) or scope.names.get((node, None))
+                found = next((name for mask in masks if (name := scope.names.get((node, mask))) is not None), None)
                 if found is not None:
                     return found
         return None
@@ -395,6 +400,8 @@ class _Writer:
         """The body is written under the mask joined with the one around it."""
         condition, body, other = node.args
         joined = condition if mask is None else op("and", mask, condition)
+        if mask is not None and joined is not mask:
+            self.wider.setdefault(joined, mask)
         if joined is not condition and not self._known(joined, None):
             self._write_joined(joined, mask, condition)
         value = self._value(body, joined)

@@ -1,0 +1,53 @@
+"""Masks inside of masks: the text of a kernel grows with what it computes, not with the paths to it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+import stator
+from stator.codegen import cpp, triton
+from stator.loop.device import Device
+from stator.loop.kernel import Kernel
+from stator.loop.schedule import schedule
+from stator.lowering import lower
+from stator.prims import DECOMPOSITIONS
+from tests.cases.graphs import trace
+
+
+def written(times: int) -> Any:
+    """A field whose inner part is written again and again, each time from what it was before."""
+
+    def fn(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        out = torch.zeros_like(x)
+        for k in range(times):
+            out[1:-1, 2:-2] += x[1:-1, 2:-2] * y[k] - out[1:-1, 2:-2] * 0.5
+        return out
+
+    return fn
+
+
+def kernels(times: int, device: str) -> list[Kernel]:
+    gm, _ = trace(written(times), (torch.randn(12, 14), torch.randn(16)), DECOMPOSITIONS)
+    return list(schedule(lower(gm, "test", device), Device.of(device, 2)).kernels)
+
+
+def lines(times: int, target: str) -> int:
+    if target == "cpp":
+        return cpp.emit(kernels(times, "cpu"), cpp.native()).count("\n")
+    return triton.emit(kernels(times, "cuda")).count("\n")
+
+
+@pytest.mark.parametrize("target", ["cpp", "triton"])
+def test_the_text_is_linear(target: str) -> None:
+    few, more, most = lines(2, target), lines(4, target), lines(8, target)
+    assert most - more <= 3 * (more - few)
+
+
+@pytest.mark.parametrize("times", [1, 3, 8])
+def test_as_eager(times: int) -> None:
+    x, y = torch.randn(37, 41), torch.randn(16)
+    fn = written(times)
+    torch.testing.assert_close(stator.compile(fn, fullgraph=True)(x, y), fn(x, y))
