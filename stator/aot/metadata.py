@@ -103,10 +103,23 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """One tensor kept for backward: an "input", a user "value", or an "extra" output of the forward graph."""
+    """One tensor kept for backward: an "input", a user "value", or an "extra" output of the forward graph.
+
+    `needed` are the values whose gradients read it.
+    """
 
     source: str
     index: int
+    needed: Ints = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What backward looks at: whether an "input" or "value" was written to, where one of `values` is differentiated."""
+
+    source: str
+    index: int
+    values: Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +159,10 @@ class Metadata:
     #: Flat inputs that have another geometry after a call, as views of what they were.
     restrided: tuple[Output, ...] = ()
     saved: tuple[Saved, ...] = ()
+    #: What eager saves of the caller's tensors, beside those that are saved here and every gradient reads.
+    looks: tuple[Look, ...] = ()
+    #: (value, values that cannot be differentiated any more once it was, unless the graph is retained).
+    fates: tuple[tuple[int, Ints], ...] = ()
     #: Flat inputs that get a gradient; the backward graph gives one value or None for each flat input.
     gradients: Ints = ()
     has_backward: bool = False
@@ -194,6 +211,17 @@ class Metadata:
         return (*self.mutated, *(target for target, _ in self.assigned), *(output.index for output in self.restrided))
 
     @property
+    def differentiable(self) -> Ints:
+        """The values that have tangents."""
+        return tuple([i for i, value in enumerate(self.values) if value.differentiable])
+
+    @property
+    def one_fate(self) -> bool:
+        """Whether to differentiate any value is to let go of what all of them need."""
+        values, fates = self.differentiable, dict(self.fates)
+        return all(set(fates.get(i, ())) == set(values) for i in values)
+
+    @property
     def tangents(self) -> tuple[TensorSpec, ...]:
         """What the tangents that the backward graph takes look like, in order."""
         return tuple(value.spec for value in self.values if value.differentiable)
@@ -215,7 +243,9 @@ class Metadata:
             writes=tuple((target, count) for target, count in data["writes"]),
             assigned=tuple((target, value) for target, value in data["assigned"]),
             restrided=tuple(Output(**_geometry(item, offset=load(item["offset"]))) for item in data["restrided"]),
-            saved=tuple(Saved(**item) for item in data["saved"]),
+            saved=tuple(Saved(**{**item, "needed": tuple(item["needed"])}) for item in data["saved"]),
+            looks=tuple(Look(**{**item, "values": tuple(item["values"])}) for item in data["looks"]),
+            fates=tuple((value, tuple(others)) for value, others in data["fates"]),
             gradients=tuple(data["gradients"]),
             has_backward=data["has_backward"],
             reach=tuple((target, tuple(values)) for target, values in data["reach"]),

@@ -12,10 +12,11 @@ Neighbours: `trace.py` makes the `Joint`; `mincut.py` cuts; `metadata.Saved` tel
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
-from operator import getitem
+from functools import cache, reduce
+from operator import getitem, or_
 from typing import Any
 
 import torch
@@ -24,7 +25,7 @@ from torch.utils._pytree import tree_leaves
 
 from stator.aot import budget as budgets
 from stator.aot.budget import Cost, Plan, bytes_of
-from stator.aot.metadata import Metadata, Saved
+from stator.aot.metadata import Look, Metadata, Saved
 from stator.aot.mincut import INFINITE, FlowGraph
 from stator.aot.symbols import shown
 from stator.aot.trace import Joint
@@ -80,8 +81,10 @@ def partition(joint: Joint, budget: float = 1.0) -> Partitioned:
     metadata = replace(joint.metadata, generators=_generators(joint))
     if not metadata.gradients:
         return Partitioned(_forward(joint, []), None, metadata)
-    kept = _place(joint, _Choice(joint).choose(budget))
-    metadata = replace(metadata, saved=tuple(item.source for item in kept))
+    choice = _Choice(joint)
+    kept = _place(joint, choice.choose(budget), choice.changing)
+    saved = tuple([item.source for item in kept])
+    metadata = replace(metadata, saved=saved, looks=tuple(_looks(joint, saved)))
     extra = [item.stored for item in kept if item.source.source == "extra"]
     given = {item.node: item.stored for item in kept}
     return Partitioned(_forward(joint, extra), _backward(joint, list(given), given), metadata)
@@ -111,10 +114,13 @@ class _Choice:
 
     def __init__(self, joint: Joint) -> None:
         self.joint = joint
+        #: Inputs and values of the caller that may hold something else when a gradient reads them, without an error.
         self.changing = _changing(joint)
         self.values = set(joint.values)
         self.used = _used_by_backward(joint)
         self.inputs = set(joint.inputs)
+        #: What the caller can write to.
+        self.held = self.inputs | self.values
         self.order = {node: i for i, node in enumerate(joint.graph.nodes)}
         self.results = _results_of_regions(joint)
         self.written: dict[fx.Node, bool] = {}
@@ -143,7 +149,18 @@ class _Choice:
         return Cost(max(most, before), max(every, before), work)
 
     def _cut(self, plan: Plan) -> list[fx.Node]:
-        """The cheapest nodes to save under a plan."""
+        """The cheapest nodes to save under a plan, of the caller's tensors none but those that eager looks at."""
+        while True:
+            saved = self._cheapest(plan)
+            needed = _needed(self.joint, saved)
+            looked_at = self.joint.looked_at
+            pairs = [(memory, needed[node]) for node in saved for memory in (node, root(node))]
+            others = {memory for memory, bits in pairs if memory in self.held and bits & ~looked_at.get(memory, 0)}
+            if others <= self.changing:
+                return saved
+            self.changing |= others
+
+    def _cheapest(self, plan: Plan) -> list[fx.Node]:
         graph = FlowGraph()
         numbers: dict[fx.Node, tuple[int, int]] = {}
         steps = dict.fromkeys(self.used, 0)
@@ -183,7 +200,7 @@ class _Choice:
         if memory.op == "placeholder" and memory not in self.changing:
             # Through a view, an input is reached for free; saving the view itself would only add a name.
             return _EXISTING * (bytes_of(memory) + 1) + (0 if node is memory else 1)
-        if node in self.values and node in self.used:
+        if node in self.values and node not in self.changing:
             return _EXISTING
         # A saved view keeps all of its memory alive, so it costs that, and a little more than the memory itself.
         bytes_, extra = (bytes_of(node), 0) if memory is node else (bytes_of(memory), 1)
@@ -247,22 +264,22 @@ class _Kept:
     source: Saved
 
 
-def _place(joint: Joint, saved: list[fx.Node]) -> list[_Kept]:
+def _place(joint: Joint, saved: list[fx.Node], changing: set[fx.Node]) -> list[_Kept]:
     """Where each saved node is kept; copies of what may be overwritten before backward."""
     inputs = {node: i for i, node in enumerate(joint.inputs)}
     values: dict[fx.Node, int] = {}
     for i, node in enumerate(joint.values):
         values.setdefault(node, i)
-    changing = _changing(joint)
     exposed = {root(node) for node in joint.values}
-    used = set(_used_by_backward(joint))
+    needed = _needed(joint, saved)
+    numbers = joint.metadata.differentiable
     kept: list[_Kept] = []
     extras = 0
     for node in saved:
         stored, memory = node, root(node)
         if node in inputs and node not in changing:
             source = Saved("input", inputs[node])
-        elif node in values and node in used:
+        elif node in values and node not in changing:
             source = Saved("value", values[node])
         else:
             # The caller may write to results and to some inputs, forward itself to others: such memory is copied.
@@ -270,13 +287,53 @@ def _place(joint: Joint, saved: list[fx.Node]) -> list[_Kept]:
                 stored = _copy(joint, node)
             source = Saved("extra", extras)
             extras += 1
-        kept.append(_Kept(node, stored, source))
+        readers = tuple([number for k, number in enumerate(numbers) if needed[node] >> k & 1])
+        kept.append(_Kept(node, stored, replace(source, needed=readers)))
     return kept
 
 
 def _changing(joint: Joint) -> set[fx.Node]:
-    """The inputs that may hold something else when backward runs, without PyTorch refusing it as it does in eager."""
-    return joint.passing | {joint.inputs[i] for i in joint.metadata.overwritten}
+    """The caller's tensors that eager's backward never looks at, and inputs that the program itself writes to."""
+    held = {node for node in (*joint.inputs, *joint.values) if isinstance(node.meta["val"], torch.Tensor)}
+    return (held - joint.looked_at.keys()) | {joint.inputs[i] for i in joint.metadata.overwritten}
+
+
+def _needed(joint: Joint, saved: Iterable[fx.Node]) -> dict[fx.Node, int]:
+    """For each value that backward reads or computes again, as bits, the results whose gradients depend on it."""
+    kept = set(saved)
+    comes = {tangent: 1 << k for k, tangent in enumerate(joint.tangents) if k < len(joint.metadata.tangents)}
+    for node in joint.graph.nodes:
+        if node.op == "call_function" and node.meta["phase"] == "backward":
+            comes[node] = reduce(or_, [comes.get(parent, 0) for parent in node.all_input_nodes], 0)
+    needed: dict[fx.Node, int] = defaultdict(int)
+    for gradient in joint.gradients:
+        if gradient is not None and not comes.get(gradient, 0):
+            needed[gradient] = -1
+    for node in reversed(joint.graph.nodes):
+        bits = comes.get(node, 0) or needed[node]
+        if bits and node.op == "call_function" and node not in kept:
+            for parent in node.all_input_nodes:
+                needed[parent] |= bits
+    return needed
+
+
+def _looks(joint: Joint, saved: Sequence[Saved]) -> Iterator[Look]:
+    """What backward has to look at by itself: what eager saves and this does not, or what not every gradient reads.
+
+    Of the rest PyTorch sees when it is unpacked that it was written to. If some of that is not read by every gradient,
+    unpacking does not tell which it was, and everything is looked at; so it is if some may be unpacked later.
+    """
+    numbers = joint.metadata.differentiable
+    places = [("input", i, node) for i, node in enumerate(joint.inputs)]
+    places += [("value", i, node) for i, node in enumerate(joint.values)]
+    seen = [(source, i, bits) for source, i, node in places if (bits := joint.looked_at.get(node, 0)) > 0]
+    unpacked = {(place.source, place.index) for place in saved}
+    some = not joint.metadata.one_fate or any(
+        bits != (1 << len(numbers)) - 1 for source, i, bits in seen if (source, i) in unpacked
+    )
+    for source, i, bits in seen:
+        if some or (source, i) not in unpacked:
+            yield Look(source, i, tuple([number for k, number in enumerate(numbers) if bits >> k & 1]))
 
 
 def _copy(joint: Joint, node: fx.Node) -> fx.Node:

@@ -24,6 +24,7 @@ from stator.aot.again import Again
 from stator.aot.batches import is_batched, mapped
 from stator.aot.casts import active
 from stator.aot.generators import restoring
+from stator.aot.keeping import Record, needs_record
 from stator.aot.metadata import Metadata, Output, TensorSpec
 from stator.aot.results import geometry_of, result, sized
 from stator.aot.symbols import read
@@ -73,6 +74,7 @@ class Bound:
         "forward",
         "generators",
         "geometries",
+        "keeps",
         "metadata",
         "mutated",
         "non_differentiable",
@@ -102,6 +104,8 @@ class Bound:
         #: Whether the runtime itself changes inputs after the kernels: their geometry, or writes that autograd records.
         self.changed = bool(metadata.assigned or metadata.restrided)
         self.saved = metadata.saved
+        #: Whether each call has a record of what it keeps, beside what PyTorch saves.
+        self.keeps = metadata.has_backward and needs_record(metadata)
         #: Computes gradients that can be differentiated, if the captured graph is at hand.
         self.again: Again | None = None
         #: Flat inputs that backward does not keep.
@@ -149,7 +153,7 @@ class Bound:
             self.bare,
             apply=_apply if graded else None,
             anchor=Empty((0,), (1,), torch.float32) if self.anchor else None,
-            after=_after if self.mutated or self.symbols or self.reach or metadata.inner else None,
+            after=_after if self.mutated or self.symbols or self.reach or metadata.inner or self.keeps else None,
             saved=tuple([places[saved.source] + saved.index for saved in self.saved]),
             constant=tuple(self.non_differentiable),
             watched=tuple(self.unsaved) if self.again is not None and not self.again.refusal else (),
@@ -201,7 +205,11 @@ class Bound:
         values: tuple[Any, ...] = _apply(plan, *inputs)
         if self.anchor:
             values = values[: self.values]
-        return self.results(inputs, values)
+        results = self.results(inputs, values)
+        if self.keeps and self.changed:
+            node: Any = next(value.grad_fn for value in values if value.grad_fn is not None)
+            node.record.settle()
+        return results
 
     def bump(self, inputs: Sequence[Tensor]) -> None:
         """Raise the version counters of inputs that kernels have written to, of which autograd does not know."""
@@ -290,6 +298,8 @@ def _after(ctx: Any, inputs: tuple[Any, ...], values: tuple[Any, ...]) -> None:
     ctx.sized = read(bound.sized, inputs)
     ctx.inner = [weakref.ref(values[i]) for i, _ in bound.metadata.inner]
     ctx.hooked = {i for i in bound.reach if inputs[i]._backward_hooks}
+    if bound.keeps:
+        ctx.record = Record(bound.metadata, inputs, values)
 
 
 def _tensors_before(metadata: Metadata, index: int) -> int:
@@ -356,7 +366,10 @@ class CompiledFunction(torch.autograd.Function):
         bound: Bound = ctx.bound
         if bound.metadata.inner:
             _check_hooks(ctx, bound.metadata, tangents)
-        saved = ctx.saved_tensors if bound.saved else ()  # where nothing was saved, backward may run again
+        if bound.keeps:
+            saved = ctx.record.take(ctx, bound.metadata, tangents)
+        else:
+            saved = ctx.saved_tensors if bound.saved else ()  # where nothing was saved, backward may run again
         why = ""
         cast = torch._C._is_any_autocast_enabled() and active(bound.casts) not in ((), bound.metadata.casts)
         if cast or torch.is_grad_enabled():
@@ -370,6 +383,8 @@ class CompiledFunction(torch.autograd.Function):
         # What the gradients depend on, so that a second derivative finds its way to the refusal.
         origins = (*tangents, *saved) if torch.is_grad_enabled() else ()
         depends = [tensor for tensor in origins if tensor is not None and tensor.requires_grad]
+        if torch.is_grad_enabled() and not depends:
+            raise Unsupported("double backward", "what the gradient depends on was freed", "pass retain_graph=True")
         del origins
         if any(map(is_batched, tangents)):
             gradients = mapped(lambda given: bound.gradients(ctx, bound.arguments(ctx, saved, given), given), tangents)

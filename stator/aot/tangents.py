@@ -58,6 +58,8 @@ class Reach:
         self.order = _later_first([out.grad_fn for out in outputs if out.grad_fn is not None])
         #: (function, number of its input) for which backward returned None.
         self.nothing: set[tuple[Any, int]] = set()
+        #: For each function, as bits, the outputs that lead to it.
+        self.runs: dict[Any, int] = {}
         #: By output, bits for the others that are computed from it.
         self.inner: dict[int, int] = {}
         self._watching = [f.register_hook(partial(self._see, f)) for f in self.order if is_custom(f)]
@@ -73,7 +75,7 @@ class Reach:
         """
         for handle in self._watching:
             handle.remove()
-        runs = dict.fromkeys(self.order, 0)
+        runs = self.runs = dict.fromkeys(self.order, 0)
         #: By function and number of its result, the outputs that give this result a gradient.
         comes: dict[Any, dict[int, int]] = {function: {} for function in self.order}
         found = dict.fromkeys(leaves, 0)

@@ -26,6 +26,7 @@ from stator.aot import casts
 from stator.aot.attributes import lifted
 from stator.aot.functional import Cell, Handle, repeats
 from stator.aot.interpreter import Interpreter
+from stator.aot.kept import Kept, fates, looked_at
 from stator.aot.metadata import Ints, Metadata, Output, TensorSpec, Value
 from stator.aot.outputs import Results, describe, own_memory, view_of
 from stator.aot.symbols import extent_of, origins
@@ -57,8 +58,9 @@ class Joint:
     #: Nodes of the user's values, and of one gradient or None per flat input.
     values: list[fx.Node]
     gradients: list[fx.Node | None]
-    #: Inputs other than parameters that eager does not save for backward, so that the caller may write to them before.
-    passing: set[fx.Node]
+    #: For each tensor among inputs and values the results, as bits, whose backward in eager looks whether it was
+    #: written to since: of all others the caller may write to before. What is in no caller's hands has -1.
+    looked_at: dict[fx.Node, int]
     #: Complete except for `saved`, which the partition decides.
     metadata: Metadata
 
@@ -164,6 +166,9 @@ _REFUSED = (
 )
 
 
+#: Parameters of more bytes raise if they are written to before backward, whether eager keeps them or not.
+_LARGE = 1 << 16
+
 #: The function by which autograd calls the backward of a custom autograd function.
 _USERS_BACKWARD = torch.autograd.function.BackwardCFunction.apply.__code__
 
@@ -194,17 +199,22 @@ class _Tracing:
         self.attributes: list[_Input] = []
         self.inputs: list[_Flat] = []
         #: What autograd saves, and how often the members of the bases had been written to by then.
-        self.kept: list[tuple[torch.Tensor, list[list[int]]]] = []
+        self.kept = Kept()
+        self.versions: list[tuple[torch.Tensor, list[list[int]]]] = []
+        self.looked_at: dict[fx.Node, int] = {}
         #: Of `Metadata`.
         self.reach: tuple[tuple[int, Ints], ...] = ()
         self.inner: tuple[tuple[int, Ints], ...] = ()
         self.flags: Ints = ()
+        self.fates: tuple[tuple[int, Ints], ...] = ()
         self.casts: casts.Casts = ()
         self._declare(examples)
 
     def keep(self, tensor: torch.Tensor) -> None:
         """Autograd saves this tensor."""
-        self.kept.append((tensor, [base.versions() for base in self.bases]))
+        self.kept.see(tensor)
+        if self.bases:
+            self.versions.append((tensor, [base.versions() for base in self.bases]))
 
     def _declare(self, examples: Sequence[Any]) -> None:
         """Placeholders for attributes, then for the caller's tensors and numbers."""
@@ -248,7 +258,7 @@ class _Tracing:
         flat = self._flat_inputs()
         results = describe(self.tracer, {id(entry.fake): i for i, entry in _tensors(flat)}, outputs)
         mutated, assigned = self._write_back(flat, results)
-        gradients, tangents = self._backward(flat, results) if self.need_backward else ([], [])
+        gradients, tangents = self._backward(flat, results, assigned) if self.need_backward else ([], [])
         graph = self.tracer.graph
         graph.output((*results.nodes, *gradients))
         _prune(graph)
@@ -333,7 +343,7 @@ class _Tracing:
                 mutated.append(i)
                 tracer.emit(aten.copy_.default, entry.node, entry.fake.handle.cell.value)
         for position, base in enumerate(self.bases):
-            for tensor, versions in self.kept:
+            for tensor, versions in self.versions:
                 if isinstance(tensor, FakeTensor) and tensor.handle and base.is_spoiled(tensor, versions[position]):
                     raise Unsupported("this program", _OVERWRITTEN)
             if base.cell.version:
@@ -359,7 +369,9 @@ class _Tracing:
         if repeats(entry.fake.shape, entry.fake.stride()):
             raise Unsupported(name, "it is written to and holds some elements several times")
 
-    def _backward(self, flat: list[_Flat], results: Results) -> tuple[list[fx.Node | None], list[fx.Node]]:
+    def _backward(
+        self, flat: list[_Flat], results: Results, assigned: list[tuple[int, int]]
+    ) -> tuple[list[fx.Node | None], list[fx.Node]]:
         tracer = self.tracer
         tracer.phase, tracer.location = "backward", None
         outputs = [fake for fake in results.fakes if fake.requires_grad]
@@ -375,17 +387,42 @@ class _Tracing:
             tracer.given.append(tangent.handle.cell)
         if not outputs or not leaves:
             return [None] * len(flat), []
-        reach = Reach(tracer.calls, outputs) if len(outputs) > 1 else None
+        reach = Reach(tracer.calls, outputs)
         with self._as_eager_raises():
+            self.kept.ask(reach.order)
             grads, self.casts = casts.gradients(tracer, outputs, tangents, list(leaves.values()))
-        reached = reach.bits(leaves) if reach is not None else {}
+        reached = reach.bits(leaves)
+        numbers = [i for i, fake in enumerate(results.fakes) if fake.requires_grad]
+        self._look(flat, results, assigned, reach, numbers)
         nodes: list[fx.Node | None] = [None] * len(flat)
         for i, grad in zip(leaves, grads, strict=True):
             nodes[i] = tracer.node(grad) if grad is not None else None
-        if reach is not None:
-            numbers = [i for i, fake in enumerate(results.fakes) if fake.requires_grad]
-            self.inner = tuple([(numbers[k], _chosen(numbers, bits)) for k, bits in reach.inner.items()])
-        return self._of_some(nodes, places, reached, results) if reached else (nodes, places)
+        if len(outputs) == 1:
+            return nodes, places
+        self.inner = tuple([(numbers[k], _chosen(numbers, bits)) for k, bits in reach.inner.items()])
+        return self._of_some(nodes, places, reached, numbers)
+
+    def _look(
+        self,
+        flat: list[_Flat],
+        results: Results,
+        assigned: list[tuple[int, int]],
+        reach: Reach,
+        numbers: Sequence[int],
+    ) -> None:
+        """What eager's backward looks at, and which results share their fate."""
+        kept = self.kept.by(reach.runs, self.tracer.calls.first)
+        shared = {base.node for base in self.bases}
+        mine = [(entry.node, entry.fake) for _, entry in _tensors(flat) if entry.node not in shared]
+        self.looked_at = looked_at(kept, [*mine, *zip(results.nodes, results.fakes, strict=True)])
+        own = [results.nodes[value] for _, value in assigned]  # the caller gets what they are copied into
+        large = [entry.node for _, entry in _tensors(flat) if _is_large(entry.real)]
+        self.looked_at |= dict.fromkeys(large, (1 << len(numbers)) - 1)
+        again = [node for node, _ in mine if _only_in_regions(node)]
+        self.looked_at |= dict.fromkeys([*self.tracer.constant_nodes, *own, *again], -1)
+        self.fates = tuple(
+            [(numbers[k], _chosen(numbers, bits)) for k, bits in enumerate(fates(kept, len(numbers))) if bits]
+        )
 
     @contextmanager
     def _as_eager_raises(self) -> Iterator[None]:
@@ -404,12 +441,11 @@ class _Tracing:
             raise refusal from error
 
     def _of_some(
-        self, gradients: list[fx.Node | None], tangents: list[fx.Node], reached: dict[int, int], results: Results
+        self, gradients: list[fx.Node | None], tangents: list[fx.Node], reached: dict[int, int], numbers: Sequence[int]
     ) -> tuple[list[fx.Node | None], list[fx.Node]]:
         """Gradients that are right when only some tangents are given, and all placeholders that backward then has."""
         given = Given(self.tracer, tangents)
         gradients = given.guard(gradients, reached)
-        numbers = [i for i, fake in enumerate(results.fakes) if fake.requires_grad]
         everything = (1 << len(numbers)) - 1
         self.flags = tuple([numbers[k] for k in given.flags])
         self.reach = tuple(
@@ -442,6 +478,7 @@ class _Tracing:
         if gradients:
             gradients = [*gradients, *[None] * len(tracer.floats)]
         if tracer.seeds is not None:
+            self.looked_at[tracer.seeds] = -1
             specs.append(TensorSpec.of(tracer.seeds.meta["val"], False))
             nodes.append(tracer.seeds)
             gradients = [*gradients, None] if gradients else gradients
@@ -469,6 +506,7 @@ class _Tracing:
             reach=self.reach,
             inner=self.inner,
             flags=self.flags,
+            fates=self.fates,
             casts=self.casts,
             seed_device=str(tracer.seed_device) if tracer.seeds is not None else "",
             floats=tuple(self._floats()),
@@ -477,12 +515,7 @@ class _Tracing:
             symbols=origins([entry.node.meta["val"] for entry in flat]),
         )
         attributes = [entry.real for entry in self.attributes]
-        return Joint(tracer.graph, attributes, nodes, tangents, results.nodes, gradients, self._passing(), metadata)
-
-    def _passing(self) -> set[fx.Node]:
-        kept = {id(tensor.handle.origin) for tensor, _ in self.kept if isinstance(tensor, FakeTensor) and tensor.handle}
-        mine = [entry for _, entry in _tensors(self.inputs) if not isinstance(entry.real, torch.nn.Parameter)]
-        return {entry.node for entry in mine if id(entry.fake) not in kept} | {base.node for base in self.bases}
+        return Joint(tracer.graph, attributes, nodes, tangents, results.nodes, gradients, self.looked_at, metadata)
 
     def _floats(self) -> Iterator[int]:
         """The flat inputs that are floats."""
@@ -510,6 +543,17 @@ class _Tracing:
                 first.prepend(node)
             else:
                 first = first.next
+
+
+def _is_large(tensor: torch.Tensor) -> bool:
+    """Whether it is a parameter that is not copied, although eager might not look whether it was written to."""
+    return isinstance(tensor, torch.nn.Parameter) and tensor.nbytes > _LARGE
+
+
+def _only_in_regions(node: fx.Node) -> bool:
+    """Whether nothing but checkpointed parts of the program read it, which do so again in backward, as it is then."""
+    readers = [user for user in node.users if user.meta.get("phase") == "forward"]
+    return bool(readers) and all("recompute" in user.meta for user in readers)
 
 
 def _chosen(numbers: Sequence[int], bits: int) -> Ints:

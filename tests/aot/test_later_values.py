@@ -57,10 +57,6 @@ def test_is_as_in_eager(name: str) -> None:
     call = stator.compile(program, fullgraph=True, options={"strict": True})
     for which, leaves in ((0, True), (1, True), (0, False), (1, False)):
         expected, found = after_a_write(program, which, leaves), after_a_write(call, which, leaves)
-        if isinstance(expected, str) and not isinstance(found, str):  # what is kept instead has the right values
-            torch.manual_seed(0)
-            x, y = (torch.randn(4, 4).requires_grad_() for _ in range(2))
-            expected = torch.autograd.grad(program(x, y).sum(), (x, y), allow_unused=True)
         assert isinstance(found, str) == isinstance(expected, str), (name, which, found)
         if isinstance(found, str):
             assert found == expected
