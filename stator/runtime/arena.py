@@ -1,16 +1,20 @@
-"""Memory of intermediates: one growing piece per thread and device, shared by all graphs that run there.
+"""Memory of intermediates: one growing piece per thread, device and stream, shared by all graphs that run there.
 
 A linked graph owns a `Scratch`: the list of its views into the arena. Calling it gives the tensors, made once per
-thread and again only when another graph has made the arena grow; one that is too small is given back before. Where
-sizes are symbolic it is a `SizedScratch`, which plans the views for each combination of sizes, and keeps those of the
-last combinations. Graphs in one thread run one after another, so they may use the same bytes; nothing in the arena
-outlives a call.
+thread and stream, and again only when another graph has made the arena grow; one that is too small is given back
+before. Where sizes are symbolic it is a `SizedScratch`, which plans the views for each combination of sizes, and keeps
+those of the last combinations.
+Invariant: what shares an arena runs one after another. Graphs do so in one thread on one stream, the stream on which
+the arena was allocated, so PyTorch's allocator gives its memory to nobody else before they are done; nothing in the
+arena outlives a call. Results and saved tensors have memory of their own, allocated on the stream of the call.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakSet
 
@@ -35,113 +39,117 @@ Plan = Callable[..., tuple[int, Sequence[tuple[object, ...]]]]
 COMBINATIONS = 32
 
 
+#: By type of device, the function that gives the stream on which a call to the device of that number is queued now.
+#: Devices of other types have one order for all that is called in a thread.
+STREAMS: dict[str, Callable[[int], int]] = {}
+
+
+def _stream_of(device: str) -> Callable[[], int]:
+    """What tells the stream of a device at each call."""
+    import torch  # the room itself does not need torch
+
+    if "cuda" not in STREAMS and torch.cuda.is_available():
+        STREAMS["cuda"] = torch._C._cuda_getCurrentRawStream
+    kind, _, number = device.partition(":")
+    current = STREAMS.get(kind)
+    return _only if current is None else partial(current, int(number or 0))
+
+
+def _only() -> int:
+    return 0
+
+
+@dataclass(slots=True, eq=False)
+class _Arena:
+    """The memory of one thread on one stream, and who has views of it."""
+
+    base: torch.Tensor | None = None
+    users: WeakSet[SizedScratch] = field(default_factory=WeakSet)
+
+
 class _Arenas(threading.local):
-    """This thread's arenas by device."""
+    """This thread's arenas by device and stream."""
 
     def __init__(self) -> None:
-        self.bases: dict[str, torch.Tensor] = {}
-        #: Who has views of them.
-        self.users: dict[str, WeakSet[Scratch | SizedScratch]] = {}
+        self.by_place: dict[tuple[str, int], _Arena] = {}
+
+
+@dataclass(slots=True)
+class _Views:
+    """Views of one graph into one arena, for the last combinations of sizes."""
+
+    base: torch.Tensor
+    by_sizes: dict[tuple[int, ...], tuple[torch.Tensor, ...]] = field(default_factory=dict)
 
 
 class _Made(threading.local):
-    """This thread's views of one graph, and the arena they are of."""
-
-    base: torch.Tensor | None = None
-    views: tuple[torch.Tensor, ...] = ()
-
-
-class _MadeBySize(threading.local):
-    """This thread's views of one graph for the last combinations of sizes, and the arena they are of."""
+    """This thread's views of one graph, by stream."""
 
     def __init__(self) -> None:
-        self.base: torch.Tensor | None = None
-        self.views: dict[tuple[int, ...], tuple[torch.Tensor, ...]] = {}
+        self.by_stream: dict[int, _Views] = {}
 
 
 _arenas = _Arenas()
 
 
-class Scratch:
-    """The intermediates of one graph."""
-
-    __slots__ = ("__weakref__", "_made", "device", "nbytes", "pieces")
-
-    def __init__(self, nbytes: int, pieces: Sequence[tuple[object, ...]], device: str = "cpu") -> None:
-        self.nbytes, self.device = nbytes, device
-        self.pieces = [Piece(*piece) for piece in pieces]  # type: ignore[arg-type]
-        self._made = _Made()
-
-    def __call__(self) -> tuple[torch.Tensor, ...]:
-        """The views, in the order of the pieces."""
-        made = self._made
-        if made.base is not None and made.base is _arenas.bases.get(self.device):
-            return made.views
-        return self._make()
-
-    def _make(self) -> tuple[torch.Tensor, ...]:
-        base, made = _arena(self, self.nbytes), self._made
-        made.base, made.views = base, _views(base, self.pieces)
-        return made.views
-
-    def forget(self) -> None:
-        """Let go of this thread's arena."""
-        self._made.base, self._made.views = None, ()
-
-
 class SizedScratch:
     """The intermediates of one graph with symbolic sizes: called with the values of the symbols."""
 
-    __slots__ = ("__weakref__", "_made", "device", "plan")
+    __slots__ = ("__weakref__", "_made", "_stream", "device", "plan")
 
     def __init__(self, plan: Plan, device: str = "cpu") -> None:
         self.plan, self.device = plan, device
-        self._made = _MadeBySize()
+        self._made = _Made()
+        self._stream = _stream_of(device)
 
     def __call__(self, *sizes: int) -> tuple[torch.Tensor, ...]:
         """The views, in the order of the plan's pieces."""
-        made = self._made
-        if made.base is not None and made.base is _arenas.bases.get(self.device):
-            views = made.views.get(sizes)
-            if views is not None:
-                return views
-        return self._make(sizes)
+        made = self._made.by_stream.get(self._stream())
+        views = None if made is None else made.by_sizes.get(sizes)
+        return self._make(sizes) if views is None else views
 
     def _make(self, sizes: tuple[int, ...]) -> tuple[torch.Tensor, ...]:
         nbytes, pieces = self.plan(*sizes)
-        base, made = _arena(self, nbytes, ahead=True), self._made
-        if made.base is not base:
-            made.base = base
-            made.views.clear()
-        elif len(made.views) >= COMBINATIONS:
-            del made.views[next(iter(made.views))]
-        views = made.views[sizes] = _views(base, [Piece(*piece) for piece in pieces])  # type: ignore[arg-type]
+        stream = self._stream()
+        base = _arena(self, stream, nbytes, ahead=bool(sizes))
+        made = self._made.by_stream.get(stream)
+        if made is None or made.base is not base:
+            made = self._made.by_stream[stream] = _Views(base)
+        elif len(made.by_sizes) >= COMBINATIONS:
+            del made.by_sizes[next(iter(made.by_sizes))]
+        views = made.by_sizes[sizes] = _views(base, [Piece(*piece) for piece in pieces])  # type: ignore[arg-type]
         return views
 
-    def forget(self) -> None:
-        """Let go of this thread's arena."""
-        self._made.base = None
-        self._made.views.clear()
+    def forget(self, stream: int) -> None:
+        """Let go of this thread's arena on a stream."""
+        self._made.by_stream.pop(stream, None)
 
 
-def _arena(user: Scratch | SizedScratch, nbytes: int, ahead: bool = False) -> torch.Tensor:
+class Scratch(SizedScratch):
+    """The intermediates of one graph: the views, in the order of the pieces."""
+
+    __slots__ = ()
+
+    def __init__(self, nbytes: int, pieces: Sequence[tuple[object, ...]], device: str = "cpu") -> None:
+        super().__init__(lambda: (nbytes, pieces), device)
+
+
+def _arena(user: SizedScratch, stream: int, nbytes: int, ahead: bool = False) -> torch.Tensor:
     """An arena of at least so many bytes; `ahead`, half as much again when it grows, for sizes grow step by step."""
     import torch  # the room itself does not need torch
 
-    device = user.device
-    users = _arenas.users.setdefault(device, WeakSet())
-    base = _arenas.bases.get(device)
-    had = -1 if base is None else base.numel()
-    if base is None or had < nbytes:
-        base = None
-        _arenas.bases.pop(device, None)
-        for other in users:
-            other.forget()
+    arena = _arenas.by_place.setdefault((user.device, stream), _Arena())
+    had = -1 if arena.base is None else arena.base.numel()
+    if had < nbytes:
+        arena.base = None
+        for other in arena.users:
+            other.forget(stream)
         most = max(nbytes, had * 3 // 2) if ahead else nbytes
         with torch.inference_mode(False), torch.no_grad():
-            base = _arenas.bases[device] = torch.empty(most, dtype=torch.uint8, device=device)
-    users.add(user)
-    return base
+            arena.base = torch.empty(most, dtype=torch.uint8, device=user.device)
+    arena.users.add(user)
+    assert arena.base is not None
+    return arena.base
 
 
 def _views(base: torch.Tensor, pieces: Sequence[Piece]) -> tuple[torch.Tensor, ...]:
@@ -184,12 +192,12 @@ def _reinterpreted(
 
 def held() -> int:
     """The bytes of this thread's arenas."""
-    return sum(base.numel() for base in _arenas.bases.values())
+    return sum(arena.base.numel() for arena in _arenas.by_place.values() if arena.base is not None)
 
 
 def release() -> None:
     """Give this thread's arenas back; graphs make them again when they next run."""
-    _arenas.bases.clear()
-    for users in _arenas.users.values():
-        for user in users:
-            user.forget()
+    for (_, stream), arena in _arenas.by_place.items():
+        for user in arena.users:
+            user.forget(stream)
+    _arenas.by_place.clear()
