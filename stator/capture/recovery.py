@@ -30,7 +30,10 @@ if TYPE_CHECKING:
     from stator.base.options import Options
     from stator.capture.entry import Versions
 
-#: What operators raise for their data, one or the other.
+#: What operators raise for one and the same thing.
+_OPERATORS: Final = (RuntimeError, IndexError)
+
+#: What a program may make of it.
 _DATA: Final = (RuntimeError, LookupError, ValueError, ArithmeticError)
 
 
@@ -194,6 +197,8 @@ class Replay:
 
 def _related(error: Exception, kind: type[BaseException]) -> bool:
     """Whether exceptions of a class may stand for ours in eager."""
+    if isinstance(error, _OPERATORS) and issubclass(kind, _OPERATORS):
+        return True
     return kind is not Exception and (isinstance(error, kind) or issubclass(kind, type(error)))
 
 

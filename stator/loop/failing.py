@@ -1,7 +1,8 @@
 """Decide: that a graph which fails has changed nothing, so that the original can run in its place.
 
 What may fail for its data (a kernel that checks an index, an operator that is not known to take all values) runs before
-what writes the caller's memory, wherever the order is free; `waiting` has the order that this adds. Where it is not
+what writes the caller's memory, wherever the order is free; `waiting` has the order that this adds. Operators that are
+code of the program wait as well, so that they do not run in vain and then once more. Where it is not
 free, or one kernel does both, the graph keeps a copy of the memory and puts it back when it fails.
 Invariant: before a step that may fail, and in it, nothing is written that is not kept. What is added to kernels as a
 check has to be known to `may_fail`. Neighbours: `order.py`, `schedule.py`, `codegen/wrapper.py`.
@@ -21,8 +22,8 @@ from stator.loop.ranges import Ranges
 
 
 def failing(facts: Facts) -> set[int]:
-    """The live nodes that may fail; nobody asks where nothing of the caller's is written."""
-    if not facts.program.mutated:
+    """The live nodes that may fail; nobody asks where nothing has to wait for them."""
+    if not facts.program.mutated and not any(_is_foreign(facts.program.nodes[number]) for number in facts.live):
         return set()
     ranges = Ranges()
     return {number for number in facts.live if may_fail(facts.program.nodes[number], ranges)}
@@ -33,6 +34,10 @@ def may_fail(node: Node, ranges: Ranges) -> bool:
     if isinstance(node, Extern):
         return node.fails
     return any(not ranges.within(atom.expr, atom.bound) for atom in _loaded(node))  # type: ignore[arg-type]
+
+
+def _is_foreign(node: Node) -> bool:
+    return isinstance(node, Extern) and node.foreign
 
 
 def _loaded(nest: Nest) -> list[Indirect]:
@@ -51,15 +56,14 @@ def writing(facts: Facts, group: Group) -> list[str]:
 
 
 def waiting(facts: Facts, groups: Sequence[Group], needs: Sequence[set[int]]) -> dict[int, set[int]]:
-    """Groups that write, by number → those that may fail and can all run before."""
+    """Groups by number → those that may fail, all of which can run before."""
     unsure = failing(facts)
-    fails = [i for i, group in enumerate(groups) if not unsure.isdisjoint(group.members)]
-    writes = [i for i, group in enumerate(groups) if writing(facts, group)]
-    if not fails or not writes:
-        return {}
-    late = _behind(needs, set(writes))
-    early = [i for i in fails if i not in late]
-    return {writer: set(early) for writer in writes}
+    fails = {i for i, group in enumerate(groups) if not unsure.isdisjoint(group.members)}
+    foreign = {i for i, group in enumerate(groups) if _is_foreign(facts.node(group.members[0]))}
+    writes = {i for i, group in enumerate(groups) if writing(facts, group)}
+    first = fails - _behind(needs, foreign | writes)
+    then = (fails & foreign) - _behind(needs, writes)
+    return {i: first | then if i in writes else first for i in foreign | writes if first or then}
 
 
 def _behind(needs: Sequence[set[int]], groups: set[int]) -> set[int]:

@@ -139,7 +139,8 @@ class Extern:
     One that `draws` takes numbers from the generator, or checks data: it runs whether its results are read or not,
     after those before.
     `taken` says which of its results `outputs` are; the others may be undefined, and nobody reads them.
-    One that `fails` may raise for the values that it is given.
+    One that `fails` may raise for the values that it is given. One that is `foreign` is code of the program, of which
+    nobody knows what else it does.
     """
 
     name: str
@@ -151,6 +152,7 @@ class Extern:
     draws: bool = False
     taken: tuple[int, ...] = (0,)
     fails: bool = True
+    foreign: bool = False
 
     def views(self) -> list[View]:
         """Every view among its arguments, in order."""

@@ -45,6 +45,9 @@ TOTAL = frozenset(
     "_scaled_dot_product_efficient_attention_backward".split()
 )
 
+#: Namespaces of operators that do nothing but compute; those of others are Python code of the program, mostly.
+OURS = frozenset({"aten", "prims", "stator", "mkldnn", "onednn", "quantized", "_quantized"})
+
 
 def target_name(target: Any) -> str:
     """An overload as "namespace.name.overload"."""
@@ -95,9 +98,9 @@ def call(context: Context, target: str, results: Any, args: Sequence[Any], kwarg
     node = context.node
     hint = node.name if node is not None else target
     drawing = node is not None and acts(node)
-    context.nodes.append(
-        Extern(hint, target, views, named, tuple(buffers), out, drawing, tuple(taken), _may_fail(target))
-    )
+    namespace, name, _ = target.split(".")
+    fails, foreign = namespace != "aten" or name not in TOTAL, namespace not in OURS
+    context.nodes.append(Extern(hint, target, views, named, tuple(buffers), out, drawing, tuple(taken), fails, foreign))
     return values[0] if single else tuple(values)
 
 
@@ -106,11 +109,6 @@ def _read(node: Node | None, count: int) -> set[int]:
     if node is None or any(user.target is not operator.getitem for user in node.users):
         return set(range(count))
     return {user.args[1] for user in node.users if user.users}  # type: ignore[misc]
-
-
-def _may_fail(target: str) -> bool:
-    namespace, name, _ = target.split(".")
-    return namespace != "aten" or name not in TOTAL
 
 
 def is_row_major(buffer: Buffer) -> bool:

@@ -138,7 +138,7 @@ def differences(text: str, backend: str, seed: int, **arguments: Any) -> list[st
     want = run(namespace["f"], seed)
     stator.reset()
     before = faults.total()
-    options = {"eager_random": True}
+    options = {} if backend == "eager" else {"eager_random": True}
     compiled = stator.compile(namespace["f"], backend=backend, options=options, **arguments)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", StatorWarning)

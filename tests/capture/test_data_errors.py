@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.utils.checkpoint import checkpoint
 
 import stator
 from stator.base import faults
@@ -113,7 +114,8 @@ PROGRAMS = [
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda f: f.__name__)
 def test_what_a_data_error_leaves(program: Any, backend: str) -> None:
-    compiled = stator.compile(program, backend=backend, options={"strict": True, "eager_random": True})
+    options = {"strict": True} if backend == "eager" else {"strict": True, "eager_random": True}
+    compiled = stator.compile(program, backend=backend, options=options)
     for positions in ([0, 1], [1, 7], [-9, 0], [3, 2]):
         args = torch.tensor([0.5, 2.0]), torch.tensor(positions)
         assert seen(compiled, *args) == seen(program, *args)
@@ -153,3 +155,103 @@ def test_numbers_that_no_operator_takes_are_the_programs_error() -> None:
         else:
             assert compiled(x, number).tolist() == [number] * 3
     assert faults.total() == before
+
+
+# -- code of the program inside of graphs ---------------------------------------------------------------------
+
+RUNS: list[str] = []
+
+
+@torch.library.custom_op("stator_tests::picky", mutates_args=())
+def picky(x: torch.Tensor) -> torch.Tensor:
+    RUNS.append("picky")
+    if float(x.sum()) > 10:
+        raise ValueError("too much")
+    return x * 2
+
+
+@torch.library.custom_op("stator_tests::note", mutates_args=())
+def note(x: torch.Tensor) -> None:
+    RUNS.append("note")
+
+
+picky.register_fake(torch.empty_like)
+note.register_fake(lambda x: None)
+
+
+def calls_an_operator(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+    return torch.ops.stator_tests.picky(x).sin()
+
+
+def calls_one_after_a_check(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+    y = W[i].sin()
+    torch.ops.stator_tests.note(x)
+    return torch.ops.stator_tests.picky(y) + x
+
+
+def calls_one_before_a_check(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+    torch.ops.stator_tests.note(x)
+    return W[i] + x
+
+
+def handles_its_error(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+    try:
+        return torch.ops.stator_tests.picky(x).sin()
+    except ValueError:
+        return x * 100
+
+
+@pytest.mark.parametrize("program", [calls_an_operator, calls_one_after_a_check, calls_one_before_a_check])
+def test_operators_of_the_program_run_once(program: Any) -> None:
+    compiled = stator.compile(program, options={"strict": True})
+    for first, positions in ((1.0, [0, 1]), (100.0, [0, 1]), (1.0, [0, 9]), (2.0, [3, 3])):
+        args = torch.tensor([first, 1.0]), torch.tensor(positions)
+        RUNS.clear()
+        want, ran = seen(program, *args), list(RUNS)
+        RUNS.clear()
+        assert seen(compiled, *args) == want and ran == RUNS
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_an_error_of_an_operator_that_the_program_handles(backend: str) -> None:
+    compiled = stator.compile(handles_its_error, backend=backend, options={"strict": True})
+    for first in (1.0, 100.0, 3.0):
+        args = torch.tensor([first, 1.0]), torch.tensor([0, 1])
+        assert seen(compiled, *args) == seen(handles_its_error, *args)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_hooks_on_saved_tensors_run_once(backend: str) -> None:
+    packed: list[int] = []
+
+    def pack(tensor: torch.Tensor) -> torch.Tensor:
+        packed.append(1)
+        raise KeyError("pack")
+
+    compiled = stator.compile(lambda x: (x @ x).sin(), backend=backend)
+    for count in (1, 2):
+        with (
+            torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor),
+            pytest.raises(KeyError, match="pack"),
+        ):
+            compiled(torch.ones(2, 2, requires_grad=True))
+        assert len(packed) == count
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_data_errors_under_a_checkpoint(backend: str) -> None:
+    def block(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+        return (torch.tanh(x @ x) * W[i]).sin() @ x
+
+    def step(function: Any, positions: list[int]) -> Any:
+        x = torch.full((4, 4), 0.3, requires_grad=True)
+        try:
+            checkpoint(function, x, torch.tensor(positions), use_reentrant=False).sum().backward()
+        except IndexError as error:
+            return str(error)
+        return x.grad
+
+    compiled = stator.compile(block, backend=backend, options={"strict": True})
+    for positions in ([0, 1, 2, 3], [0, 1, 2, 9], [3, 3, 1, 0]):
+        got, want = step(compiled, positions), step(block, positions)
+        assert got == want if isinstance(want, str) else torch.allclose(got, want)
