@@ -219,7 +219,7 @@ def _apart(got: Tensor, want: Tensor, others: list[Tensor], coarse: float, terms
         others = [_parts(other) for other in others if other.is_complex()]
     a, b = got.double(), want.double()
     if got.dtype in EPSILON:
-        epsilon = max(EPSILON[got.dtype], min(coarse, EPSILON[torch.float32]))
+        epsilon = max(EPSILON[got.dtype], coarse)
         normal = b[b.isfinite()].abs()
         scale = float(normal.max()) if normal.numel() else 0.0
         scale = max(scale, terms) if got.dtype is torch.float64 else min(scale, 1.0)

@@ -36,14 +36,14 @@ def hurwitz(x: float, q: float) -> float:
     """The zeta function of Hurwitz: the sum of (q + k)**-x over k ≥ 0."""
     if x == 1.0:
         return math.inf
-    if not x > 1.0 or q != q:
+    if x < 1.0:
         return math.nan
     if q <= 0.0:
-        if q == math.floor(q) if math.isfinite(q) else True:
+        if not math.isfinite(q) or q == math.floor(q):
             return math.inf
-        if math.isinf(x) or x != math.floor(x):
+        if math.isnan(x) or (math.isfinite(x) and x != math.floor(x)):
             return math.nan
-    if q == math.inf:
+    if math.isnan(x) or math.isnan(q) or q == math.inf:
         return math.nan
     total, at, term = _power(q, -x), q, 0.0
     count = 0
@@ -179,7 +179,7 @@ def _log_gamma_next(a: float) -> float:
 
 
 def _incomplete(a: float, x: float, upper: bool) -> float:
-    if not (a >= 0.0 and x >= 0.0):
+    if a < 0.0 or x < 0.0:
         return math.nan
     least, most = (1.0, 0.0) if upper else (0.0, 1.0)
     if a == 0.0:
@@ -190,6 +190,8 @@ def _incomplete(a: float, x: float, upper: bool) -> float:
         return math.nan if x == math.inf else least
     if x == math.inf:
         return most
+    if math.isnan(a) or math.isnan(x):
+        return math.nan
     if a > 20.0 and abs(x - a) < 0.4 * a:
         return _uniform(a, x, upper)
     if x > 1.1 and x > a:

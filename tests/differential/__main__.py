@@ -54,7 +54,7 @@ def judge(program: Program, backend: str = "inductor", factors: Sequence[int] = 
     if want.failed is not None:
         return "unusable", str(want.failed)
     stator.reset()
-    options = {"strict": True, "cache": False}
+    options = {"strict": True} | ({"cache": False} if backend == "inductor" else {})
     compiled = stator.compile(program.function(), backend=backend, fullgraph=True, options=options)
     verdict, why = _compare(program, compiled, want)
     for factor in factors if verdict == "right" else ():
@@ -82,7 +82,10 @@ def _compare(program: Program, compiled: Callable[..., Any], want: Seen) -> tupl
     for error in (got.failed, got.backward_failed):
         if isinstance(error, (CaptureError, Unsupported, DataDependent)):
             return "refused", str(error).split("\n")[0]
-    coarse = max((EPSILON.get(item.dtype, 1e-7) for item in program.inputs), default=0.0)
+    coarse = min(max((EPSILON.get(item.dtype, 1e-7) for item in program.inputs), default=0.0), EPSILON[torch.float32])
+    for dtype, text in ((torch.float16, r"\bfloat16|half\("), (torch.bfloat16, "bfloat16")):
+        if re.search(text, program.source):  # a result of another type may have been of this one
+            coarse = max(coarse, EPSILON[dtype])
     found = differences(got, spread_of(eager, want, coarse))
     return ("wrong", "; ".join(found)) if found else ("right", "")
 

@@ -12,11 +12,12 @@ constexpr f64 root_two_pi = 2.5066282746310002;
 
 static f64 zeta(f64 x, f64 q) {
     if (x == 1) return inf();
-    if (!(x > 1) || q != q || q == inf()) return nan();
+    if (x < 1) return nan();
     if (q <= 0) {
         if (q == __builtin_floor(q)) return inf();
-        if (x == inf() || x != __builtin_floor(x)) return nan();
+        if (x != __builtin_floor(x)) return nan();
     }
+    if (x != x || q != q || q == inf()) return nan();
     f64 total = __builtin_pow(q, -x), at = q, term = 0;
     for (int count = 0; count < 9 || at <= 9; ++count) {
         at += 1;
@@ -110,12 +111,13 @@ static f64 remainder(f64 a, f64 x) {  // the upper function for small x and a: o
     return -__builtin_expm1(exponent) - __builtin_exp(exponent) * a * total;
 }
 static f64 incomplete(f64 a, f64 x, bool upper) {
-    if (!(a >= 0 && x >= 0)) return nan();
+    if (a < 0 || x < 0) return nan();
     f64 least = upper ? 1 : 0, most = 1 - least, found;
     if (a == 0) return x > 0 ? most : nan();
     if (x == 0) return least;
     if (a == inf()) return x == inf() ? nan() : least;
     if (x == inf()) return most;
+    if (a != a || x != x) return nan();
     if (a > 20 && __builtin_fabs(x - a) < 0.4 * a) return uniform(a, x, upper);
     bool is_upper = true;
     if (x > 1.1 && x > a) found = fraction(a, x);

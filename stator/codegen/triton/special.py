@@ -68,10 +68,10 @@ def _zeta() -> str:
 def _zeta(x, q):
     x, q = tl.broadcast(x, q)
     whole = libdevice.floor(q) == q
-    odd = (tl.abs(x) == float("inf")) | (libdevice.floor(x) != x)
+    odd = libdevice.floor(x) != x
+    infinite = (x == 1) | ((x < 1) == 0) & (q <= 0) & whole
     nan = ((x > 1) == 0) | (q != q) | (q == float("inf")) | ((q <= 0) & (whole == 0) & odd)
-    told = nan | (x == 1) | ((q <= 0) & whole)
-    infinite = (x == 1) | ((nan == 0) & (q <= 0) & whole)
+    told = nan | infinite
     result = tl.where(infinite, float("inf"), tl.full(x.shape, float("nan"), tl.float64))
     total = libdevice.pow(q, -x)
     at, term = q, tl.full(x.shape, 0, tl.float64)

@@ -106,13 +106,19 @@ def pow_tensor_scalar(x: Tensor, exponent: Number) -> Tensor:
             return cube if wide is x else p.to_copy(cube, dtype=x.dtype)
         case 1:
             return p.clone(x)
-        case 0.5:
-            return p.sqrt(x)
-        case -0.5:
-            return p.rsqrt(x)
+        case 0.5 | -0.5:
+            return _root(x, exponent)
         case -1:
             return p.reciprocal(x)
     return NotImplemented
+
+
+def _root(x: Tensor, exponent: float) -> Tensor:
+    """The square root, or 1 by it; of float16 eager takes the power, which has a value for -inf and no -0.0."""
+    root = p.sqrt if exponent > 0 else p.rsqrt
+    if x.dtype is not torch.float16 or x.device.type != "cpu":
+        return root(x)
+    return p.where(p.eq(x, -math.inf), math.inf if exponent > 0 else 0.0, root(p.add(x, 0.0)))
 
 
 @decompose("pow.Scalar")
