@@ -29,17 +29,21 @@ BINARY: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
         "logaddexp2 heaviside div mul sub ldexp float_power igamma igammac isclose"
     ).split()},
     "truncate": lambda a, b: torch.div(a, b, rounding_mode="trunc"), "xlog1py": torch.special.xlog1py,
-    "zeta": torch.special.zeta, "lerp": lambda a, b: torch.lerp(a, b, 0.3), "far lerp": lambda a, b: torch.lerp(a, b, 0.7),
-    "addcmul": lambda a, b: torch.addcmul(a, a, b, value=0.5), "addcdiv": lambda a, b: torch.addcdiv(a, a, b, value=0.5),
-    "huber": lambda a, b: F.huber_loss(a, b, reduction="none"), "choice": lambda a, b: torch.where(a > 0, a, a * b),
+    "zeta": torch.special.zeta, "lerp": lambda a, b: torch.lerp(a, b, 0.3),
+    "far lerp": lambda a, b: torch.lerp(a, b, 0.7),
+    "addcmul": lambda a, b: torch.addcmul(a, a, b, value=0.5),
+    "addcdiv": lambda a, b: torch.addcdiv(a, a, b, value=0.5),
+    "huber": lambda a, b: F.huber_loss(a, b, reduction="none"),
+    "choice": lambda a, b: torch.where(a > 0, a, a * b),
     "smooth": lambda a, b: F.smooth_l1_loss(a, b, reduction="none"), "clamp": lambda a, b: torch.clamp(a, b, b + 1),
-    "chain": lambda a, b: torch.floor_divide(torch.floor_divide(a, b), b), "quotient": lambda a, b: a // b - a / b // 1,
+    "chain": lambda a, b: torch.floor_divide(torch.floor_divide(a, b), b),
+    "quotient": lambda a, b: a // b - a / b // 1,
 }  # fmt: skip
 UNARY: dict[str, Callable[[Tensor], Tensor]] = {
     **{name: getattr(torch, name) for name in (
         "abs neg sin cos tanh exp sigmoid relu sqrt rsqrt log log1p expm1 erf floor ceil round trunc sign square "
-        "reciprocal frac atan asinh sinh cosh tan exp2 log2 log10 isnan isinf isfinite signbit logical_not erfc digamma "
-        "positive sgn asin acos acosh atanh lgamma nan_to_num deg2rad rad2deg sinc angle logit erfinv"
+        "reciprocal frac atan asinh sinh cosh tan exp2 log2 log10 isnan isinf isfinite signbit logical_not erfc "
+        "digamma positive sgn asin acos acosh atanh lgamma nan_to_num deg2rad rad2deg sinc angle logit erfinv"
     ).split()},
     **{f"special.{name}": getattr(torch.special, name) for name in (
         "expit ndtr i0 i1 i0e i1e entr log_ndtr ndtri erfcx"
@@ -50,7 +54,8 @@ UNARY: dict[str, Callable[[Tensor], Tensor]] = {
     ).split()},
     "to int and back": lambda a: a.to(torch.int32).to(a.dtype), "at most 0": lambda a: a.clamp(max=0.0),
     "at least 0": lambda a: a.clamp_min(0), "within": lambda a: a.clamp(-0.0, 0.0), "// 3": lambda a: a // 3,
-    "% 0.3": lambda a: a % 0.3, "fmod 0.3": lambda a: torch.fmod(a, 0.3), "** 3": lambda a: a**3,
+    "% 0.3": lambda a: a % 0.3,
+    "fmod 0.3": lambda a: torch.fmod(a, 0.3), "** 3": lambda a: a**3,
     "** -0.5": lambda a: a**-0.5, "** 0.5": lambda a: a**0.5, "** -1": lambda a: a**-1, "** -2": lambda a: a**-2,
 }  # fmt: skip
 
