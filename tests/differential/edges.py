@@ -2,17 +2,22 @@
 
 Operators of integers over the far ends of each dtype, and every pair of dtypes over values that the other does not
 hold; in every length and layout that takes another way through a kernel: one element, fewer than a vector has lanes,
-a whole vector, one with a tail, strided.
+a whole vector, one with a tail, strided. `python -m tests.differential.edges` runs all of it.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor
+
+import stator
+
+Work = Sequence[tuple[str, Callable[..., Tensor], tuple[Tensor, ...]]]
 
 INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 FLOATS = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
@@ -36,7 +41,7 @@ def whole(dtype: torch.dtype) -> Tensor:
     return torch.tensor(ends(dtype), dtype=torch.int64).to(dtype)
 
 
-def conversions(source: torch.dtype) -> list[tuple[str, Callable[..., Tensor], tuple[Tensor, ...]]]:
+def conversions(source: torch.dtype) -> Work:
     """To every other dtype, and from there back or on, so that a compiler may try to leave a step out."""
     x = torch.tensor(REALS, dtype=torch.float64).to(source) if source in FLOATS else whole(source)
     found: list[tuple[str, Callable[..., Tensor], tuple[Tensor, ...]]] = []
@@ -102,3 +107,43 @@ def layouts(tensors: tuple[Tensor, ...]) -> Iterator[tuple[str, tuple[Tensor, ..
 
 def _piece(x: Tensor, start: int, length: int) -> Tensor:
     return x.roll(-start).repeat(1 + length // len(x))[:length].clone()
+
+
+def bits(x: Tensor) -> Tensor:
+    """The same where equal, NaN being one value."""
+    if not x.is_floating_point():
+        return x
+    return torch.where(x.isnan(), torch.full_like(x, torch.nan), x).view(torch.uint8)
+
+
+def differing(work: Work) -> Iterator[str]:
+    """What comes out differently, all of it compiled at once for each layout."""
+    functions = [function for _, function, _ in work]
+    compiled = stator.compile(
+        lambda given: [function(*args) for function, args in zip(functions, given, strict=True)],
+        fullgraph=True,
+        dynamic=True,
+        options={"strict": True, "cache": False},
+    )
+    for parts in zip(*[list(layouts(tensors)) for _, _, tensors in work], strict=True):
+        given = [args for _, args in parts]
+        results = compiled(given)
+        for (name, function, _), (layout, args), got in zip(work, parts, results, strict=True):
+            want = function(*args)
+            if got.dtype is not want.dtype or not torch.equal(bits(got), bits(want)):
+                yield f"{name}, {layout}: {[a.tolist() for a in args]} give {got.tolist()}, in eager {want.tolist()}"
+
+
+def main() -> int:
+    """All of it; 1 where anything differs."""
+    count = 0
+    for work in (*map(conversions, (*FLOATS, *INTEGERS)), *[list(operations(dtype)) for dtype in INTEGERS]):
+        for line in differing(work):
+            count += 1
+            print(line[:400], flush=True)
+    print(f"# {count} differ")
+    return int(count > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
