@@ -46,7 +46,7 @@ from stator.base.options import Settings
 from stator.capture import frames
 from stator.capture.compiled_module import CompiledModule, original_of, share
 from stator.capture.dynamic import History
-from stator.capture.guards import Guard, Roots, compile_tree
+from stator.capture.guards import Guard, Roots, compile_tree, default_device
 from stator.capture.points import Point, Points
 from stator.capture.recovery import Recovery, Replay, Uncompiled
 from stator.capture.source import ConstSource
@@ -250,11 +250,12 @@ class Versions:
             return True
         if fx_tracer._is_fx_tracing_flag:
             return True
-        if not torch._C._len_torch_function_stack() and torch._C._functorch.maybe_current_level() is None:
+        modes = torch._C._len_torch_function_stack() - (default_device() is not None)
+        if not modes and torch._C._functorch.maybe_current_level() is None:
             return False
         if not self.reminded:
             self.reminded = True
-            self.warn("it is called inside a torch function mode (such as a default device) or a torch.func transform")
+            self.warn("it is called inside a torch function mode or a torch.func transform")
         return True
 
     def exhausted(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

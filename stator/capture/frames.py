@@ -45,7 +45,7 @@ from stator.capture.breaks import Exit
 from stator.capture.dynamic import History, NotForAllSizes, Sizes
 from stator.capture.effects import DELETED, Effects
 from stator.capture.graph import GraphBuilder
-from stator.capture.guards import Guard, GuardSet, state_guards
+from stator.capture.guards import Guard, GuardSet, default_device, state_guards
 from stator.capture.leaving import Stays, changes, refuse_leaked
 from stator.capture.machine import HandledError, Machine, RefusedOpcode, Session, TooLong
 from stator.capture.points import Point, Points
@@ -173,7 +173,7 @@ def convert(
     """
     conversion = Conversion(fn, bind_call(fn, args, kwargs), backend, options, fullgraph, point, points, history)
     conversion.review()
-    with collector_paused(), without_saved_tensor_hooks():
+    with collector_paused(), without_saved_tensor_hooks(), without_default_device():
         try:
             entry = conversion.entry()
         except NotForAllSizes as refusal:
@@ -257,7 +257,7 @@ class Conversion:
         """
         if self.points is None or self.fullgraph or self.machine is None:
             return False
-        return self.history.raised.get(error.at, False) or (error.certain and self.machine.graph.calls > 0)
+        return self.history.raised.get(error.at, False) or (error.certain and self.machine.graph.computes)
 
     def entry_with_numbers(self, refusal: NotForAllSizes) -> Entry:
         """What comes of it with every size a number, after something could not do with symbols."""
@@ -428,7 +428,7 @@ class Conversion:
         graph, fn = machine.graph, self.fn
         calls = graph.calls
         granted = [(entry.source, graph.granted[entry.node]) for entry in graph.inputs if entry.node in graph.granted]
-        if not calls:
+        if not graph.computes:
             code = assembler.assemble(None, (), granted) if self.breaks else fn.__code__
             return Entry(guards, code, [], self.breaks)
         try:
@@ -450,6 +450,8 @@ class Conversion:
             return self.finish_before(error, error.step)
         guards.update(graph.sizes.guard_list())
         recovery = self.recovery(machine)
+        if default_device() is not None:
+            compiled = functools.partial(called_without_default_device, compiled)
         # Frames below an entry with breaks are captured, but not those of its graph.
         called = functools.partial(_native.watched, None, compiled) if self.breaks else compiled
         code = assembler.assemble(called, inputs, granted, recovery)
@@ -504,6 +506,17 @@ def collector_paused() -> Iterator[None]:
             gc.freeze()
             gc.unfreeze()
         gc.enable()
+
+
+def without_default_device() -> contextlib.AbstractContextManager[None]:
+    """Keeps it from what is made for ourselves; what the program makes is told its device."""
+    return contextlib.nullcontext() if default_device() is None else torch._C.DisableTorchFunction()
+
+
+def called_without_default_device(compiled: Callable[..., Any], *args: Any) -> Any:
+    """Runs a graph so."""
+    with without_default_device():
+        return compiled(*args)
 
 
 def bind_call(fn: types.FunctionType, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:

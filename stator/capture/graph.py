@@ -21,6 +21,7 @@ from torch import fx
 from torch.utils._pytree import tree_leaves
 
 from stator.capture.dynamic import Sizes
+from stator.capture.guards import default_device
 from stator.capture.source import SizeSource, StrideSource
 from stator.fake import FakeMode, composite, graphs
 from stator.fake.symbolic import size_of, symfloat, symint
@@ -109,6 +110,8 @@ class GraphBuilder:
         self.entered: fx.Node | None = None
         #: By identity, what such a mode has made that is no inference tensor: views of others.
         self.plain_views: set[int] = set()
+        #: The default devices that the program has set, around them the one that is set outside; the last one counts.
+        self.devices: list[torch.device] = [device] if (device := default_device()) is not None else []
         #: Argument tuples of the autocast contexts that the program is inside of.
         self.autocasts: list[tuple[Any, ...]] = []
         #: Values of the contexts in the graph that the program is inside of, the innermost last.
@@ -130,6 +133,7 @@ class GraphBuilder:
         self._symbol_nodes: dict[Symbol, fx.Node] = {}
         self._size_calls: dict[tuple[Any, ...], fx.Node] = {}
         self._first_body_node: fx.Node | None = None
+        self._switches: set[fx.Node] = set()
 
     # -- leaves ----------------------------------------------------------------------------------------
 
@@ -253,8 +257,11 @@ class GraphBuilder:
     def record(
         self, target: Callable[..., Any], args: tuple[Any, ...], location: Location, result: Any = None
     ) -> fx.Node:
-        """Appends a call that is not run on fakes: mode switches."""
-        return self._append("call_function", target, args, {}, result, location)
+        """Appends a call that is not run on fakes; without a result, it switches a mode."""
+        node = self._append("call_function", target, args, {}, result, location)
+        if result is None:
+            self._switches.add(node)
+        return node
 
     def run(self, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Runs `function` on fake tensors, under the modes of the interpreted program."""
@@ -345,6 +352,14 @@ class GraphBuilder:
         return bool(value._version) or (value.memory is not None and value.memory.written)
 
     # -- the result --------------------------------------------------------------------------------------
+
+    @property
+    def computes(self) -> bool:
+        """Whether it does anything but switching modes."""
+        return any(
+            node.op in ("call_function", "call_method") and "is_size" not in node.meta and node not in self._switches
+            for node in self.graph.nodes
+        )
 
     @property
     def calls(self) -> int:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 import torch
+from torch.utils._device import DeviceContext
 
 from stator import _native
 from stator.capture.arguments import parameters
@@ -241,9 +242,19 @@ class GuardSet:
         return [str(guard) for guard in self]
 
 
+def default_device(_: object = None) -> torch.device | None:
+    """Where tensors are made that nobody says a device for, if it has been set: PyTorch has a function mode for it."""
+    if not torch._C._len_torch_function_stack():
+        return None
+    mode = torch._C._get_function_stack_at(0)
+    return mode.device if isinstance(mode, DeviceContext) else None
+
+
 def state_guards() -> list[Guard]:
     """Guards on torch's global state as it is now."""
     guards = [Guard("STATE", None, (name, state.read())) for name, state in STATES.items()]
+    if (device := default_device()) is not None:
+        guards.append(Guard("CALL", ConstSource(default_device), (default_device, device)))
     if torch._C._is_any_autocast_enabled():
         guards += [Guard("AUTOCAST", None, (device, *autocast_of(device))) for device in AUTOCAST_DEVICES]
     return guards

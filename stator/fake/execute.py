@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
+from torch._library import custom_ops
 
 from stator.base.errors import DataDependent, InternalError, Unsupported
 from stator.fake.overloads import Table
@@ -50,7 +51,7 @@ class Plan:
         #: Positions of what is written to and not returned (lists of tensors).
         self.unreturned = writes if self.written is None else []
         self.view = not writes and any(r is not None for r in returned)
-        self.data_dependent = bool(_DATA_TAGS & set(func.tags)) and func not in _BY_INTEGERS
+        self.data_dependent = func in _BY_DATA or (bool(_DATA_TAGS & set(func.tags)) and func not in _BY_INTEGERS)
         self.pure = not writes and torch.Tag.nondeterministic_seeded not in func.tags
         self.restrides = torch.Tag.inplace_view in func.tags or func in _RESIZING
         self.has_device = any(a.name == "device" for a in schema.arguments)
@@ -62,6 +63,8 @@ class Plan:
 
 _TENSOR = torch._C.TensorType.get()
 _RESIZING = {aten.resize_.default, aten.resize_as_.default, aten.set_.source_Tensor, aten.set_.source_Storage}
+#: Not tagged as data-dependent, although the shape depends on what is in a tensor.
+_BY_DATA = {aten._pack_padded_sequence.default}
 #: Tagged as data-dependent, but so only for boolean indices; their rule tells.
 _BY_INTEGERS = {aten.index.Tensor, aten._unsafe_index.Tensor}
 
@@ -316,8 +319,10 @@ def run_on_meta(func: Any, plan: Plan, args: tuple[Any, ...], kwargs: dict[str, 
     try:
         out, device = unfake(func, plan, args, kwargs)
     except NotImplementedError as error:
-        raise Unsupported(func, "it has no shape function") from error
-    except RuntimeError:
+        raise without_shape_function(func) from error
+    except RuntimeError as error:
+        if is_without_shape_function(func):
+            raise without_shape_function(func) from error
         # Some kernels take plain numbers only; where the shapes do not fit, the kernel says so again.
         if not (_any_symbolic(args) or _any_symbolic(kwargs.values())):
             raise
@@ -326,6 +331,19 @@ def run_on_meta(func: Any, plan: Plan, args: tuple[Any, ...], kwargs: dict[str, 
     if plan.view:
         return _wrap_views(out, device, _first_fake(args))
     return _wrap_all(out, device)
+
+
+def is_without_shape_function(func: Any) -> bool:
+    """Whether a user has made the operator by `torch.library.custom_op`, which fakes raise for until one is given."""
+    made = custom_ops.OPDEFS.get(func._schema.name)
+    return made is not None and made._abstract_fn is None
+
+
+def without_shape_function(func: Any) -> Unsupported:
+    """The refusal of an operator that nobody has said the shapes of."""
+    name = func._schema.name
+    hint = "" if func.namespace == "aten" else f"give it one: @torch.library.register_fake({name!r})"
+    return Unsupported(func, "it has no shape function", hint)
 
 
 def _any_symbolic(args: Iterable[Any]) -> bool:

@@ -16,6 +16,7 @@ from stator.capture.values import (
     compiled,
     context_variable,
     copying,
+    default_device,
     functional,
     gradients,
     inference,
@@ -56,8 +57,8 @@ __all__ = [
 #: The files that register what they know.
 FILES = (
     autocast, autograd_function, builtin_types, checkpointing, class_statement, compiled, context_variable, copying,
-    functional, gradients, inference, markers, module, numpy_scalars, optimizer, pure, python_module, ranges,
-    sharing, switches, torch_function, torch_state, vmap, warning,
+    default_device, functional, gradients, inference, markers, module, numpy_scalars, optimizer, pure, python_module,
+    ranges, sharing, switches, torch_function, torch_state, vmap, warning,
 )  # fmt: skip
 
 const = fresh

@@ -18,6 +18,7 @@ from stator.capture.values import builtin as _builtin
 from stator.capture.values import function as _function
 from stator.capture.values import watch
 from stator.capture.values.base import KnownValue
+from stator.capture.values.default_device import with_device
 from stator.capture.values.fold import ask, known
 from stator.capture.values.function import BoundMethodValue, made_function
 from stator.capture.values.leaves import guard_reads, is_whole
@@ -137,6 +138,7 @@ class TorchFunctionValue(KnownValue):
             if not is_whole(function, LEAF_MODULES):
                 return made_function(function).call(tx, args, kwargs)
             guard_reads(tx, function, LEAF_MODULES)
+        kwargs = with_device(tx, function, kwargs)
         if isinstance(function, types.MethodDescriptorType | types.WrapperDescriptorType):
             owner, *rest = args
             if not isinstance(owner, TensorValue):

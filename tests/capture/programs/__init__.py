@@ -11,6 +11,7 @@ from tests.capture.programs import (
     comprehensions,
     containers,
     contexts,
+    custom,
     exceptions,
     functions,
     generators,
@@ -35,7 +36,7 @@ from tests.capture.programs.table import PROGRAMS
 
 __all__ = [
     "PROGRAMS", "autograd", "breaking", "builtin_functions", "calculating", "class_statements", "classes", "closures",
-    "comprehensions", "containers", "contexts", "exceptions", "functions", "generators", "gradients", "iterating", "library",
+    "comprehensions", "containers", "contexts", "custom", "exceptions", "functions", "generators", "gradients", "iterating", "library",
     "matching", "modules", "names", "operator_methods", "operators", "optimizers", "protocols", "records", "states",
     "subclasses", "tensors", "text", "training",
 ]  # fmt: skip

@@ -1,6 +1,7 @@
 """The state of the process: random numbers, default dtype and device, flags."""
 
 import torch
+from torch.utils import _device
 
 from tests.capture.programs.table import program, x
 
@@ -58,10 +59,51 @@ def default_device_read(x):
     return x + 1, torch.get_default_device()
 
 
-@program(breaks="a function mode")
+@program()
 def device_context(x):
     with torch.device("cpu"):
         return torch.zeros(3) + x
+
+
+@program()
+def device_contexts_nested(x):
+    with torch.device("meta"):
+        on_meta = torch.ones(3)
+        with torch.device("cpu"):
+            y = torch.arange(3) + torch.zeros_like(x) + torch.full((3,), 2.0, device=None)
+            inner = torch.get_default_device()
+        outer = torch.get_default_device()
+        z = torch.empty(2, device="cpu").fill_(1.0)
+    return y + torch.ones(3), on_meta.device, inner, outer, z, torch.get_default_device()
+
+
+@_device.set_device("meta")
+def made_on_meta(x):
+    return torch.ones(3).device, x * 2
+
+
+@program()
+def device_context_as_decorator(x):
+    return made_on_meta(x), torch.ones(3) + x
+
+
+@program(graphs=3, breaks="prints")
+def break_inside_of_a_device_context(x):
+    with torch.device("meta"):
+        before = torch.ones(3).device
+        print("inside")
+        after = torch.ones(3).device
+    return before, after, torch.ones(3) + x
+
+
+@program(graphs=2, breaks="the default device is set")
+def default_device_set(x):
+    torch.set_default_device("meta")
+    made = torch.ones(3).device
+    torch.set_default_device("cpu")
+    y = x * 2 + torch.ones(3)
+    torch.set_default_device(None)
+    return y, made
 
 
 @program()
