@@ -183,7 +183,7 @@ def guard_object(source: Source, value: Value, known: dict[Source, Value], guard
 
 def is_pinned(value: Value) -> bool:
     """Whether a value is guarded by identity already."""
-    return value.is_constant() or isinstance(value, ModuleValue)
+    return value.is_constant() or (isinstance(value, ModuleValue) and value.pinned)
 
 
 def pin_functions(machine: Machine, known: dict[Any, Value]) -> None:

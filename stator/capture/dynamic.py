@@ -10,6 +10,9 @@ Neighbours: `values/symbolic.py` (the values), `graph.py` (the nodes), `frames.p
 
 from __future__ import annotations
 
+import gc
+import sys
+import weakref
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final
 
@@ -46,6 +49,9 @@ SPECIAL: Final = (0, 1)
 #: Ints beyond this are compared by value: guards compute with 64 bits.
 GREATEST: Final = 2**62
 
+#: How many modules at one place are known by identity.
+MOST_MODULES: Final = 64
+
 #: How many marks a hint names.
 NAMED: Final = 3
 
@@ -54,9 +60,11 @@ TORCH_MARKS: Final = ("_dynamo_dynamic_indices", "_dynamo_weak_dynamic_indices",
 
 
 class History:
-    """The sizes and ints that the captures of one function have met, and where they found that it raises."""
+    """The sizes, ints and modules that the captures of one function have met, and where they found that it raises."""
 
-    __slots__ = ("changed", "former", "generic", "inherited", "later", "mode", "raised", "refused", "seen")
+    __slots__ = (
+        "changed", "former", "generic", "inherited", "later", "mode", "modules", "passing", "raised", "refused", "seen",
+    )  # fmt: skip
 
     def __init__(self, mode: str = "auto") -> None:
         #: "always": symbolic at once where possible, "never", or "auto": with the second value.
@@ -74,6 +82,9 @@ class History:
         self.generic = False
         #: Whether a capture has been before this one.
         self.later = False
+        #: By place, the modules that calls have had there; and the places where they come and go with the calls.
+        self.modules: dict[Source, list[weakref.ref[torch.nn.Module]]] = {}
+        self.passing: set[Source] = set()
         #: By the outermost instruction, exceptions that a capture has found to leave the function; true where the
         #: call then returned.
         self.raised: dict[int, bool] = {}
@@ -85,6 +96,8 @@ class History:
         self.former.clear()
         self.inherited.clear()
         self.refused.clear()
+        self.modules.clear()
+        self.passing.clear()
         self.raised.clear()
         self.generic = self.later = False
 
@@ -129,6 +142,25 @@ class History:
             if self.mode != "never":
                 log.record(log.RECOMPILE, reason=f"{place} {how}: from now on it is symbolic")
 
+    def passes_by(self, place: Source, module: torch.nn.Module) -> bool:
+        """Whether the module at a place comes and goes with the calls: an earlier one is kept by nobody but us."""
+        if self.passing and any(step in self.passing for step in place.path()):
+            return True
+        met = self.modules.setdefault(place, [])
+        if all(known() is not module for known in met):
+            met.append(weakref.ref(module))
+            count = len(met)
+            within = any(len(self.modules.get(step, ())) > 1 for step in place.path() if step is not place)
+            # It is asked for seldom, because looking for who keeps an object takes long.
+            asked = count > 1 and count & (count - 1) == 0 and not within
+            if count > MOST_MODULES or (asked and forsaken(met[-2])):
+                log.record(
+                    log.RECOMPILE, reason=f"{place} is another module at each call: it is taken by its structure"
+                )
+                self.passing.add(place)
+                return True
+        return False
+
     def generalise(self) -> bool:
         """Whether one more version, for all that has changed, may serve the calls to come; asked once."""
         wanted = self.mode != "never" and not self.generic and bool(self.changed - self.refused)
@@ -150,6 +182,15 @@ class History:
         ):
             return True
         return self.seen[first][:-1] != self.seen[second][:-1]
+
+
+def forsaken(reference: weakref.ref[torch.nn.Module]) -> bool:
+    """Whether nothing keeps a module alive but guards, and what is left of a capture that cycles keep."""
+    module = reference()
+    if module is None:
+        return True
+    keepers = [keeper for keeper in gc.get_referrers(module) if type(keeper).__module__.startswith("stator.")]
+    return sys.getrefcount(module) - 2 <= len(keepers)  # the others: `module`, and the argument
 
 
 def reached(place: Source, scope: Scope) -> object:

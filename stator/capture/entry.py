@@ -175,7 +175,7 @@ class Versions:
         target = function if entry.code is function.__code__ else self.with_code(entry.code)
         self.dispatcher.add(tree, target, bool(entry.breaks))
         self.adopt(entry, tree)
-        self.made_for[modules_of(bound)] += 1
+        self.made_for[self.modules_of(bound)] += 1
         if entry.handles:
             return functools.partial(self.may_handle, entry) if self.settings.fullgraph else target
         return target if entry.breaks else functools.partial(_native.watched, None, target)
@@ -266,7 +266,7 @@ class Versions:
         bound = self.dispatcher.bind(*args, **kwargs)
         reasons = list(dict.fromkeys(text for tree, _ in entries if (text := tree.explain(*bound)) is not None))
         self.failures.update(reasons)
-        if self.made_for[modules_of(bound)] < self.settings.options.recompile_limit:
+        if self.made_for[self.modules_of(bound)] < self.settings.options.recompile_limit:
             log.record(log.RECOMPILE, reason="; ".join(reasons), function=self.function.__qualname__)
             return False
         often = "".join(f"\n  {text}" for text, _ in self.failures.most_common(NAMED_GUARDS))
@@ -282,6 +282,10 @@ class Versions:
             f"What kept changing:{often}\n  hint: the option recompile_limit raises the limit"
         )
         return True
+
+    def modules_of(self, bound: Sequence[Any]) -> tuple[int, ...]:
+        """The modules among the arguments, by identity, unless they come and go with the calls."""
+        return () if self.history.passing else tuple(id(arg) for arg in bound if isinstance(arg, torch.nn.Module))
 
     def failure(self, error: Exception) -> Replay | None:
         """What tells of a failure to compile once the original has run; None where it has been told already.
@@ -332,11 +336,6 @@ class Versions:
         """Warns, placed at the function."""
         code = self.function.__code__
         warnings.warn_explicit(warning, None, code.co_filename, code.co_firstlineno, registry={})
-
-
-def modules_of(bound: Sequence[Any]) -> tuple[int, ...]:
-    """The modules among the arguments, by identity."""
-    return tuple(id(arg) for arg in bound if isinstance(arg, torch.nn.Module))
 
 
 def continue_at(settings: Settings, point: Point, function: types.FunctionType, points: Points) -> _native.Dispatcher:

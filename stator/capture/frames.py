@@ -290,8 +290,10 @@ class Conversion:
     def release(self) -> None:
         """Lets go of what the last attempt has met, which cycles would keep."""
         if self.machine is not None:
-            sizes = self.machine.graph.sizes
-            sizes.graph, sizes.locate = None, nowhere
+            graph, session = self.machine.graph, self.machine.session
+            graph.sizes.graph, graph.sizes.locate = None, nowhere
+            graph.kept.clear()
+            session.asked.clear()
         self.machine = None
 
     def start(self, guards: GuardSet, stop_at: int | None, sizes: Sizes) -> RootMachine:

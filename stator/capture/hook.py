@@ -264,17 +264,19 @@ class FrameVersions(entry.Versions):
         super().fail(error, raised)
 
 
+#: How many instances of a code object die before the others are taken to live as short.
+MORTAL: Final = 2
+
+
 class Instances:
     """Stands where the versions of a code object would be that has them for each instance."""
 
-    __slots__ = ("__weakref__", "code", "entries", "gone", "limit")
+    __slots__ = ("__weakref__", "entries", "gone")
 
-    def __init__(self, entries: _native.FrameEntries, code: types.CodeType, limit: int) -> None:
+    def __init__(self, entries: _native.FrameEntries) -> None:
         self.entries = entries
-        self.code = weakref.ref(code)
-        #: How many instances have died: where they live for one call, nothing is gained.
+        #: How many instances have died.
         self.gone = 0
-        self.limit = limit
         _instances.add(self)
 
     def add(self, versions: FrameVersions, instance: Any) -> None:
@@ -285,9 +287,6 @@ class Instances:
             entries.detach()
             entries.clear()
             self.gone += 1
-            code = self.code()
-            if self.gone >= self.limit and code is not None:
-                judge(code)
 
         versions.instance = weakref.ref(instance, dies)
 
@@ -354,7 +353,11 @@ def versions_for(
         if isinstance(owner, FrameVersions):
             return owner
         instance = instance_of(function, slots)
+        if instance is not None and instances_of(function.__code__, settings).gone >= MORTAL:
+            instance = None  # those that come and go share their versions
         made = FrameVersions(function, settings, instance)
+        if instance is None and slots and isinstance(slots[0], torch.nn.Module):
+            made.history.passing.add(LocalSource(function.__code__.co_varnames[0]))
         known = getattr(made.frames, "owner", None)
         if isinstance(known, FrameVersions):  # another thread was faster
             return known
@@ -376,7 +379,7 @@ def instances_of(code: types.CodeType, settings: Settings) -> Instances:
     entries = _native.frame_entries(code, settings, None)
     owner = getattr(entries, "owner", None)
     if not isinstance(owner, Instances):
-        owner = entries.owner = Instances(entries, code, settings.options.recompile_limit)
+        owner = entries.owner = Instances(entries)
     return owner
 
 

@@ -3,7 +3,8 @@
 Parameters and buffers become graph attributes (live objects), submodules values reached through
 `_modules`. A call goes straight to `forward` when no hook is registered, under guards that say so;
 otherwise through `_call_impl`, as in eager.
-A module that existed before is known by identity: the graph holds its parameters anyway.
+A module that existed before is known by identity: the graph holds its parameters anyway. Where each call has another
+module, which goes with the call, it is known by its structure, and its tensors are inputs of the graph.
 Neighbours: `user_object.py` (everything else about it), `tensor.build_attribute`.
 """
 
@@ -69,17 +70,19 @@ class RegistryValue(DictValue):
 class ModuleValue(UserObjectValue):
     """A module."""
 
-    __slots__ = ("registries", "searched")
+    __slots__ = ("pinned", "registries", "searched")
     kind = "a module"
 
-    def __init__(self, cls: type, source: Source | None = None, real: Any = None) -> None:
+    def __init__(self, cls: type, source: Source | None = None, real: Any = None, pinned: bool = True) -> None:
         super().__init__(cls, source, real)
+        #: Whether a module that existed before is known by identity.
+        self.pinned = pinned
         self.registries: dict[str, DictValue] = {}
         #: Where `__getattr__` looks, once guards say which of them are empty.
         self.searched: tuple[DictValue, ...] = ()
 
     def is_pinned(self) -> bool:
-        return self.source is not None
+        return self.source is not None and self.pinned
 
     # -- attributes ------------------------------------------------------------------------------------
 
@@ -93,7 +96,8 @@ class ModuleValue(UserObjectValue):
             if entry.value is None:
                 assert self.source is not None
                 source = ItemSource(InstanceDictSource(self.source), name)
-                entry.value = entry.original = RegistryValue(None, type(entry.real), source, entry.real)
+                kind = RegistryValue if self.pinned else DictValue
+                entry.value = entry.original = kind(None, type(entry.real), source, entry.real)
                 tx.values[id(entry.real)] = entry.value
             if not isinstance(entry.value, DictValue):
                 return None
@@ -229,10 +233,12 @@ def has_global_hooks(tx: Machine) -> bool:
 
 @builds(torch.nn.Module)
 def build_module(tx: Machine, obj: torch.nn.Module, source: Source) -> Value:
-    """A module is known by identity; its class can be exchanged."""
-    watch.identity(tx, source, obj)
+    """A module is known by identity, or by its structure; its class can be exchanged."""
+    pinned = not tx.graph.sizes.history.passes_by(source, obj)
+    if pinned:
+        watch.identity(tx, source, obj)
     watch.type_of(tx, source, type(obj))
-    value = ModuleValue(type(obj), source, obj)
+    value = ModuleValue(type(obj), source, obj, pinned)
     value.share_dict(tx)
     return value
 
