@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch.overrides import TorchFunctionMode
+from torch.overrides import BaseTorchFunctionMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from stator import _native
@@ -301,7 +301,7 @@ def test_modes_of_torch_see_the_original(captures: Captures) -> None:
     x = torch.ones(2)
     with FlopCounterMode(display=False):
         assert torch.equal(compiled(x), x + 1)
-    with pytest.warns(FallbackWarning, match="function mode"), TorchFunctionMode():
+    with pytest.warns(FallbackWarning, match="function mode"), BaseTorchFunctionMode():
         assert torch.equal(compiled(x), x + 1)
         compiled(x)
     assert torch.equal(torch.func.vmap(compiled)(x), x + 1)
