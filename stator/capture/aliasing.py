@@ -16,7 +16,7 @@ import torch
 from stator.base.errors import GraphBreak, Undecided
 from stator.capture.conditions import Operand
 from stator.capture.guards import Guard
-from stator.capture.source import AttrSource, ConstSource, InstanceDictSource, LocalSource, StorageSource
+from stator.capture.source import AttrSource, ConstSource, EarlierSource, InstanceDictSource, LocalSource, StorageSource
 from stator.capture.values.function import CellValue, FunctionValue
 from stator.capture.values.module import ModuleValue, RegistryValue
 from stator.fake.lineage import lineage, together, whole_of
@@ -60,7 +60,7 @@ def guard_aliasing(machine: Machine, guards: GuardSet) -> None:
 
 def guard_memory(graph: GraphBuilder, guards: GuardSet) -> None:
     """A graph that changes tensors in place is only right while these share memory as they do now, or share none."""
-    leaves = graph.leaves()
+    leaves = [leaf for leaf in graph.leaves() if not isinstance(leaf.source, EarlierSource)]  # others are new
     written = [leaf for leaf in leaves if leaf.changed]
     if not torch.is_inference_mode_enabled() and any(leaf.example.is_inference() for leaf in written):
         raise WrittenOutside("an inference tensor is changed in place outside of inference mode")
@@ -147,6 +147,8 @@ def guard_starts(graph: GraphBuilder, guards: GuardSet) -> None:
         operand: Any = node.args[0] if node.args else node.kwargs["input"]
         fake = operand.meta["val"]
         for leaf in graph.leaves():
+            if isinstance(leaf.source, EarlierSource):
+                continue
             if name in RESTRIDING and leaf.fake is fake and fake._has_symbolic_sizes_strides:
                 raise Undecided(f"the shape of {leaf.source} after {name}")
             if name in STRIDED and leaf.fake.memory is fake.memory:

@@ -334,6 +334,7 @@ class Conversion:
             assert self.points is not None
             leave_open(machine)
             leave_modes(machine)
+            assembler.call_earlier(machine.graph.earlier)
             Exit(assembler, machine, self.points, self.fn).write()
             return assembler
         except Raised as raised:
@@ -341,6 +342,7 @@ class Conversion:
             stop.location = machine.location()
             raise stop from raised
         leave_modes(machine)
+        assembler.call_earlier(machine.graph.earlier)
         assembler.finish(result, machine.effects)
         return assembler
 

@@ -99,6 +99,8 @@ class GraphBuilder:
         self.sizes = sizes or Sizes()
         self.sizes.graph = self
         self.inputs: list[Input] = []
+        #: Calls that are made before the graph runs: a live function and its arguments.
+        self.earlier: list[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]] = []
         self.attributes: dict[str, torch.Tensor] = {}
         #: Objects that values stand for: alive while the graph is built.
         self.kept: list[Any] = []

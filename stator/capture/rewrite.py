@@ -30,6 +30,7 @@ from stator.capture.source import (
     ClosureSource,
     ConstSource,
     DictKeySource,
+    EarlierSource,
     FunctionClosureSource,
     FunctionCodeSource,
     FunctionDefaultSource,
@@ -67,6 +68,12 @@ LITERALS = (int, float, complex, bool, str, bytes, type(None), type(Ellipsis))
 Instruction = Instr | Label | TryBegin | TryEnd
 
 
+def call_named(function: Callable[..., Any], names: Sequence[str], *values: Any) -> Any:
+    """Calls a function, the last arguments by name."""
+    count = len(values) - len(names)
+    return function(*values[:count], **dict(zip(names, values[count:], strict=True)))
+
+
 def stored_key(obj: dict[Any, Any], kind: type[dict[Any, Any]], index: int) -> Any:
     """The key of an instance of a subclass of dict, by the builtin's own order."""
     return list(kind.__iter__(obj))[index]
@@ -92,6 +99,7 @@ class Assembler:
         #: Of those that leave the graph otherwise than they are, what makes them so again.
         self.changes: dict[Any, Change] = {}
         self._sources: list[Instruction] = []
+        self._earlier: list[Instruction] = []
         self._body: list[Instruction] = []
         self._code = self._body
         self._pins: dict[int, Pinned] = {}
@@ -147,6 +155,8 @@ class Assembler:
             self.load_object(source.value)
         elif isinstance(source, StorageSource):
             self.load_source(source.base)  # type: ignore[arg-type]
+        elif isinstance(source, EarlierSource):
+            self.emit("LOAD_FAST", f".earlier_{source.index}")
         else:
             self.emit("LOAD_FAST", self._source_slot(source))
 
@@ -285,6 +295,15 @@ class Assembler:
             self.emit("PRECALL", count)
         self.emit("CALL", count)
 
+    def call_earlier(self, calls: Sequence[tuple[Callable[..., Any], Sequence[Value], dict[str, Value]]]) -> None:
+        """Emit what is called before the graph runs; first of all, since what it loads is remembered."""
+        before, self._code = self._code, self._earlier
+        for index, (function, args, kwargs) in enumerate(calls):
+            called = functools.partial(call_named, function, tuple(kwargs)) if kwargs else function
+            self.call(called, *args, *kwargs.values())
+            self.emit("STORE_FAST", f".earlier_{index}")
+        self._code = before
+
     # -- the whole -----------------------------------------------------------------------------------------
 
     def finish(self, result: Value, effects: Effects) -> None:
@@ -313,7 +332,7 @@ class Assembler:
             self._call_graph(graph, inputs, recovery)
         start = [Instr("COPY_FREE_VARS", len(self.code.co_freevars))] if self.code.co_freevars else []
         start.append(Instr("RESUME", 0))
-        return self._code_object([*start, *self._sources, *self._code, *body])
+        return self._code_object([*start, *self._sources, *self._earlier, *self._code, *body])
 
     def _call_graph(
         self, graph: Callable[..., Sequence[Any]], inputs: Sequence[Source], recovery: Callable[..., object] | None

@@ -232,6 +232,20 @@ class GlobalSource(Source):
         return f"G[{self.name!r}]"
 
 
+class EarlierSource(Source):
+    """What a call gives that the new code makes before it runs the graph; only the new code knows it."""
+
+    __slots__ = ("index",)
+    __match_args__ = ("index",)
+
+    def __init__(self, index: int) -> None:
+        super().__init__()
+        self.index = index
+
+    def write(self) -> str:
+        return f"drawn[{self.index}]"
+
+
 class ConstSource(Source):
     """An object pinned by identity: a class, a module, another module's globals dict, a function."""
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 from torch import nn
+from torch.optim import lr_scheduler
 
 import stator
 from stator.base.errors import StatorWarning
@@ -82,6 +83,88 @@ MODULES = [
 ]
 
 
+def trained(optimizer: Any, schedule: Any, **options: Any) -> Callable[[], Callable[..., Any]]:
+    """A step of training whose learning rate changes with each call."""
+
+    def make() -> Callable[..., Any]:
+        torch.manual_seed(0)
+        net = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 1))
+        steps = optimizer(net.parameters(), lr=0.1, **options)
+        rates = schedule(steps)
+
+        def step(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            steps.zero_grad()
+            loss = nn.functional.mse_loss(net(x), y)
+            loss.backward()
+            steps.step()
+            rates.step()
+            return loss.detach()
+
+        return step
+
+    return make
+
+
+def pair(call: int) -> tuple[Any, ...]:
+    return torch.randn(5, 3), torch.randn(5, 1)
+
+
+def cosine(steps: Any) -> Any:
+    return lr_scheduler.CosineAnnealingLR(steps, CALLS)
+
+
+def counted() -> Callable[..., Any]:
+    count = 0
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        nonlocal count
+        count += 1
+        return x / count
+
+    return f
+
+
+def written_at(cache: torch.Tensor, call: int) -> torch.Tensor:
+    cache = cache.clone()
+    cache[:, call] = 2.0
+    cache[call] += cache[0, 0].clone()
+    return cache[..., call, 1:] * cache[None, call, 1:]
+
+
+ALPHAS = torch.linspace(0, 1, 1000)
+
+NUMBERS = [
+    Case("the last row", lambda: lambda a: a * a[a.size(0) - 1], lambda call: (torch.randn(call + 2),), 2),
+    Case(
+        "a time step", lambda: lambda x, t: x * ALPHAS[t] - ALPHAS[t - 1], lambda call: (torch.randn(2), 999 - call), 2
+    ),
+    Case("a row from the end", lambda: lambda x, t: x * x[-t], lambda call: (torch.randn(40), call + 2), 2),
+    Case("a column of rows", lambda: lambda x, t: x[ROWS, t], lambda call: (torch.randn(3, 40), call), 3),
+    Case("places of a cache", lambda: written_at, lambda call: (torch.randn(40, 40), call + 2), 2),
+    Case("a counter", counted, x, 2),
+    Case("a temperature", lambda: lambda x, t: (x / t).softmax(-1), lambda call: (torch.randn(3), 2.0 - call / 50), 2),
+    *(
+        Case(name, trained(getattr(torch.optim, name), cosine, fused=True), pair, 2)
+        for name in ("SGD", "Adam", "AdamW", "Adagrad")
+    ),
+    *(
+        Case(name, trained(getattr(torch.optim, name), cosine), pair, 2)
+        for name in ("SGD", "AdamW", "RMSprop", "Adamax")
+    ),
+    Case(
+        "one cycle",
+        trained(
+            torch.optim.SGD, lambda steps: lr_scheduler.OneCycleLR(steps, 0.1, total_steps=3 * CALLS), momentum=0.9
+        ),
+        pair,
+        3,
+    ),
+    Case("milestones", trained(torch.optim.SGD, lambda steps: lr_scheduler.MultiStepLR(steps, [3, 7])), pair, 6),
+]
+
+ROWS = torch.tensor([0, 2])
+
+
 def graphs_of(case: Case, **options: Any) -> tuple[list[int], list[str]]:
     """The number of graphs after each call, and what was told; compares with eager."""
     count = 0
@@ -104,6 +187,18 @@ def graphs_of(case: Case, **options: Any) -> tuple[list[int], list[str]]:
             torch.testing.assert_close(results[1], results[0])
             counts.append(count)
     return counts, [str(item.message) for item in caught if issubclass(item.category, StatorWarning)]
+
+
+@pytest.mark.parametrize("case", NUMBERS, ids=lambda case: case.name)
+def test_numbers_that_change(case: Case) -> None:
+    counts, told = graphs_of(case)
+    assert counts[-1] <= case.most
+    assert not told
+
+
+def test_a_symbolic_index_from_the_first_call_on() -> None:
+    counts, _ = graphs_of(NUMBERS[0], dynamic=True)
+    assert counts[-1] == 1
 
 
 @pytest.mark.parametrize("case", MODULES, ids=lambda case: case.name)

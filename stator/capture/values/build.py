@@ -26,6 +26,7 @@ from stator.capture.values import (
     optimizer,
     pure,
     python_module,
+    random_generator,
     ranges,
     sharing,
     switches,
@@ -58,7 +59,7 @@ __all__ = [
 FILES = (
     autocast, autograd_function, builtin_types, checkpointing, class_statement, compiled, context_variable, copying,
     default_device, functional, gradients, inference, markers, module, numpy_scalars, optimizer, pure, python_module,
-    ranges, sharing, switches, torch_function, torch_state, vmap, warning,
+    random_generator, ranges, sharing, switches, torch_function, torch_state, vmap, warning,
 )  # fmt: skip
 
 const = fresh

@@ -16,13 +16,14 @@ from stator.capture.source import AttrSource, DictKeySource, ItemSource
 from stator.capture.value import Value
 from stator.capture.values import mirror, operators, watch
 from stator.capture.values.base import Builtin
-from stator.capture.values.constant import NONE, TRUE, ConstantValue, boolean
+from stator.capture.values.constant import FALSE, NONE, TRUE, ConstantValue, boolean
 from stator.capture.values.dict_views import DictIterator, DictViewValue
 from stator.capture.values.instances import fill_attributes
 from stator.capture.values.methods import COMPARE
 from stator.capture.values.registry import LITERALS, builds, fresh, makes, wrap
 from stator.capture.values.sequence import TupleValue
 from stator.capture.values.sets import hash_key
+from stator.capture.values.symbolic import SymbolicValue
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
     from stator.capture.machine import Machine
     from stator.capture.rewrite import Assembler
     from stator.capture.source import Source
+
+
+#: In a dict of how many keys a symbolic int is looked for without its number.
+MOST_KEYS = 64
 
 
 class Entry:
@@ -112,6 +117,8 @@ class DictValue(Builtin):
     def find(self, tx: Machine, key: Value) -> Value | None:
         """The value under `key`, with a guard on its absence otherwise."""
         entries = self.entries(tx)
+        if key.is_symbolic() and self._lacks(tx, key):
+            return None
         name = hash_key(tx, key)
         entry = entries.get(name)
         if entry is not None:
@@ -122,6 +129,12 @@ class DictValue(Builtin):
             else:
                 self.all_entries(tx)
         return None
+
+    def _lacks(self, tx: Machine, key: Value) -> bool:
+        """Whether a symbolic int is none of the keys, which guards say of each: its number is not needed then."""
+        if not isinstance(key, SymbolicValue) or len(self.entries(tx)) > MOST_KEYS:
+            return False
+        return not any(key.is_same(fresh(name)) for name in self.all_entries(tx) if type(name) is int)
 
     def rewriting(self, tx: Machine) -> dict[Any, Entry]:
         """The entries, about to be changed as a whole (order included)."""
@@ -172,6 +185,8 @@ class DictValue(Builtin):
 
     def contains(self, tx: Machine, item: Value) -> Value:
         entries = self.entries(tx)
+        if item.is_symbolic() and self._lacks(tx, item):
+            return FALSE
         name = hash_key(tx, item)
         if name in entries:
             if not item.is_constant():

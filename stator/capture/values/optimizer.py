@@ -7,7 +7,7 @@ Neighbours: `tensor.py` (whose special methods take such a number where eager's 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.optim import optimizer as torch_optimizer
@@ -15,6 +15,7 @@ from torch.optim import optimizer as torch_optimizer
 from stator.capture.values.constant import NONE
 from stator.capture.values.fold import run
 from stator.capture.values.mapping import dict_of
+from stator.capture.values.real import SymbolicFloat
 from stator.capture.values.registry import fresh, handles
 from stator.capture.values.sequence import ListValue, TupleValue
 from stator.capture.values.tensor import TensorValue, call_graph
@@ -56,3 +57,24 @@ def call_foreach_addcdiv(tx: Machine, args: Sequence[Value], kwargs: dict[str, V
     for target, first, second, scalar in zip(*(arg.unpack(tx) for arg in args), strict=True):
         target.get_attr(tx, "addcdiv_").call(tx, (first, second), {"value": scalar})
     return NONE
+
+
+#: Steps of optimizers as one call, as `fused=True` makes it.
+FUSED = ("_fused_adam_", "_fused_adamw_", "_fused_sgd_", "_fused_adagrad_")
+
+
+def _register_fused(step: Any) -> None:
+    def call(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+        """A learning rate that changes is put in a tensor: of a float, PyTorch asks for the number."""
+        rate = kwargs.get("lr")
+        if isinstance(rate, SymbolicFloat) and rate.is_symbolic():
+            made = call_graph(tx, "call_function", torch.full, (fresh(()), rate), {"dtype": fresh(torch.float64)})
+            kwargs = {**kwargs, "lr": made}
+        return call_graph(tx, "call_function", step, args, kwargs)
+
+    handles(step)(call)
+
+
+for _name in FUSED:
+    if "tensor_lr" in getattr(torch.ops.aten, _name).overloads():
+        _register_fused(getattr(torch, _name))

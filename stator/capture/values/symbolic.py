@@ -82,7 +82,10 @@ class SymbolicValue(Value):
     def compare(self, tx: Machine, op: str, other: Value) -> Value | None:
         right = extent_of(other)
         if right is None:
-            return self._on_numbers(tx, op, self, other)
+            limit = limit_of(op, other)
+            if limit is None:
+                return self._on_numbers(tx, op, self, other)
+            op, right = limit
         match op:
             case ">":
                 condition = Condition("<", right, self.size)
@@ -173,6 +176,21 @@ def extent_of(value: Value) -> Extent | None:
         return None
     constant = value.constant()
     return int(constant) if isinstance(constant, int) else None
+
+
+def limit_of(op: str, other: Value) -> tuple[str, int] | None:
+    """What `n op f` says of an int n, for a float f that is known: a comparison with an int; None where it is none."""
+    number = other.constant() if other.is_constant() and not other.is_symbolic() else None
+    if type(number) is not float or not math.isfinite(number):
+        return None
+    if number.is_integer():
+        return op, int(number)
+    match op:
+        case "<" | "<=":
+            return "<=", math.floor(number)
+        case ">" | ">=":
+            return ">=", math.ceil(number)
+    return None
 
 
 def extreme(op: str, items: Sequence[Value]) -> Value | None:

@@ -20,6 +20,7 @@ from stator.capture.value import Value
 from stator.capture.values import watch
 from stator.capture.values.base import Object
 from stator.capture.values.constant import NONE, boolean
+from stator.capture.values.indexing import WHOLE, selected
 from stator.capture.values.lookup import MISSING, is_data_descriptor, look_up, static_attribute
 from stator.capture.values.methods import COMPARE, UNARY
 from stator.capture.values.operators import BINARY, INPLACE, METHODS, UNARY_METHODS
@@ -249,12 +250,23 @@ class TensorValue(Object):
         return TupleValue(self.unpack(tx)).iterate(tx) if written is None else written
 
     def get_item(self, tx: Machine, key: Value) -> Value:
-        written = call_override(tx, self, "__getitem__", key)
-        return written or call_graph(tx, "call_function", operator.getitem, (self, key), {})
+        if (written := call_override(tx, self, "__getitem__", key)) is not None:
+            return written
+        tensor, rest = self._selected(tx, key)
+        if rest is WHOLE:
+            return tensor
+        return call_graph(tx, "call_function", operator.getitem, (tensor, rest), {})
 
     def set_item(self, tx: Machine, key: Value, value: Value) -> None:
         if call_override(tx, self, "__setitem__", key, value) is None:
-            call_graph(tx, "call_function", operator.setitem, (self, key, value), {})
+            tensor, rest = self._selected(tx, key)
+            call_graph(tx, "call_function", operator.setitem, (tensor, rest, value), {})
+
+    def _selected(self, tx: Machine, key: Value) -> tuple[TensorValue, Value]:
+        """The tensor at the symbolic ints of a key, with what is left of it."""
+        return selected(
+            self, key, lambda t, dim, index: call_graph(tx, "call_method", "select", (t, fresh(dim), index), {})
+        )
 
     def contains(self, tx: Machine, item: Value) -> Value:
         if (written := call_override(tx, self, "__contains__", item)) is not None:
@@ -459,8 +471,15 @@ OF_OPERATIONS = (RuntimeError, TypeError, ValueError, IndexError, AssertionError
 NO_DATA = "its data is not allocated yet"
 
 
+#: `draw` of `random_generator.py`, which builds on this file: a call that is given a generator.
+DRAWN: list[Callable[..., Value]] = []
+
+
 def call_graph(tx: Machine, kind: str, target: Any, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
     """Puts a call into the graph; the value of its result."""
+    if "generator" in kwargs and not kwargs["generator"].is_none():
+        (draw,) = DRAWN
+        return draw(tx, kind, target, args, kwargs)
     if "requires_grad" in kwargs and kwargs["requires_grad"].truth(tx):
         others = {name: arg for name, arg in kwargs.items() if name != "requires_grad"}
         return SPECIAL_METHODS["requires_grad_"](tx, call_graph(tx, kind, target, args, others))

@@ -12,6 +12,7 @@ from tests.capture.programs import (
     containers,
     contexts,
     custom,
+    drawing,
     exceptions,
     functions,
     generators,
@@ -36,7 +37,7 @@ from tests.capture.programs.table import PROGRAMS
 
 __all__ = [
     "PROGRAMS", "autograd", "breaking", "builtin_functions", "calculating", "class_statements", "classes", "closures",
-    "comprehensions", "containers", "contexts", "custom", "exceptions", "functions", "generators", "gradients", "iterating", "library",
+    "comprehensions", "containers", "contexts", "custom", "drawing", "exceptions", "functions", "generators", "gradients", "iterating", "library",
     "matching", "modules", "names", "operator_methods", "operators", "optimizers", "protocols", "records", "states",
     "subclasses", "tensors", "text", "training",
 ]  # fmt: skip
