@@ -50,6 +50,7 @@ from stator.capture.guards import Guard, Roots, compile_tree, default_device
 from stator.capture.points import Point, Points
 from stator.capture.recovery import Recovery, Replay, Uncompiled
 from stator.capture.source import ConstSource
+from stator.capture.values.module import WRAPPERS
 
 #: Every function that has been compiled, for `reset`.
 _all: WeakSet[Versions] = WeakSet()
@@ -120,11 +121,11 @@ class Versions:
     def born_closed(self) -> bool:
         """Whether it is run by Python itself, and only what it calls is captured.
 
-        So is what is left of an except clause, whose exception has a traceback and a context, and what the user has
-        marked by `disable(recursive=False)`.
+        So is what is left of an except clause, whose exception has a traceback and a context, what the user has
+        marked by `disable(recursive=False)`, and the forward of modules that talk to other processes.
         """
         if self.point is None:
-            return disabled(self.function)
+            return disabled(self.function) or self.function.__module__.startswith(WRAPPERS)
         return self.point.handles
 
     def miss(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import gc
 import pickle
 import sys
@@ -377,3 +378,56 @@ def test_gradients_after_a_break_where_they_are_off(backend: str) -> None:
             (got[0].sum() + inner.sum()).backward()
             results.append((facts, *(t.tolist() for t in (*got, inner, leaf.grad))))
         assert results[0] == results[1]
+
+
+def test_a_method_of_an_extension_module_ends_the_graph_once() -> None:
+    graphs = []
+
+    def backend(gm: torch.fx.GraphModule, examples: list[Any]) -> Any:
+        graphs.append(gm)
+        return gm.forward
+
+    def fn(x: torch.Tensor, graph: Any) -> torch.Tensor:
+        y = x * 2
+        graph.lint()
+        return y.sin()
+
+    stator.reset()
+    compiled = stator.compile(fn, backend=backend)
+    with pytest.warns(FallbackWarning, match=r"Graph\.lint is a method of an extension module"):
+        assert torch.equal(compiled(X, torch._C.Graph()), fn(X, torch._C.Graph()))
+    assert len(graphs) == 2
+
+
+class Recipe:
+    """What a library works out of a pattern, once."""
+
+    def __init__(self, factor: int) -> None:
+        self.factor = factor
+
+
+@functools.lru_cache(16)
+def recipe(pattern: str) -> Recipe:
+    return Recipe(len(pattern))
+
+
+@functools.lru_cache(16)
+def shapes(recipe: Recipe, shape: tuple[int, ...]) -> tuple[list[int], int | None]:
+    return [shape[0] * recipe.factor, *shape[1:]], None
+
+
+def test_cached_functions_of_objects_and_of_sizes_that_change() -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return (x * 2).expand(len("b c d"), *x.shape).reshape(shapes(recipe("b c d"), tuple(x.shape))[0])
+
+    graphs = []
+
+    def backend(gm: torch.fx.GraphModule, examples: list[Any]) -> Any:
+        graphs.append(gm)
+        return gm.forward
+
+    compiled = stator.compile(fn, backend=backend, fullgraph=True)
+    for size in range(2, 8):
+        x = torch.randn(size, 3)
+        assert torch.equal(compiled(x), fn(x))
+    assert len(graphs) == 2

@@ -16,6 +16,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.utils._pytree import tree_leaves
 
 from stator.base.errors import GraphBreak
 from stator.capture.generators import exhausted
@@ -36,12 +37,13 @@ from stator.capture.values.mirror import answering, apply, by_python, models
 from stator.capture.values.registry import LITERALS, builds, fresh, handler_of, handles, makes, wrap
 from stator.capture.values.sequence import ListValue, ReversedList, TupleValue
 from stator.capture.values.sets import SetValue
-from stator.capture.values.symbolic import EXACT, extreme
+from stator.capture.values.symbolic import EXACT, SymbolicValue, extreme
 from stator.capture.values.tensor import TensorValue, call_graph
 from stator.capture.values.tensor_class import call_override
 from stator.capture.values.unknown_text import UnknownTextValue
 from stator.capture.values.user_object import UserObjectValue
 from stator.capture.values.watch import IMMUTABLE
+from stator.sizes import hint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -100,14 +102,36 @@ def call_cached(tx: Machine, value: BuiltinValue, args: Sequence[Value], kwargs:
     function = value.obj
     if any(is_new(arg) for arg in (*args, *kwargs.values())):
         return value.get_attr(tx, "__wrapped__").call(tx, args, kwargs)  # no cache can know it
-    plain = [identified(arg) for arg in args]
-    named = {name: identified(arg) for name, arg in kwargs.items()}
+    if any(arg.is_symbolic() for arg in (*args, *kwargs.values())) and gives_numbers(tx, function, args, kwargs):
+        return value.get_attr(tx, "__wrapped__").call(tx, args, kwargs)
+    plain = [identified(tx, arg) for arg in args]
+    named = {name: identified(tx, arg) for name, arg in kwargs.items()}
     if tx.graph.grad_enabled is not torch.is_grad_enabled() or tx.graph.open_contexts:
         raise GraphBreak(f"{function.__qualname__} is cached, and called under another mode than the whole function")
     result = run(tx, function, plain, named)
     question = Question(function, plain, named)
     tx.guard("CALL", ConstSource(function), (lambda _: question() is result, True))
     return wrap(tx, result, ConstSource(result))
+
+
+def gives_numbers(tx: Machine, function: Any, args: Sequence[Value], kwargs: dict[str, Value]) -> bool:
+    """Whether a cached function makes nothing but numbers of this call's, so that it may compute with symbolic ones."""
+    plain = [now(tx, arg) for arg in args]
+    named = {name: now(tx, arg) for name, arg in kwargs.items()}
+    return all(type(leaf) in NUMBERS for leaf in tree_leaves(run(tx, function, plain, named)))
+
+
+#: What a function may give for numbers, in containers or by itself.
+NUMBERS = (int, float, bool, str, type(None))
+
+
+def now(tx: Machine, value: Value) -> Any:
+    """The object behind a value in the call at hand."""
+    if isinstance(value, TupleValue) and value.cls in (tuple, torch.Size):
+        return value.cls([now(tx, item) for item in value.items])
+    if isinstance(value, SymbolicValue):
+        return hint(value.size)
+    return identified(tx, value)
 
 
 def is_new(value: Value) -> bool:
@@ -118,11 +142,13 @@ def is_new(value: Value) -> bool:
     return hashed is object.__hash__
 
 
-def identified(value: Value) -> Any:
-    """The object behind a value that is guarded by value or identity."""
+def identified(tx: Machine, value: Value) -> Any:
+    """The object behind a value that is guarded by value or identity: by that, where it is how caches find it."""
     if value.is_constant():
         return value.constant()
-    if isinstance(value, UserObjectValue) and isinstance(value.real, torch.nn.Module):
+    hashed: Any = value.cls.__hash__ if isinstance(value, UserObjectValue) and value.real is not None else None
+    if isinstance(value, UserObjectValue) and hashed is object.__hash__:
+        watch.identity(tx, value.source, value.real)
         return value.real
     raise GraphBreak(f"a cached function is called on {value.kind}", "call it outside of the compiled function")
 

@@ -345,6 +345,34 @@ def call_class_method(
     return made
 
 
+class ExtensionMethod(Object):
+    """A method that an extension module in C++ has given its class, bound: what it does is not known."""
+
+    __slots__ = ("name", "owner")
+    kind = "a method of an extension module"
+
+    def __init__(self, owner: Value, name: str) -> None:
+        super().__init__()
+        self.owner = owner
+        self.name = name
+
+    def python_type(self) -> type:
+        return types.MethodType
+
+    def truth(self, tx: Machine) -> bool:
+        return True
+
+    def call(self, tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+        owner = self.owner.python_type().__qualname__
+        raise GraphBreak(f"{owner}.{self.name} is a method of an extension module", "call it outside")
+
+    def children(self) -> Iterator[Value]:
+        yield self.owner
+
+    def reconstruct(self, out: Assembler) -> None:
+        out.call(getattr, self.owner, fresh(self.name))
+
+
 class PropertyValue(KnownValue):
     """A property, cached property or class/static method object met on a class."""
 
@@ -389,6 +417,8 @@ def bind(tx: Machine, raw: Any, where: Source, instance: Value | None, cls: type
     """The value of a class attribute, with its descriptor protocol applied."""
     if isinstance(raw, BUILTIN_DESCRIPTORS) and handler_of(raw) is None and not is_tensor_method(raw):
         found: Value = BuiltinMethodValue(raw.__objclass__, raw.__name__, raw)
+    elif type(raw).__name__ == "instancemethod" and instance is not None:
+        return ExtensionMethod(instance, raw.__name__)
     elif isinstance(raw, types.BuiltinMethodType) and isinstance(raw.__self__, type):
         return BuiltinMethodValue(raw.__self__, raw.__name__, raw)  # `object.__new__` and the like: static
     else:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.nn.modules import module as torch_module
 
+from stator.base.errors import GraphBreak
 from stator.capture.source import ConstSource, InstanceDictSource, ItemSource
 from stator.capture.values import watch
 from stator.capture.values.base import bind_static
@@ -46,6 +47,9 @@ GLOBAL_HOOKS = {
         "_global_forward_hooks", "_global_forward_pre_hooks", "_global_backward_hooks", "_global_backward_pre_hooks",
     )
 }  # fmt: skip
+
+#: Where modules are defined that keep other processes or devices informed around the module that they wrap.
+WRAPPERS = ("torch.nn.parallel.distributed", "torch.distributed.fsdp.", "torch.distributed._composable.")
 
 _CALL = torch.nn.Module.__call__
 _CALL_IMPL = torch.nn.Module._call_impl
@@ -198,6 +202,8 @@ class ModuleValue(UserObjectValue):
     # -- calls -----------------------------------------------------------------------------------------
 
     def call(self, tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+        if self.cls.__module__.startswith(WRAPPERS):
+            raise GraphBreak(f"{self.cls.__qualname__} does more than compute", "what it calls is captured by itself")
         if look_up(tx, self.cls, "__call__") is not _CALL:
             return super().call(tx, args, kwargs)
         if look_up(tx, self.cls, "_call_impl") is not _CALL_IMPL:

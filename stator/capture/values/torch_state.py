@@ -100,6 +100,11 @@ ASKED: tuple[Any, ...] = (
 )
 
 
+#: The same of a process group, where PyTorch is built for several processes.
+if torch.distributed.is_available():
+    READ_AGAIN += (torch.distributed.get_rank, torch.distributed.get_world_size)
+
+
 def _register() -> None:
     for function, value in ANSWERS:
         CALLS[function] = _always(value)
