@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
@@ -74,6 +74,13 @@ def call_named(function: Callable[..., Any], names: Sequence[str], *values: Any)
     return function(*values[:count], **dict(zip(names, values[count:], strict=True)))
 
 
+def generators_of(calls: Iterable[Sequence[Value]]) -> dict[Source, None]:
+    """The random generators from outside among the arguments of some calls."""
+    values = (value for args in calls for value in args if value.python_type() is torch.Generator)
+    sources = (value.source for value in values)
+    return dict.fromkeys(source for source in sources if source is not None and not isinstance(source, EarlierSource))
+
+
 def stored_key(obj: dict[Any, Any], kind: type[dict[Any, Any]], index: int) -> Any:
     """The key of an instance of a subclass of dict, by the builtin's own order."""
     return list(kind.__iter__(obj))[index]
@@ -100,6 +107,7 @@ class Assembler:
         self.changes: dict[Any, Change] = {}
         self._sources: list[Instruction] = []
         self._earlier: list[Instruction] = []
+        self._drawn_from: list[Source] = []
         self._body: list[Instruction] = []
         self._code = self._body
         self._pins: dict[int, Pinned] = {}
@@ -296,8 +304,15 @@ class Assembler:
         self.emit("CALL", count)
 
     def call_earlier(self, calls: Sequence[tuple[Callable[..., Any], Sequence[Value], dict[str, Value]]]) -> None:
-        """Emit what is called before the graph runs; first of all, since what it loads is remembered."""
+        """Emit what is called before the graph runs; first of all, since what it loads is remembered.
+
+        The states of generators are kept: a graph that raises is to have changed nothing.
+        """
         before, self._code = self._code, self._earlier
+        self._drawn_from = list(generators_of([*args, *kwargs.values()] for _, args, kwargs in calls))
+        for index, source in enumerate(self._drawn_from):
+            self._call_on(torch.Generator.get_state, source)
+            self.emit("STORE_FAST", f".state_{index}")
         for index, (function, args, kwargs) in enumerate(calls):
             called = functools.partial(call_named, function, tuple(kwargs)) if kwargs else function
             self.call(called, *args, *kwargs.values())
@@ -367,6 +382,12 @@ class Assembler:
     def _give_up(self, recovery: Callable[..., object], inputs: Sequence[Source]) -> None:
         """What follows an exception, which is TOS."""
         self.emit("STORE_FAST", ".error")
+        for index, generator in enumerate(self._drawn_from):
+            self.start_call(functools.partial(self.load_object, torch.Generator.set_state))
+            self.load_source(generator)
+            self.emit("LOAD_FAST", f".state_{index}")
+            self.finish_call(2)
+            self.pop()
         self.start_call(lambda: self.load_object(recovery))
         self.emit("LOAD_FAST", ".error")
         for source in inputs:
