@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.torch_version
 
-from stator.capture.source import AttrSource
+from stator.capture.source import AttrSource, ConstSource
 from stator.capture.value import Value
 from stator.capture.values import mirror, watch
 from stator.capture.values.base import METHODS, Builtin, bind_static
@@ -227,6 +227,9 @@ class BoundConstantValue(Value):
             return mirror.apply(tx, mirror.method(self.name), (self.owner, *args), kwargs)
         if known(args) and known(kwargs.values()):
             return fold(tx, self.function, args, kwargs)
+        if isinstance(self.function, types.MethodType):
+            written = wrap(tx, self.function.__func__, ConstSource(self.function.__func__))
+            return written.call(tx, (self.owner, *args), kwargs)
         return mirror.apply(tx, self.function, args, kwargs)
 
     def get_attr(self, tx: Machine, name: str) -> Value:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import cmath
 import dataclasses
 import functools
+import importlib.metadata
 import importlib.util
 import inspect
 import logging
@@ -63,7 +64,7 @@ PURE.update({ord, chr, hex, oct, bin, os.fspath})
 PYTHON_PURE: tuple[Any, ...] = (
     inspect.isclass, inspect.isfunction, inspect.ismethod, inspect.getfullargspec,
     inspect.getmodule, inspect.unwrap, inspect.iscoroutinefunction, inspect.isgeneratorfunction,
-    importlib.util.find_spec, importlib.import_module,
+    importlib.util.find_spec, importlib.import_module, importlib.metadata.version,
     re.match, re.search, re.fullmatch, re.sub, re.split, re.findall, re.compile, re.escape,
     os.path.join, os.path.basename, os.path.dirname,
     typing.get_origin, typing.get_args, typing.get_type_hints, typing.cast,
