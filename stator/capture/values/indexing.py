@@ -19,6 +19,7 @@ from stator.capture.values.symbolic import SymbolicValue
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from stator.capture.machine import Machine
     from stator.capture.value import Value
 
 #: Marks a key of which nothing is left.
@@ -30,7 +31,7 @@ def is_symbolic_int(part: Value) -> bool:
     return isinstance(part, SymbolicValue) and part.is_symbolic()
 
 
-def selected(tensor: Any, key: Value, select: Callable[[Any, int, Value], Any]) -> tuple[Any, Value]:
+def selected(tx: Machine, tensor: Any, key: Value, call_graph: Callable[..., Any]) -> tuple[Any, Value]:
     """The tensor at the symbolic ints of a key, and what is left of the key; both as they are where there are none."""
     parts: Sequence[Value] = key.items if isinstance(key, TupleValue) and key.cls is tuple else (key,)
     if not any(map(is_symbolic_int, parts)):
@@ -43,7 +44,7 @@ def selected(tensor: Any, key: Value, select: Callable[[Any, int, Value], Any]) 
     left: list[Value] = []
     for part, width in zip(parts, widths, strict=True):
         if is_symbolic_int(part):
-            tensor = select(tensor, dim, part)
+            tensor = call_graph(tx, "call_method", "select", (tensor, fresh(dim), part), {})
             continue
         left.append(part)
         dim += between if is_ellipsis(part) else width or 0

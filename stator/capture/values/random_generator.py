@@ -53,16 +53,16 @@ class GeneratorObject(Object):
     def get_attr(self, tx: Machine, name: str) -> Value:
         return fresh(self.device) if name == "device" else super().get_attr(tx, name)
 
-    def m_manual_seed(self, tx: Machine, seed: Value) -> Value:
+    def m_manual_seed(self, tx: Machine, seed: Value, /) -> Value:
         earlier(tx, torch.Generator.manual_seed, (self, seed))
         return self
 
-    def m_get_state(self, tx: Machine) -> Value:
+    def m_get_state(self, tx: Machine, /) -> Value:
         like = torch.Generator(self.device).get_state() if self.real is None else self.real.get_state()
         return tensor_of(tx, earlier(tx, torch.Generator.get_state, (self,)), like)
 
-    def m_set_state(self, tx: Machine, state: Value) -> Value:
-        earlier(tx, torch.Generator.set_state, (self, state))
+    def m_set_state(self, tx: Machine, new_state: Value, /) -> Value:
+        earlier(tx, torch.Generator.set_state, (self, new_state))
         return self
 
 

@@ -252,21 +252,15 @@ class TensorValue(Object):
     def get_item(self, tx: Machine, key: Value) -> Value:
         if (written := call_override(tx, self, "__getitem__", key)) is not None:
             return written
-        tensor, rest = self._selected(tx, key)
+        tensor, rest = selected(tx, self, key, call_graph)
         if rest is WHOLE:
             return tensor
         return call_graph(tx, "call_function", operator.getitem, (tensor, rest), {})
 
     def set_item(self, tx: Machine, key: Value, value: Value) -> None:
         if call_override(tx, self, "__setitem__", key, value) is None:
-            tensor, rest = self._selected(tx, key)
+            tensor, rest = selected(tx, self, key, call_graph)
             call_graph(tx, "call_function", operator.setitem, (tensor, rest, value), {})
-
-    def _selected(self, tx: Machine, key: Value) -> tuple[TensorValue, Value]:
-        """The tensor at the symbolic ints of a key, with what is left of it."""
-        return selected(
-            self, key, lambda t, dim, index: call_graph(tx, "call_method", "select", (t, fresh(dim), index), {})
-        )
 
     def contains(self, tx: Machine, item: Value) -> Value:
         if (written := call_override(tx, self, "__contains__", item)) is not None:
