@@ -68,8 +68,10 @@ def checked(
     asked = options.check_speed
     auto = asked == "auto"
     name = type(gm).__name__
-    measured = known.read() if auto and not seconds else None
-    if not auto or (seconds >= LONG and found.metadata.memory.peak <= MEMORY):
+    measured = None
+    if auto and not seconds:
+        measured = known.read()
+    elif not auto or (seconds >= LONG and found.metadata.memory.peak <= MEMORY):
         if why := objection(gm, inputs, found):
             log.record(log.SPEED, graph=name, compiled=0.0, eager=0.0, slower=False, why=why)
             return call

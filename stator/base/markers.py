@@ -43,6 +43,9 @@ def disable(fn: Any = None, *, recursive: bool = True, reason: str = "") -> Any:
 
     With `recursive=False` the functions that it calls are compiled.
     """
+    if not isinstance(recursive, bool) or not isinstance(reason, str):
+        wrong = f"recursive={recursive!r}" if not isinstance(recursive, bool) else f"reason={reason!r}"
+        raise InvalidArgument(f"disable() got {wrong}", "recursive is True or False, reason a sentence")
     if fn is None:
         return functools.partial(disable, recursive=recursive, reason=reason)
     if not callable(fn) or isinstance(fn, type):
@@ -106,6 +109,11 @@ def mark_dynamic(tensor: Any, dims: int | Sequence[int], *, min: int = 2, max: i
 
     They are symbolic from the first call on; a program that works for one number only is an error.
     """
+    _check_tensor("mark_dynamic", tensor)
+    if not isinstance(min, int) or not isinstance(max, int | None):
+        raise InvalidArgument(
+            f"mark_dynamic() got the range {min!r} to {max!r}", "bounds are ints, or None for no maximum"
+        )
     if min < 0 or (max is not None and max < min):
         raise InvalidArgument(f"mark_dynamic() got the empty range {min} to {max}")
     marked = dict(getattr(tensor, DYNAMIC, {}))
@@ -119,20 +127,30 @@ def mark_dynamic(tensor: Any, dims: int | Sequence[int], *, min: int = 2, max: i
 
 def maybe_mark_dynamic(tensor: Any, dims: int | Sequence[int]) -> None:
     """Say that sizes of a tensor may change between calls; where the program needs one number they are static."""
+    _check_tensor("maybe_mark_dynamic", tensor)
     setattr(tensor, WEAK, {*getattr(tensor, WEAK, ()), *_dims("maybe_mark_dynamic", tensor, dims)})
 
 
 def mark_static(tensor: Any, dims: int | Sequence[int] | None = None) -> None:
     """Say that sizes of a tensor (default: all) are to be compiled one by one."""
+    _check_tensor("mark_static", tensor)
     chosen = range(tensor.dim()) if dims is None else dims
     setattr(tensor, STATIC, {*getattr(tensor, STATIC, ()), *_dims("mark_static", tensor, chosen)})
+
+
+def _check_tensor(what: str, tensor: Any) -> None:
+    """What is marked is a tensor; this file does without torch, so it is known by what it can do."""
+    if isinstance(tensor, type) or not callable(getattr(tensor, "dim", None)) or not hasattr(tensor, "shape"):
+        raise InvalidArgument(f"{what}() marks sizes of a tensor, not of {tensor!r}")
 
 
 def _dims(what: str, tensor: Any, dims: int | Sequence[int]) -> list[int]:
     """The dims that a user names, counted from the first."""
     rank = tensor.dim()
-    chosen = (dims,) if isinstance(dims, int) else tuple(dims)
+    chosen = tuple(dims) if isinstance(dims, Sequence) and not isinstance(dims, str) else (dims,)
     for dim in chosen:
+        if not isinstance(dim, int) or isinstance(dim, bool):
+            raise InvalidArgument(f"{what}() got the dimension {dim!r}", "a dimension is an int, several are a list")
         if not -rank <= dim < rank:
             raise InvalidArgument(f"{what}() got dimension {dim} of a tensor that has {rank}")
     return [dim % rank for dim in chosen]

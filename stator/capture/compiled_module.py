@@ -72,7 +72,7 @@ class _Forward:
         if instance is None:
             return original.forward
         if torch.compiler.is_dynamo_compiling():  # so do torch.export and torch.compile
-            return original.forward.__get__(instance)
+            return super(CompiledModule, instance).forward  # type: ignore[misc]
         return link_of(instance).forward()
 
     def __set__(self, instance: CompiledModule, value: Callable[..., Any]) -> None:

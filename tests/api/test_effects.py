@@ -109,14 +109,26 @@ def graphs(fn: Callable[..., Any], *sizes: int, **arguments: Any) -> list[log.Re
 
 @effect("strict", True)
 def strict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(*_: object, **__: object) -> None:
-        raise ZeroDivisionError
-
-    monkeypatch.setattr(entry.frames, "convert", fails)
+    make_it_fail(monkeypatch)
     with pytest.raises(InternalError):
         run(options={"strict": True})
     with pytest.warns(FallbackWarning):
         run()
+
+
+def make_it_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every capture end in a fault of stator's own."""
+
+    def fails(*_: object, **__: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(entry.frames, "convert", fails)
+
+
+@effect("log", "faults")
+def faults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_it_fail(monkeypatch)
+    assert printed("faults", monkeypatch)
 
 
 @effect("cache", False)
@@ -274,7 +286,7 @@ def printed(kind: str, monkeypatch: pytest.MonkeyPatch) -> bool:
     return bool(lines) and set(lines) <= heads
 
 
-for _kind in set(log.LOG_KINDS) - {"graphs"}:
+for _kind in set(log.LOG_KINDS) - {"graphs", "faults"}:
 
     @effect("log", _kind)
     def log_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str = _kind) -> None:
@@ -323,7 +335,14 @@ def _fresh_stores() -> Iterator[None]:
     announce.forget()
 
 
-@pytest.mark.parametrize("what", list(asked()), ids=lambda pair: f"{pair[0]}-{pair[1]}")
+def cases() -> Iterator[Any]:
+    """All that can be asked for; where the test provokes a fault of stator, marked as such."""
+    for name, value in asked():
+        provokes = (name, value) in (("strict", True), ("log", "faults"))
+        yield pytest.param((name, value), id=f"{name}-{value}", marks=[pytest.mark.faults] * provokes)
+
+
+@pytest.mark.parametrize("what", list(cases()))
 def test_it_has_an_effect_or_is_announced(
     what: tuple[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -401,6 +420,42 @@ def test_arguments_of_another_type_are_refused(arguments: dict[str, Any]) -> Non
         with pytest.raises(InvalidArgument) as caught:
             call()
         assert next(iter(arguments)) in str(caught.value)
+
+
+MARKS: dict[str, Callable[[], object]] = {
+    "disable-recursive": lambda: stator.disable(wave, recursive="no"),  # type: ignore[call-overload]
+    "disable-reason": lambda: stator.disable(wave, reason=3),  # type: ignore[call-overload]
+    "disable-later": lambda: stator.disable(recursive=None),  # type: ignore[call-overload]
+    "disable-class": lambda: stator.disable(torch.nn.Linear),
+    "allow": lambda: stator.allow_in_graph(3),  # type: ignore[type-var]
+    "constant": lambda: stator.assume_constant_result("f"),  # type: ignore[type-var]
+    "backend": lambda: stator.register_backend(3),  # type: ignore[call-overload]
+    "backend-name": lambda: stator.register_backend(wave, name=3),  # type: ignore[call-overload]
+    "explain": lambda: stator.explain(3),  # type: ignore[arg-type]
+    **{
+        f"{mark.__name__}-{args}": lambda mark=mark, args=args: mark(*args)  # type: ignore[misc]
+        for mark in (stator.mark_dynamic, stator.maybe_mark_dynamic, stator.mark_static)
+        for args in (
+            (3, 0),
+            ([1, 2], 0),
+            (torch.Tensor, 0),
+            (torch.ones(2), "0"),
+            (torch.ones(2), 0.0),
+            (torch.ones(2), True),
+            (torch.ones(2), [0, None]),
+            (torch.ones(2), 1),
+            (torch.ones(2), [-2]),
+        )
+    },
+    "range": lambda: stator.mark_dynamic(torch.ones(2), 0, min="2"),  # type: ignore[arg-type]
+    "range-max": lambda: stator.mark_dynamic(torch.ones(2), 0, max=2.5),  # type: ignore[arg-type]
+}
+
+
+@pytest.mark.parametrize("call", MARKS.values(), ids=MARKS)
+def test_markers_refuse_what_they_cannot_mean(call: Callable[[], object]) -> None:
+    with pytest.raises(InvalidArgument):
+        call()
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager", lambda gm, example_inputs: gm.forward], ids=[*"eam"])
