@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import types
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -252,19 +253,20 @@ def test_code_of_the_user_runs_once(tmp_path: Path) -> None:
     assert counts[0] == counts[1]
 
 
-def test_auto_stays_within_its_share() -> None:
-    calls = []
+def test_auto_stays_within_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, calls = [0.0], []
 
-    def slow_call() -> None:
+    def call() -> None:
         calls.append(1)
-        time.sleep(0.02)
+        now[0] += 0.02
 
-    assert speed._in_turn(slow_call, slow_call, 0.03, 0) is None and len(calls) == 1
-    start = time.perf_counter()
-    assert speed._in_turn(slow_call, slow_call, 0.2, 0) is not None
-    assert time.perf_counter() - start < 0.3
+    monkeypatch.setattr(speed, "time", types.SimpleNamespace(perf_counter=lambda: now[0]))
+    assert speed._in_turn(call, call, 0.03, 0) is None and len(calls) == 1
+    start = now[0]
+    assert speed._in_turn(call, call, 0.2, 0) == pytest.approx((0.02, 0.02))
+    assert now[0] - start <= 0.2
     calls.clear()
-    assert speed._in_turn(slow_call, slow_call, 0.0, speed.LEAST) is not None, "asked for, it is measured"
+    assert speed._in_turn(call, call, 0.0, speed.LEAST) is not None, "asked for, it is measured"
     assert len(calls) == 2 + 2 * speed.LEAST
 
 
