@@ -181,7 +181,10 @@ class _Writer:
     def _close(self) -> None:
         """End the loop. Lines of the outer scope that its body asked for stand before its head by then."""
         if self.inner is not None:
-            self.outer.add(f"for start in range(0, {self.kernel.reduce_numel}, R):")
+            end = str(self.kernel.reduce_numel)
+            if self.wide:  # Triton takes a number past 2**31 for an unsigned one
+                end = f"tl.full([], {end}, tl.int64)"
+            self.outer.add(f"for start in range(0, {end}, R):")
             self.outer.lines += self.inner.lines
             self.inner = None
 
@@ -390,7 +393,11 @@ class _Writer:
         value = self._typed(source, value)
         if node.dtype == "bool":
             return f"({value} != 0)"
-        if node.dtype in scalar.FLOATS and source.dtype in SIGNED and source.op not in ("load", "const"):
+        if source.dtype in scalar.FLOATS and node.dtype in scalar.INTEGERS:
+            value = f"_whole({value}, {64 if node.dtype in ('i64', 'u8') else 32})"
+        elif (source.dtype, node.dtype) in (("f64", "f16"), ("f64", "bf16")):
+            value = f"{value}.to(tl.float32)"  # eager rounds twice
+        elif node.dtype in scalar.FLOATS and source.dtype in SIGNED and source.op not in ("load", "const"):
             known = self.ranges.numbers(source)
             if known is None or known[0] < 0:
                 value = f"_signed({value}, tl.{'float64' if node.dtype == 'f64' else 'float32'})"
