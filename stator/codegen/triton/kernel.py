@@ -394,12 +394,14 @@ class _Writer:
         if node.dtype == "bool":
             return f"({value} != 0)"
         if source.dtype in scalar.FLOATS and node.dtype in scalar.INTEGERS:
-            value = f"_whole({value}, {64 if node.dtype in ('i64', 'u8') else 32})"
+            wide = "_double" if source.dtype == "f64" else ""
+            value = f"{wide}_whole_{64 if node.dtype in ('i64', 'u8') else 32}({value})"
         elif (source.dtype, node.dtype) in (("f64", "f16"), ("f64", "bf16")):
             value = f"{value}.to(tl.float32)"  # eager rounds twice
         elif node.dtype in scalar.FLOATS and source.dtype in SIGNED and source.op not in ("load", "const"):
             known = self.ranges.numbers(source)
-            if known is None or known[0] < 0:
+            converted = source.op == "cast" and source.args[0].dtype in scalar.FLOATS
+            if not converted and (known is None or known[0] < 0):
                 value = f"_signed({value}, tl.{'float64' if node.dtype == 'f64' else 'float32'})"
         return f"{value}.to({TYPES[node.dtype]})"
 

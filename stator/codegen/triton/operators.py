@@ -36,7 +36,6 @@ SPELLING = {
 }  # fmt: skip
 
 INTEGER = {
-    "neg": "_negated({0})",
     "floordiv": "_floordiv({0}, {1})", "mod": "_mod({0}, {1})", "pow": "_integer_pow({0}, {1})",
 }  # fmt: skip
 FLOATING = {"floordiv": "libdevice.floor(tl.div_rn({0}, {1}))", "mod": "_float_mod({0}, {1})"}
@@ -132,17 +131,24 @@ def _signed(a, dtype: tl.constexpr):
 
 
 @triton.jit
-def _whole(a, bits: tl.constexpr):
+def _whole_32(a):
     # The instruction of eager's kernels, of which LLVM would assume that the number is in range.
-    if a.dtype != tl.float64:
-        a = a.to(tl.float32)
-    if bits == 64:
-        if a.dtype == tl.float64:
-            return tl.inline_asm_elementwise("cvt.rzi.s64.f64 $0, $1;", "=l,d", [a], tl.int64, True, 1)
-        return tl.inline_asm_elementwise("cvt.rzi.s64.f32 $0, $1;", "=l,f", [a], tl.int64, True, 1)
-    if a.dtype == tl.float64:
-        return tl.inline_asm_elementwise("cvt.rzi.s32.f64 $0, $1;", "=r,d", [a], tl.int32, True, 1)
-    return tl.inline_asm_elementwise("cvt.rzi.s32.f32 $0, $1;", "=r,f", [a], tl.int32, True, 1)
+    return tl.inline_asm_elementwise("cvt.rzi.s32.f32 $0, $1;", "=r,f", [a.to(tl.float32)], tl.int32, True, 1)
+
+
+@triton.jit
+def _whole_64(a):
+    return tl.inline_asm_elementwise("cvt.rzi.s64.f32 $0, $1;", "=l,f", [a.to(tl.float32)], tl.int64, True, 1)
+
+
+@triton.jit
+def _double_whole_32(a):
+    return tl.inline_asm_elementwise("cvt.rzi.s32.f64 $0, $1;", "=r,d", [a], tl.int32, True, 1)
+
+
+@triton.jit
+def _double_whole_64(a):
+    return tl.inline_asm_elementwise("cvt.rzi.s64.f64 $0, $1;", "=l,d", [a], tl.int64, True, 1)
 
 
 @triton.jit
@@ -184,12 +190,6 @@ def _shr(a, b):
     if a.dtype.is_int_signed():
         return a >> tl.where(held, b, a.dtype.primitive_bitwidth - 1)
     return tl.where(held, a >> tl.where(held, b, 0), 0)
-
-
-@triton.jit
-def _negated(a):
-    # The lowest number stays what it is, which a comparison after it must see.
-    return (-a.to(tl.int32)).to(tl.int16) if a.dtype == tl.int16 else -a
 
 
 @triton.jit
