@@ -138,6 +138,8 @@ class ConstantValue(Value):
         return fresh(found)
 
     def get_item(self, tx: Machine, key: Value) -> Value:
+        if isinstance(self.value, TYPING):  # a type of annotations, which Python's own code makes
+            return fold(tx, operator.getitem, (self, key))
         return mirror.apply(tx, operator.getitem, (self, key))
 
     def set_item(self, tx: Machine, key: Value, value: Value) -> None:

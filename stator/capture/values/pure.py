@@ -14,6 +14,7 @@ import functools
 import importlib.metadata
 import importlib.util
 import inspect
+import json
 import logging
 import math
 import operator
@@ -58,7 +59,7 @@ PURE.update(item for item in _functions(math))
 PURE.update(item for item in _functions(cmath))
 PURE.update({operator.index, operator.indexOf})
 PURE.update(item for item in _functions(operator) if not item.__name__.startswith("i"))
-PURE.update({ord, chr, hex, oct, bin, os.fspath})
+PURE.update({ord, chr, hex, oct, bin, os.fspath, sys.intern})
 
 #: Python functions: run for real instead of being inlined when all arguments are known.
 PYTHON_PURE: tuple[Any, ...] = (
@@ -131,6 +132,31 @@ def call_signature(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value])
         function.__kwdefaults__ = {name: item.constant() for name, item in value.keyword_defaults.items()}
         return fresh(inspect.signature(function))
     return fold(tx, inspect.signature, args, kwargs)
+
+
+def _json(function: Any) -> Callable[..., Value]:
+    def call(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+        """Texts of numbers and texts in lists and dicts, and back: all else has ways of its own to be converted."""
+        converted = kwargs.keys() & {"cls", "default", "object_hook", "object_pairs_hook"}
+        if converted or len(args) != 1 or not is_data(tx, args[0]):
+            raise GraphBreak(f"json.{function.__name__} of more than numbers and texts in lists and dicts")
+        return fold(tx, function, args, kwargs)
+
+    return call
+
+
+for _function in (json.dumps, json.loads):
+    CALLS[_function] = _json(_function)
+
+
+def is_data(tx: Machine, value: Value) -> bool:
+    """Whether it is made of numbers and texts, in exact lists, tuples and dicts."""
+    kind = value.python_type()
+    if kind is dict:
+        return all(is_data(tx, key) and is_data(tx, item) for key, item in value.pairs(tx))
+    if kind in (list, tuple):
+        return all(is_data(tx, item) for item in value.unpack(tx))
+    return value.is_constant() and kind in (int, float, bool, str, bytes, type(None))
 
 
 @handles(typing.cast)

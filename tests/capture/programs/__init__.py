@@ -13,6 +13,7 @@ from tests.capture.programs import (
     contexts,
     custom,
     drawing,
+    everyday,
     exceptions,
     functions,
     generators,
@@ -37,7 +38,7 @@ from tests.capture.programs.table import PROGRAMS
 
 __all__ = [
     "PROGRAMS", "autograd", "breaking", "builtin_functions", "calculating", "class_statements", "classes", "closures",
-    "comprehensions", "containers", "contexts", "custom", "drawing", "exceptions", "functions", "generators", "gradients", "iterating", "library",
+    "comprehensions", "containers", "contexts", "custom", "drawing", "everyday", "exceptions", "functions", "generators", "gradients", "iterating", "library",
     "matching", "modules", "names", "operator_methods", "operators", "optimizers", "protocols", "records", "states",
     "subclasses", "tensors", "text", "training",
 ]  # fmt: skip
