@@ -125,7 +125,7 @@ class Versions:
         marked by `disable(recursive=False)`, and the forward of modules that talk to other processes.
         """
         if self.point is None:
-            return disabled(self.function) or self.function.__module__.startswith(WRAPPERS)
+            return disabled(self.function) or str(self.function.__module__).startswith(WRAPPERS)
         return self.point.handles
 
     def miss(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

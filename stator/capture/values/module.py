@@ -202,7 +202,7 @@ class ModuleValue(UserObjectValue):
     # -- calls -----------------------------------------------------------------------------------------
 
     def call(self, tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
-        if self.cls.__module__.startswith(WRAPPERS):
+        if str(self.cls.__module__).startswith(WRAPPERS):
             raise GraphBreak(f"{self.cls.__qualname__} does more than compute", "what it calls is captured by itself")
         if look_up(tx, self.cls, "__call__") is not _CALL:
             return super().call(tx, args, kwargs)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sysconfig
 import types
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stator.capture.source import AttrSource, ConstSource, InstanceDictSource, ItemSource
@@ -24,7 +25,10 @@ if TYPE_CHECKING:
 
 
 #: Where the modules of libraries are: what their `__getattr__` does (importing, mostly) it may do at capture.
-INSTALLED = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+INSTALLED = (
+    *{sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")},
+    str(Path(__file__).parents[2]),
+)
 
 
 class PythonModuleValue(KnownValue):
