@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from stator.base.options import Options
     from stator.capture.entry import Versions
 
+#: What an assertion of a graph says (`assertions.py`); the original then raises whatever the program has.
+ASSERTION: Final = "the program takes a branch that only raises"
+
 #: What operators raise for one and the same thing.
 _OPERATORS: Final = (RuntimeError, IndexError)
 
@@ -179,6 +182,8 @@ class Replay:
             return raised or self.recovery.observes
         if raised and not all(issubclass(kind, Exception) for kind in self.seen):
             return True  # interrupted
+        if raised and ASSERTION in str(self.error):
+            return True
         if raised and isinstance(self.error, _DATA) and any(issubclass(kind, _DATA) for kind in self.seen):
             return True
         return any(_related(self.error, kind) for kind in self.seen)

@@ -72,6 +72,7 @@ COPIES = [
         ),
         normal(2),
     ),
+    case("truth_of_all", lambda x: (aten._is_all_true(x > 0), aten._is_any_true(x > 0)), normal(3, 4)),
     case("native_channel_shuffle", lambda x: aten.native_channel_shuffle(x, 2), normal(2, 4, 3, 3)),
     case("cross", lambda x, y: (aten.linalg_cross(x, y), aten.linalg_cross(x, y, dim=0)), normal(3, 3), normal(3, 3)),
 ]

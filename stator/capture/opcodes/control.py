@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from stator.capture import assertions
 from stator.capture.machine import TooLong, opcode
 
 if TYPE_CHECKING:
@@ -22,13 +23,13 @@ def jump(tx: Machine, target: int) -> None:
 
 @opcode("POP_JUMP_IF_FALSE")
 def pop_jump_if_false(tx: Machine, target: int) -> None:
-    if not tx.stack.pop().truth(tx):  # type: ignore[union-attr]
+    if not assertions.truth(tx, tx.stack.pop(), target, False):  # type: ignore[arg-type]
         jump(tx, target)
 
 
 @opcode("POP_JUMP_IF_TRUE")
 def pop_jump_if_true(tx: Machine, target: int) -> None:
-    if tx.stack.pop().truth(tx):  # type: ignore[union-attr]
+    if assertions.truth(tx, tx.stack.pop(), target, True):  # type: ignore[arg-type]
         jump(tx, target)
 
 

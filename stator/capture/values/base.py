@@ -106,7 +106,7 @@ class Builtin(Object):
         return int(mirror.apply(tx, len, (self,)).constant())
 
     def contains(self, tx: Machine, item: Value) -> Value:
-        return mirror.apply(tx, operator.contains, (self, item))
+        return mirror.contains(tx, self, item)
 
     def iterate(self, tx: Machine) -> Value:
         return mirror.apply(tx, iter, (self,))

@@ -152,7 +152,7 @@ class ConstantValue(Value):
         return int(run(tx, len, (self.value,)))
 
     def contains(self, tx: Machine, item: Value) -> Value:
-        return mirror.apply(tx, operator.contains, (self, item))
+        return mirror.contains(tx, self, item)
 
     def iterate(self, tx: Machine) -> Value:
         try:

@@ -10,6 +10,7 @@ Neighbours: `value.py` (`mirrored`, `take_back`), `methods.py` (special methods 
 from __future__ import annotations
 
 import enum
+import operator
 import types
 from collections import OrderedDict, defaultdict, deque
 from typing import TYPE_CHECKING, Any
@@ -165,10 +166,8 @@ class Mirror:
 
     def argument(self, value: Value) -> Any:
         """The mirror of what is given to C code directly: it asks for the number."""
-        if value.is_symbolic():
-            obj = value.constant()
-            if type(obj) in PLAIN:
-                return obj
+        if value.python_type() in PLAIN and value.is_symbolic():
+            return value.constant()
         return self.python(value)
 
     def tie(self, value: Value, obj: Any) -> None:
@@ -367,6 +366,14 @@ def apply(
     if mirror.muted:
         raise args[0].refuse(function.__name__)
     return found
+
+
+def contains(tx: Machine, container: Value, item: Value) -> Value:
+    """`item in container` as C does it; a sequence only compares the item, which may then be symbolic."""
+    mirror = Mirror(tx)
+    compares = issubclass(container.python_type(), list | tuple | deque)
+    plain = mirror.argument(container), (mirror.python if compares else mirror.argument)(item)
+    return mirror.run(operator.contains, plain, {})
 
 
 def answering(tx: Machine, function: Callable[..., Any], value: Value, name: str, answer: Value) -> Value:

@@ -82,8 +82,12 @@ class SequenceValue(Builtin):
 
     def compare(self, tx: Machine, op: str, other: Value) -> Value | None:
         if isinstance(other, SequenceValue) and self.builtin() is other.builtin():
-            return mirror.apply(tx, COMPARE[op], (self, other))
+            return mirror.apply(tx, COMPARE[op], (self.comparable(tx), other.comparable(tx)))
         return None
+
+    def comparable(self, tx: Machine) -> Value:
+        """What compares as this does: a size holds no stand-ins, and compares as a tuple does."""
+        return TupleValue(self.values(tx), tuple) if self.python_type() is torch.Size and self.is_symbolic() else self
 
     def binary(self, tx: Machine, op: str, other: Value) -> Value | None:
         if op == "*" and other.is_constant() and type(other.constant()) is int:

@@ -144,7 +144,7 @@ def norm(x: Tensor, order: float = 2) -> Tensor:
     return vector_norm(x, order)
 
 
-@decompose("any", also_complex=True)
+@decompose("any", "_is_any_true", also_complex=True)
 def any_all(x: Tensor) -> Tensor:
     return _bytes(x, p.any_(x, None, False))
 
@@ -163,7 +163,7 @@ def _all(x: Tensor, dims: list[int] | None, keepdim: bool) -> Tensor:
     return _bytes(x, p.logical_not(p.any_(p.logical_not(x), dims, keepdim)))
 
 
-@decompose("all", also_complex=True)
+@decompose("all", "_is_all_true", also_complex=True)
 def all_(x: Tensor) -> Tensor:
     return _all(x, None, False)
 

@@ -205,7 +205,7 @@ def comparison_of_data(x):
     return x + 1 if bool((x == x).all()) else x
 
 
-@program(breaks="data decides", graphs=2, operators=3)
+@program()
 def assert_on_data(x):
     assert (x == x).all(), "no nan"
     return x + 1
