@@ -16,7 +16,7 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final, TypeVar, overload
 
-from stator.backends.checked import checked
+from stator.backends.checked import Checked
 from stator.base.errors import InvalidArgument, UnknownBackend, UnknownOption
 from stator.base.options import CAPTURE, OPTIONS, Options
 
@@ -31,13 +31,15 @@ class Backend:
     """One entry: `own` backends take stator's `Options`, others a dictionary of what is theirs, if they ask for one.
 
     `compile` is the function, or "module:function" as long as nobody has asked for it. `parts` are those of the
-    compiler that run with it, whose options have an effect.
+    compiler that run with it, whose options have an effect. `dynamic` says that it takes graphs with symbols, as an
+    attribute of that name on the function does.
     """
 
     name: str
     compile: CompileFn | str
     own: bool = False
     parts: tuple[str, ...] = (CAPTURE,)
+    dynamic: bool = False
 
     def loaded(self) -> Backend:
         """The same entry with its function in place."""
@@ -68,25 +70,29 @@ class Backend:
         if self.own:
             return functools.partial(self.function, options=options)
         function = functools.partial(self.function, options=dict(theirs)) if theirs else self.function
-        return functools.partial(checked, self.name, function)
+        dynamic = self.dynamic or bool(getattr(self.function, "dynamic", False))
+        return Checked(self.name, function, dynamic, options.dynamic == "always")
 
 
 _BACKENDS: dict[str, Backend] = {}
 
 
 @overload
-def register_backend(fn: F, *, name: str | None = ...) -> F: ...
+def register_backend(fn: F, *, name: str | None = ..., dynamic: bool = ...) -> F: ...
 @overload
-def register_backend(fn: None = None, *, name: str | None = ...) -> Callable[[F], F]: ...
-def register_backend(fn: Any = None, *, name: str | None = None) -> Any:
-    """Enter a backend under `name` (its function's own name by default); a decorator, with or without arguments."""
+def register_backend(fn: None = None, *, name: str | None = ..., dynamic: bool = ...) -> Callable[[F], F]: ...
+def register_backend(fn: Any = None, *, name: str | None = None, dynamic: bool = False) -> Any:
+    """Enter a backend under `name` (its function's own name by default); a decorator, with or without arguments.
+
+    `dynamic` says that it takes graphs with symbolic sizes and numbers, with example inputs that have them.
+    """
     if fn is None:
-        return functools.partial(register_backend, name=name)
+        return functools.partial(register_backend, name=name, dynamic=dynamic)
     if not callable(fn):
         raise InvalidArgument(f"a backend is a function of (gm, example_inputs), not {fn!r}")
     if name is not None and not isinstance(name, str):
         raise InvalidArgument(f"the name of a backend is a string, not {name!r}")
-    enter(Backend(name or str(getattr(fn, "__name__", type(fn).__name__)), fn))
+    enter(Backend(name or str(getattr(fn, "__name__", type(fn).__name__)), fn, dynamic=dynamic))
     return fn
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
 
+from stator.base.errors import Undecided
 from stator.sizes.size import Condition, Extent, Size, Symbol, known, substitute
 from stator.sizes.writing import LEAST, MOST, evaluate, fits, operands
 
@@ -33,7 +34,9 @@ def nowhere() -> Any:
 class Environment:
     """Makes symbols, decides conditions on them, and keeps what has been decided."""
 
-    __slots__ = ("_distinct", "_facts", "_fitting", "_now", "_shared", "conditions", "locate", "marked", "places")
+    __slots__ = (
+        "_closed", "_distinct", "_facts", "_fitting", "_now", "_shared", "conditions", "locate", "marked", "places",
+    )  # fmt: skip
 
     def __init__(self, locate: Callable[[], Any] = nowhere) -> None:
         #: Tells the user's line at which something is decided.
@@ -53,6 +56,12 @@ class Environment:
         self._distinct: set[Size] = set()
         # Extents known to fit into 64 bits.
         self._fitting: set[Size] = set()
+        # For whom it was open, once the guards have been made of it.
+        self._closed = ""
+
+    def close(self, whose: str) -> None:
+        """Nothing more can be decided: the guards are made of what was."""
+        self._closed = whose
 
     def symbol(
         self,
@@ -111,6 +120,8 @@ class Environment:
         answer = self.known(condition)
         if answer is not None:
             return answer
+        if self._closed:
+            raise Undecided(f"{condition}, which {self._closed} asks after it was to compile the graph")
         holds = condition.evaluate({symbol: symbol.hint for symbol in condition.symbols})
         if not (fits(condition.left) and fits(condition.right)):
             for symbol in sorted(condition.symbols, key=lambda symbol: symbol.order):
