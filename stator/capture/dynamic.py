@@ -402,6 +402,12 @@ class Sizes(Environment):
                 return MarkedSizeFixed(self.places[symbol][0], symbol.hint, why, recorded.location)
         return None
 
+    def refusal(self, why: str) -> MarkedSizeFixed | NotForAllSizes:
+        """What to raise where something cannot do with symbols: an error for those that the user marked."""
+        for symbol in sorted(self.marked, key=str):
+            return MarkedSizeFixed(self.places[symbol][0], symbol.hint, why)
+        return NotForAllSizes(self, why)
+
     def refuse(self) -> None:
         """What is symbolic here is static in further captures."""
         for places in self.places.values():

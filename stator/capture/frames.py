@@ -34,7 +34,6 @@ from stator.base.errors import (
     FallbackWarning,
     GraphBreak,
     Location,
-    MarkedSizeFixed,
     StatorError,
     Undecided,
     Unsupported,
@@ -487,9 +486,7 @@ class Conversion:
                 if not sizes.symbolic or getattr(error, "surfaces", False):
                     raise
                 why = error.message if isinstance(error, StatorError) else f"{type(error).__name__}: {error}"
-                for symbol in sorted(sizes.marked, key=str):
-                    raise MarkedSizeFixed(sizes.places[symbol][0], symbol.hint, why) from error
-                raise NotForAllSizes(sizes, f"the backend refused: {why}") from error
+                raise sizes.refusal(f"the backend refused: {why}") from error
         fixed = sizes.fixed_mark()
         if fixed is not None:
             raise fixed
