@@ -113,7 +113,7 @@ class Tracer(FakeMode):
         if check is not None and self._depth == 0 and self.phase == "forward":
             self._check(check, args, kwargs or {})
         try:
-            return action(func, args, kwargs or {})
+            return action(func, self.lifted(func, args), kwargs or {})
         except (Unsupported, DataDependent) as error:
             if self.phase == "backward":
                 error.refused_at(*self.calls.of_gradient())

@@ -94,12 +94,20 @@ class _Original:
 class CompiledModule:
     """What compiled modules override; comes before the module's class among the bases."""
 
-    __slots__ = ()
+    __slots__ = (_LINK,)
     forward = _Forward()
     _orig_mod = _Original()
 
     def __init_subclass__(cls, **arguments: Any) -> None:
         """The module's class is not told of a subclass that is only a view."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """As on the original. A lazy module takes its final class once it knows its sizes, and so does this."""
+        if name != "__class__":
+            super().__setattr__(name, value)
+            return
+        link_of(self).module.__class__ = value
+        object.__setattr__(self, "__class__", _class_of(value))
 
     def __copy__(self) -> torch.nn.Module:
         link = link_of(self)
@@ -116,17 +124,21 @@ class CompiledModule:
 
 def share(module: torch.nn.Module, settings: Settings, compile_callable: Compile) -> torch.nn.Module:
     """The compiled form of a module; `compile_callable` also restores pickles, so it takes modules too."""
-    cls = type(module)
-    found = _classes.get(cls)
-    if found is None:
-        names = {"__slots__": (_LINK,), "__module__": cls.__module__, "__qualname__": cls.__qualname__}
-        found = types.new_class(cls.__name__, (CompiledModule, cls), {}, lambda namespace: namespace.update(names))
-        found.__doc__ = cls.__doc__
-        _classes[cls] = found
-    compiled: Any = object.__new__(found)
+    compiled: Any = object.__new__(_class_of(type(module)))
     object.__setattr__(compiled, _LINK, Link(module, settings, compile_callable))
     object.__setattr__(compiled, "__dict__", module.__dict__)
     return compiled
+
+
+def _class_of(cls: type) -> type:
+    """The class of compiled forms of modules of a class."""
+    found = _classes.get(cls)
+    if found is None:
+        names = {"__slots__": (), "__module__": cls.__module__, "__qualname__": cls.__qualname__}
+        found = types.new_class(cls.__name__, (CompiledModule, cls), {}, lambda namespace: namespace.update(names))
+        found.__doc__ = cls.__doc__
+        _classes[cls] = found
+    return found
 
 
 def original_of(obj: Any) -> Any:

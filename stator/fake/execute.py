@@ -39,7 +39,8 @@ class Plan:
     """What `execute` has to know about one operator, read from its schema and tags."""
 
     __slots__ = (
-        "composite", "data_dependent", "has_device", "numbers", "pure", "restrides", "unreturned", "view", "written",
+        "alone", "composite", "data_dependent", "has_device", "numbers", "pure", "restrides", "unreturned", "view",
+        "written",
     )  # fmt: skip
 
     def __init__(self, func: Any) -> None:
@@ -57,11 +58,16 @@ class Plan:
         self.has_device = any(a.name == "device" for a in schema.arguments)
         #: Whether it takes tensors for which a program may pass numbers (`torch.div(7, 2)`).
         self.numbers = self.pure and bool(schema.arguments) and schema.arguments[0].type.isSubtypeOf(_TENSOR)
+        #: Whether its first argument is the only tensor: PyTorch's maps pass it numbers that they take for tensors.
+        kinds = [a.type for a in schema.arguments]
+        self.alone = bool(kinds) and kinds[0].isSubtypeOf(_TENSOR) and not any("Tensor" in str(k) for k in kinds[1:])
         #: Made of other operators. Autograd takes these apart, so they arrive only in inference mode.
         self.composite = func not in RULES and not writes and func._can_decompose()
 
 
 _TENSOR = torch._C.TensorType.get()
+#: The dtypes of tensors that stand for numbers.
+NUMBERS = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128}
 _RESIZING = {aten.resize_.default, aten.resize_as_.default, aten.set_.source_Tensor, aten.set_.source_Storage}
 #: Not tagged as data-dependent, although the shape depends on what is in a tensor.
 _BY_DATA = {aten._pack_padded_sequence.default}

@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from stator.base.errors import Unsupported
 from stator.fake import refusals
-from stator.fake.execute import CONSTANT_ELEMENTS, execute, is_small, on_cpu, plan_of
+from stator.fake.execute import CONSTANT_ELEMENTS, NUMBERS, execute, is_small, on_cpu, plan_of
 from stator.fake.symbolic import is_symbolic
 from stator.fake.tensor import FakeTensor, Memory, make, meta_like_storage
 
@@ -65,7 +65,7 @@ class FakeMode(TorchDispatchMode):
             return self.lift(args[0])
         if func is _SIZES:  # asked of a symbolic tensor by an operator that takes numbers, which these become
             return tuple(args[0].shape)
-        args = self.fakes(args)
+        args = self.fakes(self.lifted(func, args))
         if kwargs:
             kwargs = dict(zip(kwargs, self.fakes(tuple(kwargs.values())), strict=True))
         plan = plan_of(func)
@@ -81,6 +81,13 @@ class FakeMode(TorchDispatchMode):
         if func in FACTORIES:
             remember_value(func, args, kwargs, out)
         return out
+
+    def lifted(self, func: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The arguments with a tensor for a number, where that is the only tensor the operator takes."""
+        dtype = NUMBERS.get(type(args[0])) if args else None
+        if dtype is None or not plan_of(func).alone:
+            return args
+        return self.lift(torch.tensor(args[0], dtype=dtype)), *args[1:]
 
     def fakes(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """The arguments with every real tensor replaced by its fake; the same tuple if there is none."""

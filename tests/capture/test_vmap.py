@@ -38,6 +38,8 @@ WHOLE: dict[str, Callable[[torch.Tensor], Any]] = {
     "chunks": lambda x: torch.vmap(lambda t: t.cumsum(0), chunk_size=2)(x),
     "written": lambda x: torch.vmap(lambda t: (t * 2).add_(1))(x),
     "constants": lambda x: torch.vmap(lambda t, c: t * c + torch.arange(4))(x, torch.tensor([1.0, 2.0, 3.0])),
+    "numbers": lambda x: torch.func.vmap(lambda t: (t + 0.5) * 2 - (1 - t) / 3)(x[:, 0]),
+    "number and bool": lambda x: torch.vmap(lambda t: torch.where(t > 0, t, 0.5) + (t > 0) * True)(x[0]),
     "nested": chained,
     "modes": modes,
 }
