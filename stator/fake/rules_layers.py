@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from stator.base.errors import DataDependent
-from stator.fake.execute import aten
+from stator.fake.execute import aten, plan_of, run_on_meta
 from stator.fake.layout import channels_last_strides, contiguous_strides, dense_like, promote, suggests_channels_last
 from stator.fake.rules import fresh, like, rule, variants
 from stator.fake.tensor import FakeTensor, make
@@ -27,6 +27,14 @@ def _attention(q: Any, k: Any, v: Any, *args: Any, **kwargs: Any) -> Any:
     dtype = torch.float64 if q.dtype is torch.float64 else torch.float32
     statistics = make((batch, heads, length), dtype, q.device, (heads * length, 1, heads))
     return like(q, None, None, None), statistics
+
+
+@rule(aten._scaled_dot_product_cudnn_attention.default)
+def _cudnn_attention(q: Any, k: Any, v: Any, bias: Any, wants_sums: bool, *args: Any, **kwargs: Any) -> Any:
+    """The kernel leaves the sums undefined where they are not wanted; the meta kernel makes them all the same."""
+    func = aten._scaled_dot_product_cudnn_attention.default
+    found = run_on_meta(func, plan_of(func), (q, k, v, bias, wants_sums, *args), kwargs)
+    return found if wants_sums else (found[0], None, *found[2:])
 
 
 @rule(aten._scaled_dot_product_flash_attention_for_cpu_backward.default)
