@@ -16,7 +16,8 @@ aten = torch.ops.aten
 #: `python -m tests.fake.conformance` has all of them.
 ENTRIES = (
     "nn.functional.scaled_dot_product_attention", "nn.functional.conv2d", "nn.functional.batch_norm", "sort",
-    "nn.functional.layer_norm", "nn.functional.max_pool2d", "linalg.svd", "nn.functional.interpolate.bilinear", "cdist", "std_mean",
+    "nn.functional.layer_norm", "nn.functional.max_pool2d", "linalg.svd", "nn.functional.interpolate.bilinear", "cdist",
+    "std_mean",
     "nn.functional.cross_entropy", "index_put", "stft", "nn.functional.embedding_bag", "masked_scatter", "einsum",
 )  # fmt: skip
 
