@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from stator.capture.machine import opcode
+from stator.capture.value import Raised
+from stator.capture.values.lookup import MISSING, static_attribute
 from stator.capture.values.methods import type_name
 
 if TYPE_CHECKING:
@@ -87,7 +89,7 @@ def dict_update(tx: Machine, depth: int) -> None:
     stack: Any = tx.stack
     mapping = stack.pop()
     target = stack[-depth]
-    if not is_mapping(mapping):
+    if not is_mapping(tx, mapping):
         tx.raise_exception(TypeError, f"{type_name(mapping.python_type())!r} object is not a mapping")
     for key, value in mapping.pairs(tx):
         target.set_item(tx, key, value)
@@ -96,14 +98,23 @@ def dict_update(tx: Machine, depth: int) -> None:
 def check_iterable(tx: Machine, value: Value, text: str) -> None:
     """Raises the TypeError of an instruction that wants an iterable."""
     cls = value.python_type()
-    if not hasattr(cls, "__getitem__") and getattr(cls, "__iter__", None) is None:
+    if static_attribute(cls, "__getitem__") is MISSING and static_attribute(cls, "__iter__") in (None, MISSING):
         tx.raise_exception(TypeError, text.format(type_name(cls)))
 
 
-def is_mapping(value: Value) -> bool:
-    """Whether `**value` may be written."""
-    cls = value.python_type()
-    return hasattr(cls, "keys") or hasattr(cls, "__getattr__") or bool(cls.__dictoffset__)
+def is_mapping(tx: Machine, value: Value) -> bool:
+    """Whether `**value` may be written: whether it has `keys`."""
+    if static_attribute(value.python_type(), "keys") is not MISSING:
+        return True
+    if not value.python_type().__dictoffset__ and static_attribute(value.python_type(), "__getattr__") is MISSING:
+        return False
+    try:
+        value.get_attr(tx, "keys")
+    except Raised as raised:
+        if issubclass(raised.value.python_type(), AttributeError):
+            return False
+        raise
+    return True
 
 
 @opcode("DICT_MERGE")
@@ -112,7 +123,7 @@ def dict_merge(tx: Machine, depth: int) -> None:
     stack: Any = tx.stack
     mapping = stack.pop()
     target = stack[-depth]
-    if not is_mapping(mapping):
+    if not is_mapping(tx, mapping):
         kind = type_name(mapping.python_type())
         function = _function_text(stack[: len(stack) - depth])
         tx.raise_exception(TypeError, f"{function} argument after ** must be a mapping, not {kind}")

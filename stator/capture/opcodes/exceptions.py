@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from stator.capture.generators import as_exception
 from stator.capture.machine import opcode
 from stator.capture.value import Raised
+from stator.capture.values.methods import type_name
 
 if TYPE_CHECKING:
     from stator.capture.machine import Machine
@@ -83,7 +84,7 @@ def before_with(tx: Machine, arg: None) -> None:
     except Raised as raised:
         if not issubclass(raised.value.python_type(), AttributeError):
             raise
-        name = manager.python_type().__name__
+        name = type_name(manager.python_type())
         missing = "" if hasattr(manager.python_type(), "__exit__") else " (missed __exit__ method)"
         missing = missing if hasattr(manager.python_type(), "__enter__") else ""
         tx.raise_exception(TypeError, f"{name!r} object does not support the context manager protocol{missing}")

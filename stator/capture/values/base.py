@@ -208,6 +208,10 @@ class MethodValue(Object):
             return fresh(self.name)
         return super().get_attr(tx, name)
 
+    def unbound(self) -> tuple[Value, Value] | None:
+        raw = static_attribute(self.owner.python_type(), self.name)
+        return (fresh(raw), self.owner) if isinstance(raw, types.MethodDescriptorType) else None
+
     def children(self) -> Iterator[Value]:
         yield self.owner
 

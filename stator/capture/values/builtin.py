@@ -334,9 +334,10 @@ def call_enumerate(tx: Machine, iterable: Value, start: Value | None = None, /, 
     if named and (start is not None or named.keys() != {"start"}):
         return None
     start = named.get("start", start)
-    if start is not None and not (start.is_constant() and type(start.constant()) is int):
+    number = 0 if start is None else start.constant() if start.is_constant() else None
+    if not isinstance(number, int) or type(number).__index__ is not int.__index__:
         return None
-    return Enumerate(iterable.iterate(tx), 0 if start is None else start.constant(), TupleValue)
+    return Enumerate(iterable.iterate(tx), operator.index(number), TupleValue)
 
 
 @models(zip)

@@ -262,7 +262,9 @@ def call_repeat(tx: Machine, /, *args: Value, **named: Value) -> Value | None:
 
 def is_whole(value: Value) -> bool:
     """Whether it is a known int."""
-    return value.is_constant() and type(value.constant()) is int
+    return (
+        value.is_constant() and isinstance(value.constant(), int) and type(value.constant()).__index__ is int.__index__
+    )
 
 
 @models(itertools.starmap)

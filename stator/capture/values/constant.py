@@ -186,10 +186,10 @@ def is_quiet(cls: type) -> bool:
     """Whether nothing of a program's runs when C code uses an instance of this class of constants."""
     if not issubclass(cls, int | float | complex | str | bytes | enum.Enum):
         return False
-    written = ((parent, item) for parent in cls.__mro__ for item in parent.__dict__.items())
+    written = (item for parent in cls.__mro__ for item in parent.__dict__.items())
     return not any(
-        name.startswith("__") and isinstance(raw, types.FunctionType) and parent.__module__ not in ("enum", "builtins")
-        for parent, (name, raw) in written
+        name.startswith("__") and isinstance(raw, types.FunctionType) and raw.__module__ != "enum"
+        for name, raw in written
     )
 
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from stator.capture.values import mirror, operators
 from stator.capture.values.base import Builtin
 from stator.capture.values.iterators import IteratorValue, advanced, finished
-from stator.capture.values.methods import COMPARE
+from stator.capture.values.lookup import MISSING, static_attribute
+from stator.capture.values.methods import COMPARE, type_name
 from stator.capture.values.registry import fresh
 from stator.capture.values.sequence import TupleValue
 from stator.capture.values.sets import COMBINING, SetValue
@@ -69,6 +70,11 @@ class DictIterator(IteratorValue):
     def m___length_hint__(self, tx: Machine, /) -> Value:
         same = len(self.owner.entries(tx)) == len(self.expected)
         return fresh(max(0, len(self.expected) - self.position) if same else 0)
+
+    def get_attr(self, tx: Machine, name: str) -> Value:
+        if static_attribute(self.python_type(), name) is MISSING:
+            tx.raise_exception(AttributeError, f"{type_name(self.python_type())!r} object has no attribute {name!r}")
+        return super().get_attr(tx, name)
 
     def _want(self, entries: dict[Any, Entry], expected: Iterable[tuple[Any, Entry]]) -> None:
         if any(entries.get(name) is not entry for name, entry in expected):

@@ -32,7 +32,7 @@ def fill_contents(obj: Any, contents: Any) -> None:
     elif isinstance(obj, set):
         set.update(obj, contents)
     else:
-        deque.extend(obj, contents)
+        deque.__init__(obj, contents, contents.maxlen)
 
 
 def empty_slot(obj: Any, name: str) -> None:

@@ -315,6 +315,10 @@ class BoundBuiltinValue(BoundMethodValue):
         raw = self.function.constant()
         return types.MethodWrapperType if isinstance(raw, types.WrapperDescriptorType) else types.BuiltinMethodType
 
+    def unbound(self) -> tuple[Value, Value] | None:
+        raw = self.function.constant()
+        return (self.function, self.instance) if isinstance(raw, types.MethodDescriptorType) else None
+
     def constant(self) -> Any:
         return bind_builtin(self.function.constant(), self.instance.constant())
 

@@ -229,7 +229,7 @@ class DictValue(Builtin):
         return boolean(same is (op == "=="))
 
     def binary(self, tx: Machine, op: str, other: Value) -> Value | None:
-        if op != "|" or not isinstance(other, DictValue):
+        if op != "|" or not isinstance(getattr(other, "storage", other), DictValue):
             return None
         return mirror.apply(tx, operators.BINARY[op], (self, other))
 

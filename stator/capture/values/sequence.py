@@ -19,7 +19,7 @@ from stator.capture.value import Value
 from stator.capture.values import mirror, operators, watch
 from stator.capture.values.base import Builtin, MethodValue, bind_static
 from stator.capture.values.constant import NONE, ConstantValue
-from stator.capture.values.fold import fold, run
+from stator.capture.values.fold import run
 from stator.capture.values.iterators import ItemsIterator, IteratorValue, advanced, finished
 from stator.capture.values.lookup import MISSING, look_up
 from stator.capture.values.methods import COMPARE
@@ -185,9 +185,6 @@ class TupleValue(SequenceValue):
 
     def children(self) -> Iterator[Value]:
         return iter(self.items)
-
-    def m___hash__(self, tx: Machine, /) -> Value:
-        return fold(tx, hash, (TupleValue([operators.hash_of(tx, item) for item in self.items]),))
 
     def reconstruct(self, out: Assembler) -> None:
         if self.cls is torch.Size or is_return_type(self.cls):

@@ -93,7 +93,10 @@ class HashedKey:
         return self.number
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, HashedKey) and operators.equal(self.tx, self.value, other.value)
+        if isinstance(other, HashedKey):
+            return operators.equal(self.tx, self.value, other.value)
+        known = not isinstance(other, IdentityKey | tuple)
+        return known and operators.equal(self.tx, self.value, fresh(other))
 
 
 class SetValue(Builtin):
@@ -158,7 +161,7 @@ class SetValue(Builtin):
         return self._operate(tx, COMPARE, op, other)
 
     def _operate(self, tx: Machine, table: dict[str, Callable[[Any, Any], Any]], op: str, other: Value) -> Value | None:
-        if (table is COMPARE or op in COMBINING) and isinstance(other, SetValue):
+        if (table is COMPARE or op in COMBINING) and isinstance(getattr(other, "storage", other), SetValue):
             return mirror.apply(tx, table[op], (self, other))
         return None
 
@@ -204,7 +207,9 @@ class SetValue(Builtin):
         self.changed(tx).setdefault(hash_key(tx, item), item)
         return NONE
 
-    def m_update(self, tx: Machine, /, *others: Value) -> Value:
+    def m_update(self, tx: Machine, /, *others: Value) -> Value | None:
+        if any(issubclass(other.python_type(), set | frozenset | dict) for other in others):
+            return None  # their sizes and order decide on the order of the whole
         for other in others:
             for item in other.unpack(tx):
                 self.add_item(tx, item)

@@ -27,8 +27,9 @@ from stator.capture.values.iterators import IndexIterator
 from stator.capture.values.klass import INSTANCE_MAKERS, PropertyValue, bind
 from stator.capture.values.lookup import MISSING, is_data_descriptor, look_up, static_attribute
 from stator.capture.values.mapping import DictValue, pairs_of
-from stator.capture.values.methods import attribute_name, find_method
+from stator.capture.values.methods import find_method
 from stator.capture.values.mirror import NEW_INSTANCES, Mirror, answering, apply
+from stator.capture.values.object_methods import OBJECT_METHODS
 from stator.capture.values.registry import builds, fresh, wrap
 from stator.capture.values.sequence import TupleValue
 from stator.capture.values.sets import SetValue
@@ -152,6 +153,8 @@ class UserObjectValue(Object):
             return fresh(self.cls)
         if name == "__dict__" and isinstance(raw, types.GetSetDescriptorType):
             return self.dict
+        if isinstance(raw, types.MemberDescriptorType | types.GetSetDescriptorType) and self.is_stored(raw):
+            return self.storage.get_attr(tx, name)  # type: ignore[union-attr]
         if isinstance(raw, types.MemberDescriptorType):
             return self._slot(tx, name, raw)
         if isinstance(raw, types.GetSetDescriptorType):
@@ -161,6 +164,10 @@ class UserObjectValue(Object):
                 return wrap(tx, run(tx, getattr, (self.real, name)), AttrSource(self.source, name))
             raise self.refuse(f"reading attribute {name!r}")
         return bind(tx, raw, ClassAttrSource(ConstSource(self.cls), name), self, self.cls)
+
+    def is_stored(self, raw: Any) -> bool:
+        """Whether a descriptor reads the builtin container that it is (`default_factory`, `maxlen`)."""
+        return self.storage is not None and raw.__objclass__ is self.storage.python_type()
 
     def _slot(self, tx: Machine, name: str, raw: Any) -> Value:
         found = self.slots.get(name)
@@ -196,6 +203,9 @@ class UserObjectValue(Object):
             if isinstance(raw, property):
                 PropertyValue(raw, ClassAttrSource(ConstSource(self.cls), name)).descriptor_set(tx, self, value)
                 return
+            if isinstance(raw, types.MemberDescriptorType | types.GetSetDescriptorType) and self.is_stored(raw):
+                self.storage.set_attr(tx, name, value)  # type: ignore[union-attr]
+                return
             if isinstance(raw, types.MemberDescriptorType):
                 self.slots[name] = value
                 if self.source is not None:
@@ -207,6 +217,9 @@ class UserObjectValue(Object):
                 function.call(tx, (descriptor, self, value), {})
                 return
             raise self.refuse(f"setting attribute {name!r}")
+        if not self.cls.__dictoffset__:
+            text = f"object has no attribute {name!r}" if raw is MISSING else f"object attribute {name!r} is read-only"
+            tx.raise_exception(AttributeError, f"{self.cls.__name__!r} {text}")
         self.dict.put(tx, ConstantValue(name), value)
 
     def del_attr(self, tx: Machine, name: str) -> None:
@@ -249,7 +262,7 @@ class UserObjectValue(Object):
 
     def builtin_method(self, tx: Machine, owner: type, name: str) -> Callable[..., Value | None] | None:
         """The C method `owner.name` as it acts on this object."""
-        if owner is object or (self.storage is None and name in OBJECT_METHODS):
+        if owner is object or name in OF_ANY_OBJECT:
             method = OBJECT_METHODS.get(name)
             return None if method is None else functools.partial(method, self)
         if self.storage is None:
@@ -439,6 +452,9 @@ BY_CLASS = frozenset(
     }
 )  # fmt: skip
 
+#: Methods that classes written in C take over from `object`, or do as it does.
+OF_ANY_OBJECT = frozenset({"__getattribute__", "__setattr__", "__delattr__", "__init_subclass__"})
+
 #: Marks a slot that the program has emptied.
 DELETED = Value()
 
@@ -471,54 +487,6 @@ def has_slot(raw: types.MemberDescriptorType, obj: Any) -> bool:
     return True
 
 
-# -- object's own methods ------------------------------------------------------------------------------
-
-
-def _nothing(value: UserObjectValue, tx: Machine, /, *args: Value, **kwargs: Value) -> Value:
-    return NONE
-
-
-def _get(value: UserObjectValue, tx: Machine, name: Value, /) -> Value:
-    attribute = attribute_name(tx, name)
-    found = value.find_attr(tx, attribute)
-    if found is None:
-        tx.raise_exception(AttributeError, f"{value.cls.__name__!r} object has no attribute {attribute!r}")
-    return found
-
-
-def _set(value: UserObjectValue, tx: Machine, name: Value, item: Value, /) -> Value:
-    value.generic_set_attr(tx, attribute_name(tx, name), item)
-    return NONE
-
-
-def _delete(value: UserObjectValue, tx: Machine, name: Value, /) -> Value:
-    value.generic_del_attr(tx, attribute_name(tx, name))
-    return NONE
-
-
-def _equal(value: UserObjectValue, tx: Machine, other: Value, /) -> Value:
-    return boolean(True) if operators.identical(tx, value, other) else fresh(NotImplemented)
-
-
-def _hash(value: UserObjectValue, tx: Machine, /) -> Value:
-    if value.real is None:
-        raise value.refuse("hash()")
-    watch.identity(tx, value.source, value.real)
-    return fresh(object.__hash__(value.real))
-
-
-#: Method of `object` -> what it does.
-OBJECT_METHODS: dict[str, Callable[..., Value]] = {
-    "__init__": _nothing,
-    "__init_subclass__": _nothing,
-    "__getattribute__": _get,
-    "__setattr__": _set,
-    "__delattr__": _delete,
-    "__eq__": _equal,
-    "__hash__": _hash,
-}
-
-
 # -- subclasses of builtin containers ------------------------------------------------------------------
 
 
@@ -534,9 +502,8 @@ def fill_storage(value: UserObjectValue, tx: Machine, /, *args: Value, **kwargs:
                 value.set_item(tx, key, item)
             for name, item in kwargs.items():
                 value.set_item(tx, fresh(name), item)
-        case SetValue() if len(args) == 1 and not kwargs:
-            storage.changed(tx).clear()
-            storage.m_update(tx, args[0])  # in the order of the items
+        case SetValue() if len(args) == 1 and not kwargs and not storage.items and storage.m_update(tx, args[0]):
+            pass  # in the order of the items
         case _:
             base: Any = storage_base(value.cls)
             apply(tx, base.__init__, (value, *args), kwargs)

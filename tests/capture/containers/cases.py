@@ -6,6 +6,7 @@ The same seed gives the same cases. Neighbours: `tables.py` (of what), `compare.
 
 from __future__ import annotations
 
+import enum
 import inspect
 import random
 from collections.abc import Iterator
@@ -57,6 +58,8 @@ def calls(kind: str, name: str, choices: random.Random) -> Iterator[tuple[str, l
     mine = list(RECEIVERS[kind])
     pool = [*ARGUMENTS, *mine * 3]
     yield f"result = r.{name}", []
+    if isinstance(obj, enum.Enum) and not callable(method):
+        return  # a change of it would last
     if not callable(method):
         yield f"r.{name} = x; result = r", [choices.choice(pool)]
         yield f"del r.{name}; result = r", []
@@ -105,15 +108,17 @@ def distinct(
         native = outcome(action, texts)
         if native is not None and usable(native):
             groups.setdefault(native.group, []).append((action, texts))
-    # Results before errors; one of each group, then the next of each.
-    ranked = sorted(groups.items(), key=lambda item: item[0][0] == "error")
-    taken = 0
-    for turn in range(4):
-        for _, members in ranked:
-            if taken < most and turn < len(members):
-                action, texts = members[turn]
-                taken += 1
-                yield Case(kind, what, action, texts, choices.random() < 0.5, choices.random() < 0.8)
+    results = [members for group, members in groups.items() if group[0] == "result"]
+    errors = [members for group, members in groups.items() if group[0] == "error"]
+    right = max(most - len(errors), (2 * most + 2) // 3)
+    for members in (*spread(results, right, choices), *spread(errors, most - min(right, len(results)), choices)):
+        action, texts = choices.choice(members)
+        yield Case(kind, what, action, texts, choices.random() < 0.5, choices.random() < 0.8)
+
+
+def spread(groups: list[Any], most: int, choices: random.Random) -> list[Any]:
+    """At most so many of them, the first always."""
+    return groups[:1] + choices.sample(groups[1:], min(most - 1, len(groups) - 1)) if groups and most > 0 else []
 
 
 def cases(

@@ -39,7 +39,7 @@ class Outcome(NamedTuple):
         """Outcomes of one group are alike."""
         if self.error is not None:
             return "error", *map(str, self.error)
-        return "result", str(self.result[0]) if isinstance(self.result, tuple) else str(self.result)
+        return "result", str(self.result[1][0])
 
 
 def take(*args: Any, **kwargs: Any) -> tuple[Any, ...]:
@@ -146,12 +146,13 @@ class Described:
                 factory = getattr(value, "default_factory", None)
                 return [(self(key), self(item)) for key, item in dict.items(value)], self(factory)
             case set() | frozenset():
-                return sorted(str(self(item)) for item in value), [self(item) for item in value]
+                # A set that is rebuilt may have a table of another size: lists of the items are compared, where made.
+                return sorted(str(Described()(item)) for item in value)
             case deque():
                 return value.maxlen, [self(item) for item in value]
             case list() | tuple():
                 return [self(item) for item in value]
-            case types.GeneratorType() | types.MethodType() | types.BuiltinMethodType() | types.MethodWrapperType():
+            case types.MethodType() | types.BuiltinMethodType() | types.MethodWrapperType():
                 owner = getattr(value, "__self__", None)
                 shown = None if isinstance(owner, types.ModuleType) else self(owner)
                 return getattr(value, "__qualname__", None), shown

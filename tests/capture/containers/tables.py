@@ -97,6 +97,8 @@ LEFT_OUT = {
     "__alloc__": "how much memory an object takes is the interpreter's own affair",
     "__dir__": "its errors name the class by the way in which the method was found",
     "__getstate__": "its errors name the class by the way in which the method was found",
+    "__reduce__": "what pickling takes an object apart into is nobody's business but pickle's",
+    "__reduce_ex__": "what pickling takes an object apart into is nobody's business but pickle's",
     "__subclasshook__": "asked by abstract classes alone",
     "__init_subclass__": "runs where a class is made, not where an object is used",
     "__abstractmethods__": "of classes, not of objects",
