@@ -51,8 +51,14 @@ class Expressions(Page):
             case _:
                 return f"int(({self.tensor(depth + 1)} > 0).sum())"
 
+    def held(self) -> str:
+        """An int that is read from one of a bag's containers."""
+        raise NotImplementedError
+
     def small(self, depth: int) -> str:
         """An int by way of something else."""
+        if self.chance(0.5):
+            return self.held()
         return self.any(
             f"[lambda c: c + a, lambda c, e={self.integer(2)}: c * e][{self.any('a', 'b')} % 2]({self.integer(2)})",
             f"next(iter({self.any(*LISTS)}), {self.integer(2)})",

@@ -7,8 +7,10 @@ the gradients, everything told to the outside in its order, and which of the obj
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import copy
+import dataclasses
 import linecache
 import warnings
 from collections.abc import Iterator
@@ -20,6 +22,9 @@ import stator
 from stator.base import faults
 from stator.base.errors import StatorWarning
 from stator.capture.entry import versions_of
+
+#: Classes of the program that are compared by what is in their instances.
+OBJECTS = ("Bag", "Spot")
 
 #: What the running program has told.
 told: list[Any] = []
@@ -54,6 +59,7 @@ class Scope:
 
 
 NAMESPACE = {
+    "collections": collections, "copy": copy, "dataclasses": dataclasses,
     "torch": torch, "stator": stator, "contextlib": contextlib, "Scope": Scope,
     "tell": stator.disable(_tell), "note": stator.disable(_note),
 }  # fmt: skip
@@ -194,8 +200,8 @@ def differences(text: str, calls: tuple[Call, ...], mode: Mode, strict: bool = T
 
 def shown(value: Any) -> str:
     """A value as text, a bag by what is in it."""
-    if type(value).__name__ == "Bag":
-        return f"Bag({shown(vars(value))})"
+    if type(value).__name__ in OBJECTS:
+        return f"{type(value).__name__}({shown(vars(value))})"
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(shown, value))}]"
     if isinstance(value, dict):
@@ -217,9 +223,13 @@ def same(mine: Any, theirs: Any, close: bool = False) -> bool:
             return bool(((mine == theirs) | (mine.isnan() & theirs.isnan())).all())
         case list() | tuple():
             return len(mine) == len(theirs) and all(same(*pair, close) for pair in zip(mine, theirs, strict=True))
+        case collections.deque():
+            return mine.maxlen == theirs.maxlen and same(list(mine), list(theirs), close)
         case dict():
-            return list(mine) == list(theirs) and all(same(mine[key], theirs[key], close) for key in mine)
-    if hasattr(mine, "__dict__") and type(mine).__name__ == "Bag":
+            return list(mine) == list(theirs) and all(
+                same(dict.__getitem__(mine, key), dict.__getitem__(theirs, key), close) for key in mine
+            )
+    if type(mine).__name__ in OBJECTS:
         return same(vars(mine), vars(theirs), close)
     return bool(mine == theirs)
 
@@ -229,14 +239,16 @@ def walk(value: Any) -> Iterator[Any]:
     match value:
         case torch.Tensor():
             yield value
-        case list() | tuple():
+        case list() | tuple() | collections.deque():
             yield value
             for item in value:
                 yield from walk(item)
         case dict():
             yield value
             yield from walk(list(value.values()))
-        case _ if type(value).__name__ == "Bag":
+        case set():
+            yield value
+        case _ if type(value).__name__ in OBJECTS:
             yield value
             yield from walk(list(vars(value).values()))
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.capture.fuzz.expressions import Expressions
+from tests.capture.fuzz.containers import Containers
 from tests.capture.fuzz.page import GIVEN, INTS, KEYS, LISTS, TENSORS
 
 ERRORS = ("ValueError", "KeyError", "IndexError", "ZeroDivisionError", "UnboundLocalError", "RuntimeError", "Exception")
 
 
-class Statements(Expressions):
+class Statements(Containers):
     """Writes statements."""
 
     #: What a `return` in the function being written gives.
@@ -19,7 +19,16 @@ class Statements(Expressions):
     def statement(self, depth: int) -> None:
         """One statement; deep or late ones are simple."""
         self.budget -= 1
-        simple = [self.assign, self.assign, self.assign, self.change, self.change, self.compute]
+        simple = [
+            self.assign,
+            self.assign,
+            self.assign,
+            self.change,
+            self.change,
+            self.compute,
+            self.contain,
+            self.contain,
+        ]
         if self.breaks:
             simple += [self.tell]
         nested = [

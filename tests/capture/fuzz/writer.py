@@ -8,6 +8,7 @@ Neighbours: `page.py` (the variables of every function), `expressions.py`, `stat
 
 from __future__ import annotations
 
+from tests.capture.fuzz.containers import CLASSES, HELD
 from tests.capture.fuzz.page import GIVEN
 from tests.capture.fuzz.statements import Statements
 
@@ -18,6 +19,7 @@ class Bag:
         self.held = held
         self.items = [total]
         self.parts = []
+{HELD}
 
     @property
     def twice(self):
@@ -39,7 +41,7 @@ class Bag:
 
     def __setitem__(self, key, value):
         setattr(self, "_" + key, value)
-"""
+""".replace("{HELD}", "\n".join(f"        {line}" for line in HELD))
 
 
 class Writer(Statements):
@@ -47,7 +49,7 @@ class Writer(Statements):
 
     def program(self) -> str:
         """The text of the module."""
-        self.lines = ["COUNT = 0", *BAG.splitlines()]
+        self.lines = ["COUNT = 0", *CLASSES.splitlines(), *BAG.splitlines()]
         if self.chance(0.4):
             self.method()
         for write in (self.helper, self.helper, self.generator, self.manager):
