@@ -1,7 +1,7 @@
 """Statements and expressions on the containers that a bag holds: every builtin kind, and subclasses of them.
 
 A bag has `queue` (a bounded deque), `names` (an OrderedDict), `group` (a defaultdict of lists), `seen` (a set), `tally`
-(a Counter), `pile` (a list of its own class), `shelf` (a dict with `__missing__`), `row` (a deque), `spot` (a dataclass).
+(a Counter), `pile` (a list of its own class), `shelf` (a dict with `__missing__`), `row` (a deque), `spot`.
 """
 
 from __future__ import annotations
