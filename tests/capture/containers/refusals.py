@@ -22,6 +22,7 @@ REFUSED: dict[str, str] = {
     r"object\.__(hash|repr|str|reduce|sizeof)\S*": "where an object is in memory",
     r"builtins\.dict_(keys|values|items)": "a view that somebody else has made does not tell its dict",
     r"vars is not|(deleting|setting|reading) attribute|(has|with) attributes": "an attribute of a builtin's own dict",
+    r"builtins\.(generator|\w*iterator)": "an iterator from outside: only it knows what it gives",
     r"__class_getitem__": "a generic alias of a user's class",
     r"copying is not supported": "the class has its own way of being copied",
     r"changed meanwhile|changed at its end": "what an iterator gives after a change goes by the table's insides",
