@@ -63,7 +63,8 @@ class History:
     """The sizes, ints and modules that the captures of one function have met, and where they found that it raises."""
 
     __slots__ = (
-        "changed", "former", "generic", "inherited", "later", "mode", "modules", "passing", "raised", "refused", "seen",
+        "changed", "fixed", "former", "generic", "inherited", "later", "mode", "modules", "passing", "raised",
+        "refused", "seen",
     )  # fmt: skip
 
     def __init__(self, mode: str = "auto") -> None:
@@ -78,6 +79,8 @@ class History:
         self.inherited: set[Source] = set()
         #: Places that stay static because something could not do with a symbol.
         self.refused: set[Source] = set()
+        #: Places whose number the last capture has needed, although they change.
+        self.fixed: set[Source] = set()
         #: Whether the last version is being made, which is to serve as many calls as it can.
         self.generic = False
         #: Whether a capture has been before this one.
@@ -96,6 +99,7 @@ class History:
         self.former.clear()
         self.inherited.clear()
         self.refused.clear()
+        self.fixed.clear()
         self.modules.clear()
         self.passing.clear()
         self.raised.clear()
@@ -163,7 +167,7 @@ class History:
 
     def generalise(self) -> bool:
         """Whether one more version, for all that has changed, may serve the calls to come; asked once."""
-        wanted = self.mode != "never" and not self.generic and bool(self.changed - self.refused)
+        wanted = self.mode != "never" and not self.generic and bool(self.changed - self.refused - self.fixed)
         self.generic = self.generic or wanted
         return wanted
 
@@ -388,6 +392,10 @@ class Sizes(Environment):
     def _operand(self, symbol: Symbol) -> Operand:
         place: Any = self.places[symbol][0]
         return Operand(place, "bits") if symbol in self.floats else operand_of(place)
+
+    def fixed_places(self) -> Iterator[Source]:
+        """Where the symbols come from that can only be one number in this version."""
+        return (place for symbol in self.fixed() for place in self.places[symbol] if isinstance(place, Source))
 
     def leave(self) -> None:
         """The frame has been run: whoever keeps the environment does not keep the frame and its tensors."""

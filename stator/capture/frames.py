@@ -284,6 +284,7 @@ class Conversion:
                 raise NotForAllSizes(sizes, error.message) from error
             finally:
                 guards.update(sizes.guard_list())
+                self.history.fixed = set(sizes.fixed_places())
                 sizes.leave()
         return Attempt(machine, guards, assembler)
 

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -142,6 +143,7 @@ NUMBERS = [
     Case("a column of rows", lambda: lambda x, t: x[ROWS, t], lambda call: (torch.randn(3, 40), call), 3),
     Case("places of a cache", lambda: written_at, lambda call: (torch.randn(40, 40), call + 2), 2),
     Case("a counter", counted, x, 2),
+    Case("equal numbers of NumPy", lambda: lambda x, n: x * n, lambda call: (torch.randn(3), np.float64(0.5)), 1),
     Case("a temperature", lambda: lambda x, t: (x / t).softmax(-1), lambda call: (torch.randn(3), 2.0 - call / 50), 2),
     *(
         Case(name, trained(getattr(torch.optim, name), cosine, fused=True), pair, 2)
@@ -194,6 +196,16 @@ def test_numbers_that_change(case: Case) -> None:
     counts, told = graphs_of(case)
     assert counts[-1] <= case.most
     assert not told
+
+
+def test_the_limit_is_told_once_where_the_number_itself_is_needed() -> None:
+    def repeated(x: torch.Tensor, count: int) -> Any:
+        return sum(x * i for i in range(count))
+
+    counts, told = graphs_of(Case("", lambda: repeated, lambda call: (torch.randn(3), call + 1), 8))
+    assert counts[-1] == 8
+    assert len(told) == 1
+    assert "8 compiled versions, which is the limit" in told[0]
 
 
 def test_a_symbolic_index_from_the_first_call_on() -> None:
@@ -260,3 +272,13 @@ def hooked() -> nn.Module:
 def tied() -> nn.Module:
     layer = nn.Linear(3, 3)
     return nn.Sequential(layer, layer)
+
+
+def test_numbers_of_numpy_are_guarded_by_their_bits() -> None:
+    compiled = stator.compile(lambda x, n, m: (x / n, n is m), backend="eager", options={"strict": True})
+    given, zero = torch.ones(2), np.float64(0.0)
+    for pair in ((zero, zero), (np.float64(0.0), np.float64(0.0)), (np.float64(-0.0), zero), (np.float64("nan"), zero)):
+        quotient, same = compiled(given, *pair)
+        torch.testing.assert_close(quotient, given / pair[0], equal_nan=True)
+        assert same is (pair[0] is pair[1])
+    assert torch.equal(compiled(given, 0.5, 0.5)[0], given / 0.5)

@@ -15,6 +15,7 @@ from stator.capture.values import watch
 from stator.capture.values.constant import ConstantValue
 from stator.capture.values.fold import known
 from stator.capture.values.registry import SPECIAL, fresh
+from stator.sizes.real import bits_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,6 +51,16 @@ class UfuncValue(ConstantValue):
         return fresh(made)
 
 
+class ScalarValue(ConstantValue):
+    """A number of NumPy's from outside, known by its value."""
+
+    __slots__ = ()
+    kind = "a NumPy number"
+
+    def is_pinned(self) -> bool:
+        return False
+
+
 def is_ufunc(obj: Any) -> bool:
     """Whether it is a function of NumPy that is computed element by element."""
     kind = type(obj)
@@ -69,9 +80,10 @@ def build_ufunc(tx: Machine, obj: Any, source: Source) -> Value:
 
 
 def build_scalar(tx: Machine, obj: Any, source: Source) -> Value:
-    """A number that was there before: it cannot change, so its identity says its value."""
-    watch.identity(tx, source, obj)
-    return ConstantValue(obj, source)
+    """A number that was there before: by its value, since each computation makes another object."""
+    watch.type_of(tx, source, type(obj))
+    tx.guard("CALL", source, (bits_of, bits_of(obj)))
+    return ScalarValue(obj, source)
 
 
 SPECIAL += [(is_ufunc, build_ufunc), (is_scalar, build_scalar)]

@@ -207,6 +207,7 @@ class Numbers(list[int]):
 PROGRAMS: dict[type[Value], Callable[[Tensor], Any]] = {
     GlobalsValue: store,
     GeneratorValue: lambda t: t * sum(numbers()),
+    numpy_scalars.ScalarValue: lambda t: t * NUMBER,
     numpy_scalars.UfuncValue: lambda t: t * numpy.sqrt(8) - numpy.log(2.0),
     GeneratorMethod: lambda t: t * numbers().__next__(),
     autocast.AutocastValue: in_autocast,
@@ -285,6 +286,8 @@ PROGRAMS: dict[type[Value], Callable[[Tensor], Any]] = {
     user_object.UserObjectValue: lambda t: t * Pair().parts[0],
     user_object.IndexIterator: lambda t: [t * i for i in Pair()],
 }
+
+NUMBER = numpy.float64(0.5)
 
 #: Kinds that no such program makes, and why.
 OTHERS: dict[type[Value], str] = {
