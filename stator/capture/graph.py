@@ -74,6 +74,12 @@ class Leaf(NamedTuple):
     changed: bool
 
 
+#: Functions that write some operand without telling autograd: running statistics.
+HIDDEN_WRITES = {
+    *(torch.batch_norm, torch.instance_norm, torch.native_batch_norm),
+    *(torch.nn.functional.batch_norm, torch.nn.functional.instance_norm),
+}
+
 SYM_SIZE = torch.ops.aten.sym_size.int
 SYM_STRIDE = torch.ops.aten.sym_stride.int
 
@@ -208,6 +214,7 @@ class GraphBuilder:
 
     def float_node(self, number: Number) -> Any:
         """The node of a symbolic float, which the graph computes as the program does; a plain one as it is."""
+        number = self._fitted(number)
         if not isinstance(number, Real):
             return self.size_node(number) if isinstance(number, Size) else number
         key = "float", written(number)
@@ -225,6 +232,18 @@ class GraphBuilder:
                 node.meta["is_size"] = True
             self._size_calls[key] = node
         return node
+
+    def _fitted(self, number: Number) -> Number:
+        """The number with sizes that 64 bits do not hold as the ints that they are."""
+        if isinstance(number, Size):
+            return self.sizes.fitting(number, "an operation takes it")
+        if not isinstance(number, Real) or number.op == "bits":
+            return number
+        args = tuple([self._fitted(arg) for arg in number.args])
+        if any(isinstance(arg, Real | Size) for arg in args):
+            return Real(number.op, args)
+        result: float | int = FUNCTIONS[number.op](*args)
+        return result
 
     def _append_size(self, target: Any, args: tuple[Any, ...], extent: Extent) -> fx.Node:
         value = symint(extent, self.sizes)
@@ -381,10 +400,17 @@ class GraphBuilder:
         module = graphs.module(self.graph, name, root)
         if self.sizes.symbolic:
             module.meta["sizes"] = self.sizes
+        module.meta["written"] = frozenset(self._written())
+        return module
+
+    def _written(self) -> Iterator[str]:
+        """The leaves that the graph writes, by the names of their nodes."""
         leaves = [entry.node for entry in self.inputs if isinstance(entry.example, torch.Tensor)]
         leaves += [node for node, _ in self._attribute_nodes.values()]
-        module.meta["written"] = frozenset([node.name for node in leaves if self.is_changed(node)])
-        return module
+        yield from (node.name for node in leaves if self.is_changed(node))
+        for node in self.graph.nodes:
+            if node.target in HIDDEN_WRITES:
+                yield from (source.name for source in node.all_input_nodes if source in leaves)
 
     @property
     def examples(self) -> list[Any]:

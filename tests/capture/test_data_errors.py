@@ -157,6 +157,39 @@ def test_numbers_that_no_operator_takes_are_the_programs_error() -> None:
     assert faults.total() == before
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_running_statistics(backend: str) -> None:
+    """Batch norm writes them without telling autograd, and a check comes after."""
+
+    class Model(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm = torch.nn.BatchNorm1d(4)
+            self.calls = 0
+
+        def forward(self, x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+            self.calls += 1
+            return self.norm(x)[i]
+
+    def states(function: Any, model: Model) -> list[Any]:
+        found: list[Any] = []
+        for positions in ([0, 1], [0, 9], [1, 1], [7, 0]):
+            try:
+                result: Any = function(torch.arange(8.0).view(2, 4), torch.tensor(positions)).tolist()
+            except IndexError as error:
+                result = str(error)
+            found.append((result, model.calls, {name: value.tolist() for name, value in model.state_dict().items()}))
+        return found
+
+    plain, other = Model(), Model()
+    got, want = states(stator.compile(other, backend=backend), other), states(plain, plain)
+    for mine, theirs in zip(got, want, strict=True):
+        assert mine[1] == theirs[1] and type(mine[0]) is type(theirs[0])
+        assert isinstance(mine[0], str) <= (mine[0] == theirs[0])
+        for name, value in theirs[2].items():
+            torch.testing.assert_close(torch.tensor(mine[2][name]), torch.tensor(value))
+
+
 # -- code of the program inside of graphs ---------------------------------------------------------------------
 
 RUNS: list[str] = []
