@@ -261,6 +261,13 @@ def _batch_norm_functional(x: Any, weight: Any, bias: Any, mean: Any, var: Any, 
     return NotImplemented if outs is NotImplemented else (*outs, fresh((mean,), mean.dtype), fresh((var,), var.dtype))
 
 
+@rule(aten._batch_norm_with_update.default)
+def _batch_norm_with_update(x: Any, weight: Any, bias: Any, mean: Any, var: Any, *args: Any) -> Any:
+    """On the CPU it is the one above, and reserves nothing for backward."""
+    outs = _batch_norm(x, weight, bias, mean, var, True) if x.device.type == "cpu" else NotImplemented
+    return NotImplemented if outs is NotImplemented else (*outs, make((0,), torch.uint8, x.device))
+
+
 @rule(aten.native_batch_norm_backward.default)
 def _batch_norm_backward(grad: Any, x: Any, weight: Any, *args: Any) -> Any:
     return _norm_gradients(x, weight, args[-1])

@@ -29,6 +29,12 @@ def test_entries(name: str) -> None:
     assert found.compared and not found.found
 
 
+@pytest.mark.parametrize("name", ["_batch_norm_with_update", "nn.functional.group_norm"])
+def test_statistics_of_half_types(name: str) -> None:
+    found = check(name, "bfloat16", "cpu", 2)
+    assert found.compared and not found.found
+
+
 @pytest.mark.gpu
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
