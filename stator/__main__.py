@@ -6,6 +6,7 @@ and what was found; `cache` shows the disk store or empties it. Every command on
 
 from __future__ import annotations
 
+import os
 import platform
 import runpy
 import shutil
@@ -36,6 +37,7 @@ def explain(context: typer.Context, script: Annotated[Path, typer.Argument(exist
     """Run a Python script (further arguments are its own) and report everything that stator compiled in it."""
     sys.argv = [str(script), *context.args]
     sys.path.insert(0, str(script.resolve().parent))
+    os.environ.setdefault(OPTIONS["check_speed"].environment, "measure")
     with log.collect() as recorder:
         try:
             runpy.run_path(str(script), run_name="__main__")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -56,3 +57,13 @@ def test_a_script_is_run_and_explained(tmp_path: Path) -> None:
     text = run("explain", str(script), "--mine", "4")
     assert "arguments ['--mine', '4']" in text
     assert "1 graph," in text
+
+
+def test_a_script_is_timed_against_eager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("STATOR_CHECK_SPEED", raising=False)
+    script = tmp_path / "script.py"
+    script.write_text("import torch, stator\nstator.compile(lambda x: torch.sin(x) + 1)(torch.ones(3))\n")
+    try:
+        assert "ms a call, in eager PyTorch" in run("explain", str(script))
+    finally:
+        os.environ.pop("STATOR_CHECK_SPEED", None)
