@@ -44,7 +44,7 @@ def writable_by_others(found: os.stat_result, user: int) -> str | None:
         return f"belongs to {_user(found.st_uid)}"
     if found.st_mode & stat.S_IWOTH:
         return "is writable for everybody"
-    if found.st_mode & stat.S_IWGRP and not _private(found.st_gid, user):
+    if found.st_mode & stat.S_IWGRP and not (_private(found.st_gid, user) or _private(found.st_gid, 0)):
         return f"is writable for the group {_group(found.st_gid)}"
     return None
 

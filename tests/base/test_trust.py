@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import grp
 import os
+import pwd
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -52,6 +55,20 @@ def test_a_group_counts_as_others_unless_it_is_the_users_own(folder: Path, monke
         why = trust.objection(folder)
         assert (why is None) is private
         assert private or "for the group" in str(why)
+
+
+def test_a_group_is_private_if_it_has_the_users_name_and_no_other_member(monkeypatch: pytest.MonkeyPatch) -> None:
+    account = SimpleNamespace(pw_name="ada", pw_gid=1000)
+    monkeypatch.setattr(pwd, "getpwuid", lambda user: account)
+    rows = [("ada", [], 1000, True), ("ada", ["ada"], 1000, True), ("ada", ["bob"], 1000, False),
+            ("staff", [], 1000, False), ("ada", [], 1001, False)]  # fmt: skip
+    for name, members, primary, private in rows:
+        trust._private.cache_clear()
+        account.pw_gid = primary
+        group = SimpleNamespace(gr_name=name, gr_mem=members)
+        monkeypatch.setattr(grp, "getgrgid", lambda number, group=group: group)
+        assert trust._private(1000, 1000) is private, (name, members, primary)
+    trust._private.cache_clear()
 
 
 def test_a_link_is_followed_and_its_own_folder_counts(tmp_path: Path) -> None:
