@@ -6,6 +6,7 @@ is first used, so that `import stator` costs a program that compiles nothing, no
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -71,9 +72,12 @@ _WHERE = {
 def __getattr__(name: str) -> Any:
     if name not in _WHERE:
         raise AttributeError(f"module 'stator' has no attribute {name!r}")
-    value = getattr(import_module(_WHERE[name]), name)
-    globals()[name] = value
-    return value
+    import_module(_WHERE[name])
+    # With it comes what else is loaded by now: a program that is captured names markers, and must not run this.
+    for other, where in _WHERE.items():
+        if where in sys.modules and other in vars(sys.modules[where]):
+            globals()[other] = vars(sys.modules[where])[other]
+    return globals()[name]
 
 
 def __dir__() -> list[str]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -156,3 +159,29 @@ def test_mark_dynamic_notes_dimensions_and_checks_them() -> None:
 def test_markers_do_nothing_in_python() -> None:
     assert stator.is_compiling() is False
     assert stator.graph_break("here") is None
+
+
+def test_a_program_may_be_the_first_to_name_a_marker() -> None:
+    """Public names are fetched when first used, which a captured program must not notice."""
+    program = """
+import torch, stator, warnings
+warnings.simplefilter("error")
+@stator.compile(fullgraph=True)
+def f(x):
+    return x + 1 if stator.is_compiling() else x
+assert f(torch.zeros(1)) == 1
+@stator.compile
+def g(x):
+    stator.graph_break()
+    return x + 1
+try:
+    g(torch.zeros(1))
+except Warning as warning:
+    print("the program asks for a graph break" in str(warning))
+"""
+    environment = {**os.environ, "PYTHONPATH": str(Path(stator.__file__).parents[1])}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "program.py"
+        path.write_text(program)
+        done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, env=environment)
+    assert done.stdout.strip() == "True", done.stderr
