@@ -6,6 +6,7 @@ Neighbours: `user_object.py` (emits the calls).
 from __future__ import annotations
 
 import contextlib
+import types
 from collections import OrderedDict, defaultdict, deque
 from typing import Any
 
@@ -15,7 +16,7 @@ HEAP_TYPE = 1 << 9
 
 def new_object(cls: type) -> Any:
     """An instance without its `__init__`."""
-    base: Any = next(base for base in cls.__mro__ if not base.__flags__ & HEAP_TYPE)
+    base: Any = next(base for base in cls.__mro__ if isinstance(vars(base).get("__new__"), types.BuiltinFunctionType))
     return base.__new__(cls)
 
 
