@@ -257,6 +257,9 @@ def state_guards() -> list[Guard]:
         guards.append(Guard("CALL", ConstSource(default_device), (default_device, device)))
     if torch._C._is_any_autocast_enabled():
         guards += [Guard("AUTOCAST", None, (device, *autocast_of(device))) for device in AUTOCAST_DEVICES]
+    if torch.are_deterministic_algorithms_enabled():
+        fills = torch._C._get_deterministic_fill_uninitialized_memory
+        guards.append(Guard("CALL", None, (fills, fills())))
     return guards
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
+import sys
 import types
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -113,8 +114,8 @@ class Table(list[Any]):
 
 #: What the programs of rows find.
 IMPORTS = """
-import abc, collections, collections.abc, dataclasses, datetime, enum, functools, gc, importlib.util, math, operator
-import os, random, sys, tempfile, threading, time, types, typing, warnings
+import abc, collections, collections.abc, dataclasses, datetime, enum, functools, gc, importlib.util, inspect, logging
+import math, operator, os, random, sys, tempfile, threading, time, types, typing, warnings
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -147,7 +148,9 @@ class Rows(Table):
 
         def case(call: Calls) -> None:
             made = types.ModuleType("mutated")
-            space: dict[str, Any] = vars(made) | {"x": x, "nan": float("nan")}
+            space: dict[str, Any] = vars(made)
+            space.update(x=x, nan=float("nan"))
+            sys.modules[made.__name__] = made
             exec(self.setup, space)
             exec(setup, space)
             if program.startswith("lambda"):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from stator.capture.machine import opcode
 from stator.capture.value import Raised
-from stator.capture.values.lookup import MISSING, static_attribute
+from stator.capture.values.lookup import MISSING, look_up
 from stator.capture.values.methods import type_name
 
 if TYPE_CHECKING:
@@ -98,15 +98,15 @@ def dict_update(tx: Machine, depth: int) -> None:
 def check_iterable(tx: Machine, value: Value, text: str) -> None:
     """Raises the TypeError of an instruction that wants an iterable."""
     cls = value.python_type()
-    if static_attribute(cls, "__getitem__") is MISSING and static_attribute(cls, "__iter__") in (None, MISSING):
+    if look_up(tx, cls, "__getitem__") is MISSING and look_up(tx, cls, "__iter__") in (None, MISSING):
         tx.raise_exception(TypeError, text.format(type_name(cls)))
 
 
 def is_mapping(tx: Machine, value: Value) -> bool:
     """Whether `**value` may be written: whether it has `keys`."""
-    if static_attribute(value.python_type(), "keys") is not MISSING:
+    if look_up(tx, value.python_type(), "keys") is not MISSING:
         return True
-    if not value.python_type().__dictoffset__ and static_attribute(value.python_type(), "__getattr__") is MISSING:
+    if not value.python_type().__dictoffset__ and look_up(tx, value.python_type(), "__getattr__") is MISSING:
         return False
     try:
         value.get_attr(tx, "keys")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from stator.capture.generators import as_exception
 from stator.capture.machine import opcode
+from stator.capture.source import ConstSource
 from stator.capture.value import Raised
 from stator.capture.values.methods import type_name
 
@@ -54,11 +55,17 @@ def pop_except(tx: Machine, arg: None) -> None:
     tx.handled = tx.stack.pop()
 
 
+#: Flag of classes whose bases cannot be assigned (CPython's Include/object.h).
+IMMUTABLE = 1 << 8
+
+
 @opcode("CHECK_EXC_MATCH")
 def check_exc_match(tx: Machine, arg: None) -> None:
     stack: Any = tx.stack
     wanted = stack.pop()
     kind = stack[-1].python_type()
+    if not kind.__flags__ & IMMUTABLE:
+        tx.guard("MRO", ConstSource(kind), kind.__mro__)
     stack.append(tx.build.const(any(issubclass(kind, cls) for cls in exception_classes(tx, wanted))))
 
 

@@ -13,7 +13,7 @@ import types
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-from stator.capture.source import ClassAttrSource, ConstSource
+from stator.capture.source import AttrSource, ClassAttrSource, ConstSource
 from stator.capture.value import Value
 from stator.capture.values import mirror
 from stator.capture.values.fold import run
@@ -166,7 +166,10 @@ class KnownValue(Object):
         return True
 
     def get_attr(self, tx: Machine, name: str) -> Value:
-        return fresh(run(tx, getattr, (self.obj, name)))
+        found = run(tx, getattr, (self.obj, name))
+        if not hasattr(self.obj, "__dict__"):
+            return fresh(found)  # nobody can set it
+        return wrap(tx, found, AttrSource(self.source or ConstSource(self.obj), name))
 
     def reconstruct(self, out: Assembler) -> None:
         out.load_object(self.obj)

@@ -100,7 +100,7 @@ def is_pure(function: Any) -> bool:
 def call_cached(tx: Machine, value: BuiltinValue, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
     """`functools.lru_cache`: called now, as the program would; the same answer must be in the cache at later calls."""
     function = value.obj
-    if any(is_new(arg) for arg in (*args, *kwargs.values())):
+    if any(is_new(tx, arg) for arg in (*args, *kwargs.values())):
         return value.get_attr(tx, "__wrapped__").call(tx, args, kwargs)  # no cache can know it
     if any(arg.is_symbolic() for arg in (*args, *kwargs.values())) and gives_numbers(tx, function, args, kwargs):
         return value.get_attr(tx, "__wrapped__").call(tx, args, kwargs)
@@ -134,12 +134,11 @@ def now(tx: Machine, value: Value) -> Any:
     return identified(tx, value)
 
 
-def is_new(value: Value) -> bool:
+def is_new(tx: Machine, value: Value) -> bool:
     """Whether the frame has made it, and it is equal to itself alone."""
     if not isinstance(value, UserObjectValue) or value.real is not None:
         return False
-    hashed: Any = value.cls.__hash__
-    return hashed is object.__hash__
+    return look_up(tx, value.cls, "__hash__") is object.__hash__
 
 
 def identified(tx: Machine, value: Value) -> Any:
@@ -318,7 +317,7 @@ def call_iter(tx: Machine, value: Value, sentinel: Value | None = None, /) -> Va
 @models(next)
 def call_next(tx: Machine, iterator: Value, default: Value | None = None, /) -> Value | None:
     """`next(iterator[, default])`."""
-    if static_attribute(iterator.python_type(), "__next__") is MISSING:
+    if look_up(tx, iterator.python_type(), "__next__") is MISSING:
         return apply(tx, next, (iterator,), mute=True)
     item = iterator.next_item(tx)
     if item is not None:
@@ -350,14 +349,14 @@ def call_zip(tx: Machine, /, *iterables: Value, strict: Value = FALSE) -> Value 
 
 def iterators(tx: Machine, iterables: Sequence[Value]) -> list[Value] | None:
     """Their iterators; None where one of them, by its type, is not iterable."""
-    if any(not is_iterable(iterable.python_type()) for iterable in iterables):
+    if any(not is_iterable(tx, iterable.python_type()) for iterable in iterables):
         return None
     return [iterable.iterate(tx) for iterable in iterables]
 
 
-def is_iterable(cls: type) -> bool:
+def is_iterable(tx: Machine, cls: type) -> bool:
     """Whether objects of a class may be iterable."""
-    return any(static_attribute(cls, name) is not MISSING for name in ("__iter__", "__getitem__"))
+    return any(look_up(tx, cls, name) is not MISSING for name in ("__iter__", "__getitem__"))
 
 
 @models(map)
@@ -385,8 +384,8 @@ def predicate(test: Value) -> Callable[[Machine, Value], bool]:
 def call_reversed(tx: Machine, value: Value, /) -> Value | None:
     """`reversed(obj)`."""
     cls = value.python_type()
-    written = static_attribute(cls, "__reversed__")
-    sequence = all(static_attribute(cls, name) is not MISSING for name in ("__len__", "__getitem__"))
+    written = look_up(tx, cls, "__reversed__")
+    sequence = all(look_up(tx, cls, name) is not MISSING for name in ("__len__", "__getitem__"))
     if written is None or (written is MISSING and not sequence):
         return apply(tx, reversed, (value,), mute=True)
     if isinstance(value, UserObjectValue):

@@ -133,8 +133,10 @@ class ConstantValue(Value):
         found = run(tx, getattr, (self.value, name))
         if type(found) in BOUND_METHODS:
             return BoundConstantValue(self, name, found)
-        if self.source is not None and type(self.value) not in LITERALS:
-            return wrap(tx, found, AttrSource(self.source, name))
+        if type(self.value) in LITERALS:
+            return fresh(found)
+        if self.source is not None or hasattr(self.value, "__dict__"):
+            return wrap(tx, found, AttrSource(self.source or ConstSource(self.value), name))
         return fresh(found)
 
     def get_item(self, tx: Machine, key: Value) -> Value:

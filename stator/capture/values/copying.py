@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from stator.capture.values.constant import SliceValue
 from stator.capture.values.deques import DequeValue
 from stator.capture.values.function import BoundMethodValue, FunctionValue, PartialValue
-from stator.capture.values.lookup import MISSING, static_attribute
+from stator.capture.values.lookup import MISSING, look_up
 from stator.capture.values.mapping import DictValue
 from stator.capture.values.mirror import same_values
 from stator.capture.values.module import ModuleValue
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 HOOKS = ("__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__getnewargs__", "__getnewargs_ex__")
 
 
-def is_plain(cls: type, hook: str) -> bool:
+def is_plain(tx: Machine, cls: type, hook: str) -> bool:
     """Whether instances of a class are copied attribute by attribute."""
-    if static_attribute(cls, hook) is not MISSING:
+    if look_up(tx, cls, hook) is not MISSING:
         return False
     return all(
         raw is MISSING or getattr(raw, "__objclass__", None) is object
-        for raw in (static_attribute(cls, name) for name in HOOKS)
+        for raw in (look_up(tx, cls, name) for name in HOOKS)
     )
 
 
@@ -100,7 +100,7 @@ class Copier:
 
     def object(self, value: UserObjectValue) -> Value:
         """The copy of an instance of a user's class."""
-        if not is_plain(value.cls, "__deepcopy__" if self.deep else "__copy__"):
+        if not is_plain(self.tx, value.cls, "__deepcopy__" if self.deep else "__copy__"):
             raise value.refuse("copying")
         made = UserObjectValue(value.cls)
         self.memo[value] = made

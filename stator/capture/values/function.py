@@ -20,6 +20,7 @@ from stator.capture.source import (
     FunctionCodeSource,
     FunctionDefaultSource,
     FunctionKwDefaultSource,
+    InstanceDictSource,
     ItemSource,
     LocalSource,
 )
@@ -443,13 +444,19 @@ class BoundMethodValue(Object):
 class PartialValue(Object):
     """A `functools.partial`."""
 
-    __slots__ = ("args", "attributes", "function", "kwargs")
+    __slots__ = ("args", "attributes", "function", "kwargs", "real")
     kind = "a partial"
 
     def __init__(
-        self, function: Value, args: list[Value], kwargs: dict[str, Value], source: Source | None = None
+        self,
+        function: Value,
+        args: list[Value],
+        kwargs: dict[str, Value],
+        source: Source | None = None,
+        real: functools.partial[Any] | None = None,
     ) -> None:
         super().__init__(source)
+        self.real = real
         self.function = function
         self.args = args
         self.kwargs = kwargs
@@ -472,7 +479,13 @@ class PartialValue(Object):
                 return TupleValue(self.args)
             case "keywords":
                 return named_dict(self.kwargs)
-        return self.attributes[name] if name in self.attributes else super().get_attr(tx, name)
+        if name in self.attributes:
+            return self.attributes[name]
+        if self.real is not None and self.source is not None:
+            if name in self.real.__dict__:
+                return wrap(tx, self.real.__dict__[name], AttrSource(self.source, name))
+            watch.no_instance_attribute(tx, self.source, name)
+        return super().get_attr(tx, name)
 
     def set_attr(self, tx: Machine, name: str, value: Value) -> None:
         if self.source is not None:
@@ -543,7 +556,7 @@ def build_partial(tx: Machine, obj: functools.partial[Any], source: Source) -> V
     args = [wrap(tx, arg, ItemSource(args_source, index)) for index, arg in enumerate(obj.args)]
     watch.keys(tx, keywords_source, tuple(obj.keywords))
     kwargs = {name: wrap(tx, arg, ItemSource(keywords_source, name)) for name, arg in obj.keywords.items()}
-    return PartialValue(wrap(tx, obj.func, AttrSource(source, "func")), args, kwargs, source)
+    return PartialValue(wrap(tx, obj.func, AttrSource(source, "func")), args, kwargs, source, obj)
 
 
 @builds(types.CellType)
@@ -571,6 +584,8 @@ def call_update_wrapper(tx: Machine, args: Sequence[Value], kwargs: dict[str, Va
         if isinstance(wrapped, FunctionValue):
             wrapper.set_attr(tx, name, wrapped.get_attr(tx, name))
     if isinstance(wrapped, FunctionValue):
+        if wrapped.function is not None and wrapped.source is not None:
+            watch.keys(tx, InstanceDictSource(wrapped.source), tuple(wrapped.function.__dict__))
         for attribute in wrapped.function.__dict__ if wrapped.function else wrapped.attributes:
             wrapper.set_attr(tx, attribute, wrapped.get_attr(tx, attribute))
     wrapper.set_attr(tx, "__wrapped__", wrapped)

@@ -19,6 +19,7 @@ from stator.capture.values.base import Builtin
 from stator.capture.values.constant import FALSE, NONE, TRUE, ConstantValue, boolean
 from stator.capture.values.dict_views import DictIterator, DictViewValue
 from stator.capture.values.instances import fill_attributes
+from stator.capture.values.lookup import MISSING, look_up
 from stator.capture.values.methods import COMPARE
 from stator.capture.values.registry import LITERALS, builds, fresh, makes, wrap
 from stator.capture.values.sequence import TupleValue
@@ -442,7 +443,7 @@ def pairs_of(tx: Machine, other: Value) -> list[tuple[Value, Value]]:
     inner = getattr(other, "storage", other)
     if isinstance(inner, DictValue):
         return inner.pairs(tx)
-    if hasattr(other.python_type(), "keys"):
+    if look_up(tx, other.python_type(), "keys") is not MISSING:
         keys = other.get_attr(tx, "keys").call(tx, (), {}).unpack(tx)
         return [(key, other.get_item(tx, key)) for key in keys]
     pairs = []

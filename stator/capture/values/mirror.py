@@ -109,7 +109,8 @@ def _hash(self: Any, /) -> Any:
     known = self.__dict__.get("_hashed")
     if known is None and self.modelled.__hash__ in BY_IDENTITY and not self._value.is_constant():
         self._value.pin(self._mirror.tx)
-        return object.__hash__(self)
+        self._mirror.tell_apart(self._value)
+        known = self.__dict__["_hashed"] = object.__hash__(self)
     if known is None:
         known = self.__dict__["_hashed"] = self._mirror.special(self._value, "__hash__", (), {})
     return known
@@ -134,7 +135,19 @@ _DELEGATES = {name: _delegate(name) for name in (f"__{stem}__" for stem in DELEG
 class Mirror:
     """The mirrors of one call."""
 
-    __slots__ = ("classes", "kept", "mute", "muted", "objects", "raised", "seen_through", "tx", "values", "watched")
+    __slots__ = (
+        "classes",
+        "hashed",
+        "kept",
+        "mute",
+        "muted",
+        "objects",
+        "raised",
+        "seen_through",
+        "tx",
+        "values",
+        "watched",
+    )
 
     def __init__(self, tx: Machine, mute: bool = False) -> None:
         self.tx = tx
@@ -144,6 +157,8 @@ class Mirror:
         self.muted = False
         self.objects: dict[Value, Any] = {}
         self.values: dict[int, Value] = {}
+        #: What has been hashed by identity.
+        self.hashed: list[Value] = []
         #: Everything that `values` knows by id.
         self.kept: list[Any] = []
         self.classes: dict[tuple[type, type], type] = {}
@@ -175,6 +190,13 @@ class Mirror:
         self.objects[value] = obj
         self.values[id(obj)] = value
         self.kept.append(obj)
+
+    def tell_apart(self, value: Value) -> None:
+        """A key known by identity is another object than the other keys, which a later call may have otherwise."""
+        for other in self.hashed:
+            if other is not value and other.python_type() is value.python_type():
+                self.tx.operators.identical(self.tx, value, other)
+        self.hashed.append(value)
 
     def watch(self, value: Value, obj: Any) -> None:
         """What changes in this mirror is taken back."""

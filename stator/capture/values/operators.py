@@ -51,10 +51,13 @@ def _unsupported(tx: Machine, function: Callable[[Any, Any], Any], left: Value, 
     return apply(tx, function, (left, right), mute=True)
 
 
-def _reflected_first(left: Value, right: Value) -> bool:
+def _reflected_first(tx: Machine, left: Value, right: Value) -> bool:
     """Python asks the right operand first when its class is a proper subclass of the left one's."""
     ours, theirs = left.python_type(), right.python_type()
-    return theirs is not ours and issubclass(theirs, ours)
+    if theirs is ours:
+        return False
+    watch.bases(tx, theirs)
+    return issubclass(theirs, ours)
 
 
 def binary(tx: Machine, op: str, left: Value, right: Value, written: Callable[[Any, Any], Any] | None = None) -> Value:
@@ -62,7 +65,7 @@ def binary(tx: Machine, op: str, left: Value, right: Value, written: Callable[[A
     if is_known(left, right):
         answer = operate_written(tx, left, right, ("binary", op), ("binary_reflected", op))
         return fold(tx, BINARY[op], (left, right)) if answer is None else answer
-    if _reflected_first(left, right):
+    if _reflected_first(tx, left, right):
         result = right.binary_reflected(tx, op, left)
         if result is not None:
             return result
@@ -77,7 +80,7 @@ def operate_written(
 ) -> Value | None:
     """An operation on constants of which one has the user's method for it, which is no fact to be computed now."""
     asked = (left, METHODS[operation], right), (right, METHODS[mirrored], left)
-    for value, method, other in reversed(asked) if _reflected_first(left, right) else asked:
+    for value, method, other in reversed(asked) if _reflected_first(tx, left, right) else asked:
         answer = call_written(tx, value, method, other)
         if answer is not None and answer.is_constant() and answer.constant() is NotImplemented:
             raise value.refuse(f"{method}, which leaves the answer to the other operand,")
@@ -102,7 +105,7 @@ def compare(tx: Machine, op: str, left: Value, right: Value) -> Value:
             pin_nan(tx, item)
         written = operate_written(tx, left, right, ("compare", op), ("compare", MIRRORED[op]))
         return fold(tx, COMPARE[op], (left, right)) if written is None else written
-    if _reflected_first(left, right):
+    if _reflected_first(tx, left, right):
         result = right.compare(tx, MIRRORED[op], left)
         if result is not None:
             return result

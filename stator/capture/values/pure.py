@@ -28,7 +28,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from stator.base.errors import GraphBreak
-from stator.capture.source import AttrSource, ClassAttrSource, ConstSource
+from stator.capture.source import AttrSource, ClassAttrSource, ConstSource, ItemSource
 from stator.capture.values import watch
 from stator.capture.values.base import Object
 from stator.capture.values.builtin import PURE
@@ -36,6 +36,7 @@ from stator.capture.values.constant import NONE, ConstantValue
 from stator.capture.values.fold import ask, fold, known
 from stator.capture.values.function import BoundMethodValue, FunctionValue
 from stator.capture.values.klass import CONSTANT_CLASSES
+from stator.capture.values.lookup import MISSING, look_up
 from stator.capture.values.registry import CALLS, builds, fresh, handles, wrap
 from stator.capture.values.sequence import TupleValue
 
@@ -63,13 +64,10 @@ PURE.update({ord, chr, hex, oct, bin, os.fspath, sys.intern})
 
 #: Python functions: run for real instead of being inlined when all arguments are known.
 PYTHON_PURE: tuple[Any, ...] = (
-    inspect.isclass, inspect.isfunction, inspect.ismethod, inspect.getfullargspec,
-    inspect.getmodule, inspect.unwrap, inspect.iscoroutinefunction, inspect.isgeneratorfunction,
-    importlib.util.find_spec, importlib.import_module, importlib.metadata.version,
+    inspect.isclass, inspect.isfunction, inspect.ismethod, importlib.util.find_spec, importlib.metadata.version,
     re.match, re.search, re.fullmatch, re.sub, re.split, re.findall, re.compile, re.escape,
     os.path.join, os.path.basename, os.path.dirname,
-    typing.get_origin, typing.get_args, typing.get_type_hints, typing.cast,
-    dataclasses.is_dataclass, inspect.getdoc, inspect.cleandoc,
+    typing.get_origin, typing.get_args, typing.cast, inspect.cleandoc,
 )  # fmt: skip
 
 CONSTANT_CLASSES.update({re.Pattern, inspect.Signature, inspect.Parameter})
@@ -89,7 +87,11 @@ for _function in PYTHON_PURE:
     CALLS[_function] = _folded(_function)
 
 #: Functions of the state of the process: their answers are guarded.
-ASKED: tuple[Any, ...] = (os.getenv, os.getpid, os.path.exists, os.path.isdir, os.path.isfile)
+ASKED: tuple[Any, ...] = (
+    os.getenv, os.getpid, os.path.exists, os.path.isdir, os.path.isfile,
+    inspect.getfullargspec, inspect.getmodule, inspect.unwrap, inspect.iscoroutinefunction, inspect.isgeneratorfunction,
+    inspect.getdoc, typing.get_type_hints,
+)  # fmt: skip
 
 
 def _asked(function: Any) -> Callable[..., Value]:
@@ -105,7 +107,7 @@ def is_dataclass(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -
     """`dataclasses.is_dataclass(x)` of a class or an instance."""
     value = args[0]
     cls = value.constant() if issubclass(value.python_type(), type) else value.python_type()
-    return fresh(dataclasses.is_dataclass(cls))
+    return fresh(look_up(tx, cls, "__dataclass_fields__") is not MISSING)
 
 
 @handles(dataclasses.fields)
@@ -131,7 +133,17 @@ def call_signature(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value])
         function.__defaults__ = tuple(item.constant() for item in value.defaults) or None
         function.__kwdefaults__ = {name: item.constant() for name, item in value.keyword_defaults.items()}
         return fresh(inspect.signature(function))
-    return fold(tx, inspect.signature, args, kwargs)
+    return ask(tx, inspect.signature, args, kwargs)
+
+
+@handles(importlib.import_module)
+def call_import_module(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+    """`importlib.import_module(name)` of a module that is loaded: what `sys.modules` has."""
+    names = [value.constant() for value in (*args, *kwargs.values())]
+    full = importlib.util.resolve_name(*names) if len(names) > 1 else names[0]
+    if full not in sys.modules:
+        raise GraphBreak(f"importing {full!r} for the first time", "import it at module level")
+    return wrap(tx, sys.modules[full], ItemSource(ConstSource(sys.modules), full))
 
 
 def _json(function: Any) -> Callable[..., Value]:

@@ -16,6 +16,7 @@ from stator.capture.value import Raised
 from stator.capture.values import watch
 from stator.capture.values.base import KnownValue
 from stator.capture.values.fold import run
+from stator.capture.values.lookup import MISSING, is_data_descriptor, look_up
 from stator.capture.values.registry import builds, fresh, makes, wrap
 
 if TYPE_CHECKING:
@@ -39,9 +40,19 @@ class PythonModuleValue(KnownValue):
 
     def get_attr(self, tx: Machine, name: str) -> Value:
         namespace = self.obj.__dict__
+        if name == "__dict__":
+            return wrap(tx, namespace, InstanceDictSource(ConstSource(self.obj)))
         stored = tx.effects.stored_global(namespace, name)
         if stored is not None:
             return stored
+        cls = type(self.obj)
+        tx.guard("TYPE", ConstSource(self.obj), cls)
+        if (
+            cls is not types.ModuleType
+            and (raw := look_up(tx, cls, name)) is not MISSING
+            and is_data_descriptor(tx, raw)
+        ):
+            return wrap(tx, run(tx, getattr, (self.obj, name)), AttrSource(ConstSource(self.obj), name))
         if name in namespace:
             # From the dict itself: shared by all paths to the module, and comparable by dict version.
             return wrap(tx, namespace[name], ItemSource(InstanceDictSource(ConstSource(self.obj)), name))

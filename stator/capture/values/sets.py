@@ -41,6 +41,8 @@ def hash_key(tx: Machine, key: Value, kept: bool = False) -> Any:
     key.pin(tx)
     if key.is_constant():
         operators.pin_nan(tx, key)
+        for name in ("__hash__", "__eq__"):
+            look_up(tx, key.python_type(), name)
         plain = key.constant()
         run(tx, hash, (plain,))
         return plain

@@ -21,7 +21,7 @@ from stator.capture.values import watch
 from stator.capture.values.base import Object
 from stator.capture.values.constant import NONE, boolean
 from stator.capture.values.indexing import WHOLE, selected
-from stator.capture.values.lookup import MISSING, is_data_descriptor, look_up, static_attribute
+from stator.capture.values.lookup import MISSING, is_data_descriptor, look_up
 from stator.capture.values.methods import COMPARE, UNARY
 from stator.capture.values.operators import BINARY, INPLACE, METHODS, UNARY_METHODS
 from stator.capture.values.registry import builds, fresh, wrap
@@ -206,7 +206,7 @@ class TensorValue(Object):
             return
         if name == "data" and value is self:
             return  # it has that memory and that geometry; `Module.to` does so where nothing is to be converted
-        if name != "grad" and static_attribute(self.cls, name) is not MISSING:
+        if name != "grad" and look_up(tx, self.cls, name) is not MISSING:
             raise self.refuse(f"setting attribute {name!r}")
         if name == "grad" and not (value.is_none() or isinstance(value, TensorValue)):
             tx.raise_roughly(TypeError, "assigned grad expected to be a Tensor or None")
@@ -542,6 +542,8 @@ def result_value(tx: Machine, node: fx.Node, result: Any) -> Value:
     if result is None:
         return NONE
     tx.graph.graph.erase_node(node)
+    if node.op == "call_method":
+        raise GraphBreak(f"what Tensor.{node.target}() answers is not known at capture")
     return fresh(result)
 
 

@@ -19,10 +19,10 @@ from stator.capture.values import function as _function
 from stator.capture.values import watch
 from stator.capture.values.base import KnownValue
 from stator.capture.values.default_device import with_device
-from stator.capture.values.fold import ask, known
+from stator.capture.values.fold import ask, known, run
 from stator.capture.values.function import BoundMethodValue, made_function
 from stator.capture.values.leaves import guard_reads, is_whole
-from stator.capture.values.registry import MAKERS, SPECIAL, builds, handler_of, makes
+from stator.capture.values.registry import MAKERS, SPECIAL, builds, fresh, handler_of, makes
 from stator.capture.values.sequence import TupleValue
 from stator.capture.values.tensor import TensorValue, call_graph, call_tensor_method
 
@@ -228,6 +228,9 @@ class NamespaceValue(KnownValue):
 
     __slots__ = ()
     kind = "a torch namespace"
+
+    def get_attr(self, tx: Machine, name: str) -> Value:
+        return fresh(run(tx, getattr, (self.obj, name)))
 
 
 @builds(type(torch.ops), type(torch.ops.aten))

@@ -66,24 +66,28 @@ READ_AGAIN: tuple[Any, ...] = (
     torch.cuda.is_initialized,
 )
 
-#: Functions without tensors whose answer every entry guards, or that give the same for ever.
-READ_STATE: tuple[Any, ...] = (
-    torch.get_default_dtype,
-    torch.are_deterministic_algorithms_enabled,
-    torch.cuda.is_available,
-    torch.cuda.device_count,
-    torch.cuda.get_device_capability,
-    torch.cuda.is_bf16_supported,
-    torch.backends.mps.is_available,
-    torch.mps.is_available,
-    torch.xpu.is_available,
-    torch.distributed.is_available,
-    torch.promote_types,
-    torch.can_cast,
-    torch.typename,
-    torch._C._get_privateuse1_backend_name,
-    torch._utils._get_available_device_type,
-)
+GUARDED = "every entry guards it"
+MACHINE = "the devices of a process do not change"
+COMPUTES = "it depends on its arguments alone"
+
+#: Functions without tensors whose answer may be taken now, and why.
+READ_STATE: dict[Any, str] = {
+    torch.get_default_dtype: GUARDED,
+    torch.are_deterministic_algorithms_enabled: GUARDED,
+    torch.cuda.is_available: MACHINE,
+    torch.cuda.device_count: MACHINE,
+    torch.cuda.get_device_capability: MACHINE,
+    torch.cuda.is_bf16_supported: MACHINE,
+    torch.backends.mps.is_available: MACHINE,
+    torch.mps.is_available: MACHINE,
+    torch.xpu.is_available: MACHINE,
+    torch._utils._get_available_device_type: MACHINE,
+    torch.distributed.is_available: "how torch was built",
+    torch._C._get_privateuse1_backend_name: "a backend is named once, before its tensors exist",
+    torch.promote_types: COMPUTES,
+    torch.can_cast: COMPUTES,
+    torch.typename: COMPUTES,
+}
 
 #: Questions about tensors that their fakes answer.
 ASKED: tuple[Any, ...] = (

@@ -1,10 +1,12 @@
 """Creation: everything constant is `full`, `full_like` or `arange.start_step`.
 
-Memory that eager leaves unset (`empty`) is zero here: one rule fewer to get wrong.
+Memory that eager leaves unset (`empty`) is zero here: one rule fewer to get wrong. Under deterministic algorithms eager
+fills it, and so do we.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,6 +26,17 @@ def _filled(size: Sequence[int], value: float, dtype: Any, device: Any) -> Tenso
     return p.full(list(size), bool(value) if dtype is torch.bool else value, dtype=dtype, device=device)
 
 
+def unwritten(dtype: torch.dtype) -> Any:
+    """What memory that nobody has written holds: under deterministic algorithms what eager fills it with."""
+    if not (torch.are_deterministic_algorithms_enabled() and torch._C._get_deterministic_fill_uninitialized_memory()):
+        return 0
+    if dtype.is_complex:
+        return complex(math.nan, math.nan)
+    if dtype.is_floating_point:
+        return math.nan
+    return True if dtype is torch.bool else torch.iinfo(dtype).max
+
+
 @decompose("zeros", also_complex=True)
 def zeros(size: Sequence[int], *, dtype: Any = None, device: Any = None, **_: Any) -> Tensor:
     return _filled(size, 0, dtype, device)
@@ -33,7 +46,8 @@ def zeros(size: Sequence[int], *, dtype: Any = None, device: Any = None, **_: An
 def empty(size: Sequence[int], *, dtype: Any = None, device: Any = None, memory_format: Any = None, **_: Any) -> Tensor:
     if memory_format not in CONTIGUOUS:
         return NotImplemented
-    return _filled(size, 0, dtype, device)
+    dtype = dtype or torch.get_default_dtype()
+    return _filled(size, unwritten(dtype), dtype, device)
 
 
 @decompose("ones", also_complex=True)
@@ -54,7 +68,12 @@ def _like(x: Tensor, value: float, dtype: Any, device: Any, memory_format: Any) 
     return p.full_like(x, filled, dtype=dtype, device=device or x.device, memory_format=memory_format)
 
 
-@decompose("zeros_like", "empty_like", also_complex=True)
+@decompose("empty_like", also_complex=True)
+def empty_like(x: Tensor, *, dtype: Any = None, device: Any = None, memory_format: Any = None, **_: Any) -> Tensor:
+    return _like(x, unwritten(dtype or x.dtype), dtype, device, memory_format)
+
+
+@decompose("zeros_like", also_complex=True)
 def zeros_like(x: Tensor, *, dtype: Any = None, device: Any = None, memory_format: Any = None, **_: Any) -> Tensor:
     return _like(x, 0, dtype, device, memory_format)
 
@@ -83,7 +102,7 @@ def new_full(
 
 @decompose("new_empty", also_complex=True)
 def new_empty(x: Tensor, size: Sequence[int], *, dtype: Any = None, device: Any = None, **_: Any) -> Tensor:
-    return p.full(list(size), 0, dtype=dtype or x.dtype, device=device or x.device)
+    return p.full(list(size), unwritten(dtype or x.dtype), dtype=dtype or x.dtype, device=device or x.device)
 
 
 def _range_type(*numbers: float) -> torch.dtype:
@@ -208,7 +227,8 @@ def empty_strided(
     size: Sequence[int], stride: Sequence[int], *, dtype: Any = None, device: Any = None, **_: Any
 ) -> Tensor:
     span = 1 + sum([(n - 1) * step for n, step in zip(size, stride, strict=True)])
-    memory = p.full([0 if 0 in size else span], 0, dtype=dtype or torch.get_default_dtype(), device=device)
+    dtype = dtype or torch.get_default_dtype()
+    memory = p.full([0 if 0 in size else span], unwritten(dtype), dtype=dtype, device=device)
     return p.as_strided(memory, size, stride)
 
 
@@ -216,7 +236,8 @@ def empty_strided(
 def empty_permuted(
     size: Sequence[int], order: Sequence[int], *, dtype: Any = None, device: Any = None, **_: Any
 ) -> Tensor:
-    memory = p.full([size[d] for d in order], 0, dtype=dtype or torch.get_default_dtype(), device=device)
+    dtype = dtype or torch.get_default_dtype()
+    memory = p.full([size[d] for d in order], unwritten(dtype), dtype=dtype, device=device)
     return p.permute(memory, [list(order).index(d) for d in range(len(size))])
 
 

@@ -1,0 +1,201 @@
+"""Each place of capture that looks at an object of the program asks for a guard, or says here why it needs none.
+
+The places are found in the syntax trees of the values, the opcodes and the machine: reads of what Python keeps about
+objects, classes, functions and modules. A function that reads and asks for no guard (through `watch`, `look_up`, `wrap`
+with a source, `ask`, or the machine) is listed with its reason; one that is not listed, and one that is listed and no
+longer reads, fail.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.meta.source_tree import ROOT
+
+CAPTURE = ROOT / "stator" / "capture"
+
+#: What Python keeps about objects.
+ATTRIBUTES = frozenset(
+    f"__{name}__"
+    for name in (
+        "dict", "mro", "bases", "base", "code", "defaults", "kwdefaults", "closure", "globals", "name", "qualname",
+        "module", "doc", "flags", "self", "func", "wrapped", "annotations", "hash", "class", "slots", "dictoffset",
+        "match_args", "objclass", "abstractmethods", "args",
+    )
+) | {"cell_contents"}  # fmt: skip
+
+#: Functions that look into objects.
+LOOKS = frozenset({"getattr", "hasattr", "vars", "dir", "static_attribute", "callable", "issubclass"})
+
+#: What gives a guard with what it reads.
+GUARDS = frozenset({"guard", "look_up", "wrap", "ask", "build_attribute", "load_global", "load_builtin"})
+
+REASONS: dict[str, tuple[str, ...]] = {
+    "a name in a message, or for people": (
+        "opcodes/containers.py:_function_text", "values/autograd_function.py:Applied.__init__",
+        "values/autograd_function.py:refusal", "values/base.py:KnownValue.__repr__",
+        "values/builtin.py:BuiltinValue.call",
+        "values/class_statement.py:descriptors_of.call_descriptor",
+        "values/exception.py:ExceptionValue.__repr__", "values/functional.py:written_in_python",
+        "values/graph_context.py:GraphContext.enter", "values/graph_context.py:GraphContext.leave",
+        "values/klass.py:BuiltinMethodValue.__repr__",
+        "values/sharing.py:Steps.reconstruct", "values/tensor.py:failed",
+        "values/tensor.py:result_value", "values/tensor.py:check_class", "values/torch_function.py:name_in",
+        "values/torch_function.py:name_of", "values/user_object.py:UserObjectValue.__repr__",
+        "values/user_object.py:UserObjectValue.described", "values/user_object.py:UserObjectValue._required",
+        "values/user_object.py:UserObjectValue.unary", "values/user_object.py:_get",
+        "values/methods.py:type_name",
+        "values/methods.py:attribute_name",
+        "values/iterators.py:ItemsIterator.reconstruct",
+    ),
+    "the class of an exception of Python's own that the program has just raised": (
+        "opcodes/exceptions.py:before_with", "opcodes/generators.py:cleanup_throw",
+        "opcodes/generators.py:stopiteration_error", "opcodes/match.py:_match_args",
+        "values/builtin.py:is_attribute_error", "values/iterators.py:IndexIterator.next_item",
+        "values/klass.py:ClassValue.get_attr", "values/user_object.py:UserObjectValue.generic_get_attr",
+        "values/user_object.py:UserObjectValue.next_item",
+    ),
+    "one of our own values, not an object of the program": (
+        "values/builtin_types.py:call_proxy", "values/function.py:set_up",
+        "values/operators.py:hash_of", "values/proxy.py:ProxyValue.compare", "values/warning.py:_method.call",
+        "values/methods.py:_operation",
+        "values/methods.py:find_method",
+        "values/methods.py:fits",
+        "values/klass.py:apply_to",
+        "values/mirror.py:_refuse_init",
+        "values/mirror.py:apply",
+        "values/mirror.py:image",
+        "values/mirror.py:Mirror.value",
+        "values/mirror.py:_hash",
+        "values/mirror.py:method.call",
+        "values/mapping.py:returned_dict",
+        "values/dict_views.py:returned_view.make",
+        "values/base.py:returned_method",
+    ),
+    "fixed when a class or function written in C is made": (
+        "values/builtin.py:is_pure", "values/builtin_types.py:call_chain_from",
+        "values/function.py:FunctionValue._made_attribute", "values/klass.py:call_class",
+        "values/klass.py:is_tensor_method", "values/klass.py:build_builtin_descriptor", "values/klass.py:is_value_type",
+        "values/numpy_scalars.py:is_ufunc",
+        "values/numpy_scalars.py:is_scalar", "values/pure.py:_functions", "values/sequence.py:is_return_type",
+        "values/tensor.py:TensorMethod.get_attr", "values/tensor.py:TensorMethod.unbound",
+        "values/torch_function.py:is_about_state", "values/torch_function.py:is_leaf",
+        "values/torch_state.py:check_tensor",
+        "values/base.py:Builtin.del_attr",
+        "values/base.py:Builtin.get_attr",
+        "values/base.py:Builtin.set_attr",
+        "values/base.py:MethodValue.is_wrapper",
+        "values/constant.py:BoundConstantValue.call",
+        "values/dict_views.py:DictIterator.python_type",
+        "values/dict_views.py:DictViewValue.mirrored",
+        "values/dict_views.py:DictViewValue.python_type",
+        "values/dict_views.py:DictViewValue.reconstruct",
+        "values/klass.py:call_class_method",
+        "values/klass.py:call_tuple_new",
+        "values/mirror.py:is_index",
+    ),
+    "the layout of a guarded class: which builtin its instances are made of cannot change": (
+        "opcodes/match.py:_has_flag", "opcodes/match.py:_class_attributes", "values/base.py:Object.set_attr",
+        "values/constant.py:ConstantValue.call", "values/constant.py:ConstantValue.reconstruct",
+        "values/instances.py:new_object", "values/klass.py:has_operators", "values/mapping.py:DictValue.set_attr",
+        "values/mapping.py:DictValue.write_back",
+        "values/operators.py:is_reflexive", "values/registry.py:build", "values/registry.py:fresh",
+        "values/sequence.py:SequenceValue.get_item", "values/sets.py:IdentityKey.__init__",
+        "values/storages.py:storage_base", "values/tensor.py:is_operand", "values/tensor.py:tensor_flag",
+        "values/user_object.py:UserObjectValue.builtin_method", "values/user_object.py:is_plain_class",
+        "opcodes/exceptions.py:exception_classes", "values/module.py:ModuleValue.module_set_attr",
+        "values/copying.py:Copier.object",
+        "values/builtin.py:call_sum",
+        "values/mirror.py:Mirror.real",
+        "values/mirror.py:Mirror.stand_in",
+    ),
+    "guarded by who calls it": (
+        "values/exception.py:is_member", "values/function.py:is_empty",
+        "values/klass.py:SuperValue.get_attr", "values/leaves.py:globals_of", "values/leaves.py:is_whole",
+        "values/leaves.py:reads_of", "values/registry.py:handler_of", "values/sequence.py:fields_of",
+        "values/tensor_class.py:is_torchs", "values/tensor_class.py:own_method",
+        "values/python_module.py:PythonModuleValue.set_attr", "values/user_object.py:UserObjectValue.__init__",
+        "values/function.py:FunctionValue.closure_cell", "values/function.py:made_function",
+        "values/function.py:made_method",
+        "values/lookup.py:static_attribute",
+        "values/constant.py:is_quiet",
+        "values/klass.py:ClassValue.mirrored",
+        "values/builtin.py:call_vars",
+    ),
+    "a mark that says how a function is run, not what it gives": (
+        "values/markers.py:DisabledFunction.call", "values/markers.py:_is_allowed", "values/markers.py:_is_constant",
+        "values/markers.py:_is_disabled",
+    ),
+    "an object that the frame itself makes, or compiled code": (
+        "values/class_statement.py:MadeClassValue.reconstruct", "values/class_statement.py:model_function",
+        "values/function.py:make_function", "values/function.py:make_partial", "values/iterators.py:advanced",
+        "values/dict_views.py:_advanced_view",
+    ),
+}  # fmt: skip
+
+
+def files() -> Iterator[Path]:
+    yield from sorted((CAPTURE / "values").glob("*.py"))
+    yield from sorted((CAPTURE / "opcodes").glob("*.py"))
+    yield CAPTURE / "machine.py"
+
+
+def looks(node: ast.AST) -> bool:
+    """Whether an expression looks at an object."""
+    if isinstance(node, ast.Attribute):
+        return node.attr in ATTRIBUTES
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in LOOKS
+
+
+def guards(function: ast.AST) -> bool:
+    """Whether a function asks for a guard."""
+    for node in ast.walk(function):
+        if not isinstance(node, ast.Call):
+            continue
+        called = node.func
+        if isinstance(called, ast.Attribute) and isinstance(called.value, ast.Name) and called.value.id == "watch":
+            return True
+        if (called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")) in GUARDS:
+            return True
+    return False
+
+
+def reads(tree: ast.AST, name: str = "", outer: ast.AST | None = None) -> Iterator[tuple[str, ast.AST]]:
+    """(qualified name, outermost function) of each function that looks at something."""
+    for child in ast.iter_child_nodes(tree):
+        if isinstance(child, ast.FunctionDef | ast.ClassDef):
+            inner = f"{name}.{child.name}".lstrip(".")
+            yield from reads(child, inner, outer or (child if isinstance(child, ast.FunctionDef) else None))
+            continue
+        if outer is not None and looks(child):
+            yield name, outer
+        yield from reads(child, name, outer)
+
+
+def places() -> dict[str, bool]:
+    """Where capture looks at objects -> whether the function asks for guards."""
+    found: dict[str, bool] = {}
+    for path in files():
+        for name, outer in reads(ast.parse(path.read_text(encoding="utf-8"))):
+            found[f"{path.relative_to(CAPTURE).as_posix()}:{name}"] = guards(outer)
+    return found
+
+
+def test_each_read_is_guarded_or_says_why_not() -> None:
+    found = places()
+    assert len(found) > 150
+    listed = {place for reason in REASONS.values() for place in reason}
+    unguarded = {place for place, guarded in found.items() if not guarded}
+    assert sorted(unguarded - listed) == [], "ask for a guard, or list the place with its reason"
+    assert sorted(listed - unguarded) == [], "listed, but it reads nothing or asks for guards by now"
+
+
+def test_a_read_without_a_guard_is_found() -> None:
+    text = "def build(tx, obj, source):\n    return fresh(obj.__dict__)\n"
+    ((name, function),) = reads(ast.parse(text))
+    assert name == "build" and not guards(function)
+    guarded = "def build(tx, obj, source):\n    watch.keys(tx, source, tuple(vars(obj)))\n"
+    ((_, function),) = reads(ast.parse(guarded))
+    assert guards(function)
