@@ -324,6 +324,229 @@ row(
     "class M(types.ModuleType):\n zzz=property(lambda s: 9)\nm=types.ModuleType('m'); m.zzz=2",
 )
 
+# -- special methods, arguments and modules
+
+row(
+    "lsub_append",
+    "def f(y):\n a=L(); a.append(1)\n return y*len(a)",
+    "L.append=lambda s,v: None",
+    "class L(list): pass",
+)
+row("lsub_len", "lambda y: y*len(a)", "L.__len__=lambda s: 9", "class L(list): pass\na=L([1])")
+row("lsub_getitem", "lambda y: y*a[0]", "L.__getitem__=lambda s,k: 9", "class L(list): pass\na=L([1])")
+row("lsub_iter", "lambda y: y*sum(a)", "L.__iter__=lambda s: iter([9])", "class L(list): pass\na=L([1])")
+row("lsub_eq", "lambda y: y*2 if a==[1] else y*3", "L.__eq__=lambda s,k: False", "class L(list): pass\na=L([1])")
+row(
+    "lsub_contains",
+    "lambda y: y*2 if 1 in a else y*3",
+    "L.__contains__=lambda s,k: False",
+    "class L(list): pass\na=L([1])",
+)
+row("dsub_getitem", "lambda y: y*a['k']", "L.__getitem__=lambda s,k: 9", "class L(dict): pass\na=L(k=1)")
+row(
+    "dsub_missing",
+    "lambda y: y*a['z']",
+    "L.__missing__=lambda s,k: 9",
+    "class L(dict):\n def __missing__(s,k): return 2\na=L(k=1)",
+)
+row("dsub_get", "lambda y: y*a.get('k')", "L.get=lambda s,k: 9", "class L(dict): pass\na=L(k=1)")
+row("dsub_keys", "lambda y: y*len(list(a.keys()))", "L.keys=lambda s: [1,2,3]", "class L(dict): pass\na=L(k=1)")
+row(
+    "dsub_items",
+    "lambda y: y*sum(v for k,v in a.items())",
+    "L.items=lambda s: [(1,9)]",
+    "class L(dict): pass\na=L(k=1)",
+)
+row("dsub_bool", "lambda y: y*2 if a else y*3", "L.__bool__=lambda s: False", "class L(dict): pass\na=L(k=1)")
+row("dsub_or", "lambda y: y*len(a|{1:2})", "L.__or__=lambda s,o: [1,2,3]", "class L(dict): pass\na=L(k=1)")
+row(
+    "ssub_contains",
+    "lambda y: y*2 if 1 in a else y*3",
+    "L.__contains__=lambda s,k: False",
+    "class L(set): pass\na=L([1])",
+)
+row("tsub_add", "lambda y: y*len(a+(1,))", "L.__add__=lambda s,o: (1,2,3)", "class L(tuple): pass\na=L([1])")
+row("obj_add", "lambda y: y*(a+1)", "A.__add__=lambda s,o: 9", "class A:\n def __add__(s,o): return 2\na=A()")
+row("obj_radd", "lambda y: y*(1+a)", "A.__radd__=lambda s,o: 9", "class A:\n def __radd__(s,o): return 2\na=A()")
+row(
+    "obj_iadd",
+    "def f(y):\n b=a\n b+=1\n return y*b",
+    "A.__iadd__=lambda s,o: 9",
+    "class A:\n def __add__(s,o): return 2\na=A()",
+)
+row("obj_ne", "lambda y: y*2 if a!=1 else y*3", "A.__ne__=lambda s,o: False", "class A: pass\na=A()")
+row("obj_eq_gained", "lambda y: y*2 if a==b else y*3", "A.__eq__=lambda s,o: True", "class A: pass\na=A(); b=A()")
+row(
+    "obj_hash_gained",
+    "lambda y: y*len({a,b})",
+    "A.__eq__=lambda s,o: True; A.__hash__=lambda s: 1",
+    "class A: pass\na=A(); b=A()",
+)
+row(
+    "obj_lt",
+    "lambda y: y*2 if a<b else y*3",
+    "A.__lt__=lambda s,o: False",
+    "class A:\n def __lt__(s,o): return True\na=A(); b=A()",
+)
+row("obj_bool_gained", "lambda y: y*2 if a else y*3", "A.__bool__=lambda s: False", "class A: pass\na=A()")
+row("obj_len_gained", "lambda y: y*2 if a else y*3", "A.__len__=lambda s: 0", "class A: pass\na=A()")
+row("obj_str", "lambda y: y*len(str(a))", "A.__str__=lambda s: 'abc'", "class A:\n def __str__(s): return 'a'\na=A()")
+row(
+    "obj_repr",
+    "lambda y: y*len(repr(a))",
+    "A.__repr__=lambda s: 'abc'",
+    "class A:\n def __repr__(s): return 'a'\na=A()",
+)
+row(
+    "obj_format",
+    "lambda y: y*len(f'{a}')",
+    "A.__format__=lambda s,p: 'abc'",
+    "class A:\n def __format__(s,p): return 'a'\na=A()",
+)
+row(
+    "obj_enter",
+    "def f(y):\n with a as v: return y*v",
+    "A.__enter__=lambda s: 9",
+    "class A:\n def __enter__(s): return 2\n def __exit__(s,*e): pass\na=A()",
+)
+row(
+    "obj_exit",
+    "def f(y):\n try:\n  with a: raise ValueError\n except ValueError: return y*2\n return y*3",
+    "A.__exit__=lambda s,*e: True",
+    "class A:\n def __enter__(s): return 2\n def __exit__(s,*e): pass\na=A()",
+)
+row("obj_next", "lambda y: y*next(a)", "A.__next__=lambda s: 9", "class A:\n def __next__(s): return 2\na=A()")
+row(
+    "obj_reversed",
+    "lambda y: y*list(reversed(a))[0]",
+    "A.__reversed__=lambda s: iter([9])",
+    "class A:\n def __len__(s): return 1\n def __getitem__(s,i): return 2\na=A()",
+)
+row("obj_index", "lambda y: y*[1,2,3][a]", "A.__index__=lambda s: 2", "class A:\n def __index__(s): return 1\na=A()")
+row("obj_float", "lambda y: y*float(a)", "A.__float__=lambda s: 9.", "class A:\n def __float__(s): return 2.\na=A()")
+row(
+    "obj_setattr",
+    "def f(y):\n a.v=3\n return y*a.v",
+    "A.__setattr__=lambda s,n,v: object.__setattr__(s,n,9)",
+    "class A: pass\na=A()",
+)
+row(
+    "obj_delattr",
+    "def f(y):\n a.v=3\n try: del a.v\n except Exception: pass\n return y*getattr(a,'v',1)",
+    "A.__delattr__=lambda s,n: None",
+    "class A: pass\na=A()",
+)
+row("obj_init", "lambda y: y*A().v", "A.__init__=lambda s: setattr(s,'v',9)", "class A:\n def __init__(s): s.v=2")
+row("obj_new", "lambda y: y*A().v", "A.__new__=lambda c: types.SimpleNamespace(v=9)", "class A:\n v=2")
+row("obj_call", "lambda y: a(y)", "A.__call__=lambda s,y: y*9", "class A:\n def __call__(s,y): return y*2\na=A()")
+row(
+    "obj_getitem_iter",
+    "lambda y: y*sum(a)",
+    "A.__iter__=lambda s: iter([9])",
+    "class A:\n def __getitem__(s,i):\n  if i>1: raise IndexError\n  return 2\na=A()",
+)
+row(
+    "obj_contains",
+    "lambda y: y*2 if 2 in a else y*3",
+    "A.__contains__=lambda s,k: False",
+    "class A:\n def __iter__(s): return iter([2])\na=A()",
+)
+row("obj_missing_attr", "lambda y: y*getattr(a,'q',2)", "A.q=9", "class A: pass\na=A()")
+row(
+    "obj_torch_function",
+    "lambda y: torch.add(y,a)",
+    "A.__torch_function__=classmethod(lambda c,f,t,a,k=None: torch.ones(1))",
+    "class A(float): pass\na=A(2.)",
+    kind="breaks",
+)
+row(
+    "cls_getitem",
+    "lambda y: y*2 if A[int] is A else y*3",
+    "A.__class_getitem__=classmethod(lambda c,k: c)",
+    "class A:\n @classmethod\n def __class_getitem__(c,k): return 5",
+)
+row("exc_attr", "def f(y):\n try: raise E(2)\n except E as e: return y*e.v", "E.v=9", "class E(Exception): v=2")
+row(
+    "exc_init",
+    "def f(y):\n try: raise E(2)\n except E as e: return y*e.v",
+    "E.__init__=lambda s,v: setattr(s,'v',9)",
+    "class E(Exception):\n def __init__(s,v): s.v=v",
+)
+row(
+    "exc_str",
+    "def f(y):\n try: raise E('ab')\n except E as e: return y*len(str(e))",
+    "E.__str__=lambda s: 'abcd'",
+    "class E(Exception): pass",
+)
+row("gen_func", "lambda y: y*sum(g())", "g.__code__=h.__code__", "def g():\n yield 1\n yield 2\ndef h():\n yield 9")
+row("range_arg", "lambda y,i: y*sum(i)", args="x(),range(3)", after="x(),range(1,3)")
+row("slice_arg", "lambda y,i: y[i]", args="x(),slice(0,1)", after="x(),slice(1,2)")
+row("size_arg", "lambda y,i: y*i[0]", args="x(),torch.Size([2])", after="x(),torch.Size([3])")
+row("dtype_arg", "lambda y,d: y.to(d)", args="x(),torch.float64", after="x(),torch.int32")
+row(
+    "device_arg",
+    "lambda y,d: y*2 if d.type=='cpu' else y*3",
+    args="x(),torch.device('cpu')",
+    after="x(),torch.device('meta')",
+)
+row("module_arg", "lambda y,m: m(y)", "", "a=nn.Linear(3,3); b=nn.Linear(3,3)", args="x(),a", after="x(),b")
+row("class_arg", "lambda y,c: y*c.v", "", "class A: v=2\nclass B: v=3", args="x(),A", after="x(),B")
+row("func_arg", "lambda y,g: g(y)", args="x(),torch.sin", after="x(),torch.cos")
+row("kwargs_order", "lambda y,d: y*list(d)[0]", args="x(),{1:1,2:2}", after="x(),{2:2,1:1}")
+row("bool_int", "lambda y,k: y*2 if k is True else y*3", args="x(),True", after="x(),1")
+row("neg_zero", "lambda y,k: y*0+1/math.copysign(1,k)", args="x(),0.0", after="x(),-0.0")
+row(
+    "F_module_global",
+    "lambda y: lin(y)",
+    "old=torch.nn.modules.linear.F; torch.nn.modules.linear.F=types.SimpleNamespace(linear=lambda a,w,b: a*2)",
+    "lin=nn.Linear(3,3)",
+    undo="torch.nn.modules.linear.F=old",
+)
+row("forward_inst", "lambda y: lin(y)", "lin.forward=lambda y: y*2", "lin=nn.Linear(3,3)")
+row("param_swap", "lambda y: lin(y)", "lin.weight=nn.Parameter(torch.ones(3,3))", "lin=nn.Linear(3,3)")
+row("param_data", "lambda y: lin(y)", "lin.weight.data=torch.ones(3,3)", "lin=nn.Linear(3,3)")
+row("param_data_shape", "lambda y: y@w.t()", "w.data=torch.ones(5,3)", "w=nn.Parameter(torch.ones(3,3))")
+row("train_mode", "lambda y: d(y).sum()*0+(2 if d.training else 3)", "d.eval()", "d=nn.Dropout(0.)")
+row("buffer_reg", "lambda y: y*len(list(m.buffers()))", "m.register_buffer('q',torch.ones(1))", "m=nn.BatchNorm1d(3)")
+row("hook_reg", "lambda y: lin(y)", "lin.register_forward_hook(lambda m,a,o: o*2)", "lin=nn.Linear(3,3)")
+row("prehook_reg", "lambda y: lin(y)", "lin.register_forward_pre_hook(lambda m,a: (a[0]*2,))", "lin=nn.Linear(3,3)")
+row("compiled_call_impl", "lambda y: lin(y)", "lin._compiled_call_impl=lambda y: y*2", "lin=nn.Linear(3,3)")
+row(
+    "globalhook",
+    "lambda y: lin(y)",
+    "h=torch.nn.modules.module.register_module_forward_hook(lambda m,a,o: o*2)",
+    "lin=nn.Linear(3,3)",
+    undo="h.remove()",
+)
+row("backward_hook", "lambda y: lin(y)", "lin.register_full_backward_hook(lambda m,a,o: None)", "lin=nn.Linear(3,3)")
+row(
+    "module_class_swap",
+    "lambda y: lin(y)",
+    "lin.__class__=L2",
+    "lin=nn.Linear(3,3)\nclass L2(nn.Linear):\n def forward(s,y): return y*2",
+)
+row("seq_append", "lambda y: s(y)", "s.append(nn.ReLU())", "s=nn.Sequential(nn.Linear(3,3))")
+row("modlist", "lambda y: y*len(l)", "l.append(nn.ReLU())", "l=nn.ModuleList([nn.Linear(3,3)])")
+row(
+    "requires_grad",
+    "lambda y: (y@w).requires_grad and y*2",
+    "w.requires_grad_(False)",
+    "w=nn.Parameter(torch.ones(3,3))",
+)
+row("named", "lambda y: y*len([n for n,_ in lin.named_parameters()])", "lin.bias=None", "lin=nn.Linear(3,3)")
+row("state_dict", "lambda y: y*len(lin.state_dict())", "lin.bias=None", "lin=nn.Linear(3,3)")
+row("extra_repr", "lambda y: y*lin.in_features", "lin.in_features=9", "lin=nn.Linear(3,3)")
+row(
+    "parametrize",
+    "lambda y: lin(y)",
+    "torch.nn.utils.parametrize.register_parametrization(lin,'weight',P())",
+    "import torch.nn.utils.parametrize\nlin=nn.Linear(3,3)\nclass P(nn.Module):\n def forward(s,w): return w*2",
+)
+row("weight_norm", "lambda y: lin(y)", "torch.nn.utils.weight_norm(lin)", "lin=nn.Linear(3,3)")
+row("class_text", "lambda y: y*len(str(A))", "A.__qualname__='Abcdef'", "class A: pass")
+row("enum_text", "lambda y: y*len(str(E.A))", "E.__str__=lambda s: 'ab'", "class E(enum.Enum):\n A=1")
+row("function_text", "lambda y: y*len(repr(g).partition(' at ')[0])", "g.__qualname__='abcdef'", "def g(): pass")
+
 
 @pytest.mark.parametrize(("kind", "case"), rows, ids=ids_of(rows))
 def test_change(kind: str, case: Any) -> None:

@@ -23,11 +23,11 @@ from stator.capture.generators import exhausted
 from stator.capture.source import AttrSource, ConstSource
 from stator.capture.value import Raised, Value
 from stator.capture.values import operators, real, watch
-from stator.capture.values.base import Builtin, KnownValue
+from stator.capture.values.base import Builtin, KnownValue, bind_static, call_written
 from stator.capture.values.class_checks import is_instance, is_subclass
 from stator.capture.values.constant import FALSE, NONE, boolean
 from stator.capture.values.exception import ExceptionValue
-from stator.capture.values.fold import Question, fold, known, run
+from stator.capture.values.fold import Question, ask, fold, known, run
 from stator.capture.values.function import BoundMethodValue
 from stator.capture.values.iterators import CallableIterator, Enumerate, Filter, ItemsIterator, Zip
 from stator.capture.values.lookup import MISSING, look_up, static_attribute
@@ -501,11 +501,20 @@ def call_hash(tx: Machine, value: Value, /) -> Value:
 # -- text ----------------------------------------------------------------------------------------------
 
 
+def text_of_constant(tx: Machine, value: Value, function: Any, name: str) -> Value:
+    """The text of what is known: by a method of the user's, and with the names that a class or function has now."""
+    written = call_written(tx, value, name)
+    if written is not None:
+        return written
+    named = isinstance(value, KnownValue) or issubclass(value.python_type(), types.FunctionType | types.MethodType)
+    return (ask if named else fold)(tx, function, (value,))
+
+
 def text(tx: Machine, value: Value, function: Any) -> Value:
     """`str(value)` or `repr(value)`."""
-    if value.is_constant():
-        return fold(tx, function, (value,))
     name = "__str__" if function is str else "__repr__"
+    if value.is_constant():
+        return text_of_constant(tx, value, function, name)
     if isinstance(value, UserObjectValue):
         raw = look_up(tx, value.cls, name)
         if name == "__str__" and getattr(raw, "__objclass__", None) is object:
@@ -517,6 +526,8 @@ def text(tx: Machine, value: Value, function: Any) -> Value:
                 return result if whole else answering(tx, function, value, name, result)
         raise value.refuse(f"{function.__name__}()")
     if isinstance(value, ExceptionValue):
+        if isinstance(look_up(tx, value.python_type(), name), types.FunctionType):
+            return bind_static(tx, value, value.python_type(), name).call(tx, (), {})
         return value.m___str__(tx) if function is str else value.m___repr__(tx)
     if isinstance(value, TensorValue | UnknownTextValue):
         return UnknownTextValue(tx)

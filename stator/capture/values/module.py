@@ -208,6 +208,9 @@ class ModuleValue(UserObjectValue):
             return super().call(tx, args, kwargs)
         if look_up(tx, self.cls, "_call_impl") is not _CALL_IMPL:
             return bind_static(tx, self, self.cls, "_wrapped_call_impl").call(tx, args, kwargs)
+        compiled = self.find_attr(tx, "_compiled_call_impl")
+        if compiled is not None and not compiled.is_none():
+            return compiled.call(tx, args, kwargs)
         if self.has_hooks(tx) or has_global_hooks(tx):
             return bind_static(tx, self, self.cls, "_call_impl").call(tx, args, kwargs)
         return self.get_attr(tx, "forward").call(tx, args, kwargs)
