@@ -49,6 +49,8 @@ REASONS: dict[str, tuple[str, ...]] = {
         "values/methods.py:type_name",
         "values/methods.py:attribute_name",
         "values/iterators.py:ItemsIterator.reconstruct",
+        "values/random_generator.py:draw",
+        "values/random_generator.py:filled",
     ),
     "the class of an exception of Python's own that the program has just raised": (
         "opcodes/exceptions.py:before_with", "opcodes/generators.py:cleanup_throw",
@@ -73,6 +75,7 @@ REASONS: dict[str, tuple[str, ...]] = {
         "values/mapping.py:returned_dict",
         "values/dict_views.py:returned_view.make",
         "values/base.py:returned_method",
+        "values/indexing.py:dims_of",
     ),
     "fixed when a class or function written in C is made": (
         "values/builtin.py:is_pure", "values/builtin_types.py:call_chain_from",
@@ -87,7 +90,6 @@ REASONS: dict[str, tuple[str, ...]] = {
         "values/base.py:Builtin.get_attr",
         "values/base.py:Builtin.set_attr",
         "values/base.py:MethodValue.is_wrapper",
-        "values/constant.py:BoundConstantValue.call",
         "values/dict_views.py:DictIterator.python_type",
         "values/dict_views.py:DictViewValue.mirrored",
         "values/dict_views.py:DictViewValue.python_type",
@@ -95,6 +97,8 @@ REASONS: dict[str, tuple[str, ...]] = {
         "values/klass.py:call_class_method",
         "values/klass.py:call_tuple_new",
         "values/mirror.py:is_index",
+        "values/builtin.py:text_of_constant",
+        "values/klass.py:ExtensionMethod.call",
     ),
     "the layout of a guarded class: which builtin its instances are made of cannot change": (
         "opcodes/match.py:_has_flag", "opcodes/match.py:_class_attributes", "values/base.py:Object.set_attr",
