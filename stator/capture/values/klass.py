@@ -333,13 +333,17 @@ def bind_builtin(raw: Any, instance: Any) -> Any:
     return raw.__get__(instance, type(instance))
 
 
+#: Where the classes are whose class methods only compute: those of others ask for the time, say.
+COMPUTING = ("builtins", "collections")
+
+
 def call_class_method(
     tx: Machine, method: BuiltinMethodValue, cls: Value, args: Sequence[Value], kwargs: dict[str, Value]
 ) -> Value:
     """A class method written in C; of users' subclasses of dict `fromkeys`, which makes an instance."""
     if not isinstance(cls, ClassValue):
         return apply(tx, method.obj, (cls, *args), kwargs)
-    if cls.obj.__flags__ & watch.IMMUTABLE or cls.obj is OrderedDict:
+    if cls.obj is OrderedDict or (cls.obj.__flags__ & watch.IMMUTABLE and cls.obj.__module__ in COMPUTING):
         return apply(tx, method.obj.__get__(None, cls.obj), args, kwargs)
     if method.name != "fromkeys" or kwargs or not 1 <= len(args) <= 2:
         raise cls.refuse(f"{method.name}()")
