@@ -325,6 +325,9 @@ class ListValue(SequenceValue):
             super().set_item(tx, key, value)
 
     def inplace(self, tx: Machine, op: str, other: Value) -> Value | None:
+        if op == "+" and type(self) is ListValue and isinstance(other, SequenceValue):
+            self.grow(tx, other.unpack(tx))
+            return self
         if op in ("+", "*"):
             return mirror.apply(tx, operators.INPLACE[op], (self, other))
         return None
