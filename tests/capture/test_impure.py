@@ -61,3 +61,15 @@ def test_asked_at_every_call(text: str) -> None:
 
 
 USED = (datetime, os, secrets, time, uuid, numbers, counted, waiting, bump)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here")
+def test_the_process_after_a_fork() -> None:
+    compiled = stator.compile(lambda y: y * 0 + os.getpid(), backend="eager")
+    assert int(compiled(torch.zeros((), dtype=torch.int64))) == os.getpid()
+    child = os.fork()
+    if child == 0:
+        right = int(compiled(torch.zeros((), dtype=torch.int64))) == os.getpid()
+        os._exit(0 if right else 1)
+    assert os.waitpid(child, 0)[1] == 0
