@@ -278,7 +278,13 @@ row(
     "import pathlib; p=pathlib.Path(PATH)",
     undo="p.unlink()",
 )
-row("gen_seed", "lambda y: y*(g.initial_seed()%100)", "g.manual_seed(77)", "g=torch.Generator(); g.manual_seed(5)")
+row(
+    "gen_seed",
+    "lambda y: y*(g.initial_seed()%100)",
+    "g.manual_seed(77)",
+    "g=torch.Generator(); g.manual_seed(5)",
+    kind="breaks",
+)
 row(
     "logger_handlers",
     "lambda y: y*len(l.handlers)",
