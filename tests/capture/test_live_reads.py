@@ -51,6 +51,7 @@ REASONS: dict[str, tuple[str, ...]] = {
         "values/iterators.py:ItemsIterator.reconstruct",
         "values/random_generator.py:draw",
         "values/random_generator.py:filled",
+        "values/pure.py:_json.call",
     ),
     "the class of an exception of Python's own that the program has just raised": (
         "opcodes/exceptions.py:before_with", "opcodes/generators.py:cleanup_throw",
@@ -114,6 +115,7 @@ REASONS: dict[str, tuple[str, ...]] = {
         "values/builtin.py:call_sum",
         "values/mirror.py:Mirror.real",
         "values/mirror.py:Mirror.stand_in",
+        "values/mirror.py:contains",
     ),
     "guarded by who calls it": (
         "values/exception.py:is_member", "values/function.py:is_empty",
