@@ -26,7 +26,7 @@ from stator.aot.fused import is_fused, run_fused
 from stator.aot.operators import functional_form, is_random
 from stator.base.errors import DataDependent, Unsupported
 from stator.fake import FakeMode, FakeTensor, make
-from stator.fake.execute import CONSTANT_ELEMENTS, argument, execute, plan_of
+from stator.fake.execute import CONSTANT_ELEMENTS, RULES, argument, execute, plan_of
 from stator.fake.graphs import add_call, infer
 from stator.fake.mode import FACTORIES, Geometry, remember_value
 from stator.fake.overloads import Table
@@ -169,7 +169,27 @@ class Tracer(FakeMode):
             self._depth -= 1
         if out is NotImplemented:
             return self._plain_action(func)(func, args, kwargs)
-        return out
+        return self._laid_out(out, func, args, kwargs) if self._depth == 0 else out
+
+    def _laid_out(self, out: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What a formula gives, in the layout of the operator's own result, where a rule tells that."""
+        rule = RULES.get(func)
+        if rule is None or not isinstance(out, FakeTensor | tuple):
+            return out
+        promised = rule(*self.fakes(args), **kwargs)
+        if isinstance(out, tuple) and isinstance(promised, tuple):
+            return tuple([self._as(one, like) for one, like in zip(out, promised, strict=True)])
+        return self._as(out, promised)
+
+    def _as(self, out: Any, like: Any) -> Any:
+        """The value with the strides of another fake; a view stays where it is."""
+        if not isinstance(out, FakeTensor) or not isinstance(like, FakeTensor) or out.stride() == like.stride():
+            return out
+        if out.handle.steps or out.handle.origin is not None or like.memory is not None or out.shape != like.shape:
+            return out
+        made = make(out.shape, out.dtype, out.device, like.stride())
+        self._own(made, self.record(aten.clone.default, (self.node(out),), {}, made))
+        return made
 
     def _composite(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         with self:
@@ -190,7 +210,7 @@ class Tracer(FakeMode):
             out = self.random_operators[func](self.draw, *args, **kwargs)
         if out is NotImplemented:
             raise Unsupported(func, "these arguments have no functional form")
-        return out
+        return self._laid_out(out, func, args, kwargs)
 
     def _drawn(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Random numbers of which eager checks what they are drawn from: its kernel draws them when the graph runs."""

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import torch
 
-from stator.coverage import database, errors, record, report, workers
+from stator.coverage import database, errors, layouts, record, report, workers
 
 
 def main(arguments: Sequence[str], engine: str = "") -> int:
@@ -32,6 +32,8 @@ def main(arguments: Sequence[str], engine: str = "") -> int:
         parser.error("--device cuda: torch finds no CUDA device on this machine")
     if given.errors:
         return int(errors.run(given.match) > 0)
+    if given.layouts:
+        return int(layouts.run(given.match) > 0)
     rows = workers.read(given.out)
     known = {(row["entry"], row["dtype"]) for row in rows}
     tasks = [(name, dtype) for dtype in given.dtypes for name in database.names(dtype, given.match, given.device)]
@@ -78,6 +80,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--write", type=Path, help="the page to write (docs/coverage.md)")
     parser.add_argument("--record", type=Path, help="the record to write (tests/coverage/recorded.txt)")
     parser.add_argument("--errors", action="store_true", help="run what eager refuses instead, and print what differs")
+    parser.add_argument("--layouts", action="store_true", help="compare how results lie in memory instead, on fakes")
     parser.add_argument("--verbose", action="store_true", help="print every verdict, not failures only")
     return parser
 

@@ -93,6 +93,16 @@ def contiguous_strides(size: Sequence[int]) -> Size:
     return tuple(reversed(strides))
 
 
+def is_plain(tensor: torch.Tensor) -> bool:
+    """Whether the strides are those of a fresh contiguous tensor, also of dims with one element or none."""
+    expected: Any = 1
+    for extent, stride in zip(reversed(tensor.shape), reversed(tensor.stride()), strict=True):
+        if size_of(stride) != size_of(expected):
+            return False
+        expected = expected * torch.sym_max(extent, 1)
+    return True
+
+
 def is_contiguous(tensor: torch.Tensor) -> bool:
     """`tensor.is_contiguous()`; asks nothing of sizes whose strides are written as those of a contiguous tensor."""
     expected: Any = 1
@@ -110,6 +120,8 @@ def same(a: Sequence[int], b: Sequence[int]) -> bool:
 
 def is_dense(size: Sequence[int], stride: Sequence[int]) -> bool:
     """Whether the elements fill their span without gaps or overlaps, in any order of the dimensions."""
+    if 0 in size:  # nothing, as eager has it
+        return True
     expected = 1
     steps = [(step, extent) for step, extent in zip(stride, size, strict=True) if extent != 1]
     for step, extent in sorted(steps, key=itemgetter(0)):
@@ -119,10 +131,13 @@ def is_dense(size: Sequence[int], stride: Sequence[int]) -> bool:
     return True
 
 
-def elementwise_strides(size: Size, tensors: Sequence[torch.Tensor]) -> Size | None:
-    """The strides of a fresh elementwise result of this size; None is contiguous."""
+def elementwise_strides(size: Size, tensors: Sequence[torch.Tensor], alone: bool = True) -> Size | None:
+    """The strides of a fresh elementwise result of this size; None is contiguous.
+
+    Beside a number they are not `alone`: that is one more operand, of another size.
+    """
     full = [tensor for tensor in tensors if same(tensor.shape, size)]
-    if len(full) == len(tensors):
+    if len(full) == len(tensors) and (alone or not size):
         if all(map(is_contiguous, full)):
             return None
         if len(size) == 4 and all(t.is_contiguous(memory_format=torch.channels_last) for t in full):
@@ -130,9 +145,9 @@ def elementwise_strides(size: Size, tensors: Sequence[torch.Tensor]) -> Size | N
         stride = full[0].stride()
         if all(tensor.stride() == stride for tensor in full) and is_dense(size, stride):
             return stride
-    elif all(map(is_contiguous, tensors)) and len(full) > 0:
+    if all(map(is_plain, tensors)) and len(full) > 0:
         return None
-    return permuted_strides(size, [broadcast_strides(size, tensor) for tensor in tensors])
+    return permuted_strides(size, [broadcast_strides(size, tensor) for tensor in tensors], 0)
 
 
 def channels_last_strides(size: Sequence[int]) -> Size:
@@ -142,18 +157,23 @@ def channels_last_strides(size: Sequence[int]) -> Size:
     step = 1
     for dim in reversed(order):
         strides[dim] = step
-        step *= torch.sym_max(size[dim], 1)
+        step *= size[dim]
     return tuple(strides)
 
 
 def suggests_channels_last(x: torch.Tensor) -> bool:
-    """Whether kernels that go by a suggested format take these images to have the channel innermost."""
-    if x.dim() != 4:
+    """Whether kernels that go by a suggested format take these images (or volumes) to have the channel innermost."""
+    return has_channels_last(x.shape, x.stride())
+
+
+def has_channels_last(size: Sequence[int], stride: Sequence[int]) -> bool:
+    """The same of a geometry."""
+    if len(size) not in (4, 5):
         return False
     least = 0
-    for dim in (1, 3, 2, 0):
-        extent, step = x.shape[dim], x.stride(dim)
-        if extent == 0 or step < least or (dim == 1 and step == 0) or (dim == 0 and least == x.stride(1)):
+    for dim in (1, *range(len(size) - 1, 1, -1), 0):
+        extent, step = size[dim], stride[dim]
+        if extent == 0 or step < least or (dim == 1 and step == 0) or (dim == 0 and least == stride[1]):
             return False
         least = step * torch.sym_max(extent, 1)
     return True
@@ -172,8 +192,11 @@ def broadcast_strides(size: Size, tensor: torch.Tensor) -> Size:
     return (0,) * lead + tuple(0 if extent == 1 and full != 1 else step for extent, step, full in steps)
 
 
-def permuted_strides(size: Size, operands: Sequence[Size]) -> Size:
-    """Pack the dimensions in the order of the operands' strides; ties and broadcasts keep row-major order."""
+def permuted_strides(size: Size, operands: Sequence[Size], least: int = 1) -> Size:
+    """Pack the dimensions in the order of the operands' strides; ties and broadcasts keep row-major order.
+
+    A dimension without elements counts as `least`: the iterator of elementwise operators has strides of 0 above it.
+    """
     order = list(range(len(size)))[::-1]
     for i in range(1, len(order)):
         current = i
@@ -184,10 +207,12 @@ def permuted_strides(size: Size, operands: Sequence[Size]) -> Size:
                 current = earlier
             elif comparison < 0:
                 break
+    if order == list(range(len(size)))[::-1]:
+        return contiguous_strides(size)
     strides, step = [0] * len(size), 1
     for dim in order:
         strides[dim] = step
-        step *= torch.sym_max(size[dim], 1)
+        step *= torch.sym_max(size[dim], least)
     return tuple(strides)
 
 

@@ -27,6 +27,7 @@ from stator.fake.layout import (
     elementwise_strides,
     is_contiguous,
     is_float,
+    is_plain,
     permuted_strides,
     promote,
     same,
@@ -70,7 +71,7 @@ def _merge(a: Sequence[int], b: Sequence[int]) -> list[int] | None:
     return merged
 
 
-def fresh(operands: Sequence[Any], dtype: torch.dtype) -> Any:
+def fresh(operands: Sequence[Any], dtype: torch.dtype, alone: bool = True) -> Any:
     """The elementwise result of tensors (numbers and None among them are ignored)."""
     tensors = [operand for operand in operands if isinstance(operand, FakeTensor)]
     if not tensors:
@@ -82,24 +83,29 @@ def fresh(operands: Sequence[Any], dtype: torch.dtype) -> Any:
         size = broadcast(tensors)
     if size is None:
         return NotImplemented
-    return make(size, dtype, common_device(tensors), elementwise_strides(size, tensors))
+    return make(size, dtype, common_device(tensors), elementwise_strides(size, tensors, alone))
 
 
 def _same(count: int, *args: Any, **kwargs: Any) -> Any:
     operands = args[:count]
     if len(operands) == 1:
         return fresh(operands, operands[0].dtype)
-    return fresh(operands, promote(operands))
+    return fresh(operands, promote(operands), _are_tensors(operands))
+
+
+def _are_tensors(operands: Sequence[Any]) -> bool:
+    """Whether no operand is a number, which would be one of another size."""
+    return len(operands) > 2 or all(isinstance(operand, FakeTensor) for operand in operands)
 
 
 def _float(count: int, *args: Any, **kwargs: Any) -> Any:
     operands = args[:count]
     dtype = promote(operands)
-    return fresh(operands, dtype if is_float(dtype) else torch.get_default_dtype())
+    return fresh(operands, dtype if is_float(dtype) else torch.get_default_dtype(), _are_tensors(operands))
 
 
 def _bool(count: int, *args: Any, **kwargs: Any) -> Any:
-    return fresh(args[:count], torch.bool)
+    return fresh(args[:count], torch.bool, _are_tensors(args[:count]))
 
 
 def _first(count: int, *args: Any, **kwargs: Any) -> Any:
@@ -124,8 +130,14 @@ _ELEMENTWISE: tuple[tuple[Callable[..., Any], int, str, str], ...] = (
     (_float, 1, "asinh acosh atanh erf erfc erfinv sigmoid reciprocal lgamma digamma logit frac", "default"),
     (_first, 1, "gelu silu mish softplus elu leaky_relu hardswish hardsigmoid threshold celu log_sigmoid", "default"),
     (_bool, 1, "logical_not isnan isinf isfinite", "default"),
-    (_same, 2, "add sub rsub mul maximum minimum remainder fmod bitwise_and bitwise_or bitwise_xor", "Tensor default"),
-    (_same, 2, "add sub rsub mul remainder fmod bitwise_and bitwise_or bitwise_xor floor_divide", "Scalar"),
+    (_same, 2, "add sub mul maximum minimum remainder fmod bitwise_and bitwise_or bitwise_xor", "Tensor default"),
+    (_same, 2, "add sub mul remainder fmod bitwise_and bitwise_or bitwise_xor floor_divide", "Scalar"),
+    (_same, 2, "floor_divide", "default"),
+    (_float, 2, "copysign", "Tensor Scalar"),
+    (_float, 2, "xlogy special_xlog1py", "Tensor"),
+    (_float, 2, "igamma igammac special_xlog1py", "default"),
+    (_first, 1, "nan_to_num relu6", "default"),
+    (_same, 2, "heaviside hypot nextafter fmax fmin gcd lcm logaddexp logaddexp2", "default"),
     (_same, 2, "pow", "Tensor_Tensor Tensor_Scalar"),
     (_same, 2, "clamp_min clamp_max", "default Tensor"),
     (_same, 3, "clamp", "default Tensor"),
@@ -148,10 +160,27 @@ def _abs(x: Any) -> Any:
     return NotImplemented if x.is_complex() else fresh((x,), x.dtype)
 
 
+@rule(aten.rsub.Tensor, aten.rsub.Scalar)
+def _rsub(x: Any, y: Any, alpha: Any = 1) -> Any:
+    """`y - x`: the layout of y comes first."""
+    return fresh((y, x), promote((x, y)), _are_tensors((x, y)))
+
+
+@rule(aten.complex.default, aten.polar.default)
+def _complex(x: Any, y: Any) -> Any:
+    return fresh((x, y), x.dtype.to_complex()) if x.dtype is y.dtype else NotImplemented
+
+
+@rule(aten.deg2rad.default, aten.rad2deg.default)
+def _angle(x: Any) -> Any:
+    return like(x, x.dtype if is_float(x.dtype) else torch.get_default_dtype(), None, None)
+
+
 @rule(aten.div.Tensor_mode, aten.div.Scalar_mode)
 def _div(x: Any, y: Any, *, rounding_mode: str | None = None) -> Any:
     dtype = promote((x, y))
-    return fresh((x, y), dtype if rounding_mode or is_float(dtype) else torch.get_default_dtype())
+    dtype = dtype if rounding_mode or is_float(dtype) else torch.get_default_dtype()
+    return fresh((x, y), dtype, _are_tensors((x, y)))
 
 
 @rule(aten.where.self)
@@ -162,6 +191,15 @@ def _where(condition: Any, x: Any, y: Any) -> Any:
 @rule(aten.pow.Scalar)
 def _pow_of_number(base: Any, exponent: Any) -> Any:
     return make(exponent.shape, promote((base, exponent)), exponent.device)
+
+
+@rule(aten.ldexp.Tensor)
+def _ldexp(x: Any, exponent: Any) -> Any:
+    """`x * 2.0**exponent`, where powers of a number are contiguous."""
+    if not (is_float(x.dtype) and is_float(exponent.dtype)):
+        return NotImplemented
+    powers = _pow_of_number(2.0, exponent)
+    return fresh((x, powers), promote((x, powers)))
 
 
 @rule(aten.masked_fill.Scalar, aten.masked_fill.Tensor)
@@ -176,7 +214,7 @@ def like(x: FakeTensor, dtype: torch.dtype | None, device: Any, memory_format: t
     """A fresh tensor of the size of `x`."""
     match memory_format:
         case None | torch.preserve_format:
-            stride = None if is_contiguous(x) else dense_like(x.shape, x.stride())
+            stride = None if is_plain(x) else dense_like(x.shape, x.stride())
         case torch.contiguous_format:
             stride = None
         case _:

@@ -14,8 +14,17 @@ import torch
 
 from stator.base.errors import DataDependent
 from stator.fake.execute import aten, plan_of, run_on_meta
-from stator.fake.layout import channels_last_strides, contiguous_strides, dense_like, promote, suggests_channels_last
+from stator.fake.layout import (
+    channels_last_strides,
+    contiguous_strides,
+    dense_like,
+    has_channels_last,
+    is_plain,
+    promote,
+    suggests_channels_last,
+)
 from stator.fake.rules import fresh, like, rule, variants
+from stator.fake.rules_views import view_strides
 from stator.fake.tensor import FakeTensor, make
 
 # ---- attention -------------------------------------------------------------------------------------------------------
@@ -132,9 +141,27 @@ def _image(size: Sequence[int], x: FakeTensor, dtype: torch.dtype | None = None,
 
 
 def _is_channels_last(x: FakeTensor) -> bool:
-    if x.is_contiguous() or x.dim() not in (4, 5):
-        return False
-    return x.is_contiguous(memory_format=torch.channels_last if x.dim() == 4 else torch.channels_last_3d)
+    return not is_plain(x) and suggests_channels_last(x)
+
+
+def _rows(x: FakeTensor) -> tuple[list[int], list[int]]:
+    """A batch of signals as images of one row, as kernels of convolution take it."""
+    size, stride = list(x.shape), list(x.stride())
+    return [*size[:2], 1, size[2]], [*stride[:2], size[2] * stride[2], stride[2]]
+
+
+def _convolved(size: list[int], x: FakeTensor, weight: FakeTensor, by_onednn: bool) -> FakeTensor:
+    """The result of a convolution on the CPU: with the channel innermost if an operand has it so.
+
+    Signals are packed first, so of those only the weight tells; the other kernels for volumes know one layout.
+    """
+    if len(size) == 3:
+        if not has_channels_last(*_rows(weight)):
+            return make(size, x.dtype, x.device)
+        batch, channel, _, step = channels_last_strides([*size[:2], 1, size[2]])
+        return make(size, x.dtype, x.device, (batch, channel, step))
+    last = (len(size) == 4 or by_onednn) and (suggests_channels_last(x) or suggests_channels_last(weight))
+    return make(size, x.dtype, x.device, channels_last_strides(size) if last else None)
 
 
 def _per_dim(value: Any, rank: int) -> list[int]:
@@ -147,7 +174,7 @@ def _convolution(
     x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, transposed: bool, extra: Any, groups: int
 ) -> Any:
     rank = weight.dim() - 2
-    if x.dim() != rank + 2 or x.dtype is not weight.dtype:
+    if x.dim() != rank + 2 or x.dtype is not weight.dtype or 0 in weight.shape or x.shape[1] == 0:
         return NotImplemented
     stride, padding, dilation, extra = (_per_dim(value, rank) for value in (stride, padding, dilation, extra))
     spatial = []
@@ -163,8 +190,20 @@ def _convolution(
     if not fits or any(extent <= 0 for extent in spatial):
         return NotImplemented
     size = [x.shape[0], channels, *spatial]
-    image = _image(size, x, None, weight)
-    return _suggested(size, x) if image is NotImplemented else image
+    if x.device.type != "cpu":
+        return _image(size, x, None, weight)
+    padded = transposed and any(more >= step for more, step in zip(extra, stride, strict=True))
+    return _convolved(size, x, weight, not padded and _by_onednn(x, weight, groups))
+
+
+def _by_onednn(x: FakeTensor, weight: FakeTensor, groups: int) -> bool:
+    """Whether PyTorch leaves a convolution in three dims to oneDNN, which it does not where that is little work."""
+    if x.dim() != 5 or x.dtype is torch.float64 or not torch.backends.mkldnn.is_available():
+        return False
+    if x.dtype is not torch.float32 or groups > 1 or x.shape[0] > 1:
+        return True
+    wide = weight.shape[-1] > 3 and weight.shape[-2] > 3
+    return wide or x.shape[0] * x.shape[1] * x.shape[2] * x.shape[3] > 20480
 
 
 @rule(aten.convolution_backward.default)
@@ -222,12 +261,24 @@ def _pool_backward(grad: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
     return _image(x.shape, x) if x.dim() == 4 else NotImplemented
 
 
+@rule(aten.reflection_pad2d.default, aten.replication_pad2d.default, aten.replication_pad3d.default)
+def _bordered(x: Any, padding: Sequence[int]) -> Any:
+    """The meta kernels of some releases forget the layout."""
+    size = list(x.shape)
+    for i in range(len(padding) // 2):
+        size[-1 - i] = size[-1 - i] + padding[2 * i] + padding[2 * i + 1]
+    if x.dim() != 2 + len(padding) // 2 or any(extent <= 0 for extent in size):
+        return NotImplemented
+    return _suggested(size, x)
+
+
 @rule(aten.max_unpool2d.default)
 def _max_unpool(x: Any, indices: Any, size: Sequence[int]) -> Any:
     if x.dim() != 4 or len(size) != 2:
         return NotImplemented
     shape = (*x.shape[:2], *size)
-    return _image(shape, x) if x.device.type == "cpu" else make(shape, x.dtype, x.device)
+    stride = channels_last_strides(shape) if x.device.type == "cpu" and suggests_channels_last(x) else None
+    return make(shape, x.dtype, x.device, stride)
 
 
 @rule(aten.fractional_max_pool3d_backward.default)
@@ -240,14 +291,30 @@ def _fractional_max_pool_backward(grad: Any, x: Any, *args: Any) -> Any:
 
 @rule(aten.native_batch_norm.default, aten._native_batch_norm_legit.default)
 def _batch_norm(x: Any, weight: Any, bias: Any, mean: Any, var: Any, training: bool, *args: Any) -> Any:
-    if not (x.is_contiguous() or _is_channels_last(x)):
+    if training and 0 in x.shape and x.device.type == "cpu":
+        raise RuntimeError(f"input tensor must have at least one element, but got input_sizes = {list(x.shape)}")
+    on_cpu = x.device.type == "cpu"
+    if not (on_cpu or x.is_contiguous() or _is_channels_last(x)):
         return NotImplemented
     dtype = weight.dtype if weight is not None else x.dtype
-    on_cpu = x.device.type == "cpu"
     if not on_cpu and x.dtype in (torch.float16, torch.bfloat16):
         dtype = torch.float32
     statistics = partial(make, (x.shape[1] if training or not on_cpu else 0,), dtype, x.device)
-    return like(x, None, None, None), statistics(), statistics()
+    return _normalised(x), statistics(), statistics()
+
+
+def _normalised(x: FakeTensor) -> FakeTensor:
+    """Like `x`, on the CPU in the layout that it suggests."""
+    if x.device.type != "cpu":
+        made: FakeTensor = like(x, None, None, None)
+        return made
+    inside = not x.is_contiguous() and (_is_packed_channels_last(x) or suggests_channels_last(x))
+    return make(x.shape, x.dtype, x.device, channels_last_strides(x.shape) if inside else None)
+
+
+def _is_packed_channels_last(x: FakeTensor) -> bool:
+    formats = {4: torch.channels_last, 5: torch.channels_last_3d}
+    return x.dim() in formats and x.is_contiguous(memory_format=formats[x.dim()])
 
 
 @rule(aten._native_batch_norm_legit.no_stats)
@@ -278,7 +345,7 @@ def _norm_gradients(x: Any, weight: Any, mask: Sequence[bool]) -> Any:
         return NotImplemented
     dtype = weight.dtype if weight is not None else x.dtype
     parameters = [make((x.shape[1],), dtype, x.device) if wanted else None for wanted in mask[1:]]
-    return like(x, None, None, None) if mask[0] else None, *parameters
+    return _normalised(x) if mask[0] else None, *parameters
 
 
 @rule(aten.native_group_norm.default)
@@ -342,13 +409,23 @@ def _mse(x: Any, target: Any, reduction: int = 1) -> Any:
 
 @rule(
     *variants(
-        "slice_scatter select_scatter diagonal_scatter as_strided_scatter scatter scatter_add scatter_reduce index_put "
-        "_unsafe_index_put index_add index_copy index_fill flip roll fill zero copy log_sigmoid_backward",
+        "slice_scatter select_scatter diagonal_scatter as_strided_scatter index_put _unsafe_index_put index_fill roll "
+        "fill zero copy log_sigmoid_backward",
         "default src value two int_Scalar int_Tensor Scalar Tensor",
     )
 )
 def _packed_like_first(x: Any, *args: Any, **kwargs: Any) -> Any:
     return like(x, None, None, None) if isinstance(x, FakeTensor) and x.is_contiguous() else NotImplemented
+
+
+@rule(*variants("scatter scatter_add scatter_reduce index_add index_copy", "default src value two"))
+def _written_along(x: Any, *args: Any, **kwargs: Any) -> Any:
+    return make(x.shape, x.dtype, x.device) if isinstance(x, FakeTensor) and x.is_contiguous() else NotImplemented
+
+
+@rule(aten.flip.default)
+def _flip(x: Any, dims: Any) -> Any:
+    return like(x, None, None, None) if len({d % max(x.dim(), 1) for d in dims}) == len(dims) else NotImplemented
 
 
 @rule(aten.select_backward.default, aten.slice_backward.default, aten.diagonal_backward.default)
@@ -368,11 +445,18 @@ def _where_self(condition: Any, number: Any, x: Any) -> Any:
 
 @rule(aten.stack.default)
 def _stack(tensors: Any, dim: int = 0) -> Any:
+    """They are joined along the dim, which is split then; images keep their channels innermost."""
     first = tensors[0]
-    if any(t.shape != first.shape for t in tensors):
+    if any(t.shape != first.shape for t in tensors) or not -first.dim() - 1 <= dim <= first.dim():
         return NotImplemented
     dim %= first.dim() + 1
-    return make([*first.shape[:dim], len(tensors), *first.shape[dim:]], promote(tensors), first.device)
+    size = [*first.shape[:dim], len(tensors), *first.shape[dim:]]
+    if dim == first.dim() or not all(map(suggests_channels_last, tensors)):
+        return make(size, promote(tensors), first.device)
+    joined = list(first.shape)
+    joined[dim] = joined[dim] * len(tensors)
+    stride = view_strides(joined, channels_last_strides(joined), size)
+    return NotImplemented if stride is None else make(size, promote(tensors), first.device, stride)
 
 
 @rule(aten.repeat.default)
@@ -467,7 +551,7 @@ def _transformed(x: Any, size: Sequence[int], dims: list[int], dtype: torch.dtyp
 
 @rule(aten.sort.default)
 def _sort(x: Any, dim: int = -1, descending: bool = False) -> Any:
-    stride = None if x.is_contiguous() else dense_like(x.shape, x.stride())
+    stride = None if is_plain(x) else dense_like(x.shape, x.stride())
     return make(x.shape, x.dtype, x.device, stride), make(x.shape, torch.int64, x.device, stride)
 
 

@@ -115,8 +115,14 @@ def _expand(x: Any, size: Any, *, implicit: bool = False) -> Any:
     if lead < 0:
         return NotImplemented
     full, stride = list(size), [0] * len(size)
-    for i, (extent, step) in enumerate(zip(own_size, own_stride, strict=True), lead):
-        if full[i] == -1 or full[i] == extent:
+    if not own_size:
+        return view(x, full, stride) if -1 not in full else NotImplemented
+    for i in range(len(size) - 1, -1, -1):
+        if i >= lead:
+            extent, step = own_size[i - lead], own_stride[i - lead]
+        else:  # a dim that is new; of one element, it has the stride of a contiguous one
+            extent, step = 1, full[i + 1] * stride[i + 1] if i + 1 < len(size) else 1
+        if full[i] == extent or (full[i] == -1 and i >= lead):
             full[i], stride[i] = extent, step
         elif extent != 1:
             return NotImplemented
