@@ -63,8 +63,7 @@ def smooth_l1_loss(x: Tensor, target: Tensor, reduction: int = MEAN, beta: float
 @rounds_once
 def smooth_l1_loss_backward(grad: Tensor, x: Tensor, target: Tensor, reduction: int, beta: float) -> Tensor:
     d = p.sub(x, target)
-    outer = p.sign(d)
-    inner = outer if beta == 0.0 else p.where(p.lt(p.absolute(d), beta), p.div(d, beta), outer)
+    inner = p.where(p.ge(p.absolute(d), beta), p.sign(d), p.div(d, beta))  # the quotient of NaN is NaN, its sign is not
     return p.mul(p.mul(inner, _scale(reduction, x)), grad)
 
 
