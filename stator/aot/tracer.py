@@ -176,7 +176,10 @@ class Tracer(FakeMode):
         rule = RULES.get(func)
         if rule is None or not isinstance(out, FakeTensor | tuple):
             return out
-        promised = rule(*self.fakes(args), **kwargs)
+        try:
+            promised = rule(*self.fakes(args), **kwargs)
+        except DataDependent:  # the formula knew more
+            return out
         if isinstance(out, tuple) and isinstance(promised, tuple):
             return tuple([self._as(one, like) for one, like in zip(out, promised, strict=True)])
         return self._as(out, promised)

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from stator.fake.execute import RULES
+from stator.fake.overloads import overload
 
 _LIBRARY = torch.library.Library("stator", "FRAGMENT")
 _LIBRARY.define("check_positions(Tensor x, SymInt low, SymInt high) -> ()")
@@ -21,6 +22,9 @@ _LIBRARY.define("check_divisor(Tensor x) -> ()")
 
 CHECK_POSITIONS = torch.ops.stator.check_positions.default
 CHECK_DIVISOR = torch.ops.stator.check_divisor.default
+
+#: ATen's own check of what the factorisations of linear algebra report.
+LINALG_ERRORS = overload("_linalg_check_errors")
 
 #: What a check says.
 OUT_OF_RANGE, DIVISION = "index out of range for a dim of size {}", "ZeroDivisionError"

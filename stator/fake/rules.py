@@ -93,6 +93,11 @@ def _same(count: int, *args: Any, **kwargs: Any) -> Any:
     return fresh(operands, promote(operands), _are_tensors(operands))
 
 
+def _with_number(count: int, *args: Any, **kwargs: Any) -> Any:
+    """Like `_same`, of one tensor and a number that its kernel takes as a number."""
+    return fresh(args[:count], promote(args[:count]))
+
+
 def _are_tensors(operands: Sequence[Any]) -> bool:
     """Whether no operand is a number, which would be one of another size."""
     return len(operands) > 2 or all(isinstance(operand, FakeTensor) for operand in operands)
@@ -138,8 +143,10 @@ _ELEMENTWISE: tuple[tuple[Callable[..., Any], int, str, str], ...] = (
     (_float, 2, "igamma igammac special_xlog1py", "default"),
     (_first, 1, "nan_to_num relu6", "default"),
     (_same, 2, "heaviside hypot nextafter fmax fmin gcd lcm logaddexp logaddexp2", "default"),
-    (_same, 2, "pow", "Tensor_Tensor Tensor_Scalar"),
-    (_same, 2, "clamp_min clamp_max", "default Tensor"),
+    (_same, 2, "pow", "Tensor_Tensor"),
+    (_with_number, 2, "pow", "Tensor_Scalar"),
+    (_with_number, 2, "clamp_min clamp_max", "default"),
+    (_same, 2, "clamp_min clamp_max", "Tensor"),
     (_same, 3, "clamp", "default Tensor"),
     (_float, 2, "div atan2", "Tensor Scalar default"),
     (_bool, 2, "eq ne lt le gt ge", "Tensor Scalar"),

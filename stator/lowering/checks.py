@@ -38,6 +38,18 @@ def check_divisor(context: Context, out: None, x: Tensorish) -> None:
     _require(context, x, lambda at: e.op("ne", x.load(at), e.const(0, x.dtype)), DIVISION)
 
 
+@lowers("_linalg_check_errors")
+def check_linalg(context: Context, out: None, info: Tensorish, name: str, *, is_matrix: bool) -> None:
+    """In a wrapper, what starts with "torch." is an expression and no text."""
+    call(
+        context,
+        "aten._linalg_check_errors.default",
+        None,
+        (info, name.removeprefix("torch.")),
+        {"is_matrix": is_matrix},
+    )
+
+
 def _range(x: Tensorish) -> tuple[int, int] | None:
     """Between which numbers all elements provably lie."""
     return Ranges().numbers(x.load(loop_axes(x.size, x.stride)[1]))

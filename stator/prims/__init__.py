@@ -7,6 +7,7 @@ Front door: `PRIMITIVES`, `DECOMPOSITIONS`, `RANDOM_OPERATORS`, `verify`. Import
 
 from __future__ import annotations
 
+from stator.prims import checks as checks
 from stator.prims import decompositions as decompositions
 from stator.prims.random import RANDOM_OPERATORS
 from stator.prims.set import PRIMITIVES, Primitive

@@ -1,0 +1,11 @@
+"""The checks of data among the primitives; `stator/fake/checks.py` defines them, and says what they mean."""
+
+from __future__ import annotations
+
+from stator.fake.checks import CHECK_DIVISOR, CHECK_POSITIONS, LINALG_ERRORS
+from stator.prims.set import PRIMITIVES, Primitive
+
+PRIMITIVES[CHECK_POSITIONS] = Primitive("check", (), "raise where a position is out of range")
+PRIMITIVES[CHECK_DIVISOR] = Primitive("check", (), "raise where a divisor is zero")
+if LINALG_ERRORS is not None:
+    PRIMITIVES[LINALG_ERRORS] = Primitive("check", (), "raise where a factorisation has failed")
