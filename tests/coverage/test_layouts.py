@@ -1,4 +1,4 @@
-"""How results lie in memory, of a fixed part of the operators; `python -m stator.coverage --layouts` runs all of them."""
+"""How results of a fixed part of the operators lie in memory; `python -m stator.coverage --layouts` runs all."""
 
 from __future__ import annotations
 

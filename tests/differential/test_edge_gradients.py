@@ -22,7 +22,9 @@ PAGE = Path(__file__).parents[2] / "docs" / "numerics.md"
 #: Operator → what of it differs by decision.
 DECIDED = {
     name: set(re.findall("value|gradient", differs))
-    for name, differs in re.findall(r"^\| `([^`]+)` \| ([^|]+) \|", PAGE.read_text(encoding="utf-8"), re.M)
+    for name, differs in re.findall(
+        r"^\| `([^`]+)` \| ((?:value|gradient)[a-z, ]*) \|", PAGE.read_text(encoding="utf-8"), re.M
+    )
 }
 #: What is wrong, and not decided: the quotient by an infinity is not rounded down.
 OPEN = {"remainder": {"gradient"}}
