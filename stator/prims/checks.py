@@ -1,4 +1,8 @@
-"""The checks of data among the primitives; `stator/fake/checks.py` defines them, and says what they mean."""
+"""The checks of data among the primitives: operators without results, which raise.
+
+`stator/fake/checks.py` defines them and says what they mean; `lowering/checks.py` makes loops of them. Importing this
+file enters them into the set.
+"""
 
 from __future__ import annotations
 
