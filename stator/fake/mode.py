@@ -85,7 +85,7 @@ class FakeMode(TorchDispatchMode):
     def lifted(self, func: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """The arguments with a tensor for a number, where that is the only tensor the operator takes."""
         dtype = NUMBERS.get(type(args[0])) if args else None
-        if dtype is None or not plan_of(func).alone:
+        if dtype is None or not plan_of(func).alone or plan_of(func).view:  # derivatives conjugate numbers
             return args
         return self.lift(torch.tensor(args[0], dtype=dtype)), *args[1:]
 
