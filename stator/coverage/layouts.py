@@ -22,7 +22,7 @@ from stator.coverage.database import FREE, SEED, Sample
 from stator.fake import FakeMode
 
 #: Entries whose kernels end the process on empty tensors, in eager.
-FATAL = {"nn.functional.embedding_bag"}
+FATAL = {"nn.functional.embedding_bag", "_segment_reduce.lengths", "_segment_reduce.offsets"}
 
 #: What is presented otherwise of a sample's tensors: each one → another of the same values.
 Presentation = Callable[[Tensor], Tensor]

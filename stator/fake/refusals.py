@@ -54,7 +54,7 @@ ELEMENTS = 1 << 18
 INTERNAL = {
     *("_softmax", "_log_softmax", "_adaptive_avg_pool2d", "_adaptive_avg_pool3d", "_prelu_kernel", "_cdist_forward"),
     *("_softmax_backward_data", "_log_softmax_backward_data", "_native_batch_norm_legit", "_fused_rms_norm"),
-    *("_fft_r2c", "_fft_c2r", "_fft_c2c"),
+    *("_fft_r2c", "_fft_c2r", "_fft_c2c", "_upsample_nearest_exact1d", "_upsample_nearest_exact2d"),
 }
 #: How many answers are kept.
 KEPT = 20_000
