@@ -1,9 +1,9 @@
 /* The frame hook (PEP 523): frames that compiled code enters in a region are compiled too.
  *
  * While some thread is in a region, `evaluate` stands in for the interpreter's evaluator. What it does with a frame is
- * the state of its code object (frame_table.c): left alone, hushed, or a table of versions, whose guards are checked on
- * the arguments in the frame and on its function. On a hit the code object is exchanged in the frame itself: nothing
- * has run yet, so the arguments are plain values in the first slots. Where nothing is known or no version matches,
+ * the state of its code object (frame_table.c): skipped, skipped recursively, or a table of versions, whose guards are
+ * checked on the arguments in the frame and on its function. On a hit the code object is exchanged in the frame itself:
+ * nothing has run yet, so the arguments are plain values in the first slots. Where nothing is known or no version matches,
  * `handler` (capture/hook.py) is asked once; it may add a version or change the state. An exception that it lets
  * through, or that guards raise, is raised by the frame. Everything else runs as it would without us: in particular
  * frames that are traced, of generators, of class bodies, and those far down the stack.
@@ -226,7 +226,7 @@ static int find_version(const PyCodeObject *code, PyObject *const *slots, FrameE
                         bool *watch) {
     void *state = frame_state(code);
     Py_CLEAR(*entries);
-    if (state == NULL || state == &LEFT_ALONE || state == &HUSHED) return 0;
+    if (state == NULL || state == &SKIPPED || state == &SKIPPED_RECURSIVELY) return 0;
     Py_ssize_t count = frame_parameters(code);
     *entries = frame_table_find(state, activity.settings, count > 0 ? slots[0] : NULL,
                                 code->co_nfreevars > 0 ? slots[count] : NULL);
@@ -257,7 +257,7 @@ static PyObject *look_at(PyThreadState *thread, Frame *frame) {
     }
     Py_XDECREF(replay);
     if (status < 0) return retire(thread, frame, NULL);
-    if (status == 0) return frame_state((PyCodeObject *)code) == &HUSHED ? run_in(NULL, thread, frame)
+    if (status == 0) return frame_state((PyCodeObject *)code) == &SKIPPED_RECURSIVELY ? run_in(NULL, thread, frame)
                                                                         : run_frame(thread, frame, 0);
     if (found != Py_None) return run_replaced(thread, frame, found, watch);
     Py_DECREF(found);
@@ -277,7 +277,7 @@ static bool ordinary(const Frame *frame, const PyCodeObject *code) {
 static PyObject *evaluate(PyThreadState *thread, Frame *frame, int throws) {
     PyCodeObject *code = (PyCodeObject *)frame->code;
     void *state = frame_state(code);
-    if (throws || state == &LEFT_ALONE) return run_frame(thread, frame, throws);
+    if (throws || state == &SKIPPED) return run_frame(thread, frame, throws);
     Activity *now = &activity;
     if (now->settings == NULL || now->suspensions > 0 || now->watched || thread->c_tracefunc != NULL ||
         thread->c_profilefunc != NULL || !ordinary(frame, code)) {
@@ -287,7 +287,7 @@ static PyObject *evaluate(PyThreadState *thread, Frame *frame, int throws) {
         now->passing = NULL;
         return run_frame(thread, frame, 0);
     }
-    return state == &HUSHED ? run_in(NULL, thread, frame) : look_at(thread, frame);
+    return state == &SKIPPED_RECURSIVELY ? run_in(NULL, thread, frame) : look_at(thread, frame);
 }
 
 /* -- for Python ---------------------------------------------------------------------------------------- */
@@ -317,14 +317,14 @@ static PyObject *set_state(PyObject *code, void *state) {
     Py_RETURN_NONE;
 }
 
-static PyObject *native_leave_alone(PyObject *module, PyObject *code) {
+static PyObject *native_skip_code(PyObject *module, PyObject *code) {
     (void)module;
-    return set_state(code, &LEFT_ALONE);
+    return set_state(code, &SKIPPED);
 }
 
-static PyObject *native_hush(PyObject *module, PyObject *code) {
+static PyObject *native_skip_recursively(PyObject *module, PyObject *code) {
     (void)module;
-    return set_state(code, &HUSHED);
+    return set_state(code, &SKIPPED_RECURSIVELY);
 }
 
 static PyObject *native_forget(PyObject *module, PyObject *code) {
@@ -352,8 +352,9 @@ PyMethodDef frame_hook_methods[] = {
      "watched(settings, function, *args, **kwargs): calls it; frames below are looked at, or left alone if None."},
     {"set_frame_handler", native_set_frame_handler, METH_O,
      "set_frame_handler(function): what is asked about frames; gives the one before."},
-    {"leave_alone", native_leave_alone, METH_O, "leave_alone(code): its frames run as they are."},
-    {"hush", native_hush, METH_O, "hush(code): its frames and all that they call run as they are."},
+    {"skip_code", native_skip_code, METH_O, "skip_code(code): its frames run as they are."},
+    {"skip_recursively", native_skip_recursively, METH_O,
+     "skip_recursively(code): its frames and all that they call run as they are."},
     {"forget", native_forget, METH_O, "forget(code): nothing is known about its frames any more."},
     {"frame_entries", (PyCFunction)(void (*)(void))native_frame_entries, METH_FASTCALL,
      "frame_entries(code, settings, instance): the FrameEntries, made if there are none."},

@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-char LEFT_ALONE, HUSHED;
+char SKIPPED, SKIPPED_RECURSIVELY;
 
 struct FrameTable {
     FrameEntries **places; /* owned; NULL where free */
@@ -41,7 +41,7 @@ void *frame_state(const PyCodeObject *code) {
 }
 
 static void free_state(void *state) {
-    if (state == NULL || state == &LEFT_ALONE || state == &HUSHED || IS_FINALIZING()) return;
+    if (state == NULL || state == &SKIPPED || state == &SKIPPED_RECURSIVELY || IS_FINALIZING()) return;
     FrameTable *table = state;
     for (size_t i = 0; i < table->size; i++) {
         if (table->places[i] == NULL) continue;
@@ -61,7 +61,7 @@ int frame_set_state(PyObject *code, void *state) {
     return 0;
 }
 
-int frame_leave_alone(PyObject *code) { return frame_set_state(code, &LEFT_ALONE); }
+int frame_leave_alone(PyObject *code) { return frame_set_state(code, &SKIPPED); }
 
 int frame_table_prepare(void) {
     extra_index = REQUEST_EXTRA(free_state);
@@ -102,7 +102,7 @@ static int rebuild(FrameTable *table, size_t size) {
 
 static FrameTable *table_of(PyObject *code) {
     void *state = frame_state((PyCodeObject *)code);
-    if (state != NULL && state != &LEFT_ALONE && state != &HUSHED) return state;
+    if (state != NULL && state != &SKIPPED && state != &SKIPPED_RECURSIVELY) return state;
     FrameTable *table = PyMem_Calloc(1, sizeof(FrameTable));
     if (table == NULL) return (FrameTable *)PyErr_NoMemory();
     if (rebuild(table, 4) == 0 && frame_set_state(code, table) == 0) return table;

@@ -5,8 +5,8 @@
 #include "native.h"
 
 /* The two states that need no table. */
-extern char LEFT_ALONE; /* frames run as they are */
-extern char HUSHED;     /* and so does everything that they call */
+extern char SKIPPED;             /* frames run as they are */
+extern char SKIPPED_RECURSIVELY; /* and so does everything that they call */
 
 typedef struct FrameTable FrameTable;
 
@@ -34,7 +34,7 @@ extern PyTypeObject FrameEntries_Type;
 
 /* How many slots of a frame hold its arguments. */
 Py_ssize_t frame_parameters(const PyCodeObject *code);
-/* LEFT_ALONE, HUSHED, a table, or NULL where nothing is known. */
+/* SKIPPED, SKIPPED_RECURSIVELY, a table, or NULL where nothing is known. */
 void *frame_state(const PyCodeObject *code);
 int frame_set_state(PyObject *code, void *state);
 /* Borrowed; those of the first argument, else of the function, else of no instance, else NULL. */

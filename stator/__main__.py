@@ -1,7 +1,7 @@
 """The command `stator` (also `python -m stator`): what there is to set, what there is to use, what happened.
 
 `explain` runs a script and reports what stator compiled in it; `options`, `backends` and `info` say what can be chosen
-and what was found; `cache` shows the disk store or empties it. Every command only prints what other rooms know.
+and what was found; `cache` shows the disk store or empties it. Every command only prints what other packages know.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The whole pipeline on one screen: a captured graph to data. No other file knows every layer.
 
 It is only imported where something must be compiled: a process that finds its graphs in the store needs none of these
-rooms. Each stage reports how long it took, writes its result for people (`base/artifacts.py`), and is named in the
+packages. Each stage reports how long it took, writes its result for people (`base/artifacts.py`), and is named in the
 error when it fails. Neighbours: `driver.py` asks for `build`.
 """
 
@@ -47,13 +47,13 @@ def build(gm: fx.GraphModule, example_inputs: Sequence[Any], options: Options) -
     with stage("partition"):
         parts = partition(joint, options.activation_memory_budget)
     metadata = parts.metadata
-    forward = scheduled(parts.forward, "forward", options)
-    backward = scheduled(parts.backward, "backward", options) if parts.backward is not None else None
+    forward = schedule_graph(parts.forward, "forward", options)
+    backward = schedule_graph(parts.backward, "backward", options) if parts.backward is not None else None
     with stage("memory"):
         cores = options.threads or torch.get_num_threads()
         forward, backward, footprint = settle(forward, backward, _kept(metadata), len(metadata.saved), cores)
     metadata = replace(metadata, memory=Memory(**asdict(footprint)))
-    built = [written(half, options) for half in (forward, backward) if half is not None]
+    built = [emit_artifact(half, options) for half in (forward, backward) if half is not None]
     with stage("build"):
         built = compile_units(built, options)
     constants = joint.attributes[len(lifted(gm)) :]
@@ -63,7 +63,7 @@ def build(gm: fx.GraphModule, example_inputs: Sequence[Any], options: Options) -
     return Compiled(metadata, built[0], built[1] if backward is not None else None, tuple(constants))
 
 
-def scheduled(gm: fx.GraphModule, name: str, options: Options) -> Schedule:
+def schedule_graph(gm: fx.GraphModule, name: str, options: Options) -> Schedule:
     """A graph of functional ATen overloads to fused kernels: passes, lowering, scheduling."""
     device = _device(gm)
     with stage("passes", graph=name):
@@ -81,7 +81,7 @@ def scheduled(gm: fx.GraphModule, name: str, options: Options) -> Schedule:
     return schedule
 
 
-def written(schedule: Schedule, options: Options) -> GraphArtifact:
+def emit_artifact(schedule: Schedule, options: Options) -> GraphArtifact:
     """A schedule to code."""
     name = schedule.name
     if options.verify:

@@ -33,7 +33,7 @@ _PLANS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class RecomputePlan:
     """What may be computed again besides cheap operators, and what may not be in any case."""
 
     allowed: frozenset[fx.Node] = frozenset()
@@ -49,7 +49,7 @@ class Cost:
     work: int
 
 
-def choose(plans: Sequence[Plan], costs: Sequence[Cost], budget: float) -> Plan:
+def choose(plans: Sequence[RecomputePlan], costs: Sequence[Cost], budget: float) -> RecomputePlan:
     """The plan for a budget; the first one is the default."""
     useful = [0]
     for i in sorted(range(1, len(plans)), key=lambda i: (costs[i].work, costs[i].activations)):
@@ -61,18 +61,18 @@ def choose(plans: Sequence[Plan], costs: Sequence[Cost], budget: float) -> Plan:
     return plans[next(i for i in useful if costs[i].activations <= bound or i == useful[-1])]
 
 
-def plans(nodes: Sequence[fx.Node], saved: Iterable[fx.Node], cheap: Callable[[fx.Node], bool]) -> list[Plan]:
+def plans(nodes: Sequence[fx.Node], saved: Iterable[fx.Node], cheap: Callable[[fx.Node], bool]) -> list[RecomputePlan]:
     """The default, and cuts of the forward graph (`nodes`, in order) into segments of about equal saved bytes."""
     expensive = {node: i for i, node in enumerate(nodes) if not cheap(node) and is_pure(node)}
     liveness = _Liveness(nodes)
-    found = [Plan()]
+    found = [RecomputePlan()]
     for count, again in _PLANS:
         borders = _borders(nodes, list(saved), liveness, count)[:again]
         if len(borders) < again:
             continue
         allowed = frozenset(node for node, i in expensive.items() if i < borders[-1])
         pinned = frozenset(node for border in borders for node in liveness.crossing(border))
-        found.append(Plan(allowed - pinned, pinned))
+        found.append(RecomputePlan(allowed - pinned, pinned))
     return found
 
 

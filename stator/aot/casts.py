@@ -1,7 +1,7 @@
 """Autocast while gradients are computed: eager casts in backward by what is in force there, not by what was in forward.
 
 The backward graph is that of no autocast. It often is the same under the autocast that the call was compiled in, which
-`gradients` finds out by computing them twice; under any other, backward runs by eager kernels (`again.py`).
+`gradients` finds out by computing them twice; under any other, backward runs by eager kernels (`eager_replay.py`).
 Neighbours: `trace.py` asks for the gradients; `Metadata.casts` carries the answer; `runtime.py` acts on it.
 """
 

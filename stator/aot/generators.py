@@ -1,7 +1,7 @@
 """The generators of random numbers that a call takes numbers from: remembered, and put back if the call fails.
 
 A call that fails runs again by the original, which must find the random state of its start. Neighbours: `runtime.py`
-(calls of compiled graphs), `again.py`, and `backends/atomic.py` (graphs that others run).
+(calls of compiled graphs), `eager_replay.py`, and `backends/atomic.py` (graphs that others run).
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from stator.aot import special
+from stator.aot import overrides
 from stator.aot.attributes import attribute, tensors_of
 from stator.aot.tracer import Tracer
 from stator.base.errors import DataDependent, Unsupported
@@ -57,7 +57,7 @@ class Interpreter:
     def _call(self, node: fx.Node, args: Any, kwargs: Any) -> Any:
         match node.op:
             case "call_function":
-                function = special.CHECKED.get(node.target, node.target)
+                function = overrides.CHECKED.get(node.target, node.target)
                 return composite.call(function, args, kwargs)  # type: ignore[arg-type]
             case "call_method":
                 return composite.call(getattr(torch.Tensor, str(node.target)), args, kwargs)

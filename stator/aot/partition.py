@@ -24,7 +24,7 @@ from torch import fx
 from torch.utils._pytree import tree_leaves
 
 from stator.aot import budget as budgets
-from stator.aot.budget import Cost, Plan, bytes_of
+from stator.aot.budget import Cost, RecomputePlan, bytes_of
 from stator.aot.metadata import Look, Metadata, Saved
 from stator.aot.mincut import INFINITE, FlowGraph
 from stator.aot.symbols import shown
@@ -127,7 +127,7 @@ class _Choice:
 
     def choose(self, budget: float) -> list[fx.Node]:
         """The nodes to save, in graph order."""
-        saved = self._cut(Plan())
+        saved = self._cut(RecomputePlan())
         if budget >= 1:
             return saved
         nodes = [n for n in self.order if n.op == "call_function" and n.meta["phase"] == "forward"]
@@ -148,7 +148,7 @@ class _Choice:
         work = budgets.work(n for n in again if not is_cheap(n))
         return Cost(max(most, before), max(every, before), work)
 
-    def _cut(self, plan: Plan) -> list[fx.Node]:
+    def _cut(self, plan: RecomputePlan) -> list[fx.Node]:
         """The cheapest nodes to save under a plan, of the caller's tensors none but those that eager looks at."""
         while True:
             saved = self._cheapest(plan)
@@ -160,7 +160,7 @@ class _Choice:
                 return saved
             self.changing |= others
 
-    def _cheapest(self, plan: Plan) -> list[fx.Node]:
+    def _cheapest(self, plan: RecomputePlan) -> list[fx.Node]:
         graph = FlowGraph()
         numbers: dict[fx.Node, tuple[int, int]] = {}
         steps = dict.fromkeys(self.used, 0)
@@ -184,7 +184,7 @@ class _Choice:
         side = graph.source_side()
         return sorted((n for n, (a, b) in numbers.items() if a in side and b not in side), key=self.order.__getitem__)
 
-    def _recomputable(self, node: fx.Node, plan: Plan) -> bool:
+    def _recomputable(self, node: fx.Node, plan: RecomputePlan) -> bool:
         if node.op == "placeholder" or node in plan.pinned:
             return False
         if node in self.results:

@@ -20,9 +20,9 @@ from torch import fx
 from torch.autograd import forward_ad
 
 from stator._native import Empty, Plan, record
-from stator.aot.again import Again
 from stator.aot.batches import is_batched, mapped
 from stator.aot.casts import active
+from stator.aot.eager_replay import EagerReplay
 from stator.aot.generators import restoring
 from stator.aot.keeping import Record, needs_record
 from stator.aot.metadata import Metadata, Output, TensorSpec
@@ -51,7 +51,7 @@ def bind(
     """The callable over the caller's tensors (the placeholders of the captured graph `gm`)."""
     bound = Bound(metadata, forward, backward, attributes)
     if gm is not None and metadata.has_backward:
-        bound.again = Again(gm, metadata)
+        bound.again = EagerReplay(gm, metadata)
     return bound.plan()
 
 
@@ -107,7 +107,7 @@ class Bound:
         #: Whether each call has a record of what it keeps, beside what PyTorch saves.
         self.keeps = metadata.has_backward and needs_record(metadata)
         #: Computes gradients that can be differentiated, if the captured graph is at hand.
-        self.again: Again | None = None
+        self.again: EagerReplay | None = None
         #: Flat inputs that backward does not keep.
         self.unsaved = _unsaved(metadata)
         #: The types of devices whose autocast matters in backward.

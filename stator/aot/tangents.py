@@ -1,8 +1,8 @@
 """What the trace records for calls where only some of the results are differentiated, which only backward knows.
 
-`Reach` finds in autograd's own graph from which results gradients flow to which input: an input that no differentiated
-result depends on gets None, not zeros. `Given` masks gradients of results that are not differentiated: a missing
-tangent is passed as zeros, and zeros times an infinity that backward reads would be NaN.
+`Reachability` finds in autograd's own graph from which results gradients flow to which input: an input that no
+differentiated result depends on gets None, not zeros. `GivenTangents` masks gradients of results that are not
+differentiated: a missing tangent is passed as zeros, and zeros times an infinity that backward reads would be NaN.
 Neighbours: `trace.py` asks; `Metadata.reach` and `Metadata.flags` carry the answers; `runtime.py` acts on them.
 """
 
@@ -45,7 +45,7 @@ _PRODUCTS = {aten.mm.default, aten.bmm.default}
 _DEPTH = 6
 
 
-class Reach:
+class Reachability:
     """Which gradients there are, for each subset of the outputs that a caller may differentiate.
 
     A dataflow analysis over autograd's graph, with a bit for each output. Custom functions may return None for an
@@ -144,7 +144,7 @@ def _later_first(roots: Iterable[Any]) -> list[Any]:
     return list(reversed(done))
 
 
-class Given:
+class GivenTangents:
     """Masks, by `where(given, gradient, 0)`, gradients of missing tangents that are combined with others.
 
     Not the gradient itself is masked where smaller tensors make it zeros: the gradient of a table of embeddings is

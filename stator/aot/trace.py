@@ -23,6 +23,7 @@ import torch
 from torch import fx
 
 from stator.aot import casts
+from stator.aot.aliased_inputs import Base, Member, join, relate, storage_of, view_bases
 from stator.aot.attributes import lifted
 from stator.aot.functional import Cell, Handle, repeats
 from stator.aot.interpreter import Interpreter
@@ -30,8 +31,7 @@ from stator.aot.kept import Kept, fates, looked_at
 from stator.aot.metadata import Ints, Metadata, Output, TensorSpec, Value
 from stator.aot.outputs import Results, describe, own_memory, view_of
 from stator.aot.symbols import extent_of, origins
-from stator.aot.tangents import Given, Reach
-from stator.aot.together import Base, Member, join, relate, storage_of, wholes
+from stator.aot.tangents import GivenTangents, Reachability
 from stator.aot.tracer import Tracer
 from stator.base.errors import StatorError, Unsupported
 from stator.fake import FakeTensor, make
@@ -195,7 +195,7 @@ class _Tracing:
         self.joined = joined
         self.bases: list[Base] = []
         #: Tensors that the caller passes views of and not themselves, and how the runtime gets hold of them.
-        self.wholes: list[_Input] = []
+        self.view_bases: list[_Input] = []
         self.views: list[Member] = []
         self.attributes: list[_Input] = []
         self.inputs: list[_Flat] = []
@@ -290,12 +290,12 @@ class _Tracing:
         """For each member that is a view the one that it is a view of, which may join them for that."""
         found: dict[int, Member] = {}
         by_object = {id(member.real): member for member in reversed(members.values())}
-        for i, real in wholes(members).items():
+        for i, real in view_bases(members).items():
             if id(real) not in by_object:
-                entry = self._input(f"whole_{len(self.wholes)}", real, real)
-                number = len(self.attributes) + len(self.inputs) + len(self.wholes)
+                entry = self._input(f"whole_{len(self.view_bases)}", real, real)
+                number = len(self.attributes) + len(self.inputs) + len(self.view_bases)
                 by_object[id(real)] = members[number] = Member(entry.node.name, number, real, entry.fake)
-                self.wholes.append(entry)
+                self.view_bases.append(entry)
                 self.views.append(members[i])
             found[i] = by_object[id(real)]
         return found
@@ -311,7 +311,7 @@ class _Tracing:
             for member in base.members:
                 member.number += len(constants) if member.number >= len(self.attributes) else 0
         self.attributes += constants
-        return [*self.attributes, *self.inputs, *self.wholes]
+        return [*self.attributes, *self.inputs, *self.view_bases]
 
     def _write_back(self, flat: list[_Flat], results: Results) -> tuple[list[int], list[tuple[int, int]]]:
         """A `copy_` for every input whose memory was written to, or a value where autograd must see the write.
@@ -388,7 +388,7 @@ class _Tracing:
             tracer.given.append(tangent.handle.cell)
         if not outputs or not leaves:
             return [None] * len(flat), []
-        reach = Reach(tracer.calls, outputs)
+        reach = Reachability(tracer.calls, outputs)
         with self._as_eager_raises():
             self.kept.ask(reach.order)
             grads, self.casts = casts.gradients(tracer, outputs, tangents, list(leaves.values()))
@@ -408,7 +408,7 @@ class _Tracing:
         flat: list[_Flat],
         results: Results,
         assigned: list[tuple[int, int]],
-        reach: Reach,
+        reach: Reachability,
         numbers: Sequence[int],
     ) -> None:
         """What eager's backward looks at, and which results share their fate."""
@@ -445,7 +445,7 @@ class _Tracing:
         self, gradients: list[fx.Node | None], tangents: list[fx.Node], reached: dict[int, int], numbers: Sequence[int]
     ) -> tuple[list[fx.Node | None], list[fx.Node]]:
         """Gradients that are right when only some tangents are given, and all placeholders that backward then has."""
-        given = Given(self.tracer, tangents)
+        given = GivenTangents(self.tracer, tangents)
         gradients = given.guard(gradients, reached)
         everything = (1 << len(numbers)) - 1
         self.flags = tuple([numbers[k] for k in given.flags])

@@ -5,7 +5,7 @@ the backward pass. What happens to an operator is decided once per overload (`_a
 decomposition, a random operator, a write, a view, or simply a node.
 
 Invariant: every fake made here has a `handle`; no recorded node mutates. Neighbours: `functional.py` (values of
-memory), `operators.py` (functional forms of mutating overloads), `special.py` (fills `SPECIAL`), `trace.py`.
+memory), `operators.py` (functional forms of mutating overloads), `overrides.py` (fills `SPECIAL`), `trace.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What the compiler did, as data: spans (named, nested, timed) and records (a kind with facts).
 
-Rooms call `span` and `record` and never print. `collect()` gathers both on the calling thread, for `stator.explain` and
-the benchmarks; `STATOR_LOGS` (or the option `logs`) prints them to stderr as they happen. With nobody listening, a
+Packages call `span` and `record` and never print. `collect()` gathers both on the calling thread, for `stator.explain`
+and the benchmarks; `STATOR_LOGS` (or the option `logs`) prints them to stderr as they happen. With nobody listening, a
 call costs a dictionary and a test. The kinds and their facts are the constants below: writers and readers share them.
 `count` adds to totals of the process, which are always kept.
 """

@@ -5,7 +5,7 @@
 A jump on an unknown condition ends at one of two points, an instruction under a handler at the handler's as well. While
 an exception is being handled, the new code handles it too, and stops doing so before it leaves.
 Invariant: the state is that before the instruction, so nothing of it has been done; whatever cannot be rebuilt is
-refused while the code is written. Neighbours: `rewrite.py` (writes code), `points.py`, `root.py` (the state).
+refused while the code is written. Neighbours: `rewrite.py` (writes code), `resume.py`, `root.py` (the state).
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from stator._native import Continuation
 from stator.base.errors import GraphBreak
 from stator.bytecode import continuation, encode, flow
 from stator.bytecode.liveness import live
-from stator.capture.points import Point
+from stator.capture.resume import ResumePoint
 from stator.capture.values.function import CellValue
 
 if TYPE_CHECKING:
     from types import FunctionType
 
     from stator.bytecode.instructions import Decoded
-    from stator.capture.points import Points
+    from stator.capture.resume import ResumePoints
     from stator.capture.rewrite import Assembler
     from stator.capture.root import RootMachine
     from stator.capture.source import Source
@@ -74,7 +74,7 @@ def with_unbound_method(stack: Sequence[Value | None], name: str, arg: Any) -> l
 class Exit:
     """Writes the end of one captured part."""
 
-    def __init__(self, out: Assembler, machine: RootMachine, points: Points, function: FunctionType) -> None:
+    def __init__(self, out: Assembler, machine: RootMachine, points: ResumePoints, function: FunctionType) -> None:
         self.out = out
         self.machine = machine
         self.points = points
@@ -210,7 +210,7 @@ class Exit:
         at = continuation.point(self.decoded, target, tuple(nulls), tuple(slots))
         names = self.decoded.slot_names
         cells = tuple(names[slot] for slot in at.slots if isinstance(slots[slot], CellValue))
-        point = Point(self.machine.code, at, cells)
+        point = ResumePoint(self.machine.code, at, cells)
         loads = {continuation.stack_name(position): load for position, load in enumerate(stack)}
         out.start_call(lambda: out.load_object(Continuation))
         out.load_object(self.points.target(point, self.function))

@@ -47,8 +47,8 @@ from stator.capture import frames
 from stator.capture.compiled_module import CompiledModule, original_of, share
 from stator.capture.dynamic import History
 from stator.capture.guards import Guard, Roots, compile_tree, default_device
-from stator.capture.points import Point, Points
 from stator.capture.recovery import Recovery, Replay, Uncompiled
+from stator.capture.resume import ResumePoint, ResumePoints
 from stator.capture.source import ConstSource
 from stator.capture.values.module import WRAPPERS
 
@@ -81,14 +81,14 @@ class Versions:
         self,
         function: types.FunctionType,
         settings: Settings,
-        point: Point | None = None,
-        points: Points | None = None,
+        point: ResumePoint | None = None,
+        points: ResumePoints | None = None,
     ) -> None:
         self.function = function
         self.settings = settings
         #: Where it starts, if not at the beginning; `function` is then what goes on from there uncaptured.
         self.point = point
-        self.points = points or Points(functools.partial(continue_at, settings))
+        self.points = points or ResumePoints(functools.partial(continue_at, settings))
         self.adding = threading.RLock()
         self.dispatcher = _native.Dispatcher(function, self.miss, settings)
         #: Whether unmatched calls are left to eager for good.
@@ -339,10 +339,12 @@ class Versions:
         warnings.warn_explicit(warning, None, code.co_filename, code.co_firstlineno, registry={})
 
 
-def continue_at(settings: Settings, point: Point, function: types.FunctionType, points: Points) -> _native.Dispatcher:
+def continue_at(
+    settings: Settings, point: ResumePoint, function: types.FunctionType, points: ResumePoints
+) -> _native.Dispatcher:
     """What continues at a point of a function: versions of its own, with the settings of the whole."""
     rest = point.function(function.__globals__, function.__qualname__)
-    _native.leave_alone(rest.__code__)  # it runs where a frame was already looked at
+    _native.skip_code(rest.__code__)  # it runs where a frame was already looked at
     return Versions(rest, settings, point, points).dispatcher
 
 
@@ -365,7 +367,7 @@ def leave_wrapped(function: types.FunctionType) -> None:
     inner = getattr(function, "_torchdynamo_orig_callable", getattr(function, "__wrapped__", None))
     inner = getattr(inner, "__func__", inner)
     if isinstance(inner, types.FunctionType):
-        _native.leave_alone(inner.__code__)
+        _native.skip_code(inner.__code__)
 
 
 def compile_callable(fn: Callable[..., Any], settings: Settings) -> Callable[..., Any]:

@@ -7,7 +7,7 @@ again up to just before it, and the new code does that instruction for real and 
 nothing can be captured the entry runs the original under the guards met so far. With fullgraph, a refusal is a
 `CaptureError`. A program that raises runs as it is, so that the exception is its own.
 Invariant: conversion changes nothing outside; the program's effects happen when the entry's code runs.
-Neighbours: `root.py` (the frame that is run), `breaks.py`, `points.py`, `rewrite.py`, `entry.py` (keeps the entries).
+Neighbours: `root.py` (the frame that is run), `breaks.py`, `resume.py`, `rewrite.py`, `entry.py` (keeps the entries).
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ from stator.capture.dynamic import History, NotForAllSizes, Sizes
 from stator.capture.effects import DELETED, Effects
 from stator.capture.graph import GraphBuilder
 from stator.capture.guards import Guard, GuardSet, default_device, state_guards
-from stator.capture.leaving import Stays, changes, refuse_leaked
 from stator.capture.machine import HandledError, Machine, RefusedOpcode, Session, TooLong
-from stator.capture.points import Point, Points
+from stator.capture.output_state import OutputRefused, changes, refuse_leaked
 from stator.capture.recovery import Recovery, calls_of
+from stator.capture.resume import ResumePoint, ResumePoints
 from stator.capture.rewrite import Assembler
 from stator.capture.root import RootMachine, Stopped
 from stator.capture.source import Source, scope_of
@@ -163,8 +163,8 @@ def convert(
     options: Any = None,
     *,
     fullgraph: bool = False,
-    point: Point | None = None,
-    points: Points | None = None,
+    point: ResumePoint | None = None,
+    points: ResumePoints | None = None,
     history: History | None = None,
 ) -> Entry:
     """Captures the call `fn(*args, **kwargs)`; `backend` compiles the graph.
@@ -196,8 +196,8 @@ class Conversion:
         backend: Backend,
         options: Any,
         fullgraph: bool,
-        point: Point | None,
-        points: Points | None,
+        point: ResumePoint | None,
+        points: ResumePoints | None,
         history: History | None = None,
     ) -> None:
         self.fn = fn
@@ -432,14 +432,15 @@ class Conversion:
         machine, guards, assembler = attempt
         graph, fn = machine.graph, self.fn
         calls = graph.calls
-        granted = [(entry.source, graph.granted[entry.node]) for entry in graph.inputs if entry.node in graph.granted]
+        flags = graph.grad_flags
+        grad_flags = [(entry.source, flags[entry.node]) for entry in graph.inputs if entry.node in flags]
         if not graph.computes:
-            code = assembler.assemble(None, (), granted) if self.breaks else fn.__code__
+            code = assembler.assemble(None, (), grad_flags) if self.breaks else fn.__code__
             return Entry(guards, code, [], self.breaks)
         try:
             refuse_leaked(graph, assembler.outputs)
             changed = assembler.changes = changes(graph, assembler.outputs)
-        except Stays as error:
+        except OutputRefused as error:
             return self.finish_before(error, error.step)
         outputs = [changed[node].node if node in changed else node for node in assembler.outputs]
         drop_unused_inputs(graph, outputs)
@@ -457,15 +458,14 @@ class Conversion:
         recovery = self.recovery(machine)
         if default_device() is not None:
             compiled = functools.partial(called_without_default_device, compiled)
-        # Frames below an entry with breaks are captured, but not those of its graph.
+        # Frames below it are captured, but not those of its graph.
         called = functools.partial(_native.watched, None, compiled) if self.breaks else compiled
-        code = assembler.assemble(called, inputs, granted, recovery)
+        code = assembler.assemble(called, inputs, grad_flags, recovery)
         return Entry(guards, code, [GraphInfo(module, inputs, calls, compiled)], self.breaks, recovery=recovery)
 
     def recovery(self, machine: RootMachine) -> Recovery:
         """What is called when the graph raises."""
-        graph, fn = machine.graph, self.fn
-        calls = calls_of(graph.graph)
+        graph, fn, calls = machine.graph, self.fn, calls_of(machine.graph.graph)
         place = next((Location(*call.location) for call in calls if call.location is not None), self.first_line())
         written = any(leaf.changed for leaf in graph.leaves())
         observes = machine.session.handles or written or bool(machine.effects)

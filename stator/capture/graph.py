@@ -128,7 +128,7 @@ class GraphBuilder:
         self.mapping = 0
         self.mapped = 0
         #: Inputs that take gradients, or take none any more, from the start of the frame on: the program says so.
-        self.granted: dict[fx.Node, bool] = {}
+        self.grad_flags: dict[fx.Node, bool] = {}
         #: By the identity of their fakes, values that the program has made take gradients.
         self.made: dict[int, Any] = {}
         #: Whether the program has asked for gradients.
@@ -415,11 +415,11 @@ class GraphBuilder:
     @property
     def examples(self) -> list[Any]:
         """The tensors and ints met at capture, one a placeholder."""
-        return [self._granted(entry) if entry.node in self.granted else entry.example for entry in self.inputs]
+        return [self._with_flag(entry) if entry.node in self.grad_flags else entry.example for entry in self.inputs]
 
-    def _granted(self, entry: Input) -> torch.Tensor:
+    def _with_flag(self, entry: Input) -> torch.Tensor:
         """The same memory, as a tensor that takes gradients or not as the graph has it."""
-        example, flag = entry.example.detach(), self.granted[entry.node]
+        example, flag = entry.example.detach(), self.grad_flags[entry.node]
         if isinstance(entry.example, torch.nn.Parameter):
             return torch.nn.Parameter(example, flag)
         return example.requires_grad_(flag)

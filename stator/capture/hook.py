@@ -1,9 +1,9 @@
 """Frames below a break: what becomes of code that compiled code calls for real.
 
 The frame hook (`csrc/frame_hook.c`) asks `look_at` about every frame in a region that no version matches. `RULES` says
-which code is left alone, or hushed together with all that it calls; anything else is captured as compiled callables
-are, and its versions hang on the code object. Methods of modules have versions for each module, so that twelve layers
-do not share one limit, and closures for each function object, since the new code may name its cells.
+which code is left alone, or skipped together with all that it calls; anything else is captured as compiled
+callables are, and its versions hang on the code object. Methods of modules have versions for each module, so that
+twelve layers do not share one limit, and closures for each function object, since the new code may name its cells.
 Invariant: whatever fails here, the frame runs as it is; only warnings that the user has made errors, and our own
 failures with the option strict, surface. Neighbours: `entry.py` (`Versions`, of which these are a kind), `frames.py`.
 """
@@ -73,11 +73,11 @@ def _comprehension(function: types.FunctionType) -> bool:
 
 
 def _leave(function: types.FunctionType) -> None:
-    _native.leave_alone(function.__code__)
+    _native.skip_code(function.__code__)
 
 
-def _hush(function: types.FunctionType) -> None:
-    _native.hush(function.__code__)
+def _skip_recursively(function: types.FunctionType) -> None:
+    _native.skip_recursively(function.__code__)
 
 
 class Rule(NamedTuple):
@@ -89,7 +89,7 @@ class Rule(NamedTuple):
 
 #: The first that holds counts; where none does, the frame is captured.
 RULES: Final = (
-    Rule(entry.disabled_deeply, _hush),
+    Rule(entry.disabled_deeply, _skip_recursively),
     Rule(entry.disabled, entry.leave_wrapped),
     Rule(_generated, _leave),
     Rule(_own, _leave),
@@ -131,7 +131,7 @@ def _names_torch(function: types.FunctionType) -> bool:
     return False
 
 
-def worthwhile(function: types.FunctionType, slots: tuple[Any, ...]) -> bool:
+def worth_capturing(function: types.FunctionType, slots: tuple[Any, ...]) -> bool:
     """Whether the frame may compute with tensors."""
     if any(isinstance(value, torch.autograd.function.FunctionCtx) for value in slots[:1]):
         return False  # autograd runs it, and looks at what it does
@@ -236,7 +236,7 @@ class FrameVersions(entry.Versions):
                 self.history.raised[made.at] = not made.certain  # whether it does is not seen from here
                 return
             if not made.graphs and not made.breaks and not _holds_tensors(slots):
-                judge(code)
+                apply_rules(code)
                 return
             made.guards.add(Guard("ID", GlobalsSource(), function.__globals__))
             if function.__closure__ and not self.alone:
@@ -315,11 +315,11 @@ _instances: weakref.WeakSet[Instances] = weakref.WeakSet()
 _making = threading.RLock()
 
 
-def judge(code: types.CodeType) -> None:
+def apply_rules(code: types.CodeType) -> None:
     """Leaves code alone, until the next reset."""
     key = id(code)
     _judged[key] = weakref.ref(code, lambda _: _judged.pop(key, None))
-    _native.leave_alone(code)
+    _native.skip_code(code)
 
 
 def look_at(
@@ -331,8 +331,8 @@ def look_at(
         if rule is not None:
             rule.apply(function)
             return None
-        if not worthwhile(function, slots):
-            judge(function.__code__)
+        if not worth_capturing(function, slots):
+            apply_rules(function.__code__)
             return None
     versions = versions_for(settings, function, slots, entries)
     try:

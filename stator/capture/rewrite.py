@@ -51,7 +51,7 @@ from stator.capture.values.class_statement import made_here
 
 if TYPE_CHECKING:
     from stator.capture.effects import Effects
-    from stator.capture.leaving import Change
+    from stator.capture.output_state import Change
     from stator.capture.value import Value
 
 SINCE_312 = sys.version_info >= (3, 12)
@@ -331,16 +331,16 @@ class Assembler:
         self,
         graph: Callable[..., Sequence[Any]] | None,
         inputs: Sequence[Source],
-        granted: Sequence[tuple[Source, bool]] = (),
+        grad_flags: Sequence[tuple[Source, bool]] = (),
         recovery: Callable[..., object] | None = None,
     ) -> CodeType:
         """The code object that calls `graph`, if there is one, on the tensors that `inputs` reach.
 
-        Before, those in `granted` are made to take gradients, or none: doing so again changes nothing.
+        Before, those in `grad_flags` are made to take gradients, or none: doing so again changes nothing.
         When the graph raises, `recovery` is called with the exception and the inputs: nothing has happened until then.
         """
         body, self._code = self._code, []
-        for source, flag in granted:
+        for source, flag in grad_flags:
             self._call_on(torch.Tensor.requires_grad_, source, flag)
             self.pop()
         if graph is not None:

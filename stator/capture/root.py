@@ -1,9 +1,9 @@
 """The outermost frame of a conversion: where it starts, and after how many instructions it is to end.
 
-A conversion starts at the beginning of a function, with its arguments, or at a `Point` in the middle of one, with what
-was on the stack and in the slots there. The root counts its instructions, so that a conversion that meets a refusal can
-be run again up to just before it. Invariant: the same number of steps gives the same state.
-Neighbours: `machine.py` (runs it), `points.py` (points), `frames.py` (makes and runs the root).
+A conversion starts at the beginning of a function, with its arguments, or at a `ResumePoint` in the middle of one, with
+what was on the stack and in the slots there. The root counts its instructions, so that a conversion that meets a
+refusal can be run again up to just before it. Invariant: the same number of steps gives the same state.
+Neighbours: `machine.py` (runs it), `resume.py` (points), `frames.py` (makes and runs the root).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from stator.capture.values import build
 if TYPE_CHECKING:
     from types import CodeType
 
-    from stator.capture.points import Point
+    from stator.capture.resume import ResumePoint
 
 
 class Stopped(Exception):
@@ -71,7 +71,7 @@ class RootMachine(Machine):
         for slot, argument in enumerate(arguments):
             self.pending[slot] = argument, LocalSource(names[slot])
 
-    def start_at(self, point: Point, arguments: list[Any]) -> None:
+    def start_at(self, point: ResumePoint, arguments: list[Any]) -> None:
         """At a point, with what its names stand for."""
         given = dict(zip(point.names, arguments, strict=True))
         index = self.ip = point.at.start

@@ -1,4 +1,4 @@
-"""Fake tensors: tensors with everything but data. Front door of the room."""
+"""Fake tensors: tensors with everything but data. Front door of the package."""
 
 from stator.fake import (  # noqa: F401  (they fill the table of shape rules)
     checks,

@@ -2,7 +2,7 @@
 
 The order: in-place operators give back the tensor they write to, operators whose result depends on data use known
 constants or raise, `RULES` has the common operators, and everything else runs on the meta tensors.
-What an operator is (in-place, view, data-dependent) is read once from its schema into a `Plan`.
+What an operator is (in-place, view, data-dependent) is read once from its schema into a `OperatorFacts`.
 
 Neighbours: `rules.py` fills `RULES`; `mode.py` calls `execute` for every operator; `tensor.py` has the tensors.
 """
@@ -35,7 +35,7 @@ CPU = torch.device("cpu")
 _DATA_TAGS = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
 
 
-class Plan:
+class OperatorFacts:
     """What `execute` has to know about one operator, read from its schema and tags."""
 
     __slots__ = (
@@ -76,9 +76,9 @@ _BY_INTEGERS = {aten.index.Tensor, aten._unsafe_index.Tensor}
 
 
 @functools.cache
-def plan_of(func: Any) -> Plan:
+def plan_of(func: Any) -> OperatorFacts:
     """The plan of an operator, made at its first use."""
-    return Plan(func)
+    return OperatorFacts(func)
 
 
 def execute(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -173,7 +173,7 @@ def argument(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], position:
 # ---- operators that write --------------------------------------------------------------------------------------------
 
 
-def _write(func: Any, plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _write(func: Any, plan: OperatorFacts, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     assert plan.written is not None
     targets = [argument(func, args, kwargs, position) for position in plan.written]
     if plan.restrides:
@@ -194,7 +194,9 @@ def _note_write(target: Any) -> None:
             _note_write(item)
 
 
-def _restride(func: Any, plan: Plan, target: FakeTensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> FakeTensor:
+def _restride(
+    func: Any, plan: OperatorFacts, target: FakeTensor, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> FakeTensor:
     """An in-place operator that changes the geometry (`t_`, `unsqueeze_`): give the wrapper the new one."""
     if func in _RESIZING:
         raise Unsupported(func, "it changes the memory of a tensor in place")
@@ -222,7 +224,7 @@ def _write_constant(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], ta
 # ---- constants -------------------------------------------------------------------------------------------------------
 
 
-def _may_be_constant(plan: Plan, args: tuple[Any, ...]) -> bool:
+def _may_be_constant(plan: OperatorFacts, args: tuple[Any, ...]) -> bool:
     """Whether the first tensor among the arguments is a constant: the cheap test that keeps the common path short."""
     for arg in args:
         if type(arg) is FakeTensor:
@@ -304,7 +306,7 @@ def _known_value(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
 # ---- meta kernels ----------------------------------------------------------------------------------------------------
 
 
-def unfake(func: Any, plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, torch.device]:
+def unfake(func: Any, plan: OperatorFacts, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, torch.device]:
     """Run the meta kernel; its result (meta tensors) and the device that the result claims."""
     devices: list[FakeTensor] = []
     metas = [_to_meta(arg, devices) for arg in args]
@@ -320,7 +322,7 @@ def unfake(func: Any, plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any])
     return func(*metas, **kwargs), device
 
 
-def run_on_meta(func: Any, plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def run_on_meta(func: Any, plan: OperatorFacts, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The fakes of an operator's results by PyTorch's meta kernel."""
     try:
         out, device = unfake(func, plan, args, kwargs)

@@ -1,7 +1,7 @@
 """What autograd takes a real tensor to be a view of: a write to the one then gives the other a new history too.
 
 Only a group of inputs in one storage asks for it, where such a write happens: `capture/aliasing.py` guards it,
-`fingerprint.py` names it, `aot/together.py` makes fakes that are related likewise.
+`fingerprint.py` names it, `aot/aliased_inputs.py` makes fakes that are related likewise.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from stator.fake.execute import Plan, argument
+from stator.fake.execute import OperatorFacts, argument
 from stator.fake.symbolic import FloatNode, size_of
 from stator.fake.tensor import FakeTensor, Memory
 from stator.sizes import hint
@@ -68,7 +68,7 @@ _known: dict[Any, str | None] = {}
 _classes: dict[Any, type[Exception]] = {}
 
 
-def check(func: Any, plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def check(func: Any, plan: OperatorFacts, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Raises what the operator raises for arguments of these kinds, if it does."""
     if func.namespace != "aten" or plan.view or plan.restrides:
         return
@@ -228,7 +228,7 @@ def _flat(args: Any) -> Iterator[Any]:
 # ---- memory that several operands share ------------------------------------------------------------------------------
 
 
-def _check_overlap(func: Any, plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def _check_overlap(func: Any, plan: OperatorFacts, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     assert plan.written is not None
     targets = [argument(func, args, kwargs, position) for position in plan.written]
     for target in targets:

@@ -1,6 +1,6 @@
 """`explain(fn)(*args)`: run once, and say what was compiled, what was not, and why.
 
-Everything comes from the records and spans that the rooms leave in `base.log` while the function compiles; this file
+Everything comes from the records and spans that the packages leave in `base.log` while the function compiles; this file
 only gathers them into one small record and prints it. The function is compiled anew, so that what an earlier call has
 already compiled is explained as well. Neighbours: `stator.api`, `base/log.py` (the kinds and their facts).
 """

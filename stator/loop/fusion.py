@@ -4,7 +4,7 @@ Every nest starts as a group of its own. Pairs of groups that share a buffer are
 joining them saves: first producer and consumer (the value stays in registers), then readers of the same buffer. Two
 groups join if one's loops map onto the other's such that each buffer made in one is read in the other at exactly the
 index where it is made, if no path leads from one to the other through a third, and if the kernel stays within the
-device's limits. `Plan` prints what was decided.
+device's limits. `FusionPlan` prints what was decided.
 Neighbours: `deps` has the facts, `space` the maps, `apply` builds kernels from the plan.
 """
 
@@ -73,7 +73,7 @@ class Pair(NamedTuple):
 
 
 @dataclass(slots=True)
-class Plan:
+class FusionPlan:
     """The groups (externs are groups of one), by their first member, and what was joined for how many bytes."""
 
     groups: list[Group]
@@ -98,7 +98,7 @@ class Plan:
         return "\n".join(out) + "\n"
 
 
-def decide(facts: Facts, device: Device) -> Plan:
+def decide(facts: Facts, device: Device) -> FusionPlan:
     """The plan for a program."""
     return _Decision(facts, device).run()
 
@@ -125,7 +125,7 @@ class _Decision:
         self.groups = set(self.group.values())
         self.shapes = len(facts.program.nodes)
 
-    def run(self) -> Plan:
+    def run(self) -> FusionPlan:
         vertical, horizontal = self._vertical(), self._horizontal()
         for _ in range(_ROUNDS):
             before = len(self.joined)
@@ -135,7 +135,7 @@ class _Decision:
             if len(self.joined) == before:
                 break
         groups = sorted(self.groups, key=lambda group: group.members[0])
-        return Plan(groups, self.joined, self.facts)
+        return FusionPlan(groups, self.joined, self.facts)
 
     # -- candidates --------------------------------------------------------------------------------
 

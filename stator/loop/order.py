@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
 
 from stator.loop.failing import waiting
-from stator.loop.fusion import Group, Plan
+from stator.loop.fusion import FusionPlan, Group
 from stator.sizes import hint
 
 _LOOK = 24  # ready groups that the greedy order compares, oldest first
 
 
-def order(plan: Plan) -> list[Group]:
+def order(plan: FusionPlan) -> list[Group]:
     """The groups, each after all it needs."""
     graph = _Graph(plan)
     straight, greedy = graph.straight(), graph.greedy()
@@ -27,7 +27,7 @@ def order(plan: Plan) -> list[Group]:
 class _Graph:
     """Edges between groups by number, and what each group allocates and reads."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: FusionPlan) -> None:
         facts = plan.facts
         self.groups = plan.groups
         number = {member: i for i, group in enumerate(plan.groups) for member in group.members}

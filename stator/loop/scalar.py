@@ -14,7 +14,7 @@ from ctypes import c_float
 from dataclasses import dataclass
 from typing import Any
 
-from stator.loop import special
+from stator.loop import special_functions
 
 Number = Any  # a bool, int or float: which one follows from the dtype
 
@@ -288,7 +288,7 @@ _TABLE: tuple[tuple[str, int, str, str, Callable[..., Number]], ...] = (
     ("isinf", 1, "test", "a is an infinity", lambda a: math.isinf(a)),
 )
 
-OPS: dict[str, Operator] = {row[0]: Operator(*row) for row in (*_TABLE, *special.ROWS)}
+OPS: dict[str, Operator] = {row[0]: Operator(*row) for row in (*_TABLE, *special_functions.ROWS)}
 _ROUNDED_RIGHT = ("div", "sqrt", "reciprocal", "floor", "ceil", "trunc", "round")
 EXACT = frozenset(name for name, o in OPS.items() if (o.rule != "float" or name in _ROUNDED_RIGHT) and name != "pow")
 REDUCTIONS = ("sum", "prod", "max", "min", "any", "all", "argmax", "argmin")

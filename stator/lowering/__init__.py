@@ -17,7 +17,7 @@ from stator.lowering import (
     reduction,
     scan,
     scatter,
-    special,
+    special_functions,
     view,
 )
 from stator.lowering.engine import lower
@@ -36,7 +36,7 @@ FAMILIES = (
     reduction,
     scan,
     scatter,
-    special,
+    special_functions,
     view,
 )
 

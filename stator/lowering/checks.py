@@ -13,12 +13,12 @@ from stator.loop.ranges import Ranges
 from stator.lowering.context import Context, loop_axes
 from stator.lowering.extern import call
 from stator.lowering.table import lowers
-from stator.lowering.value import Body, Tensorish, pointwise
+from stator.lowering.value import Body, LazyTensor, pointwise
 from stator.sizes import Extent
 
 
 @lowers(CHECK_POSITIONS)
-def check_positions(context: Context, out: None, x: Tensorish, low: Extent, high: Extent) -> None:
+def check_positions(context: Context, out: None, x: LazyTensor, low: Extent, high: Extent) -> None:
     known = _range(x)
     if known is not None and type(low) is int and type(high) is int and low <= known[0] and known[1] < high:
         return
@@ -31,7 +31,7 @@ def check_positions(context: Context, out: None, x: Tensorish, low: Extent, high
 
 
 @lowers(CHECK_DIVISOR)
-def check_divisor(context: Context, out: None, x: Tensorish) -> None:
+def check_divisor(context: Context, out: None, x: LazyTensor) -> None:
     known = _range(x)
     if known is not None and not known[0] <= 0 <= known[1]:
         return
@@ -39,7 +39,7 @@ def check_divisor(context: Context, out: None, x: Tensorish) -> None:
 
 
 @lowers("_linalg_check_errors")
-def check_linalg(context: Context, out: None, info: Tensorish, name: str, *, is_matrix: bool) -> None:
+def check_linalg(context: Context, out: None, info: LazyTensor, name: str, *, is_matrix: bool) -> None:
     """In a wrapper, what starts with "torch." is an expression and no text."""
     call(
         context,
@@ -50,12 +50,12 @@ def check_linalg(context: Context, out: None, info: Tensorish, name: str, *, is_
     )
 
 
-def _range(x: Tensorish) -> tuple[int, int] | None:
+def _range(x: LazyTensor) -> tuple[int, int] | None:
     """Between which numbers all elements provably lie."""
     return Ranges().numbers(x.load(loop_axes(x.size, x.stride)[1]))
 
 
-def _require(context: Context, x: Tensorish, condition: Body, message: str) -> None:
+def _require(context: Context, x: LazyTensor, condition: Body, message: str) -> None:
     """Raise at run time where the condition does not hold for an element."""
 
     def all_hold(value: Expr) -> Expr:

@@ -1,6 +1,6 @@
 """Complex arithmetic as real arithmetic: a complex value is computed as the pair of its parts.
 
-In memory the parts lie side by side (`Tensorish.raw` has them as a last dimension of two); in a program they are two
+In memory the parts lie side by side (`LazyTensor.raw` has them as a last dimension of two); in a program they are two
 real values, its `planes`, which loops fuse with whatever is around them. Readers that ask for one part get the
 expression of that part alone. What is put in memory only to be read again lies there plane by plane; what leaves
 the program, or meets an extern kernel, is written interleaved, as two writes of one loop (`parity.py`).
@@ -28,7 +28,7 @@ from stator.lowering.parity import chosen
 from stator.lowering.pointwise import Operand, promote
 from stator.lowering.reduction import any_, reduced_dims, sum_
 from stator.lowering.table import lowers
-from stator.lowering.value import Indices, Spec, Tensorish, broadcast, compute_dtype, numbers, over, pointwise
+from stator.lowering.value import Indices, LazyTensor, Spec, broadcast, compute_dtype, numbers, over, pointwise
 
 
 def _halves() -> tuple[Index, Index]:
@@ -50,7 +50,7 @@ PAIRED = Table("lowering of complex numbers")
 _pairs = PAIRED.register
 
 
-def lower(context: Context, target: Any, out: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensorish | None:
+def lower(context: Context, target: Any, out: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> LazyTensor | None:
     """The value of a call that touches complex numbers, or None where only ATen's kernel computes it."""
     function = PAIRED.get(target)
     if function is None or not isinstance(out, Spec) or not (is_complex(out.dtype) or _has_complex(args)):
@@ -63,14 +63,14 @@ def is_complex(dtype: str) -> bool:
 
 
 def _has_complex(value: Any) -> bool:
-    if isinstance(value, Tensorish):
+    if isinstance(value, LazyTensor):
         return is_complex(value.dtype)
     return isinstance(value, list | tuple) and not isinstance(value, Spec) and any(map(_has_complex, value))
 
 
 def _known(value: Any) -> bool:
     """Whether it is none of the dtypes that are neither complex nor known to loops."""
-    if isinstance(value, Tensorish | Spec):
+    if isinstance(value, LazyTensor | Spec):
         return value.dtype not in OPAQUE or is_complex(value.dtype)
     return not isinstance(value, list | tuple) or all(map(_known, value))
 
@@ -78,7 +78,7 @@ def _known(value: Any) -> bool:
 # -- values ----------------------------------------------------------------------------------------
 
 
-def paired(out: Spec, body: Reader, weight: int) -> Tensorish:
+def paired(out: Spec, body: Reader, weight: int) -> LazyTensor:
     """A complex value that is computed where it is read."""
     dtype, stride = OPAQUE[out.dtype][0], (*out.stride, 1)
     pair = cache(body)
@@ -100,7 +100,7 @@ def paired(out: Spec, body: Reader, weight: int) -> Tensorish:
 
 def _reader(operand: Operand | complex, dtype: str) -> Reader:
     """The operand's elements as pairs of `dtype`, for the indices of a larger result."""
-    if not isinstance(operand, Tensorish):
+    if not isinstance(operand, LazyTensor):
         re, im = (operand.real, operand.imag) if isinstance(operand, complex) else (operand, 0)
         constant = Pair(e.number(re, dtype), e.number(im, dtype))
         return lambda at: constant
@@ -117,22 +117,22 @@ def _reader(operand: Operand | complex, dtype: str) -> Reader:
 
 def _weight(*operands: Any) -> int:
     """The size of an expression of both parts of the operands."""
-    return sum([numbers(o).weight for o in operands if isinstance(o, Tensorish)])
+    return sum([numbers(o).weight for o in operands if isinstance(o, LazyTensor)])
 
 
-def _plane(x: Tensorish, part: Index, dtype: str) -> Tensorish:
+def _plane(x: LazyTensor, part: Index, dtype: str) -> LazyTensor:
     """One part of a value, as a real one."""
     read = _reader(x, dtype)
     return pointwise(x.size, dtype, lambda at: read(at)[part.const], numbers(x).weight + 1)
 
 
-def _apply(out: Spec, function: Callable[..., Pair], *operands: Any) -> Tensorish:
+def _apply(out: Spec, function: Callable[..., Pair], *operands: Any) -> LazyTensor:
     """A complex value whose elements are `function` of the operands'."""
     readers = [_reader(operand, _computed(out)) for operand in operands]
     return paired(out, lambda at: function(*[read(at) for read in readers]), 2 + _weight(*operands))
 
 
-def _test(out: Spec, dtype: str, function: Callable[..., Expr], *operands: Any) -> Tensorish:
+def _test(out: Spec, dtype: str, function: Callable[..., Expr], *operands: Any) -> LazyTensor:
     """A real value whose elements are `function` of the operands' elements, which are pairs of `dtype`."""
     readers = [_reader(operand, dtype) for operand in operands]
 
@@ -233,27 +233,27 @@ COMPARISONS = {"eq": ("eq", "and"), "ne": ("ne", "or")}
 
 def _register_arithmetic(target: str, function: Callable[..., Pair]) -> None:
     @_pairs(target)
-    def run(context: Context, out: Spec, *operands: Any) -> Tensorish:
+    def run(context: Context, out: Spec, *operands: Any) -> LazyTensor:
         return _apply(out, function, *operands)
 
 
 def _register_test(target: str, name: str, joined: str) -> None:
     @_pairs(target)
-    def run(context: Context, out: Spec, x: Tensorish) -> Tensorish:
+    def run(context: Context, out: Spec, x: LazyTensor) -> LazyTensor:
         return _test(out, compute_dtype(_part(x.dtype)), _both(name, joined), x)
 
 
 def _register_comparison(target: str, name: str, joined: str) -> None:
     @_pairs(f"{target}.Tensor", f"{target}.Scalar")
-    def run(context: Context, out: Spec, a: Tensorish, b: Any) -> Tensorish:
+    def run(context: Context, out: Spec, a: LazyTensor, b: Any) -> LazyTensor:
         return _test(out, _compared(a, b), _both(name, joined), a, b)
 
 
-def _compared(a: Tensorish, b: Any) -> str:
+def _compared(a: LazyTensor, b: Any) -> str:
     """What parts are compared in: the promoted dtype's."""
     kinds: list[Operand] = []
     for x in (a, b):
-        if isinstance(x, Tensorish) and x.raw is not None:
+        if isinstance(x, LazyTensor) and x.raw is not None:
             x = pointwise(x.size, _part(x.dtype), x.raw.load, 1)
         kinds.append(0.0 if isinstance(x, complex) else x)
     return compute_dtype(promote(*kinds))
@@ -268,33 +268,33 @@ for _target, _names in COMPARISONS.items():
 
 
 @_pairs("add.Tensor")
-def _add(context: Context, out: Spec, a: Any, b: Any, *, alpha: Any = 1) -> Tensorish:
+def _add(context: Context, out: Spec, a: Any, b: Any, *, alpha: Any = 1) -> LazyTensor:
     return _apply(out, lambda x, y, scale: _sum(x, y if alpha == 1 else _product(y, scale)), a, b, alpha)
 
 
 @_pairs("sub.Tensor")
-def _sub(context: Context, out: Spec, a: Any, b: Any, *, alpha: Any = 1) -> Tensorish:
+def _sub(context: Context, out: Spec, a: Any, b: Any, *, alpha: Any = 1) -> LazyTensor:
     return _apply(out, lambda x, y, scale: _difference(x, y if alpha == 1 else _product(y, scale)), a, b, alpha)
 
 
 @_pairs("reciprocal")
-def _reciprocal(context: Context, out: Spec, x: Any) -> Tensorish:
+def _reciprocal(context: Context, out: Spec, x: Any) -> LazyTensor:
     return _apply(out, _quotient, 1, x)
 
 
 @lowers("_conj")
 @_pairs("_conj")
-def conjugated(context: Context, out: Spec, x: Tensorish) -> Tensorish:
+def conjugated(context: Context, out: Spec, x: LazyTensor) -> LazyTensor:
     return _apply(out, _conjugate, x)
 
 
 @_pairs("abs")
-def _abs(context: Context, out: Spec, x: Tensorish) -> Tensorish:
+def _abs(context: Context, out: Spec, x: LazyTensor) -> LazyTensor:
     return _test(out, compute_dtype(_part(x.dtype)), _magnitude, x)
 
 
 @_pairs("where.self", "where.ScalarSelf", "where.ScalarOther")
-def _where(context: Context, out: Spec, mask: Tensorish, a: Any, b: Any) -> Tensorish:
+def _where(context: Context, out: Spec, mask: LazyTensor, a: Any, b: Any) -> LazyTensor:
     left, right = _reader(a, _part(out.dtype)), _reader(b, _part(out.dtype))
 
     def body(at: Indices) -> Pair:
@@ -305,17 +305,17 @@ def _where(context: Context, out: Spec, mask: Tensorish, a: Any, b: Any) -> Tens
 
 
 @_pairs("full")
-def _full(context: Context, out: Spec, size: Sequence[int], value: Any, **_: Any) -> Tensorish:
+def _full(context: Context, out: Spec, size: Sequence[int], value: Any, **_: Any) -> LazyTensor:
     return _apply(out, lambda x: x, value)
 
 
 @_pairs("full_like")
-def _full_like(context: Context, out: Spec, x: Tensorish, value: Any, **_: Any) -> Tensorish:
+def _full_like(context: Context, out: Spec, x: LazyTensor, value: Any, **_: Any) -> LazyTensor:
     return _apply(out, lambda x: x, value)
 
 
 @_pairs("_to_copy")
-def _to_copy(context: Context, out: Spec, x: Tensorish, **options: Any) -> Tensorish | None:
+def _to_copy(context: Context, out: Spec, x: LazyTensor, **options: Any) -> LazyTensor | None:
     """Reals have no imaginary part, and other dtypes are given the real one, or whether either is not zero."""
     place = numbers(x).place
     source = place.buffer.device if place is not None else context.device
@@ -334,8 +334,8 @@ def _to_copy(context: Context, out: Spec, x: Tensorish, **options: Any) -> Tenso
 
 @_pairs("sum.dim_IntList")
 def _total(
-    context: Context, out: Spec, x: Tensorish, dim: Any, keep: bool = False, *, dtype: Any = None
-) -> Tensorish | None:
+    context: Context, out: Spec, x: LazyTensor, dim: Any, keep: bool = False, *, dtype: Any = None
+) -> LazyTensor | None:
     if not is_complex(out.dtype):
         return None
     real = out._replace(dtype=_part(out.dtype))
@@ -344,14 +344,14 @@ def _total(
 
 
 @_pairs("mean.dim")
-def _mean(context: Context, out: Spec, x: Tensorish, dim: Any, keep: bool = False, **_: Any) -> Tensorish | None:
+def _mean(context: Context, out: Spec, x: LazyTensor, dim: Any, keep: bool = False, **_: Any) -> LazyTensor | None:
     total = _total(context, out, x, dim, keep)
     count = prod([x.size[d] for d in reduced_dims(x, dim)]) if x.rank else 1
     return None if total is None else _apply(out, _quotient, total, count)
 
 
 @_pairs("any.dims")
-def _any(context: Context, out: Spec, x: Tensorish, dim: Any = None, keep: bool = False) -> Tensorish:
+def _any(context: Context, out: Spec, x: LazyTensor, dim: Any = None, keep: bool = False) -> LazyTensor:
     nonzero = _test(Spec(x.size, x.stride, "bool", out.device), compute_dtype(_part(x.dtype)), _both("ne", "or"), x, 0)
     return any_(context, out, nonzero, dim, keep)
 
@@ -359,7 +359,7 @@ def _any(context: Context, out: Spec, x: Tensorish, dim: Any = None, keep: bool 
 # -- movement: what moves elements moves pairs, whose dimension comes last -------------------------
 
 
-def _converted(x: Tensorish, out: Spec) -> Tensorish:
+def _converted(x: LazyTensor, out: Spec) -> LazyTensor:
     """The value, in the dtype of the result, as loops know it."""
     if x.dtype == out.dtype:
         return numbers(x)
@@ -367,37 +367,37 @@ def _converted(x: Tensorish, out: Spec) -> Tensorish:
     return numbers(_apply(spec, lambda value: value, x))
 
 
-def _moved(lowering: Callable[..., Tensorish], context: Context, out: Spec, *args: Any) -> Tensorish:
+def _moved(lowering: Callable[..., LazyTensor], context: Context, out: Spec, *args: Any) -> LazyTensor:
     """What a lowering for real values makes of pairs."""
     return over(lowering(context, out.numbers, *args), out.dtype)
 
 
 @_pairs("cat")
-def _cat(context: Context, out: Spec, tensors: Sequence[Tensorish], dim: int = 0) -> Tensorish:
+def _cat(context: Context, out: Spec, tensors: Sequence[LazyTensor], dim: int = 0) -> LazyTensor:
     rank = len(out.size)
     kept = [t for t in tensors if t.rank == rank and (t.size != (0,) or rank != 1)]
     return _moved(cat, context, out, [_converted(t, out) for t in kept], dim % max(rank, 1))
 
 
 @_pairs("flip")
-def _flip(context: Context, out: Spec, x: Tensorish, dims: Sequence[int]) -> Tensorish:
+def _flip(context: Context, out: Spec, x: LazyTensor, dims: Sequence[int]) -> LazyTensor:
     return _moved(flip, context, out, numbers(x), [d % x.rank for d in dims] if x.rank else [])
 
 
 @_pairs("index.Tensor")
-def _index(context: Context, out: Spec, x: Tensorish, indices: Sequence[Tensorish | None]) -> Tensorish | None:
+def _index(context: Context, out: Spec, x: LazyTensor, indices: Sequence[LazyTensor | None]) -> LazyTensor | None:
     if any(i is not None and i.dtype in ("bool", "u8") for i in indices) or 0 in x.size:
         return None
     return _moved(index, context, out, numbers(x), indices)
 
 
 @_pairs("index_select")
-def _index_select(context: Context, out: Spec, x: Tensorish, dim: int, positions: Tensorish) -> Tensorish | None:
+def _index_select(context: Context, out: Spec, x: LazyTensor, dim: int, positions: LazyTensor) -> LazyTensor | None:
     return None if 0 in x.size else _moved(index_select, context, out, numbers(x), dim % x.rank, positions)
 
 
 @_pairs("constant_pad_nd")
-def _pad(context: Context, out: Spec, x: Tensorish, pads: Sequence[Any], value: Any = 0) -> Tensorish:
+def _pad(context: Context, out: Spec, x: LazyTensor, pads: Sequence[Any], value: Any = 0) -> LazyTensor:
     if isinstance(value, int | float) and value == 0:
         return _moved(constant_pad, context, out, numbers(x), [0, 0, *pads], 0)
     dtype, border = _part(out.dtype), complex(value)
@@ -411,18 +411,20 @@ def _pad(context: Context, out: Spec, x: Tensorish, pads: Sequence[Any], value: 
 def _slice_scatter(
     context: Context,
     out: Spec,
-    x: Tensorish,
-    source: Tensorish,
+    x: LazyTensor,
+    source: LazyTensor,
     dim: int = 0,
     start: Any = None,
     end: Any = None,
     step: int = 1,
-) -> Tensorish:
+) -> LazyTensor:
     given = numbers(x), _converted(source, out)
     return _moved(slice_scatter, context, out, *given, dim % x.rank, start, end, step)
 
 
 @_pairs("select_scatter")
-def _select_scatter(context: Context, out: Spec, x: Tensorish, source: Tensorish, dim: int, position: Any) -> Tensorish:
+def _select_scatter(
+    context: Context, out: Spec, x: LazyTensor, source: LazyTensor, dim: int, position: Any
+) -> LazyTensor:
     given = numbers(x), _converted(source, out)
     return _moved(select_scatter, context, out, *given, dim % x.rank, position)

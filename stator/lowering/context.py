@@ -23,7 +23,7 @@ from stator.loop.ranges import Ranges
 from stator.loop.scalar import OPAQUE
 from stator.lowering.parity import halves
 from stator.lowering.uses import Uses
-from stator.lowering.value import Body, Indices, Place, Size, Spec, Tensorish, placed, pointwise
+from stator.lowering.value import Body, Indices, LazyTensor, Place, Size, Spec, placed, pointwise
 from stator.sizes import Extent, hint
 from stator.sizes.strides import contiguous, is_dense, same_layout
 
@@ -107,7 +107,7 @@ class Context:
 
     # -- realising ---------------------------------------------------------------------------------
 
-    def realize(self, value: Tensorish) -> Place:
+    def realize(self, value: LazyTensor) -> Place:
         """Where the value lies, after writing it to a buffer of its own if it lies nowhere."""
         if value.place is not None:
             return value.place
@@ -118,7 +118,7 @@ class Context:
             self.write(buffer, value)
         return value.settle(Place(buffer, buffer.stride))
 
-    def _write_parts(self, buffer: Buffer, value: Tensorish) -> None:
+    def _write_parts(self, buffer: Buffer, value: LazyTensor) -> None:
         assert value.parts is not None
         dim, parts = value.parts
         start: Extent = 0
@@ -129,7 +129,7 @@ class Context:
         if start == 0 or 0 in value.size:
             self.write(buffer, value)
 
-    def write(self, buffer: Buffer, value: Tensorish, offset: Extent = 0) -> None:
+    def write(self, buffer: Buffer, value: LazyTensor, offset: Extent = 0) -> None:
         """A nest that stores the value in the buffer, outermost loop over the largest stride."""
         axes, at = loop_axes(value.size, buffer.stride)
         position = Index.of(offset)
@@ -137,7 +137,7 @@ class Context:
             position = position + index * step
         self.nodes += halves(Nest(buffer, axes, (), e.cast(value.load(at), buffer.dtype), position))
 
-    def reduce(self, size: Size, dims: list[int], dtype: str, value: Body, keep: bool) -> Tensorish:
+    def reduce(self, size: Size, dims: list[int], dtype: str, value: Body, keep: bool) -> LazyTensor:
         """A nest over a value of `size` that reduces `dims`; `value` gives the stored expression."""
         kept = tuple(1 if d in dims else n for d, n in enumerate(size))
         buffer = self.buffer(kept, contiguous(kept), dtype)
@@ -161,7 +161,7 @@ class Context:
         rest = [d for d in range(len(size)) if d not in dims]
         return placed(tuple(size[d] for d in rest), Place(buffer, tuple(buffer.stride[d] for d in rest)))
 
-    def scan(self, out: Spec, dim: int, value: Body) -> Tensorish:
+    def scan(self, out: Spec, dim: int, value: Body) -> LazyTensor:
         """A nest over all of `out` that walks `dim` in order; `value` gives the stored expression."""
         buffer = self.buffer(out.size, out.stride, out.dtype)
         axes, at = loop_axes(out.size, buffer.stride)
@@ -175,7 +175,7 @@ class Context:
 
     # -- views of memory ---------------------------------------------------------------------------
 
-    def place(self, value: Tensorish) -> Place:
+    def place(self, value: LazyTensor) -> Place:
         """Where the value can be read with strides; a view shares the memory of its base."""
         if value.place is not None:
             return value.place
@@ -193,14 +193,14 @@ class Context:
                 return lies
         return self.realize(value)
 
-    def view(self, value: Tensorish) -> View:
+    def view(self, value: LazyTensor) -> View:
         """The value as an extern argument."""
         if value.raw is not None:
             return self._opaque_view(value.raw, value.dtype)
         place = self.place(value)
         return View(place.buffer.name, value.size, place.stride, place.offset)
 
-    def _opaque_view(self, raw: Tensorish, dtype: str) -> View:
+    def _opaque_view(self, raw: LazyTensor, dtype: str) -> View:
         """The argument for a tensor of an opaque dtype; the numbers that an element consists of must be adjacent."""
         place, width = self.place(raw), OPAQUE[dtype][1]
         if width > 1 and not _side_by_side(raw.size, place, width):
@@ -209,7 +209,7 @@ class Context:
 
     # -- the cost rule -----------------------------------------------------------------------------
 
-    def consider(self, node: Node, value: Tensorish) -> None:
+    def consider(self, node: Node, value: LazyTensor) -> None:
         """Realise a value that was just lowered if computing it in each of its readers would cost more."""
         if value.place is not None or value.base is not None:
             return
@@ -225,7 +225,7 @@ class Context:
         elif is_table(value, uses):
             self._tabulate(value)
 
-    def _tabulate(self, value: Tensorish) -> None:
+    def _tabulate(self, value: LazyTensor) -> None:
         """Realise a table. Integers that provably fit are stored as int32: a vector has as many of them as of float32.
 
         Readers are told the proven range (`known`), so that a position needs no check.
@@ -260,7 +260,7 @@ def loop_axes(size: Size, stride: Size) -> tuple[tuple[Axis, ...], Indices]:
     return tuple(axes), tuple(at)
 
 
-def is_table(value: Tensorish, uses: Uses) -> bool:
+def is_table(value: LazyTensor, uses: Uses) -> bool:
     """Whether it is a small tensor, not cheap to compute, each of whose elements a far larger result reads many times.
 
     One that is constant along the last dim is computed outside of the innermost loop, and needs no table.
@@ -270,7 +270,7 @@ def is_table(value: Tensorish, uses: Uses) -> bool:
     return uses.elements >= TABLE_READS and uses.elements >= TABLE_RATIO * hint(prod(value.size))
 
 
-def worth_memory(value: Tensorish, buffers: dict[str, Buffer]) -> bool:
+def worth_memory(value: LazyTensor, buffers: dict[str, Buffer]) -> bool:
     """Whether to compute it once: it reads two or more whole tensors, or holds a costly operator."""
     _, at = loop_axes(value.size, value.stride)
     whole = hint(prod(value.size))

@@ -10,28 +10,28 @@ from stator.loop.expr import Expr
 from stator.loop.scalar import FLOATS
 from stator.lowering.context import Context
 from stator.lowering.table import lowers
-from stator.lowering.value import Indices, Spec, Tensorish, pointwise
+from stator.lowering.value import Indices, LazyTensor, Spec, pointwise
 from stator.sizes import Extent, Size
 
 
-def constant(out: Spec, value: float) -> Tensorish:
+def constant(out: Spec, value: float) -> LazyTensor:
     """The same number everywhere."""
     filled = e.number(value, out.dtype)
     return pointwise(out.size, out.dtype, lambda at: filled, 1)
 
 
 @lowers("full")
-def full(context: Context, out: Spec, size: Sequence[int], value: float, **_: Any) -> Tensorish:
+def full(context: Context, out: Spec, size: Sequence[int], value: float, **_: Any) -> LazyTensor:
     return constant(out, value)
 
 
 @lowers("full_like")
-def full_like(context: Context, out: Spec, x: Tensorish, value: float, **_: Any) -> Tensorish:
+def full_like(context: Context, out: Spec, x: LazyTensor, value: float, **_: Any) -> LazyTensor:
     return constant(out, value)
 
 
 @lowers("arange.start_step")
-def arange(context: Context, out: Spec, start: float, end: float, step: float = 1, **_: Any) -> Tensorish:
+def arange(context: Context, out: Spec, start: float, end: float, step: float = 1, **_: Any) -> LazyTensor:
     """Whole numbers stay in index arithmetic; others are computed in float64, as eager does.
 
     A range of integers has whole ends and steps, whatever it was given.

@@ -27,9 +27,9 @@ from stator.lowering.context import Context, loop_axes
 from stator.lowering.extern import call, extern
 from stator.lowering.table import LOWERINGS
 from stator.lowering.value import (
+    LazyTensor,
     Place,
     Spec,
-    Tensorish,
     broadcast,
     extent,
     numbers,
@@ -59,7 +59,7 @@ class Lowering:
     def __init__(self, context: Context) -> None:
         self.context = context
         #: The mutations kept back: (input, its new value).
-        self.writes: list[tuple[Tensorish, Tensorish]] = []
+        self.writes: list[tuple[LazyTensor, LazyTensor]] = []
 
     def run(self, gm: GraphModule, name: str) -> Program:
         context = self.context
@@ -137,15 +137,15 @@ class Lowering:
                 out, kwargs = self._computed_here(out, kwargs)
         if opaque.touches(out) or opaque.touches(args):
             result = opaque.lower(self.context, target, out, args, kwargs)
-            if isinstance(result, Tensorish):
+            if isinstance(result, LazyTensor):
                 self._settle(node, numbers(result), out.numbers)
             return result
         result = function(self.context, out, *args, **kwargs)
-        if isinstance(result, Tensorish):
+        if isinstance(result, LazyTensor):
             self._settle(node, result, out)
         return result
 
-    def _settle(self, node: Node, result: Tensorish, out: Spec) -> None:
+    def _settle(self, node: Node, result: LazyTensor, out: Spec) -> None:
         """Strides and name of a value that lies nowhere yet, and whether to put it in memory now."""
         if result.place is None:
             if result.base is None:
@@ -159,7 +159,7 @@ class Lowering:
         """Host tensors read by a kernel of another device are carried over first."""
         if isinstance(args, tuple | list):
             return tuple([self._on_device(a) for a in args])
-        if isinstance(args, Tensorish):
+        if isinstance(args, LazyTensor):
             return self._carried(args, self.context.device)
         return args
 
@@ -177,11 +177,11 @@ class Lowering:
         """Arguments of a kernel of PyTorch's, each on the device where the caller's program has it."""
         if isinstance(nodes, tuple | list):
             return [self._at_home(node, arg) for node, arg in zip(nodes, args, strict=True)]
-        if isinstance(args, Tensorish) and isinstance(nodes, Node):
+        if isinstance(args, LazyTensor) and isinstance(nodes, Node):
             return self._carried(args, nodes.meta["val"].device.type)
         return args
 
-    def _carried(self, value: Tensorish, device: str) -> Tensorish:
+    def _carried(self, value: LazyTensor, device: str) -> LazyTensor:
         """The value on a device: itself, or a copy."""
         if self.context.device == "cpu":
             return value
@@ -189,7 +189,7 @@ class Lowering:
         if device == (place.buffer.device if place is not None else self.context.device):
             return value
         spec = Spec(value.size, value.stride, value.dtype, device)
-        copy: Tensorish = call(self.context, "aten._to_copy.default", spec, (value,), {"device": torch.device(device)})
+        copy: LazyTensor = call(self.context, "aten._to_copy.default", spec, (value,), {"device": torch.device(device)})
         return copy
 
     # -- the end -----------------------------------------------------------------------------------
@@ -201,18 +201,18 @@ class Lowering:
         outputs: list[Output] = []
         for item in nodes:
             value = values[item] if isinstance(item, Node) else item
-            outputs.append(self._output(item, value, mutated) if isinstance(value, Tensorish) else _constant(value))
+            outputs.append(self._output(item, value, mutated) if isinstance(value, LazyTensor) else _constant(value))
         self._mutate(mutated)
         return tuple(outputs)
 
-    def _output(self, node: Any, value: Tensorish, mutated: set[str]) -> View:
+    def _output(self, node: Any, value: LazyTensor, mutated: set[str]) -> View:
         """A view with eager's strides on memory that the end of the program leaves alone."""
         context = self.context
         spec = Spec.of(node.meta["val"])
         value = self._carried(value, spec.device)
         known_as = spec.dtype if spec.dtype in OPAQUE else ""
         spec, value = spec.numbers, numbers(value)
-        origin: Tensorish | None = value
+        origin: LazyTensor | None = value
         while origin is not None:
             if origin.copied is not None:  # a copy that the program asked for is no other name of what it copies
                 context.realize(origin)
@@ -253,12 +253,12 @@ def _constant(value: Any) -> Output:
     raise InternalError("lowering", f"an output that is neither a tensor nor a number: {value!r}")
 
 
-def _buffer(target: Tensorish) -> Buffer:
+def _buffer(target: LazyTensor) -> Buffer:
     assert target.place is not None, "only inputs are mutated, and they lie in memory"
     return target.place.buffer
 
 
-def _written(target: Tensorish, value: Tensorish) -> tuple[Expr, tuple[Axis, ...], Index]:
+def _written(target: LazyTensor, value: LazyTensor) -> tuple[Expr, tuple[Axis, ...], Index]:
     """(the new element, the loops over the target, where it is written)."""
     place = target.place
     assert place is not None

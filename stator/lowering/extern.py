@@ -23,7 +23,7 @@ from stator.fake.graphs import acts
 from stator.loop.nest import Argument, Buffer, Extern, Text
 from stator.loop.scalar import OPAQUE
 from stator.lowering.context import Context
-from stator.lowering.value import Place, Spec, Tensorish, over, placed
+from stator.lowering.value import LazyTensor, Place, Spec, over, placed
 from stator.sizes import Size, hint
 from stator.sizes.real import Bits
 from stator.sizes.strides import is_dense
@@ -57,7 +57,7 @@ def target_name(target: Any) -> str:
 def argument(context: Context, value: Any) -> Argument:
     """An argument of an fx node as data."""
     match value:
-        case Tensorish():
+        case LazyTensor():
             return context.view(value)
         case str():
             return Text(value)

@@ -19,9 +19,9 @@ from stator.lowering.extern import extern
 from stator.lowering.table import lowers
 from stator.lowering.value import (
     Indices,
+    LazyTensor,
     Size,
     Spec,
-    Tensorish,
     broadcast,
     broadcast_sizes,
     compute_dtype,
@@ -45,13 +45,13 @@ class Selection:
     """`x[indices]` as a tensor of `size`: the dims of the indices, broadcast, stand where the first of them does."""
 
     extents: Size
-    indices: Sequence[Tensorish | None]
+    indices: Sequence[LazyTensor | None]
     size: Size
     first: int
     rank: int
 
     @staticmethod
-    def of(extents: Size, indices: Sequence[Tensorish | None]) -> Selection | None:
+    def of(extents: Size, indices: Sequence[LazyTensor | None]) -> Selection | None:
         """None for what loops cannot do: a mask selects as many elements as are true in it, which only data tells."""
         chosen = [d for d, i in enumerate(indices) if i is not None]
         tensors = [i for i in indices if i is not None]
@@ -79,7 +79,7 @@ class Selection:
 
 
 @lowers("index.Tensor")
-def index(context: Context, out: Spec, x: Tensorish, indices: Sequence[Tensorish | None]) -> Tensorish:
+def index(context: Context, out: Spec, x: LazyTensor, indices: Sequence[LazyTensor | None]) -> LazyTensor:
     chosen = Selection.of(x.size, indices)
     if chosen is None:
         return extern(context, out, x, indices)
@@ -89,7 +89,7 @@ def index(context: Context, out: Spec, x: Tensorish, indices: Sequence[Tensorish
 
 
 @lowers("index_select")
-def index_select(context: Context, out: Spec, x: Tensorish, dim: int, positions: Tensorish) -> Tensorish:
+def index_select(context: Context, out: Spec, x: LazyTensor, dim: int, positions: LazyTensor) -> LazyTensor:
     dim %= x.rank
     if x.size[dim] == 0:
         return extern(context, out, x, dim, positions)
@@ -103,8 +103,8 @@ def index_select(context: Context, out: Spec, x: Tensorish, dim: int, positions:
 
 @lowers("gather")
 def gather(
-    context: Context, out: Spec, x: Tensorish, dim: int, positions: Tensorish, *, sparse_grad: bool = False
-) -> Tensorish:
+    context: Context, out: Spec, x: LazyTensor, dim: int, positions: LazyTensor, *, sparse_grad: bool = False
+) -> LazyTensor:
     if 0 in out.size:  # then the ranks may differ
         return pointwise(out.size, out.dtype, lambda at: e.const(0, out.dtype), 1)
     if x.rank == 0:
@@ -121,7 +121,7 @@ def gather(
 
 
 @lowers("flip")
-def flip(context: Context, out: Spec, x: Tensorish, dims: Sequence[int]) -> Tensorish:
+def flip(context: Context, out: Spec, x: LazyTensor, dims: Sequence[int]) -> LazyTensor:
     flipped = {d % x.rank for d in dims} if x.rank else set()
 
     def body(at: Indices) -> Expr:
@@ -131,7 +131,7 @@ def flip(context: Context, out: Spec, x: Tensorish, dims: Sequence[int]) -> Tens
 
 
 @lowers("cat")
-def cat(context: Context, out: Spec, tensors: Sequence[Tensorish], dim: int = 0) -> Tensorish:
+def cat(context: Context, out: Spec, tensors: Sequence[LazyTensor], dim: int = 0) -> LazyTensor:
     """Readers choose the part by index; a cat that must lie in memory is written part by part."""
     rank = len(out.size)
     parts = [t for t in tensors if t.rank == rank and (t.size != (0,) or rank != 1)]
@@ -170,7 +170,7 @@ def _within(position: Expr, start: Extent, end: Extent, extent: Extent) -> Expr:
     return _all(conditions)
 
 
-def _cast(value: Tensorish, dtype: str) -> Tensorish:
+def _cast(value: LazyTensor, dtype: str) -> LazyTensor:
     return pointwise(value.size, dtype, lambda at: e.cast(value.load(at), dtype), value.weight + 1)
 
 
@@ -182,7 +182,7 @@ def _all(conditions: list[Expr]) -> Expr:
 
 
 @lowers("constant_pad_nd")
-def constant_pad(context: Context, out: Spec, x: Tensorish, pads: Sequence[Extent], value: float = 0) -> Tensorish:
+def constant_pad(context: Context, out: Spec, x: LazyTensor, pads: Sequence[Extent], value: float = 0) -> LazyTensor:
     before: list[Extent] = [0] * x.rank
     for k in range(len(pads) // 2):
         before[x.rank - 1 - k] = pads[2 * k]
@@ -203,13 +203,13 @@ def constant_pad(context: Context, out: Spec, x: Tensorish, pads: Sequence[Exten
 def slice_scatter(
     context: Context,
     out: Spec,
-    x: Tensorish,
-    source: Tensorish,
+    x: LazyTensor,
+    source: LazyTensor,
     dim: int = 0,
     start: Extent | None = None,
     end: Extent | None = None,
     step: int = 1,
-) -> Tensorish:
+) -> LazyTensor:
     dim %= x.rank
     first = slice_start(x.size[dim], start)
     count = source.size[dim]
@@ -235,8 +235,8 @@ def slice_scatter(
 
 @lowers("select_scatter")
 def select_scatter(
-    context: Context, out: Spec, x: Tensorish, source: Tensorish, dim: int, position: Extent
-) -> Tensorish:
+    context: Context, out: Spec, x: LazyTensor, source: LazyTensor, dim: int, position: Extent
+) -> LazyTensor:
     dim %= x.rank
     chosen = e.index(position + x.size[dim] if position < 0 else position)
 
@@ -255,14 +255,14 @@ def select_scatter(
 def searchsorted(
     context: Context,
     out: Spec,
-    ordered: Tensorish,
-    x: Tensorish,
+    ordered: LazyTensor,
+    x: LazyTensor,
     *,
     out_int32: bool = False,
     right: bool = False,
     side: str | None = None,
-    sorter: Tensorish | None = None,
-) -> Tensorish:
+    sorter: LazyTensor | None = None,
+) -> LazyTensor:
     extent = ordered.size[-1] if ordered.rank else 1
     if type(extent) is not int or extent >= 1 << 30 or ordered.dtype != x.dtype or not ordered.rank:
         return extern(context, out, ordered, x, out_int32=out_int32, right=right, side=side, sorter=sorter)
@@ -271,8 +271,8 @@ def searchsorted(
 
 
 def _search(
-    out: Spec, ordered: Tensorish, x: Tensorish, right: bool, sorter: Tensorish | None, extent: int
-) -> Tensorish:
+    out: Spec, ordered: LazyTensor, x: LazyTensor, right: bool, sorter: LazyTensor | None, extent: int
+) -> LazyTensor:
     """How many elements of the order come before a value: by eager's probes, so that NaNs count as they do there."""
     wide = compute_dtype(x.dtype)
 

@@ -1,6 +1,6 @@
 """Opaque dtypes, with which loops do not compute: complex numbers, wide unsigned integers, eight-bit floats.
 
-A value of one of them is represented by numbers that loops can copy (`Tensorish.raw`): a complex tensor is pairs of
+A value of one of them is represented by numbers that loops can copy (`LazyTensor.raw`): a complex tensor is pairs of
 floats in a last dimension. So views, copies and writes are loops as for other dtypes, `view_as_real` and
 `view_as_complex` cost nothing, and an operator that computes is a call of ATen's own kernel, unless `complex.py`
 computes it with the real and imaginary parts.
@@ -19,7 +19,7 @@ from stator.lowering import complex
 from stator.lowering.context import Context
 from stator.lowering.extern import extern, target_name
 from stator.lowering.table import LOWERINGS, lowers
-from stator.lowering.value import Spec, Tensorish, compute_dtype, numbers, over, pointwise
+from stator.lowering.value import LazyTensor, Spec, compute_dtype, numbers, over, pointwise
 
 #: Dtypes of which a loop can read the bits as those of another.
 BITS = frozenset(("f64", "f32", "i64", "i32"))
@@ -32,7 +32,7 @@ COPIES = frozenset(("aten.clone.default",))
 def touches(value: Any) -> bool:
     """Whether it is, or contains, a value of an opaque dtype."""
     kind = type(value)
-    if kind is Tensorish:
+    if kind is LazyTensor:
         return value.raw is not None
     if kind is Spec:
         return value.dtype in OPAQUE
@@ -54,17 +54,17 @@ def lower(context: Context, target: Any, out: Any, args: tuple[Any, ...], kwargs
 
 
 @lowers("view_as_real")
-def view_as_real(context: Context, out: Spec, x: Tensorish) -> Tensorish:
+def view_as_real(context: Context, out: Spec, x: LazyTensor) -> LazyTensor:
     return numbers(x)
 
 
 @lowers("view_as_complex")
-def view_as_complex(context: Context, out: Spec, x: Tensorish) -> Tensorish:
+def view_as_complex(context: Context, out: Spec, x: LazyTensor) -> LazyTensor:
     return over(x, out.dtype)
 
 
 @lowers("_neg_view")
-def negated(context: Context, out: Spec, x: Tensorish) -> Tensorish:
+def negated(context: Context, out: Spec, x: LazyTensor) -> LazyTensor:
     dtype = compute_dtype(out.dtype)
     return pointwise(
         x.size, out.dtype, lambda at: e.cast(e.op("neg", e.cast(x.load(at), dtype)), out.dtype), x.weight + 1
@@ -72,7 +72,7 @@ def negated(context: Context, out: Spec, x: Tensorish) -> Tensorish:
 
 
 @lowers("view.dtype")
-def view_dtype(context: Context, out: Spec, x: Tensorish, dtype: Any) -> Any:
+def view_dtype(context: Context, out: Spec, x: LazyTensor, dtype: Any) -> Any:
     """The same bits read as another dtype of the same size; ATen copies where the size differs."""
     source, wanted = numbers(x), out.numbers
     if source.size != wanted.size:

@@ -15,14 +15,14 @@ from stator.loop.scalar import FLOATS, INTEGERS
 from stator.lowering.context import Context
 from stator.lowering.extern import extern
 from stator.lowering.table import lowers
-from stator.lowering.value import DTYPES, HALF, Indices, Spec, Tensorish, broadcast, compute_dtype, pointwise
+from stator.lowering.value import DTYPES, HALF, Indices, LazyTensor, Spec, broadcast, compute_dtype, pointwise
 from stator.sizes import Size
 from stator.sizes.real import Bits
 
-Operand = Tensorish | Size | Bits | int | float | bool
+Operand = LazyTensor | Size | Bits | int | float | bool
 
 
-def apply(out: Spec, dtype: str, function: Callable[..., Expr], *operands: Operand) -> Tensorish:
+def apply(out: Spec, dtype: str, function: Callable[..., Expr], *operands: Operand) -> LazyTensor:
     """A value whose elements are `function` of the operands' elements, cast to `dtype`."""
     readers = [_reader(operand, dtype) for operand in operands]
     result = out.dtype
@@ -30,12 +30,12 @@ def apply(out: Spec, dtype: str, function: Callable[..., Expr], *operands: Opera
     def body(at: Indices) -> Expr:
         return e.cast(function(*[read(at) for read in readers]), result)
 
-    weight = 1 + sum([o.weight for o in operands if isinstance(o, Tensorish)])
+    weight = 1 + sum([o.weight for o in operands if isinstance(o, LazyTensor)])
     return pointwise(out.size, result, body, weight)
 
 
 def _reader(operand: Operand, dtype: str) -> Callable[[Indices], Expr]:
-    if isinstance(operand, Tensorish):
+    if isinstance(operand, LazyTensor):
         if operand.dtype == dtype:
             return lambda at: broadcast(operand, at)
         return lambda at: e.cast(broadcast(operand, at), dtype)
@@ -69,7 +69,7 @@ def promote(*operands: Operand) -> str:
     """The dtype that eager compares operands in: dims outrank 0-dim tensors, which outrank numbers."""
     ranks: list[str | None] = [None, None, None]
     for operand in operands:
-        if isinstance(operand, Tensorish):
+        if isinstance(operand, LazyTensor):
             level, dtype = (0 if operand.size else 1), operand.dtype
         else:
             level, dtype = 2, "f32" if isinstance(operand, float | Bits) else "bool" if operand is True else "i64"
@@ -121,7 +121,7 @@ def _in_half(operand: Operand, dtype: str) -> Operand:
     if isinstance(operand, Size | Bits):
         number = e.cast(e.number(operand, "f32"), dtype)
         return pointwise((), dtype, lambda at: number, 1)
-    if not isinstance(operand, Tensorish):
+    if not isinstance(operand, LazyTensor):
         return e.const(operand, dtype).attr
     if operand.dtype == dtype:
         return operand
@@ -132,7 +132,7 @@ def _register_elementwise(target: str, name: str) -> None:
     function = _simple(name)
 
     @lowers(target)
-    def run(context: Context, out: Spec, *operands: Operand) -> Tensorish:
+    def run(context: Context, out: Spec, *operands: Operand) -> LazyTensor:
         first, *rest = operands
         if name not in EXACT_NUMBERS:
             rest = [_in_half(operand, out.dtype) for operand in rest]
@@ -144,7 +144,7 @@ def _register_rounding(target: str, name: str) -> None:
     function = _simple(name)
 
     @lowers(target)
-    def run(context: Context, out: Spec, x: Tensorish) -> Tensorish:
+    def run(context: Context, out: Spec, x: LazyTensor) -> LazyTensor:
         return apply(out, compute_dtype(out.dtype), function if out.dtype in FLOATS else _identity, x)
 
 
@@ -152,7 +152,7 @@ def _register_comparison(name: str) -> None:
     function = _simple(name)
 
     @lowers(f"{name}.Tensor", f"{name}.Scalar")
-    def run(context: Context, out: Spec, a: Tensorish, b: Operand | complex) -> Tensorish:
+    def run(context: Context, out: Spec, a: LazyTensor, b: Operand | complex) -> LazyTensor:
         if isinstance(b, complex):
             if b.imag != 0:  # no real number is equal to it
                 return apply(out, "bool", _identity, name == "ne")
@@ -178,16 +178,16 @@ for _name in COMPARISONS:
 
 
 @lowers("add.Tensor")
-def add(context: Context, out: Spec, a: Operand, b: Operand, *, alpha: float = 1) -> Tensorish:
+def add(context: Context, out: Spec, a: Operand, b: Operand, *, alpha: float = 1) -> LazyTensor:
     return _add_scaled("add", out, a, b, alpha)
 
 
 @lowers("sub.Tensor")
-def sub(context: Context, out: Spec, a: Operand, b: Operand, *, alpha: float = 1) -> Tensorish:
+def sub(context: Context, out: Spec, a: Operand, b: Operand, *, alpha: float = 1) -> LazyTensor:
     return _add_scaled("sub", out, a, b, alpha)
 
 
-def _add_scaled(name: str, out: Spec, a: Operand, b: Operand, alpha: float) -> Tensorish:
+def _add_scaled(name: str, out: Spec, a: Operand, b: Operand, alpha: float) -> LazyTensor:
     dtype = compute_dtype(out.dtype)
     a, b = _in_half(a, out.dtype), _in_half(b, out.dtype)
     if alpha == 1:
@@ -197,12 +197,12 @@ def _add_scaled(name: str, out: Spec, a: Operand, b: Operand, alpha: float) -> T
 
 
 @lowers("abs")
-def absolute(context: Context, out: Spec, x: Tensorish) -> Tensorish:
+def absolute(context: Context, out: Spec, x: LazyTensor) -> LazyTensor:
     return apply(out, compute_dtype(out.dtype), _identity if out.dtype == "bool" else _simple("abs"), x)
 
 
 @lowers("sign")
-def sign(context: Context, out: Spec, x: Tensorish) -> Tensorish:
+def sign(context: Context, out: Spec, x: LazyTensor) -> LazyTensor:
     return apply(out, compute_dtype(out.dtype), _identity if out.dtype == "bool" else _sign, x)
 
 
@@ -216,27 +216,27 @@ def _sign(x: Expr) -> Expr:
 
 
 @lowers("isnan")
-def isnan(context: Context, out: Spec, x: Tensorish) -> Tensorish:
+def isnan(context: Context, out: Spec, x: LazyTensor) -> LazyTensor:
     return _float_test("isnan", out, x)
 
 
 @lowers("isinf")
-def isinf(context: Context, out: Spec, x: Tensorish) -> Tensorish:
+def isinf(context: Context, out: Spec, x: LazyTensor) -> LazyTensor:
     return _float_test("isinf", out, x)
 
 
-def _float_test(name: str, out: Spec, x: Tensorish) -> Tensorish:
+def _float_test(name: str, out: Spec, x: LazyTensor) -> LazyTensor:
     if x.dtype not in FLOATS:
         return apply(out, "bool", _identity, False)
     return apply(out, compute_dtype(x.dtype), _simple(name), x)
 
 
 @lowers("div.Tensor_mode")
-def div_mode(context: Context, out: Spec, a: Operand, b: Operand, *, rounding_mode: str | None = None) -> Tensorish:
+def div_mode(context: Context, out: Spec, a: Operand, b: Operand, *, rounding_mode: str | None = None) -> LazyTensor:
     dtype = compute_dtype(out.dtype)
     whole = out.dtype not in FLOATS
 
-    single = not isinstance(b, Tensorish) or all(n == 1 for n in b.size)
+    single = not isinstance(b, LazyTensor) or all(n == 1 for n in b.size)
 
     def truncated(x: Expr, y: Expr) -> Expr:
         """As in eager, the quotient is rounded to a half type before it is truncated, unless y is a single number."""
@@ -283,7 +283,7 @@ def _signs_differ(x: Expr, y: Expr) -> Expr:
 
 
 @lowers("fmod.Tensor")
-def fmod(context: Context, out: Spec, a: Operand, b: Operand) -> Tensorish:
+def fmod(context: Context, out: Spec, a: Operand, b: Operand) -> LazyTensor:
     function = _float_remainder if out.dtype in FLOATS else _whole_remainder
     return apply(out, compute_dtype(out.dtype), function, _in_half(a, out.dtype), _in_half(b, out.dtype))
 
@@ -304,7 +304,9 @@ def _whole_remainder(x: Expr, y: Expr) -> Expr:
 
 
 @lowers("clamp")
-def clamp(context: Context, out: Spec, x: Tensorish, low: float | None = None, high: float | None = None) -> Tensorish:
+def clamp(
+    context: Context, out: Spec, x: LazyTensor, low: float | None = None, high: float | None = None
+) -> LazyTensor:
     dtype = compute_dtype(out.dtype)
 
     def function(value: Expr) -> Expr:
@@ -316,26 +318,26 @@ def clamp(context: Context, out: Spec, x: Tensorish, low: float | None = None, h
 
 
 @lowers("where.self", "where.ScalarSelf", "where.ScalarOther")
-def where(context: Context, out: Spec, mask: Tensorish, a: Operand, b: Operand) -> Tensorish:
+def where(context: Context, out: Spec, mask: LazyTensor, a: Operand, b: Operand) -> LazyTensor:
     choose = _reader(mask, "bool")
     left, right = _reader(a, out.dtype), _reader(b, out.dtype)
 
     def body(at: Indices) -> Expr:
         return e.op("where", choose(at), left(at), right(at))
 
-    weight = 1 + sum([o.weight for o in (mask, a, b) if isinstance(o, Tensorish)])
+    weight = 1 + sum([o.weight for o in (mask, a, b) if isinstance(o, LazyTensor)])
     return pointwise(out.size, out.dtype, body, weight)
 
 
 @lowers("clone")
-def clone(context: Context, out: Spec, x: Tensorish, *, memory_format: Any = None) -> Tensorish:
+def clone(context: Context, out: Spec, x: LazyTensor, *, memory_format: Any = None) -> LazyTensor:
     value = pointwise(x.size, x.dtype, x.load, x.weight)
     value.copied = x
     return value
 
 
 @lowers("copy")
-def copy(context: Context, out: Spec, x: Tensorish, source: Tensorish, non_blocking: bool = False) -> Any:
+def copy(context: Context, out: Spec, x: LazyTensor, source: LazyTensor, non_blocking: bool = False) -> Any:
     """Nothing of `x` is read but its geometry, which tracing has given the result; another device is an extern call."""
     origin = source.place.buffer.device if source.place is not None else context.device
     if out.device != origin:
@@ -346,7 +348,7 @@ def copy(context: Context, out: Spec, x: Tensorish, source: Tensorish, non_block
 
 
 @lowers("_to_copy")
-def to_copy(context: Context, out: Spec, x: Tensorish, **options: Any) -> Any:
+def to_copy(context: Context, out: Spec, x: LazyTensor, **options: Any) -> Any:
     """A cast; another device is an extern call."""
     device = options.get("device")
     source = x.place.buffer.device if x.place is not None else context.device

@@ -27,9 +27,9 @@ from stator.lowering.table import lowers
 from stator.lowering.value import (
     HALF,
     Indices,
+    LazyTensor,
     Place,
     Spec,
-    Tensorish,
     broadcast,
     pointwise,
     viewed,
@@ -50,7 +50,7 @@ def onednn_is_faster() -> bool:
     return blas_is_slow and torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 
 
-def takes_onednn(context: Context, out: Spec, a: Tensorish) -> bool:
+def takes_onednn(context: Context, out: Spec, a: LazyTensor) -> bool:
     """Whether oneDNN computes this product."""
     work = hint(out.size[0] * out.size[1] * a.size[1])
     plain = context.device == "cpu" and out.dtype == "f32" and out.stride == contiguous(out.size)
@@ -59,13 +59,13 @@ def takes_onednn(context: Context, out: Spec, a: Tensorish) -> bool:
 
 
 @lowers("mm")
-def mm(context: Context, out: Spec, a: Tensorish, b: Tensorish) -> Any:
+def mm(context: Context, out: Spec, a: LazyTensor, b: LazyTensor) -> Any:
     return _linear(context, out, a, b, None) if takes_onednn(context, out, a) else extern(context, out, a, b)
 
 
 @lowers("addmm")
 def addmm(
-    context: Context, out: Spec, bias: Tensorish, a: Tensorish, b: Tensorish, *, beta: float = 1, alpha: float = 1
+    context: Context, out: Spec, bias: LazyTensor, a: LazyTensor, b: LazyTensor, *, beta: float = 1, alpha: float = 1
 ) -> Any:
     assert context.node is not None
     if beta != 1 or alpha != 1 or 0 in out.size:
@@ -94,12 +94,12 @@ def splits_bias(context: Context, node: Node, out: Spec) -> bool:
     return out.dtype not in HALF and uses.extern == 0 and not uses.output and uses.count > 0
 
 
-def _linear(context: Context, out: Spec, a: Tensorish, b: Tensorish, bias: Tensorish | None) -> Any:
+def _linear(context: Context, out: Spec, a: LazyTensor, b: LazyTensor, bias: LazyTensor | None) -> Any:
     """`a @ b + bias` by oneDNN, which wants the second matrix with its rows and columns exchanged."""
     return call(context, ONEDNN, out, (a, _transposed(b), bias, "none", (), ""), {})
 
 
-def _transposed(x: Tensorish) -> Tensorish:
+def _transposed(x: LazyTensor) -> LazyTensor:
     def restride(place: Place) -> Place:
         return place._replace(stride=place.stride[::-1])
 

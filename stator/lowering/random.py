@@ -10,7 +10,7 @@ from stator.loop.expr import Expr
 from stator.loop.index import ZERO, Index
 from stator.lowering.context import Context
 from stator.lowering.table import lowers
-from stator.lowering.value import Indices, Spec, Tensorish, pointwise
+from stator.lowering.value import Indices, LazyTensor, Spec, pointwise
 from stator.prims.random import RANDOM
 from stator.sizes.strides import contiguous
 
@@ -19,14 +19,14 @@ from stator.sizes.strides import contiguous
 def random(
     context: Context,
     out: Spec,
-    seeds: Tensorish,
+    seeds: LazyTensor,
     draw: int,
     size: Sequence[int],
     *,
     kind: str,
     dtype: Any,
     device: Any,
-) -> Tensorish:
+) -> LazyTensor:
     steps = contiguous(out.size)
 
     def body(at: Indices) -> Expr:

@@ -11,12 +11,12 @@ from stator.loop.expr import Expr
 from stator.loop.index import ZERO
 from stator.lowering.context import Context
 from stator.lowering.table import lowers
-from stator.lowering.value import DTYPES, Indices, Spec, Tensorish, compute_dtype, pointwise, viewed
+from stator.lowering.value import DTYPES, Indices, LazyTensor, Spec, compute_dtype, pointwise, viewed
 
 Dims = int | Sequence[int] | None
 
 
-def reduced_dims(x: Tensorish, dim: Dims) -> list[int]:
+def reduced_dims(x: LazyTensor, dim: Dims) -> list[int]:
     if dim is None or (not isinstance(dim, int) and not dim):
         return list(range(x.rank))
     return [d % max(x.rank, 1) for d in ((dim,) if isinstance(dim, int) else dim)]
@@ -25,13 +25,13 @@ def reduced_dims(x: Tensorish, dim: Dims) -> list[int]:
 def _reduce(
     context: Context,
     out: Spec,
-    x: Tensorish,
+    x: LazyTensor,
     dim: Dims,
     keep: bool,
     kind: str,
     dtype: str,
     finish: Callable[[Expr], Expr] | None = None,
-) -> Tensorish:
+) -> LazyTensor:
     """Reduce in `dtype`, apply `finish`, cast to the result's dtype."""
     dims = reduced_dims(x, dim)
 
@@ -44,8 +44,8 @@ def _reduce(
 
 
 def _nothing_to_reduce(
-    out: Spec, x: Tensorish, dims: list[int], kind: str, dtype: str, final: Callable[[Expr], Expr]
-) -> Tensorish:
+    out: Spec, x: LazyTensor, dims: list[int], kind: str, dtype: str, final: Callable[[Expr], Expr]
+) -> LazyTensor:
     """The dims have one element: the value itself, reshaped."""
 
     def body(at: Indices) -> Expr:
@@ -68,46 +68,46 @@ def _accumulator(out: Spec, dtype: Any) -> str:
 
 
 @lowers("sum.dim_IntList")
-def sum_(context: Context, out: Spec, x: Tensorish, dim: Dims, keep: bool = False, *, dtype: Any = None) -> Tensorish:
+def sum_(context: Context, out: Spec, x: LazyTensor, dim: Dims, keep: bool = False, *, dtype: Any = None) -> LazyTensor:
     kind = "any" if out.dtype == "bool" else "sum"
     return _reduce(context, out, x, dim, keep, kind, _accumulator(out, dtype))
 
 
 @lowers("mean.dim")
-def mean(context: Context, out: Spec, x: Tensorish, dim: Dims, keep: bool = False, *, dtype: Any = None) -> Tensorish:
+def mean(context: Context, out: Spec, x: LazyTensor, dim: Dims, keep: bool = False, *, dtype: Any = None) -> LazyTensor:
     wide = _accumulator(out, dtype)
     count = e.number(prod([x.size[d] for d in reduced_dims(x, dim)]) if x.rank else 1, wide)
     return _reduce(context, out, x, dim, keep, "sum", wide, lambda total: e.op("div", total, count))
 
 
 @lowers("prod.dim_int")
-def prod_(context: Context, out: Spec, x: Tensorish, dim: int, keep: bool = False, *, dtype: Any = None) -> Tensorish:
+def prod_(context: Context, out: Spec, x: LazyTensor, dim: int, keep: bool = False, *, dtype: Any = None) -> LazyTensor:
     kind = "all" if out.dtype == "bool" else "prod"
     return _reduce(context, out, x, dim, keep, kind, _accumulator(out, dtype))
 
 
 @lowers("amax")
-def amax(context: Context, out: Spec, x: Tensorish, dim: Dims = (), keep: bool = False) -> Tensorish:
+def amax(context: Context, out: Spec, x: LazyTensor, dim: Dims = (), keep: bool = False) -> LazyTensor:
     kind = "any" if out.dtype == "bool" else "max"
     return _reduce(context, out, x, dim, keep, kind, compute_dtype(out.dtype))
 
 
 @lowers("amin")
-def amin(context: Context, out: Spec, x: Tensorish, dim: Dims = (), keep: bool = False) -> Tensorish:
+def amin(context: Context, out: Spec, x: LazyTensor, dim: Dims = (), keep: bool = False) -> LazyTensor:
     kind = "all" if out.dtype == "bool" else "min"
     return _reduce(context, out, x, dim, keep, kind, compute_dtype(out.dtype))
 
 
 @lowers("any.dims")
-def any_(context: Context, out: Spec, x: Tensorish, dim: Dims = None, keep: bool = False) -> Tensorish:
+def any_(context: Context, out: Spec, x: LazyTensor, dim: Dims = None, keep: bool = False) -> LazyTensor:
     return _reduce(context, out, x, dim, keep, "any", "bool")
 
 
 @lowers("argmax")
-def argmax(context: Context, out: Spec, x: Tensorish, dim: int | None = None, keep: bool = False) -> Tensorish:
+def argmax(context: Context, out: Spec, x: LazyTensor, dim: int | None = None, keep: bool = False) -> LazyTensor:
     return _reduce(context, out, x, dim, keep, "argmax", compute_dtype(x.dtype))
 
 
 @lowers("argmin")
-def argmin(context: Context, out: Spec, x: Tensorish, dim: int | None = None, keep: bool = False) -> Tensorish:
+def argmin(context: Context, out: Spec, x: LazyTensor, dim: int | None = None, keep: bool = False) -> LazyTensor:
     return _reduce(context, out, x, dim, keep, "argmin", compute_dtype(x.dtype))

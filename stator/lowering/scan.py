@@ -17,7 +17,7 @@ from stator.loop.scalar import FLOATS, INTEGERS
 from stator.lowering.context import Context
 from stator.lowering.extern import extern
 from stator.lowering.table import lowers
-from stator.lowering.value import DTYPES, Body, Spec, Tensorish, compute_dtype, pointwise
+from stator.lowering.value import DTYPES, Body, LazyTensor, Spec, compute_dtype, pointwise
 from stator.sizes import hint
 
 #: The dtype of the state where it is another than the operand's: eager sums float32 in float64 on the CPU.
@@ -42,7 +42,7 @@ def reason(context: Context, size: tuple[Any, ...], dim: int) -> str | None:
     return next((why for why, holds in REASONS.items() if size and holds(context, size, dim)), None)
 
 
-def _operand(context: Context, x: Tensorish, dim: int) -> int:
+def _operand(context: Context, x: LazyTensor, dim: int) -> int:
     """The dim, counted from the front. With few rows, the scheduler decides if the operand is made in their loop."""
     dim %= max(x.rank, 1)
     if x.size and x.place is None and x.base is None and hint(prod(x.size)) < _FEW * hint(x.size[dim]):
@@ -50,7 +50,7 @@ def _operand(context: Context, x: Tensorish, dim: int) -> int:
     return dim
 
 
-def _scanned(context: Context, out: Spec, dim: int, kind: str, state: str, body: Body) -> Tensorish:
+def _scanned(context: Context, out: Spec, dim: int, kind: str, state: str, body: Body) -> LazyTensor:
     """Scan the values of `body` with a state of dtype `state`, and round to the result's dtype."""
     if not out.size or out.size[dim] == 1 or 0 in out.size:
         return pointwise(out.size, out.dtype, lambda at: e.cast(e.cast(body(at), state), out.dtype), 1)
@@ -62,8 +62,8 @@ def _accumulator(context: Context, dtype: str) -> str:
     return _STATES.get(context.device, {}).get(dtype, dtype)
 
 
-def _sum_like(kind: str) -> Callable[..., Tensorish]:
-    def lowering(context: Context, out: Spec, x: Tensorish, dim: int, *, dtype: Any = None) -> Tensorish:
+def _sum_like(kind: str) -> Callable[..., LazyTensor]:
+    def lowering(context: Context, out: Spec, x: LazyTensor, dim: int, *, dtype: Any = None) -> LazyTensor:
         if reason(context, x.size, dim):
             return extern(context, out, x, dim, dtype=dtype)
         # half types are summed in float32 from what they are; a dtype that is asked for is cast to first
@@ -79,15 +79,15 @@ lowers("cumprod")(_sum_like("prod"))
 
 
 @lowers("logcumsumexp")
-def logcumsumexp(context: Context, out: Spec, x: Tensorish, dim: int) -> Tensorish:
+def logcumsumexp(context: Context, out: Spec, x: LazyTensor, dim: int) -> LazyTensor:
     if reason(context, x.size, dim):
         return extern(context, out, x, dim)
     state = _accumulator(context, out.dtype)
     return _scanned(context, out, _operand(context, x, dim), "logsumexp", state, x.load)
 
 
-def _extreme(kind: str) -> Callable[..., tuple[Tensorish, Tensorish]]:
-    def lowering(context: Context, out: tuple[Spec, Spec], x: Tensorish, dim: int) -> tuple[Tensorish, Tensorish]:
+def _extreme(kind: str) -> Callable[..., tuple[LazyTensor, LazyTensor]]:
+    def lowering(context: Context, out: tuple[Spec, Spec], x: LazyTensor, dim: int) -> tuple[LazyTensor, LazyTensor]:
         if reason(context, x.size, dim):
             return extern(context, out, x, dim)
         dim = _operand(context, x, dim)

@@ -26,10 +26,10 @@ from stator.lowering.table import LOWERINGS, lowers
 from stator.lowering.value import (
     Body,
     Indices,
+    LazyTensor,
     Place,
     Size,
     Spec,
-    Tensorish,
     broadcast,
     compute_dtype,
     placed,
@@ -91,7 +91,7 @@ def _ordered(dtype: str, mode: str) -> Cell:
     return Cell(integer, mode, into, lambda number: e.cast(e.bitcast(turned(number), wide), dtype))
 
 
-def spent(context: Context, out: Spec, x: Tensorish) -> Buffer | None:
+def spent(context: Context, out: Spec, x: LazyTensor) -> Buffer | None:
     """The buffer of the node's first argument, if that is the result of a call and nothing but this node reads it."""
     assert context.node is not None
     source: Any = context.node.args[0]
@@ -102,7 +102,7 @@ def spent(context: Context, out: Spec, x: Tensorish) -> Buffer | None:
     return x.place.buffer
 
 
-def _realize_small(context: Context, source: Tensorish, out: Size) -> None:
+def _realize_small(context: Context, source: LazyTensor, out: Size) -> None:
     """Put a source that is far smaller than the destination in memory first, so that its operands can be freed before.
 
     Where this gains nothing, fusion makes both one kernel again.
@@ -112,8 +112,8 @@ def _realize_small(context: Context, source: Tensorish, out: Size) -> None:
 
 
 def _scattered(
-    context: Context, out: Spec, x: Tensorish, size: Size, value: Body, target: Target, mode: str, dtype: str = ""
-) -> Tensorish | None:
+    context: Context, out: Spec, x: LazyTensor, size: Size, value: Body, target: Target, mode: str, dtype: str = ""
+) -> LazyTensor | None:
     """For every index of `size`, the value goes to the element `target(index)`; None is for ATen to do.
 
     It is done in `dtype`, and rounded at the end if that is not the result's.
@@ -146,8 +146,8 @@ def _flat(at: Indices, stride: Size) -> Index:
 
 
 def _along(
-    context: Context, out: Spec, x: Tensorish, dim: int, positions: Tensorish, source: Tensorish, mode: str
-) -> Tensorish | None:
+    context: Context, out: Spec, x: LazyTensor, dim: int, positions: LazyTensor, source: LazyTensor, mode: str
+) -> LazyTensor | None:
     """Write along one dim; the positions are those of each element, or of whole slices.
 
     Half types are added and multiplied in float32 and rounded at the end, as in most of eager's kernels.
@@ -170,12 +170,12 @@ def _along(
 
 
 @lowers("scatter.src")
-def scatter(context: Context, out: Spec, x: Tensorish, dim: int, positions: Tensorish, source: Tensorish) -> Any:
+def scatter(context: Context, out: Spec, x: LazyTensor, dim: int, positions: LazyTensor, source: LazyTensor) -> Any:
     return _along(context, out, x, dim, positions, source, "put") or extern(context, out, x, dim, positions, source)
 
 
 @lowers("scatter_add")
-def scatter_add(context: Context, out: Spec, x: Tensorish, dim: int, positions: Tensorish, source: Tensorish) -> Any:
+def scatter_add(context: Context, out: Spec, x: LazyTensor, dim: int, positions: LazyTensor, source: LazyTensor) -> Any:
     return _along(context, out, x, dim, positions, source, "add") or extern(context, out, x, dim, positions, source)
 
 
@@ -183,10 +183,10 @@ def scatter_add(context: Context, out: Spec, x: Tensorish, dim: int, positions: 
 def reduce_into(
     context: Context,
     out: Spec,
-    x: Tensorish,
+    x: LazyTensor,
     dim: int,
-    positions: Tensorish,
-    source: Tensorish,
+    positions: LazyTensor,
+    source: LazyTensor,
     reduce: str,
     *,
     include_self: bool = True,
@@ -197,13 +197,13 @@ def reduce_into(
 
 
 @lowers("index_copy")
-def index_copy(context: Context, out: Spec, x: Tensorish, dim: int, positions: Tensorish, source: Tensorish) -> Any:
+def index_copy(context: Context, out: Spec, x: LazyTensor, dim: int, positions: LazyTensor, source: LazyTensor) -> Any:
     return _along(context, out, x, dim, positions, source, "put") or extern(context, out, x, dim, positions, source)
 
 
 @lowers("index_add")
 def index_add(
-    context: Context, out: Spec, x: Tensorish, dim: int, positions: Tensorish, source: Tensorish, *, alpha: float = 1
+    context: Context, out: Spec, x: LazyTensor, dim: int, positions: LazyTensor, source: LazyTensor, *, alpha: float = 1
 ) -> Any:
     found = _along(context, out, x, dim, positions, source, "add") if alpha == 1 else None
     return found or extern(context, out, x, dim, positions, source, alpha=alpha)
@@ -213,9 +213,9 @@ def index_add(
 def index_put(
     context: Context,
     out: Spec,
-    x: Tensorish,
-    indices: Sequence[Tensorish | None],
-    values: Tensorish,
+    x: LazyTensor,
+    indices: Sequence[LazyTensor | None],
+    values: LazyTensor,
     accumulate: bool = False,
 ) -> Any:
     chosen = Selection.of(x.size, indices)
@@ -230,7 +230,7 @@ def index_put(
 
 @lowers("embedding_dense_backward")
 def embedding_dense_backward(
-    context: Context, out: Spec, grad: Tensorish, positions: Tensorish, rows: int, padding: int, by_frequency: bool
+    context: Context, out: Spec, grad: LazyTensor, positions: LazyTensor, rows: int, padding: int, by_frequency: bool
 ) -> Any:
     if by_frequency or 0 in grad.size or 0 in out.size or (context.device != "cpu" and out.dtype not in ATOMIC["add"]):
         return extern(context, out, grad, positions, rows, padding, by_frequency)

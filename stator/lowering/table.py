@@ -1,8 +1,8 @@
 """The table of lowerings, empty here; the family files fill it.
 
 A lowering is a function of (context, out, *args, **kwargs) for one overload: `out` is the `Spec` of
-the result (a tuple of them for several results), tensors among the arguments are `Tensorish`. It
-gives a `Tensorish`, or a tuple of them. An overload without a lowering becomes an extern call.
+the result (a tuple of them for several results), tensors among the arguments are `LazyTensor`. It
+gives a `LazyTensor`, or a tuple of them. An overload without a lowering becomes an extern call.
 """
 
 from __future__ import annotations

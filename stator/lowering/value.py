@@ -1,6 +1,6 @@
 """Values while lowering: tensors whose elements are expressions that have not been computed yet.
 
-A `Tensorish` either lies in a buffer (`place`) or is a function from indices to an expression.
+A `LazyTensor` either lies in a buffer (`place`) or is a function from indices to an expression.
 Pointwise results stay functions until something needs them in memory; views are free both ways: over
 a function they rewrite indices, over a place they rewrite strides. A view remembers its base, so
 that realising the view realises the base once and shares it.
@@ -126,7 +126,7 @@ class Place(NamedTuple):
 Restride = Callable[[Place], Place | None]
 
 
-class Tensorish:
+class LazyTensor:
     """A tensor under lowering. Make it with `placed`, `pointwise`, `viewed` or `over`."""
 
     __slots__ = (
@@ -153,16 +153,16 @@ class Tensorish:
         #: An upper bound of the size of its expression.
         self.weight = weight
         self.place: Place | None = None
-        self.base: Tensorish | None = None
+        self.base: LazyTensor | None = None
         #: Of an opaque dtype, with which loops do not compute: the same elements as numbers that they copy.
-        self.raw: Tensorish | None = None
+        self.raw: LazyTensor | None = None
         self.restride: Restride | None = None
         #: The value that this one is a copy of, for readers that may share its memory.
-        self.copied: Tensorish | None = None
+        self.copied: LazyTensor | None = None
         #: The values it is joined from along a dim, which it can be written from one by one.
-        self.parts: tuple[int, Sequence[Tensorish]] | None = None
+        self.parts: tuple[int, Sequence[LazyTensor]] | None = None
         #: The real and the imaginary part as values of their own, between which the last dim chooses.
-        self.planes: tuple[Tensorish, Tensorish] | None = None
+        self.planes: tuple[LazyTensor, LazyTensor] | None = None
         #: What its buffer is called if it gets one ("": like the node that needed it).
         self.name = ""
         self._memo: dict[Indices, Expr] = {}
@@ -197,31 +197,31 @@ class Tensorish:
         return len(self.size)
 
 
-def placed(size: Size, place: Place) -> Tensorish:
+def placed(size: Size, place: Place) -> LazyTensor:
     """A value that lies in memory."""
-    value = Tensorish(size, place.buffer.dtype, None, 1)
+    value = LazyTensor(size, place.buffer.dtype, None, 1)
     value.place, value.stride = place, place.stride
     return value
 
 
-def pointwise(size: Size, dtype: str, body: Body, weight: int) -> Tensorish:
+def pointwise(size: Size, dtype: str, body: Body, weight: int) -> LazyTensor:
     """A value that is computed where it is read."""
-    return Tensorish(size, dtype, body, weight)
+    return LazyTensor(size, dtype, body, weight)
 
 
-def over(raw: Tensorish, dtype: str) -> Tensorish:
+def over(raw: LazyTensor, dtype: str) -> LazyTensor:
     """A tensor of an opaque dtype, from the value that loops copy it as."""
-    value = Tensorish(raw.size[:-1] if OPAQUE[dtype][1] > 1 else raw.size, dtype, None, raw.weight)
+    value = LazyTensor(raw.size[:-1] if OPAQUE[dtype][1] > 1 else raw.size, dtype, None, raw.weight)
     value.raw = raw
     return value
 
 
-def numbers(value: Tensorish) -> Tensorish:
+def numbers(value: LazyTensor) -> LazyTensor:
     """The value, or what loops copy it as if its dtype is opaque."""
     return value if value.raw is None else value.raw
 
 
-def viewed(base: Tensorish, size: Size, remap: Callable[[Indices], Indices], restride: Restride) -> Tensorish:
+def viewed(base: LazyTensor, size: Size, remap: Callable[[Indices], Indices], restride: Restride) -> LazyTensor:
     """The same elements elsewhere: `remap` gives the base's indices for the view's."""
     if base.raw is not None:
         return over(_viewed_raw(base.raw, OPAQUE[base.dtype][1], size, remap, restride), base.dtype)
@@ -229,14 +229,14 @@ def viewed(base: Tensorish, size: Size, remap: Callable[[Indices], Indices], res
         place = restride(base.place)
         if place is not None:
             return placed(size, place)
-    value = Tensorish(size, base.dtype, lambda at: base.load(remap(at)), base.weight + 1)
+    value = LazyTensor(size, base.dtype, lambda at: base.load(remap(at)), base.weight + 1)
     value.base, value.restride = base, restride
     return value
 
 
 def _viewed_raw(
-    raw: Tensorish, width: int, size: Size, remap: Callable[[Indices], Indices], restride: Restride
-) -> Tensorish:
+    raw: LazyTensor, width: int, size: Size, remap: Callable[[Indices], Indices], restride: Restride
+) -> LazyTensor:
     """The view of elements that consist of several numbers: these stay together, as a last dimension."""
     if width == 1:
         return viewed(raw, size, remap, restride)
@@ -248,7 +248,7 @@ def _viewed_raw(
     return viewed(raw, (*size, width), lambda at: (*remap(at[:-1]), at[-1]), elements)
 
 
-def broadcast(value: Tensorish, at: Indices) -> Expr:
+def broadcast(value: LazyTensor, at: Indices) -> Expr:
     """Load with the indices of a larger result: leading dims dropped, dims of size 1 held at 0."""
     size = value.size
     lead = len(at) - len(size)

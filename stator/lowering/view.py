@@ -10,12 +10,12 @@ from stator.loop.index import ZERO, Index
 from stator.loop.scalar import OPAQUE
 from stator.lowering.context import Context
 from stator.lowering.table import lowers
-from stator.lowering.value import Indices, Place, Size, Spec, Tensorish, over, placed, viewed
+from stator.lowering.value import Indices, LazyTensor, Place, Size, Spec, over, placed, viewed
 from stator.sizes import Extent, hint, maximum
 
 
 @lowers("permute")
-def permute(context: Context, out: Spec, x: Tensorish, dims: Sequence[int]) -> Tensorish:
+def permute(context: Context, out: Spec, x: LazyTensor, dims: Sequence[int]) -> LazyTensor:
     rank = x.rank
     order = [d % rank for d in dims]
     inverse = [0] * rank
@@ -30,7 +30,7 @@ def permute(context: Context, out: Spec, x: Tensorish, dims: Sequence[int]) -> T
 
 
 @lowers("expand")
-def expand(context: Context, out: Spec, x: Tensorish, size: Sequence[int], *, implicit: bool = False) -> Tensorish:
+def expand(context: Context, out: Spec, x: LazyTensor, size: Sequence[int], *, implicit: bool = False) -> LazyTensor:
     lead = len(out.size) - x.rank
     grown = [n != m for n, m in zip(x.size, out.size[lead:], strict=True)]
 
@@ -50,12 +50,12 @@ def expand(context: Context, out: Spec, x: Tensorish, size: Sequence[int], *, im
 def slice_(
     context: Context,
     out: Spec,
-    x: Tensorish,
+    x: LazyTensor,
     dim: int = 0,
     start: Extent | None = None,
     end: Extent | None = None,
     step: int = 1,
-) -> Tensorish:
+) -> LazyTensor:
     dim %= x.rank
     first = slice_start(x.size[dim], start)
 
@@ -79,7 +79,7 @@ def slice_start(extent: Extent, start: Extent | None) -> Extent:
 
 
 @lowers("select.int")
-def select(context: Context, out: Spec, x: Tensorish, dim: int, position: Extent) -> Tensorish:
+def select(context: Context, out: Spec, x: LazyTensor, dim: int, position: Extent) -> LazyTensor:
     dim %= x.rank
     at_dim = Index.of(position + x.size[dim] if position < 0 else position)
 
@@ -92,7 +92,7 @@ def select(context: Context, out: Spec, x: Tensorish, dim: int, position: Extent
 
 
 @lowers("unsqueeze")
-def unsqueeze(context: Context, out: Spec, x: Tensorish, dim: int) -> Tensorish:
+def unsqueeze(context: Context, out: Spec, x: LazyTensor, dim: int) -> LazyTensor:
     dim %= x.rank + 1
     stride_at_dim = out.stride[dim]
 
@@ -103,7 +103,7 @@ def unsqueeze(context: Context, out: Spec, x: Tensorish, dim: int) -> Tensorish:
 
 
 @lowers("squeeze.dims")
-def squeeze(context: Context, out: Spec, x: Tensorish, dims: Sequence[int]) -> Tensorish:
+def squeeze(context: Context, out: Spec, x: LazyTensor, dims: Sequence[int]) -> LazyTensor:
     chosen = {d % x.rank for d in dims} if x.rank else set()
     dropped = {d for d in chosen if x.size[d] == 1}
     kept = [d for d in range(x.rank) if d not in dropped]
@@ -116,7 +116,7 @@ def squeeze(context: Context, out: Spec, x: Tensorish, dims: Sequence[int]) -> T
 
 
 @lowers("diagonal")
-def diagonal(context: Context, out: Spec, x: Tensorish, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensorish:
+def diagonal(context: Context, out: Spec, x: LazyTensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> LazyTensor:
     dim1, dim2 = dim1 % x.rank, dim2 % x.rank
     down, right = max(-offset, 0), max(offset, 0)
 
@@ -135,7 +135,7 @@ def diagonal(context: Context, out: Spec, x: Tensorish, offset: int = 0, dim1: i
 
 
 @lowers("unfold")
-def unfold(context: Context, out: Spec, x: Tensorish, dim: int, size: int, step: int) -> Tensorish:
+def unfold(context: Context, out: Spec, x: LazyTensor, dim: int, size: int, step: int) -> LazyTensor:
     if x.rank == 0:
         return viewed(x, out.size, lambda at: (), lambda place: place._replace(stride=(1,)))
     dim %= x.rank
@@ -152,8 +152,8 @@ def unfold(context: Context, out: Spec, x: Tensorish, dim: int, size: int, step:
 
 @lowers("as_strided")
 def as_strided(
-    context: Context, out: Spec, x: Tensorish, size: Size, stride: Size, offset: Extent | None = None
-) -> Tensorish:
+    context: Context, out: Spec, x: LazyTensor, size: Size, stride: Size, offset: Extent | None = None
+) -> LazyTensor:
     """Counts from the start of the storage, so the value must lie in memory as eager lays it."""
     if x.raw is not None:
         inner = out.numbers
@@ -167,7 +167,7 @@ def as_strided(
 
 
 @lowers("view")
-def view(context: Context, out: Spec, x: Tensorish, size: Sequence[int]) -> Tensorish:
+def view(context: Context, out: Spec, x: LazyTensor, size: Sequence[int]) -> LazyTensor:
     if x.size == out.size:
         return x
     return viewed(

@@ -2,7 +2,7 @@
 
 A pass is a frozen record called with an `fx.Graph`; it changes the graph in place and gives the number of changes.
 Invariant: results, their strides and which of them share memory stay as they were; every node keeps its `val`.
-Neighbours: the other files of the room, one pass each; `stator.pipeline` runs the list before lowering.
+Neighbours: the other files of the package, one pass each; `stator.pipeline` runs the list before lowering.
 """
 
 from __future__ import annotations

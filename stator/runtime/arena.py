@@ -46,7 +46,7 @@ STREAMS: dict[str, Callable[[int], int]] = {}
 
 def _stream_of(device: str) -> Callable[[], int]:
     """What tells the stream of a device at each call."""
-    import torch  # the room itself does not need torch
+    import torch  # the package itself does not need torch
 
     if "cuda" not in STREAMS and torch.cuda.is_available():
         STREAMS["cuda"] = torch._C._cuda_getCurrentRawStream
@@ -136,7 +136,7 @@ class Scratch(SizedScratch):
 
 def _arena(user: SizedScratch, stream: int, nbytes: int, ahead: bool = False) -> torch.Tensor:
     """An arena of at least so many bytes; `ahead`, half as much again when it grows, for sizes grow step by step."""
-    import torch  # the room itself does not need torch
+    import torch  # the package itself does not need torch
 
     arena = _arenas.by_place.setdefault((user.device, stream), _Arena())
     had = -1 if arena.base is None else arena.base.numel()
@@ -153,7 +153,7 @@ def _arena(user: SizedScratch, stream: int, nbytes: int, ahead: bool = False) ->
 
 
 def _views(base: torch.Tensor, pieces: Sequence[Piece]) -> tuple[torch.Tensor, ...]:
-    import torch  # the room itself does not need torch
+    import torch  # the package itself does not need torch
 
     with torch.inference_mode(False), torch.no_grad():
         return tuple([_view(base, piece) for piece in pieces])
@@ -181,7 +181,7 @@ def view(
 def _reinterpreted(
     tensor: torch.Tensor, size: tuple[int, ...], stride: tuple[int, ...], offset: int, dtype: torch.dtype
 ) -> torch.Tensor:
-    import torch  # the room itself does not need torch
+    import torch  # the package itself does not need torch
 
     start, rest = divmod(int(tensor.storage_offset()) * tensor.dtype.itemsize, dtype.itemsize)
     if rest:  # it begins in the middle of an element: only a copy begins with a whole one

@@ -21,7 +21,7 @@ WORKSPACES = {"aten.mkldnn_rnn_layer.default": 3}
 
 
 def _overload(target: str) -> Any:
-    import torch  # the room itself does not need torch
+    import torch  # the package itself does not need torch
 
     namespace, name, overload = target.split(".")
     return getattr(getattr(getattr(torch.ops, namespace), name), overload)
@@ -29,7 +29,7 @@ def _overload(target: str) -> Any:
 
 def into(target: str) -> Callable[..., Any]:
     """An operator that writes its result into `out`. Torch's own binding costs half of the overload's call."""
-    import torch  # the room itself does not need torch
+    import torch  # the package itself does not need torch
 
     namespace, name, overload = target.split(".")
     direct = getattr(torch, name, None) if (namespace, overload) == ("aten", "out") else None
@@ -73,7 +73,7 @@ def _operator(target: str, geometry: Sequence[Geometry]) -> Callable[..., Any]:
     place = WORKSPACES.get(target)
     if place is None or len(geometry) <= place or geometry[place] is None:
         return operator
-    import torch  # the room itself does not need torch
+    import torch  # the package itself does not need torch
 
     def call(*args: Any, **kwargs: Any) -> Any:
         with torch.enable_grad(), torch._C._AutoDispatchBelowAutograd():
@@ -84,7 +84,7 @@ def _operator(target: str, geometry: Sequence[Geometry]) -> Callable[..., Any]:
 
 def _results(target: str, results: Any, geometry: Sequence[Geometry]) -> tuple[Any, ...]:
     """The results that are asked for, laid out as promised."""
-    import torch  # the room itself does not need torch
+    import torch  # the package itself does not need torch
 
     every = (results,) if isinstance(results, torch.Tensor) else results
     workspace = WORKSPACES.get(target)
@@ -103,7 +103,7 @@ def _results(target: str, results: Any, geometry: Sequence[Geometry]) -> tuple[A
 
 def _laid_out(target: str, result: Any, size: tuple[int, ...], stride: tuple[int, ...]) -> Any:
     """The result with the strides that were promised; a size that was not is our mistake, and no result."""
-    import torch  # the room itself does not need torch
+    import torch  # the package itself does not need torch
 
     if result.shape != size:
         raise InternalError("run", f"{target} gave a tensor of {tuple(result.shape)}, its shape function said {size}")

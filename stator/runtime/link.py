@@ -105,7 +105,7 @@ def execute(wrapper: str, name: str, kernels: dict[str, Any]) -> Call:
 
 def random_input(size: tuple[int, ...], stride: tuple[int, ...], dtype: Any, device: str) -> Any:
     """A tensor to try a stand-alone wrapper with: normal floats, integers and flags that are 0 or 1."""
-    import torch  # the room itself does not need torch
+    import torch  # the package itself does not need torch
 
     memory = torch.empty(span(size, stride), dtype=dtype, device=device)
     if dtype.is_floating_point or dtype.is_complex:

@@ -21,7 +21,7 @@ _MADV_HUGEPAGE = 14
 
 def large(size: tuple[int, ...], stride: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
     """`torch.empty_strided` in huge pages where the system has them."""
-    import torch  # the room itself does not need torch
+    import torch  # the package itself does not need torch
 
     made = torch.empty_strided(size, stride, dtype=dtype)
     start = -(-made.data_ptr() // _HUGE_PAGE) * _HUGE_PAGE

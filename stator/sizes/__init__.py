@@ -1,4 +1,5 @@
-"""Symbolic sizes: integer expressions over sizes that are known only at run time. Front door of the room; no torch."""
+"""Symbolic sizes: integer expressions over sizes that are known only at run time. Front door of the package; no
+torch."""
 
 from stator.sizes.environment import Environment, Recorded
 from stator.sizes.size import (

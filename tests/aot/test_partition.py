@@ -9,7 +9,7 @@ import torch.nn.functional as F
 
 import stator
 from stator.aot import budget as budgets
-from stator.aot.budget import Cost, Plan, choose
+from stator.aot.budget import Cost, RecomputePlan, choose
 from stator.aot.metadata import Metadata, Saved
 from stator.aot.mincut import INFINITE, FlowGraph
 from stator.aot.partition import is_cheap, partition
@@ -124,7 +124,7 @@ def test_tables_used_twice_are_counted_once():
 
 def test_the_cheapest_plan_within_the_bound_is_chosen():
     costs = [Cost(100, 120, 0), Cost(60, 110, 30), Cost(70, 130, 10), Cost(40, 90, 50)]
-    plans = [Plan(frozenset([i])) for i in range(4)]
+    plans = [RecomputePlan(frozenset([i])) for i in range(4)]
     chosen = [plans.index(choose(plans, costs, share)) for share in (1.0, 0.9, 0.4, 0.3, 0.0)]
     assert chosen == [0, 1, 1, 3, 3]  # the third would lower one peak and raise the other
 

@@ -63,7 +63,7 @@ class Derived(Base):
 
 
 @dataclass
-class Point:
+class ResumePoint:
     x: int
     y: int
 
@@ -686,7 +686,17 @@ def iteration_tools():
 
 
 @program(
-    0, 1, "x", ((1, 2),), [1, [2, 3]], {"k": 1, "z": 3}, {"name": "n", "v": [1]}, Point(0, 1), Point(5, 6), 2.5, None
+    0,
+    1,
+    "x",
+    ((1, 2),),
+    [1, [2, 3]],
+    {"k": 1, "z": 3},
+    {"name": "n", "v": [1]},
+    ResumePoint(0, 1),
+    ResumePoint(5, 6),
+    2.5,
+    None,
 )
 def matching(value):
     match value:
@@ -704,9 +714,9 @@ def matching(value):
             return "dict", v, rest
         case {"name": str(name), "v": [x]}:
             return "dict2", name, x
-        case Point(0, y=y):
+        case ResumePoint(0, y=y):
             return "point", y
-        case Point(x=x, y=y):
+        case ResumePoint(x=x, y=y):
             return "xy", x, y
         case float() | None:
             return "other"
@@ -714,8 +724,8 @@ def matching(value):
 
 @program()
 def match_too_many():
-    match Point(1, 2):
-        case Point(1, 2, 3):
+    match ResumePoint(1, 2):
+        case ResumePoint(1, 2, 3):
             return 1
 
 

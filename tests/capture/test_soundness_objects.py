@@ -24,7 +24,7 @@ TENSOR = torch.ones(3)
 # -- classes and objects ---------------------------------------------------------------------------------
 
 
-class Point:
+class ResumePoint:
     default = 3.0
 
     def __init__(self, by: Any) -> None:
@@ -57,7 +57,7 @@ def uses_point(p: Any, y: torch.Tensor) -> torch.Tensor:
 
 def point_case(name: str, change: Any, kind: str = "changes") -> None:
     def case(call: Calls) -> None:
-        cls = type("Fresh", (Point,), {})
+        cls = type("Fresh", (ResumePoint,), {})
         point = cls(2.0)
         call(uses_point, point, x())
         change(point, cls)
@@ -84,8 +84,10 @@ point_case("bool_added", lambda p, c: setattr(c, "__bool__", lambda self: False)
 point_case("len_added", lambda p, c: setattr(c, "__len__", lambda self: 0))
 point_case("getattr_added", lambda p, c: setattr(c, "__getattr__", lambda self, name: 1))
 point_case("getattribute_added", lambda p, c: setattr(c, "__getattribute__", lambda self, name: lambda: 1.0))
-point_case("class_changed", lambda p, c: setattr(p, "__class__", type("Other", (Point,), {"fixed": lambda self: 8.0})))
-point_case("bases_changed", lambda p, c: setattr(c, "__bases__", (type("B", (Point,), {"default": 5.0}),)))
+point_case(
+    "class_changed", lambda p, c: setattr(p, "__class__", type("Other", (ResumePoint,), {"fixed": lambda self: 8.0}))
+)
+point_case("bases_changed", lambda p, c: setattr(c, "__bases__", (type("B", (ResumePoint,), {"default": 5.0}),)))
 point_case("dict_replaced", lambda p, c: setattr(p, "__dict__", {"by": 6.0}))
 point_case("dict_changed", lambda p, c: vars(p).update(by=6.0))
 point_case("unrelated", lambda p, c: setattr(p, "unused", 6.0), "keeps")
@@ -94,8 +96,8 @@ point_case("unrelated_on_class", lambda p, c: setattr(c, "unused", 6.0), "keeps"
 
 @keeps
 def equal_object(call: Calls) -> None:
-    call(uses_point, Point(2.0), x())
-    call(uses_point, Point(2.0), x())
+    call(uses_point, ResumePoint(2.0), x())
+    call(uses_point, ResumePoint(2.0), x())
 
 
 @changes
@@ -164,10 +166,10 @@ def class_argument(call: Calls) -> None:
     def fn(cls: Any, y: torch.Tensor) -> torch.Tensor:
         return cls.of_class() * y + (1 if hasattr(cls, "extra") else 0)  # type: ignore[no-any-return]
 
-    class Sub(Point):
+    class Sub(ResumePoint):
         default = 4.0
 
-    call(fn, Point, x())
+    call(fn, ResumePoint, x())
     call(fn, Sub, x())
     Sub.extra = 1  # type: ignore[attr-defined]
     call(fn, Sub, x())
@@ -195,8 +197,8 @@ def two_objects_equal_by_identity(call: Calls) -> None:
     def fn(a: Any, b: Any, y: torch.Tensor) -> torch.Tensor:
         return y * 2 if a == b else y * 3
 
-    one = Point(1.0)
-    call(fn, one, Point(1.0), x())
+    one = ResumePoint(1.0)
+    call(fn, one, ResumePoint(1.0), x())
     call(fn, one, one, x())
 
 
@@ -205,8 +207,8 @@ def object_in_list(call: Calls) -> None:
     def fn(a: Any, items: Any, y: torch.Tensor) -> torch.Tensor:
         return y * 2 if a in items else y * 3
 
-    one = Point(1.0)
-    call(fn, one, [Point(1.0)], x())
+    one = ResumePoint(1.0)
+    call(fn, one, [ResumePoint(1.0)], x())
     call(fn, one, [one], x())
 
 
@@ -215,8 +217,8 @@ def object_as_key(call: Calls) -> None:
     def fn(a: Any, items: Any, y: torch.Tensor) -> torch.Tensor:
         return y * items.get(a, 7.0)  # type: ignore[no-any-return]
 
-    one = Point(1.0)
-    call(fn, one, {Point(1.0): 2.0}, x())
+    one = ResumePoint(1.0)
+    call(fn, one, {ResumePoint(1.0): 2.0}, x())
     call(fn, one, {one: 2.0}, x())
     call(fn, one, {one: 3.0}, x())
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.fx import GraphModule
 
-from stator.aot import special as special  # fills the tracer's table
+from stator.aot import overrides as overrides  # fills the tracer's table
 from stator.aot.functional import Cell, Handle
 from stator.aot.tracer import Tracer
 from stator.fake import composite, make

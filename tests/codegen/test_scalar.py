@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from stator.codegen.cpp import generic
-from stator.loop import special
+from stator.loop import special_functions
 from stator.loop.scalar import OPS
 from tests.codegen.harness import DTYPES, NAMES, Batch, Built, axes_of, e, kernel, load, params, store
 
@@ -163,7 +163,7 @@ def test_the_extremes_of_integers_are_constants_of_their_type(size: int) -> None
 
 
 def test_every_operator_is_covered() -> None:
-    assert {*UNARY, *BINARY, *BITS, "not", "where"} == set(OPS) - special.NAMES  # test_special.py has these
+    assert {*UNARY, *BINARY, *BITS, "not", "where"} == set(OPS) - special_functions.NAMES  # test_special.py has these
 
 
 def test_casts() -> None:

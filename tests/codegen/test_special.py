@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 import stator
-from stator.loop import special
+from stator.loop import special_functions
 from stator.loop.scalar import OPS
-from stator.prims.special import FUNCTIONS
+from stator.prims.special_functions import FUNCTIONS
 
 INF, NAN = float("inf"), float("nan")
 ODD = [0.0, -0.0, 1.0, -1.0, 2.0, -2.5, INF, -INF, NAN, 1e-30, 1e30, -30.0, 30.0, 0.5, -0.5, 3.0, -3.0, 8.0, 5.0, -2.09]
@@ -85,9 +85,9 @@ def test_is_as_near_as_eager(name: str) -> None:
         assert not cases, (str(dtype), len(wrong), cases)
 
 
-@pytest.mark.parametrize("name", sorted(special.NAMES))
+@pytest.mark.parametrize("name", sorted(special_functions.NAMES))
 def test_the_reference_is_what_kernels_compute(name: str) -> None:
-    """`loop/special.py` and `special.h` have the same steps."""
+    """`loop/special_functions.py` and `special.h` have the same steps."""
     target = {f.removeprefix("special_").replace("_polynomial", ""): f for f in FUNCTIONS}[name]
     function: Any = function_of(target)
     given = list(inputs_of(target))

@@ -100,14 +100,14 @@ def _laid_out(values: Tensor, layout: str) -> Tensor:
     if layout == "permuted" and dims >= 3:
         return values.permute(1, 2, 0, *range(3, dims)).contiguous().permute(2, 0, 1, *range(3, dims))
     if layout == "stepped" and dims >= 1:
-        room = torch.zeros(*values.shape[:-1], 2 * values.shape[-1] + 1, dtype=values.dtype)
-        target = room[..., 1::2]
+        package = torch.zeros(*values.shape[:-1], 2 * values.shape[-1] + 1, dtype=values.dtype)
+        target = package[..., 1::2]
         return target.copy_(values) if target.shape == values.shape else values
     if layout == "expanded" and dims >= 1 and values.shape[0] > 0:
         return values[:1].clone().expand(values.shape)
     if layout == "channels_last" and dims == 4:
         return values.contiguous(memory_format=torch.channels_last)
     if layout == "offset":
-        room = torch.zeros(values.numel() + 3, dtype=values.dtype)
-        return room[3:].view(values.shape).copy_(values)
+        package = torch.zeros(values.numel() + 3, dtype=values.dtype)
+        return package[3:].view(values.shape).copy_(values)
     return values

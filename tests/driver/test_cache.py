@@ -41,7 +41,7 @@ torch.testing.assert_close(compiled(x, w), f(x, w))
 torch.testing.assert_close(w.grad, expected)
 print(json.dumps({
     "spans": sorted({span.name for span in recorder.spans}),
-    "rooms": sorted({name.split(".")[1] for name in loaded if name.startswith("stator.")}),
+    "packages": sorted({name.split(".")[1] for name in loaded if name.startswith("stator.")}),
     "foreign": [name for name in ("sympy", "networkx", "torch._dynamo", "torch._inductor") if name in loaded],
     "warnings": [str(w.message) for w in caught if isinstance(w.message, CacheWarning)],
 }))
@@ -64,9 +64,9 @@ def finish(process: subprocess.Popen[str]) -> dict[str, Any]:
 
 def test_a_second_process_starts_warm(tmp_path: Path) -> None:
     cold, warm = finish(start(tmp_path)), finish(start(tmp_path))
-    assert set(cold["spans"]) >= COMPILING and "lowering" in cold["rooms"]
+    assert set(cold["spans"]) >= COMPILING and "lowering" in cold["packages"]
     assert not set(warm["spans"]) & COMPILING and "link" in warm["spans"]
-    assert not set(warm["rooms"]) & {"pipeline", "lowering", "loop", "codegen", "passes", "prims"}
+    assert not set(warm["packages"]) & {"pipeline", "lowering", "loop", "codegen", "passes", "prims"}
     assert cold["warnings"] == warm["warnings"] == [] == warm["foreign"]
 
 

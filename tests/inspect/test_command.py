@@ -1,4 +1,4 @@
-"""The command line: every command runs and prints what its room knows."""
+"""The command line: every command runs and prints what its package knows."""
 
 from __future__ import annotations
 

@@ -38,8 +38,8 @@ class Module:
         return self.path.relative_to(ROOT).as_posix()
 
     @property
-    def room(self) -> str:
-        """The room it is in; a file at the top of the package is a room of its own."""
+    def package(self) -> str:
+        """The package it is in; a file at the top of the package is a package of its own."""
         return self.name.split(".")[1] if "." in self.name else "stator"
 
     def imports(self) -> list[Import]:

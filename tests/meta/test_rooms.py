@@ -1,7 +1,7 @@
-"""The directions between the rooms, as `docs/architecture.md` has them, against the imports as they are.
+"""The directions between the packages, as `docs/architecture.md` has them, against the imports as they are.
 
 The table is read from the page itself, so the page cannot be wrong. Also held: imports run at the top and without
-cycles, rooms that do without torch do so, and nothing of torch's own compiler takes part in ours.
+cycles, packages that do without torch do so, and nothing of torch's own compiler takes part in ours.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pytest
 
 from tests.meta.source_tree import ROOT, Import, Module, modules
 
-# Files at the top of the package that know every room, as `driver` does.
+# Files at the top of the package that know every package, as `driver` does.
 TOP = {"stator", "__main__", "api", "compiled", "driver", "fingerprint", "pipeline", "speed"}
 
 # Modules of torch that are its own compiler.
@@ -33,19 +33,19 @@ UNUSED = {
     "stator/loop/evaluate.py": "the definition of the loop IR, which tests run",
 }
 
-# Imports inside a function: what may be absent, or what a room must not import while it is imported itself.
+# Imports inside a function: what may be absent, or what a package must not import while it is imported itself.
 OPTIONAL = {"triton", "llvmlite", "numpy", "onnxruntime", "openvino", "cuda"}
 NEEDS_TORCH = {"torch", "stator._native"}
 
 
 def table() -> dict[str, tuple[set[str] | None, bool]]:
-    """Room -> (rooms it may import, or None for all; whether it must do without torch at import time)."""
+    """Package -> (packages it may import, or None for all; whether it must do without torch at import time)."""
     page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     section = page.split("## Directions")[1].split("\n## ")[0]
     rows = re.findall(r"^\| ([^|]+?) \| ([^|]+?) \|$", section, re.M)
     found: dict[str, tuple[set[str] | None, bool]] = {}
-    for rooms, allowed in rows[2 if rows[1][0].startswith("-") else 1 :]:
-        names = [name.strip() for name in rooms.split(",")]
+    for packages, allowed in rows[2 if rows[1][0].startswith("-") else 1 :]:
+        names = [name.strip() for name in packages.split(",")]
         extra = dict(re.findall(r"\((\w+) also (\w+)", allowed))
         plain = re.sub(r"\(.*?\)", "", allowed.split(";")[0]).strip()
         for name in names:
@@ -73,18 +73,18 @@ def test_the_table_was_read() -> None:
 
 
 def test_every_folder_is_a_room_of_the_table() -> None:
-    assert {m.room for m in modules().values()} - TOP <= set(ROOMS)
+    assert {m.package for m in modules().values()} - TOP <= set(ROOMS)
 
 
 def refused(module: Module, target: str) -> bool:
     """Whether the table forbids `module` to import `target`, a dotted name of the package."""
-    may, _ = ROOMS.get(module.room, (None, False))
-    room = target.split(".")[1] if "." in target else "stator"
-    if room == module.room or (room == "_native" and module.room in {"aot", "capture", "runtime"}):
+    may, _ = ROOMS.get(module.package, (None, False))
+    package = target.split(".")[1] if "." in target else "stator"
+    if package == module.package or (package == "_native" and module.package in {"aot", "capture", "runtime"}):
         return False
-    if {module.room, room} == {"backends", "inspect"}:
+    if {module.package, package} == {"backends", "inspect"}:
         return target.count(".") > 1  # only each other's front door
-    return may is not None and room not in may
+    return may is not None and package not in may
 
 
 def test_a_room_imports_only_what_the_table_allows() -> None:
@@ -97,7 +97,7 @@ def test_a_room_imports_only_what_the_table_allows() -> None:
 def test_rooms_without_torch_do_not_import_it() -> None:
     wrong = []
     for module in modules().values():
-        if ROOMS.get(module.room, (None, False))[1]:
+        if ROOMS.get(module.package, (None, False))[1]:
             early = [i for i in module.imports() if i.target.split(".")[0] == "torch" and i.when == "import"]
             wrong += [f"{module.where}:{i.line} imports {i.target} while it is imported" for i in early]
     assert not wrong, "\n".join(wrong)
@@ -105,7 +105,7 @@ def test_rooms_without_torch_do_not_import_it() -> None:
 
 def test_base_is_standard_library_only() -> None:
     for module in modules().values():
-        if module.room == "base":
+        if module.package == "base":
             outside = {i.target.split(".")[0] for i in module.imports()} - set(sys.stdlib_module_names) - {"stator"}
             assert not outside, f"{module.where} imports {outside}"
 
@@ -113,7 +113,7 @@ def test_base_is_standard_library_only() -> None:
 def test_imports_are_at_the_top() -> None:
     wrong = []
     for module in modules().values():
-        late = OPTIONAL | (NEEDS_TORCH if ROOMS.get(module.room, (None, False))[1] else set())
+        late = OPTIONAL | (NEEDS_TORCH if ROOMS.get(module.package, (None, False))[1] else set())
         for item in module.imports():
             names = {item.target, item.target.split(".")[0]}
             if item.target == "." or (item.when == "function" and not names & late):

@@ -110,11 +110,11 @@ def test_files_that_texts_name_exist() -> None:
 
 
 def test_tests_stand_in_a_folder_of_their_room() -> None:
-    rooms = {m.room for m in modules().values()} | {
+    packages = {m.package for m in modules().values()} | {
         "meta", "native", "cases", "differential", "models", "architectures", "benchmarks",
     }  # fmt: skip
     folders = {p.relative_to(ROOT / "tests").parts[0] for p in python_files("tests")} - {"conftest.py"}
-    assert folders <= rooms, folders - rooms
+    assert folders <= packages, folders - packages
 
 
 def test_nothing_is_left_as_a_stub() -> None:

@@ -1,4 +1,4 @@
-"""The list of tests that need no torch names tests that exist, whole rooms and the machine among them."""
+"""The list of tests that need no torch names tests that exist, whole packages and the machine among them."""
 
 from __future__ import annotations
 

@@ -226,11 +226,11 @@ def test_hushed_code_quietens_what_it_calls(hook: Hook) -> None:
     def below() -> int:
         return 1
 
-    def hushed() -> int:
+    def skipped_recursively() -> int:
         return below()
 
-    _native.hush(hushed.__code__)
-    assert hook.through(hushed) == 1
+    _native.skip_recursively(skipped_recursively.__code__)
+    assert hook.through(skipped_recursively) == 1
     assert hook.asked == []
     assert _native.watched(None, below) == 1
     assert hook.through(below) == 1

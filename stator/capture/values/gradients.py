@@ -5,7 +5,7 @@ Both entries of the autograd engine become one call of `torch.autograd.grad` in 
 `requires_grad_()` before it computes anything from it is given to the graph as one that requires gradients.
 Invariant: every path from the outputs to what they are differentiated by lies in the graph, and no tensor on it has
 hooks.
-Neighbours: `tensor.py`; `leaving.py` (tensors whose history ends with the graph); `fake/composite.py`.
+Neighbours: `tensor.py`; `output_state.py` (tensors whose history ends with the graph); `fake/composite.py`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch.autograd import graph as autograd_graph
 from torch.utils._pytree import tree_leaves
 
 from stator.base.errors import GraphBreak
-from stator.capture.leaving import leaves_of, share
+from stator.capture.output_state import leaves_of, share
 from stator.capture.source import AttrSource
 from stator.capture.values.constant import TRUE
 from stator.capture.values.fold import ask
@@ -79,7 +79,7 @@ def require_grad(tx: Machine, owner: TensorValue, wanted: Value = TRUE) -> Value
         owner.fake.requires_grad_(flag)
     except OF_OPERATIONS as error:
         failed(tx, torch.Tensor.requires_grad_, error)
-    tx.graph.granted[owner.node] = flag
+    tx.graph.grad_flags[owner.node] = flag
     return owner
 
 

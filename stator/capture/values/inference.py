@@ -1,8 +1,8 @@
 """`torch.inference_mode()` inside of the program.
 
 In the graph it is a change of grad mode. Fakes are computed in inference mode itself, so what eager forbids with
-inference tensors is refused; tensors that leave the graph become inference tensors after it has run (`leaving.py`).
-Neighbours: `graph_context.py` (contexts in a graph), `graph.py` (`inference`).
+inference tensors is refused; tensors that leave the graph become inference tensors after it has run
+(`output_state.py`). Neighbours: `graph_context.py` (contexts in a graph), `graph.py` (`inference`).
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from stator.codegen.cpp import ops
-from stator.codegen.cpp.plan import INT32, Axes, Plan
+from stator.codegen.cpp.plan import INT32, Axes, LoopPlan
 from stator.loop import expr
 from stator.loop.collision import scatters
 from stator.loop.expr import Expr
@@ -59,7 +59,7 @@ class Writer:
 
     __slots__ = ("_count", "_floor", "_guarded", "_sizes", "_wider", "before", "checks", "live", "plan", "scope")
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: LoopPlan) -> None:
         self.plan = plan
         self.scope = Scope(None, frozenset())
         self.before = self.scope  # outside of the loops over the reduce axes that are being written
@@ -533,14 +533,14 @@ def _alone(atom: Atom) -> Index:
             return atom.inner % atom.divisor
 
 
-def declared(plan: Plan) -> list[str]:
+def declared(plan: LoopPlan) -> list[str]:
     """The symbols of a kernel as variables (their values come after the pointers), and what the plan named."""
     first = len(plan.kernel.params)
     values = [f"const i64_ {symbol.name} = (i64_)p[{first + i}];" for i, symbol in enumerate(plan.kernel.symbols)]
     return values + [f"const i64_ {name} = {ops.extent(value)};" for name, value in plan.named]
 
 
-def _guarded_nodes(plan: Plan) -> set[Expr]:
+def _guarded_nodes(plan: LoopPlan) -> set[Expr]:
     """The nodes that hold a load, so that a mask around them matters."""
     found: set[Expr] = set()
     for node in plan.deps:

@@ -1,10 +1,10 @@
 """Kernels to one C++ translation unit: `extern "C" const char* k<i>(void* const* p)` for each.
 
-Each kernel is a function over a range of its grid (`plan.Plan`), which `parallel` in `vector.h` shares among threads.
-Here is the frame: the grid, the loops of every level of reduction with their accumulators, and where stores go; what
-happens inside the loops is written by `body.Writer`. The values of symbolic sizes follow the pointers. Inner stores go
-into the last loop over the reduce axes, so every load of an iteration comes before them even if the memory plan put a
-result over an operand. What a kernel returns is null, or what was wrong with an index that it loaded.
+Each kernel is a function over a range of its grid (`plan.LoopPlan`), which `parallel` in `vector.h` shares among
+threads. Here is the frame: the grid, the loops of every level of reduction with their accumulators, and where stores
+go; what happens inside the loops is written by `body.Writer`. The values of symbolic sizes follow the pointers. Inner
+stores go into the last loop over the reduce axes, so every load of an iteration comes before them even if the memory
+plan put a result over an operand. What a kernel returns is null, or what was wrong with an index that it loaded.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from math import prod
 
 from stator.codegen.cpp import ops
 from stator.codegen.cpp.body import Name, Writer, declared
-from stator.codegen.cpp.plan import Plan, plan
+from stator.codegen.cpp.plan import LoopPlan, plan
 from stator.codegen.cpp.target import Target, native
-from stator.loop import special
+from stator.loop import special_functions
 from stator.loop.expr import Expr
 from stator.loop.index import Axis
 from stator.loop.kernel import Kernel, Store
@@ -38,7 +38,7 @@ def emit(kernels: Sequence[Kernel], target: Target | None = None) -> str:
     target = target or native()
     texts = [emit_kernel(f"k{i}", kernel, target) for i, kernel in enumerate(kernels)]
     operators = {node.op for kernel in kernels for node in kernel.nodes}
-    return "\n".join([header("random" in operators, not special.NAMES.isdisjoint(operators)), *texts])
+    return "\n".join([header("random" in operators, not special_functions.NAMES.isdisjoint(operators)), *texts])
 
 
 @cache
@@ -53,9 +53,12 @@ def header(with_random: bool = False, with_special: bool = False) -> str:
 
 
 def constants() -> str:
-    """What `special.h` reads of `loop/special.py`."""
-    lines = [f"constexpr double epsilon = {special.EPSILON!r};", f"constexpr int steps = {special.STEPS};"]
-    for name, values in (("euler", special.EULER), ("temme", special.TEMME)):
+    """What `special.h` reads of `loop/special_functions.py`."""
+    lines = [
+        f"constexpr double epsilon = {special_functions.EPSILON!r};",
+        f"constexpr int steps = {special_functions.STEPS};",
+    ]
+    for name, values in (("euler", special_functions.EULER), ("temme", special_functions.TEMME)):
         lines.append(f"static const double {name}[] __attribute__((unused)) = {{{', '.join(map(repr, values))}}};")
     return "\n".join(["namespace special {", *lines, "}", ""])
 
@@ -82,7 +85,7 @@ def emit_kernel(name: str, kernel: Kernel, target: Target) -> str:
     )
 
 
-def _entry(name: str, made: Plan, checks: Mapping[Extent, int]) -> str:
+def _entry(name: str, made: LoopPlan, checks: Mapping[Extent, int]) -> str:
     """Shares the range among threads; with checks, they say through one more pointer which one failed."""
     grid, threads = ops.extent(made.grid), ops.extent(made.threads)
     run = f"parallel({name}_range, {{}}, {grid}, {threads});"
@@ -101,7 +104,7 @@ def _entry(name: str, made: Plan, checks: Mapping[Extent, int]) -> str:
     return "".join(f"\n    {line}" for line in [*lines, "return 0;"]) + "\n"
 
 
-def _grid(writer: Writer, made: Plan) -> None:
+def _grid(writer: Writer, made: LoopPlan) -> None:
     """The loop over this thread's part of the grid."""
     vector = made.swept if made.chunk else None
     pieces = made.pieces
@@ -130,7 +133,7 @@ def _grid(writer: Writer, made: Plan) -> None:
     writer.leave("for (i64_ g = begin; g < end; ++g) {", "}")
 
 
-def _serial(writer: Writer, made: Plan) -> None:
+def _serial(writer: Writer, made: LoopPlan) -> None:
     """The loops that one thread runs in order, around the points."""
     axes = [axis for axis in made.serial if axis.size != 1]
     for axis in axes:
@@ -144,7 +147,7 @@ def _for(axis: Axis, start: str, stop: str) -> str:
     return f"for (i64_ {axis.name} = {start}; {axis.name} < {stop}; ++{axis.name}) {{"
 
 
-def _points(writer: Writer, made: Plan) -> None:
+def _points(writer: Writer, made: LoopPlan) -> None:
     """What happens at one point of the grid."""
     kernel, vector = made.kernel, made.swept
     match made.shape:
@@ -181,7 +184,7 @@ def _write_stores(writer: Writer, stores: Sequence[Store]) -> None:
     writer.scope.lines.extend(statements)
 
 
-def _levels(writer: Writer, made: Plan) -> None:
+def _levels(writer: Writer, made: LoopPlan) -> None:
     """A loop for each level of reduction, then the inner stores, then the outer ones."""
     kernel = made.kernel
     inner = [store for store in kernel.stores if store.space == "inner"]
@@ -199,7 +202,7 @@ def _levels(writer: Writer, made: Plan) -> None:
     _write_stores(writer, outer)
 
 
-def _wide_columns(writer: Writer, made: Plan) -> None:
+def _wide_columns(writer: Writer, made: LoopPlan) -> None:
     """Several vectors of columns swept together: one loop over the reduce axes, then the stores."""
     vector, lanes = made.vector, made.lanes
     assert vector is not None
@@ -235,7 +238,9 @@ class _Level:
 
     __slots__ = ("made", "nodes", "results", "stores", "totals", "wide", "writer")
 
-    def __init__(self, writer: Writer, made: Plan, nodes: list[Expr], stores: list[Store], wide: bool = False) -> None:
+    def __init__(
+        self, writer: Writer, made: LoopPlan, nodes: list[Expr], stores: list[Store], wide: bool = False
+    ) -> None:
         self.writer, self.made, self.nodes, self.stores, self.wide = writer, made, nodes, stores, wide
         self.results: list[str] = []
         self.totals: list[tuple[str, str]] = []

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from stator.loop import special
+from stator.loop import special_functions
 from stator.loop.scalar import identity
 from stator.sizes import Extent, Size, Symbol, fold
 
@@ -40,7 +40,8 @@ TEXT: dict[str, str] = {
     "shl": "shl_({0}, {1})", "shr": "shr_({0}, {1})", "where": "select({0}, {1}, {2})",
     **{name: f"{name}_({{0}}, {{1}})" for name in ("pow", "atan2")},
     **{name: f"{name}_({{0}})" for name in _CALLS.split() if name not in ("pow", "atan2")},
-    **{name: f"{name}_({{0}}, {{1}})" if arity == 2 else f"{name}_({{0}})" for name, arity, *_ in special.ROWS},
+    **{name: f"{name}_({{0}}, {{1}})" if arity == 2 else f"{name}_({{0}})"
+       for name, arity, *_ in special_functions.ROWS},
 }  # fmt: skip
 ON_MASKS: dict[str, str] = {
     "add": "mask({0} | {1})", "mul": "mask({0} & {1})", "minimum": "mask({0} & {1})", "maximum": "mask({0} | {1})",
@@ -56,7 +57,7 @@ COST = {
     "exp": 14, "exp2": 14, "expm1": 16, "log": 20, "log2": 22, "log1p": 26, "sigmoid": 22, "tanh": 34, "erf": 38,
     "sin": 24, "cos": 24, "div": 4, "reciprocal": 4, "sqrt": 6, "rsqrt": 10, "random": 60, "floordiv": 80, "mod": 80,
     "pow": 150, "tan": 150, "asin": 150, "acos": 150, "atan": 150, "atan2": 200, "sinh": 150, "cosh": 150, "erfc": 200,
-    "scan": 8, "known": 0, **dict.fromkeys(special.NAMES, 500),
+    "scan": 8, "known": 0, **dict.fromkeys(special_functions.NAMES, 500),
 }  # fmt: skip
 
 COMBINE = {

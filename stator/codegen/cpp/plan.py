@@ -1,6 +1,6 @@
 """Decides how one kernel runs on a vector machine: the axis to vectorise, lanes, accumulators, grid, threads.
 
-`plan(kernel, target)` only reads; the `Plan` it gives is what `body` and `emit` carry out. Three shapes come out:
+`plan(kernel, target)` only reads; the `LoopPlan` it gives is what `body` and `emit` carry out. Three shapes come out:
 pointwise (no reduce axes), row (the vector axis is a reduce axis: lanes are folded at the end) and column (the vector
 axis is an outer axis: each lane is its own result). Positions of the vector axis inside a kernel are always multiples
 of `lanes`, which is what `lane_stride` relies on. Where sizes are symbolic, the shape is chosen by their hints, and
@@ -33,7 +33,7 @@ GRID = 64  # pieces that a long vector axis is cut into, for threads to share
 
 
 @dataclass(slots=True)
-class Plan:
+class LoopPlan:
     """The decisions for one kernel.
 
     `deps` says along which axes a node varies, `narrow` which i64 fit in int32, and `ranges` between what values lie.
@@ -78,7 +78,7 @@ class Plan:
         return 0 if self.vector is None else _lane_stride(index, self.vector, self.lanes, self.deps)
 
 
-def plan(kernel: Kernel, target: Target) -> Plan:
+def plan(kernel: Kernel, target: Target) -> LoopPlan:
     """Decide everything."""
     deps = dependencies(kernel)
     ranges = Ranges(kernel.reduce_numel)
@@ -91,7 +91,7 @@ def plan(kernel: Kernel, target: Target) -> Plan:
     swept = vector
     if _apart(kernel, vector, lanes, deps):
         vector = None
-    made = Plan(kernel, deps, narrow, ranges, vector, swept, lanes)
+    made = LoopPlan(kernel, deps, narrow, ranges, vector, swept, lanes)
     made.loops = tuple(axis for axis in kernel.reduce_axes if axis is not vector)
     if vector in kernel.reduce_axes:
         made.shape, made.loops = "row", (*made.loops, vector)
@@ -257,7 +257,7 @@ def _apart(kernel: Kernel, axis: Axis | None, lanes: int, deps: dict[Expr, Axes]
     return any(_lane_stride(index, axis, lanes, deps) not in (0, *_NEAR) for index in loads)
 
 
-def _unroll(made: Plan) -> int:
+def _unroll(made: LoopPlan) -> int:
     """Accumulators a reduction keeps: many where the body is cheap, few where it is long already."""
     kernel = made.kernel
     if not kernel.reduce_axes or made.vector is None:
@@ -280,13 +280,13 @@ def _unroll(made: Plan) -> int:
     return unroll
 
 
-def _single_column(made: Plan) -> bool:
+def _single_column(made: LoopPlan) -> bool:
     """Whether a column reduction is one loop and then its stores, so that several columns can be swept at once."""
     kernel = made.kernel
     return kernel.levels == 1 and all(store.space == "outer" for store in kernel.stores) and not scans(kernel.nodes)
 
 
-def _lay_out(made: Plan, whole: bool) -> None:
+def _lay_out(made: LoopPlan, whole: bool) -> None:
     """The grid that threads share, and how many the work is worth; `whole` keeps the innermost loop in one piece."""
     kernel, vector = made.kernel, made.swept
     made.grid_axes = tuple(axis for axis in kernel.axes if axis is not vector and axis not in made.serial)

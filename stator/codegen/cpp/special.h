@@ -1,4 +1,4 @@
-// Special functions that take loops, lane by lane, in double: the same steps as in stator/loop/special.py, with the
+// Special functions that take loops, lane by lane, in double: the same steps as in stator/loop/special_functions.py, with the
 // constants of that file, which `emit.constants` writes before this text.
 //
 // The recurrences of orthogonal polynomials run in the type of their operands, so that they leave its range where

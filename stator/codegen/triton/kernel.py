@@ -14,7 +14,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from stator.codegen.triton import special
+from stator.codegen.triton import special_functions
 from stator.codegen.triton.blocks import Blocks, choose
 from stator.codegen.triton.operators import ATOMICS, PREAMBLE, REDUCTIONS, SCANS, TYPES, spelling
 from stator.loop import scalar
@@ -32,8 +32,8 @@ SIGNED = frozenset(("i8", "i16", "i32", "i64"))
 def emit(kernels: Sequence[Kernel]) -> str:
     """A Python file with `k<i>` and `launch_k<i>` for each kernel."""
     parts = [PREAMBLE]
-    if any(node.op in special.SPELLING for kernel in kernels for node in kernel.nodes):
-        parts.append(special.PREAMBLE)
+    if any(node.op in special_functions.SPELLING for kernel in kernels for node in kernel.nodes):
+        parts.append(special_functions.PREAMBLE)
     for number, kernel in enumerate(kernels):
         blocks = choose(kernel)
         parts.append(emit_kernel(kernel, f"k{number}", blocks))
@@ -376,7 +376,7 @@ class _Writer:
         for arg, name in zip(node.args, args, strict=True):
             typed = arg.op == "const" and (
                 node.op in ("div", "shl", "shr")
-                or node.op in special.SPELLING
+                or node.op in special_functions.SPELLING
                 or arg.dtype not in ("f32", "i32")
                 or all(a.op == "const" for a in node.args)
             )

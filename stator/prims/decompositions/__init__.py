@@ -22,6 +22,6 @@ from stator.prims.decompositions import (  # noqa: F401  (they fill the table)
     resampling,
     shape,
     softmax,
-    special,
+    special_functions,
     unpooling,
 )

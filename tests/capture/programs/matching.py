@@ -6,7 +6,7 @@ from tests.capture.programs.table import program, x
 
 
 @dataclasses.dataclass
-class Point:
+class ResumePoint:
     x: int
     y: int
 
@@ -62,16 +62,16 @@ def mappings(x):
 def class_patterns(x):
     def pick(p):
         match p:
-            case Point(0, y):
+            case ResumePoint(0, y):
                 return x * y
-            case Point(x=a, y=b) if a == b:
+            case ResumePoint(x=a, y=b) if a == b:
                 return x + a
-            case Point():
+            case ResumePoint():
                 return x
             case int(n):
                 return x - n
 
-    return pick(Point(0, 3)), pick(Point(2, 2)), pick(Point(1, 2)), pick(7)
+    return pick(ResumePoint(0, 3)), pick(ResumePoint(2, 2)), pick(ResumePoint(1, 2)), pick(7)
 
 
 @program()
@@ -87,8 +87,8 @@ def on_a_tensor_class(x):
 
 @program()
 def nested_with_guard(x):
-    match (1, [2, {"k": Point(3, 4)}]):
-        case (a, [b, {"k": Point(x=c)}]) if a < b < c:
+    match (1, [2, {"k": ResumePoint(3, 4)}]):
+        case (a, [b, {"k": ResumePoint(x=c)}]) if a < b < c:
             return x * (a + b + c)
 
 

@@ -14,7 +14,7 @@ import torch
 from .harness import capture, check
 
 
-class Point(NamedTuple):
+class ResumePoint(NamedTuple):
     x: Any
     y: Any
 
@@ -22,7 +22,7 @@ class Point(NamedTuple):
     def norm(self) -> Any:
         return self.x * self.x + self.y * self.y
 
-    def scaled(self, by: Any) -> Point:
+    def scaled(self, by: Any) -> ResumePoint:
         return self._replace(x=self.x * by)
 
 
@@ -164,7 +164,7 @@ def test_set_argument() -> None:
 def test_tuples() -> None:
     def f(t: torch.Tensor) -> Any:
         a, *rest, b = (1, t, 2, 3)
-        p = Point(t, 2)
+        p = ResumePoint(t, 2)
         q = p.scaled(3)
         return (a, b), rest, p, q.x, q.norm, p[:1] + p[1:], (1, 2) < (1, 3), (0,) * 2, p[0], tuple(range(3)), p._fields
 
@@ -172,10 +172,10 @@ def test_tuples() -> None:
 
 
 def test_argument_tuple_keeps_identity() -> None:
-    def f(pair: tuple[torch.Tensor, Point]) -> Any:
+    def f(pair: tuple[torch.Tensor, ResumePoint]) -> Any:
         return pair, pair[1].x + pair[0]
 
-    pair = (x(), Point(x(), 1))
+    pair = (x(), ResumePoint(x(), 1))
     captured = capture(f, pair)
     assert captured.run(pair)[0] is pair
 

@@ -2,7 +2,8 @@
 
 `stator::special(name, x, y)` is ATen's function of that name, with its broadcasting and dtypes; run as an operator, it
 is ATen's. `FUNCTIONS` says what each is, and `ON_CPU` which of them only C++ has: on other devices they stay
-ATen's. Neighbours: `decompositions/special.py` (what reduces to it), `lowering/special.py` (what it is made of).
+ATen's. Neighbours: `decompositions/special_functions.py` (what reduces to it), `lowering/special_functions.py` (what it
+is made of).
 """
 
 from __future__ import annotations

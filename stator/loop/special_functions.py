@@ -1,8 +1,8 @@
 """Special functions that take loops: rows of the table of scalar operators, with what they compute in double.
 
 They are those that no expression of fixed length gives: sums until they converge, and recurrences as long as an operand
-says. C++ has the same in `codegen/cpp/special.h`, and Triton in `codegen/triton/special.py`, save the incomplete gamma
-functions; all other special functions are expressions (`lowering/special`).
+says. C++ has the same in `codegen/cpp/special.h`, and Triton in `codegen/triton/special_functions.py`, save the
+incomplete gamma functions; all other special functions are expressions (`lowering/special`).
 Neighbours: `scalar.py`, whose table they join.
 """
 

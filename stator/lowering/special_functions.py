@@ -1,7 +1,8 @@
 """`stator::special`: a formula for each function, or an operator of the scalar table where it takes loops.
 
 Formulas are computed in double whatever the result's type, so one set of coefficients serves all; recurrences run in
-the result's own type, as in eager. Neighbours: `functions/` (the formulas), `stator.loop.special` (the operators).
+the result's own type, as in eager. Neighbours: `functions/` (the formulas), `stator.loop.special_functions` (the
+operators).
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from stator.lowering.context import Context
 from stator.lowering.functions import Formula, bessel, error, gamma
 from stator.lowering.pointwise import apply
 from stator.lowering.table import lowers
-from stator.lowering.value import Spec, Tensorish, compute_dtype
-from stator.prims.special import SPECIAL
+from stator.lowering.value import LazyTensor, Spec, compute_dtype
+from stator.prims.special_functions import SPECIAL
 
 #: What a function counts as, beside an addition, where it is decided whether to compute it twice.
 WEIGHT = 60
@@ -82,7 +83,7 @@ FUNCTIONS: dict[str, Function] = {
 
 
 @lowers(SPECIAL)
-def special(context: Context, out: Spec, name: str, x: Tensorish, y: Tensorish | None = None) -> Tensorish:
+def special(context: Context, out: Spec, name: str, x: LazyTensor, y: LazyTensor | None = None) -> LazyTensor:
     operands = (x,) if y is None else (x, y)
     if name == "nextafter":
         return apply(out, out.dtype, _next, *operands)

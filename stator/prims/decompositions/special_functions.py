@@ -10,7 +10,7 @@ from torch import Tensor
 
 from stator.prims import names as p
 from stator.prims.dtypes import cast, common_type, compute_type, rounds_once
-from stator.prims.special import FUNCTIONS, ON_CPU, SPECIAL
+from stator.prims.special_functions import FUNCTIONS, ON_CPU, SPECIAL
 from stator.prims.table import decompose
 
 #: What loops compute on; ATen takes unsigned integers of more than 8 bits too.

@@ -1,4 +1,4 @@
-"""Special functions that take loops, in Triton: the same steps as `loop/special.py`, for a block at once.
+"""Special functions that take loops, in Triton: the same steps as `loop/special_functions.py`, for a block at once.
 
 A loop runs until every element of the block has what it needs; an element that has it keeps it. The recurrences of
 orthogonal polynomials run in the type of their operands, the rest in double.
@@ -7,7 +7,7 @@ Neighbours: `kernel.py` puts `PREAMBLE` into a file whose kernels use one of `SP
 
 from __future__ import annotations
 
-from stator.loop.special import EPSILON, EULER
+from stator.loop.special_functions import EPSILON, EULER
 
 
 def _polynomial(name: str, first: str, following: str, special: str = "") -> str:

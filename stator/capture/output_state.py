@@ -34,7 +34,7 @@ class Change(NamedTuple):
     restore: Callable[[torch.Tensor], torch.Tensor]
 
 
-class Stays(GraphBreak):
+class OutputRefused(GraphBreak):
     """A tensor cannot leave the graph: it has to end before the instruction number `step` of the frame."""
 
     def __init__(self, reason: str, cause: fx.Node) -> None:
@@ -71,7 +71,7 @@ def inferred(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def changes(graph: GraphBuilder, outputs: Sequence[fx.Node]) -> dict[fx.Node, Change]:
-    """For each output that has to be changed, how; raises `Stays` where that is impossible."""
+    """For each output that has to be changed, how; raises `OutputRefused` where that is impossible."""
     if not graph.made and not graph.differentiated and graph.entered is None:
         return {}
     found: dict[fx.Node, Change] = {}
@@ -81,7 +81,7 @@ def changes(graph: GraphBuilder, outputs: Sequence[fx.Node]) -> dict[fx.Node, Ch
         if graph.entered is None or not isinstance(fake, torch.Tensor):
             continue
         if id(fake) in graph.plain_views:
-            raise Stays("a view that was made in inference mode of a tensor that was not", graph.entered)
+            raise OutputRefused("a view that was made in inference mode of a tensor that was not", graph.entered)
         if fake.is_inference():
             found[node] = detached(graph, node, outputs, inferred, graph.entered)
     for node in outputs:
@@ -99,21 +99,23 @@ def changes(graph: GraphBuilder, outputs: Sequence[fx.Node]) -> dict[fx.Node, Ch
         if id(fake) in graph.made and fake.requires_grad and node not in found:
             cause = granting(graph, fake)
             if id(fake) in reached:
-                raise Stays("requires_grad_() on a tensor whose gradient may be asked for after the graph", cause)
+                raise OutputRefused(
+                    "requires_grad_() on a tensor whose gradient may be asked for after the graph", cause
+                )
             found[node] = detached(graph, node, outputs, torch.Tensor.requires_grad_, cause)
     if left and graph.made and not any(leaf.fake.requires_grad for leaf in graph.leaves()):
-        raise Stays("requires_grad_() makes the only tensor that takes gradients", next(all_granting(graph)))
+        raise OutputRefused("requires_grad_() makes the only tensor that takes gradients", next(all_granting(graph)))
     return found
 
 
 def refuse_leaked(graph: GraphBuilder, outputs: Sequence[fx.Node]) -> None:
-    """Raises `Stays` if a tensor of a mapped function, which is one of a part of the batch, is used behind it."""
+    """Raises `OutputRefused` if a tensor of a mapped function, one of a part of the batch, is used behind it."""
     if not graph.mapped:
         return
     used = [*outputs, *(source for node in graph.graph.nodes for source in node.all_input_nodes)]
     lost = next((node for node in used if node._erased), None)
     if lost is not None:
-        raise Stays("a tensor of a function that torch.vmap maps is used outside of it", lost)
+        raise OutputRefused("a tensor of a function that torch.vmap maps is used outside of it", lost)
 
 
 def end_of_history(graph: GraphBuilder, fake: Any) -> str:
@@ -142,7 +144,7 @@ def detached(
     fake = node.meta["val"]
     others = [other.meta["val"] for other in outputs if other is not node] + [leaf.fake for leaf in graph.leaves()]
     if any(share(fake, other) for other in others):
-        raise Stays("a result whose place in autograd is its own shares its memory with another tensor", cause)
+        raise OutputRefused("a result whose place in autograd is its own shares its memory with another tensor", cause)
     location = node.meta["location"]
     return Change(graph.call("call_method", "detach", ([node], {}), ([fake], {}), location)[0], restore)
 

@@ -26,7 +26,7 @@ from stator.sizes.real import from_bits
 Tensor = torch.Tensor
 
 
-class Again:
+class EagerReplay:
     """A captured graph that can be run again under autograd."""
 
     __slots__ = ("attributes", "casts", "devices", "gm", "metadata", "refusal", "results")

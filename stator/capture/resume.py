@@ -1,4 +1,4 @@
-"""Points: places in the middle of a function where a captured part may begin.
+"""ResumePoints: places in the middle of a function where a captured part may begin.
 
 A point is a place in the original code together with what there is at this place: which positions of the stack hold
 something, which slots are bound, which of them hold cells. Wherever and however a frame breaks, equal points are one,
@@ -25,7 +25,7 @@ SINCE_312 = sys.version_info >= (3, 12)
 SINCE_313 = sys.version_info >= (3, 13)
 
 
-class Point(NamedTuple):
+class ResumePoint(NamedTuple):
     """Where a continuation starts, and what it is given."""
 
     code: CodeType
@@ -45,17 +45,19 @@ class Point(NamedTuple):
 
     def function(self, namespace: dict[str, Any], qualname: str) -> FunctionType:
         """What goes on from here uncaptured; its parameters are `names`."""
-        made = FunctionType(forwarding(Rest(self, namespace), self.code, self.names), namespace, self.code.co_name)
+        made = FunctionType(
+            forwarding(ResumeFunction(self, namespace), self.code, self.names), namespace, self.code.co_name
+        )
         made.__qualname__ = qualname
         return made
 
 
-class Rest:
+class ResumeFunction:
     """What goes on from a point, assembled when it is first called: most of it never is, and it may be long."""
 
     __slots__ = ("made", "namespace", "point")
 
-    def __init__(self, point: Point, namespace: dict[str, Any]) -> None:
+    def __init__(self, point: ResumePoint, namespace: dict[str, Any]) -> None:
         self.point = point
         self.namespace = namespace
         self.made: Callable[..., Any] | None = None
@@ -65,7 +67,7 @@ class Rest:
         if made is None:
             decoded, at = decode(self.point.code), self.point.at
             code = continuation.assemble(decoded, at)
-            _native.leave_alone(code)  # it runs where a frame was already looked at
+            _native.skip_code(code)  # it runs where a frame was already looked at
             made = self.made = continuation.function(decoded, at, self.namespace, code)
         return made(*args)
 
@@ -88,17 +90,17 @@ def forwarding(target: Callable[..., Any], code: CodeType, names: tuple[str, ...
     return finished.replace(co_consts=consts)
 
 
-class Points:
+class ResumePoints:
     """What continues at each point of the functions that one compiled function runs."""
 
     __slots__ = ("make", "table")
 
-    def __init__(self, make: Callable[[Point, FunctionType, Points], Callable[..., Any]]) -> None:
+    def __init__(self, make: Callable[[ResumePoint, FunctionType, ResumePoints], Callable[..., Any]]) -> None:
         #: Makes the target for a new point of a function.
         self.make = make
         self.table: dict[tuple[Any, ...], Callable[..., Any]] = {}
 
-    def target(self, point: Point, function: FunctionType) -> Callable[..., Any]:
+    def target(self, point: ResumePoint, function: FunctionType) -> Callable[..., Any]:
         """What to call with the arguments of a point of a function."""
         key = id(point.code), id(function.__globals__), point.at, point.cells
         found = self.table.get(key)

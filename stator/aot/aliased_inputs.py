@@ -136,7 +136,7 @@ def join(tracer: Tracer, members: Sequence[Member]) -> Base:
     return Base(list(members), first, fake, node, cell)
 
 
-def wholes(members: Mapping[int, Member]) -> dict[int, torch.Tensor]:
+def view_bases(members: Mapping[int, Member]) -> dict[int, torch.Tensor]:
     """Of the members that are views in autograd, what they are views of."""
     found: dict[int, torch.Tensor] = {}
     for i, member in members.items():
