@@ -46,6 +46,17 @@ def _cudnn_attention(q: Any, k: Any, v: Any, bias: Any, wants_sums: bool, *args:
     return found if wants_sums else (found[0], None, *found[2:])
 
 
+def _efficient_attention(func: Any, *args: Any, **kwargs: Any) -> Any:
+    """Seed and offset of the random numbers lie on the host, where the meta kernel has them on the GPU."""
+    found = run_on_meta(func, plan_of(func), args, kwargs)
+    host = torch.device("cpu")
+    return (*found[:2], make((), torch.int64, host), make((), torch.int64, host), *found[4:])
+
+
+for _func in (aten._scaled_dot_product_efficient_attention.default, aten._efficient_attention_forward.default):
+    rule(_func)(partial(_efficient_attention, _func))
+
+
 @rule(aten._scaled_dot_product_flash_attention_for_cpu_backward.default)
 def _attention_backward(grad: Any, q: Any, k: Any, v: Any, *args: Any, **kwargs: Any) -> Any:
     return tuple(_heads_inside(x) for x in (q, k, v))
@@ -397,6 +408,12 @@ def _nll(x: Any, target: Any, weight: Any, reduction: int, ignore: int) -> Any:
 @rule(aten.nll_loss_backward.default)
 def _nll_backward(grad: Any, x: Any, *args: Any) -> Any:
     return make(x.shape, x.dtype, x.device) if x.is_contiguous() else NotImplemented
+
+
+@rule(aten.log_sigmoid_forward.default)
+def _log_sigmoid(x: Any) -> Any:
+    """A GPU needs no buffer for its gradient."""
+    return NotImplemented if x.device.type == "cpu" else (fresh((x,), x.dtype), make((0,), x.dtype, x.device))
 
 
 @rule(aten.mse_loss.default)

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import zlib
+from pathlib import Path
 
 import pytest
 import torch
 
 import stator
-from stator.coverage import database, errors
+from stator.coverage import errors, record
 
 PARTS = 24
+#: Every entry, without an import of the database.
+NAMES = sorted({name for name, _ in record.read(Path(__file__).with_name("recorded.txt").read_text("utf-8"))[1]})
 #: What is wrong by decision, or elsewhere: entry and label → why.
 OPEN: dict[tuple[str, str], str] = {}
 
 
-@pytest.mark.parametrize("name", [n for n in database.all_names() if zlib.crc32(n.encode()) % PARTS == 0])
+@pytest.mark.parametrize("name", [n for n in NAMES if zlib.crc32(n.encode()) % PARTS == 0])
 def test_what_eager_refuses_is_refused(name: str) -> None:
     found = {label: errors.wrong(sample) for label, sample in errors.cases(name) if (name, label) not in OPEN}
     assert not {label: why for label, why in found.items() if why}
