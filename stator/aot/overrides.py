@@ -147,9 +147,15 @@ def _unbind(tracer: Tracer, x: Any, dim: int = 0) -> list[Any]:
 # ---- copies into memory ----------------------------------------------------------------------------------------------
 
 
+#: What eager takes a number for that is copied.
+_DTYPES = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128}
+
+
 @special(aten.copy_.default)
 def _copy_in_place(tracer: Tracer, target: Any, source: Any, non_blocking: bool = False) -> Any:
     """`x.copy_(y)` --> a copy of `y` with the size, dtype, device and layout of `x`."""
+    if not isinstance(source, torch.Tensor):
+        source = tracer.run(aten.scalar_tensor.default, source, dtype=_DTYPES[type(source)], device=target.device)
     target, source = tracer.fakes((target, source))
     if source.shape != target.shape:
         source = tracer.run(aten.expand.default, source, list(target.shape))
