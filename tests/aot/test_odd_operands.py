@@ -1,4 +1,4 @@
-"""Operands that are no tensors, hold nothing or do not fit: results and errors are eager's, and nothing fails inside."""
+"""Operands that are no tensors, hold nothing or do not fit: results and errors are eager's; nothing fails inside."""
 
 from __future__ import annotations
 
