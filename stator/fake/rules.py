@@ -211,7 +211,8 @@ def _ldexp(x: Any, exponent: Any) -> Any:
 
 @rule(aten.masked_fill.Scalar, aten.masked_fill.Tensor)
 def _masked_fill(x: Any, mask: Any, value: Any) -> Any:
-    return make(fresh((x, mask), x.dtype).shape, x.dtype, x.device)
+    found = fresh((x, mask), x.dtype)
+    return found if found is NotImplemented else make(found.shape, x.dtype, x.device)
 
 
 # ---- copies and factories --------------------------------------------------------------------------------------------

@@ -78,3 +78,18 @@ def test_gradients_of_empty_tensors(name: str) -> None:
 
     check(gradients, *operands)
     torch.testing.assert_close(outside(*operands), gradients(*operands))
+
+
+REFUSED: dict[str, Callable[[torch.Tensor], Any]] = {
+    "a word that gelu does not know": lambda x: F.gelu(x, approximate="fast"),
+    "a mask of another size": lambda x: x.masked_fill(torch.ones(2, dtype=torch.bool), 1),
+    "positions of other dims": lambda x: x.gather(0, torch.zeros(2, 2, dtype=torch.long)),
+    "a dim too far": lambda x: x.roll(1, 5),
+    "too few dims": lambda x: x.tril(),
+    "a negative size": lambda x: torch.eye(-1),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_does_not_fit_raises_as_eager(name: str) -> None:
+    check(REFUSED[name], torch.randn(3))

@@ -23,6 +23,8 @@ GELU_CUBE = 0.044715
 @decompose("gelu")
 @rounds_once
 def gelu(x: Tensor, approximate: str = "none") -> Tensor:
+    if approximate not in ("none", "tanh"):
+        raise RuntimeError("approximate argument must be either none or tanh.")
     if approximate == "tanh":
         inner = p.mul(p.add(x, p.mul(p.mul(p.mul(x, x), x), GELU_CUBE)), SQRT_2_OVER_PI)
         return p.mul(p.mul(x, 0.5), p.add(p.tanh(inner), 1.0))
