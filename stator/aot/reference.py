@@ -19,15 +19,18 @@ from stator.fake.symbolic import size_of
 from stator.sizes import Symbol, evaluate
 from stator.sizes.real import from_bits, symbol_of
 
+RECURRENT = torch.ops.aten.mkldnn_rnn_layer.default
+
 
 def by_python(module: fx.GraphModule) -> Callable[[list[Any]], tuple[Any, ...]]:
     """The graph in the form of a compiled one: from a list of tensors (and numbers) to a tuple."""
     places = origins([node.meta["val"] for node in module.graph.nodes if node.op == "placeholder"])
+    by_nodes = bool(places) or any(node.target is RECURRENT for node in module.graph.nodes)
 
     def call(inputs: list[Any]) -> tuple[Any, ...]:
         # What a graph writes is not counted, as with kernels: the runtime tells autograd.
         inputs = [value.data if isinstance(value, torch.Tensor) else value for value in inputs]
-        if not places:
+        if not by_nodes:
             return tuple(module.forward(*inputs))
         symbols = [place.symbol for place in places]
         return tuple(_Sized(module, dict(zip(symbols, read(places, inputs), strict=True))).run(*inputs))
@@ -46,6 +49,13 @@ class _Sized(fx.Interpreter):
         """The arguments of a node, with numbers for sizes."""
         args, kwargs = n.args, n.kwargs
         return self._filled(tuple(args), n), {name: self._filled(value, n) for name, value in kwargs.items()}
+
+    def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call; the kernel of recurrent layers keeps what its backward needs only where gradients are recorded."""
+        if target is not RECURRENT:
+            return super().call_function(target, args, kwargs)
+        with torch.enable_grad(), torch._C._AutoDispatchBelowAutograd():
+            return target(*args, **kwargs)
 
     def _filled(self, arg: Any, user: fx.Node) -> Any:
         match arg:

@@ -27,6 +27,8 @@ def _torch() -> str:
 
 TORCH: Final = _torch()
 _STATOR: Final = _folder(os.path.dirname(os.path.dirname(__file__)))
+#: What it compiles are programs, like a user's.
+_COVERAGE: Final = os.path.join(_STATOR, "coverage", "")
 _STANDARD: Final = tuple({_folder(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")})
 
 #: Below the standard library's folder, but not of it.
@@ -52,7 +54,8 @@ def of_torch(path: str) -> bool:
 
 def of_stator(path: str) -> bool:
     """Whether the file is ours."""
-    return real(path).startswith(_STATOR)
+    found = real(path)
+    return found.startswith(_STATOR) and not found.startswith(_COVERAGE)
 
 
 def of_standard_library(path: str) -> bool:

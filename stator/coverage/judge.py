@@ -27,6 +27,9 @@ from stator.coverage.compare import MORE_NOISES, Seen, Spread, differences, obse
 from stator.coverage.database import FREE, SEED, UNWRITTEN, UNWRITTEN_RESULTS, Arguments, Sample
 from stator.prims.set import PRIMITIVES
 
+#: Calls that compute nothing.
+CHECKS = frozenset({"aten._assert_async.msg", "aten._assert_async.default"})
+
 #: From good to bad; an entry has the verdict of its worst sample, `unusable` ones aside.
 VERDICTS = ("unusable", "generated", "extern", "breaks", "fails")
 #: The operators whose kernels are PyTorch's by design: matmul, convolution, attention, sorting.
@@ -87,7 +90,7 @@ class Stator:
         for error in (seen.failed, seen.backward_failed):
             if isinstance(error, (CaptureError, DataDependent, Unsupported)):
                 breaks.append(error.message)
-        externs = {name for facts in recorder.of(log.KERNELS) for name in facts["externs"]}
+        externs = {name for facts in recorder.of(log.KERNELS) for name in facts["externs"]} - CHECKS
         kernels = tuple(sorted({name.rpartition(".")[0] for name in externs}))
         return Run(seen, tuple(breaks), kernels, tuple(map(str, faults.recent(before))))
 

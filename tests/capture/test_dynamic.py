@@ -204,7 +204,6 @@ def test_sizes_cross_a_break() -> None:
     "use",
     [
         lambda x: [10, 20, 30, 40, 50, 60, 70, 80, 90, 100][x.size(0)] + x,
-        lambda x: x + {4: 1.0}.get(x.size(0), 2.0),
         lambda x: x + len(f"{x.size(0)}"),
         lambda x: sum((x + i for i in range(x.size(0))), x),
         lambda x: x + math.ceil(x.size(0) / 2),
@@ -214,7 +213,7 @@ def test_sizes_cross_a_break() -> None:
         lambda x: x + hash(x.size(0)),
         lambda x: torch.cat(x.unbind(0)),
     ],
-    ids=["index", "key", "text", "range", "rounding", "repeat", "comparison", "bits", "hash", "unbind"],
+    ids=["index", "text", "range", "rounding", "repeat", "comparison", "bits", "hash", "unbind"],
 )
 def test_what_needs_the_number_fixes_it(use: Callable[[torch.Tensor], Any]) -> None:
     calls = Calls(use, fullgraph=True).all([(rand(n, 3),) for n in (4, 5, 6, 5)])
@@ -240,10 +239,9 @@ def test_the_last_version_serves_all_sizes() -> None:
 def test_past_the_last_version_it_says_so() -> None:
     calls = Calls(lambda x: [1] * 100 + [x + (x.size(0) & 3)], options={"recompile_limit": 2})
     calls.all([(rand(n, 3),) for n in (4, 5)])
-    with pytest.warns(DynamicWarning):
+    with pytest.warns(FallbackWarning, match="runs in eager PyTorch"):  # no version serves what needs the number
         calls(rand(6, 3))
-    with pytest.warns(FallbackWarning, match="runs in eager PyTorch"):
-        calls(rand(7, 3))
+    calls(rand(7, 3))
     calls(rand(8, 3))
 
 

@@ -47,7 +47,7 @@ def kernels(function: Callable[[Tensor], Tensor], size: int) -> tuple[Kernel, ..
     gm = fx.GraphModule({}, _graph(function))
     joint = trace(gm, [x], decompositions=DECOMPOSITIONS, random_operators=RANDOM_OPERATORS)
     forward = partition(joint, 1.0).forward
-    return pipeline.scheduled(forward, "forward", Options.from_user()).kernels
+    return pipeline.schedule_graph(forward, "forward", Options.from_user()).kernels
 
 
 def _graph(function: Callable[[Tensor], Tensor]) -> fx.Graph:

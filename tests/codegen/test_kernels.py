@@ -466,5 +466,5 @@ def test_a_kernel_takes_no_more_threads_than_the_target_has() -> None:
 def test_a_refused_source_names_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     from stator.runtime import Cpp
 
-    with pytest.raises(BuildError, match=r"stator-cpp-.*\.cpp"):
+    with pytest.raises(BuildError, match=r"cpp-.*\.cpp"):
         Cpp().build("this is not C++", ("-shared",))

@@ -188,7 +188,7 @@ def test_an_index_out_of_a_symbolic_range_is_an_error() -> None:
     call = compiled(lambda w, i: w[i], [torch.randn(9, 4), torch.tensor([1, 2])], {(0, 0), (1, 0)})
     w = torch.randn(5, 4)
     torch.testing.assert_close(call(w, torch.tensor([4, 0, -1]))[0], w[torch.tensor([4, 0, -1])])
-    with pytest.raises(IndexError):
+    with pytest.raises((IndexError, RuntimeError), match="index out of range"):
         call(w, torch.tensor([0, 5, 1]))
 
 

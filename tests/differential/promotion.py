@@ -9,6 +9,7 @@ it runs everything (hours).
 from __future__ import annotations
 
 import argparse
+import functools
 import itertools
 import math
 import random
@@ -63,6 +64,12 @@ class Operand:
         return repr(self.value) if self.kind == "number" else f"{str(self.value)[6:]}{'[5]' * (self.kind == 'dims')}"
 
 
+@functools.cache
+def fixed(overload: Any) -> dict[str, Any]:
+    """Arguments that are the same in every case; the program that is compiled reads no schema."""
+    return {a.name: FIXED[a.name] for a in overload._schema.arguments if a.name in FIXED}
+
+
 @dataclass(frozen=True)
 class Case:
     """One call of an overload."""
@@ -77,8 +84,7 @@ class Case:
     def call(self, arguments: Sequence[Any]) -> Any:
         count = len(self.operands)
         rest = dict(zip([name for name, _ in self.keywords], arguments[count:], strict=True))
-        fixed = {a.name: FIXED[a.name] for a in self.overload._schema.arguments if a.name in FIXED}
-        return self.overload(*arguments[:count], **{**fixed, **rest})
+        return self.overload(*arguments[:count], **{**fixed(self.overload), **rest})
 
     def __str__(self) -> str:
         parts = [*map(str, self.operands), *[f"{name}={operand}" for name, operand in self.keywords]]

@@ -69,6 +69,8 @@ IN_PARTS: dict[str, Make] = {
 class Counted:
     """stator's own backend, that counts graphs."""
 
+    dynamic = True
+
     def __init__(self) -> None:
         self.graphs = 0
 

@@ -154,9 +154,10 @@ def identified(tx: Machine, value: Value) -> Any:
 
 @builds(types.BuiltinFunctionType, functools._lru_cache_wrapper, types.MethodWrapperType)
 def build_builtin(tx: Machine, obj: Any, source: Source) -> Value:
-    """A C function is known by identity; a bound method by what it is bound to."""
+    """A C function is known by identity; a bound method by what it is bound to, if that has it by its name."""
     owner = getattr(obj, "__self__", None)
-    if owner is None or isinstance(owner, types.ModuleType | type) or isinstance(obj, functools._lru_cache_wrapper):
+    bound = owner is not None and not isinstance(owner, types.ModuleType | type) and bool(obj.__name__)
+    if not bound or isinstance(obj, functools._lru_cache_wrapper):
         watch.identity(tx, source, obj)
         return BuiltinValue(obj, source)
     watch.type_of(tx, source, type(obj))

@@ -248,6 +248,10 @@ def has_operators(cls: type) -> bool:
 # -- descriptors ---------------------------------------------------------------------------------------
 
 
+#: With methods of its own of these names, a class written in C keeps attributes where only it knows.
+OWN_ATTRIBUTES = frozenset({"__setattr__", "__delattr__", "__getattribute__"})
+
+
 class BuiltinMethodValue(KnownValue):
     """A C method found on a class, unbound: `dict.__getitem__`, `object.__setattr__`."""
 
@@ -277,6 +281,8 @@ class BuiltinMethodValue(KnownValue):
         instance, *rest = args
         if self.name == "__new__" and issubclass(instance.python_type(), type):
             return new_instance(tx, instance.constant(), rest, kwargs)
+        if self.name in OWN_ATTRIBUTES and getattr(self.obj, "__objclass__", object) not in (object, type):
+            raise instance.refuse(f"the {self.name} of {type_name(self.owner)}, which is written in C,")
         special = getattr(instance, "builtin_method", None)
         method = special(tx, self.owner, self.name) if special else find_method(instance, self.name)
         if method is not None and not instance.is_constant() and fits(method, len(rest), kwargs):

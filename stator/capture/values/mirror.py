@@ -100,6 +100,9 @@ class StandIn:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
+        cls = self._value.python_type()
+        if cls.__flags__ & _IMMUTABLE and not cls.__dictoffset__ and static_attribute(cls, name) is MISSING:
+            raise AttributeError(f"{cls.__name__!r} object has no attribute {name!r}")
         mirror = self._mirror
         return mirror.asked(lambda: self._value.get_attr(mirror.tx, name))
 
