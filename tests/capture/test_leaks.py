@@ -99,7 +99,7 @@ def test_ten_thousand_calls(function: Callable[..., Any]) -> None:
     before, objects = counts(held), len(gc.get_objects())
     assert not grows(lambda: call(10_000))
     assert counts(held) == before
-    assert abs(len(gc.get_objects()) - objects) < 50
+    assert len(gc.get_objects()) - objects < 50  # what other tests left may go meanwhile
 
 
 @pytest.mark.filterwarnings("ignore::stator.base.errors.FallbackWarning")
