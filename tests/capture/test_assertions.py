@@ -44,7 +44,7 @@ def writes_before(x: torch.Tensor) -> torch.Tensor:
 
 
 def normal(x: torch.Tensor) -> torch.Tensor:
-    return torch.distributions.Normal(x, x).log_prob(x)
+    return torch.distributions.Normal(x, x, validate_args=True).log_prob(x)
 
 
 GOOD, BAD = torch.tensor([1.0, 2.0, 3.0]), torch.tensor([1.0, -9.0, 30.0])
