@@ -68,6 +68,7 @@ REASONS: dict[str, tuple[str, ...]] = {
         "values/methods.py:find_method",
         "values/methods.py:fits",
         "values/klass.py:apply_to",
+        "values/mirror.py:StandIn.__getattr__",
         "values/mirror.py:_refuse_init",
         "values/mirror.py:apply",
         "values/mirror.py:image",

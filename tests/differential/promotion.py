@@ -98,7 +98,11 @@ def overloads(match: str = "") -> list[Any]:
         packet = getattr(torch.ops.aten, name)
         for overload in packet.overloads() if hasattr(packet, "overloads") else ():
             one = getattr(packet, overload)
-            if torch.Tag.pointwise not in one.tags or any(a.is_out for a in one._schema.arguments):
+            if (
+                torch.Tag.pointwise not in one.tags
+                or torch.Tag.data_dependent_output in one.tags
+                or any(a.is_out for a in one._schema.arguments)
+            ):
                 continue
             if sum(str(a.type) in _OPERANDS for a in one._schema.arguments) >= 2 and re.search(match, str(one)):
                 found.append(one)

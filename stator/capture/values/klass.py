@@ -12,6 +12,7 @@ import datetime
 import enum
 import operator
 import re
+import threading
 import types
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
@@ -248,8 +249,8 @@ def has_operators(cls: type) -> bool:
 # -- descriptors ---------------------------------------------------------------------------------------
 
 
-#: With methods of its own of these names, a class written in C keeps attributes where only it knows.
-OWN_ATTRIBUTES = frozenset({"__setattr__", "__delattr__", "__getattribute__"})
+#: Classes written in C that keep attributes where only they know.
+HIDING = frozenset({threading.local})
 
 
 class BuiltinMethodValue(KnownValue):
@@ -281,8 +282,8 @@ class BuiltinMethodValue(KnownValue):
         instance, *rest = args
         if self.name == "__new__" and issubclass(instance.python_type(), type):
             return new_instance(tx, instance.constant(), rest, kwargs)
-        if self.name in OWN_ATTRIBUTES and getattr(self.obj, "__objclass__", object) not in (object, type):
-            raise instance.refuse(f"the {self.name} of {type_name(self.owner)}, which is written in C,")
+        if getattr(self.obj, "__objclass__", None) in HIDING:
+            raise instance.refuse(f"the {self.name} of {type_name(self.owner)}")
         special = getattr(instance, "builtin_method", None)
         method = special(tx, self.owner, self.name) if special else find_method(instance, self.name)
         if method is not None and not instance.is_constant() and fits(method, len(rest), kwargs):
