@@ -39,7 +39,9 @@ def into(target: str) -> Callable[..., Any]:
 def returning(target: str, *geometry: Geometry) -> Callable[..., tuple[Any, ...]]:
     """An operator that makes its results, of which it gives those with a geometry."""
     overload = _overload(target)
-    operator = _operator(target, geometry)
+    operator: Callable[..., Any] = overload._op
+    if _wants_workspace(target, geometry):
+        operator = _recording(operator)
     if not geometry:  # it is called for what it does
         return operator
     returns = overload._schema.returns
@@ -61,18 +63,24 @@ def returning(target: str, *geometry: Geometry) -> Callable[..., tuple[Any, ...]
 def returning_sized(target: str) -> Callable[..., tuple[Any, ...]]:
     """An operator that makes its results, called with their geometry in front."""
 
+    plain: Callable[..., Any] = _overload(target)._op
+    recording = _recording(plain) if target in WORKSPACES else plain
+
     def call(geometry: Sequence[Geometry], *args: Any, **kwargs: Any) -> tuple[Any, ...]:
-        return _results(target, _operator(target, geometry)(*args, **kwargs), geometry)
+        operator = recording if _wants_workspace(target, geometry) else plain
+        return _results(target, operator(*args, **kwargs), geometry)
 
     return call
 
 
-def _operator(target: str, geometry: Sequence[Geometry]) -> Callable[..., Any]:
-    """What computes; a workspace is only made where gradients are recorded, which a compiled graph does not."""
-    operator: Callable[..., Any] = _overload(target)._op
+def _wants_workspace(target: str, geometry: Sequence[Geometry]) -> bool:
+    """Whether what backward needs is among the results that are asked for."""
     place = WORKSPACES.get(target)
-    if place is None or len(geometry) <= place or geometry[place] is None:
-        return operator
+    return place is not None and len(geometry) > place and geometry[place] is not None
+
+
+def _recording(operator: Callable[..., Any]) -> Callable[..., Any]:
+    """The operator as it runs where gradients are recorded, which a compiled graph does not: it makes a workspace."""
     import torch  # the package itself does not need torch
 
     def call(*args: Any, **kwargs: Any) -> Any:
