@@ -45,8 +45,8 @@ class Group:
         self.members = [number]
         self.bits = 1 << number
         self.before = before  # nodes that must run right before some member
-        self.after = after  # all nodes that must run before some member
-        self.later = 0  # all nodes that must run after some member
+        self.after = after  # of each group that must run before some member, a node or more
+        self.later = 0  # of each group that must run after some member, a node or more
         self.shape = number  # changes with each join
         self.maps: dict[int, AxisMap | None] = {number: None}
         self.reads: dict[str, list[Index]] = {}
@@ -387,19 +387,22 @@ class _Decision:
     def _spread(self, target: Group, source: Group) -> None:
         """Keep `after` and `later` transitive: all that follows a member follows what any member follows.
 
-        What follows both already, or is followed by both, learns nothing: where a producer joins its consumer that is
-        nearly everything, so a join costs what it changes.
+        `after` has some bit of each group that runs before, not every one: what followed one of the two has a bit of
+        the joined group already, and learns something only where the other follows what this one did not. So a join
+        costs what it changes, and a step of a long chain that takes in a neighbour changes nothing for the rest.
         """
         self.groups.discard(source)
         bits = target.bits
-        above, below = target.after & source.after, target.later & source.later
+        for one, other in ((target, source), (source, target)):
+            if other.after & ~one.after & ~bits:
+                for group in self._groups(one.later & ~other.later & ~bits):
+                    group.after |= other.after & ~bits
+            if other.later & ~one.later & ~bits:
+                for group in self._groups(one.after & ~other.after & ~bits):
+                    group.later |= other.later & ~bits
         target.before = (target.before | source.before) & ~bits
         target.after = (target.after | source.after) & ~bits
         target.later = (target.later | source.later) & ~bits
-        for group in self._groups(target.later & ~below):
-            group.after |= target.after | bits
-        for group in self._groups(target.after & ~above):
-            group.later |= target.later | bits
 
     def _groups(self, numbers: int) -> Iterator[Group]:
         """The groups of these nodes."""
