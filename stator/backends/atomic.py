@@ -19,7 +19,7 @@ from torch.amp import autocast_mode
 
 from stator.aot.generators import restoring
 from stator.base.errors import mark_partly_done
-from stator.capture.values import switches
+from stator.capture.values.torch import switches
 
 Compiled = Callable[..., Any]
 

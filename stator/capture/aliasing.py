@@ -17,8 +17,8 @@ from stator.base.errors import GraphBreak, Undecided
 from stator.capture.conditions import Operand
 from stator.capture.guards import Guard
 from stator.capture.source import AttrSource, ConstSource, EarlierSource, InstanceDictSource, LocalSource, StorageSource
-from stator.capture.values.function import CellValue, FunctionValue
-from stator.capture.values.module import ModuleValue, RegistryValue
+from stator.capture.values.python.objects.function import CellValue, FunctionValue
+from stator.capture.values.torch.nn_module import ModuleValue, RegistryValue
 from stator.fake.lineage import lineage, together, whole_of
 from stator.fake.mode import is_inner
 

@@ -19,7 +19,7 @@ import torch
 from stator.bytecode.flow import successors
 from stator.bytecode.instructions import Decoded
 from stator.capture.recovery import ASSERTION
-from stator.capture.values.tensor import TensorValue
+from stator.capture.values.torch.tensor import TensorValue
 
 if TYPE_CHECKING:
     from stator.capture.machine import Machine

@@ -21,7 +21,7 @@ from stator.base.errors import GraphBreak
 from stator.bytecode import continuation, encode, flow
 from stator.bytecode.liveness import live
 from stator.capture.resume import ResumePoint
-from stator.capture.values.function import CellValue
+from stator.capture.values.python.objects.function import CellValue
 
 if TYPE_CHECKING:
     from types import FunctionType

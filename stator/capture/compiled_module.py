@@ -3,7 +3,7 @@
 A compiled module is an instance of a subclass of the module's own class, made on the fly, that shares the original's
 `__dict__`: parameters, buffers, hooks, `train()`, `state_dict()` and every attribute are the same by construction, on
 either side. `forward` runs bound to the original, which is `_orig_mod`. Copies are compiled anew over a copy; a pickle
-holds the original and the settings. Neighbours: `entry.py` (makes the callables), `values/compiled.py` (how
+holds the original and the settings. Neighbours: `entry.py` (makes the callables), `values/stator/compiled.py` (how
 they look to a program that is being captured).
 """
 

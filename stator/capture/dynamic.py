@@ -5,7 +5,7 @@ met, by place: what has had two values is symbolic from then on, like what the u
 one capture: it gives inputs their symbols and, in the end, the guards under which the symbols may take other values.
 Invariant: whatever is symbolic is guarded by `guards()`, everything else by its value; so sharing a symbol, or a stride
 written in terms of sizes, is only ever a guard that may fail.
-Neighbours: `values/symbolic.py` (the values), `graph.py` (the nodes), `frames.py`, `sizes/environment.py`.
+Neighbours: `values/python/symbolic.py` (the values), `graph.py` (the nodes), `frames.py`, `sizes/environment.py`.
 """
 
 from __future__ import annotations

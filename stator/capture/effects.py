@@ -14,7 +14,7 @@ import operator
 from typing import TYPE_CHECKING, Any
 
 from stator.capture.value import Value
-from stator.capture.values.constant import ConstantValue
+from stator.capture.values.python.constant import ConstantValue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

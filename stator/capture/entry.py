@@ -50,7 +50,7 @@ from stator.capture.guards import Guard, Roots, compile_tree, default_device
 from stator.capture.recovery import Recovery, Replay, Uncompiled
 from stator.capture.resume import ResumePoint, ResumePoints
 from stator.capture.source import ConstSource
-from stator.capture.values.module import WRAPPERS
+from stator.capture.values.torch.nn_module import WRAPPERS
 
 #: Every function that has been compiled, for `reset`.
 _all: WeakSet[Versions] = WeakSet()

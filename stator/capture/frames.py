@@ -54,8 +54,9 @@ from stator.capture.rewrite import Assembler
 from stator.capture.root import RootMachine, Stopped
 from stator.capture.source import Source, scope_of
 from stator.capture.value import Raised, Value
-from stator.capture.values import build, operators
-from stator.capture.values.graph_context import leave_open
+from stator.capture.values import build
+from stator.capture.values.python import operators
+from stator.capture.values.torch.graph_context import leave_open
 from stator.fake.mode import without_saved_tensor_hooks
 from stator.sizes.environment import nowhere
 

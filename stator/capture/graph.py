@@ -6,7 +6,7 @@ placeholders (by source) or, when they belong to a module, `get_attr` nodes on t
 Invariant: placeholders come first, in order of first use; nothing is removed or reordered here, so
 in-place calls keep their program order. Grad and autocast modes of the interpreted program are held
 here and are in force only during a fake call: abandoning a capture leaves the process as it was.
-Neighbours: `values/tensor.py` (calls), `frames.py` (takes the module), `fake/`.
+Neighbours: `values/torch/tensor.py` (calls), `frames.py` (takes the module), `fake/`.
 """
 
 from __future__ import annotations

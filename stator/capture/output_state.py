@@ -5,7 +5,7 @@ A tensor made in inference mode inside of the program becomes an inference tenso
 which the program called `requires_grad_()` leaves without it, and the call is repeated; if other results have it in
 their history, the graph ends before the call; so it does before a function that `torch.vmap` maps, whose tensors only
 it can use.
-Neighbours: `values/gradients.py` (what makes such tensors), `rewrite.py` (calls what makes them again), `frames.py`.
+Neighbours: `values/autograd/gradients.py` (makes such tensors), `rewrite.py` (calls what remakes them), `frames.py`.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ from stator.capture.source import (
     StrideSource,
     TypeSource,
 )
-from stator.capture.values.class_statement import made_here
+from stator.capture.values.python.objects.class_statement import made_here
 
 if TYPE_CHECKING:
     from stator.capture.effects import Effects

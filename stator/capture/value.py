@@ -21,7 +21,7 @@ What values ask of the machine (`tx`), the same objects in every frame of one co
   tx.location() -> (file, line)                          the user's line
 What values give the opcodes:
   values/build.py             wrap(tx, obj, source), const(obj), make_tuple/list/set/dict/slice/function/cell/exception
-  values/operators.py         binary, compare, … (tx, op, left, right): Python's dispatch between two values
+  values/python/operators.py         binary, compare, … (tx, op, left, right): Python's dispatch between two values
 What `reconstruct` and the effects ask of the assembler (`out`):
   out.load(value)             push a value (once per frame: by source, memo or `reconstruct`)
   out.load_output(node)       push the tensor that the graph computes at an fx node

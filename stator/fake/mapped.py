@@ -2,7 +2,7 @@
 
 The function is a graph of its own, over one element of the batch; torch maps it, whoever runs the node: eager PyTorch,
 or a trace, which then sees the operators that the mapping makes of it.
-Neighbours: `capture/values/vmap.py` makes these, `fingerprint.py` names them.
+Neighbours: `capture/values/autograd/vmap.py` makes these, `fingerprint.py` names them.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A float from outside is known by its 64 bits, which are a symbol like any other:
 guards, places and kernel arguments of floats are those of ints, and no value is ever rounded on its way. Every other
 expression names a function of `FUNCTIONS`, which is Python's own: its value is what the program would have computed.
 Invariant: an expression is compared by its text (`written`), which tells 0.0 from -0.0.
-Neighbours: `fake/symbolic.py` (torch's view), `capture/values/real.py` (the program's), `aot/symbols.py`.
+Neighbours: `fake/symbolic.py` (torch's view), `capture/values/python/real.py` (the program's), `aot/symbols.py`.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 import stator
 from stator.base.errors import CaptureError
-from stator.capture.values import gradients as gradients_inside
+from stator.capture.values.autograd import gradients as gradients_inside
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""Class bodies: names are looked up in the namespace of the class first (`values/class_statement.py`)."""
+"""Class bodies: names are looked up in the namespace of the class first (`objects/class_statement.py`)."""
 
 from __future__ import annotations
 

@@ -7,41 +7,39 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stator.capture.values import (
-    autocast,
-    autograd_function,
+from stator.capture.values.autograd import checkpointing, gradients, inference, vmap
+from stator.capture.values.autograd import function as autograd_function
+from stator.capture.values.python.constant import SliceValue
+from stator.capture.values.python.containers.mapping import dict_of
+from stator.capture.values.python.containers.sequence import ListValue, TupleValue
+from stator.capture.values.python.containers.sets import SetValue
+from stator.capture.values.python.library import (
     builtin_types,
-    checkpointing,
-    class_statement,
-    compiled,
     context_variable,
     copying,
-    default_device,
     functional,
-    gradients,
-    inference,
-    markers,
-    module,
     numpy_scalars,
-    optimizer,
     pure,
-    python_module,
-    random_generator,
-    ranges,
     sharing,
-    switches,
-    torch_function,
-    torch_state,
-    vmap,
     warning,
 )
-from stator.capture.values.constant import SliceValue
-from stator.capture.values.exception import ExceptionValue
-from stator.capture.values.function import CellValue, FunctionValue
-from stator.capture.values.mapping import dict_of
+from stator.capture.values.python.objects import class_statement
+from stator.capture.values.python.objects import module as python_module
+from stator.capture.values.python.objects.exception import ExceptionValue
+from stator.capture.values.python.objects.function import CellValue, FunctionValue
 from stator.capture.values.registry import fresh, wrap
-from stator.capture.values.sequence import ListValue, TupleValue
-from stator.capture.values.sets import SetValue
+from stator.capture.values.stator import compiled, markers
+from stator.capture.values.torch import (
+    autocast,
+    default_device,
+    functions,
+    nn_module,
+    optimizer,
+    profiler,
+    random_generator,
+    state,
+    switches,
+)
 
 if TYPE_CHECKING:
     from types import CellType, CodeType
@@ -57,9 +55,11 @@ __all__ = [
 
 #: The files that register what they know.
 FILES = (
-    autocast, autograd_function, builtin_types, checkpointing, class_statement, compiled, context_variable, copying,
-    default_device, functional, gradients, inference, markers, module, numpy_scalars, optimizer, pure, python_module,
-    random_generator, ranges, sharing, switches, torch_function, torch_state, vmap, warning,
+    builtin_types, class_statement, context_variable, copying, functional, numpy_scalars, pure, python_module, sharing,
+    warning,
+    autocast, default_device, functions, nn_module, optimizer, profiler, random_generator, state, switches,
+    autograd_function, checkpointing, gradients, inference, vmap,
+    compiled, markers,
 )  # fmt: skip
 
 const = fresh

@@ -27,44 +27,26 @@ from stator.capture import entry
 from stator.capture.effects import GlobalsValue
 from stator.capture.generators import GeneratorMethod, GeneratorValue
 from stator.capture.value import Value
-from stator.capture.values import (
-    autocast,
-    base,
+from stator.capture.values import base
+from stator.capture.values.autograd import inference
+from stator.capture.values.python import constant, iterators, real, symbolic, unknown_text
+from stator.capture.values.python.containers import deques, dict_views, mapping, proxy, sequence, sets
+from stator.capture.values.python.library import (
     builtin,
-    class_statement,
-    constant,
     context_variable,
-    default_device,
-    deques,
-    dict_views,
-    exception,
-    function,
     functional,
-    graph_context,
-    inference,
-    iterators,
-    klass,
-    mapping,
-    markers,
-    module,
     numpy_scalars,
-    proxy,
     pure,
-    python_module,
-    random_generator,
-    ranges,
-    real,
-    sequence,
-    sets,
     sharing,
-    switches,
-    symbolic,
-    tensor,
-    torch_function,
-    unknown_text,
-    user_object,
     warning,
 )
+from stator.capture.values.python.objects import class_statement, exception, function, klass, user_object
+from stator.capture.values.python.objects import module as python_module
+from stator.capture.values.stator import markers
+from stator.capture.values.torch import autocast, default_device, graph_context, random_generator, switches, tensor
+from stator.capture.values.torch import functions as torch_function
+from stator.capture.values.torch import nn_module as module
+from stator.capture.values.torch import profiler as ranges
 
 from .harness import check, refused
 

@@ -1,0 +1,75 @@
+"""Mapping proxies: read-only views of dicts.
+
+Neighbours: `mapping.py`.
+"""
+
+from __future__ import annotations
+
+import types
+from typing import TYPE_CHECKING, Any
+
+from stator.capture.values import watch
+from stator.capture.values.base import Object
+from stator.capture.values.python.containers.mapping import DictValue
+from stator.capture.values.registry import builds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from stator.capture.machine import Machine
+    from stator.capture.rewrite import Assembler
+    from stator.capture.source import Source
+    from stator.capture.value import Value
+
+
+class ProxyValue(Object):
+    """A `types.MappingProxyType` over a dict."""
+
+    __slots__ = ("inner",)
+    kind = "a mapping proxy"
+
+    def __init__(self, inner: DictValue, source: Source | None = None) -> None:
+        super().__init__(source)
+        self.inner = inner
+
+    def python_type(self) -> type:
+        return types.MappingProxyType
+
+    def truth(self, tx: Machine) -> bool:
+        return self.inner.truth(tx)
+
+    def length(self, tx: Machine) -> int:
+        return self.inner.length(tx)
+
+    def contains(self, tx: Machine, item: Value) -> Value:
+        return self.inner.contains(tx, item)
+
+    def iterate(self, tx: Machine) -> Value:
+        return self.inner.iterate(tx)
+
+    def pairs(self, tx: Machine) -> list[tuple[Value, Value]]:
+        return self.inner.pairs(tx)
+
+    def get_item(self, tx: Machine, key: Value) -> Value:
+        return self.inner.get_item(tx, key)
+
+    def compare(self, tx: Machine, op: str, other: Value) -> Value | None:
+        return self.inner.compare(tx, op, getattr(other, "inner", other))
+
+    def get_attr(self, tx: Machine, name: str) -> Value:
+        if name in ("get", "keys", "values", "items", "copy", "__getitem__", "__contains__", "__len__", "__iter__"):
+            return self.inner.get_attr(tx, name)
+        return super().get_attr(tx, name)
+
+    def children(self) -> Iterator[Value]:
+        yield self.inner
+
+    def reconstruct(self, out: Assembler) -> None:
+        out.call(types.MappingProxyType, self.inner)
+
+
+@builds(types.MappingProxyType)
+def build_proxy(tx: Machine, obj: Any, source: Source) -> Value:
+    """A read-only view is guarded as the dict it shows."""
+    watch.type_of(tx, source, type(obj))
+    return ProxyValue(DictValue(None, dict, source, dict(obj)), source)

@@ -1,0 +1,551 @@
+"""Tuples (with torch.Size, named tuples, torch's return types) and lists.
+
+A list with a source is materialised when its items are first needed, under a guard on its length; its items keep
+their sources. Changes stay in the value and are written back once, as the whole contents or as what was added.
+Invariant: a tuple of constants is a constant. Neighbours: `mapping.py`, `effects.py`.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections import namedtuple
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from stator.base.errors import GraphBreak
+from stator.capture.source import PLAIN, InstanceDictSource, ItemSource, StorageSource
+from stator.capture.value import Value
+from stator.capture.values import mirror, watch
+from stator.capture.values.base import Builtin, MethodValue, bind_static
+from stator.capture.values.fold import run
+from stator.capture.values.lookup import MISSING, look_up
+from stator.capture.values.methods import COMPARE
+from stator.capture.values.python import operators
+from stator.capture.values.python.constant import NONE, ConstantValue
+from stator.capture.values.python.iterators import ItemsIterator, IteratorValue, advanced, finished
+from stator.capture.values.python.symbolic import product
+from stator.capture.values.registry import builds, fresh, makes, wrap
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from stator.capture.machine import Machine
+    from stator.capture.rewrite import Assembler
+    from stator.capture.source import Source
+
+
+#: What every named tuple's class has: the kind of object under the name of a field, and the code of `_replace`.
+_named: Any = namedtuple("_named", "item")
+FIELD = type(_named.item)
+REPLACE = _named._replace.__code__
+
+
+class SequenceValue(Builtin):
+    """What tuples and lists share."""
+
+    __slots__ = ()
+
+    def values(self, tx: Machine) -> list[Value]:
+        """The items, materialised."""
+        raise NotImplementedError
+
+    def like(self, items: list[Value]) -> Value:
+        """A slice of this, with the same type."""
+        raise NotImplementedError
+
+    def builtin(self) -> type:
+        """Which of the builtin types it is, or extends."""
+        raise NotImplementedError
+
+    def truth(self, tx: Machine) -> bool:
+        return self.length(tx) > 0
+
+    def length(self, tx: Machine) -> int:
+        return len(self.values(tx))
+
+    def unpack(self, tx: Machine) -> list[Value]:
+        return list(self.values(tx))
+
+    def get_item(self, tx: Machine, key: Value) -> Value:
+        if key.is_constant():
+            index = key.constant()
+            if type(index) is int and -self.length(tx) <= index < self.length(tx):
+                return self.values(tx)[index]
+            if type(index) is slice and (index != slice(None) or self.builtin() is list):
+                return self.like(run(tx, operator.getitem, (self.values(tx), index)))
+        elif issubclass(key.python_type(), torch.Tensor):
+            raise key.refuse("using its value as an index")
+        return super().get_item(tx, key)
+
+    def held(self, tx: Machine) -> list[Value]:
+        return self.unpack(tx)
+
+    def compare(self, tx: Machine, op: str, other: Value) -> Value | None:
+        if isinstance(other, SequenceValue) and self.builtin() is other.builtin():
+            return mirror.apply(tx, COMPARE[op], (self.comparable(tx), other.comparable(tx)))
+        return None
+
+    def comparable(self, tx: Machine) -> Value:
+        """What compares as this does: a size holds no stand-ins, and compares as a tuple does."""
+        return TupleValue(self.values(tx), tuple) if self.python_type() is torch.Size and self.is_symbolic() else self
+
+    def binary(self, tx: Machine, op: str, other: Value) -> Value | None:
+        if op == "*" and other.is_constant() and type(other.constant()) is int:
+            return self.like(run(tx, operator.mul, (self.values(tx), other.constant())))
+        if op == "*" and not isinstance(other, SequenceValue) and mirror.is_index(other):
+            return mirror.apply(tx, operator.mul, (self, other))
+        if op == "+" and isinstance(other, SequenceValue) and self.builtin() is other.builtin():
+            return self.like([*self.values(tx), *other.values(tx)])
+        return None
+
+    def binary_reflected(self, tx: Machine, op: str, other: Value) -> Value | None:
+        return self.binary(tx, op, other) if op == "*" else None
+
+
+class TupleValue(SequenceValue):
+    """A tuple, or an instance of a subclass that is made of nothing but its items."""
+
+    __slots__ = ("cls", "items")
+    kind = "a tuple"
+
+    def __init__(self, items: Sequence[Value], cls: type = tuple, source: Source | None = None) -> None:
+        self.source = source
+        self.items = list(items)
+        self.cls = cls
+
+    def python_type(self) -> type:
+        return self.cls
+
+    def values(self, tx: Machine) -> list[Value]:
+        return self.items
+
+    def builtin(self) -> type:
+        return tuple
+
+    def mirrored(self, seen: mirror.Mirror) -> Any:
+        return build_tuple(self.cls, [seen.python(item) for item in self.items])
+
+    def like(self, items: list[Value]) -> Value:
+        return TupleValue(items, torch.Size if self.cls is torch.Size else tuple)
+
+    def is_constant(self) -> bool:
+        return all(item.is_constant() for item in self.items)
+
+    def is_symbolic(self) -> bool:
+        return any(item.is_symbolic() for item in self.items)
+
+    def constant(self) -> Any:
+        return build_tuple(self.cls, [item.constant() for item in self.items])
+
+    def snapshot(self) -> Any:
+        return build_tuple(self.cls, [item.snapshot() for item in self.items])
+
+    def iterate(self, tx: Machine) -> Value:
+        return ItemsIterator(self.items, type(iter(())), self)
+
+    def is_same(self, other: Value) -> bool:
+        return self is other or (isinstance(other, TupleValue) and not self.items and not other.items)
+
+    def get_attr(self, tx: Machine, name: str) -> Value:
+        fields = fields_of(self.cls)
+        if name in fields and is_field(tx, self.cls, name):
+            return self.items[fields.index(name)]
+        if self.has_own(tx, name):
+            return bind_static(tx, self, self.cls, name)
+        if self.cls is torch.Size and name == "numel" and not self.is_symbolic():
+            return ConstantValue(self.constant()).get_attr(tx, name)
+        if name == "_fields":
+            return fresh(fields)
+        if name == "_replace" and fields:
+            return MethodValue(self, name)
+        return super().get_attr(tx, name)
+
+    def has_own(self, tx: Machine, name: str) -> bool:
+        """Whether the class has something of its own under the name: a method, a property, a constant."""
+        if self.cls is tuple or self.cls is torch.Size or is_return_type(self.cls):
+            return False
+        raw = look_up(tx, self.cls, name)
+        if raw is MISSING or getattr(raw, "__code__", None) is REPLACE:
+            return False
+        return raw is not tuple.__dict__.get(name, object.__dict__.get(name, MISSING))
+
+    def m_numel(self, tx: Machine, /) -> Value:
+        """The product of a shape."""
+        return product(tx, self.items)
+
+    def m__replace(self, tx: Machine, /, **changes: Value) -> Value | None:
+        fields = fields_of(self.cls)
+        if not changes.keys() <= set(fields):
+            return None
+        return TupleValue([changes.get(name, item) for name, item in zip(fields, self.items, strict=True)], self.cls)
+
+    def graph_argument(self) -> tuple[Any, Any]:
+        pairs = [item.graph_argument() for item in self.items]
+        return tuple(node for node, _ in pairs), build_tuple(self.cls, [fake for _, fake in pairs])
+
+    def children(self) -> Iterator[Value]:
+        return iter(self.items)
+
+    def reconstruct(self, out: Assembler) -> None:
+        if self.cls is torch.Size or is_return_type(self.cls):
+            out.call(self.cls, TupleValue(self.items))
+            return
+        if self.cls is not tuple:
+            out.call(tuple.__new__, ConstantValue(self.cls), TupleValue(self.items))
+            return
+        for item in self.items:
+            out.load(item)
+        out.build("tuple", len(self.items))
+
+
+def is_return_type(cls: type) -> bool:
+    """Whether it is one of torch's result tuples (`torch.return_types.max`)."""
+    return cls.__module__ == "torch.return_types"
+
+
+def fields_of(cls: type) -> tuple[str, ...]:
+    """The names of a named tuple's items."""
+    names = getattr(cls, "_fields", None)
+    if names is None and is_return_type(cls):
+        return tuple(name for name in cls.__match_args__)  # type: ignore[attr-defined]
+    return names or ()
+
+
+def is_field(tx: Machine, cls: type, name: str) -> bool:
+    """Whether a class still has the item under its field's name: a subclass may have something else there."""
+    return is_return_type(cls) or type(look_up(tx, cls, name)) is FIELD
+
+
+def build_tuple(cls: type, items: list[Any]) -> Any:
+    """An instance of a tuple class."""
+    if cls is tuple:
+        return tuple(items)
+    if cls is torch.Size or is_return_type(cls):
+        return cls(items)
+    return tuple.__new__(cls, items)
+
+
+class ListValue(SequenceValue):
+    """A list. `real` is the object until its items are first needed; until then, `added` is what it has gained."""
+
+    __slots__ = ("added", "items", "real")
+    kind = "a list"
+
+    def __init__(self, items: list[Value] | None, source: Source | None = None, real: list[Any] | None = None) -> None:
+        self.source = source
+        self.items = items
+        self.real = real
+        self.added: list[Value] = []
+
+    def python_type(self) -> type:
+        return list
+
+    def builtin(self) -> type:
+        return list
+
+    def mirrored(self, seen: mirror.Mirror) -> Any:
+        made: list[Any] = []
+        self.fill(seen, made)
+        return made
+
+    def fill(self, seen: mirror.Mirror, made: Any) -> None:
+        """Mirrors the contents."""
+        seen.tie(self, made)
+        self.builtin().extend(made, [seen.python(item) for item in self.values(seen.tx)])  # type: ignore[attr-defined]
+        seen.watch(self, made)
+
+    def take_back(self, seen: mirror.Mirror, obj: Any) -> None:
+        self.changed(seen.tx)[:] = [seen.value(item) for item in self.builtin().__iter__(obj)]  # type: ignore[attr-defined]
+
+    def values(self, tx: Machine) -> list[Value]:
+        if self.items is None:
+            real = self.real or ()
+            watch.length(tx, self.source, len(real))
+            assert self.source is not None
+            source = self.source
+            self.items = []
+            self.items.extend(wrap(tx, item, ItemSource(source, index)) for index, item in enumerate(real))
+            self.items += self.added
+        return self.items
+
+    def length(self, tx: Machine) -> int:
+        if self.items is not None:
+            return len(self.items)
+        real = self.real or ()
+        watch.length(tx, self.source, len(real))
+        return len(real) + len(self.added)
+
+    def get_item(self, tx: Machine, key: Value) -> Value:
+        if self.items is None and key.is_constant() and type(key.constant()) is int:
+            index: int = key.constant()
+            if -len(self.added) <= index < 0:
+                return self.added[index]
+        return super().get_item(tx, key)
+
+    def grow(self, tx: Machine, more: list[Value]) -> None:
+        """Puts items at the end: where nobody has read the list, it need not have the same length in every call."""
+        if self.items is None:
+            self.added += more
+            tx.effects.change(self)
+        else:
+            self.changed(tx).extend(more)
+
+    def like(self, items: list[Value]) -> Value:
+        return ListValue(items)
+
+    def changed(self, tx: Machine) -> list[Value]:
+        """The items, about to be changed."""
+        items = self.values(tx)
+        if self.source is not None:
+            tx.effects.change(self)
+        return items
+
+    def snapshot(self) -> Any:
+        if self.items is None:
+            raise self.refuse("using an unread list as a constant")
+        return [item.snapshot() for item in self.items]
+
+    def iterate(self, tx: Machine) -> Value:
+        self.values(tx)
+        return ListIterator(self)
+
+    def graph_argument(self) -> tuple[Any, Any]:
+        if self.items is None:
+            raise self.refuse("passing an unread list to a torch function")
+        pairs = [item.graph_argument() for item in self.items]
+        return [node for node, _ in pairs], [fake for _, fake in pairs]
+
+    # -- changes ---------------------------------------------------------------------------------------
+
+    def set_item(self, tx: Machine, key: Value, value: Value) -> None:
+        index = key.constant() if key.is_constant() else None
+        if type(index) is int and -self.length(tx) <= index < self.length(tx):
+            self.changed(tx)[index] = value
+        else:
+            super().set_item(tx, key, value)
+
+    def inplace(self, tx: Machine, op: str, other: Value) -> Value | None:
+        if op == "+" and type(self) is ListValue and isinstance(other, SequenceValue):
+            self.grow(tx, other.unpack(tx))
+            return self
+        if op in ("+", "*"):
+            return mirror.apply(tx, operators.INPLACE[op], (self, other))
+        return None
+
+    def add_item(self, tx: Machine, item: Value) -> None:
+        self.changed(tx).append(item)
+
+    def m_append(self, tx: Machine, item: Value, /) -> Value | None:
+        self.grow(tx, [item])
+        return NONE
+
+    def m_extend(self, tx: Machine, other: Value, /) -> Value | None:
+        if self.items is not None and not isinstance(other, ListValue | TupleValue):
+            return None
+        self.grow(tx, other.unpack(tx))
+        return NONE
+
+    def m_pop(self, tx: Machine, /) -> Value | None:
+        return self.changed(tx).pop() if self.length(tx) else None
+
+    def m_clear(self, tx: Machine, /) -> Value:
+        self.changed(tx).clear()
+        return NONE
+
+    def m_copy(self, tx: Machine, /) -> Value:
+        return ListValue(list(self.values(tx)))
+
+    # -- after capture ---------------------------------------------------------------------------------
+
+    def children(self) -> Iterator[Value]:
+        return iter(self.added if self.items is None else self.items)
+
+    def reconstruct(self, out: Assembler) -> None:
+        if contains_itself(self):
+            out.build("list", 0)
+            out.remember(self)
+            self.write_back(out)
+            return
+        for item in self.items or ():
+            out.load(item)
+        out.build("list", len(self.items or ()))
+
+    def write_back(self, out: Assembler) -> None:
+        """Emit the new contents, or what has been added to them."""
+        if self.items is None:
+            out.call(operator.iadd, self, TupleValue(self.added))
+        else:
+            out.call(replace_items, self, TupleValue(self.items))
+        out.pop()
+
+
+def contains_itself(value: Value) -> bool:
+    """Whether an object made by the frame is reached from itself."""
+    seen: set[int] = set()
+    waiting = list(value.children())
+    while waiting:
+        inner = waiting.pop()
+        if inner is value:
+            return True
+        if inner.source is None and id(inner) not in seen:
+            seen.add(id(inner))
+            waiting.extend(inner.children())
+    return False
+
+
+def replace_items(target: Any, items: tuple[Any, ...]) -> None:
+    """Gives a list or a deque new contents."""
+    if isinstance(target, list):
+        target[:] = items
+    else:
+        target.clear()
+        target.extend(items)
+
+
+class ListIterator(IteratorValue):
+    """`iter(list)`: sees later changes of the list."""
+
+    __slots__ = ("done", "index", "owner")
+
+    def __init__(self, owner: ListValue) -> None:
+        super().__init__()
+        self.owner = owner
+        self.index = 0
+        #: Exhausted for good, even if the list grows afterwards.
+        self.done = False
+
+    def python_type(self) -> type:
+        return type(iter([]))
+
+    def next_item(self, tx: Machine) -> Value | None:
+        items = self.owner.values(tx)
+        if self.done or self.index >= len(items):
+            self.done = True
+            return None
+        self.index += 1
+        return items[self.index - 1]
+
+    def m___length_hint__(self, tx: Machine, /) -> Value:
+        return fresh(0 if self.done else max(0, len(self.owner.values(tx)) - self.index))
+
+    def children(self) -> Iterator[Value]:
+        yield self.owner
+
+    def reconstruct(self, out: Assembler) -> None:
+        if self.done:
+            out.call(finished)
+        else:
+            out.call(advanced, self.owner, fresh(self.index))
+
+
+class ReversedList(IteratorValue):
+    """`reversed(list)`: sees later changes of the list."""
+
+    __slots__ = ("index", "owner")
+
+    def __init__(self, owner: ListValue, tx: Machine) -> None:
+        super().__init__()
+        self.owner = owner
+        self.index = len(owner.values(tx)) - 1
+
+    def python_type(self) -> type:
+        return type(reversed([]))
+
+    def next_item(self, tx: Machine) -> Value | None:
+        items = self.owner.values(tx)
+        if not 0 <= self.index < len(items):
+            self.index = -1
+            return None
+        self.index -= 1
+        return items[self.index + 1]
+
+    def m___length_hint__(self, tx: Machine, /) -> Value:
+        return fresh(0 if len(self.owner.values(tx)) < self.index + 1 else self.index + 1)
+
+    def children(self) -> Iterator[Value]:
+        yield self.owner
+
+    def reconstruct(self, out: Assembler) -> None:
+        out.call(reversed_at, self.owner, fresh(self.index))
+
+
+def reversed_at(items: list[Any], index: int) -> Iterator[Any]:
+    """`reversed(items)` when it is about to give the item of this index."""
+    iterator = reversed(items)
+    iterator.__setstate__(index)
+    return iterator
+
+
+# -- from objects --------------------------------------------------------------------------------------
+
+
+#: What a tuple does under operators, as a value does by itself.
+TUPLE_METHODS = (
+    "__getitem__", "__iter__", "__len__", "__contains__", "__eq__", "__ne__", "__hash__", "__lt__", "__le__", "__gt__",
+    "__ge__", "__add__", "__mul__", "__rmul__",
+)  # fmt: skip
+
+
+def tuple_class(tx: Machine, cls: type) -> None:
+    """Refuses a class whose instances are more than tuples of their items."""
+    if cls is tuple or cls is torch.Size or is_return_type(cls):
+        return
+    if hasattr(cls, "n_sequence_fields"):
+        raise GraphBreak(f"{cls.__module__}.{cls.__qualname__}, a tuple made in C, is not modelled")
+    for name in TUPLE_METHODS:
+        if look_up(tx, cls, name) is not tuple.__dict__[name]:
+            raise GraphBreak(f"the class {cls.__qualname__}, a subclass of tuple, has {name} of its own")
+
+
+def is_literal(obj: Any) -> bool:
+    """Whether a tuple holds nothing but literals (no nan: of those containers ask who they are) and such tuples."""
+    return all((type(item) in PLAIN and item == item) or (type(item) is tuple and is_literal(item)) for item in obj)
+
+
+@builds(tuple)
+def build_tuple_value(tx: Machine, obj: tuple[Any, ...], source: Source) -> Value:
+    """Tuples, sizes and named tuples are read whole; plain tuples of literals are compared as one."""
+    if type(obj) is tuple and is_literal(obj):
+        watch.equals(tx, source, obj)
+        return TupleValue([fresh(item) for item in obj], tuple, source)
+    cls = type(obj)
+    watch.type_of(tx, source, cls)
+    tuple_class(tx, cls)
+    if hasattr(obj, "__dict__"):
+        if obj.__dict__:
+            raise GraphBreak(f"a {cls.__qualname__}, which is a tuple, with attributes of its own is not modelled")
+        watch.keys(tx, InstanceDictSource(source), ())
+    watch.length(tx, source, len(obj))
+    place = source if cls is tuple else StorageSource(source, tuple)
+    items = [wrap(tx, item, ItemSource(place, index)) for index, item in enumerate(obj)]
+    return TupleValue(items, cls, source)
+
+
+@builds(list, exact=True)
+def build_list(tx: Machine, obj: list[Any], source: Source) -> Value:
+    """A list is read when used."""
+    watch.type_of(tx, source, type(obj))
+    return ListValue(None, source, obj)
+
+
+mirror.RETURNED[tuple] = lambda seen, obj: TupleValue([seen.value(item) for item in obj], type(obj))
+
+
+def returned_list(seen: mirror.Mirror, obj: Any) -> Value:
+    """A new list; it may hold itself."""
+    return fill_returned(seen, ListValue([]), obj)
+
+
+def fill_returned(seen: mirror.Mirror, made: ListValue, obj: Any) -> Value:
+    """Gives a new list or deque what its mirror holds."""
+    seen.tie(made, obj)
+    assert made.items is not None
+    made.items.extend(seen.value(item) for item in obj)
+    return made
+
+
+mirror.RETURNED[list] = returned_list
+
+makes(tuple)(lambda obj: TupleValue([fresh(item) for item in obj], type(obj)))
+makes(list)(lambda obj: ListValue([fresh(item) for item in obj]))

@@ -1,0 +1,1 @@
+"""Functions, classes and class statements, instances of users' classes, exceptions and modules."""

@@ -1,0 +1,183 @@
+"""`torch.Generator` objects: what is drawn from one does not depend on the graph, so it is drawn before the graph runs.
+
+    y = torch.randn(3, generator=g) + x.sin()    -->    drawn = torch.randn(3, generator=g); graph(drawn, x)
+
+Such calls are made by PyTorch itself, in the program's order, on the generator that each call has: the numbers are
+eager's, and so is the state it is left in. What draws by the data of a tensor that the graph computes ends the graph.
+PyTorch's default generator given by name is none given. Neighbours: `graph.py` (`earlier`), `rewrite.py` (writes the
+calls), `tensor.py` (asks `draw`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+
+from stator.base.errors import GraphBreak
+from stator.capture.source import AttrSource, ConstSource, EarlierSource
+from stator.capture.values import watch
+from stator.capture.values.base import KnownValue, Object
+from stator.capture.values.fold import known
+from stator.capture.values.registry import builds, fresh, handles
+from stator.capture.values.torch.tensor import DRAWN, TensorValue, call_graph
+from stator.fake import FakeTensor
+from stator.fake.symbolic import size_of
+from stator.sizes import hint
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from stator.capture.machine import Machine
+    from stator.capture.source import Source
+    from stator.capture.value import Value
+
+
+class GeneratorObject(Object):
+    """A generator of random numbers: one from outside, or one that a call before the graph makes."""
+
+    __slots__ = ("device", "real")
+    kind = "a random generator"
+
+    def __init__(self, device: torch.device, source: Source, real: torch.Generator | None = None) -> None:
+        super().__init__(source)
+        self.device = device
+        self.real = real
+
+    def python_type(self) -> type:
+        return torch.Generator
+
+    def truth(self, tx: Machine) -> bool:
+        return True
+
+    def get_attr(self, tx: Machine, name: str) -> Value:
+        return fresh(self.device) if name == "device" else super().get_attr(tx, name)
+
+    def m_manual_seed(self, tx: Machine, seed: Value, /) -> Value:
+        earlier(tx, torch.Generator.manual_seed, (self, seed))
+        return self
+
+    def m_get_state(self, tx: Machine, /) -> Value:
+        like = torch.Generator(self.device).get_state() if self.real is None else self.real.get_state()
+        return tensor_of(tx, earlier(tx, torch.Generator.get_state, (self,)), like)
+
+    def m_set_state(self, tx: Machine, new_state: Value, /) -> Value:
+        earlier(tx, torch.Generator.set_state, (self, new_state))
+        return self
+
+
+def is_early(tx: Machine, value: Value) -> bool:
+    """Whether it is there before the graph runs, as it is here."""
+    if isinstance(value, TensorValue):
+        return value.source is not None and not tx.graph.is_changed(value.node) and not value.fake.requires_grad
+    return value.is_constant() or isinstance(value, GeneratorObject)
+
+
+def earlier(
+    tx: Machine, function: Callable[..., Any], args: Sequence[Value], kwargs: dict[str, Value] | None = None
+) -> EarlierSource:
+    """Makes a call before the graph runs; where its result is found."""
+    kwargs = kwargs or {}
+    if not all(is_early(tx, value) for value in (*args, *kwargs.values())):
+        raise GraphBreak("a random generator is used with what the graph computes")
+    if tx.graph.mapping or tx.graph.inference or tx.graph.region is not None:
+        raise GraphBreak("a random generator is used inside of vmap, of inference mode or of a checkpointed call")
+    found = EarlierSource(len(tx.graph.earlier))
+    tx.graph.earlier.append((function, tuple(args), kwargs))
+    return found
+
+
+def tensor_of(tx: Machine, source: EarlierSource, like: torch.Tensor) -> Value:
+    """The tensor that such a call gives, an input of the graph; `like` it is one of these facts, real or fake."""
+    geometry = None
+    if isinstance(like, FakeTensor):
+        if like._has_symbolic_sizes_strides:
+            geometry = like.size(), like.stride()
+        sizes, strides = ([hint(size_of(n)) for n in extents] for extents in (like.size(), like.stride()))
+        like = torch.empty_strided(sizes, strides, dtype=like.dtype, device=like.device).zero_()
+    node, fake = tx.graph.placeholder(source, like, tx.location(), geometry)
+    tx.graph.kept.append(like)
+    return TensorValue(node, fake, torch.Tensor, source)
+
+
+def filled(
+    method: str, sizes: Sequence[int], strides: Sequence[int], dtype: torch.dtype, device: torch.device,
+    args: Sequence[Any], generator: torch.Generator,
+) -> torch.Tensor:  # fmt: skip
+    """What an in-place method of a tensor with this geometry draws."""
+    made = torch.empty_strided(sizes, strides, dtype=dtype, device=device)
+    return cast("torch.Tensor", getattr(made, method)(*args, generator=generator))
+
+
+def draw(tx: Machine, kind: str, target: Any, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+    """A call with `generator=`."""
+    generator = kwargs["generator"]
+    rest = {name: value for name, value in kwargs.items() if name != "generator"}
+    if generator.is_constant() and generator.constant() is torch.default_generator:
+        return call_graph(tx, kind, target, args, rest)
+    if not isinstance(generator, GeneratorObject):
+        raise generator.refuse("drawing from it")
+    name = target if kind == "call_method" else getattr(target, "__name__", "")
+    if name.endswith("_") and args and isinstance(args[0], TensorValue):
+        return fill(tx, name, args[0], args[1:], rest, generator)
+    fakes = [arg.graph_argument()[1] for arg in args]
+    named = {name: arg.graph_argument()[1] for name, arg in rest.items()}
+    function = getattr(torch.Tensor, target) if kind == "call_method" else target
+    like = tx.graph.run(function, fakes, named)
+    if not isinstance(like, FakeTensor) or like.requires_grad:
+        raise GraphBreak("a random generator is used for more than a tensor without gradient")
+    return tensor_of(tx, earlier(tx, function, args, kwargs), like)
+
+
+def fill(
+    tx: Machine, name: str, owner: TensorValue, args: Sequence[Value], rest: dict[str, Value], generator: Value
+) -> Value:
+    """`x.normal_(generator=g)`: what is drawn is copied."""
+    fake = owner.fake
+    if not known(args) or not known(rest.values()) or not is_dense(fake):
+        raise GraphBreak("a random generator fills a tensor that is not dense, or with what is not known")
+    signature = [fresh(value) for value in (name, tuple(fake.size()), tuple(fake.stride()), fake.dtype, fake.device)]
+    given = (*signature, fresh(tuple(value.constant() for value in (*args, *rest.values()))), generator)
+    drawn = tensor_of(tx, earlier(tx, filled, given), fake)
+    return call_graph(tx, "call_method", "copy_", (owner, drawn), {})
+
+
+def is_dense(fake: FakeTensor) -> bool:
+    """Whether its elements lie side by side, in any order of the dims."""
+    if fake.is_contiguous() or fake._has_symbolic_sizes_strides:
+        return fake.is_contiguous()
+    reached = 1
+    for stride, size in sorted(zip(fake.stride(), fake.size(), strict=True)):
+        if size != 1 and stride != reached:
+            return False
+        reached *= size
+    return True
+
+
+DRAWN.append(draw)
+
+
+class DefaultGenerator(KnownValue):
+    """The generator that is used where none is given."""
+
+    __slots__ = ()
+    kind = "the default random generator"
+
+
+@builds(torch.Generator)
+def build_generator(tx: Machine, obj: torch.Generator, source: Source) -> Value:
+    """A generator is known by its device; the default one, by being it."""
+    if obj is torch.default_generator:
+        watch.identity(tx, source, obj)
+        return DefaultGenerator(obj, source)
+    watch.type_of(tx, source, type(obj))
+    watch.equals(tx, AttrSource(source, "device"), obj.device)
+    tx.guard("NOT_SAME", source, ConstSource(torch.default_generator))
+    return GeneratorObject(obj.device, source, obj)
+
+
+@handles(torch.Generator)
+def call_generator(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+    """`torch.Generator(device)`: a new one at each call."""
+    device = args[0] if args else kwargs.get("device", fresh("cpu"))
+    return GeneratorObject(torch.device(device.constant()), earlier(tx, torch.Generator, args, kwargs))
