@@ -55,7 +55,6 @@ from stator.capture.root import RootMachine, Stopped
 from stator.capture.source import Source, scope_of
 from stator.capture.value import Raised, Value
 from stator.capture.values import build
-from stator.capture.values.python import operators
 from stator.capture.values.torch.graph_context import leave_open
 from stator.fake.mode import without_saved_tensor_hooks
 from stator.sizes.environment import nowhere
@@ -313,7 +312,7 @@ class Conversion:
             effects=Effects(),
             guard=lambda kind, source, payload: guards.add(Guard(kind, source, payload)),
             build=build,
-            operators=operators,
+            operators=build.operators,
             deleted=DELETED,
             root_globals=fn.__globals__,
             options=self.options,

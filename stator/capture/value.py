@@ -21,7 +21,7 @@ What values ask of the machine (`tx`), the same objects in every frame of one co
   tx.location() -> (file, line)                          the user's line
 What values give the opcodes:
   values/build.py             wrap(tx, obj, source), const(obj), make_tuple/list/set/dict/slice/function/cell/exception
-  values/python/operators.py         binary, compare, … (tx, op, left, right): Python's dispatch between two values
+  values/python/operators.py  binary, compare, … (tx, op, left, right): Python's dispatch between two values
 What `reconstruct` and the effects ask of the assembler (`out`):
   out.load(value)             push a value (once per frame: by source, memo or `reconstruct`)
   out.load_output(node)       push the tensor that the graph computes at an fx node
@@ -71,6 +71,9 @@ class Value:
     #: Whether Python itself may run what has no model, on a mirror (`values/mirror.py`).
     by_mirrors: ClassVar[bool] = False
 
+    #: Whether the graph computes it, so that no function of Python's can run on it at capture.
+    in_graph: ClassVar[bool] = False
+
     def __init__(self, source: Source | None = None) -> None:
         self.source = source
 
@@ -106,6 +109,14 @@ class Value:
     def snapshot(self) -> Any:
         """A Python object equal to this one, for pure functions that run at capture; copies lists and dicts."""
         return self.constant()
+
+    def real_object(self) -> Any:
+        """The object itself, where it existed before the frame and may answer what its class alone does not decide."""
+        return None
+
+    def is_kind_of(self, tx: Machine, wanted: Any) -> bool | None:
+        """`isinstance(v, wanted)`, where neither the class nor the object decides it; None: they do."""
+        return None
 
     # -- operations (each may add guards, graph nodes and effects through `tx`) -----------------------
 
@@ -168,6 +179,10 @@ class Value:
     def pairs(self, tx: Machine) -> list[tuple[Value, Value]]:
         """Keys and values of a mapping in order, for `**v` and `{**v}`."""
         raise self.refuse("** unpacking")
+
+    def by_builtin(self, tx: Machine, function: Any, /, *args: Value, **kwargs: Value) -> Value | None:
+        """What a builtin function gives of it, where that is not what the operations here say; None: it is."""
+        return None
 
     def call(self, tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
         """`v(*args, **kwargs)`."""
@@ -312,7 +327,7 @@ class Builder(Protocol):
 
 
 class Operators(Protocol):
-    """Python's dispatch between two values (`tx.operators`): the module `values.operators`."""
+    """Python's dispatch between two values (`tx.operators`): the module `values.python.operators`."""
 
     def binary(self, tx: Machine, op: str, left: Value, right: Value) -> Value: ...
 

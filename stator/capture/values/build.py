@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from stator.capture.values.autograd import checkpointing, gradients, inference, vmap
 from stator.capture.values.autograd import function as autograd_function
+from stator.capture.values.python import operators
 from stator.capture.values.python.constant import SliceValue
 from stator.capture.values.python.containers.mapping import dict_of
 from stator.capture.values.python.containers.sequence import ListValue, TupleValue
@@ -39,6 +40,7 @@ from stator.capture.values.torch import (
     random_generator,
     state,
     switches,
+    tensor_methods,
 )
 
 if TYPE_CHECKING:
@@ -50,7 +52,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "const", "make_cell", "make_dict", "make_exception", "make_function", "make_list", "make_set", "make_slice",
-    "make_tuple", "wrap",
+    "make_tuple", "operators", "wrap",
 ]  # fmt: skip
 
 #: The files that register what they know.
@@ -58,6 +60,7 @@ FILES = (
     builtin_types, class_statement, context_variable, copying, functional, numpy_scalars, pure, python_module, sharing,
     warning,
     autocast, default_device, functions, nn_module, optimizer, profiler, random_generator, state, switches,
+    tensor_methods,
     autograd_function, checkpointing, gradients, inference, vmap,
     compiled, markers,
 )  # fmt: skip

@@ -47,8 +47,7 @@ from stator.capture.values.torch import autocast, default_device, graph_context,
 from stator.capture.values.torch import functions as torch_function
 from stator.capture.values.torch import nn_module as module
 from stator.capture.values.torch import profiler as ranges
-
-from .harness import check, refused
+from tests.capture.values.harness import check, refused
 
 LOGGER = logging.getLogger("stator.tests.kinds")
 CONTEXT: contextvars.ContextVar[int] = contextvars.ContextVar("scale", default=3)

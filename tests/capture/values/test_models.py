@@ -10,7 +10,7 @@ import pytest
 import torch
 import transformers
 
-from .harness import capture, same
+from tests.capture.values.harness import capture, same
 
 IDS = torch.arange(32).reshape(2, 16) % 97
 SMALL: dict[str, Any] = {"num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 4, "intermediate_size": 64}

@@ -7,7 +7,7 @@ Neighbours: `builtin.py` (`str`, `repr`, `format`), `opcodes/text.py` (f-strings
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from stator.base.errors import GraphBreak
 from stator.capture.values.base import Object
@@ -37,6 +37,9 @@ class UnknownTextValue(Object):
         stop = GraphBreak("the text of a tensor depends on its data", "print outside of the compiled function")
         stop.location, stop.step = self.location, self.step
         return stop
+
+    def by_builtin(self, tx: Machine, function: Any, /, *args: Value, **kwargs: Value) -> Value | None:
+        return UnknownTextValue(tx) if function in (str, repr) else None
 
     def get_attr(self, tx: Machine, name: str) -> Value:
         raise self.refuse(name)

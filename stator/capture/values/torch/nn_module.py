@@ -76,6 +76,7 @@ class ModuleValue(UserObjectValue):
 
     __slots__ = ("pinned", "registries", "searched")
     kind = "a module"
+    copied_by_parts = False
 
     def __init__(self, cls: type, source: Source | None = None, real: Any = None, pinned: bool = True) -> None:
         super().__init__(cls, source, real)

@@ -24,6 +24,7 @@ from stator.capture.values.methods import COMPARE, UNARY
 from stator.capture.values.python.constant import NONE, boolean
 from stator.capture.values.python.containers.sequence import ListValue, SequenceValue, TupleValue
 from stator.capture.values.python.operators import BINARY, INPLACE, METHODS, UNARY_METHODS
+from stator.capture.values.python.unknown_text import UnknownTextValue
 from stator.capture.values.registry import builds, fresh, wrap
 from stator.capture.values.torch.indexing import WHOLE, selected
 from stator.capture.values.torch.tensor_class import (
@@ -35,6 +36,7 @@ from stator.capture.values.torch.tensor_class import (
     UNMAPPED,
     VIEWS,
     call_override,
+    is_kind_of,
     override,
     own_method,
 )
@@ -71,6 +73,10 @@ REFUSED_METHODS = {
 }
 
 
+#: Builtin functions that compute, as operators do, and the special methods behind them.
+COMPUTING: dict[Any, str] = {abs: "__abs__", round: "__round__", divmod: "__divmod__", pow: "__pow__"}
+
+
 class DataDependentValue(GraphBreak):
     """The program needs a tensor's data as a Python object."""
 
@@ -86,6 +92,7 @@ class TensorValue(Object):
 
     __slots__ = ("attributes", "cls", "fake", "node", "real")
     kind = "a tensor"
+    in_graph = True
 
     def __init__(
         self,
@@ -111,6 +118,22 @@ class TensorValue(Object):
 
     def is_pinned(self) -> bool:
         return self.node.op == "get_attr"
+
+    def real_object(self) -> Any:
+        return self.real
+
+    def is_kind_of(self, tx: Machine, wanted: Any) -> bool | None:
+        return is_kind_of(tx, self, wanted)
+
+    def by_builtin(self, tx: Machine, function: Any, /, *args: Value, **kwargs: Value) -> Value | None:
+        if function is len:
+            return fresh(self.extent(tx))
+        if function in (str, repr):
+            return UnknownTextValue(tx)
+        if function not in COMPUTING:
+            return None
+        written = call_override(tx, self, COMPUTING[function], *args)
+        return written or call_graph(tx, "call_function", function, (self, *args), kwargs)
 
     def graph_argument(self) -> tuple[Any, Any]:
         return self.node, self.fake
@@ -402,53 +425,8 @@ def answer(tx: Machine, function: Callable[..., Any], args: Sequence[Value], kwa
         failed(tx, function, error)
 
 
-def _type(tx: Machine, owner: TensorValue, /, *args: Value, **kwargs: Value) -> Value:
-    if not args and not kwargs:
-        return fresh(torch.empty(0, dtype=owner.fake.dtype).type())
-    return call_graph(tx, "call_method", "type", (owner, *args), kwargs)
-
-
-def _scaled(name: str, join: str) -> Callable[..., Value]:
-    """`t.addcdiv_(a, b, value=…)` and `t.addcmul_(…)` with the number in a tensor: in steps, rounded as eager's."""
-
-    def call(tx: Machine, owner: TensorValue, /, *args: Value, **kwargs: Value) -> Value:
-        value = kwargs.get("value")
-        if not isinstance(value, TensorValue) or value.fake.dim() or len(args) != 2:
-            return call_graph(tx, "call_method", name, (owner, *args), kwargs)
-        scaled = call_graph(tx, "call_method", "mul", (args[0], value), {})
-        added = call_graph(tx, "call_method", join, (scaled, args[1]), {})
-        return call_graph(tx, "call_method", "add_", (owner, added), {})
-
-    return call
-
-
-def _summed(name: str) -> Callable[..., Value]:
-    """`t.add_(x, alpha=…)` with the number in a tensor: a product, then the sum."""
-
-    def call(tx: Machine, owner: TensorValue, /, *args: Value, **kwargs: Value) -> Value:
-        factor = kwargs.get("alpha")
-        if len(args) != 1 or not all(is_plain_float(value) for value in (owner, *args, factor)):
-            return call_graph(tx, "call_method", name, (owner, *args), kwargs)
-        assert isinstance(factor, TensorValue)
-        if factor.fake.dim() or factor.fake.requires_grad:
-            return call_graph(tx, "call_method", name, (owner, *args), kwargs)
-        scaled = call_graph(tx, "call_method", "mul", (args[0], factor), {})
-        return call_graph(tx, "call_method", name, (owner, scaled), {})
-
-    return call
-
-
-def is_plain_float(value: Value | None) -> bool:
-    """Whether it is a tensor of real numbers."""
-    return isinstance(value, TensorValue) and value.fake.dtype.is_floating_point
-
-
-#: Methods that are not one call of the graph; `gradients.py` adds those that are about autograd.
+#: Methods that are not one call of the graph; `tensor_methods.py` adds more, `autograd/` those about autograd.
 SPECIAL_METHODS: dict[str, Callable[..., Value]] = {
-    **{name: _summed(name) for name in ("add", "add_", "sub", "sub_")},
-    "addcdiv_": _scaled("addcdiv_", "div"),
-    "addcmul_": _scaled("addcmul_", "mul"),
-    "type": _type,
     "__len__": lambda tx, owner: fresh(owner.extent(tx)),
     "__iter__": lambda tx, owner: owner.iterate(tx),
     "__getitem__": lambda tx, owner, key: owner.get_item(tx, key),

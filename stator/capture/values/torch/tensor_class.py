@@ -12,16 +12,25 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from stator.capture.source import ClassAttrSource, ConstSource
+from stator.capture.source import ClassAttrSource, ConstSource, InstanceDictSource, ItemSource
+from stator.capture.values import watch
 from stator.capture.values.lookup import MISSING, look_up, static_attribute
 from stator.capture.values.python.objects.klass import bind
+from stator.capture.values.registry import wrap
 
 if TYPE_CHECKING:
     from stator.capture.machine import Machine
     from stator.capture.value import Value
+    from stator.capture.values.torch.tensor import TensorValue
 
 #: Tensor classes without behaviour of their own.
 PLAIN_CLASSES = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
+
+#: The class of `torch.FloatTensor` and its like.
+TENSOR_TYPE = type(torch.FloatTensor)
+
+#: What tensors of other classes are taken for by their attribute.
+MARKED = {torch.nn.Parameter: "_is_param", torch.nn.Buffer: "_is_buffer"}
 
 #: Attributes whose value the fake knows.
 FACTS = frozenset(
@@ -97,3 +106,23 @@ def call_override(tx: Machine, value: Value, name: str, *args: Value) -> Value |
 def own_method(name: str) -> Any:
     """Torch's own method for a call of the graph by name, where the class now has another one; else None."""
     return OWN[torch.Tensor].get(name) if replaced(torch.Tensor, name, static_attribute(torch.Tensor, name)) else None
+
+
+def is_kind_of(tx: Machine, value: TensorValue, wanted: Any) -> bool | None:
+    """Whether a tensor is of one of torch's old tensor types, or a parameter or buffer, which an attribute can say."""
+    if isinstance(wanted, TENSOR_TYPE):
+        facts = value.fake
+        return bool(wanted.dtype is facts.dtype and wanted.is_cuda == facts.is_cuda and not wanted.is_sparse)
+    if wanted not in MARKED:
+        return None
+    if issubclass(value.cls, wanted):
+        return True
+    name = MARKED[wanted]
+    if value.real is None or value.source is None:
+        return name in value.attributes and value.attributes[name].truth(tx)
+    namespace = value.real.__dict__
+    place = InstanceDictSource(value.source)
+    if name not in namespace:
+        watch.absent(tx, place, name)
+        return False
+    return wrap(tx, namespace[name], ItemSource(place, name)).truth(tx)

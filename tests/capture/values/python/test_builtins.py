@@ -16,8 +16,7 @@ import pytest
 import torch
 
 import stator
-
-from .harness import check
+from tests.capture.values.harness import check
 
 T = torch.arange(3.0)
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from .harness import capture, check
+from tests.capture.values.harness import capture, check
 
 
 class ResumePoint(NamedTuple):

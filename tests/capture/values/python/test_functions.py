@@ -19,8 +19,7 @@ import pytest
 import torch
 
 import stator
-
-from .harness import capture, check, refused
+from tests.capture.values.harness import capture, check, refused
 
 COUNTER = 0
 SCALE = {"factor": 2.0}

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from .harness import capture, check, refused
+from tests.capture.values.harness import capture, check, refused
 
 
 class Colour(enum.Enum):

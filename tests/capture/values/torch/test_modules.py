@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from .harness import capture, check, refused
+from tests.capture.values.harness import capture, check, refused
 
 
 class Block(nn.Module):

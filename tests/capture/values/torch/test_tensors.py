@@ -8,7 +8,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from .harness import capture, check, refused
+from tests.capture.values.harness import capture, check, refused
 
 
 def x() -> torch.Tensor:

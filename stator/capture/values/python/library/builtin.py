@@ -39,10 +39,7 @@ from stator.capture.values.python.objects.exception import ExceptionValue
 from stator.capture.values.python.objects.function import BoundMethodValue
 from stator.capture.values.python.objects.user_object import UserObjectValue
 from stator.capture.values.python.symbolic import EXACT, SymbolicValue, extreme
-from stator.capture.values.python.unknown_text import UnknownTextValue
 from stator.capture.values.registry import LITERALS, builds, fresh, handler_of, handles, makes, wrap
-from stator.capture.values.torch.tensor import TensorValue, call_graph
-from stator.capture.values.torch.tensor_class import call_override
 from stator.capture.values.watch import IMMUTABLE
 from stator.sizes import hint
 
@@ -69,7 +66,7 @@ class BuiltinValue(KnownValue):
             return handler(tx, args, kwargs)
         if not kwargs and self.obj in EXACT and any(arg.is_symbolic() for arg in args):
             return EXACT[self.obj](tx, args)
-        if is_pure(self.obj) and not any(isinstance(arg, TensorValue) for arg in (*args, *kwargs.values())):
+        if is_pure(self.obj) and not any(arg.in_graph for arg in (*args, *kwargs.values())):
             whole = known(args) and known(kwargs.values())
             return fold(tx, self.obj, args, kwargs) if whole else apply(tx, self.obj, args, kwargs)
         if isinstance(self.obj, functools._lru_cache_wrapper):
@@ -303,7 +300,7 @@ models(operator.length_hint)(by_python)
 @models(len)
 def call_len(tx: Machine, value: Value, /) -> Value:
     """`len(obj)`."""
-    return fresh(value.extent(tx) if isinstance(value, TensorValue) else value.length(tx))
+    return value.by_builtin(tx, len) or fresh(value.length(tx))
 
 
 @models(iter)
@@ -474,7 +471,7 @@ models(min)(_extreme(min, "<"))
 # -- numbers -------------------------------------------------------------------------------------------
 
 
-def _by_method(function: Any, method: str) -> None:
+def _computing(function: Any) -> None:
     """A builtin that computes: symbolically, at capture, in the graph, or by the special methods of its operands."""
 
     def call(tx: Machine, /, *args: Value, **kwargs: Value) -> Value | None:
@@ -482,16 +479,13 @@ def _by_method(function: Any, method: str) -> None:
             return EXACT[function](tx, args)
         if known(args) and known(kwargs.values()):
             return fold(tx, function, args, kwargs)
-        if args and isinstance(args[0], TensorValue):
-            written = call_override(tx, args[0], method, *args[1:])
-            return written or call_graph(tx, "call_function", function, args, kwargs)
-        return None
+        return args[0].by_builtin(tx, function, *args[1:], **kwargs) if args else None
 
     models(function)(call)
 
 
 for _function in (abs, round, divmod, pow):
-    _by_method(_function, f"__{_function.__name__}__")
+    _computing(_function)
 
 
 @models(hash)
@@ -531,8 +525,8 @@ def text(tx: Machine, value: Value, function: Any) -> Value:
         if isinstance(look_up(tx, value.python_type(), name), types.FunctionType):
             return bind_static(tx, value, value.python_type(), name).call(tx, (), {})
         return value.m___str__(tx) if function is str else value.m___repr__(tx)
-    if isinstance(value, TensorValue | UnknownTextValue):
-        return UnknownTextValue(tx)
+    if (own := value.by_builtin(tx, function)) is not None:
+        return own
     if isinstance(value, Builtin):
         return apply(tx, function, (value,))
     return fresh(function(value.snapshot()))

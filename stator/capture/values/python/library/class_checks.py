@@ -11,17 +11,11 @@ import functools
 import types
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from stator.base.errors import GraphBreak
-from stator.capture.source import InstanceDictSource, ItemSource
 from stator.capture.values import watch
 from stator.capture.values.fold import run
 from stator.capture.values.lookup import look_up
 from stator.capture.values.python import operators
-from stator.capture.values.python.objects.user_object import UserObjectValue
-from stator.capture.values.registry import wrap
-from stator.capture.values.torch.tensor import TensorValue
 
 if TYPE_CHECKING:
     from stator.capture.machine import Machine
@@ -33,12 +27,6 @@ ANSWERING = frozenset({"abc", "_py_abc", "typing", "enum", "torch", "builtins"})
 #: How classes written by class statements are checked for.
 CHECKS = ("__instancecheck__", "__subclasscheck__")
 
-#: The class of `torch.FloatTensor` and its like.
-TENSOR_TYPE = type(torch.FloatTensor)
-
-#: What tensors of other classes are taken for by their attribute.
-MARKED = {torch.nn.Parameter: "_is_param", torch.nn.Buffer: "_is_buffer"}
-
 
 def is_instance(tx: Machine, value: Value, wanted: Any) -> bool:
     """`isinstance(value, wanted)`."""
@@ -48,8 +36,8 @@ def is_instance(tx: Machine, value: Value, wanted: Any) -> bool:
         return any(is_instance(tx, value, item) for item in wanted.__args__)
     cls = value.python_type()
     decides = check_metaclass(tx, wanted)
-    if isinstance(value, TensorValue) and (wanted in MARKED or isinstance(wanted, TENSOR_TYPE)):
-        return is_kind_of_tensor(tx, value, wanted)
+    if (own := value.is_kind_of(tx, wanted)) is not None:
+        return own
     if look_up(tx, cls, "__class__") is not object.__dict__["__class__"]:
         raise GraphBreak(f"{cls.__qualname__} defines __class__, by which isinstance() decides")
     real = object_of(value)
@@ -81,7 +69,7 @@ def object_of(value: Value) -> Any:
     """The object itself, where there is one and its class alone does not decide."""
     if operators.is_known(value):
         return value.constant()
-    return value.real if isinstance(value, UserObjectValue | TensorValue) else None
+    return value.real_object()
 
 
 def check_metaclass(tx: Machine, wanted: Any) -> bool:
@@ -95,24 +83,6 @@ def check_metaclass(tx: Machine, wanted: Any) -> bool:
             raise GraphBreak(f"{type(wanted).__qualname__}.{name} decides what is an instance")
         decides = decides or check is not type.__dict__[name]
     return decides
-
-
-def is_kind_of_tensor(tx: Machine, value: TensorValue, wanted: Any) -> bool:
-    """Whether a tensor is of one of torch's old tensor types, or a parameter or buffer, which an attribute can say."""
-    if isinstance(wanted, TENSOR_TYPE):
-        facts = value.fake
-        return bool(wanted.dtype is facts.dtype and wanted.is_cuda == facts.is_cuda and not wanted.is_sparse)
-    if issubclass(value.cls, wanted):
-        return True
-    name = MARKED[wanted]
-    if value.real is None or value.source is None:
-        return name in value.attributes and value.attributes[name].truth(tx)
-    namespace = value.real.__dict__
-    place = InstanceDictSource(value.source)
-    if name not in namespace:
-        watch.absent(tx, place, name)
-        return False
-    return wrap(tx, namespace[name], ItemSource(place, name)).truth(tx)
 
 
 class InstanceOf:

@@ -19,7 +19,6 @@ from stator.capture.values.python.containers.sets import SetValue
 from stator.capture.values.python.objects.function import BoundMethodValue, FunctionValue, PartialValue
 from stator.capture.values.python.objects.user_object import UserObjectValue
 from stator.capture.values.registry import handles
-from stator.capture.values.torch.nn_module import ModuleValue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -86,7 +85,7 @@ class Copier:
                 return value
             case DictValue():
                 return self.dict(value)
-            case UserObjectValue() if not isinstance(value, ModuleValue):
+            case UserObjectValue() if value.copied_by_parts:
                 return self.object(value)
         raise value.refuse("copying")
 

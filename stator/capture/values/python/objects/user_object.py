@@ -13,7 +13,7 @@ import functools
 import sys
 import types
 from collections import OrderedDict, deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from stator.capture.source import AttrSource, ClassAttrSource, ConstSource, InstanceDictSource
 from stator.capture.value import Raised, Value
@@ -54,6 +54,9 @@ class UserObjectValue(Object):
     __slots__ = ("cls", "dict", "real", "slots", "storage")
     kind = "an object"
 
+    #: Whether the copy of one is made of copies of its attributes.
+    copied_by_parts: ClassVar[bool] = True
+
     def __init__(self, cls: type, source: Source | None = None, real: Any = None, storage: Value | None = None) -> None:
         super().__init__(source)
         self.cls = cls
@@ -93,6 +96,9 @@ class UserObjectValue(Object):
 
     def python_type(self) -> type:
         return self.cls
+
+    def real_object(self) -> Any:
+        return self.real
 
     # -- reading attributes ----------------------------------------------------------------------------
 
