@@ -72,7 +72,7 @@ static int same_key(PyObject *expected, PyObject *key) {
     return literal ? same_constant(expected, key) : 0;
 }
 
-static int check_keys(PyObject *expected, PyObject *value) {
+static int same_keys(PyObject *expected, PyObject *value) {
     Py_ssize_t count = PyTuple_GET_SIZE(expected), index = 0, position = 0;
     if (PyDict_CheckExact(value)) {
         PyObject *key;
@@ -92,13 +92,41 @@ static int check_keys(PyObject *expected, PyObject *value) {
     return same;
 }
 
-/* Equal sets may hold 1 or True, and give their items in different orders. */
-static int check_members(PyObject *expected, PyObject *value) {
-    return PyAnySet_CheckExact(value) ? check_keys(expected, value) : 0;
-}
-
 static int has_key(PyObject *key, PyObject *value) {
     return PyDict_Check(value) ? PyDict_Contains(value, key) : PySequence_Contains(value, key);
+}
+
+/* -- one function a check ------------------------------------------------------------------------------ */
+
+static int check_type(Check *check, PyObject *value) { return (PyObject *)Py_TYPE(value) == check->payload; }
+
+static int check_identity(Check *check, PyObject *value) { return value == check->payload; }
+
+static int check_constant(Check *check, PyObject *value) { return same_constant(check->payload, value); }
+
+static int check_code(Check *check, PyObject *value) {
+    return PyFunction_Check(value) && PyFunction_GET_CODE(value) == check->payload;
+}
+
+static int check_length(Check *check, PyObject *value) {
+    Py_ssize_t length = stored_length(value);
+    return length < 0 ? -1 : length == check->number;
+}
+
+static int check_tensor(Check *check, PyObject *value) { return tensor_matches(value, check->tensor); }
+
+static int check_keys(Check *check, PyObject *value) { return same_keys(check->payload, value); }
+
+/* Equal sets may hold 1 or True, and give their items in different orders. */
+static int check_members(Check *check, PyObject *value) {
+    return PyAnySet_CheckExact(value) ? same_keys(check->payload, value) : 0;
+}
+
+static int check_present(Check *check, PyObject *value) { return has_key(check->payload, value); }
+
+static int check_absent(Check *check, PyObject *value) {
+    int found = has_key(check->payload, value);
+    return found < 0 ? found : !found;
 }
 
 /* Whether a class and its bases have no attribute of that name; the version of a class says when to ask again. */
@@ -112,7 +140,8 @@ static int check_lacks(Check *check, PyObject *value) {
 }
 
 /* Whether a class has just these bases, in this order. */
-static int check_mro(PyObject *expected, PyObject *value) {
+static int check_bases(Check *check, PyObject *value) {
+    PyObject *expected = check->payload;
     PyObject *mro = PyType_Check(value) ? ((PyTypeObject *)value)->tp_mro : NULL;
     if (mro == NULL || PyTuple_GET_SIZE(mro) != PyTuple_GET_SIZE(expected)) return 0;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(mro); i++) {
@@ -141,7 +170,7 @@ static int check_empty(Check *check, PyObject *value) {
     return 1;
 }
 
-static int check_call(PyObject *payload, PyObject *value) {
+static int same_result(PyObject *payload, PyObject *value) {
     PyObject *function = PyTuple_GET_ITEM(payload, 0);
     PyObject *result = value ? PyObject_CallOneArg(function, value) : PyObject_CallNoArgs(function);
     if (result == NULL) return -1;
@@ -150,32 +179,20 @@ static int check_call(PyObject *payload, PyObject *value) {
     return same;
 }
 
-static int negated(int truth) { return truth < 0 ? truth : !truth; }
+static int check_call(Check *check, PyObject *value) { return same_result(check->payload, value); }
+
+/* What cannot be read here as a number is asked of Python: (reader, expected) comes last. */
+static int check_state(Check *check, PyObject *value) {
+    (void)value;
+    uint64_t found;
+    if (check->number < 0) return same_result(PyTuple_GET_ITEM(check->payload, 2), NULL);
+    return state_read((int)check->number, &found) && found == check->expected;
+}
+
+#define RUN(kind, cost, payload, holds, ...)                                                                           \
+    case CHECK_##kind: return check_##holds(check, value);
 
 int run_check(Check *check, PyObject *value) {
-    PyObject *payload = check->payload;
-    switch (check->kind) {
-    case CHECK_TYPE: return (PyObject *)Py_TYPE(value) == payload;
-    case CHECK_ID: return value == payload;
-    case CHECK_EQUALS: return same_constant(payload, value);
-    case CHECK_TENSOR: return tensor_matches(value, check->tensor);
-    case CHECK_LENGTH: {
-        Py_ssize_t length = stored_length(value);
-        return length < 0 ? -1 : length == check->number;
-    }
-    case CHECK_KEYS: return check_keys(payload, value);
-    case CHECK_MEMBERS: return check_members(payload, value);
-    case CHECK_PRESENT: return has_key(payload, value);
-    case CHECK_ABSENT: return negated(has_key(payload, value));
-    case CHECK_MRO: return check_mro(payload, value);
-    case CHECK_LACKS: return check_lacks(check, value);
-    case CHECK_EMPTY: return check_empty(check, value);
-    case CHECK_CODE: return PyFunction_Check(value) && PyFunction_GET_CODE(value) == payload;
-    case CHECK_STATE: {
-        uint64_t found;
-        return state_read((int)check->number, &found) && found == check->expected;
-    }
-    case CHECK_CALL: return check_call(payload, value);
-    }
+    switch (check->kind) { VALUE_GUARDS(RUN) }
     Py_UNREACHABLE();
 }

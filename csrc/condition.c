@@ -1,25 +1,30 @@
 /* Conditions on sizes: a comparison of integer expressions, as a postfix program over operands.
  *
  * Operands are read from the registers of one evaluation of a guard tree: a size, stride or offset of a
- * tensor, an int, or the bits of a float as one (so that ranges of floats are ranges of ints). Division and remainder floor, as Python's do; what overflows 64 bits, divides by
- * zero or is not there does not hold. A program is verified when it is parsed, so that evaluation needs
- * no checks of its own. guards.c runs conditions as relations.
+ * tensor, an int, or the bits of a float as one (so that ranges of floats are ranges of ints). Division and
+ * remainder floor, as Python's do; what overflows 64 bits, divides by zero or is not there does not hold. A
+ * program is verified when it is parsed, so that evaluation needs no checks of its own. guards.c runs conditions
+ * as relations.
  */
 #include "guards.h"
 
 #include <string.h>
 
-typedef enum { OPERAND_SIZE, OPERAND_STRIDE, OPERAND_OFFSET, OPERAND_INT, OPERAND_BITS } OperandKind;
+/* What is read, and what is done with it, by their names in a specification. */
+#define OPERANDS(OPERAND)                                                                                              \
+    OPERAND(OPERAND_SIZE, "size") OPERAND(OPERAND_STRIDE, "stride") OPERAND(OPERAND_OFFSET, "offset")                  \
+    OPERAND(OPERAND_INT, "int") OPERAND(OPERAND_BITS, "bits")
+#define STEPS(STEP)                                                                                                    \
+    STEP(PUSH_OPERAND, "operand") STEP(PUSH_CONSTANT, "const") STEP(ADD, "+") STEP(SUBTRACT, "-")                      \
+    STEP(MULTIPLY, "*") STEP(FLOOR_DIVIDE, "//") STEP(REMAINDER, "%") STEP(MAXIMUM, "max") STEP(MINIMUM, "min")        \
+    STEP(EQUAL, "==") STEP(NOT_EQUAL, "!=") STEP(LESS, "<") STEP(LESS_EQUAL, "<=")
+#define NAME(kind, name) name,
 
-typedef enum {
-    PUSH_OPERAND, PUSH_CONSTANT, ADD, SUBTRACT, MULTIPLY, FLOOR_DIVIDE, REMAINDER, MAXIMUM, MINIMUM,
-    EQUAL, NOT_EQUAL, LESS, LESS_EQUAL,
-} StepKind;
+typedef enum { OPERANDS(ENUMERATOR) } OperandKind;
+typedef enum { STEPS(ENUMERATOR) } StepKind;
 
-static const char *const OPERANDS[] = {"size", "stride", "offset", "int", "bits", NULL};
-static const char *const STEPS[] = {
-    "operand", "const", "+", "-", "*", "//", "%", "max", "min", "==", "!=", "<", "<=", NULL,
-};
+static const char *const operand_names[] = {OPERANDS(NAME) NULL};
+static const char *const step_names[] = {STEPS(NAME) NULL};
 
 typedef struct {
     OperandKind kind;
@@ -43,7 +48,7 @@ struct Condition {
 static int parse_operand(Operand *operand, PyObject *spec, Py_ssize_t register_count) {
     PyObject *kind;
     if (!PyArg_ParseTuple(spec, "nUn", &operand->slot, &kind, &operand->dimension)) return -1;
-    int index = guard_name_index(OPERANDS, kind);
+    int index = guard_name_index(operand_names, kind);
     if (index < 0) return -1;
     operand->kind = (OperandKind)index;
     if (operand->slot >= 0 && operand->slot < register_count) return 0;
@@ -55,7 +60,7 @@ static int parse_step(Step *step, PyObject *spec, Py_ssize_t operand_count, Py_s
     PyObject *kind;
     long long number = 0;
     if (!PyArg_ParseTuple(spec, "U|L", &kind, &number)) return -1;
-    int index = guard_name_index(STEPS, kind);
+    int index = guard_name_index(step_names, kind);
     if (index < 0) return -1;
     step->kind = (StepKind)index;
     step->number = number;

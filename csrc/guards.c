@@ -368,14 +368,14 @@ static int read_storages(const Relation *relation, const Run *run, uintptr_t *fo
     return 1;
 }
 
-static int one_storage(const Relation *relation, const Run *run) {
+static int relation_one_storage(const Relation *relation, const Run *run) {
     uintptr_t found[relation->count];
     int status = read_storages(relation, run, found);
     for (Py_ssize_t i = 0; i < relation->count && status == 1; i++) status = found[i] != 0 && found[i] == found[0];
     return status;
 }
 
-static int distinct_storages(const Relation *relation, const Run *run) {
+static int relation_distinct_storages(const Relation *relation, const Run *run) {
     uintptr_t found[relation->count];
     int status = read_storages(relation, run, found);
     if (status != 1) return status;
@@ -395,16 +395,24 @@ static int distinct_storages(const Relation *relation, const Run *run) {
     return 1;
 }
 
+static int relation_condition(const Relation *relation, const Run *run) {
+    return condition_check(relation->condition, run->registers);
+}
+
+static int relation_one_object(const Relation *relation, const Run *run) {
+    return run->registers[relation->slots[0]] == run->registers[relation->slots[1]];
+}
+
+static int relation_two_objects(const Relation *relation, const Run *run) {
+    return !relation_one_object(relation, run);
+}
+
+#define RUN(kind, cost, payload, holds, ...)                                                                           \
+    case RELATION_##kind: return relation_##holds(relation, run);
+
 static int run_relation(const Relation *relation, const Run *run) {
-    if (relation->kind == DIFFERENT_STORAGES) return distinct_storages(relation, run);
-    if (relation->kind == SAME_STORAGE) return one_storage(relation, run);
-    if (relation->kind == SIZE_CONDITION) return condition_check(relation->condition, run->registers);
-    bool wanted = relation->kind == SAME_OBJECT;
-    PyObject *first = run->registers[relation->slots[0]];
-    for (Py_ssize_t i = 1; i < relation->count; i++) {
-        if ((run->registers[relation->slots[i]] == first) != wanted) return 0;
-    }
-    return 1;
+    switch (relation->kind) { RELATION_GUARDS(RUN) }
+    Py_UNREACHABLE();
 }
 
 static int run_relations(GuardTree *tree, Run *run) {

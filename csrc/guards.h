@@ -2,20 +2,19 @@
 #ifndef STATOR_GUARDS_H
 #define STATOR_GUARDS_H
 
+#include "guard_kinds.h"
 #include "native.h"
 
 #define NO_INDEX PY_SSIZE_T_MAX
 #define ANY_SIZE INT64_MIN
 
-typedef enum {
-    SLOT, CONSTANT, CELL, ATTRIBUTE, ITEM, DICT_KEY, TYPE_OF, CLASS_ATTRIBUTE, INSTANCE_DICT,
-    FUNCTION_CODE, FUNCTION_GLOBALS, FUNCTION_DEFAULT, FUNCTION_KWDEFAULT, FUNCTION_CLOSURE,
-} Accessor;
+#define ENUMERATOR(name, ...) name,
+#define CHECK_ENUMERATOR(name, ...) CHECK_##name,
+#define RELATION_ENUMERATOR(name, ...) RELATION_##name,
 
-typedef enum {
-    CHECK_TYPE, CHECK_ID, CHECK_EQUALS, CHECK_TENSOR, CHECK_LENGTH, CHECK_KEYS, CHECK_MEMBERS, CHECK_PRESENT,
-    CHECK_ABSENT, CHECK_LACKS, CHECK_MRO, CHECK_EMPTY, CHECK_CODE, CHECK_STATE, CHECK_CALL,
-} CheckKind;
+typedef enum { ACCESSORS(ENUMERATOR) } Accessor;
+typedef enum { VALUE_GUARDS(CHECK_ENUMERATOR) } CheckKind;
+typedef enum { RELATION_GUARDS(RELATION_ENUMERATOR) } RelationKind;
 
 typedef struct {
     PyTypeObject *type; /* owned by the check's payload */
@@ -40,7 +39,7 @@ typedef struct {
     PyObject *payload;
     PyObject *text;
     Py_ssize_t number;
-    uint64_t expected; /* of STATE */
+    uint64_t expected; /* of STATE, where `number` says which can be read here */
     unsigned int tag;  /* of LACKS: the version of the class for which it passed */
     TensorCheck *tensor;
     EmptyMemo *memo; /* of EMPTY */
@@ -86,8 +85,6 @@ typedef struct Node {
     unsigned int hits, delay, wait; /* a region that keeps failing is made anew after longer and longer waits */
 } Node;
 
-typedef enum { SAME_OBJECT, DIFFERENT_OBJECTS, DIFFERENT_STORAGES, SAME_STORAGE, SIZE_CONDITION } RelationKind;
-
 /* A comparison of integer expressions over sizes (condition.c). */
 typedef struct Condition Condition;
 
@@ -95,7 +92,7 @@ typedef struct {
     RelationKind kind;
     Py_ssize_t *slots;
     Py_ssize_t count;
-    Condition *condition; /* of SIZE_CONDITION */
+    Condition *condition; /* of CONDITION */
     PyObject *text;
 } Relation;
 

@@ -322,33 +322,73 @@ static void note_tensor(Region *region, const Check *check, PyObject *value) {
     APPEND(region, tensors, sealed);
 }
 
+/* -- what the answer of a check follows from, by the column `record` of guard_kinds.h; false if no word tells -------- */
+
+static bool record_nothing(Region *region, Check *check, PyObject *value, bool *anchored) {
+    (void)region, (void)check, (void)value, (void)anchored;
+    return false;
+}
+
+static bool record_type(Region *region, Check *check, PyObject *value, bool *anchored) {
+    (void)check, (void)anchored;
+    note_type(region, value);
+    return true;
+}
+
+static bool record_identity(Region *region, Check *check, PyObject *value, bool *anchored) {
+    (void)region, (void)check, (void)value;
+    return *anchored = true; /* the check holds it */
+}
+
+static bool record_constant(Region *region, Check *check, PyObject *value, bool *anchored) {
+    (void)region, (void)value;
+    return *anchored && immutable_constant(check->payload);
+}
+
+static bool record_code(Region *region, Check *check, PyObject *value, bool *anchored) {
+    (void)check, (void)anchored;
+    note_type(region, value);
+    note_word(region, &((PyFunctionObject *)value)->func_code);
+    return true;
+}
+
+static bool record_length(Region *region, Check *check, PyObject *value, bool *anchored) {
+    (void)check, (void)anchored;
+    return note_length(region, value);
+}
+
+static bool record_class_version(Region *region, Check *check, PyObject *value, bool *anchored) {
+    (void)check, (void)anchored;
+    return note_tag(region, (PyTypeObject *)value);
+}
+
+static bool record_dict(Region *region, Check *check, PyObject *value, bool *anchored) {
+    (void)check, (void)anchored;
+    return PyDict_CheckExact(value) && note_dict(region, value);
+}
+
+static bool record_order(Region *region, Check *check, PyObject *value, bool *anchored) {
+    (void)check, (void)anchored;
+    return note_order(region, value);
+}
+
+static bool record_empty(Region *region, Check *check, PyObject *value, bool *anchored) {
+    (void)anchored;
+    return note_empty(region, check, value);
+}
+
+static bool record_tensor(Region *region, Check *check, PyObject *value, bool *anchored) {
+    (void)anchored;
+    note_tensor(region, check, value);
+    return true;
+}
+
+#define RECORD(kind, cost, payload, holds, record, ...)                                                                \
+    case CHECK_##kind: noted = record_##record(region, check, value, anchored); break;
+
 void region_note_check(Region *region, Check *check, PyObject *value, bool *anchored) {
     bool noted = false;
-    switch (check->kind) {
-    case CHECK_TYPE:
-        note_type(region, value);
-        noted = true;
-        break;
-    case CHECK_ID: noted = *anchored = true; break; /* the check holds it */
-    case CHECK_EQUALS: noted = *anchored && immutable_constant(check->payload); break;
-    case CHECK_TENSOR:
-        note_tensor(region, check, value);
-        noted = true;
-        break;
-    case CHECK_LENGTH: noted = note_length(region, value); break;
-    case CHECK_KEYS: noted = note_order(region, value); break;
-    case CHECK_PRESENT:
-    case CHECK_ABSENT: noted = PyDict_CheckExact(value) && note_dict(region, value); break;
-    case CHECK_MRO:
-    case CHECK_LACKS: noted = note_tag(region, (PyTypeObject *)value); break;
-    case CHECK_EMPTY: noted = note_empty(region, check, value); break;
-    case CHECK_CODE:
-        note_type(region, value);
-        note_word(region, &((PyFunctionObject *)value)->func_code);
-        noted = true;
-        break;
-    default: break;
-    }
+    switch (check->kind) { VALUE_GUARDS(RECORD) }
     if (!noted) APPEND(region, rest, (Rest){NULL, check, value});
 }
 

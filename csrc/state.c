@@ -49,30 +49,35 @@ static void prepare(void) {
     *(void **)&torch_state.deterministic = dlsym(cpu, "_ZNK2at7Context23deterministicAlgorithmsEv");
 }
 
-static const char *const NAMES[] = {
-    "grad_mode", "function_modes", "default_dtype", "deterministic", "keys_included", "keys_excluded", NULL,
-};
+/* By name, as guard_kinds.py has them: whether it can be read here, and its value. */
+#define STATES(STATE)                                                                                                  \
+    STATE(grad_mode, torch_state.grad_mode, torch_state.grad_mode())                                                   \
+    STATE(function_modes, torch_state.function_modes, (uint64_t)torch_state.function_modes())                          \
+    STATE(default_dtype, torch_state.default_dtype, (uint64_t)torch_state.default_dtype())                             \
+    STATE(deterministic, torch_state.context && torch_state.deterministic,                                             \
+          torch_state.deterministic(torch_state.context()))                                                            \
+    STATE(keys_included, find_local_keys(), local_keys->included)                                                      \
+    STATE(keys_excluded, find_local_keys(), local_keys->excluded)
+
+#define NUMBER(name, ...) STATE_##name,
+#define NAME(name, ...) #name,
+#define READ(name, readable, now)                                                                                      \
+    case STATE_##name: return (readable) && (*value = (now), true);
+
+enum { STATES(NUMBER) };
+static const char *const names[] = {STATES(NAME) NULL};
 
 int state_number(const char *name) {
-    for (int i = 0; NAMES[i] != NULL; i++) {
-        if (strcmp(NAMES[i], name) == 0) return i;
+    for (int i = 0; names[i] != NULL; i++) {
+        if (strcmp(names[i], name) == 0) return i;
     }
     return -1;
 }
 
 bool state_read(int number, uint64_t *value) {
     if (!torch_state.prepared) prepare();
-    switch (number) {
-    case 0: return torch_state.grad_mode && (*value = torch_state.grad_mode(), true);
-    case 1: return torch_state.function_modes && (*value = (uint64_t)torch_state.function_modes(), true);
-    case 2: return torch_state.default_dtype && (*value = (uint64_t)torch_state.default_dtype(), true);
-    case 3:
-        return torch_state.context && torch_state.deterministic &&
-               (*value = torch_state.deterministic(torch_state.context()), true);
-    case 4: return find_local_keys() && (*value = local_keys->included, true);
-    case 5: return find_local_keys() && (*value = local_keys->excluded, true);
-    default: return false;
-    }
+    switch (number) { STATES(READ) }
+    return false;
 }
 
 bool state_set_grad_mode(bool enabled) {

@@ -2,8 +2,8 @@
  *
  * A specification is nested tuples, made by stator/capture/guards.py:
  *   node     (accessor, key, text, register or -1, checks, children)
- *   check    (kind, payload, text)
- *   relation (kind, registers, text), or ("CONDITION", operands, program, text): see condition.c
+ *   check    (kind, payload, text), kinds as in guard_kinds.h
+ *   relation (kind, registers, text), or ("CONDITION", (operands, program), text): see condition.c
  * A text is any object; `str` of it is what a failing guard is told by.
  * The tree owns everything it names; what evaluation remembers is borrowed (see guards.c).
  */
@@ -13,15 +13,12 @@
 
 GuardNames guard_names;
 
-static const char *const ACCESSORS[] = {
-    "slot", "constant", "cell", "attribute", "item", "dict_key", "type", "class_attribute", "instance_dict",
-    "code", "globals", "default", "kwdefault", "closure", NULL,
-};
-static const char *const CHECKS[] = {
-    "TYPE", "ID", "EQUALS", "TENSOR", "LENGTH", "KEYS", "MEMBERS", "PRESENT",
-    "ABSENT", "LACKS", "MRO", "EMPTY", "CODE", "STATE", "CALL", NULL,
-};
-static const char *const RELATIONS[] = {"SAME", "NOT_SAME", "NOT_ALIASED", "ALIASED", "CONDITION", NULL};
+#define KIND_NAME(kind, ...) #kind,
+#define ACCESSOR_NAME(accessor, name) name,
+
+static const char *const accessor_names[] = {ACCESSORS(ACCESSOR_NAME) NULL};
+static const char *const check_names[] = {VALUE_GUARDS(KIND_NAME) NULL};
+static const char *const relation_names[] = {RELATION_GUARDS(KIND_NAME) NULL};
 
 int guard_name_index(const char *const *names, PyObject *name) {
     const char *text = PyUnicode_AsUTF8(name);
@@ -74,42 +71,57 @@ static int parse_tensor(Check *check) {
     return PyErr_Occurred() ? -1 : 0;
 }
 
+/* The payload as it is. */
+static int parse_object(Check *check) {
+    (void)check;
+    return 0;
+}
+
+static int parse_number(Check *check) {
+    check->number = PyLong_AsSsize_t(check->payload);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+static int require_tuple(const Check *check, Py_ssize_t least, Py_ssize_t most) {
+    PyObject *payload = check->payload;
+    if (PyTuple_Check(payload) && PyTuple_GET_SIZE(payload) >= least && PyTuple_GET_SIZE(payload) <= most) return 0;
+    PyErr_Format(PyExc_TypeError, "payload of %s must be a tuple of %zd to %zd", check_names[check->kind], least, most);
+    return -1;
+}
+
+static int parse_sequence(Check *check) { return require_tuple(check, 0, PY_SSIZE_T_MAX); }
+
+static int parse_call(Check *check) { return require_tuple(check, 2, 2); }
+
+static int parse_names(Check *check) {
+    check->memo = zeroed(1, sizeof(EmptyMemo));
+    return check->memo == NULL ? -1 : require_tuple(check, 0, EMPTY_ITEMS);
+}
+
+/* (name, number or None, (reader, expected)): without a number the reader is called. */
+static int parse_state(Check *check) {
+    const char *name;
+    PyObject *expected, *call;
+    if (!PyArg_ParseTuple(check->payload, "sOO!", &name, &expected, &PyTuple_Type, &call)) return -1;
+    if (PyTuple_GET_SIZE(call) != 2) PyErr_SetString(PyExc_TypeError, "payload of STATE ends with (reader, expected)");
+    check->number = expected == Py_None ? -1 : state_number(name);
+    if (expected != Py_None) check->expected = PyLong_AsUnsignedLongLong(expected);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+#define PARSE(kind, cost, payload, ...)                                                                                \
+    case CHECK_##kind: return parse_##payload(check);
+
 static int parse_check(Check *check, PyObject *spec) {
     PyObject *kind, *payload, *text;
     if (!PyArg_ParseTuple(spec, "UOO", &kind, &payload, &text)) return -1;
-    int index = guard_name_index(CHECKS, kind);
+    int index = guard_name_index(check_names, kind);
     if (index < 0) return -1;
     check->kind = (CheckKind)index;
     check->payload = Py_NewRef(payload);
     check->text = Py_NewRef(text);
-    switch (check->kind) {
-    case CHECK_TENSOR: return parse_tensor(check);
-    case CHECK_STATE: {
-        const char *name;
-        unsigned long long expected;
-        if (!PyArg_ParseTuple(payload, "sK", &name, &expected)) return -1;
-        check->number = state_number(name);
-        check->expected = expected;
-        return 0;
-    }
-    case CHECK_LENGTH:
-        check->number = PyLong_AsSsize_t(payload);
-        return PyErr_Occurred() ? -1 : 0;
-    case CHECK_EMPTY:
-        check->memo = zeroed(1, sizeof(EmptyMemo));
-        if (check->memo == NULL) return -1;
-        if (PyTuple_Check(payload) && PyTuple_GET_SIZE(payload) <= EMPTY_ITEMS) return 0;
-        PyErr_SetString(PyExc_TypeError, "payload of EMPTY must be a short tuple");
-        return -1;
-    case CHECK_KEYS:
-    case CHECK_MEMBERS:
-    case CHECK_MRO:
-    case CHECK_CALL:
-        if (PyTuple_Check(payload) && (check->kind != CHECK_CALL || PyTuple_GET_SIZE(payload) == 2)) return 0;
-        PyErr_Format(PyExc_TypeError, "payload of %U must be a tuple", kind);
-        return -1;
-    default: return 0;
-    }
+    switch (check->kind) { VALUE_GUARDS(PARSE) }
+    Py_UNREACHABLE();
 }
 
 static int parse_checks(PyObject *specs, Check **checks, Py_ssize_t *count) {
@@ -142,16 +154,48 @@ bool immutable_constant(PyObject *value) {
     return false;
 }
 
-/* Whether a check that passed for an object passes for the same object for ever. */
-static bool stable_check(const Check *check) {
-    switch (check->kind) {
-    case CHECK_ID: return true;
-    case CHECK_EQUALS: return immutable_constant(check->payload);
-    case CHECK_TYPE: /* `__class__` can be assigned on instances of mutable classes and on modules */
-        return PyType_Check(check->payload) && check->payload != (PyObject *)&PyModule_Type &&
-               ((PyTypeObject *)check->payload)->tp_flags & Py_TPFLAGS_IMMUTABLETYPE;
-    default: return false;
-    }
+static bool lasts_never(const Check *check, bool tuple) {
+    (void)check, (void)tuple;
+    return false;
+}
+
+static bool lasts_always(const Check *check, bool tuple) {
+    (void)check, (void)tuple;
+    return true;
+}
+
+static bool lasts_in_tuple(const Check *check, bool tuple) {
+    (void)check;
+    return tuple;
+}
+
+static bool lasts_immutable_constant(const Check *check, bool tuple) {
+    (void)tuple;
+    return immutable_constant(check->payload);
+}
+
+/* `__class__` can be assigned on instances of mutable classes and on modules. */
+static bool lasts_immutable_class(const Check *check, bool tuple) {
+    (void)tuple;
+    return PyType_Check(check->payload) && check->payload != (PyObject *)&PyModule_Type &&
+           ((PyTypeObject *)check->payload)->tp_flags & Py_TPFLAGS_IMMUTABLETYPE;
+}
+
+#define LASTS(kind, cost, payload, holds, record, lasts, ...)                                                          \
+    case CHECK_##kind: return lasts_##lasts(check, tuple);
+#define VERSIONED(kind, cost, payload, holds, record, lasts, version, ...)                                             \
+    case CHECK_##kind: return version;
+
+/* Whether a check that passed for an object, a tuple or another, passes for the same object for ever. */
+static bool stable_check(const Check *check, bool tuple) {
+    switch (check->kind) { VALUE_GUARDS(LASTS) }
+    Py_UNREACHABLE();
+}
+
+/* Whether a check that passed for a dict passes while the dict has the same version. */
+static bool versioned_check(const Check *check) {
+    switch (check->kind) { VALUE_GUARDS(VERSIONED) }
+    Py_UNREACHABLE();
 }
 
 static bool has_type_check(const Node *node, PyTypeObject *type) {
@@ -171,11 +215,9 @@ static void classify_node(Node *node) {
         items = items && child->accessor == ITEM && child->stable;
     }
     for (Py_ssize_t i = 0; i < node->check_count; i++) {
-        CheckKind kind = node->checks[i].kind;
-        node->stable = node->stable && (stable_check(&node->checks[i]) || (tuple && kind == CHECK_LENGTH));
-        if (kind == CHECK_ID || kind == CHECK_TYPE || kind == CHECK_LENGTH || kind == CHECK_KEYS ||
-            kind == CHECK_PRESENT || kind == CHECK_ABSENT) {
-            Check moved = node->checks[i]; /* to the front: these follow the version of a dict */
+        node->stable = node->stable && stable_check(&node->checks[i], tuple);
+        if (versioned_check(&node->checks[i])) {
+            Check moved = node->checks[i]; /* to the front */
             node->checks[i] = node->checks[node->versioned];
             node->checks[node->versioned++] = moved;
         }
@@ -232,7 +274,7 @@ static int parse_node(GuardTree *tree, Node *node, PyObject *spec) {
                           &PyTuple_Type, &children)) {
         return -1;
     }
-    int index = guard_name_index(ACCESSORS, accessor);
+    int index = guard_name_index(accessor_names, accessor);
     if (index < 0) return -1;
     node->accessor = (Accessor)index;
     node->key = Py_NewRef(key);
@@ -282,9 +324,10 @@ static int verify_registers(const GuardTree *tree) {
 }
 
 static int parse_registers(const GuardTree *tree, Relation *relation, PyObject *slots) {
-    relation->count = PyTuple_GET_SIZE(slots);
-    relation->slots = zeroed(relation->count, sizeof(Py_ssize_t));
+    if (!PyTuple_Check(slots)) PyErr_SetString(PyExc_TypeError, "a relation compares a tuple of registers");
+    else relation->slots = zeroed(PyTuple_GET_SIZE(slots), sizeof(Py_ssize_t));
     if (relation->slots == NULL) return -1;
+    relation->count = PyTuple_GET_SIZE(slots);
     for (Py_ssize_t i = 0; i < relation->count; i++) {
         Py_ssize_t slot = PyLong_AsSsize_t(PyTuple_GET_ITEM(slots, i));
         if (PyErr_Occurred()) return -1;
@@ -297,23 +340,37 @@ static int parse_registers(const GuardTree *tree, Relation *relation, PyObject *
     return 0;
 }
 
-static int parse_relation(GuardTree *tree, Relation *relation, PyObject *spec) {
-    PyObject *kind, *first, *second, *text = NULL;
-    if (!PyArg_ParseTuple(spec, "UO!O|O", &kind, &PyTuple_Type, &first, &second, &text)) return -1;
-    int index = guard_name_index(RELATIONS, kind);
+static int parse_other(const GuardTree *tree, Relation *relation, PyObject *payload) {
+    if (parse_registers(tree, relation, payload) < 0) return -1;
+    if (relation->count == 2) return 0;
+    PyErr_SetString(PyExc_TypeError, "two objects are compared");
+    return -1;
+}
+
+static int parse_sources(const GuardTree *tree, Relation *relation, PyObject *payload) {
+    return tensor_prepare() < 0 ? -1 : parse_registers(tree, relation, payload);
+}
+
+static int parse_condition(const GuardTree *tree, Relation *relation, PyObject *payload) {
+    PyObject *operands, *program;
+    if (tensor_prepare() < 0) return -1;
+    if (!PyArg_ParseTuple(payload, "O!O!", &PyTuple_Type, &operands, &PyTuple_Type, &program)) return -1;
+    relation->condition = condition_parse(operands, program, tree->register_count);
+    return relation->condition ? 0 : -1;
+}
+
+#define PARSE_RELATION(kind, cost, payload, ...)                                                                       \
+    case RELATION_##kind: return parse_##payload(tree, relation, compared);
+
+static int parse_relation(const GuardTree *tree, Relation *relation, PyObject *spec) {
+    PyObject *kind, *compared, *text;
+    if (!PyArg_ParseTuple(spec, "UO!O", &kind, &PyTuple_Type, &compared, &text)) return -1;
+    int index = guard_name_index(relation_names, kind);
     if (index < 0) return -1;
     relation->kind = (RelationKind)index;
-    bool program = relation->kind == SIZE_CONDITION;
-    if (program != (text != NULL) || program != PyTuple_Check(second)) {
-        PyErr_Format(PyExc_TypeError, "a relation %U has other parts", kind);
-        return -1;
-    }
-    relation->text = Py_NewRef(program ? text : second);
-    bool storages = relation->kind == DIFFERENT_STORAGES || relation->kind == SAME_STORAGE;
-    if ((program || storages) && tensor_prepare() < 0) return -1;
-    if (!program) return parse_registers(tree, relation, first);
-    relation->condition = condition_parse(first, second, tree->register_count);
-    return relation->condition ? 0 : -1;
+    relation->text = Py_NewRef(text);
+    switch (relation->kind) { RELATION_GUARDS(PARSE_RELATION) }
+    Py_UNREACHABLE();
 }
 
 /* -- the type ---------------------------------------------------------------------------------------- */
@@ -445,6 +502,33 @@ PyTypeObject GuardTree_Type = {
     .tp_methods = tree_methods,
 };
 
+#define VALUE_ROW(kind, cost, payload, holds, record, lasts, version, meaning, text)                                   \
+    {#kind, cost, #payload, false, meaning, text},
+#define RELATION_ROW(kind, cost, payload, holds, meaning, text) {#kind, cost, #payload, true, meaning, text},
+
+static const struct {
+    const char *name;
+    int cost;
+    const char *payload;
+    bool relation;
+    const char *meaning, *text;
+} rows[] = {VALUE_GUARDS(VALUE_ROW) RELATION_GUARDS(RELATION_ROW)};
+
+/* The rows of guard_kinds.h as Python reads them: (name, cost, payload, whether a relation, meaning, text). */
+static int add_kinds(PyObject *module) {
+    Py_ssize_t count = sizeof(rows) / sizeof(rows[0]);
+    PyObject *kinds = PyTuple_New(count);
+    for (Py_ssize_t i = 0; kinds != NULL && i < count; i++) {
+        PyObject *row = Py_BuildValue("(sisOss)", rows[i].name, rows[i].cost, rows[i].payload,
+                                      rows[i].relation ? Py_True : Py_False, rows[i].meaning, rows[i].text);
+        if (row == NULL) Py_CLEAR(kinds);
+        else PyTuple_SET_ITEM(kinds, i, row);
+    }
+    int status = kinds == NULL ? -1 : PyModule_AddObjectRef(module, "GUARD_KINDS", kinds);
+    Py_XDECREF(kinds);
+    return status;
+}
+
 int guards_register(PyObject *module) {
     static const char *const parts[] = {"_parameters", "_buffers", "_modules"};
     guard_names.getattribute = PyUnicode_InternFromString("__getattribute__");
@@ -452,5 +536,6 @@ int guards_register(PyObject *module) {
     guard_names.dict = PyUnicode_InternFromString("__dict__");
     guard_names.no_attributes = PyDict_New();
     for (int i = 0; i < 3; i++) guard_names.parts[i] = PyUnicode_InternFromString(parts[i]);
-    return PyErr_Occurred() ? -1 : PyModule_AddType(module, &GuardTree_Type);
+    if (PyErr_Occurred() || add_kinds(module) < 0) return -1;
+    return PyModule_AddType(module, &GuardTree_Type);
 }

@@ -22,7 +22,8 @@ from stator.base import log
 from stator.base.errors import MarkedSizeFixed
 from stator.base.markers import DYNAMIC, STATIC, WEAK
 from stator.capture.conditions import Operand
-from stator.capture.guards import Guard, TensorFacts
+from stator.capture.guard_kinds import TensorFacts
+from stator.capture.guards import Guard
 from stator.capture.source import (
     ConstSource,
     ItemSource,

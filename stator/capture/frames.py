@@ -45,7 +45,8 @@ from stator.capture.breaks import Exit
 from stator.capture.dynamic import History, NotForAllSizes, Sizes
 from stator.capture.effects import DELETED, Effects
 from stator.capture.graph import GraphBuilder
-from stator.capture.guards import Guard, GuardSet, default_device, state_guards
+from stator.capture.guard_kinds import default_device
+from stator.capture.guards import Guard, GuardSet, state_guards
 from stator.capture.machine import HandledError, Machine, RefusedOpcode, Session, TooLong
 from stator.capture.output_state import OutputRefused, changes, refuse_leaked
 from stator.capture.recovery import Recovery, calls_of

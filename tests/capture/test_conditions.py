@@ -114,7 +114,7 @@ def test_overflow_does_not_hold() -> None:
 def test_what_is_no_program_is_refused(program: Any) -> None:
     slot = ("slot", 0, "", 0, (), ())
     with pytest.raises(ValueError):
-        _native.GuardTree((), (slot,), (("CONDITION", ((0, "size", 0),), tuple(program), ""),))
+        _native.GuardTree((), (slot,), (("CONDITION", (((0, "size", 0),), tuple(program)), ""),))
 
 
 # -- roots -------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from stator.capture.source import ClassAttrSource, ConstSource, InstanceDictSour
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stator.capture.guards import TensorFacts
+    from stator.capture.guard_kinds import TensorFacts
     from stator.capture.machine import Machine
     from stator.capture.source import Source
     from stator.capture.value import Value
