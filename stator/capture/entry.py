@@ -45,8 +45,8 @@ from stator.base.markers import DISABLED, RECURSIVE
 from stator.base.options import Settings
 from stator.capture import frames
 from stator.capture.compiled_module import CompiledModule, original_of, share
+from stator.capture.default_device import default_device
 from stator.capture.dynamic import History
-from stator.capture.guard_kinds import default_device
 from stator.capture.guards import Guard, Roots, compile_tree
 from stator.capture.recovery import Recovery, Replay, Uncompiled
 from stator.capture.resume import ResumePoint, ResumePoints

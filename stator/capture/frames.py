@@ -42,10 +42,10 @@ from stator.capture import opcodes as _opcodes
 from stator.capture.aliasing import guard_aliasing
 from stator.capture.arguments import bind, binding_error, parameters
 from stator.capture.breaks import Exit
+from stator.capture.default_device import called_without_default_device, default_device, without_default_device
 from stator.capture.dynamic import History, NotForAllSizes, Sizes
 from stator.capture.effects import DELETED, Effects
 from stator.capture.graph import GraphBuilder
-from stator.capture.guard_kinds import default_device
 from stator.capture.guards import Guard, GuardSet, state_guards
 from stator.capture.machine import HandledError, Machine, RefusedOpcode, Session, TooLong
 from stator.capture.output_state import OutputRefused, changes, refuse_leaked
@@ -512,17 +512,6 @@ def collector_paused() -> Iterator[None]:
             gc.freeze()
             gc.unfreeze()
         gc.enable()
-
-
-def without_default_device() -> contextlib.AbstractContextManager[None]:
-    """Keeps it from what is made for ourselves; what the program makes is told its device."""
-    return contextlib.nullcontext() if default_device() is None else torch._C.DisableTorchFunction()
-
-
-def called_without_default_device(compiled: Callable[..., Any], *args: Any) -> Any:
-    """Runs a graph so."""
-    with without_default_device():
-        return compiled(*args)
 
 
 def bind_call(fn: types.FunctionType, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:

@@ -20,8 +20,8 @@ import torch
 from torch import fx
 from torch.utils._pytree import tree_leaves
 
+from stator.capture.default_device import default_device
 from stator.capture.dynamic import Sizes
-from stator.capture.guard_kinds import default_device
 from stator.capture.source import SizeSource, StrideSource
 from stator.fake import FakeMode, composite, graphs
 from stator.fake.symbolic import size_of, symfloat, symint

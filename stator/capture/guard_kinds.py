@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
 import torch
-from torch.utils._device import DeviceContext
 
 from stator import _native
 from stator.capture.conditions import ConditionFacts
+from stator.capture.default_device import default_device
 from stator.capture.source import ConstSource, constant_key
 
 #: Learn where torch keeps metadata now, not in the middle of a call, where modes may be active.
@@ -74,14 +74,6 @@ def included_keys() -> int:
 def excluded_keys() -> int:
     """Dispatch keys that this thread leaves out: autocast unless it is on, autograd in inference mode."""
     return int(torch._C._dispatch_tls_local_exclude_set().raw_repr())
-
-
-def default_device() -> torch.device | None:
-    """Where tensors are made that nobody says a device for, if it has been set: PyTorch has a function mode for it."""
-    if not torch._C._len_torch_function_stack():
-        return None
-    mode = torch._C._get_function_stack_at(0)
-    return mode.device if isinstance(mode, DeviceContext) else None
 
 
 def autocast(device: str) -> State:
