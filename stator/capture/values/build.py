@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stator.capture.values.autograd import checkpointing, gradients, inference, vmap
+from stator.capture.values.autograd import checkpointing, gradients, inference, views, vmap
 from stator.capture.values.autograd import function as autograd_function
 from stator.capture.values.python import operators
 from stator.capture.values.python.constant import SliceValue
@@ -61,7 +61,7 @@ FILES = (
     warning,
     autocast, default_device, functions, nn_module, optimizer, profiler, random_generator, state, switches,
     tensor_methods,
-    autograd_function, checkpointing, gradients, inference, vmap,
+    autograd_function, checkpointing, gradients, inference, views, vmap,
     compiled, markers,
 )  # fmt: skip
 

@@ -221,6 +221,8 @@ class TensorValue(Object):
             return NONE
         if name == "grad" and self.source is not None and self.real is not None and self.real.is_leaf:
             return wrap(tx, self.real.grad, AttrSource(self.source, name))
+        if name == "_base":
+            return SPECIAL_METHODS[name](tx, self)
         raise self.refuse(f"reading attribute {name!r}")
 
     def set_attr(self, tx: Machine, name: str, value: Value) -> None:
