@@ -1,7 +1,7 @@
 /* What happens when compiled code has raised RunOriginal: nothing has happened yet, so the original runs instead.
  *
  * The exception carries an object of capture/recovery.py, or nothing. It is told before the original runs (`begin`), and
- * afterwards (`end`) whether that raised too: compiled code that fails where the original does not is a fault, which
+ * afterwards (`end`) what that raised, if it did: compiled code that fails where the original does not is a fault, which
  * `end` tells the user, or raises. Called from here, so that no frame of ours stands in the tracebacks of the original.
  */
 #include "native.h"
@@ -35,7 +35,8 @@ PyObject *replay_end(PyObject *replay, PyObject *result) {
     if (replay != Py_None) {
         PyObject *type, *value, *trace;
         PyErr_Fetch(&type, &value, &trace);
-        PyObject *ended = PyObject_CallMethod(replay, "end", "O", result == NULL ? Py_True : Py_False);
+        if (result == NULL) PyErr_NormalizeException(&type, &value, &trace);
+        PyObject *ended = PyObject_CallMethod(replay, "end", "O", result == NULL ? value : Py_None);
         if (ended == NULL) {
             Py_CLEAR(result);
             Py_XDECREF(type);

@@ -167,14 +167,16 @@ class Replay:
         frame.f_trace_lines = False
         return self._watch
 
-    def end(self, raised: bool) -> None:
-        """After it, raised or not."""
+    def end(self, raised: BaseException | None) -> None:
+        """After it, with what it has raised. Of a builtin no frame is seen, so the watch knows nothing of that."""
         if self.watching:
             sys.settrace(None)
-        if self._explained(raised):
+        if raised is not None:
+            self.seen.add(type(raised))
+        if self._explained(raised is not None):
             self.recovery.explained()
         else:
-            self.recovery.failed(self.error, self.inputs, raised)
+            self.recovery.failed(self.error, self.inputs, raised is not None)
 
     def _explained(self, raised: bool) -> bool:
         """Whether the original has met what the compiled code has raised."""
@@ -193,10 +195,10 @@ class Replay:
         self.begin()
         try:
             result = function(*args, **kwargs)
-        except BaseException:
-            self.end(True)
+        except BaseException as error:
+            self.end(error)
             raise
-        self.end(False)
+        self.end(None)
         return result
 
 

@@ -253,6 +253,25 @@ def test_an_error_of_an_operator_that_the_program_handles(backend: str) -> None:
         assert seen(compiled, *args) == seen(handles_its_error, *args)
 
 
+@pytest.mark.parametrize(
+    ("function", "args"),
+    [
+        (torch.linalg.inv, (torch.ones(2, 2),)),
+        (torch.linalg.cholesky, (-torch.eye(2),)),
+        (torch.take, (torch.ones(2), torch.tensor([5]))),
+        (torch.nn.functional.embedding, (torch.tensor([5]), torch.ones(2, 2))),
+        (torch.floor_divide, (torch.tensor([3]), torch.tensor([0]))),
+    ],
+)
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_functions_of_torch_by_themselves(backend: str, function: Any, args: Any) -> None:
+    """No frame of the program raises there."""
+    with pytest.raises(Exception) as expected:
+        function(*args)
+    with pytest.raises(type(expected.value)):
+        stator.compile(function, backend=backend, options={"strict": True})(*args)
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_hooks_on_saved_tensors_run_once(backend: str) -> None:
     packed: list[int] = []
