@@ -161,3 +161,23 @@ def test_an_operator_at_three_sizes(name: str) -> None:
     verdicts = list(changing.judge(found[0], "inside"))
     assert all(verdict in ("right", "unusable") for verdict, _ in verdicts), verdicts
     assert ("right", "") in verdicts
+
+
+def _attention(x: Tensor, count: Tensor) -> Tensor:
+    count.add_(1)
+    return F.scaled_dot_product_attention(x, x, x)
+
+
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("backend", ["inductor", "aot_eager"])
+def test_attention_at_lengths_that_change(backend: str, grad: bool) -> None:
+    """Its scale is a float that the trace has computed; what the call writes is written once."""
+    compiled = stator.compile(_attention, backend=backend, options={"strict": True})
+    count = torch.zeros(())
+    for n, length in enumerate((4, 6, 8, 5), 1):
+        x = torch.randn(2, 2, length, 8, requires_grad=grad)
+        mine, theirs = compiled(x, count), _attention(x, torch.zeros(()))
+        torch.testing.assert_close(mine, theirs)
+        assert count.item() == n
+        if grad:
+            torch.testing.assert_close(*[torch.autograd.grad(y.square().sum(), x)[0] for y in (mine, theirs)])

@@ -161,6 +161,47 @@ RIGHT = {
         ),
         ("v3",),
     ),
+    "a power of two, scaled, keeps its dtype under distances": Program(
+        (Input((32, 1), BF16), Input((32, 1), torch.int64, values="positive")),
+        ("v0 = x0 @ x0.mT", "v1 = torch.ldexp(v0, x1)", "v2 = torch.cdist(v0, v1)"),
+        ("v1", "v2"),
+    ),
+    **{
+        f"differences of what is permuted beside a quotient of sums in {dtype}": Program(
+            (Input((4, 5, 6), dtype, values="special", **LEAF), Input((4, 5, 6), dtype, seed=1, **LEAF)),
+            (
+                "v0 = torch.diff(x0.permute(2, 0, 1), n=2, dim=1)",
+                "v1 = x0.sum(0) / x1.sum(0)",
+                "v2 = torch.diff(v1.t(), dim=0)",
+            ),
+            ("v0", "v1", "v2"),
+        )
+        for dtype in (F32, BF16)
+    },
+    "numbers scattered into digamma": Program(
+        (
+            Input((6, 5), BF16, values="positive", **LEAF),
+            Input((6, 5), BF16, seed=1, **LEAF),
+            Input((6, 5), torch.bool),
+        ),
+        (
+            "v0 = torch.digamma(x0)",
+            "v1 = torch.arange(6).flip(0)[:, None].expand(6, 5)",
+            "v2 = v0.scatter(0, v1, x1)",
+            "v3 = torch.digamma(x0).scatter_add(0, x2.long() * 3, x1)",
+        ),
+        ("v2", "v3"),
+    ),
+    "chains of floored quotients at edges": Program(
+        (Input((9, 7), values="special"), Input((9, 7), values="special", seed=1)),
+        ("v0 = torch.floor_divide(x0, x1)", "v1 = torch.floor_divide(v0, x1 - 1) // (x0 + 1)"),
+        ("v0", "v1"),
+    ),
+    "an addcmul of int32 that wraps around": Program(
+        (Input((40,), torch.int32, values="edges"), Input((40,), torch.int32, values="edges", seed=1)),
+        ("v0 = torch.addcmul(x0, x0, x1, value=3)",),
+        ("v0",),
+    ),
     "a write that autograd is not told of": Program(
         (Input((2, 3, 2), F64, **LEAF),),
         ("v0 = x0 * 2", "v1, v2, v3 = v0.unbind(1)", "v1.data.add_(1)", "v4 = v2 + 1"),
