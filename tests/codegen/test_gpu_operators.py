@@ -140,3 +140,35 @@ def test_extremes_with_odd_values(reduce: str, dtype: torch.dtype) -> None:
     x, y = (odd[torch.randint(len(odd), (count,), device="cuda")] for count in (400, MANY))
     positions = torch.randint(400, (MANY,), device="cuda")
     check(lambda x, i, y: x.scatter_reduce(0, i, y, reduce), x, positions, y)
+
+
+@pytest.mark.parametrize("dtype", WHOLE)
+def test_whole_numbers_wrap_before_they_are_compared(dtype: torch.dtype) -> None:
+    info = torch.iinfo(dtype)
+    edges = [info.min, info.min + 1, info.max, info.max - 1, 0, 1, info.max // 2, info.min // 2]
+    x = torch.tensor(edges, dtype=dtype, device="cuda").repeat(MANY)
+    y = x.roll(1)
+    for arithmetic in (
+        lambda x, y: -x, lambda x, y: x.abs(), lambda x, y: x + y, lambda x, y: x - y, lambda x, y: x * y,
+        lambda x, y: x * -1, lambda x, y: 0 - x, lambda x, y: x // -1, lambda x, y: ~x + 1, lambda x, y: x << 1,
+        lambda x, y: (-x.int()).to(dtype), lambda x, y: (x.long() * y).to(dtype), lambda x, y: torch.where(x > y, -x, x),
+    ):  # fmt: skip
+        check(
+            lambda x, y, a=arithmetic: (a(x, y) > x, a(x, y) == y, a(x, y).long(), a(x, y).float(), a(x, y) >> 1), x, y
+        )
+    check(lambda x: ((-x).amax(), (-x).argmin(), (-x).sort().values), x)
+
+
+def test_random_numbers_of_one_element() -> None:
+    one = torch.ones(1, device="cuda")
+    for function in (torch.rand_like, torch.randn_like, torch.bernoulli, lambda x: torch.randint_like(x, 9)):
+        drawn = stator.compile(function, options={"cache": False, "strict": True})(one)
+        assert drawn.shape == (1,) and bool(drawn.isfinite().all())
+
+
+def test_positions_that_reductions_give() -> None:
+    x = torch.randn(3, 5, device="cuda")
+    check(lambda x: torch.quantile(x, 0.3, dim=0), x)
+    check(lambda x: torch.nanquantile(x, torch.tensor([0.2, 0.9], device="cuda"), dim=1), x)
+    check(lambda x, i: x.flatten()[i.sum(1)], x, torch.ones(4, 3, dtype=torch.long, device="cuda"))
+    check(lambda n: 2**n, torch.arange(9, dtype=torch.int32, device="cuda"))

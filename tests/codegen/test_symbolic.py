@@ -31,6 +31,7 @@ from stator.runtime import Cpp
 from stator.runtime.link import load
 from stator.sizes import Symbol, evaluate
 from tests.aot.test_symbolic import captured
+from tests.codegen import hopper
 from tests.codegen.harness import DTYPES
 from tests.loop.build import close, contents, numbers
 from tests.loop.random_programs import KINDS, THREE, TWO, make_symbolic
@@ -223,31 +224,11 @@ def test_a_symbol_that_no_input_tells_is_refused() -> None:
 # -- Triton ----------------------------------------------------------------------------------------
 
 
-def test_triton_kernels_compile_for_hopper(tmp_path: Path) -> None:
-    installed = pytest.importorskip("triton", reason="Triton comes with torch for CUDA only")
-    from triton.backends.compiler import GPUTarget
-    from triton.compiler import ASTSource
-
-    pointers = {"f32": "*fp32", "bf16": "*bf16", "i64": "*i64"}
+def test_triton_kernels_compile_for_hopper() -> None:
+    pytest.importorskip("triton", reason="Triton comes with torch for CUDA only")
     kernels = {k: None for seed in range(8) for k in schedule(make_symbolic(seed), Device.of("cuda")).kernels}
-    path = tmp_path / "kernels.py"
-    path.write_text(triton.emit(tuple(kernels)))
-    spec = importlib.util.spec_from_file_location("symbolic_kernels", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
     assert any(kernel.symbols for kernel in kernels)
-    for number, kernel in enumerate(kernels):
-        blocks = triton.choose(kernel)
-        for wide in (False, True) if kernel.symbols else (False,):
-            sizes = {"X": blocks.x, "R": blocks.r} | ({"WIDE": wide} if kernel.symbols else {})
-            signature = {param.name: pointers[param.dtype] for param in kernel.params}
-            signature |= {symbol.name: "i32" for symbol in kernel.symbols} | dict.fromkeys(sizes, "constexpr")
-            source = ASTSource(getattr(module, f"k{number}"), signature=signature, constexprs=sizes)
-            options = {"num_warps": blocks.warps, "enable_fp_fusion": False}
-            if triton.checks_indices(kernel):
-                options |= {"debug": True, "sanitize_overflow": False}
-            assert installed.compile(source, target=GPUTarget("cuda", 90, 32), options=options).asm["cubin"]
+    assert all(stages["cubin"] for stages in hopper.built(tuple(kernels)))
 
 
 @pytest.mark.gpu

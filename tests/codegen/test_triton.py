@@ -6,10 +6,7 @@ takes all of them.
 
 from __future__ import annotations
 
-import importlib.util
 import warnings
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -24,14 +21,11 @@ from stator.lowering import lower
 from stator.prims import DECOMPOSITIONS
 from tests.cases import CASES, Case, assert_close
 from tests.cases.graphs import trace
+from tests.codegen import hopper
 
 RUNS = [pytest.param(case, dtype, id=f"{case.name}-{str(dtype)[6:]}") for case in CASES for dtype in case.dtypes]
 #: What is an operator of C++ only.
 UNSPELLED = {"igamma", "igammac"}
-POINTERS = {
-    "f64": "*fp64", "f32": "*fp32", "bf16": "*bf16", "f16": "*fp16", "i64": "*i64", "i32": "*i32", "i16": "*i16",
-    "i8": "*i8", "u8": "*u8", "bool": "*i1",
-}  # fmt: skip
 
 
 def kernels_of(case: Case, dtype: torch.dtype) -> tuple[Kernel, ...]:
@@ -39,36 +33,13 @@ def kernels_of(case: Case, dtype: torch.dtype) -> tuple[Kernel, ...]:
     return schedule(lower(gm, "case", "cuda"), Device.of("cuda")).kernels
 
 
-def imported(source: str, folder: Path) -> ModuleType:
-    path = folder / "kernels.py"
-    path.write_text(source)
-    spec = importlib.util.spec_from_file_location("kernels_under_test", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.mark.parametrize(("case", "dtype"), RUNS[::5])
-def test_compiles_for_hopper(case: Case, dtype: torch.dtype, tmp_path: Path) -> None:
-    installed = pytest.importorskip("triton", reason="Triton comes with torch for CUDA only")
-    from triton.backends.compiler import GPUTarget
-    from triton.compiler import ASTSource
-
+def test_compiles_for_hopper(case: Case, dtype: torch.dtype) -> None:
+    pytest.importorskip("triton", reason="Triton comes with torch for CUDA only")
     kernels = kernels_of(case, dtype)
     if any(node.op in UNSPELLED for kernel in kernels for node in kernel.nodes):
         pytest.skip("it stays ATen's on CUDA")
-    module = imported(triton.emit(kernels), tmp_path)
-    for number, kernel in enumerate(kernels):
-        blocks = triton.choose(kernel)
-        sizes = {"X": blocks.x, "R": blocks.r}
-        signature = {param.name: POINTERS[param.dtype] for param in kernel.params} | dict.fromkeys(sizes, "constexpr")
-        source = ASTSource(getattr(module, f"k{number}"), signature=signature, constexprs=sizes)
-        options = {"num_warps": blocks.warps, "enable_fp_fusion": False}
-        if triton.checks_indices(kernel):
-            options |= {"debug": True, "sanitize_overflow": False}
-        compiled = installed.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
-        assert compiled.asm["cubin"]
+    assert all(stages["cubin"] for stages in hopper.built(kernels))
 
 
 #: Cases that eager itself does not run on CUDA, or where its CUDA kernels are less exact than its CPU ones.

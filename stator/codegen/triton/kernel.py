@@ -3,7 +3,9 @@
 Every expression node becomes one line `t<i> = …`, written once in each scope that needs it. Scopes: the outer scope
 (blocks [X, 1], or [X] without reduce axes) and, for reductions that do not fit in one block, a loop over the reduce
 axes for each level. Invariant: a line only uses names of its own scope and of the outer one. A loaded index out of its
-bound stops the device, as eager's kernels do, and nothing is touched there. Symbolic sizes are arguments, on whose
+bound stops the device, as eager's kernels do, and nothing is touched there. Triton widens the mask of a load to its
+pointers, never the other way round, so the writer knows of each name whether it has the lanes of x, of r, of both or of
+none, and widens the pointers where the mask has more. Symbolic sizes are arguments, on whose
 values nothing is specialised; the launcher computes the grid, and whether positions need 64 bits.
 Neighbours: `blocks.py` gives the shape, `operators.py` the spellings; `loop.kernel` says what a kernel means.
 """
@@ -27,6 +29,9 @@ from stator.loop.ranges import Ranges
 from stator.sizes import Extent, Size
 
 SIGNED = frozenset(("i8", "i16", "i32", "i64"))
+#: What a name varies along: the outer points of a program, the points of its reduce axes, both or nothing.
+NO_LANES: frozenset[str] = frozenset()
+X_LANES, R_LANES = frozenset("x"), frozenset("r")
 
 
 def emit(kernels: Sequence[Kernel]) -> str:
@@ -83,6 +88,11 @@ class _Scope:
     indent: str
     names: dict[tuple[Expr | Indirect, Expr | None], str] = field(default_factory=dict)
     lines: list[str] = field(default_factory=list)
+    given: set[str] = field(default_factory=set)
+
+    def name(self, key: tuple[Expr | Indirect, Expr | None], name: str) -> None:
+        self.names[key] = name
+        self.given.add(name)
 
     def add(self, line: str) -> None:
         self.lines.append(self.indent + line)
@@ -97,6 +107,8 @@ class _Writer:
         self.flat = not kernel.reduce_axes
         self.outer = _Scope("    ")
         self.inner: _Scope | None = None
+        #: Of each name of a value the lanes that it has.
+        self.lanes: dict[str, frozenset[str]] = {}
         #: Of a mask inside of another: the outer one.
         self.wider: dict[Expr, Expr] = {}
         self.count = 0
@@ -208,7 +220,8 @@ class _Writer:
         self._close()
         for node in nodes:
             self._finish(node, names[node])
-            self.outer.names[node, None] = names[node]
+            self.outer.name((node, None), names[node])
+            self.lanes[names[node]] = X_LANES
 
     def _start(self, node: Expr, name: str) -> None:
         dtype, add = node.args[0].dtype, self.outer.add
@@ -307,17 +320,47 @@ class _Writer:
         assert found is not None, f"{node} has no value yet"
         return found
 
+    def _in_loop(self, node: Expr | None, mask: Expr | None) -> bool:
+        """Whether the name of a value is one of the loop's: what uses it is written there too."""
+        if node is None or node.op == "const" or self.inner is None:
+            return False
+        return self._name(node, mask) in self.inner.given
+
     def _write(self, node: Expr, mask: Expr | None) -> None:
         scope = self._scope(node)
         if node.op == "scan":
             self._scan(node, scope)
             return
-        if mask is not None and self.inner is not None and mask in self.kernel.inner:
-            scope = self.inner  # the mask's own name lives in the loop
+        if mask is not None and self.inner is not None and self._in_loop(mask, None):
+            scope = self.inner
         text = self._text(node, mask)
         name = self._fresh()
         scope.add(f"{name} = {text}")
-        scope.names[node, mask if self._has_load(node) else None] = name
+        scope.name((node, mask if self._has_load(node) else None), name)
+        self.lanes[name] = self._lanes_of(node, mask)
+
+    def _lanes_of(self, node: Expr, mask: Expr | None) -> frozenset[str]:
+        """The lanes of a value, whose operands have names by now."""
+        match node.op:
+            case "load":
+                return self._lanes_at(node.attr[1], mask) | self._lanes(mask, None)
+            case "index":
+                return self._lanes_at(node.attr, mask)
+            case "masked":
+                condition, body, other = node.args
+                joined = condition if mask is None else op("and", mask, condition)
+                return self._lanes(condition, mask) | self._lanes(body, joined) | self._lanes(other, mask)
+            case _:
+                return NO_LANES.union(*[self._lanes(arg, mask) for arg in node.args])
+
+    def _lanes(self, node: Expr | None, mask: Expr | None) -> frozenset[str]:
+        return NO_LANES if node is None or node.op == "const" else self.lanes[self._name(node, mask)]
+
+    def _lanes_at(self, index: Index, mask: Expr | None) -> frozenset[str]:
+        """The lanes of a position: those of its axes, and those of what it loads through."""
+        axes = _axes_of(index)
+        lanes = (X_LANES if axes - self.reduced else NO_LANES) | (R_LANES if axes & self.reduced else NO_LANES)
+        return lanes.union(*[self._lanes(atom.expr, mask) for atom in index.indirects()])  # type: ignore[arg-type]
 
     @staticmethod
     def _has_load(node: Expr) -> bool:
@@ -346,7 +389,8 @@ class _Writer:
             self.outer.add(f"{name}_before = tl.full([X, 1], {first}, {dtype})")
             scope.add(f"{name} = {join}({name}_before, {name})")
             scope.add(f"{name}_before = tl.sum(tl.where(base == R - 1, {name}, 0), 1)[:, None].to({dtype})")
-        scope.names[node, None] = name
+        scope.name((node, None), name)
+        self.lanes[name] = X_LANES | R_LANES
 
     def _text(self, node: Expr, mask: Expr | None) -> str:
         args = [self._name(arg, mask) for arg in node.args] if node.op != "masked" else []
@@ -362,7 +406,8 @@ class _Writer:
             case "bitcast":
                 return f"{self._typed(node.args[0], args[0])}.to({TYPES[node.dtype]}, bitcast=True)"
             case "random":
-                drawn = f"_{node.attr}({args[0]}, {args[1]})"
+                seed, number = (self._typed(arg, name) for arg, name in zip(node.args, args, strict=True))
+                drawn = f"_{node.attr}({seed}, {number})"
                 return drawn if node.dtype == "f32" else f"{drawn}.to({TYPES[node.dtype]})"
             case "masked":
                 return self._masked(node, mask)
@@ -375,7 +420,7 @@ class _Writer:
         shown = []
         for arg, name in zip(node.args, args, strict=True):
             typed = arg.op == "const" and (
-                node.op in ("div", "shl", "shr")
+                node.op in ("div", "shl", "shr", "pow")
                 or node.op in special_functions.SPELLING
                 or arg.dtype not in ("f32", "i32")
                 or all(a.op == "const" for a in node.args)
@@ -403,6 +448,8 @@ class _Writer:
             converted = source.op == "cast" and source.args[0].dtype in scalar.FLOATS
             if not converted and (known is None or known[0] < 0):
                 value = f"_signed({value}, tl.{'float64' if node.dtype == 'f64' else 'float32'})"
+        if node.dtype == "i16" and source.dtype in ("i32", "i64", *scalar.FLOATS):
+            return f"_short({value})"
         return f"{value}.to({TYPES[node.dtype]})"
 
     def _masked(self, node: Expr, mask: Expr | None) -> str:
@@ -422,9 +469,11 @@ class _Writer:
     def _write_joined(self, joined: Expr, mask: Expr | None, condition: Expr) -> None:
         left, right = self._name(mask, None) if mask is not None else "", self._name(condition, mask)
         name = self._fresh()
-        scope = self.inner or self.outer
+        inside = self._in_loop(mask, None) or self._in_loop(condition, mask)
+        scope = self.inner if inside and self.inner is not None else self.outer
         scope.add(f"{name} = {left} & {right}")
-        scope.names[joined, None] = name
+        scope.name((joined, None), name)
+        self.lanes[name] = self._lanes(mask, None) | self._lanes(condition, mask)
 
     # -- memory ------------------------------------------------------------------------------------------
 
@@ -438,34 +487,31 @@ class _Writer:
         for scope in (self.inner, self.outer):
             if scope is not None and (atom, mask) in scope.names:
                 return scope.names[atom, mask]
-        guard = self._guard(node.axes)
+        guard = self._guard(self._lanes(node, mask))
         if mask is not None:
             guard.append(self._name(mask, None))
-        inner = self.inner is not None and (node in self.kernel.inner or mask in self.kernel.inner)
-        scope = self.inner if inner and self.inner is not None else self.outer
-        loaded = self._name(node, mask)
-        loaded = f"tl.full([], {loaded}, {TYPES[node.dtype]})" if node.op == "const" else loaded
+        inside = self._in_loop(node, mask) or self._in_loop(mask, None)
+        scope = self.inner if inside and self.inner is not None else self.outer
+        loaded = self._typed(node, self._name(node, mask))
         text = f"_within({loaded}, {atom.bound}, {' & '.join(guard) or 'True'})"
-        name = scope.names[atom, mask] = self._fresh()
+        name = self._fresh()
         scope.add(f"{name} = {text}")
+        scope.name((atom, mask), name)
         return name
 
-    def _guard(self, index_axes: frozenset[Axis]) -> list[str]:
-        parts = []
-        if index_axes - self.reduced:
-            parts.append("xm")
-        if index_axes & self.reduced:
-            parts.append("rm")
-        return parts
+    @staticmethod
+    def _guard(lanes: frozenset[str]) -> list[str]:
+        return [f"{letter}m" for letter in ("x", "r") if letter in lanes]
 
     def _load(self, node: Expr, mask: Expr | None) -> str:
         buffer, index = node.attr
-        parts = self._guard(index.axes())
+        lanes = self._lanes_at(index, mask)
+        parts = self._guard(lanes)
+        place = self._index(index, mask)
         if mask is not None:
             parts.append(self._name(mask, None))
-        text = f"{buffer} + ({self._index(index, mask)})"
-        if mask is not None and not index.axes():
-            text = f"{buffer} + ({self._index(index, mask)} + tl.zeros_like({self._name(mask, None)}.to(tl.int32)))"
+            place = " + ".join([place, *[f"{letter} * 0" for letter in sorted(self._lanes(mask, None) - lanes)]])
+        text = f"{buffer} + ({place})"
         return f"tl.load({text}, {' & '.join(parts)}, other=0)" if parts else f"tl.load({text})"
 
     def _store(self, store: Store) -> None:
@@ -493,6 +539,17 @@ def _below(node: Expr) -> tuple[Expr, ...]:
         case "scan":
             return ()
     return node.children()
+
+
+def _axes_of(index: Index) -> frozenset[Axis]:
+    """The axes of a position itself, without those of what it loads through, which may be a reduction over them."""
+    found: set[Axis] = set()
+    for atom, _ in index.terms:
+        if isinstance(atom, Axis):
+            found.add(atom)
+        elif not isinstance(atom, Indirect):
+            found |= _axes_of(atom.inner)
+    return frozenset(found)
 
 
 def _literal(value: object, dtype: str) -> str:

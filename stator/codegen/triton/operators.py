@@ -44,6 +44,9 @@ BOOLEAN = {"add": "{0} | {1}", "mul": "{0} & {1}", "not": "({0} == 0)", "minimum
 DOUBLE = {
     "div": "{0} / {1}", "sqrt": "tl.sqrt({0})", "reciprocal": "1.0 / {0}", "floordiv": "libdevice.floor({0} / {1})",
 }  # fmt: skip
+# What is computed in 32 bits for i16, and cut by an instruction that LLVM does not see through: it would make 16-bit
+# negations of these, and ptxas extends the result of `neg.s16` and `abs.s16` without wrapping it: -(-32768) > 0.
+SHORTENED = frozenset(("neg", "abs", "add", "sub", "mul", "floordiv", "mod", "pow"))
 # Mode of a store -> the function that combines with memory, where many programs may do so at one address.
 ATOMICS = {"add": "tl.atomic_add", "maximum": "tl.atomic_max", "minimum": "tl.atomic_min"}
 
@@ -59,7 +62,8 @@ def spelling(name: str, dtype: str) -> str:
         tables.insert(0, INTEGER)
     for table in tables:
         if name in table:
-            return table[name]
+            found = table[name]
+            return f"_short({found.replace('}', '}.to(tl.int32)')})" if dtype == "i16" and name in SHORTENED else found
     raise KeyError(name)
 
 
@@ -128,6 +132,11 @@ def _signed(a, dtype: tl.constexpr):
     wide = a.to(tl.int64)
     size = tl.where(wide < 0, -wide, wide).to(tl.uint64).to(dtype)
     return tl.where(wide < 0, -size, size)
+
+
+@triton.jit
+def _short(a):
+    return tl.inline_asm_elementwise("cvt.u16.u32 $0, $1;", "=h,r", [a.to(tl.int32)], tl.int16, True, 1)
 
 
 @triton.jit
