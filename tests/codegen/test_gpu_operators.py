@@ -148,14 +148,28 @@ def test_whole_numbers_wrap_before_they_are_compared(dtype: torch.dtype) -> None
     edges = [info.min, info.min + 1, info.max, info.max - 1, 0, 1, info.max // 2, info.min // 2]
     x = torch.tensor(edges, dtype=dtype, device="cuda").repeat(MANY)
     y = x.roll(1)
-    for arithmetic in (
-        lambda x, y: -x, lambda x, y: x.abs(), lambda x, y: x + y, lambda x, y: x - y, lambda x, y: x * y,
-        lambda x, y: x * -1, lambda x, y: 0 - x, lambda x, y: x // -1, lambda x, y: ~x + 1, lambda x, y: x << 1,
-        lambda x, y: (-x.int()).to(dtype), lambda x, y: (x.long() * y).to(dtype), lambda x, y: torch.where(x > y, -x, x),
-    ):  # fmt: skip
-        check(
-            lambda x, y, a=arithmetic: (a(x, y) > x, a(x, y) == y, a(x, y).long(), a(x, y).float(), a(x, y) >> 1), x, y
-        )
+    cases: list[Callable[..., Tensor]] = [
+        lambda x, y: -x,
+        lambda x, y: x.abs(),
+        lambda x, y: x + y,
+        lambda x, y: x - y,
+        lambda x, y: x * y,
+        lambda x, y: x * -1,
+        lambda x, y: 0 - x,
+        lambda x, y: x // -1,
+        lambda x, y: ~x + 1,
+        lambda x, y: x << 1,
+        lambda x, y: (-x.int()).to(dtype),
+        lambda x, y: (x.long() * y).to(dtype),
+        lambda x, y: torch.where(x > y, -x, x),
+    ]
+    for case in cases:
+
+        def used(x: Tensor, y: Tensor, case: Callable[..., Tensor] = case) -> tuple[Tensor, ...]:
+            made = case(x, y)
+            return made > x, made == y, made.long(), made.float(), made >> 1
+
+        check(used, x, y)
     check(lambda x: ((-x).amax(), (-x).argmin(), (-x).sort().values), x)
 
 
