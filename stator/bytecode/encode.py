@@ -18,18 +18,13 @@ from bytecode.instr import CellVar, FreeVar, InstrLocation, TryBegin, TryEnd
 from stator.bytecode.decode import VERSION, slot_names
 from stator.bytecode.encodings import IT, Pieces
 from stator.bytecode.instructions import Decoded
+from stator.bytecode.opcodes import having, taking
 
 #: What code is made of.
 Item = Instr | Label | TryBegin | TryEnd
 
-#: Instructions whose operand is the slot of a local, and those whose slot holds a cell.
-FAST = frozenset({"LOAD_FAST", "LOAD_FAST_AND_CLEAR", "STORE_FAST", "DELETE_FAST"})
-CELL = frozenset(
-    "MAKE_CELL LOAD_CLOSURE LOAD_DEREF STORE_DEREF DELETE_DEREF LOAD_CLASSDEREF LOAD_FROM_DICT_OR_DEREF".split()
-)
-
-#: Instructions whose operand is the index of another.
-JUMPS = frozenset("JUMP POP_JUMP_IF_FALSE POP_JUMP_IF_TRUE POP_JUMP_IF_NONE POP_JUMP_IF_NOT_NONE FOR_ITER SEND".split())
+#: Instructions whose operand is the slot of a local, those whose slot holds a cell, and those that jump to another.
+FAST, CELL, JUMPS = taking("slot"), taking("cell"), taking("target")
 
 #: The names that jumps have where the target stands before them.
 BACKWARD = {
@@ -38,7 +33,7 @@ BACKWARD = {
 }
 
 #: Nothing runs on behind these.
-FINAL = frozenset({"JUMP", "RETURN_VALUE", "RAISE_VARARGS", "RERAISE"})
+FINAL = having("ends")
 
 
 class Slots(NamedTuple):

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 
 from bytecode import BinaryOp, Compare
 
+from stator.bytecode.opcodes import OPCODES, having
+
 
 class It:
     """The neutral operand itself."""
@@ -36,19 +38,25 @@ def real(name: str, *args: Any) -> Pieces:
     return (Piece(name, args),)
 
 
-def bare(*names: str) -> dict[str, Encoding]:
-    """Instructions that keep their name and have no argument."""
-    return {name: real(name) for name in names}
+def _number(name: str) -> Encoding:
+    return lambda arg: real(name, int(arg))
+
+
+def _ends(name: str) -> Encoding:
+    return lambda arg: real(name, arg[0] | arg[1] << 8)
+
+
+def _as_it_is(name: str) -> Encoding:
+    return real(name, IT)
+
+
+#: How an instruction that keeps its name takes its operand, by the kind of that; the others take it as it is.
+ENCODED: dict[str, Callable[[str], Encoding]] = {"-": real, "flag": _number, "ends": _ends}
 
 
 def keep(*names: str) -> dict[str, Encoding]:
-    """Instructions that keep their name and their operand."""
-    return {name: real(name, IT) for name in names}
-
-
-def number(*names: str) -> dict[str, Encoding]:
-    """Instructions whose operand is a flag."""
-    return {name: (lambda arg, name=name: real(name, int(arg))) for name in names}  # type: ignore[misc]
+    """Instructions that keep their name, and have the operand that their row says."""
+    return {each: ENCODED.get(OPCODES[each].operand, _as_it_is)(each) for each in names}
 
 
 def flagged(name: str) -> Encoding:
@@ -67,31 +75,17 @@ COMPARE = dict(zip(dis.cmp_op, Compare, strict=False))
 FUNCTION_ATTRIBUTES = (8, 4, 2, 1)
 
 SHARED: dict[str, Encoding] = {
-    **bare("NOP", "POP_TOP", "PUSH_NULL", "LOAD_ASSERTION_ERROR", "RETURN_VALUE"),
-    **keep("COPY", "SWAP", "LOAD_CONST"),
-    **keep("STORE_FAST", "DELETE_FAST", "MAKE_CELL", "LOAD_DEREF", "STORE_DEREF", "DELETE_DEREF"),
+    **keep(*having("same")),
     # The frame's closure is copied once, by the code that starts it.
     "COPY_FREE_VARS": real("NOP"),
     "LOAD_GLOBAL": flagged("LOAD_GLOBAL"),
-    **keep("STORE_GLOBAL", "DELETE_GLOBAL", "STORE_ATTR", "DELETE_ATTR", "IMPORT_NAME", "IMPORT_FROM"),
-    **bare("UNARY_NEGATIVE", "UNARY_INVERT", "UNARY_NOT"),
     "BINARY_OP": lambda symbol: real("BINARY_OP", BINARY[symbol]),
     "INPLACE_OP": lambda symbol: real("BINARY_OP", BINARY[symbol + "="]),
     "COMPARE_OP": lambda symbol: real("COMPARE_OP", COMPARE[symbol]),
-    **number("IS_OP", "CONTAINS_OP", "CALL_FUNCTION_EX"),
-    **bare("BINARY_SUBSCR", "STORE_SUBSCR", "DELETE_SUBSCR", "GET_ITER"),
-    **keep("FOR_ITER", "SEND", "JUMP_FORWARD", "JUMP_BACKWARD"),
+    **keep("FOR_ITER", "SEND"),
     "JUMP": real("JUMP_FORWARD", IT),
-    **keep("BUILD_TUPLE", "BUILD_LIST", "BUILD_SET", "BUILD_MAP", "BUILD_CONST_KEY_MAP", "BUILD_SLICE"),
-    **keep("BUILD_STRING", "LIST_APPEND", "SET_ADD", "MAP_ADD", "LIST_EXTEND", "SET_UPDATE", "DICT_UPDATE"),
-    **keep("DICT_MERGE", "UNPACK_SEQUENCE"),
-    "UNPACK_EX": lambda ends: real("UNPACK_EX", ends[0] | ends[1] << 8),
-    **bare("GET_LEN", "MATCH_MAPPING", "MATCH_SEQUENCE", "MATCH_KEYS"),
-    **keep("MATCH_CLASS", "RAISE_VARARGS", "RERAISE"),
-    **bare("PUSH_EXC_INFO", "POP_EXCEPT", "CHECK_EXC_MATCH", "BEFORE_WITH", "WITH_EXCEPT_START"),
-    **bare("RETURN_GENERATOR", "GET_YIELD_FROM_ITER", "CHECK_EG_MATCH", "GET_AITER", "GET_ANEXT"),
-    **bare("BEFORE_ASYNC_WITH", "END_ASYNC_FOR", "LOAD_BUILD_CLASS", "SETUP_ANNOTATIONS"),
-    **keep("GET_AWAITABLE", "LOAD_NAME", "STORE_NAME", "DELETE_NAME"),
+    "JUMP_FORWARD": real("JUMP_FORWARD", IT),
+    "JUMP_BACKWARD": real("JUMP_BACKWARD", IT),
 }
 
 

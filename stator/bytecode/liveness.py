@@ -9,12 +9,9 @@ from __future__ import annotations
 
 from stator.bytecode.flow import successors
 from stator.bytecode.instructions import Decoded
+from stator.bytecode.opcodes import having
 
-READS = frozenset(
-    "LOAD_FAST LOAD_FAST_AND_CLEAR DELETE_FAST MAKE_CELL LOAD_CLOSURE LOAD_DEREF STORE_DEREF DELETE_DEREF "
-    "LOAD_CLASSDEREF LOAD_FROM_DICT_OR_DEREF".split()
-)
-WRITES = frozenset("STORE_FAST DELETE_FAST LOAD_FAST_AND_CLEAR MAKE_CELL".split())
+READS, WRITES = having("reads"), having("writes")
 
 #: Names of what looks at the variables of the frame that calls it.
 FRAME_READERS = frozenset("locals vars dir eval exec _getframe currentframe stack".split())

@@ -1,7 +1,8 @@
 """What a raw opcode becomes: the words the version tables are written in, and the rows all versions share.
 
 A rule is a tuple of steps, or a function of the raw argument that gives one. A step is a neutral name and how its
-operand is found. A fold joins a step with the instruction emitted just before it. The version files hold the rest.
+operand is found. A fold joins a step with the instruction emitted just before it. What all versions spell alike is read
+from the rows of `opcodes.py`; the version files hold the rest.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from types import CodeType
 from typing import Any, NamedTuple
 
 from stator.bytecode.encodings import Encoding, Pieces
+from stator.bytecode.opcodes import OPCODES, having
 
 #: Finds the operand from the code object, the raw argument, and the code unit after the instruction and its caches.
 Operand = Callable[[CodeType, int, int], Any]
@@ -108,9 +110,13 @@ def emit(neutral: str, operand: Operand = none) -> Steps:
     return (Step(neutral, operand),)
 
 
-def same(*names: str, operand: Operand = none) -> dict[str, Rule]:
-    """Opcodes that keep their name."""
-    return {raw_name: emit(raw_name, operand) for raw_name in names}
+#: How the operand is found, by its kind; the others are the raw argument.
+DECODED: dict[str, Operand] = {"-": none, "name": name, "object": constant, "flag": flag, "ends": ends}
+
+
+def same(*names: str) -> dict[str, Rule]:
+    """Opcodes that keep their name, and have the operand that their row says."""
+    return {each: emit(each, DECODED.get(OPCODES[each].operand, raw)) for each in names}
 
 
 def nothing(*names: str) -> dict[str, Rule]:
@@ -162,33 +168,10 @@ FUNCTION_FOLDS: dict[tuple[str, str], Fold] = {
 }
 
 SHARED: dict[str, Rule] = {
+    **same(*having("same")),
     **nothing("NOP", "RESUME"),
-    **same("POP_TOP", "PUSH_NULL", "LOAD_ASSERTION_ERROR", "RETURN_VALUE"),
-    **same("COPY", "SWAP", operand=raw),
-    **same("LOAD_CONST", operand=constant),
-    **same("LOAD_FAST", "STORE_FAST", "DELETE_FAST", "MAKE_CELL", "COPY_FREE_VARS", operand=raw),
-    **same("LOAD_DEREF", "STORE_DEREF", "DELETE_DEREF", operand=raw),
-    **same("STORE_GLOBAL", "DELETE_GLOBAL", "STORE_ATTR", "DELETE_ATTR", operand=name),
-    **same("IMPORT_NAME", "IMPORT_FROM", operand=name),
-    **same("UNARY_NEGATIVE", "UNARY_INVERT", "UNARY_NOT"),
     "BINARY_OP": binary_op,
-    **same("IS_OP", "CONTAINS_OP", operand=flag),
-    **same("BINARY_SUBSCR", "STORE_SUBSCR", "DELETE_SUBSCR", "GET_ITER"),
     "JUMP_FORWARD": emit("JUMP", forward()),
     "JUMP_BACKWARD": emit("JUMP", backward),
     "JUMP_BACKWARD_NO_INTERRUPT": emit("JUMP", backward),
-    **same("CALL", operand=raw),
-    **same("BUILD_TUPLE", "BUILD_LIST", "BUILD_SET", "BUILD_MAP", "BUILD_CONST_KEY_MAP", operand=raw),
-    **same("BUILD_SLICE", "BUILD_STRING", "LIST_APPEND", "SET_ADD", "MAP_ADD", "LIST_EXTEND", operand=raw),
-    **same("SET_UPDATE", "DICT_UPDATE", "DICT_MERGE", "UNPACK_SEQUENCE", operand=raw),
-    **same("UNPACK_EX", operand=ends),
-    "CALL_FUNCTION_EX": when(1, emit("CALL_FUNCTION_EX", fixed(True)), emit("CALL_FUNCTION_EX", fixed(False))),
-    **same("GET_LEN", "MATCH_MAPPING", "MATCH_SEQUENCE", "MATCH_KEYS"),
-    **same("MATCH_CLASS", "RAISE_VARARGS", "RERAISE", operand=raw),
-    **same("PUSH_EXC_INFO", "POP_EXCEPT", "CHECK_EXC_MATCH", "BEFORE_WITH", "WITH_EXCEPT_START"),
-    **same("RETURN_GENERATOR", "YIELD_VALUE", "GET_YIELD_FROM_ITER"),
-    **same("CHECK_EG_MATCH", "GET_AITER", "GET_ANEXT", "BEFORE_ASYNC_WITH", "END_ASYNC_FOR"),
-    **same("GET_AWAITABLE", operand=raw),
-    **same("LOAD_BUILD_CLASS", "SETUP_ANNOTATIONS"),
-    **same("LOAD_NAME", "STORE_NAME", "DELETE_NAME", operand=name),
 }

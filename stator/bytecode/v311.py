@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stator.bytecode import encodings
-from stator.bytecode.encodings import FORMAT_VALUE, IT, bare, function, keep, real
+from stator.bytecode.encodings import FORMAT_VALUE, IT, function, keep, real
 from stator.bytecode.rules import (
     FUNCTION_FOLDS,
     NULL_BELOW,
@@ -27,13 +27,17 @@ from stator.bytecode.rules import (
 NULL = emit("PUSH_NULL")
 GLOBAL = emit("LOAD_GLOBAL", shifted_name(1))
 
+#: What has its neutral name here, and another one later.
+KEPT = (
+    "UNARY_POSITIVE", "LIST_TO_TUPLE", "IMPORT_STAR", "PRINT_EXPR", "ASYNC_GEN_WRAP", "PREP_RERAISE_STAR",
+    "LOAD_CLOSURE", "LOAD_CLASSDEREF", "LOAD_ATTR",
+)  # fmt: skip
+
 VERSION = Version(
     rules={
         **SHARED,
         **nothing("PRECALL"),
-        **same("UNARY_POSITIVE", "LIST_TO_TUPLE", "IMPORT_STAR", "PRINT_EXPR", "ASYNC_GEN_WRAP", "PREP_RERAISE_STAR"),
-        **same("LOAD_CLOSURE", "LOAD_CLASSDEREF", operand=raw),
-        **same("LOAD_ATTR", operand=name),
+        **same(*KEPT),
         "LOAD_METHOD": (*emit("LOAD_ATTR", name), *NULL_BELOW),
         "LOAD_GLOBAL": when(1, (*NULL, *GLOBAL), GLOBAL),
         "COMPARE_OP": compare_op(0),
@@ -64,8 +68,7 @@ VERSION = Version(
     },
     encodings={
         **encodings.SHARED,
-        **bare("UNARY_POSITIVE", "LIST_TO_TUPLE", "IMPORT_STAR", "PRINT_EXPR", "ASYNC_GEN_WRAP", "PREP_RERAISE_STAR"),
-        **keep("LOAD_FAST", "LOAD_CLOSURE", "LOAD_CLASSDEREF", "LOAD_ATTR"),
+        **keep(*KEPT),
         "TO_BOOL": (*real("UNARY_NOT"), *real("UNARY_NOT")),
         **{
             f"POP_JUMP_IF_{test}": real(f"POP_JUMP_FORWARD_IF_{test}", IT)

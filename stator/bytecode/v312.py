@@ -9,7 +9,6 @@ from stator.bytecode.encodings import (
     FORMAT_VALUE,
     IT,
     Encoding,
-    bare,
     flagged,
     function,
     intrinsics,
@@ -30,7 +29,6 @@ from stator.bytecode.rules import (
     emit,
     format_value,
     forward,
-    name,
     numbered,
     raw,
     same,
@@ -65,20 +63,23 @@ def load_super_attr(null: Steps) -> Rule:
     return when(1, (*load, *null), load)
 
 
+#: What has its neutral name from 3.12 on.
+KEPT_SINCE_312 = (
+    "LOAD_FAST_AND_CLEAR", "LOAD_FROM_DICT_OR_DEREF", "LOAD_FROM_DICT_OR_GLOBALS", "END_SEND", "CLEANUP_THROW",
+    "LOAD_LOCALS",
+)  # fmt: skip
+
 #: Rows that 3.12 and 3.13 share.
 SINCE_312: dict[str, Rule] = {
     **SHARED,
     "LOAD_FAST_CHECK": emit("LOAD_FAST", raw),
-    **same("LOAD_FAST_AND_CLEAR", operand=raw),
     "BINARY_SLICE": (*SLICE, *emit("BINARY_SUBSCR")),
     "STORE_SLICE": (*SLICE, *emit("STORE_SUBSCR")),
     "RETURN_CONST": (*emit("LOAD_CONST", constant), *emit("RETURN_VALUE")),
     **{f"POP_JUMP_IF_{test}": emit(f"POP_JUMP_IF_{test}", forward()) for test in ("FALSE", "TRUE", "NONE", "NOT_NONE")},
     # The encoded target is END_SEND, whose work SEND has then done.
     "SEND": emit("SEND", forward(1)),
-    **same("END_SEND", "CLEANUP_THROW", "LOAD_LOCALS", "INTERPRETER_EXIT", "RESERVED"),
-    **same("LOAD_FROM_DICT_OR_DEREF", operand=raw),
-    **same("LOAD_FROM_DICT_OR_GLOBALS", operand=name),
+    **same(*KEPT_SINCE_312, "INTERPRETER_EXIT", "RESERVED"),
     "CALL_INTRINSIC_1": numbered("CALL_INTRINSIC_1", INTRINSIC_1),
     "CALL_INTRINSIC_2": numbered("CALL_INTRINSIC_2", INTRINSIC_2),
 }
@@ -88,11 +89,10 @@ KINDS = {"CALL_INTRINSIC_1": Intrinsic1Op, "CALL_INTRINSIC_2": Intrinsic2Op}
 ENCODINGS_SINCE_312: dict[str, Encoding] = {
     **encodings.SHARED,
     "LOAD_FAST": real("LOAD_FAST_CHECK", IT),
-    **keep("LOAD_FAST_AND_CLEAR", "LOAD_FROM_DICT_OR_DEREF", "LOAD_FROM_DICT_OR_GLOBALS", "CALL"),
+    **keep(*KEPT_SINCE_312),
     "LOAD_ATTR": flagged("LOAD_ATTR"),
     "LOAD_SUPER_ATTR": lambda arg: real("LOAD_SUPER_ATTR", (False, arg[1], arg[0])),
     **keep("POP_JUMP_IF_FALSE", "POP_JUMP_IF_TRUE", "POP_JUMP_IF_NONE", "POP_JUMP_IF_NOT_NONE"),
-    **bare("END_SEND", "CLEANUP_THROW", "LOAD_LOCALS"),
     **intrinsics("CALL_INTRINSIC_1", Intrinsic1Op, INTRINSIC_1),
     **intrinsics("CALL_INTRINSIC_2", Intrinsic2Op, INTRINSIC_2),
     "TYPE_PARAMETERS": lambda arg: real(arg[0], KINDS[arg[0]](arg[1])),
@@ -101,7 +101,7 @@ ENCODINGS_SINCE_312: dict[str, Encoding] = {
 VERSION = Version(
     rules={
         **SINCE_312,
-        **same("LOAD_CLOSURE", operand=raw),
+        **same("LOAD_CLOSURE"),
         "LOAD_ATTR": load_attr(NULL_BELOW),
         "LOAD_SUPER_ATTR": load_super_attr(NULL_BELOW),
         "LOAD_GLOBAL": when(1, (*NULL, *GLOBAL), GLOBAL),

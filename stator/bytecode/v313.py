@@ -6,7 +6,7 @@ from types import CodeType
 
 from bytecode.instr import FormatValue
 
-from stator.bytecode.encodings import FUNCTION_ATTRIBUTES, IT, Pieces, bare, real
+from stator.bytecode.encodings import FUNCTION_ATTRIBUTES, IT, Pieces, keep, real
 from stator.bytecode.rules import (
     FUNCTION_FOLDS,
     Version,
@@ -46,8 +46,9 @@ VERSION = Version(
         "LOAD_ATTR": load_attr(NULL),
         "LOAD_SUPER_ATTR": load_super_attr(NULL),
         **same("TO_BOOL", "EXIT_INIT_CHECK"),
-        **same("FORMAT_SIMPLE", "FORMAT_WITH_SPEC", operand=fixed(0)),
-        **same("CONVERT_VALUE", "CALL_KW", "ENTER_EXECUTOR", operand=raw),
+        "FORMAT_SIMPLE": emit("FORMAT_SIMPLE", fixed(0)),
+        "FORMAT_WITH_SPEC": emit("FORMAT_WITH_SPEC", fixed(0)),
+        **same("CONVERT_VALUE", "CALL_KW", "ENTER_EXECUTOR"),
         # The encoded target is END_FOR followed by POP_TOP, which are for generators run in line.
         "FOR_ITER": emit("FOR_ITER", forward(2)),
         "END_FOR": (),
@@ -62,7 +63,7 @@ VERSION = Version(
     encodings={
         **ENCODINGS_SINCE_312,
         "LOAD_CLOSURE": real("LOAD_FAST", IT),
-        **bare("TO_BOOL"),
+        **keep("TO_BOOL"),
         "FORMAT_SIMPLE": real("FORMAT_SIMPLE"),
         "FORMAT_WITH_SPEC": real("FORMAT_WITH_SPEC"),
         "CONVERT_VALUE": lambda kind: real("CONVERT_VALUE", FormatValue(kind)),

@@ -18,6 +18,7 @@ import torch
 
 from stator.bytecode.flow import successors
 from stator.bytecode.instructions import Decoded
+from stator.bytecode.opcodes import having
 from stator.capture.recovery import ASSERTION
 from stator.capture.values.torch.tensor import TensorValue
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from stator.capture.value import Value
 
 #: What ends a function with an exception.
-_RAISES = frozenset({"RAISE_VARARGS", "RERAISE"})
+_RAISES = having("raises")
 
 #: How many instructions are looked at to find that a branch raises.
 _MOST = 400

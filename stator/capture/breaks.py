@@ -20,6 +20,7 @@ from stator._native import Continuation
 from stator.base.errors import GraphBreak
 from stator.bytecode import continuation, encode, flow
 from stator.bytecode.liveness import live
+from stator.bytecode.opcodes import COUNTS, OPCODES, having
 from stator.capture.resume import ResumePoint
 from stator.capture.values.python.objects.function import CellValue
 
@@ -33,19 +34,11 @@ if TYPE_CHECKING:
     from stator.capture.source import Source
     from stator.capture.value import Value
 
-#: Instructions that read or change slots, which are not in this frame: they never refuse.
-ON_SLOTS = encode.FAST | encode.CELL | {"COPY_FREE_VARS", "RETURN_GENERATOR"}
-
 #: Instructions that do nothing which capture could refuse; the graph may end before them all the same.
-NEVER = ON_SLOTS | frozenset(
-    "NOP POP_TOP COPY SWAP PUSH_NULL LOAD_CONST LOAD_GLOBAL LOAD_ASSERTION_ERROR JUMP IS_OP MAKE_FUNCTION "
-    "POP_JUMP_IF_NONE POP_JUMP_IF_NOT_NONE BUILD_TUPLE BUILD_LIST BUILD_SLICE LIST_TO_TUPLE RETURN_VALUE "
-    "POP_EXCEPT PUSH_EXC_INFO".split()
-)
+SILENT = having("silent")
 
-
-#: Instructions that call what is below their arguments, beside which is NULL or an argument more.
-CALLS: dict[str, Callable[[Any], int]] = {"CALL": lambda count: count, "CALL_KW": lambda arg: arg[0]}
+#: Instructions that call what is below their arguments.
+CALLS = having("calls")
 
 #: Emits what pushes one argument of a point.
 Load = Callable[[], None]
@@ -63,7 +56,7 @@ def with_unbound_method(stack: Sequence[Value | None], name: str, arg: Any) -> l
     """The stack before a call of a method, with method and object apart as Python has them, which error texts show."""
     found = list(stack)
     if name in CALLS:
-        start = len(found) - CALLS[name](arg) - 2
+        start = len(found) - COUNTS[OPCODES[name].operand](arg) - 2
         pair = found[start : start + 2]
         method = next((value for value in pair if value is not None), None)
         if None in pair and method is not None and (parts := method.unbound()) is not None:
@@ -105,11 +98,11 @@ class Exit:
         """Everything behind the graph call."""
         out, machine = self.out, self.machine
         name, arg = self.decoded.instructions[self.index]
-        if name in NEVER and not machine.steps:
+        if name in SILENT and not machine.steps:
             raise NoBreak(f"there is nothing to be done for real at {name}")
         machine.effects.replay(out)
         self._prepare_slots()
-        if name in NEVER:
+        if name in SILENT:
             self._continue(self.index, [self._before(position) for position in range(len(self.stack))], self.nulls)
             return
         self._handle_exceptions()
@@ -127,7 +120,7 @@ class Exit:
             self._leave(self.index + 1, len(self.stack) - after[0] + after[1], bool(after[1]))
         for target, items in landings:
             out.append(*items)
-            popped, pushed = flow.JUMPING.get(name, after)
+            popped, pushed = OPCODES[name].jumping or after
             self._leave(target, len(self.stack) - popped + pushed, bool(pushed))
         if block is not None:
             out.append(failed)

@@ -1,6 +1,6 @@
 """The machine that executes bytecode on values.
 
-It fetches, dispatches and unwinds; what an opcode means is in `opcodes/*.py`, which fill `OPCODES`, and what an
+It fetches, dispatches and unwinds; what an opcode means is in `opcodes/*.py`, which fill `HANDLERS`, and what an
 operation means is in the value classes. One `Machine` runs one frame; all frames of a conversion share a `Session`.
 Invariant: a frame's state is its slots, its stack, its instruction index and the exception it handles; nothing else
 changes while it runs, except through the session. NULL on the stack and an unset slot are `None`.
@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 from stator.base.errors import DataDependent, GraphBreak, Unsupported
 from stator.bytecode.decode import decode
 from stator.bytecode.instructions import Decoded
+from stator.bytecode.opcodes import OPCODES
 from stator.capture.arguments import bind, binding_error
 from stator.capture.generators import GeneratorValue
 from stator.capture.source import ConstSource, GlobalSource, GlobalsSource, ItemSource, Source
@@ -27,9 +28,9 @@ from stator.capture.value import Builder, Inlinable, Operators, Raised, Value
 Handler = Callable[["Machine", Any], "Value | None"]
 
 #: Neutral name → what it does; filled by `opcodes/*.py`.
-OPCODES: dict[str, Handler] = {}
+HANDLERS: dict[str, Handler] = {}
 
-#: Neutral name → why it is not interpreted; filled by `opcodes/refused.py`.
+#: Neutral name → why it is not interpreted; filled by `opcodes/refused.py`, as the rows say.
 REFUSED: dict[str, str] = {}
 
 ASYNC = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
@@ -40,7 +41,8 @@ def opcode(*names: str) -> Callable[[Handler], Handler]:
 
     def register(handler: Handler) -> Handler:
         for name in names:
-            OPCODES[name] = handler
+            assert OPCODES[name].refused is None, f"{name} is interpreted, its row says refused"
+            HANDLERS[name] = handler
         return handler
 
     return register
@@ -367,10 +369,10 @@ class Machine:
 
 def link(decoded: Decoded) -> list[tuple[Handler, Any]]:
     """Pairs of handler and operand: the form that `run` dispatches on, kept with the decoded code."""
-    program = [(OPCODES[name], arg) if name in OPCODES else (_refuse, name) for name, arg in decoded.instructions]
+    program = [(HANDLERS[name], arg) if name in HANDLERS else (_refuse, name) for name, arg in decoded.instructions]
     decoded.program = program
     return program
 
 
 def _refuse(tx: Machine, name: str) -> Value | None:
-    raise RefusedOpcode(REFUSED.get(name, f"the instruction {name} is not supported"))
+    raise RefusedOpcode(REFUSED[name])

@@ -17,7 +17,7 @@ import pytest
 
 from stator.bytecode import decode as module
 from stator.bytecode.decode import _exception_table, decode, slot_names
-from stator.bytecode.instructions import NAMES
+from stator.bytecode.opcodes import OPCODES
 
 LIBRARY = (argparse, ast, contextlib, dis, inspect, typing)
 
@@ -41,7 +41,7 @@ def test_operands_are_resolved(corpus: list[types.CodeType]) -> None:
         decoded = decode(code)
         count = len(decoded.instructions)
         for name, arg in decoded.instructions:
-            assert name in NAMES
+            assert name in OPCODES
             if name.startswith(("JUMP", "POP_JUMP")) or name in ("FOR_ITER", "SEND"):
                 assert 0 <= arg < count
             elif name in ("LOAD_ATTR", "LOAD_GLOBAL", "STORE_ATTR"):

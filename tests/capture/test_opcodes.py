@@ -9,9 +9,9 @@ from contextlib import suppress
 from types import CodeType, FrameType
 
 from stator.bytecode.decode import VERSION
-from stator.bytecode.instructions import NAMES
+from stator.bytecode.opcodes import OPCODES
 from stator.capture import opcodes
-from stator.capture.machine import OPCODES, REFUSED
+from stator.capture.machine import HANDLERS, REFUSED
 from tests.capture.library import CALLS
 from tests.capture.plain import run
 from tests.capture.statements import PROGRAMS
@@ -30,8 +30,8 @@ NOT_REACHED = {
 
 def test_every_neutral_instruction_is_handled_or_refused() -> None:
     assert len(opcodes.__all__) > 10
-    assert set(OPCODES) | set(REFUSED) == set(NAMES)
-    assert not set(OPCODES) & set(REFUSED)
+    assert set(HANDLERS) | set(REFUSED) == set(OPCODES)
+    assert not set(HANDLERS) & set(REFUSED)
     assert all(len(reason) > 10 for reason in REFUSED.values())
 
 
@@ -39,7 +39,7 @@ def test_every_raw_opcode_has_a_rule() -> None:
     raw = {name for name, number in dis.opmap.items() if number < 256 and not name.startswith("INSTRUMENTED_")}
     assert raw - PSEUDO == set(VERSION.rules) - _other_versions()
     emitted = _emitted(set(VERSION.rules))
-    assert emitted <= set(NAMES) | {head for _, head in VERSION.folds} | {first for first, _ in VERSION.folds}
+    assert emitted <= set(OPCODES) | {head for _, head in VERSION.folds} | {first for first, _ in VERSION.folds}
 
 
 def _emitted(raw: set[str]) -> set[str]:
@@ -63,8 +63,8 @@ def test_every_handler_runs_in_some_program() -> None:
                 run(function, *copy.deepcopy(args))
     finally:
         sys.setprofile(None)
-    wanted = _emitted(set(VERSION.rules) - _other_versions()) & set(OPCODES) - set(NOT_REACHED)
-    assert not {name for name in wanted if OPCODES[name].__code__ not in ran}
+    wanted = _emitted(set(VERSION.rules) - _other_versions()) & set(HANDLERS) - set(NOT_REACHED)
+    assert not {name for name in wanted if HANDLERS[name].__code__ not in ran}
 
 
 def _other_versions() -> set[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from stator.capture.machine import OPCODES, opcode
+from stator.capture.machine import opcode
 
 if TYPE_CHECKING:
     from stator.capture.machine import Handler, Machine
@@ -18,9 +18,9 @@ def _unary(op: str) -> Handler:
     return unary
 
 
-OPCODES["UNARY_POSITIVE"] = _unary("+")
-OPCODES["UNARY_NEGATIVE"] = _unary("-")
-OPCODES["UNARY_INVERT"] = _unary("~")
+opcode("UNARY_POSITIVE")(_unary("+"))
+opcode("UNARY_NEGATIVE")(_unary("-"))
+opcode("UNARY_INVERT")(_unary("~"))
 
 
 @opcode("UNARY_NOT")

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from stator.base.errors import GraphBreak
+from stator.bytecode.opcodes import having
 from stator.capture.source import ConstSource, ItemSource
 from stator.capture.values import watch
 from stator.capture.values.lookup import look_up
@@ -39,7 +40,7 @@ ACTING = frozenset({"print", "open", "input", "exec", "eval", "globals", "locals
 MATERIALIZE = "set_materialize_grads"
 
 #: Instructions that change what is not theirs, or read it without a name.
-CHANGING = frozenset({"STORE_GLOBAL", "DELETE_GLOBAL", "STORE_DEREF", "DELETE_DEREF", "IMPORT_NAME"})
+CHANGING = having("outward")
 
 
 #: Functions of torch around methods of an autograd function, by their code.
