@@ -24,6 +24,7 @@ from stator.aot.foreach import is_foreach, run_foreach
 from stator.aot.functional import Cell, Handle, Step, check_reach, read, relocated, write
 from stator.aot.fused import is_fused, run_fused
 from stator.aot.operators import functional_form, is_random
+from stator.aot.written import written_form
 from stator.base.errors import DataDependent, Unsupported
 from stator.fake import FakeMode, FakeTensor, make
 from stator.fake.execute import CONSTANT_ELEMENTS, RULES, argument, execute, plan_of
@@ -143,7 +144,7 @@ class Tracer(FakeMode):
         if is_fused(func):
             return self._fused
         if any(a.alias_info is not None and a.alias_info.is_write for a in func._schema.arguments):
-            raise Unsupported(func, "it mutates an argument without returning it")
+            return self._written
         if func not in WHOLE and func._can_decompose():
             return self._composite
         if plan.view:
@@ -341,6 +342,19 @@ class Tracer(FakeMode):
         for target, out in zip(targets, outs, strict=True):
             self.assign(self.fakes((target,))[0], out)
         return targets[0] if len(targets) == 1 and len(func._schema.returns) == 1 else tuple(targets)
+
+    def _written(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Record a call of an operator of the program that writes to arguments and returns none of them."""
+        form = written_form(func)
+        if form is None:
+            raise Unsupported(func, "it mutates an argument without returning it")
+        args, kwargs = _positional(func, args, kwargs)
+        outs = self.compute(form.func, args, kwargs)
+        outs = (outs,) if isinstance(outs, FakeTensor) else tuple(outs)
+        results, values = outs[: -len(form.positions)], outs[-len(form.positions) :]
+        for position, value in zip(form.positions, values, strict=True):
+            self.assign(self.fakes((args[position],))[0], value)
+        return results if len(results) > 1 else results[0] if results else None
 
     def assign(self, target: FakeTensor, value: FakeTensor) -> None:
         """The target's value is from now on `value`: cast and laid out as the target is."""

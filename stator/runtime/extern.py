@@ -18,13 +18,37 @@ Geometry = tuple[tuple[int, ...], tuple[int, ...]] | None
 
 #: Results whose size only the kernel knows: what its backward needs, which nothing else reads.
 WORKSPACES = {"aten.mkldnn_rnn_layer.default": 3}
+#: The namespace of functional forms of operators that write to arguments (`aot/written.py`).
+WRITTEN = "stator_written"
 
 
 def _overload(target: str) -> Any:
     import torch  # the package itself does not need torch
 
     namespace, name, overload = target.split(".")
+    if namespace == WRITTEN:
+        return _Written(target)
     return getattr(getattr(getattr(torch.ops, namespace), name), overload)
+
+
+class _Written:
+    """`fill__of__ent.default`: `ent::fill` on copies of what it writes to, which are its last results."""
+
+    def __init__(self, target: str) -> None:
+        name, _, namespace = target.split(".")[1].partition("__of__")
+        func = _overload(f"{namespace}.{name}.{target.split('.')[2]}")
+        positions = [i for i, a in enumerate(func._schema.arguments) if a.alias_info is not None]
+        self._schema = func._schema
+
+        def run(*args: Any, **kwargs: Any) -> tuple[Any, ...]:
+            given = list(args)
+            for position in positions:
+                given[position] = given[position].clone()
+            out = func._op(*given, **kwargs)
+            results = () if out is None else out if isinstance(out, tuple | list) else (out,)
+            return (*results, *[given[position] for position in positions])
+
+        self._op = run
 
 
 def into(target: str) -> Callable[..., Any]:
@@ -45,7 +69,12 @@ def returning(target: str, *geometry: Geometry) -> Callable[..., tuple[Any, ...]
     if not geometry:  # it is called for what it does
         return operator
     returns = overload._schema.returns
-    if len(returns) == 1 and str(returns[0].type) == "Tensor" and len(geometry) == 1:
+    if (
+        not isinstance(overload, _Written)
+        and len(returns) == 1
+        and str(returns[0].type) == "Tensor"
+        and len(geometry) == 1
+    ):
         assert geometry[0] is not None
         size, stride = geometry[0]
 
