@@ -1,4 +1,4 @@
-"""Pointwise operators, mostly one line each: an overload and the expression of one element.
+"""Pointwise operators: the expression of one element, of most the scalar operator that the set names in their line.
 
 Operands are cast to the computing dtype (the result's, float32 for half types; for comparisons the
 promoted one), the result is cast to the result's dtype: this is the only place with that policy.
@@ -9,13 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from torch._ops import OpOverload
+
 from stator.loop import expr as e
 from stator.loop.expr import Expr
-from stator.loop.scalar import FLOATS, INTEGERS
+from stator.loop.scalar import FLOATS, INTEGERS, OPS
 from stator.lowering.context import Context
 from stator.lowering.extern import extern
 from stator.lowering.table import lowers
 from stator.lowering.value import DTYPES, HALF, Indices, LazyTensor, Spec, broadcast, compute_dtype, pointwise
+from stator.prims.set import PRIMITIVES, Primitive
+from stator.prims.types import same
 from stator.sizes import Size
 from stator.sizes.real import Bits
 
@@ -87,28 +91,12 @@ def promote(*operands: Operand) -> str:
     return result
 
 
-# -- one line an operator --------------------------------------------------------------------------
+# -- what is a scalar operator on each element, by the set's own line --------------------------------
 
 
 def _simple(name: str) -> Callable[..., Expr]:
     return lambda *args: e.op(name, *args)
 
-
-#: Overload → scalar operator, computed in the result's dtype.
-ELEMENTWISE = {
-    "neg": "neg", "exp": "exp", "exp2": "exp2", "expm1": "expm1", "log": "log", "log2": "log2", "log1p": "log1p",
-    "sqrt": "sqrt", "rsqrt": "rsqrt", "reciprocal": "reciprocal", "sin": "sin", "cos": "cos", "tan": "tan",
-    "asin": "asin", "acos": "acos", "atan": "atan", "sinh": "sinh", "cosh": "cosh", "tanh": "tanh", "erf": "erf",
-    "erfc": "erfc", "sigmoid": "sigmoid", "bitwise_not": "not", "mul.Tensor": "mul", "div.Tensor": "div",
-    "pow.Tensor_Tensor": "pow", "pow.Tensor_Scalar": "pow", "remainder.Tensor": "mod", "minimum": "minimum",
-    "maximum": "maximum", "atan2": "atan2", "bitwise_and.Tensor": "and", "bitwise_or.Tensor": "or",
-    "bitwise_xor.Tensor": "xor", "bitwise_left_shift.Tensor": "shl", "bitwise_right_shift.Tensor": "shr",
-}  # fmt: skip
-
-#: Overload → scalar operator that changes floats only.
-ROUNDINGS = {"floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "round"}
-
-COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 
 #: Operators whose second operand may be a number as it is; in half types eager rounds all others to the result's type.
 EXACT_NUMBERS = ("mul", "div")
@@ -128,7 +116,20 @@ def _in_half(operand: Operand, dtype: str) -> Operand:
     return pointwise(operand.size, dtype, lambda at: e.cast(operand.load(at), dtype), operand.weight + 1)
 
 
-def _register_elementwise(target: str, name: str) -> None:
+def _register(op: OpOverload, primitive: Primitive) -> None:
+    """Registers the lowering of a primitive that its line says all about."""
+    assert primitive.scalar is not None
+    rule = OPS[primitive.scalar].rule
+    if rule == "compare":
+        _register_comparison(op, primitive.scalar)
+    elif rule == "float" and primitive.types == (same,):
+        _register_rounding(op, primitive.scalar)
+    else:
+        _register_elementwise(op, primitive.scalar)
+
+
+def _register_elementwise(target: OpOverload, name: str) -> None:
+    """Computed in the result's dtype."""
     function = _simple(name)
 
     @lowers(target)
@@ -140,7 +141,8 @@ def _register_elementwise(target: str, name: str) -> None:
         return apply(out, compute_dtype(out.dtype), function, *operands)
 
 
-def _register_rounding(target: str, name: str) -> None:
+def _register_rounding(target: OpOverload, name: str) -> None:
+    """Whole numbers stay as they are."""
     function = _simple(name)
 
     @lowers(target)
@@ -148,10 +150,11 @@ def _register_rounding(target: str, name: str) -> None:
         return apply(out, compute_dtype(out.dtype), function if out.dtype in FLOATS else _identity, x)
 
 
-def _register_comparison(name: str) -> None:
+def _register_comparison(target: OpOverload, name: str) -> None:
+    """In the dtype in which both operands meet."""
     function = _simple(name)
 
-    @lowers(f"{name}.Tensor", f"{name}.Scalar")
+    @lowers(target)
     def run(context: Context, out: Spec, a: LazyTensor, b: Operand | complex) -> LazyTensor:
         if isinstance(b, complex):
             if b.imag != 0:  # no real number is equal to it
@@ -166,12 +169,9 @@ def _identity(value: Expr) -> Expr:
     return value
 
 
-for _target, _name in ELEMENTWISE.items():
-    _register_elementwise(_target, _name)
-for _target, _name in ROUNDINGS.items():
-    _register_rounding(_target, _name)
-for _name in COMPARISONS:
-    _register_comparison(_name)
+for _op, _primitive in PRIMITIVES.items():
+    if _primitive.scalar is not None:
+        _register(_op, _primitive)
 
 
 # -- the ones with more to say ---------------------------------------------------------------------

@@ -20,32 +20,58 @@ from stator.lowering.table import lowers
 from stator.lowering.value import LazyTensor, Spec, compute_dtype
 from stator.prims.special_functions import SPECIAL
 
-#: What a function counts as, beside an addition, where it is decided whether to compute it twice.
-WEIGHT = 60
+
+def _double(dtype: str) -> str:
+    return "f64"
+
+
+def _own(dtype: str) -> str:
+    return dtype
 
 
 class Function(NamedTuple):
-    """The expression of one element, of operands in double or in the type that the result is computed in."""
+    """The expression of one element, the dtype of its operands by the result's, and what it counts as beside an
+    addition, where it is decided whether to compute it twice."""
 
     body: Callable[..., Expr]
-    double: bool = True
+    computed: Callable[[str], str] = _double
+    weight: int = 60
 
 
 def _formula(function: Callable[..., Formula]) -> Function:
     return Function(lambda *operands: function(*[Formula(operand) for operand in operands]).expr)
 
 
-def _operator(name: str, double: bool = True) -> Function:
-    return Function(lambda *operands: e.op(name, *operands), double)
+def _operator(name: str, computed: Callable[[str], str] = _double) -> Function:
+    return Function(lambda *operands: e.op(name, *operands), computed)
 
 
 def _shifted(name: str) -> Function:
     def body(x: Expr, n: Expr) -> Expr:
         return e.op(name, e.op("sub", e.op("add", x, x), e.const(1, x.dtype)), n)
 
-    return Function(body, False)
+    return Function(body, compute_dtype)
 
 
+def _next(x: Expr, y: Expr) -> Expr:
+    """`nextafter`: read as an integer, the bits of a float grow with its magnitude; one more is a step away from 0."""
+    bits = {2: "i16", 4: "i32", 8: "i64"}[ITEMSIZE[x.dtype]]
+    wide = "f32" if bits == "i16" else x.dtype
+    a, b, zero = e.cast(x, wide), e.cast(y, wide), e.const(0, wide)
+    outward = e.op("eq", e.op("lt", a, b), e.op("gt", a, zero))
+    one = e.const(1, bits)
+    here = e.bitcast(x, bits)
+    moved = e.bitcast(e.op("where", outward, e.op("add", here, one), e.op("sub", here, one)), x.dtype)
+    least = e.bitcast(one, x.dtype)
+    below = e.bitcast(e.const(-(1 << (8 * ITEMSIZE[x.dtype] - 1)) + 1, bits), x.dtype)
+    from_zero = e.op("where", e.op("lt", b, zero), below, least)
+    value = e.op("where", e.op("eq", a, zero), from_zero, moved)
+    value = e.op("where", e.op("eq", a, b), y, value)
+    odd = e.op("or", e.op("isnan", a), e.op("isnan", b))
+    return e.op("where", odd, e.cast(e.op("add", a, b), x.dtype), value)
+
+
+#: By the names in `prims/special_functions.py`.
 FUNCTIONS: dict[str, Function] = {
     "lgamma": _operator("lgamma"),
     "digamma": _formula(gamma.digamma),
@@ -73,39 +99,19 @@ FUNCTIONS: dict[str, Function] = {
     "special_scaled_modified_bessel_k1": _formula(bessel.scaled_k1),
     "special_spherical_bessel_j0": _formula(bessel.spherical_bessel_j0),
     "special_airy_ai": _formula(bessel.airy_ai),
-    **{f"special_chebyshev_polynomial_{k}": _operator(f"chebyshev_{k}", False) for k in "tuvw"},
+    "nextafter": Function(_next, _own, 0),
+    **{f"special_chebyshev_polynomial_{k}": _operator(f"chebyshev_{k}", compute_dtype) for k in "tuvw"},
     **{f"special_shifted_chebyshev_polynomial_{k}": _shifted(f"chebyshev_{k}") for k in "tuvw"},
-    "special_hermite_polynomial_h": _operator("hermite_h", False),
-    "special_hermite_polynomial_he": _operator("hermite_he", False),
-    "special_laguerre_polynomial_l": _operator("laguerre_l", False),
-    "special_legendre_polynomial_p": _operator("legendre_p", False),
+    "special_hermite_polynomial_h": _operator("hermite_h", compute_dtype),
+    "special_hermite_polynomial_he": _operator("hermite_he", compute_dtype),
+    "special_laguerre_polynomial_l": _operator("laguerre_l", compute_dtype),
+    "special_legendre_polynomial_p": _operator("legendre_p", compute_dtype),
 }
 
 
 @lowers(SPECIAL)
 def special(context: Context, out: Spec, name: str, x: LazyTensor, y: LazyTensor | None = None) -> LazyTensor:
-    operands = (x,) if y is None else (x, y)
-    if name == "nextafter":
-        return apply(out, out.dtype, _next, *operands)
-    function = FUNCTIONS[name]
-    value = apply(out, "f64" if function.double else compute_dtype(out.dtype), function.body, *operands)
-    value.weight += WEIGHT
+    body, computed, weight = FUNCTIONS[name]
+    value = apply(out, computed(out.dtype), body, *((x,) if y is None else (x, y)))
+    value.weight += weight
     return value
-
-
-def _next(x: Expr, y: Expr) -> Expr:
-    """`nextafter`: read as an integer, the bits of a float grow with its magnitude; one more is a step away from 0."""
-    bits = {2: "i16", 4: "i32", 8: "i64"}[ITEMSIZE[x.dtype]]
-    wide = "f32" if bits == "i16" else x.dtype
-    a, b, zero = e.cast(x, wide), e.cast(y, wide), e.const(0, wide)
-    outward = e.op("eq", e.op("lt", a, b), e.op("gt", a, zero))
-    one = e.const(1, bits)
-    here = e.bitcast(x, bits)
-    moved = e.bitcast(e.op("where", outward, e.op("add", here, one), e.op("sub", here, one)), x.dtype)
-    least = e.bitcast(one, x.dtype)
-    below = e.bitcast(e.const(-(1 << (8 * ITEMSIZE[x.dtype] - 1)) + 1, bits), x.dtype)
-    from_zero = e.op("where", e.op("lt", b, zero), below, least)
-    value = e.op("where", e.op("eq", a, zero), from_zero, moved)
-    value = e.op("where", e.op("eq", a, b), y, value)
-    odd = e.op("or", e.op("isnan", a), e.op("isnan", b))
-    return e.op("where", odd, e.cast(e.op("add", a, b), x.dtype), value)

@@ -22,8 +22,8 @@ from stator.fake.symbolic import size_of
 from stator.sizes import Extent
 
 #: What reads or writes at positions: (x, dim, positions, …), or (x, positions of each dim, …).
-_READS = {overload(name) for name in ("index.Tensor", "index_select", "gather")}
-_WRITES = {
+READS = {overload(name) for name in ("index.Tensor", "index_select", "gather")}
+WRITES = {
     overload(name)
     for name in (
         *("index_put", "scatter.src", "scatter_add", "scatter_reduce.two"),
@@ -31,7 +31,7 @@ _WRITES = {
     )
 }
 #: What may need some elements only of its first operand.
-_SOME = _READS | {
+_SOME = READS | {
     overload(name)
     for name in ("slice.Tensor", "select.int", "diagonal", "as_strided", "unfold", "slice_scatter", "constant_pad_nd")
 }
@@ -69,9 +69,9 @@ def _checked(graph: fx.Graph) -> set[tuple[fx.Node, Extent]]:
     found: set[tuple[fx.Node, Extent]] = set()
     for node in graph.nodes:
         target: Any = node.target
-        if target in _READS:
+        if target in READS:
             known = needs[node] is Need.ALL and 0 not in node.meta["val"].shape
-        elif target in _WRITES:
+        elif target in WRITES:
             known = needs[node] is not Need.NOTHING
         else:
             continue

@@ -1,7 +1,8 @@
-"""The closed set: every ATen operator that may reach lowering, with its class, type rule and meaning.
+"""The closed set: every ATen operator that may reach lowering, with its class, type rule, scalar operator and meaning.
 
-`TABLE` is the whole truth on a few screens: one line an operator. Decompositions reduce all others
-to these; what has neither a decomposition nor a line here still runs, as an extern call.
+`TABLE` is the whole truth on a few screens: one line an operator. An operator that is one of the loop IR's scalar
+operators on each element is lowered from its line; the others have a function in `stator.lowering`. Decompositions
+reduce all others to these; what has neither a decomposition nor a line here still runs, as an extern call.
 In add, sub, mul and div a number stands in the Tensor overload (`mul.Tensor(x, 0.5)`): a wrapped
 number, exactly as in eager; elsewhere the dispatcher wants the Scalar overload, which stands in the same line.
 
@@ -20,69 +21,71 @@ from stator.prims.types import TYPE_RULES, TypeRule
 
 
 class Primitive(NamedTuple):
-    """One line of the set: its class, the type rule of each result, what it means."""
+    """One line of the set: its class, the type rule of each result, what it means, and the operator of `loop/scalar.py`
+    that it is on each element, if it is one."""
 
     kind: str
     types: tuple[TypeRule, ...]
     meaning: str
+    scalar: str | None = None
 
 
-#: class → lines of "operator.overload|overload -> type rule of each result: meaning" (`types.py` has the rules);
-#: operators without a dot have `.default`.
+#: class → lines of "operator.overload|overload -> type rule of each result = scalar operator: meaning" (`types.py` has
+#: the rules); operators without a dot have `.default`; `-` where one overload of several is no scalar operator.
 TABLE: dict[str, str] = {
     "pointwise": """
         abs -> real: magnitude
-        neg -> same: sign change
-        exp -> float: e to the x
-        exp2 -> float: 2 to the x
-        expm1 -> float: exp(x) - 1 without cancellation
-        log -> float: natural logarithm
-        log2 -> float: base-2 logarithm
-        log1p -> float: log(1 + x) without cancellation
-        sqrt -> float: square root
-        rsqrt -> float: 1 / sqrt(x)
-        reciprocal -> float: 1 / x
-        sin -> float: sine
-        cos -> float: cosine
-        tan -> float: tangent
-        asin -> float: inverse sine
-        acos -> float: inverse cosine
-        atan -> float: inverse tangent
-        sinh -> float: hyperbolic sine
-        cosh -> float: hyperbolic cosine
-        tanh -> float: hyperbolic tangent
-        erf -> float: error function
-        erfc -> float: 1 - erf(x)
-        sigmoid -> float: 1 / (1 + exp(-x))
+        neg -> same = neg: sign change
+        exp -> float = exp: e to the x
+        exp2 -> float = exp2: 2 to the x
+        expm1 -> float = expm1: exp(x) - 1 without cancellation
+        log -> float = log: natural logarithm
+        log2 -> float = log2: base-2 logarithm
+        log1p -> float = log1p: log(1 + x) without cancellation
+        sqrt -> float = sqrt: square root
+        rsqrt -> float = rsqrt: 1 / sqrt(x)
+        reciprocal -> float = reciprocal: 1 / x
+        sin -> float = sin: sine
+        cos -> float = cos: cosine
+        tan -> float = tan: tangent
+        asin -> float = asin: inverse sine
+        acos -> float = acos: inverse cosine
+        atan -> float = atan: inverse tangent
+        sinh -> float = sinh: hyperbolic sine
+        cosh -> float = cosh: hyperbolic cosine
+        tanh -> float = tanh: hyperbolic tangent
+        erf -> float = erf: error function
+        erfc -> float = erfc: 1 - erf(x)
+        sigmoid -> float = sigmoid: 1 / (1 + exp(-x))
         sign -> same: -1, 0 or 1
-        floor -> same: round down
-        ceil -> same: round up
-        trunc -> same: round towards zero
-        round -> same: round half to even
+        floor -> same = floor: round down
+        ceil -> same = ceil: round up
+        trunc -> same = trunc: round towards zero
+        round -> same = round: round half to even
         isnan -> bool: is not a number
         isinf -> bool: is an infinity
-        bitwise_not -> same: all bits flipped (logical not of bool)
+        bitwise_not -> same = not: all bits flipped (logical not of bool)
         add.Tensor -> promoted: a + alpha * b
         sub.Tensor -> promoted: a - alpha * b
-        mul.Tensor -> promoted: a * b
-        div.Tensor|Tensor_mode -> quotient: a / b, or its floor or trunc
-        pow.Tensor_Tensor|Tensor_Scalar -> promoted: a to the b
-        remainder.Tensor -> promoted: modulo with the sign of the divisor
+        mul.Tensor -> promoted = mul: a * b
+        div.Tensor|Tensor_mode -> quotient = div|-: a / b, or its floor or trunc
+        pow.Tensor_Tensor|Tensor_Scalar -> promoted = pow: a to the b
+        remainder.Tensor -> promoted = mod: modulo with the sign of the divisor
         fmod.Tensor -> promoted: modulo with the sign of the dividend
-        minimum -> promoted: smaller one, NaN wins
-        maximum -> promoted: larger one, NaN wins
-        atan2 -> float: angle of (b, a)
-        eq.Tensor|Scalar -> bool: a == b
-        ne.Tensor|Scalar -> bool: a != b
-        lt.Tensor|Scalar -> bool: a < b
-        le.Tensor|Scalar -> bool: a <= b
-        gt.Tensor|Scalar -> bool: a > b
-        ge.Tensor|Scalar -> bool: a >= b
-        bitwise_and.Tensor -> promoted: bits of both
-        bitwise_or.Tensor -> promoted: bits of one
-        bitwise_xor.Tensor -> promoted: bits of exactly one
-        bitwise_left_shift.Tensor -> promoted: a << b
-        bitwise_right_shift.Tensor -> promoted: a >> b
+        minimum -> promoted = minimum: smaller one, NaN wins
+        maximum -> promoted = maximum: larger one, NaN wins
+        atan2 -> float = atan2: angle of (b, a)
+        eq.Tensor|Scalar -> bool = eq: a == b
+        ne.Tensor|Scalar -> bool = ne: a != b
+        lt.Tensor|Scalar -> bool = lt: a < b
+        le.Tensor|Scalar -> bool = le: a <= b
+        gt.Tensor|Scalar -> bool = gt: a > b
+        ge.Tensor|Scalar -> bool = ge: a >= b
+        bitwise_and.Tensor -> promoted = and: bits of both
+        bitwise_or.Tensor -> promoted = or: bits of one
+        bitwise_xor.Tensor -> promoted = xor: bits of exactly one
+        bitwise_left_shift.Tensor -> promoted = shl: a << b
+        bitwise_right_shift.Tensor -> promoted = shr: a >> b
         clamp -> promoted: no less than a number, no more than another
         where.self|ScalarSelf|ScalarOther -> promoted: a where the condition holds, else b
         clone -> same: copy, with a memory format
@@ -167,23 +170,25 @@ TABLE: dict[str, str] = {
 }
 
 
-def _parts(line: str) -> tuple[str, str, str]:
+def _parts(line: str) -> tuple[str, str, str, str]:
     declared, _, meaning = line.strip().partition(": ")
-    names, _, rules = declared.partition(" -> ")
-    return names, rules, meaning
+    names, _, computed = declared.partition(" -> ")
+    rules, _, scalars = computed.partition(" = ")
+    return names, rules, scalars, meaning
 
 
 def _read(table: dict[str, str]) -> dict[OpOverload, Primitive]:
     found: dict[OpOverload, Primitive] = {}
     for kind, lines in table.items():
         for line in lines.strip().splitlines():
-            names, rules, meaning = _parts(line)
+            names, rules, scalars, meaning = _parts(line)
             operator, _, variants = names.partition(".")
             types = tuple(TYPE_RULES[rule] for rule in rules.split(", "))
-            for variant in variants.split("|"):
+            scalar = scalars.split("|") if "|" in scalars else [scalars] * (variants.count("|") + 1)
+            for variant, computed in zip(variants.split("|"), scalar, strict=True):
                 op = overload(f"{operator}.{variant}")
                 if op is not None:
-                    found[op] = Primitive(kind, types, meaning)
+                    found[op] = Primitive(kind, types, meaning, computed.strip("-") or None)
     return found
 
 
