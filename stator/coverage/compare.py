@@ -2,20 +2,23 @@
 
 That is: values, dtypes, sizes, strides, `requires_grad`, which results share memory with which inputs and results, the
 inputs after the call, gradients. The tolerance is measured on eager itself: its error against a run in float64, and
-how much its results change when the inputs change by one rounding error. Neighbours: `judge.py`; the random programs
-of the tests are compared by it as well.
+how much its results change when the inputs change by one rounding error; where that does not explain a difference,
+when its own results on the way do (`rounding.py`). Neighbours: `judge.py`; the random programs of the tests are
+compared by it as well.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from stator.base.errors import StatorError
+from stator.coverage.rounding import WAYS, Plain, moved_like
 
 #: How many times eager's own error ours may be.
 SLACK = 24.0
@@ -47,11 +50,18 @@ def observe_on(
     *,
     backward: bool = True,
     noise: float = 0.0,
+    within: Callable[[], AbstractContextManager[Any]] = nullcontext,
 ) -> Seen:
-    """The same on given tensors. Gradients are asked for at `leaves`, for cotangents that `noise` perturbs."""
+    """The same on given tensors. Gradients are asked for at `leaves`, for cotangents that `noise` perturbs.
+
+    What is no leaf before, and is given a history by a write, is a result: it is not differentiated for.
+    """
     seen = Seen()
+    leaves = [t for t in leaves if t.requires_grad]
+    mode = within()
     try:
-        out = function(*tensors)
+        with mode:
+            out = function(*tensors)
     except Exception as error:
         seen.failed = error
         return seen
@@ -77,18 +87,20 @@ def observe_on(
         seen.sharing.append((same, memory, result.storage_offset() if memory.startswith("input") else 0))
     seen.inputs = [t.detach().clone() for t in tensors]
     if backward:
-        _backward(seen, flat, leaves, noise)
+        _backward(seen, flat, leaves, noise, mode)
     return seen
 
 
-def _backward(seen: Seen, flat: list[Any], leaves: Sequence[Tensor], noise: float) -> None:
+def _backward(
+    seen: Seen, flat: list[Any], wanted: Sequence[Tensor], noise: float, mode: AbstractContextManager[Any]
+) -> None:
     outputs = [t for t in flat if isinstance(t, Tensor) and t.requires_grad]
-    wanted = [t for t in leaves if t.requires_grad]
     if not outputs or not wanted:
         return
     cotangents = [_cotangent(t, i, noise) for i, t in enumerate(outputs)]
     try:
-        grads = torch.autograd.grad(outputs, wanted, cotangents, allow_unused=True)
+        with mode:
+            grads = torch.autograd.grad(outputs, wanted, cotangents, allow_unused=True)
     except Exception as error:
         seen.backward_failed = error
         return
@@ -147,6 +159,35 @@ def spread_of(
     others = [*[run(noise=noise) for noise in noises], run(wide=True)]
     alike = [o for o in others if o.failed is None and len(o.results) == len(want.results)]
     return Spread(want, alike, epsilon)
+
+
+def judged(got: Seen, run: Callable[..., Seen], want: Seen, epsilon: float = 0.0, *, layout: bool = True) -> list[str]:
+    """The differences that no way of measuring eager's own error explains, asked for one after the other."""
+    if not differences(got, Spread(want, []), layout=layout):
+        return []
+    spread = spread_of(run, want, epsilon)
+    if not differences(got, spread, layout=layout):
+        return []
+    return differences(got, _further(run, spread), layout=layout)
+
+
+def _further(run: Callable[..., Seen], spread: Spread) -> Spread:
+    """With more noise, and eager's other ways, each measured from eager under a mode that changes nothing."""
+    want, others = spread.want, [run(noise=noise) for noise in MORE_NOISES[len(NOISES) :]]
+    plain = run(within=Plain)
+    for way in WAYS:
+        other = run(within=way)
+        if other.failed is None and _are_alike(want, plain) and _are_alike(want, other):
+            results = list(moved_like(want.results, plain.results, other.results))
+            inputs = list(moved_like(want.inputs, plain.inputs, other.inputs))
+            gradients = list(moved_like(want.gradients, plain.gradients, other.gradients))
+            others.append(replace(want, results=results, inputs=inputs, gradients=gradients))
+    alike = [o for o in others if o.failed is None and len(o.results) == len(want.results)]
+    return replace(spread, others=[*spread.others, *alike])
+
+
+def _are_alike(a: Seen, b: Seen) -> bool:
+    return len(a.results) == len(b.results) and len(a.gradients) == len(b.gradients)
 
 
 def differences(got: Seen, spread: Spread, *, layout: bool = True) -> list[str]:
@@ -229,7 +270,7 @@ def _apart(got: Tensor, want: Tensor, others: list[Tensor], coarse: float, terms
         allowed = torch.zeros_like(b)
     for other in others:
         moved = (other.double() - b).abs()
-        moved[other.double() == b] = 0
+        moved[(other.double() == b) | (other.isnan() & b.isnan())] = 0
         moved = moved.nan_to_num(torch.inf, torch.inf, torch.inf)
         allowed = allowed + SLACK * moved
         finite = moved[moved.isfinite()]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -23,7 +23,7 @@ from torch._ops import OpOverload
 import stator
 from stator.base import faults, log
 from stator.base.errors import CaptureError, DataDependent, FallbackWarning, Unsupported
-from stator.coverage.compare import MORE_NOISES, Seen, Spread, differences, observe_on, spread_of
+from stator.coverage.compare import Seen, judged, observe_on
 from stator.coverage.database import FREE, SEED, UNWRITTEN, UNWRITTEN_RESULTS, Arguments, Sample
 from stator.prims.set import PRIMITIVES
 
@@ -106,10 +106,12 @@ def judge(engine: Engine, name: str, sample: Sample) -> Judgement:
     if not sample.usable:
         return Judgement("unusable", "not a strided tensor")
 
-    def eager(noise: float = 0.0, wide: bool = False) -> Seen:
+    def eager(
+        noise: float = 0.0, wide: bool = False, within: Callable[[], AbstractContextManager[Any]] = nullcontext
+    ) -> Seen:
         given = sample.fresh(noise, wide)
         with _wide_results() if wide and _whole(given.tensors) else nullcontext():
-            return _written(name, _observe(sample.function, given, noise))
+            return _written(name, _observe(sample.function, given, noise, within))
 
     want = eager()
     if want.failed is not None:
@@ -119,7 +121,7 @@ def judge(engine: Engine, name: str, sample: Sample) -> Judgement:
     if UNWRITTEN.match(name):
         found = _other_geometry(engine.layout, run.seen, want)
     else:
-        found = _differences(engine.layout and not FREE.match(name), _written(name, run.seen), want, eager)
+        found = judged(_written(name, run.seen), eager, want, layout=engine.layout and not FREE.match(name))
     if random and not found:
         run = _run(engine, sample, exact_random=False)
         found = _other_geometry(engine.layout, run.seen, want)
@@ -145,13 +147,18 @@ def _run(engine: Engine, sample: Sample, *, exact_random: bool) -> Run:
     return engine.run(program, call, exact_random=exact_random)
 
 
-def _observe(function: Callable[..., Any], arguments: Arguments, noise: float = 0.0) -> Seen:
+def _observe(
+    function: Callable[..., Any],
+    arguments: Arguments,
+    noise: float = 0.0,
+    within: Callable[[], AbstractContextManager[Any]] = nullcontext,
+) -> Seen:
     def run(*_: Tensor) -> Any:
         return function(*arguments.args, **arguments.kwargs)
 
     torch.manual_seed(SEED)
     with torch.enable_grad():
-        return observe_on(run, arguments.tensors, arguments.leaves, noise=noise)
+        return observe_on(run, arguments.tensors, arguments.leaves, noise=noise, within=within)
 
 
 def _written(name: str, seen: Seen) -> Seen:
@@ -179,14 +186,6 @@ def _wide_results() -> Iterator[None]:
 
 def _errors(seen: Seen) -> list[BaseException | None]:
     return [seen.failed, seen.backward_failed]
-
-
-def _differences(layout: bool, got: Seen, want: Seen, eager: Callable[..., Seen]) -> list[str]:
-    """How far eager itself is from float64 is only asked where the numbers differ at all."""
-    if not differences(got, Spread(want, []), layout=layout):
-        return []
-    found = differences(got, spread_of(eager, want), layout=layout)
-    return found and differences(got, spread_of(eager, want, noises=MORE_NOISES), layout=layout)
 
 
 def _other_geometry(layout: bool, got: Seen, want: Seen) -> list[str]:

@@ -25,7 +25,7 @@ import torch
 import stator
 from stator.base import faults
 from stator.base.errors import CaptureError, DataDependent, FallbackWarning, Unsupported
-from stator.coverage.compare import EPSILON, Seen, differences, spread_of
+from stator.coverage.compare import EPSILON, Seen, judged
 from tests.differential.observe import observe
 from tests.differential.programs import Program, generate, shorten
 
@@ -70,8 +70,8 @@ def _compare(program: Program, compiled: Callable[..., Any], want: Seen) -> tupl
     """The verdict on one call."""
     function = program.function()
 
-    def eager(noise: float = 0.0, wide: bool = False) -> Seen:
-        return observe(function, program.inputs, noise=noise, wide=wide)
+    def eager(**how: Any) -> Seen:
+        return observe(function, program.inputs, **how)
 
     before = faults.total()
     with warnings.catch_warnings():
@@ -86,7 +86,7 @@ def _compare(program: Program, compiled: Callable[..., Any], want: Seen) -> tupl
     for dtype, text in ((torch.float16, r"\bfloat16|half\("), (torch.bfloat16, "bfloat16")):
         if re.search(text, program.source):  # a result of another type may have been of this one
             coarse = max(coarse, EPSILON[dtype])
-    found = differences(got, spread_of(eager, want, coarse))
+    found = judged(got, eager, want, coarse)
     return ("wrong", "; ".join(found)) if found else ("right", "")
 
 

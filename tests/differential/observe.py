@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from stator.coverage.compare import Seen, observe_on
@@ -16,7 +17,10 @@ def observe(
     noise: float = 0.0,
     wide: bool = False,
     backward: bool = True,
+    within: Callable[[], AbstractContextManager[Any]] = nullcontext,
 ) -> Seen:
     """Call the function on fresh inputs, then ask for the gradients of everything."""
     built = [recipe.build(noise, wide) for recipe in recipes]
-    return observe_on(function, [b[0] for b in built], [b[1] for b in built], backward=backward, noise=noise)
+    return observe_on(
+        function, [b[0] for b in built], [b[1] for b in built], backward=backward, noise=noise, within=within
+    )

@@ -7,7 +7,7 @@ import random
 import pytest
 import torch
 
-from stator.coverage.compare import Seen, differences, spread_of
+from stator.coverage.compare import Seen, judged
 from tests.differential.__main__ import judge
 from tests.differential.inputs import LAYOUTS, Input
 from tests.differential.observe import observe
@@ -40,8 +40,8 @@ def test_inputs_are_laid_out_as_asked(layout: str) -> None:
     assert layout == "expanded" or torch.equal(tensor, plain)
 
 
-def seen(function: object) -> Seen:
-    return observe(function, [Input((4, 5), grad="inner"), Input((4, 5), seed=1)])  # type: ignore[arg-type]
+def seen(function: object, **how: object) -> Seen:
+    return observe(function, [Input((4, 5), grad="inner"), Input((4, 5), seed=1)], **how)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -56,13 +56,17 @@ def seen(function: object) -> Seen:
     ],
 )
 def test_differences_are_noticed(wrong: object, notices: str) -> None:
-    spread = spread_of(lambda noise=0.0, wide=False: seen(lambda x, y: x * y))
-    assert differences(seen(lambda x, y: y * x), spread) == []
-    assert any(found.startswith(notices) for found in differences(seen(wrong), spread))
+    def eager(**how: object) -> Seen:
+        return seen(lambda x, y: x * y, **how)
+
+    assert judged(seen(lambda x, y: y * x), eager, eager()) == []
+    assert any(found.startswith(notices) for found in judged(seen(wrong), eager, eager()))
 
 
 def test_sharing_is_noticed() -> None:
-    spread = spread_of(lambda noise=0.0, wide=False: seen(lambda x, y: y.view(-1)))
-    assert differences(seen(lambda x, y: y.clone().view(-1)), spread) == [
+    def eager(**how: object) -> Seen:
+        return seen(lambda x, y: y.view(-1), **how)
+
+    assert judged(seen(lambda x, y: y.clone().view(-1)), eager, eager()) == [
         "result 0 shares memory (None, 'result 0', 0), eager's (None, 'input 1', 0)"
     ]

@@ -1,0 +1,156 @@
+"""Eager once more, as it may as well have computed: rounded at random, or with other instructions.
+
+`RandomRounding` moves every result that had to be rounded by a rounding error, in forward and backward: what then
+changes much (terms that cancel, a power of a power) is no more exact in eager than in other code for the same formula.
+What an operator computes exactly stays, so a maximum is still one of its operands. `Elsewhere` computes elementwise
+operators with vector instructions, or without, which eager decides by where an element lies; at NaN they differ.
+
+Invariant: neither changes what a program does but in these numbers. Neighbour: `compare.py` measures by them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map
+
+aten = torch.ops.aten
+
+WIDE = {
+    torch.float16: torch.float64,
+    torch.bfloat16: torch.float64,
+    torch.float32: torch.float64,
+    torch.complex64: torch.complex128,
+}
+#: Their rounding is no arithmetic's: every compiler has to do the same.
+CONVERSIONS = {aten._to_copy.default, aten.copy_.default, aten.copy.default}
+#: Elementwise gradients that PyTorch does not tag so.
+GRADIENTS = {
+    getattr(aten, f"{name}_backward").default
+    for name in (
+        *("hardshrink", "softshrink", "hardtanh", "elu", "leaky_relu", "hardsigmoid", "hardswish", "log_sigmoid"),
+        *("softplus",),
+    )
+}
+#: At least this many elements side by side are computed by vector instructions.
+MANY = 64
+
+
+class Plain(TorchDispatchMode):
+    """Eager under a mode: autograd's formulas do not read data then, and some are others for that."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return func(*args, **(kwargs or {}))
+
+
+class RandomRounding(TorchDispatchMode):
+    """Every rounded result, moved by about one rounding error."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.generator = torch.Generator().manual_seed(seed)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func in CONVERSIONS or torch.Tag.nondeterministic_seeded in func.tags or _is_view(func):
+            return func(*args, **kwargs)
+        given = [t for t in tree_leaves((args, kwargs)) if isinstance(t, Tensor)]
+        before = [t.clone() for t in given] if func._schema.is_mutable else given
+        exact = _exactly(func, args, kwargs)
+        out = func(*args, **kwargs)
+        results = tree_leaves(out)
+        for result, wide in zip(results, exact or [None] * len(results), strict=True):
+            if isinstance(result, Tensor) and result.device.type == "cpu" and result.layout is torch.strided:
+                self._move(result, wide, before)
+        return out
+
+    def _move(self, result: Tensor, wide: Any, given: list[Tensor]) -> None:
+        """Add an error to what was rounded: what differs from the wide result, or else is no operand's element."""
+        if not (result.is_floating_point() or result.is_complex()) or result.is_conj() or result.is_neg():
+            return
+        narrow = torch.view_as_real(result) if result.is_complex() else result
+        if isinstance(wide, Tensor) and wide.shape == result.shape and wide.dtype is not result.dtype:
+            exact = torch.view_as_real(wide) if wide.is_complex() else wide
+            error = (exact - narrow.double()).abs()
+            rounded = error > 0
+        elif narrow.dtype is torch.float64:
+            same = [torch.view_as_real(t.resolve_conj()) if t.is_complex() else t for t in given]
+            kept = [t.detach().double().flatten() for t in same if t.dtype is not torch.bool]
+            values = torch.cat(kept) if kept else narrow.new_empty(0)
+            rounded = (narrow.float().double() != narrow) & ~torch.isin(narrow, torch.cat([values, -values]))
+            error = torch.zeros_like(narrow)
+        else:
+            return
+        epsilon = torch.finfo(narrow.dtype).eps
+        size = torch.maximum(error, narrow.double().abs() * (epsilon / 2))
+        shake = torch.randn(narrow.shape, generator=self.generator, dtype=torch.float64)
+        moved = (narrow.double() + size * shake).to(narrow.dtype)
+        narrow.copy_(torch.where(rounded & narrow.isfinite() & moved.isfinite(), moved, narrow))
+
+
+def _is_view(func: Any) -> bool:
+    """Whether a result is an operand's memory, unwritten."""
+    return any(r.alias_info is not None and not r.alias_info.is_write for r in func._schema.returns)
+
+
+def _exactly(func: Any, args: Any, kwargs: Any) -> list[Any] | None:
+    """The results in float64, or None where an operator takes no such operands."""
+
+    def widened(value: Any) -> Any:
+        if isinstance(value, Tensor):
+            return value.detach().to(WIDE.get(value.dtype, value.dtype), copy=True)
+        return WIDE.get(value, value) if isinstance(value, torch.dtype) else value
+
+    try:
+        return tree_leaves(func(*tree_map(widened, args), **tree_map(widened, kwargs)))
+    except (RuntimeError, TypeError, ValueError, IndexError):
+        return None
+
+
+class Elsewhere(TorchDispatchMode):
+    """Every element of elementwise operators computed by vector instructions, or without them."""
+
+    def __init__(self, *, vectors: bool) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.vectors = vectors
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        out = func(*args, **kwargs)
+        if func._schema.is_mutable or not (torch.Tag.pointwise in func.tags or func in GRADIENTS):
+            return out
+        tensors = [t for t in tree_leaves((args, kwargs)) if isinstance(t, Tensor)]
+        if isinstance(out, Tensor) and all(t.dtype is out.dtype and t.device == out.device for t in tensors):
+            out.copy_(func(*tree_map(self._placed, args), **tree_map(self._placed, kwargs))[..., 0])
+        return out
+
+    def _placed(self, value: Any) -> Any:
+        """The tensor many times, side by side; or with gaps between its elements."""
+        if not isinstance(value, Tensor):
+            return value
+        if self.vectors:
+            return value.unsqueeze(-1).expand(*value.shape, MANY).contiguous()
+        return torch.stack([value, value], -1)[..., :1]
+
+
+#: Other ways of eager's, each to be entered once.
+WAYS: tuple[Callable[[], AbstractContextManager[Any]], ...] = (
+    *[lambda seed=seed: RandomRounding(seed) for seed in range(4)],
+    lambda: Elsewhere(vectors=True),
+    lambda: Elsewhere(vectors=False),
+)
+
+
+def moved_like(want: list[Any], plain: list[Any], other: list[Any]) -> Iterator[Any]:
+    """What was wanted, changed as much as one run of eager differs from another; NaN where that is without bounds."""
+    for value, a, b in zip(want, plain, other, strict=True):
+        if not all(isinstance(t, Tensor) and t.shape == value.shape for t in (value, a, b)):
+            yield value
+            continue
+        same = (a == b) | (a.isnan() & b.isnan())
+        yield torch.where(same, value, value + (b - a) if value.is_floating_point() or value.is_complex() else b)
