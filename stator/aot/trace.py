@@ -35,6 +35,7 @@ from stator.aot.tangents import GivenTangents, Reachability
 from stator.aot.tracer import Tracer
 from stator.base.errors import StatorError, Unsupported
 from stator.fake import FakeTensor, make
+from stator.fake.formulas import as_eager_chooses
 from stator.fake.graphs import acts, module
 from stator.fake.layout import contiguous_strides, is_dense
 from stator.fake.lineage import whole_of
@@ -389,7 +390,7 @@ class _Tracing:
         if not outputs or not leaves:
             return [None] * len(flat), []
         reach = Reachability(tracer.calls, outputs)
-        with self._as_eager_raises():
+        with self._as_eager_raises(), as_eager_chooses(outputs):
             self.kept.ask(reach.order)
             grads, self.casts = casts.gradients(tracer, outputs, tangents, list(leaves.values()))
         reached = reach.bits(leaves)

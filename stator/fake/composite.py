@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from stator.fake.formulas import as_eager_chooses
 from stator.fake.recurrent import lstm
 from stator.fake.tensor import FakeTensor
 
@@ -152,7 +153,7 @@ def gradients(
     """`torch.autograd.grad` of what the program has checked: the engine alone, in this thread whatever the device."""
     run_backward = torch.autograd.Variable._execution_engine.run_backward
     roots = tuple(outputs), tuple(grad_outputs), retain_graph, create_graph, tuple(inputs)
-    with torch.autograd.set_multithreading_enabled(False):
+    with torch.autograd.set_multithreading_enabled(False), as_eager_chooses(outputs):
         found: tuple[Tensor | None, ...] = run_backward(*roots, allow_unused, accumulate_grad=False)
     return found
 
