@@ -3,7 +3,7 @@
 That is: values, dtypes, sizes, strides, `requires_grad`, which results share memory with which inputs and results, the
 inputs after the call, gradients. The tolerance is measured on eager itself: its error against a run in float64, and
 how much its results change when the inputs change by one rounding error; where that does not explain a difference,
-when its own results on the way do (`rounding.py`). Neighbours: `judge.py`; the random programs of the tests are
+when its own results on the way do (`ways.py`). Neighbours: `judge.py`; the random programs of the tests are
 compared by it as well.
 """
 
@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from stator.base.errors import StatorError
-from stator.coverage.rounding import WAYS, Plain, moved_like
+from stator.coverage.ways import WAYS, Plain, moved_like
 
 #: How many times eager's own error ours may be.
 SLACK = 24.0

@@ -23,7 +23,7 @@ from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils._pytree import tree_leaves, tree_map
 
 import stator
-from stator.coverage.rounding import Plain
+from stator.coverage.ways import Plain
 
 ODD = (0.0, 0.0, 0.0, math.inf, -math.inf, math.nan, 1.0, -0.0)
 #: What one element of the cotangents is, and how many of the inputs' elements are odd.

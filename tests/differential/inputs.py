@@ -65,7 +65,8 @@ class Input:
             values = _with(values, SPECIAL if self.values == "special" else _limits(self.dtype), generator)
         if noise:
             shake = torch.randn(size, generator=torch.Generator().manual_seed(self.seed + 1), dtype=torch.float64)
-            values = (values.double() * (1 + noise * EPSILON[self.dtype] * shake)).to(self.dtype)
+            moved = (values.double() * (1 + noise * EPSILON[self.dtype] * shake)).to(self.dtype)
+            values = torch.where(moved.isfinite(), moved, values)  # the largest number is no infinity
         return values
 
 

@@ -207,6 +207,46 @@ RIGHT = {
         ("v0 = x0 * 2", "v1, v2, v3 = v0.unbind(1)", "v1.data.add_(1)", "v4 = v2 + 1"),
         ("v0", "v4"),
     ),
+    "a product with several zeros has no slope": Program(
+        (Input((7, 7), values="edges", seed=50, **LEAF),), ("v3 = torch.prod(x0)",), ("v3",)
+    ),
+    "a product without zeros is divided by its factors": Program(
+        (Input((3, 4), F16, values="positive", seed=57, **LEAF),),
+        ("v0 = torch.prod(x0 * 40, 0)", "v1 = torch.cumprod(x0 * 40, 0)"),
+        ("v0", "v1"),
+    ),
+    "running products with zeros, infinities and NaN": Program(
+        (Input((33,), values="special", seed=65, **LEAF), Input((7, 17), F64, values="edges", seed=84, **LEAF)),
+        ("v0 = torch.cumprod(torch.remainder(x0, 3), -1)", "v1 = torch.cumprod(torch.roll(x1, 1, -2), 1)"),
+        ("v0", "v1"),
+    ),
+    "the greatest of all under an infinite tangent": Program(
+        (Input((5,), F16, values="positive", **LEAF), Input((5,), F16, seed=1, **LEAF)),
+        ("v0 = torch.max(x0) * 60000 * 60000", "v1 = torch.median(x1) * 60000 * 60000"),
+        ("v0", "v1"),
+    ),
+    "gradients at NaN are those of a vector or of a number": Program(
+        (Input((33,), values="special", seed=21, **LEAF), Input((), F16, values="special", seed=54, **LEAF)),
+        ("v0 = F.hardshrink(x0)", "v1 = F.hardtanh(x0)", "v2 = F.selu(torch.atanh(x1))", "v3 = F.celu(x0[:3])"),
+        ("v0", "v1", "v2", "v3"),
+    ),
+    "an input that is given a history": Program(
+        (Input((2, 1, 33)), Input((1, 1), seed=67, grad="inner")),
+        ("x0.mul_(x1)", "v4 = torch.sin(x0.swapaxes(0, 2))"),
+        ("v4",),
+    ),
+    "what eager overwrites unnoticed": Program(
+        (Input((5,), **LEAF),), ("v0 = x0 * 1", "v1 = torch.kron(v0, v0)", "v0.abs_()"), ("v1",)
+    ),
+    "gradients that cancel": Program(
+        (Input((2, 16, 16), values="positive", seed=20, **LEAF), Input((16, 3), values="positive", seed=60, **LEAF)),
+        (
+            "v0 = torch.lgamma(x0)",
+            "v1 = torch.div(v0, v0)",
+            "v2 = F.cosine_embedding_loss(x1, x1, torch.ones(x1.shape[0]))",
+        ),
+        ("v1", "v2"),
+    ),
 }
 
 REFUSED = {

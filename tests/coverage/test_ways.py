@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional as F
 
 from stator.coverage.compare import Seen, judged, observe_on
-from stator.coverage.rounding import Elsewhere, Plain, RandomRounding
+from stator.coverage.ways import Elsewhere, Plain, RandomRounding
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
@@ -95,6 +95,18 @@ def test_a_formula_that_differs_under_a_mode_is_no_excuse() -> None:
         return x[0] * x[1] * x[2]
 
     assert judge(ours, lambda x: x.prod(), x)
+
+
+def test_what_was_overwritten_unnoticed_is_no_measure() -> None:
+    def spoilt(x: torch.Tensor) -> torch.Tensor:
+        y = x * 1
+        product = torch.kron(y, y)
+        y.abs_()
+        return product
+
+    x = torch.tensor([-1.0, 2.0])
+    assert judge(lambda x: torch.kron(x * 1, x * 1), spoilt, x) == []
+    assert judge(lambda x: torch.kron(x * 1, x.detach()), lambda x: torch.kron(x * 1, x * 1), x)
 
 
 def test_a_written_input_is_a_result() -> None:

@@ -4,6 +4,7 @@
 changes much (terms that cancel, a power of a power) is no more exact in eager than in other code for the same formula.
 What an operator computes exactly stays, so a maximum is still one of its operands. `Elsewhere` computes elementwise
 operators with vector instructions, or without, which eager decides by where an element lies; at NaN they differ.
+`AsSaved` keeps what backward reads from being overwritten unnoticed.
 
 Invariant: neither changes what a program does but in these numbers. Neighbour: `compare.py` measures by them.
 """
@@ -138,11 +139,28 @@ class Elsewhere(TorchDispatchMode):
         return torch.stack([value, value], -1)[..., :1]
 
 
-#: Other ways of eager's, each to be entered once.
+class AsSaved(Plain):
+    """Backward reads what was saved, also where a kernel hid from autograd that it was written to since (`kron`)."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.hooks = torch.autograd.graph.saved_tensors_hooks(lambda saved: saved.detach().clone(), lambda copy: copy)
+
+    def __enter__(self) -> Any:
+        self.hooks.__enter__()  # type: ignore[no-untyped-call]
+        return super().__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)
+        self.hooks.__exit__(*error)  # type: ignore[no-untyped-call]
+
+
+#: Other ways of eager's.
 WAYS: tuple[Callable[[], AbstractContextManager[Any]], ...] = (
     *[lambda seed=seed: RandomRounding(seed) for seed in range(4)],
     lambda: Elsewhere(vectors=True),
     lambda: Elsewhere(vectors=False),
+    AsSaved,
 )
 
 
