@@ -147,12 +147,12 @@ class AsSaved(Plain):
         self.hooks = torch.autograd.graph.saved_tensors_hooks(lambda saved: saved.detach().clone(), lambda copy: copy)
 
     def __enter__(self) -> Any:
-        self.hooks.__enter__()  # type: ignore[no-untyped-call]
-        return super().__enter__()
+        self.hooks.__enter__()
+        return super().__enter__()  # type: ignore[no-untyped-call]
 
     def __exit__(self, *error: Any) -> None:
-        super().__exit__(*error)
-        self.hooks.__exit__(*error)  # type: ignore[no-untyped-call]
+        super().__exit__(*error)  # type: ignore[no-untyped-call]
+        self.hooks.__exit__(*error)
 
 
 #: Other ways of eager's.

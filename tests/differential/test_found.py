@@ -216,7 +216,7 @@ RIGHT = {
         ("v0", "v1"),
     ),
     "running products with zeros, infinities and NaN": Program(
-        (Input((33,), values="special", seed=65, **LEAF), Input((7, 17), F64, values="edges", seed=84, **LEAF)),
+        (Input((33,), values="special", seed=65, **LEAF), Input((7, 17), F64, values="special", seed=84, **LEAF)),
         ("v0 = torch.cumprod(torch.remainder(x0, 3), -1)", "v1 = torch.cumprod(torch.roll(x1, 1, -2), 1)"),
         ("v0", "v1"),
     ),
@@ -237,6 +237,11 @@ RIGHT = {
     ),
     "what eager overwrites unnoticed": Program(
         (Input((5,), **LEAF),), ("v0 = x0 * 1", "v1 = torch.kron(v0, v0)", "v0.abs_()"), ("v1",)
+    ),
+    "distances from what is not finite": Program(
+        (Input((3, 5), values="special", **LEAF), Input((4, 5), values="special", seed=1, **LEAF)),
+        tuple(f"v{i} = torch.cdist(x0, x1, p={order})" for i, order in enumerate((1, 1.5, 2, 3, 0.5, "float('inf')"))),
+        tuple(f"v{i}" for i in range(6)),
     ),
     "gradients that cancel": Program(
         (Input((2, 16, 16), values="positive", seed=20, **LEAF), Input((16, 3), values="positive", seed=60, **LEAF)),

@@ -58,15 +58,16 @@ def distances_backward(grad: Tensor, a: Tensor, b: Tensor, order: float, distanc
 
 
 def _slope(difference: Tensor, distance: Tensor, order: float) -> Tensor:
-    """The derivative of the norm by each difference, zero where the distance is."""
-    size, sign = p.absolute(difference), p.sign(difference)
+    """The derivative of the norm by each difference, zero where the distance is; NaN as eager's vectors have it."""
+    size, sign = p.absolute(difference), p.where(p.isnan(difference), difference, p.sign(difference))
     match order:
         case 1:
             return sign
         case 2:
             slope = p.div(difference, distance)
         case math.inf:
-            return p.where(p.eq(size, distance), sign, 0.0)
+            gap = p.sub(size, distance)
+            return p.where(p.isnan(gap), gap, p.where(p.eq(gap, 0.0), sign, 0.0))
         case _:
             slope = p.mul(sign, p.power_scalar(p.div(size, distance), order - 1))
             if order < 1:
