@@ -28,9 +28,9 @@ from stator.base.errors import Unsupported
 from stator.base.options import Options
 from stator.base.store import key_of
 from stator.fake import FakeTensor
-from stator.fake.lineage import lineage, together
-from stator.fake.mapped import Mapped
 from stator.fake.symbolic import extents, size_of
+from stator.graphs.lineage import lineage, together
+from stator.graphs.mapped import Mapped
 from stator.sizes import Symbol, python
 from stator.sizes.real import written
 

@@ -24,8 +24,8 @@ from stator.aot.metadata import Ints, Output
 from stator.aot.tracer import Tracer
 from stator.base.errors import Unsupported
 from stator.fake import FakeTensor, make
-from stator.fake.lineage import RECORDED, UNRECORDED, count_together, creation, is_watched, whole_of
 from stator.fake.tensor import memory_of
+from stator.graphs.lineage import RECORDED, UNRECORDED, count_together, creation, is_watched, whole_of
 
 aten = torch.ops.aten
 

@@ -16,9 +16,9 @@ from typing import Any, TypeAlias
 import torch
 
 from stator.fake import FakeTensor
-from stator.fake.checks import CHECK_DIVISOR, CHECK_POSITIONS
 from stator.fake.layout import promote
 from stator.fake.overloads import Table
+from stator.graphs.checks import CHECK_DIVISOR, CHECK_POSITIONS
 
 aten = torch.ops.aten
 

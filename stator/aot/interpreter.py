@@ -15,7 +15,7 @@ from stator.aot import overrides
 from stator.aot.attributes import attribute, tensors_of
 from stator.aot.tracer import Tracer
 from stator.base.errors import DataDependent, Unsupported
-from stator.fake import composite
+from stator.graphs import composite
 
 
 class Interpreter:

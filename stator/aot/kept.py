@@ -18,8 +18,8 @@ import torch
 from torch import fx
 
 from stator.fake import FakeTensor
-from stator.fake.lineage import count_together
 from stator.fake.mode import is_custom
+from stator.graphs.lineage import count_together
 
 #: Where the nodes of arithmetic have their operands, which may be numbers.
 _OPERANDS = ("_saved_self", "_saved_other")

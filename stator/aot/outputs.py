@@ -19,10 +19,10 @@ from stator.aot.metadata import Output
 from stator.aot.tracer import Tracer
 from stator.base.errors import Unsupported
 from stator.fake import FakeTensor
-from stator.fake.graphs import root
-from stator.fake.lineage import UNRECORDED, count_together, creation
 from stator.fake.mode import is_custom
 from stator.fake.symbolic import extents, size_of
+from stator.graphs.calls import root
+from stator.graphs.lineage import UNRECORDED, count_together, creation
 
 aten = torch.ops.aten
 

@@ -31,7 +31,8 @@ from stator.aot.symbols import shown
 from stator.aot.trace import Joint
 from stator.base.errors import Unsupported
 from stator.fake.execute import plan_of
-from stator.fake.graphs import acts, add_call, copy_call, draws, infer, is_pure, is_view, module, root
+from stator.graphs.calls import acts, draws, is_pure, is_view, root
+from stator.graphs.nodes import add_call, copy_call, infer, module
 
 aten = torch.ops.aten
 

@@ -23,8 +23,8 @@ from stator.aot.functional import Cell, Handle
 from stator.aot.tracer import Calls, Tracer
 from stator.base.errors import Unsupported
 from stator.fake import make
-from stator.fake.graphs import is_view
 from stator.fake.mode import is_custom
+from stator.graphs.calls import is_view
 
 aten = torch.ops.aten
 

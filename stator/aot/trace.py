@@ -35,12 +35,13 @@ from stator.aot.tangents import GivenTangents, Reachability
 from stator.aot.tracer import Tracer
 from stator.base.errors import StatorError, Unsupported
 from stator.fake import FakeTensor, make
-from stator.fake.formulas import as_eager_chooses
-from stator.fake.graphs import acts, module
 from stator.fake.layout import contiguous_strides, is_dense
-from stator.fake.lineage import whole_of
 from stator.fake.mode import inner, is_inner, without_saved_tensor_hooks
 from stator.fake.symbolic import extents
+from stator.graphs.calls import acts
+from stator.graphs.formulas import as_eager_chooses
+from stator.graphs.lineage import whole_of
+from stator.graphs.nodes import module
 from stator.sizes import Extent
 
 aten = torch.ops.aten

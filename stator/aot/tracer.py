@@ -28,10 +28,10 @@ from stator.aot.written import written_form
 from stator.base.errors import DataDependent, Unsupported
 from stator.fake import FakeMode, FakeTensor, make
 from stator.fake.execute import CONSTANT_ELEMENTS, RULES, argument, execute, plan_of
-from stator.fake.graphs import add_call, infer
 from stator.fake.mode import FACTORIES, Geometry, remember_value
 from stator.fake.overloads import Table
 from stator.fake.tensor import memory_of
+from stator.graphs.nodes import add_call, infer
 from stator.sizes import real
 
 aten = torch.ops.aten

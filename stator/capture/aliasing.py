@@ -19,8 +19,8 @@ from stator.capture.guards import Guard
 from stator.capture.source import AttrSource, ConstSource, EarlierSource, InstanceDictSource, LocalSource, StorageSource
 from stator.capture.values.python.objects.function import CellValue, FunctionValue
 from stator.capture.values.torch.nn_module import ModuleValue, RegistryValue
-from stator.fake.lineage import lineage, together, whole_of
 from stator.fake.mode import is_inner
+from stator.graphs.lineage import lineage, together, whole_of
 
 if TYPE_CHECKING:
     from types import CodeType

@@ -23,8 +23,11 @@ from torch.utils._pytree import tree_leaves
 from stator.capture.default_device import default_device
 from stator.capture.dynamic import Sizes
 from stator.capture.source import SizeSource, StrideSource
-from stator.fake import FakeMode, composite, graphs
+from stator.fake import FakeMode
 from stator.fake.symbolic import size_of, symfloat, symint
+from stator.graphs import composite
+from stator.graphs.nodes import add_node
+from stator.graphs.nodes import module as graph_module
 from stator.sizes import OPERATIONS, Extent, Size, Symbol, fold
 from stator.sizes.real import FUNCTIONS, Number, Real, from_bits, plain, written
 
@@ -326,7 +329,7 @@ class GraphBuilder:
     def _append(
         self, kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], value: Any, location: Location
     ) -> fx.Node:
-        node = graphs.add_node(self.graph, kind, target, args, kwargs)
+        node = add_node(self.graph, kind, target, args, kwargs)
         meta = node.meta
         meta["val"] = value
         meta["location"] = location
@@ -357,7 +360,7 @@ class GraphBuilder:
         for node in (*reversed(calls), *elements):
             self.graph.erase_node(node)
         self._first_body_node = next((node for node in self.graph.nodes if node.op != "placeholder"), None)
-        return graphs.module(body, "mapped"), read
+        return graph_module(body, "mapped"), read
 
     def leaves(self) -> list[Leaf]:
         """All tensors that come from outside."""
@@ -397,7 +400,7 @@ class GraphBuilder:
                 root.register_parameter(attribute, tensor)
             else:
                 root.register_buffer(attribute, tensor)
-        module = graphs.module(self.graph, name, root)
+        module = graph_module(self.graph, name, root)
         if self.sizes.symbolic:
             module.meta["sizes"] = self.sizes
         module.meta["written"] = frozenset(self._written())

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from stator.base.errors import DataDependent, GraphBreak, Unsupported
-from stator.fake import composite
+from stator.graphs import composite
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

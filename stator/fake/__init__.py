@@ -1,7 +1,6 @@
 """Fake tensors: tensors with everything but data. Front door of the package."""
 
 from stator.fake import (  # noqa: F401  (they fill the table of shape rules)
-    checks,
     rules,
     rules_layers,
     rules_reductions,

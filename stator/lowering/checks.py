@@ -1,11 +1,11 @@
 """Checks of data: a nest that asks whether an element is wrong, and ATen's assertion, which raises.
 
-Nothing is left of a check whose answer is proven. Neighbour: `fake/checks.py` says what the operators mean.
+Nothing is left of a check whose answer is proven. Neighbour: `graphs/checks.py` says what the operators mean.
 """
 
 from __future__ import annotations
 
-from stator.fake.checks import CHECK_DIVISOR, CHECK_POSITIONS, DIVISION, OUT_OF_RANGE
+from stator.graphs.checks import CHECK_DIVISOR, CHECK_POSITIONS, DIVISION, OUT_OF_RANGE
 from stator.loop import expr as e
 from stator.loop.expr import Expr
 from stator.loop.index import ZERO

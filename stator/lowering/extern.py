@@ -19,7 +19,7 @@ from torch.fx import Node
 
 from stator.base.errors import Unsupported
 from stator.fake.execute import plan_of
-from stator.fake.graphs import acts
+from stator.graphs.calls import acts
 from stator.loop.nest import Argument, Buffer, Extern, Text
 from stator.loop.scalar import OPAQUE
 from stator.lowering.context import Context

@@ -13,8 +13,8 @@ from math import prod
 import torch
 from torch.fx import Graph, Node
 
-from stator.fake.graphs import is_view
 from stator.fake.symbolic import extents
+from stator.graphs.calls import is_view
 from stator.prims.set import PRIMITIVES
 from stator.sizes import hint
 

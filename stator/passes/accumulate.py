@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import fx
 
-from stator.fake.graphs import add_call
 from stator.fake.symbolic import extents
+from stator.graphs.nodes import add_call
 
 aten = torch.ops.aten
 

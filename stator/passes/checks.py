@@ -15,10 +15,10 @@ from typing import Any
 import torch
 from torch import fx
 
-from stator.fake.checks import CHECK_POSITIONS
-from stator.fake.graphs import acts, is_view
 from stator.fake.overloads import overload
 from stator.fake.symbolic import size_of
+from stator.graphs.calls import acts, is_view
+from stator.graphs.checks import CHECK_POSITIONS
 from stator.sizes import Extent
 
 #: What reads or writes at positions: (x, dim, positions, …), or (x, positions of each dim, …).

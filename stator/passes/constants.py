@@ -13,8 +13,9 @@ import torch
 from torch import fx
 
 from stator.fake.execute import on_cpu
-from stator.fake.graphs import add_call, is_view
 from stator.fake.symbolic import is_symbolic
+from stator.graphs.calls import is_view
+from stator.graphs.nodes import add_call
 
 aten = torch.ops.aten
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from torch import fx
 
-from stator.fake.graphs import acts
+from stator.graphs.calls import acts
 from stator.passes.memory import COPY_IN_PLACE
 
 

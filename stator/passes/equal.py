@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import fx
 
-from stator.fake.graphs import is_pure, root
 from stator.fake.symbolic import size_of
+from stator.graphs.calls import is_pure, root
 from stator.passes.memory import Escapes
 from stator.sizes.real import written
 

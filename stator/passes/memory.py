@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import fx
 
-from stator.fake.graphs import root
+from stator.graphs.calls import root
 
 COPY_IN_PLACE = torch.ops.aten.copy_.default
 

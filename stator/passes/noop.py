@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import fx
 
-from stator.fake.graphs import is_view
 from stator.fake.layout import OPAQUE_DTYPES
 from stator.fake.symbolic import extents
+from stator.graphs.calls import is_view
 from stator.passes.memory import Escapes
 
 aten = torch.ops.aten

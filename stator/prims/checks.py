@@ -1,12 +1,12 @@
 """The checks of data among the primitives: operators without results, which raise.
 
-`stator/fake/checks.py` defines them and says what they mean; `lowering/checks.py` makes loops of them. Importing this
+`stator/graphs/checks.py` defines them and says what they mean; `lowering/checks.py` makes loops of them. Importing this
 file enters them into the set.
 """
 
 from __future__ import annotations
 
-from stator.fake.checks import CHECK_DIVISOR, CHECK_POSITIONS, LINALG_ERRORS
+from stator.graphs.checks import CHECK_DIVISOR, CHECK_POSITIONS, LINALG_ERRORS
 from stator.prims.set import PRIMITIVES, Primitive
 
 PRIMITIVES[CHECK_POSITIONS] = Primitive("check", (), "raise where a position is out of range")

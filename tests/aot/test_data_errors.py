@@ -18,7 +18,7 @@ import stator
 from stator import passes, prims
 from stator.aot.partition import partition
 from stator.aot.trace import trace
-from stator.fake.checks import CHECK_POSITIONS
+from stator.graphs.checks import CHECK_POSITIONS
 
 SINGULAR = torch.tensor([[1.0, 2.0], [2.0, 4.0]])
 REGULAR = torch.tensor([[2.0, 1.0], [1.0, 2.0]])

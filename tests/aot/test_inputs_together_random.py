@@ -17,7 +17,7 @@ import torch
 
 import stator
 from stator.base import log
-from stator.fake.lineage import count_together
+from stator.graphs.lineage import count_together
 from tests.aot.relations import Function, Inputs, differences, flat, gradients, observe
 
 View = Callable[[random.Random, torch.Tensor], torch.Tensor]

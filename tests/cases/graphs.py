@@ -16,8 +16,9 @@ from torch.fx import GraphModule
 from stator.aot import overrides as overrides  # fills the tracer's table
 from stator.aot.functional import Cell, Handle
 from stator.aot.tracer import Tracer
-from stator.fake import composite, make
-from stator.fake.graphs import module
+from stator.fake import make
+from stator.graphs import composite
+from stator.graphs.nodes import module
 
 
 def trace(

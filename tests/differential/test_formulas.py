@@ -7,7 +7,7 @@ import torch
 from torch.testing._internal.common_methods_invocations import op_db
 
 import stator
-from stator.fake.formulas import FORMULAS
+from stator.graphs.formulas import FORMULAS
 from tests.differential.formulas import differing
 
 #: What the scan of all operators finds, in one version of PyTorch or another.

@@ -14,8 +14,8 @@ from torch import fx
 
 from stator.base.errors import Unsupported
 from stator.base.options import Options
-from stator.fake import graphs
 from stator.fingerprint import _name, graph_key
+from stator.graphs import nodes
 
 F = torch.nn.functional
 
@@ -50,7 +50,7 @@ class Made:
             root.register_parameter(self.names[2], self.attribute)
         else:
             root.register_buffer(self.names[2], self.attribute)
-        return graph_key(graphs.module(graph, "graph", root), [self.x, self.y], self.options)
+        return graph_key(nodes.module(graph, "graph", root), [self.x, self.y], self.options)
 
 
 def views(offset: int) -> dict[str, torch.Tensor]:

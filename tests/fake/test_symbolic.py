@@ -10,8 +10,9 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from stator.fake import FakeMode, FakeTensor, composite, make
+from stator.fake import FakeMode, FakeTensor, make
 from stator.fake.symbolic import extents, is_symbolic, size_of, symint
+from stator.graphs import composite
 from stator.sizes import Environment, Extent, Symbol, evaluate
 
 CPU = torch.device("cpu")

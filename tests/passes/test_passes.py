@@ -6,7 +6,7 @@ from torch import fx
 from stator.aot.partition import partition
 from stator.aot.trace import trace
 from stator.fake import FakeMode
-from stator.fake.graphs import add_call, infer
+from stator.graphs.nodes import add_call, infer
 from stator.passes import PIPELINE, run
 from stator.passes.accumulate import AccumulateEmbeddings
 from stator.passes.constants import FoldConstants

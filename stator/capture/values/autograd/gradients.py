@@ -5,7 +5,7 @@ Both entries of the autograd engine become one call of `torch.autograd.grad` in 
 `requires_grad_()` before it computes anything from it is given to the graph as one that requires gradients.
 Invariant: every path from the outputs to what they are differentiated by lies in the graph, and no tensor on it has
 hooks.
-Neighbours: `tensor.py`; `output_state.py` (tensors whose history ends with the graph); `fake/composite.py`.
+Neighbours: `tensor.py`; `output_state.py` (tensors whose history ends with the graph); `graphs/composite.py`.
 """
 
 from __future__ import annotations
@@ -32,11 +32,12 @@ from stator.capture.values.torch.tensor import (
     refuse_mapped,
     result_value,
 )
-from stator.fake import FakeTensor, composite
+from stator.fake import FakeTensor
 from stator.fake.layout import is_dense
 from stator.fake.mode import is_inner
 from stator.fake.symbolic import size_of
 from stator.fake.tensor import memory_of
+from stator.graphs import composite
 from stator.sizes import hint
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 Of a tensor that the graph computes the fakes know it, since autograd relates them as it relates real tensors. It must
 be answered here: what a compiled graph returns is no view but of inputs and of other results (docs/autograd.md).
-Neighbours: `tensor.py` (asks for both names), `fake/lineage.py` (the same questions about real tensors).
+Neighbours: `tensor.py` (asks for both names), `graphs/lineage.py` (the same questions about real tensors).
 """
 
 from __future__ import annotations

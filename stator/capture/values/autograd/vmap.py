@@ -5,7 +5,7 @@ is taken out again (`GraphBuilder.cut`) and becomes the body of a `Mapped` node.
 its tensors other than by their values is not all the same as of one element: those questions are refused, as are
 writes to what comes from outside.
 Invariant: no node of the body is used behind it; `frames.leaked` ends the graph before the call where one is.
-Neighbours: `graph.py`, `fake/mapped.py`.
+Neighbours: `graph.py`, `graphs/mapped.py`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from stator.capture.values.python.containers.sequence import ListValue
 from stator.capture.values.registry import NAMED_CALLS, wrap
 from stator.capture.values.torch.tensor import TensorValue, call_graph
 from stator.fake import FakeTensor, make
-from stator.fake.mapped import Mapped
+from stator.graphs.mapped import Mapped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from stator.fake.formulas import as_eager_chooses
-from stator.fake.recurrent import lstm
 from stator.fake.tensor import FakeTensor
+from stator.graphs.formulas import as_eager_chooses
+from stator.graphs.recurrent import lstm
 
 
 def call(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:

@@ -3,7 +3,7 @@
     stator::check_positions(x, low, high)    every element of x lies in low … high-1
     stator::check_divisor(x)                 no element of x is zero
 
-A call without results does something whoever reads what (`graphs.acts`), so no pass and no partition drops it.
+A call without results does something whoever reads what (`calls.acts`), so no pass and no partition drops it.
 Neighbours: `aot/checks.py` says which operators need one; `passes/checks.py` drops those that kernels make anyway;
 `lowering/checks.py` has the loops.
 """
