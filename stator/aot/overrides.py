@@ -264,12 +264,13 @@ def _rrelu_in_place(tracer: Tracer, x: Any, noise: Any, *args: Any, **kwargs: An
     return x
 
 
-# ---- no effect on values ---------------------------------------------------------------------------------------------
+# ---- what no graph can hold ------------------------------------------------------------------------------------------
 
 
 @special(aten.record_stream.default)
-def _nothing(tracer: Tracer, *args: Any, **kwargs: Any) -> None:
-    return None
+def _refuse_stream(tracer: Tracer, x: FakeTensor, stream: Any) -> None:
+    hint = "call it on what the compiled function takes or gives"
+    raise Unsupported("record_stream", "a graph keeps its memory for the stream that it runs on", hint)
 
 
 @special(aten.set_.source_Tensor, aten.set_.source_Storage, aten.resize_.default, aten.resize_as_.default)

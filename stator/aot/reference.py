@@ -10,22 +10,22 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch._ops import OpOverload
 
 from stator.aot.partition import partition
 from stator.aot.runtime import bind
 from stator.aot.symbols import origins, read
 from stator.aot.trace import trace
+from stator.base.workspaces import WORKSPACES
 from stator.fake.symbolic import size_of
 from stator.sizes import Symbol, evaluate
 from stator.sizes.real import from_bits, symbol_of
-
-RECURRENT = torch.ops.aten.mkldnn_rnn_layer.default
 
 
 def by_python(module: fx.GraphModule) -> Callable[[list[Any]], tuple[Any, ...]]:
     """The graph in the form of a compiled one: from a list of tensors (and numbers) to a tuple."""
     places = origins([node.meta["val"] for node in module.graph.nodes if node.op == "placeholder"])
-    by_nodes = bool(places) or any(node.target is RECURRENT for node in module.graph.nodes)
+    by_nodes = bool(places) or any(_keeps(node.target) for node in module.graph.nodes)
 
     def call(inputs: list[Any]) -> tuple[Any, ...]:
         # What a graph writes is not counted, as with kernels: the runtime tells autograd.
@@ -36,6 +36,10 @@ def by_python(module: fx.GraphModule) -> Callable[[list[Any]], tuple[Any, ...]]:
         return tuple(_Sized(module, dict(zip(symbols, read(places, inputs), strict=True))).run(*inputs))
 
     return call
+
+
+def _keeps(target: Any) -> bool:
+    return isinstance(target, OpOverload) and str(target) in WORKSPACES
 
 
 class _Sized(fx.Interpreter):
@@ -51,8 +55,8 @@ class _Sized(fx.Interpreter):
         return self._filled(tuple(args), n), {name: self._filled(value, n) for name, value in kwargs.items()}
 
     def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A call; the kernel of recurrent layers keeps what its backward needs only where gradients are recorded."""
-        if target is not RECURRENT:
+        """A call, recorded where the kernel keeps what its backward needs only then."""
+        if not _keeps(target):
             return super().call_function(target, args, kwargs)
         with torch.enable_grad(), torch._C._AutoDispatchBelowAutograd():
             return target(*args, **kwargs)

@@ -12,12 +12,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from stator.base.errors import InternalError
+from stator.base.workspaces import WORKSPACES
 
 #: Size and strides that are relied on, for each result up to the last that is asked for; None for one that is not.
 Geometry = tuple[tuple[int, ...], tuple[int, ...]] | None
 
-#: Results whose size only the kernel knows: what its backward needs, which nothing else reads.
-WORKSPACES = {"aten.mkldnn_rnn_layer.default": 3}
 #: The namespace of functional forms of operators that write to arguments (`aot/written.py`).
 WRITTEN = "stator_written"
 

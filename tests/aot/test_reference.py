@@ -450,3 +450,16 @@ def test_refusals(table):
         compiled(Function(lambda x, y: x.add_(1) + y), [base, base[:1].expand(4)], table)
     with pytest.raises(Unsupported, match="memory of a tensor"):
         compiled(Function(lambda x: x.clone().resize_(2)), [torch.randn(4)], table)
+
+
+def test_streams_are_refused(table):
+    """Memory of a graph belongs to the stream that it runs on, which no other stream can be told of."""
+    graph = torch.fx.Graph()
+    x = graph.placeholder("x")
+    doubled = graph.call_function(torch.mul, (x, 2))
+    graph.call_function(torch.ops.aten.record_stream.default, (doubled, graph.get_attr("stream")))
+    graph.output((doubled,))
+    root = nn.Module()
+    root.stream = torch.Stream(device="cpu")
+    with pytest.raises(Unsupported, match="for the stream that it runs on"):
+        reference(torch.fx.GraphModule(root, graph), [torch.ones(3)], decompositions=table)
