@@ -11,8 +11,10 @@ Neighbours: `values/*` (record), `rewrite.py` (calls `replay` and asks `live` fo
 from __future__ import annotations
 
 import operator
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
+from stator.capture.fields import value_class
 from stator.capture.value import Value
 from stator.capture.values.python.constant import ConstantValue
 
@@ -25,16 +27,14 @@ if TYPE_CHECKING:
 DELETED = Value()
 
 
+@value_class
 class GlobalsValue(Value):
     """The changed names of one globals dict."""
 
-    __slots__ = ("changed", "namespace")
     kind = "globals"
 
-    def __init__(self, namespace: dict[str, Any]) -> None:
-        super().__init__()
-        self.namespace = namespace
-        self.changed: dict[str, Value] = {}
+    namespace: dict[str, Any]
+    changed: dict[str, Value] = field(init=False, default_factory=dict)
 
     def children(self) -> Iterator[Value]:
         return (value for value in self.changed.values() if value is not DELETED)

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import inspect
 import types
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from stator.base.errors import GraphBreak
+from stator.capture.fields import part, value_class
 from stator.capture.value import Raised, Value
 
 if TYPE_CHECKING:
@@ -21,19 +23,17 @@ if TYPE_CHECKING:
     from stator.capture.rewrite import Assembler
 
 
+@value_class
 class GeneratorValue(Value):
     """A suspended, running or finished generator."""
 
-    __slots__ = ("machine", "result", "running", "started")
     kind = "a generator"
 
-    def __init__(self, machine: Machine) -> None:
-        super().__init__()
-        self.machine = machine
-        self.started = False
-        self.running = False
-        #: What it returned, once it has finished.
-        self.result: Value | None = None
+    machine: Machine
+    started: bool = field(init=False, default=False)
+    running: bool = field(init=False, default=False)
+    #: What it returned, once it has finished.
+    result: Value | None = field(init=False, default=None)
 
     def python_type(self) -> type:
         return types.GeneratorType
@@ -187,20 +187,19 @@ def call_with_slots(function: types.FunctionType, *slots: Any) -> Any:
     return function(*args, **kwargs)
 
 
+@value_class
 class GeneratorMethod(Value):
     """`generator.send` and the like."""
 
-    __slots__ = ("generator", "name")
     kind = "a generator's method"
+
+    generator: GeneratorValue = part()
+    name: str
+
     #: Name → how many arguments it takes; `throw` also takes (class, exception, traceback).
     COUNTS: ClassVar[dict[str, range]] = {
         "send": range(1, 2), "throw": range(1, 4), "close": range(1), "__next__": range(1), "__iter__": range(1),
     }  # fmt: skip
-
-    def __init__(self, generator: GeneratorValue, name: str) -> None:
-        super().__init__()
-        self.generator = generator
-        self.name = name
 
     def python_type(self) -> type:
         return types.BuiltinMethodType

@@ -34,9 +34,12 @@ What `reconstruct` and the effects ask of the assembler (`out`):
 
 from __future__ import annotations
 
+import dataclasses
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from stator.base.errors import GraphBreak
+from stator.capture.fields import value_class
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -60,10 +63,14 @@ class Raised(Exception):
         self.certain = certain
 
 
+@value_class
 class Value:
     """One Python object as the machine sees it."""
 
-    __slots__ = ("source",)
+    source: Source | None = field(default=None, kw_only=True)
+
+    #: The fields that hold values (`fields.py`).
+    PARTS: ClassVar[tuple[str, ...]] = ()
 
     #: How error messages call this kind of value.
     kind: ClassVar[str] = "object"
@@ -74,8 +81,9 @@ class Value:
     #: Whether the graph computes it, so that no function of Python's can run on it at capture.
     in_graph: ClassVar[bool] = False
 
-    def __init__(self, source: Source | None = None) -> None:
-        self.source = source
+    def __repr__(self) -> str:
+        names = [entry.name for entry in dataclasses.fields(self) if entry.name != "source"]
+        return f"{type(self).__name__}({', '.join(f'{name}={shown(getattr(self, name, None))}' for name in names)})"
 
     # -- what it is --------------------------------------------------------------------------------
 
@@ -251,11 +259,27 @@ class Value:
 
     def children(self) -> Iterator[Value]:
         """Values inside, for finding live tensors and changed objects."""
-        return iter(())
+        for name in self.PARTS:
+            match getattr(self, name):
+                case None:
+                    pass
+                case Value() as value:
+                    yield value
+                case dict() as values:
+                    yield from values.values()
+                case values:
+                    yield from values
 
     def refuse(self, what: str) -> GraphBreak:
         """A graph break that says what is not supported, to be raised by the caller."""
         return GraphBreak(f"{what} is not supported on {self.kind}", hint="")
+
+
+def shown(item: Any) -> str:
+    """A field in the text of a value: of what the program made only the kind, since its own `__repr__` must not run."""
+    if isinstance(item, type):
+        return item.__qualname__
+    return repr(item) if type(item) in (int, float, bool, str, type(None)) else type(item).__name__
 
 
 class Cell(Protocol):

@@ -119,7 +119,7 @@ def test_every_kind_of_source_loads_what_it_resolves_to() -> None:
         FunctionDefaultSource(LocalSource("b"), 1), FunctionClosureSource(LocalSource("b"), 0),
         ItemSource(LocalSource("named"), "z"),
     ]  # fmt: skip
-    made = rewrite(function, Items(*(Value(source) for source in sources)))
+    made = rewrite(function, Items(*(Value(source=source) for source in sources)))
     thing = Thing()
     found = made(thing, target, 5, z=MARK)
     assert found == [
@@ -158,10 +158,10 @@ def test_identity_cycles_and_live_objects() -> None:
 
 
 def test_sources_are_read_before_effects_overwrite_them() -> None:
-    a = Value(LocalSource("a"))
+    a = Value(source=LocalSource("a"))
     x, y = AttrSource(LocalSource("a"), "x"), AttrSource(LocalSource("a"), "y")
-    effects = Effects((a, "x", Value(y)), (a, "y", Value(x)))
-    made = rewrite(original(), Items(Value(x)), effects)
+    effects = Effects((a, "x", Value(source=y)), (a, "y", Value(source=x)))
+    made = rewrite(original(), Items(Value(source=x)), effects)
     thing = types.SimpleNamespace(x=1, y=2)
     assert made(thing) == [1]
     assert (thing.x, thing.y) == (2, 1)

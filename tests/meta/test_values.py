@@ -1,13 +1,18 @@
 """The folders of `stator/capture/values/`: each imports only those that `docs/architecture.md` allows it.
 
 What the language is stays apart from torch: a value class of a higher folder says by methods of its own what a builtin
-function makes of it, so that the lower ones need not know it.
+function makes of it, so that the lower ones need not know it. And how the classes in them say what they are made of.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import re
+import sys
+from collections.abc import Iterator
 
+from stator.capture.value import Value
+from stator.capture.values import build
 from tests.meta.source_tree import ROOT, modules
 
 TOP = "stator.capture.values"
@@ -76,3 +81,53 @@ def test_no_folder_is_a_heap() -> None:
     for folder in FOLDERS:
         files = [name for name in inner() if folder_of(name) == folder]
         assert len(files) <= 20, f"{folder} has {len(files)} files"
+
+
+# -- fields --------------------------------------------------------------------------------------------
+
+#: Class.field that holds values and is no part -> why `children` does not follow it.
+NOT_PARTS = {
+    "CellValue.owner": "the way back",
+    "FunctionValue.annotations": "nothing reads them in a compiled function",
+    "DictIterator.expected": "what the owner held, which is its part",
+    "DequeIterator.expected": "what the owner held, which is its part",
+    "SetIterator.items": "what the owner held, which is its part",
+    "SetValue.before": "what the real set holds",
+    "Switch.before": "what the real switch is set to",
+    "Steps.steps": "a running generator: it may not outlive the graph",
+    "ModuleValue.registries": "parts of the namespace",
+    "ModuleValue.searched": "parts of the namespace",
+}
+
+VALUES = re.compile(r"\b(Value|Entry|[A-Z]\w*Value)\b")
+
+
+def value_classes() -> Iterator[type[Value]]:
+    left: list[type[Value]] = [Value]
+    while left:
+        cls = left.pop()
+        left += cls.__subclasses__()
+        if cls.__module__.startswith("stator.") and getattr(sys.modules[cls.__module__], cls.__name__) is cls:
+            yield cls
+
+
+def test_every_value_class_is_declared() -> None:
+    """Without the decorator a class has no fields of its own, and a `__dict__`."""
+    classes = list(value_classes())
+    assert len(classes) > 80 and build.FILES
+    assert not [cls.__name__ for cls in classes if "__dict__" in dir(cls) or "PARTS" not in vars(cls)]
+    # What dataclasses write stands in no file.
+    assert not [cls.__name__ for cls in classes if cls.__init__.__code__.co_filename.endswith(".py")]
+
+
+def test_what_holds_values_is_a_part() -> None:
+    left = set()
+    for cls in value_classes():
+        if "children" in vars(cls):
+            continue
+        own = vars(cls).get("__annotations__", {})
+        for entry in dataclasses.fields(cls):
+            text = str(own.get(entry.name, ""))
+            if VALUES.search(text) and not text.startswith("Callable") and entry.name not in cls.PARTS:
+                left.add(f"{cls.__name__}.{entry.name}")
+    assert left == set(NOT_PARTS)

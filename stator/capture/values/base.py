@@ -13,6 +13,7 @@ import types
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
+from stator.capture.fields import part, value_class
 from stator.capture.source import AttrSource, ClassAttrSource, ConstSource
 from stator.capture.value import Value
 from stator.capture.values import mirror
@@ -22,11 +23,10 @@ from stator.capture.values.methods import UNARY, find_method, fits
 from stator.capture.values.registry import fresh, wrap
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from stator.capture.machine import Machine
     from stator.capture.rewrite import Assembler
-    from stator.capture.source import Source
 
 
 def call_written(tx: Machine, value: Value, name: str, *args: Value) -> Value | None:
@@ -50,10 +50,9 @@ def bind_static(tx: Machine, instance: Value, cls: type, name: str) -> Value:
     return found if descriptor_get is None else descriptor_get(tx, instance, cls)
 
 
+@value_class
 class Object(Value):
     """A value whose methods are `m_*` functions."""
-
-    __slots__ = ()
 
     def get_attr(self, tx: Machine, name: str) -> Value:
         if name == "__class__":
@@ -70,10 +69,10 @@ class Object(Value):
         tx.raise_exception(AttributeError, f"{self.python_type().__name__!r} object has no attribute {name!r}")
 
 
+@value_class
 class Builtin(Object):
     """An object of a builtin type that is known inside out: what has no model here, Python does on mirrors."""
 
-    __slots__ = ()
     by_mirrors = True
 
     def get_attr(self, tx: Machine, name: str) -> Value:
@@ -134,14 +133,11 @@ class Builtin(Object):
 METHODS = (types.MethodDescriptorType, types.WrapperDescriptorType)
 
 
+@value_class
 class KnownValue(Object):
     """An object known by identity: whoever makes the value from a source has guarded that it is this one."""
 
-    __slots__ = ("obj",)
-
-    def __init__(self, obj: Any, source: Source | None = None) -> None:
-        super().__init__(source)
-        self.obj = obj
+    obj: Any
 
     def __repr__(self) -> str:
         name = getattr(self.obj, "__qualname__", None) or getattr(self.obj, "__name__", None) or self.obj
@@ -175,16 +171,14 @@ class KnownValue(Object):
         out.load_object(self.obj)
 
 
+@value_class
 class MethodValue(Object):
     """A builtin method bound to a value: `[].append`."""
 
-    __slots__ = ("name", "owner")
     kind = "a method"
 
-    def __init__(self, owner: Value, name: str, source: Source | None = None) -> None:
-        super().__init__(source)
-        self.owner = owner
-        self.name = name
+    owner: Value = part()
+    name: str
 
     def python_type(self) -> type:
         return types.MethodWrapperType if self.is_wrapper() else types.BuiltinMethodType
@@ -214,9 +208,6 @@ class MethodValue(Object):
     def unbound(self) -> tuple[Value, Value] | None:
         raw = static_attribute(self.owner.python_type(), self.name)
         return (fresh(raw), self.owner) if isinstance(raw, types.MethodDescriptorType) else None
-
-    def children(self) -> Iterator[Value]:
-        yield self.owner
 
     def reconstruct(self, out: Assembler) -> None:
         out.call(getattr, self.owner, fresh(self.name))

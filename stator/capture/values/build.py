@@ -90,7 +90,7 @@ def make_dict(tx: Machine, pairs: list[tuple[Value, Value]]) -> Value:
 
 def make_slice(start: Value, stop: Value, step: Value) -> Value:
     """A slice."""
-    return SliceValue(start, stop, step)
+    return SliceValue((start, stop, step))
 
 
 def make_function(
@@ -110,7 +110,7 @@ def make_cell(
     content: Value | None, cell: CellType | None = None, source: Source | None = None, contents: Source | None = None
 ) -> Value:
     """A closure cell."""
-    return CellValue(content, cell, source, contents)
+    return CellValue(content, cell, source=source, contents=contents)
 
 
 def make_exception(tx: Machine, cls: type[BaseException], args: list[Value]) -> Value:

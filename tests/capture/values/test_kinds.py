@@ -9,6 +9,7 @@ import logging
 import math
 import operator
 import os
+import sys
 import types
 import warnings
 import weakref
@@ -288,7 +289,8 @@ OTHERS: dict[type[Value], str] = {
 def kinds(cls: type[Value] = Value) -> Iterator[type[Value]]:
     """The classes of values that the package has."""
     for kind in cls.__subclasses__():
-        if kind.__module__.startswith("stator."):
+        # Making the slots of a class leaves another of its name, until garbage is collected.
+        if kind.__module__.startswith("stator.") and getattr(sys.modules[kind.__module__], kind.__name__) is kind:
             yield kind
         yield from kinds(kind)
 

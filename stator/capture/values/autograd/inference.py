@@ -8,12 +8,14 @@ inference tensors is refused; tensors that leave the graph become inference tens
 from __future__ import annotations
 
 import functools
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 import torch
 from torch.utils import _contextlib
 
 from stator.base.errors import GraphBreak
+from stator.capture.fields import value_class
 from stator.capture.source import ConstSource
 from stator.capture.values.python.constant import NONE
 from stator.capture.values.registry import fresh, handles, wrap
@@ -32,16 +34,14 @@ if TYPE_CHECKING:
 MAKER = functools.partial(torch.inference_mode, True)
 
 
+@value_class
 class InferenceValue(GraphContext):
     """A context of inference mode."""
 
-    __slots__ = ("before",)
     kind = "an inference mode context"
 
-    def __init__(self) -> None:
-        super().__init__()
-        #: The modes around it, once for each time it is entered.
-        self.before: list[tuple[bool, bool]] = []
+    #: The modes around it, once for each time it is entered.
+    before: list[tuple[bool, bool]] = field(init=False, default_factory=list)
 
     def python_type(self) -> type:
         return torch.inference_mode

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.torch_version
 
+from stator.capture.fields import part, value_class
 from stator.capture.source import AttrSource, ConstSource
 from stator.capture.value import Value
 from stator.capture.values import mirror, watch
@@ -33,7 +34,7 @@ from stator.capture.values.watch import IMMUTABLE
 from stator.sizes.real import Real
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from stator.capture.machine import Machine
     from stator.capture.rewrite import Assembler
@@ -50,18 +51,13 @@ BY_VALUE = (slice, range, frozenset)
 TYPING: type = typing._Final
 
 
+@value_class
 class ConstantValue(Value):
     """A known object."""
 
-    __slots__ = ("value",)
     kind = "a constant"
 
-    def __init__(self, value: Any, source: Source | None = None) -> None:
-        self.value = value
-        self.source = source
-
-    def __repr__(self) -> str:
-        return f"ConstantValue({self.value!r})"
+    value: Any
 
     def python_type(self) -> type:
         return type(self.value)
@@ -201,17 +197,15 @@ WRITTEN = (types.FunctionType, property, staticmethod, classmethod)
 BOUND_METHODS = (type("".join), type((1).__add__), type(re.compile("").match), type(ConstantValue(1).truth))
 
 
+@value_class
 class BoundConstantValue(Value):
     """A method of a constant; it runs for real when its arguments are known."""
 
-    __slots__ = ("function", "name", "owner")
     kind = "a method of a constant"
 
-    def __init__(self, owner: Value, name: str, function: Any) -> None:
-        super().__init__()
-        self.owner = owner
-        self.name = name
-        self.function = function
+    owner: Value = part()
+    name: str
+    function: Any
 
     def python_type(self) -> type:
         return type(self.function)
@@ -239,22 +233,17 @@ class BoundConstantValue(Value):
     def get_attr(self, tx: Machine, name: str) -> Value:
         return fresh(run(tx, getattr, (self.function, name)))
 
-    def children(self) -> Iterator[Value]:
-        yield self.owner
-
     def reconstruct(self, out: Assembler) -> None:
         out.load_object(self.function)
 
 
+@value_class
 class SliceValue(Builtin):
     """`slice(start, stop, step)`, whose parts may be tensors."""
 
-    __slots__ = ("parts",)
     kind = "a slice"
 
-    def __init__(self, start: Value, stop: Value, step: Value, source: Source | None = None) -> None:
-        super().__init__(source)
-        self.parts = (start, stop, step)
+    parts: tuple[Value, Value, Value] = part()
 
     def python_type(self) -> type:
         return slice
@@ -281,12 +270,9 @@ class SliceValue(Builtin):
         pairs = [part.graph_argument() for part in self.parts]
         return slice(*(node for node, _ in pairs)), slice(*(fake for _, fake in pairs))
 
-    def children(self) -> Iterator[Value]:
-        return iter(self.parts)
-
     def reconstruct(self, out: Assembler) -> None:
-        for part in self.parts:
-            out.load(part)
+        for item in self.parts:
+            out.load(item)
         out.build("slice", 3)
 
 
@@ -305,12 +291,12 @@ def build_literal(tx: Machine, obj: Any, source: Source) -> Value:
     """A literal is guarded by its value; an int or a float that changes from call to call by its type."""
     if type(obj) is float and (symbol := tx.graph.sizes.real(source, obj)) is not None:
         watch.type_of(tx, source, float)
-        return SymbolicFloat(Real("bits", (symbol.size,)), tx.graph.sizes, source)
+        return SymbolicFloat(Real("bits", (symbol.size,)), tx.graph.sizes, source=source)
     if type(obj) is int and (symbol := tx.graph.sizes.number(source, obj)) is not None:
         watch.type_of(tx, source, int)
-        return SymbolicValue(symbol.size, tx.graph.sizes, source)
+        return SymbolicValue(symbol.size, tx.graph.sizes, source=source)
     watch.equals(tx, source, obj)
-    return ConstantValue(obj, source)
+    return ConstantValue(obj, source=source)
 
 
 @builds(
@@ -320,7 +306,7 @@ def build_literal(tx: Machine, obj: Any, source: Source) -> Value:
 def build_by_identity(tx: Machine, obj: Any, source: Source) -> Value:
     """An immutable object with an identity."""
     watch.identity(tx, source, obj)
-    return ConstantValue(obj, source)
+    return ConstantValue(obj, source=source)
 
 
 @builds(slice)
@@ -328,7 +314,7 @@ def build_slice(tx: Machine, obj: slice, source: Source) -> Value:
     """A slice is its parts."""
     watch.type_of(tx, source, slice)
     start, stop, step = (wrap(tx, getattr(obj, name), AttrSource(source, name)) for name in ("start", "stop", "step"))
-    return SliceValue(start, stop, step, source)
+    return SliceValue((start, stop, step), source=source)
 
 
 @builds(range)
@@ -337,15 +323,15 @@ def build_range(tx: Machine, obj: range, source: Source) -> Value:
     watch.type_of(tx, source, range)
     for name in ("start", "stop", "step"):
         watch.equals(tx, AttrSource(source, name), getattr(obj, name))
-    return ConstantValue(obj, source)
+    return ConstantValue(obj, source=source)
 
 
 def returned_slice(seen: mirror.Mirror, obj: slice) -> Value:
     """A new slice."""
-    return SliceValue(seen.value(obj.start), seen.value(obj.stop), seen.value(obj.step))
+    return SliceValue((seen.value(obj.start), seen.value(obj.stop), seen.value(obj.step)))
 
 
 mirror.RETURNED[slice] = returned_slice
 
 makes(object, *LITERALS)(ConstantValue)
-makes(slice)(lambda obj: SliceValue(fresh(obj.start), fresh(obj.stop), fresh(obj.step)))
+makes(slice)(lambda obj: SliceValue((fresh(obj.start), fresh(obj.stop), fresh(obj.step))))

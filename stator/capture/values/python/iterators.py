@@ -9,8 +9,10 @@ Neighbours: `builtin.py` and `builtin_types.py` (constructors), `generators.py` 
 from __future__ import annotations
 
 import itertools
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
+from stator.capture.fields import part, value_class
 from stator.capture.value import Raised
 from stator.capture.values.base import Object
 from stator.capture.values.registry import fresh
@@ -23,10 +25,10 @@ if TYPE_CHECKING:
     from stator.capture.value import Value
 
 
+@value_class
 class IteratorValue(Object):
     """What all iterators share."""
 
-    __slots__ = ()
     kind = "an iterator"
 
     def truth(self, tx: Machine) -> bool:
@@ -57,27 +59,18 @@ def finished() -> Iterator[Any]:
     return iterator
 
 
+@value_class
 class ItemsIterator(IteratorValue):
     """Over a fixed list of values: all items of `owner`, where that is known and cannot change.
 
     `remade` is the call that gives it anew, from its first item on.
     """
 
-    __slots__ = ("cls", "index", "items", "owner", "remade")
-
-    def __init__(
-        self,
-        items: Sequence[Value],
-        cls: type = type(iter([])),  # noqa: B008
-        owner: Value | None = None,
-        remade: tuple[Callable[..., Any], Sequence[Value]] | None = None,
-    ) -> None:
-        super().__init__()
-        self.items = items
-        self.remade = remade
-        self.index = 0
-        self.cls = cls
-        self.owner = owner
+    items: Sequence[Value]
+    cls: type = type(iter([]))
+    owner: Value | None = None
+    remade: tuple[Callable[..., Any], Sequence[Value]] | None = None
+    index: int = field(init=False, default=0)
 
     def python_type(self) -> type:
         return self.cls
@@ -130,15 +123,12 @@ class OnlyItems:
         raise IndexError(index)
 
 
+@value_class
 class IndexIterator(IteratorValue):
     """`iter()` of an object that has only `__getitem__`."""
 
-    __slots__ = ("index", "owner")
-
-    def __init__(self, owner: Value) -> None:
-        super().__init__()
-        self.owner = owner
-        self.index = 0
+    owner: Value = part()
+    index: int = field(init=False, default=0)
 
     def python_type(self) -> type:
         return type(iter(OnlyItems()))
@@ -153,23 +143,18 @@ class IndexIterator(IteratorValue):
         self.index += 1
         return item
 
-    def children(self) -> Iterator[Value]:
-        yield self.owner
-
     def reconstruct(self, out: Assembler) -> None:
         out.call(advanced, self.owner, fresh(self.index))
 
 
+@value_class
 class Enumerate(IteratorValue):
     """`enumerate(inner, start)`."""
 
-    __slots__ = ("count", "inner", "pair")
-
-    def __init__(self, inner: Value, start: int, pair: Callable[[list[Value]], Value]) -> None:
-        super().__init__()
-        self.inner = inner
-        self.count = start
-        self.pair = pair
+    inner: Value = part()
+    #: Of the next item.
+    count: int
+    pair: Callable[[list[Value]], Value]
 
     def python_type(self) -> type:
         return enumerate
@@ -181,33 +166,23 @@ class Enumerate(IteratorValue):
         self.count += 1
         return self.pair([fresh(self.count - 1), item])
 
-    def children(self) -> Iterator[Value]:
-        yield self.inner
-
     def reconstruct(self, out: Assembler) -> None:
         out.call(enumerate, self.inner, fresh(self.count))
 
 
+@value_class
 class Zip(IteratorValue):
     """`zip(*inner, strict=…)`; with a function that is called on the items, `map` and `starmap`."""
 
-    __slots__ = ("cls", "done", "function", "inner", "join", "strict")
+    inner: list[Value] = part()
+    join: Callable[[Machine, list[Value]], Value]
+    cls: type = zip
+    strict: bool = False
+    function: Value | None = part(default=None)
+    done: bool = field(init=False)
 
-    def __init__(
-        self,
-        inner: list[Value],
-        join: Callable[[Machine, list[Value]], Value],
-        cls: type = zip,
-        strict: bool = False,
-        function: Value | None = None,
-    ) -> None:
-        super().__init__()
-        self.inner = inner
-        self.join = join
-        self.cls = cls
-        self.strict = strict
-        self.function = function
-        self.done = not inner
+    def __post_init__(self) -> None:
+        self.done = not self.inner
 
     def python_type(self) -> type:
         return self.cls
@@ -235,11 +210,6 @@ class Zip(IteratorValue):
                 ValueError, f"zip() argument {position + 1 if position else 2} is {word} than argument 1"
             )
 
-    def children(self) -> Iterator[Value]:
-        if self.function is not None:
-            yield self.function
-        yield from self.inner
-
     def reconstruct(self, out: Assembler) -> None:
         if self.done:
             out.call(finished)
@@ -253,19 +223,14 @@ def _strict_zip(*inner: Iterator[Any]) -> Iterator[Any]:
     return zip(*inner, strict=True)
 
 
+@value_class
 class Filter(IteratorValue):
     """`filter(function, inner)`; `keep` says which outcome of the test stays (`filterfalse`)."""
 
-    __slots__ = ("function", "inner", "keep", "test")
-
-    def __init__(
-        self, function: Value, test: Callable[[Machine, Value], bool], inner: Value, keep: bool = True
-    ) -> None:
-        super().__init__()
-        self.function = function
-        self.test = test
-        self.inner = inner
-        self.keep = keep
+    function: Value = part()
+    test: Callable[[Machine, Value], bool]
+    inner: Value = part()
+    keep: bool = True
 
     def python_type(self) -> type:
         return filter
@@ -276,27 +241,20 @@ class Filter(IteratorValue):
                 return item
         return None
 
-    def children(self) -> Iterator[Value]:
-        yield self.function
-        yield self.inner
-
     def reconstruct(self, out: Assembler) -> None:
         out.call(filter if self.keep else itertools.filterfalse, self.function, self.inner)
 
 
+@value_class
 class While(IteratorValue):
     """`takewhile(function, inner)`, and with `keep` False `dropwhile`."""
 
-    __slots__ = ("function", "holds", "inner", "keep", "test")
-
-    def __init__(self, function: Value, test: Callable[[Machine, Value], bool], inner: Value, keep: bool) -> None:
-        super().__init__()
-        self.function = function
-        self.test = test
-        self.inner = inner
-        self.keep = keep
-        #: Whether the test has held for every item so far.
-        self.holds = True
+    function: Value = part()
+    test: Callable[[Machine, Value], bool]
+    inner: Value = part()
+    keep: bool
+    #: Whether the test has held for every item so far.
+    holds: bool = field(init=False, default=True)
 
     def python_type(self) -> type:
         return itertools.takewhile if self.keep else itertools.dropwhile
@@ -311,10 +269,6 @@ class While(IteratorValue):
                 return item
         return None
 
-    def children(self) -> Iterator[Value]:
-        yield self.function
-        yield self.inner
-
     def reconstruct(self, out: Assembler) -> None:
         if self.holds:
             out.call(self.python_type(), self.function, self.inner)
@@ -324,16 +278,13 @@ class While(IteratorValue):
             out.call(itertools.islice, self.inner, fresh(None))
 
 
+@value_class
 class Chain(IteratorValue):
     """`chain.from_iterable(outer)`."""
 
-    __slots__ = ("cls", "current", "outer")
-
-    def __init__(self, outer: Value, cls: type) -> None:
-        super().__init__()
-        self.outer = outer
-        self.current: Value | None = None
-        self.cls = cls
+    outer: Value = part()
+    cls: type
+    current: Value | None = part(init=False, default=None)
 
     def python_type(self) -> type:
         return self.cls
@@ -350,11 +301,6 @@ class Chain(IteratorValue):
                 return item
             self.current = None
 
-    def children(self) -> Iterator[Value]:
-        if self.current is not None:
-            yield self.current
-        yield self.outer
-
     def reconstruct(self, out: Assembler) -> None:
         out.call(_chain, self.outer, *([] if self.current is None else [self.current]))
 
@@ -363,16 +309,14 @@ def _chain(outer: Iterator[Any], *current: Iterator[Any]) -> Iterator[Any]:
     return itertools.chain.from_iterable(itertools.chain(current, outer))
 
 
+@value_class
 class Counter(IteratorValue):
     """`itertools.count(start, step)`."""
 
-    __slots__ = ("cls", "step", "value")
-
-    def __init__(self, start: int | float, step: int | float, cls: type) -> None:
-        super().__init__()
-        self.value = start
-        self.step = step
-        self.cls = cls
+    #: What it gives next.
+    value: int | float
+    step: int | float
+    cls: type
 
     def python_type(self) -> type:
         return self.cls
@@ -386,16 +330,13 @@ class Counter(IteratorValue):
         out.call(self.cls, fresh(self.value), fresh(self.step))
 
 
+@value_class
 class Repeat(IteratorValue):
     """`itertools.repeat(item, times)`; None repeats for ever."""
 
-    __slots__ = ("cls", "item", "times")
-
-    def __init__(self, item: Value, times: int | None, cls: type) -> None:
-        super().__init__()
-        self.item = item
-        self.times = times
-        self.cls = cls
+    item: Value = part()
+    times: int | None
+    cls: type
 
     def python_type(self) -> type:
         return self.cls
@@ -407,22 +348,16 @@ class Repeat(IteratorValue):
             self.times -= 1
         return self.item
 
-    def children(self) -> Iterator[Value]:
-        yield self.item
-
     def reconstruct(self, out: Assembler) -> None:
         out.call(self.cls, self.item, *([] if self.times is None else [fresh(self.times)]))
 
 
+@value_class
 class Cycle(IteratorValue):
     """`itertools.cycle(items)`; the items are read at once."""
 
-    __slots__ = ("index", "items")
-
-    def __init__(self, items: list[Value]) -> None:
-        super().__init__()
-        self.items = items
-        self.index = 0
+    items: list[Value] = part()
+    index: int = field(init=False, default=0)
 
     def python_type(self) -> type:
         return itertools.cycle
@@ -434,9 +369,6 @@ class Cycle(IteratorValue):
         self.index = (self.index + 1) % len(self.items)
         return item
 
-    def children(self) -> Iterator[Value]:
-        return iter(self.items)
-
     def reconstruct(self, out: Assembler) -> None:
         out.call(_cycle, *self.items[self.index :], *self.items[: self.index])
 
@@ -445,19 +377,17 @@ def _cycle(*items: Any) -> Iterator[Any]:
     return itertools.cycle(items)
 
 
+@value_class
 class Slice(IteratorValue):
     """`itertools.islice(inner, start, stop, step)`."""
 
-    __slots__ = ("inner", "position", "step", "stop", "wanted")
-
-    def __init__(self, inner: Value, start: int, stop: int | None, step: int) -> None:
-        super().__init__()
-        self.inner = inner
-        self.wanted = start
-        self.stop = stop
-        self.step = step
-        #: How many items have been taken from `inner`.
-        self.position = 0
+    inner: Value = part()
+    #: The position of the next item that it gives.
+    wanted: int
+    stop: int | None
+    step: int
+    #: How many items have been taken from `inner`.
+    position: int = field(init=False, default=0)
 
     def python_type(self) -> type:
         return itertools.islice
@@ -474,30 +404,23 @@ class Slice(IteratorValue):
                 return item
         return None
 
-    def children(self) -> Iterator[Value]:
-        yield self.inner
-
     def reconstruct(self, out: Assembler) -> None:
         stop = None if self.stop is None else max(0, self.stop - self.position)
         start = self.wanted - self.position
         out.call(itertools.islice, self.inner, fresh(start), fresh(stop), fresh(self.step))
 
 
+@value_class
 class Accumulate(IteratorValue):
     """`itertools.accumulate(inner, function, initial=…)`; `join` does what the function does."""
 
-    __slots__ = ("function", "inner", "join", "started", "total")
-
-    def __init__(
-        self, function: Value, join: Callable[[Machine, Value, Value], Value], inner: Value, initial: Value | None
-    ) -> None:
-        super().__init__()
-        self.function = function
-        self.join = join
-        self.inner = inner
-        self.total = initial
-        #: Whether the total has been given.
-        self.started = False
+    function: Value = part()
+    join: Callable[[Machine, Value, Value], Value]
+    inner: Value = part()
+    #: The one to begin with, then the last one; None before the first item.
+    total: Value | None = part()
+    #: Whether the total has been given.
+    started: bool = field(init=False, default=False)
 
     def python_type(self) -> type:
         return itertools.accumulate
@@ -510,11 +433,6 @@ class Accumulate(IteratorValue):
             self.total = item if self.total is None else self.join(tx, self.total, item)
         self.started = True
         return self.total
-
-    def children(self) -> Iterator[Value]:
-        yield from (self.function, self.inner)
-        if self.total is not None:
-            yield self.total
 
     def reconstruct(self, out: Assembler) -> None:
         total = [] if self.total is None else [self.total]
@@ -530,17 +448,14 @@ def _accumulate(function: Any, inner: Iterator[Any], started: bool, *total: Any)
     return iterator
 
 
+@value_class
 class CallableIterator(IteratorValue):
     """`iter(function, sentinel)`."""
 
-    __slots__ = ("done", "function", "same", "sentinel")
-
-    def __init__(self, function: Value, sentinel: Value, same: Callable[[Machine, Value, Value], bool]) -> None:
-        super().__init__()
-        self.function = function
-        self.sentinel = sentinel
-        self.same = same
-        self.done = False
+    function: Value = part()
+    sentinel: Value = part()
+    same: Callable[[Machine, Value, Value], bool]
+    done: bool = field(init=False, default=False)
 
     def python_type(self) -> type:
         return type(iter(int, 1))
@@ -553,9 +468,6 @@ class CallableIterator(IteratorValue):
             self.done = True
             return None
         return item
-
-    def children(self) -> Iterator[Value]:
-        yield from (self.function, self.sentinel)
 
     def reconstruct(self, out: Assembler) -> None:
         if self.done:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from stator.capture.fields import value_class
 from stator.capture.source import SizeSource, StrideSource
 from stator.capture.value import Value
 from stator.capture.values.fold import fold
@@ -39,16 +40,14 @@ ARITHMETIC = {
 WHY = "the program needs the number itself"
 
 
+@value_class
 class SymbolicFloat(Value):
     """A float given by an expression."""
 
-    __slots__ = ("number", "sizes")
     kind = "a symbolic float"
 
-    def __init__(self, number: Real, sizes: Sizes, source: Any = None) -> None:
-        self.number = number
-        self.sizes = sizes
-        self.source = source
+    number: Real
+    sizes: Sizes
 
     def __repr__(self) -> str:
         return f"SymbolicFloat({real.written(self.number)})"

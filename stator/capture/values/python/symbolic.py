@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from stator.capture.source import Source
+from stator.capture.fields import value_class
 from stator.capture.value import Value
 from stator.capture.values.fold import fold
 from stator.capture.values.registry import fresh, makes
@@ -33,16 +33,14 @@ if TYPE_CHECKING:
 EXPONENT = 8
 
 
+@value_class
 class SymbolicValue(Value):
     """An int given by an expression of sizes."""
 
-    __slots__ = ("size", "sizes")
     kind = "a symbolic size"
 
-    def __init__(self, size: Size, sizes: Sizes, source: Source | None = None) -> None:
-        self.size = size
-        self.sizes = sizes
-        self.source = source
+    size: Size
+    sizes: Sizes
 
     def __repr__(self) -> str:
         return f"SymbolicValue({self.size})"

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from stator.base.errors import GraphBreak
+from stator.capture.fields import value_class
 from stator.capture.values.base import Object
 
 if TYPE_CHECKING:
@@ -19,16 +20,19 @@ if TYPE_CHECKING:
     from stator.capture.values.mirror import Mirror
 
 
+@value_class
 class UnknownTextValue(Object):
     """A string of which only is known that it is one."""
 
-    __slots__ = ("location", "step")
     kind = "the text of a tensor"
 
-    def __init__(self, tx: Machine) -> None:
-        super().__init__()
-        self.location = tx.location()
-        self.step: int = tx.graph.step
+    location: tuple[str, int]
+    step: int
+
+    @classmethod
+    def here(cls, tx: Machine) -> UnknownTextValue:
+        """A text that the program makes at this place."""
+        return cls(tx.location(), tx.graph.step)
 
     def python_type(self) -> type:
         return str
@@ -39,7 +43,7 @@ class UnknownTextValue(Object):
         return stop
 
     def by_builtin(self, tx: Machine, function: Any, /, *args: Value, **kwargs: Value) -> Value | None:
-        return UnknownTextValue(tx) if function in (str, repr) else None
+        return UnknownTextValue.here(tx) if function in (str, repr) else None
 
     def get_attr(self, tx: Machine, name: str) -> Value:
         raise self.refuse(name)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from stator.base import log, markers
 from stator.base.errors import GraphBreak
+from stator.capture.fields import value_class
 from stator.capture.source import ConstSource
 from stator.capture.values import watch
 from stator.capture.values.fold import run
@@ -38,10 +39,9 @@ class DisabledCall(GraphBreak):
     """The program calls a function that is marked as left to Python."""
 
 
+@value_class
 class DisabledFunction(FunctionValue):
     """A function made by `stator.disable`."""
-
-    __slots__ = ()
 
     def call(self, tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
         reason = getattr(self.function, markers.DISABLED)
@@ -86,19 +86,17 @@ for _name in ("mark_dynamic", "maybe_mark_dynamic", "mark_static", "mark_unbacke
     NAMED_CALLS[_OF_TORCH, _name] = mark_dynamic
 
 
+@value_class
 class AllowedFunction(FunctionValue):
     """A function that is one call of the graph, whatever it does."""
-
-    __slots__ = ()
 
     def call(self, tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
         return call_graph(tx, "call_function", self.function, args, kwargs)
 
 
+@value_class
 class ConstantFunction(FunctionValue):
     """A function whose result is taken for constant."""
-
-    __slots__ = ()
 
     def call(self, tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
         assert self.function is not None

@@ -8,11 +8,13 @@ mode).
 
 from __future__ import annotations
 
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.amp import autocast_mode
 
+from stator.capture.fields import value_class
 from stator.capture.source import ConstSource
 from stator.capture.values.fold import ask
 from stator.capture.values.registry import fresh, handles, wrap
@@ -28,17 +30,15 @@ if TYPE_CHECKING:
     from stator.capture.value import Value
 
 
+@value_class
 class AutocastValue(GraphContext):
     """An autocast context."""
 
-    __slots__ = ("arguments", "nodes")
     kind = "an autocast context"
 
-    def __init__(self, arguments: tuple[Any, ...]) -> None:
-        super().__init__()
-        #: Device type, dtype, enabled, whether casts are cached.
-        self.arguments = arguments
-        self.nodes: list[fx.Node] = []
+    #: Device type, dtype, enabled, whether casts are cached.
+    arguments: tuple[Any, ...]
+    nodes: list[fx.Node] = field(init=False, default_factory=list)
 
     def python_type(self) -> type:
         return torch.autocast

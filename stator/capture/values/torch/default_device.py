@@ -14,6 +14,7 @@ import torch
 from torch.utils import _device
 
 from stator.base.errors import GraphBreak
+from stator.capture.fields import value_class
 from stator.capture.values.base import MethodValue
 from stator.capture.values.fold import ask
 from stator.capture.values.python.constant import NONE, ConstantValue, build_literal
@@ -28,10 +29,10 @@ if TYPE_CHECKING:
     from stator.capture.value import Value
 
 
+@value_class
 class DeviceValue(ConstantValue, GraphContext):
     """A device; `with` it, it is the default."""
 
-    __slots__ = ()
     kind = "a device"
 
     def get_attr(self, tx: Machine, name: str) -> Value:
@@ -49,7 +50,7 @@ class DeviceValue(ConstantValue, GraphContext):
 def build_device(tx: Machine, obj: torch.device, source: Source) -> Value:
     """A device is guarded by its value."""
     build_literal(tx, obj, source)
-    return DeviceValue(obj, source)
+    return DeviceValue(obj, source=source)
 
 
 makes(torch.device)(DeviceValue)

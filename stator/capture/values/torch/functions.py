@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from stator.base.errors import GraphBreak
+from stator.capture.fields import value_class
 from stator.capture.values import watch
 from stator.capture.values.base import KnownValue
 from stator.capture.values.fold import ask, known, run
@@ -117,10 +118,10 @@ def is_about_state(function: Any) -> bool:
     return type(owner).__name__.startswith("pybind11")
 
 
+@value_class
 class TorchFunctionValue(KnownValue):
     """A leaf function."""
 
-    __slots__ = ()
     kind = "a torch function"
 
     def descriptor_get(self, tx: Machine, instance: Value | None, cls: type) -> Value:
@@ -177,7 +178,7 @@ def call_into(tx: Machine, function: Any, args: Sequence[Value], kwargs: dict[st
             why = "its sizes or dtype change, or gradients are recorded"
             raise GraphBreak(f"{name_of(function)}(out=…): {why}", "use the form that returns its result")
         call_graph(tx, "call_method", "copy_", (target, made), {})
-    return given if isinstance(given, TensorValue) else TupleValue(targets, result.python_type())
+    return given if isinstance(given, TensorValue) else TupleValue([*targets], result.python_type())
 
 
 def name_in(function: Any) -> str:
@@ -197,7 +198,7 @@ def name_of(function: Any) -> str:
 def build_leaf(tx: Machine, obj: Any, source: Source) -> Value:
     """A leaf is known by identity."""
     watch.identity(tx, source, obj)
-    return TorchFunctionValue(obj, source)
+    return TorchFunctionValue(obj, source=source)
 
 
 SPECIAL.append((is_leaf, build_leaf))
@@ -217,16 +218,16 @@ _leaf_first(types.BuiltinFunctionType)
 def build_operator(tx: Machine, obj: Any, source: Source) -> Value:
     """`torch.ops.aten.add` and its overloads."""
     watch.identity(tx, source, obj)
-    return TorchFunctionValue(obj, source)
+    return TorchFunctionValue(obj, source=source)
 
 
 makes(*_OPERATORS)(TorchFunctionValue)
 
 
+@value_class
 class NamespaceValue(KnownValue):
     """`torch.ops`, `torch.ops.aten`, `torch.classes`: objects whose attributes are fixed."""
 
-    __slots__ = ()
     kind = "a torch namespace"
 
     def get_attr(self, tx: Machine, name: str) -> Value:
@@ -237,7 +238,7 @@ class NamespaceValue(KnownValue):
 def build_namespace(tx: Machine, obj: Any, source: Source) -> Value:
     """Torch's operator namespaces."""
     watch.identity(tx, source, obj)
-    return NamespaceValue(obj, source)
+    return NamespaceValue(obj, source=source)
 
 
 makes(type(torch.ops), type(torch.ops.aten))(NamespaceValue)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stator.base.errors import GraphBreak
+from stator.capture.fields import value_class
 from stator.capture.values.base import Object
 from stator.capture.values.python.constant import FALSE
 
@@ -19,10 +20,9 @@ if TYPE_CHECKING:
     from stator.capture.value import Value
 
 
+@value_class
 class GraphContext(Object):
     """A context that is entered and left in the graph; it may be entered again while it is open."""
-
-    __slots__ = ()
 
     def truth(self, tx: Machine) -> bool:
         return True

@@ -10,12 +10,14 @@ Neighbours: `user_object.py` (everything else about it), `tensor.build_attribute
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import field
+from typing import TYPE_CHECKING
 
 import torch
 from torch.nn.modules import module as torch_module
 
 from stator.base.errors import GraphBreak
+from stator.capture.fields import value_class
 from stator.capture.source import ConstSource, InstanceDictSource, ItemSource
 from stator.capture.values import watch
 from stator.capture.values.base import bind_static
@@ -58,10 +60,9 @@ _SETATTR = torch.nn.Module.__setattr__
 _DELATTR = torch.nn.Module.__delattr__
 
 
+@value_class
 class RegistryValue(DictValue):
     """`_parameters`, `_buffers` or `_modules` of a module that existed before: its tensors are graph attributes."""
-
-    __slots__ = ()
 
     def value_of(self, tx: Machine, entry: Entry) -> Value:
         if entry.value is None and isinstance(entry.real, torch.Tensor):
@@ -71,20 +72,18 @@ class RegistryValue(DictValue):
         return super().value_of(tx, entry)
 
 
+@value_class
 class ModuleValue(UserObjectValue):
     """A module."""
 
-    __slots__ = ("pinned", "registries", "searched")
     kind = "a module"
     copied_by_parts = False
 
-    def __init__(self, cls: type, source: Source | None = None, real: Any = None, pinned: bool = True) -> None:
-        super().__init__(cls, source, real)
-        #: Whether a module that existed before is known by identity.
-        self.pinned = pinned
-        self.registries: dict[str, DictValue] = {}
-        #: Where `__getattr__` looks, once guards say which of them are empty.
-        self.searched: tuple[DictValue, ...] = ()
+    #: Whether a module that existed before is known by identity.
+    pinned: bool = True
+    registries: dict[str, DictValue] = field(init=False, default_factory=dict)
+    #: Where `__getattr__` looks, once guards say which of them are empty.
+    searched: tuple[DictValue, ...] = field(init=False, default=())
 
     def is_pinned(self) -> bool:
         return self.source is not None and self.pinned
@@ -95,14 +94,14 @@ class ModuleValue(UserObjectValue):
         """One of the dicts of `REGISTRIES` and `HOOKS`; None before `Module.__init__`."""
         found = self.registries.get(name)
         if found is None:
-            entry = self.dict.entries(tx).get(name)
+            entry = self.namespace.entries(tx).get(name)
             if entry is None:
                 return None
             if entry.value is None:
                 assert self.source is not None
                 source = ItemSource(InstanceDictSource(self.source), name)
                 kind = RegistryValue if self.pinned else DictValue
-                entry.value = entry.original = kind(None, type(entry.real), source, entry.real)
+                entry.value = entry.original = kind(None, type(entry.real), real=entry.real, source=source)
                 tx.values[id(entry.real)] = entry.value
             if not isinstance(entry.value, DictValue):
                 return None
@@ -114,10 +113,10 @@ class ModuleValue(UserObjectValue):
             found = self.registry(tx, name)
             if found is not None:
                 return found
-        elif look_up(tx, self.cls, name) is MISSING and name not in self.dict.entries(tx):
+        elif look_up(tx, self.cls, name) is MISSING and name not in self.namespace.entries(tx):
             registered = self.registered(tx, name) if look_up(tx, self.cls, "__getattr__") is _GETATTR else None
             if registered is not None:
-                self.dict.find(tx, ConstantValue(name))  # guarded not to be there, unless the program has seen to it
+                self.namespace.find(tx, ConstantValue(name))  # guarded not to be there, unless the program did that
                 return registered
         return super().find_attr(tx, name)
 
@@ -155,7 +154,7 @@ class ModuleValue(UserObjectValue):
         """Whether the real module's own dict under this name is empty, and nobody has asked for its keys."""
         if registry.watched or registry.real:
             return False
-        entry = self.dict.entries(tx).get(name)
+        entry = self.namespace.entries(tx).get(name)
         return entry is not None and entry.original is registry
 
     def set_attr(self, tx: Machine, name: str, value: Value) -> None:
@@ -187,7 +186,7 @@ class ModuleValue(UserObjectValue):
         if registry is None:
             tx.raise_exception(AttributeError, "cannot assign before Module.__init__() call")
         key = ConstantValue(name)
-        for other in (self.dict, *(self.registry(tx, other) for other in REGISTRIES if other != registry_name)):
+        for other in (self.namespace, *(self.registry(tx, other) for other in REGISTRIES if other != registry_name)):
             if other is not None and name in other.entries(tx):
                 other.drop(tx, key)
         registry.put(tx, key, value)
@@ -248,7 +247,7 @@ def build_module(tx: Machine, obj: torch.nn.Module, source: Source) -> Value:
     if pinned:
         watch.identity(tx, source, obj)
     watch.type_of(tx, source, type(obj))
-    value = ModuleValue(type(obj), source, obj, pinned)
+    value = ModuleValue(type(obj), source=source, real=obj, pinned=pinned)
     value.share_dict(tx)
     return value
 

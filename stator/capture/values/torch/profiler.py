@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from stator.capture.fields import value_class
 from stator.capture.values.base import Object
 from stator.capture.values.python.constant import FALSE
 from stator.capture.values.registry import handles
@@ -23,10 +24,10 @@ if TYPE_CHECKING:
     from stator.capture.value import Value
 
 
+@value_class
 class RangeValue(Object):
     """A context that does nothing; a decorator as well."""
 
-    __slots__ = ()
     kind = "a profiler range"
 
     def python_type(self) -> type:

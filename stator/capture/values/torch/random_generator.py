@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 
 from stator.base.errors import GraphBreak
+from stator.capture.fields import value_class
 from stator.capture.source import AttrSource, ConstSource, EarlierSource
 from stator.capture.values import watch
 from stator.capture.values.base import KnownValue, Object
@@ -33,16 +34,14 @@ if TYPE_CHECKING:
     from stator.capture.value import Value
 
 
+@value_class
 class GeneratorObject(Object):
     """A generator of random numbers: one from outside, or one that a call before the graph makes."""
 
-    __slots__ = ("device", "real")
     kind = "a random generator"
 
-    def __init__(self, device: torch.device, source: Source, real: torch.Generator | None = None) -> None:
-        super().__init__(source)
-        self.device = device
-        self.real = real
+    device: torch.device
+    real: torch.Generator | None = None
 
     def python_type(self) -> type:
         return torch.Generator
@@ -97,7 +96,7 @@ def tensor_of(tx: Machine, source: EarlierSource, like: torch.Tensor) -> Value:
         like = torch.empty_strided(sizes, strides, dtype=like.dtype, device=like.device).zero_()
     node, fake = tx.graph.placeholder(source, like, tx.location(), geometry)
     tx.graph.kept.append(like)
-    return TensorValue(node, fake, torch.Tensor, source)
+    return TensorValue(node, fake, torch.Tensor, source=source)
 
 
 def filled(
@@ -157,10 +156,10 @@ def is_dense(fake: FakeTensor) -> bool:
 DRAWN.append(draw)
 
 
+@value_class
 class DefaultGenerator(KnownValue):
     """The generator that is used where none is given."""
 
-    __slots__ = ()
     kind = "the default random generator"
 
 
@@ -169,15 +168,15 @@ def build_generator(tx: Machine, obj: torch.Generator, source: Source) -> Value:
     """A generator is known by its device; the default one, by being it."""
     if obj is torch.default_generator:
         watch.identity(tx, source, obj)
-        return DefaultGenerator(obj, source)
+        return DefaultGenerator(obj, source=source)
     watch.type_of(tx, source, type(obj))
     watch.equals(tx, AttrSource(source, "device"), obj.device)
     tx.guard("NOT_SAME", source, ConstSource(torch.default_generator))
-    return GeneratorObject(obj.device, source, obj)
+    return GeneratorObject(obj.device, source=source, real=obj)
 
 
 @handles(torch.Generator)
 def call_generator(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
     """`torch.Generator(device)`: a new one at each call."""
     device = args[0] if args else kwargs.get("device", fresh("cpu"))
-    return GeneratorObject(torch.device(device.constant()), earlier(tx, torch.Generator, args, kwargs))
+    return GeneratorObject(torch.device(device.constant()), source=earlier(tx, torch.Generator, args, kwargs))

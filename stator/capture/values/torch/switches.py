@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from stator.capture.fields import part, value_class
 from stator.capture.value import Value
 from stator.capture.values.fold import ask
 from stator.capture.values.python.constant import NONE
 from stator.capture.values.registry import CALLS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from stator.capture.machine import Machine
     from stator.capture.rewrite import Assembler
@@ -30,20 +31,18 @@ NAMES = (
 )
 
 
+@value_class
 class Switch(Value):
     """One that the frame has turned."""
 
-    __slots__ = ("before", "now", "setter")
     kind = "a switch of the process"
 
-    def __init__(self, setter: Callable[[Any], None], before: Value) -> None:
-        super().__init__()
-        self.setter = setter
-        self.before = before
-        self.now = before
+    setter: Callable[[Any], None]
+    before: Value
+    now: Value = part(init=False)
 
-    def children(self) -> Iterator[Value]:
-        yield self.now
+    def __post_init__(self) -> None:
+        self.now = self.before
 
     def write_back(self, out: Assembler) -> None:
         """Emit the call that leaves it as the program does."""

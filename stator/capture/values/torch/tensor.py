@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import torch
 
 from stator.base.errors import DataDependent, GraphBreak, Undecided, Unsupported
+from stator.capture.fields import part, value_class
 from stator.capture.source import AttrSource
 from stator.capture.value import Value
 from stator.capture.values import watch
@@ -43,7 +44,7 @@ from stator.capture.values.torch.tensor_class import (
 from stator.fake import FakeTensor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from torch import fx
 
@@ -87,28 +88,19 @@ class DataDependentValue(GraphBreak):
         )
 
 
+@value_class
 class TensorValue(Object):
     """A tensor."""
 
-    __slots__ = ("attributes", "cls", "fake", "node", "real")
     kind = "a tensor"
     in_graph = True
 
-    def __init__(
-        self,
-        node: fx.Node,
-        fake: Any,
-        cls: type = torch.Tensor,
-        source: Source | None = None,
-        real: torch.Tensor | None = None,
-    ) -> None:
-        self.source = source
-        self.node = node
-        self.fake = fake
-        self.cls = cls
-        self.real = real
-        #: Attributes that the program has set, `grad` among them.
-        self.attributes: dict[str, Value] = {}
+    node: fx.Node
+    fake: Any
+    cls: type = torch.Tensor
+    real: torch.Tensor | None = None
+    #: Attributes that the program has set, `grad` among them.
+    attributes: dict[str, Value] = part(init=False, default_factory=dict)
 
     def __repr__(self) -> str:
         return f"TensorValue({self.node}, {self.fake!r})"
@@ -129,7 +121,7 @@ class TensorValue(Object):
         if function is len:
             return fresh(self.extent(tx))
         if function in (str, repr):
-            return UnknownTextValue(tx)
+            return UnknownTextValue.here(tx)
         if function not in COMPUTING:
             return None
         written = call_override(tx, self, COMPUTING[function], *args)
@@ -240,9 +232,6 @@ class TensorValue(Object):
         self.attributes[name] = value
         tx.effects.change(self)
 
-    def children(self) -> Iterator[Value]:
-        return iter(self.attributes.values())
-
     def write_back(self, out: Assembler) -> None:
         """Emit the assignments of attributes."""
         for name, value in self.attributes.items():
@@ -322,15 +311,13 @@ class TensorValue(Object):
         return call_graph(tx, "call_function", function, operands, {})
 
 
+@value_class
 class OpaqueValue(Object):
     """An object of which only is known that it is there."""
 
-    __slots__ = ("what",)
     kind = "an object of torch"
 
-    def __init__(self, what: str) -> None:
-        super().__init__()
-        self.what = what
+    what: str
 
     def get_attr(self, tx: Machine, name: str) -> Value:
         raise self.refuse(f"reading attribute {name!r} of {self.what}")
@@ -357,16 +344,14 @@ def is_operand(value: Value) -> bool:
     return False
 
 
+@value_class
 class TensorMethod(Object):
     """`tensor.name`, to be called."""
 
-    __slots__ = ("name", "owner")
     kind = "a tensor's method"
 
-    def __init__(self, owner: TensorValue, name: str) -> None:
-        super().__init__()
-        self.owner = owner
-        self.name = name
+    owner: TensorValue = part()
+    name: str
 
     def python_type(self) -> type:
         return type(torch.empty)
@@ -385,9 +370,6 @@ class TensorMethod(Object):
     def unbound(self) -> tuple[Value, Value] | None:
         method = getattr(self.owner.cls, self.name)
         return (fresh(method), self.owner) if isinstance(method, types.MethodDescriptorType) else None
-
-    def children(self) -> Iterator[Value]:
-        yield self.owner
 
     def reconstruct(self, out: Assembler) -> None:
         out.call(getattr, self.owner, fresh(self.name))
@@ -554,7 +536,7 @@ def build_tensor(tx: Machine, obj: torch.Tensor, source: Source) -> Value:
     geometry, facts = tx.graph.sizes.tensor(source, obj)
     watch.tensor(tx, source, facts)
     node, fake = tx.graph.placeholder(source, obj, tx.location(), geometry)
-    return TensorValue(node, fake, type(obj), source, obj)
+    return TensorValue(node, fake, type(obj), source=source, real=obj)
 
 
 def build_attribute(tx: Machine, obj: torch.Tensor, source: Source) -> Value:
@@ -568,7 +550,7 @@ def build_attribute(tx: Machine, obj: torch.Tensor, source: Source) -> Value:
     check_class(obj)
     watch.parameter(tx, source, obj)
     node, fake = tx.graph.attribute(source, obj, tx.location())
-    value = TensorValue(node, fake, type(obj), source, obj)
+    value = TensorValue(node, fake, type(obj), source=source, real=obj)
     tx.values[id(obj)] = value
     return value
 

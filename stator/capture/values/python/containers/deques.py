@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+from stator.capture.fields import value_class
 from stator.capture.source import AttrSource
 from stator.capture.values import mirror, watch
 from stator.capture.values.base import Builtin
@@ -22,17 +23,13 @@ if TYPE_CHECKING:
     from stator.capture.value import Value
 
 
+@value_class
 class DequeValue(ListValue):
     """A `collections.deque`."""
 
-    __slots__ = ("limit",)
     kind = "a deque"
 
-    def __init__(
-        self, items: list[Value] | None, source: Source | None = None, real: Any = None, limit: int | None = None
-    ) -> None:
-        super().__init__(items, source, real)
-        self.limit = limit
+    limit: int | None = None
 
     def python_type(self) -> type:
         return deque
@@ -59,7 +56,7 @@ class DequeValue(ListValue):
         return None
 
     def iterate(self, tx: Machine) -> Value:
-        return DequeIterator(self, tx)
+        return DequeIterator(self, list(self.values(tx)))
 
     def m_append(self, tx: Machine, item: Value, /) -> Value | None:
         return super().m_append(tx, item) if self.limit is None else None
@@ -83,17 +80,15 @@ class DequeValue(ListValue):
         return fresh(self.limit) if name == "maxlen" else super().get_attr(tx, name)
 
     def reconstruct(self, out: Assembler) -> None:
-        out.call(deque, TupleValue(self.items or ()), fresh(self.limit))
+        out.call(deque, TupleValue(self.items or []), fresh(self.limit))
 
 
+@value_class
 class DequeIterator(ListIterator):
     """`iter(deque)`: a change of the deque is an error."""
 
-    __slots__ = ("expected",)
-
-    def __init__(self, owner: DequeValue, tx: Machine) -> None:
-        super().__init__(owner)
-        self.expected = list(owner.values(tx))
+    #: The items when the iteration began.
+    expected: list[Value]
 
     def python_type(self) -> type:
         return type(iter(deque()))
@@ -111,7 +106,7 @@ def build_deque(tx: Machine, obj: deque[Any], source: Source) -> Value:
     """A deque is read when used."""
     watch.type_of(tx, source, type(obj))
     watch.equals(tx, AttrSource(source, "maxlen"), obj.maxlen)
-    return DequeValue(None, source, obj, obj.maxlen)
+    return DequeValue(None, source=source, real=obj, limit=obj.maxlen)
 
 
 mirror.RETURNED[deque] = lambda seen, obj: fill_returned(seen, DequeValue([], limit=obj.maxlen), obj)

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import gc
 from collections import OrderedDict, defaultdict
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
+from stator.capture.fields import part, value_class
 from stator.capture.values import mirror
 from stator.capture.values.base import Builtin
 from stator.capture.values.lookup import MISSING, static_attribute
@@ -29,22 +31,23 @@ if TYPE_CHECKING:
     from stator.capture.values.python.containers.mapping import DictValue, Entry
 
 
+@value_class
 class DictIterator(IteratorValue):
     """Over keys, values or items; notices a changed size as Python does."""
 
-    __slots__ = ("backwards", "expected", "owner", "position", "what")
+    owner: DictValue = part()
+    what: str
+    #: The entries when the iteration began, in its order.
+    expected: list[tuple[Any, Entry]]
+    backwards: bool = False
+    #: How many it has given; one more when it has ended.
+    position: int = field(init=False, default=0)
 
-    def __init__(self, tx: Machine, owner: DictValue, what: str, backwards: bool = False) -> None:
-        super().__init__()
-        self.owner = owner
-        self.what = what
-        self.backwards = backwards
-        #: The entries when the iteration began.
-        self.expected = list(owner.all_entries(tx).items())
-        if backwards:
-            self.expected.reverse()
-        #: How many it has given; one more when it has ended.
-        self.position = 0
+    @classmethod
+    def over(cls, tx: Machine, owner: DictValue, what: str, backwards: bool = False) -> DictIterator:
+        """At the beginning, or at the end."""
+        entries = list(owner.all_entries(tx).items())
+        return cls(owner, what, entries[::-1] if backwards else entries, backwards)
 
     def python_type(self) -> type:
         return type((reversed if self.backwards else iter)(getattr(self.owner.cls(), self.what)()))
@@ -81,9 +84,6 @@ class DictIterator(IteratorValue):
         if any(entries.get(name) is not entry for name, entry in expected):
             raise self.refuse("a dict whose keys have changed meanwhile")
 
-    def children(self) -> Iterator[Value]:
-        yield self.owner
-
     def reconstruct(self, out: Assembler) -> None:
         if self.position > len(self.expected):
             out.call(finished)
@@ -108,16 +108,14 @@ def pick(tx: Machine, owner: DictValue, entry: Entry, what: str) -> Value:
     return value if what == "values" else TupleValue([entry.key, value])
 
 
+@value_class
 class DictViewValue(Builtin):
     """`d.keys()`, `d.values()`, `d.items()`."""
 
-    __slots__ = ("owner", "what")
     kind = "a dict view"
 
-    def __init__(self, owner: DictValue, what: str) -> None:
-        super().__init__()
-        self.owner = owner
-        self.what = what
+    owner: DictValue = part()
+    what: str
 
     def python_type(self) -> type:
         return type(getattr(self.owner.cls(), self.what)())
@@ -129,13 +127,13 @@ class DictViewValue(Builtin):
         return self.owner.length(tx)
 
     def iterate(self, tx: Machine) -> Value:
-        return DictIterator(tx, self.owner, self.what)
+        return DictIterator.over(tx, self.owner, self.what)
 
     def contains(self, tx: Machine, item: Value) -> Value:
         return self.owner.contains(tx, item) if self.what == "keys" else super().contains(tx, item)
 
     def m___reversed__(self, tx: Machine, /) -> Value:
-        return DictIterator(tx, self.owner, self.what, backwards=True)
+        return DictIterator.over(tx, self.owner, self.what, backwards=True)
 
     def mirrored(self, seen: mirror.Mirror) -> Any:
         return getattr(self.owner.cls, self.what)(seen.python(self.owner))
@@ -154,9 +152,6 @@ class DictViewValue(Builtin):
         if self.what == "values" or not isinstance(other, DictViewValue | SetValue):
             return None
         return mirror.apply(tx, COMPARE[op], (self, other))
-
-    def children(self) -> Iterator[Value]:
-        yield self.owner
 
     def reconstruct(self, out: Assembler) -> None:
         out.call(getattr(self.owner.cls, self.what), self.owner)

@@ -10,8 +10,10 @@ Neighbours: `dict_views.py`, `sets.py` (key naming).
 from __future__ import annotations
 
 from collections import OrderedDict, defaultdict
+from dataclasses import InitVar, field
 from typing import TYPE_CHECKING, Any
 
+from stator.capture.fields import value_class
 from stator.capture.source import AttrSource, DictKeySource, ItemSource
 from stator.capture.value import Value
 from stator.capture.values import mirror, watch
@@ -53,34 +55,30 @@ class Entry:
         self.original: Value | None = None
 
 
+@value_class
 class DictValue(Builtin):
     """A dict of the exact class `cls` (a subclass of users is a `UserObjectValue` that holds one of these)."""
 
-    __slots__ = ("_entries", "attributes", "cls", "deleted", "factory", "real", "rewritten", "watched", "written")
     kind = "a dict"
 
-    def __init__(
-        self,
-        pairs: Iterable[tuple[Any, Value, Value]] | None = (),
-        cls: type = dict,
-        source: Source | None = None,
-        real: dict[Any, Any] | None = None,
-        factory: Value | None = None,
-    ) -> None:
-        self.source = source
-        self.cls = cls
-        self.real = real
-        self.factory = factory
-        self.watched = source is None
-        #: Changes of a dict with a source: deleted keys, assigned names in order, or everything anew.
-        self.deleted: dict[Any, Value] = {}
-        self.written: dict[Any, None] = {}
-        self.rewritten = False
-        #: What the frame has set on a dict of its own making that can have attributes.
-        self.attributes: dict[str, Value] = {}
-        self._entries: dict[Any, Entry] | None = (
-            None if real is not None else {name: Entry(key, value) for name, key, value in pairs or ()}
-        )
+    given: InitVar[Iterable[tuple[Any, Value, Value]] | None] = ()
+    cls: type = dict
+    real: dict[Any, Any] | None = None
+    factory: Value | None = None
+    watched: bool = field(init=False)
+    #: Changes of a dict with a source: deleted keys, assigned names in order, or everything anew.
+    deleted: dict[Any, Value] = field(init=False, default_factory=dict)
+    written: dict[Any, None] = field(init=False, default_factory=dict)
+    rewritten: bool = field(init=False, default=False)
+    #: What the frame has set on a dict of its own making that can have attributes.
+    attributes: dict[str, Value] = field(init=False, default_factory=dict)
+    #: None until somebody looks into a real one.
+    _entries: dict[Any, Entry] | None = field(init=False, default=None)
+
+    def __post_init__(self, given: Iterable[tuple[Any, Value, Value]] | None) -> None:
+        self.watched = self.source is None
+        if self.real is None:
+            self._entries = {name: Entry(key, value) for name, key, value in given or ()}
 
     def python_type(self) -> type:
         return self.cls
@@ -199,7 +197,7 @@ class DictValue(Builtin):
         return boolean(self.find(tx, item) is not None)
 
     def iterate(self, tx: Machine) -> Value:
-        return DictIterator(tx, self, "keys")
+        return DictIterator.over(tx, self, "keys")
 
     def get_item(self, tx: Machine, key: Value) -> Value:
         found = self.find(tx, key)
@@ -328,7 +326,7 @@ class DictValue(Builtin):
         return DictViewValue(self, "items")
 
     def m___reversed__(self, tx: Machine, /) -> Value:
-        return DictIterator(tx, self, "keys", backwards=True)
+        return DictIterator.over(tx, self, "keys", backwards=True)
 
     def m___missing__(self, tx: Machine, key: Value, /) -> Value:
         if self.factory is None:
@@ -398,7 +396,7 @@ class DictValue(Builtin):
                 out.load(value)
             out.build("map", len(pairs))
             return
-        contents = TupleValue([TupleValue(pair) for pair in pairs])
+        contents = TupleValue([TupleValue([*pair]) for pair in pairs])
         if self.cls is defaultdict:
             out.call(defaultdict, self.factory or NONE, contents)
         else:
@@ -412,7 +410,7 @@ class DictValue(Builtin):
     def write_back(self, out: Assembler) -> None:
         """Emit what has changed: single entries where order allows, else the whole contents."""
         if self.rewritten:
-            out.call(replace_entries, self, TupleValue([TupleValue(pair) for pair in self._read()]))
+            out.call(replace_entries, self, TupleValue([TupleValue([*pair]) for pair in self._read()]))
             out.pop()
             return
         kind = OrderedDict if issubclass(self.cls, OrderedDict) else dict
@@ -476,14 +474,14 @@ def named_dict(named: dict[str, Value]) -> DictValue:
 def build_dict(tx: Machine, obj: dict[Any, Any], source: Source) -> Value:
     """A dict is read when used."""
     watch.type_of(tx, source, type(obj))
-    return DictValue(None, type(obj), source, obj)
+    return DictValue(None, type(obj), source=source, real=obj)
 
 
 @builds(defaultdict, exact=True)
 def build_defaultdict(tx: Machine, obj: defaultdict[Any, Any], source: Source) -> Value:
     """The factory is a fact of the object, too."""
     watch.type_of(tx, source, type(obj))
-    return DictValue(None, defaultdict, source, obj, factory_of(tx, obj, source))
+    return DictValue(None, defaultdict, source=source, real=obj, factory=factory_of(tx, obj, source))
 
 
 def factory_of(tx: Machine, obj: defaultdict[Any, Any], source: Source) -> Value | None:

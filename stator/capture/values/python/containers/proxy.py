@@ -8,29 +8,26 @@ from __future__ import annotations
 import types
 from typing import TYPE_CHECKING, Any
 
+from stator.capture.fields import part, value_class
 from stator.capture.values import watch
 from stator.capture.values.base import Object
 from stator.capture.values.python.containers.mapping import DictValue
 from stator.capture.values.registry import builds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from stator.capture.machine import Machine
     from stator.capture.rewrite import Assembler
     from stator.capture.source import Source
     from stator.capture.value import Value
 
 
+@value_class
 class ProxyValue(Object):
     """A `types.MappingProxyType` over a dict."""
 
-    __slots__ = ("inner",)
     kind = "a mapping proxy"
 
-    def __init__(self, inner: DictValue, source: Source | None = None) -> None:
-        super().__init__(source)
-        self.inner = inner
+    inner: DictValue = part()
 
     def python_type(self) -> type:
         return types.MappingProxyType
@@ -61,9 +58,6 @@ class ProxyValue(Object):
             return self.inner.get_attr(tx, name)
         return super().get_attr(tx, name)
 
-    def children(self) -> Iterator[Value]:
-        yield self.inner
-
     def reconstruct(self, out: Assembler) -> None:
         out.call(types.MappingProxyType, self.inner)
 
@@ -72,4 +66,4 @@ class ProxyValue(Object):
 def build_proxy(tx: Machine, obj: Any, source: Source) -> Value:
     """A read-only view is guarded as the dict it shows."""
     watch.type_of(tx, source, type(obj))
-    return ProxyValue(DictValue(None, dict, source, dict(obj)), source)
+    return ProxyValue(DictValue(None, dict, source=source, real=dict(obj)), source=source)

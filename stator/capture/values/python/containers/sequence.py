@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import operator
 from collections import namedtuple
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from stator.base.errors import GraphBreak
+from stator.capture.fields import part, value_class
 from stator.capture.source import PLAIN, InstanceDictSource, ItemSource, StorageSource
 from stator.capture.value import Value
 from stator.capture.values import mirror, watch
@@ -28,7 +30,7 @@ from stator.capture.values.python.symbolic import product
 from stator.capture.values.registry import builds, fresh, makes, wrap
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from stator.capture.machine import Machine
     from stator.capture.rewrite import Assembler
@@ -41,10 +43,9 @@ FIELD = type(_named.item)
 REPLACE = _named._replace.__code__
 
 
+@value_class
 class SequenceValue(Builtin):
     """What tuples and lists share."""
-
-    __slots__ = ()
 
     def values(self, tx: Machine) -> list[Value]:
         """The items, materialised."""
@@ -103,16 +104,17 @@ class SequenceValue(Builtin):
         return self.binary(tx, op, other) if op == "*" else None
 
 
+@value_class
 class TupleValue(SequenceValue):
     """A tuple, or an instance of a subclass that is made of nothing but its items."""
 
-    __slots__ = ("cls", "items")
     kind = "a tuple"
 
-    def __init__(self, items: Sequence[Value], cls: type = tuple, source: Source | None = None) -> None:
-        self.source = source
-        self.items = list(items)
-        self.cls = cls
+    items: list[Value] = part()
+    cls: type = tuple
+
+    def __post_init__(self) -> None:
+        self.items = list(self.items)
 
     def python_type(self) -> type:
         return self.cls
@@ -184,9 +186,6 @@ class TupleValue(SequenceValue):
         pairs = [item.graph_argument() for item in self.items]
         return tuple(node for node, _ in pairs), build_tuple(self.cls, [fake for _, fake in pairs])
 
-    def children(self) -> Iterator[Value]:
-        return iter(self.items)
-
     def reconstruct(self, out: Assembler) -> None:
         if self.cls is torch.Size or is_return_type(self.cls):
             out.call(self.cls, TupleValue(self.items))
@@ -226,17 +225,16 @@ def build_tuple(cls: type, items: list[Any]) -> Any:
     return tuple.__new__(cls, items)
 
 
+@value_class
 class ListValue(SequenceValue):
     """A list. `real` is the object until its items are first needed; until then, `added` is what it has gained."""
 
-    __slots__ = ("added", "items", "real")
     kind = "a list"
 
-    def __init__(self, items: list[Value] | None, source: Source | None = None, real: list[Any] | None = None) -> None:
-        self.source = source
-        self.items = items
-        self.real = real
-        self.added: list[Value] = []
+    items: list[Value] | None
+    #: The list, or deque, that existed before.
+    real: Any = None
+    added: list[Value] = field(init=False, default_factory=list)
 
     def python_type(self) -> type:
         return list
@@ -403,17 +401,14 @@ def replace_items(target: Any, items: tuple[Any, ...]) -> None:
         target.extend(items)
 
 
+@value_class
 class ListIterator(IteratorValue):
     """`iter(list)`: sees later changes of the list."""
 
-    __slots__ = ("done", "index", "owner")
-
-    def __init__(self, owner: ListValue) -> None:
-        super().__init__()
-        self.owner = owner
-        self.index = 0
-        #: Exhausted for good, even if the list grows afterwards.
-        self.done = False
+    owner: ListValue = part()
+    index: int = field(init=False, default=0)
+    #: Exhausted for good, even if the list grows afterwards.
+    done: bool = field(init=False, default=False)
 
     def python_type(self) -> type:
         return type(iter([]))
@@ -429,9 +424,6 @@ class ListIterator(IteratorValue):
     def m___length_hint__(self, tx: Machine, /) -> Value:
         return fresh(0 if self.done else max(0, len(self.owner.values(tx)) - self.index))
 
-    def children(self) -> Iterator[Value]:
-        yield self.owner
-
     def reconstruct(self, out: Assembler) -> None:
         if self.done:
             out.call(finished)
@@ -439,15 +431,13 @@ class ListIterator(IteratorValue):
             out.call(advanced, self.owner, fresh(self.index))
 
 
+@value_class
 class ReversedList(IteratorValue):
     """`reversed(list)`: sees later changes of the list."""
 
-    __slots__ = ("index", "owner")
-
-    def __init__(self, owner: ListValue, tx: Machine) -> None:
-        super().__init__()
-        self.owner = owner
-        self.index = len(owner.values(tx)) - 1
+    owner: ListValue = part()
+    #: Of the next item.
+    index: int
 
     def python_type(self) -> type:
         return type(reversed([]))
@@ -462,9 +452,6 @@ class ReversedList(IteratorValue):
 
     def m___length_hint__(self, tx: Machine, /) -> Value:
         return fresh(0 if len(self.owner.values(tx)) < self.index + 1 else self.index + 1)
-
-    def children(self) -> Iterator[Value]:
-        yield self.owner
 
     def reconstruct(self, out: Assembler) -> None:
         out.call(reversed_at, self.owner, fresh(self.index))
@@ -508,7 +495,7 @@ def build_tuple_value(tx: Machine, obj: tuple[Any, ...], source: Source) -> Valu
     """Tuples, sizes and named tuples are read whole; plain tuples of literals are compared as one."""
     if type(obj) is tuple and is_literal(obj):
         watch.equals(tx, source, obj)
-        return TupleValue([fresh(item) for item in obj], tuple, source)
+        return TupleValue([fresh(item) for item in obj], tuple, source=source)
     cls = type(obj)
     watch.type_of(tx, source, cls)
     tuple_class(tx, cls)
@@ -519,14 +506,14 @@ def build_tuple_value(tx: Machine, obj: tuple[Any, ...], source: Source) -> Valu
     watch.length(tx, source, len(obj))
     place = source if cls is tuple else StorageSource(source, tuple)
     items = [wrap(tx, item, ItemSource(place, index)) for index, item in enumerate(obj)]
-    return TupleValue(items, cls, source)
+    return TupleValue(items, cls, source=source)
 
 
 @builds(list, exact=True)
 def build_list(tx: Machine, obj: list[Any], source: Source) -> Value:
     """A list is read when used."""
     watch.type_of(tx, source, type(obj))
-    return ListValue(None, source, obj)
+    return ListValue(None, source=source, real=obj)
 
 
 mirror.RETURNED[tuple] = lambda seen, obj: TupleValue([seen.value(item) for item in obj], type(obj))

@@ -6,10 +6,12 @@ them, in the order in which the set gives them. Neighbours: `mapping.py` (key na
 
 from __future__ import annotations
 
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from stator.capture.fields import part, value_class
 from stator.capture.source import ConstSource
 from stator.capture.values import mirror, watch
 from stator.capture.values.base import Builtin
@@ -23,7 +25,7 @@ from stator.capture.values.python.iterators import IteratorValue, advanced, fini
 from stator.capture.values.registry import LITERALS, builds, fresh, makes, wrap
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
 
     from stator.capture.machine import Machine
     from stator.capture.rewrite import Assembler
@@ -102,18 +104,19 @@ class HashedKey:
         return known and operators.equal(self.tx, self.value, fresh(other))
 
 
+@value_class
 class SetValue(Builtin):
     """A set or frozenset: name -> item."""
 
-    __slots__ = ("before", "cls", "items")
     kind = "a set"
 
-    def __init__(self, items: dict[Any, Value], cls: type = set, source: Source | None = None) -> None:
-        self.source = source
-        self.items = items
-        #: What a set from outside held when it was met.
-        self.before = dict(items) if source is not None else {}
-        self.cls = cls
+    items: dict[Any, Value] = part()
+    cls: type = set
+    #: What a set from outside held when it was met.
+    before: dict[Any, Value] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.before = {} if self.source is None else dict(self.items)
 
     @classmethod
     def of(cls, tx: Machine, items: Iterable[Value], kind: type = set) -> SetValue:
@@ -147,7 +150,7 @@ class SetValue(Builtin):
         return super().contains(tx, item)
 
     def iterate(self, tx: Machine) -> Value:
-        return SetIterator(tx, self)
+        return SetIterator(self, self.unpack(tx))
 
     def unpack(self, tx: Machine) -> list[Value]:
         """The items in the order in which a set gives them."""
@@ -226,9 +229,6 @@ class SetValue(Builtin):
 
     # -- after capture ---------------------------------------------------------------------------------
 
-    def children(self) -> Iterator[Value]:
-        return iter(self.items.values())
-
     def reconstruct(self, out: Assembler) -> None:
         if self.cls is frozenset:
             out.call(frozenset, TupleValue(list(self.items.values())))
@@ -246,16 +246,13 @@ class SetValue(Builtin):
         out.pop()
 
 
+@value_class
 class SetIterator(IteratorValue):
     """`iter(set)`: a change of the set's size is an error."""
 
-    __slots__ = ("index", "items", "owner")
-
-    def __init__(self, tx: Machine, owner: SetValue) -> None:
-        super().__init__()
-        self.owner = owner
-        self.items = owner.unpack(tx)
-        self.index = 0
+    owner: SetValue = part()
+    items: list[Value]
+    index: int = field(init=False, default=0)
 
     def python_type(self) -> type:
         return type(iter(set()))
@@ -272,9 +269,6 @@ class SetIterator(IteratorValue):
 
     def m___length_hint__(self, tx: Machine, /) -> Value:
         return fresh(max(0, len(self.items) - self.index))
-
-    def children(self) -> Iterator[Value]:
-        yield self.owner
 
     def reconstruct(self, out: Assembler) -> None:
         if self.index > len(self.items):
@@ -316,7 +310,7 @@ def members_of(tx: Machine, obj: set[Any], source: Source) -> SetValue:
     watch.members(tx, source, obj)
     items = [wrap(tx, item, ConstSource(item)) for item in obj]
     kind = frozenset if isinstance(obj, frozenset) else set
-    return SetValue({hash_key(tx, item): item for item in items}, kind, source)
+    return SetValue({hash_key(tx, item): item for item in items}, kind, source=source)
 
 
 makes(set, frozenset)(lambda obj: SetValue({item: fresh(item) for item in obj}, type(obj)))

@@ -27,19 +27,19 @@ if TYPE_CHECKING:
 
 def stored_dict(obj: Any, kind: type, source: Source, factory: Value | None = None) -> DictValue:
     """A dict, ordered or not."""
-    return DictValue(None, kind, StorageSource(source, kind), contents(obj, kind), factory)
+    return DictValue(None, kind, source=StorageSource(source, kind), real=contents(obj, kind), factory=factory)
 
 
 def stored_list(obj: Any, source: Source) -> ListValue:
     """A list."""
-    return ListValue(None, StorageSource(source, list), contents(obj, list))
+    return ListValue(None, source=StorageSource(source, list), real=contents(obj, list))
 
 
 def stored_deque(tx: Machine, obj: Any, source: Source) -> DequeValue:
     """A deque: guards cannot get at it past the methods of its class."""
     if any(look_up(tx, type(obj), name) is not getattr(deque, name) for name in ("__len__", "__getitem__")):
         raise GraphBreak("a subclass of deque with a length or items of its own is not modelled")
-    return DequeValue(None, source, obj, obj.maxlen)
+    return DequeValue(None, source=source, real=obj, limit=obj.maxlen)
 
 
 #: Builtin base -> a new empty storage, and the storage of a real object.

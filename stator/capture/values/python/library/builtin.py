@@ -19,6 +19,7 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from stator.base.errors import GraphBreak
+from stator.capture.fields import value_class
 from stator.capture.generators import exhausted
 from stator.capture.source import AttrSource, ConstSource
 from stator.capture.value import Raised, Value
@@ -54,10 +55,10 @@ if TYPE_CHECKING:
 PURE: set[Any] = set()
 
 
+@value_class
 class BuiltinValue(KnownValue):
     """A C function."""
 
-    __slots__ = ()
     kind = "a builtin function"
 
     def call(self, tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
@@ -157,7 +158,7 @@ def build_builtin(tx: Machine, obj: Any, source: Source) -> Value:
     bound = owner is not None and not isinstance(owner, types.ModuleType | type) and bool(obj.__name__)
     if not bound or isinstance(obj, functools._lru_cache_wrapper):
         watch.identity(tx, source, obj)
-        return BuiltinValue(obj, source)
+        return BuiltinValue(obj, source=source)
     watch.type_of(tx, source, type(obj))
     watch.equals(tx, AttrSource(source, "__name__"), obj.__name__)
     return wrap(tx, owner, AttrSource(source, "__self__")).get_attr(tx, obj.__name__)
@@ -396,7 +397,7 @@ def call_reversed(tx: Machine, value: Value, /) -> Value | None:
     if issubclass(cls, dict | set | frozenset):
         return None
     if type(value) is ListValue:
-        return ReversedList(value, tx)
+        return ReversedList(value, len(value.values(tx)) - 1)
     items = [value.get_item(tx, fresh(index)) for index in range(value.length(tx))]
     kinds: dict[type, type] = {range: type(reversed(range(0))), deque: type(reversed(deque()))}
     return ItemsIterator(items[::-1], kinds.get(cls, reversed), remade=(reversed, [value]))

@@ -101,11 +101,11 @@ def call_slice(tx: Machine, first: Value, /, *rest: Value) -> Value | None:
     """`slice(…)`."""
     match rest:
         case ():
-            return SliceValue(NONE, first, NONE)
+            return SliceValue((NONE, first, NONE))
         case (stop,):
-            return SliceValue(first, stop, NONE)
+            return SliceValue((first, stop, NONE))
         case (stop, step):
-            return SliceValue(first, stop, step)
+            return SliceValue((first, stop, step))
     return None
 
 
@@ -314,7 +314,7 @@ def call_zip_longest(tx: Machine, /, *iterables: Value, fillvalue: Value = NONE)
     pools = [iterable.unpack(tx) for iterable in iterables]
     rows = itertools.zip_longest(*pools, fillvalue=fillvalue)
     remade = longest, [fillvalue, *map(TupleValue, pools)]
-    return ItemsIterator([TupleValue(row) for row in rows], itertools.zip_longest, remade=remade)
+    return ItemsIterator([TupleValue([*row]) for row in rows], itertools.zip_longest, remade=remade)
 
 
 def longest(fillvalue: Any, *pools: Any) -> Any:
@@ -351,7 +351,7 @@ def _combinatoric(function: Callable[..., Any]) -> None:
 
         cls: Any = function
         return ItemsIterator(
-            [TupleValue(row) for row in rows], cls, remade=(remake, [TupleValue(pool) for pool in pools])
+            [TupleValue([*row]) for row in rows], cls, remade=(remake, [TupleValue(pool) for pool in pools])
         )
 
     models(function)(call)

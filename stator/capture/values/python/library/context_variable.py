@@ -6,8 +6,10 @@ Neighbours: `effects.py` (the final value is written when the compiled code runs
 from __future__ import annotations
 
 import contextvars
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
+from stator.capture.fields import part, value_class
 from stator.capture.values import watch
 from stator.capture.values.base import Object
 from stator.capture.values.fold import run
@@ -16,25 +18,21 @@ from stator.capture.values.python.constant import NONE, ConstantValue
 from stator.capture.values.registry import LITERALS, builds, fresh
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from stator.capture.machine import Machine
     from stator.capture.rewrite import Assembler
     from stator.capture.source import Source
     from stator.capture.value import Value
 
 
+@value_class
 class ContextVariableValue(Object):
     """A context variable, known by identity."""
 
-    __slots__ = ("content", "variable")
     kind = "a context variable"
 
-    def __init__(self, variable: contextvars.ContextVar[Any], source: Source) -> None:
-        super().__init__(source)
-        self.variable = variable
-        #: What the program has set; None while it is as it was.
-        self.content: Value | None = None
+    variable: contextvars.ContextVar[Any]
+    #: What the program has set; None while it is as it was.
+    content: Value | None = part(init=False, default=None)
 
     def python_type(self) -> type:
         return contextvars.ContextVar
@@ -69,10 +67,6 @@ class ContextVariableValue(Object):
         self.content = token.before
         return NONE
 
-    def children(self) -> Iterator[Value]:
-        if self.content is not None:
-            yield self.content
-
     def write_back(self, out: Assembler) -> None:
         """Emit the assignment, if it was not undone."""
         if self.content is not None:
@@ -80,17 +74,15 @@ class ContextVariableValue(Object):
             out.pop()
 
 
+@value_class
 class TokenValue(Object):
     """What `set` gives, to undo it."""
 
-    __slots__ = ("before", "used", "variable")
     kind = "a token of a context variable"
 
-    def __init__(self, variable: ContextVariableValue, before: Value | None) -> None:
-        super().__init__()
-        self.variable = variable
-        self.before = before
-        self.used = False
+    variable: ContextVariableValue = part()
+    before: Value | None = part()
+    used: bool = field(init=False, default=False)
 
     def python_type(self) -> type:
         return contextvars.Token
@@ -110,4 +102,4 @@ def set_variable(variable: contextvars.ContextVar[Any], value: object) -> None:
 def build_context_variable(tx: Machine, obj: Any, source: Source) -> Value:
     """A context variable is known by identity; reading it guards its value."""
     watch.identity(tx, source, obj)
-    return ContextVariableValue(obj, source)
+    return ContextVariableValue(obj, source=source)

@@ -73,7 +73,7 @@ class Copier:
                 return value if same_values(items, value.items) else TupleValue(items, value.cls)
             case SliceValue():
                 start, stop, step = map(self.inner, value.parts)
-                return SliceValue(start, stop, step) if self.deep else value
+                return SliceValue((start, stop, step)) if self.deep else value
             case ListValue():
                 made: Value = DequeValue([], limit=value.limit) if isinstance(value, DequeValue) else ListValue([])
                 self.memo[value] = made
@@ -107,8 +107,8 @@ class Copier:
             made.storage = self.copy(value.storage)
         if value.slots or any(parent.__dict__.get("__slots__") for parent in value.cls.__mro__[:-1]):
             raise value.refuse("copying slots")
-        for key, item in value.dict.pairs(self.tx):
-            made.dict.put(self.tx, key, self.inner(item))
+        for key, item in value.namespace.pairs(self.tx):
+            made.namespace.put(self.tx, key, self.inner(item))
         return made
 
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch._compile
 
+from stator.capture.fields import part, value_class
 from stator.capture.source import ConstSource
 from stator.capture.values import watch
 from stator.capture.values.base import KnownValue, Object
@@ -111,10 +112,10 @@ GETTERS = (operator.itemgetter, operator.attrgetter, operator.methodcaller)
 CONSTANT_CLASSES.update(GETTERS)
 
 
+@value_class
 class GetterValue(KnownValue):
     """`itemgetter(…)`, `attrgetter(…)` or `methodcaller(…)`."""
 
-    __slots__ = ()
     kind = "a getter"
 
     def call(self, tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
@@ -142,22 +143,20 @@ makes(*GETTERS)(GetterValue)
 def build_getter(tx: Machine, obj: Any, source: Source) -> Value:
     """A getter is known by identity."""
     watch.identity(tx, source, obj)
-    return GetterValue(obj, source)
+    return GetterValue(obj, source=source)
 
 
 # -- functools and types -----------------------------------------------------------------------------------
 
 
+@value_class
 class OrderedKey(Object):
     """What `functools.cmp_to_key(f)` makes of an item: compared by `f`."""
 
-    __slots__ = ("function", "item")
     kind = "a sort key"
 
-    def __init__(self, function: Value, item: Value) -> None:
-        super().__init__()
-        self.function = function
-        self.item = item
+    function: Value = part()
+    item: Value = part()
 
     def python_type(self) -> type:
         return _Key
@@ -168,15 +167,13 @@ class OrderedKey(Object):
         return operators.compare(tx, op, self.function.call(tx, (self.item, other.item), {}), fresh(0))
 
 
+@value_class
 class KeyMaker(Object):
     """`functools.cmp_to_key(f)`."""
 
-    __slots__ = ("function",)
     kind = "a key function"
 
-    def __init__(self, function: Value) -> None:
-        super().__init__()
-        self.function = function
+    function: Value = part()
 
     def python_type(self) -> type:
         return _Key
@@ -205,7 +202,7 @@ def call_namespace(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value])
     """`types.SimpleNamespace(**attributes)`."""
     made = UserObjectValue(types.SimpleNamespace)
     for name, value in [*(args[0].pairs(tx) if args else ()), *((fresh(key), item) for key, item in kwargs.items())]:
-        made.dict.put(tx, name, value)
+        made.namespace.put(tx, name, value)
     return made
 
 

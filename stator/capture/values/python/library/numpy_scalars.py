@@ -11,6 +11,7 @@ import sys
 import warnings
 from typing import TYPE_CHECKING, Any
 
+from stator.capture.fields import value_class
 from stator.capture.values import watch
 from stator.capture.values.fold import known
 from stator.capture.values.python.constant import ConstantValue
@@ -28,10 +29,10 @@ if TYPE_CHECKING:
 NUMBERS = (bool, int, float)
 
 
+@value_class
 class UfuncValue(ConstantValue):
     """`numpy.sqrt` and the like."""
 
-    __slots__ = ()
     kind = "a NumPy function"
 
     def call(self, tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
@@ -51,10 +52,10 @@ class UfuncValue(ConstantValue):
         return fresh(made)
 
 
+@value_class
 class ScalarValue(ConstantValue):
     """A number of NumPy's from outside, known by its value."""
 
-    __slots__ = ()
     kind = "a NumPy number"
 
     def is_pinned(self) -> bool:
@@ -76,14 +77,14 @@ def is_scalar(obj: Any) -> bool:
 def build_ufunc(tx: Machine, obj: Any, source: Source) -> Value:
     """A ufunc is guarded by identity."""
     watch.identity(tx, source, obj)
-    return UfuncValue(obj, source)
+    return UfuncValue(obj, source=source)
 
 
 def build_scalar(tx: Machine, obj: Any, source: Source) -> Value:
     """A number that was there before: by its value, since each computation makes another object."""
     watch.type_of(tx, source, type(obj))
     tx.guard("CALL", source, (bits_of, bits_of(obj)))
-    return ScalarValue(obj, source)
+    return ScalarValue(obj, source=source)
 
 
 SPECIAL += [(is_ufunc, build_ufunc), (is_scalar, build_scalar)]

@@ -28,6 +28,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from stator.base.errors import GraphBreak
+from stator.capture.fields import part, value_class
 from stator.capture.source import AttrSource, ClassAttrSource, ConstSource, ItemSource
 from stator.capture.values import watch
 from stator.capture.values.base import Object
@@ -41,7 +42,7 @@ from stator.capture.values.python.objects.klass import CONSTANT_CLASSES
 from stator.capture.values.registry import CALLS, builds, fresh, handles, wrap
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from stator.capture.machine import Machine
     from stator.capture.rewrite import Assembler
@@ -213,10 +214,10 @@ def nothing_handled(_: object = None) -> bool:
 # -- the environment -----------------------------------------------------------------------------------
 
 
+@value_class
 class EnvironValue(Object):
     """`os.environ`: what is read is guarded."""
 
-    __slots__ = ()
     kind = "os.environ"
 
     def python_type(self) -> type:
@@ -236,21 +237,19 @@ class EnvironValue(Object):
 def build_environ(tx: Machine, obj: Any, source: Source) -> Value:
     """The environment."""
     watch.identity(tx, source, obj)
-    return EnvironValue(source)
+    return EnvironValue(source=source)
 
 
 # -- logging -------------------------------------------------------------------------------------------
 
 
+@value_class
 class LoggerValue(Object):
     """A `logging.Logger`: what is below its level vanishes, the rest is replayed."""
 
-    __slots__ = ("logger",)
     kind = "a logger"
 
-    def __init__(self, logger: logging.Logger, source: Source | None = None) -> None:
-        super().__init__(source)
-        self.logger = logger
+    logger: logging.Logger
 
     def python_type(self) -> type:
         return type(self.logger)
@@ -274,16 +273,14 @@ LOG_LEVELS = {
 }  # fmt: skip
 
 
+@value_class
 class LogMethod(Object):
     """`logger.warning` and the like."""
 
-    __slots__ = ("logger", "name")
     kind = "a logger's method"
 
-    def __init__(self, logger: logging.Logger, name: str) -> None:
-        super().__init__()
-        self.logger = logger
-        self.name = name
+    logger: logging.Logger
+    name: str
 
     def python_type(self) -> type:
         return types.MethodType
@@ -306,21 +303,19 @@ class LogMethod(Object):
 def build_logger(tx: Machine, obj: logging.Logger, source: Source) -> Value:
     """A logger."""
     watch.identity(tx, source, obj)
-    return LoggerValue(obj, source)
+    return LoggerValue(obj, source=source)
 
 
 # -- weak references ---------------------------------------------------------------------------------
 
 
+@value_class
 class WeakReferenceValue(Object):
     """A `weakref.ref`: known by identity, and so is what it refers to."""
 
-    __slots__ = ("reference",)
     kind = "a weak reference"
 
-    def __init__(self, reference: weakref.ref[Any], source: Source) -> None:
-        super().__init__(source)
-        self.reference = reference
+    reference: weakref.ref[Any]
 
     def python_type(self) -> type:
         return weakref.ref
@@ -337,15 +332,13 @@ class WeakReferenceValue(Object):
         return wrap(tx, referent, ConstSource(referent)) if known is None else known
 
 
+@value_class
 class ReferenceValue(Object):
     """A weak reference that the program has made, to an object that others keep."""
 
-    __slots__ = ("referent",)
     kind = "a weak reference"
 
-    def __init__(self, referent: Value) -> None:
-        super().__init__()
-        self.referent = referent
+    referent: Value = part()
 
     def python_type(self) -> type:
         return weakref.ref
@@ -355,9 +348,6 @@ class ReferenceValue(Object):
 
     def call(self, tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
         return self.referent
-
-    def children(self) -> Iterator[Value]:
-        yield self.referent
 
     def reconstruct(self, out: Assembler) -> None:
         out.call(weakref.ref, self.referent)
@@ -380,4 +370,4 @@ def is_alive(reference: weakref.ref[Any]) -> bool:
 def build_weak_reference(tx: Machine, obj: weakref.ref[Any], source: Source) -> Value:
     """The reference object itself is guarded."""
     watch.identity(tx, source, obj)
-    return WeakReferenceValue(obj, source)
+    return WeakReferenceValue(obj, source=source)

@@ -10,6 +10,7 @@ import itertools
 from typing import TYPE_CHECKING
 
 from stator.base.errors import GraphBreak
+from stator.capture.fields import value_class
 from stator.capture.values.python import operators
 from stator.capture.values.python.constant import NONE
 from stator.capture.values.python.containers.sequence import TupleValue
@@ -24,15 +25,12 @@ if TYPE_CHECKING:
     from stator.capture.value import Value
 
 
+@value_class
 class Steps(IteratorValue):
     """What a Python generator over values gives."""
 
-    __slots__ = ("cls", "steps")
-
-    def __init__(self, steps: Iterator[Value], cls: type) -> None:
-        super().__init__()
-        self.steps = steps
-        self.cls = cls
+    steps: Iterator[Value]
+    cls: type
 
     def python_type(self) -> type:
         return self.cls

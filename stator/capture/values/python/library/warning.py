@@ -11,6 +11,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from stator.base.errors import GraphBreak
+from stator.capture.fields import value_class
 from stator.capture.values import watch
 from stator.capture.values.base import Object
 from stator.capture.values.fold import known
@@ -61,15 +62,13 @@ for _function in (warnings.simplefilter, warnings.filterwarnings, warnings.reset
     CALLS[_function] = _filter(_function)
 
 
+@value_class
 class CatchWarningsValue(Object):
     """A `warnings.catch_warnings()`."""
 
-    __slots__ = ("make",)
     kind = "a context of warnings"
 
-    def __init__(self, make: Callable[..., Any] = warnings.catch_warnings, source: Source | None = None) -> None:
-        super().__init__(source)
-        self.make = make
+    make: Callable[..., Any] = warnings.catch_warnings
 
     def python_type(self) -> type:
         return warnings.catch_warnings

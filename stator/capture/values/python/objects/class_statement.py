@@ -16,6 +16,7 @@ from weakref import WeakValueDictionary
 import torch
 
 from stator.base.errors import GraphBreak
+from stator.capture.fields import part, value_class
 from stator.capture.machine import Machine
 from stator.capture.values.base import Object
 from stator.capture.values.python.containers.mapping import named_dict
@@ -25,7 +26,7 @@ from stator.capture.values.python.objects.klass import ClassValue
 from stator.capture.values.registry import LITERALS, fresh, handles
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from stator.capture.rewrite import Assembler
     from stator.capture.value import Value
@@ -70,22 +71,16 @@ class ClassBody:
         return self.function.closure_cell(tx, index)
 
 
+@value_class
 class MadeClassValue(ClassValue):
     """A class that the frame has made; `obj` is the model of it."""
 
-    __slots__ = ("__weakref__", "bases", "cell", "namespace")
+    bases: Sequence[Value] = part()
+    namespace: dict[str, Value] = part()
+    cell: Any
 
-    def __init__(self, model: type, bases: Sequence[Value], namespace: dict[str, Value], cell: Any) -> None:
-        super().__init__(model)
-        self.source = None
-        self.bases = bases
-        self.namespace = namespace
-        self.cell = cell
-        MADE[id(model)] = self
-
-    def children(self) -> Iterator[Value]:
-        yield from self.bases
-        yield from self.namespace.values()
+    def __post_init__(self) -> None:
+        MADE[id(self.obj)] = self
 
     def reconstruct(self, out: Assembler) -> None:
         if self.cell is not None:
@@ -99,22 +94,17 @@ def make_class(name: str, bases: tuple[type, ...], namespace: dict[str, Any]) ->
     return types.new_class(name, bases, exec_body=lambda body: body.update(namespace))
 
 
+@value_class
 class MadeDescriptorValue(Object):
     """`staticmethod(f)`, `classmethod(f)` or `property(f)` of functions that the frame has made."""
 
-    __slots__ = ("cls", "functions")
     kind = "a descriptor"
 
-    def __init__(self, cls: type, functions: Sequence[Value]) -> None:
-        super().__init__()
-        self.cls = cls
-        self.functions = functions
+    cls: type
+    functions: Sequence[Value] = part()
 
     def python_type(self) -> type:
         return self.cls
-
-    def children(self) -> Iterator[Value]:
-        yield from self.functions
 
     def reconstruct(self, out: Assembler) -> None:
         out.call(self.cls, *self.functions)

@@ -7,8 +7,10 @@ traceback. Neighbours: `Raised` in `value.py`, the machine (unwinding), `klass.p
 from __future__ import annotations
 
 import types
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
+from stator.capture.fields import value_class
 from stator.capture.source import AttrSource
 from stator.capture.values import watch
 from stator.capture.values.base import Object, bind_static
@@ -30,10 +32,10 @@ if TYPE_CHECKING:
 _LINKS = ("__cause__", "__context__", "__traceback__", "__suppress_context__")
 
 
+@value_class
 class TracebackValue(Object):
     """The traceback of an exception that was raised while capturing: there is one, and nothing more is known."""
 
-    __slots__ = ()
     kind = "a traceback"
 
     def python_type(self) -> type:
@@ -43,30 +45,19 @@ class TracebackValue(Object):
         return True
 
 
+@value_class
 class ExceptionValue(Object):
     """An instance of an exception class."""
 
-    __slots__ = ("args", "attributes", "cls", "exact", "obj")
     kind = "an exception"
 
-    def __init__(
-        self,
-        cls: type[BaseException],
-        args: list[Value],
-        source: Source | None = None,
-        obj: BaseException | None = None,
-    ) -> None:
-        super().__init__(source)
-        self.cls = cls
-        #: The exception itself, where it existed before.
-        self.obj = obj
-        self.args = args
-        #: Whether the arguments are those that eager gives it.
-        self.exact = True
-        self.attributes: dict[str, Value] = {}
-
-    def __repr__(self) -> str:
-        return f"ExceptionValue({self.cls.__name__}, {self.args})"
+    cls: type[BaseException]
+    args: list[Value]
+    #: The exception itself, where it existed before.
+    obj: BaseException | None = None
+    #: Whether the arguments are those that eager gives it.
+    exact: bool = field(init=False, default=True)
+    attributes: dict[str, Value] = field(init=False, default_factory=dict)
 
     def python_type(self) -> type:
         return self.cls
@@ -183,4 +174,4 @@ def build_exception(tx: Machine, obj: BaseException, source: Source) -> Value:
     """An exception object that existed before."""
     watch.type_of(tx, source, type(obj))
     args = wrap(tx, obj.args, AttrSource(source, "args"))
-    return ExceptionValue(type(obj), args.unpack(tx), source, obj)
+    return ExceptionValue(type(obj), args.unpack(tx), source=source, obj=obj)

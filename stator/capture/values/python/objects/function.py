@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import functools
 import types
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
+from stator.capture.fields import part, value_class
 from stator.capture.source import (
     AttrSource,
     CellSource,
@@ -35,7 +37,7 @@ from stator.capture.values.python.containers.sequence import TupleValue
 from stator.capture.values.registry import CODES, builds, fresh, handler_of, handles, makes, wrap
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from stator.capture.machine import Machine
     from stator.capture.rewrite import Assembler
@@ -61,28 +63,22 @@ def set_up(tx: Machine, function: Any, args: Sequence[Value]) -> Value:
     return fresh(run(tx, function, reals))
 
 
+@value_class
 class CellValue(Value):
     """A closure cell. `content` is None while it is empty or, for a real cell, unread."""
 
-    __slots__ = ("cell", "content", "contents", "owner", "read")
     kind = "a closure cell"
 
-    def __init__(
-        self,
-        content: Value | None,
-        cell: types.CellType | None = None,
-        source: Source | None = None,
-        contents: Source | None = None,
-        owner: FunctionValue | None = None,
-    ) -> None:
-        super().__init__(source)
-        self.content = content
-        self.cell = cell
-        #: How what a real cell holds is reached; `source` is how the cell itself is.
-        self.contents = contents
-        self.read = cell is None
-        #: The function that it was reached through, which other calls may exchange for one with other cells.
-        self.owner = owner
+    content: Value | None = part()
+    cell: types.CellType | None = None
+    #: How what a real cell holds is reached; `source` is how the cell itself is.
+    contents: Source | None = None
+    #: The function that it was reached through, which other calls may exchange for one with other cells.
+    owner: FunctionValue | None = None
+    read: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.read = self.cell is None
 
     def python_type(self) -> type:
         return types.CellType
@@ -117,10 +113,6 @@ class CellValue(Value):
             return content
         return super().get_attr(tx, name)
 
-    def children(self) -> Iterator[Value]:
-        if self.content is not None:
-            yield self.content
-
     def reconstruct(self, out: Assembler) -> None:
         out.call(types.CellType)
         if self.content is not None:
@@ -145,43 +137,24 @@ def is_empty(cell: types.CellType) -> bool:
     return False
 
 
+@value_class
 class FunctionValue(Object):
     """A Python function, real (`function`) or made by the frame."""
 
-    __slots__ = (
-        "annotations", "attributes", "closure", "code", "defaults", "function", "globals", "keyword_defaults",
-        "pinned", "qualname",
-    )  # fmt: skip
     kind = "a function"
 
-    def __init__(
-        self,
-        code: types.CodeType,
-        namespace: dict[str, Any],
-        qualname: str,
-        closure: list[Value] | None = None,
-        defaults: list[Value] | None = None,
-        keyword_defaults: dict[str, Value] | None = None,
-        annotations: Value | None = None,
-        function: types.FunctionType | None = None,
-        source: Source | None = None,
-        pinned: bool = True,
-    ) -> None:
-        super().__init__(source)
-        #: Whether a real function is guarded by identity, not by its code and what is read of it.
-        self.pinned = pinned
-        self.code = code
-        self.globals = namespace
-        self.qualname = qualname
-        self.closure = closure or []
-        self.defaults = defaults or []
-        self.keyword_defaults = keyword_defaults or {}
-        self.annotations = annotations
-        self.function = function
-        self.attributes: dict[str, Value] = {}
-
-    def __repr__(self) -> str:
-        return f"FunctionValue({self.qualname})"
+    code: types.CodeType
+    globals: dict[str, Any]
+    qualname: str
+    closure: list[Value] = part(default_factory=list)
+    defaults: list[Value] = part(default_factory=list)
+    keyword_defaults: dict[str, Value] = part(default_factory=dict)
+    annotations: Value | None = None
+    #: The real function; of no closer type, since a type checker would bind it as a method.
+    function: Any = None
+    #: Whether a real function is guarded by identity, not by its code and what is read of it.
+    pinned: bool = True
+    attributes: dict[str, Value] = part(init=False, default_factory=dict)
 
     def python_type(self) -> type:
         return types.FunctionType
@@ -249,7 +222,7 @@ class FunctionValue(Object):
             place = ItemSource(AttrSource(self.source, "__closure__"), index)
             contents = FunctionClosureSource(self.source, index)
             owner = None if self.pinned else self
-            found = tx.values[id(cell)] = CellValue(None, cell, place, contents, owner)
+            found = tx.values[id(cell)] = CellValue(None, cell, source=place, contents=contents, owner=owner)
         elif not self.pinned and getattr(found, "owner", None) is not self:
             self.pin(tx)  # two ways lead to this cell
         return found
@@ -333,12 +306,6 @@ class FunctionValue(Object):
             raise self.refuse(f"setting attribute {name!r}")
         self.attributes[name] = value
 
-    def children(self) -> Iterator[Value]:
-        yield from self.closure
-        yield from self.defaults
-        yield from self.keyword_defaults.values()
-        yield from self.attributes.values()
-
     def reconstruct(self, out: Assembler) -> None:
         if self.is_constant():
             out.load_object(self.function)
@@ -373,16 +340,14 @@ def make_function(
     return function
 
 
+@value_class
 class FunctionMethod(Object):
     """`function.__get__` or `function.__call__`."""
 
-    __slots__ = ("function", "name")
     kind = "a function's method"
 
-    def __init__(self, function: FunctionValue, name: str) -> None:
-        super().__init__()
-        self.function = function
-        self.name = name
+    function: FunctionValue = part()
+    name: str
 
     def python_type(self) -> type:
         return types.MethodWrapperType
@@ -394,16 +359,14 @@ class FunctionMethod(Object):
         return self.function if bound.is_same(NONE) else BoundMethodValue(self.function, bound)
 
 
+@value_class
 class BoundMethodValue(Object):
     """A function with its first argument."""
 
-    __slots__ = ("function", "instance")
     kind = "a bound method"
 
-    def __init__(self, function: Value, instance: Value, source: Source | None = None) -> None:
-        super().__init__(source)
-        self.function = function
-        self.instance = instance
+    function: Value = part()
+    instance: Value = part()
 
     def python_type(self) -> type:
         return types.MethodType
@@ -434,34 +397,21 @@ class BoundMethodValue(Object):
         same = same and operators.identical(tx, self.instance, other.instance)
         return fresh(same is (op == "=="))
 
-    def children(self) -> Iterator[Value]:
-        yield self.function
-        yield self.instance
-
     def reconstruct(self, out: Assembler) -> None:
         out.call(types.MethodType, self.function, self.instance)
 
 
+@value_class
 class PartialValue(Object):
     """A `functools.partial`."""
 
-    __slots__ = ("args", "attributes", "function", "kwargs", "real")
     kind = "a partial"
 
-    def __init__(
-        self,
-        function: Value,
-        args: list[Value],
-        kwargs: dict[str, Value],
-        source: Source | None = None,
-        real: functools.partial[Any] | None = None,
-    ) -> None:
-        super().__init__(source)
-        self.real = real
-        self.function = function
-        self.args = args
-        self.kwargs = kwargs
-        self.attributes: dict[str, Value] = {}
+    function: Value = part()
+    args: list[Value] = part()
+    kwargs: dict[str, Value] = part()
+    real: functools.partial[Any] | None = None
+    attributes: dict[str, Value] = part(init=False, default_factory=dict)
 
     def python_type(self) -> type:
         return functools.partial
@@ -492,12 +442,6 @@ class PartialValue(Object):
         if self.source is not None:
             raise self.refuse(f"setting attribute {name!r}")
         self.attributes[name] = value
-
-    def children(self) -> Iterator[Value]:
-        yield self.function
-        yield from self.attributes.values()
-        yield from self.args
-        yield from self.kwargs.values()
 
     def reconstruct(self, out: Assembler) -> None:
         parts = TupleValue(self.args), named_dict(self.kwargs), named_dict(self.attributes)
@@ -537,7 +481,7 @@ def made_function(obj: types.FunctionType) -> Value:
 @makes(types.MethodType)
 def made_method(obj: types.MethodType) -> Value:
     """A bound method reached through something that is known."""
-    return BoundMethodValue(fresh(obj.__func__), fresh(obj.__self__), ConstSource(obj))
+    return BoundMethodValue(fresh(obj.__func__), fresh(obj.__self__), source=ConstSource(obj))
 
 
 @builds(types.MethodType)
@@ -545,7 +489,7 @@ def build_method(tx: Machine, obj: types.MethodType, source: Source) -> Value:
     """A bound method is its function and its object."""
     watch.type_of(tx, source, types.MethodType)
     function = wrap(tx, obj.__func__, AttrSource(source, "__func__"))
-    return BoundMethodValue(function, wrap(tx, obj.__self__, AttrSource(source, "__self__")), source)
+    return BoundMethodValue(function, wrap(tx, obj.__self__, AttrSource(source, "__self__")), source=source)
 
 
 @builds(functools.partial, exact=True)
@@ -557,14 +501,14 @@ def build_partial(tx: Machine, obj: functools.partial[Any], source: Source) -> V
     args = [wrap(tx, arg, ItemSource(args_source, index)) for index, arg in enumerate(obj.args)]
     watch.keys(tx, keywords_source, tuple(obj.keywords))
     kwargs = {name: wrap(tx, arg, ItemSource(keywords_source, name)) for name, arg in obj.keywords.items()}
-    return PartialValue(wrap(tx, obj.func, AttrSource(source, "func")), args, kwargs, source, obj)
+    return PartialValue(wrap(tx, obj.func, AttrSource(source, "func")), args, kwargs, source=source, real=obj)
 
 
 @builds(types.CellType)
 def build_cell(tx: Machine, obj: types.CellType, source: Source) -> Value:
     """A cell met as an object (`f.__closure__[0]`)."""
     watch.identity(tx, source, obj)
-    return CellValue(None, obj, source, CellSource(source))
+    return CellValue(None, obj, source=source, contents=CellSource(source))
 
 
 @handles(functools.partial)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from stator.base.errors import GraphBreak
+from stator.capture.fields import part, value_class
 from stator.capture.source import AttrSource, ClassAttrSource, ConstSource
 from stator.capture.value import Raised, Value
 from stator.capture.values import watch
@@ -36,7 +37,7 @@ from stator.capture.values.python.objects.function import BoundMethodValue
 from stator.capture.values.registry import LITERALS, builds, fresh, handler_of, handles, makes, wrap
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from stator.capture.machine import Machine
     from stator.capture.rewrite import Assembler
@@ -60,14 +61,14 @@ BUILTIN_DESCRIPTORS = (
 ANSWERING = frozenset({"abc", "_py_abc", "typing", "enum", "torch", "builtins", "torch._C", "torch.nn.parameter"})
 
 
+@value_class
 class ClassValue(KnownValue):
     """A class."""
 
-    __slots__ = ()
     kind = "a class"
 
-    def __init__(self, cls: type, source: Source | None = None) -> None:
-        super().__init__(cls, source or ConstSource(cls))
+    def __post_init__(self) -> None:
+        self.source = self.source or ConstSource(self.obj)
 
     def truth(self, tx: Machine) -> bool:
         for name in ("__bool__", "__len__"):
@@ -123,7 +124,7 @@ class ClassValue(KnownValue):
             return bind(tx, meta, ClassAttrSource(ConstSource(type(self.obj)), name), self, type(self.obj))
         found = run(tx, getattr, (self.obj, name))
         if isinstance(found, types.BuiltinMethodType | types.MethodWrapperType):
-            return BoundMethodValue(BuiltinMethodValue(type(self.obj), name, meta), self)
+            return BoundMethodValue(BuiltinMethodValue(meta, type(self.obj), name), self)
         if self.obj.__flags__ & watch.IMMUTABLE:
             return fresh(found)
         return wrap(tx, found, AttrSource(ConstSource(self.obj), name))
@@ -253,19 +254,14 @@ def has_operators(cls: type) -> bool:
 HIDING = frozenset({threading.local})
 
 
+@value_class
 class BuiltinMethodValue(KnownValue):
     """A C method found on a class, unbound: `dict.__getitem__`, `object.__setattr__`."""
 
-    __slots__ = ("name", "owner")
     kind = "a builtin method"
 
-    def __init__(self, owner: type, name: str, raw: Any, source: Source | None = None) -> None:
-        super().__init__(raw, source)
-        self.owner = owner
-        self.name = name
-
-    def __repr__(self) -> str:
-        return f"BuiltinMethodValue({self.owner.__name__}.{self.name})"
+    owner: type
+    name: str
 
     def descriptor_get(self, tx: Machine, instance: Value | None, cls: type) -> Value:
         """Found on an instance, it binds; a class method binds the class."""
@@ -312,10 +308,10 @@ def apply_to(
     return apply(tx, method.obj, args, kwargs)
 
 
+@value_class
 class BoundBuiltinValue(BoundMethodValue):
     """A C method with its object, or a class method with its class."""
 
-    __slots__ = ()
     kind = "a builtin method"
 
     def python_type(self) -> type:
@@ -360,16 +356,14 @@ def call_class_method(
     return made
 
 
+@value_class
 class ExtensionMethod(Object):
     """A method that an extension module in C++ has given its class, bound: what it does is not known."""
 
-    __slots__ = ("name", "owner")
     kind = "a method of an extension module"
 
-    def __init__(self, owner: Value, name: str) -> None:
-        super().__init__()
-        self.owner = owner
-        self.name = name
+    owner: Value = part()
+    name: str
 
     def python_type(self) -> type:
         return types.MethodType
@@ -381,25 +375,18 @@ class ExtensionMethod(Object):
         owner = self.owner.python_type().__qualname__
         raise GraphBreak(f"{owner}.{self.name} is a method of an extension module", "call it outside")
 
-    def children(self) -> Iterator[Value]:
-        yield self.owner
-
     def reconstruct(self, out: Assembler) -> None:
         out.call(getattr, self.owner, fresh(self.name))
 
 
+@value_class
 class PropertyValue(KnownValue):
     """A property, cached property or class/static method object met on a class."""
 
-    __slots__ = ("where",)
     kind = "a descriptor"
 
-    def __init__(self, raw: Any, where: Source) -> None:
-        super().__init__(raw, where)
-        self.where = where
-
     def get_attr(self, tx: Machine, name: str) -> Value:
-        return wrap(tx, run(tx, getattr, (self.obj, name)), AttrSource(self.where, name))
+        return wrap(tx, run(tx, getattr, (self.obj, name)), AttrSource(self.source or ConstSource(self.obj), name))
 
     def descriptor_get(self, tx: Machine, instance: Value | None, cls: type) -> Value:
         """`__get__` of the descriptor."""
@@ -431,11 +418,11 @@ class PropertyValue(KnownValue):
 def bind(tx: Machine, raw: Any, where: Source, instance: Value | None, cls: type) -> Value:
     """The value of a class attribute, with its descriptor protocol applied."""
     if isinstance(raw, BUILTIN_DESCRIPTORS) and handler_of(raw) is None and not is_tensor_method(raw):
-        found: Value = BuiltinMethodValue(raw.__objclass__, raw.__name__, raw)
+        found: Value = BuiltinMethodValue(raw, raw.__objclass__, raw.__name__)
     elif type(raw).__name__ == "instancemethod" and instance is not None:
         return ExtensionMethod(instance, raw.__name__)
     elif isinstance(raw, types.BuiltinMethodType) and isinstance(raw.__self__, type):
-        return BuiltinMethodValue(raw.__self__, raw.__name__, raw)  # `object.__new__` and the like: static
+        return BuiltinMethodValue(raw, raw.__self__, raw.__name__)  # `object.__new__` and the like: static
     else:
         found = wrap(tx, raw, where)
     getter = getattr(found, "descriptor_get", None)
@@ -462,16 +449,14 @@ def get_through(tx: Machine, found: Value, raw: Any, instance: Value, cls: type)
     return function.call(tx, (found, instance, fresh(cls)), {})
 
 
+@value_class
 class SuperValue(Object):
     """`super(cls, instance)`; for class methods the instance is itself a class."""
 
-    __slots__ = ("after", "instance")
     kind = "super()"
 
-    def __init__(self, after: type, instance: Value) -> None:
-        super().__init__()
-        self.after = after
-        self.instance = instance
+    after: type
+    instance: Value = part()
 
     def python_type(self) -> type:
         return super
@@ -497,9 +482,6 @@ class SuperValue(Object):
         tx.session.looked_up[cls, self.after, name] = bases[place]
         return bases[place]
 
-    def children(self) -> Iterator[Value]:
-        yield self.instance
-
 
 @handles(type.__dict__["__call__"])
 def call_class(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
@@ -521,7 +503,7 @@ def call_tuple_new(tx: Machine, cls: Value, items: Value | None = None, /) -> Va
 def new_tuple(tx: Machine, cls: type, args: Sequence[Value]) -> Value:
     """`tuple.__new__(cls, *args)`."""
     tuple_class(tx, cls)
-    return TupleValue(args[0].unpack(tx) if args else (), cls)
+    return TupleValue(args[0].unpack(tx) if args else [], cls)
 
 
 @handles(super)
@@ -543,7 +525,7 @@ def call_super(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> 
 def build_class(tx: Machine, obj: type, source: Source) -> Value:
     """A class is known by identity."""
     watch.identity(tx, source, obj)
-    return ClassValue(obj, source)
+    return ClassValue(obj, source=source)
 
 
 makes(type)(ClassValue)
@@ -553,13 +535,13 @@ makes(type)(ClassValue)
 def build_descriptor(tx: Machine, obj: Any, source: Source) -> Value:
     """Descriptors live on classes and are known by identity."""
     watch.identity(tx, source, obj)
-    return PropertyValue(obj, source)
+    return PropertyValue(obj, source=source)
 
 
 @builds(*BUILTIN_DESCRIPTORS)
 def build_builtin_descriptor(tx: Machine, obj: Any, source: Source) -> Value:
     """A method of a builtin type."""
-    return BuiltinMethodValue(obj.__objclass__, obj.__name__, obj, source)
+    return BuiltinMethodValue(obj, obj.__objclass__, obj.__name__, source=source)
 
 
-makes(*BUILTIN_DESCRIPTORS)(lambda obj: BuiltinMethodValue(obj.__objclass__, obj.__name__, obj))
+makes(*BUILTIN_DESCRIPTORS)(lambda obj: BuiltinMethodValue(obj, obj.__objclass__, obj.__name__))

@@ -11,6 +11,7 @@ import types
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from stator.capture.fields import value_class
 from stator.capture.source import AttrSource, ConstSource, InstanceDictSource, ItemSource
 from stator.capture.value import Raised
 from stator.capture.values import watch
@@ -32,10 +33,10 @@ INSTALLED = (
 )
 
 
+@value_class
 class PythonModuleValue(KnownValue):
     """A module."""
 
-    __slots__ = ()
     kind = "a module"
 
     def get_attr(self, tx: Machine, name: str) -> Value:
@@ -95,7 +96,7 @@ class PythonModuleValue(KnownValue):
 def build_module(tx: Machine, obj: types.ModuleType, source: Source) -> Value:
     """A module is known by identity."""
     watch.identity(tx, source, obj)
-    return PythonModuleValue(obj, source)
+    return PythonModuleValue(obj, source=source)
 
 
 makes(types.ModuleType)(PythonModuleValue)

@@ -13,8 +13,10 @@ import functools
 import sys
 import types
 from collections import OrderedDict, deque
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from stator.capture.fields import value_class
 from stator.capture.source import AttrSource, ClassAttrSource, ConstSource, InstanceDictSource
 from stator.capture.value import Raised, Value
 from stator.capture.values import watch
@@ -48,40 +50,38 @@ _SETATTR = object.__setattr__
 _DELATTR = object.__delattr__
 
 
+@value_class
 class UserObjectValue(Object):
     """An instance. `real` is None for one that the frame has made."""
 
-    __slots__ = ("cls", "dict", "real", "slots", "storage")
     kind = "an object"
 
     #: Whether the copy of one is made of copies of its attributes.
     copied_by_parts: ClassVar[bool] = True
 
-    def __init__(self, cls: type, source: Source | None = None, real: Any = None, storage: Value | None = None) -> None:
-        super().__init__(source)
-        self.cls = cls
-        self.real = real
-        self.storage = storage
-        self.slots: dict[str, Value] = {}
-        namespace = getattr(real, "__dict__", None) if source is not None else None
-        if namespace is None:
-            self.dict = DictValue()
+    cls: type
+    real: Any = None
+    storage: Value | None = None
+    #: What stands in its `__dict__`.
+    namespace: DictValue = field(init=False)
+    slots: dict[str, Value] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        real = None if self.source is None else getattr(self.real, "__dict__", None)
+        if self.source is None or real is None:
+            self.namespace = DictValue()
         else:
-            assert source is not None
-            self.dict = DictValue(None, dict, InstanceDictSource(source), namespace)
+            self.namespace = DictValue(None, real=real, source=InstanceDictSource(self.source))
 
     def share_dict(self, tx: Machine) -> None:
         """The instance's dict is the same object however it is reached."""
-        real, source = self.dict.real, self.dict.source
+        real, source = self.namespace.real, self.namespace.source
         if real is None or source is None:
             return
-        known = tx.values.setdefault(id(real), self.dict)
-        if known is not self.dict and isinstance(known, DictValue):
+        known = tx.values.setdefault(id(real), self.namespace)
+        if known is not self.namespace and isinstance(known, DictValue):
             watch.again(tx, source, known, real)
-            self.dict = known
-
-    def __repr__(self) -> str:
-        return f"UserObjectValue({self.cls.__qualname__})"
+            self.namespace = known
 
     @property
     def described(self) -> str:
@@ -141,9 +141,9 @@ class UserObjectValue(Object):
 
     def own_attr(self, tx: Machine, name: str, raw: Any) -> Value | None:
         """The attribute in the instance's dict."""
-        if self.dict.real is None and not self.dict.entries(tx):
+        if self.namespace.real is None and not self.namespace.entries(tx):
             return None
-        return self.dict.find(tx, ConstantValue(name))
+        return self.namespace.find(tx, ConstantValue(name))
 
     def missing_attribute(self, tx: Machine, name: str, raised: Raised | None) -> Value:
         """`__getattr__`, if the class has one; else the AttributeError."""
@@ -159,7 +159,7 @@ class UserObjectValue(Object):
         if raw is object.__dict__["__class__"]:
             return fresh(self.cls)
         if name == "__dict__" and isinstance(raw, types.GetSetDescriptorType):
-            return self.dict
+            return self.namespace
         if isinstance(raw, types.MemberDescriptorType | types.GetSetDescriptorType) and self.is_stored(raw):
             return self.storage.get_attr(tx, name)  # type: ignore[union-attr]
         if isinstance(raw, types.MemberDescriptorType):
@@ -191,7 +191,7 @@ class UserObjectValue(Object):
     def _cached_property(self, tx: Machine, name: str, raw: Any) -> Value:
         source = AttrSource(ClassAttrSource(ConstSource(self.cls), name), "func")
         value = wrap(tx, raw.func, source).call(tx, (self,), {})
-        self.dict.put(tx, ConstantValue(name), value)
+        self.namespace.put(tx, ConstantValue(name), value)
         return value
 
     # -- writing attributes ----------------------------------------------------------------------------
@@ -208,7 +208,7 @@ class UserObjectValue(Object):
         raw = look_up(tx, self.cls, name)
         if raw is not MISSING and is_data_descriptor(tx, raw):
             if isinstance(raw, property):
-                PropertyValue(raw, ClassAttrSource(ConstSource(self.cls), name)).descriptor_set(tx, self, value)
+                PropertyValue(raw, source=ClassAttrSource(ConstSource(self.cls), name)).descriptor_set(tx, self, value)
                 return
             if isinstance(raw, types.MemberDescriptorType | types.GetSetDescriptorType) and self.is_stored(raw):
                 self.storage.set_attr(tx, name, value)  # type: ignore[union-attr]
@@ -227,7 +227,7 @@ class UserObjectValue(Object):
         if not self.cls.__dictoffset__:
             text = f"object has no attribute {name!r}" if raw is MISSING else f"object attribute {name!r} is read-only"
             tx.raise_exception(AttributeError, f"{self.cls.__name__!r} {text}")
-        self.dict.put(tx, ConstantValue(name), value)
+        self.namespace.put(tx, ConstantValue(name), value)
 
     def del_attr(self, tx: Machine, name: str) -> None:
         override = look_up(tx, self.cls, "__delattr__")
@@ -246,11 +246,11 @@ class UserObjectValue(Object):
                 tx.effects.change(self)
             return
         if isinstance(raw, property):
-            PropertyValue(raw, ClassAttrSource(ConstSource(self.cls), name)).descriptor_delete(tx, self)
+            PropertyValue(raw, source=ClassAttrSource(ConstSource(self.cls), name)).descriptor_delete(tx, self)
             return
         if raw is not MISSING and look_up(tx, type(raw), "__delete__") is not MISSING:
             raise self.refuse(f"deleting attribute {name!r}")
-        if self.dict.drop(tx, ConstantValue(name)) is None:
+        if self.namespace.drop(tx, ConstantValue(name)) is None:
             tx.raise_exception(AttributeError, f"{self.cls.__name__!r} object has no attribute {name!r}")
 
     def _call_hook(self, tx: Machine, name: str, raw: Any, args: Sequence[Value]) -> Value:
@@ -422,7 +422,7 @@ class UserObjectValue(Object):
         raise self.refuse("passing it to a torch function")
 
     def children(self) -> Iterator[Value]:
-        yield self.dict
+        yield self.namespace
         if self.storage is not None:
             yield self.storage
         yield from (value for value in self.slots.values() if value is not DELETED)
@@ -434,7 +434,7 @@ class UserObjectValue(Object):
             out.call(fill_contents, self, self.storage)
             out.pop()
         pairs = [(name, value) for name, value in self.slots.items() if value is not DELETED]
-        attributes = [(entry.key, entry.value) for entry in self.dict.entries_now()]
+        attributes = [(entry.key, entry.value) for entry in self.namespace.entries_now()]
         names = TupleValue([*(fresh(name) for name, _ in pairs), *(key for key, _ in attributes)])
         values = TupleValue([*(value for _, value in pairs), *(value for _, value in attributes if value is not None)])
         out.call(fill_attributes, self, names, values)
@@ -527,7 +527,7 @@ def build_object(tx: Machine, obj: Any, source: Source) -> Value:
     watch.type_of(tx, source, cls)
     base = storage_base(cls)
     storage = STORAGES[base][1](tx, obj, source) if base is not None else None
-    value = UserObjectValue(cls, source, obj, storage)
+    value = UserObjectValue(cls, source=source, real=obj, storage=storage)
     value.share_dict(tx)
     return value
 
