@@ -47,12 +47,12 @@ def guard_aliasing(machine: Machine, guards: GuardSet) -> None:
     changed = list(machine.effects.changed)
     if not changed:
         return
-    known = {value.source: value for value in list(machine.values.values()) if value.source is not None}
+    by_source = {value.source: value for value in list(machine.values.values()) if value.source is not None}
     for value in changed:
         if isinstance(value, CellValue):
-            pin_functions(machine, known)
+            pin_functions(machine, by_source)
         elif value.source is not None and value.source is not LocalSource(keywords_name(machine.code)):
-            guard_object(value.source, value, known, guards)
+            guard_object(value.source, value, by_source, guards)
 
 
 # -- tensors -------------------------------------------------------------------------------------------
@@ -116,8 +116,8 @@ def guard_lineage(group: list[Leaf], guards: GuardSet) -> None:
             text = f"{starts[0].source} begins to need gradients, and so do views of the same tensor"
             raise SharedMemory(text, "pass a clone, or make the function return the new value")
         whole = whole_of(family[0].example)
-        known = [leaf.source for leaf in family if leaf.example is whole]
-        wholes.append(known[0] if known else AttrSource(family[0].source, "_base"))
+        whole_ones = [leaf.source for leaf in family if leaf.example is whole]
+        wholes.append(whole_ones[0] if whole_ones else AttrSource(family[0].source, "_base"))
         for leaf in family:
             guards.add(Guard("CALL", leaf.source, (lineage, lineage(leaf.example))))
             if leaf.example is not whole and AttrSource(leaf.source, "_base") is not wholes[-1]:
@@ -165,19 +165,19 @@ def keywords_name(code: CodeType) -> str:
 # -- Python objects ------------------------------------------------------------------------------------
 
 
-def guard_object(source: Source, value: Value, known: dict[Source, Value], guards: GuardSet) -> None:
+def guard_object(source: Source, value: Value, by_source: dict[Source, Value], guards: GuardSet) -> None:
     """An object that the program changes is none of the others of its type that it has met."""
     place: Source = source.base if isinstance(source, InstanceDictSource | StorageSource) else source  # type: ignore[assignment]
-    owner = known.get(place, value)
+    owner = by_source.get(place, value)
     kind = owner.python_type()
-    for other_source, other in known.items():
+    for other_source, other in by_source.items():
         if other is owner or other_source is place or (is_pinned(owner) and is_pinned(other)):
             continue
         if other.python_type() is kind and not isinstance(other, RegistryValue):
             guards.add(Guard("NOT_SAME", place, other_source))
     if not isinstance(source, InstanceDictSource):
         return
-    for other_source, other in known.items():  # the object's dict may be passed on its own, too
+    for other_source, other in by_source.items():  # the object's dict may be passed on its own, too
         apart = isinstance(other, RegistryValue) or isinstance(other_source, InstanceDictSource | ConstSource)
         if other.python_type() is dict and not apart:
             guards.add(Guard("NOT_SAME", source, other_source))
@@ -188,8 +188,8 @@ def is_pinned(value: Value) -> bool:
     return value.is_constant() or (isinstance(value, ModuleValue) and value.pinned)
 
 
-def pin_functions(machine: Machine, known: dict[Any, Value]) -> None:
+def pin_functions(machine: Machine, by_source: dict[Any, Value]) -> None:
     """A function that may be exchanged for one with the same code could bring a cell that has changed."""
-    for value in known.values():
+    for value in by_source.values():
         if isinstance(value, FunctionValue):
             value.pin(machine)

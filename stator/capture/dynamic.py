@@ -152,7 +152,7 @@ class History:
         if self.passing and any(step in self.passing for step in place.path()):
             return True
         met = self.modules.setdefault(place, [])
-        if all(known() is not module for known in met):
+        if all(seen() is not module for seen in met):
             met.append(weakref.ref(module))
             count = len(met)
             within = any(len(self.modules.get(step, ())) > 1 for step in place.path() if step is not place)
@@ -330,9 +330,9 @@ class Sizes(Environment):
 
     def number(self, source: Source, value: int) -> Symbol | None:
         """The symbol of an int from outside, or None where it is static."""
-        known = self._ints.get(source)
-        if known is not None:
-            return known
+        made = self._ints.get(source)
+        if made is not None:
+            return made
         if isinstance(source, ConstSource) or abs(value) >= GREATEST:
             return None
         history = self.history
@@ -347,9 +347,9 @@ class Sizes(Environment):
 
     def real(self, source: Source, value: float) -> Symbol | None:
         """The symbol of the bits of a float from outside, or None where it is static."""
-        known = self._ints.get(source)
-        if known is not None:
-            return known
+        made = self._ints.get(source)
+        if made is not None:
+            return made
         if isinstance(source, ConstSource):
             return None
         history = self.history

@@ -170,9 +170,9 @@ class GraphBuilder:
 
     def attribute(self, source: Source, tensor: torch.Tensor, location: Location) -> tuple[fx.Node, Any]:
         """The node and the fake of a parameter or buffer, registered as the live object."""
-        known = self._attribute_nodes.get(id(tensor))
-        if known is not None:
-            return known
+        made = self._attribute_nodes.get(id(tensor))
+        if made is not None:
+            return made
         fake = self.mode.from_real(tensor)
         name = sanitise(_NOISE.sub("", str(source)), self.attributes)
         self.attributes[name] = tensor

@@ -358,9 +358,9 @@ def versions_for(
         made = FrameVersions(function, settings, instance)
         if instance is None and slots and isinstance(slots[0], torch.nn.Module):
             made.history.passing.add(LocalSource(function.__code__.co_varnames[0]))
-        known = getattr(made.frames, "owner", None)
-        if isinstance(known, FrameVersions):  # another thread was faster
-            return known
+        there = getattr(made.frames, "owner", None)
+        if isinstance(there, FrameVersions):  # another thread was faster
+            return there
         made.frames.owner = made
         if instance is not None:
             instances_of(function.__code__, settings).add(made, instance)

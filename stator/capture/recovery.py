@@ -229,8 +229,8 @@ def raised_by_hook(error: BaseException) -> bool:
     hooks = torch._C._autograd._top_saved_tensors_default_hooks(False)
     if hooks is None:
         return False
-    known = [code_of(hook) for hook in hooks]
-    return None in known or any(code in known for code in files.passed(error))
+    codes = [code_of(hook) for hook in hooks]
+    return None in codes or any(code in codes for code in files.passed(error))
 
 
 def code_of(function: Any) -> types.CodeType | None:

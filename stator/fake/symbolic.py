@@ -183,7 +183,7 @@ class SizeNode(_Node):
         return self
 
     def sym_max(self, other: SizeNode) -> SizeNode:
-        greater = self.environment.known(Condition("<=", other.size, self.size))
+        greater = self.environment.prove(Condition("<=", other.size, self.size))
         return (
             SizeNode(maximum(self.size, other.size), self.environment)
             if greater is None
@@ -193,7 +193,7 @@ class SizeNode(_Node):
         )
 
     def sym_min(self, other: SizeNode) -> SizeNode:
-        smaller = self.environment.known(Condition("<=", self.size, other.size))
+        smaller = self.environment.prove(Condition("<=", self.size, other.size))
         return (
             SizeNode(minimum(self.size, other.size), self.environment)
             if smaller is None
@@ -282,10 +282,10 @@ class SizeNode(_Node):
         """Whether each dim's step is the extent of those before it in `order`, innermost first."""
         if order is None:
             return TruthNode(False, self.environment)
-        known, decide = self.environment.known, self.environment.decide
+        prove, decide = self.environment.prove, self.environment.decide
         expected: Extent = 1
         for dim in order:
-            if known(Condition("==", strides[dim].size, expected)) is not True:
+            if prove(Condition("==", strides[dim].size, expected)) is not True:
                 break
             expected = expected * sizes[dim].size
         else:
@@ -343,8 +343,8 @@ class TruthNode(_Node):
 
     def __init__(self, condition: Condition | bool, environment: Environment) -> None:
         self.environment = environment
-        known = condition if isinstance(condition, bool) else environment.known(condition)
-        self.condition = condition if known is None else known
+        proven = condition if isinstance(condition, bool) else environment.prove(condition)
+        self.condition = condition if proven is None else proven
 
     def __repr__(self) -> str:
         return str(self.condition)

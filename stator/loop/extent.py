@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from stator.sizes import Condition, Extent, Size, known
+from stator.sizes import Condition, Extent, Size, prove
 
 Bound: TypeAlias = "Extent | None"
 
@@ -18,7 +18,7 @@ def less(left: Bound, right: Bound) -> bool:
         return left < right
     if left is None or right is None:
         return False
-    return known(Condition("<", left, right)) is True
+    return prove(Condition("<", left, right)) is True
 
 
 def weight(coefficient: Extent) -> tuple[int, int, str]:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
 
 from stator.base.errors import Undecided
-from stator.sizes.size import Condition, Extent, Size, Symbol, known, substitute
+from stator.sizes.size import Condition, Extent, Size, Symbol, prove, substitute
 from stator.sizes.writing import LEAST, MOST, evaluate, fits, operands
 
 
@@ -94,10 +94,10 @@ class Environment:
 
     # -- deciding ----------------------------------------------------------------------------------
 
-    def known(self, condition: Condition) -> bool | None:
+    def prove(self, condition: Condition) -> bool | None:
         """Whether a condition follows from ranges and what has been assumed (True), or its opposite does (False)."""
         op, left, right = self._current(condition)
-        answer = known(Condition(op, left, right))
+        answer = prove(Condition(op, left, right))
         if answer is not None or not (self._facts or self._distinct):
             return answer
         difference = right - left
@@ -117,7 +117,7 @@ class Environment:
 
     def decide(self, condition: Condition, reason: str = "") -> bool:
         """Whether a condition holds; where that is open, as in the call at hand, which is recorded."""
-        answer = self.known(condition)
+        answer = self.prove(condition)
         if answer is not None:
             return answer
         if self._closed:
@@ -153,7 +153,7 @@ class Environment:
             return self.specialise(size, reason)
         for part in (*operands(size), size, *[symbol.size for symbol in size.symbols if symbol.low is None]):
             limits = Condition("<=", part, MOST), Condition("<=", LEAST, part)
-            unknown = [limit for limit in limits if part not in self._fitting and self.known(limit) is None]
+            unknown = [limit for limit in limits if part not in self._fitting and self.prove(limit) is None]
             self._fitting.add(part)
             if unknown and not _small(part):
                 self.decide(unknown[0], reason)
@@ -264,7 +264,7 @@ def _small(size: Size) -> bool:
 
 
 def _at_least_0(extent: Extent) -> bool:
-    return bool(known(Condition("<=", 0, extent)))
+    return bool(prove(Condition("<=", 0, extent)))
 
 
 def _linear(size: Extent) -> tuple[int, Symbol, int] | None:

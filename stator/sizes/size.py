@@ -224,7 +224,7 @@ class Condition(NamedTuple):
 
     def decided(self) -> bool:
         """Whether it holds, where that is so for all values in range; else raises `Undecided`."""
-        answer = known(self)
+        answer = prove(self)
         if answer is None:
             raise Undecided(f"whether {self}")
         return answer
@@ -247,7 +247,7 @@ COMPARISONS: Final[dict[str, Callable[[int, int], bool]]] = {
 }
 
 
-def known(condition: Condition) -> bool | None:
+def prove(condition: Condition) -> bool | None:
     """Whether a condition holds for all values in range (True), for none (False), or neither is known (None)."""
     op, left, right = condition
     difference = right - left
@@ -275,12 +275,12 @@ def _never_zero(difference: Extent) -> bool:
 
 def maximum(left: Extent, right: Extent) -> Extent:
     """The greater of two."""
-    return _choice("max", left, right, known(Condition("<=", right, left)), known(Condition("<=", left, right)))
+    return _choice("max", left, right, prove(Condition("<=", right, left)), prove(Condition("<=", left, right)))
 
 
 def minimum(left: Extent, right: Extent) -> Extent:
     """The smaller of two."""
-    return _choice("min", left, right, known(Condition("<=", left, right)), known(Condition("<=", right, left)))
+    return _choice("min", left, right, prove(Condition("<=", left, right)), prove(Condition("<=", right, left)))
 
 
 def _choice(op: str, left: Extent, right: Extent, is_left: bool | None, is_right: bool | None) -> Extent:
@@ -421,7 +421,7 @@ def _divide(x: Extent, n: Extent) -> Extent:
     quotient, rest = _split(x, n)
     if quotient != 0:
         return quotient + _divide(rest, n)
-    if known(Condition("<=", 0, x)) and known(Condition("<", x, n)):
+    if prove(Condition("<=", 0, x)) and prove(Condition("<", x, n)):
         return 0
     atom = _compound("//", x, n)
     low, high = of_atom(atom)

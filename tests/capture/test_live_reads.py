@@ -35,7 +35,7 @@ GUARDS = frozenset({"guard", "look_up", "wrap", "ask", "build_attribute", "load_
 REASONS: dict[str, tuple[str, ...]] = {
     "a name in a message, or for people": (
         "opcodes/containers.py:_function_text", "values/autograd/function.py:Applied.__init__",
-        "values/autograd/function.py:refusal", "values/base.py:KnownValue.__repr__",
+        "values/autograd/function.py:refusal", "values/base.py:PinnedValue.__repr__",
         "values/python/library/builtin.py:BuiltinValue.call",
         "values/python/objects/class_statement.py:descriptors_of.call_descriptor",
         "values/python/library/functional.py:written_in_python",

@@ -21,11 +21,11 @@ from stator.sizes import (
     dump,
     evaluate,
     hint,
-    known,
     load,
     maximum,
     minimum,
     postfix,
+    prove,
     python,
     substitute,
     symbols,
@@ -102,7 +102,7 @@ def test_bounds_enclose(pair: Pair, point: Values) -> None:
 @given(PAIRS, PAIRS, POINTS, st.sampled_from(["==", "!=", "<", "<="]))
 def test_what_is_decided_holds_for_all_values(left: Pair, right: Pair, point: Values, op: str) -> None:
     condition = Condition(op, left.extent, right.extent)
-    answer = known(condition)
+    answer = prove(condition)
     truth = condition.evaluate(point)
     assert answer is None or answer is truth
     assert condition.negated().evaluate(point) is not truth
@@ -206,8 +206,8 @@ def test_comparisons_are_decided_by_ranges_or_not_at_all() -> None:
     assert maximum(a, b) >= b
     assert bool(a)
     assert b <= 12
-    assert known(Condition("==", 2 * a, 2 * b + 1)) is False
-    assert known(Condition("==", a, 8)) is None
+    assert prove(Condition("==", 2 * a, 2 * b + 1)) is False
+    assert prove(Condition("==", a, 8)) is None
     for undecided in (lambda: a > 2, lambda: bool(a - 8), lambda: int(a), lambda: range(a), lambda: a < b):
         with pytest.raises(Undecided):
             undecided()
@@ -240,7 +240,7 @@ def test_plain_ints() -> None:
     assert postfix(3) == (("const", 3),)
     assert symbols(3) == frozenset() and (a * b).symbols == set(SYMBOLS[:2])
     assert substitute(3, {}) == 3
-    assert known(Condition("<", 3, 4)) is True
+    assert prove(Condition("<", 3, 4)) is True
 
 
 def test_division_by_what_may_be_zero() -> None:

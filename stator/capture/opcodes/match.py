@@ -79,13 +79,13 @@ def _class_attributes(
     found: list[Value] = []
     positional: tuple[str, ...] = ()
     if count:
-        known = _match_args(tx, cls)
-        if known is None and kind.__flags__ & MATCH_SELF:
+        own = _match_args(tx, cls)
+        if own is None and kind.__flags__ & MATCH_SELF:
             allowed = 1
             found.append(subject)
         else:
-            allowed = len(known or ())
-            positional = (known or ())[:count]
+            allowed = len(own or ())
+            positional = (own or ())[:count]
         if count > allowed:
             plural = "" if allowed == 1 else "s"
             text = f"{kind.__name__}() accepts {allowed} positional sub-pattern{plural} ({count} given)"

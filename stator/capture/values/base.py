@@ -134,7 +134,7 @@ METHODS = (types.MethodDescriptorType, types.WrapperDescriptorType)
 
 
 @value_class
-class KnownValue(Object):
+class PinnedValue(Object):
     """An object known by identity: whoever makes the value from a source has guarded that it is this one."""
 
     obj: Any

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from stator.capture.value import Value
 
 
-def known(values: Iterable[Value]) -> bool:
-    """Whether all are constants."""
-    return all(value.is_constant() for value in values)
+def all_constant(args: Iterable[Value], kwargs: Mapping[str, Value] | None = None) -> bool:
+    """Whether all arguments are constants."""
+    return all(arg.is_constant() for arg in args) and (not kwargs or all(arg.is_constant() for arg in kwargs.values()))
 
 
 def run(tx: Machine, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> Any:

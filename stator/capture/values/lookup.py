@@ -26,10 +26,10 @@ def static_attribute(cls: type, name: str) -> Any:
 
 def look_up(tx: Machine, cls: type, name: str) -> Any:
     """`static_attribute`, with a guard on the answer."""
-    known, key = tx.session.looked_up, (cls, name)
-    raw = known.get(key)
+    answers, key = tx.session.looked_up, (cls, name)
+    raw = answers.get(key)
     if raw is None:
-        raw = known[key] = static_attribute(cls, name)
+        raw = answers[key] = static_attribute(cls, name)
         watch.class_attribute(tx, cls, name, raw, raw is not MISSING)
     return raw
 

@@ -109,14 +109,14 @@ class StandIn:
 
 def _hash(self: Any, /) -> Any:
     """Asked once: C code may ask again."""
-    known = self.__dict__.get("_hashed")
-    if known is None and self.modelled.__hash__ in BY_IDENTITY and not self._value.is_constant():
+    hashed = self.__dict__.get("_hashed")
+    if hashed is None and self.modelled.__hash__ in BY_IDENTITY and not self._value.is_constant():
         self._value.pin(self._mirror.tx)
         self._mirror.tell_apart(self._value)
-        known = self.__dict__["_hashed"] = object.__hash__(self)
-    if known is None:
-        known = self.__dict__["_hashed"] = self._mirror.special(self._value, "__hash__", (), {})
-    return known
+        hashed = self.__dict__["_hashed"] = object.__hash__(self)
+    if hashed is None:
+        hashed = self.__dict__["_hashed"] = self._mirror.special(self._value, "__hash__", (), {})
+    return hashed
 
 
 def _delegate(name: str) -> Callable[..., Any]:

@@ -115,10 +115,10 @@ def wrap(tx: Machine, obj: Any, source: Source) -> Value:
     kind = type(obj)
     if kind in LITERALS:
         return BUILDERS[kind](tx, obj, source)
-    known = tx.values.get(id(obj))
-    if known is not None:
-        watch.again(tx, source, known, obj)
-        return known
+    met = tx.values.get(id(obj))
+    if met is not None:
+        watch.again(tx, source, met, obj)
+        return met
     value = build(tx, obj, source)
     if value.source is not None:
         tx.values[id(obj)] = value

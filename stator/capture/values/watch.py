@@ -139,14 +139,14 @@ def offset(tx: Machine, source: Source, example: torch.Tensor) -> None:
     tx.guard("CONDITION", None, ((Operand(source, "offset"),), program))
 
 
-def again(tx: Machine, source: Source, known: Value, obj: Any) -> None:
+def again(tx: Machine, source: Source, met: Value, obj: Any) -> None:
     """An object met before is reached by a second path."""
-    if known.source is None or known.source is source:
+    if met.source is None or met.source is source:
         return
-    if known.is_pinned():
+    if met.is_pinned():
         identity(tx, source, obj)
     else:
-        tx.guard("SAME", source, known.source)
+        tx.guard("SAME", source, met.source)
 
 
 def parameter(tx: Machine, source: Source | None, obj: torch.Tensor) -> None:

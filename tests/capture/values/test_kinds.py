@@ -274,7 +274,7 @@ NUMBER = numpy.float64(0.5)
 #: Kinds that no such program makes, and why.
 OTHERS: dict[type[Value], str] = {
     base.Object: "a base class",
-    base.KnownValue: "a base class",
+    base.PinnedValue: "a base class",
     base.Builtin: "a base class",
     graph_context.GraphContext: "a base class",
     sequence.SequenceValue: "a base class",

@@ -122,15 +122,15 @@ def check_global(tx: Machine, function: types.FunctionType, name: str, seen: set
     tx.guard("EQUALS" if type(value) in LITERALS else "ID", ItemSource(ConstSource(namespace), name), value)
     match value:
         case types.ModuleType():
-            known = value is math or value.__name__.partition(".")[0] == "torch"
+            harmless = value is math or value.__name__.partition(".")[0] == "torch"
         case types.FunctionType() if not is_leaf(value):
             check_function(tx, value, seen)
-            known = True
+            harmless = True
         case type():
-            known = value.__module__.partition(".")[0] in ("torch", "builtins") or name == function.__qualname__
+            harmless = value.__module__.partition(".")[0] in ("torch", "builtins") or name == function.__qualname__
         case _:
-            known = type(value) in LITERALS or is_leaf(value)
-    if not known:
+            harmless = type(value) in LITERALS or is_leaf(value)
+    if not harmless:
         raise refusal(function, f"it uses {name}")
 
 

@@ -147,8 +147,8 @@ def gradients(
 
 def check_ways(tx: Machine, outputs: Sequence[TensorValue], targets: Sequence[TensorValue]) -> None:
     """Refuses where a path from outputs to targets may leave the graph, through the history of another input."""
-    known = {id(leaf.fake) for leaf in tx.graph.leaves() if leaf.fake.is_leaf} | tx.graph.made.keys()
-    outside = {id(found) for found in leaves_of([output.fake for output in outputs])} - known
+    inside = {id(leaf.fake) for leaf in tx.graph.leaves() if leaf.fake.is_leaf} | tx.graph.made.keys()
+    outside = {id(found) for found in leaves_of([output.fake for output in outputs])} - inside
     from_outside = [target.fake for target in targets if target.source is not None]
     alone = len(from_outside) == 1 and is_inner(from_outside[0].grad_fn)
     if outside and from_outside and not (alone and outside == {id(found) for found in leaves_of(from_outside)}):
@@ -206,11 +206,11 @@ def accumulate(tx: Machine, outputs: list[TensorValue], given: dict[str, Value])
 def reached(tx: Machine, outputs: Sequence[TensorValue]) -> list[TensorValue]:
     """The leaves that the outputs depend on."""
     values = [value for value in tx.values.values() if isinstance(value, TensorValue)]
-    known = {id(value.fake): value for value in (*values, *tx.graph.made.values())}
+    by_fake = {id(value.fake): value for value in (*values, *tx.graph.made.values())}
     found = leaves_of([output.fake for output in outputs])
-    if any(id(leaf) not in known for leaf in found):
+    if any(id(leaf) not in by_fake for leaf in found):
         raise GraphBreak("backward() goes on outside of the graph: an input is the result of something")
-    return [known[id(leaf)] for leaf in found]
+    return [by_fake[id(leaf)] for leaf in found]
 
 
 def own(tx: Machine, leaf: TensorValue, gradient: TensorValue, later: Sequence[Value]) -> Value:

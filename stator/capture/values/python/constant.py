@@ -23,7 +23,7 @@ from stator.capture.source import AttrSource, ConstSource
 from stator.capture.value import Value
 from stator.capture.values import mirror, watch
 from stator.capture.values.base import METHODS, Builtin, bind_static
-from stator.capture.values.fold import fold, known, run
+from stator.capture.values.fold import all_constant, fold, run
 from stator.capture.values.lookup import static_attribute
 from stator.capture.values.methods import COMPARE
 from stator.capture.values.python.iterators import ItemsIterator
@@ -223,7 +223,7 @@ class BoundConstantValue(Value):
         kind = self.owner.python_type()
         if (kind in mirror.PLAIN or is_quiet(kind)) and isinstance(static_attribute(kind, self.name), METHODS):
             return mirror.apply(tx, mirror.method(self.name), (self.owner, *args), kwargs)
-        if known(args) and known(kwargs.values()):
+        if all_constant(args, kwargs):
             return fold(tx, self.function, args, kwargs)
         if isinstance(self.function, types.MethodType):
             written = wrap(tx, self.function.__func__, ConstSource(self.function.__func__))

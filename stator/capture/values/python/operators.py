@@ -41,7 +41,7 @@ METHODS = {operation: name for name, operation in OPERATOR_DUNDERS.items()}
 MIRRORED = {"<": ">", "<=": ">=", "==": "==", "!=": "!=", ">": "<", ">=": "<="}
 
 
-def is_known(*values: Value) -> bool:
+def is_foldable(*values: Value) -> bool:
     """Whether Python can compute with them now: constants, and no number that differs from call to call."""
     return all(value.is_constant() and not value.is_symbolic() for value in values)
 
@@ -62,7 +62,7 @@ def _reflected_first(tx: Machine, left: Value, right: Value) -> bool:
 
 def binary(tx: Machine, op: str, left: Value, right: Value, written: Callable[[Any, Any], Any] | None = None) -> Value:
     """`left op right`; an error is that of the operator that was `written`."""
-    if is_known(left, right):
+    if is_foldable(left, right):
         answer = operate_written(tx, left, right, ("binary", op), ("binary_reflected", op))
         return fold(tx, BINARY[op], (left, right)) if answer is None else answer
     if _reflected_first(tx, left, right):
@@ -91,7 +91,7 @@ def operate_written(
 
 def inplace(tx: Machine, op: str, left: Value, right: Value) -> Value:
     """`left op= right`: the new value of the name."""
-    if is_known(left, right):
+    if is_foldable(left, right):
         answer = operate_written(tx, left, right, ("binary", op), ("binary_reflected", op))
         return fold(tx, INPLACE[op], (left, right)) if answer is None else answer
     result = left.inplace(tx, op, right)
@@ -100,7 +100,7 @@ def inplace(tx: Machine, op: str, left: Value, right: Value) -> Value:
 
 def compare(tx: Machine, op: str, left: Value, right: Value) -> Value:
     """`left op right` for an ordering or equality."""
-    if is_known(left, right):
+    if is_foldable(left, right):
         for item in (*left.children(), *right.children()):
             pin_nan(tx, item)
         written = operate_written(tx, left, right, ("compare", op), ("compare", MIRRORED[op]))
@@ -138,8 +138,8 @@ def identical(tx: Machine, left: Value, right: Value) -> bool:
     if None not in sources:
         tx.guard("SAME" if same else "NOT_SAME", *sources)
     elif left.is_constant() and right.is_constant():
-        known, other = (left, right) if right.source is not None else (right, left)
-        tx.guard("CALL", other.source, (functools.partial(operator.is_, known.constant()), same))
+        met, other = (left, right) if right.source is not None else (right, left)
+        tx.guard("CALL", other.source, (functools.partial(operator.is_, met.constant()), same))
     return same
 
 
@@ -175,7 +175,7 @@ def is_same(left: Value, right: Value) -> bool:
 
 def unary(tx: Machine, op: str, value: Value) -> Value:
     """`op value` for - + ~."""
-    if is_known(value):
+    if is_foldable(value):
         written = call_written(tx, value, UNARY_METHODS[op])
         return fold(tx, UNARY[op], (value,)) if written is None else written
     return value.unary(tx, op)
@@ -188,7 +188,7 @@ def negate(tx: Machine, value: Value) -> Value:
 
 def contains(tx: Machine, item: Value, container: Value) -> Value:
     """`item in container`."""
-    if is_known(item, container):
+    if is_foldable(item, container):
         pin_nan(tx, item)
         pin_nan(tx, container)
         if isinstance(container.constant(), type):

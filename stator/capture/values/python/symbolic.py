@@ -200,7 +200,7 @@ def extreme(op: str, items: Sequence[Value]) -> Value | None:
     best, *others = extents
     for extent in others:
         assert best is not None and extent is not None
-        lower = symbolic.sizes.known(Condition("<=", best, extent))
+        lower = symbolic.sizes.prove(Condition("<=", best, extent))
         if lower is None:
             best = maximum(best, extent) if op == ">" else minimum(best, extent)
         elif lower is (op == ">"):

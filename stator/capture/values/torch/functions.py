@@ -16,8 +16,8 @@ import torch
 from stator.base.errors import GraphBreak
 from stator.capture.fields import value_class
 from stator.capture.values import watch
-from stator.capture.values.base import KnownValue
-from stator.capture.values.fold import ask, known, run
+from stator.capture.values.base import PinnedValue
+from stator.capture.values.fold import all_constant, ask, run
 from stator.capture.values.python.containers.sequence import TupleValue
 from stator.capture.values.python.library import builtin as _builtin
 from stator.capture.values.python.objects import function as _function
@@ -119,7 +119,7 @@ def is_about_state(function: Any) -> bool:
 
 
 @value_class
-class TorchFunctionValue(KnownValue):
+class TorchFunctionValue(PinnedValue):
     """A leaf function."""
 
     kind = "a torch function"
@@ -154,7 +154,11 @@ class TorchFunctionValue(KnownValue):
         if reason is not None:
             raise GraphBreak(f"{name_of(function)}() cannot be in a graph: {reason}")
         if is_about_state(function) and not any(isinstance(arg, TensorValue) for arg in (*args, *kwargs.values())):
-            if known(args) and known(kwargs.values()) and function.__name__.lstrip("_").split("_")[0] in READS:
+            if (
+                all_constant(args)
+                and all_constant(kwargs.values())
+                and function.__name__.lstrip("_").split("_")[0] in READS
+            ):
                 return ask(tx, function, args, kwargs)
             raise GraphBreak(f"{name_of(function)}() cannot be in a graph: it is about the state of the process")
         if "out" in kwargs and not kwargs["out"].is_none():
@@ -225,7 +229,7 @@ makes(*_OPERATORS)(TorchFunctionValue)
 
 
 @value_class
-class NamespaceValue(KnownValue):
+class NamespaceValue(PinnedValue):
     """`torch.ops`, `torch.ops.aten`, `torch.classes`: objects whose attributes are fixed."""
 
     kind = "a torch namespace"

@@ -18,8 +18,8 @@ from stator.base.errors import GraphBreak
 from stator.capture.fields import value_class
 from stator.capture.source import AttrSource, ConstSource, EarlierSource
 from stator.capture.values import watch
-from stator.capture.values.base import KnownValue, Object
-from stator.capture.values.fold import known
+from stator.capture.values.base import Object, PinnedValue
+from stator.capture.values.fold import all_constant
 from stator.capture.values.registry import builds, fresh, handles
 from stator.capture.values.torch.tensor import DRAWN, TensorValue, call_graph
 from stator.fake import FakeTensor
@@ -133,7 +133,7 @@ def fill(
 ) -> Value:
     """`x.normal_(generator=g)`: what is drawn is copied."""
     fake = owner.fake
-    if not known(args) or not known(rest.values()) or not is_dense(fake):
+    if not all_constant(args, rest) or not is_dense(fake):
         raise GraphBreak("a random generator fills a tensor that is not dense, or with what is not known")
     signature = [fresh(value) for value in (name, tuple(fake.size()), tuple(fake.stride()), fake.dtype, fake.device)]
     given = (*signature, fresh(tuple(value.constant() for value in (*args, *rest.values()))), generator)
@@ -157,7 +157,7 @@ DRAWN.append(draw)
 
 
 @value_class
-class DefaultGenerator(KnownValue):
+class DefaultGenerator(PinnedValue):
     """The generator that is used where none is given."""
 
     kind = "the default random generator"

@@ -14,7 +14,7 @@ import torch
 from torch import overrides
 
 from stator.base.errors import GraphBreak
-from stator.capture.values.fold import ask, fold, known
+from stator.capture.values.fold import all_constant, ask, fold
 from stator.capture.values.python.constant import FALSE, NONE, TRUE
 from stator.capture.values.registry import CALLS, fresh, handles
 from stator.capture.values.torch.tensor import TensorValue, answer, call_graph, tensor_flag
@@ -219,7 +219,7 @@ for _cls in (torch.Size, torch.device, torch.finfo, torch.iinfo):
 @handles(torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 def make_tensor(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
     """Tensor constructors."""
-    if known(args) and not kwargs and len(args) == 1 and args[0].python_type() in (list, tuple):
+    if all_constant(args) and not kwargs and len(args) == 1 and args[0].python_type() in (list, tuple):
         return call_graph(tx, "call_function", torch.tensor, args, {"dtype": fresh(torch.get_default_dtype())})
     raise GraphBreak("making tensors by their class is not supported", "use torch.tensor, torch.zeros, …")
 

@@ -541,12 +541,12 @@ def build_tensor(tx: Machine, obj: torch.Tensor, source: Source) -> Value:
 
 def build_attribute(tx: Machine, obj: torch.Tensor, source: Source) -> Value:
     """A parameter or buffer of a module is part of the graph, as the live object."""
-    known = tx.values.get(id(obj))
-    if known is not None:
+    met = tx.values.get(id(obj))
+    if met is not None:
         watch.identity(tx, source, obj)
-        if isinstance(known, TensorValue) and known.node.op == "placeholder":
-            watch.again(tx, source, known, obj)
-        return known
+        if isinstance(met, TensorValue) and met.node.op == "placeholder":
+            watch.again(tx, source, met, obj)
+        return met
     check_class(obj)
     watch.parameter(tx, source, obj)
     node, fake = tx.graph.attribute(source, obj, tx.location())

@@ -100,8 +100,8 @@ class HashedKey:
     def __eq__(self, other: object) -> bool:
         if isinstance(other, HashedKey):
             return operators.equal(self.tx, self.value, other.value)
-        known = not isinstance(other, IdentityKey | tuple)
-        return known and operators.equal(self.tx, self.value, fresh(other))
+        plain = not isinstance(other, IdentityKey | tuple)
+        return plain and operators.equal(self.tx, self.value, fresh(other))
 
 
 @value_class

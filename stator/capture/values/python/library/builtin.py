@@ -24,8 +24,8 @@ from stator.capture.generators import exhausted
 from stator.capture.source import AttrSource, ConstSource
 from stator.capture.value import Raised, Value
 from stator.capture.values import watch
-from stator.capture.values.base import Builtin, KnownValue, bind_static, call_written
-from stator.capture.values.fold import Question, ask, fold, known, run
+from stator.capture.values.base import Builtin, PinnedValue, bind_static, call_written
+from stator.capture.values.fold import Question, all_constant, ask, fold, run
 from stator.capture.values.lookup import MISSING, look_up, static_attribute
 from stator.capture.values.methods import find_method
 from stator.capture.values.mirror import answering, apply, by_python, models
@@ -56,7 +56,7 @@ PURE: set[Any] = set()
 
 
 @value_class
-class BuiltinValue(KnownValue):
+class BuiltinValue(PinnedValue):
     """A C function."""
 
     kind = "a builtin function"
@@ -68,7 +68,7 @@ class BuiltinValue(KnownValue):
         if not kwargs and self.obj in EXACT and any(arg.is_symbolic() for arg in args):
             return EXACT[self.obj](tx, args)
         if is_pure(self.obj) and not any(arg.in_graph for arg in (*args, *kwargs.values())):
-            whole = known(args) and known(kwargs.values())
+            whole = all_constant(args, kwargs)
             return fold(tx, self.obj, args, kwargs) if whole else apply(tx, self.obj, args, kwargs)
         if isinstance(self.obj, functools._lru_cache_wrapper):
             return call_cached(tx, self, args, kwargs)
@@ -248,7 +248,7 @@ def call_callable(tx: Machine, value: Value, /) -> Value:
 
 def is_callable(tx: Machine, value: Value) -> bool:
     """Whether an object can be called."""
-    if operators.is_known(value):
+    if operators.is_foldable(value):
         return callable(value.constant())
     return look_up(tx, value.python_type(), "__call__") is not MISSING
 
@@ -478,7 +478,7 @@ def _computing(function: Any) -> None:
     def call(tx: Machine, /, *args: Value, **kwargs: Value) -> Value | None:
         if not kwargs and function in EXACT and any(arg.is_symbolic() for arg in args):
             return EXACT[function](tx, args)
-        if known(args) and known(kwargs.values()):
+        if all_constant(args, kwargs):
             return fold(tx, function, args, kwargs)
         return args[0].by_builtin(tx, function, *args[1:], **kwargs) if args else None
 
@@ -503,7 +503,7 @@ def text_of_constant(tx: Machine, value: Value, function: Any, name: str) -> Val
     written = call_written(tx, value, name)
     if written is not None:
         return written
-    named = isinstance(value, KnownValue) or issubclass(value.python_type(), types.FunctionType | types.MethodType)
+    named = isinstance(value, PinnedValue) or issubclass(value.python_type(), types.FunctionType | types.MethodType)
     return (ask if named else fold)(tx, function, (value,))
 
 

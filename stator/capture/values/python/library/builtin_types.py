@@ -12,7 +12,7 @@ import operator
 import types
 from typing import TYPE_CHECKING, Any
 
-from stator.capture.values.fold import fold, known, run
+from stator.capture.values.fold import all_constant, fold, run
 from stator.capture.values.methods import COMPARE, UNARY
 from stator.capture.values.mirror import apply, by_python, models
 from stator.capture.values.python import operators
@@ -65,7 +65,7 @@ for _cls in (int, float, complex):
 
 def folded(tx: Machine, cls: type, args: Sequence[Value], kwargs: dict[str, Value]) -> Value | None:
     """A builtin class called on what is known."""
-    return fold(tx, cls, args, kwargs) if known(args) and known(kwargs.values()) else None
+    return fold(tx, cls, args, kwargs) if all_constant(args, kwargs) else None
 
 
 @models(bool)

@@ -67,7 +67,7 @@ def is_subclass(tx: Machine, cls: Any, wanted: Any) -> bool:
 
 def object_of(value: Value) -> Any:
     """The object itself, where there is one and its class alone does not decide."""
-    if operators.is_known(value):
+    if operators.is_foldable(value):
         return value.constant()
     return value.real_object()
 

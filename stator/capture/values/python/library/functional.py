@@ -22,8 +22,8 @@ import torch._compile
 from stator.capture.fields import part, value_class
 from stator.capture.source import ConstSource
 from stator.capture.values import watch
-from stator.capture.values.base import KnownValue, Object
-from stator.capture.values.fold import ask, known
+from stator.capture.values.base import Object, PinnedValue
+from stator.capture.values.fold import all_constant, ask
 from stator.capture.values.python import operators
 from stator.capture.values.python.constant import NONE
 from stator.capture.values.python.library.builtin import PURE
@@ -98,7 +98,7 @@ if hasattr(dataclasses, "_recursive_repr"):  # until 3.12
 
 def dispatch(tx: Machine, value: FunctionValue, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
     """`f.dispatch(cls)` of a function made by `functools.singledispatch`."""
-    if value.function is None or not known(args):
+    if value.function is None or not all_constant(args):
         return tx.inline(value, args, kwargs)
     return ask(tx, value.function, args)
 
@@ -113,7 +113,7 @@ CONSTANT_CLASSES.update(GETTERS)
 
 
 @value_class
-class GetterValue(KnownValue):
+class GetterValue(PinnedValue):
     """`itemgetter(…)`, `attrgetter(…)` or `methodcaller(…)`."""
 
     kind = "a getter"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from stator.capture.fields import value_class
 from stator.capture.values import watch
-from stator.capture.values.fold import known
+from stator.capture.values.fold import all_constant
 from stator.capture.values.python.constant import ConstantValue
 from stator.capture.values.registry import SPECIAL, fresh
 from stator.sizes.real import bits_of
@@ -36,7 +36,7 @@ class UfuncValue(ConstantValue):
     kind = "a NumPy function"
 
     def call(self, tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
-        if kwargs or not known(args) or any(value.is_symbolic() for value in args):
+        if kwargs or not all_constant(args) or any(value.is_symbolic() for value in args):
             raise self.refuse("a call with more than known numbers")
         plain = [value.constant() for value in args]
         if not all(isinstance(number, NUMBERS) or is_scalar(number) for number in plain):

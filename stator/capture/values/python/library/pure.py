@@ -32,7 +32,7 @@ from stator.capture.fields import part, value_class
 from stator.capture.source import AttrSource, ClassAttrSource, ConstSource, ItemSource
 from stator.capture.values import watch
 from stator.capture.values.base import Object
-from stator.capture.values.fold import ask, fold, known
+from stator.capture.values.fold import all_constant, ask, fold
 from stator.capture.values.lookup import MISSING, look_up
 from stator.capture.values.python.constant import NONE, ConstantValue
 from stator.capture.values.python.containers.sequence import TupleValue
@@ -76,7 +76,7 @@ CONSTANT_CLASSES.update({re.Pattern, inspect.Signature, inspect.Parameter})
 
 def _folded(function: Any) -> Callable[..., Value]:
     def call(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
-        if known(args) and known(kwargs.values()):
+        if all_constant(args, kwargs):
             return fold(tx, function, args, kwargs)
         inline = wrap(tx, function, ConstSource(function))
         return tx.inline(inline, args, kwargs)  # type: ignore[arg-type]
@@ -293,7 +293,7 @@ class LogMethod(Object):
             return ask(tx, getattr(self.logger, self.name), args, kwargs)
         if not ask(tx, self.logger.isEnabledFor, (fresh(LOG_LEVELS[self.name]),)).constant():
             return NONE
-        if not known(args):
+        if not all_constant(args):
             raise GraphBreak("a log message whose text is not known at capture is not supported")
         tx.effects.call(getattr(self.logger, self.name), *args)
         return NONE
@@ -328,8 +328,8 @@ class WeakReferenceValue(Object):
         if referent is None:
             return NONE
         tx.guard("CALL", ConstSource(self.reference), (is_alive, True))
-        known = tx.values.get(id(referent))
-        return wrap(tx, referent, ConstSource(referent)) if known is None else known
+        met = tx.values.get(id(referent))
+        return wrap(tx, referent, ConstSource(referent)) if met is None else met
 
 
 @value_class

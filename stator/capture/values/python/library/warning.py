@@ -14,7 +14,7 @@ from stator.base.errors import GraphBreak
 from stator.capture.fields import value_class
 from stator.capture.values import watch
 from stator.capture.values.base import Object
-from stator.capture.values.fold import known
+from stator.capture.values.fold import all_constant
 from stator.capture.values.python.constant import NONE
 from stator.capture.values.registry import CALLS, builds, handles
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 def call_warn(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
     """A warning with a known text is given again by every compiled call, under Python's own filters."""
     plain = {name: value for name, value in kwargs.items() if name in ("category", "message")}
-    if not known(args) or not known(plain.values()):
+    if not all_constant(args, plain):
         raise GraphBreak("a warning whose text is not known at capture is not supported")
     message = args[0] if args else kwargs["message"]
     category = args[1] if len(args) > 1 else kwargs.get("category", NONE)
@@ -41,7 +41,7 @@ def call_warn(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> V
 
 def _with_options(function: Callable[..., Any], args: Sequence[Value], kwargs: dict[str, Value]) -> Callable[..., Any]:
     """A call with known arguments; filters that raise would have to be in force while capturing."""
-    if not known(args) or not known(kwargs.values()):
+    if not all_constant(args, kwargs):
         raise GraphBreak("filters of warnings that are not known at capture are not supported")
     plain = [value.constant() for value in args]
     named = {name: value.constant() for name, value in kwargs.items()}

@@ -24,8 +24,8 @@ from stator.capture.fields import part, value_class
 from stator.capture.source import AttrSource, ClassAttrSource, ConstSource
 from stator.capture.value import Raised, Value
 from stator.capture.values import watch
-from stator.capture.values.base import KnownValue, Object
-from stator.capture.values.fold import ask, fold, known, run
+from stator.capture.values.base import Object, PinnedValue
+from stator.capture.values.fold import all_constant, ask, fold, run
 from stator.capture.values.lookup import MISSING, is_data_descriptor, look_up
 from stator.capture.values.methods import find_method, fits, type_name
 from stator.capture.values.mirror import OF_OBJECT, Mirror, apply, models
@@ -62,7 +62,7 @@ ANSWERING = frozenset({"abc", "_py_abc", "typing", "enum", "torch", "builtins", 
 
 
 @value_class
-class ClassValue(KnownValue):
+class ClassValue(PinnedValue):
     """A class."""
 
     kind = "a class"
@@ -173,7 +173,7 @@ class ClassValue(KnownValue):
             return handler(tx, args, kwargs)
         meta_call = look_up(tx, type(cls), "__call__")
         if isinstance(cls, enum.EnumMeta) or cls in CONSTANT_CLASSES:
-            if known(args) and known(kwargs.values()):
+            if all_constant(args, kwargs):
                 return (ask if isinstance(cls, enum.EnumMeta) else fold)(tx, cls, args, kwargs)
             raise self.refuse(f"calling {cls.__name__} on unknown arguments")
         if isinstance(meta_call, types.FunctionType):
@@ -218,7 +218,12 @@ def new_instance(tx: Machine, cls: type, args: Sequence[Value], kwargs: dict[str
         return ExceptionValue(cls, list(args))
     if issubclass(cls, tuple):
         return new_tuple(tx, cls, args)
-    if issubclass(cls, IMMUTABLE_BASES) and not has_operators(cls) and known(args) and known(kwargs.values()):
+    if (
+        issubclass(cls, IMMUTABLE_BASES)
+        and not has_operators(cls)
+        and all_constant(args)
+        and all_constant(kwargs.values())
+    ):
         return fold(tx, cls.__new__, (fresh(cls), *args), kwargs)
     for applies, maker in INSTANCE_MAKERS:
         if applies(cls):
@@ -255,7 +260,7 @@ HIDING = frozenset({threading.local})
 
 
 @value_class
-class BuiltinMethodValue(KnownValue):
+class BuiltinMethodValue(PinnedValue):
     """A C method found on a class, unbound: `dict.__getitem__`, `object.__setattr__`."""
 
     kind = "a builtin method"
@@ -288,7 +293,7 @@ class BuiltinMethodValue(KnownValue):
                 return found
         if isinstance(self.obj, types.ClassMethodDescriptorType):
             return call_class_method(tx, self, instance, rest, kwargs)
-        if known(args) and known(kwargs.values()) and not any(arg.by_mirrors for arg in args):
+        if all_constant(args, kwargs) and not any(arg.by_mirrors for arg in args):
             if issubclass(self.owner, type):
                 return ask(tx, self.obj, args, kwargs)
             if is_value_type(self.owner):
@@ -380,7 +385,7 @@ class ExtensionMethod(Object):
 
 
 @value_class
-class PropertyValue(KnownValue):
+class PropertyValue(PinnedValue):
     """A property, cached property or class/static method object met on a class."""
 
     kind = "a descriptor"

@@ -15,7 +15,7 @@ from stator.capture.fields import value_class
 from stator.capture.source import AttrSource, ConstSource, InstanceDictSource, ItemSource
 from stator.capture.value import Raised
 from stator.capture.values import watch
-from stator.capture.values.base import KnownValue
+from stator.capture.values.base import PinnedValue
 from stator.capture.values.fold import run
 from stator.capture.values.lookup import MISSING, is_data_descriptor, look_up
 from stator.capture.values.registry import builds, fresh, makes, wrap
@@ -34,7 +34,7 @@ INSTALLED = (
 
 
 @value_class
-class PythonModuleValue(KnownValue):
+class PythonModuleValue(PinnedValue):
     """A module."""
 
     kind = "a module"

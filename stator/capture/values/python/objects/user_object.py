@@ -78,10 +78,10 @@ class UserObjectValue(Object):
         real, source = self.namespace.real, self.namespace.source
         if real is None or source is None:
             return
-        known = tx.values.setdefault(id(real), self.namespace)
-        if known is not self.namespace and isinstance(known, DictValue):
-            watch.again(tx, source, known, real)
-            self.namespace = known
+        met = tx.values.setdefault(id(real), self.namespace)
+        if met is not self.namespace and isinstance(met, DictValue):
+            watch.again(tx, source, met, real)
+            self.namespace = met
 
     @property
     def described(self) -> str:
@@ -481,8 +481,8 @@ _REFUSALS = {
 
 def is_size(value: Value) -> bool:
     """Whether it is a number that `__len__` may give."""
-    known = value.is_constant() and not value.is_symbolic() and type(value.constant()) is int
-    return known and 0 <= value.constant() <= sys.maxsize
+    plain = value.is_constant() and not value.is_symbolic() and type(value.constant()) is int
+    return plain and 0 <= value.constant() <= sys.maxsize
 
 
 def has_slot(raw: types.MemberDescriptorType, obj: Any) -> bool:
