@@ -11,8 +11,9 @@ from stator.capture.values.autograd import checkpointing, gradients, inference, 
 from stator.capture.values.autograd import function as autograd_function
 from stator.capture.values.python import operators
 from stator.capture.values.python.constant import SliceValue
+from stator.capture.values.python.containers.lists import ListValue
 from stator.capture.values.python.containers.mapping import dict_of
-from stator.capture.values.python.containers.sequence import ListValue, TupleValue
+from stator.capture.values.python.containers.sequence import TupleValue
 from stator.capture.values.python.containers.sets import SetValue
 from stator.capture.values.python.library import (
     builtin_types,

@@ -43,7 +43,7 @@ def test_the_table_is_large() -> None:
 
 
 def test_a_wrong_result_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    from stator.capture.values.python.containers.sequence import ListValue
+    from stator.capture.values.python.containers.lists import ListValue
 
     monkeypatch.setattr(ListValue, "m_copy", lambda self, tx, /: self)
     found = [check(case) for case in cases(seed=1, most=4, kinds=("list",)) if case.what == "copy"]

@@ -31,7 +31,7 @@ from stator.capture.value import Value
 from stator.capture.values import base
 from stator.capture.values.autograd import inference
 from stator.capture.values.python import constant, iterators, real, symbolic, unknown_text
-from stator.capture.values.python.containers import deques, dict_views, mapping, proxy, sequence, sets
+from stator.capture.values.python.containers import deques, dict_views, lists, mapping, proxy, sequence, sets
 from stator.capture.values.python.library import (
     builtin,
     context_variable,
@@ -41,7 +41,16 @@ from stator.capture.values.python.library import (
     sharing,
     warning,
 )
-from stator.capture.values.python.objects import class_statement, exception, function, klass, user_object
+from stator.capture.values.python.library import iterators as library_iterators
+from stator.capture.values.python.objects import (
+    class_statement,
+    descriptors,
+    exception,
+    function,
+    klass,
+    partial,
+    user_object,
+)
 from stator.capture.values.python.objects import module as python_module
 from stator.capture.values.stator import markers
 from stator.capture.values.torch import autocast, default_device, graph_context, random_generator, switches, tensor
@@ -206,19 +215,19 @@ PROGRAMS: dict[type[Value], Callable[[Tensor], Any]] = {
     function.FunctionValue: closed_over,
     function.FunctionMethod: lambda t: closed_over.__call__(t),
     function.BoundMethodValue: bound,
-    function.PartialValue: lambda t: functools.partial(torch.mul, t)(2),
+    partial.PartialValue: lambda t: functools.partial(torch.mul, t)(2),
     function.CellValue: closed_over,
     iterators.ItemsIterator: lambda t: t * next(iter((2, 3))),
-    iterators.Enumerate: lambda t: [t * i for i, _ in enumerate("ab")],
-    iterators.Zip: lambda t: [t * i for i, _ in zip((1, 2), "ab", strict=True)],
-    iterators.Filter: lambda t: [t * i for i in filter(None, (0, 1))],
-    iterators.Chain: lambda t: [t * i for i in itertools.chain((1,), [2])],
-    iterators.Counter: lambda t: t * next(itertools.count(2)),
-    iterators.Repeat: lambda t: [t * i for i in itertools.repeat(2, 2)],
-    iterators.Slice: lambda t: [t * i for i in itertools.islice((1, 2, 3), 2)],
-    iterators.While: lambda t: [t * i for i in itertools.takewhile(lambda i: i < 3, (1, 2, 3))],
-    iterators.Cycle: lambda t: t * next(itertools.cycle((2, 3))),
-    iterators.Accumulate: lambda t: [t * i for i in itertools.accumulate((1, 2, 3))],
+    library_iterators.Enumerate: lambda t: [t * i for i, _ in enumerate("ab")],
+    library_iterators.Zip: lambda t: [t * i for i, _ in zip((1, 2), "ab", strict=True)],
+    library_iterators.Filter: lambda t: [t * i for i in filter(None, (0, 1))],
+    library_iterators.Chain: lambda t: [t * i for i in itertools.chain((1,), [2])],
+    library_iterators.Counter: lambda t: t * next(itertools.count(2)),
+    library_iterators.Repeat: lambda t: [t * i for i in itertools.repeat(2, 2)],
+    library_iterators.Slice: lambda t: [t * i for i in itertools.islice((1, 2, 3), 2)],
+    library_iterators.While: lambda t: [t * i for i in itertools.takewhile(lambda i: i < 3, (1, 2, 3))],
+    library_iterators.Cycle: lambda t: t * next(itertools.cycle((2, 3))),
+    library_iterators.Accumulate: lambda t: [t * i for i in itertools.accumulate((1, 2, 3))],
     sharing.Steps: lambda t: [t * i for i in itertools.compress((1, 2, 3), (1, 0, 1))],
     ranges.RangeValue: in_a_range,
     functional.GetterValue: lambda t: t * operator.itemgetter(1)((2, 3)),
@@ -227,12 +236,12 @@ PROGRAMS: dict[type[Value], Callable[[Tensor], Any]] = {
     context_variable.TokenValue: with_a_variable_set,
     tensor.OpaqueValue: lambda t: (t + 1, (LAYER(t) * 2).grad_fn is None),
     pure.ReferenceValue: lambda t: weakref.ref(LAYER)()(t),
-    iterators.CallableIterator: called_until,
+    library_iterators.CallableIterator: called_until,
     class_statement.MadeClassValue: with_a_class,
     class_statement.MadeDescriptorValue: with_a_class,
     klass.ClassValue: lambda t: t * Pair.scale,
-    klass.BuiltinMethodValue: lambda t: t * dict.__len__({"k": 1}),
-    klass.PropertyValue: lambda t: t * Pair().total,
+    descriptors.BuiltinMethodValue: lambda t: t * dict.__len__({"k": 1}),
+    descriptors.PropertyValue: lambda t: t * Pair().total,
     klass.SuperValue: lambda t: t * Child().total,
     mapping.DictValue: lambda t: {"k": t + 1},
     dict_views.DictViewValue: lambda t: t * len({"k": 1}.items()),
@@ -247,14 +256,14 @@ PROGRAMS: dict[type[Value], Callable[[Tensor], Any]] = {
     context_variable.ContextVariableValue: lambda t: t * CONTEXT.get(),
     python_module.PythonModuleValue: lambda t: t * math.pi,
     sequence.TupleValue: lambda t: (t + 1, 2),
-    sequence.ListValue: lambda t: [t + 1, 2],
-    sequence.ListIterator: lambda t: [t * i for i in Pair().parts],
-    sequence.ReversedList: lambda t: [t * i for i in reversed([1, 2])],
+    lists.ListValue: lambda t: [t + 1, 2],
+    lists.ListIterator: lambda t: [t * i for i in Pair().parts],
+    lists.ReversedList: lambda t: [t * i for i in reversed([1, 2])],
     deques.DequeValue: lambda t: t * deque([1, 2]).popleft(),
     deques.DequeIterator: lambda t: [t * i for i in deque([1, 2])],
     sets.SetValue: lambda t: t * len({1, 2}),
     sets.SetIterator: lambda t: [t * i for i in {1, 2}],
-    klass.BoundBuiltinValue: lambda t: t * len(Numbers().__iadd__([1])),
+    descriptors.BoundBuiltinValue: lambda t: t * len(Numbers().__iadd__([1])),
     tensor.TensorValue: lambda t: t + t,
     tensor.TensorMethod: lambda t: t.sin(),
     markers.AllowedFunction: lambda t: as_one_call(t),
@@ -266,7 +275,7 @@ PROGRAMS: dict[type[Value], Callable[[Tensor], Any]] = {
     torch_function.NamespaceValue: lambda t: torch.ops.aten.sin(t),
     unknown_text.UnknownTextValue: with_a_message_dropped,
     user_object.UserObjectValue: lambda t: t * Pair().parts[0],
-    user_object.IndexIterator: lambda t: [t * i for i in Pair()],
+    iterators.IndexIterator: lambda t: [t * i for i in Pair()],
 }
 
 NUMBER = numpy.float64(0.5)
@@ -279,7 +288,7 @@ OTHERS: dict[type[Value], str] = {
     graph_context.GraphContext: "a base class",
     sequence.SequenceValue: "a base class",
     iterators.IteratorValue: "a base class",
-    klass.ExtensionMethod: "calling one is refused: see test_breaks_odd.py",
+    descriptors.ExtensionMethod: "calling one is refused: see test_breaks_odd.py",
     markers.DisabledFunction: "calling one is refused: see below",
     real.SymbolicFloat: "made where floats have changed: see test_dynamic.py",
     symbolic.SymbolicValue: "made where sizes have changed: see test_dynamic.py",

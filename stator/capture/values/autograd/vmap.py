@@ -19,7 +19,7 @@ from stator.base.errors import GraphBreak, Undecided
 from stator.capture.source import ConstSource
 from stator.capture.value import Raised
 from stator.capture.values.python.constant import NONE
-from stator.capture.values.python.containers.sequence import ListValue
+from stator.capture.values.python.containers.lists import ListValue
 from stator.capture.values.registry import NAMED_CALLS, wrap
 from stator.capture.values.torch.tensor import TensorValue, call_graph
 from stator.fake import FakeTensor, make

@@ -332,6 +332,5 @@ def returned_slice(seen: mirror.Mirror, obj: slice) -> Value:
 
 
 mirror.RETURNED[slice] = returned_slice
-
 makes(object, *LITERALS)(ConstantValue)
 makes(slice)(lambda obj: SliceValue((fresh(obj.start), fresh(obj.stop), fresh(obj.step))))

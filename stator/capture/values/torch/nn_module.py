@@ -24,10 +24,11 @@ from stator.capture.values.base import bind_static
 from stator.capture.values.lookup import MISSING, look_up
 from stator.capture.values.python.constant import ConstantValue
 from stator.capture.values.python.containers.mapping import DictValue, Entry
-from stator.capture.values.python.objects.klass import INSTANCE_MAKERS
+from stator.capture.values.python.objects.new import INSTANCE_MAKERS
 from stator.capture.values.python.objects.user_object import UserObjectValue
 from stator.capture.values.registry import builds
-from stator.capture.values.torch.tensor import TensorValue, build_attribute
+from stator.capture.values.torch.tensor import TensorValue
+from stator.capture.values.torch.tensor_inputs import build_attribute
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,8 +14,9 @@ from torch.optim import optimizer as torch_optimizer
 
 from stator.capture.values.fold import run
 from stator.capture.values.python.constant import NONE
+from stator.capture.values.python.containers.lists import ListValue
 from stator.capture.values.python.containers.mapping import dict_of
-from stator.capture.values.python.containers.sequence import ListValue, TupleValue
+from stator.capture.values.python.containers.sequence import TupleValue
 from stator.capture.values.python.real import SymbolicFloat
 from stator.capture.values.registry import fresh, handles
 from stator.capture.values.torch.tensor import TensorValue, call_graph

@@ -23,15 +23,15 @@ from stator.capture.values.base import Object
 from stator.capture.values.lookup import MISSING, is_data_descriptor, look_up
 from stator.capture.values.methods import COMPARE, UNARY
 from stator.capture.values.python.constant import NONE, boolean
-from stator.capture.values.python.containers.sequence import ListValue, SequenceValue, TupleValue
+from stator.capture.values.python.containers.lists import ListValue
+from stator.capture.values.python.containers.sequence import SequenceValue, TupleValue
 from stator.capture.values.python.operators import BINARY, INPLACE, METHODS, UNARY_METHODS
 from stator.capture.values.python.unknown_text import UnknownTextValue
-from stator.capture.values.registry import builds, fresh, wrap
+from stator.capture.values.registry import fresh, wrap
 from stator.capture.values.torch.indexing import WHOLE, selected
 from stator.capture.values.torch.tensor_class import (
     DATA_METHODS,
     FACTS,
-    PLAIN_CLASSES,
     QUESTIONS,
     UNGUARDED_FACTS,
     UNMAPPED,
@@ -50,7 +50,6 @@ if TYPE_CHECKING:
 
     from stator.capture.machine import Machine
     from stator.capture.rewrite import Assembler
-    from stator.capture.source import Source
 
 #: Methods that cannot be in a graph, and why.
 REFUSED_METHODS = {
@@ -510,49 +509,6 @@ def result_value(tx: Machine, node: fx.Node, result: Any) -> Value:
 
 
 # -- from objects --------------------------------------------------------------------------------------
-
-#: Until 2.12 torch has named dimensions.
-NAMED = hasattr(torch.Tensor, "has_names")
-
-
-def check_class(obj: torch.Tensor) -> None:
-    """Refuses tensor subclasses that change what operators do."""
-    if type(obj) not in PLAIN_CLASSES:
-        raise GraphBreak(f"tensors of class {type(obj).__name__} are not modelled")
-    if obj.layout is not torch.strided or obj.is_quantized:
-        raise GraphBreak("sparse and quantized tensors are not modelled")
-    if torch._C._functorch.is_functorch_wrapped_tensor(obj):
-        raise GraphBreak("tensors of a function transform are not modelled")
-    if NAMED and obj.has_names():  # type: ignore[attr-defined]
-        raise GraphBreak("tensors with named dimensions are not modelled")
-
-
-@builds(torch.Tensor)
-def build_tensor(tx: Machine, obj: torch.Tensor, source: Source) -> Value:
-    """A tensor from outside is an input of the graph."""
-    if isinstance(obj, FakeTensor):
-        raise GraphBreak("the program holds a fake tensor")
-    check_class(obj)
-    geometry, facts = tx.graph.sizes.tensor(source, obj)
-    watch.tensor(tx, source, facts)
-    node, fake = tx.graph.placeholder(source, obj, tx.location(), geometry)
-    return TensorValue(node, fake, type(obj), source=source, real=obj)
-
-
-def build_attribute(tx: Machine, obj: torch.Tensor, source: Source) -> Value:
-    """A parameter or buffer of a module is part of the graph, as the live object."""
-    met = tx.values.get(id(obj))
-    if met is not None:
-        watch.identity(tx, source, obj)
-        if isinstance(met, TensorValue) and met.node.op == "placeholder":
-            watch.again(tx, source, met, obj)
-        return met
-    check_class(obj)
-    watch.parameter(tx, source, obj)
-    node, fake = tx.graph.attribute(source, obj, tx.location())
-    value = TensorValue(node, fake, type(obj), source=source, real=obj)
-    tx.values[id(obj)] = value
-    return value
 
 
 def tensor_flag(value: Value) -> Value:

@@ -15,7 +15,7 @@ import torch
 from stator.capture.source import ClassAttrSource, ConstSource, InstanceDictSource, ItemSource
 from stator.capture.values import watch
 from stator.capture.values.lookup import MISSING, look_up, static_attribute
-from stator.capture.values.python.objects.klass import bind
+from stator.capture.values.python.objects.descriptors import bind
 from stator.capture.values.registry import wrap
 
 if TYPE_CHECKING:

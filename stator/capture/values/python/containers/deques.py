@@ -13,7 +13,8 @@ from stator.capture.source import AttrSource
 from stator.capture.values import mirror, watch
 from stator.capture.values.base import Builtin
 from stator.capture.values.python import operators
-from stator.capture.values.python.containers.sequence import ListIterator, ListValue, TupleValue, fill_returned
+from stator.capture.values.python.containers.lists import ListIterator, ListValue, fill_returned
+from stator.capture.values.python.containers.sequence import TupleValue
 from stator.capture.values.registry import builds, fresh, makes
 
 if TYPE_CHECKING:
@@ -110,5 +111,4 @@ def build_deque(tx: Machine, obj: deque[Any], source: Source) -> Value:
 
 
 mirror.RETURNED[deque] = lambda seen, obj: fill_returned(seen, DequeValue([], limit=obj.maxlen), obj)
-
 makes(deque)(lambda obj: DequeValue([fresh(item) for item in obj], limit=obj.maxlen))

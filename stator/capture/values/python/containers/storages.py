@@ -13,8 +13,8 @@ from stator.base.errors import GraphBreak
 from stator.capture.source import StorageSource, contents
 from stator.capture.values.lookup import look_up
 from stator.capture.values.python.containers.deques import DequeValue
+from stator.capture.values.python.containers.lists import ListValue
 from stator.capture.values.python.containers.mapping import DictValue, factory_of
-from stator.capture.values.python.containers.sequence import ListValue
 from stator.capture.values.python.containers.sets import SetValue, members_of
 
 if TYPE_CHECKING:

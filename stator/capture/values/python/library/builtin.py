@@ -2,7 +2,8 @@
 
 A C function that has no handler runs for real when it is in the table of pure functions (`pure.py`) and
 its arguments are known; otherwise it is refused.
-Neighbours: `builtin_types.py` (int, list, dict… as constructors, itertools), `operators.py`.
+Neighbours: `builtin_types.py` (int, list, dict… as constructors, itertools), `text.py` (`repr`, `format`), `caches.py`
+(functions under `lru_cache`), `iterators.py` (what `zip` and the like give), `operators.py`.
 """
 
 from __future__ import annotations
@@ -15,34 +16,32 @@ import types
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-import torch
-from torch.utils._pytree import tree_leaves
-
 from stator.base.errors import GraphBreak
 from stator.capture.fields import value_class
 from stator.capture.generators import exhausted
 from stator.capture.source import AttrSource, ConstSource
 from stator.capture.value import Raised, Value
 from stator.capture.values import watch
-from stator.capture.values.base import Builtin, PinnedValue, bind_static, call_written
-from stator.capture.values.fold import Question, all_constant, ask, fold, run
+from stator.capture.values.base import Builtin, PinnedValue
+from stator.capture.values.fold import all_constant, fold
 from stator.capture.values.lookup import MISSING, look_up, static_attribute
 from stator.capture.values.methods import find_method
-from stator.capture.values.mirror import answering, apply, by_python, models
+from stator.capture.values.mirror import apply, by_python, models
 from stator.capture.values.python import operators, real
 from stator.capture.values.python.constant import FALSE, NONE, boolean
+from stator.capture.values.python.containers.lists import ListValue, ReversedList
 from stator.capture.values.python.containers.mapping import DictValue
-from stator.capture.values.python.containers.sequence import ListValue, ReversedList, TupleValue
+from stator.capture.values.python.containers.sequence import TupleValue
 from stator.capture.values.python.containers.sets import SetValue
-from stator.capture.values.python.iterators import CallableIterator, Enumerate, Filter, ItemsIterator, Zip
+from stator.capture.values.python.iterators import ItemsIterator
+from stator.capture.values.python.library.caches import call_cached
 from stator.capture.values.python.library.class_checks import is_instance, is_subclass
-from stator.capture.values.python.objects.exception import ExceptionValue
+from stator.capture.values.python.library.iterators import CallableIterator, Enumerate, Filter, Zip
 from stator.capture.values.python.objects.function import BoundMethodValue
 from stator.capture.values.python.objects.user_object import UserObjectValue
-from stator.capture.values.python.symbolic import EXACT, SymbolicValue, extreme
+from stator.capture.values.python.symbolic import EXACT, extreme
 from stator.capture.values.registry import LITERALS, builds, fresh, handler_of, handles, makes, wrap
 from stator.capture.values.watch import IMMUTABLE
-from stator.sizes import hint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -94,61 +93,6 @@ def is_pure(function: Any) -> bool:
         return function in PURE
     except TypeError:
         return False
-
-
-def call_cached(tx: Machine, value: BuiltinValue, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
-    """`functools.lru_cache`: called now, as the program would; the same answer must be in the cache at later calls."""
-    function = value.obj
-    if any(is_new(tx, arg) for arg in (*args, *kwargs.values())):
-        return value.get_attr(tx, "__wrapped__").call(tx, args, kwargs)  # no cache can know it
-    if any(arg.is_symbolic() for arg in (*args, *kwargs.values())) and gives_numbers(tx, function, args, kwargs):
-        return value.get_attr(tx, "__wrapped__").call(tx, args, kwargs)
-    plain = [identified(tx, arg) for arg in args]
-    named = {name: identified(tx, arg) for name, arg in kwargs.items()}
-    if tx.graph.grad_enabled is not torch.is_grad_enabled() or tx.graph.open_contexts:
-        raise GraphBreak(f"{function.__qualname__} is cached, and called under another mode than the whole function")
-    result = run(tx, function, plain, named)
-    question = Question(function, plain, named)
-    tx.guard("CALL", ConstSource(function), (lambda _: question() is result, True))
-    return wrap(tx, result, ConstSource(result))
-
-
-def gives_numbers(tx: Machine, function: Any, args: Sequence[Value], kwargs: dict[str, Value]) -> bool:
-    """Whether a cached function makes nothing but numbers of this call's, so that it may compute with symbolic ones."""
-    plain = [now(tx, arg) for arg in args]
-    named = {name: now(tx, arg) for name, arg in kwargs.items()}
-    return all(type(leaf) in NUMBERS for leaf in tree_leaves(run(tx, function, plain, named)))
-
-
-#: What a function may give for numbers, in containers or by itself.
-NUMBERS = (int, float, bool, str, type(None))
-
-
-def now(tx: Machine, value: Value) -> Any:
-    """The object behind a value in the call at hand."""
-    if isinstance(value, TupleValue) and value.cls in (tuple, torch.Size):
-        return value.cls([now(tx, item) for item in value.items])
-    if isinstance(value, SymbolicValue):
-        return hint(value.size)
-    return identified(tx, value)
-
-
-def is_new(tx: Machine, value: Value) -> bool:
-    """Whether the frame has made it, and it is equal to itself alone."""
-    if not isinstance(value, UserObjectValue) or value.real is not None:
-        return False
-    return look_up(tx, value.cls, "__hash__") is object.__hash__
-
-
-def identified(tx: Machine, value: Value) -> Any:
-    """The object behind a value that is guarded by value or identity: by that, where it is how caches find it."""
-    if value.is_constant():
-        return value.constant()
-    hashed: Any = value.cls.__hash__ if isinstance(value, UserObjectValue) and value.real is not None else None
-    if isinstance(value, UserObjectValue) and hashed is object.__hash__:
-        watch.identity(tx, value.source, value.real)
-        return value.real
-    raise GraphBreak(f"a cached function is called on {value.kind}", "call it outside of the compiled function")
 
 
 @builds(types.BuiltinFunctionType, functools._lru_cache_wrapper, types.MethodWrapperType)
@@ -496,72 +440,6 @@ def call_hash(tx: Machine, value: Value, /) -> Value:
 
 
 # -- text ----------------------------------------------------------------------------------------------
-
-
-def text_of_constant(tx: Machine, value: Value, function: Any, name: str) -> Value:
-    """The text of what is known: by a method of the user's, and with the names that a class or function has now."""
-    written = call_written(tx, value, name)
-    if written is not None:
-        return written
-    named = isinstance(value, PinnedValue) or issubclass(value.python_type(), types.FunctionType | types.MethodType)
-    return (ask if named else fold)(tx, function, (value,))
-
-
-def text(tx: Machine, value: Value, function: Any) -> Value:
-    """`str(value)` or `repr(value)`."""
-    name = "__str__" if function is str else "__repr__"
-    if value.is_constant():
-        return text_of_constant(tx, value, function, name)
-    if isinstance(value, UserObjectValue):
-        raw = look_up(tx, value.cls, name)
-        if name == "__str__" and getattr(raw, "__objclass__", None) is object:
-            return text(tx, value, repr)
-        if raw is not MISSING and getattr(raw, "__objclass__", None) is not object:
-            result = value.special(tx, name)
-            if result is not None:
-                whole = issubclass(result.python_type(), str)
-                return result if whole else answering(tx, function, value, name, result)
-        raise value.refuse(f"{function.__name__}()")
-    if isinstance(value, ExceptionValue):
-        if isinstance(look_up(tx, value.python_type(), name), types.FunctionType):
-            return bind_static(tx, value, value.python_type(), name).call(tx, (), {})
-        return value.m___str__(tx) if function is str else value.m___repr__(tx)
-    if (own := value.by_builtin(tx, function)) is not None:
-        return own
-    if isinstance(value, Builtin):
-        return apply(tx, function, (value,))
-    return fresh(function(value.snapshot()))
-
-
-@models(repr)
-def call_repr(tx: Machine, value: Value, /) -> Value:
-    """`repr(obj)`."""
-    return text(tx, value, repr)
-
-
-@models(ascii)
-def call_ascii(tx: Machine, value: Value, /) -> Value:
-    """`ascii(obj)`: its `repr` with escapes."""
-    return fresh(text(tx, value, repr).constant().encode("ascii", "backslashreplace").decode())
-
-
-@models(format)
-def call_format(tx: Machine, value: Value, spec: Value | None = None, /) -> Value | None:
-    """`format(obj, spec)`."""
-    if value.is_constant() and (spec is None or spec.is_constant()):
-        return None if isinstance(value, Builtin) else fold(tx, format, (value,) if spec is None else (value, spec))
-    if isinstance(value, UserObjectValue):
-        written = look_up(tx, value.cls, "__format__")
-        if getattr(written, "__objclass__", None) is not object:
-            result = value.special(tx, "__format__", fresh("") if spec is None else spec)
-            if result is not None and not issubclass(result.python_type(), str):
-                return answering(tx, format, value, "__format__", result)
-            return result
-    if spec is None or (spec.is_constant() and spec.constant() == ""):
-        return text(tx, value, str)
-    if isinstance(value, Builtin):
-        return None
-    raise value.refuse("format()")
 
 
 @handles(print, input, builtins.open, builtins.eval, builtins.exec, builtins.compile, globals, locals, breakpoint)

@@ -17,23 +17,25 @@ from stator.capture.values.methods import COMPARE, UNARY
 from stator.capture.values.mirror import apply, by_python, models
 from stator.capture.values.python import operators
 from stator.capture.values.python.constant import NONE, SliceValue, boolean
+from stator.capture.values.python.containers.lists import ListValue
 from stator.capture.values.python.containers.mapping import DictValue
 from stator.capture.values.python.containers.proxy import ProxyValue
-from stator.capture.values.python.containers.sequence import ListValue, TupleValue
+from stator.capture.values.python.containers.sequence import TupleValue
 from stator.capture.values.python.containers.sets import SetValue
-from stator.capture.values.python.iterators import (
+from stator.capture.values.python.iterators import ItemsIterator
+from stator.capture.values.python.library.builtin import is_callable, iterators, predicate
+from stator.capture.values.python.library.iterators import (
     Accumulate,
     Chain,
     Counter,
     Cycle,
     Filter,
-    ItemsIterator,
     Repeat,
     Slice,
     While,
     Zip,
 )
-from stator.capture.values.python.library.builtin import is_callable, iterators, predicate, text
+from stator.capture.values.python.library.text import text
 from stator.capture.values.python.objects.user_object import UserObjectValue
 from stator.capture.values.python.real import SymbolicFloat, make
 from stator.capture.values.python.symbolic import SymbolicValue

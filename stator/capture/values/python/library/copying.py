@@ -13,10 +13,12 @@ from stator.capture.values.lookup import MISSING, look_up
 from stator.capture.values.mirror import same_values
 from stator.capture.values.python.constant import SliceValue
 from stator.capture.values.python.containers.deques import DequeValue
+from stator.capture.values.python.containers.lists import ListValue
 from stator.capture.values.python.containers.mapping import DictValue
-from stator.capture.values.python.containers.sequence import ListValue, TupleValue
+from stator.capture.values.python.containers.sequence import TupleValue
 from stator.capture.values.python.containers.sets import SetValue
-from stator.capture.values.python.objects.function import BoundMethodValue, FunctionValue, PartialValue
+from stator.capture.values.python.objects.function import BoundMethodValue, FunctionValue
+from stator.capture.values.python.objects.partial import PartialValue
 from stator.capture.values.python.objects.user_object import UserObjectValue
 from stator.capture.values.registry import handles
 

@@ -28,7 +28,7 @@ from stator.capture.values.python import operators
 from stator.capture.values.python.constant import NONE
 from stator.capture.values.python.library.builtin import PURE
 from stator.capture.values.python.objects.function import BoundMethodValue, FunctionValue
-from stator.capture.values.python.objects.klass import CONSTANT_CLASSES
+from stator.capture.values.python.objects.new import CONSTANT_CLASSES
 from stator.capture.values.python.objects.user_object import UserObjectValue
 from stator.capture.values.registry import CALLS, CODES, builds, fresh, handles, makes, wrap
 

@@ -38,7 +38,7 @@ from stator.capture.values.python.constant import NONE, ConstantValue
 from stator.capture.values.python.containers.sequence import TupleValue
 from stator.capture.values.python.library.builtin import PURE
 from stator.capture.values.python.objects.function import BoundMethodValue, FunctionValue
-from stator.capture.values.python.objects.klass import CONSTANT_CLASSES
+from stator.capture.values.python.objects.new import CONSTANT_CLASSES
 from stator.capture.values.registry import CALLS, builds, fresh, handles, wrap
 
 if TYPE_CHECKING:

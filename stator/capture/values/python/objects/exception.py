@@ -18,7 +18,8 @@ from stator.capture.values.fold import run
 from stator.capture.values.lookup import MISSING, look_up, static_attribute
 from stator.capture.values.methods import DUNDERS
 from stator.capture.values.python.constant import NONE, ConstantValue
-from stator.capture.values.python.containers.sequence import ListValue, TupleValue
+from stator.capture.values.python.containers.lists import ListValue
+from stator.capture.values.python.containers.sequence import TupleValue
 from stator.capture.values.registry import builds, fresh, wrap
 
 if TYPE_CHECKING:

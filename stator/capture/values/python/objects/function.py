@@ -1,9 +1,9 @@
-"""Callables written in Python: functions, closure cells, bound methods, partials, and the descriptors around them.
+"""Callables written in Python: functions with their closure cells and attributes, and bound methods.
 
 A function value is what `Machine.inline` runs (`Inlinable`). Defaults and cells of a real function are
 read when needed, each under its own guard, so a closure made anew by every call of its maker is guarded
 by its code and by what its cells hold, not by identity.
-Neighbours: `registry.CALLS` (functions that are not inlined), `klass.py`.
+Neighbours: `registry.CALLS` (functions that are not inlined), `klass.py`, `partial.py`.
 """
 
 from __future__ import annotations
@@ -401,60 +401,6 @@ class BoundMethodValue(Object):
         out.call(types.MethodType, self.function, self.instance)
 
 
-@value_class
-class PartialValue(Object):
-    """A `functools.partial`."""
-
-    kind = "a partial"
-
-    function: Value = part()
-    args: list[Value] = part()
-    kwargs: dict[str, Value] = part()
-    real: functools.partial[Any] | None = None
-    attributes: dict[str, Value] = part(init=False, default_factory=dict)
-
-    def python_type(self) -> type:
-        return functools.partial
-
-    def truth(self, tx: Machine) -> bool:
-        return True
-
-    def call(self, tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
-        return self.function.call(tx, (*self.args, *args), {**self.kwargs, **kwargs})
-
-    def get_attr(self, tx: Machine, name: str) -> Value:
-        match name:
-            case "func":
-                return self.function
-            case "args":
-                return TupleValue(self.args)
-            case "keywords":
-                return named_dict(self.kwargs)
-        if name in self.attributes:
-            return self.attributes[name]
-        if self.real is not None and self.source is not None:
-            if name in self.real.__dict__:
-                return wrap(tx, self.real.__dict__[name], AttrSource(self.source, name))
-            watch.no_instance_attribute(tx, self.source, name)
-        return super().get_attr(tx, name)
-
-    def set_attr(self, tx: Machine, name: str, value: Value) -> None:
-        if self.source is not None:
-            raise self.refuse(f"setting attribute {name!r}")
-        self.attributes[name] = value
-
-    def reconstruct(self, out: Assembler) -> None:
-        parts = TupleValue(self.args), named_dict(self.kwargs), named_dict(self.attributes)
-        out.call(make_partial, self.function, *parts)
-
-
-def make_partial(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], attributes: dict[str, Any]) -> Any:
-    """Rebuilds a partial."""
-    made = functools.partial(function, *args, **kwargs)
-    vars(made).update(attributes)
-    return made
-
-
 # -- from objects --------------------------------------------------------------------------------------
 
 
@@ -492,32 +438,11 @@ def build_method(tx: Machine, obj: types.MethodType, source: Source) -> Value:
     return BoundMethodValue(function, wrap(tx, obj.__self__, AttrSource(source, "__self__")), source=source)
 
 
-@builds(functools.partial, exact=True)
-def build_partial(tx: Machine, obj: functools.partial[Any], source: Source) -> Value:
-    """A partial is its function and its arguments."""
-    watch.type_of(tx, source, type(obj))
-    args_source, keywords_source = AttrSource(source, "args"), AttrSource(source, "keywords")
-    watch.length(tx, args_source, len(obj.args))
-    args = [wrap(tx, arg, ItemSource(args_source, index)) for index, arg in enumerate(obj.args)]
-    watch.keys(tx, keywords_source, tuple(obj.keywords))
-    kwargs = {name: wrap(tx, arg, ItemSource(keywords_source, name)) for name, arg in obj.keywords.items()}
-    return PartialValue(wrap(tx, obj.func, AttrSource(source, "func")), args, kwargs, source=source, real=obj)
-
-
 @builds(types.CellType)
 def build_cell(tx: Machine, obj: types.CellType, source: Source) -> Value:
     """A cell met as an object (`f.__closure__[0]`)."""
     watch.identity(tx, source, obj)
     return CellValue(None, obj, source=source, contents=CellSource(source))
-
-
-@handles(functools.partial)
-def call_partial(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
-    """`functools.partial(function, …)`: nested partials are flattened, as Python does."""
-    function, *rest = args
-    if isinstance(function, PartialValue):
-        return PartialValue(function.function, [*function.args, *rest], {**function.kwargs, **kwargs})
-    return PartialValue(function, rest, dict(kwargs))
 
 
 @handles(functools.update_wrapper)

@@ -34,7 +34,8 @@ from stator.capture.values.python.containers.sequence import TupleValue
 from stator.capture.values.python.containers.sets import SetValue
 from stator.capture.values.python.containers.storages import STORAGES, storage_base
 from stator.capture.values.python.iterators import IndexIterator
-from stator.capture.values.python.objects.klass import INSTANCE_MAKERS, PropertyValue, bind
+from stator.capture.values.python.objects.descriptors import PropertyValue, bind
+from stator.capture.values.python.objects.new import INSTANCE_MAKERS
 from stator.capture.values.python.objects.object_methods import OBJECT_METHODS
 from stator.capture.values.registry import builds, fresh, wrap
 
