@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import pytest
-
-from tests.capture.changing import IMPORTS, Rows, check, ids_of
-
-pytestmark = pytest.mark.filterwarnings("ignore::Warning")
+from tests.capture.changing import IMPORTS, Rows
 
 rows = Rows(IMPORTS)
 row = rows.row
@@ -552,8 +546,3 @@ row("weight_norm", "lambda y: lin(y)", "torch.nn.utils.weight_norm(lin)", "lin=n
 row("class_text", "lambda y: y*len(str(A))", "A.__qualname__='Abcdef'", "class A: pass")
 row("enum_text", "lambda y: y*len(str(E.A))", "E.__str__=lambda s: 'ab'", "class E(enum.Enum):\n A=1")
 row("function_text", "lambda y: y*len(repr(g).partition(' at ')[0])", "g.__qualname__='abcdef'", "def g(): pass")
-
-
-@pytest.mark.parametrize(("kind", "case"), rows, ids=ids_of(rows))
-def test_change(kind: str, case: Any) -> None:
-    check(kind, case)

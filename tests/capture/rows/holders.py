@@ -6,13 +6,9 @@ one, one of another type that is equal, nothing. Equal values of the same type c
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import pytest
-
-from tests.capture.changing import IMPORTS, Rows, check, ids_of
-
-pytestmark = pytest.mark.filterwarnings("ignore::Warning")
+from tests.capture.changing import IMPORTS, Rows
 
 #: What the programs do with a value, so that its type and all of it decide.
 USE = """
@@ -132,8 +128,3 @@ for place in PLACES:
         rows.row(f"{place.name}_dropped", program, drop, place.setup)
     if place.name not in ("code", "shadowed", "chain", "partial", *BY_IDENTITY):
         rows.row(f"{place.name}_equal", program, f"W = float('2.0'); {change}", place.setup, kind="keeps")
-
-
-@pytest.mark.parametrize(("kind", "case"), rows, ids=ids_of(rows))
-def test_change(kind: str, case: Any) -> None:
-    check(kind, case)

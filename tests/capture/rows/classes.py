@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import pytest
-
-from tests.capture.changing import IMPORTS, Rows, check, ids_of
-
-pytestmark = pytest.mark.filterwarnings("ignore::Warning")
+from tests.capture.changing import IMPORTS, Rows
 
 rows = Rows(IMPORTS)
 row = rows.row
@@ -300,8 +294,3 @@ row(
     "import collections.abc\nclass A: pass\na=A()",
 )
 row("callable", "lambda y: y*2 if callable(a) else y*3", "A.__call__=lambda s:1", "class A: pass\na=A()")
-
-
-@pytest.mark.parametrize(("kind", "case"), rows, ids=ids_of(rows))
-def test_change(kind: str, case: Any) -> None:
-    check(kind, case)

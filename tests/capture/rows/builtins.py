@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import pytest
-
-from tests.capture.changing import IMPORTS, Rows, check, ids_of
-
-pytestmark = pytest.mark.filterwarnings("ignore::Warning")
+from tests.capture.changing import IMPORTS, Rows
 
 rows = Rows(IMPORTS)
 row = rows.row
 
 
-def b(name: str, program: str, new: str, setup: str = "") -> None:
+def b(name: str, program: str, new: str, setup: str = "", way: str = "") -> None:
     change = f"import builtins; old = builtins.{name}; builtins.{name} = {new}"
-    row(f"builtin_{name}", program, change, setup, undo=f"builtins.{name} = old")
+    row(f"builtin_{name}{way}", program, change, setup, undo=f"builtins.{name} = old")
 
 
 b("len", "lambda y: y*len([1,2])", "lambda o: old(o)+1")
-b("len", "lambda y: y*len([1,2])", "lambda o: 7")
+b("len", "lambda y: y*len([1,2])", "lambda o: 7", way="_seven")
 b("sum", "lambda y: y*sum([1,2])", "lambda o: 7")
 b("max", "lambda y: y*max(1,2)", "lambda *o: 7")
 b("min", "lambda y: y*min(1,2)", "lambda *o: 7")
@@ -57,8 +51,3 @@ b("repr", "lambda y: y*len(repr(5))", "lambda *a: 'abc'")
 b("ord", "lambda y: y*ord('a')", "lambda *a: 9")
 b("slice", "lambda y: y[slice(0,1)]", "lambda *a: old(0,2)")
 b("setattr", "def f(y):\n setattr(o,'k',3)\n return y*o.k", "lambda a,b,c: old(a,b,c)", setup="class O:pass\no=O()")
-
-
-@pytest.mark.parametrize(("kind", "case"), rows, ids=ids_of(rows))
-def test_change(kind: str, case: Any) -> None:
-    check(kind, case)

@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import pytest
-
-from tests.capture.changing import IMPORTS, Rows, check, ids_of
-
-pytestmark = pytest.mark.filterwarnings("ignore::Warning")
+from tests.capture.changing import IMPORTS, Rows
 
 rows = Rows(IMPORTS)
 row = rows.row
@@ -240,8 +234,3 @@ two("deque_is", "lambda y,a,b: y*2 if a is b else y*3", "T=collections.deque();U
 two("t_listeq", "lambda y,a,b: y*2 if [a]==[b] else y*3", "T=torch.tensor(1.);U=torch.tensor(1.)")
 two("t_index", "lambda y,a,b: y*[a,b].index(b)", "T=torch.tensor(1.);U=torch.tensor(2.)")
 two("t_tupeq", "lambda y,a,b: y*2 if (a,)==(b,) else y*3", "T=torch.tensor(nan);U=torch.tensor(nan)")
-
-
-@pytest.mark.parametrize(("kind", "case"), rows, ids=ids_of(rows))
-def test_change(kind: str, case: Any) -> None:
-    check(kind, case)

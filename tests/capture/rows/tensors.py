@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import pytest
-
-from tests.capture.changing import IMPORTS, Rows, check, ids_of
-
-pytestmark = pytest.mark.filterwarnings("ignore::Warning")
+from tests.capture.changing import IMPORTS, Rows
 
 rows = Rows(IMPORTS)
 row = rows.row
@@ -275,8 +269,3 @@ row(
     args="x(),x()",
     after="x(),nn.Parameter(x())",
 )
-
-
-@pytest.mark.parametrize(("kind", "case"), rows, ids=ids_of(rows))
-def test_change(kind: str, case: Any) -> None:
-    check(kind, case)

@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import pytest
-import torch
-
-from tests.capture.changing import IMPORTS, Rows, check, ids_of
-
-pytestmark = pytest.mark.filterwarnings("ignore::Warning")
+from tests.capture.changing import IMPORTS, Rows
 
 rows = Rows(IMPORTS)
 row = rows.row
@@ -158,15 +151,3 @@ state("findspec", "importlib.util.find_spec('zzq_mod') is None", "import importl
 state("gc", "gc.isenabled()", "gc.disable()", "gc.enable()")
 state("switch", "sys.getswitchinterval()>1", "sys.setswitchinterval(2)", "sys.setswitchinterval(0.005)")
 state("warnfilters", "len(warnings.filters)", "warnings.simplefilter('ignore')", "pass")
-
-
-@pytest.fixture(autouse=True)
-def _flags_may_be_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    """PyTorch's own test modules, which other tests import, freeze the flags of backends for the whole process."""
-    flags = torch.backends.flags_frozen.__globals__
-    monkeypatch.setitem(flags, "__allow_nonbracketed_mutation_flag", True)
-
-
-@pytest.mark.parametrize(("kind", "case"), rows, ids=ids_of(rows))
-def test_change(kind: str, case: Any) -> None:
-    check(kind, case)
