@@ -70,6 +70,19 @@ class Object(Value):
 
 
 @value_class
+class Modelled(Object):
+    """An object of a class that is written in Python, but whose methods are not run: there are only those modelled."""
+
+    def method_of(self, function: FunctionType) -> Value | None:
+        """The model of a method that is called by its class, as `contextlib.ExitStack` does."""
+        if static_attribute(self.python_type(), function.__name__) is not function:
+            return None
+        if find_method(self, function.__name__) is None:
+            raise self.refuse(f"calling {function.__qualname__}")
+        return MethodValue(self, function.__name__)
+
+
+@value_class
 class Builtin(Object):
     """An object of a builtin type that is known inside out: what has no model here, Python does on mirrors."""
 

@@ -427,3 +427,62 @@ def inference_tensor_asked(x):
 @program(inferred, breaks="a view of an inference tensor")
 def inference_tensors_view_asked(x):
     return x[0].is_inference(), x * 2
+
+
+def made_contexts():
+    yield torch.no_grad()
+    yield torch.enable_grad()
+    yield torch.set_grad_enabled(False)
+    yield torch.autocast("cpu", dtype=torch.bfloat16)
+    yield torch.inference_mode()
+    yield torch.profiler.record_function("range")
+    yield contextlib.nullcontext(3)
+    yield contextlib.suppress(KeyError)
+
+
+@program()
+def contexts_on_a_stack(x):
+    results = []
+    for context in made_contexts():
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(context)
+            results.append((x.T @ x) * 2)
+    return results
+
+
+@program()
+def contexts_by_the_methods_of_their_classes(x):
+    results = []
+    for context in made_contexts():
+        type(context).__enter__(context)
+        try:
+            results.append((x.T @ x) * 2)
+        finally:
+            type(context).__exit__(context, None, None, None)
+    return results
+
+
+@program()
+def stack_in_a_handler(x):
+    with contextlib.ExitStack() as outer:
+        outer.enter_context(contextlib.suppress(ValueError))
+        try:
+            x = x + {}["none"]
+        except KeyError:
+            with contextlib.ExitStack() as stack:
+                stack.callback(int)
+                x = x * 2
+            raise ValueError("swallowed") from None
+    return x
+
+
+@program()
+def exception_that_is_handled(x):
+    import sys
+
+    try:
+        raise ValueError("first", 2)
+    except ValueError:
+        kind, error, trace = sys.exc_info()
+        found = kind.__name__, error.args, trace is None
+    return x + 1, found, sys.exc_info()[0] is None

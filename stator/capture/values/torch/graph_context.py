@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from stator.base.errors import GraphBreak
 from stator.capture.fields import value_class
-from stator.capture.values.base import Object
+from stator.capture.values.base import Modelled
 from stator.capture.values.python.constant import FALSE
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @value_class
-class GraphContext(Object):
+class GraphContext(Modelled):
     """A context that is entered and left in the graph; it may be entered again while it is open."""
 
     def truth(self, tx: Machine) -> bool:

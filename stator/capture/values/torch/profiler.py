@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from stator.capture.fields import value_class
-from stator.capture.values.base import Object
+from stator.capture.values.base import Modelled
 from stator.capture.values.python.constant import FALSE
 from stator.capture.values.registry import handles
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @value_class
-class RangeValue(Object):
+class RangeValue(Modelled):
     """A context that does nothing; a decorator as well."""
 
     kind = "a profiler range"

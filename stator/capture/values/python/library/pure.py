@@ -199,9 +199,12 @@ def call_reduce(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) ->
 
 @handles(sys.exc_info)
 def call_exc_info(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
-    """`sys.exc_info()` where nothing is being handled, by the program or by its caller."""
-    if tx.handled_exception() is not None or not nothing_handled():
-        raise GraphBreak("the exception being handled is asked for with its traceback")
+    """`sys.exc_info()` of what the program handles, or where nothing is handled, by it or by its caller."""
+    handled = tx.handled_exception()
+    if handled is not None:
+        return TupleValue([fresh(handled.python_type()), handled, handled.get_attr(tx, "__traceback__")])
+    if not nothing_handled():
+        raise GraphBreak("the exception that the caller handles is asked for with its traceback")
     tx.guard("CALL", ConstSource(sys.exc_info), (nothing_handled, True))
     return TupleValue([NONE] * 3)
 

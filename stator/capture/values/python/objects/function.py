@@ -28,7 +28,7 @@ from stator.capture.source import (
 )
 from stator.capture.value import Value
 from stator.capture.values import watch
-from stator.capture.values.base import Object
+from stator.capture.values.base import Modelled, Object
 from stator.capture.values.fold import run
 from stator.capture.values.python import operators
 from stator.capture.values.python.constant import NONE, ConstantValue
@@ -237,6 +237,8 @@ class FunctionValue(Object):
             if by_code is not None:
                 watch.code(tx, self.source, real)
                 return by_code(tx, self, args, kwargs)
+            if args and isinstance(args[0], Modelled) and (method := args[0].method_of(real)) is not None:
+                return method.call(tx, args[1:], kwargs)
             if (real.__module__, real.__qualname__) in SET_UP:
                 return set_up(tx, real, args)
             if (real.__module__, real.__qualname__) in BOOKKEEPING:
