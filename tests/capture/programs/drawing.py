@@ -97,3 +97,11 @@ def drawn_and_not_used(x, generator):
 @program(lambda: (x(), None))
 def no_generator_given(x, generator):
     return x * 2 + torch.zeros(3).normal_(generator=generator) * 0
+
+
+@program(lambda: (x(), torch.Generator().manual_seed(3)))
+def seeds_of_generators(x, generator):
+    made = torch.Generator()
+    first = made.initial_seed(), generator.initial_seed()
+    y = x + torch.rand(3, generator=made.manual_seed(9)) + torch.rand(3, generator=generator)
+    return y, first, made.initial_seed(), generator.initial_seed()

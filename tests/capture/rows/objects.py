@@ -277,7 +277,6 @@ row(
     "lambda y: y*(g.initial_seed()%100)",
     "g.manual_seed(77)",
     "g=torch.Generator(); g.manual_seed(5)",
-    kind="breaks",
 )
 row(
     "logger_handlers",

@@ -10,6 +10,7 @@ calls), `tensor.py` (asks `draw`).
 
 from __future__ import annotations
 
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -42,6 +43,9 @@ class GeneratorObject(Object):
 
     device: torch.device
     real: torch.Generator | None = None
+    #: What the program has last seeded it with, and whether it has given it a state, which has a seed as well.
+    seed: Value | None = field(default=None, init=False)
+    restored: bool = field(default=False, init=False)
 
     def python_type(self) -> type:
         return torch.Generator
@@ -54,7 +58,18 @@ class GeneratorObject(Object):
 
     def m_manual_seed(self, tx: Machine, seed: Value, /) -> Value:
         earlier(tx, torch.Generator.manual_seed, (self, seed))
+        self.seed, self.restored = seed, False
         return self
+
+    def m_initial_seed(self, tx: Machine, /) -> Value:
+        if self.restored or (self.seed is not None and not (self.seed.is_constant() and self.seed.constant() >= 0)):
+            raise self.refuse("asking for the seed of the state that it has been given")
+        if self.seed is not None:
+            return self.seed
+        real = torch.Generator(self.device) if self.real is None else self.real
+        if self.real is not None and self.source is not None:
+            tx.guard("CALL", self.source, (torch.Generator.initial_seed, real.initial_seed()))
+        return fresh(real.initial_seed())
 
     def m_get_state(self, tx: Machine, /) -> Value:
         like = torch.Generator(self.device).get_state() if self.real is None else self.real.get_state()
@@ -62,6 +77,7 @@ class GeneratorObject(Object):
 
     def m_set_state(self, tx: Machine, new_state: Value, /) -> Value:
         earlier(tx, torch.Generator.set_state, (self, new_state))
+        self.restored = True
         return self
 
 
