@@ -208,10 +208,8 @@ static PyObject *call_entry(Dispatcher *self, PyObject *function, bool watch, Py
     return result;
 }
 
-/* One call, whose result may be a Continuation. */
-static PyObject *dispatch_once(Dispatcher *self, PyObject *const *args, size_t flags, PyObject *kwnames) {
+static PyObject *dispatch_bound(Dispatcher *self, PyObject *const *args, size_t flags, PyObject *kwnames) {
     PyObject *original = self->original;
-    if (activity.suspensions > 0) return PyObject_Vectorcall(original, args, flags, kwnames);
     PyCodeObject *code = (PyCodeObject *)PyFunction_GET_CODE(original);
     PyObject *names = PyCode_GetVarnames(code);
     if (names == NULL) return NULL;
@@ -238,6 +236,15 @@ static PyObject *dispatch_once(Dispatcher *self, PyObject *const *args, size_t f
         PyObject *replay = replay_begin();
         if (replay != NULL) result = replay_end(replay, PyObject_Vectorcall(original, args, flags, kwnames));
     }
+    return result;
+}
+
+/* One call, whose result may be a Continuation. */
+static PyObject *dispatch_once(Dispatcher *self, PyObject *const *args, size_t flags, PyObject *kwnames) {
+    if (activity.suspensions > 0) return PyObject_Vectorcall(self->original, args, flags, kwnames);
+    _PyFrameEvalFunction aside = set_torchs_evaluator_aside();
+    PyObject *result = dispatch_bound(self, args, flags, kwnames);
+    put_evaluator_back(aside);
     return result;
 }
 

@@ -11,11 +11,14 @@
  * With any evaluator of its own the interpreter uses C stack for Python calls, and is slower. So the hook is out while
  * a capture runs, and past MAX_DEPTH until that frame has returned. It goes in only over the interpreter's evaluator.
  */
+#define _GNU_SOURCE /* dladdr */
+
 #include "frame_hook.h"
 
 #include "frame_layout.h"
 #include "frame_table.h"
 
+#include <dlfcn.h>
 #include <string.h>
 
 #define MONITORING_TOOLS 6
@@ -47,6 +50,30 @@ void frame_hook_pause(void) {
 
 void frame_hook_go_on(void) {
     if (--pauses == 0 && open_regions > 0) install_or_remove();
+}
+
+/* PyTorch's own compiler, around a function of ours, would capture the code that we have written, and our capturing. */
+static bool is_torchs(_PyFrameEvalFunction evaluator) {
+    static _PyFrameEvalFunction asked;
+    static bool answer;
+    Dl_info found;
+    if (evaluator != asked) {
+        answer = dladdr((void *)evaluator, &found) != 0 && strstr(found.dli_fname, "torch_python") != NULL;
+        asked = evaluator;
+    }
+    return answer;
+}
+
+_PyFrameEvalFunction set_torchs_evaluator_aside(void) {
+    PyInterpreterState *interpreter = PyInterpreterState_Get();
+    _PyFrameEvalFunction now = _PyInterpreterState_GetEvalFrameFunc(interpreter);
+    if (now == _PyEval_EvalFrameDefault || now == evaluate || !is_torchs(now)) return NULL;
+    _PyInterpreterState_SetEvalFrameFunc(interpreter, _PyEval_EvalFrameDefault);
+    return now;
+}
+
+void put_evaluator_back(_PyFrameEvalFunction evaluator) {
+    if (evaluator != NULL) _PyInterpreterState_SetEvalFrameFunc(PyInterpreterState_Get(), evaluator);
 }
 
 /* A debugger or a coverage tool has to see the code that the user wrote. */
@@ -282,6 +309,9 @@ static PyObject *evaluate(PyThreadState *thread, Frame *frame, int throws) {
     if (now->settings == NULL || now->suspensions > 0 || now->watched || thread->c_tracefunc != NULL ||
         thread->c_profilefunc != NULL || !ordinary(frame, code)) {
         return run_frame(thread, frame, 0);
+    }
+    if (_PyInterpreterState_GetEvalFrameFunc(thread->interp) != evaluate) {
+        return run_frame(thread, frame, 0); /* another evaluator has called: the frame is PyTorch's compiler's */
     }
     if (now->passing == (PyObject *)code) {
         now->passing = NULL;

@@ -28,6 +28,10 @@ void region_leave(OuterRegion before);
 void frame_hook_pause(void);
 void frame_hook_go_on(void);
 
+/* The interpreter's own evaluator instead of that of PyTorch's compiler; NULL where that is not in. */
+_PyFrameEvalFunction set_torchs_evaluator_aside(void);
+void put_evaluator_back(_PyFrameEvalFunction evaluator);
+
 /* Frames of this code are never looked at; 0 or -1 with an exception. */
 int frame_leave_alone(PyObject *code);
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
+from stator import compile as stator_compile
+from stator import graph_break
 from stator.backends.adapter import stator, with_numbers
 
 
@@ -33,3 +37,46 @@ def test_torch_compile_takes_it() -> None:
         (got,) = torch.autograd.grad(compiled(x, w).sum(), w)
         (expected,) = torch.autograd.grad(f(x, w).sum(), w)
         torch.testing.assert_close(got, expected)
+
+
+GRAPHS: list[str] = []
+
+
+def counted(gm: Any, examples: Any) -> Any:
+    GRAPHS.append("torch")
+    return gm.forward
+
+
+def counted_here(gm: Any, examples: Any) -> Any:
+    GRAPHS.append("stator")
+    return gm.forward
+
+
+@torch.compile(backend=counted)
+def theirs(x: torch.Tensor) -> torch.Tensor:
+    return x.cos()
+
+
+def ours(x: torch.Tensor) -> torch.Tensor:
+    y = x.sin()
+    graph_break()
+    return theirs(y) * 2
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("before", [False, True])
+def test_torch_compile_around_what_is_compiled(before: bool) -> None:
+    """It captures neither our capturing nor the code that we have written; its own functions inside are its own."""
+    compiled = stator_compile(ours, backend=counted_here)
+    x = torch.randn(3)
+    expected = x.sin().cos() * 2
+    GRAPHS.clear()
+    torch._dynamo.reset()
+    if before:
+        torch.testing.assert_close(compiled(x), expected)
+    around = torch.compile(compiled, backend=counted)
+    for _ in range(2):
+        torch.testing.assert_close(around(x), expected)
+    assert sorted(GRAPHS) == ["stator", "stator", "torch"]
+    torch.compile(lambda x: x.tan(), backend=counted)(x)
+    assert GRAPHS.count("torch") == 2
