@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 
 from stator.base.errors import GraphBreak
-from stator.capture.fields import value_class
+from stator.capture.fields import part, value_class
 from stator.capture.source import AttrSource, ConstSource, EarlierSource
 from stator.capture.values import watch
 from stator.capture.values.base import Object, PinnedValue
@@ -44,7 +44,7 @@ class GeneratorObject(Object):
     device: torch.device
     real: torch.Generator | None = None
     #: What the program has last seeded it with, and whether it has given it a state, which has a seed as well.
-    seed: Value | None = field(default=None, init=False)
+    seed: Value | None = part(default=None, init=False)
     restored: bool = field(default=False, init=False)
 
     def python_type(self) -> type:
