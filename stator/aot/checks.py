@@ -47,14 +47,26 @@ def _is_known(x: FakeTensor, holds: Callable[[torch.Tensor], torch.Tensor]) -> b
         return bool(holds(x.constant).all())
 
 
+def _is_empty(x: Any, dims: Sequence[int]) -> bool:
+    """Whether nothing lies at any position in some dims: most kernels do not look at positions then."""
+    return 0 in [extent for dim, extent in enumerate(x.shape) if dim not in dims]
+
+
 @checks("index.Tensor", "index_put", "_index_put_impl")
 def _index(x: Any, indices: Sequence[Any], *args: Any, **kwargs: Any) -> list[Check]:
+    if _is_empty(x, [dim for dim, index in enumerate(indices) if index is not None]):
+        return []
     found = [_positions(index, -x.shape[dim], x.shape[dim]) for dim, index in enumerate(indices) if index is not None]
     return [check for each in found for check in each]
 
 
-@checks("index_select", "gather", "index_add", "index_copy", "index_reduce", "scatter.src", "scatter.value")
-@checks("scatter.reduce", "scatter.value_reduce", "scatter_add", "scatter_reduce.two")
+@checks("index_add", "index_copy")
+def _replaced(x: Any, dim: int, index: Any, *args: Any, **kwargs: Any) -> list[Check]:
+    return [] if x.dim() and _is_empty(x, [dim % x.dim()]) else _along(x, dim, index)
+
+
+@checks("index_select", "gather", "index_reduce", "scatter.src", "scatter.value", "scatter.reduce")
+@checks("scatter.value_reduce", "scatter_add", "scatter_reduce.two")
 def _along(x: Any, dim: int, index: Any, *args: Any, **kwargs: Any) -> list[Check]:
     return _positions(index, 0, x.shape[dim] if x.dim() else 1)
 
@@ -62,7 +74,7 @@ def _along(x: Any, dim: int, index: Any, *args: Any, **kwargs: Any) -> list[Chec
 @checks("index_fill.int_Scalar", "index_fill.int_Tensor")
 def _filled(x: Any, dim: int, index: Any, *args: Any) -> list[Check]:
     extent = x.shape[dim] if x.dim() else 1
-    return _positions(index, -extent, extent)
+    return [] if x.dim() and _is_empty(x, [dim % x.dim()]) else _positions(index, -extent, extent)
 
 
 @checks("take", "put")

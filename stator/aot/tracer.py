@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch.utils import _pytree as pytree
 
 from stator.aot.checks import CHECKED
 from stator.aot.foreach import is_foreach, run_foreach
@@ -26,8 +27,9 @@ from stator.aot.fused import is_fused, run_fused
 from stator.aot.operators import functional_form, is_random
 from stator.aot.written import written_form
 from stator.base.errors import DataDependent, Unsupported
-from stator.fake import FakeMode, FakeTensor, make
+from stator.fake import FakeMode, FakeTensor, make, refusals
 from stator.fake.execute import CONSTANT_ELEMENTS, RULES, argument, execute, plan_of
+from stator.fake.layout import is_contiguous
 from stator.fake.mode import FACTORIES, Geometry, remember_value
 from stator.fake.overloads import Table
 from stator.fake.tensor import memory_of
@@ -67,6 +69,16 @@ class Calls:
         """The call that made a part of autograd's graph."""
         found = bisect_right(self.first, function._sequence_nr()) if function is not None else 0
         return self.places[found - 1] if found else (None, None)
+
+
+def _check_flags(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Refuse what a derivative computes of truth values where eager's kernel raises in backward: their differences."""
+    if not any(type(arg) is FakeTensor and arg.dtype is torch.bool for arg in args):
+        return
+    try:
+        refusals.check(func, plan_of(func), args, kwargs)
+    except refusals.ERRORS as error:
+        raise Unsupported(func, "a gradient gives it truth values, for which eager raises in backward") from error
 
 
 class Tracer(FakeMode):
@@ -114,6 +126,8 @@ class Tracer(FakeMode):
         if check is not None and self._depth == 0 and self.phase == "forward":
             self._check(check, args, kwargs or {})
         try:
+            if self.phase == "backward" and self._depth == 0:
+                _check_flags(func, args, kwargs or {})
             return action(func, self.lifted(func, args), kwargs or {})
         except (Unsupported, DataDependent) as error:
             if self.phase == "backward":
@@ -173,17 +187,27 @@ class Tracer(FakeMode):
         return self._laid_out(out, func, args, kwargs) if self._depth == 0 else out
 
     def _laid_out(self, out: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """What a formula gives, in the layout of the operator's own result, where a rule tells that."""
-        rule = RULES.get(func)
-        if rule is None or not isinstance(out, FakeTensor | tuple):
+        """What a formula gives, in the layout of the operator's own result, as capture has it."""
+        if not isinstance(out, FakeTensor | tuple):
             return out
         try:
-            promised = rule(*self.fakes(args), **kwargs)
-        except DataDependent:  # the formula knew more
+            promised = self._promised(out, func, self.fakes(args), kwargs)
+        except (DataDependent, Unsupported):  # the formula knew more
             return out
         if isinstance(out, tuple) and isinstance(promised, tuple):
             return tuple([self._as(one, like) for one, like in zip(out, promised, strict=True)])
         return self._as(out, promised)
+
+    def _promised(self, out: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Fakes of an operator's own results, by its rule; without one, PyTorch is asked where anything is permuted."""
+        rule = RULES.get(func)
+        promised = rule(*args, **kwargs) if rule is not None else NotImplemented
+        if promised is not NotImplemented or self.phase == "backward" or plan_of(func).composite:
+            return promised
+        met = pytree.tree_leaves((out, args, tuple(kwargs.values())))
+        if all(is_contiguous(tensor) for tensor in met if isinstance(tensor, FakeTensor)):
+            return promised
+        return execute(func, args, kwargs)
 
     def _as(self, out: Any, like: Any) -> Any:
         """The value with the strides of another fake; a view stays where it is."""
@@ -192,12 +216,14 @@ class Tracer(FakeMode):
         if out.handle.steps or out.handle.origin is not None or like.memory is not None or out.shape != like.shape:
             return out
         made = make(out.shape, out.dtype, out.device, like.stride())
-        self._own(made, self.record(aten.clone.default, (self.node(out),), {}, made))
+        packed = {"memory_format": torch.contiguous_format} if is_contiguous(made) else {}
+        self._own(made, self.record(aten.clone.default, (self.node(out),), packed, made))
         return made
 
     def _composite(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         with self:
-            return func.decompose(*args, **kwargs)
+            out = func.decompose(*args, **kwargs)
+        return self._laid_out(out, func, args, kwargs) if self._depth == 0 and func in RULES else out
 
     def _foreach(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         with self:
@@ -368,7 +394,7 @@ class Tracer(FakeMode):
         if value.dtype is not target.dtype:
             node = self.emit(aten._to_copy.default, node, dtype=target.dtype)
         handle = target.handle
-        if not handle.steps and node.meta["val"].stride() != target.stride() and handle.origin is None:
+        if not handle.steps and node.meta["val"].stride() != target.stride():
             node = self.emit(aten.copy.default, self.node(target), node)
         write(target, handle, node, self.emit)
         memory_of(target).unknown = True

@@ -103,8 +103,10 @@ def changes(graph: GraphBuilder, outputs: Sequence[fx.Node]) -> dict[fx.Node, Ch
                     "requires_grad_() on a tensor whose gradient may be asked for after the graph", cause
                 )
             found[node] = detached(graph, node, outputs, torch.Tensor.requires_grad_, cause)
-    if left and graph.made and not any(leaf.fake.requires_grad for leaf in graph.leaves()):
-        raise OutputRefused("requires_grad_() makes the only tensor that takes gradients", next(all_granting(graph)))
+    for node in left if graph.made else ():
+        if all(id(leaf) in graph.made for leaf in leaves_of([node.meta["val"]])):
+            cause = next(all_granting(graph))
+            raise OutputRefused("requires_grad_() makes the only tensor that takes gradients", cause)
     return found
 
 

@@ -464,13 +464,29 @@ def _index(x: Any, indices: Any) -> Any:
     rest = [extent for dim, extent in enumerate(x.shape) if dim not in dims]
     lead = dims[0] if dims[-1] - dims[0] == len(dims) - 1 else 0
     result = (*rest[:lead], *size, *rest[lead:])
-    if all(index.is_contiguous() for _, index in used) and all(outer >= inner for outer, inner in pairwise(kept)):
+    if all(is_plain(index) for _, index in used) and all(outer >= inner for outer, inner in pairwise(kept)):
         return make(result, x.dtype, x.device)
     none = (0,) * len(size)
     operands = [(*kept[:lead], *none, *kept[lead:])]
     for _, index in used:
-        operands.append((*(0,) * lead, *broadcast_strides(size, index), *(0,) * (len(rest) - lead)))
+        steps = broadcast_strides(size, index)
+        before, after = _around(size, steps)
+        outer = [before if extent == 1 else 0 for extent in rest[:lead]]
+        inner = [after if extent == 1 else 0 for extent in rest[lead:]]
+        operands.append((*outer, *steps, *inner))
     return make(result, x.dtype, x.device, permuted_strides(result, operands))
+
+
+def _around(size: Sequence[int], steps: Sequence[int]) -> tuple[int, int]:
+    """The strides of dims of one element that a view puts before and behind these."""
+    if not size:
+        return 1, 1
+    base, count = steps[-1], 1
+    for dim in reversed(range(len(size))):
+        count = count * size[dim]
+        if dim and size[dim - 1] != 1 and steps[dim - 1] != count * base:
+            base, count = steps[dim - 1], 1
+    return count * base, steps[-1]
 
 
 @rule(aten.masked_scatter.default)
@@ -482,6 +498,12 @@ def _masked_scatter(x: Any, mask: Any, source: Any) -> Any:
 @rule(aten.tril.default, aten.triu.default)
 def _tril(x: Any, diagonal: int = 0) -> Any:
     return make(x.shape, x.dtype, x.device, None if is_contiguous(x) else contiguous_strides(x.shape))
+
+
+@rule(aten.upsample_nearest1d.default, aten._upsample_nearest_exact1d.default)
+def _nearest(x: Any, size: Any, scale: Any = None) -> Any:
+    """Contiguous, however the lines lie; images may have the channel innermost."""
+    return make((*x.shape[:2], *size), x.dtype, x.device)
 
 
 @rule(*variants("_fused_adam_ _fused_adamw_ _fused_sgd_ _fused_adagrad_", "default tensor_lr"))

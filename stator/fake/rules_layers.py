@@ -412,8 +412,10 @@ def _nll_backward(grad: Any, x: Any, *args: Any) -> Any:
 
 @rule(aten.log_sigmoid_forward.default)
 def _log_sigmoid(x: Any) -> Any:
-    """A GPU needs no buffer for its gradient."""
-    return NotImplemented if x.device.type == "cpu" else (fresh((x,), x.dtype), make((0,), x.dtype, x.device))
+    """On a CPU both results are contiguous; a GPU needs no buffer for its gradient."""
+    if x.device.type == "cpu":
+        return make(x.shape, x.dtype, x.device), make(x.shape, x.dtype, x.device)
+    return fresh((x,), x.dtype), make((0,), x.dtype, x.device)
 
 
 @rule(aten.mse_loss.default)
@@ -421,28 +423,13 @@ def _mse(x: Any, target: Any, reduction: int = 1) -> Any:
     return fresh((x, target), promote((x, target))) if reduction == 0 else make((), x.dtype, x.device)
 
 
+@rule(*variants("mse_loss_backward smooth_l1_loss_backward huber_loss_backward soft_margin_loss_backward"))
+def _loss_backward(grad: Any, x: Any, target: Any, *args: Any) -> Any:
+    """PyTorch's shape functions divide by the number of elements, of which there may be none."""
+    return fresh((x, target, grad), promote((x, target)))
+
+
 # ---- values of one tensor replaced by another's ----------------------------------------------------------------------
-
-
-@rule(
-    *variants(
-        "slice_scatter select_scatter diagonal_scatter as_strided_scatter index_put _unsafe_index_put index_fill roll "
-        "fill zero copy log_sigmoid_backward",
-        "default src value two int_Scalar int_Tensor Scalar Tensor",
-    )
-)
-def _packed_like_first(x: Any, *args: Any, **kwargs: Any) -> Any:
-    return like(x, None, None, None) if isinstance(x, FakeTensor) and x.is_contiguous() else NotImplemented
-
-
-@rule(*variants("scatter scatter_add scatter_reduce index_add index_copy", "default src value two"))
-def _written_along(x: Any, *args: Any, **kwargs: Any) -> Any:
-    return make(x.shape, x.dtype, x.device) if isinstance(x, FakeTensor) and x.is_contiguous() else NotImplemented
-
-
-@rule(aten.flip.default)
-def _flip(x: Any, dims: Any) -> Any:
-    return like(x, None, None, None) if len({d % max(x.dim(), 1) for d in dims}) == len(dims) else NotImplemented
 
 
 @rule(aten.select_backward.default, aten.slice_backward.default, aten.diagonal_backward.default)

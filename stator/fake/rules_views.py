@@ -1,4 +1,4 @@
-"""Shape rules of the views: geometry arithmetic, and the result shares the memory of its input.
+"""Shape rules of the views, whose results share the memory of their input, and of what replaces a part of a tensor.
 
 Neighbours: as `rules.py`; views without a rule here run on the meta tensors (`execute.run_on_meta`).
 """
@@ -13,7 +13,7 @@ import torch
 
 from stator.fake.execute import aten
 from stator.fake.layout import contiguous_strides
-from stator.fake.rules import rule
+from stator.fake.rules import like, rule, variants
 from stator.fake.tensor import FakeTensor, make, memory_of, with_pending
 
 
@@ -219,3 +219,33 @@ def _unbind(x: Any, dim: int = 0) -> Any:
     size, stride = list(x.shape), list(x.stride())
     count, step = int(size.pop(dim)), stride.pop(dim)  # how many pieces there are is a number
     return [view(x, size, stride, x.storage_offset() + i * step) for i in range(count)]
+
+
+# ---- values of one tensor replaced by another's ----------------------------------------------------------------------
+
+
+@rule(*variants("slice_scatter select_scatter diagonal_scatter as_strided_scatter copy"))
+def _preserved(x: Any, *args: Any, **kwargs: Any) -> Any:
+    """Packed where elements share memory, which the shape functions of older releases do not know."""
+    shared = isinstance(x, FakeTensor) and any(n != 1 and s == 0 for n, s in zip(x.shape, x.stride(), strict=True))
+    return make(x.shape, x.dtype, x.device) if shared else _packed_like_first(x)
+
+
+@rule(
+    *variants(
+        "index_put _unsafe_index_put index_fill roll fill zero log_sigmoid_backward",
+        "default src value two int_Scalar int_Tensor Scalar Tensor",
+    )
+)
+def _packed_like_first(x: Any, *args: Any, **kwargs: Any) -> Any:
+    return like(x, None, None, None) if isinstance(x, FakeTensor) and x.is_contiguous() else NotImplemented
+
+
+@rule(*variants("scatter scatter_add scatter_reduce index_add index_copy", "default src value two"))
+def _written_along(x: Any, *args: Any, **kwargs: Any) -> Any:
+    return make(x.shape, x.dtype, x.device) if isinstance(x, FakeTensor) and x.is_contiguous() else NotImplemented
+
+
+@rule(aten.flip.default)
+def _flip(x: Any, dims: Any) -> Any:
+    return like(x, None, None, None) if len({d % max(x.dim(), 1) for d in dims}) == len(dims) else NotImplemented

@@ -72,7 +72,7 @@ def _checked(graph: fx.Graph) -> set[tuple[fx.Node, Extent]]:
         if target in READS:
             known = needs[node] is Need.ALL and 0 not in node.meta["val"].shape
         elif target in WRITES:
-            known = needs[node] is not Need.NOTHING
+            known = needs[node] is not Need.NOTHING and 0 not in node.meta["val"].shape
         else:
             continue
         for dim, positions in _positions(node) if known else ():

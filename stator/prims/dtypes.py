@@ -43,6 +43,11 @@ def common_type(x: torch.Tensor, number: float) -> torch.dtype:
     return x.dtype
 
 
+def floating(x: torch.Tensor) -> torch.Tensor:
+    """Whole numbers and truth values as floats."""
+    return x if x.is_floating_point() else cast(x, torch.get_default_dtype())
+
+
 def rounds_once(function: Callable[..., Any]) -> Callable[..., Any]:
     """Run `function` in float32 where an argument is of a half type, and round what it gives if the result is too."""
 

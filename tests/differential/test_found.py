@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import stator
-from tests.differential.__main__ import judge
+from tests.differential.__main__ import BACKENDS, judge
 from tests.differential.inputs import Input
 from tests.differential.programs import Program
 
@@ -252,6 +252,38 @@ RIGHT = {
         ),
         ("v1", "v2"),
     ),
+    "a formula on a truth value that is known": Program(
+        (Input((3,)),), ("v0 = torch.tensor(3)", "v1 = torch.special.logit(torch.le(v0, v0)) + x0"), ("v1",)
+    ),
+    "a loss of nothing": Program(
+        (Input((8, 0, 0, 8), F64, grad="inner"),),
+        ("v0 = F.mse_loss(x0, x0 * 2)", "v1 = F.smooth_l1_loss(x0, x0 * 2)", "v2 = F.huber_loss(x0, x0 * 2)"),
+        ("v0", "v1", "v2"),
+    ),
+    "what is written lies where it lay": Program(
+        (Input((7, 5, 3), torch.int16, "permuted", "positive", seed=10), Input((3, 4, 5), layout="permuted")),
+        ("x0.triu_()", "v0 = torch.logical_not(x0)", "x1.tril_()", "v1 = torch.stack([x1, x1])", "v2 = v1 * x1"),
+        ("v0", "v2"),
+    ),
+    "kernels whose results are contiguous": Program(
+        (Input((6, 7), layout="transposed", **LEAF), Input((4, 3, 2), layout="permuted")),
+        ("v0 = F.logsigmoid(x0)", "v1 = F.interpolate(x1, 5)", "v2 = torch.special.multigammaln(x0.abs() + 3, 2)"),
+        ("v0", "v1", "v2"),
+    ),
+    "positions along dims of one element": Program(
+        (Input((2, 8, 7, 2)),),
+        (
+            "v0 = torch.bucketize(x0.unfold(3, 2, 1).tanh(), torch.tensor([-1.0, 0.0, 1.0]))",
+            "v1 = v0.diagonal(1, 0, 1)",
+            "v2 = v0[v1.long() % v0.shape[0], v1.long() % v0.shape[1]]",
+        ),
+        ("v2",),
+    ),
+    "a diagonal of what repeats": Program(
+        (Input((2, 7, 7), torch.int16),),
+        ("v0 = x0.amax((-2, 2)).expand((2, 2))", "v1 = torch.diagonal_scatter(v0, torch.zeros_like(v0.diagonal()))"),
+        ("v1",),
+    ),
 }
 
 REFUSED = {
@@ -272,20 +304,30 @@ REFUSED = {
     "a gradient that negates truth values": Program(
         (Input((5,), torch.bool), Input((5,), seed=1, **LEAF)), ("v0 = torch.atan2(x0, x1)",), ("v0",)
     ),
+    "a gradient that subtracts truth values": Program(
+        (Input((4,), F16, **LEAF), Input((4,), torch.bool)), ("v0 = torch.logaddexp(x0, x1)",), ("v0",)
+    ),
+    "a leaf made inside, beside an input that takes gradients": Program(
+        (Input((), **LEAF), Input((5, 3), torch.int16)),
+        ("v0 = torch.div(x1, 1)", "v0.requires_grad_()", "v1 = torch.maximum(v0, x1)"),
+        ("x0", "v1"),
+    ),
     "memory read in other units": Program((Input((4,), torch.int64),), ("v0 = x0.view(torch.int32)",), ("v0",)),
 }
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", RIGHT)
-def test_right(name: str) -> None:
-    assert judge(RIGHT[name]) == ("right", "")
+def test_right(name: str, backend: str) -> None:
+    assert judge(RIGHT[name], backend) == ("right", "")
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", REFUSED)
 @pytest.mark.filterwarnings("ignore:Use of .* on expanded tensors:UserWarning")
-def test_refused(name: str) -> None:
+def test_refused(name: str, backend: str) -> None:
     """What cannot be given like eager gives it is left to eager, and says why."""
-    verdict, why = judge(REFUSED[name])
+    verdict, why = judge(REFUSED[name], backend)
     assert verdict == "refused" and why
 
 

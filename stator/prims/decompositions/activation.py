@@ -11,7 +11,7 @@ import math
 from torch import Tensor
 
 from stator.prims import names as p
-from stator.prims.dtypes import rounds_once
+from stator.prims.dtypes import floating, rounds_once
 from stator.prims.table import decompose
 
 SQRT_HALF = 0.7071067811865476
@@ -238,6 +238,7 @@ def logit_backward(grad: Tensor, x: Tensor, eps: float | None = None) -> Tensor:
 @decompose("logit")
 @rounds_once
 def logit(x: Tensor, eps: float | None = None) -> Tensor:
+    x = floating(x)
     inside = x if eps is None else p.clamp(x, eps, 1.0 - eps)
     return p.log(p.div(inside, p.sub(1.0, inside)))
 

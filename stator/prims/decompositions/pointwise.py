@@ -13,7 +13,7 @@ from stator.fake.layout import is_float, promote
 from stator.prims import names as p
 from stator.prims.decompositions.complex import joined, parts_of
 from stator.prims.decompositions.layout import contiguous
-from stator.prims.dtypes import cast, common_type, compute_type, is_one, rounds_once
+from stator.prims.dtypes import cast, common_type, compute_type, floating, is_one, rounds_once
 from stator.prims.table import decompose
 
 Number = int | float | bool
@@ -228,17 +228,12 @@ def sinc(x: Tensor) -> Tensor:
     return p.where(p.eq(x, 0), 1.0, p.div(p.sin(angle), angle))
 
 
-def _floating(x: Tensor) -> Tensor:
-    """Whole numbers and truth values as floats."""
-    return x if x.is_floating_point() else cast(x, torch.get_default_dtype())
-
-
 @decompose("asinh")
 @rounds_once
 def asinh(x: Tensor) -> Tensor:
     if x.is_complex():
         return NotImplemented
-    x = _floating(x)
+    x = floating(x)
     a = p.absolute(x)
     s = p.mul(a, a)
     value = p.log1p(p.add(a, p.div(s, p.add(p.sqrt(p.add(s, 1.0)), 1.0))))
@@ -251,7 +246,7 @@ def asinh(x: Tensor) -> Tensor:
 def acosh(x: Tensor) -> Tensor:
     if x.is_complex():
         return NotImplemented
-    x = _floating(x)
+    x = floating(x)
     d = p.sub(x, 1.0)
     value = p.log1p(p.add(d, p.sqrt(p.mul(d, p.add(x, 1.0)))))
     value = p.where(p.gt(x, 1e9), p.add(p.log(x), math.log(2.0)), value)  # where squares would overflow
@@ -263,7 +258,7 @@ def acosh(x: Tensor) -> Tensor:
 def atanh(x: Tensor) -> Tensor:
     if x.is_complex():
         return NotImplemented
-    x = _floating(x)
+    x = floating(x)
     return p.mul(p.log1p(p.div(p.mul(x, 2.0), p.sub(1.0, x))), 0.5)
 
 
@@ -405,7 +400,7 @@ def angle(x: Tensor) -> Tensor:
     if x.is_complex():
         re, im = parts_of(x)
         return contiguous(p.atan2(im, re))
-    wide = _floating(x)
+    wide = floating(x)
     return p.where(p.isnan(wide), wide, p.where(p.lt(wide, 0), math.pi, p.full_like(wide, 0.0)))
 
 
