@@ -11,12 +11,13 @@ import gc
 import re
 import sys
 import types
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import pytest
 
 import stator
 from stator import _native
+from stator.capture.conditions import PRECEDENCE, Number
 from stator.capture.entry import versions_of
 from stator.capture.guard_kinds import FORMS, KINDS, PAYLOADS
 from stator.capture.guards import Guard, Roots, compile_tree
@@ -151,6 +152,21 @@ def test_no_second_list_of_kinds() -> None:
             listed = {item.value for item in items if isinstance(item, ast.Constant)} & set(KINDS)
             assert len(listed) < 3, f"{path.name}:{display.lineno} lists kinds again"
     assert asked == set(KINDS)
+
+
+def test_steps_and_operands_have_the_names_of_c() -> None:
+    """What the tree builder writes into a specification is what the parser reads."""
+    header, conditions = (
+        (ROOT / "csrc" / name).read_text(encoding="utf-8") for name in ("guard_kinds.h", "condition.c")
+    )
+    accessors = set(re.findall(r'STEP\(\w+, "(\w+)"\)', header))
+    written = ast.parse((ROOT / "stator/capture/guards.py").read_text(encoding="utf-8"))
+    steps = {n.elts[1].value for n in ast.walk(written) if isinstance(n, ast.Tuple) and len(n.elts) == 3
+             and isinstance(n.elts[1], ast.Constant)}  # fmt: skip
+    assert steps == accessors
+    assert set(re.findall(r'OPERAND\(\w+, "(\w+)"\)', conditions)) == set(get_args(Number))
+    operators = set(re.findall(r'STEP\(\w+, "(.+?)"\)', conditions)) - {"operand", "const"}
+    assert operators == set(PRECEDENCE) - {">", ">="} | {"max", "min"}
 
 
 def test_a_kind_that_is_no_row_is_refused() -> None:

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from stator.base.errors import InternalError
+from stator.base.workspaces import WORKSPACES
 from stator.runtime.extern import into, returning, returning_sized
 
 
@@ -24,3 +25,10 @@ def test_geometry_as_an_argument(n):
     assert positions.stride() == (1, n)
     with pytest.raises(InternalError, match="its shape function said"):
         top((((n, 3), (3, 1)), ((n, 3), (3, 1))), x, 2)
+
+
+def test_workspaces_are_results_of_operators() -> None:
+    for target, place in WORKSPACES.items():
+        namespace, name, overload = target.split(".")
+        returns = getattr(getattr(getattr(torch.ops, namespace), name), overload)._schema.returns
+        assert place == len(returns) - 1, "what is kept comes last"
