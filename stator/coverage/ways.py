@@ -170,5 +170,9 @@ def moved_like(want: list[Any], plain: list[Any], other: list[Any]) -> Iterator[
         if not all(isinstance(t, Tensor) and t.shape == value.shape for t in (value, a, b)):
             yield value
             continue
-        same = (a == b) | (a.isnan() & b.isnan())
-        yield torch.where(same, value, value + (b - a) if value.is_floating_point() or value.is_complex() else b)
+        far = value + (b - a) if value.is_floating_point() or value.is_complex() else b
+        yield torch.where(_same(a, b), value, torch.where(_same(value, a), b, far))
+
+
+def _same(a: Tensor, b: Tensor) -> Tensor:
+    return (a == b) | (a.isnan() & b.isnan())

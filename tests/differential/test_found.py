@@ -230,6 +230,11 @@ RIGHT = {
         ("v0 = F.hardshrink(x0)", "v1 = F.hardtanh(x0)", "v2 = F.selu(torch.atanh(x1))", "v3 = F.celu(x0[:3])"),
         ("v0", "v1", "v2", "v3"),
     ),
+    "a gradient of NaN at NaN": Program(
+        (Input((33, 16), layout="stepped", values="edges", seed=49, **LEAF),),
+        ("v2 = F.relu6(x0)", "v5 = torch.log(v2)", "v7 = 3 ** v5"),
+        ("v7",),
+    ),
     "an input that is given a history": Program(
         (Input((2, 1, 33)), Input((1, 1), seed=67, grad="inner")),
         ("x0.mul_(x1)", "v4 = torch.sin(x0.swapaxes(0, 2))"),
@@ -240,8 +245,10 @@ RIGHT = {
     ),
     "distances from what is not finite": Program(
         (Input((3, 5), values="special", **LEAF), Input((4, 5), values="special", seed=1, **LEAF)),
-        tuple(f"v{i} = torch.cdist(x0, x1, p={order})" for i, order in enumerate((1, 1.5, 2, 3, 0.5, "float('inf')"))),
-        tuple(f"v{i}" for i in range(6)),
+        tuple(
+            f"v{i} = torch.cdist(x0, x1, p={order})" for i, order in enumerate((1, 1.5, 2, 3, 0.5, "float('inf')", 0.0))
+        ),
+        tuple(f"v{i}" for i in range(7)),
     ),
     "gradients that cancel": Program(
         (Input((2, 16, 16), values="positive", seed=20, **LEAF), Input((16, 3), values="positive", seed=60, **LEAF)),

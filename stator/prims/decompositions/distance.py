@@ -29,6 +29,9 @@ def distances(a: Tensor, b: Tensor, order: float, mode: int | None) -> Tensor:
     if order == 2 and (mode == 1 or (not mode and many)):
         return NotImplemented
     difference = p.sub(p.unsqueeze(a, -2), p.unsqueeze(b, -3))
+    if order == 0:  # how many differ, where NaN is neither
+        kept = p.logical_or(p.eq(difference, 0.0), p.isnan(difference))
+        return p.sum_(p.where(kept, difference, 1.0), [-1], False)
     if order == math.inf:  # eager's loop compares, and passes over NaN
         difference = p.where(p.isnan(difference), 0.0, difference)
     return vector_norm(difference, order, [-1])
