@@ -21,7 +21,7 @@ from pathlib import Path
 
 import torch
 
-from stator.coverage import database, errors, layouts, record, report, workers
+from stator.coverage import database, errors, layouts, record, report, special, workers
 
 
 def main(arguments: Sequence[str], engine: str = "") -> int:
@@ -34,6 +34,8 @@ def main(arguments: Sequence[str], engine: str = "") -> int:
         return int(errors.run(given.match) > 0)
     if given.layouts:
         return int(layouts.run(given.match) > 0)
+    if given.special:
+        return int(sum(special.run(given.match, dtype) for dtype in given.dtypes) > 0)
     rows = workers.read(given.out)
     known = {(row["entry"], row["dtype"]) for row in rows}
     tasks = [(name, dtype) for dtype in given.dtypes for name in database.names(dtype, given.match, given.device)]
@@ -81,6 +83,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--record", type=Path, help="the record to write (tests/coverage/recorded.txt)")
     parser.add_argument("--errors", action="store_true", help="run what eager refuses instead, and print what differs")
     parser.add_argument("--layouts", action="store_true", help="compare how results lie in memory instead, on fakes")
+    parser.add_argument("--special", action="store_true", help="zeros, infinities, NaN and denormals among the numbers")
     parser.add_argument("--verbose", action="store_true", help="print every verdict, not failures only")
     return parser
 
