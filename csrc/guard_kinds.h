@@ -11,7 +11,7 @@
  *   text     how it prints: {source} is the way to the value, {payload:form} the payload (guard_kinds.py, `FORMS`)
  *
  * A new kind is a row here, its functions where the columns name them, and a mutation that only it notices in
- * tests/capture/test_guard_kinds.py.
+ * tests/capture/test_soundness_kinds.py.
  */
 #ifndef STATOR_GUARD_KINDS_H
 #define STATOR_GUARD_KINDS_H

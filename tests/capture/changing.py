@@ -165,6 +165,7 @@ class Rows(Table):
             finally:
                 exec(undo, space)
 
+        assert all(name != other.__name__ for _, other in self), f"two rows are called {name}"
         case.__name__ = name
         getattr(self, kind)(case)
 

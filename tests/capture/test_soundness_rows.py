@@ -35,8 +35,3 @@ def _flags_may_be_set(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(("kind", "case"), ROWS)
 def test_change(kind: str, case: Any) -> None:
     check(kind, case)
-
-
-def test_tables_do_not_repeat_themselves() -> None:
-    names = [row.id for row in ROWS]
-    assert len(set(names)) == len(names) > 1000
