@@ -4,9 +4,9 @@
 changes much (terms that cancel, a power of a power) is no more exact in eager than in other code for the same formula.
 What an operator computes exactly stays, so a maximum is still one of its operands. `Elsewhere` computes elementwise
 operators with vector instructions, or without, which eager decides by where an element lies; at NaN they differ.
-`AsSaved` keeps what backward reads from being overwritten unnoticed.
+`AsSaved` keeps what backward reads from being overwritten unnoticed. `Reordered` takes sums in another order.
 
-Invariant: neither changes what a program does but in these numbers. Neighbour: `compare.py` measures by them.
+Invariant: neither changes what a program does but in these numbers. Neighbours: `reordered.py`; `compare.py` measures by them.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
+
+from stator.coverage.reordered import Reordered
 
 aten = torch.ops.aten
 
@@ -158,6 +160,7 @@ class AsSaved(Plain):
 #: Other ways of eager's.
 WAYS: tuple[Callable[[], AbstractContextManager[Any]], ...] = (
     *[lambda seed=seed: RandomRounding(seed) for seed in range(4)],
+    *[lambda seed=seed: Reordered(seed) for seed in range(4)],
     lambda: Elsewhere(vectors=True),
     lambda: Elsewhere(vectors=False),
     AsSaved,

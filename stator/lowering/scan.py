@@ -58,8 +58,7 @@ def _scanned(context: Context, out: Spec, dim: int, kind: str, state: str, body:
 
 
 def _accumulator(context: Context, dtype: str) -> str:
-    dtype = compute_dtype(dtype)
-    return _STATES.get(context.device, {}).get(dtype, dtype)
+    return _STATES.get(context.device, {}).get(dtype, compute_dtype(dtype))
 
 
 def _sum_like(kind: str) -> Callable[..., LazyTensor]:

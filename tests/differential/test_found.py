@@ -201,6 +201,25 @@ RIGHT = {
         (Input((40,), torch.int32, values="edges"), Input((40,), torch.int32, values="edges", seed=1)),
         ("v0 = torch.addcmul(x0, x0, x1, value=3)",),
         ("v0",),
+    "the first of equal extremes is found in whatever order memory is read": Program(
+        (Input((34, 51), torch.uint8, values="positive", seed=2), Input((8, 9), torch.int64)),
+        ("v0 = x0.mT.argmax()", "v1 = x0.double().mT.argmin()", "v2 = x1.expand(2, 8, 9).permute(2, 0, 1).argmin()"),
+        ("v0", "v1", "v2"),
+    ),
+    "running products overflow where eager's do": Program(
+        (Input((7, 17), F64, values="edges", seed=84), Input((33, 16), values="edges", seed=3)),
+        ("v0 = torch.cumprod(x0, 1)", "v1 = torch.cumprod(x1, 1)", "v2 = torch.cumprod(x1.double() ** 8, 1)"),
+        ("v0", "v1", "v2"),
+    ),
+    "running products of half types are kept in float32": Program(
+        (Input((6, 14, 4, 4), values="edges", seed=62),),
+        ("v0 = torch.cumprod(torch.add(x0, x0), 0, dtype=torch.bfloat16)", "v1 = torch.cumprod(x0.bfloat16(), 1)"),
+        ("v0", "v1"),
+    ),
+    "deviations of numbers that have no square": Program(
+        (Input((33, 33), values="edges", seed=87), Input((6, 6), values="edges", seed=59)),
+        ("v0, v1 = torch.std_mean(x0, 1)", "v2, v3 = torch.var_mean(x1, -1)", "v4 = torch.std(x1 * 1e-19, 0)"),
+        ("v0", "v1", "v2", "v3", "v4"),
     ),
     "a write that autograd is not told of": Program(
         (Input((2, 3, 2), F64, **LEAF),),

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
+from operator import attrgetter
 
 import pytest
 import torch
 from torch import Tensor
 
 import stator
+from stator.coverage.compare import FLOATS
+from tests.differential.inputs import Input
 
 NUMBER = torch.tensor(0.3)
 
@@ -43,6 +47,70 @@ def test_scaled_sums(dtype: torch.dtype) -> None:
     x, y = torch.randn(61, 67).to(dtype), torch.randn(61, 67).to(dtype)
     compiled = stator.compile(lambda x, y: torch.add(x, y, alpha=0.3), fullgraph=True, options={"strict": True})
     assert (compiled(x, y) != torch.add(x, y, alpha=0.3)).sum() < 0.01 * x.numel()
+
+
+@pytest.mark.parametrize(("values", "dtype"), [("edges", torch.float32), *[("normal", d) for d in FLOATS]])
+def test_running_sums(values: str, dtype: torch.dtype) -> None:
+    """Eager adds one after the other, in float64 or, of half types, in float32; so do ours, also along lanes.
+
+    What has no wider type to be added in may differ in last digits.
+    """
+    digit = 0.0 if dtype is torch.float32 else 8 * torch.finfo(dtype).eps
+    inputs = [Input(size, dtype, values=values, seed=i).build()[0] for i, size in enumerate([(99, 4), (64, 21)])]
+
+    def running(*tensors: Tensor) -> list[Tensor]:
+        return [torch.cumsum(t, dim) for t in tensors for dim in (0, 1)]
+
+    compiled = stator.compile(running, fullgraph=True, options={"strict": True})
+    for got, want in zip(compiled(*inputs), running(*inputs), strict=True):
+        torch.testing.assert_close(got, want, rtol=digit, atol=digit, equal_nan=True)
+
+
+def test_deviations_of_what_is_all_equal() -> None:
+    """The mean is exact, in float64."""
+    x = torch.randn(40, 7, generator=torch.Generator().manual_seed(0)).expand(10, 40, 7) * 100
+
+    def deviations(x: Tensor) -> tuple[Tensor, ...]:
+        return torch.var(x, 0), torch.std(x, 0), *torch.var_mean(x, 0)
+
+    for got, want in zip(_compiled(deviations, x), deviations(x), strict=True):
+        assert torch.equal(got, want)
+
+
+#: Functions of one number.
+FUNCTIONS = (
+    "sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh exp exp2 expm1 log log2 log10 log1p sqrt rsqrt "
+    "sigmoid erf erfc erfinv lgamma digamma sinc reciprocal special.logit special.ndtr special.ndtri special.log_ndtr "
+    "special.i0 special.i0e special.i1 special.i1e special.erfcx special.entr nn.functional.gelu nn.functional.silu "
+    "nn.functional.elu nn.functional.softplus nn.functional.mish nn.functional.logsigmoid nn.functional.tanhshrink"
+).split()
+#: Where functions have zeros, poles or the ends of what they are defined for.
+PLACES = (1.0, -1.0, 0.5, 2.0, 3.0, -2.0, math.pi / 2, math.pi, -0.5, 10.0, 100.0, -5.0, 88.0, -88.0, -103.0)
+
+
+def test_functions_are_about_as_exact_as_eager() -> None:
+    """In all their range, and close to where they are steep: a formula that cancels there is far off."""
+    torch.manual_seed(0)
+    parts = [torch.randn(2000, dtype=torch.float64) * size for size in (1, 3, 10, 0.1, 1e-3, 1e-8)]
+    for place in PLACES:
+        parts += [place * (1 + torch.randn(200, dtype=torch.float64) * step) for step in (1e-3, 1e-6)]
+    x = torch.cat([*parts, 10 ** (torch.rand(2000, dtype=torch.float64) * 30 - 20)]).float()
+
+    def every(x: Tensor) -> list[Tensor]:
+        return [attrgetter(name)(torch)(x) for name in FUNCTIONS]
+
+    for name, exact, eager, ours in zip(FUNCTIONS, every(x.double()), every(x), _compiled(every, x), strict=True):
+        digit = (exact.abs() * torch.finfo(torch.float32).eps).clamp_min(torch.finfo(torch.float32).tiny)
+        found = []
+        for value in (ours, eager):
+            off = (value.double() - exact).abs() / digit
+            same = (value == exact.float()) | (value.isnan() & exact.isnan())
+            found.append(float(torch.where(same, 0, off).max()))
+        assert found[0] <= max(8.0, 3 * found[1]), name
+
+
+def _compiled(function: Callable[..., Sequence[Tensor]], *inputs: Tensor) -> Sequence[Tensor]:
+    return stator.compile(function, fullgraph=True, options={"strict": True})(*inputs)
 
 
 @pytest.mark.parametrize("offset", [0, 10])

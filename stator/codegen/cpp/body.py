@@ -20,6 +20,7 @@ from stator.loop.expr import Expr
 from stator.loop.extent import less
 from stator.loop.index import Atom, Axis, FloorDiv, Index, Indirect, Mod, indirect
 from stator.loop.kernel import Store
+from stator.loop.scalar import FLOATS
 from stator.sizes import Extent, Size
 
 
@@ -261,7 +262,8 @@ class Writer:
         wrap = ops.WRAP.get(node.dtype, "")
         if vector and self.plan.vector in self.plan.kernel.reduce_axes:
             step = f"{wrap}({ops.COMBINE[node.attr].format('a', 'b')})"
-            return f"scan({state}, {value}, {self.live}, [](auto a, auto b) BODY {{ return {step}; }})"
+            scan = _scan_along_lanes(node)
+            return f"{scan}({state}, {value}, {self.live}, [](auto a, auto b) BODY {{ return {step}; }})"
         return f"({state} = {wrap}({ops.COMBINE[node.attr].format(state, value)}))"
 
     def _common(self, node: Expr) -> str:
@@ -538,6 +540,18 @@ def declared(plan: LoopPlan) -> list[str]:
     first = len(plan.kernel.params)
     values = [f"const i64_ {symbol.name} = (i64_)p[{first + i}];" for i, symbol in enumerate(plan.kernel.symbols)]
     return values + [f"const i64_ {name} = {ops.extent(value)};" for name, value in plan.named]
+
+
+def _scan_along_lanes(node: Expr) -> str:
+    """The function of a scan along lanes: maxima are the same in any order, integers wrap around, floats are rounded.
+
+    Sums of float32 in float64 are mostly exact in any order; where they are not, much has cancelled.
+    """
+    if node.attr not in ("sum", "prod") or node.dtype not in FLOATS:
+        return "scan"
+    (value,) = node.args
+    exact = node.attr == "sum" and value.op == "cast" and (value.args[0].dtype, node.dtype) == ("f32", "f64")
+    return f"scan_floats<Digits::{'all' if exact else 'most'}, {'true' if node.attr == 'prod' else 'false'}>"
 
 
 def _guarded_nodes(plan: LoopPlan) -> set[Expr]:

@@ -362,7 +362,8 @@ class _Level:
             step = self._vector_step(element)
             at += f" + iota<{element}, {lanes}>()" + (f" * {step}" if step != "1" else "")
         live = f"live<{lanes}>(n)" if self.row else f"live<{lanes}>(Full{{}})" if vector else "true"
-        return f"take<{_flag(node.attr == 'argmax')}>({name}, {value}, {at}, {live});"
+        in_turn = self.made.loops == self.made.kernel.reduce_axes
+        return f"take<{_flag(node.attr == 'argmax')}, {_flag(in_turn)}>({name}, {value}, {at}, {live});"
 
     def _vector_step(self, element: str) -> str:
         axes = self.made.kernel.reduce_axes

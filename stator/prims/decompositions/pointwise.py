@@ -259,7 +259,9 @@ def atanh(x: Tensor) -> Tensor:
     if x.is_complex():
         return NotImplemented
     x = floating(x)
-    return p.mul(p.log1p(p.div(p.mul(x, 2.0), p.sub(1.0, x))), 0.5)
+    a = p.absolute(x)  # near 1 the quotient is great; that of a negative number would be near -1, where log1p is steep
+    value = p.mul(p.log1p(p.div(p.mul(a, 2.0), p.sub(1.0, a))), 0.5)
+    return p.where(p.lt(x, 0), p.neg(value), p.where(p.eq(x, 0), x, value))
 
 
 @decompose("logaddexp")

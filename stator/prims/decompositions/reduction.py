@@ -43,6 +43,11 @@ def _count(x: Tensor, dims: list[int]) -> int:
     return math.prod(x.shape[d] for d in dims)
 
 
+def _widened(x: Tensor) -> Tensor:
+    """Eager's kernels for the CPU compute variances in float64, where the squares of no float32 overflow."""
+    return cast(x, torch.float64 if x.device.type == "cpu" else compute_type(x.dtype))
+
+
 def _variance(wide: Tensor, dims: list[int], correction: float, keep: bool) -> tuple[Tensor, Tensor]:
     """(variance, mean), both with or without the reduced dims."""
     mean = p.mean(wide, dims, True)
@@ -62,14 +67,14 @@ def _correction(value: float | None) -> float:
 
 @decompose("var.correction")
 def var(x: Tensor, dim: Dims = None, *, correction: float | None = None, keepdim: bool = False) -> Tensor:
-    wide = cast(x, compute_type(x.dtype))
+    wide = _widened(x)
     value = _variance(wide, _dims(x, dim), _correction(correction), keepdim)[0]
     return cast(value, x.dtype)
 
 
 @decompose("std.correction")
 def std(x: Tensor, dim: Dims = None, *, correction: float | None = None, keepdim: bool = False) -> Tensor:
-    wide = cast(x, compute_type(x.dtype))
+    wide = _widened(x)
     return cast(p.sqrt(_variance(wide, _dims(x, dim), _correction(correction), keepdim)[0]), x.dtype)
 
 
@@ -77,7 +82,7 @@ def std(x: Tensor, dim: Dims = None, *, correction: float | None = None, keepdim
 def var_mean(
     x: Tensor, dim: Dims = None, *, correction: float | None = None, keepdim: bool = False
 ) -> tuple[Tensor, Tensor]:
-    wide = cast(x, compute_type(x.dtype))
+    wide = _widened(x)
     variance, mean = _variance(wide, _dims(x, dim), _correction(correction), keepdim)
     return cast(variance, x.dtype), cast(mean, x.dtype)
 
@@ -86,7 +91,7 @@ def var_mean(
 def std_mean(
     x: Tensor, dim: Dims = None, *, correction: float | None = None, keepdim: bool = False
 ) -> tuple[Tensor, Tensor]:
-    wide = cast(x, compute_type(x.dtype))
+    wide = _widened(x)
     variance, mean = _variance(wide, _dims(x, dim), _correction(correction), keepdim)
     return cast(p.sqrt(variance), x.dtype), cast(mean, x.dtype)
 

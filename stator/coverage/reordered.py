@@ -1,0 +1,198 @@
+"""Eager once more, with sums in another order and norms by another formula.
+
+Sums, products, matrix products and scans are taken in parts and in another order: which of them overflow, and what
+cancels, depends on that. Norms and variances, whose formulas differ in what they subtract, come by the formula of the
+textbook, of inputs one rounding off. All in the dtype that eager has; what is exact in any order stays as it is.
+Neighbour: `ways.py` has eager's other ways, and lists this one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+HALVES = (torch.float16, torch.bfloat16)
+#: Sums and products, whose order is left open → the reduction of a dim, and how parts of it are joined.
+REDUCTIONS: dict[str, tuple[Callable[..., Tensor], Callable[[Tensor, Tensor], Tensor]]] = {
+    "sum": (torch.sum, torch.add),
+    "mean": (torch.sum, torch.add),
+    "nansum": (torch.nansum, torch.add),
+    "prod": (torch.prod, torch.mul),
+}
+#: In how many parts a reduction is taken at most, as if by the lanes of a vector.
+PARTS = 16
+#: Where the factors of a matrix product are, and which of their dims is summed over.
+PRODUCTS = {"mm": (0, -1, -2), "bmm": (0, -1, -2), "addmm": (1, -1, -2), "baddbmm": (1, -1, -2)} | {
+    "dot": (0, -1, -1), "vdot": (0, -1, -1), "mv": (0, -1, -1), "addmv": (1, -1, -1)
+}  # fmt: skip
+#: Scans → how the last of what was before is joined with what follows.
+SCANS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {"cumsum": torch.add, "cumprod": torch.mul}
+#: What subtracts means and maxima, or takes squares: as exact as inputs that are one rounding off.
+STABLE = frozenset(
+    "var std var_mean std_mean norm linalg_vector_norm logsumexp logcumsumexp native_layer_norm native_group_norm "
+    "native_batch_norm native_batch_norm_legit native_batch_norm_legit_functional fused_rms_norm "
+    "native_layer_norm_backward native_group_norm_backward native_batch_norm_backward".split()
+)
+
+
+class Reordered(TorchDispatchMode):
+    """While this is active eager's sums have another order, by a seed."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.random = torch.Generator().manual_seed(seed)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        name = func._schema.name.split("::")[1].strip("_")
+        if func._schema.is_mutable:
+            return func(*args, **kwargs)
+        if name in REDUCTIONS:
+            return self.reduced(func, name, args, kwargs)
+        if name in PRODUCTS:
+            return func(*self.recombined(args, *PRODUCTS[name]), **kwargs)
+        if name in SCANS:
+            return self.scanned(func, SCANS[name], args, kwargs)
+        if name in STABLE:
+            moved = [self.moved(a) if isinstance(a, Tensor) else a for a in args]
+            run = partial(func, **kwargs)
+            return NORMS[name](run, *moved) if name in NORMS else run(*moved)
+        return func(*args, **kwargs)
+
+    def moved(self, tensor: Tensor) -> Tensor:
+        """The same, one rounding off."""
+        if not tensor.is_floating_point():
+            return tensor
+        shake = torch.randn(tensor.shape, generator=self.random, dtype=torch.float64).to(tensor.device)
+        return (tensor.double() * (1 + torch.finfo(tensor.dtype).eps * shake)).to(tensor.dtype)
+
+    def reduced(self, func: Any, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Tensor:
+        """In another order, and in parts; half types in float32."""
+        out: Tensor = func(*args, **kwargs)
+        x, *rest = args
+        if not out.is_floating_point() or not x.dim() or not x.numel():
+            return out
+        run, join = REDUCTIONS[name]
+        dims = rest[0] if rest else None
+        chosen = [dims] if isinstance(dims, int) else [*(dims or range(x.dim()))]
+        row = x.to(out.dtype).movedim(chosen, [*range(-len(chosen), 0)]).flatten(-len(chosen))
+        row = row[..., torch.randperm(row.shape[-1], generator=self.random).to(x.device)]
+        parts = int(torch.randint(2, PARTS + 1, (), generator=self.random))
+        wide = torch.float32 if out.dtype in HALVES else out.dtype
+        totals = [run(part, -1, dtype=wide) for part in row.chunk(parts, -1)]
+        while len(totals) > 1:  # one after the other, as a tree, or in between
+            at = int(torch.randint(0, len(totals) - 1, (), generator=self.random))
+            totals.insert(at, join(totals.pop(0), totals.pop(0)))
+        (total,) = totals
+        return out.copy_((total / row.shape[-1] if name == "mean" else total).reshape(out.shape))
+
+    def recombined(self, args: Sequence[Any], first: int, left: int, right: int) -> list[Any]:
+        order = torch.randperm(args[first].shape[left], generator=self.random).to(args[first].device)
+        found = list(args)
+        found[first] = args[first].index_select(left, order)
+        found[first + 1] = args[first + 1].index_select(right, order)
+        return found
+
+    def scanned(
+        self, func: Any, join: Callable[[Tensor, Tensor], Tensor], args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> Tensor:
+        """In two parts, which meet anywhere."""
+        x, dim = args
+        length = x.shape[dim] if x.dim() else 0
+        if length < 2:
+            return func(x, dim, **kwargs)
+        cut = int(torch.randint(1, length, (), generator=self.random))
+        first, second = (func(part, dim, **kwargs) for part in x.split([cut, length - cut], dim))
+        return torch.cat([first, join(second, first.narrow(dim, -1, 1))], dim)
+
+
+# ---- norms by the textbook, in the dtype that half types are computed in; eager's own kernel gives the geometry
+
+
+def _textbook(run: Callable[..., Any], args: Sequence[Any], x: Tensor, dims: Sequence[int], affine: Any) -> Any:
+    """(normalised, mean, 1 / deviation) like what `run` gives of the arguments."""
+    out, mean, rstd = run(*args)
+    weight, bias, eps = affine
+    wide = x.float() if x.dtype in HALVES else x
+    centre = wide.mean(list(dims), True)
+    scale = ((wide - centre).square().mean(list(dims), True) + eps).rsqrt()
+    normal = (wide - centre) * scale
+    normal = normal if weight is None else normal * weight
+    normal = normal if bias is None else normal + bias
+    out.copy_(normal.reshape(out.shape))
+    for kept, value in ((mean, centre), (rstd, scale)):
+        if kept.numel() == value.numel():
+            kept.copy_(value.reshape(kept.shape))
+    return out, mean, rstd
+
+
+def _layer_norm(run: Callable[..., Any], *args: Any) -> Any:
+    x, shape, weight, bias, eps = args
+    return _textbook(run, args, x, range(-len(shape), 0), (weight, bias, eps))
+
+
+def _group_norm(run: Callable[..., Any], *args: Any) -> Any:
+    x, weight, bias, n, c, hw, groups, eps = args
+    weight, bias = (None if t is None else t.view(1, groups, c // groups, 1) for t in (weight, bias))
+    return _textbook(run, args, x.reshape(n, groups, c // groups, hw), (2, 3), (weight, bias, eps))
+
+
+def _batch_norm(run: Callable[..., Any], *args: Any) -> Any:
+    x, weight, bias, *rest = args
+    if not rest[-3] or len(rest) != 5:  # with running statistics given, or other arguments
+        return run(*args)
+    shape = [1, -1] + [1] * (x.dim() - 2)
+    weight, bias = (None if t is None else t.view(shape) for t in (weight, bias))
+    return _textbook(run, args, x, [0, *range(2, x.dim())], (weight, bias, rest[-1]))
+
+
+def _textbook_backward(
+    out: tuple[Tensor, ...], shape: Sequence[int], dims: Sequence[int], given: Sequence[Tensor], weight: Tensor | None
+) -> tuple[Tensor, ...]:
+    """The gradient of the input, as it follows from the normalised input; others as they are."""
+    if out[0] is None:
+        return out
+    grad, x, mean, rstd = (t.float() if t.dtype in HALVES else t for t in given)
+    scaled = grad.reshape(shape) if weight is None else grad.reshape(shape) * weight
+    normal = (x.reshape(shape) - mean) * rstd
+    inside = scaled - scaled.mean(list(dims), True) - normal * (scaled * normal).mean(list(dims), True)
+    out[0].copy_((inside * rstd).reshape(out[0].shape))
+    return out
+
+
+def _layer_norm_backward(run: Callable[..., Any], *args: Any) -> Any:
+    grad, x, shape, mean, rstd, weight, *_ = args
+    return _textbook_backward(run(*args), x.shape, range(-len(shape), 0), (grad, x, mean, rstd), weight)
+
+
+def _group_norm_backward(run: Callable[..., Any], *args: Any) -> Any:
+    grad, x, mean, rstd, weight, n, c, hw, groups, _ = args
+    statistics = [t.view(n, groups, 1, 1) for t in (mean, rstd)]
+    weight = None if weight is None else weight.view(1, groups, c // groups, 1)
+    shape = (n, groups, c // groups, hw)
+    return _textbook_backward(run(*args), shape, (2, 3), (grad, x, *statistics), weight)
+
+
+def _with_mean(run: Callable[..., Any], *args: Any) -> Any:
+    """Variances in float64, as eager's; the mean is the sum over the count, which an infinity leaves infinite."""
+    spread, mean = run(*args)
+    x, *dims = args
+    dims = [dims[0]] if dims and isinstance(dims[0], int) else (dims[0] if dims else None) or list(range(x.dim()))
+    mean.copy_(x.double().mean(dims, True).reshape(mean.shape))
+    return spread, mean
+
+
+NORMS: dict[str, Callable[..., Any]] = {
+    "native_layer_norm": _layer_norm,
+    "native_group_norm": _group_norm,
+    "native_layer_norm_backward": _layer_norm_backward,
+    "native_group_norm_backward": _group_norm_backward,
+    "native_batch_norm": _batch_norm,
+    "var_mean": _with_mean,
+    "std_mean": _with_mean,
+}
