@@ -11,8 +11,8 @@ Neighbours: `database.py`, `compare.py`; the benchmarks have another engine.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -23,7 +23,7 @@ from torch._ops import OpOverload
 import stator
 from stator.base import faults, log
 from stator.base.errors import CaptureError, DataDependent, FallbackWarning, Unsupported
-from stator.coverage.compare import Seen, judged, observe_on
+from stator.coverage.compare import Seen, judged, observe_on, wide_results
 from stator.coverage.database import FREE, SEED, UNWRITTEN, UNWRITTEN_RESULTS, Arguments, Sample
 from stator.prims.set import PRIMITIVES
 
@@ -110,7 +110,7 @@ def judge(engine: Engine, name: str, sample: Sample) -> Judgement:
         noise: float = 0.0, wide: bool = False, within: Callable[[], AbstractContextManager[Any]] = nullcontext
     ) -> Seen:
         given = sample.fresh(noise, wide)
-        with _wide_results() if wide and _whole(given.tensors) else nullcontext():
+        with wide_results() if wide and _whole(given.tensors) else nullcontext():
             return _written(name, _observe(sample.function, given, noise, within))
 
     want = eager()
@@ -171,17 +171,6 @@ def _written(name: str, seen: Seen) -> Seen:
 def _whole(tensors: list[Tensor]) -> bool:
     """Whether all that a sample takes are whole numbers, which are exact, so that floats are among its results only."""
     return bool(tensors) and not any(t.dtype.is_floating_point or t.dtype.is_complex for t in tensors)
-
-
-@contextmanager
-def _wide_results() -> Iterator[None]:
-    """Functions of whole numbers give float64."""
-    usual = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float64)
-    try:
-        yield
-    finally:
-        torch.set_default_dtype(usual)
 
 
 def _errors(seen: Seen) -> list[BaseException | None]:

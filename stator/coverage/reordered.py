@@ -1,15 +1,14 @@
 """Eager once more, with sums in another order and norms by another formula.
 
 Sums, products, matrix products and scans are taken in parts and in another order: which of them overflow, and what
-cancels, depends on that. Norms and variances, whose formulas differ in what they subtract, come by the formula of the
-textbook, of inputs one rounding off. All in the dtype that eager has; what is exact in any order stays as it is.
+cancels, depends on that. Norms and their gradients, whose formulas differ in what they subtract, come by the formula of
+the textbook, variances of inputs one rounding off. All in eager's dtype; what is exact in any order stays as it is.
 Neighbour: `ways.py` has eager's other ways, and lists this one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import torch
@@ -33,11 +32,7 @@ PRODUCTS = {"mm": (0, -1, -2), "bmm": (0, -1, -2), "addmm": (1, -1, -2), "baddbm
 #: Scans → how the last of what was before is joined with what follows.
 SCANS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {"cumsum": torch.add, "cumprod": torch.mul}
 #: What subtracts means and maxima, or takes squares: as exact as inputs that are one rounding off.
-STABLE = frozenset(
-    "var std var_mean std_mean norm linalg_vector_norm logsumexp logcumsumexp native_layer_norm native_group_norm "
-    "native_batch_norm native_batch_norm_legit native_batch_norm_legit_functional fused_rms_norm "
-    "native_layer_norm_backward native_group_norm_backward native_batch_norm_backward".split()
-)
+STABLE = frozenset("var std var_mean std_mean norm linalg_vector_norm logsumexp logcumsumexp fused_rms_norm".split())
 
 
 class Reordered(TorchDispatchMode):
@@ -46,6 +41,7 @@ class Reordered(TorchDispatchMode):
     def __init__(self, seed: int) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.random = torch.Generator().manual_seed(seed)
+        self.extreme = seed == 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -59,10 +55,12 @@ class Reordered(TorchDispatchMode):
         if name in SCANS:
             return self.scanned(func, SCANS[name], args, kwargs)
         if name in STABLE:
-            moved = [self.moved(a) if isinstance(a, Tensor) else a for a in args]
-            run = partial(func, **kwargs)
-            return NORMS[name](run, *moved) if name in NORMS else run(*moved)
-        return func(*args, **kwargs)
+            args = tuple(self.moved(a) if isinstance(a, Tensor) else a for a in args)
+        out = func(*args, **kwargs)
+        if name not in NORMS:
+            return out
+        with self:  # its sums have another order too
+            return NORMS[name](out, *args)
 
     def moved(self, tensor: Tensor) -> Tensor:
         """The same, one rounding off."""
@@ -82,14 +80,21 @@ class Reordered(TorchDispatchMode):
         chosen = [dims] if isinstance(dims, int) else [*(dims or range(x.dim()))]
         row = x.to(out.dtype).movedim(chosen, [*range(-len(chosen), 0)]).flatten(-len(chosen))
         row = row[..., torch.randperm(row.shape[-1], generator=self.random).to(x.device)]
-        parts = int(torch.randint(2, PARTS + 1, (), generator=self.random))
         wide = torch.float32 if out.dtype in HALVES else out.dtype
-        totals = [run(part, -1, dtype=wide) for part in row.chunk(parts, -1)]
+        totals = [run(part, -1, dtype=wide) for part in self.parts(row, name)]
         while len(totals) > 1:  # one after the other, as a tree, or in between
             at = int(torch.randint(0, len(totals) - 1, (), generator=self.random))
             totals.insert(at, join(totals.pop(0), totals.pop(0)))
         (total,) = totals
         return out.copy_((total / row.shape[-1] if name == "mean" else total).reshape(out.shape))
+
+    def parts(self, row: Tensor, name: str) -> Sequence[Tensor]:
+        """Any; or those that overflow if any do: what is positive and what is not, large factors and small ones."""
+        if self.extreme:
+            neutral = torch.full_like(row, 1.0 if name == "prod" else 0.0)
+            large = row.abs() > 1 if name == "prod" else row > 0
+            return torch.where(large, row, neutral), torch.where(large, neutral, row)
+        return row.chunk(int(torch.randint(2, PARTS + 1, (), generator=self.random)), -1)
 
     def recombined(self, args: Sequence[Any], first: int, left: int, right: int) -> list[Any]:
         order = torch.randperm(args[first].shape[left], generator=self.random).to(args[first].device)
@@ -114,9 +119,9 @@ class Reordered(TorchDispatchMode):
 # ---- norms by the textbook, in the dtype that half types are computed in; eager's own kernel gives the geometry
 
 
-def _textbook(run: Callable[..., Any], args: Sequence[Any], x: Tensor, dims: Sequence[int], affine: Any) -> Any:
-    """(normalised, mean, 1 / deviation) like what `run` gives of the arguments."""
-    out, mean, rstd = run(*args)
+def _textbook(out: Any, x: Tensor, dims: Sequence[int], affine: Any) -> Any:
+    """Fills (normalised, mean, 1 / deviation)."""
+    normalised, mean, rstd = out
     weight, bias, eps = affine
     wide = x.float() if x.dtype in HALVES else x
     centre = wide.mean(list(dims), True)
@@ -124,31 +129,31 @@ def _textbook(run: Callable[..., Any], args: Sequence[Any], x: Tensor, dims: Seq
     normal = (wide - centre) * scale
     normal = normal if weight is None else normal * weight
     normal = normal if bias is None else normal + bias
-    out.copy_(normal.reshape(out.shape))
+    normalised.copy_(normal.reshape(normalised.shape))
     for kept, value in ((mean, centre), (rstd, scale)):
         if kept.numel() == value.numel():
             kept.copy_(value.reshape(kept.shape))
-    return out, mean, rstd
+    return out
 
 
-def _layer_norm(run: Callable[..., Any], *args: Any) -> Any:
+def _layer_norm(out: Any, *args: Any) -> Any:
     x, shape, weight, bias, eps = args
-    return _textbook(run, args, x, range(-len(shape), 0), (weight, bias, eps))
+    return _textbook(out, x, range(-len(shape), 0), (weight, bias, eps))
 
 
-def _group_norm(run: Callable[..., Any], *args: Any) -> Any:
+def _group_norm(out: Any, *args: Any) -> Any:
     x, weight, bias, n, c, hw, groups, eps = args
     weight, bias = (None if t is None else t.view(1, groups, c // groups, 1) for t in (weight, bias))
-    return _textbook(run, args, x.reshape(n, groups, c // groups, hw), (2, 3), (weight, bias, eps))
+    return _textbook(out, x.reshape(n, groups, c // groups, hw), (2, 3), (weight, bias, eps))
 
 
-def _batch_norm(run: Callable[..., Any], *args: Any) -> Any:
-    x, weight, bias, *rest = args
-    if not rest[-3] or len(rest) != 5:  # with running statistics given, or other arguments
-        return run(*args)
+def _batch_norm(out: Any, *args: Any) -> Any:
+    x, weight, bias, _, _, training, _, eps = args
+    if not training:
+        return out
     shape = [1, -1] + [1] * (x.dim() - 2)
     weight, bias = (None if t is None else t.view(shape) for t in (weight, bias))
-    return _textbook(run, args, x, [0, *range(2, x.dim())], (weight, bias, rest[-1]))
+    return _textbook(out, x, [0, *range(2, x.dim())], (weight, bias, eps))
 
 
 def _textbook_backward(
@@ -165,26 +170,26 @@ def _textbook_backward(
     return out
 
 
-def _layer_norm_backward(run: Callable[..., Any], *args: Any) -> Any:
+def _layer_norm_backward(out: Any, *args: Any) -> Any:
     grad, x, shape, mean, rstd, weight, *_ = args
-    return _textbook_backward(run(*args), x.shape, range(-len(shape), 0), (grad, x, mean, rstd), weight)
+    return _textbook_backward(out, x.shape, range(-len(shape), 0), (grad, x, mean, rstd), weight)
 
 
-def _group_norm_backward(run: Callable[..., Any], *args: Any) -> Any:
+def _group_norm_backward(out: Any, *args: Any) -> Any:
     grad, x, mean, rstd, weight, n, c, hw, groups, _ = args
     statistics = [t.view(n, groups, 1, 1) for t in (mean, rstd)]
     weight = None if weight is None else weight.view(1, groups, c // groups, 1)
     shape = (n, groups, c // groups, hw)
-    return _textbook_backward(run(*args), shape, (2, 3), (grad, x, *statistics), weight)
+    return _textbook_backward(out, shape, (2, 3), (grad, x, *statistics), weight)
 
 
-def _with_mean(run: Callable[..., Any], *args: Any) -> Any:
+def _with_mean(out: Any, *args: Any) -> Any:
     """Variances in float64, as eager's; the mean is the sum over the count, which an infinity leaves infinite."""
-    spread, mean = run(*args)
+    _, mean = out
     x, *dims = args
     dims = [dims[0]] if dims and isinstance(dims[0], int) else (dims[0] if dims else None) or list(range(x.dim()))
     mean.copy_(x.double().mean(dims, True).reshape(mean.shape))
-    return spread, mean
+    return out
 
 
 NORMS: dict[str, Callable[..., Any]] = {

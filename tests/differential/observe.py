@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from stator.coverage.compare import Seen, observe_on
+from stator.coverage.compare import Seen, observe_on, wide_results
 from tests.differential.inputs import Input
 
 
@@ -21,6 +21,7 @@ def observe(
 ) -> Seen:
     """Call the function on fresh inputs, then ask for the gradients of everything."""
     built = [recipe.build(noise, wide) for recipe in recipes]
+    tensors, leaves = [b[0] for b in built], [b[1] for b in built]
     return observe_on(
-        function, [b[0] for b in built], [b[1] for b in built], backward=backward, noise=noise, within=within
+        function, tensors, leaves, backward=backward, noise=noise, within=wide_results if wide else within
     )

@@ -201,6 +201,7 @@ RIGHT = {
         (Input((40,), torch.int32, values="edges"), Input((40,), torch.int32, values="edges", seed=1)),
         ("v0 = torch.addcmul(x0, x0, x1, value=3)",),
         ("v0",),
+    ),
     "the first of equal extremes is found in whatever order memory is read": Program(
         (Input((34, 51), torch.uint8, values="positive", seed=2), Input((8, 9), torch.int64)),
         ("v0 = x0.mT.argmax()", "v1 = x0.double().mT.argmin()", "v2 = x1.expand(2, 8, 9).permute(2, 0, 1).argmin()"),
