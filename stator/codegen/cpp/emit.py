@@ -38,14 +38,15 @@ def emit(kernels: Sequence[Kernel], target: Target | None = None) -> str:
     target = target or native()
     texts = [emit_kernel(f"k{i}", kernel, target) for i, kernel in enumerate(kernels)]
     operators = {node.op for kernel in kernels for node in kernel.nodes}
-    return "\n".join([header("random" in operators, not special_functions.NAMES.isdisjoint(operators)), *texts])
+    special = not special_functions.NAMES.isdisjoint(operators)
+    return "\n".join([header("random" in operators, "scan" in operators, special), *texts])
 
 
 @cache
-def header(with_random: bool = False, with_special: bool = False) -> str:
+def header(with_random: bool = False, with_scans: bool = False, with_special: bool = False) -> str:
     """The text that every unit starts with."""
     folder = resources.files(__package__)
-    names = ["vector.h", "math.h"] + ["random.h"] * with_random
+    names = ["vector.h", "math.h"] + ["random.h"] * with_random + ["scan.h"] * with_scans
     texts = [(folder / name).read_text(encoding="utf-8") for name in names]
     if with_special:
         texts += [constants(), (folder / "special.h").read_text(encoding="utf-8")]

@@ -453,18 +453,8 @@ template <int U, class F, class G> INLINE typename Element<F>::type fold_all(F (
     else return fold(a[0], f);
 }
 
-// ---- scans along lanes: each becomes f over what was before the block and the lanes up to it
+// ---- lanes in another order
 
-template <int K, class F> INLINE F later(F v) {  // every lane K further on; the first K stay what they were
-#ifdef __clang__
-    F r = v;
-    for (int j = K; j < lanes_of<F>; ++j) r[j] = v[j - K];
-    return r;
-#else
-    Int<F> at = iota<typename Element<Int<F>>::type, lanes_of<F>>();
-    return __builtin_shuffle(v, at < K ? at : at - K);
-#endif
-}
 template <class F> INLINE F backwards(F v) {
 #ifdef __clang__
     F r;
@@ -473,18 +463,6 @@ template <class F> INLINE F backwards(F v) {
 #else
     return __builtin_shuffle(v, lanes_of<F> - 1 - iota<typename Element<Int<F>>::type, lanes_of<F>>());
 #endif
-}
-template <int K, class F, class G> INLINE F prefix(F v, G f) {
-    if constexpr (K < lanes_of<F>)
-        return prefix<2 * K>(iota<typename Element<Int<F>>::type, lanes_of<F>>() < K ? v : f(later<K>(v), v), f);
-    else return v;
-}
-template <int L> INLINE int last(Full) { return L - 1; }
-template <int L> INLINE int last(i64_ n) { return (int)n - 1; }
-template <class F, class N, class G> INLINE F scan(F& before, F v, N n, G f) {  // `before` is the same in all lanes
-    F parts = prefix<1>(v, f), r = f(before, parts);
-    before = f(before, splat<F>(parts[last<lanes_of<F>>(n)]));
-    return r;
 }
 template <class F> INLINE F in_turn(F a, F b, Int<F> at) {  // lane j is lane at[j] of both
 #ifdef __clang__
