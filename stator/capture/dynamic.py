@@ -361,6 +361,20 @@ class Sizes(Environment):
         self.floats.add(made)
         return made
 
+    def changes(self, source: Source, items: tuple[Any, ...]) -> bool:
+        """Whether a number in a tuple of literals has had another value: then each item is guarded by itself."""
+        if isinstance(source, ConstSource):
+            return False
+        changed = False
+        for index, item in enumerate(items):
+            place = ItemSource(source, index)
+            if type(item) is tuple:
+                changed |= self.changes(place, item)
+            elif type(item) is int or type(item) is float:
+                self.history.note(place, item)
+                changed |= not self.static and place in self.history.changed and place not in self.history.refused
+        return changed
+
     # -- the end -----------------------------------------------------------------------------------
 
     def guard_list(self) -> Iterator[Guard]:

@@ -271,6 +271,8 @@ class ConstSource(Source):
                 return "sys.modules"
             case value if isinstance(value, PLAIN):
                 return repr(value)
+            case value if isinstance(text := getattr(value, "guard_text", None), str):
+                return f"({text})"
             case value:
                 return f"<{type(value).__qualname__} at {id(value):#x}>"
 

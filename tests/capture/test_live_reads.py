@@ -50,6 +50,7 @@ REASONS: dict[str, tuple[str, ...]] = {
         "values/methods.py:type_name",
         "values/methods.py:attribute_name",
         "values/python/iterators.py:ItemsIterator.reconstruct",
+        "values/python/real.py:_rounded.call",
         "values/torch/random_generator.py:draw",
         "values/torch/random_generator.py:filled",
         "values/python/library/pure.py:_json.call",

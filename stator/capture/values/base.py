@@ -73,9 +73,9 @@ class Object(Value):
 class Modelled(Object):
     """An object of a class that is written in Python, but whose methods are not run: there are only those modelled."""
 
-    def method_of(self, function: FunctionType) -> Value | None:
+    def method_of(self, tx: Machine, function: FunctionType) -> Value | None:
         """The model of a method that is called by its class, as `contextlib.ExitStack` does."""
-        if static_attribute(self.python_type(), function.__name__) is not function:
+        if look_up(tx, self.python_type(), function.__name__) is not function:
             return None
         if find_method(self, function.__name__) is None:
             raise self.refuse(f"calling {function.__qualname__}")

@@ -196,6 +196,8 @@ class Mirror:
 
     def tell_apart(self, value: Value) -> None:
         """A key known by identity is another object than the other keys, which a later call may have otherwise."""
+        if self.tx.operators.is_reflexive(value):
+            return
         for other in self.hashed:
             if other is not value and other.python_type() is value.python_type():
                 self.tx.operators.identical(self.tx, value, other)
@@ -262,8 +264,8 @@ class Mirror:
         if name == "__hash__":
             return tx.operators.hash_of(tx, value)
         if name in ("__eq__", "__ne__"):
-            if tx.operators.identical(tx, value, args[0]):
-                pass  # guarded; what `==` says of one object is asked below
+            if not any(tx.operators.is_reflexive(operand) for operand in (value, args[0])):
+                tx.operators.identical(tx, value, args[0])  # guarded; what `==` says of one object is asked below
             return tx.operators.compare(tx, "==" if name == "__eq__" else "!=", value, args[0])
         ask = getattr(value, "special", None)
         if ask is not None:

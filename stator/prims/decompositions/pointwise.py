@@ -160,6 +160,8 @@ def _scaled(x: Tensor, factor: Number) -> Tensor:
 @decompose("lerp.Scalar")
 @rounds_once
 def lerp_scalar(start: Tensor, end: Tensor, weight: Number) -> Tensor:
+    if isinstance(weight, torch.SymFloat):  # it is compared in the graph: here it would become a number
+        return lerp_tensor(start, end, p.full([], weight, dtype=start.dtype, device=start.device))
     if abs(weight) < 0.5:
         return p.add(start, p.mul(p.sub(end, start), weight))
     return p.sub(end, p.mul(p.sub(end, start), 1 - weight))

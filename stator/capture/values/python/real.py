@@ -175,12 +175,17 @@ def _gives_float(op: str, args: tuple[Number, ...]) -> bool:
     """Whether it is a float, whatever the symbols are."""
     match op:
         case "pow":
-            return real.is_real_power(*args)
+            base, exponent = args  # whether it is complex or raises is a guard, see `_total`
+            return (
+                isinstance(base, Real | float) or isinstance(exponent, Real | float) or not isinstance(exponent, Size)
+            )
         case "max" | "min":
             return all(isinstance(arg, Real | float) for arg in args)
     return op in GIVES_FLOAT or any(isinstance(arg, Real | float) for arg in args)
 
 
+#: Powers of 64 bits up to this are floats.
+EXPONENT = 16
 #: What makes floats of ints.
 GIVES_FLOAT = {"truediv", "float", "sqrt", "exp", "log", "sin", "cos", "tanh"}
 
@@ -201,18 +206,20 @@ def _total(tx: Machine, sizes: Sizes, op: str, args: tuple[Number, ...]) -> bool
         return real.compare("!=", last, 0, sizes, "the program divides by it")
     if op in ("sqrt", "log") and isinstance(last, Size):
         return sizes.decide(Condition("<", 0, last), f"the program takes its {op}")
+    if op == "pow" and isinstance(args[0], Size) and isinstance(last, int | float) and abs(last) <= EXPONENT:
+        return sizes.decide(Condition("<", 0, args[0]), "the program takes a root of it")
     return Asked(functools.partial(real.is_computed, made), "computes", made).guarded(tx, sizes) or False
 
 
 class Asked:
     """A question about numbers from outside, which a guard asks again."""
 
-    __slots__ = ("answer", "is_float", "numbers", "symbol", "text", "values")
+    __slots__ = ("answer", "guard_text", "is_float", "numbers", "symbol", "values")
 
     def __init__(self, answer: Callable[[dict[Symbol, int]], bool], op: str, *numbers: Number) -> None:
         self.answer = answer
         self.numbers = numbers
-        self.text = f"{op} {', '.join(map(real.written, numbers))}"
+        self.guard_text = f"{op} {', '.join(map(real.written, numbers))}"
         self.values = {symbol: symbol.hint for number in numbers for symbol in real.parts(number)}
 
     def guarded(self, tx: Machine, sizes: Sizes) -> bool | None:
@@ -231,13 +238,13 @@ class Asked:
         return self.answer({**self.values, self.symbol: bits})
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Asked) and other.text == self.text
+        return isinstance(other, Asked) and other.guard_text == self.guard_text
 
     def __hash__(self) -> int:
-        return hash(self.text)
+        return hash(self.guard_text)
 
     def __repr__(self) -> str:
-        return self.text
+        return self.guard_text
 
 
 # -- functions ---------------------------------------------------------------------------------------
@@ -248,6 +255,36 @@ def _exact(op: str) -> Callable[[Machine, Sequence[Value]], Value]:
         return make(tx, tx.graph.sizes, op, *args) if len(args) == 1 else fold(tx, real.FUNCTIONS[op], args)
 
     return call
+
+
+def _power(tx: Machine, args: Sequence[Value]) -> Value:
+    return tx.operators.binary(tx, "**", *args) if len(args) == 2 else fold(tx, pow, args)
+
+
+def _rounded(function: Callable[[float], int]) -> Callable[[Machine, Sequence[Value]], Value]:
+    """A function that makes an int of a float: a guard asks for the same int, which many floats give."""
+    otherwise = EXACT.get(function)
+
+    def call(tx: Machine, args: Sequence[Value]) -> Value:
+        number = number_of(args[0]) if len(args) == 1 else None
+        if isinstance(number, Real) and (found := _whole(function, real.now(number))) is not None:
+            gives = functools.partial(_gives, function, number, found)
+            if Asked(gives, f"{function.__name__} is {found} of", number).guarded(tx, tx.graph.sizes) is not None:
+                return fresh(found)
+        return fold(tx, function, args) if otherwise is None else otherwise(tx, args)
+
+    return call
+
+
+def _whole(function: Callable[[float], int], number: float) -> int | None:
+    return function(number) if math.isfinite(number) else None
+
+
+def _gives(function: Callable[[float], int], number: Number, found: int, values: dict[Symbol, int]) -> bool:
+    try:
+        return _whole(function, real.value(number, values)) == found
+    except (ArithmeticError, ValueError):
+        return False  # which another guard sees
 
 
 def extreme(tx: Machine, op: str, items: Sequence[Value]) -> Value | None:
@@ -266,6 +303,8 @@ EXACT.update(
         abs: _exact("abs"), operator.abs: _exact("abs"),
         operator.truediv: lambda tx, args: tx.operators.binary(tx, "/", *args),
         operator.pow: lambda tx, args: tx.operators.binary(tx, "**", *args),
+        math.floor: _rounded(math.floor), math.ceil: _rounded(math.ceil), math.trunc: _rounded(math.trunc),
+        round: _rounded(round), pow: _power,
     }
 )  # fmt: skip
 MEETS_FLOAT.append(operate)

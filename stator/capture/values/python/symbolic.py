@@ -33,6 +33,16 @@ if TYPE_CHECKING:
 EXPONENT = 8
 
 
+def is_negative(exponent: Value) -> bool:
+    """Whether it is a number that makes a float of an int."""
+    return (
+        exponent.is_constant()
+        and not exponent.is_symbolic()
+        and type(exponent.constant()) is int
+        and exponent.constant() < 0
+    )
+
+
 @value_class
 class SymbolicValue(Value):
     """An int given by an expression of sizes."""
@@ -101,7 +111,7 @@ class SymbolicValue(Value):
         return fresh(self.constant()).get_attr(tx, name)
 
     def _operate(self, tx: Machine, op: str, left: Value, right: Value) -> Value | None:
-        if op == "/" or float in (left.python_type(), right.python_type()):
+        if op == "/" or float in (left.python_type(), right.python_type()) or (op == "**" and is_negative(right)):
             (operate,) = MEETS_FLOAT
             return operate(tx, self.sizes, op, left, right)
         first, second = extent_of(left), extent_of(right)

@@ -248,8 +248,8 @@ def is_literal(obj: Any) -> bool:
 
 @builds(tuple)
 def build_tuple_value(tx: Machine, obj: tuple[Any, ...], source: Source) -> Value:
-    """Tuples, sizes and named tuples are read whole; plain tuples of literals are compared as one."""
-    if type(obj) is tuple and is_literal(obj):
+    """Tuples, sizes and named tuples are read whole; plain tuples of literals are compared as one until one changes."""
+    if type(obj) is tuple and is_literal(obj) and not tx.graph.sizes.changes(source, obj):
         watch.equals(tx, source, obj)
         return TupleValue([fresh(item) for item in obj], tuple, source=source)
     cls = type(obj)

@@ -237,7 +237,7 @@ class FunctionValue(Object):
             if by_code is not None:
                 watch.code(tx, self.source, real)
                 return by_code(tx, self, args, kwargs)
-            if args and isinstance(args[0], Modelled) and (method := args[0].method_of(real)) is not None:
+            if args and isinstance(args[0], Modelled) and (method := args[0].method_of(tx, real)) is not None:
                 return method.call(tx, args[1:], kwargs)
             if (real.__module__, real.__qualname__) in SET_UP:
                 return set_up(tx, real, args)
