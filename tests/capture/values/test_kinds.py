@@ -284,6 +284,7 @@ NUMBER = numpy.float64(0.5)
 OTHERS: dict[type[Value], str] = {
     base.Object: "a base class",
     base.PinnedValue: "a base class",
+    base.Modelled: "a base class",
     base.Builtin: "a base class",
     graph_context.GraphContext: "a base class",
     sequence.SequenceValue: "a base class",
