@@ -15,6 +15,7 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from stator.capture.values.registry import fresh
+from stator.capture.values.watch import IMMUTABLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -99,12 +100,12 @@ HEAP_TYPE = 1 << 9
 
 
 def type_name(cls: type) -> str:
-    """How Python's messages name a class: those written in C with their module, but for the builtin ones."""
-    return (
-        cls.__name__
-        if cls.__flags__ & HEAP_TYPE or cls.__module__ == "builtins"
-        else f"{cls.__module__}.{cls.__name__}"
-    )
+    """How Python's messages name a class: those written in C with their module, but for the builtin ones.
+
+    Those of extension modules may be on the heap too; what tells them from a program's is that nobody can change them.
+    """
+    written = cls.__flags__ & HEAP_TYPE and not cls.__flags__ & IMMUTABLE
+    return cls.__name__ if written or cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__name__}"
 
 
 def attribute_name(tx: Machine, value: Value) -> str:
