@@ -283,6 +283,7 @@ NUMBER = numpy.float64(0.5)
 #: Kinds that no such program makes, and why.
 OTHERS: dict[type[Value], str] = {
     base.Object: "a base class",
+    base.Modelled: "a base class",
     base.PinnedValue: "a base class",
     base.Modelled: "a base class",
     base.Builtin: "a base class",
