@@ -270,6 +270,9 @@ RIGHT = {
         ),
         tuple(f"v{i}" for i in range(7)),
     ),
+    "a function of the largest numbers": Program(
+        (Input((67,), F64, values="edges", **LEAF),), ("v0 = torch.special.erfcx(x0)",), ("v0",)
+    ),
     "gradients that cancel": Program(
         (Input((2, 16, 16), values="positive", seed=20, **LEAF), Input((16, 3), values="positive", seed=60, **LEAF)),
         (

@@ -27,7 +27,7 @@ def erfcx(x: Formula) -> Formula:
     """exp(x**2) erfc(x): (1 + 2|x|) times it is a series of (|x| - 3.75) / (|x| + 3.75)."""
     size = absolute(x)
     t = where(size < 1e18, (size - 3.75) / (size + 3.75), 1.0)
-    value = chebyshev(c.ERFCX, t) / (1.0 + 2.0 * size)
+    value = 0.5 * chebyshev(c.ERFCX, t) / (0.5 + size)  # not twice the size, which may be infinite
     value = where(x < 0.0, 2.0 * exp(x * x) - value, value)
     return where(x.equals(x), value, x)
 
