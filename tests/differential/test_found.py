@@ -270,6 +270,20 @@ RIGHT = {
         ),
         tuple(f"v{i}" for i in range(7)),
     ),
+    "margins of what is not finite": Program(
+        (
+            Input((6, 5), values="special", **LEAF),
+            Input((6, 5), values="special", seed=1, **LEAF),
+            Input((5,), values="special", seed=2),
+        ),
+        (
+            "v0 = torch.tensor([0, 1, 2, 3, 4, 0])",
+            "v1 = F.multi_margin_loss(x0, v0, p=2, weight=x2, reduction='none')",
+            "v2 = F.multi_margin_loss(x1, v0, reduction='none')",
+            "v3 = F.multilabel_margin_loss(x1, torch.stack([v0, v0 - 1], 1).repeat(1, 3)[:, :5], reduction='none')",
+        ),
+        ("v1", "v2", "v3"),
+    ),
     "a function of the largest numbers": Program(
         (Input((67,), F64, values="edges", **LEAF),), ("v0 = torch.special.erfcx(x0)",), ("v0",)
     ),

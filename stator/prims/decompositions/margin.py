@@ -1,6 +1,7 @@
 """Margin losses of one or several right classes, and their gradients.
 
-The scores of classes are compared in pairs, which are dims here; input without a batch is a batch of one.
+The scores of classes are compared in pairs, which are dims here; input without a batch is a batch of one. Eager's loops
+pass over a pair that is not too near, so nothing is multiplied by its zero, and one whose difference is NaN is none.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ def _given_back(value: Tensor, x: Tensor) -> Tensor:
 class _Margins(NamedTuple):
     rows: Tensor
     right: Tensor  #: whether a class is the right one
-    margins: Tensor  #: how far each class is too near to the right one, 0 for that itself
+    near: Tensor  #: whether a class is another one, and too near to it
+    margins: Tensor  #: how far, 0 where it is not
     weights: Tensor | None
 
 
@@ -61,7 +63,8 @@ def _margins(x: Tensor, target: Tensor, margin: float, weight: Tensor | None) ->
     right = p.eq(iota(rows.shape[1], x.device), column)
     apart = p.add(p.sub(rows, chosen), margin)
     weights = None if weight is None else cast(p.index(weight, [column]), rows.dtype)
-    return _Margins(rows, right, p.where(right, 0.0, p.clamp(apart, 0.0)), weights)
+    near = p.logical_and(p.gt(apart, 0.0), p.logical_not(right))
+    return _Margins(rows, right, near, p.where(near, apart, 0.0), weights)
 
 
 @decompose("multi_margin_loss")
@@ -73,7 +76,7 @@ def multi_margin_loss(
     found = _margins(x, target, margin, weight)
     terms = found.margins if power == 1 else p.mul(found.margins, found.margins)
     if found.weights is not None:
-        terms = p.mul(terms, found.weights)
+        terms = p.where(found.near, p.mul(terms, found.weights), 0.0)
     return _reduced(p.div(p.sum_(terms, [1]), found.rows.shape[1]), x, reduction)
 
 
@@ -93,8 +96,7 @@ def multi_margin_loss_backward(
     share = _share(grad, x, found.rows, reduction)
     if found.weights is not None:
         share = p.mul(share, found.weights)
-    near = p.gt(found.margins, 0.0)
-    slope = p.where(near, share, 0.0) if power == 1 else p.mul(p.mul(found.margins, 2.0), share)
+    slope = p.where(found.near, share if power == 1 else p.mul(p.mul(found.margins, 2.0), share), 0.0)
     return _given_back(p.where(found.right, p.neg(p.sum_(slope, [1], True)), slope), x)
 
 
@@ -120,7 +122,7 @@ def _pairs(x: Tensor, target: Tensor, is_target: Tensor | None = None) -> tuple[
     chosen = p.gather(rows, 1, p.where(counts, lists, 0))
     apart = p.add(p.sub(p.unsqueeze(rows, 1), p.unsqueeze(chosen, 2)), 1)
     pairs = p.logical_and(p.unsqueeze(counts, 2), p.logical_not(p.unsqueeze(right, 1)))
-    return _Pairs(rows, listed, p.where(pairs, p.clamp(apart, 0.0), 0.0)), right
+    return _Pairs(rows, listed, p.where(p.logical_and(pairs, p.gt(apart, 0.0)), apart, 0.0)), right
 
 
 @decompose("multilabel_margin_loss_forward")
