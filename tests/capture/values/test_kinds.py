@@ -285,7 +285,6 @@ OTHERS: dict[type[Value], str] = {
     base.Object: "a base class",
     base.Modelled: "a base class",
     base.PinnedValue: "a base class",
-    base.Modelled: "a base class",
     base.Builtin: "a base class",
     graph_context.GraphContext: "a base class",
     sequence.SequenceValue: "a base class",
