@@ -26,6 +26,7 @@ from weakref import WeakSet
 
 import torch
 from torch.fx import _symbolic_trace as fx_tracer
+from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from stator import _native
 from stator.base import artifacts, faults, log
@@ -419,7 +420,10 @@ def as_function(fn: Callable[..., Any]) -> types.FunctionType:
 
 def compile_module(module: torch.nn.Module, settings: Settings) -> torch.nn.Module:
     """The compiled form of a module: shares all state with it, see `compiled_module.py`."""
-    return share(original_of(module), settings, compile_callable)
+    original = original_of(module)
+    if isinstance(original, _LazyGraphModule):
+        original.real_recompile()  # a backend compiles the graph it is given: writing its text is no part of that
+    return share(original, settings, compile_callable)
 
 
 def is_compiled(obj: Any) -> bool:
