@@ -39,8 +39,8 @@ class OperatorFacts:
     """What `execute` has to know about one operator, read from its schema and tags."""
 
     __slots__ = (
-        "alone", "composite", "data_dependent", "has_device", "numbers", "pure", "restrides", "unreturned", "view",
-        "written",
+        "alone", "composite", "data_dependent", "dims", "has_device", "numbers", "pure", "restrides", "unreturned",
+        "view", "written",
     )  # fmt: skip
 
     def __init__(self, func: Any) -> None:
@@ -61,6 +61,10 @@ class OperatorFacts:
         #: Whether its first argument is the only tensor: PyTorch's maps pass it numbers that they take for tensors.
         kinds = [a.type for a in schema.arguments]
         self.alone = bool(kinds) and kinds[0].isSubtypeOf(_TENSOR) and not any("Tensor" in str(k) for k in kinds[1:])
+        #: Positions of what names dims of the first argument; of a gradient's, it names those of another tensor.
+        own = bool(schema.arguments) and schema.arguments[0].name in ("self", "tensors")
+        dims = [i for i, a in enumerate(schema.arguments) if i and a.name in ("dim", "dim0", "dim1", "dims")]
+        self.dims = dims if own else []
         #: Made of other operators. Autograd takes these apart, so they arrive only in inference mode.
         self.composite = func not in RULES and not writes and func._can_decompose()
 
@@ -69,6 +73,8 @@ _TENSOR = torch._C.TensorType.get()
 #: The dtypes of tensors that stand for numbers.
 NUMBERS = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128}
 _RESIZING = {aten.resize_.default, aten.resize_as_.default, aten.set_.source_Tensor, aten.set_.source_Storage}
+#: Whose results have a dim more, which may be named.
+_ADDING = {aten.unsqueeze.default, aten.stack.default}
 #: Not tagged as data-dependent, although the shape depends on what is in a tensor.
 _BY_DATA = {aten._pack_padded_sequence.default}
 #: Tagged as data-dependent, but so only for boolean indices; their rule tells.
@@ -91,7 +97,12 @@ def execute(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     for position in plan.unreturned:
         _note_write(argument(func, args, kwargs, position))
     rule = RULES.get(func)
-    out = rule(*args, **kwargs) if rule is not None else NotImplemented
+    if rule is None:
+        out = NotImplemented
+    else:
+        if plan.dims:
+            _check_dims(func, plan.dims, args)
+        out = rule(*args, **kwargs)
     if out is NotImplemented:
         if plan.data_dependent:
             return _known_value(func, args, kwargs)
@@ -99,6 +110,22 @@ def execute(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if plan.pure and _may_be_constant(plan, args):
         _carry_constant(func, args, kwargs, out)
     return out
+
+
+def _check_dims(func: Any, positions: list[int], args: tuple[Any, ...]) -> None:
+    """Raise as eager does where a dim is named that the first argument has not, nor gets."""
+    given = args[0] if type(args[0]) is list else args[:1]
+    rank = max([tensor.dim() for tensor in given if type(tensor) is FakeTensor], default=None)
+    if rank is None:
+        return
+    rank = max(rank + (func in _ADDING), 1)
+    for position in positions:
+        dims = args[position] if position < len(args) else None
+        for dim in dims if type(dims) is list else (dims,):
+            if type(dim) is int and not -rank <= dim < rank:
+                raise IndexError(
+                    f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {dim})"
+                )
 
 
 def _has_float(args: Iterable[Any]) -> bool:

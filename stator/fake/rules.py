@@ -211,7 +211,7 @@ def _ldexp(x: Any, exponent: Any) -> Any:
 
 @rule(aten.masked_fill.Scalar, aten.masked_fill.Tensor)
 def _masked_fill(x: Any, mask: Any, value: Any) -> Any:
-    found = fresh((x, mask), x.dtype)
+    found = fresh((x, mask), x.dtype) if not isinstance(value, torch.Tensor) or not value.dim() else NotImplemented
     return found if found is NotImplemented else make(found.shape, x.dtype, x.device)
 
 
@@ -405,6 +405,9 @@ def _statistics_dtype(x: Any, weight: Any) -> torch.dtype:
 @rule(aten.native_layer_norm.default)
 def _layer_norm(x: Any, normalized: Any, weight: Any, bias: Any, eps: float) -> Any:
     lead = x.dim() - len(normalized)
+    sizes = [x.shape[lead:], *[p.shape for p in (weight, bias) if isinstance(p, torch.Tensor)]]
+    if not normalized or lead < 0 or not all(same(size, normalized) for size in sizes):
+        return NotImplemented
     statistics = [*x.shape[:lead], *[1] * len(normalized)]
     dtype = _statistics_dtype(x, weight)
     make_statistics = partial(make, statistics, dtype, x.device)
@@ -424,6 +427,8 @@ def _layer_norm_backward(
 
 @rule(aten.embedding.default)
 def _embedding(weight: Any, indices: Any, *args: Any, **kwargs: Any) -> Any:
+    if weight.dim() != 2 or indices.dtype not in (torch.int64, torch.int32):
+        return NotImplemented
     return make([*indices.shape, *weight.shape[1:]], weight.dtype, weight.device)
 
 
@@ -439,11 +444,22 @@ def _dropout(x: Any, p: float, train: bool | None) -> Any:
 
 @rule(aten.gather.default)
 def _gather(x: Any, dim: int, index: Any, *, sparse_grad: bool = False) -> Any:
+    pairs = list(zip(index.shape, x.shape, strict=False))
+    if max(index.dim(), 1) != max(x.dim(), 1) or (pairs and not _fits(pairs, dim % len(pairs))):
+        return NotImplemented
     return make(index.shape, x.dtype, x.device)
+
+
+def _fits(pairs: Sequence[tuple[Any, Any]], dim: int) -> bool:
+    """Whether positions along a dim are no longer than the tensor in all others, of sizes that are numbers."""
+    plain = [(a, b) for i, (a, b) in enumerate(pairs) if i != dim and type(a) is int and type(b) is int]
+    return all(a <= b for a, b in plain)
 
 
 @rule(aten.index_select.default)
 def _index_select(x: Any, dim: int, index: Any) -> Any:
+    if index.dim() > 1:
+        raise IndexError("index_select(): Index is supposed to be a vector")
     if x.dim() == 0:
         return NotImplemented
     size = list(x.shape)
@@ -452,7 +468,8 @@ def _index_select(x: Any, dim: int, index: Any) -> Any:
 
 
 @rule(aten.index.Tensor, aten._unsafe_index.Tensor)
-def _index(x: Any, indices: Any) -> Any:
+def read_at(x: Any, indices: Any) -> Any:
+    """What lies at positions."""
     used = [(dim, index) for dim, index in enumerate(indices) if index is not None]
     if any(index.dtype in (torch.bool, torch.uint8) for _, index in used):
         raise DataDependent(aten.index.Tensor)
@@ -497,6 +514,8 @@ def _masked_scatter(x: Any, mask: Any, source: Any) -> Any:
 
 @rule(aten.tril.default, aten.triu.default)
 def _tril(x: Any, diagonal: int = 0) -> Any:
+    if x.dim() < 2:
+        return NotImplemented
     return make(x.shape, x.dtype, x.device, None if is_contiguous(x) else contiguous_strides(x.shape))
 
 

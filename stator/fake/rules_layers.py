@@ -21,6 +21,7 @@ from stator.fake.layout import (
     has_channels_last,
     is_plain,
     promote,
+    same,
     suggests_channels_last,
 )
 from stator.fake.rules import fresh, like, rule, variants
@@ -285,7 +286,7 @@ def _bordered(x: Any, padding: Sequence[int]) -> Any:
 
 @rule(aten.max_unpool2d.default)
 def _max_unpool(x: Any, indices: Any, size: Sequence[int]) -> Any:
-    if x.dim() != 4 or len(size) != 2:
+    if x.dim() != 4 or len(size) != 2 or indices.dtype is not torch.int64 or not same(indices.shape, x.shape):
         return NotImplemented
     shape = (*x.shape[:2], *size)
     stride = channels_last_strides(shape) if x.device.type == "cpu" and suggests_channels_last(x) else None
@@ -304,6 +305,9 @@ def _fractional_max_pool_backward(grad: Any, x: Any, *args: Any) -> Any:
 def _batch_norm(x: Any, weight: Any, bias: Any, mean: Any, var: Any, training: bool, *args: Any) -> Any:
     if training and 0 in x.shape and x.device.type == "cpu":
         raise RuntimeError(f"input tensor must have at least one element, but got input_sizes = {list(x.shape)}")
+    for statistic in (mean, var):
+        if statistic is not None and statistic.dim() != 1:
+            raise RuntimeError(f"TensorAccessor expected 1 dims but tensor has {statistic.dim()}")
     on_cpu = x.device.type == "cpu"
     if not (on_cpu or x.is_contiguous() or _is_channels_last(x)):
         return NotImplemented
@@ -401,6 +405,14 @@ def _miopen_aligns(*args: Any) -> bool:
 
 @rule(aten.nll_loss_forward.default)
 def _nll(x: Any, target: Any, weight: Any, reduction: int, ignore: int) -> Any:
+    fits = x.dim() in (1, 2) and target.dtype in (torch.int64, torch.uint8) and same(target.shape, x.shape[:-1])
+    if not (fits or (x.dim() == 1 and same(target.shape, (1,)))):
+        return NotImplemented
+    if weight is not None and weight.dtype is not x.dtype:
+        wanted, given = (torch.empty(0, dtype=t.dtype).type()[6:-6] for t in (x, weight))
+        raise RuntimeError(f"expected scalar type {wanted} but found {given}")
+    if weight is not None and not same(weight.shape, x.shape[-1:]):
+        return NotImplemented
     size = (x.shape[0],) if reduction == 0 and x.dim() == 2 else ()
     return make(size, x.dtype, x.device), make((), x.dtype, x.device)
 

@@ -11,9 +11,11 @@ from typing import Any
 
 import torch
 
-from stator.fake.execute import aten
+from stator.base.errors import DataDependent
+from stator.fake.execute import aten, execute
 from stator.fake.layout import contiguous_strides
-from stator.fake.rules import like, rule, variants
+from stator.fake.rules import broadcast, like, read_at, rule, variants
+from stator.fake.symbolic import is_symbolic
 from stator.fake.tensor import FakeTensor, make, memory_of, with_pending
 
 
@@ -224,16 +226,29 @@ def _unbind(x: Any, dim: int = 0) -> Any:
 # ---- values of one tensor replaced by another's ----------------------------------------------------------------------
 
 
-@rule(*variants("slice_scatter select_scatter diagonal_scatter as_strided_scatter copy"))
-def _preserved(x: Any, *args: Any, **kwargs: Any) -> Any:
-    """Packed where elements share memory, which the shape functions of older releases do not know."""
-    shared = isinstance(x, FakeTensor) and any(n != 1 and s == 0 for n, s in zip(x.shape, x.stride(), strict=True))
-    return make(x.shape, x.dtype, x.device) if shared else _packed_like_first(x)
+def _preserving(op: Any, part: Any) -> None:
+    @rule(op)
+    def preserved(x: Any, source: Any, *args: Any, **kwargs: Any) -> Any:
+        """Packed where elements share memory, which the shape functions of older releases do not know."""
+        place = execute(part, (x, *args), kwargs).shape
+        if not is_symbolic([*place, *source.shape]) and place != source.shape:
+            raise RuntimeError(
+                "expected src to have a size equal to the slice of self. "
+                f"src size = {list(source.shape)}, slice size = {list(place)}"
+            )
+        shared = isinstance(x, FakeTensor) and any(n != 1 and s == 0 for n, s in zip(x.shape, x.stride(), strict=True))
+        plain = shared or x.is_contiguous()
+        return make(x.shape, x.dtype, x.device) if plain else NotImplemented
+
+
+_preserving(aten.slice_scatter.default, aten.slice.Tensor)
+_preserving(aten.select_scatter.default, aten.select.int)
+_preserving(aten.diagonal_scatter.default, aten.diagonal.default)
 
 
 @rule(
     *variants(
-        "index_put _unsafe_index_put index_fill roll fill zero log_sigmoid_backward",
+        "index_fill roll fill zero copy log_sigmoid_backward",
         "default src value two int_Scalar int_Tensor Scalar Tensor",
     )
 )
@@ -241,8 +256,27 @@ def _packed_like_first(x: Any, *args: Any, **kwargs: Any) -> Any:
     return like(x, None, None, None) if isinstance(x, FakeTensor) and x.is_contiguous() else NotImplemented
 
 
+@rule(aten.index_put.default, aten._unsafe_index_put.default)
+def _index_put(x: Any, indices: Any, values: Any, accumulate: bool = False) -> Any:
+    try:
+        place = read_at(x, indices)
+    except DataDependent:
+        place = NotImplemented
+    plain = place is not NotImplemented and not is_symbolic([*place.shape, *values.shape])
+    if plain and broadcast([place, values]) != tuple(place.shape):
+        raise RuntimeError(
+            f"shape mismatch: value tensor of shape {list(values.shape)} cannot be broadcast to indexing result "
+            f"of shape {list(place.shape)}"
+        )
+    return _packed_like_first(x)
+
+
 @rule(*variants("scatter scatter_add scatter_reduce index_add index_copy", "default src value two"))
 def _written_along(x: Any, *args: Any, **kwargs: Any) -> Any:
+    """PyTorch's shape functions compare the sizes of all operands, and take numbers only."""
+    fakes = [arg for arg in (x, *args) if isinstance(arg, FakeTensor)]
+    if not any(fake._has_symbolic_sizes_strides for fake in fakes):
+        return NotImplemented
     return make(x.shape, x.dtype, x.device) if isinstance(x, FakeTensor) and x.is_contiguous() else NotImplemented
 
 
