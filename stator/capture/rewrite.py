@@ -390,6 +390,7 @@ class Assembler:
             self.pop()
         self.start_call(lambda: self.load_object(recovery))
         self.emit("LOAD_FAST", ".error")
+        self.emit("DELETE_FAST", ".error")  # the frame is in its traceback: both would wait for the garbage collector
         for source in inputs:
             self.load_source(source)
         self.finish_call(1 + len(inputs))

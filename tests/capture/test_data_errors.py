@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import random
 import traceback
+import weakref
 from typing import Any
 
 import pytest
@@ -307,3 +310,27 @@ def test_data_errors_under_a_checkpoint(backend: str) -> None:
     for positions in ([0, 1, 2, 3], [0, 1, 2, 9], [3, 3, 1, 0]):
         got, want = step(compiled, positions), step(block, positions)
         assert got == want if isinstance(want, str) else torch.allclose(got, want)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_nothing_outlives_a_data_error(backend: str) -> None:
+    """What the caller's frames hold, such as the hooks of a checkpoint, goes when the exception does, not when the
+    garbage collector runs."""
+
+    def f(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+        return (x * W[i]).sin()
+
+    def attempt(positions: list[int]) -> weakref.ref[torch.Tensor]:
+        x = torch.ones(2)
+        with contextlib.suppress(IndexError):
+            compiled(x, torch.tensor(positions))
+        return weakref.ref(x)
+
+    compiled = stator.compile(f, backend=backend, options={"strict": True})
+    attempt([0, 1])
+    gc.collect()
+    gc.disable()
+    try:
+        assert [attempt([0, 9])() for _ in range(3)] == [None] * 3
+    finally:
+        gc.enable()
