@@ -284,6 +284,12 @@ def _bordered(x: Any, padding: Sequence[int]) -> Any:
     return _suggested(size, x)
 
 
+@rule(aten.reflection_pad2d_backward.default, aten.replication_pad2d_backward.default)
+def _bordered_backward(grad: Any, x: Any, padding: Sequence[int]) -> Any:
+    """The meta kernels forget the layout of `x`."""
+    return _suggested(x.shape, x) if x.dim() == 4 and same(grad.shape[:2], x.shape[:2]) else NotImplemented
+
+
 @rule(aten.max_unpool2d.default)
 def _max_unpool(x: Any, indices: Any, size: Sequence[int]) -> Any:
     if x.dim() != 4 or len(size) != 2 or indices.dtype is not torch.int64 or not same(indices.shape, x.shape):

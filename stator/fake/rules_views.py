@@ -13,7 +13,7 @@ import torch
 
 from stator.base.errors import DataDependent
 from stator.fake.execute import aten, execute
-from stator.fake.layout import contiguous_strides
+from stator.fake.layout import channels_last_strides, contiguous_strides, suggests_channels_last
 from stator.fake.rules import broadcast, like, read_at, rule, variants
 from stator.fake.symbolic import is_symbolic
 from stator.fake.tensor import FakeTensor, make, memory_of, with_pending
@@ -248,7 +248,7 @@ _preserving(aten.diagonal_scatter.default, aten.diagonal.default)
 
 @rule(
     *variants(
-        "index_fill roll fill zero copy log_sigmoid_backward",
+        "index_fill fill zero copy log_sigmoid_backward",
         "default src value two int_Scalar int_Tensor Scalar Tensor",
     )
 )
@@ -278,6 +278,16 @@ def _written_along(x: Any, *args: Any, **kwargs: Any) -> Any:
     if not any(fake._has_symbolic_sizes_strides for fake in fakes):
         return NotImplemented
     return make(x.shape, x.dtype, x.device) if isinstance(x, FakeTensor) and x.is_contiguous() else NotImplemented
+
+
+@rule(aten.roll.default)
+def _roll(x: Any, shifts: Any, dims: Any = ()) -> Any:
+    """PyTorch's shape function forgets the layout; on the host its parts are joined in theirs, unless one is empty."""
+    if x.is_contiguous() or not dims or x.device.type != "cpu" or not suggests_channels_last(x):
+        return _packed_like_first(x)
+    if any(x.shape[d] == 0 or shift % x.shape[d] == 0 for shift, d in zip(shifts, dims, strict=False)):
+        return NotImplemented
+    return make(x.shape, x.dtype, x.device, channels_last_strides(x.shape))
 
 
 @rule(aten.flip.default)
