@@ -249,3 +249,16 @@ def test_short_numbers_are_cut_where_ptxas_does_not(name: str) -> None:
         for line in lines:
             reads = re.findall(r"%rs\d+", line.partition(",")[2])
             assert not (signed & set(reads)) or line.startswith("cvt.u32.u16"), line
+
+
+@pytest.mark.parametrize("dtype", ["i8", "i32", "i64"])
+@pytest.mark.parametrize("name", ["floordiv", "mod"])
+def test_quotients_of_the_lowest_number_may_wrap(name: str, dtype: str) -> None:
+    """LLVM takes `x // -1` for a negation that stays in range, and tells the sign of the result by that of `x`."""
+    pytest.importorskip("triton", reason="Triton comes with torch for CUDA only")
+    made = Frame(300, 0)
+    value = e.op(name, made.load(dtype, "x", 0), e.const(-1, dtype))
+    made.store(value)
+    made.store(e.cast(value, "f32"))
+    for stages in hopper.built([made.kernel()]):
+        assert not re.findall(r"= sub nsw i\d+ 0,", stages["llir"])

@@ -63,7 +63,9 @@ def spelling(name: str, dtype: str) -> str:
     for table in tables:
         if name in table:
             found = table[name]
-            return f"_short({found.replace('}', '}.to(tl.int32)')})" if dtype == "i16" and name in SHORTENED else found
+            if dtype != "i16" or name not in SHORTENED:
+                return found
+            return "_short(_absolute({0}))" if name == "abs" else f"_short({found.replace('}', '}.to(tl.int32)')})"
     raise KeyError(name)
 
 
@@ -140,6 +142,12 @@ def _short(a):
 
 
 @triton.jit
+def _absolute(a):
+    # LLVM would make a 16-bit instruction of it again.
+    return tl.inline_asm_elementwise("abs.s32 $0, $1;", "=r,r", [a.to(tl.int32)], tl.int32, True, 1)
+
+
+@triton.jit
 def _whole_32(a):
     # The instruction of eager's kernels, of which LLVM would assume that the number is in range.
     return tl.inline_asm_elementwise("cvt.rzi.s32.f32 $0, $1;", "=r,f", [a.to(tl.float32)], tl.int32, True, 1)
@@ -175,15 +183,26 @@ def _by_zero(a, b, result):
 
 
 @triton.jit
+def _divisor(b):
+    # Not 0, and not -1: LLVM assumes that the quotient of the lowest number is in range, and decides its sign by that.
+    divisor = tl.where(b == 0, 1, b)
+    if divisor.dtype.is_int_signed():
+        divisor = tl.where(divisor == -1, 1, divisor)
+    return divisor
+
+
+@triton.jit
 def _floordiv(a, b):
-    quotient = _by_zero(a, b, a // tl.where(b == 0, 1, b))
+    quotient = _by_zero(a, b, a // _divisor(b))
+    if quotient.dtype.is_int_signed():
+        quotient = tl.where(b == -1, 0 - a, quotient)
     down = ((a - quotient * b) != 0) & ((a < 0) != (b < 0))
     return quotient - down.to(quotient.dtype)
 
 
 @triton.jit
 def _mod(a, b):
-    rest = _by_zero(a, b, a % tl.where(b == 0, 1, b))
+    rest = _by_zero(a, b, a % _divisor(b))
     return tl.where((rest != 0) & ((rest < 0) != (b < 0)), rest + b, rest)
 
 
