@@ -90,7 +90,7 @@ def _bases(outputs: list[Any]) -> dict[Cell, FakeTensor]:
             sharing.setdefault(out.handle.cell, {})[id(out)] = out
     bases: dict[Cell, FakeTensor] = {}
     for cell, group in sharing.items():
-        if len(group) == 1 and not any(map(_pending, group.values())):
+        if len(group) == 1 and not any(_pending(fake) or _unrecorded(fake) for fake in group.values()):
             continue
         if cell.restrided:
             raise Unsupported("a result", "it shares memory with another whose shape was changed in place")
@@ -135,6 +135,11 @@ def _in_parts(fake: FakeTensor, base: FakeTensor) -> bool:
 def _pending(fake: FakeTensor) -> str:
     """The lazy operations of the tensor, which eager applies when it is read: "conj" and "neg"."""
     return " ".join(["conj"] * fake.is_conj() + ["neg"] * fake.is_neg())
+
+
+def _unrecorded(fake: FakeTensor) -> bool:
+    """Whether it claims to need gradients, as what it is cut from does, though nothing is recorded of the cut."""
+    return fake.requires_grad and fake.grad_fn is None and fake._is_view()
 
 
 def view_of(kind: str, index: int, fake: FakeTensor, base: FakeTensor) -> Output:

@@ -164,6 +164,8 @@ _REFUSED = (
         r"returned an (incorrect number of gradients|invalid gradient)",
         "a backward of its own is wrong, as eager raises",
     ),
+    (r"not implemented for '", "a derivative has no kernel for a dtype, which eager raises when backward runs"),
+    (r"isFloatingType\(grad\.", "a derivative is complex where the operand is real, which eager raises in backward"),
     (r"fn_edge\.is_valid\(\) == this_edge\.is_valid", "PyTorch records a write to several views at once wrongly"),
     (r"data is not allocated yet", "an operator reads the values of a tensor to find the size of its result"),
 )
@@ -243,6 +245,7 @@ class _Tracing:
         if isinstance(real, torch.nn.Parameter):
             leaf._is_param = True
         if requires_grad:
+            self.tracer.takes_gradients = True
             leaf.requires_grad_()
         fake = inner(leaf) if requires_grad and not real.is_leaf else leaf
         node = tracer.placeholder(name, fake)

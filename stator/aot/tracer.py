@@ -71,14 +71,18 @@ class Calls:
         return self.places[found - 1] if found else (None, None)
 
 
-def _check_flags(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Refuse what a derivative computes of truth values where eager's kernel raises in backward: their differences."""
-    if not any(type(arg) is FakeTensor and arg.dtype is torch.bool for arg in args):
+def _check_derivative(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Refuse what a derivative computes where eager's kernel raises in backward: differences of truth values, say."""
+    if not any(type(arg) is FakeTensor and arg.dtype in _SELDOM for arg in args):
         return
     try:
         refusals.check(func, plan_of(func), args, kwargs)
     except refusals.ERRORS as error:
-        raise Unsupported(func, "a gradient gives it truth values, for which eager raises in backward") from error
+        raise Unsupported(func, f"a derivative calls it, and eager's kernel raises in backward: {error}") from error
+
+
+#: Dtypes for which not all kernels that derivatives call are written.
+_SELDOM = {torch.bool, torch.float16, torch.bfloat16}
 
 
 class Tracer(FakeMode):
@@ -105,6 +109,8 @@ class Tracer(FakeMode):
         #: The input int64[draws]: one seed for every draw.
         self.seeds: fx.Node | None = None
         self.seed_device: torch.device | None = None
+        #: Whether an input takes gradients.
+        self.takes_gradients = False
         #: Inputs whose geometry the program changes in place, by their identity.
         self.restrided: dict[int, FakeTensor] = {}
         #: By their expressions, the floats that are computed from numbers among the inputs.
@@ -127,7 +133,7 @@ class Tracer(FakeMode):
             self._check(check, args, kwargs or {})
         try:
             if self.phase == "backward" and self._depth == 0:
-                _check_flags(func, args, kwargs or {})
+                _check_derivative(func, args, kwargs or {})
             return action(func, self.lifted(func, args), kwargs or {})
         except (Unsupported, DataDependent) as error:
             if self.phase == "backward":
@@ -411,6 +417,7 @@ class Tracer(FakeMode):
             self.restrided[id(target)] = target
         elif handle.origin is None:
             handle.cell.restrided = True
+        self._check_views(func, target)
         former = self.same(target)
         self._keep_geometry(target, former)
         target.handle = self.run(form.func, former, *args[1:], **kwargs).handle
@@ -422,6 +429,16 @@ class Tracer(FakeMode):
             raise Unsupported(func, "it changes the geometry of an input that needs gradients, where none are recorded")
         if target._has_symbolic_sizes_strides:
             raise Unsupported(func, "it changes the geometry of an input of symbolic size")
+
+    def _check_views(self, func: Any, target: FakeTensor) -> None:
+        """Autograd repeats the views of a fake on what their base is by then; on a real tensor it strides them."""
+        if target._is_view() or not (target.requires_grad or self.takes_gradients):
+            return
+        for node in self.graph.nodes:
+            value = node.meta["val"]
+            handle = value.handle if type(value) is FakeTensor and value is not target else None
+            if handle is not None and any(step.parent is target for step in handle.steps):
+                raise Unsupported(func, "views of the tensor were taken before", "take them after it")
 
     def _keep_geometry(self, tensor: FakeTensor, former: FakeTensor) -> None:
         """The nodes described by a tensor that changes now are described by its former self."""

@@ -56,6 +56,8 @@ INTERNAL = {
     *("_softmax_backward_data", "_log_softmax_backward_data", "_native_batch_norm_legit", "_fused_rms_norm"),
     *("_fft_r2c", "_fft_c2r", "_fft_c2c", "_upsample_nearest_exact1d", "_upsample_nearest_exact2d"),
 }
+#: Kernels that trust the sizes of their operands, and so run on no stand-ins → the dtypes that they are written for.
+WRITTEN_FOR = {"_pdist_backward": (torch.float32, torch.float64)}
 #: How many answers are kept.
 KEPT = 20_000
 
@@ -118,6 +120,9 @@ def _ask(func: Any, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
 def _refusal(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Exception | None:
     tensors = [item for item in _flat((args, tuple(kwargs.values()))) if isinstance(item, FakeTensor)]
     devices = [tensor.device for tensor in tensors] + [torch.device(kwargs.get("device") or "cpu")]
+    for tensor in tensors if func._opname in WRITTEN_FOR else ():
+        if tensor.dtype not in WRITTEN_FOR[func._opname] and tensor.device.type == "cpu":
+            return NotImplementedError(f"{func._opname} is not implemented for {tensor.dtype}")
     if not _is_public(func) or any(device.type != "cpu" for device in devices):
         return None
     if _RANDOM in func.tags and len(tensors) < 2 and _takes_any_size(func):  # nothing can be wrong with sizes

@@ -117,4 +117,4 @@ def _replaced(
     (found,), (grad,) = given, grads
     if found is None or grad is None or torch.is_grad_enabled():
         return None
-    return (formula(node, grad, found),)
+    return (formula(node, grad, found).to(found.dtype),)

@@ -328,6 +328,17 @@ RIGHT = {
         ("v0 = x0.amax((-2, 2)).expand((2, 2))", "v1 = torch.diagonal_scatter(v0, torch.zeros_like(v0.diagonal()))"),
         ("v1",),
     ),
+    "a gradient that is cast after its formula": Program(
+        (Input((8, 17), F16, values="positive", **LEAF),), ("v0 = torch.cumprod(x0, -1, dtype=torch.float32)",), ("v0",)
+    ),
+    "a view that nothing records of what is not returned": Program(
+        (Input((4, 6), **LEAF),),
+        ("v0 = x0 * 2", "v1 = v0[0]", "with torch.no_grad(): v2, v3 = v0[1], v1.view(2, 3)"),
+        ("v3",),
+    ),
+    "a geometry that changes beside a write": Program(
+        (Input((4, 5)), Input((5,))), ("x0[::2] += 1", "x1.unsqueeze_(0)", "v0 = x1.unflatten(0, (-1, 1))"), ("v0",)
+    ),
 }
 
 REFUSED = {
@@ -357,6 +368,18 @@ REFUSED = {
         ("x0", "v1"),
     ),
     "memory read in other units": Program((Input((4,), torch.int64),), ("v0 = x0.view(torch.int32)",), ("v0",)),
+    "a view of what has another geometry since": Program(
+        (Input((16, 1, 5), **LEAF),), ("v0 = x0 * 2", "v1 = v0[1::2, -1]", "v0.unsqueeze_(0)"), ("v1",)
+    ),
+    "a complex gradient of what is real": Program(
+        (Input((4,), **LEAF), Input((0, 4), torch.complex64)), ("v0 = torch.ldexp(x0, x1)",), ("v0",)
+    ),
+    "a derivative without a kernel for the dtype": Program(
+        (Input((1, 5), F16, **LEAF),), ("v0 = torch.pdist(x0)", "v1 = torch.special.i1(x0)"), ("v0", "v1")
+    ),
+    "a derivative whose formula stops at the dtype": Program(
+        (Input((5,), BF16, **LEAF),), ("v0 = torch.special.i1(x0)",), ("v0",)
+    ),
 }
 
 
