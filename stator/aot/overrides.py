@@ -6,12 +6,13 @@ Each function is called by the tracer like the operator, with the tracer first. 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 
 from stator.aot.functional import Cell, Handle
-from stator.aot.tracer import SPECIAL, Tracer
+from stator.aot.tracer import SPECIAL, Action, Tracer
 from stator.base.errors import Unsupported
 from stator.fake import FakeTensor
 
@@ -76,8 +77,39 @@ def _reshape_alias(tracer: Tracer, x: Any, size: Any, stride: Any) -> Any:
 
 @special(aten._efficientzerotensor.default)
 def _zeros_without_memory(tracer: Tracer, size: Any, **options: Any) -> Any:
-    """`_efficientzerotensor(…)` --> zeros with memory, which kernels can read."""
-    return tracer.run(aten.zeros.default, size, **options)
+    """`_efficientzerotensor(…)` --> zeros with memory, which kernels can read; products of them are such zeros too."""
+    for func, operands in ABSORBED.items():
+        tracer.override(func, partial(_absorbed, tracer, operands))
+    out = tracer.run(aten.zeros.default, size, **options)
+    tracer.absent.append(out.handle.cell)
+    return out
+
+
+#: Overload → which operands make its result zeros without memory, if all of these are; eager looks at no other.
+ABSORBED: dict[Any, tuple[tuple[int, ...], ...]] = {
+    aten.mul.Tensor: ((0,), (1,)),
+    aten.mul.Scalar: ((0,),),
+    aten.div.Tensor: ((0,),),
+    aten.div.Scalar: ((0,),),
+    aten.dot.default: ((0,), (1,)),
+    aten.vdot.default: ((0,), (1,)),
+    aten.add.Tensor: ((0, 1),),
+    aten.sub.Tensor: ((0, 1),),
+}
+
+
+def _absorbed(tracer: Tracer, operands: Any, usual: Action, func: Any, args: Any, kwargs: Any) -> Any:
+    """What an operator gives of zeros without memory: 0 · NaN is 0 then, and 0 / 0 too."""
+    absent = [isinstance(arg, FakeTensor) and _is_absent(tracer, arg) for arg in args]
+    out = usual(func, args, kwargs)
+    quotient_of_two = func is aten.div.Tensor and all(absent)
+    if quotient_of_two or not any(all(absent[i] for i in together) for together in operands):
+        return out
+    return _zeros_without_memory(tracer, list(out.shape), dtype=out.dtype, device=out.device)
+
+
+def _is_absent(tracer: Tracer, x: FakeTensor) -> bool:
+    return x.handle is not None and x.handle.cell.version == 0 and any(cell is x.handle.cell for cell in tracer.absent)
 
 
 # ---- numbers that describe a tensor: sizes, and no nodes -------------------------------------------------------------

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from operator import getitem
 from typing import Any
 
@@ -115,10 +116,13 @@ class Tracer(FakeMode):
         self.restrided: dict[int, FakeTensor] = {}
         #: By their expressions, the floats that are computed from numbers among the inputs.
         self.floats: dict[str, fx.Node] = {}
+        #: The memory of zeros that eager keeps without memory (`overrides.py`).
+        self.absent: list[Cell] = []
         self._draws = 0
         #: How many decompositions it is inside of.
         self._depth = 0
         self._actions: dict[Any, Action] = {}
+        self._overridden: set[Any] = set()
         self._last_placeholder: fx.Node | None = None
         self._placeholder_names: dict[str, int] = {}
 
@@ -143,6 +147,12 @@ class Tracer(FakeMode):
     def run(self, func: Any, *args: Any, **kwargs: Any) -> Any:
         """Trace one operator from inside the tracer."""
         return self.__torch_dispatch__(func, (), args, kwargs)
+
+    def override(self, func: Any, around: Callable[[Action, Any, tuple[Any, ...], dict[str, Any]], Any]) -> None:
+        """From here on, call `around` with what is otherwise done with an overload; the first one stays."""
+        if func not in self._overridden:
+            self._overridden.add(func)
+            self._actions[func] = partial(around, self._action(func))
 
     def _action(self, func: Any) -> Action:
         special = SPECIAL.get(func)

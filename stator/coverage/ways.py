@@ -63,6 +63,7 @@ class RandomRounding(TorchDispatchMode):
         kwargs = kwargs or {}
         if func in CONVERSIONS or torch.Tag.nondeterministic_seeded in func.tags or _is_view(func):
             return func(*args, **kwargs)
+        args, kwargs = tree_map(_in_memory, (args, kwargs))
         given = [t for t in tree_leaves((args, kwargs)) if isinstance(t, Tensor)]
         before = [t.clone() for t in given] if func._schema.is_mutable else given
         exact = _exactly(func, args, kwargs)
@@ -76,6 +77,8 @@ class RandomRounding(TorchDispatchMode):
     def _move(self, result: Tensor, wide: Any, given: list[Tensor]) -> None:
         """Add an error to what was rounded: what differs from the wide result, or else is no operand's element."""
         if not (result.is_floating_point() or result.is_complex()) or result.is_conj() or result.is_neg():
+            return
+        if result._is_zerotensor():
             return
         narrow = torch.view_as_real(result) if result.is_complex() else result
         if isinstance(wide, Tensor) and wide.shape == result.shape and wide.dtype is not result.dtype:
@@ -95,6 +98,13 @@ class RandomRounding(TorchDispatchMode):
         shake = torch.randn(narrow.shape, generator=self.generator, dtype=torch.float64)
         moved = (narrow.double() + size * shake).to(narrow.dtype)
         narrow.copy_(torch.where(rounded & narrow.isfinite() & moved.isfinite(), moved, narrow))
+
+
+def _in_memory(value: Any) -> Any:
+    """Zeros that are there; autograd's are without memory, which kernels called below a mode would read."""
+    if isinstance(value, Tensor) and value._is_zerotensor():
+        return torch.zeros(value.shape, dtype=value.dtype, device=value.device)
+    return value
 
 
 def _is_view(func: Any) -> bool:
@@ -125,6 +135,8 @@ class Elsewhere(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if not _is_view(func):
+            args, kwargs = tree_map(_in_memory, (args, kwargs))
         out = func(*args, **kwargs)
         if func._schema.is_mutable or not (torch.Tag.pointwise in func.tags or func in GRADIENTS):
             return out

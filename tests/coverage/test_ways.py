@@ -114,3 +114,16 @@ def test_a_written_input_is_a_result() -> None:
     leaf = w.clone().requires_grad_()
     seen = observe_on(lambda x, w: x.mul_(w).sin(), [x, leaf], [x, leaf])
     assert x.requires_grad and len(seen.gradients) == 1
+
+
+@pytest.mark.parametrize(
+    "way", [lambda: RandomRounding(0), lambda: Elsewhere(vectors=True), lambda: Elsewhere(vectors=False)]
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_zeros_without_memory_are_not_read(dtype: torch.dtype, way: object) -> None:
+    """The slope of `sgn` is such zeros; kernels called below a mode read at no address."""
+    for function in (lambda x: torch.sgn(x).cumprod(0), lambda x: torch.sgn(x[1:].t() / 3) + x.sum()):
+        found = run(function, torch.rand(17, 17, dtype=dtype) + 1, within=way)
+        want = run(function, torch.rand(17, 17, dtype=dtype) + 1)
+        assert found.backward_failed is None
+        torch.testing.assert_close(found.gradients, want.gradients)

@@ -34,6 +34,8 @@ BACKENDS = ("inductor", "aot_eager")
 FACTORS = (2, 3)
 #: After how many programs a process is replaced: compilers keep memory for the life of a process.
 LIFE = 50
+#: What such a process runs.
+COMMAND = ("-m", "tests.differential")
 
 
 class Result(NamedTuple):
@@ -95,10 +97,8 @@ def kind(why: str) -> str:
     return re.sub(r"[-\d.]+|\[.*?\]|\(.*?\)|nan|inf", "#", why.split(";")[0])[:80]
 
 
-def examine(number: int, shrink: int) -> Iterator[Result]:
+def examine(number: int, program: Program, shrink: int) -> Iterator[Result]:
     """The program of a seed, under each backend."""
-    warnings.simplefilter("ignore")
-    program = generate(random.Random(number))
     for backend in BACKENDS:
 
         def verdict(p: Program, backend: str = backend) -> tuple[str, str]:
@@ -117,32 +117,41 @@ def examine(number: int, shrink: int) -> Iterator[Result]:
 
 
 def serve(first: int, count: int, shrink: int) -> None:
-    """What a process does: a line of JSON as each program starts, and one for each of its results."""
+    """What a process does: lines of JSON with the number of each program, its text, and its results."""
     torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
     for number in range(first, first + count):
         print(json.dumps(number), flush=True)
-        for result in examine(number, shrink):
+        program = generate(random.Random(number))
+        print(json.dumps(str(program)), flush=True)
+        for result in examine(number, program, shrink):
             print(json.dumps(result), flush=True)
 
 
 def served(first: int, count: int, shrink: int) -> Iterator[Result]:
-    """The results of some programs, run in processes of their own: what a process dies of is a result too."""
+    """The results of some programs, run in processes of their own: what a process dies of is a result too.
+
+    One that dies before it has told its program died in eager, which runs while the program is written.
+    """
     end = first + count
     while first < end:
         given = ["--serve", "--seed", str(first), "--examples", str(min(end - first, LIFE)), "--shrink", str(shrink)]
-        process = subprocess.Popen(
-            [sys.executable, "-m", "tests.differential", *given], stdout=subprocess.PIPE, text=True
-        )
-        assert process.stdout is not None
-        for line in process.stdout:
-            match json.loads(line):
-                case int(number):
-                    first = number
-                case found:
-                    yield Result(*found)
-        if process.wait():
+        text = ""
+        with subprocess.Popen([sys.executable, *COMMAND, *given], stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            for line in process.stdout:
+                match json.loads(line):
+                    case int(number):
+                        first, text = number, ""
+                    case str(program):
+                        text = program
+                    case found:
+                        yield Result(*found)
+        if process.returncode > 0:
+            raise RuntimeError(f"the run of program {first} failed; its output is above")
+        if process.returncode:
             why = f"the process ended with {process.returncode}"
-            yield Result(first, "wrong", why, f"# seed {first}: {why}\n{generate(random.Random(first))}\n")
+            yield Result(first, "wrong" if text else "unusable", why, f"# seed {first}: {why}\n{text}\n")
         first += 1
 
 

@@ -1,12 +1,12 @@
 """What random programs are made of: one template a line, by family. `programs.py` fills the slots.
 
-A slot is `{name:kind}`. Kinds of tensor: t any but complex, f floating point, i integer (no bool), b bool, c complex,
-with a digit for the least number of dimensions or =digit for the exact one. Kinds that depend on a tensor chosen
-before, written `{:kind@name}`: dim a dimension, like another tensor that broadcasts with it, same one of the same size,
-size a size of as many elements, perm an order of its dimensions, cut a piece by slicing, pick an index tensor for
-dimension 0, wide a size it expands to. Kinds of number: s float, n small integer, k True or False, dt a dtype, ft a
-floating dtype. The same named slot gives the same text again. What eager refuses is thrown away, so that a template may
-be wrong now and then.
+A slot is `{name:kind}`. Kinds of tensor: t any but complex, f floating point, r the same with rows (kernels of
+PyTorch's end the process where there are none), i integer (no bool), b bool, c complex, with a digit for the least
+number of dimensions or =digit for the exact one. Kinds that depend on a tensor chosen before, written `{:kind@name}`:
+dim a dimension, like another tensor that broadcasts with it, same one of the same size, size a size of as many
+elements, perm an order of its dimensions, cut a piece by slicing, pick an index tensor for dimension 0, wide a size it
+expands to. Kinds of number: s float, n small integer, k True or False, dt a dtype, ft a floating dtype. The same named
+slot gives the same text again. What eager refuses is thrown away, so that a template may be wrong now and then.
 """
 
 from __future__ import annotations
@@ -284,8 +284,8 @@ COMPLEX = [
 ]  # fmt: skip
 
 DISTANCES = [
-    "torch.cdist({x:f2}, {:same@x}, p={:s})", "torch.cdist({x:f2}, {:same@x} * 2 + 1)", "torch.pdist({x:f=2}, {:s})",
-    "F.pairwise_distance({x:f2}, {:same@x}, p={:n}, keepdim={:k})", "F.pdist({x:f=2})",
+    "torch.cdist({x:f2}, {:same@x}, p={:s})", "torch.cdist({x:f2}, {:same@x} * 2 + 1)", "torch.pdist({x:r=2}, {:s})",
+    "F.pairwise_distance({x:f2}, {:same@x}, p={:n}, keepdim={:k})", "F.pdist({x:r=2})",
     "torch.cdist({x:f2}, {y:f2}, p=float('inf'))", "F.bilinear({x:f1}, {:same@x}, {w:f=3})",
     "F.bilinear({x:f1}, {y:f1}, {w:f=3}, {b:f=1})", "F.max_pool3d({x:f4}, 2, 1, {:k} * 1, return_indices={:k})",
     "F.max_pool3d({x:f4}, (1, 2, 2), dilation=(1, 1, 2), ceil_mode={:k})", "F.max_pool3d({x:f4}, (1, 2, 1))",

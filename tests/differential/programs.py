@@ -179,7 +179,7 @@ class _Writer:
             return self.chosen[name]
         if of:
             text = self._dependent(kind, self.chosen[of], self.values[self.chosen[of]])
-        elif kind in ("t", "f", "i", "b", "c"):
+        elif kind in ("t", "f", "r", "i", "b", "c"):
             text = self._tensor(kind, int(digit or 0), bool(exact))
         else:
             text = self._number(kind)
@@ -193,6 +193,7 @@ class _Writer:
             right = {
                 "t": not dtype.is_complex,
                 "f": dtype.is_floating_point,
+                "r": dtype.is_floating_point and value.shape[:1] != (0,),
                 "i": not (dtype.is_floating_point or dtype.is_complex or dtype is torch.bool),
                 "b": dtype is torch.bool,
                 "c": dtype.is_complex,

@@ -431,6 +431,16 @@ def test_tangents_of_every_kind() -> None:
         assert got.tolist() == [want] * 3
 
 
+@pytest.mark.parametrize("order", [0.0, 1.0, 2.0, 3.0, float("inf")])
+def test_distances_within_no_rows(order: float) -> None:
+    """Eager ends with a segmentation fault, so there is nothing to compare with."""
+    compiled = stator.compile(lambda x: torch.pdist(x, order), fullgraph=True, options={"strict": True})
+    for rows in (3, 5, 0, 1):
+        x = torch.randn(rows, 4, requires_grad=True)
+        compiled(x).sum().backward()
+        assert x.grad is not None and x.grad.shape == (rows, 4)
+
+
 def test_a_result_that_is_laid_out_as_a_view_can_be_written_to() -> None:
     compiled = stator.compile(lambda x: (x * 2).t(), fullgraph=True, options={"strict": True})
     x = torch.randn(3, 4, requires_grad=True)

@@ -8,10 +8,12 @@ import pytest
 import torch
 
 from stator.coverage.compare import Seen, judged
-from tests.differential.__main__ import judge
+from tests.differential import __main__ as command
+from tests.differential.__main__ import judge, served
 from tests.differential.inputs import LAYOUTS, Input
 from tests.differential.observe import observe
-from tests.differential.programs import generate
+from tests.differential.operations import FAMILIES
+from tests.differential.programs import _Writer, generate
 
 SEEDS = range(21_000, 21_048)
 
@@ -70,3 +72,22 @@ def test_sharing_is_noticed() -> None:
     assert judged(seen(lambda x, y: y.clone().view(-1)), eager, eager()) == [
         "result 0 shares memory (None, 'result 0', 0), eager's (None, 'input 1', 0)"
     ]
+
+
+def test_a_process_that_dies_is_told_with_its_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By what it said itself: writing the program again runs it in eager, of which it may have died."""
+    monkeypatch.setattr(command, "generate", None)
+    dies = "import os, signal; print(5); print({!r}); print({!r}, flush=True); os.kill(os.getpid(), signal.SIGSEGV)"
+    for after, verdict, text in (('"def f(x0)"', "wrong", "def f(x0)"), ("6", "unusable", "")):
+        code = dies.format('[5, "right", "", ""]', after)
+        monkeypatch.setattr(command, "COMMAND", ("-c", code))
+        results = [*served(5, 1, 0)]
+        assert [r.verdict for r in results] == ["right", verdict]
+        assert "ended with -11" in results[1].why and text in results[1].text
+
+
+def test_kernels_that_end_the_process_get_rows() -> None:
+    """`pdist` of no rows reads past the end of its memory in eager's backward."""
+    writers = [_Writer(random.Random(seed), [], [], {"x0": torch.ones(0, 4)}) for seed in range(4)]
+    templates = [template for _, family in FAMILIES for template in family if "pdist" in template]
+    assert templates and all(writer._fill(template) is None for writer in writers for template in templates)
