@@ -162,6 +162,7 @@ def test_whole_numbers_wrap_before_they_are_compared(dtype: torch.dtype) -> None
         lambda x, y: (-x.int()).to(dtype),
         lambda x, y: (x.long() * y).to(dtype),
         lambda x, y: torch.where(x > y, -x, x),
+        lambda x, y: torch.where(x < 0, -x, x),
     ]
     for case in cases:
 

@@ -262,3 +262,16 @@ def test_quotients_of_the_lowest_number_may_wrap(name: str, dtype: str) -> None:
     made.store(e.cast(value, "f32"))
     for stages in hopper.built([made.kernel()]):
         assert not re.findall(r"= sub nsw i\d+ 0,", stages["llir"])
+
+
+@pytest.mark.parametrize("dtype", ["i8", "i16", "i32", "i64"])
+def test_the_lowest_number_is_its_own_absolute_value(dtype: str) -> None:
+    """`ptxas` takes what `abs.s32` gives to be no less than 0, and drops the sign of a float made of it."""
+    pytest.importorskip("triton", reason="Triton comes with torch for CUDA only")
+    made = Frame(300, 0)
+    x, limit = made.load(dtype, "x", 0), made.load(dtype, "x", 1)
+    negative = e.op("lt", x, e.const(0, dtype))
+    for value in (e.op("abs", x), e.op("where", negative, e.op("neg", x), x)):
+        made.store(e.op("gt", value, limit))
+    for stages in hopper.built([made.kernel()]):
+        assert not re.findall(r"\sabs\.s\d+", stages["ptx"])

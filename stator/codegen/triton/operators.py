@@ -36,7 +36,8 @@ SPELLING = {
 }  # fmt: skip
 
 INTEGER = {
-    "floordiv": "_floordiv({0}, {1})", "mod": "_mod({0}, {1})", "pow": "_integer_pow({0}, {1})",
+    "neg": "_negative({0})", "abs": "_absolute({0})", "floordiv": "_floordiv({0}, {1})", "mod": "_mod({0}, {1})",
+    "pow": "_integer_pow({0}, {1})",
 }  # fmt: skip
 FLOATING = {"floordiv": "libdevice.floor(tl.div_rn({0}, {1}))", "mod": "_float_mod({0}, {1})"}
 BOOLEAN = {"add": "{0} | {1}", "mul": "{0} & {1}", "not": "({0} == 0)", "minimum": "{0} & {1}", "maximum": "{0} | {1}"}
@@ -63,9 +64,7 @@ def spelling(name: str, dtype: str) -> str:
     for table in tables:
         if name in table:
             found = table[name]
-            if dtype != "i16" or name not in SHORTENED:
-                return found
-            return "_short(_absolute({0}))" if name == "abs" else f"_short({found.replace('}', '}.to(tl.int32)')})"
+            return f"_short({found.replace('}', '}.to(tl.int32)')})" if dtype == "i16" and name in SHORTENED else found
     raise KeyError(name)
 
 
@@ -142,9 +141,19 @@ def _short(a):
 
 
 @triton.jit
+def _negative(a):
+    # LLVM is not to see it: it would make an absolute value of it and a comparison, whose instruction ptxas takes to
+    # give no less than 0, which of the lowest number it does.
+    if not a.dtype.is_int_signed():
+        return 0 - a
+    if a.dtype.primitive_bitwidth == 64:
+        return tl.inline_asm_elementwise("neg.s64 $0, $1;", "=l,l", [a], tl.int64, True, 1)
+    return tl.inline_asm_elementwise("neg.s32 $0, $1;", "=r,r", [a.to(tl.int32)], tl.int32, True, 1).to(a.dtype)
+
+
+@triton.jit
 def _absolute(a):
-    # LLVM would make a 16-bit instruction of it again.
-    return tl.inline_asm_elementwise("abs.s32 $0, $1;", "=r,r", [a.to(tl.int32)], tl.int32, True, 1)
+    return tl.where(a < 0, _negative(a), a)
 
 
 @triton.jit
