@@ -4,7 +4,9 @@
 changes much (terms that cancel, a power of a power) is no more exact in eager than in other code for the same formula.
 What an operator computes exactly stays, so a maximum is still one of its operands. `Elsewhere` computes elementwise
 operators with vector instructions, or without, which eager decides by where an element lies; at NaN they differ.
-`AsSaved` keeps what backward reads from being overwritten unnoticed. `Reordered` takes sums in another order.
+`AsSaved` keeps what backward reads from being overwritten unnoticed. `Reordered` takes sums in another order,
+`Stepwise` rounds products before they are added. `SignedNaN` gives every NaN that is computed one sign: which one
+it has is neither defined by IEEE 754 nor the same in eager's kernels.
 
 Invariant: neither changes what a program does but in these numbers. Neighbours: `reordered.py`; `compare.py`
 measures by them.
@@ -22,6 +24,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 from stator.coverage.reordered import Reordered
+from stator.coverage.stepwise import Stepwise
 
 aten = torch.ops.aten
 
@@ -170,6 +173,43 @@ class AsSaved(Plain):
         self.hooks.__exit__(*error)
 
 
+#: What moves elements, or is defined on their signs: a NaN keeps its own there, or gets the one that it should have.
+SIGNED = frozenset(
+    (
+        "abs neg copysign alias clone contiguous copy detach where cat stack flip roll repeat constant_pad_nd index "
+        "gather index_select take masked_fill masked_select masked_scatter fill index_put index_copy index_fill triu "
+        "tril scatter slice_scatter select_scatter diagonal_scatter as_strided_scatter full full_like lift_fresh_copy "
+        "_conj_physical"
+    ).split()
+)
+#: Size of a number → the integers of its bits.
+BITS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+class SignedNaN(TorchDispatchMode):
+    """Every NaN that arithmetic gives is negative, or none is."""
+
+    def __init__(self, *, negative: bool) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.negative = negative
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        if func._schema.name.split("::")[1].rstrip("_") not in SIGNED and not _is_view(func):
+            for result in tree_leaves(out):
+                if isinstance(result, Tensor) and result.layout is torch.strided and not result._is_zerotensor():
+                    self._sign(result)
+        return out
+
+    def _sign(self, result: Tensor) -> None:
+        parts = torch.view_as_real(result) if result.is_complex() and not result.is_conj() else result
+        if not parts.is_floating_point() or parts.is_neg() or parts.itemsize not in BITS:
+            return
+        bits = parts.view(BITS[parts.itemsize])
+        limits = torch.iinfo(bits.dtype)
+        bits.copy_(torch.where(parts.isnan(), bits | limits.min if self.negative else bits & limits.max, bits))
+
+
 #: How often each way that draws numbers is taken: what a comparison decides is close in few of them.
 SEEDS = 12
 #: Other ways of eager's.
@@ -179,17 +219,26 @@ WAYS: tuple[Callable[[], AbstractContextManager[Any]], ...] = (
     lambda: Elsewhere(vectors=True),
     lambda: Elsewhere(vectors=False),
     AsSaved,
+    Stepwise,
+    lambda: SignedNaN(negative=True),
+    lambda: SignedNaN(negative=False),
 )
 
 
 def moved_like(want: list[Any], plain: list[Any], other: list[Any]) -> Iterator[Any]:
     """What was wanted, changed as much as one run of eager differs from another; NaN where that is without bounds."""
-    for value, a, b in zip(want, plain, other, strict=True):
-        if not all(isinstance(t, Tensor) and t.shape == value.shape for t in (value, a, b)):
+    for value, *runs in zip(want, plain, other, strict=True):
+        if all(isinstance(t, Tensor) and t.shape == value.shape for t in (value, *runs)):
+            yield _moved_like(value, *runs)
+        else:
             yield value
-            continue
-        far = value + (b - a) if value.is_floating_point() or value.is_complex() else b
-        yield torch.where(_same(a, b), value, torch.where(_same(value, a), b, far))
+
+
+def _moved_like(value: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    if value.is_complex():  # each part on its own: one may be NaN and the other not
+        return torch.view_as_complex(_moved_like(*[torch.view_as_real(t.resolve_conj()) for t in (value, a, b)]))
+    far = value + (b - a) if value.is_floating_point() else b
+    return torch.where(_same(a, b), value, torch.where(_same(value, a), b, far))
 
 
 def _same(a: Tensor, b: Tensor) -> Tensor:

@@ -158,10 +158,6 @@ def _sum(x: Pair, y: Pair) -> Pair:
     return Pair(e.op("add", x.re, y.re), e.op("add", x.im, y.im))
 
 
-def _difference(x: Pair, y: Pair) -> Pair:
-    return Pair(e.op("sub", x.re, y.re), e.op("sub", x.im, y.im))
-
-
 def _product(x: Pair, y: Pair) -> Pair:
     re = e.op("sub", e.op("mul", x.re, y.re), e.op("mul", x.im, y.im))
     return Pair(re, e.op("add", e.op("mul", x.re, y.im), e.op("mul", x.im, y.re)))
@@ -269,12 +265,19 @@ for _target, _names in COMPARISONS.items():
 
 @_pairs("add.Tensor")
 def _add(context: Context, out: Spec, a: Any, b: Any, *, alpha: Any = 1) -> LazyTensor:
-    return _apply(out, lambda x, y, scale: _sum(x, y if alpha == 1 else _product(y, scale)), a, b, alpha)
+    """Eager multiplies by a complex alpha, even by 1: 0 times an infinite part is NaN in the other one."""
+    return _apply(out, lambda x, y, scale: _sum(x, _product(scale, y)), a, b, alpha)
 
 
 @_pairs("sub.Tensor")
 def _sub(context: Context, out: Spec, a: Any, b: Any, *, alpha: Any = 1) -> LazyTensor:
-    return _apply(out, lambda x, y, scale: _difference(x, y if alpha == 1 else _product(y, scale)), a, b, alpha)
+    """The same with the opposite of alpha, whose imaginary part has a sign only if alpha is complex."""
+
+    def difference(x: Pair, y: Pair, scale: Pair) -> Pair:
+        less = _negative(scale)
+        return _sum(x, _product(less if isinstance(alpha, complex) else Pair(less.re, scale.im), y))
+
+    return _apply(out, difference, a, b, alpha)
 
 
 @_pairs("reciprocal")

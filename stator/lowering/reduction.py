@@ -43,6 +43,14 @@ def _reduce(
     return context.reduce(x.size, dims, out.dtype, lambda at: final(e.reduce(kind, e.cast(x.load(at), dtype))), keep)
 
 
+def _asked(x: LazyTensor, dtype: Any) -> LazyTensor:
+    """The value in the dtype that is asked for: sums and products are of what that dtype holds, means are not."""
+    if dtype is None:
+        return x
+    kind = DTYPES[dtype]
+    return pointwise(x.size, kind, lambda at: e.cast(x.load(at), kind), x.weight + 1)
+
+
 def _nothing_to_reduce(
     out: Spec, x: LazyTensor, dims: list[int], kind: str, dtype: str, final: Callable[[Expr], Expr]
 ) -> LazyTensor:
@@ -70,7 +78,7 @@ def _accumulator(out: Spec, dtype: Any) -> str:
 @lowers("sum.dim_IntList")
 def sum_(context: Context, out: Spec, x: LazyTensor, dim: Dims, keep: bool = False, *, dtype: Any = None) -> LazyTensor:
     kind = "any" if out.dtype == "bool" else "sum"
-    return _reduce(context, out, x, dim, keep, kind, _accumulator(out, dtype))
+    return _reduce(context, out, _asked(x, dtype), dim, keep, kind, _accumulator(out, dtype))
 
 
 @lowers("mean.dim")
@@ -83,7 +91,7 @@ def mean(context: Context, out: Spec, x: LazyTensor, dim: Dims, keep: bool = Fal
 @lowers("prod.dim_int")
 def prod_(context: Context, out: Spec, x: LazyTensor, dim: int, keep: bool = False, *, dtype: Any = None) -> LazyTensor:
     kind = "all" if out.dtype == "bool" else "prod"
-    return _reduce(context, out, x, dim, keep, kind, _accumulator(out, dtype))
+    return _reduce(context, out, _asked(x, dtype), dim, keep, kind, _accumulator(out, dtype))
 
 
 @lowers("amax")

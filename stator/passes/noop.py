@@ -76,8 +76,9 @@ def _holds(wide: torch.dtype, narrow: torch.dtype) -> bool:
 
 
 def _times_one(node: fx.Node) -> Any:
-    """`x * 1` and `x / 1` keep every bit of `x` (NaN payloads aside)."""
-    return node.args[0] if isinstance(node.args[1], int | float) and node.args[1] == 1 else None
+    """`x * 1` and `x / 1` keep every bit of a real `x` (NaN payloads aside); a complex 1 turns infinities to NaN."""
+    one = isinstance(node.args[1], int | float) and node.args[1] == 1
+    return node.args[0] if one and not node.meta["val"].is_complex() else None
 
 
 #: Overload → which argument it gives back, if size, strides and dtype are equal (or None).

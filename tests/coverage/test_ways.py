@@ -7,7 +7,8 @@ import torch
 from torch.nn import functional as F
 
 from stator.coverage.compare import Seen, judged, observe_on
-from stator.coverage.ways import Elsewhere, Plain, RandomRounding
+from stator.coverage.stepwise import Stepwise
+from stator.coverage.ways import Elsewhere, Plain, RandomRounding, SignedNaN, moved_like
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
@@ -117,7 +118,11 @@ def test_a_written_input_is_a_result() -> None:
 
 
 @pytest.mark.parametrize(
-    "way", [lambda: RandomRounding(0), lambda: Elsewhere(vectors=True), lambda: Elsewhere(vectors=False)]
+    "way",
+    [
+        *(lambda: RandomRounding(0), lambda: Elsewhere(vectors=True), lambda: Elsewhere(vectors=False)),
+        *(Stepwise, lambda: SignedNaN(negative=True)),
+    ],
 )
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 def test_zeros_without_memory_are_not_read(dtype: torch.dtype, way: object) -> None:
@@ -127,3 +132,60 @@ def test_zeros_without_memory_are_not_read(dtype: torch.dtype, way: object) -> N
         want = run(function, torch.rand(17, 17, dtype=dtype) + 1)
         assert found.backward_failed is None
         torch.testing.assert_close(found.gradients, want.gradients)
+
+
+def test_the_sign_of_a_nan_that_is_computed_is_open() -> None:
+    x = torch.tensor([0.0, 1.0, 2.0])
+    negative = lambda x: torch.signbit(x * 0 / x)  # noqa: E731
+    assert judge(lambda x: negative(x).logical_xor(x == 0), negative, x) == []
+    assert judge(lambda x: x + 1, lambda x: torch.copysign(x + 1, -(x * 0 / x)), x)
+
+
+@pytest.mark.parametrize("read", [torch.signbit, lambda x: torch.copysign(torch.ones(3), x)])
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_the_sign_of_a_nan_that_is_moved_is_not(read: object, dtype: torch.dtype) -> None:
+    x = torch.tensor([torch.nan, 1.0, -2.0], dtype=dtype)
+    for function in (lambda x: x, lambda x: x.clone().flip(0), torch.neg, torch.abs, lambda x: torch.stack([x, -x])[1]):
+        want = read(function(x))  # type: ignore[operator]
+        for sign in (True, False):
+            with SignedNaN(negative=sign):
+                assert torch.equal(read(function(x)), want)  # type: ignore[operator]
+    if dtype.itemsize > 2:  # eager's scalar kernels of half types lose it
+        assert judge(lambda x: read(-x), read, x[:1])  # type: ignore[operator]
+    for sign in (True, False):
+        with SignedNaN(negative=sign):
+            assert bool(torch.signbit(x + 1)[0]) is sign
+
+
+def test_a_nan_has_a_sign_whatever_it_was() -> None:
+    x = torch.tensor([torch.inf, 1.0, 2.0])
+    for sign in (True, False):
+        with SignedNaN(negative=sign):
+            found = torch.signbit(((x - x) / (x - x) + 1).sum(dim=0, keepdim=True))
+        assert found.item() is sign
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, torch.complex64], ids=str)
+def test_products_are_rounded_before_they_are_added(dtype: torch.dtype) -> None:
+    top = torch.finfo(dtype).max
+    x, a = torch.tensor([top, 1.0], dtype=dtype), torch.tensor([-top / 2, 3.0], dtype=dtype)
+    with Stepwise():
+        found = [torch.addcmul(x, a, torch.full_like(x, 4.0)), torch.addcmul(x, a, torch.full_like(x, 4.0), value=0.5)]
+    if dtype.itemsize > 2 and not dtype.is_complex:  # half types are computed in float32
+        assert [y[0].item() for y in found] == [-torch.inf, 0.0]
+    assert [y[1].item() for y in found] == [13.0, 7.0]
+
+
+def test_a_formula_that_rounds_its_products_is_no_fault_and_another_is() -> None:
+    top = torch.finfo(torch.float32).max
+    x, a = torch.tensor([top, 1.0, 2.0]), torch.tensor([-top / 2, 3.0, 5.0])
+    want = lambda x, a: torch.addcmul(x, a, a * 0 + 4)  # noqa: E731
+    assert judge(lambda x, a: x + a * (a * 0 + 4), want, x, a) == []
+    assert judge(lambda x, a: x + a * (a * 0 + 4.001), want, x, a)
+
+
+def test_parts_of_complex_numbers_move_on_their_own() -> None:
+    want = [torch.tensor([complex(torch.nan, 1.0), 2 + 3j])]
+    other = [torch.tensor([complex(torch.nan, torch.nan), 2 + 3j])]
+    (moved,) = moved_like(want, want, other)
+    assert torch.view_as_real(moved).isnan().tolist() == [[True, True], [False, False]]

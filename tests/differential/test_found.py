@@ -14,6 +14,49 @@ F16, BF16, F32, F64 = torch.float16, torch.bfloat16, torch.float32, torch.float6
 LEAF = {"grad": "leaf"}
 
 RIGHT = {
+    "complex sums multiply by their factor, be it 1": Program(
+        (Input((17, 5), torch.complex64, values="edges", seed=55), Input((8,), torch.complex64, values="special")),
+        ("v0 = torch.sub(torch.scalar_tensor(1), x0)", "v1 = torch.isclose(x1 + x1, x1)", "v2 = x0 * 1"),
+        ("v0", "v1", "v2"),
+    ),
+    "complex quotients are added without a factor": Program(
+        (
+            Input((7, 7, 1), torch.complex64, values="positive", seed=23),
+            Input((1, 7, 1, 1), torch.int8, values="positive", seed=81),
+            Input((14,), torch.complex128, values="edges", seed=17),
+        ),
+        ("v0 = torch.addcdiv(x2, x1, x0)", "v1 = torch.addcmul(x2, x2, x0)", "v2 = torch.addcdiv(x1, x2, x0)"),
+        ("v0", "v1", "v2"),
+    ),
+    "complex numbers at the ends of a dtype": Program(
+        (Input((6,), torch.complex128, values="edges", seed=37), Input((), torch.complex128, values="edges", seed=73)),
+        ("v0 = torch.sgn(x0)", "v1 = x1**3"),
+        ("v0", "v1"),
+    ),
+    "signs of NaN that are computed": Program(
+        (Input((33, 33), BF16, values="special", seed=57), Input((17, 17), values="positive", seed=9)),
+        (
+            "v0 = torch.signbit(torch.mean(x0, -1, dtype=torch.bfloat16))",
+            "v1 = torch.signbit(torch.cummax(torch.remainder(x1, 0.0), 1)[0].sum().amin())",
+            "v2 = torch.copysign(x1, x1 * 0 / (x1 * 0))",
+        ),
+        ("v0", "v1", "v2"),
+    ),
+    "sums in a dtype of less range": Program(
+        (Input((16, 16), BF16, values="edges", seed=8),),
+        ("v0 = torch.sum(x0, 1, dtype=torch.float16)", "v1 = torch.prod(x0, 1, dtype=torch.float16)"),
+        ("v0", "v1"),
+    ),
+    "products that overflow before they are added": Program(
+        (Input((8, 8, 8, 8), values="edges", seed=74), Input((1, 8), F16, values="edges", seed=8)),
+        ("v0 = torch.addcmul(x0, x1, x0, value=0.5)",),
+        ("v0",),
+    ),
+    "squares that overflow little by little": Program(
+        (Input((7, 3, 3), layout="expanded", values="edges", seed=25),),
+        ("v0 = F.batch_norm(x0.bfloat16(), None, None, training=True)",),
+        ("v0",),
+    ),
     "norms along dims that are counted from the end": Program(
         (Input((2, 3, 4)), Input((2, 2), torch.complex64)),
         ("v0 = torch.norm(x0, dim=-2)", "v1 = v0.sum(-1).unsqueeze(v0.dim() - 1)", "v2 = torch.norm(x1, dim=-1)"),

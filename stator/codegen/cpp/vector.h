@@ -82,8 +82,8 @@ template <class F> INLINE F round_bf16(F x) {
     else {
         typedef Int<F> I;
         I bits = (I)x;
-        I up = (bits + 0x7fff + ((bits >> 16) & 1)) & (int)0xffff0000;
-        return x != x ? (F)(I{} + 0x7fc00000) : (F)up;
+        I up = x != x ? bits | 0x7fc00000 : bits + 0x7fff + ((bits >> 16) & 1);  // a NaN keeps its sign
+        return (F)(up & (int)0xffff0000);
     }
 }
 template <class F> INLINE F round_f16(F x) {
@@ -420,11 +420,11 @@ template <int L, int U, int K = 0, class N, class B> INLINE void columns(i64_ i,
 template <class T, int U, class F> INLINE void fill(F (&a)[U], T c) {
     for (int u = 0; u < U; ++u) a[u] = splat<F>(c);
 }
-// Long sums: a short sum is added to its total, which remembers what rounding lost (an infinity loses nothing).
+// Long sums: a short sum is added to its total, which remembers what rounding lost (what overflows loses nothing).
 template <int U, class F> INLINE void flush(F (&total)[U], F (&lost)[U], F (&a)[U]) {
     for (int u = 0; u < U; ++u) {
         F add = a[u] - lost[u], sum = total[u] + add, rest = (sum - total[u]) - add;
-        lost[u] = select(mask(rest == rest), rest, F{});
+        lost[u] = select(mask(rest - rest == F{}), rest, F{});
         total[u] = sum, a[u] = F{};
     }
 }

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from stator.fake.layout import is_float, promote
 from stator.prims import names as p
-from stator.prims.decompositions.complex import joined, parts_of
+from stator.prims.decompositions.complex import joined, parts_of, sum_of
 from stator.prims.decompositions.layout import contiguous
 from stator.prims.dtypes import cast, common_type, compute_type, floating, is_one, rounds_once
 from stator.prims.table import decompose
@@ -74,7 +74,7 @@ def sub_scalar(x: Tensor, other: Number, alpha: Number = 1) -> Tensor:
 
 @decompose("rsub.Tensor", "rsub.Scalar", also_complex=True)
 def rsub(x: Tensor, other: Tensor | Number, alpha: Number = 1) -> Tensor:
-    return p.sub(other, x if is_one(alpha) else p.mul(x, alpha))
+    return p.sub(other, x, alpha=alpha)
 
 
 @decompose("remainder.Scalar_Tensor")
@@ -139,17 +139,19 @@ def square(x: Tensor) -> Tensor:
 @decompose("addcmul", also_complex=True)
 @rounds_once
 def addcmul(x: Tensor, a: Tensor, b: Tensor, value: Number = 1) -> Tensor:
-    return p.add(x, p.mul(_scaled(a, value), b))
+    return sum_of(x, p.mul(_scaled(a, value), b))
 
 
 @decompose("addcdiv", also_complex=True)
 @rounds_once
 def addcdiv(x: Tensor, a: Tensor, b: Tensor, value: Number = 1) -> Tensor:
-    return p.add(x, p.div(_scaled(a, value), b))
+    return sum_of(x, p.div(_scaled(a, value), b))
 
 
 def _scaled(x: Tensor, factor: Number) -> Tensor:
-    """`factor * x`, where whole numbers take the whole part of the factor."""
+    """`factor * x`, where whole numbers take the whole part of the factor, and complex ones meet a complex one."""
+    if x.is_complex():
+        return p.mul(x, factor)
     if is_one(factor):
         return x
     if is_float(x.dtype) or not isinstance(factor, float | torch.SymFloat):

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from stator.prims import names as p
 from stator.prims.decompositions.layout import flat
+from stator.prims.decompositions.pointwise import nan_to_num
 from stator.prims.dtypes import cast, compute_type
 from stator.prims.table import decompose
 
@@ -221,7 +222,10 @@ def dist(x: Tensor, y: Tensor, order: float = 2) -> Tensor:
 
 @decompose("nansum")
 def nansum(x: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Tensor:
-    clean = p.where(p.isnan(x), 0, x) if x.is_floating_point() else x
+    if dtype is None or dtype.is_floating_point or dtype.is_complex:
+        clean = p.where(p.isnan(x), 0, x) if x.is_floating_point() else x
+    else:  # where a whole number comes out infinities count as the largest number
+        clean = nan_to_num(x)
     return p.sum_(clean, _dims(x, dim), keepdim, dtype=dtype)
 
 

@@ -1,0 +1,93 @@
+"""Eager once more, with every product rounded that its kernels join with a sum.
+
+A compiler of C++ makes one instruction of a product and the sum behind it, where it finds them beside each other in a
+kernel and the processor has it: no rounding, and no overflow, comes between. So near the ends of a dtype `x + a * b` is
+a number with such an instruction and an infinity, or NaN, without. `STEPS` has the formulas of these kernels.
+Neighbour: `ways.py` has eager's other ways, and lists this one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map
+
+HALVES = (torch.float16, torch.bfloat16)
+
+
+class Stepwise(TorchDispatchMode):
+    """While this is active every step of a formula is rounded."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        formula = STEPS.get(func._schema.name.split("::")[1].rstrip("_"))
+        if formula is None or "out" in kwargs:
+            return func(*args, **kwargs)
+        given = tree_map(lambda a: a.clone() if isinstance(a, Tensor) else a, args) if func._schema.is_mutable else args
+        out = func(*args, **kwargs)
+        if not (out.is_floating_point() or out.is_complex()) or out._is_zerotensor():
+            return out
+        dtype = torch.float32 if out.dtype in HALVES else out.dtype
+        value = formula(*[_in(a, dtype, out) for a in given], **{k: _in(v, dtype, out) for k, v in kwargs.items()})
+        return out if value is None else out.copy_(value)
+
+
+def _in(value: Any, dtype: torch.dtype, like: Tensor) -> Tensor:
+    if isinstance(value, Tensor) and value._is_zerotensor():  # of autograd's, without memory
+        return torch.zeros(value.shape, dtype=dtype, device=value.device)
+    if isinstance(value, Tensor):
+        return value.to(dtype).resolve_conj().resolve_neg()
+    return torch.tensor(value, dtype=dtype, device=like.device)
+
+
+def _sum(a: Tensor, b: Tensor) -> Tensor:
+    return torch.complex(a.real + b.real, a.imag + b.imag) if a.is_complex() else a + b
+
+
+def _product(a: Tensor, b: Tensor) -> Tensor:
+    if not a.is_complex():
+        return a * b
+    return torch.complex(a.real * b.real - a.imag * b.imag, a.real * b.imag + a.imag * b.real)
+
+
+def _add(x: Tensor, y: Tensor, alpha: Tensor | None = None) -> Tensor | None:
+    return None if alpha is None else _sum(x, _product(alpha, y))
+
+
+def _sub(x: Tensor, y: Tensor, alpha: Tensor | None = None) -> Tensor | None:
+    return None if alpha is None else _add(x, y, -alpha)
+
+
+def _mul(x: Tensor, y: Tensor) -> Tensor | None:
+    return _product(x, y) if x.is_complex() else None
+
+
+def _pow(x: Tensor, exponent: Tensor) -> Tensor | None:
+    if not x.is_complex() or exponent.dim() or exponent not in (2, 3):
+        return None
+    square = _product(x, x)
+    return square if exponent == 2 else _product(square, x)
+
+
+def _addcmul(x: Tensor, a: Tensor, b: Tensor, value: Tensor | None = None) -> Tensor:
+    return _sum(x, _product(a if value is None else _product(value, a), b))
+
+
+def _addcdiv(x: Tensor, a: Tensor, b: Tensor, value: Tensor | None = None) -> Tensor:
+    return _sum(x, (a if value is None else _product(value, a)) / b)
+
+
+def _lerp(start: Tensor, end: Tensor, weight: Tensor) -> Tensor:
+    way = _sum(end, -start)
+    near = _sum(start, _product(weight, way))
+    return torch.where(weight.abs() < 0.5, near, _sum(end, -_product(way, 1 - weight)))
+
+
+#: Operator → its kernel's formula, one step after the other; None where it joins nothing.
+STEPS: dict[str, Callable[..., Tensor | None]] = {
+    "add": _add, "sub": _sub, "mul": _mul, "pow": _pow, "addcmul": _addcmul, "addcdiv": _addcdiv, "lerp": _lerp,
+}  # fmt: skip
