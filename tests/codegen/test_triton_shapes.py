@@ -273,5 +273,7 @@ def test_the_lowest_number_is_its_own_absolute_value(dtype: str) -> None:
     negative = e.op("lt", x, e.const(0, dtype))
     for value in (e.op("abs", x), e.op("where", negative, e.op("neg", x), x)):
         made.store(e.op("gt", value, limit))
+        made.store(e.cast(value, "f32"))
+        made.store(e.cast(value, "f64"))
     for stages in hopper.built([made.kernel()]):
         assert not re.findall(r"\sabs\.s\d+", stages["ptx"])

@@ -129,10 +129,20 @@ def _sign(a):
 
 @triton.jit
 def _signed(a, dtype: tl.constexpr):
-    # LLVM takes -1 or 0 for a flag, and makes bfloat16 of the flag: 1 or 0.
-    wide = a.to(tl.int64)
-    size = tl.where(wide < 0, -wide, wide).to(tl.uint64).to(dtype)
-    return tl.where(wide < 0, -size, size)
+    # The instruction itself. LLVM takes -1 or 0 for a flag, and makes bfloat16 of the flag: 1 or 0. In a formula by the
+    # absolute value, ptxas takes that to be positive, which it is not of the lowest number.
+    if a.dtype.primitive_bitwidth < 64:
+        a = a.to(tl.int32)
+        if dtype == tl.float64:
+            result = tl.inline_asm_elementwise("cvt.rn.f64.s32 $0, $1;", "=d,r", [a], tl.float64, True, 1)
+        else:
+            result = tl.inline_asm_elementwise("cvt.rn.f32.s32 $0, $1;", "=f,r", [a], tl.float32, True, 1)
+    else:
+        if dtype == tl.float64:
+            result = tl.inline_asm_elementwise("cvt.rn.f64.s64 $0, $1;", "=d,l", [a], tl.float64, True, 1)
+        else:
+            result = tl.inline_asm_elementwise("cvt.rn.f32.s64 $0, $1;", "=f,l", [a], tl.float32, True, 1)
+    return result
 
 
 @triton.jit
