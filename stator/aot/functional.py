@@ -10,6 +10,8 @@ Neighbours: `tracer.py` makes the handles and emits the nodes through `Emit`.
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -19,6 +21,7 @@ from torch import fx
 from stator.base.errors import Unsupported
 from stator.fake.layout import is_dense
 from stator.fake.overloads import Table
+from stator.fake.symbolic import is_symbolic
 
 aten = torch.ops.aten
 
@@ -281,6 +284,45 @@ def check_reach(base: Any, out: torch.Tensor) -> None:
     first, last = _reach(out.shape, out.stride(), out.storage_offset())
     if first < last and (first < low or last > high):
         raise Unsupported(aten.as_strided.default, "it reads memory outside of the tensor")
+
+
+#: Up to so many elements are looked up one by one.
+_FEW = 1 << 14
+
+
+def leaves_operand(tensor: torch.Tensor) -> bool:
+    """Whether an `as_strided` on the way to it reads what its operand does not hold, or that is not known.
+
+    Autograd drops the gradient of such elements, though they are elements of what the operand is a view of.
+    """
+    steps = tensor.handle.steps  # type: ignore[attr-defined]
+    places = [(step.size, step.stride, step.offset) for step in steps]
+    places.append((tensor.shape, tensor.stride(), tensor.storage_offset()))
+    return any(
+        step.func is aten.as_strided.default and not _holds(places[i], places[i + 1])
+        for i, step in enumerate(steps)
+        if i > 0
+    )
+
+
+def _holds(operand: Any, part: Any) -> bool:
+    """Whether every position of a part is one of the operand's; False where sizes are symbols or many."""
+    if is_symbolic([*operand[0], *operand[1], *part[0], *part[1]]):
+        return False
+    low, high = _reach(*operand)
+    first, last = _reach(*part)
+    if first == last or (is_dense(operand[0], operand[1]) and low <= first and last <= high):
+        return True
+    if max(math.prod(operand[0]), math.prod(part[0])) > _FEW:
+        return False
+    return _positions(*part) <= _positions(*operand)
+
+
+def _positions(size: Sequence[int], stride: Sequence[int], offset: int) -> set[int]:
+    places = itertools.product(
+        *[range(0, extent * step, step) if step else [0] for extent, step in zip(size, stride, strict=True)]
+    )
+    return {offset + sum(place) for place in places}
 
 
 def _reach(size: Sequence[int], stride: Sequence[int], offset: Any) -> tuple[Any, Any]:

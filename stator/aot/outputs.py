@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from stator.aot.functional import Cell, repeats
+from stator.aot.functional import Cell, leaves_operand, repeats
 from stator.aot.metadata import Output
 from stator.aot.tracer import Tracer
 from stator.base.errors import Unsupported
@@ -63,6 +63,10 @@ def describe(tracer: Tracer, inputs: Mapping[int, int], outputs: list[Any]) -> R
         base = bases.get(fake.handle.cell) if origin is None else origin
         if base is not None and fake is not base and fake.grad_fn is not None and repeats(base.shape, base.stride()):
             raise Unsupported("a result", "it is a view of a tensor that holds some elements several times")
+        if base is not None and fake is not base and fake.grad_fn is not None and leaves_operand(fake):
+            raise Unsupported(
+                "a result", "as_strided reads elements that its operand does not hold, and needs gradients"
+            )
         if base is not None and (fake.dtype.itemsize != base.dtype.itemsize and not _in_parts(fake, base)):
             raise Unsupported("a result", "it reads the memory of another as elements of another size")
         if base is not None and base is not fake:
