@@ -33,7 +33,7 @@ def by_python(module: fx.GraphModule) -> Callable[[list[Any]], tuple[Any, ...]]:
         if not by_nodes:
             return tuple(module.forward(*inputs))
         symbols = [place.symbol for place in places]
-        return tuple(_Sized(module, dict(zip(symbols, read(places, inputs), strict=True))).run(*inputs))
+        return tuple(Sized(module, dict(zip(symbols, read(places, inputs), strict=True))).run(*inputs))
 
     return call
 
@@ -42,7 +42,7 @@ def _keeps(target: Any) -> bool:
     return isinstance(target, OpOverload) and str(target) in WORKSPACES
 
 
-class _Sized(fx.Interpreter):
+class Sized(fx.Interpreter):
     """Runs a graph with values in place of its symbols."""
 
     def __init__(self, module: fx.GraphModule, values: dict[Symbol, int]) -> None:

@@ -226,10 +226,10 @@ class Tracer(FakeMode):
         return execute(func, args, kwargs)
 
     def _as(self, out: Any, like: Any) -> Any:
-        """The value with the strides of another fake; a view stays where it is."""
+        """The value with the strides of another fake; what is promised as a view, or is one of an input, stays."""
         if not isinstance(out, FakeTensor) or not isinstance(like, FakeTensor) or out.stride() == like.stride():
             return out
-        if out.handle.steps or out.handle.origin is not None or like.memory is not None or out.shape != like.shape:
+        if out.handle.origin is not None or like.memory is not None or out.shape != like.shape:
             return out
         made = make(out.shape, out.dtype, out.device, like.stride())
         packed = {"memory_format": torch.contiguous_format} if is_contiguous(made) else {}

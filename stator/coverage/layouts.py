@@ -20,6 +20,7 @@ from stator.base.errors import DataDependent, StatorError
 from stator.coverage import database
 from stator.coverage.database import FREE, SEED, Sample
 from stator.fake import FakeMode
+from stator.graphs import composite
 
 #: Entries whose kernels end the process on empty tensors, in eager.
 FATAL = {"nn.functional.embedding_bag", "_segment_reduce.lengths", "_segment_reduce.offsets"}
@@ -119,7 +120,7 @@ def _described(sample: Sample, leaves: Sequence[Any]) -> list[Any] | Exception:
     args, kwargs = pytree.tree_unflatten(list(leaves), sample.spec)
     torch.manual_seed(SEED)
     try:
-        results = pytree.tree_leaves(sample.function(*args, **kwargs))
+        results = pytree.tree_leaves(composite.call(sample.function, args, kwargs))
     except Exception as error:
         return error
     found: list[Any] = []

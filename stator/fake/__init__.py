@@ -3,6 +3,7 @@
 from stator.fake import (  # noqa: F401  (they fill the table of shape rules)
     rules,
     rules_layers,
+    rules_packed,
     rules_reductions,
     rules_run,
     rules_views,

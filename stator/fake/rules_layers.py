@@ -273,21 +273,25 @@ def _pool_backward(grad: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
     return _image(x.shape, x) if x.dim() == 4 else NotImplemented
 
 
-@rule(aten.reflection_pad2d.default, aten.replication_pad2d.default, aten.replication_pad3d.default)
+@rule(*variants("reflection_pad2d reflection_pad3d replication_pad2d replication_pad3d"))
 def _bordered(x: Any, padding: Sequence[int]) -> Any:
-    """The meta kernels of some releases forget the layout."""
+    """The meta kernels forget the layout, which is also that of a volume without a batch."""
     size = list(x.shape)
     for i in range(len(padding) // 2):
         size[-1 - i] = size[-1 - i] + padding[2 * i] + padding[2 * i + 1]
-    if x.dim() != 2 + len(padding) // 2 or any(extent <= 0 for extent in size):
+    if x.dim() - len(padding) // 2 not in (1, 2) or any(extent <= 0 for extent in size):
         return NotImplemented
     return _suggested(size, x)
 
 
-@rule(aten.reflection_pad2d_backward.default, aten.replication_pad2d_backward.default)
+@rule(
+    *variants("reflection_pad2d_backward reflection_pad3d_backward"),
+    *variants("replication_pad2d_backward replication_pad3d_backward"),
+)
 def _bordered_backward(grad: Any, x: Any, padding: Sequence[int]) -> Any:
     """The meta kernels forget the layout of `x`."""
-    return _suggested(x.shape, x) if x.dim() == 4 and same(grad.shape[:2], x.shape[:2]) else NotImplemented
+    outer = x.dim() - len(padding) // 2
+    return _suggested(x.shape, x) if same(grad.shape[:outer], x.shape[:outer]) else NotImplemented
 
 
 @rule(aten.max_unpool2d.default)
@@ -378,7 +382,9 @@ def _group_norm(x: Any, weight: Any, bias: Any, n: int, c: int, hw: int, groups:
 
 @rule(aten.native_group_norm_backward.default)
 def _group_norm_backward(grad: Any, x: Any, mean: Any, rstd: Any, weight: Any, *args: Any) -> Any:
-    return _norm_gradients(x, weight, args[-1]) if x.is_contiguous() else NotImplemented
+    """On the CPU in the layout of `x`, which the shape function forgets."""
+    known = x.is_contiguous() or (x.device.type == "cpu" and suggests_channels_last(x))
+    return _norm_gradients(x, weight, args[-1]) if known else NotImplemented
 
 
 @rule(aten.cudnn_grid_sampler.default)
@@ -441,7 +447,7 @@ def _mse(x: Any, target: Any, reduction: int = 1) -> Any:
     return fresh((x, target), promote((x, target))) if reduction == 0 else make((), x.dtype, x.device)
 
 
-@rule(*variants("mse_loss_backward smooth_l1_loss_backward huber_loss_backward soft_margin_loss_backward"))
+@rule(aten.soft_margin_loss_backward.default)
 def _loss_backward(grad: Any, x: Any, target: Any, *args: Any) -> Any:
     """PyTorch's shape functions divide by the number of elements, of which there may be none."""
     return fresh((x, target, grad), promote((x, target)))

@@ -1,4 +1,4 @@
-"""Shape rules of the views, whose results share the memory of their input, and of what replaces a part of a tensor.
+"""Shape rules of the views, whose results share the memory of their input, and of what replaces or copies a part.
 
 Neighbours: as `rules.py`; views without a rule here run on the meta tensors (`execute.run_on_meta`).
 """
@@ -13,7 +13,7 @@ import torch
 
 from stator.base.errors import DataDependent
 from stator.fake.execute import aten, execute
-from stator.fake.layout import channels_last_strides, contiguous_strides, suggests_channels_last
+from stator.fake.layout import channels_last_strides, contiguous_strides, is_plain, suggests_channels_last
 from stator.fake.rules import broadcast, like, read_at, rule, variants
 from stator.fake.symbolic import is_symbolic
 from stator.fake.tensor import FakeTensor, make, memory_of, with_pending
@@ -78,7 +78,7 @@ def _view(x: Any, size: Any) -> Any:
     resolved = resolve_size(x.numel(), size)
     if resolved is None or x.numel() == 0:
         return NotImplemented
-    if x.is_contiguous():
+    if is_plain(x):
         return view(x, resolved, None)
     stride = view_strides(x.shape, x.stride(), resolved)
     return NotImplemented if stride is None else view(x, resolved, stride)
@@ -283,7 +283,9 @@ def _written_along(x: Any, *args: Any, **kwargs: Any) -> Any:
 @rule(aten.roll.default)
 def _roll(x: Any, shifts: Any, dims: Any = ()) -> Any:
     """PyTorch's shape function forgets the layout; on the host its parts are joined in theirs, unless one is empty."""
-    if x.is_contiguous() or not dims or x.device.type != "cpu" or not suggests_channels_last(x):
+    if not dims:  # as one row
+        return make(x.shape, x.dtype, x.device)
+    if x.is_contiguous() or x.device.type != "cpu" or not suggests_channels_last(x):
         return _packed_like_first(x)
     if any(x.shape[d] == 0 or shift % x.shape[d] == 0 for shift, d in zip(shifts, dims, strict=False)):
         return NotImplemented
@@ -293,3 +295,10 @@ def _roll(x: Any, shifts: Any, dims: Any = ()) -> Any:
 @rule(aten.flip.default)
 def _flip(x: Any, dims: Any) -> Any:
     return like(x, None, None, None) if len({d % max(x.dim(), 1) for d in dims}) == len(dims) else NotImplemented
+
+
+@rule(aten.view_copy.default)
+def _view_copy(x: Any, size: Sequence[int]) -> Any:
+    """Of any layout: what cannot be viewed is copied before."""
+    plain = make(x.shape, x.dtype, x.device)
+    return make(execute(aten.view.default, (plain, size), {}).shape, x.dtype, x.device)

@@ -158,14 +158,24 @@ def gradients(
     return found
 
 
+def _max_pool1d(function: Any, *args: Any, **named: Any) -> Any:
+    """Without a history eager has a kernel for rows, whose result is contiguous; of fakes it makes images."""
+    x = args[0] if args else named.get("input")
+    if not isinstance(x, FakeTensor) or (x.requires_grad and torch.is_grad_enabled()):
+        return NotImplemented
+    out = function(*args, **named)
+    return out.clone(memory_format=torch.contiguous_format) if isinstance(out, Tensor) else out
+
+
 #: Functions whose gradient has, by PyTorch's formula, steps whose sizes depend on data: others with the same values.
-#: And the entry to the engine, which on its way imports SymPy to compare shapes that have been compared; and LSTMs,
-#: which PyTorch takes apart where it sees a mode.
+#: And the entry to the engine, which on its way imports SymPy to compare shapes that have been compared; and LSTMs
+#: and pooled rows, which PyTorch takes apart where it sees a mode.
 _OTHERS: dict[Any, Callable[..., Any]] = {
     **dict.fromkeys((torch.index_fill, torch.Tensor.index_fill), partial(_filled, False)),
     torch.Tensor.index_fill_: partial(_filled, True),
     torch.autograd.grad: gradients,
     torch.lstm: lstm,
+    **{function: partial(_max_pool1d, function) for function in (torch.max_pool1d, F.max_pool1d)},
 }
 
 _FORMS: dict[Any, Callable[..., Any]] = {

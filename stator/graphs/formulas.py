@@ -66,7 +66,7 @@ def _of_chosen(node: Any, grad: Tensor, spread: Tensor) -> Tensor:
         return spread  # the formula that eager takes there
     x, value = node._saved_self, node._saved_result
     chosen = (x == value) | (x.isnan() & value.isnan())
-    return torch.where(chosen, grad / chosen.sum(), 0)
+    return torch.where(chosen, grad / chosen.sum(), 0).contiguous()  # written into zeros
 
 
 def _dim(node: Any) -> int:

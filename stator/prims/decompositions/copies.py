@@ -40,7 +40,6 @@ VIEWS = {
     "unbind_copy.int": "unbind.int",
     "unfold_copy": "unfold",
     "unsqueeze_copy": "unsqueeze",
-    "view_copy": "view",
     "view_copy.dtype": "view.dtype",
 }
 
@@ -55,6 +54,12 @@ def _copied(view: Callable[..., Any]) -> Callable[..., Any]:
 
 for _name, _view in VIEWS.items():
     decompose(_name, also_complex=True)(_copied(overload(_view)))  # type: ignore[arg-type]
+
+
+@decompose("view_copy", also_complex=True)
+def view_copy(x: Tensor, size: Sequence[int]) -> Tensor:
+    """Of any layout: what cannot be viewed is copied before."""
+    return packed(p.view(contiguous(x), list(size)))
 
 
 @decompose("diag_embed", also_complex=True)

@@ -1,0 +1,54 @@
+"""Shape rules of operators whose results are contiguous whatever their operands are.
+
+PyTorch's shape functions preserve a layout there, or take that of one operand. They still decide sizes and dtypes, and
+what is refused. Neighbours: as `rules.py`; reductions are in `rules_reductions.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stator.fake.execute import aten, plan_of, run_on_meta
+from stator.fake.layout import promote
+from stator.fake.overloads import overload
+from stator.fake.rules import fresh, rule, variants
+from stator.fake.tensor import FakeTensor, make
+
+
+def _packed(func: Any, *args: Any, **kwargs: Any) -> Any:
+    found = run_on_meta(func, plan_of(func), args, kwargs)
+    return tuple(map(_contiguous, found)) if isinstance(found, tuple) else _contiguous(found)
+
+
+def _contiguous(x: FakeTensor) -> FakeTensor:
+    made: FakeTensor = make(x.shape, x.dtype, x.device)
+    return made
+
+
+def _enter(name: str) -> None:
+    func = overload(name)
+
+    @rule(name)
+    def packed(*args: Any, **kwargs: Any) -> Any:
+        return _packed(func, *args, **kwargs)
+
+
+for _name in (
+    *variants("isin", "Tensor_Tensor Tensor_Scalar"),
+    *variants("normal", "Tensor_Tensor Tensor_float float_Tensor"),
+    *variants("nll_loss2d_forward glu_backward"),
+):
+    _enter(_name)
+
+
+@rule(aten.angle.default)
+def _angle(x: Any) -> Any:
+    """Of complex numbers a part of a complex result is copied."""
+    return _packed(aten.angle.default, x) if x.is_complex() else NotImplemented
+
+
+@rule(*variants("mse_loss_backward smooth_l1_loss_backward huber_loss_backward"))
+def _distance_backward(grad: Any, x: Any, target: Any, *args: Any) -> Any:
+    """PyTorch's shape functions divide by the number of elements, of which there may be none."""
+    made = fresh((x, target, grad), promote((x, target)))
+    return _contiguous(made) if x.device.type == "cpu" else made
