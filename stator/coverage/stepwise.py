@@ -81,6 +81,13 @@ def _addcdiv(x: Tensor, a: Tensor, b: Tensor, value: Tensor | None = None) -> Te
     return _sum(x, (a if value is None else _product(value, a)) / b)
 
 
+def _addr(x: Tensor, a: Tensor, b: Tensor, beta: Tensor | None = None, alpha: Tensor | None = None) -> Tensor | None:
+    if beta is not None and beta == 0:
+        return None
+    product = _product((a if alpha is None else _product(alpha, a)).unsqueeze(1), b)
+    return _sum(x if beta is None else _product(beta, x), product)
+
+
 def _lerp(start: Tensor, end: Tensor, weight: Tensor) -> Tensor:
     way = _sum(end, -start)
     near = _sum(start, _product(weight, way))
@@ -90,4 +97,5 @@ def _lerp(start: Tensor, end: Tensor, weight: Tensor) -> Tensor:
 #: Operator → its kernel's formula, one step after the other; None where it joins nothing.
 STEPS: dict[str, Callable[..., Tensor | None]] = {
     "add": _add, "sub": _sub, "mul": _mul, "pow": _pow, "addcmul": _addcmul, "addcdiv": _addcdiv, "lerp": _lerp,
+    "addr": _addr,
 }  # fmt: skip

@@ -27,6 +27,8 @@ CHAINS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "choices": lambda x, y: torch.where(x > y, x * y, y - x),
     "functions": lambda x, y: (x * y).exp() + torch.tanh(x + y) + torch.sigmoid(x) + (y.abs() + 1).log(),
     "sums": lambda x, y: (x * y).sum(-1),
+    "outer products": lambda x, y: torch.addr(x, y[:, 0], x[0], beta=0.7, alpha=0.3) + torch.addr(y, x[:, 1], y[1]),
+    "differences": lambda x, y: torch.rsub(x, y, alpha=0.5) * torch.rsub(y, 2, alpha=2),
 }
 
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from stator.fake.layout import promote
 from stator.prims import names as p
+from stator.prims.decompositions.complex import sum_of
 from stator.prims.decompositions.layout import contiguous, reshaped
 from stator.prims.decompositions.shape import roll
 from stator.prims.dtypes import cast, is_one
@@ -58,10 +59,17 @@ def dot(a: Tensor, b: Tensor) -> Tensor:
 
 @decompose("addr", also_complex=True)
 def addr(x: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
-    if x.dtype is a.dtype is b.dtype is torch.bool:  # the numbers are truth values then
-        beta, alpha = bool(beta), bool(alpha)
-    product = _scaled(p.mul(p.unsqueeze(a, 1), b), alpha)
-    return product if beta == 0 else p.add(_scaled(x, beta), product)
+    """Eager rounds the numbers to the dtype of the result, and every step; a complex 1 turns infinities to NaN."""
+    dtype = promote((x, a, b))
+    x, a, b = cast(x, dtype), cast(a, dtype), cast(b, dtype)
+
+    def scaled(value: Tensor, factor: float) -> Tensor:
+        if is_one(factor) and not dtype.is_complex:
+            return value
+        return p.mul(value, p.full([], factor, dtype=dtype, device=x.device))
+
+    product = p.mul(p.unsqueeze(scaled(a, alpha), 1), b)
+    return product if beta == 0 else sum_of(scaled(x, beta), product)
 
 
 @decompose("linalg_cross")
