@@ -15,6 +15,7 @@ from stator.base.errors import DataDependent
 from stator.fake.execute import aten, execute
 from stator.fake.layout import channels_last_strides, contiguous_strides, is_plain, suggests_channels_last
 from stator.fake.rules import broadcast, like, read_at, rule, variants
+from stator.fake.rules_refusing import check_along
 from stator.fake.symbolic import is_symbolic
 from stator.fake.tensor import FakeTensor, make, memory_of, with_pending
 
@@ -248,12 +249,21 @@ _preserving(aten.diagonal_scatter.default, aten.diagonal.default)
 
 @rule(
     *variants(
-        "index_fill fill zero copy log_sigmoid_backward",
-        "default src value two int_Scalar int_Tensor Scalar Tensor",
+        "fill zero copy log_sigmoid_backward",
+        "default src value two Scalar Tensor",
     )
 )
 def _packed_like_first(x: Any, *args: Any, **kwargs: Any) -> Any:
     return like(x, None, None, None) if isinstance(x, FakeTensor) and x.is_contiguous() else NotImplemented
+
+
+@rule(aten.index_fill.int_Scalar, aten.index_fill.int_Tensor)
+def _index_fill(x: Any, dim: int, index: Any, value: Any) -> Any:
+    if index.dim() > 1:
+        raise IndexError("index_fill_(): Index is supposed to be a vector")
+    if isinstance(value, FakeTensor) and value.dim():
+        raise RuntimeError(f"index_fill_ only supports a 0-dimensional value tensor, but got one of {value.dim()} dims")
+    return _packed_like_first(x)
 
 
 @rule(aten.index_put.default, aten._unsafe_index_put.default)
@@ -271,7 +281,13 @@ def _index_put(x: Any, indices: Any, values: Any, accumulate: bool = False) -> A
     return _packed_like_first(x)
 
 
-@rule(*variants("scatter scatter_add scatter_reduce index_add index_copy", "default src value two"))
+@rule(aten.index_add.default)
+def _index_add(x: Any, dim: int, index: Any, source: Any, **kwargs: Any) -> Any:
+    check_along("index_add", x, dim, index, source)
+    return _written_along(x, index, source)
+
+
+@rule(*variants("scatter scatter_add scatter_reduce index_copy", "default src value two"))
 def _written_along(x: Any, *args: Any, **kwargs: Any) -> Any:
     """PyTorch's shape functions compare the sizes of all operands, and take numbers only."""
     fakes = [arg for arg in (x, *args) if isinstance(arg, FakeTensor)]

@@ -34,6 +34,7 @@ NAMES = [
     ),
     *("cumprod", "logsumexp", "norm", "native_layer_norm", "nn.functional.layer_norm", "addmm", "bmm"),
     *("nn.functional.embedding", "nn.functional.nll_loss", "nn.functional.cross_entropy", "nn.functional.max_unpool2d"),
+    *("addmv", "index_add", "index_fill", "index_reduce.amax", "nn.functional.soft_margin_loss"),
 ]
 #: What a fake may raise: where it is not eager's error, the program itself is run to raise that.
 KINDS = RuntimeError | ValueError | IndexError | TypeError | AssertionError | StatorError

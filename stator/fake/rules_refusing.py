@@ -1,0 +1,53 @@
+"""Sizes and dtypes that kernels refuse and PyTorch's shape functions take; what is not refused is left to those.
+
+Neighbours: as `rules.py`; `refusals.py` asks kernels about dtypes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stator.fake.execute import aten
+from stator.fake.layout import is_float, same
+from stator.fake.rules import broadcast, rule
+
+
+@rule(aten.addmv.default)
+def _addmv(bias: Any, matrix: Any, vector: Any, **numbers: Any) -> Any:
+    if bias.dim() > 1:
+        raise RuntimeError(f"addmv: a bias of size {list(bias.shape)} does not expand to a row")
+    return NotImplemented
+
+
+@rule(aten.soft_margin_loss.default)
+def _soft_margin(x: Any, target: Any, reduction: int = 1) -> Any:
+    if x.dim() < target.dim() and broadcast([x, target]) != tuple(x.shape):
+        raise RuntimeError(f"soft_margin_loss: the result cannot have the size {list(x.shape)} of the input")
+    return NotImplemented
+
+
+@rule(aten._safe_softmax.default)
+def _safe_softmax(x: Any, dim: int, dtype: Any = None) -> Any:
+    if not is_float(dtype or x.dtype):
+        raise NotImplementedError(f'"softmax" not implemented for {dtype or x.dtype}')
+    return NotImplemented
+
+
+@rule(aten.index_reduce.default)
+def _index_reduce(x: Any, dim: int, index: Any, source: Any, *args: Any, **kwargs: Any) -> Any:
+    check_along("index_reduce", x, dim, index, source)
+    return NotImplemented
+
+
+def check_along(name: str, x: Any, dim: int, index: Any, source: Any) -> None:
+    """Raise unless the source has as many dims as `x`, one slice for each position, and slices of that size."""
+    if index.dim() > 1 or source.dim() != x.dim():
+        raise RuntimeError(f"{name}: positions are one row, and the source has the dims of the input")
+    count = source.shape[dim] if source.dim() else 1
+    if index.numel() != count:
+        raise RuntimeError(f"{name}: {index.numel()} positions for {count} slices of the source")
+    if x.dim():
+        wanted, given = list(x.shape), list(source.shape)
+        del wanted[dim], given[dim]
+        if not same(wanted, given):
+            raise RuntimeError(f"{name}: slices of size {given} for those of size {wanted}")
