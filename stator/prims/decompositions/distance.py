@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from stator.prims import names as p
-from stator.prims.decompositions.reduction import vector_norm
+from stator.prims.decompositions.reduction import norm_of_terms
 from stator.prims.table import decompose
 
 #: Matrices with more rows are multiplied for Euclidean distances, unless the caller says when.
@@ -34,7 +34,7 @@ def distances(a: Tensor, b: Tensor, order: float, mode: int | None) -> Tensor:
         return p.sum_(p.where(kept, difference, 1.0), [-1], False)
     if order == math.inf:  # eager's loop compares, and passes over NaN
         difference = p.where(p.isnan(difference), 0.0, difference)
-    return vector_norm(difference, order, [-1])
+    return norm_of_terms(difference, order, [-1])
 
 
 @decompose("_euclidean_dist")
@@ -56,8 +56,7 @@ def distances_backward(grad: Tensor, a: Tensor, b: Tensor, order: float, distanc
     if a.numel() == 0 or b.numel() == 0 or order == 0:
         return p.full([*grad.shape[:-1], a.shape[-1]], 0, dtype=a.dtype, device=a.device)
     difference = p.sub(p.unsqueeze(a, -2), p.unsqueeze(b, -3))
-    slope = _slope(difference, p.unsqueeze(distance, -1), order)
-    return p.sum_(p.mul(p.unsqueeze(grad, -1), slope), [-2], False)
+    return p.sum_(_sloped(p.unsqueeze(grad, -1), difference, p.unsqueeze(distance, -1), order), [-2], False)
 
 
 @decompose("_pdist_backward")
@@ -66,19 +65,24 @@ def distances_within_backward(grad: Tensor, x: Tensor, order: float, distance: T
     return p.full(list(x.shape), 0, dtype=x.dtype, device=x.device) if x.shape[0] == 0 else NotImplemented
 
 
-def _slope(difference: Tensor, distance: Tensor, order: float) -> Tensor:
-    """The derivative of the norm by each difference, zero where the distance is; NaN as eager's vectors have it."""
+def _sloped(grad: Tensor, difference: Tensor, distance: Tensor, order: float) -> Tensor:
+    """The gradient times the derivative of the norm by each difference; NaN as eager's vectors have it.
+
+    Where the distance is zero there is none, whatever the gradient: an infinity times zero would be NaN.
+    """
     size, sign = p.absolute(difference), p.where(p.isnan(difference), difference, p.sign(difference))
     match order:
         case 1:
-            return sign
+            return p.mul(grad, sign)
         case 2:
-            slope = p.div(difference, distance)
+            sloped = p.div(p.mul(grad, difference), distance)
         case math.inf:
             gap = p.sub(size, distance)
-            return p.where(p.isnan(gap), gap, p.where(p.eq(gap, 0.0), sign, 0.0))
+            return p.mul(grad, p.where(p.isnan(gap), gap, p.where(p.eq(gap, 0.0), sign, 0.0)))
         case _:
-            slope = p.mul(sign, p.power_scalar(p.div(size, distance), order - 1))
+            base, exponent = (difference, order - 2) if order > 2 else (sign, order - 1)
+            scaled = p.mul(p.mul(base, p.power_scalar(size, exponent)), grad)
+            sloped = p.div(scaled, p.power_scalar(distance, order - 1))
             if order < 1:
-                return p.where(p.logical_or(p.eq(distance, 0.0), p.eq(difference, 0.0)), 0.0, slope)
-    return p.where(p.eq(distance, 0.0), 0.0, slope)
+                return p.where(p.logical_or(p.eq(distance, 0.0), p.eq(difference, 0.0)), 0.0, sloped)
+    return p.where(p.eq(distance, 0.0), 0.0, sloped)

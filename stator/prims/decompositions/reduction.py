@@ -121,23 +121,29 @@ def vector_norm(
     result = dtype or x.dtype
     wide = cast(x, compute_type(result))
     dims = _dims(x, dim)
-    match order:
-        case _ if order != 0 and all(x.shape[d] == 1 for d in dims if x.dim()):  # exact, as eager's
-            value = p.absolute(wide) if keepdim or not x.dim() else p.squeeze(p.absolute(wide), dims)
-        case math.inf:
-            value = p.amax(p.absolute(wide), dims, keepdim)
-        case _ if order == -math.inf:
-            value = p.amin(p.absolute(wide), dims, keepdim)
-        case 0:
-            value = p.sum_(cast(p.ne(wide, 0), wide.dtype), dims, keepdim)
-        case 1:
-            value = p.sum_(p.absolute(wide), dims, keepdim)
-        case 2:
-            value = p.sqrt(p.sum_(p.mul(wide, wide), dims, keepdim))
-        case _:
-            total = p.sum_(p.power_scalar(p.absolute(wide), order), dims, keepdim)
-            value = p.power_scalar(total, 1.0 / order)
+    if order != 0 and all(x.shape[d] == 1 for d in dims if x.dim()):  # exact, as eager's
+        value = p.absolute(wide) if keepdim or not x.dim() else p.squeeze(p.absolute(wide), dims)
+    else:
+        value = norm_of_terms(wide, order, dims, keepdim)
     return cast(value, result)
+
+
+def norm_of_terms(x: Tensor, order: float, dims: list[int], keepdim: bool = False) -> Tensor:
+    """The norm as a sum of powers, though it be of one."""
+    match order:
+        case math.inf:
+            return p.amax(p.absolute(x), dims, keepdim)
+        case _ if order == -math.inf:
+            return p.amin(p.absolute(x), dims, keepdim)
+        case 0:
+            return p.sum_(cast(p.ne(x, 0), x.dtype), dims, keepdim)
+        case 1:
+            return p.sum_(p.absolute(x), dims, keepdim)
+        case 2:
+            return p.sqrt(p.sum_(p.mul(x, x), dims, keepdim))
+        case _:
+            total = p.sum_(p.power_scalar(p.absolute(x), order), dims, keepdim)
+            return p.power_scalar(total, 1.0 / order)
 
 
 @decompose("norm.ScalarOpt_dim", also_complex=True)
