@@ -318,6 +318,7 @@ _RULES: dict[str, Callable[..., Range]] = {
     "add": _add,
     "sub": lambda a, b: _add(a, _neg(b)),
     "mul": _mul,
+    "fma": lambda a, b, c: _add(_mul(a, b), c),
     "neg": _neg,
     "abs": _abs,
     "minimum": _minimum,

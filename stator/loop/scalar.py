@@ -12,6 +12,7 @@ import struct
 from collections.abc import Callable
 from ctypes import c_float
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 from stator.loop import special_functions
@@ -153,6 +154,18 @@ def _float_div(a: float, b: float) -> float:
     return math.nan if a == 0 or a != a or b != b else math.copysign(math.inf, a) * math.copysign(1.0, b)
 
 
+def _fma(a: float, b: float, c: float) -> float:
+    if not all(map(math.isfinite, (a, b, c))):
+        return a * b + c
+    exact = Fraction(a) * Fraction(b) + Fraction(c)
+    if not exact:
+        return a * b + c  # which of the zeros
+    try:
+        return float(exact)
+    except OverflowError:
+        return math.inf if exact > 0 else -math.inf
+
+
 def _floordiv(a: Number, b: Number) -> Number:
     if isinstance(a, float):
         return float(math.floor(a / b)) if b and math.isfinite(a / b) else _float_div(a, b)
@@ -237,6 +250,7 @@ _TABLE: tuple[tuple[str, int, str, str, Callable[..., Number]], ...] = (
     ("sub", 2, "same", "a - b", lambda a, b: a - b),
     ("mul", 2, "same", "a * b; `and` on bool", lambda a, b: a * b),
     ("div", 2, "float", "a / b", _float_div),
+    ("fma", 3, "float", "a * b + c, rounded once where the processor does so, as eager is built for it", _fma),
     ("floordiv", 2, "same", "floor(a / b); integers by 0 give 0, on CUDA what eager gives", _floordiv),
     ("mod", 2, "same", "a - b*floor(a / b), the sign of b", _mod),
     ("neg", 1, "same", "-a", lambda a: -a),

@@ -193,6 +193,9 @@ def _add_scaled(name: str, out: Spec, a: Operand, b: Operand, alpha: float) -> L
     if alpha == 1:
         return apply(out, dtype, _simple(name), a, b)
     factor = e.cast(e.number(alpha, out.dtype), dtype)
+    if out.dtype in FLOATS:  # eager's kernels join product and sum
+        factor = e.op("neg", factor) if name == "sub" else factor
+        return apply(out, dtype, lambda x, y: e.op("fma", y, factor, x), a, b)
     return apply(out, dtype, lambda x, y: e.op(name, x, e.op("mul", y, factor)), a, b)
 
 

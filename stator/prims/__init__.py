@@ -1,8 +1,8 @@
 """The closed set of primitives and the decompositions that reduce ATen to it.
 
 Front door: `PRIMITIVES`, `DECOMPOSITIONS`, `RANDOM_OPERATORS`, `verify`. Importing this package registers
-`stator::random`, `stator::special` and fills the tables. Neighbours: `stator.aot` (reads the tables while tracing),
-`stator.lowering` (a lowering per primitive).
+`stator::random`, `stator::special`, `stator::fma` and fills the tables. Neighbours: `stator.aot` (reads the tables
+while tracing), `stator.lowering` (a lowering per primitive).
 """
 
 from __future__ import annotations

@@ -192,5 +192,5 @@ def _read(table: dict[str, str]) -> dict[OpOverload, Primitive]:
     return found
 
 
-#: The set; `stator::random` and `stator::special` join it when `stator.prims` is imported.
+#: The set; `stator::random`, `stator::special` and `stator::fma` join it when `stator.prims` is imported.
 PRIMITIVES: dict[OpOverload, Primitive] = _read(TABLE)

@@ -162,8 +162,21 @@ def test_the_extremes_of_integers_are_constants_of_their_type(size: int) -> None
     batch.check()
 
 
+def test_products_and_sums_are_joined_as_in_eager() -> None:
+    batch = Batch()
+    for dtype in (torch.float32, torch.float64):
+        x = floats(dtype, 700)
+        y = x[torch.randperm(x.numel(), generator=torch.Generator().manual_seed(1))]
+        z = torch.where((x * y).isfinite() & (torch.arange(x.numel()) % 3 > 0), -(x * y), y)
+        for operands in ([x, y, z], [x, y, x]):
+            apply(batch, "fma", operands, torch.addcmul(operands[2], x, y), rtol=0.0, atol=0.0)
+    batch.check()
+
+
 def test_every_operator_is_covered() -> None:
-    assert {*UNARY, *BINARY, *BITS, "not", "where"} == set(OPS) - special_functions.NAMES  # test_special.py has these
+    assert {*UNARY, *BINARY, *BITS, "fma", "not", "where"} == set(
+        OPS
+    ) - special_functions.NAMES  # test_special.py has these
 
 
 def test_casts() -> None:

@@ -63,7 +63,6 @@ UNARY: dict[str, Callable[[Tensor], Tensor]] = {
 DECIDED = {
     "remainder": "eager's vectors give NaN for a denormal divisor, its scalars and ours the remainder",
     "fmod": "as remainder",
-    "addcmul": "eager joins product and sum, so that an intermediate result does not overflow",
     "F.gelu": "gelu(inf) is inf, eager's formula gives NaN",
     "special.i1": "the sign of a zero", "special.i1e": "the sign of a zero", "F.softshrink": "the sign of a zero",
     "fmax": "which of two zeros, which differs between eager's dtypes", "fmin": "as fmax",

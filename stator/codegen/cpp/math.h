@@ -58,6 +58,30 @@ template <class F> INLINE F fma_(F a, F b, F c) {
         __builtin_convertvector(a, D) * __builtin_convertvector(b, D) + __builtin_convertvector(c, D), F);
 #endif
 }
+// a * b + c as eager's kernels have it: rounded once, where the processor can.
+#ifdef __FMA__
+INLINE float fused_(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+INLINE double fused_(double a, double b, double c) { return __builtin_fma(a, b, c); }
+template <class F> INLINE F fused_(F a, F b, F c) {
+#if defined(__clang__)
+    return __builtin_elementwise_fma(a, b, c);
+#else
+    if constexpr (is_f32<F>) {
+        return fma_(a, b, c);
+    } else {
+#ifdef __AVX512F__
+        if constexpr (sizeof(F) == 64) return __builtin_ia32_vfmaddpd512_mask(a, b, c, (unsigned char)-1, 4);
+#endif
+        if constexpr (sizeof(F) == 32) return __builtin_ia32_vfmaddpd256(a, b, c);
+        if constexpr (sizeof(F) == 16) return __builtin_ia32_vfmaddpd(a, b, c);
+        for (int j = 0; j < lanes_of<F>; ++j) a[j] = __builtin_fma(a[j], b[j], c[j]);
+        return a;
+    }
+#endif
+}
+#else
+template <class F> INLINE F fused_(F a, F b, F c) { return a * b + c; }
+#endif
 template <class F> INLINE F poly(F, float c) { return splat<F>(c); }
 template <class F, class... R> INLINE F poly(F x, float c, R... rest) { return fma_(poly(x, rest...), x, splat<F>(c)); }
 template <class F> INLINE F madd(F x, float a, F c) { return fma_(x, splat<F>(a), c); }

@@ -32,6 +32,7 @@ _CALLS = (
 )
 TEXT: dict[str, str] = {
     "add": "({0} + {1})", "sub": "({0} - {1})", "mul": "({0} * {1})", "div": "({0} / {1})", "neg": "(-{0})",
+    "fma": "fused_({0}, {1}, {2})",
     "minimum": "min_({0}, {1})", "maximum": "max_({0}, {1})", "reciprocal": "(1 / {0})",
     "floordiv": "floordiv_({0}, {1})", "mod": "mod_({0}, {1})",
     "eq": "mask({0} == {1})", "ne": "mask({0} != {1})", "lt": "mask({0} < {1})", "le": "mask({0} <= {1})",

@@ -17,6 +17,7 @@ TYPES = {
 # Operator -> format of its operands {0}, {1}, {2}. An operator on f32 or f64 where both differ has an entry in DOUBLE.
 SPELLING = {
     "add": "{0} + {1}", "sub": "{0} - {1}", "mul": "{0} * {1}", "div": "tl.div_rn({0}, {1})",
+    "fma": "tl.fma({0}, {1}, {2})",
     "neg": "-{0}", "abs": "tl.abs({0})", "minimum": "_minimum({0}, {1})", "maximum": "_maximum({0}, {1})",
     "pow": "libdevice.pow({0}, {1})", "sqrt": "tl.sqrt_rn({0})", "rsqrt": "libdevice.rsqrt({0})",
     "reciprocal": "tl.div_rn(1.0, {0})",

@@ -14,6 +14,7 @@ from stator.prims import names as p
 from stator.prims.decompositions.complex import joined, parts_of, sum_of
 from stator.prims.decompositions.layout import contiguous
 from stator.prims.dtypes import cast, common_type, compute_type, floating, is_one, rounds_once
+from stator.prims.fma import FMA
 from stator.prims.table import decompose
 
 Number = int | float | bool
@@ -139,7 +140,10 @@ def square(x: Tensor) -> Tensor:
 @decompose("addcmul", also_complex=True)
 @rounds_once
 def addcmul(x: Tensor, a: Tensor, b: Tensor, value: Number = 1) -> Tensor:
-    return sum_of(x, p.mul(_scaled(a, value), b))
+    scaled = _scaled(a, value)
+    if x.device.type != "cpu" or not promote([x, a, b]).is_floating_point:
+        return sum_of(x, p.mul(scaled, b))
+    return FMA(scaled, b, x)
 
 
 @decompose("addcdiv", also_complex=True)
@@ -165,16 +169,17 @@ def lerp_scalar(start: Tensor, end: Tensor, weight: Number) -> Tensor:
     if isinstance(weight, torch.SymFloat):  # it is compared in the graph: here it would become a number
         return lerp_tensor(start, end, p.full([], weight, dtype=start.dtype, device=start.device))
     if abs(weight) < 0.5:
-        return p.add(start, p.mul(p.sub(end, start), weight))
-    return p.sub(end, p.mul(p.sub(end, start), 1 - weight))
+        return p.add(start, p.sub(end, start), alpha=weight)
+    rest = p.sub(1, p.full([], weight, dtype=start.dtype, device=start.device))  # rounded, as the weight is
+    return FMA(p.neg(p.sub(end, start)), rest, end)
 
 
 @decompose("lerp.Tensor")
 @rounds_once
 def lerp_tensor(start: Tensor, end: Tensor, weight: Tensor) -> Tensor:
     d = p.sub(end, start)
-    near = p.add(start, p.mul(d, weight))
-    far = p.sub(end, p.mul(d, p.sub(1, weight)))
+    near = FMA(d, weight, start)
+    far = FMA(p.neg(d), p.sub(1, weight), end)
     return p.where(p.lt(p.absolute(weight), 0.5), near, far)
 
 
