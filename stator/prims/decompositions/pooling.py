@@ -156,7 +156,7 @@ def _adaptive_sums(x: Tensor, dim: int, places: int) -> Tensor:
     first, end = _bounds(extent, places, x.device)
     number = p.unsqueeze(iota(_longest(extent, places), x.device), 1)
     at = p.add(first, number)
-    return w.gathered(x, dim, p.clamp(at, None, extent - 1), p.lt(at, end))
+    return w.gathered(x, dim, p.clamp(at, None, extent - 1), [(p.lt(at, end), None)])
 
 
 def _even(extents: Sequence[int], places: Sequence[int]) -> list[int] | None:

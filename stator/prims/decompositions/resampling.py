@@ -20,6 +20,7 @@ from stator.prims import names as p
 from stator.prims.decompositions import windows as w
 from stator.prims.decompositions.layout import along, iota, laid_out, packed, suggested
 from stator.prims.dtypes import cast, compute_type
+from stator.prims.fma import FMA
 from stator.prims.table import decompose
 
 #: The constant of the cubic convolution.
@@ -53,10 +54,11 @@ class Dim(NamedTuple):
 
     def place(self, i: int) -> float:
         """Where an output position lies among the inputs, in float32."""
-        place = _single(_single(self.ratio) * (i + self.shift))
+        place = _single(self.ratio) * (i + self.shift)  # exact
         if self.kind == "nearest":
-            return place
-        return place - self.shift if self.kind == "cubic" else max(place - self.shift, 0.0)
+            return _single(place)
+        place = _single(place - self.shift)
+        return place if self.kind == "cubic" else max(place, 0.0)
 
     def sources(self) -> list[int]:
         """The position below each output position."""
@@ -98,14 +100,18 @@ def _taps(dim: Dim, number: Tensor, dtype: torch.dtype) -> list[tuple[Tensor, Te
     place = p.to_copy(number, dtype=wide)
     if dim.shift:
         place = p.add(place, dim.shift)
-    place = p.mul(place, dim.ratio)
     if dim.kind == "nearest":
+        place = p.mul(place, dim.ratio)
         return [(p.clamp(p.to_copy(p.floor(place), dtype=torch.int64), 0, last), None)]
-    if dim.shift:
-        place = p.sub(place, dim.shift)
+    if dim.shift:  # eager's kernels join product and difference, so that a place may be just beside an input
+        ratio, shift = (p.full([], value, dtype=wide, device=place.device) for value in (dim.ratio, -dim.shift))
+        place = FMA(place, ratio, shift)
+    else:
+        place = p.mul(place, dim.ratio)
     if dim.kind == "linear":
         place = p.clamp(place, 0.0)
-    low = p.clamp(p.to_copy(p.floor(place), dtype=torch.int64), None, last)
+    single = cast(place, torch.float32) if place.device.type == "cpu" else place  # eager's is C's floorf
+    low = p.clamp(p.to_copy(p.floor(single), dtype=torch.int64), None, last)
     part = p.clamp(p.sub(place, p.to_copy(low, dtype=dtype)), 0.0, 1.0)
     if dim.kind == "linear":
         return [(low, p.sub(1.0, part)), (p.clamp(p.add(low, 1), None, last), part)]
@@ -137,7 +143,13 @@ def _resampled(x: Tensor, dims: Sequence[Dim]) -> Tensor:
         number = iota(dim.result, x.device)
         taps = [(number, None)] if dim.same else _taps(dim, number, compute_type(x.dtype))
         choices.append([(along(at, x, d + 2), _along(weight, x, d + 2)) for at, weight in taps])
-    return _blend(x, choices, ())
+    return _as_blended(_blend(x, choices, ()), dims)
+
+
+def _as_blended(value: Tensor, dims: Sequence[Dim]) -> Tensor:
+    """Along a dim that stays as it is eager blends on the CPU too, with weights 1 and 0, which infinities show."""
+    blended = value.device.type == "cpu" and any(dim.same and dim.kind == "linear" for dim in dims)
+    return p.add(value, p.mul(value, 0.0)) if blended else value
 
 
 def _along(weight: Tensor | None, x: Tensor, dim: int) -> Tensor | None:
@@ -210,21 +222,16 @@ def _spread_back(grad: Tensor, d: int, dim: Dim) -> Tensor:
     start = p.div_mode(p.add(p.mul(number, readers.slope), readers.offset), 1 << PLACES, rounding_mode="floor")
     outputs = p.add(p.unsqueeze(iota(readers.length, grad.device), 1), start)
     inside = p.logical_and(p.ge(outputs, 0), p.lt(outputs, dim.result))
-    weights = None
-    for at, weight in _taps(dim, outputs, grad.dtype):
-        here = p.logical_and(p.eq(at, number), inside)
-        if weight is None:
-            weights = here
-        else:
-            term = p.where(here, weight, 0.0)
-            weights = term if weights is None else p.add(weights, term)
-    assert weights is not None
+    taps = _taps(dim, outputs, grad.dtype)
+    weights = [(p.logical_and(p.eq(at, number), inside), weight) for at, weight in taps]
     return w.gathered(grad, d, p.clamp(outputs, 0, dim.result - 1), weights)
 
 
 def _upsample_backward(grad: Tensor, dims: Sequence[Dim]) -> Tensor:
     if any(type(n) is not int for dim in dims for n in dim[:2]):
         return NotImplemented
+    if all(dim.kind == "cubic" and dim.extent == dim.result for dim in dims):
+        return laid_out(p.clone(grad), grad)  # as eager does, whatever the scale
     value = cast(grad, compute_type(grad.dtype))
     for d, dim in reversed(list(enumerate(dims, 2))):
         factor = dim.factor
@@ -232,7 +239,7 @@ def _upsample_backward(grad: Tensor, dims: Sequence[Dim]) -> Tensor:
             value = _spread_back(value, d, dim)
         elif factor > 1:
             value = w.window_sums(value, [(d, factor, factor)])
-    return laid_out(cast(value, grad.dtype), grad)
+    return laid_out(cast(_as_blended(value, dims), grad.dtype), grad)
 
 
 # -- the overloads ---------------------------------------------------------------------------------

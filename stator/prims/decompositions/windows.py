@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-import torch
 from torch import Tensor
 
 from stator.prims import names as p
@@ -113,19 +112,32 @@ def window_sums(x: Tensor, dims: Sequence[tuple[int, int, int]]) -> Tensor:
     return total(terms)
 
 
-def gathered(x: Tensor, dim: int, positions: Tensor, weights: Tensor) -> Tensor:
-    """The sum over the rows of two tables of the elements of a dim at these positions, weighted.
+#: Whether an element counts, and by what it is multiplied if so; None is 1.
+Weight = tuple[Tensor, Tensor | None]
 
-    Weights are numbers, or booleans: whether the term counts.
+
+def gathered(x: Tensor, dim: int, positions: Tensor, weights: Sequence[Weight]) -> Tensor:
+    """The sum over the rows of the tables of the elements of a dim at these positions, by each of some weights.
+
+    What does not count is left out, not multiplied by zero, which infinities and NaN would show.
     """
     dim %= x.dim()
     rows = positions.shape[0]
     if rows > WRITTEN_OUT:
         return p.sum_(_weighted(x, dim, positions, weights), [dim])
-    return total([_weighted(x, dim, p.select(positions, 0, k), p.select(weights, 0, k)) for k in range(rows)])
+    return total([_weighted(x, dim, p.select(positions, 0, k), [_row(one, k) for one in weights]) for k in range(rows)])
 
 
-def _weighted(x: Tensor, dim: int, positions: Tensor, weights: Tensor) -> Tensor:
+def _row(weight: Weight, k: int) -> Weight:
+    counts, factor = weight
+    return p.select(counts, 0, k), None if factor is None else p.select(factor, 0, k)
+
+
+def _weighted(x: Tensor, dim: int, positions: Tensor, weights: Sequence[Weight]) -> Tensor:
     value = p.index(x, [*[None] * dim, positions])
-    weights = along(weights, value, dim - x.dim())
-    return p.where(weights, value, 0) if weights.dtype is torch.bool else p.mul(value, weights)
+
+    def term(counts: Tensor, factor: Tensor | None) -> Tensor:
+        product = value if factor is None else p.mul(value, along(factor, value, dim - x.dim()))
+        return p.where(along(counts, value, dim - x.dim()), product, 0)
+
+    return total([term(*weight) for weight in weights])
