@@ -1,8 +1,8 @@
 """`stator::special`: a formula for each function, or an operator of the scalar table where it takes loops.
 
 Formulas are computed in double whatever the result's type, so one set of coefficients serves all; recurrences run in
-the result's own type, as in eager. Neighbours: `functions/` (the formulas), `stator.loop.special_functions` (the
-operators).
+the result's own type, as in eager, and so does the formula that eager's rounding shows in. Neighbours: `functions/`
+(the formulas), `stator.loop.special_functions` (the operators).
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class Function(NamedTuple):
     weight: int = 60
 
 
-def _formula(function: Callable[..., Formula]) -> Function:
-    return Function(lambda *operands: function(*[Formula(operand) for operand in operands]).expr)
+def _formula(function: Callable[..., Formula], computed: Callable[[str], str] = _double) -> Function:
+    return Function(lambda *operands: function(*[Formula(operand) for operand in operands]).expr, computed)
 
 
 def _operator(name: str, computed: Callable[[str], str] = _double) -> Function:
@@ -75,7 +75,7 @@ def _next(x: Expr, y: Expr) -> Expr:
 FUNCTIONS: dict[str, Function] = {
     "lgamma": _operator("lgamma"),
     "digamma": _formula(gamma.digamma),
-    "trigamma": _formula(gamma.trigamma),
+    "trigamma": _formula(gamma.trigamma, compute_dtype),
     "special_zeta": _operator("zeta"),
     "igamma": _operator("igamma"),
     "igammac": _operator("igammac"),

@@ -1,4 +1,4 @@
-"""Special functions as formulas of the loop IR, computed in double: one set of coefficients for every target."""
+"""Special functions as formulas of the loop IR, one set of coefficients for every target."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Formulas: expressions written with Python's operators, for functions that consist of many operations.
 
-A `Formula` is an f64 or bool `Expr` under construction; numbers among operands become constants. What is written is
-computed: nothing is simplified that rounds. Neighbours: `gamma.py`, `error.py`, `bessel.py`.
+A `Formula` is a float or bool `Expr` under construction; numbers among operands become constants of its dtype. What is
+written is computed: nothing is simplified that rounds. Neighbours: `gamma.py`, `error.py`, `bessel.py`.
 """
 
 from __future__ import annotations
@@ -71,7 +71,13 @@ class Formula:
 
 
 def _op(name: str, *operands: Formula | float) -> Formula:
-    return Formula(e.op(name, *[o.expr if isinstance(o, Formula) else e.const(o, "f64") for o in operands]))
+    return Formula(e.op(name, *_alike(*operands)))
+
+
+def _alike(*operands: Formula | float) -> list[Expr]:
+    """The operands, where numbers have the dtype of the formulas."""
+    dtype = next((o.expr.dtype for o in operands if isinstance(o, Formula)), "f64")
+    return [o.expr if isinstance(o, Formula) else e.const(o, dtype) for o in operands]
 
 
 def _function(name: str) -> Callable[[Formula], Formula]:
@@ -85,8 +91,7 @@ floor, trunc = _function("floor"), _function("trunc")
 
 def where(condition: Formula, a: Formula | float, b: Formula | float) -> Formula:
     """`a` where the condition holds, else `b`."""
-    left, right = [o.expr if isinstance(o, Formula) else e.const(o, "f64") for o in (a, b)]
-    return Formula(e.op("where", condition.expr, left, right))
+    return Formula(e.op("where", condition.expr, *_alike(a, b)))
 
 
 def chebyshev(series: Series, x: Formula) -> Formula:

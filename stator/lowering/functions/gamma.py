@@ -34,7 +34,11 @@ def digamma(x: Formula) -> Formula:
 
 
 def trigamma(x: Formula) -> Formula:
-    """The second derivative of log gamma, to as many terms as eager takes: it is right to nine digits."""
+    """The second derivative of log gamma, to as many terms as eager takes: it is right to nine digits.
+
+    In the result's type, as in eager: beside a pole and far below zero the sine is that of a rounded number, and shows
+    how it was rounded.
+    """
     mirrored = x < 0.5
     at = where(mirrored, 1.0 - x, x)
     total = _summed(at, 6, lambda y: 1.0 / (y * y))

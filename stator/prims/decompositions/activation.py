@@ -202,7 +202,9 @@ def log_sigmoid_forward(x: Tensor) -> Tensor | tuple[Tensor, Tensor]:
 @decompose("log_sigmoid_backward")
 @rounds_once
 def log_sigmoid_backward(grad: Tensor, x: Tensor, buffer: Tensor) -> Tensor:
-    return p.mul(grad, p.sigmoid(p.neg(x)))
+    small = p.exp(p.neg(p.absolute(x)))  # which is not 0 yet where the sigmoid's exp overflows
+    share = p.div(small, p.add(small, 1.0))
+    return p.mul(grad, p.where(p.lt(x, 0.0), p.sub(1.0, share), share))
 
 
 @decompose("sigmoid_backward")
@@ -281,13 +283,17 @@ def _gate(left: Tensor, right: Tensor) -> Tensor:
 
 
 @decompose("glu_backward")
-@rounds_once
 def glu_backward(grad: Tensor, x: Tensor, dim: int) -> Tensor:
     half = x.shape[dim] // 2
     left, right = p.slice_(x, dim, 0, half), p.slice_(x, dim, half, 2 * half)
     s = p.sigmoid(right)
-    scaled = p.mul(grad, s)
-    return p.cat([scaled, p.mul(p.mul(scaled, p.sub(1.0, s)), left)], dim)
+    return p.cat([p.mul(grad, s), _gate_gradient(grad, left, s)], dim)
+
+
+@rounds_once
+def _gate_gradient(grad: Tensor, left: Tensor, s: Tensor) -> Tensor:
+    """Multiplied in eager's order: a product that is zero on the way stays so."""
+    return p.mul(p.mul(p.mul(p.sub(1.0, s), s), left), grad)
 
 
 @decompose("rrelu_with_noise_backward")
