@@ -9,6 +9,7 @@ Neighbour: `ways.py` has eager's other ways, and lists this one.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -33,6 +34,7 @@ PRODUCTS = {"mm": (0, -1, -2), "bmm": (0, -1, -2), "addmm": (1, -1, -2), "baddbm
 SCANS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {"cumsum": torch.add, "cumprod": torch.mul}
 #: What subtracts means and maxima, or takes squares: as exact as inputs that are one rounding off.
 STABLE = frozenset("var std var_mean std_mean norm linalg_vector_norm logsumexp logcumsumexp fused_rms_norm".split())
+SQRT_HALF = 0.5**0.5
 
 
 class Reordered(TorchDispatchMode):
@@ -54,13 +56,15 @@ class Reordered(TorchDispatchMode):
             return func(*self.recombined(args, *PRODUCTS[name]), **kwargs)
         if name in SCANS:
             return self.scanned(func, SCANS[name], args, kwargs)
+        if name == "special_erf" or name == "erf":
+            return self.moved(func(*args, **kwargs))
         if name in STABLE:
             args = tuple(self.moved(a) if isinstance(a, Tensor) else a for a in args)
         out = func(*args, **kwargs)
         if name not in NORMS:
             return out
         with self:  # its sums have another order too
-            return NORMS[name](out, *args)
+            return NORMS[name](out, *args, **kwargs)
 
     def moved(self, tensor: Tensor) -> Tensor:
         """The same, one rounding off."""
@@ -183,12 +187,42 @@ def _group_norm_backward(out: Any, *args: Any) -> Any:
     return _textbook_backward(out, shape, (2, 3), (grad, x, *statistics), weight)
 
 
-def _with_mean(out: Any, *args: Any) -> Any:
-    """Variances in float64, as eager's; the mean is the sum over the count, which an infinity leaves infinite."""
-    _, mean = out
-    x, *dims = args
-    dims = [dims[0]] if dims and isinstance(dims[0], int) else (dims[0] if dims else None) or list(range(x.dim()))
-    mean.copy_(x.double().mean(dims, True).reshape(mean.shape))
+def _batch_norm_backward(out: Any, *args: Any) -> Any:
+    grad, x, weight, _, _, mean, rstd, training, *_ = args
+    if not training:
+        return out
+    shape = [1, -1] + [1] * (x.dim() - 2)
+    statistics = [t.view(shape) for t in (mean, rstd)]
+    weight = None if weight is None else weight.view(shape)
+    return _textbook_backward(out, x.shape, [0, *range(2, x.dim())], (grad, x, *statistics), weight)
+
+
+def _variance(x: Tensor, args: Sequence[Any], correction: float | None) -> tuple[Tensor, Tensor]:
+    """(variance, mean) in float64, as eager's: the mean of squares, where eager updates both by differences."""
+    given = args[0] if args and not isinstance(args[0], bool) else None
+    dims = [given] if isinstance(given, int) else list(given or range(x.dim()))
+    wide = x.double()
+    mean = wide.mean(dims, True)
+    count = wide.numel() // max(mean.numel(), 1)
+    total = (wide - mean).square().sum(dims, True)
+    return total / max(count - (1 if correction is None else correction), 0), mean
+
+
+def _spread(out: Any, x: Tensor, *args: Any, root: bool, correction: float | None = 1, **kwargs: Any) -> Any:
+    if x.is_complex():
+        return out
+    variance, mean = _variance(x, args, correction)
+    filled = out if isinstance(out, tuple) else (out,)
+    for kept, value in zip(filled, (variance.sqrt() if root else variance, mean), strict=False):
+        kept.copy_(value.reshape(kept.shape))
+    return out
+
+
+def _gelu(out: Tensor, x: Tensor, *, approximate: str = "none") -> Tensor:
+    """Far below 0 one is added to the rounded number beside -1."""
+    wide = x.float() if x.dtype in HALVES else x
+    if approximate == "none":
+        out.copy_(wide * 0.5 * (torch.special.erf(wide * SQRT_HALF) + 1.0))
     return out
 
 
@@ -198,6 +232,10 @@ NORMS: dict[str, Callable[..., Any]] = {
     "native_layer_norm_backward": _layer_norm_backward,
     "native_group_norm_backward": _group_norm_backward,
     "native_batch_norm": _batch_norm,
-    "var_mean": _with_mean,
-    "std_mean": _with_mean,
+    "native_batch_norm_backward": _batch_norm_backward,
+    "var": partial(_spread, root=False),
+    "std": partial(_spread, root=True),
+    "var_mean": partial(_spread, root=False),
+    "std_mean": partial(_spread, root=True),
+    "gelu": _gelu,
 }

@@ -58,6 +58,7 @@ def test_the_set_is_small_and_closed() -> None:
         "stator.check_positions.default",
         "stator.random.default",
         "stator.special.default",
+        "stator.fma.default",
     }
     both = {str(op) for op in DECOMPOSITIONS if op in PRIMITIVES}
     assert both == {
