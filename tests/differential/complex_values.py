@@ -20,7 +20,7 @@ from torch import Tensor
 
 import stator
 from stator.coverage.stepwise import Stepwise
-from stator.coverage.ways import Elsewhere
+from stator.coverage.ways import Elsewhere, Plain
 
 DTYPES = (torch.complex64, torch.complex128)
 REAL = {torch.complex64: torch.float32, torch.complex128: torch.float64}
@@ -141,6 +141,39 @@ def _apart(got: Tensor, want: Tensor) -> Tensor:
     return ~((a == b) | (a.isnan() & b.isnan()) | near)
 
 
+def sloping(functions: dict[str, Callable[..., Tensor]], args: Sequence[Tensor]) -> Iterator[str]:
+    """The same for gradients, each function compiled by itself: the gradient of one must not meet that of another."""
+    for name, function in functions.items():
+        try:
+            wants = [_slopes(function, args, way) for way in (*WAYS, Plain)]
+        except (RuntimeError, NotImplementedError):
+            continue
+        stator.reset()
+        compiled = stator.compile(function, fullgraph=True, options={"strict": True, "cache": False})
+        for i, (got, *want) in enumerate(zip(_slopes(compiled, args), *wants, strict=True)):
+            if got is None or None in want:
+                wrong = torch.tensor(got is not want[0])
+            else:
+                wrong = torch.stack([_apart(got, w) for w in want]).all(0)
+            if wrong.any():
+                yield f"gradient {i} of {name} at {wrong.nonzero()[0].tolist()} ({int(wrong.sum())} differ)"
+
+
+def _slopes(
+    function: Callable[..., Tensor],
+    args: Sequence[Tensor],
+    way: Callable[[], AbstractContextManager[object]] = nullcontext,
+) -> tuple[Tensor | None, ...]:
+    leaves = [arg.clone().requires_grad_() for arg in args]
+    with way():
+        out = function(*leaves)
+        if not out.requires_grad:
+            return ()
+        cotangent = torch.randn(out.shape, generator=torch.Generator().manual_seed(0), dtype=torch.complex128)
+        cotangent = cotangent.to(out.dtype) if out.is_complex() else cotangent.real.to(out.dtype)
+        return torch.autograd.grad(out, leaves, cotangent, allow_unused=True)
+
+
 def scalars() -> dict[str, Callable[[Tensor], Tensor]]:
     return {f"{name} {k}": lambda x, f=f, k=k: f(x, k) for name, f in SCALAR.items() for k in NUMBERS}
 
@@ -153,7 +186,8 @@ def main() -> int:
         given = [("one", {**UNARY, **scalars()}, (numbers(dtype),))]
         given += [(how, BINARY, args) for how, args in operands(dtype, 1)]
         for how, functions, args in given:
-            for line in differing(functions, args):
+            few = [arg[:: max(1, len(arg) // 200)] if arg.dim() else arg for arg in args]
+            for line in (*differing(functions, args), *sloping(functions, few)):
                 count += 1
                 print(f"{dtype}, {how}: {line}"[:300], flush=True)
     print(f"# {count} differ")
