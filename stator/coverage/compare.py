@@ -9,8 +9,8 @@ compared by it as well.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -188,17 +188,6 @@ def _further(run: Callable[..., Seen], spread: Spread) -> Spread:
 
 def _are_alike(a: Seen, b: Seen) -> bool:
     return len(a.results) == len(b.results) and len(a.gradients) == len(b.gradients)
-
-
-@contextmanager
-def wide_results() -> Iterator[None]:
-    """Functions of whole numbers, and constants, are float64."""
-    usual = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float64)
-    try:
-        yield
-    finally:
-        torch.set_default_dtype(usual)
 
 
 def differences(got: Seen, spread: Spread, *, layout: bool = True) -> list[str]:

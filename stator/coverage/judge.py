@@ -23,8 +23,9 @@ from torch._ops import OpOverload
 import stator
 from stator.base import faults, log
 from stator.base.errors import CaptureError, DataDependent, FallbackWarning, Unsupported
-from stator.coverage.compare import Seen, judged, observe_on, wide_results
+from stator.coverage.compare import Seen, judged, observe_on
 from stator.coverage.database import FREE, SEED, UNWRITTEN, UNWRITTEN_RESULTS, Arguments, Sample
+from stator.coverage.ways import wide_results
 from stator.prims.set import PRIMITIVES
 
 #: Calls that compute nothing.

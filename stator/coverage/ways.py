@@ -15,7 +15,7 @@ measures by them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import torch
@@ -129,9 +129,21 @@ def _exactly(func: Any, args: Any, kwargs: Any) -> list[Any] | None:
         return WIDE.get(value, value) if isinstance(value, torch.dtype) else value
 
     try:
-        return tree_leaves(func(*tree_map(widened, args), **tree_map(widened, kwargs)))
+        with wide_results():
+            return tree_leaves(func(*tree_map(widened, args), **tree_map(widened, kwargs)))
     except (RuntimeError, TypeError, ValueError, IndexError):
         return None
+
+
+@contextmanager
+def wide_results() -> Iterator[None]:
+    """Functions of whole numbers, and constants, are float64."""
+    usual = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(usual)
 
 
 class Elsewhere(TorchDispatchMode):

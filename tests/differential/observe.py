@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from stator.coverage.compare import Seen, observe_on, wide_results
+from stator.coverage.compare import Seen, observe_on
+from stator.coverage.ways import wide_results
 from tests.differential.inputs import Input
 
 
