@@ -160,10 +160,12 @@ class Elsewhere(TorchDispatchMode):
         out = func(*args, **kwargs)
         if func._schema.is_mutable or not (torch.Tag.pointwise in func.tags or func in GRADIENTS):
             return out
-        if not isinstance(out, Tensor) or not out.is_floating_point() or func in CHOOSING:
+        if not isinstance(out, Tensor) or func in CHOOSING:
             return out
         tensors = [t for t in tree_leaves((args, kwargs)) if isinstance(t, Tensor)]
-        if all(t.device == out.device and not t.is_complex() for t in tensors):
+        alike = all(t.dtype is out.dtype for t in tensors)
+        meets = out.is_floating_point() and not any(t.is_complex() for t in tensors)
+        if (alike or meets) and all(t.device == out.device for t in tensors):
 
             def placed(value: Any) -> Any:
                 return self._placed(value, out.dtype)
