@@ -100,8 +100,10 @@ def _bases(outputs: list[Any]) -> dict[Cell, FakeTensor]:
             raise Unsupported("a result", "it shares memory with another whose shape was changed in place")
         whole = [fake for fake in group.values() if not fake.handle.steps]
         whole += [fake.handle.steps[0].parent for fake in group.values() if fake.handle.steps]
+        whole += [_whole(fake) for fake in group.values() if _unrecorded(fake)]  # type: ignore[misc]
+        whole = [fake for fake in whole if not _unrecorded(fake)]
         whole.sort(key=lambda fake: not fake.requires_grad)
-        if whole[0].handle.cell is cell and not whole[0].handle.steps and not _pending(whole[0]):
+        if whole and whole[0].handle.cell is cell and not whole[0].handle.steps and not _pending(whole[0]):
             bases[cell] = whole[0]
     return bases
 
@@ -175,6 +177,8 @@ def _link(fake: FakeTensor, base: FakeTensor) -> str:
         return "unrecorded"
     made = creation(fake) if fake._is_view() else None
     if made == UNRECORDED and not (base._is_view() and creation(base) == made):
+        if fake.grad_fn is not None:
+            raise Unsupported("a result", "it is cut from a view that autograd has not recorded")
         return "unrecorded"
     return "sibling" if made == torch._C._autograd.CreationMeta.MULTI_OUTPUT_NODE else ""
 

@@ -53,7 +53,7 @@ class Reordered(TorchDispatchMode):
         if name in REDUCTIONS:
             return self.reduced(func, name, args, kwargs)
         if name in PRODUCTS:
-            return func(*self.recombined(args, *PRODUCTS[name]), **kwargs)
+            return self.multiplied(func, name, args, kwargs)
         if name in SCANS:
             return self.scanned(func, SCANS[name], args, kwargs)
         if name == "special_erf" or name == "erf":
@@ -71,7 +71,8 @@ class Reordered(TorchDispatchMode):
         if not tensor.is_floating_point():
             return tensor
         shake = torch.randn(tensor.shape, generator=self.random, dtype=torch.float64).to(tensor.device)
-        return (tensor.double() * (1 + torch.finfo(tensor.dtype).eps * shake)).to(tensor.dtype)
+        found = (tensor.double() * (1 + torch.finfo(tensor.dtype).eps * shake)).to(tensor.dtype)
+        return torch.where(found.isfinite(), found, tensor)  # the largest number is no infinity
 
     def reduced(self, func: Any, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Tensor:
         """In another order, and in parts; half types in float32."""
@@ -82,9 +83,12 @@ class Reordered(TorchDispatchMode):
         run, join = REDUCTIONS[name]
         dims = rest[0] if rest else None
         chosen = [dims] if isinstance(dims, int) else [*(dims or range(x.dim()))]
-        row = x.to(out.dtype).movedim(chosen, [*range(-len(chosen), 0)]).flatten(-len(chosen))
-        row = row[..., torch.randperm(row.shape[-1], generator=self.random).to(x.device)]
         wide = torch.float32 if out.dtype in HALVES else out.dtype
+        # Sums are of what the dtype that is asked for holds; means are not.
+        row = (
+            x.to(wide if name == "mean" else out.dtype).movedim(chosen, [*range(-len(chosen), 0)]).flatten(-len(chosen))
+        )
+        row = row[..., torch.randperm(row.shape[-1], generator=self.random).to(x.device)]
         totals = [run(part, -1, dtype=wide) for part in self.parts(row, name)]
         while len(totals) > 1:  # one after the other, as a tree, or in between
             at = int(torch.randint(0, len(totals) - 1, (), generator=self.random))
@@ -99,6 +103,13 @@ class Reordered(TorchDispatchMode):
             large = row.abs() > 1 if name == "prod" else row > 0
             return torch.where(large, row, neutral), torch.where(large, neutral, row)
         return row.chunk(int(torch.randint(2, PARTS + 1, (), generator=self.random)), -1)
+
+    def multiplied(self, func: Any, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Tensor:
+        """In another order; or in float64, where nothing overflows on the way."""
+        out: Tensor = func(*self.recombined(args, *PRODUCTS[name]), **kwargs)
+        if not self.extreme or not out.is_floating_point():
+            return out
+        return out.copy_(func(*[a.double() if isinstance(a, Tensor) else a for a in args], **kwargs))
 
     def recombined(self, args: Sequence[Any], first: int, left: int, right: int) -> list[Any]:
         order = torch.randperm(args[first].shape[left], generator=self.random).to(args[first].device)

@@ -131,10 +131,13 @@ def is_dense(size: Sequence[int], stride: Sequence[int]) -> bool:
     return True
 
 
-def elementwise_strides(size: Size, tensors: Sequence[torch.Tensor], alone: bool = True) -> Size | None:
+def elementwise_strides(
+    size: Size, tensors: Sequence[torch.Tensor], alone: bool = True, common: torch.dtype | None = None
+) -> Size | None:
     """The strides of a fresh elementwise result of this size; None is contiguous.
 
-    Beside a number they are not `alone`: that is one more operand, of another size.
+    Beside a number they are not `alone`: that is one more operand, of another size. Operands of another dtype than
+    `common` are copied before their strides are looked at.
     """
     full = [tensor for tensor in tensors if same(tensor.shape, size)]
     if len(full) == len(tensors) and (alone or not size):
@@ -147,7 +150,13 @@ def elementwise_strides(size: Size, tensors: Sequence[torch.Tensor], alone: bool
             return stride
     if all(map(is_plain, tensors)) and len(full) > 0:
         return None
-    return permuted_strides(size, [broadcast_strides(size, tensor) for tensor in tensors], 0)
+    operands = []
+    for tensor in tensors:
+        stride = tensor.stride()
+        if common is not None and tensor.dtype is not common:
+            stride = dense_like(tuple(tensor.shape), tuple(stride))
+        operands.append(broadcast_strides(size, tensor.shape, stride))
+    return permuted_strides(size, operands, 0)
 
 
 def channels_last_strides(size: Sequence[int]) -> Size:
@@ -186,9 +195,10 @@ def dense_like(size: Size, stride: Size) -> Size:
     return permuted_strides(size, [stride])
 
 
-def broadcast_strides(size: Size, tensor: torch.Tensor) -> Size:
-    lead = len(size) - tensor.dim()
-    steps = zip(tensor.shape, tensor.stride(), size[lead:], strict=True)
+def broadcast_strides(size: Size, shape: Sequence[int], stride: Sequence[int]) -> Size:
+    """The strides of an operand along the dims of a result, 0 where it repeats."""
+    lead = len(size) - len(shape)
+    steps = zip(shape, stride, size[lead:], strict=True)
     return (0,) * lead + tuple(0 if extent == 1 and full != 1 else step for extent, step, full in steps)
 
 

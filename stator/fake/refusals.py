@@ -13,6 +13,7 @@ Neighbours: `mode.py` asks for the program's own operators; `execute.py` has wha
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -212,7 +213,13 @@ class _StandIns:
 def _run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], stand_in: Callable[[Any], Any]) -> Exception | None:
     """What the kernel raises for real arguments in place of these: past every mode, and past autograd."""
     random = _RANDOM in func.tags
-    with torch._C._DisableTorchDispatch(), torch._C._AutoDispatchBelowAutograd(), torch.inference_mode(False):
+    with (
+        torch._C._DisableTorchDispatch(),
+        torch._C._AutoDispatchBelowAutograd(),
+        torch.inference_mode(False),
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("ignore")  # a kernel may warn of how few elements a stand-in has
         state = torch.get_rng_state() if random else None
         try:
             func(*[stand_in(arg) for arg in args], **{name: stand_in(arg) for name, arg in kwargs.items()})

@@ -71,8 +71,8 @@ def _merge(a: Sequence[int], b: Sequence[int]) -> list[int] | None:
     return merged
 
 
-def fresh(operands: Sequence[Any], dtype: torch.dtype, alone: bool = True) -> Any:
-    """The elementwise result of tensors (numbers and None among them are ignored)."""
+def fresh(operands: Sequence[Any], dtype: torch.dtype, alone: bool = True, common: torch.dtype | None = None) -> Any:
+    """The elementwise result of tensors (numbers and None among them are ignored), which meet in dtype `common`."""
     tensors = [operand for operand in operands if isinstance(operand, FakeTensor)]
     if not tensors:
         return NotImplemented
@@ -83,14 +83,18 @@ def fresh(operands: Sequence[Any], dtype: torch.dtype, alone: bool = True) -> An
         size = broadcast(tensors)
     if size is None:
         return NotImplemented
-    return make(size, dtype, common_device(tensors), elementwise_strides(size, tensors, alone))
+    device = common_device(tensors)
+    if device.type != "cpu":  # kernels convert as they read
+        common = None
+    return make(size, dtype, device, elementwise_strides(size, tensors, alone, common))
 
 
 def _same(count: int, *args: Any, **kwargs: Any) -> Any:
     operands = args[:count]
     if len(operands) == 1:
         return fresh(operands, operands[0].dtype)
-    return fresh(operands, promote(operands), _are_tensors(operands))
+    dtype = promote(operands)
+    return fresh(operands, dtype, _are_tensors(operands), dtype)
 
 
 def _with_number(count: int, *args: Any, **kwargs: Any) -> Any:
@@ -106,11 +110,13 @@ def _are_tensors(operands: Sequence[Any]) -> bool:
 def _float(count: int, *args: Any, **kwargs: Any) -> Any:
     operands = args[:count]
     dtype = promote(operands)
-    return fresh(operands, dtype if is_float(dtype) else torch.get_default_dtype(), _are_tensors(operands))
+    dtype = dtype if is_float(dtype) else torch.get_default_dtype()
+    return fresh(operands, dtype, _are_tensors(operands), dtype)
 
 
 def _bool(count: int, *args: Any, **kwargs: Any) -> Any:
-    return fresh(args[:count], torch.bool, _are_tensors(args[:count]))
+    operands = args[:count]
+    return fresh(operands, torch.bool, _are_tensors(operands), promote(operands))
 
 
 def _first(count: int, *args: Any, **kwargs: Any) -> Any:
@@ -486,7 +492,7 @@ def read_at(x: Any, indices: Any) -> Any:
     none = (0,) * len(size)
     operands = [(*kept[:lead], *none, *kept[lead:])]
     for _, index in used:
-        steps = broadcast_strides(size, index)
+        steps = broadcast_strides(size, index.shape, index.stride())
         before, after = _around(size, steps)
         outer = [before if extent == 1 else 0 for extent in rest[:lead]]
         inner = [after if extent == 1 else 0 for extent in rest[lead:]]

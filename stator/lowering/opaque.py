@@ -14,7 +14,7 @@ from typing import Any
 
 from stator.fake.execute import plan_of
 from stator.loop import expr as e
-from stator.loop.scalar import OPAQUE
+from stator.loop.scalar import ITEMSIZE, OPAQUE
 from stator.lowering import complex
 from stator.lowering.context import Context
 from stator.lowering.extern import extern, target_name
@@ -75,7 +75,7 @@ def negated(context: Context, out: Spec, x: LazyTensor) -> LazyTensor:
 def view_dtype(context: Context, out: Spec, x: LazyTensor, dtype: Any) -> Any:
     """The same bits read as another dtype of the same size; ATen copies where the size differs."""
     source, wanted = numbers(x), out.numbers
-    if source.size != wanted.size:
+    if source.size != wanted.size or ITEMSIZE[source.dtype] != ITEMSIZE[wanted.dtype]:
         return extern(context, out, x, dtype)
     value = source
     if source.dtype != wanted.dtype:

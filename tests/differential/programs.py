@@ -138,7 +138,9 @@ class _Writer:
             return
         targets = [name] if isinstance(value, Tensor) else [f"{name}_{i}" for i in range(len(leaves))]
         line = f"{', '.join(targets)}{',' if not isinstance(value, Tensor) else ''} = {text}"
-        if rng.random() < 0.03:
+        # Of a leaf that is a view itself eager's views made there do not say that they need gradients, others do.
+        known = family is not operations.VIEWS or all(i.layout == "contiguous" for i in self.inputs if i.grad)
+        if rng.random() < 0.03 and known:
             line = f"with torch.no_grad(): {line}"
         self._run(line, targets)
 

@@ -382,6 +382,12 @@ RIGHT = {
     "a geometry that changes beside a write": Program(
         (Input((4, 5)), Input((5,))), ("x0[::2] += 1", "x1.unsqueeze_(0)", "v0 = x1.unflatten(0, (-1, 1))"), ("v0",)
     ),
+    "nothing, read in other units": Program(
+        (Input((0,), torch.int64),), ("v0 = torch.acos(x0.view(torch.int32))",), ("v0",)
+    ),
+    "the mean of what the dtype that is asked for does not hold": Program(
+        (Input((6, 32, 6), values="edges", seed=38),), ("v0 = torch.mean(x0, -2, dtype=torch.bfloat16)",), ("v0",)
+    ),
 }
 
 REFUSED = {
@@ -422,6 +428,11 @@ REFUSED = {
     ),
     "a derivative whose formula stops at the dtype": Program(
         (Input((5,), BF16, **LEAF),), ("v0 = torch.special.i1(x0)",), ("v0",)
+    ),
+    "a view of a view that nothing records": Program(
+        (Input((7, 4), **LEAF),),
+        ("v0 = x0 * 2", "with torch.no_grad(): v1 = v0.narrow(0, 1, 2)", "v2 = v1.transpose(0, 1)"),
+        ("v0", "v2"),
     ),
 }
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 
 import pytest
 import torch
 
+from stator.fake import FakeMode
 from stator.fake.layout import promote
 
 DTYPES = (
@@ -26,3 +28,21 @@ def test_tensors_and_numbers_meet_as_in_eager(default: torch.dtype) -> None:
             assert promote([a, b]) is torch.result_type(a, b), (a, b)
     finally:
         torch.set_default_dtype(usual)
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+@pytest.mark.parametrize("function", [torch.le, torch.add, torch.pow, torch.atan2, torch.hypot, torch.where])
+def test_operands_of_another_dtype_are_copied_before_their_strides_count(
+    function: Callable[..., torch.Tensor], order: tuple[int, int]
+) -> None:
+    for narrow, wide in itertools.product((torch.bool, torch.int8, torch.float32, torch.float64), repeat=2):
+        pair = [torch.ones(1, 3, dtype=narrow).expand(8, 3), torch.ones(3, 8, dtype=wide).t()]
+        given = [pair[i] for i in order]
+        given = [given[0] > 0, *given] if function is torch.where else given
+        try:
+            expected = function(*given)
+        except NotImplementedError:  # no kernel for the dtype
+            continue
+        with FakeMode() as mode:
+            made = function(*[mode.from_real(t) for t in given])
+        assert made.stride() == expected.stride(), (narrow, wide)

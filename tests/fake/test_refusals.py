@@ -133,3 +133,10 @@ def test_no_kernel_is_asked_that_takes_pivots_on_trust() -> None:
         if namespace == "aten" and any(pivots):
             taking.add(name)
     assert {"linalg_ldl_solve", "linalg_lu_solve"} <= taking <= refusals.TRUSTING
+
+
+def test_asking_warns_of_nothing() -> None:
+    """Of the few elements of a stand-in: the variance of two numbers with a correction of two."""
+    x = torch.rand(3, 21, dtype=torch.float64)
+    compiled = stator.compile(lambda x: x.std(-1, correction=2), options={"strict": True, "cache": False})
+    torch.testing.assert_close(compiled(x), x.std(-1, correction=2))
