@@ -388,6 +388,11 @@ RIGHT = {
     "the mean of what the dtype that is asked for does not hold": Program(
         (Input((6, 32, 6), values="edges", seed=38),), ("v0 = torch.mean(x0, -2, dtype=torch.bfloat16)",), ("v0",)
     ),
+    "truth of nothing, as a number": Program(
+        (Input((8, 0), torch.uint8), Input((3, 0))),
+        ("v0 = torch.any(x0)", "v1 = torch.all(x0, 1)", "v2 = torch.any(x1, 1).long() + 1"),
+        ("v0", "v1", "v2"),
+    ),
 }
 
 REFUSED = {

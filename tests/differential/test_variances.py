@@ -16,7 +16,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 import stator
-from stator.coverage.compare import Seen, judged, observe_on, wide_results
+from stator.coverage.compare import Seen, judged, observe_on
+from stator.coverage.ways import wide_results
 
 Form = Callable[[Tensor], object]
 FORMS: dict[str, Form] = {

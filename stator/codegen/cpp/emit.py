@@ -273,7 +273,7 @@ class _Level:
         for node in self.nodes:
             kind = self.kind(node)
             text = ops.number(kind, 0) if node.attr.startswith("arg") else ops.start(node.attr, kind, node.dtype)
-            self.writer.bind(node, Name(text, kind, False))
+            self.writer.bind(node, Name(f"mask({text} != 0)" if kind == "mask" else text, kind, False))
 
     # -- accumulators
 
