@@ -100,6 +100,11 @@ def write(target: torch.Tensor, handle: Handle, node: fx.Node, emit: Emit) -> No
     handle.version = cell.version if node.meta["val"].stride() == target.stride() else -1
 
 
+def viewed(value: fx.Node, handle: Handle, emit: Emit) -> fx.Node:
+    """What the handle's tensor is of other memory that has the value of its own: the same views of it."""
+    return _replay(value, handle.steps, emit)[-1]
+
+
 def _replay(value: fx.Node, steps: tuple[Step, ...], emit: Emit) -> list[fx.Node]:
     """The values before the first step, after it, after the second, and so on."""
     values = [value]

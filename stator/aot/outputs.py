@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from stator.aot.functional import Cell, leaves_operand, repeats
+from stator.aot.functional import Cell, leaves_operand, repeats, viewed
 from stator.aot.metadata import Output
 from stator.aot.tracer import Tracer
 from stator.base.errors import Unsupported
@@ -202,6 +202,8 @@ def _whole(fake: FakeTensor) -> torch.Tensor:
 def own_memory(tracer: Tracer, fake: FakeTensor, others: list[fx.Node]) -> fx.Node:
     """The result's node, copied if it would otherwise be the memory of an input or of another result."""
     node = tracer.node(fake)
-    if root(node).op == "placeholder" or node in others:
-        return tracer.emit(aten.clone.default, node)
-    return node
+    if root(node).op != "placeholder" and node not in others:
+        return node
+    if repeats(fake.shape, fake.stride()):  # a copy of it would not
+        return viewed(tracer.emit(aten.clone.default, fake.handle.cell.value), fake.handle, tracer.emit)
+    return tracer.emit(aten.clone.default, node)

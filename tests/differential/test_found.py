@@ -393,6 +393,9 @@ RIGHT = {
         ("v0 = torch.any(x0)", "v1 = torch.all(x0, 1)", "v2 = torch.any(x1, 1).long() + 1"),
         ("v0", "v1", "v2"),
     ),
+    "a constant that repeats": Program(
+        (Input((2,)),), ("v0 = torch.tensor([1.0, 2.0])", "v1 = v0.expand(2, 2)", "v2 = v1 + x0"), ("v1", "v2")
+    ),
 }
 
 REFUSED = {
