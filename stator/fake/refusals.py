@@ -5,10 +5,9 @@ meets dtypes or numbers for the first time, its kernel is asked: it runs on stan
 arguments' dtypes, and few elements where no argument speaks of sizes. If that raises, while other dtypes pass with the
 same sizes, the error is the operator's and is raised here, as eager raises it. Answers are kept.
 
-An operator that writes to memory which another operand shares, or several times to one element, runs on zeros that lie
-in memory as its operands do, because what PyTorch then refuses depends on where they lie.
 Invariant: nothing of the program is read or written, and no random number is taken from its generator.
-Neighbours: `mode.py` asks for the program's own operators; `execute.py` has what they give.
+Neighbours: `mode.py` asks for the program's own operators; `execute.py` has what they give; `overlap.py` has what is
+refused where an operator writes to memory that another operand shares.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ from typing import Any
 
 import torch
 
-from stator.fake.execute import OperatorFacts, argument
+from stator.fake import overlap
+from stator.fake.execute import OperatorFacts
 from stator.fake.symbolic import FloatNode, size_of
-from stator.fake.tensor import FakeTensor, Memory
+from stator.fake.tensor import FakeTensor
 from stator.sizes import hint
-from stator.sizes.strides import span
 
 #: What operators raise for arguments that they do not take.
 ERRORS = (RuntimeError, TypeError, ValueError, IndexError)
@@ -77,7 +76,7 @@ def check(func: Any, plan: OperatorFacts, args: tuple[Any, ...], kwargs: dict[st
     if func.namespace != "aten" or plan.view or plan.restrides:
         return
     if plan.written is not None:
-        _check_overlap(func, plan, args, kwargs)
+        overlap.check(func, plan, args, kwargs, _run)
     signs: list[Any] = [func]
     _sign(args, signs)
     if kwargs:
@@ -120,7 +119,7 @@ def _ask(func: Any, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
 
 
 def _refusal(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Exception | None:
-    tensors = [item for item in _flat((args, tuple(kwargs.values()))) if isinstance(item, FakeTensor)]
+    tensors = [item for item in overlap.flat((args, tuple(kwargs.values()))) if isinstance(item, FakeTensor)]
     devices = [tensor.device for tensor in tensors] + [torch.device(kwargs.get("device") or "cpu")]
     for tensor in tensors if func._opname in WRITTEN_FOR else ():
         if tensor.dtype not in WRITTEN_FOR[func._opname] and tensor.device.type == "cpu":
@@ -223,90 +222,3 @@ def _run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], stand_in: Cal
             if state is not None:
                 torch.set_rng_state(state)
     return None
-
-
-def _flat(args: Any) -> Iterator[Any]:
-    for arg in args:
-        if isinstance(arg, (list, tuple)):
-            yield from _flat(arg)
-        else:
-            yield arg
-
-
-# ---- memory that several operands share ------------------------------------------------------------------------------
-
-
-def _check_overlap(func: Any, plan: OperatorFacts, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    assert plan.written is not None
-    targets = [argument(func, args, kwargs, position) for position in plan.written]
-    for target in targets:
-        if isinstance(target, FakeTensor) and (_repeats(target) or _is_shared(target, args)):
-            error = _run_in_place(func, args, kwargs)
-            if error is not None:
-                raise error
-
-
-def _place(tensor: FakeTensor) -> tuple[list[int], list[int], int]:
-    """Its size, strides and offset, those of the call at hand where they are symbolic."""
-    size, stride = ([hint(size_of(n)) for n in extents] for extents in (tensor.shape, tensor.stride()))
-    return size, stride, hint(size_of(tensor.storage_offset()))
-
-
-def _repeats(tensor: FakeTensor) -> bool:
-    """Whether some of its elements are one in memory."""
-    size, stride, _ = _place(tensor)
-    return any(n > 1 and step == 0 for n, step in zip(size, stride, strict=True))
-
-
-def _is_shared(target: FakeTensor, args: tuple[Any, ...]) -> bool:
-    """Whether another operand is another view of the memory that is written to."""
-    memory = target.memory
-    if memory is None:
-        return False
-    others = [arg for arg in _flat(args) if isinstance(arg, FakeTensor) and arg is not target and arg.memory is memory]
-    return any(_place(other) != _place(target) for other in others)
-
-
-def _run_in_place(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Exception | None:
-    """What the kernel raises for memory of zeros, and for that of other numbers."""
-    memories: dict[Memory | int, list[FakeTensor]] = {}
-    for arg in _flat((args, tuple(kwargs.values()))):
-        if isinstance(arg, FakeTensor):
-            if arg.device.type != "cpu":
-                return None
-            memories.setdefault(id(arg) if arg.memory is None else arg.memory, []).append(arg)
-    error = None
-    for value in VALUES:
-        error = _run(func, args, kwargs, _Mirrored(memories.values(), value).one)
-        if error is None:
-            break
-    return error
-
-
-class _Mirrored:
-    """Real tensors that lie in memory as fakes do."""
-
-    def __init__(self, memories: Iterable[list[FakeTensor]], value: int) -> None:
-        self.memories = memories
-        self.value = value
-        self.real: dict[int, torch.Tensor] = {}
-
-    def one(self, arg: Any) -> Any:
-        """That of an argument."""
-        if isinstance(arg, (list, tuple)):
-            return [self.one(item) for item in arg]
-        if isinstance(arg, torch.Generator):
-            return None
-        if isinstance(arg, FakeTensor):
-            if not self.real:
-                self._make()
-            return self.real[id(arg)]
-        return arg
-
-    def _make(self) -> None:
-        for views in self.memories:
-            places = [(view, _place(view)) for view in views]
-            nbytes = max((offset + span(size, stride)) * view.element_size() for view, (size, stride, offset) in places)
-            memory = torch.full((nbytes,), self.value, dtype=torch.uint8).untyped_storage()
-            for view, (size, stride, offset) in places:
-                self.real[id(view)] = torch.empty(0, dtype=view.dtype).set_(memory, offset, size, stride)

@@ -18,7 +18,7 @@ from stator.capture.fields import value_class
 from stator.capture.values import watch
 from stator.capture.values.base import PinnedValue
 from stator.capture.values.fold import all_constant, ask, run
-from stator.capture.values.python.containers.sequence import TupleValue
+from stator.capture.values.python.containers.sequence import SequenceValue, TupleValue
 from stator.capture.values.python.library import builtin as _builtin
 from stator.capture.values.python.objects import function as _function
 from stator.capture.values.python.objects.function import BoundMethodValue, made_function
@@ -26,13 +26,15 @@ from stator.capture.values.registry import MAKERS, SPECIAL, builds, fresh, handl
 from stator.capture.values.torch.default_device import with_device
 from stator.capture.values.torch.leaves import guard_reads, is_whole
 from stator.capture.values.torch.tensor import TensorValue, call_graph, call_tensor_method
+from stator.fake import overlap
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from stator.capture.machine import Machine
     from stator.capture.source import Source
     from stator.capture.value import Value
+    from stator.fake.tensor import FakeTensor
 
 #: Modules whose Python functions are leaves.
 LEAF_MODULES = frozenset(
@@ -172,6 +174,7 @@ class TorchFunctionValue(PinnedValue):
 def call_into(tx: Machine, function: Any, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
     """`function(…, out=given)`: the result, copied into what is given."""
     given = kwargs["out"]
+    _check_overlap(tx, function, [*args, *[value for name, value in kwargs.items() if name != "out"]], given)
     result = call_graph(tx, "call_function", function, args, {n: v for n, v in kwargs.items() if n != "out"})
     targets, results = ([given], [result]) if isinstance(given, TensorValue) else (given.unpack(tx), result.unpack(tx))
     for target, made in zip(targets, results, strict=True):
@@ -183,6 +186,24 @@ def call_into(tx: Machine, function: Any, args: Sequence[Value], kwargs: dict[st
             raise GraphBreak(f"{name_of(function)}(out=…): {why}", "use the form that returns its result")
         call_graph(tx, "call_method", "copy_", (target, made), {})
     return given if isinstance(given, TensorValue) else TupleValue([*targets], result.python_type())
+
+
+def _check_overlap(tx: Machine, function: Any, operands: Iterable[Value], given: Value) -> None:
+    """`out=` may be an operand only where each element is read where it is written, or eager's loops decide what is."""
+    tensors, targets = list(_tensors(tx, operands)), list(_tensors(tx, [given]))
+    for target in targets:
+        others = [*tensors, *[other for other in targets if other is not target]]
+        shared = overlap.shared_memory(name_in(function).partition(".")[0], others, target)
+        if any(not overlap.are_disjoint(item, target) for item in shared):
+            raise GraphBreak(f"{name_of(function)}(out=…): {overlap.WHY}", overlap.HINT)
+
+
+def _tensors(tx: Machine, values: Iterable[Value]) -> Iterator[FakeTensor]:
+    for value in values:
+        if isinstance(value, TensorValue):
+            yield value.fake
+        elif isinstance(value, SequenceValue):
+            yield from _tensors(tx, value.unpack(tx))
 
 
 def name_in(function: Any) -> str:
