@@ -151,9 +151,12 @@ class GivenTangents:
     zeros if that of the rows is, and a product is if both factors are.
     """
 
-    def __init__(self, tracer: Tracer, tangents: Sequence[fx.Node]) -> None:
+    def __init__(self, tracer: Tracer, tangents: Sequence[fx.Node], runs: Mapping[Any, int]) -> None:
         self.tracer = tracer
         self.tangents = tangents
+        #: Zeros that are gradients though they are computed from none: there they are where their function runs, and
+        #: what is computed from them may be NaN.
+        self._constant = {node: runs.get(function, 0) for node, function in tracer.zero_gradients.items()}
         #: By number of the tangent, the placeholder that says whether it is given.
         self.flags: dict[int, fx.Node] = {}
         self._either: dict[int, fx.Node] = {}
@@ -174,6 +177,10 @@ class GivenTangents:
         ]
 
     def _visit(self, node: fx.Node) -> None:
+        if self._constant.get(node):
+            self._bits[node] = self._constant[node]
+            self._zeros.add(node)
+            return
         parents = [parent for parent in node.all_input_nodes if parent in self._bits]
         if not parents:
             return

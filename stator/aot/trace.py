@@ -406,7 +406,7 @@ class _Tracing:
         if len(outputs) == 1:
             return nodes, places
         self.inner = tuple([(numbers[k], _chosen(numbers, bits)) for k, bits in reach.inner.items()])
-        return self._of_some(nodes, places, reached, numbers)
+        return self._of_some(nodes, places, reached, numbers, reach.runs)
 
     def _look(
         self,
@@ -447,10 +447,15 @@ class _Tracing:
             raise refusal from error
 
     def _of_some(
-        self, gradients: list[fx.Node | None], tangents: list[fx.Node], reached: dict[int, int], numbers: Sequence[int]
+        self,
+        gradients: list[fx.Node | None],
+        tangents: list[fx.Node],
+        reached: dict[int, int],
+        numbers: Sequence[int],
+        runs: Mapping[Any, int],
     ) -> tuple[list[fx.Node | None], list[fx.Node]]:
         """Gradients that are right when only some tangents are given, and all placeholders that backward then has."""
-        given = GivenTangents(self.tracer, tangents)
+        given = GivenTangents(self.tracer, tangents, runs)
         gradients = given.guard(gradients, reached)
         everything = (1 << len(numbers)) - 1
         self.flags = tuple([numbers[k] for k in given.flags])

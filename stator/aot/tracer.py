@@ -62,10 +62,6 @@ class Calls:
         self.first.append(torch._C._autograd._get_sequence_nr())
         self.places.append((location, step))
 
-    def of_gradient(self) -> tuple[tuple[str, int] | None, int | None]:
-        """The call whose gradient is being computed now."""
-        return self.of(torch._C._current_autograd_node())
-
     def of(self, function: Any) -> tuple[tuple[str, int] | None, int | None]:
         """The call that made a part of autograd's graph."""
         found = bisect_right(self.first, function._sequence_nr()) if function is not None else 0
@@ -104,6 +100,8 @@ class Tracer(FakeMode):
         self.calls = Calls()
         #: The memory of the gradients that backward is given.
         self.given: list[Cell] = []
+        #: Zeros that are gradients, whatever the tangent, by the nodes of autograd that make them: that of `trunc`.
+        self.zero_gradients: dict[fx.Node, Any] = {}
         #: Real tensors that the program holds itself, in the order of their placeholders `constant_k`.
         self.constants: list[torch.Tensor] = []
         self.constant_nodes: list[fx.Node] = []
@@ -141,7 +139,7 @@ class Tracer(FakeMode):
             return action(func, self.lifted(func, args), kwargs or {})
         except (Unsupported, DataDependent) as error:
             if self.phase == "backward":
-                error.refused_at(*self.calls.of_gradient())
+                error.refused_at(*self.calls.of(torch._C._current_autograd_node()))
             raise
 
     def run(self, func: Any, *args: Any, **kwargs: Any) -> Any:
@@ -293,7 +291,12 @@ class Tracer(FakeMode):
         node = add_call(self.graph, func, args, kwargs, name)
         node.meta["val"] = value
         node.meta["phase"] = self.phase
-        location, step = (self.location, self.step) if self.phase == "forward" else self.calls.of_gradient()
+        location, step = self.location, self.step
+        if self.phase != "forward":
+            function = torch._C._current_autograd_node()
+            location, step = self.calls.of(function)
+            if func is aten.full.default and function is not None and _is_zeros(value, args[1]):
+                self.zero_gradients[node] = function
         if location is not None:
             node.meta["location"], node.meta["step"] = location, step
         if self.region is not None:
@@ -521,6 +524,11 @@ class Tracer(FakeMode):
         self.seeds.meta["val"] = make((self._draws,), torch.int64, self.seeds.meta["val"].device)
         self._own(out, node)
         return out
+
+
+def _is_zeros(tensor: torch.Tensor, value: Any) -> bool:
+    """Whether these may be a gradient: no positions, and no number that is known only when the graph runs."""
+    return (tensor.is_floating_point() or tensor.is_complex()) and isinstance(value, int | float) and value == 0
 
 
 def _positional(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:

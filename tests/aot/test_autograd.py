@@ -124,6 +124,20 @@ def what_is_not_differentiated_keeps_its_infinities(compiling: Compiling) -> Any
 
 
 @scenario
+def gradients_that_are_zeros_are_multiplied_too(compiling: Compiling) -> Any:
+    """Those of what is rounded to whole numbers: zero times an infinity is no number, beside another result as well."""
+    call = compiling(lambda x: (x.log().trunc(), x * 2, x.sqrt().floor().sum() + x.exp().sum()))
+    seen = []
+    for chosen in range(1, 8):
+        x = torch.tensor([0.0, 1.0, torch.nan, torch.inf, 5.0], requires_grad=True)
+        results = call(x)
+        sum(results[i].sum() for i in range(3) if chosen >> i & 1).backward()
+        assert x.grad is not None
+        seen.append(x.grad.nan_to_num(123.0, 456.0, -456.0))
+    return seen
+
+
+@scenario
 def hooks_are_not_called_with_nothing(compiling: Compiling) -> Any:
     heads, x, y = compiling(two_heads), leaf(3), leaf(3)
     y.register_hook(lambda grad: grad * 2)
