@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from stator.base.errors import StatorError
-from stator.coverage.ways import WAYS, Plain, moved_like
+from stator.coverage.ways import WAYS, Around, Plain, moved_like
 
 #: How many times eager's own error ours may be.
 SLACK = 24.0
@@ -98,6 +98,9 @@ def _backward(
     if not outputs or not wanted:
         return
     cotangents = [_cotangent(t, i, noise) for i, t in enumerate(outputs)]
+    if isinstance(mode, Around):
+        returned = {id(flat[i]) for i, shared in enumerate(seen.sharing) if shared and shared[0] is not None}
+        cotangents = [_added_last(t, c) if id(t) in returned else c for t, c in zip(outputs, cotangents, strict=True)]
     try:
         with mode:
             grads = torch.autograd.grad(outputs, wanted, cotangents, allow_unused=True)
@@ -115,6 +118,12 @@ def _cotangent(like: Tensor, number: int, noise: float) -> Tensor:
         shake = torch.randn(like.shape, generator=generator, dtype=torch.float64)
         made = (made.to(wide) * (1 + noise * torch.finfo(like.dtype).eps * shake)).to(like.dtype)
     return made.to(like.device)
+
+
+def _added_last(tensor: Tensor, cotangent: Tensor) -> Tensor:
+    """The cotangent to begin with, where a hook adds the tensor's own to the sum of all others."""
+    tensor.register_hook(lambda gradient: cotangent + gradient)
+    return torch.zeros_like(cotangent)
 
 
 def _strides(tensor: Tensor) -> tuple[int, ...]:

@@ -4,7 +4,8 @@
 changes much (terms that cancel, a power of a power) is no more exact in eager than in other code for the same formula.
 What an operator computes exactly stays, so a maximum is still one of its operands. `Elsewhere` computes elementwise
 operators with vector instructions, or without, which eager decides by where an element lies; at NaN they differ.
-`AsSaved` keeps what backward reads from being overwritten unnoticed. `Reordered` takes sums in another order,
+`AsSaved` keeps what backward reads from being overwritten unnoticed. `Around` adds the gradients of an input that is
+returned in another order. `Reordered` takes sums in another order,
 `Stepwise` rounds products before they are added. `SignedNaN` gives every NaN that is computed one sign: which one
 it has is neither defined by IEEE 754 nor the same in eager's kernels.
 
@@ -199,6 +200,14 @@ class AsSaved(Plain):
         self.hooks.__exit__(*error)
 
 
+class Around(Plain):
+    """The cotangent of an input that is a result too comes to the sum of all that flows through the program.
+
+    Autograd adds what comes in at roots before anything else, and a compiled program is one node of its graph: there
+    the sum is complete before. Whether it overflows, or is no number for complex ones, depends on that.
+    """
+
+
 #: What moves elements, or is defined on their signs: a NaN keeps its own there, or gets the one that it should have.
 SIGNED = frozenset(
     (
@@ -245,6 +254,7 @@ WAYS: tuple[Callable[[], AbstractContextManager[Any]], ...] = (
     lambda: Elsewhere(vectors=True),
     lambda: Elsewhere(vectors=False),
     AsSaved,
+    Around,
     Stepwise,
     lambda: SignedNaN(negative=True),
     lambda: SignedNaN(negative=False),

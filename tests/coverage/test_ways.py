@@ -8,13 +8,13 @@ from torch.nn import functional as F
 
 from stator.coverage.compare import Seen, judged, observe_on
 from stator.coverage.stepwise import Stepwise
-from stator.coverage.ways import Elsewhere, Plain, RandomRounding, SignedNaN, moved_like
+from stator.coverage.ways import Around, Elsewhere, Plain, RandomRounding, SignedNaN, moved_like
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
 def run(function: object, *inputs: torch.Tensor, **how: object) -> Seen:
-    leaves = [x.clone().requires_grad_(x.is_floating_point()) for x in inputs]
+    leaves = [x.clone().requires_grad_(x.is_floating_point() or x.is_complex()) for x in inputs]
     return observe_on(function, leaves, leaves, **how)  # type: ignore[arg-type]
 
 
@@ -189,3 +189,16 @@ def test_parts_of_complex_numbers_move_on_their_own() -> None:
     other = [torch.tensor([complex(torch.nan, torch.nan), 2 + 3j])]
     (moved,) = moved_like(want, want, other)
     assert torch.view_as_real(moved).isnan().tolist() == [[True, True], [False, False]]
+
+
+def test_the_gradient_of_an_input_that_is_returned_may_come_last() -> None:
+    """Two terms whose sum is infinite: by which place that has in a sum of complex numbers it is NaN or not."""
+    x = torch.tensor([6e307 + 0.2j] * 16 + [3 - 2j], dtype=torch.complex128)
+
+    def program(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return x, x.conj() * x
+
+    first, last = (run(program, x, within=way).gradients[0] for way in (Plain, Around))
+    assert first is not None and last is not None
+    assert (last.imag.isnan() & ~first.imag.isnan()).any()
+    torch.testing.assert_close(first[-1], last[-1])

@@ -14,6 +14,11 @@ F16, BF16, F32, F64 = torch.float16, torch.bfloat16, torch.float32, torch.float6
 LEAF = {"grad": "leaf"}
 
 RIGHT = {
+    "an input that is returned and meets its conjugate": Program(
+        (Input((17, 33, 7), torch.complex128, values="edges", seed=17, **LEAF),),
+        ("v0 = x0.conj() * x0", "v1 = torch.sub(v0, v0)", "v2 = torch.sub(v0, v1)"),
+        ("x0", "v1", "v2"),
+    ),
     "complex sums multiply by their factor, be it 1": Program(
         (Input((17, 5), torch.complex64, values="edges", seed=55), Input((8,), torch.complex64, values="special")),
         ("v0 = torch.sub(torch.scalar_tensor(1), x0)", "v1 = torch.isclose(x1 + x1, x1)", "v2 = x0 * 1"),
