@@ -24,6 +24,10 @@ REDUCTIONS: dict[str, tuple[Callable[..., Tensor], Callable[[Tensor, Tensor], Te
     "nansum": (torch.nansum, torch.add),
     "prod": (torch.prod, torch.mul),
 }
+#: The sums of at most so many products of three factors are taken one by one.
+MOST_PRODUCTS = 1 << 20
+#: So many terms are added one after the other at most.
+MOST_TERMS = 1 << 10
 #: In how many parts a reduction is taken at most, as if by the lanes of a vector.
 PARTS = 16
 #: Where the factors of a matrix product are, and which of their dims is summed over.
@@ -44,6 +48,7 @@ class Reordered(TorchDispatchMode):
         super().__init__()  # type: ignore[no-untyped-call]
         self.random = torch.Generator().manual_seed(seed)
         self.extreme = seed == 0
+        self.joins = seed % 3 == 1
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -56,6 +61,8 @@ class Reordered(TorchDispatchMode):
             return self.multiplied(func, name, args, kwargs)
         if name in SCANS:
             return self.scanned(func, SCANS[name], args, kwargs)
+        if name == "trilinear":
+            return self.contracted(func(*args, **kwargs), args)
         if name == "special_erf" or name == "erf":
             return self.moved(func(*args, **kwargs))
         if name in STABLE:
@@ -105,11 +112,40 @@ class Reordered(TorchDispatchMode):
         return row.chunk(int(torch.randint(2, PARTS + 1, (), generator=self.random)), -1)
 
     def multiplied(self, func: Any, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Tensor:
-        """In another order; or in float64, where nothing overflows on the way."""
-        out: Tensor = func(*self.recombined(args, *PRODUCTS[name]), **kwargs)
-        if not self.extreme or not out.is_floating_point():
+        """In another order; or in float64, where nothing overflows on the way; or one term after the other."""
+        args = self.recombined(args, *PRODUCTS[name])
+        out: Tensor = func(*args, **kwargs)
+        if not out.is_floating_point():
+            return out
+        if self.joins:
+            return self.summed(out, args, kwargs, PRODUCTS[name][0])
+        if not self.extreme:
             return out
         return out.copy_(func(*[a.double() if isinstance(a, Tensor) else a for a in args], **kwargs))
+
+    def summed(self, out: Tensor, args: Sequence[Any], kwargs: dict[str, Any], first: int) -> Tensor:
+        """Each product is joined with the sum so far: it cannot overflow alone."""
+        left, right = args[first], args[first + 1]
+        if not 0 < left.shape[-1] <= MOST_TERMS:
+            return out
+        wide = torch.float32 if out.dtype in HALVES else out.dtype
+        # Rows by columns, where there are any: terms are products of a column and a row.
+        left, right = left.to(wide).movedim(-1, 0), right.to(wide).movedim(-2 if right.dim() > 1 else 0, 0)
+        if right.dim() > 1:
+            left, right = left.unsqueeze(-1), right.unsqueeze(-2)
+        total = self.joined(left, right)
+        if first:
+            total = total * kwargs.get("alpha", 1)
+            beta = kwargs.get("beta", 1)
+            total = total + args[0].to(wide) * beta if beta else total
+        return out.copy_(total)
+
+    def joined(self, left: Tensor, right: Tensor) -> Tensor:
+        """The sum, along the first dim, of products that are not rounded on their own."""
+        total = torch.zeros_like(left[0] * right[0])
+        for one, other in zip(left, right, strict=True):
+            total = torch.addcmul(total, one, other)
+        return total
 
     def recombined(self, args: Sequence[Any], first: int, left: int, right: int) -> list[Any]:
         order = torch.randperm(args[first].shape[left], generator=self.random).to(args[first].device)
@@ -117,6 +153,37 @@ class Reordered(TorchDispatchMode):
         found[first] = args[first].index_select(left, order)
         found[first + 1] = args[first + 1].index_select(right, order)
         return found
+
+    def contracted(self, out: Tensor, args: Sequence[Any]) -> Tensor:
+        """Three factors (`bilinear`, its gradients): any two meet first, and each sum has an order of its own."""
+        factors, absent, summed = list(args[:3]), args[3:6], set(args[6])
+        if not out.is_floating_point() or not out.numel():
+            return out
+        for i, dims in enumerate(absent):
+            for dim in sorted(dims):
+                factors[i] = factors[i].unsqueeze(dim)
+        if torch.broadcast_shapes(*[f.shape for f in factors]).numel() > MOST_PRODUCTS:
+            return out
+        third = int(torch.randint(0, 3, (), generator=self.random))
+        last, dims = factors.pop(third), summed & set(absent[third])
+        value = self.product(*factors, sorted(dims))
+        return out.copy_(self.product(value, last, sorted(summed)).reshape(out.shape))
+
+    def product(self, left: Tensor, right: Tensor, dims: Sequence[int]) -> Tensor:
+        """The product, summed over these dims, which stay with one element."""
+        if not dims:
+            return left * right
+        left, right = torch.broadcast_tensors(left, right)
+        if not self.joins:
+            with self:
+                return (left * right).sum(dims, keepdim=True)
+        ends = [*range(-len(dims), 0)]
+        rows = [t.movedim(dims, ends).flatten(ends[0]).movedim(-1, 0) for t in (left, right)]
+        order = torch.randperm(len(rows[0]), generator=self.random).to(left.device)
+        total = self.joined(*[row[order] for row in rows]) if len(order) <= MOST_TERMS else (rows[0] * rows[1]).sum(0)
+        for dim in sorted(dims):
+            total = total.unsqueeze(dim)
+        return total
 
     def scanned(
         self, func: Any, join: Callable[[Tensor, Tensor], Tensor], args: Sequence[Any], kwargs: dict[str, Any]

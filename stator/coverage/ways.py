@@ -245,6 +245,21 @@ class SignedNaN(TorchDispatchMode):
         bits.copy_(torch.where(parts.isnan(), bits | limits.min if self.negative else bits & limits.max, bits))
 
 
+class Together(AbstractContextManager[Any]):
+    """Several ways at once: what one choice of instructions leaves NaN is a number that sums in some order hide."""
+
+    def __init__(self, *ways: AbstractContextManager[Any]) -> None:
+        self.ways = ways
+
+    def __enter__(self) -> None:
+        for way in self.ways:
+            way.__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        for way in reversed(self.ways):
+            way.__exit__(*error)
+
+
 #: How often each way that draws numbers is taken: what a comparison decides is close in few of them.
 SEEDS = 12
 #: Other ways of eager's.
@@ -253,6 +268,7 @@ WAYS: tuple[Callable[[], AbstractContextManager[Any]], ...] = (
     *[lambda seed=seed: Reordered(seed) for seed in range(SEEDS)],
     lambda: Elsewhere(vectors=True),
     lambda: Elsewhere(vectors=False),
+    *[lambda vectors=vectors: Together(Reordered(0), Elsewhere(vectors=vectors)) for vectors in (True, False)],
     AsSaved,
     Around,
     Stepwise,

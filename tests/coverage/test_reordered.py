@@ -30,6 +30,11 @@ ROUNDED: dict[str, Callable[[Tensor], Tensor]] = {
     "a mean": lambda x: x.mean(0, dtype=torch.float64).float() + x.mean(1, keepdim=True),
     "a product": lambda x: x.prod(1),
     "a matrix product": lambda x: x @ x.t(),
+    "three factors": lambda x: F.bilinear(x, x[:, :3], x[:27].view(9, 9, 3), x[0]),
+    "a product that is added": lambda x: (
+        torch.addmm(x[:, :1], x, x.t(), beta=0.5, alpha=-2.0) + torch.mv(x, x[0])[:, None]
+    ),
+    "a product of batches": lambda x: torch.bmm(x.view(4, 10, 9), x.view(4, 9, 10)) + torch.dot(x[0], x[1]),
     "a running sum": lambda x: x.cumsum(0),
     "a variance": lambda x: x.var(0),
     "a deviation": lambda x: x.std((0, 1), correction=0),
@@ -81,6 +86,20 @@ def test_sums_overflow_in_some_orders() -> None:
         with Reordered(seed):
             found.add(str(x.sum().item()))
     assert {"inf", "nan"} <= found
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_a_product_that_overflows_alone_may_be_joined_with_the_sum(dtype: torch.dtype) -> None:
+    """An infinite sum stays what it is beside a finite product, and is no number beside an infinite one."""
+    top = torch.finfo(dtype).max
+    x, y = torch.tensor([[1.0, 1.0, 1.0, 1.5]], dtype=dtype), torch.tensor([[top, top, top, -top]], dtype=dtype)
+    one = torch.ones(1, 1, dtype=dtype)
+    for function in (lambda: x @ y.t(), lambda: F.bilinear(x, one, y.view(1, 4, 1))):
+        found = set()
+        for seed in SEEDS:
+            with Reordered(seed):
+                found.add(str(function().item()))
+        assert {"inf", "nan"} <= found, function
 
 
 def seen(function: Callable[[Tensor], Tensor], within: Callable[[], object] = nullcontext, **_: object) -> Seen:

@@ -202,3 +202,12 @@ def test_the_gradient_of_an_input_that_is_returned_may_come_last() -> None:
     assert first is not None and last is not None
     assert (last.imag.isnan() & ~first.imag.isnan()).any()
     torch.testing.assert_close(first[-1], last[-1])
+
+
+def test_choices_of_instructions_and_of_orders_meet() -> None:
+    """A remainder by a denormal is NaN from vectors only, and hides that a mean of infinities is what it is."""
+    x = torch.tensor([[3.0, 1.0, -2.0, 4.0] * 16])
+    y = torch.tensor([[1e-40, -torch.inf, 1.5, 2.0] * 16])
+    want = lambda x, y: torch.std_mean(torch.remainder(x, y).detach(), 1)[1]  # noqa: E731
+    assert run(want, x, y).results[0].isnan().all()
+    assert judge(lambda x, y: torch.full((1,), -torch.inf), want, x, y) == []
