@@ -8,6 +8,7 @@ Neighbour: `ways.py` has eager's other ways, and lists this one.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -38,7 +39,11 @@ PRODUCTS = {"mm": (0, -1, -2), "bmm": (0, -1, -2), "addmm": (1, -1, -2), "baddbm
 SCANS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {"cumsum": torch.add, "cumprod": torch.mul}
 #: What subtracts means and maxima, or takes squares: as exact as inputs that are one rounding off.
 STABLE = frozenset("var std var_mean std_mean norm linalg_vector_norm logsumexp logcumsumexp fused_rms_norm".split())
+#: What is subtracted from one where it is nearly one: not all libraries round its last digit alike.
+STEEP = frozenset({"special_erf", "erf", "tanh"})
 SQRT_HALF = 0.5**0.5
+DENSITY_AT_0 = (2 * math.pi) ** -0.5
+GELU_SCALE, GELU_CUBE = (2 / math.pi) ** 0.5, 0.044715
 
 
 class Reordered(TorchDispatchMode):
@@ -63,7 +68,7 @@ class Reordered(TorchDispatchMode):
             return self.scanned(func, SCANS[name], args, kwargs)
         if name == "trilinear":
             return self.contracted(func(*args, **kwargs), args)
-        if name == "special_erf" or name == "erf":
+        if name in STEEP:
             return self.moved(func(*args, **kwargs))
         if name in STABLE:
             args = tuple(self.moved(a) if isinstance(a, Tensor) else a for a in args)
@@ -166,7 +171,7 @@ class Reordered(TorchDispatchMode):
             return out
         third = int(torch.randint(0, 3, (), generator=self.random))
         last, dims = factors.pop(third), summed & set(absent[third])
-        value = self.product(*factors, sorted(dims))
+        value = self.product(factors[0], factors[1], sorted(dims))
         return out.copy_(self.product(value, last, sorted(summed)).reshape(out.shape))
 
     def product(self, left: Tensor, right: Tensor, dims: Sequence[int]) -> Tensor:
@@ -176,9 +181,9 @@ class Reordered(TorchDispatchMode):
         left, right = torch.broadcast_tensors(left, right)
         if not self.joins:
             with self:
-                return (left * right).sum(dims, keepdim=True)
+                return (left * right).sum([*dims], keepdim=True)
         ends = [*range(-len(dims), 0)]
-        rows = [t.movedim(dims, ends).flatten(ends[0]).movedim(-1, 0) for t in (left, right)]
+        rows = [t.movedim([*dims], ends).flatten(ends[0]).movedim(-1, 0) for t in (left, right)]
         order = torch.randperm(len(rows[0]), generator=self.random).to(left.device)
         total = self.joined(*[row[order] for row in rows]) if len(order) <= MOST_TERMS else (rows[0] * rows[1]).sum(0)
         for dim in sorted(dims):
@@ -300,8 +305,26 @@ def _gelu(out: Tensor, x: Tensor, *, approximate: str = "none") -> Tensor:
     """Far below 0 one is added to the rounded number beside -1."""
     wide = x.float() if x.dtype in HALVES else x
     if approximate == "none":
-        out.copy_(wide * 0.5 * (torch.special.erf(wide * SQRT_HALF) + 1.0))
-    return out
+        return out.copy_(wide * 0.5 * (torch.special.erf(wide * SQRT_HALF) + 1.0))
+    return out.copy_(0.5 * wide * (1.0 + torch.tanh(_inside(wide))))
+
+
+def _inside(x: Tensor) -> Tensor:
+    """What the tangent of `gelu` is taken of."""
+    return GELU_SCALE * (x + GELU_CUBE * x * x * x)
+
+
+def _gelu_backward(out: Tensor, grad: Tensor, x: Tensor, *, approximate: str = "none") -> Tensor:
+    grad, wide = (t.float() if t.dtype in HALVES else t for t in (grad, x))
+    if approximate == "none":
+        share = 0.5 * (1.0 + torch.special.erf(wide * SQRT_HALF))
+        slope = wide * (wide * wide * -0.5).exp() * DENSITY_AT_0
+    else:
+        tangent = torch.tanh(_inside(wide))
+        share = 0.5 * (1.0 + tangent)
+        inner = GELU_SCALE * (1.0 + 3 * GELU_CUBE * wide * wide)
+        slope = 0.5 * wide * (1.0 - tangent * tangent) * inner
+    return out.copy_(grad * (share + slope))
 
 
 NORMS: dict[str, Callable[..., Any]] = {
@@ -316,4 +339,5 @@ NORMS: dict[str, Callable[..., Any]] = {
     "var_mean": partial(_spread, root=False),
     "std_mean": partial(_spread, root=True),
     "gelu": _gelu,
+    "gelu_backward": _gelu_backward,
 }
