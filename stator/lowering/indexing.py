@@ -29,6 +29,7 @@ from stator.lowering.value import (
 )
 from stator.lowering.view import slice_start
 from stator.sizes import Extent
+from stator.sizes.strides import may_overlap
 
 
 def position_in(value: Expr, extent: Extent, wraps: bool = True) -> Index:
@@ -199,6 +200,10 @@ def constant_pad(context: Context, out: Spec, x: LazyTensor, pads: Sequence[Exte
     return pointwise(out.size, out.dtype, body, x.weight + 3)
 
 
+# Eager copies its operand with the strides that it has, then writes into the copy. Where elements share memory (windows of
+# `unfold`), what is written to one is seen in others: ATen does that.
+
+
 @lowers("slice_scatter")
 def slice_scatter(
     context: Context,
@@ -210,6 +215,8 @@ def slice_scatter(
     end: Extent | None = None,
     step: int = 1,
 ) -> LazyTensor:
+    if may_overlap(out.size, out.stride):
+        return extern(context, out, x, source, dim, start, end, step)
     dim %= x.rank
     first = slice_start(x.size[dim], start)
     count = source.size[dim]
@@ -237,6 +244,8 @@ def slice_scatter(
 def select_scatter(
     context: Context, out: Spec, x: LazyTensor, source: LazyTensor, dim: int, position: Extent
 ) -> LazyTensor:
+    if may_overlap(out.size, out.stride):
+        return extern(context, out, x, source, dim, position)
     dim %= x.rank
     chosen = e.index(position + x.size[dim] if position < 0 else position)
 

@@ -19,6 +19,9 @@ from stator.graphs.nodes import add_call
 
 aten = torch.ops.aten
 
+#: Views that change the numbers and keep the dtype. Another dtype tells of the others: `view_as_complex` of 2 is 2 + 2j.
+_OTHER_NUMBERS = (aten._conj.default, aten._neg_view.default)
+
 
 @dataclass(frozen=True, slots=True)
 class FoldConstants:
@@ -52,8 +55,9 @@ class FoldConstants:
         if not inputs or any(source not in numbers for source in inputs):
             return None
         target: Any = node.target
-        if is_view(node) and target is not aten.view.dtype:
-            return numbers[inputs[0]]
+        if is_view(node):
+            number = numbers[inputs[0]]
+            return None if target in _OTHER_NUMBERS or number.dtype != value.dtype else number
         if target in (aten.clone.default, aten._to_copy.default):
             return numbers[inputs[0]].to(value.dtype)
         if torch.Tag.pointwise not in getattr(target, "tags", ()) or torch.Tag.nondeterministic_seeded in target.tags:

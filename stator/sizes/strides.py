@@ -44,6 +44,19 @@ def same_layout(size: Sequence[Extent], a: Sequence[Extent], b: Sequence[Extent]
     return 0 in size or all(n == 1 or s == t for n, s, t in zip(size, a, b, strict=True))
 
 
+def may_overlap(size: Sequence[Extent], stride: Sequence[Extent]) -> bool:
+    """Whether two elements may share a position: a dim steps no farther than the smaller ones reach together."""
+    if 0 in size:
+        return False
+    reach = 0
+    dims = [(hint(s), hint(n)) for n, s in zip(size, stride, strict=True) if n != 1]
+    for step, n in sorted(dims):
+        if step <= reach:
+            return True
+        reach += (n - 1) * step
+    return False
+
+
 def is_dense(size: Sequence[Extent], stride: Sequence[Extent]) -> bool:
     """Whether no two elements share a position and no position is left out."""
     if 0 in size:

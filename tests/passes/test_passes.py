@@ -1,5 +1,6 @@
 """Each pass does its rewrite, nothing more, and graphs mean the same before and after."""
 
+import pytest
 import torch
 from torch import fx
 
@@ -121,6 +122,16 @@ def test_constants_fold():
     wide = b(aten.add.Tensor, half, b(aten.full.default, [], 0.1, dtype=torch.float32))
     out = b(aten.add.Tensor, b.x[0], b(aten.expand.default, wide, [2, 3]))
     b.check([FoldConstants(), RemoveDead()], [out], "full expand add")
+
+
+@pytest.mark.parametrize("view", ["view_as_complex", "view_as_real", "_conj", "_neg_view", "view.dtype"])
+def test_views_of_constants_that_hold_other_numbers_stay(view):
+    b = Build(torch.randn(2, 2))
+    dtype = torch.complex64 if view in ("view_as_real", "_conj") else torch.float32
+    full = b(aten.full.default, [2, 2], 1j - 2 if dtype.is_complex else 2.0, dtype=dtype)
+    name, _, overload = view.partition(".")
+    seen = b(getattr(getattr(aten, name), overload or "default"), full, *([torch.int32] if overload else []))
+    b.check([FoldConstants(), RemoveDead()], [b(aten.clone.default, seen)], f"full {name} clone")
 
 
 def test_pipeline_on_a_training_graph():

@@ -7,7 +7,7 @@ from itertools import product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stator.sizes.strides import contiguous, is_dense, same_layout, span
+from stator.sizes.strides import contiguous, is_dense, may_overlap, same_layout, span
 
 DIMS = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 12)), max_size=3)
 
@@ -23,6 +23,8 @@ def test_span_and_density(dims: list[tuple[int, int]]) -> None:
     at = positions(size, stride)
     assert span(size, stride) == (max(at) + 1 if at else 0)
     assert is_dense(size, stride) is (sorted(at) == list(range(len(at))))
+    assert may_overlap(size, stride) or len(set(at)) == len(at)
+    assert not (is_dense(size, stride) and may_overlap(size, stride))
 
 
 @given(DIMS, st.permutations(range(3)))
