@@ -200,8 +200,8 @@ def constant_pad(context: Context, out: Spec, x: LazyTensor, pads: Sequence[Exte
     return pointwise(out.size, out.dtype, body, x.weight + 3)
 
 
-# Eager copies its operand with the strides that it has, then writes into the copy. Where elements share memory (windows of
-# `unfold`), what is written to one is seen in others: ATen does that.
+# Eager copies its operand with the strides that it has, then writes into the copy. Where elements share memory (windows
+# of `unfold`), what is written to one is seen in others: ATen does that.
 
 
 @lowers("slice_scatter")
