@@ -19,7 +19,7 @@ from stator.graphs.nodes import add_call
 
 aten = torch.ops.aten
 
-#: Views that change the numbers and keep the dtype. Another dtype tells of the others: `view_as_complex` of 2 is 2 + 2j.
+#: Views that change the numbers and keep the dtype. Another dtype tells of others: `view_as_complex` of 2 is 2 + 2j.
 _OTHER_NUMBERS = (aten._conj.default, aten._neg_view.default)
 
 

@@ -455,6 +455,24 @@ def test_shared_subexpressions_are_written_once() -> None:
     assert text[text.index("k0_range") :].count("exp_(") == 1
 
 
+def test_rows_at_positions_that_a_block_of_lanes_shares() -> None:
+    """Where axes are merged, a loaded position differs along the vector axis, though not within a block of lanes."""
+    batch = Batch()
+    ids = torch.tensor([14, 8, 3])
+    for width in (3, 8, 16, 48):
+        a = torch.randn(16, width)
+        (x,) = axes_of([9 * width * width])
+        first = e.to_index(e.load("p1", x.index // (3 * width * width), "i64"), 16)
+        second = e.to_index(e.load("p1", x.index // width % 3, "i64"), 16)
+        left = e.load("p0", first * width + x.index // (3 * width) % width, "f32")
+        value = e.op("mul", left, e.load("p0", second * width + x.index % width, "f32"))
+        rows = torch.flatten(a[ids])
+        out = torch.empty(3 * width, 3 * width)
+        made = kernel((x,), (), (store(2, x.index, value),), params(a, ids, out, out=[2]))
+        batch.add(f"outer {width}", made, [a, ids, out], {2: torch.outer(rows, rows)}, rtol=0, atol=0)
+    batch.check()
+
+
 def test_a_kernel_takes_no_more_threads_than_the_target_has() -> None:
     a = torch.randn(1024, 1024)
     x = axes_of([1024, 1024])

@@ -155,7 +155,7 @@ def _lane_stride(index: Index, axis: Axis, lanes: int, deps: dict[Expr, Axes]) -
             case Axis():
                 total += coefficient if atom is axis else 0
             case Indirect():
-                if axis in deps[atom.expr]:  # type: ignore[index]
+                if axis in deps[atom.expr] and not _is_equal_in_blocks(atom.expr, axis, lanes, deps):  # type: ignore
                     return None
             case FloorDiv() | Mod():
                 inner = _lane_stride(atom.inner, axis, lanes, deps)
@@ -170,6 +170,11 @@ def _lane_stride(index: Index, axis: Axis, lanes: int, deps: dict[Expr, Axes]) -
                     return None
                 total += coefficient * inner if isinstance(atom, Mod) else 0
     return total
+
+
+def _is_equal_in_blocks(node: Expr, axis: Axis, lanes: int, deps: dict[Expr, Axes]) -> bool:
+    """Whether all lanes of a block load the same element, though others than those of the next block."""
+    return node.op == "load" and _lane_stride(node.attr[1], axis, lanes, deps) == 0
 
 
 def _narrow(kernel: Kernel, ranges: Ranges) -> frozenset[Expr]:
