@@ -231,7 +231,16 @@ def _restride(
     meta = target.meta
     with torch._C._DisableTorchDispatch():
         torch.Tensor.as_strided_(target, meta.size(), meta.stride(), meta.storage_offset())
+    if target.constant is not None:
+        target.constant = _restrided(func, target.constant, args)
     return target
+
+
+def _restrided(func: Any, constant: torch.Tensor, args: tuple[Any, ...]) -> torch.Tensor | None:
+    """Another tensor over the memory of a constant (other fakes may have this one), in the new geometry."""
+    with torch._C._DisableTorchDispatch():
+        constant = constant.detach()
+    return None if is_symbolic(args) else on_cpu(func, (constant, *args[1:]), {})
 
 
 def _write_constant(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], target: FakeTensor) -> None:
