@@ -367,7 +367,9 @@ def _mm(a: Any, b: Any) -> Any:
 
 @rule(aten.bmm.default)
 def _bmm(a: Any, b: Any) -> Any:
-    if a.dim() != 3 or b.dim() != 3 or a.dtype is not b.dtype:
+    if a.dtype is not b.dtype:  # kernels refuse it where there is something to multiply, torch 2.13 always
+        raise RuntimeError(f"expected scalar type {a.dtype} but found {b.dtype}")
+    if a.dim() != 3 or b.dim() != 3:
         return NotImplemented
     (batch, n, k), (batch2, k2, m) = a.shape, b.shape
     return make((batch, n, m), a.dtype, a.device) if (batch, k) == (batch2, k2) else NotImplemented

@@ -1,0 +1,39 @@
+"""Products of operands that differ in dtype and have no elements: eager looks at the dtypes of some of them."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import stator
+from stator.base.errors import CaptureError
+from tests.differential.__main__ import BACKENDS
+
+F32, F64, I64, BF16 = torch.float32, torch.float64, torch.int64, torch.bfloat16
+
+PRODUCTS: dict[str, tuple[tuple[int, ...], ...]] = {
+    "mv": ((3, 0), (0,)), "addmv": ((3,), (3, 0), (0,)), "mm": ((2, 0), (0, 3)), "addmm": ((2, 3), (2, 0), (0, 3)),
+    "bmm": ((2, 2, 0), (2, 0, 2)), "baddbmm": ((2, 2, 3), (2, 2, 0), (2, 0, 3)),
+    "addbmm": ((2, 3), (2, 2, 0), (2, 0, 3)), "dot": ((0,), (0,)), "addr": ((0, 2), (0,), (2,)), "outer": ((0,), (2,)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("dtypes", [(F64, F32), (F32, I64), (I64, F32), (BF16, F32)], ids=str)
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_mixed_dtypes(name: str, dtypes: tuple[torch.dtype, torch.dtype], backend: str) -> None:
+    function = getattr(torch, name)
+    *first, last = (torch.randn(size) for size in PRODUCTS[name])
+    operands = [*[x.to(dtypes[0]) for x in first], last.to(dtypes[1])]
+    compiled = stator.compile(lambda *xs: function(*xs), backend=backend, fullgraph=True, options={"strict": True})
+    try:
+        want = function(*operands)
+    except RuntimeError as error:
+        with pytest.raises(type(error)):
+            compiled(*operands)
+        return
+    try:
+        got = compiled(*operands)
+    except CaptureError:  # a refusal: torch's own shape functions look at more dtypes than its kernels
+        return
+    torch.testing.assert_close(got, want, rtol=0, atol=0)
