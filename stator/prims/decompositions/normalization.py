@@ -300,15 +300,17 @@ def batch_norm_backward(
     g = cast(grad, wide)
     centred = p.sub(cast(x, wide), _channel_view(centre, x))
     total = p.sum_(g, dims)
-    weighted = p.mul(p.sum_(p.mul(g, centred), dims), scale)
     d_input = d_weight = d_bias = None
-    if mask[0]:
+    inside = g
+    if training:  # by the textbook, of normalised numbers: their products with gradients do not overflow
         count = math.prod(x.shape) // x.shape[1]
-        inside = g
-        if training:
-            slope = p.mul(p.mul(weighted, scale), 1.0 / count)
-            centre_view = _channel_view(p.mul(total, 1.0 / count), x)
-            inside = p.sub(p.sub(g, p.mul(centred, _channel_view(slope, x))), centre_view)
+        normal = p.mul(centred, _channel_view(scale, x))
+        weighted = p.sum_(p.mul(g, normal), dims)
+        inside = p.sub(g, _channel_view(p.mul(total, 1.0 / count), x))
+        inside = p.sub(inside, p.mul(normal, _channel_view(p.mul(weighted, 1.0 / count), x)))
+    else:
+        weighted = p.mul(p.sum_(p.mul(g, centred), dims), scale)
+    if mask[0]:
         factor = scale if weight is None else p.mul(scale, cast(weight, wide))
         d_input = cast(p.mul(inside, _channel_view(factor, x)), x.dtype)
     kept = wide if weight is None else weight.dtype
