@@ -43,6 +43,25 @@ def test_bits(name: str, dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+def test_squared_distances(reduction: str, dtype: torch.dtype) -> None:
+    """Every step is rounded, so that some overflow, as do their gradients where squares are asked for one by one."""
+    x, y = (Input((61, 67), dtype, values="edges", grad="leaf", seed=i).build()[0] for i in range(2))
+    if reduction != "none":  # one infinity or NaN would hide all else
+        x, y = (torch.where(t.abs() < 100, t, 1.0).detach().requires_grad_() for t in (x, y))
+
+    def distances(x: Tensor, y: Tensor) -> Tensor:
+        return torch.nn.functional.mse_loss(x, y, reduction=reduction)
+
+    ours, eager = stator.compile(distances, fullgraph=True, options={"strict": True})(x, y), distances(x, y)
+    tangent = torch.randn(eager.shape, generator=torch.Generator().manual_seed(5)).to(dtype)
+    got, want = ((out, *torch.autograd.grad(out, (x, y), tangent)) for out in (ours, eager))
+    for mine, theirs in zip(got, want, strict=True):
+        assert torch.equal(mine.isnan(), theirs.isnan())
+        assert torch.equal(mine.nan_to_num(0), theirs.nan_to_num(0))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
 def test_scaled_sums(dtype: torch.dtype) -> None:
     """Eager fuses product and sum where it has vectors, so that a few elements may differ; but alpha is rounded."""
     torch.manual_seed(0)

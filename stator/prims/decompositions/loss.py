@@ -10,7 +10,7 @@ import math
 from torch import Tensor
 
 from stator.prims import names as p
-from stator.prims.dtypes import cast, compute_type, rounds_once
+from stator.prims.dtypes import HALF_TYPES, cast, compute_type, rounds_once
 from stator.prims.table import decompose
 
 NONE, MEAN, SUM = 0, 1, 2
@@ -29,8 +29,8 @@ def _scale(reduction: int, x: Tensor) -> float:
 
 
 @decompose("mse_loss")
-@rounds_once
 def mse_loss(x: Tensor, target: Tensor, reduction: int = MEAN) -> Tensor:
+    """Eager's kernel rounds half types at every step: squares overflow where their mean would not."""
     d = p.sub(x, target)
     return _reduce(p.mul(d, d), reduction)
 
@@ -44,9 +44,11 @@ def soft_margin_loss_backward(grad: Tensor, x: Tensor, target: Tensor, reduction
 
 
 @decompose("mse_loss_backward")
-@rounds_once
 def mse_loss_backward(grad: Tensor, x: Tensor, target: Tensor, reduction: int) -> Tensor:
-    return p.mul(p.mul(p.sub(x, target), 2.0 * _scale(reduction, x)), grad)
+    """Rounded at every step as well, the factor too."""
+    d, factor = p.sub(x, target), 2.0 * _scale(reduction, x)
+    rounded = p.full([], factor, dtype=d.dtype, device=d.device) if d.dtype in HALF_TYPES else factor
+    return p.mul(p.mul(d, rounded), grad)
 
 
 @decompose("smooth_l1_loss")
