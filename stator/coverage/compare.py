@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from stator.base.errors import StatorError
-from stator.coverage.ways import WAYS, Around, Plain, moved_like
+from stator.coverage.ways import FORWARD_WAYS, WAYS, Around, Plain, moved_like, plain_forward
 
 #: How many times eager's own error ours may be.
 SLACK = 24.0
@@ -183,14 +183,14 @@ def judged(got: Seen, run: Callable[..., Seen], want: Seen, epsilon: float = 0.0
 def _further(run: Callable[..., Seen], spread: Spread) -> Spread:
     """With more noise, and eager's other ways, each measured from eager under a mode that changes nothing."""
     want, others = spread.want, [run(noise=noise) for noise in MORE_NOISES[len(NOISES) :]]
-    plain = run(within=Plain)
-    for way in WAYS:
-        other = run(within=way)
-        if other.failed is None and _are_alike(want, plain) and _are_alike(want, other):
-            results = list(moved_like(want.results, plain.results, other.results))
-            inputs = list(moved_like(want.inputs, plain.inputs, other.inputs))
-            gradients = list(moved_like(want.gradients, plain.gradients, other.gradients))
-            others.append(replace(want, results=results, inputs=inputs, gradients=gradients))
+    for unchanged, ways in ((Plain, WAYS), (plain_forward, FORWARD_WAYS)):
+        plain = run(within=unchanged)
+        for other in (run(within=way) for way in ways):
+            if other.failed is None and _are_alike(want, plain) and _are_alike(want, other):
+                results = list(moved_like(want.results, plain.results, other.results))
+                inputs = list(moved_like(want.inputs, plain.inputs, other.inputs))
+                gradients = list(moved_like(want.gradients, plain.gradients, other.gradients))
+                others.append(replace(want, results=results, inputs=inputs, gradients=gradients))
     alike = [o for o in others if o.failed is None and len(o.results) == len(want.results)]
     return replace(spread, others=[*spread.others, *alike])
 

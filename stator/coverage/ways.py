@@ -260,6 +260,31 @@ class Together(AbstractContextManager[Any]):
             way.__exit__(*error)
 
 
+class InForward(AbstractContextManager[Any]):
+    """A way while forward runs: backward, without a mode, reads data again to choose its formula.
+
+    So what is different on the way back, where a product overflows or a maximum is shared by more elements, is seen.
+    """
+
+    def __init__(self, mode: AbstractContextManager[Any]) -> None:
+        self.mode = mode
+        self.entered = 0
+
+    def __enter__(self) -> None:
+        self.entered += 1
+        if self.entered == 1:
+            self.mode.__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        if self.entered == 1:
+            self.mode.__exit__(*error)
+
+
+def plain_forward() -> AbstractContextManager[Any]:
+    """What `InForward` is measured by."""
+    return InForward(Plain())  # type: ignore[no-untyped-call]
+
+
 #: How often each way that draws numbers is taken: what a comparison decides is close in few of them.
 SEEDS = 12
 #: Other ways of eager's.
@@ -274,6 +299,11 @@ WAYS: tuple[Callable[[], AbstractContextManager[Any]], ...] = (
     Stepwise,
     lambda: SignedNaN(negative=True),
     lambda: SignedNaN(negative=False),
+)
+#: And those of forward only.
+FORWARD_WAYS: tuple[Callable[[], AbstractContextManager[Any]], ...] = (
+    *[lambda seed=seed: InForward(RandomRounding(seed, exact=seed % 2 > 0)) for seed in range(SEEDS // 3)],
+    *[lambda seed=seed: InForward(Reordered(seed)) for seed in range(SEEDS // 3)],
 )
 
 

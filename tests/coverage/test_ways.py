@@ -98,6 +98,14 @@ def test_a_formula_that_differs_under_a_mode_is_no_excuse() -> None:
     assert judge(ours, lambda x: x.prod(), x)
 
 
+def test_backward_has_its_own_formula_where_only_forward_has_another_way() -> None:
+    """A product overflows by the order of its factors, and its slope is a quotient, unless a mode watches backward."""
+    x = torch.tensor([250.0, 0.004], dtype=torch.float16).repeat_interleave(100)
+    ours = lambda x: x.float().prod().half()  # noqa: E731
+    assert x.prod() != ours(x) and judge(ours, lambda x: x.prod(), x) == []
+    assert judge(lambda x: ours(x) * 3, lambda x: x.prod(), x[98:102])
+
+
 def test_what_was_overwritten_unnoticed_is_no_measure() -> None:
     def spoilt(x: torch.Tensor) -> torch.Tensor:
         y = x * 1

@@ -283,6 +283,11 @@ RIGHT = {
         ("v0 = torch.prod(x0 * 40, 0)", "v1 = torch.cumprod(x0 * 40, 0)"),
         ("v0", "v1"),
     ),
+    "products of half types that overflow on the way, or not": Program(
+        (Input((6, 6, 4), F16, seed=99, **LEAF), Input((66, 66, 1), F16, values="positive", seed=30, **LEAF)),
+        ("v0 = torch.prod(x0)", "v1 = torch.prod(torch.scatter_add(x1, 0, torch.zeros_like(x1).long(), x1))"),
+        ("v0", "v1"),
+    ),
     "running products with zeros, infinities and NaN": Program(
         (Input((33,), values="special", seed=65, **LEAF), Input((7, 17), F64, values="special", seed=84, **LEAF)),
         ("v0 = torch.cumprod(torch.remainder(x0, 3), -1)", "v1 = torch.cumprod(torch.roll(x1, 1, -2), 1)"),
