@@ -9,6 +9,7 @@ from typing import Any
 from stator.loop import expr as e
 from stator.loop.expr import Expr
 from stator.loop.index import ZERO
+from stator.loop.scalar import FLOATS
 from stator.lowering.context import Context
 from stator.lowering.table import lowers
 from stator.lowering.value import DTYPES, Indices, LazyTensor, Spec, compute_dtype, pointwise, viewed
@@ -54,10 +55,13 @@ def _asked(x: LazyTensor, dtype: Any) -> LazyTensor:
 def _nothing_to_reduce(
     out: Spec, x: LazyTensor, dims: list[int], kind: str, dtype: str, final: Callable[[Expr], Expr]
 ) -> LazyTensor:
-    """The dims have one element: the value itself, reshaped."""
+    """The dims have one element: the value itself, reshaped. A sum starts at zero, so that -0.0 becomes 0.0."""
 
     def body(at: Indices) -> Expr:
-        return final(e.const(0, "i64") if kind.startswith("arg") else e.cast(x.load(at), dtype))
+        if kind.startswith("arg"):
+            return final(e.const(0, "i64"))
+        value = e.cast(x.load(at), dtype)
+        return final(e.op("add", value, e.const(0.0, dtype)) if kind == "sum" and dtype in FLOATS else value)
 
     whole = pointwise(x.size, out.dtype, body, x.weight + 1)
     if len(out.size) == x.rank:

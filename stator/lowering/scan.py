@@ -17,7 +17,7 @@ from stator.loop.scalar import FLOATS, INTEGERS
 from stator.lowering.context import Context
 from stator.lowering.extern import extern
 from stator.lowering.table import lowers
-from stator.lowering.value import DTYPES, Body, LazyTensor, Spec, compute_dtype, pointwise
+from stator.lowering.value import DTYPES, Body, Indices, LazyTensor, Spec, compute_dtype, pointwise
 from stator.sizes import hint
 
 #: The dtype of the state where it is another than the operand's: eager sums float32 in float64 on the CPU.
@@ -53,7 +53,14 @@ def _operand(context: Context, x: LazyTensor, dim: int) -> int:
 def _scanned(context: Context, out: Spec, dim: int, kind: str, state: str, body: Body) -> LazyTensor:
     """Scan the values of `body` with a state of dtype `state`, and round to the result's dtype."""
     if not out.size or out.size[dim] == 1 or 0 in out.size:
-        return pointwise(out.size, out.dtype, lambda at: e.cast(e.cast(body(at), state), out.dtype), 1)
+        # A sum starts at zero, so that -0.0 alone becomes 0.0.
+        start = e.const(0.0, state) if kind in ("sum", "logsumexp") and state in FLOATS else None
+
+        def alone(at: Indices) -> Expr:
+            value = e.cast(body(at), state)
+            return e.cast(value if start is None else e.op("add", value, start), out.dtype)
+
+        return pointwise(out.size, out.dtype, alone, 1)
     return context.scan(out, dim, lambda at: e.cast(e.scan(kind, e.cast(body(at), state)), out.dtype))
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 import stator
 
@@ -83,3 +84,38 @@ def test_a_nan_keeps_its_sign_where_nothing_is_computed(dtype: torch.dtype) -> N
     compiled = stator.compile(moved, fullgraph=True, options={"strict": True, "cache": False})
     for got, want in zip(compiled(x), moved(x), strict=True):
         assert torch.equal(got, want)
+
+
+#: Sums that may have one element, all of which start at zero: values, and gradients for cotangents of -0.0.
+FROM_ZERO: dict[str, Callable[[Tensor], Tensor]] = {
+    "sum of one": lambda x: x.view(8, 1).sum(1),
+    "mean of one": lambda x: x.view(8, 1).mean(1, keepdim=True),
+    "sum of a scalar": lambda x: x[0, 0, 0].sum(),
+    "running sum of one": lambda x: x.view(8, 1).cumsum(1),
+    "logarithm of a running sum": lambda x: x.view(8, 1).logcumsumexp(1),
+    "pool": lambda x: F.avg_pool1d(x, 2),
+    "pool of steps": lambda x: F.avg_pool1d(x, 3, 2),
+    "pool of an image": lambda x: F.avg_pool2d(x, (1, 2)),
+    "even adaptive pool": lambda x: F.adaptive_avg_pool1d(x, 4),
+    "uneven adaptive pool": lambda x: F.adaptive_avg_pool2d(x, (1, 3)),
+    "fold": lambda x: F.fold(x.view(2, 4), (1, 5), (1, 2)),
+    "unfold": lambda x: F.unfold(x[:, None], (1, 2)),
+    "nearest": lambda x: F.interpolate(x, 16, mode="nearest"),
+    "mirrored": lambda x: F.pad(x, (1, 1), mode="reflect"),
+    "replicated": lambda x: F.pad(x, (1, 1), mode="replicate"),
+}
+
+
+@pytest.mark.parametrize("name", FROM_ZERO)
+def test_sums_start_at_zero(name: str) -> None:
+    """The sum of nothing but -0.0 is 0.0, of one such too; a sum that starts at its first element has -0.0."""
+    x = torch.tensor([[[-0.0, -0.0, 1.0, -1.0, 0.0, -0.0, -0.0, 0.0]]])
+    compiled = stator.compile(FROM_ZERO[name], fullgraph=True, options={"strict": True})
+
+    def seen(function: Callable[[Tensor], Tensor]) -> list[list[bool]]:
+        leaf = x.clone().requires_grad_()
+        out = function(leaf)
+        (slope,) = torch.autograd.grad(out, leaf, torch.full_like(out, -0.0))
+        return [torch.signbit(t).flatten().tolist() for t in (out, slope)]
+
+    assert seen(compiled) == seen(FROM_ZERO[name])

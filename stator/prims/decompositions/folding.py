@@ -48,7 +48,7 @@ def col2im(
     parts = p.permute(parts, [*range(n - 4), n - 2, n - 1, n - 4, n - 3])
     for d in (1, 0):
         parts = w.overlap_add(parts, n - 4 + d, size[d], padding[d], stride[d], dilation[d])
-    return packed(cast(parts, columns.dtype))
+    return packed(cast(w.from_zero(parts), columns.dtype))
 
 
 @decompose("unfold_backward")

@@ -53,7 +53,7 @@ def _pad_backward(fold: Border, grad: Tensor, x: Tensor, padding: Sequence[int])
         positive = max(before, 0), max(after, 0)
         if any(positive):
             value = fold(value, dim, *positive)
-    return _laid_out(cast(value, grad.dtype), x)
+    return _laid_out(cast(w.from_zero(value), grad.dtype), x)
 
 
 def _part(x: Tensor, dim: int, start: int, end: int) -> Tensor:

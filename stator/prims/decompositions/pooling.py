@@ -99,7 +99,7 @@ def _averages(
     divisor: int | None = None,
 ) -> Tensor:
     dims = _dims(x.shape, kernel, stride, padding, ceil, rank)
-    sums = _window_sums(cast(x, compute_type(x.dtype)), dims)
+    sums = w.from_zero(_window_sums(cast(x, compute_type(x.dtype)), dims))
     return _laid_out(cast(_divided(sums, dims, include_border, divisor), x.dtype), x, rank)
 
 
@@ -121,7 +121,7 @@ def _averages_backward(
     for d, pool in enumerate(dims, -rank):
         parts = p.expand(p.unsqueeze(value, -1), [*value.shape, pool.length])
         value = w.overlap_add(parts, d, pool.extent, pool.border, pool.step)
-    return _laid_out(cast(value, x.dtype), x, rank)
+    return _laid_out(cast(w.from_zero(value), x.dtype), x, rank)
 
 
 for _rank in (2, 3):
@@ -191,7 +191,7 @@ def adaptive_averages(x: Tensor, size: Sequence[int]) -> Tensor:
         return _averages(rank, x, kernel)
     for d, n in enumerate(size, -rank):
         value = _adaptive_sums(value, d, n)
-    return _laid_out(cast(_shares(value, x.shape[-rank:]), x.dtype), x, rank)
+    return _laid_out(cast(_shares(w.from_zero(value), x.shape[-rank:]), x.dtype), x, rank)
 
 
 def _adaptive_averages_backward(rank: int, grad: Tensor, x: Tensor) -> Tensor:
@@ -210,7 +210,7 @@ def _adaptive_averages_backward(rank: int, grad: Tensor, x: Tensor) -> Tensor:
     value = _shares(cast(grad, compute_type(x.dtype)), extents)
     for d, extent in enumerate(extents, -rank):
         value = _adaptive_sums(value, d, extent)
-    return _laid_out(cast(value, x.dtype), x, rank)
+    return _laid_out(cast(w.from_zero(value), x.dtype), x, rank)
 
 
 for _rank in (2, 3):

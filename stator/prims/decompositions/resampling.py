@@ -239,7 +239,7 @@ def _upsample_backward(grad: Tensor, dims: Sequence[Dim]) -> Tensor:
             value = _spread_back(value, d, dim)
         elif factor > 1:
             value = w.window_sums(value, [(d, factor, factor)])
-    return laid_out(cast(_as_blended(value, dims), grad.dtype), grad)
+    return laid_out(cast(_as_blended(w.from_zero(value), dims), grad.dtype), grad)
 
 
 # -- the overloads ---------------------------------------------------------------------------------

@@ -29,6 +29,11 @@ def total(terms: Iterable[Tensor]) -> Tensor:
     return first
 
 
+def from_zero(x: Tensor) -> Tensor:
+    """A sum as it is where it starts at zero, which -0.0 alone shows: it becomes 0.0."""
+    return p.add(x, 0.0) if x.dtype.is_floating_point else x
+
+
 def moved_last(x: Tensor, dim: int) -> Tensor:
     """The dim as the last one."""
     dim %= x.dim()
