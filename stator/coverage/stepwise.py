@@ -24,7 +24,10 @@ class Stepwise(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        formula = STEPS.get(func._schema.name.split("::")[1].rstrip("_"))
+        name = func._schema.name.split("::")[1].rstrip("_")
+        if name in RESIZED and "out" not in kwargs:
+            return _resized(func(*args, **kwargs), *args, **kwargs)
+        formula = STEPS.get(name)
         if formula is None or "out" in kwargs:
             return func(*args, **kwargs)
         given = tree_map(lambda a: a.clone() if isinstance(a, Tensor) else a, args) if func._schema.is_mutable else args
@@ -94,6 +97,36 @@ def _lerp(start: Tensor, end: Tensor, weight: Tensor) -> Tensor:
     return torch.where(weight.abs() < 0.5, near, _sum(end, -_product(way, 1 - weight)))
 
 
+def _resized(out: Tensor, x: Tensor, size: list[int], align: bool, *scales: float | None, **named: Any) -> Tensor:
+    """Interpolation dim by dim, the last one first; one of eager's two kernels joins the weights of all dims."""
+    if not out.is_floating_point() or out.dtype in HALVES or not out.numel():
+        return out  # half types have weights of their own rounding
+    given = [*scales, *named.values(), *[None] * len(size)]
+    value = x
+    for dim in reversed(range(len(size))):
+        low, high, weight = _places(value, dim + 2, size[dim], align, given[dim])
+        near, far = value.index_select(dim + 2, low), value.index_select(dim + 2, high)
+        weight = weight.view(-1, *[1] * (len(size) - 1 - dim))
+        value = near * (1 - weight) + far * weight
+    return out.copy_(value)
+
+
+def _places(x: Tensor, dim: int, count: int, align: bool, scale: float | None) -> tuple[Tensor, Tensor, Tensor]:
+    """What each result lies between, and the weight of the second; eager joins product and difference here."""
+    extent, numbers = x.shape[dim], torch.arange(count, dtype=x.dtype, device=x.device)
+    if extent == count:
+        same = torch.arange(count, device=x.device)
+        return same, same, torch.zeros_like(numbers)
+    ratio, shift = extent / count if scale is None or scale <= 0 else 1.0 / scale, 0.5
+    if align:
+        ratio, shift = (extent - 1) / (count - 1) if count > 1 else 0.0, 0.0
+    place = torch.addcmul(torch.full_like(numbers, -shift), torch.full_like(numbers, ratio), numbers + shift).clamp(0)
+    low = place.float().floor().long().clamp(max=extent - 1)
+    return low, (low + 1).clamp(max=extent - 1), (place - low).clamp(0, 1)
+
+
+#: What interpolates linearly: its kernels join the products of weights with sums, in one of two ways.
+RESIZED = frozenset({"upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d"})
 #: Operator → its kernel's formula, one step after the other; None where it joins nothing.
 STEPS: dict[str, Callable[..., Tensor | None]] = {
     "add": _add, "sub": _sub, "mul": _mul, "pow": _pow, "addcmul": _addcmul, "addcdiv": _addcdiv, "lerp": _lerp,

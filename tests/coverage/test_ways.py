@@ -219,3 +219,40 @@ def test_choices_of_instructions_and_of_orders_meet() -> None:
     want = lambda x, y: torch.std_mean(torch.remainder(x, y).detach(), 1)[1]  # noqa: E731
     assert run(want, x, y).results[0].isnan().all()
     assert judge(lambda x, y: torch.full((1,), -torch.inf), want, x, y) == []
+
+
+def test_two_norms_of_one_row_may_be_equal() -> None:
+    """Rounded at random, or with sums in other orders, they hardly are; exact ones, rounded, are the same number."""
+    x = torch.randn(16, 16, 16, generator=torch.Generator().manual_seed(5))
+    want = lambda x: F.layer_norm(x, (16,)).eq(F.instance_norm(x))  # noqa: E731
+    assert not want(x).all()
+    assert judge(lambda x: torch.ones_like(x, dtype=torch.bool), want, x) == []
+    assert judge(lambda x: torch.ones_like(x, dtype=torch.bool), lambda x: F.layer_norm(x, (16,)).eq(x), x)
+
+
+@pytest.mark.parametrize("channels", [1, 4])
+def test_interpolation_may_round_dim_by_dim(channels: int) -> None:
+    """What cancels there is not zero where a product is joined with the sum of others."""
+    x = torch.zeros(1, channels, 8, 10)
+    x[..., 6:, 8:] = torch.tensor([[1.0, -1.0], [-1.0, 1.0]]) * 1.5707964
+    want = lambda x: F.interpolate(x, (3, 5), mode="bilinear").count_nonzero()  # noqa: E731
+    assert want(x) == channels
+    assert judge(lambda x: torch.tensor(0), want, x) == []
+    assert judge(lambda x: torch.tensor(1), lambda x: want(x * 0), x)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("mode", ["linear", "bilinear", "trilinear"])
+def test_interpolation_dim_by_dim_is_interpolation(mode: str, dtype: torch.dtype) -> None:
+    dims = 1 + ["linear", "bilinear", "trilinear"].index(mode)
+    x = torch.randn(2, 3, *[7, 4, 5][:dims], generator=torch.Generator().manual_seed(6), dtype=dtype)
+    x.view(-1)[::7] = torch.inf
+    for how in (
+        *({"size": size} for size in ([3, 9, 5][:dims], [1, 4, 8][:dims])),
+        *({"size": [5, 1, 9][:dims], "align_corners": True}, {"scale_factor": [1.3, 2.5, 0.7][:dims]}),
+        {"scale_factor": 1.3, "recompute_scale_factor": True},
+    ):
+        want = F.interpolate(x, mode=mode, **how)
+        with Stepwise():
+            found = F.interpolate(x, mode=mode, **how)
+        torch.testing.assert_close(found, want, equal_nan=True)

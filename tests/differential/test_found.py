@@ -14,6 +14,48 @@ F16, BF16, F32, F64 = torch.float16, torch.bfloat16, torch.float32, torch.float6
 LEAF = {"grad": "leaf"}
 
 RIGHT = {
+    "zeros that are a gradient meet NaN": Program(
+        (Input((4, 8, 8, 4), values="special", seed=7, grad="inner"),),
+        (
+            "v0 = x0.movedim(0, -1)",
+            "v0.triu_()",
+            "v2 = F.group_norm(v0, 1)",
+            "v4 = torch.ceil(torch.trunc(torch.logsumexp(v2, 0, keepdim=True)))",
+        ),
+        ("v4",),
+    ),
+    "sums of products of three that overflow": Program(
+        (Input((16, 7, 7), F64, values="edges", seed=37), Input((5, 7), F64, values="positive", seed=62)),
+        ("v0 = F.bilinear(x1, x1, x0)",),
+        ("v0",),
+    ),
+    "a mean of remainders by infinities and denormals": Program(
+        (
+            Input((24, 24), values="special", seed=42),
+            Input((24,), torch.int64, values="positive", seed=37),
+        ),
+        ("v0, v1 = torch.std_mean(torch.remainder(x1, x0), 1, keepdim=True)",),
+        ("v0", "v1"),
+    ),
+    "zeros of an interpolation that cancels": Program(
+        (Input((10, 10, 8, 10), torch.int16, values="normal", seed=63),),
+        (
+            "v0 = F.interpolate(torch.asin(x0), size=(3, 5), mode='bilinear')",
+            "v1 = F.interpolate(v0, scale_factor=1.5, mode='bilinear', align_corners=True)",
+            "v2 = torch.count_nonzero(v1, -3)",
+        ),
+        ("v2",),
+    ),
+    "two norms that are equal or nearly": Program(
+        (Input((16, 16, 16), values="normal", seed=33),),
+        ("v0 = torch.eq(F.layer_norm(x0, x0.shape[-1:]), F.instance_norm(x0))",),
+        ("v0",),
+    ),
+    "the inverse of a gelu far below zero": Program(
+        (Input((6, 8, 8), F64, values="edges", seed=94, **LEAF),),
+        ("v0 = torch.reciprocal(F.gelu(x0, approximate='tanh'))",),
+        ("v0",),
+    ),
     "an input that is returned and meets its conjugate": Program(
         (Input((17, 33, 7), torch.complex128, values="edges", seed=17, **LEAF),),
         ("v0 = x0.conj() * x0", "v1 = torch.sub(v0, v0)", "v2 = torch.sub(v0, v1)"),
