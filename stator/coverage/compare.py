@@ -16,9 +16,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from stator.base.errors import StatorError
-from stator.coverage.ways import FORWARD_WAYS, WAYS, Around, Plain, moved_like, plain_forward
+from stator.coverage.ways import FORWARD_WAYS, WAYS, Around, Plain, Together, moved_like, plain_forward
+from stator.graphs.formulas import as_eager_chooses
 
 #: How many times eager's own error ours may be.
 SLACK = 24.0
@@ -101,8 +103,10 @@ def _backward(
     if isinstance(mode, Around):
         returned = {id(flat[i]) for i, shared in enumerate(seen.sharing) if shared and shared[0] is not None}
         cotangents = [_added_last(t, c) if id(t) in returned else c for t, c in zip(outputs, cotangents, strict=True)]
+    # Below a mode PyTorch takes one formula whatever the data; what is measured is the one that it takes without.
+    chosen = as_eager_chooses(outputs) if isinstance(mode, TorchDispatchMode | Together) else nullcontext()
     try:
-        with mode:
+        with mode, chosen:
             grads = torch.autograd.grad(outputs, wanted, cotangents, allow_unused=True)
     except Exception as error:
         seen.backward_failed = error

@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from stator.coverage.compare import Seen, judged, observe_on
 from stator.coverage.stepwise import Stepwise
-from stator.coverage.ways import Around, Elsewhere, Plain, RandomRounding, SignedNaN, moved_like
+from stator.coverage.ways import Around, Elsewhere, Plain, RandomRounding, SignedNaN, Together, moved_like
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
@@ -256,3 +256,16 @@ def test_interpolation_dim_by_dim_is_interpolation(mode: str, dtype: torch.dtype
         with Stepwise():
             found = F.interpolate(x, mode=mode, **how)
         torch.testing.assert_close(found, want, equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [lambda x: x.prod(), lambda x: x.prod(1), lambda x: x.cumprod(1), lambda x: x.max(), lambda x: x.median()],
+)
+@pytest.mark.parametrize("odd", [1.0, 0.0, torch.inf, torch.nan])
+def test_gradients_are_measured_by_the_formula_that_eager_takes(function: object, odd: float) -> None:
+    """Which asks the data; below a mode it would be another one, whose NaN are others."""
+    x = torch.tensor([[odd, 2.0, -3.0, 3e38], [4.0, torch.inf, 0.5, odd]])
+    want = run(function, x).gradients[0]
+    for way in (Plain, lambda: Together(Plain(), Plain())):
+        torch.testing.assert_close(run(function, x, within=way).gradients[0], want, equal_nan=True)

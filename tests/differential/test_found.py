@@ -14,6 +14,11 @@ F16, BF16, F32, F64 = torch.float16, torch.bfloat16, torch.float32, torch.float6
 LEAF = {"grad": "leaf"}
 
 RIGHT = {
+    "gradients of running products whose sums overflow": Program(
+        (Input((32, 32, 14), values="edges", seed=32, **LEAF),),
+        ("v0 = torch.cumprod(x0, 2).to(torch.float16)",),
+        ("x0", "v0"),
+    ),
     "zeros that are a gradient meet NaN": Program(
         (Input((4, 8, 8, 4), values="special", seed=7, grad="inner"),),
         (
