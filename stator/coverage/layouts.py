@@ -81,7 +81,8 @@ def presented(sample: Sample) -> Iterator[tuple[str, Sample]]:
             yield f"{label} {number}", _mapped(sample, PRESENTATIONS[label], number)
     for extent in sorted({n for tensor in tensors for n in tensor.shape if n > 1}):
         yield f"{extent} as 1", _mapped(sample, partial(_cut, extent, 1, PRESENTATIONS["contiguous"]))
-        yield f"{extent} as 1, reversed", _mapped(sample, partial(_cut, extent, 1, PRESENTATIONS["reversed"]))
+        for label in ("reversed", "channels last", "rotated"):
+            yield f"{extent} as 1, {label}", _mapped(sample, partial(_cut, extent, 1, PRESENTATIONS[label]))
         yield f"{extent} as 0", _mapped(sample, partial(_cut, extent, 0, PRESENTATIONS["contiguous"]))
 
 

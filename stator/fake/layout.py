@@ -148,7 +148,7 @@ def elementwise_strides(
         stride = full[0].stride()
         if all(tensor.stride() == stride for tensor in full) and is_dense(size, stride):
             return stride
-    if all(map(is_plain, tensors)) and len(full) > 0:
+    if all(map(is_plain, tensors)) and len(full) > 0 and not any(type(n) is int and n == 0 for n in size):
         return None
     operands = []
     for tensor in tensors:
@@ -200,6 +200,32 @@ def broadcast_strides(size: Size, shape: Sequence[int], stride: Sequence[int]) -
     lead = len(size) - len(shape)
     steps = zip(shape, stride, size[lead:], strict=True)
     return (0,) * lead + tuple(0 if extent == 1 and full != 1 else step for extent, step, full in steps)
+
+
+def view_strides(size: Sequence[int], stride: Sequence[int], target: Sequence[int]) -> list[int] | None:
+    """The strides with which the elements have another shape without moving; None if they must move."""
+    result = [0] * len(target)
+    position = len(target) - 1
+    base = stride[-1] if stride else 1
+    chunk = covered = 1
+    for dim in range(len(size) - 1, -1, -1):
+        chunk *= size[dim]
+        # A chunk ends where the next dimension outwards does not continue it.
+        if dim and (size[dim - 1] == 1 or stride[dim - 1] == chunk * base):
+            continue
+        while position >= 0 and (covered < chunk or target[position] == 1):
+            result[position] = covered * base
+            covered *= target[position]
+            position -= 1
+        if covered != chunk:
+            return None
+        if dim:
+            base, chunk, covered = stride[dim - 1], 1, 1
+    while position >= 0:
+        result[position] = covered * base
+        covered *= target[position]
+        position -= 1
+    return result if covered == chunk else None
 
 
 def permuted_strides(size: Size, operands: Sequence[Size], least: int = 1) -> Size:

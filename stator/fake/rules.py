@@ -31,6 +31,8 @@ from stator.fake.layout import (
     permuted_strides,
     promote,
     same,
+    suggests_channels_last,
+    view_strides,
 )
 from stator.fake.tensor import FakeTensor, make
 
@@ -136,7 +138,7 @@ def variants(names: str, overloads: str = "default") -> list[str]:
 #: What decides the dtype, how many leading arguments are operands, names, overloads.
 _ELEMENTWISE: tuple[tuple[Callable[..., Any], int, str, str], ...] = (
     (_number, 1, "neg positive", "default"),
-    (_first, 1, "relu sign ceil floor round trunc bitwise_not square clone_ hardtanh", "default"),
+    (_first, 1, "relu sign ceil floor round trunc bitwise_not square clone_", "default"),
     (_float, 1, "exp exp2 expm1 log log2 log10 log1p sqrt rsqrt sin cos tan asin acos atan sinh cosh tanh", "default"),
     (_float, 1, "asinh acosh atanh erf erfc erfinv sigmoid reciprocal lgamma digamma logit frac", "default"),
     (_first, 1, "gelu silu mish softplus elu leaky_relu hardswish hardsigmoid threshold celu log_sigmoid", "default"),
@@ -147,7 +149,6 @@ _ELEMENTWISE: tuple[tuple[Callable[..., Any], int, str, str], ...] = (
     (_float, 2, "copysign", "Tensor Scalar"),
     (_float, 2, "xlogy special_xlog1py", "Tensor"),
     (_float, 2, "igamma igammac special_xlog1py", "default"),
-    (_first, 1, "nan_to_num relu6", "default"),
     (_same, 2, "heaviside hypot nextafter fmax fmin gcd lcm logaddexp logaddexp2", "default"),
     (_same, 2, "pow", "Tensor_Tensor"),
     (_with_number, 2, "pow", "Tensor_Scalar"),
@@ -171,6 +172,36 @@ for _kind, _count, _names, _overloads in _ELEMENTWISE:
 @rule(aten.abs.default)
 def _abs(x: Any) -> Any:
     return NotImplemented if x.is_complex() else fresh((x,), x.dtype)
+
+
+@rule(*variants("nan_to_num _prelu_kernel hardtanh relu6 _unsafe_masked_index_put_accumulate"))
+def _empty_like(x: Any, *args: Any) -> Any:
+    """Written into memory that was made before, so that dims of one element keep their strides."""
+    return like(x, None, None, None)
+
+
+@rule(aten.frexp.Tensor)
+def _frexp(x: Any) -> Any:
+    return like(x, None, None, None), like(x, torch.int32, None, None)
+
+
+@rule(aten.addr.default)
+def _addr(x: Any, first: Any, second: Any, **factors: Any) -> Any:
+    """Elementwise, of a column and a row."""
+    if first.dim() != 1 or second.dim() != 1:
+        return NotImplemented
+    column = make((*first.shape, 1), first.dtype, first.device, (*first.stride(), 1))
+    out = fresh((x, column, second), promote((x, column, second)))
+    return out if out is NotImplemented or same(out.shape, (*first.shape, *second.shape)) else NotImplemented
+
+
+@rule(aten.glu.default)
+def _glu(x: Any, dim: int = -1) -> Any:
+    """Of two views, each a half."""
+    if not x.dim() or x.shape[dim] % 2:
+        return NotImplemented
+    size = [n // 2 if d == dim % x.dim() else n for d, n in enumerate(x.shape)]
+    return fresh((make(size, x.dtype, x.device, x.stride()),), x.dtype)
 
 
 @rule(aten.rsub.Tensor, aten.rsub.Scalar)
@@ -244,6 +275,13 @@ def _clone(x: Any, *, memory_format: Any = None) -> Any:
 @rule(aten._to_copy.default, aten.empty_like.default, aten.zeros_like.default, aten.ones_like.default)
 @rule(aten.rand_like.default, aten.randn_like.default)
 def _like(x: Any, *, dtype: Any = None, device: Any = None, memory_format: Any = None, **options: Any) -> Any:
+    return like(x, dtype, device, memory_format)
+
+
+@rule(*variants("randint_like", "default low_dtype"))
+def _randint_like(
+    x: Any, *bounds: Any, dtype: Any = None, device: Any = None, memory_format: Any = None, **_: Any
+) -> Any:
     return like(x, dtype, device, memory_format)
 
 
@@ -333,8 +371,9 @@ def _arange_start(start: Any, end: Any, step: Any = 1, *, dtype: Any = None, dev
 def _cat(tensors: Any, dim: int = 0) -> Any:
     first = tensors[0]
     ndim = first.dim()
+    on_cpu = first.device.type == "cpu"
     # Only images may keep another layout than the contiguous one.
-    if ndim == 0 or not all(t.dim() == ndim and (ndim not in (4, 5) or is_contiguous(t)) for t in tensors):
+    if ndim == 0 or not all(t.dim() == ndim and (ndim not in (4, 5) or on_cpu or is_contiguous(t)) for t in tensors):
         return NotImplemented
     dim %= ndim
     size = list(first.shape)
@@ -343,17 +382,8 @@ def _cat(tensors: Any, dim: int = 0) -> Any:
         if any(i != dim and shape[i] != size[i] for i in range(ndim)):
             return NotImplemented
     size[dim] = sum(tensor.shape[dim] for tensor in tensors)
-    return make(size, promote(tensors), common_device(tensors))
-
-
-@rule(aten.constant_pad_nd.default)
-def _pad(x: Any, padding: Sequence[int], value: Any = 0) -> Any:
-    if not is_contiguous(x) or len(padding) % 2 or len(padding) > 2 * x.dim():
-        return NotImplemented
-    size = list(x.shape)
-    for dim in range(len(padding) // 2):
-        size[-1 - dim] = size[-1 - dim] + padding[2 * dim] + padding[2 * dim + 1]
-    return make(size, x.dtype, x.device) if all(extent > 0 for extent in size) else NotImplemented
+    last = on_cpu and all(map(suggests_channels_last, tensors))
+    return make(size, promote(tensors), common_device(tensors), channels_last_strides(size) if last else None)
 
 
 # ---- matrix products -------------------------------------------------------------------------------------------------
@@ -489,29 +519,17 @@ def read_at(x: Any, indices: Any) -> Any:
     rest = [extent for dim, extent in enumerate(x.shape) if dim not in dims]
     lead = dims[0] if dims[-1] - dims[0] == len(dims) - 1 else 0
     result = (*rest[:lead], *size, *rest[lead:])
-    if all(is_plain(index) for _, index in used) and all(outer >= inner for outer, inner in pairwise(kept)):
+    if all(is_plain(index) for _, index in used) and all(outer > inner for outer, inner in pairwise(kept)):
         return make(result, x.dtype, x.device)
     none = (0,) * len(size)
     operands = [(*kept[:lead], *none, *kept[lead:])]
     for _, index in used:
+        # Reshaped to all dims of the result, of which those with one element get strides of that.
         steps = broadcast_strides(size, index.shape, index.stride())
-        before, after = _around(size, steps)
-        outer = [before if extent == 1 else 0 for extent in rest[:lead]]
-        inner = [after if extent == 1 else 0 for extent in rest[lead:]]
-        operands.append((*outer, *steps, *inner))
+        alone = (*[1] * lead, *size, *[1] * (len(rest) - lead))
+        reshaped = view_strides(size, steps, alone) or contiguous_strides(alone)
+        operands.append(tuple(broadcast_strides(result, alone, reshaped)))
     return make(result, x.dtype, x.device, permuted_strides(result, operands))
-
-
-def _around(size: Sequence[int], steps: Sequence[int]) -> tuple[int, int]:
-    """The strides of dims of one element that a view puts before and behind these."""
-    if not size:
-        return 1, 1
-    base, count = steps[-1], 1
-    for dim in reversed(range(len(size))):
-        count = count * size[dim]
-        if dim and size[dim - 1] != 1 and steps[dim - 1] != count * base:
-            base, count = steps[dim - 1], 1
-    return count * base, steps[-1]
 
 
 @rule(aten.masked_scatter.default)
@@ -525,12 +543,6 @@ def _tril(x: Any, diagonal: int = 0) -> Any:
     if x.dim() < 2:
         return NotImplemented
     return make(x.shape, x.dtype, x.device, None if is_contiguous(x) else contiguous_strides(x.shape))
-
-
-@rule(aten.upsample_nearest1d.default, aten._upsample_nearest_exact1d.default)
-def _nearest(x: Any, size: Any, scale: Any = None) -> Any:
-    """Contiguous, however the lines lie; images may have the channel innermost."""
-    return make((*x.shape[:2], *size), x.dtype, x.device)
 
 
 @rule(*variants("_fused_adam_ _fused_adamw_ _fused_sgd_ _fused_adagrad_", "default tensor_lr"))

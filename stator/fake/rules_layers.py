@@ -1,4 +1,4 @@
-"""Shape rules of network layers: attention, convolution, pooling, norms, losses, scatters, sorting.
+"""Shape rules of network layers: attention, convolution, norms, losses, scatters, sorting.
 
 As everywhere a rule answers for the usual layouts (contiguous, channels last) and leaves the rest to the meta kernel.
 Neighbours: as `rules.py`.
@@ -23,9 +23,9 @@ from stator.fake.layout import (
     promote,
     same,
     suggests_channels_last,
+    view_strides,
 )
-from stator.fake.rules import fresh, like, rule, variants
-from stator.fake.rules_views import view_strides
+from stator.fake.rules import fresh, like, rule
 from stator.fake.tensor import FakeTensor, make
 
 # ---- attention -------------------------------------------------------------------------------------------------------
@@ -111,64 +111,37 @@ def _recurrent_layer_backward(
     return tuple([make(shape, torch.float32, x.device) for shape in shapes])
 
 
-# ---- rearranged pixels and channels ----------------------------------------------------------------------------------
+# ---- convolution -----------------------------------------------------------------------------------------------------
 
 
-@rule(aten.pixel_shuffle.default)
-def _pixel_shuffle(x: Any, factor: int) -> Any:
-    channels, height, width = x.shape[-3:]
-    size = [*x.shape[:-3], channels // factor**2, height * factor, width * factor]
-    return _suggested(size, x, factor**2, (channels,))
-
-
-@rule(aten.pixel_unshuffle.default)
-def _pixel_unshuffle(x: Any, factor: int) -> Any:
-    channels, height, width = x.shape[-3:]
-    size = [*x.shape[:-3], channels * factor**2, height // factor, width // factor]
-    return _suggested(size, x, factor, (height, width))
-
-
-@rule(aten.channel_shuffle.default)
-def _channel_shuffle(x: Any, groups: int) -> Any:
-    made = _suggested(x.shape, x, groups, (x.shape[1],))
-    return make(x.shape, x.dtype, x.device) if made is NotImplemented and groups == 1 else made
-
-
-def _suggested(size: Sequence[int], x: FakeTensor, divisor: int = 1, divided: Sequence[int] = ()) -> Any:
-    """A fresh batch of images in the suggested layout; meta kernels have another, and what is wrong with sizes."""
-    if x.device.type != "cpu" or not suggests_channels_last(x) or divisor < 1 or any(n % divisor for n in divided):
-        return NotImplemented
-    return make(size, x.dtype, x.device, channels_last_strides(size))
-
-
-# ---- convolution and pooling -----------------------------------------------------------------------------------------
-
-
-def _image(size: Sequence[int], x: FakeTensor, dtype: torch.dtype | None = None, *others: FakeTensor) -> Any:
+def image(size: Sequence[int], x: FakeTensor, dtype: torch.dtype | None = None, *others: FakeTensor) -> Any:
     """A fresh batch of images in the layout of the inputs."""
     dtype = dtype or x.dtype
-    if len(size) in (4, 5) and any(_is_channels_last(t) for t in (x, *others)):
+    if len(size) in (4, 5) and any(is_channels_last(t) for t in (x, *others)):
         return make(size, dtype, x.device, channels_last_strides(size))
     return make(size, dtype, x.device) if x.is_contiguous() else NotImplemented
 
 
-def _is_channels_last(x: FakeTensor) -> bool:
+def is_channels_last(x: FakeTensor) -> bool:
     return not is_plain(x) and suggests_channels_last(x)
 
 
-def _rows(x: FakeTensor) -> tuple[list[int], list[int]]:
+def _rows(x: FakeTensor, pack: bool = False) -> tuple[list[int], list[int]]:
     """A batch of signals as images of one row, as kernels of convolution take it."""
-    size, stride = list(x.shape), list(x.stride())
+    size = list(x.shape)
+    stride = list(contiguous_strides(size) if pack and not x.is_contiguous() else x.stride())
     return [*size[:2], 1, size[2]], [*stride[:2], size[2] * stride[2], stride[2]]
 
 
 def _convolved(size: list[int], x: FakeTensor, weight: FakeTensor, by_onednn: bool) -> FakeTensor:
     """The result of a convolution on the CPU: with the channel innermost if an operand has it so.
 
-    Signals are packed first, so of those only the weight tells; the other kernels for volumes know one layout.
+    Signals are packed first, so that of those the weight tells, unless it is of one number a channel, or dims of one
+    element do; the other kernels for volumes know one layout.
     """
     if len(size) == 3:
-        if not has_channels_last(*_rows(weight)):
+        by_weight = has_channels_last(*_rows(weight)) and not (weight.shape[1] == 1 and weight.shape[2] == 1)
+        if not (by_weight or has_channels_last(*_rows(x, pack=True))):
             return make(size, x.dtype, x.device)
         batch, channel, _, step = channels_last_strides([*size[:2], 1, size[2]])
         return make(size, x.dtype, x.device, (batch, channel, step))
@@ -176,7 +149,7 @@ def _convolved(size: list[int], x: FakeTensor, weight: FakeTensor, by_onednn: bo
     return make(size, x.dtype, x.device, channels_last_strides(size) if last else None)
 
 
-def _per_dim(value: Any, rank: int) -> list[int]:
+def per_dim(value: Any, rank: int) -> list[int]:
     values = list(value) if isinstance(value, (list, tuple)) else [value]
     return values * rank if len(values) == 1 else values
 
@@ -188,7 +161,7 @@ def _convolution(
     rank = weight.dim() - 2
     if x.dim() != rank + 2 or x.dtype is not weight.dtype or 0 in weight.shape or x.shape[1] == 0:
         return NotImplemented
-    stride, padding, dilation, extra = (_per_dim(value, rank) for value in (stride, padding, dilation, extra))
+    stride, padding, dilation, extra = (per_dim(value, rank) for value in (stride, padding, dilation, extra))
     spatial = []
     for i in range(rank):
         reach = dilation[i] * (weight.shape[i + 2] - 1) + 1
@@ -203,7 +176,7 @@ def _convolution(
         return NotImplemented
     size = [x.shape[0], channels, *spatial]
     if x.device.type != "cpu":
-        return _image(size, x, None, weight)
+        return image(size, x, None, weight)
     padded = transposed and any(more >= step for more, step in zip(extra, stride, strict=True))
     return _convolved(size, x, weight, not padded and _by_onednn(x, weight, groups))
 
@@ -221,91 +194,11 @@ def _by_onednn(x: FakeTensor, weight: FakeTensor, groups: int) -> bool:
 @rule(aten.convolution_backward.default)
 def _convolution_backward(grad: Any, x: Any, weight: Any, bias: Any, *args: Any) -> Any:
     mask = args[-1]
-    d_input = _image(x.shape, x, None, grad, weight) if mask[0] else None
-    d_weight = _image(weight.shape, weight, None, grad, x) if mask[1] else None
+    d_input = image(x.shape, x, None, grad, weight) if mask[0] else None
+    d_weight = image(weight.shape, weight, None, grad, x) if mask[1] else None
     if d_input is NotImplemented or d_weight is NotImplemented:
         return NotImplemented
     return d_input, d_weight, make((grad.shape[1],), grad.dtype, grad.device) if mask[2] else None
-
-
-def _pooled(x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool) -> list[int] | None:
-    kernel, padding, dilation = (_per_dim(value, 2) for value in (kernel, padding, dilation))
-    stride = _per_dim(stride, 2) if stride else kernel
-    size = list(x.shape)
-    for i in range(2):
-        if ceil_mode:
-            return None
-        extent = size[i - 2] + 2 * padding[i] - dilation[i] * (kernel[i] - 1) - 1
-        size[i - 2] = extent // stride[i] + 1
-    return size if all(extent > 0 for extent in size) else None
-
-
-@rule(aten.max_pool2d_with_indices.default)
-def _max_pool(
-    x: Any, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
-) -> Any:
-    size = _pooled(x, kernel, stride, padding, dilation, ceil_mode)
-    if size is None or x.dim() != 4:
-        return NotImplemented
-    values = _image(size, x)
-    return NotImplemented if values is NotImplemented else (values, _image(size, x, torch.int64))
-
-
-@rule(aten.avg_pool2d.default)
-def _avg_pool(
-    x: Any, kernel: Any, stride: Any = (), padding: Any = 0, ceil_mode: bool = False, *args: Any, **kwargs: Any
-) -> Any:
-    size = _pooled(x, kernel, stride, padding, 1, ceil_mode)
-    return NotImplemented if size is None or x.dim() != 4 else _image(size, x)
-
-
-@rule(aten._adaptive_avg_pool2d.default)
-def _adaptive_pool(x: Any, size: Any) -> Any:
-    return _image([*x.shape[:2], *size], x) if x.dim() == 4 else NotImplemented
-
-
-@rule(
-    aten.max_pool2d_with_indices_backward.default,
-    aten.avg_pool2d_backward.default,
-    aten._adaptive_avg_pool2d_backward.default,
-)
-def _pool_backward(grad: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
-    return _image(x.shape, x) if x.dim() == 4 else NotImplemented
-
-
-@rule(*variants("reflection_pad2d reflection_pad3d replication_pad2d replication_pad3d"))
-def _bordered(x: Any, padding: Sequence[int]) -> Any:
-    """The meta kernels forget the layout, which is also that of a volume without a batch."""
-    size = list(x.shape)
-    for i in range(len(padding) // 2):
-        size[-1 - i] = size[-1 - i] + padding[2 * i] + padding[2 * i + 1]
-    if x.dim() - len(padding) // 2 not in (1, 2) or any(extent <= 0 for extent in size):
-        return NotImplemented
-    return _suggested(size, x)
-
-
-@rule(
-    *variants("reflection_pad2d_backward reflection_pad3d_backward"),
-    *variants("replication_pad2d_backward replication_pad3d_backward"),
-)
-def _bordered_backward(grad: Any, x: Any, padding: Sequence[int]) -> Any:
-    """The meta kernels forget the layout of `x`."""
-    outer = x.dim() - len(padding) // 2
-    return _suggested(x.shape, x) if same(grad.shape[:outer], x.shape[:outer]) else NotImplemented
-
-
-@rule(aten.max_unpool2d.default)
-def _max_unpool(x: Any, indices: Any, size: Sequence[int]) -> Any:
-    if x.dim() != 4 or len(size) != 2 or indices.dtype is not torch.int64 or not same(indices.shape, x.shape):
-        return NotImplemented
-    shape = (*x.shape[:2], *size)
-    stride = channels_last_strides(shape) if x.device.type == "cpu" and suggests_channels_last(x) else None
-    return make(shape, x.dtype, x.device, stride)
-
-
-@rule(aten.fractional_max_pool3d_backward.default)
-def _fractional_max_pool_backward(grad: Any, x: Any, *args: Any) -> Any:
-    return make(tuple(x.shape), x.dtype, x.device)
 
 
 # ---- norms -----------------------------------------------------------------------------------------------------------
@@ -319,7 +212,7 @@ def _batch_norm(x: Any, weight: Any, bias: Any, mean: Any, var: Any, training: b
         if statistic is not None and statistic.dim() != 1:
             raise RuntimeError(f"TensorAccessor expected 1 dims but tensor has {statistic.dim()}")
     on_cpu = x.device.type == "cpu"
-    if not (on_cpu or x.is_contiguous() or _is_channels_last(x)):
+    if not (on_cpu or x.is_contiguous() or is_channels_last(x)):
         return NotImplemented
     dtype = weight.dtype if weight is not None else x.dtype
     if not on_cpu and x.dtype in (torch.float16, torch.bfloat16):
@@ -366,7 +259,7 @@ def _batch_norm_backward(grad: Any, x: Any, weight: Any, *args: Any) -> Any:
 
 
 def _norm_gradients(x: Any, weight: Any, mask: Sequence[bool]) -> Any:
-    if not (x.is_contiguous() or _is_channels_last(x)):
+    if not (x.is_contiguous() or is_channels_last(x)):
         return NotImplemented
     dtype = weight.dtype if weight is not None else x.dtype
     parameters = [make((x.shape[1],), dtype, x.device) if wanted else None for wanted in mask[1:]]
@@ -375,9 +268,15 @@ def _norm_gradients(x: Any, weight: Any, mask: Sequence[bool]) -> Any:
 
 @rule(aten.native_group_norm.default)
 def _group_norm(x: Any, weight: Any, bias: Any, n: int, c: int, hw: int, groups: int, eps: float) -> Any:
-    if not x.is_contiguous() or x.dtype in (torch.float16, torch.bfloat16):
+    func = aten.native_group_norm.default
+    last = x.device.type == "cpu" and suggests_channels_last(x)
+    if x.is_contiguous() and x.dtype not in (torch.float16, torch.bfloat16):
+        statistics = [make((n, groups), x.dtype, x.device) for _ in range(2)]
+    elif last:
+        statistics = run_on_meta(func, plan_of(func), (x, weight, bias, n, c, hw, groups, eps), {})[1:]
+    else:
         return NotImplemented
-    return (make(x.shape, x.dtype, x.device), *(make((n, groups), x.dtype, x.device) for _ in range(2)))
+    return make(x.shape, x.dtype, x.device, channels_last_strides(x.shape) if last else None), *statistics
 
 
 @rule(aten.native_group_norm_backward.default)
@@ -447,6 +346,20 @@ def _mse(x: Any, target: Any, reduction: int = 1) -> Any:
     return fresh((x, target), promote((x, target))) if reduction == 0 else make((), x.dtype, x.device)
 
 
+@rule(aten.binary_cross_entropy_with_logits.default)
+def _crossed(x: Any, target: Any, weight: Any = None, pos_weight: Any = None, reduction: int = 1) -> Any:
+    """Computed in place of `1 - target`, which is made like the target."""
+    if reduction or not same(x.shape, target.shape) or x.dtype is not target.dtype:
+        return NotImplemented
+    return like(target, None, None, None)
+
+
+@rule(aten.huber_loss.default)
+def _huber(x: Any, target: Any, reduction: int = 1, delta: float = 1.0) -> Any:
+    """Written into memory that was made like the first operand."""
+    return NotImplemented if reduction or not same(x.shape, target.shape) else like(x, None, None, None)
+
+
 @rule(aten.soft_margin_loss_backward.default)
 def _loss_backward(grad: Any, x: Any, target: Any, *args: Any) -> Any:
     """PyTorch's shape functions divide by the number of elements, of which there may be none."""
@@ -473,13 +386,16 @@ def _where_self(condition: Any, number: Any, x: Any) -> Any:
 
 @rule(aten.stack.default)
 def _stack(tensors: Any, dim: int = 0) -> Any:
-    """They are joined along the dim, which is split then; images keep their channels innermost."""
+    """They are joined along the dim, which is split then, or along a new last one; images keep channels innermost."""
     first = tensors[0]
     if any(t.shape != first.shape for t in tensors) or not -first.dim() - 1 <= dim <= first.dim():
         return NotImplemented
     dim %= first.dim() + 1
     size = [*first.shape[:dim], len(tensors), *first.shape[dim:]]
-    if dim == first.dim() or not all(map(suggests_channels_last, tensors)):
+    if dim == first.dim():
+        last = all(has_channels_last((*t.shape, 1), (*t.stride(), 1)) for t in tensors)
+        return make(size, promote(tensors), first.device, channels_last_strides(size) if last else None)
+    if not all(map(suggests_channels_last, tensors)):
         return make(size, promote(tensors), first.device)
     joined = list(first.shape)
     joined[dim] = joined[dim] * len(tensors)

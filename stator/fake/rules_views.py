@@ -13,7 +13,7 @@ import torch
 
 from stator.base.errors import DataDependent
 from stator.fake.execute import aten, execute
-from stator.fake.layout import channels_last_strides, contiguous_strides, is_plain, suggests_channels_last
+from stator.fake.layout import channels_last_strides, contiguous_strides, has_channels_last, is_plain, view_strides
 from stator.fake.rules import broadcast, like, read_at, rule, variants
 from stator.fake.rules_refusing import check_along
 from stator.fake.symbolic import is_symbolic
@@ -46,32 +46,6 @@ def resolve_size(numel: int, size: Sequence[int]) -> list[int] | None:
         resolved[unknown] = numel // known
         return resolved
     return resolved if known == numel else None
-
-
-def view_strides(size: Sequence[int], stride: Sequence[int], target: Sequence[int]) -> list[int] | None:
-    """The strides with which the elements have another shape without moving; None if they must move."""
-    result = [0] * len(target)
-    position = len(target) - 1
-    base = stride[-1] if stride else 1
-    chunk = covered = 1
-    for dim in range(len(size) - 1, -1, -1):
-        chunk *= size[dim]
-        # A chunk ends where the next dimension outwards does not continue it.
-        if dim and (size[dim - 1] == 1 or stride[dim - 1] == chunk * base):
-            continue
-        while position >= 0 and (covered < chunk or target[position] == 1):
-            result[position] = covered * base
-            covered *= target[position]
-            position -= 1
-        if covered != chunk:
-            return None
-        if dim:
-            base, chunk, covered = stride[dim - 1], 1, 1
-    while position >= 0:
-        result[position] = covered * base
-        covered *= target[position]
-        position -= 1
-    return result if covered == chunk else None
 
 
 @rule(aten.view.default, aten._unsafe_view.default)
@@ -298,19 +272,39 @@ def _written_along(x: Any, *args: Any, **kwargs: Any) -> Any:
 
 @rule(aten.roll.default)
 def _roll(x: Any, shifts: Any, dims: Any = ()) -> Any:
-    """PyTorch's shape function forgets the layout; on the host its parts are joined in theirs, unless one is empty."""
+    """PyTorch's shape function forgets the layout; on the host two parts are joined in that which both suggest."""
     if not dims:  # as one row
         return make(x.shape, x.dtype, x.device)
-    if x.is_contiguous() or x.device.type != "cpu" or not suggests_channels_last(x):
+    if x.device.type != "cpu":
         return _packed_like_first(x)
-    if any(x.shape[d] == 0 or shift % x.shape[d] == 0 for shift, d in zip(shifts, dims, strict=False)):
-        return NotImplemented
-    return make(x.shape, x.dtype, x.device, channels_last_strides(x.shape))
+    size, stride = tuple(x.shape), tuple(x.stride())
+    if not size or 0 in size:
+        return like(x, None, None, None)
+    for shift, dim in zip(shifts, dims, strict=False):
+        first = (size[dim] - shift) % size[dim] if len(size) in (4, 5) else 0
+        parts = [(*size[: dim % len(size)], n, *size[dim % len(size) + 1 :]) for n in (size[dim] - first, first)]
+        last = all(has_channels_last(part, stride) for part in parts)
+        stride = channels_last_strides(size) if last else contiguous_strides(size)
+    return make(size, x.dtype, x.device, stride)
 
 
 @rule(aten.flip.default)
 def _flip(x: Any, dims: Any) -> Any:
     return like(x, None, None, None) if len({d % max(x.dim(), 1) for d in dims}) == len(dims) else NotImplemented
+
+
+@rule(aten.rot90.default)
+def _turned(x: Any, turns: int = 1, dims: Any = (0, 1)) -> Any:
+    """Flipped, and transposed where it stands on its side."""
+    if len(dims) != 2 or x.dim() < 2 or (dims[0] - dims[1]) % x.dim() == 0:
+        return NotImplemented
+    if turns % 4 == 0:
+        return make(x.shape, x.dtype, x.device)
+    flipped = like(x, None, None, None)
+    if turns % 2 == 0:
+        return flipped
+    turned = _transpose(flipped, *dims)
+    return make(turned.shape, x.dtype, x.device, turned.stride())
 
 
 @rule(aten.view_copy.default)
