@@ -103,6 +103,17 @@ def test_a_product_that_overflows_alone_may_be_joined_with_the_sum(dtype: torch.
         assert {"inf", "nan"} <= found, function
 
 
+#: Rows of which one number is so large that its square hides the last digits of the others'.
+ROWS = torch.randn(33, 7, generator=torch.Generator().manual_seed(6), dtype=torch.float64)
+ROWS[:, 0] = -100
+
+
+def near_rows(x: Tensor, rows: Tensor = ROWS) -> Tensor:
+    """Distances by a product of matrices, where those of a row from itself cancel."""
+    given = rows + 0.0 * x[0, 0]
+    return torch.cdist(given, given)
+
+
 def seen(function: Callable[[Tensor], Tensor], within: Callable[[], object] = nullcontext, **_: object) -> Seen:
     x = torch.arange(12).view(3, 4)
     return observe_on(function, [x], [x], within=within)  # type: ignore[arg-type]
@@ -133,6 +144,8 @@ def layer(x: Tensor) -> Tensor:
     [
         (layer, lambda x: layer(x) + 1e-6, True),  # no input moves integers
         (layer, lambda x: layer(x) * 1.001, False),
+        (near_rows, lambda x: near_rows(x, ROWS.flip(1)), True),
+        (near_rows, lambda x: near_rows(x, ROWS.flip(1)) + 1e-3, False),
         (lambda x: torch.sin(x).argmax(), lambda x: torch.sin(x).argmax() + 1, False),
         (lambda x: (x * 2.0).long(), lambda x: (x * 2.0).long() - 1, False),
         (lambda x: torch.log(x - 5.0), lambda x: torch.log(x - 5.0).nan_to_num(0), False),

@@ -122,6 +122,9 @@ RIGHT = {
     "powers of a number are contiguous": Program(
         (Input((3, 4), layout="transposed"),), ("v0 = 2 ** x0", "v1 = 1 ** x0"), ("v0", "v1")
     ),
+    "distances of a row from itself, by squares that cancel": Program(
+        (Input((33, 7), F64, values="special", seed=25),), ("v0 = torch.cdist(x0, x0, p=2.0)",), ("v0",)
+    ),
     "the largest difference passes over NaN": Program(
         (Input((3, 9), values="special", **LEAF), Input((4, 9), values="special", seed=1)),
         ("v0 = torch.cdist(x0, x1, p=float('inf'))",),
