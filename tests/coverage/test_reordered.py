@@ -103,6 +103,17 @@ def test_a_product_that_overflows_alone_may_be_joined_with_the_sum(dtype: torch.
         assert {"inf", "nan"} <= found, function
 
 
+def test_a_sum_below_the_rounding_of_its_terms_is_nothing_in_one_way() -> None:
+    x = torch.sin(torch.arange(1.0, 99.0))
+    random = torch.Generator().manual_seed(1)
+    rows = torch.stack([torch.cat([x, -x])[torch.randperm(196, generator=random)] for _ in range(20)])
+    whole = torch.tensor([2.0**20, 1.0, -(2.0**20)])
+    assert rows.sum(1).count_nonzero() > 5
+    with Reordered(3):
+        assert rows.sum(1).count_nonzero() == 0
+        assert whole.sum() == 1 and rows[:, :190].sum(1).count_nonzero() == 20
+
+
 #: Rows of which one number is so large that its square hides the last digits of the others'.
 ROWS = torch.randn(33, 7, generator=torch.Generator().manual_seed(6), dtype=torch.float64)
 ROWS[:, 0] = -100

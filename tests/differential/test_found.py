@@ -122,6 +122,11 @@ RIGHT = {
     "powers of a number are contiguous": Program(
         (Input((3, 4), layout="transposed"),), ("v0 = 2 ** x0", "v1 = 1 ** x0"), ("v0", "v1")
     ),
+    "logarithms of means that are nothing but rounding": Program(
+        (Input((16, 32), seed=5, **LEAF), Input((8, 16), seed=2, **LEAF)),
+        tuple(f"v{i} = torch.log10(torch.nanmean(F.layer_norm(x{i}, x{i}.shape[-1:]), -1))" for i in range(2)),
+        ("v0", "v1"),
+    ),
     "distances of a row from itself, by squares that cancel": Program(
         (Input((33, 7), F64, values="special", seed=25),), ("v0 = torch.cdist(x0, x0, p=2.0)",), ("v0",)
     ),
