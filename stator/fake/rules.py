@@ -395,10 +395,15 @@ def _mm(a: Any, b: Any) -> Any:
     return make((n, m), a.dtype, a.device) if k == k2 and a.dtype is b.dtype else NotImplemented
 
 
+def _check_dtypes(a: Any, b: Any) -> None:
+    """Raise as kernels do; where nothing is multiplied, some take any dtypes, in torch 2.11 more than in 2.13."""
+    if a.dtype is not b.dtype:
+        raise RuntimeError(f"expected scalar type {a.dtype} but found {b.dtype}")
+
+
 @rule(aten.bmm.default)
 def _bmm(a: Any, b: Any) -> Any:
-    if a.dtype is not b.dtype:  # kernels refuse it where there is something to multiply, torch 2.13 always
-        raise RuntimeError(f"expected scalar type {a.dtype} but found {b.dtype}")
+    _check_dtypes(a, b)
     if a.dim() != 3 or b.dim() != 3:
         return NotImplemented
     (batch, n, k), (batch2, k2, m) = a.shape, b.shape
@@ -407,7 +412,8 @@ def _bmm(a: Any, b: Any) -> Any:
 
 @rule(aten.mv.default)
 def _mv(a: Any, x: Any) -> Any:
-    if a.dim() != 2 or x.dim() != 1 or a.dtype is not x.dtype or a.shape[1] != x.shape[0]:
+    _check_dtypes(a, x)
+    if a.dim() != 2 or x.dim() != 1 or a.shape[1] != x.shape[0]:
         return NotImplemented
     return make((a.shape[0],), a.dtype, a.device)
 

@@ -16,6 +16,8 @@ from stator.fake.rules import broadcast, rule
 def _addmv(bias: Any, matrix: Any, vector: Any, **numbers: Any) -> Any:
     if bias.dim() > 1:
         raise RuntimeError(f"addmv: a bias of size {list(bias.shape)} does not expand to a row")
+    if not bias.dtype == matrix.dtype == vector.dtype:  # torch 2.11 takes them where there is nothing to multiply
+        raise RuntimeError(f"addmv: dtypes differ: {bias.dtype}, {matrix.dtype} and {vector.dtype}")
     return NotImplemented
 
 

@@ -34,6 +34,6 @@ def test_mixed_dtypes(name: str, dtypes: tuple[torch.dtype, torch.dtype], backen
         return
     try:
         got = compiled(*operands)
-    except CaptureError:  # a refusal: torch's own shape functions look at more dtypes than its kernels
+    except CaptureError:  # a refusal: our shape functions look at more dtypes than kernels
         return
     torch.testing.assert_close(got, want, rtol=0, atol=0)

@@ -41,15 +41,11 @@ def addbmm(x: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1
 
 @decompose("mv")
 def mv(a: Tensor, x: Tensor) -> Tensor:
-    if a.dtype != x.dtype:  # before torch 2.13 eager lets them differ where nothing is multiplied
-        return NotImplemented
     return p.squeeze(p.mm(a, p.unsqueeze(x, 1)), [1])
 
 
 @decompose("addmv")
 def addmv(x: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
-    if not x.dtype == a.dtype == b.dtype:  # as in `mv`
-        return NotImplemented
     product = _scaled(mv(a, b), alpha)
     return product if beta == 0 else p.add(product, _scaled(x, beta))
 
