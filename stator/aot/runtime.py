@@ -250,16 +250,16 @@ class Bound:
             with torch.no_grad():
                 gradients = self.backward(arguments)
         except Exception as error:
-            failure = self._failure(error)
-            if failure is None:
+            if not _is_fault(error):
                 raise
-            raise failure from error
+            theirs = _raised_again(ctx, self, tangents)
+            if theirs is not None:
+                raise theirs from error
+            raise self._failure(error) from error
         return _reached(ctx, self, tangents, gradients) if self.reach else gradients
 
-    def _failure(self, error: Exception) -> InternalError | None:
-        """What is said of an exception of the backward graph; None where eager raises it too, or any program might."""
-        if isinstance(error, StatorError | IndexError | MemoryError | torch.OutOfMemoryError) or called_back(error):
-            return None
+    def _failure(self, error: Exception) -> InternalError:
+        """What is said of an exception of the backward graph that eager does not raise."""
         gm = self.again.gm if self.again is not None else None
         name = type(gm).__name__ if gm is not None else "backward"
         folder = artifacts.for_failure(Options.from_user(None, None), name)
@@ -425,7 +425,7 @@ def _reached(ctx: Any, bound: Bound, tangents: Sequence[Tensor | None], gradient
 
 
 def _again(
-    ctx: Any, bound: Bound, saved: Sequence[Tensor], tangents: Sequence[Tensor | None]
+    ctx: Any, bound: Bound, saved: Sequence[Tensor | None], tangents: Sequence[Tensor | None]
 ) -> tuple[Sequence[Any] | None, str]:
     """Gradients that can be differentiated, or why there are none."""
     again = bound.again
@@ -450,6 +450,32 @@ def _again(
         inputs[i] = value
     gradients = again.gradients(inputs, tangents)
     return gradients, "the compiled function draws random numbers"
+
+
+def _is_fault(error: Exception) -> bool:
+    """Whether an exception of the backward graph may be a fault of ours: no data error told as such, nor a refusal."""
+    told = isinstance(error, StatorError | IndexError | MemoryError | torch.OutOfMemoryError)
+    return not told and not called_back(error)
+
+
+def _raised_again(ctx: Any, bound: Bound, tangents: Sequence[Tensor | None]) -> Exception | None:
+    """What eager raises for these tangents; None where it raises nothing, or nobody keeps an input that was saved."""
+    saved: list[Tensor | None] = []
+    for place in bound.saved:
+        value = None
+        if place.source == "input" and place.index < bound.metadata.attributes:
+            value = bound.attributes[place.index]
+        elif place.source == "input":  # autograd keeps a leaf
+            node = ctx.next_functions[_tensors_before(bound.metadata, place.index)][0]
+            value = getattr(node, "variable", None)
+        if value is None and place.source == "input":
+            return None
+        saved.append(value)
+    try:
+        _again(ctx, bound, saved, tangents)
+    except Exception as error:
+        return error
+    return None
 
 
 _OUTSIDE = "call backward outside of torch.autocast, as PyTorch recommends"

@@ -179,3 +179,18 @@ def test_what_kernels_check_is_not_checked_twice() -> None:
     assert checks_left(lambda x, i: x[i][:1], ROWS, i) == 1
     assert checks_left(lambda x, i: (x[i], x)[1] * 2, ROWS, i) == 1
     assert checks_left(lambda x, i: x[i][:, i], ROWS, i) == 1
+
+
+def test_what_eager_raises_in_backward_too_is_no_fault() -> None:
+    """Its kernel for `index_add` reads no positions of nothing, and that of the gradient does."""
+
+    def function(x: Tensor) -> Tensor:
+        return torch.index_add(torch.zeros(17, 0), 0, at(8, -3), x)
+
+    x = torch.randn(2, 0, requires_grad=True)
+    with pytest.raises(RuntimeError, match="id=-3") as eager:
+        function(x).sum().backward()
+    compiled = stator.compile(function, backend="aot_eager", fullgraph=True, options={"strict": True})
+    with pytest.raises(RuntimeError, match="id=-3") as ours:
+        compiled(x).sum().backward()
+    assert str(ours.value) == str(eager.value)
