@@ -61,9 +61,10 @@ def describe(tracer: Tracer, inputs: Mapping[int, int], outputs: list[Any]) -> R
         fake: FakeTensor = tracer.fakes((out,))[0]
         origin: FakeTensor | None = fake.handle.origin
         base = bases.get(fake.handle.cell) if origin is None else origin
-        if base is not None and fake is not base and fake.grad_fn is not None and repeats(base.shape, base.stride()):
+        viewed = base if fake is not base and fake.grad_fn is not None else None
+        if viewed is not None and repeats(viewed.shape, viewed.stride()):
             raise Unsupported("a result", "it is a view of a tensor that holds some elements several times")
-        if base is not None and fake is not base and fake.grad_fn is not None and leaves_operand(fake):
+        if viewed is not None and leaves_operand(fake):
             raise Unsupported(
                 "a result", "as_strided reads elements that its operand does not hold, and needs gradients"
             )
@@ -101,6 +102,7 @@ def _bases(outputs: list[Any]) -> dict[Cell, FakeTensor]:
         whole = [fake for fake in group.values() if not fake.handle.steps]
         whole += [fake.handle.steps[0].parent for fake in group.values() if fake.handle.steps]
         whole += [_whole(fake) for fake in group.values() if _unrecorded(fake)]  # type: ignore[misc]
+        # Autograd records nothing of these, so it would record nothing of their views either.
         whole = [fake for fake in whole if not _unrecorded(fake)]
         whole.sort(key=lambda fake: not fake.requires_grad)
         if whole and whole[0].handle.cell is cell and not whole[0].handle.steps and not _pending(whole[0]):

@@ -99,7 +99,10 @@ ABSORBED: dict[Any, tuple[tuple[int, ...], ...]] = {
 
 
 def _absorbed(tracer: Tracer, operands: Any, usual: Action, func: Any, args: Any, kwargs: Any) -> Any:
-    """What an operator gives of zeros without memory: 0 · NaN is 0 then, and 0 / 0 too."""
+    """What an operator gives of zeros without memory: zeros, beside NaN too and over zeros with memory.
+
+    Two of them have a quotient that is computed: NaN.
+    """
     absent = [isinstance(arg, FakeTensor) and _is_absent(tracer, arg) for arg in args]
     out = usual(func, args, kwargs)
     quotient_of_two = func is aten.div.Tensor and all(absent)

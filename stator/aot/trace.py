@@ -133,7 +133,8 @@ def trace(
                 except _WrittenTogether as found:
                     joined[found.storage] = found.storage in joined
         except RuntimeError as error:
-            refusal = next((why for text, why in _REFUSED if re.search(text, str(error))), None)
+            known = _REFUSED + (_REFUSED_IN_BACKWARD if tracer.phase == "backward" else ())
+            refusal = next((why for text, why in known if re.search(text, str(error))), None)
             if refusal is None:
                 raise
             raise Unsupported("this program", refusal) from error
@@ -164,10 +165,13 @@ _REFUSED = (
         r"returned an (incorrect number of gradients|invalid gradient)",
         "a backward of its own is wrong, as eager raises",
     ),
-    (r"not implemented for '", "a derivative has no kernel for a dtype, which eager raises when backward runs"),
-    (r"isFloatingType\(grad\.", "a derivative is complex where the operand is real, which eager raises in backward"),
     (r"fn_edge\.is_valid\(\) == this_edge\.is_valid", "PyTorch records a write to several views at once wrongly"),
     (r"data is not allocated yet", "an operator reads the values of a tensor to find the size of its result"),
+)
+#: The same, of errors that would be faults of ours while forward is traced: eager has raised them by then.
+_REFUSED_IN_BACKWARD = (
+    (r"not implemented for '", "a derivative has no kernel for a dtype, which eager raises when backward runs"),
+    (r"isFloatingType\(grad\.", "a derivative is complex where the operand is real, which eager raises in backward"),
 )
 
 

@@ -68,6 +68,10 @@ class Calls:
         return self.places[found - 1] if found else (None, None)
 
 
+#: Dtypes for which not all kernels that derivatives call are written.
+_SELDOM = {torch.bool, torch.float16, torch.bfloat16}
+
+
 def _check_derivative(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Refuse what a derivative computes where eager's kernel raises in backward: differences of truth values, say."""
     if not any(type(arg) is FakeTensor and arg.dtype in _SELDOM for arg in args):
@@ -76,10 +80,6 @@ def _check_derivative(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
         refusals.check(func, plan_of(func), args, kwargs)
     except refusals.ERRORS as error:
         raise Unsupported(func, f"a derivative calls it, and eager's kernel raises in backward: {error}") from error
-
-
-#: Dtypes for which not all kernels that derivatives call are written.
-_SELDOM = {torch.bool, torch.float16, torch.bfloat16}
 
 
 class Tracer(FakeMode):

@@ -217,7 +217,7 @@ def test_hooks_that_come_later_are_run() -> None:
 
 def test_options_of_linear_cross_entropy() -> None:
     if not hasattr(nn, "LinearCrossEntropyOptions"):
-        pytest.skip("since torch 2.13")
+        pytest.skip("nn.LinearCrossEntropyOptions is new in torch 2.13")
     chunks = nn.LinearCrossEntropyOptions(allow_retain_graph=True, batch_chunk_size=2, chunking_method=None)
     target = torch.tensor([1, 0, 2, 2])
 
