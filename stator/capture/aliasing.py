@@ -131,6 +131,10 @@ def guard_lineage(group: list[Leaf], guards: GuardSet) -> None:
 STRIDED = frozenset({"as_strided", "as_strided_", "as_strided_copy", "as_strided_scatter"})
 
 
+#: Operators whose results begin in memory where their operand does, which matters to those.
+KEEPING = frozenset({"slice_scatter", "select_scatter", "diagonal_scatter"})
+
+
 #: Operators that give a tensor another geometry in place.
 RESTRIDING = frozenset({"t_", "transpose_", "swapaxes_", "swapdims_", "squeeze_", "unsqueeze_", "as_strided_"})
 
@@ -140,9 +144,10 @@ def guard_starts(graph: GraphBuilder, guards: GuardSet) -> None:
 
     A tensor whose geometry changes in place does not show the symbols of its sizes where calls pass it.
     """
-    for node in graph.graph.nodes:
-        name = str(getattr(node.target, "__name__", node.target)).partition(".")[0]
-        if name not in STRIDED and name not in RESTRIDING:
+    names = {node: str(getattr(node.target, "__name__", node.target)).partition(".")[0] for node in graph.graph.nodes}
+    counting = STRIDED | KEEPING if STRIDED.intersection(names.values()) else STRIDED
+    for node, name in names.items():
+        if name not in counting and name not in RESTRIDING:
             continue
         operand: Any = node.args[0] if node.args else node.kwargs["input"]
         fake = operand.meta["val"]
@@ -151,7 +156,7 @@ def guard_starts(graph: GraphBuilder, guards: GuardSet) -> None:
                 continue
             if name in RESTRIDING and leaf.fake is fake and fake._has_symbolic_sizes_strides:
                 raise Undecided(f"the shape of {leaf.source} after {name}")
-            if name in STRIDED and leaf.fake.memory is fake.memory:
+            if name in counting and leaf.fake.memory is fake.memory:
                 program = ("operand", 0), ("const", leaf.example.storage_offset()), ("==",)
                 guards.add(Guard("CONDITION", None, ((Operand(leaf.source, "offset"),), program)))
 

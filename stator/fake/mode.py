@@ -16,7 +16,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from stator.base.errors import Unsupported
-from stator.fake import refusals
+from stator.fake import refusals, starts
 from stator.fake.execute import CONSTANT_ELEMENTS, NUMBERS, execute, is_small, on_cpu, plan_of
 from stator.fake.symbolic import is_symbolic
 from stator.fake.tensor import FakeTensor, Memory, make, meta_like_storage
@@ -70,6 +70,7 @@ class FakeMode(TorchDispatchMode):
             kwargs = dict(zip(kwargs, self.fakes(tuple(kwargs.values())), strict=True))
         plan = plan_of(func)
         refusals.check(func, plan, args, kwargs)
+        starts.check(func, args, kwargs)
         if plan.composite:
             with self:
                 return func.decompose(*args, **kwargs)
@@ -78,6 +79,7 @@ class FakeMode(TorchDispatchMode):
             with torch.inference_mode(False):
                 return execute(func, args, kwargs)
         out = execute(func, args, kwargs)
+        starts.note(func, args, out)
         if func in FACTORIES:
             remember_value(func, args, kwargs, out)
         return out

@@ -12,8 +12,16 @@ from typing import Any
 import torch
 
 from stator.base.errors import DataDependent
-from stator.fake.execute import aten, execute
-from stator.fake.layout import channels_last_strides, contiguous_strides, has_channels_last, is_plain, view_strides
+from stator.fake.execute import aten, execute, plan_of, run_on_meta
+from stator.fake.layout import (
+    channels_last_strides,
+    contiguous_strides,
+    has_channels_last,
+    is_plain,
+    same,
+    view_strides,
+)
+from stator.fake.overloads import overload
 from stator.fake.rules import broadcast, like, read_at, rule, variants
 from stator.fake.rules_refusing import check_along
 from stator.fake.symbolic import is_symbolic
@@ -204,16 +212,28 @@ def _unbind(x: Any, dim: int = 0) -> Any:
 def _preserving(op: Any, part: Any) -> None:
     @rule(op)
     def preserved(x: Any, source: Any, *args: Any, **kwargs: Any) -> Any:
-        """Packed where elements share memory, which the shape functions of older releases do not know."""
+        """With the strides of `x`, holes and dims of one element included; packed where elements share memory."""
         place = execute(part, (x, *args), kwargs).shape
         if not is_symbolic([*place, *source.shape]) and place != source.shape:
             raise RuntimeError(
                 "expected src to have a size equal to the slice of self. "
                 f"src size = {list(source.shape)}, slice size = {list(place)}"
             )
-        shared = isinstance(x, FakeTensor) and any(n != 1 and s == 0 for n, s in zip(x.shape, x.stride(), strict=True))
-        plain = shared or x.is_contiguous()
-        return make(x.shape, x.dtype, x.device) if plain else NotImplemented
+        return _like_operand(x)
+
+
+def _like_operand(x: Any) -> Any:
+    """Eager copies the memory of the operand and gives the copy the same strides, if no two elements are one."""
+    if any(n != 1 and s == 0 for n, s in zip(x.shape, x.stride(), strict=True)):
+        return like(x, None, None, None)
+    return make(x.shape, x.dtype, x.device, None if is_plain(x) else tuple(x.stride()))
+
+
+@rule(aten.as_strided_scatter.default)
+def _as_strided_scatter(x: Any, source: Any, size: Any, stride: Any, offset: Any = None) -> Any:
+    if any(n != 1 and s == 0 for n, s in zip(x.shape, x.stride(), strict=True)):
+        return NotImplemented
+    return _like_operand(x) if same(size, source.shape) else NotImplemented
 
 
 _preserving(aten.slice_scatter.default, aten.slice.Tensor)
@@ -237,7 +257,7 @@ def _index_fill(x: Any, dim: int, index: Any, value: Any) -> Any:
         raise IndexError("index_fill_(): Index is supposed to be a vector")
     if isinstance(value, FakeTensor) and value.dim():
         raise RuntimeError(f"index_fill_ only supports a 0-dimensional value tensor, but got one of {value.dim()} dims")
-    return _packed_like_first(x)
+    return like(x, None, None, None)
 
 
 @rule(aten.index_put.default, aten._unsafe_index_put.default)
@@ -252,22 +272,25 @@ def _index_put(x: Any, indices: Any, values: Any, accumulate: bool = False) -> A
             f"shape mismatch: value tensor of shape {list(values.shape)} cannot be broadcast to indexing result "
             f"of shape {list(place.shape)}"
         )
-    return _packed_like_first(x)
+    return like(x, None, None, None)
 
 
-@rule(aten.index_add.default)
-def _index_add(x: Any, dim: int, index: Any, source: Any, **kwargs: Any) -> Any:
-    check_along("index_add", x, dim, index, source)
-    return _written_along(x, index, source)
+def _written_along(func: Any) -> None:
+    @rule(func)
+    def written(x: Any, *args: Any, **kwargs: Any) -> Any:
+        """Contiguous. PyTorch's shape functions compare the sizes of all operands, and take numbers only."""
+        if func is aten.index_add.default:
+            check_along("index_add", x, *args[:3])
+        fakes = [arg for arg in (x, *args) if isinstance(arg, FakeTensor)]
+        if not any(fake._has_symbolic_sizes_strides for fake in fakes):
+            run_on_meta(func, plan_of(func), (x, *args), kwargs)
+        return make(x.shape, x.dtype, x.device)
 
 
-@rule(*variants("scatter scatter_add scatter_reduce index_copy", "default src value two"))
-def _written_along(x: Any, *args: Any, **kwargs: Any) -> Any:
-    """PyTorch's shape functions compare the sizes of all operands, and take numbers only."""
-    fakes = [arg for arg in (x, *args) if isinstance(arg, FakeTensor)]
-    if not any(fake._has_symbolic_sizes_strides for fake in fakes):
-        return NotImplemented
-    return make(x.shape, x.dtype, x.device) if isinstance(x, FakeTensor) and x.is_contiguous() else NotImplemented
+for _name in variants("scatter scatter_add scatter_reduce index_copy index_add", "default src value two"):
+    _func = overload(_name)
+    if _func is not None:
+        _written_along(_func)
 
 
 @rule(aten.roll.default)

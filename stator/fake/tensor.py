@@ -24,9 +24,11 @@ Tensor = TypeVar("Tensor", bound=torch.Tensor)
 class Memory:
     """What fakes that are views of one another share."""
 
-    __slots__ = ("unknown", "written")
+    __slots__ = ("moved", "unknown", "written")
 
     def __init__(self) -> None:
+        #: Whether the tensors there begin elsewhere in eager (`starts.py`).
+        self.moved = False
         #: Whether an operator has written there. Version counters tell less: a write through `.data` is not counted.
         self.written = False
         #: Whether something has been written there that is not known: no view of it is a constant any more.

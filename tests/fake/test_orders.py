@@ -42,6 +42,14 @@ OPERATORS: dict[str, tuple[Callable[[Any], Any], tuple[int, ...]]] = {
     "addr": (lambda x: torch.addr(x, torch.ones(x.shape[0]), torch.ones(x.shape[1])), (2,)),
     "a loss": (lambda x: F.binary_cross_entropy_with_logits(x, x * 1, reduction="none"), (3, 4)),
     "a robust loss": (lambda x: F.huber_loss(x, x + 1, reduction="none"), (3, 4)),
+    "slice_scatter": (lambda x: torch.slice_scatter(x, x[:1], 0, 0, 1), (3, 4)),
+    "select_scatter": (lambda x: torch.select_scatter(x, x[0], 0, 0), (3, 4)),
+    "diagonal_scatter": (lambda x: torch.diagonal_scatter(x, x.diagonal()), (3, 4)),
+    "index_add": (lambda x: x.index_add(0, torch.tensor([0]), x[:1]), (3, 4)),
+    "index_copy": (lambda x: x.index_copy(0, torch.tensor([0]), x[:1]), (3, 4)),
+    "index_fill": (lambda x: x.index_fill(0, torch.tensor([0]), 1.0), (3, 4)),
+    "index_put": (lambda x: x.index_put((torch.tensor([0]),), x[0]), (3, 4)),
+    "scatter_add": (lambda x: x.scatter_add(0, torch.zeros((1,) * x.dim(), dtype=torch.long), x), (3, 4)),
     "of no elements": (lambda x: x[:0] * 2, (2, 3, 4)),
 }
 
