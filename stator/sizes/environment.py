@@ -106,7 +106,10 @@ class Environment:
             apart = difference in self._distinct or any(
                 _at_least_0(sign * difference - fact - 1) for sign in (1, -1) for fact in self._facts
             )
-            return (op == "!=") if apart else None
+            if apart:
+                return op == "!="
+            equal = all(any(_at_least_0(sign * difference - fact) for fact in self._facts) for sign in (1, -1))
+            return (op == "==") if equal else None
         strict = int(op == "<")
         for fact in self._facts:
             if _at_least_0(difference - strict - fact):
@@ -209,6 +212,8 @@ class Environment:
                 solved = _solved(difference)
                 if solved is not None:
                     self._replace(*solved)
+                else:  # a product, say: no symbol stands for another, but it is neither less nor more
+                    self._facts += [side for side in (difference, difference * -1) if isinstance(side, Size)]
             case "!=":
                 self._narrow(difference, 0)
                 self._narrow(difference * -1, 0)

@@ -52,6 +52,18 @@ def test_decisions_hold_wherever_the_guards_hold(data: st.DataObject) -> None:
                 assert simple == symbol.size or simple == point[symbol]
 
 
+def test_what_is_known_of_a_product_is_asked_once() -> None:
+    env = Environment()
+    x, y, z = (env.symbol(hint, f"x{i}").size for i, hint in enumerate(HINTS))
+    product = x * y * z
+    assert env.specialise(product) == 480
+    for position in range(480):
+        assert env.decide(Condition("<", position, product))
+    assert env.decide(Condition("==", z * x * y, 480))
+    assert not env.decide(Condition("==", z * x * y + 1, 480))
+    assert len(env.conditions) == 1
+
+
 def test_equal_sizes_share_a_symbol() -> None:
     env = Environment()
     first, second = env.symbol(8, "a"), env.symbol(8, "b")
