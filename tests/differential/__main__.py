@@ -11,8 +11,10 @@ import collections
 import json
 import random
 import re
+import signal
 import subprocess
 import sys
+import threading
 import time
 import traceback
 import warnings
@@ -34,6 +36,8 @@ BACKENDS = ("inductor", "aot_eager")
 FACTORS = (2, 3)
 #: After how many programs a process is replaced: compilers keep memory for the life of a process.
 LIFE = 50
+#: After how many seconds a program that is compiled and run is taken not to end.
+LIMIT = 300.0
 #: What such a process runs.
 COMMAND = ("-m", "tests.differential")
 
@@ -97,11 +101,12 @@ def kind(why: str) -> str:
     return re.sub(r"[-\d.]+|\[.*?\]|\(.*?\)|nan|inf", "#", why.split(";")[0])[:80]
 
 
-def examine(number: int, program: Program, shrink: int) -> Iterator[Result]:
-    """The program of a seed, under each backend."""
+def examine(number: int, program: Program, shrink: int, begin: Callable[[], None]) -> Iterator[Result]:
+    """The program of a seed, under each backend; `begin` is called before each judgement."""
     for backend in BACKENDS:
 
         def verdict(p: Program, backend: str = backend) -> tuple[str, str]:
+            begin()
             try:
                 return judge(p, backend, FACTORS)
             except Exception:
@@ -117,19 +122,23 @@ def examine(number: int, program: Program, shrink: int) -> Iterator[Result]:
 
 
 def serve(first: int, count: int, shrink: int) -> None:
-    """What a process does: lines of JSON with the number of each program, its text, and its results."""
+    """What a process does: lines of JSON with the number of each program, its text, its results; null in between."""
+
+    def begin() -> None:
+        print(json.dumps(None), flush=True)
+
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     for number in range(first, first + count):
         print(json.dumps(number), flush=True)
         program = generate(random.Random(number))
         print(json.dumps(str(program)), flush=True)
-        for result in examine(number, program, shrink):
+        for result in examine(number, program, shrink, begin):
             print(json.dumps(result), flush=True)
 
 
 def served(first: int, count: int, shrink: int) -> Iterator[Result]:
-    """The results of some programs, run in processes of their own: what a process dies of is a result too.
+    """The results of some programs, run in processes of their own: that one dies, or does not end, is a result too.
 
     One that dies before it has told its program died in eager, which runs while the program is written.
     """
@@ -139,20 +148,32 @@ def served(first: int, count: int, shrink: int) -> Iterator[Result]:
         text = ""
         with subprocess.Popen([sys.executable, *COMMAND, *given], stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
-            for line in process.stdout:
+            for line in _watched(process.stdout, process.kill):
                 match json.loads(line):
                     case int(number):
                         first, text = number, ""
                     case str(program):
                         text = program
-                    case found:
+                    case list(found):
                         yield Result(*found)
         if process.returncode > 0:
             raise RuntimeError(f"the run of program {first} failed; its output is above")
         if process.returncode:
-            why = f"the process ended with {process.returncode}"
+            why = f"the process ended with {process.returncode}, {-signal.SIGKILL} perhaps after {LIMIT:.0f} s"
             yield Result(first, "wrong" if text else "unusable", why, f"# seed {first}: {why}\n{text}\n")
         first += 1
+
+
+def _watched(lines: Iterator[str], kill: Callable[[], None]) -> Iterator[str]:
+    """The lines of a process, which is killed when one takes too long."""
+    while True:
+        watch = threading.Timer(LIMIT, kill)
+        watch.start()
+        line = next(lines, None)
+        watch.cancel()
+        if line is None:
+            return
+        yield line
 
 
 def main(arguments: Sequence[str]) -> int:
