@@ -46,6 +46,11 @@ def _operator(name: str, computed: Callable[[str], str] = _double) -> Function:
     return Function(lambda *operands: e.op(name, *operands), computed)
 
 
+def _growing(function: Callable[[Formula, str], Formula]) -> Function:
+    """Of an operand that is still of the dtype that eager computes in, and that its exponential is held by."""
+    return Function(lambda x: function(Formula(e.cast(x, "f64")), x.dtype).expr, compute_dtype)
+
+
 def _shifted(name: str) -> Function:
     def body(x: Expr, n: Expr) -> Expr:
         return e.op(name, e.op("sub", e.op("add", x, x), e.const(1, x.dtype)), n)
@@ -83,16 +88,16 @@ FUNCTIONS: dict[str, Function] = {
     "special_erfcx": _formula(error.erfcx),
     "special_ndtri": _formula(error.ndtri),
     "special_log_ndtr": _formula(error.log_ndtr),
-    "i0": _formula(bessel.modified_i0),
+    "i0": _growing(bessel.modified_i0),
     "special_i0e": _formula(bessel.scaled_i0),
-    "special_i1": _formula(bessel.modified_i1),
+    "special_i1": _growing(bessel.modified_i1),
     "special_i1e": _formula(bessel.scaled_i1),
     "special_bessel_j0": _formula(bessel.bessel_j0),
     "special_bessel_j1": _formula(bessel.bessel_j1),
     "special_bessel_y0": _formula(bessel.bessel_y0),
     "special_bessel_y1": _formula(bessel.bessel_y1),
-    "special_modified_bessel_i0": _formula(bessel.modified_i0),
-    "special_modified_bessel_i1": _formula(bessel.modified_i1),
+    "special_modified_bessel_i0": _growing(bessel.modified_i0),
+    "special_modified_bessel_i1": _growing(bessel.modified_i1),
     "special_modified_bessel_k0": _formula(bessel.modified_k0),
     "special_modified_bessel_k1": _formula(bessel.modified_k1),
     "special_scaled_modified_bessel_k0": _formula(bessel.scaled_k0),

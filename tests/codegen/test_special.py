@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -29,6 +30,12 @@ POLYNOMIALS = {name for name in FUNCTIONS if "polynomial" in name}
 LEAST = {"igamma": 1e-8, "igammac": 1e-8}
 #: Where eager is not the measure: its float64 is wrong by more than one in ten (1 - igamma of nearly 0).
 TINY_FIRST = ("igammac",)
+
+#: What grows as an exponential does, and the dtypes that eager has kernels of.
+GROWING = [
+    ("i0", torch.bfloat16),
+    *itertools.product(["i0", "i1", "modified_bessel_i0", "modified_bessel_i1"], [torch.float32, torch.float64]),
+]
 
 
 def function_of(name: str) -> Callable[..., Tensor]:
@@ -83,6 +90,20 @@ def test_is_as_near_as_eager(name: str) -> None:
         wrong = (~(found <= allowed) & (operands[0].abs() < 1e20)).nonzero().flatten()
         cases = [([x[i].item() for x in operands], ours[i].item(), exact[i].item()) for i in wrong[:5].tolist()]
         assert not cases, (str(dtype), len(wrong), cases)
+
+
+@pytest.mark.parametrize(("name", "dtype"), GROWING, ids=str)
+def test_what_grows_overflows_where_the_exponential_does(name: str, dtype: torch.dtype) -> None:
+    """Eager multiplies exp(|x|) by what is less than one: near the largest result the factor overflows alone."""
+    limit = math.log(torch.finfo(dtype).max)
+    beside = limit * (1 + torch.arange(-50, 51, dtype=torch.float64) * torch.finfo(dtype).eps)
+    x = torch.cat([torch.linspace(limit - 1, limit + 5, 301, dtype=torch.float64), beside])
+    x = torch.cat([x, -x]).to(dtype)
+    function = getattr(S, name)
+    eager, ours = function(x), stator.compile(function, fullgraph=True)(x)
+    assert 0 < int(eager.isinf().sum()) < x.numel()
+    assert torch.equal(ours.isinf(), eager.isinf())
+    assert bool((errors(ours, eager.double()) <= 4 * torch.finfo(dtype).eps).all())
 
 
 @pytest.mark.parametrize("name", sorted(special_functions.NAMES))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 
+from stator.loop import expr as e
 from stator.lowering.functions import coefficients as c
 from stator.lowering.functions.coefficients import Series
 from stator.lowering.functions.formula import (
@@ -104,12 +105,17 @@ def scaled_i1(x: Formula) -> Formula:
     return where(absolute(x) < _FAR, x * value, where(x < 0.0, -value, value))
 
 
-def modified_i0(x: Formula) -> Formula:
-    return exp(absolute(x)) * scaled_i0(x)
+def modified_i0(x: Formula, held: str = "f64") -> Formula:
+    return _growth(x, held) * scaled_i0(x)
 
 
-def modified_i1(x: Formula) -> Formula:
-    return exp(absolute(x)) * scaled_i1(x)
+def modified_i1(x: Formula, held: str = "f64") -> Formula:
+    return _growth(x, held) * scaled_i1(x)
+
+
+def _growth(x: Formula, held: str) -> Formula:
+    """exp(|x|) as a number of dtype `held`: eager's own factor, which overflows before its product with the other."""
+    return Formula(e.cast(e.cast(exp(absolute(x)).expr, held), "f64"))
 
 
 def _k0_near(x: Formula) -> Formula:
