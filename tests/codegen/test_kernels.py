@@ -148,6 +148,20 @@ def test_long_sums_are_as_accurate_as_eager() -> None:
         assert (out - exact).abs().max() <= max(2 * eager, 1e-7 * exact.max())
 
 
+def test_long_sums_of_rows_are_rounded_about_once() -> None:
+    """What short sums round off is little beside the result: joining them must not round it again and again."""
+    for target in (generic(16), native()):
+        batch = Batch(target)
+        a, out = torch.rand(400, 8192) + 10, torch.empty(400)
+        x, r = axes_of([400]), axes_of([8192], "r")
+        made = kernel(x, r, (store(1, x[0].index, e.reduce("sum", load(0, a, (x[0], r[0])))),), params(a, out, out=[1]))
+        batch.add(f"sums at {target.vector_bytes} bytes", made, [a, out], {}, rtol=0, atol=0)
+        batch.check()
+        exact = a.double().sum(1)
+        assert (out == exact.float()).double().mean() > 0.9
+        assert (out - exact).abs().max() <= 0.6 * 2.0**-7  # in units of the last digit, between 2 ** 16 and 2 ** 17
+
+
 def test_reductions_over_several_axes() -> None:
     batch = Batch()
     a = torch.randn(6, 5, 40, 9)

@@ -266,7 +266,7 @@ class _Level:
         self._loops(names, strip)
         if not self.wide:
             for node, name in zip(self.nodes, names, strict=True):
-                self._finish(node, dict(self.totals).get(name, name))
+                self._finish(node, name)
 
     def _nothing(self) -> None:
         """Reductions of no elements: their identities."""
@@ -307,7 +307,10 @@ class _Level:
         """Name the result of a reduction: folded over lanes in a row, a vector in a column."""
         writer, kind = self.writer, self.kind(node)
         vector = self.made.vector is not None and not self.row and self.made.vector in writer.scope.axes
-        if node.attr.startswith("arg"):
+        total = dict(self.totals).get(name)
+        if total is not None:
+            text = f"join({total}, {name}_lost)" if self.row else f"{total}[0]"
+        elif node.attr.startswith("arg"):
             text = f"winner<{_flag(node.attr == 'argmax')}>({name})" if self.row else f"{name}.at"
         elif self.row:
             combined = self._combine(node, "a", "b")

@@ -452,6 +452,18 @@ template <int U, class F, class G> INLINE typename Element<F>::type fold_all(F (
     else if constexpr (U == 2) return fold(f(a[0], a[1]), f);
     else return fold(a[0], f);
 }
+// What long sums add up to. Totals of floats are joined in double, with what they lost: in float each halving would round
+// a number about as large as the result, and these few roundings would be more than all of those before them.
+template <class F> INLINE auto doubles(F v) {  // by halves where they are wider than a register
+    if constexpr (sizeof(V<double, lanes_of<F>>) <= register_bytes) return to_f64(v);
+    else return to_f64(low(v)) + to_f64(high(v));
+}
+template <int U, class F> INLINE typename Element<F>::type join(F (&total)[U], F (&lost)[U]) {
+    F all_lost = lost[0];
+    auto sum = doubles(total[0]);
+    for (int u = 1; u < U; ++u) sum += doubles(total[u]), all_lost += lost[u];
+    return (typename Element<F>::type)fold(sum - doubles(all_lost), [](auto a, auto b) BODY { return a + b; });
+}
 
 // ---- lanes in another order
 
