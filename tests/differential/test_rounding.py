@@ -61,6 +61,17 @@ def test_squared_distances(reduction: str, dtype: torch.dtype) -> None:
         assert torch.equal(mine.nan_to_num(0), theirs.nan_to_num(0))
 
 
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("exponent", [-2, -1, 2, 3])
+def test_small_powers(exponent: int, dtype: torch.dtype) -> None:
+    """Products, and their inverses: beside the root of the largest number a square overflows, and its inverse is 0."""
+    ends = [torch.finfo(dtype).max ** (1 / root) for root in (2, -2, 3)]
+    x = torch.randn(500, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    x = torch.cat([x, *[end * (1 + 0.3 * x) for end in ends], torch.tensor([0.0, -0.0, torch.inf])]).to(dtype)
+    compiled = stator.compile(lambda x: x**exponent, fullgraph=True, options={"strict": True})
+    assert torch.equal(compiled(x), x**exponent)
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
 def test_scaled_sums(dtype: torch.dtype) -> None:
     """Eager fuses product and sum where it has vectors, so that a few elements may differ; but alpha is rounded."""

@@ -111,6 +111,8 @@ def pow_tensor_scalar(x: Tensor, exponent: Number) -> Tensor:
             return _root(x, exponent)
         case -1:
             return p.reciprocal(x)
+        case -2 if x.is_floating_point() and x.dtype is not torch.float16:  # whose power eager takes
+            return p.reciprocal(p.mul(x, x))  # 0 where the square overflows, which the power does not yet
     return NotImplemented
 
 
