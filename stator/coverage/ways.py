@@ -26,6 +26,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from stator.coverage.reordered import Reordered
 from stator.coverage.stepwise import Stepwise
+from stator.coverage.tied import Tied
 
 aten = torch.ops.aten
 
@@ -302,6 +303,7 @@ WAYS: tuple[Callable[[], AbstractContextManager[Any]], ...] = (
     AsSaved,
     Around,
     Stepwise,
+    *[lambda seed=seed: Tied(seed) for seed in range(SEEDS // 3)],
     lambda: SignedNaN(negative=True),
     lambda: SignedNaN(negative=False),
 )
