@@ -9,6 +9,7 @@ Neighbours: `metadata.py` is its input; `results.py` makes the user's results; `
 
 from __future__ import annotations
 
+import re
 import traceback
 import weakref
 from collections.abc import Callable, Sequence
@@ -452,10 +453,14 @@ def _again(
     return gradients, "the compiled function draws random numbers"
 
 
+#: What PyTorch's kernels say of positions, which are the program's, where forward did not look at them.
+_OUT_OF_RANGE = re.compile(r"element is out of DATA bounds|index out of range|is out of bounds for dim")
+
+
 def _is_fault(error: Exception) -> bool:
     """Whether an exception of the backward graph may be a fault of ours: no data error told as such, nor a refusal."""
     told = isinstance(error, StatorError | IndexError | MemoryError | torch.OutOfMemoryError)
-    return not told and not called_back(error)
+    return not told and not _OUT_OF_RANGE.search(str(error)) and not called_back(error)
 
 
 def _raised_again(ctx: Any, bound: Bound, tangents: Sequence[Tensor | None]) -> Exception | None:

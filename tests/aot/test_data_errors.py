@@ -181,16 +181,36 @@ def test_what_kernels_check_is_not_checked_twice() -> None:
     assert checks_left(lambda x, i: x[i][:, i], ROWS, i) == 1
 
 
-def test_what_eager_raises_in_backward_too_is_no_fault() -> None:
+@pytest.mark.parametrize("in_place", [False, True])
+def test_what_eager_raises_in_backward_too_is_no_fault(in_place: bool) -> None:
     """Its kernel for `index_add` reads no positions of nothing, and that of the gradient does."""
 
-    def function(x: Tensor) -> Tensor:
-        return torch.index_add(torch.zeros(17, 0), 0, at(8, -3), x)
+    def function(x: Tensor, y: Tensor) -> Tensor:
+        return y.index_add_(0, at(8, -3), x) if in_place else torch.index_add(y, 0, at(8, -3), x)
 
-    x = torch.randn(2, 0, requires_grad=True)
+    def gradient(run: Callable[[Tensor, Tensor], Tensor]) -> None:
+        run(torch.randn(2, 0, requires_grad=True), torch.zeros(17, 0)).sum().backward()
+
     with pytest.raises(RuntimeError, match="id=-3") as eager:
-        function(x).sum().backward()
+        gradient(function)
     compiled = stator.compile(function, backend="aot_eager", fullgraph=True, options={"strict": True})
     with pytest.raises(RuntimeError, match="id=-3") as ours:
-        compiled(x).sum().backward()
+        gradient(compiled)
     assert str(ours.value) == str(eager.value)
+
+
+def test_what_eager_raises_in_backward_is_found_by_running_it() -> None:
+    @torch.library.custom_op("stator_tests::raises_in_backward", mutates_args=())
+    def operator(x: Tensor) -> Tensor:
+        return x.clone()
+
+    operator.register_fake(torch.empty_like)
+
+    def backward(context: Any, grad: Tensor) -> Tensor:
+        return torch.linalg.cholesky(grad)
+
+    operator.register_autograd(backward)
+    compiled = stator.compile(lambda x: operator(x), backend="aot_eager", fullgraph=True, options={"strict": True})
+    x = torch.eye(2, requires_grad=True)
+    with pytest.raises(torch.linalg.LinAlgError):
+        (compiled(x) * -1).sum().backward()
