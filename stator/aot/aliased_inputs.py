@@ -19,13 +19,14 @@ from typing import Any
 import torch
 from torch import fx
 
-from stator.aot.functional import Cell, Handle, repeats
+from stator.aot.functional import Cell, Handle
 from stator.aot.metadata import Ints, Output
 from stator.aot.tracer import Tracer
 from stator.base.errors import Unsupported
 from stator.fake import FakeTensor, make
 from stator.fake.tensor import memory_of
 from stator.graphs.lineage import RECORDED, UNRECORDED, count_together, creation, is_watched, whole_of
+from stator.sizes.strides import may_overlap
 
 aten = torch.ops.aten
 
@@ -170,7 +171,7 @@ def _check(member: Member) -> None:
     fake = member.fake
     if fake._has_symbolic_sizes_strides:
         raise member.refusal("it has symbolic sizes")
-    if repeats(fake.shape, fake.stride()):
+    if may_overlap(fake.shape, fake.stride()):
         raise member.refusal("it holds some elements several times")
     if fake.requires_grad and member.real._is_view() and creation(member.real) != RECORDED:
         raise member.refusal("it is a view that autograd has not recorded, and needs gradients")

@@ -22,6 +22,7 @@ from stator.base.errors import Unsupported
 from stator.fake.layout import is_dense
 from stator.fake.overloads import Table
 from stator.fake.symbolic import is_symbolic
+from stator.sizes.strides import may_overlap
 
 aten = torch.ops.aten
 
@@ -222,7 +223,7 @@ def _inverse_as_strided(step: Step, parent: fx.Node, value: fx.Node, emit: Emit)
     whole = parent.meta["val"]
     if not start and not step.kwargs and _alike(size, stride, step):
         return _with_layout(value, step.stride, parent, emit)
-    if not is_dense(whole.shape, step.stride) or start < 0 or step.kwargs or repeats(size, stride):
+    if not is_dense(whole.shape, step.stride) or start < 0 or step.kwargs or may_overlap(size, stride):
         raise Unsupported(step.func, "the program writes through this view")
     options = {"dtype": torch.int64, "device": whole.device}
     positions = emit(aten.full.default, [], start, **options)
@@ -335,13 +336,3 @@ def _reach(size: Sequence[int], stride: Sequence[int], offset: Any) -> tuple[Any
     if 0 in size:
         return offset, offset
     return offset, offset + 1 + sum((extent - 1) * step for extent, step in zip(size, stride, strict=True))
-
-
-def repeats(size: Sequence[int], stride: Sequence[int]) -> bool:
-    """Whether several indices may name one element, as in an expanded tensor."""
-    reach = 0
-    for step, extent in sorted(zip(stride, size, strict=True)):
-        if extent > 1 and step <= reach:
-            return True
-        reach += (extent - 1) * step
-    return False

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from stator.aot.functional import Cell, leaves_operand, repeats, viewed
+from stator.aot.functional import Cell, leaves_operand, viewed
 from stator.aot.metadata import Output
 from stator.aot.tracer import Tracer
 from stator.base.errors import Unsupported
@@ -23,6 +23,7 @@ from stator.fake.mode import is_custom
 from stator.fake.symbolic import extents, size_of
 from stator.graphs.calls import root
 from stator.graphs.lineage import UNRECORDED, count_together, creation
+from stator.sizes.strides import may_overlap
 
 aten = torch.ops.aten
 
@@ -61,10 +62,10 @@ def describe(tracer: Tracer, inputs: Mapping[int, int], outputs: list[Any]) -> R
         fake: FakeTensor = tracer.fakes((out,))[0]
         origin: FakeTensor | None = fake.handle.origin
         base = bases.get(fake.handle.cell) if origin is None else origin
-        viewed = base if fake is not base and fake.grad_fn is not None else None
-        if viewed is not None and repeats(viewed.shape, viewed.stride()):
+        recorded = base if fake is not base and fake.grad_fn is not None else None
+        if recorded is not None and may_overlap(recorded.shape, recorded.stride()):
             raise Unsupported("a result", "it is a view of a tensor that holds some elements several times")
-        if viewed is not None and leaves_operand(fake):
+        if recorded is not None and leaves_operand(fake):
             raise Unsupported(
                 "a result", "as_strided reads elements that its operand does not hold, and needs gradients"
             )
@@ -206,6 +207,6 @@ def own_memory(tracer: Tracer, fake: FakeTensor, others: list[fx.Node]) -> fx.No
     node = tracer.node(fake)
     if root(node).op != "placeholder" and node not in others:
         return node
-    if repeats(fake.shape, fake.stride()):  # a copy of it would not
+    if may_overlap(fake.shape, fake.stride()):  # a copy of it would not
         return viewed(tracer.emit(aten.clone.default, fake.handle.cell.value), fake.handle, tracer.emit)
     return tracer.emit(aten.clone.default, node)

@@ -25,7 +25,7 @@ from torch import fx
 from stator.aot import casts
 from stator.aot.aliased_inputs import Base, Member, join, relate, storage_of, view_bases
 from stator.aot.attributes import lifted
-from stator.aot.functional import Cell, Handle, repeats
+from stator.aot.functional import Cell, Handle
 from stator.aot.interpreter import Interpreter
 from stator.aot.kept import Kept, fates, looked_at
 from stator.aot.metadata import Ints, Metadata, Output, TensorSpec, Value
@@ -43,6 +43,7 @@ from stator.graphs.formulas import as_eager_chooses
 from stator.graphs.lineage import whole_of
 from stator.graphs.nodes import module
 from stator.sizes import Extent
+from stator.sizes.strides import may_overlap
 
 aten = torch.ops.aten
 
@@ -376,7 +377,7 @@ class _Tracing:
             if storage in self.joined:
                 raise Unsupported(name, "it is written to and shares memory with a constant")
             raise _WrittenTogether(storage)
-        if repeats(entry.fake.shape, entry.fake.stride()):
+        if may_overlap(entry.fake.shape, entry.fake.stride()):
             raise Unsupported(name, "it is written to and holds some elements several times")
 
     def _backward(

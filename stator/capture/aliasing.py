@@ -19,6 +19,7 @@ from stator.capture.guards import Guard
 from stator.capture.source import AttrSource, ConstSource, EarlierSource, InstanceDictSource, LocalSource, StorageSource
 from stator.capture.values.python.objects.function import CellValue, FunctionValue
 from stator.capture.values.torch.nn_module import ModuleValue, RegistryValue
+from stator.fake import starts
 from stator.fake.mode import is_inner
 from stator.graphs.lineage import lineage, together, whole_of
 
@@ -128,11 +129,10 @@ def guard_lineage(group: list[Leaf], guards: GuardSet) -> None:
 
 
 #: Operators whose offset counts from the start of a storage.
-STRIDED = frozenset({"as_strided", "as_strided_", "as_strided_copy", "as_strided_scatter"})
-
+STRIDED = frozenset(operator._opname for operator in starts.COUNTING)
 
 #: Operators whose results begin in memory where their operand does, which matters to those.
-KEEPING = frozenset({"slice_scatter", "select_scatter", "diagonal_scatter"})
+KEEPING = frozenset(operator._opname for operator in starts.KEEPING)
 
 
 #: Operators that give a tensor another geometry in place.

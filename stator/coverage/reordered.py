@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-HALVES = (torch.float16, torch.bfloat16)
+from stator.prims.dtypes import HALF_TYPES
+
 #: Sums and products, whose order is left open → the reduction of a dim, and how parts of it are joined.
 REDUCTIONS: dict[str, tuple[Callable[..., Tensor], Callable[[Tensor, Tensor], Tensor]]] = {
     "sum": (torch.sum, torch.add),
@@ -99,11 +100,10 @@ class Reordered(TorchDispatchMode):
         run, join = REDUCTIONS[name]
         dims = rest[0] if rest else None
         chosen = [dims] if isinstance(dims, int) else [*(dims or range(x.dim()))]
-        wide = torch.float32 if out.dtype in HALVES else out.dtype
+        wide = torch.float32 if out.dtype in HALF_TYPES else out.dtype
         # Sums are of what the dtype that is asked for holds; means are not.
-        row = (
-            x.to(wide if name == "mean" else out.dtype).movedim(chosen, [*range(-len(chosen), 0)]).flatten(-len(chosen))
-        )
+        terms = x.to(wide if name == "mean" else out.dtype)
+        row = terms.movedim(chosen, [*range(-len(chosen), 0)]).flatten(-len(chosen))
         row = row[..., torch.randperm(row.shape[-1], generator=self.random).to(x.device)]
         totals = [run(part, -1, dtype=wide) for part in self.parts(row, name)]
         while len(totals) > 1:  # one after the other, as a tree, or in between
@@ -139,7 +139,7 @@ class Reordered(TorchDispatchMode):
         left, right = args[first], args[first + 1]
         if not 0 < left.shape[-1] <= MOST_TERMS:
             return out
-        wide = torch.float32 if out.dtype in HALVES else out.dtype
+        wide = torch.float32 if out.dtype in HALF_TYPES else out.dtype
         # Rows by columns, where there are any: terms are products of a column and a row.
         left, right = left.to(wide).movedim(-1, 0), right.to(wide).movedim(-2 if right.dim() > 1 else 0, 0)
         if right.dim() > 1:
@@ -239,7 +239,7 @@ def _textbook(out: Any, x: Tensor, dims: Sequence[int], affine: Any) -> Any:
     """Fills (normalised, mean, 1 / deviation)."""
     normalised, mean, rstd = out
     weight, bias, eps = affine
-    wide = x.float() if x.dtype in HALVES else x
+    wide = x.float() if x.dtype in HALF_TYPES else x
     centre = wide.mean(list(dims), True)
     scale = ((wide - centre).square().mean(list(dims), True) + eps).rsqrt()
     normal = (wide - centre) * scale
@@ -278,7 +278,7 @@ def _textbook_backward(
     """The gradient of the input, as it follows from the normalised input; others as they are."""
     if out[0] is None:
         return out
-    grad, x, mean, rstd = (t.float() if t.dtype in HALVES else t for t in given)
+    grad, x, mean, rstd = (t.float() if t.dtype in HALF_TYPES else t for t in given)
     scaled = grad.reshape(shape) if weight is None else grad.reshape(shape) * weight
     normal = (x.reshape(shape) - mean) * rstd
     inside = scaled - scaled.mean(list(dims), True) - normal * (scaled * normal).mean(list(dims), True)
@@ -332,7 +332,7 @@ def _spread(out: Any, x: Tensor, *args: Any, root: bool, correction: float | Non
 
 def _gelu(out: Tensor, x: Tensor, *, approximate: str = "none") -> Tensor:
     """Far below 0 one is added to the rounded number beside -1."""
-    wide = x.float() if x.dtype in HALVES else x
+    wide = x.float() if x.dtype in HALF_TYPES else x
     if approximate == "none":
         return out.copy_(wide * 0.5 * (torch.special.erf(wide * SQRT_HALF) + 1.0))
     return out.copy_(0.5 * wide * (1.0 + torch.tanh(_inside(wide))))
@@ -344,7 +344,7 @@ def _inside(x: Tensor) -> Tensor:
 
 
 def _gelu_backward(out: Tensor, grad: Tensor, x: Tensor, *, approximate: str = "none") -> Tensor:
-    grad, wide = (t.float() if t.dtype in HALVES else t for t in (grad, x))
+    grad, wide = (t.float() if t.dtype in HALF_TYPES else t for t in (grad, x))
     if approximate == "none":
         share = 0.5 * (1.0 + torch.special.erf(wide * SQRT_HALF))
         slope = wide * (wide * wide * -0.5).exp() * DENSITY_AT_0

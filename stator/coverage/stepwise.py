@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
-HALVES = (torch.float16, torch.bfloat16)
+from stator.prims.dtypes import HALF_TYPES
 
 
 class Stepwise(TorchDispatchMode):
@@ -34,16 +34,21 @@ class Stepwise(TorchDispatchMode):
         out = func(*args, **kwargs)
         if not (out.is_floating_point() or out.is_complex()) or out._is_zerotensor():
             return out
-        dtype = torch.float32 if out.dtype in HALVES else out.dtype
+        dtype = torch.float32 if out.dtype in HALF_TYPES else out.dtype
         value = formula(*[_in(a, dtype, out) for a in given], **{k: _in(v, dtype, out) for k, v in kwargs.items()})
         return out if value is None else out.copy_(value)
 
 
+def in_memory(value: Any) -> Any:
+    """Zeros that are there; autograd's are without memory, which kernels called below a mode would read."""
+    if isinstance(value, Tensor) and value._is_zerotensor():
+        return torch.zeros(value.shape, dtype=value.dtype, device=value.device)
+    return value
+
+
 def _in(value: Any, dtype: torch.dtype, like: Tensor) -> Tensor:
-    if isinstance(value, Tensor) and value._is_zerotensor():  # of autograd's, without memory
-        return torch.zeros(value.shape, dtype=dtype, device=value.device)
     if isinstance(value, Tensor):
-        return value.to(dtype).resolve_conj().resolve_neg()
+        return in_memory(value).to(dtype).resolve_conj().resolve_neg()
     return torch.tensor(value, dtype=dtype, device=like.device)
 
 
@@ -99,7 +104,7 @@ def _lerp(start: Tensor, end: Tensor, weight: Tensor) -> Tensor:
 
 def _resized(out: Tensor, x: Tensor, size: list[int], align: bool, *scales: float | None, **named: Any) -> Tensor:
     """Interpolation dim by dim, the last one first; one of eager's two kernels joins the weights of all dims."""
-    if not out.is_floating_point() or out.dtype in HALVES or not out.numel():
+    if not out.is_floating_point() or out.dtype in HALF_TYPES or not out.numel():
         return out  # half types have weights of their own rounding
     given = [*scales, *named.values(), *[None] * len(size)]
     value = x

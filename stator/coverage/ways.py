@@ -5,9 +5,10 @@ changes much (terms that cancel, a power of a power) is no more exact in eager t
 What an operator computes exactly stays, so a maximum is still one of its operands. `Elsewhere` computes elementwise
 operators with vector instructions, or without, which eager decides by where an element lies; at NaN they differ.
 `AsSaved` keeps what backward reads from being overwritten unnoticed. `Around` adds the gradients of an input that is
-returned in another order. `Reordered` takes sums in another order,
-`Stepwise` rounds products before they are added. `SignedNaN` gives every NaN that is computed one sign: which one
-it has is neither defined by IEEE 754 nor the same in eager's kernels.
+returned in another order. `Reordered` takes sums in another order, `Stepwise` rounds products before they are added.
+`Tied` gives an extreme the other of two zeros. `SignedNaN` gives every NaN that is computed one sign: which one it has
+is neither defined by IEEE 754 nor the same in eager's kernels. `Together` takes several of these at once, `InForward`
+one while forward runs.
 
 Invariant: neither changes what a program does but in these numbers. Neighbours: `reordered.py`; `compare.py`
 measures by them.
@@ -25,7 +26,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 from stator.coverage.reordered import Reordered
-from stator.coverage.stepwise import Stepwise
+from stator.coverage.stepwise import Stepwise, in_memory
 from stator.coverage.tied import Tied
 
 aten = torch.ops.aten
@@ -75,7 +76,7 @@ class RandomRounding(TorchDispatchMode):
         kwargs = kwargs or {}
         if func in CONVERSIONS or torch.Tag.nondeterministic_seeded in func.tags or _is_view(func):
             return func(*args, **kwargs)
-        args, kwargs = tree_map(_in_memory, (args, kwargs))
+        args, kwargs = tree_map(in_memory, (args, kwargs))
         given = [t for t in tree_leaves((args, kwargs)) if isinstance(t, Tensor)]
         before = [t.clone() for t in given] if func._schema.is_mutable else given
         exact = _exactly(func, args, kwargs)
@@ -112,13 +113,6 @@ class RandomRounding(TorchDispatchMode):
         shake = torch.randn(narrow.shape, generator=self.generator, dtype=torch.float64)
         moved = (centre + size * shake * self.errors).to(narrow.dtype)
         narrow.copy_(torch.where(rounded & narrow.isfinite() & moved.isfinite(), moved, narrow))
-
-
-def _in_memory(value: Any) -> Any:
-    """Zeros that are there; autograd's are without memory, which kernels called below a mode would read."""
-    if isinstance(value, Tensor) and value._is_zerotensor():
-        return torch.zeros(value.shape, dtype=value.dtype, device=value.device)
-    return value
 
 
 def _is_view(func: Any) -> bool:
@@ -162,7 +156,7 @@ class Elsewhere(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if not _is_view(func):
-            args, kwargs = tree_map(_in_memory, (args, kwargs))
+            args, kwargs = tree_map(in_memory, (args, kwargs))
         out = func(*args, **kwargs)
         if func._schema.is_mutable or not (torch.Tag.pointwise in func.tags or func in GRADIENTS):
             return out
@@ -273,6 +267,7 @@ class InForward(AbstractContextManager[Any]):
 
     def __init__(self, mode: AbstractContextManager[Any]) -> None:
         self.mode = mode
+        #: Programs enter a way twice, for forward and then for backward.
         self.entered = 0
 
     def __enter__(self) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -222,16 +223,21 @@ def _preserving(op: Any, part: Any) -> None:
         return _like_operand(x)
 
 
+def _repeats(x: Any) -> bool:
+    """Whether eager knows that two elements are one: it looks for strides of 0."""
+    return any(n != 1 and s == 0 for n, s in zip(x.shape, x.stride(), strict=True))
+
+
 def _like_operand(x: Any) -> Any:
     """Eager copies the memory of the operand and gives the copy the same strides, if no two elements are one."""
-    if any(n != 1 and s == 0 for n, s in zip(x.shape, x.stride(), strict=True)):
+    if _repeats(x):
         return like(x, None, None, None)
     return make(x.shape, x.dtype, x.device, None if is_plain(x) else tuple(x.stride()))
 
 
 @rule(aten.as_strided_scatter.default)
 def _as_strided_scatter(x: Any, source: Any, size: Any, stride: Any, offset: Any = None) -> Any:
-    if any(n != 1 and s == 0 for n, s in zip(x.shape, x.stride(), strict=True)):
+    if _repeats(x):
         return NotImplemented
     return _like_operand(x) if same(size, source.shape) else NotImplemented
 
@@ -275,22 +281,23 @@ def _index_put(x: Any, indices: Any, values: Any, accumulate: bool = False) -> A
     return like(x, None, None, None)
 
 
-def _written_along(func: Any) -> None:
-    @rule(func)
-    def written(x: Any, *args: Any, **kwargs: Any) -> Any:
-        """Contiguous. PyTorch's shape functions compare the sizes of all operands, and take numbers only."""
-        if func is aten.index_add.default:
-            check_along("index_add", x, *args[:3])
-        fakes = [arg for arg in (x, *args) if isinstance(arg, FakeTensor)]
-        if not any(fake._has_symbolic_sizes_strides for fake in fakes):
-            run_on_meta(func, plan_of(func), (x, *args), kwargs)
-        return make(x.shape, x.dtype, x.device)
+def _written_along(func: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
+    """Contiguous. PyTorch's shape functions compare the sizes of all operands, and take numbers only."""
+    fakes = [arg for arg in (x, *args) if isinstance(arg, FakeTensor)]
+    if not any(fake._has_symbolic_sizes_strides for fake in fakes):
+        run_on_meta(func, plan_of(func), (x, *args), kwargs)
+    return make(x.shape, x.dtype, x.device)
 
 
-for _name in variants("scatter scatter_add scatter_reduce index_copy index_add", "default src value two"):
-    _func = overload(_name)
+for _func in map(overload, variants("scatter scatter_add scatter_reduce index_copy", "default src value two")):
     if _func is not None:
-        _written_along(_func)
+        rule(_func)(partial(_written_along, _func))
+
+
+@rule(aten.index_add.default)
+def _index_add(x: Any, dim: int, index: Any, source: Any, **kwargs: Any) -> Any:
+    check_along("index_add", x, dim, index, source)
+    return _written_along(aten.index_add.default, x, dim, index, source, **kwargs)
 
 
 @rule(aten.roll.default)

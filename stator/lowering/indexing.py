@@ -28,7 +28,7 @@ from stator.lowering.value import (
     pointwise,
 )
 from stator.lowering.view import slice_start
-from stator.sizes import Extent
+from stator.sizes import Extent, hint
 from stator.sizes.strides import may_overlap
 
 
@@ -204,6 +204,10 @@ def constant_pad(context: Context, out: Spec, x: LazyTensor, pads: Sequence[Exte
 # of `unfold`), what is written to one is seen in others: ATen does that.
 
 
+def _shares_elements(out: Spec) -> bool:
+    return may_overlap([hint(n) for n in out.size], [hint(step) for step in out.stride])
+
+
 @lowers("slice_scatter")
 def slice_scatter(
     context: Context,
@@ -215,7 +219,7 @@ def slice_scatter(
     end: Extent | None = None,
     step: int = 1,
 ) -> LazyTensor:
-    if may_overlap(out.size, out.stride):
+    if _shares_elements(out):
         return extern(context, out, x, source, dim, start, end, step)
     dim %= x.rank
     first = slice_start(x.size[dim], start)
@@ -244,7 +248,7 @@ def slice_scatter(
 def select_scatter(
     context: Context, out: Spec, x: LazyTensor, source: LazyTensor, dim: int, position: Extent
 ) -> LazyTensor:
-    if may_overlap(out.size, out.stride):
+    if _shares_elements(out):
         return extern(context, out, x, source, dim, position)
     dim %= x.rank
     chosen = e.index(position + x.size[dim] if position < 0 else position)

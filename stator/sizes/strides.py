@@ -44,15 +44,15 @@ def same_layout(size: Sequence[Extent], a: Sequence[Extent], b: Sequence[Extent]
     return 0 in size or all(n == 1 or s == t for n, s, t in zip(size, a, b, strict=True))
 
 
-def may_overlap(size: Sequence[Extent], stride: Sequence[Extent]) -> bool:
-    """Whether two elements may share a position: a dim steps no farther than the smaller ones reach together."""
-    if 0 in size:
-        return False
+def may_overlap(size: Sequence[int], stride: Sequence[int]) -> bool:
+    """Whether two elements may share a position: a dim steps no farther than the smaller ones reach together.
+
+    Of numbers, or of torch's symbolic ones, which this decides about.
+    """
     reach = 0
-    dims = [(hint(s), hint(n)) for n, s in zip(size, stride, strict=True) if n != 1]
-    for step, n in sorted(dims):
-        if step <= reach:
-            return True
+    for step, n in sorted(zip(stride, size, strict=True)):
+        if n > 1 and step <= reach:
+            return 0 not in size
         reach += (n - 1) * step
     return False
 

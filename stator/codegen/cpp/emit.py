@@ -244,7 +244,7 @@ class _Level:
     ) -> None:
         self.writer, self.made, self.nodes, self.stores, self.wide = writer, made, nodes, stores, wide
         self.results: list[str] = []
-        self.totals: list[tuple[str, str]] = []
+        self.totals: dict[str, str] = {}
 
     @property
     def row(self) -> bool:
@@ -262,7 +262,7 @@ class _Level:
         strip = self._strip()
         names = [self._declare(node, strip is not None) for node in self.nodes]
         if self.wide:
-            self.results = [dict(self.totals).get(name, name) for name in names]
+            self.results = [self.totals.get(name, name) for name in names]
         self._loops(names, strip)
         if not self.wide:
             for node, name in zip(self.nodes, names, strict=True):
@@ -300,14 +300,14 @@ class _Level:
         lines.append(f"fill({name}, {number});")
         if strips and node.attr == "sum" and node.dtype in FLOATS:
             lines.append(f"{shape} {name}_total[{count}] = {{}}, {name}_lost[{count}] = {{}};")
-            self.totals.append((name, f"{name}_total"))
+            self.totals[name] = f"{name}_total"
         return name
 
     def _finish(self, node: Expr, name: str) -> None:
         """Name the result of a reduction: folded over lanes in a row, a vector in a column."""
         writer, kind = self.writer, self.kind(node)
         vector = self.made.vector is not None and not self.row and self.made.vector in writer.scope.axes
-        total = dict(self.totals).get(name)
+        total = self.totals.get(name)
         if total is not None:
             text = f"join({total}, {name}_lost)" if self.row else f"{total}[0]"
         elif node.attr.startswith("arg"):
@@ -408,7 +408,7 @@ class _Level:
             assert made.vector is not None
             head = f"columns<{made.lanes}, U.value>(at, n, [&](i64_ {made.vector.name}, auto n, auto u) BODY {{"
             writer.leave(head, "});")
-        flushes = [f"flush({total}, {name}_lost, {name});" for name, total in self.totals]
+        flushes = [f"flush({total}, {name}_lost, {name});" for name, total in self.totals.items()]
         last = len(made.loops) - 1
         for depth in range(last, -1, -1):
             axis = made.loops[depth]
@@ -445,7 +445,7 @@ class _Level:
         if type(axis.size) is not int and len(self.made.loops) == 1:  # what is short needs no totals
             inside = [*inside[: -len(flushes)], "if (strip) {", *["    " + line for line in flushes], "} else {"]
             count = "U.value" if self.wide else self.made.unroll if self.row else 1
-            for name, total in self.totals:
+            for name, total in self.totals.items():
                 inside.append(f"    for (int u = 0; u < {count}; ++u) {total}[u] = {name}[u];")
                 inside.append(f"    fill({name}, 0);")
             inside.append("}")
