@@ -98,12 +98,17 @@ def _simple(name: str) -> Callable[..., Expr]:
     return lambda *args: e.op(name, *args)
 
 
-#: Operators whose second operand may be a number as it is; in half types eager rounds all others to the result's type.
+#: Operators whose second operand may be a number as it is, also that of a tensor of one element; in half types eager
+#: rounds all others to the result's type.
 EXACT_NUMBERS = ("mul", "div")
 
 
+def _is_single(operand: Operand) -> bool:
+    return not isinstance(operand, LazyTensor) or all(n == 1 for n in operand.size)
+
+
 def _in_half(operand: Operand, dtype: str) -> Operand:
-    """A number, or a 0-dim tensor of another type, rounded to the half type that it meets."""
+    """A number, a 0-dim tensor or integers, rounded to the half type that they meet."""
     if dtype not in HALF:
         return operand
     if isinstance(operand, Size | Bits):
@@ -135,8 +140,8 @@ def _register_elementwise(target: OpOverload, name: str) -> None:
     @lowers(target)
     def run(context: Context, out: Spec, *operands: Operand) -> LazyTensor:
         first, *rest = operands
-        if name not in EXACT_NUMBERS:
-            rest = [_in_half(operand, out.dtype) for operand in rest]
+        exact = name in EXACT_NUMBERS
+        rest = [o if exact and _is_single(o) else _in_half(o, out.dtype) for o in rest]
         operands = (_in_half(first, out.dtype), *rest)
         return apply(out, compute_dtype(out.dtype), function, *operands)
 
@@ -238,8 +243,7 @@ def _float_test(name: str, out: Spec, x: LazyTensor) -> LazyTensor:
 def div_mode(context: Context, out: Spec, a: Operand, b: Operand, *, rounding_mode: str | None = None) -> LazyTensor:
     dtype = compute_dtype(out.dtype)
     whole = out.dtype not in FLOATS
-
-    single = not isinstance(b, LazyTensor) or all(n == 1 for n in b.size)
+    single = _is_single(b)
 
     def truncated(x: Expr, y: Expr) -> Expr:
         """As in eager, the quotient is rounded to a half type before it is truncated, unless y is a single number."""
@@ -253,7 +257,7 @@ def div_mode(context: Context, out: Spec, a: Operand, b: Operand, *, rounding_mo
             function = _simple("floordiv") if whole else _floor_quotient
         case _:
             function = _truncated_quotient if whole else truncated
-    return apply(out, dtype, function, a, b)
+    return apply(out, dtype, function, _in_half(a, out.dtype), b if single else _in_half(b, out.dtype))
 
 
 def _floor_quotient(x: Expr, y: Expr) -> Expr:
