@@ -131,13 +131,10 @@ def is_dense(size: Sequence[int], stride: Sequence[int]) -> bool:
     return True
 
 
-def elementwise_strides(
-    size: Size, tensors: Sequence[torch.Tensor], alone: bool = True, common: torch.dtype | None = None
-) -> Size | None:
+def elementwise_strides(size: Size, tensors: Sequence[torch.Tensor], alone: bool = True) -> Size | None:
     """The strides of a fresh elementwise result of this size; None is contiguous.
 
-    Beside a number they are not `alone`: that is one more operand, of another size. Operands of another dtype than
-    `common` are copied before their strides are looked at.
+    Beside a number they are not `alone`: that is one more operand, of another size.
     """
     full = [tensor for tensor in tensors if same(tensor.shape, size)]
     if len(full) == len(tensors) and (alone or not size):
@@ -150,12 +147,7 @@ def elementwise_strides(
             return stride
     if all(map(is_plain, tensors)) and len(full) > 0 and not any(type(n) is int and n == 0 for n in size):
         return None
-    operands = []
-    for tensor in tensors:
-        stride = tensor.stride()
-        if common is not None and tensor.dtype is not common:
-            stride = dense_like(tuple(tensor.shape), tuple(stride))
-        operands.append(broadcast_strides(size, tensor.shape, stride))
+    operands = [broadcast_strides(size, tensor.shape, tensor.stride()) for tensor in tensors]
     return permuted_strides(size, operands, 0)
 
 

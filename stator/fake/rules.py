@@ -88,7 +88,15 @@ def fresh(operands: Sequence[Any], dtype: torch.dtype, alone: bool = True, commo
     device = common_device(tensors)
     if device.type != "cpu":  # kernels convert as they read
         common = None
-    return make(size, dtype, device, elementwise_strides(size, tensors, alone, common))
+    if common is not None:  # they are copied before their strides count
+        tensors = [as_copied(tensor, common) for tensor in tensors]
+    return make(size, dtype, device, elementwise_strides(size, tensors, alone))
+
+
+def as_copied(x: FakeTensor, dtype: torch.dtype) -> FakeTensor:
+    """How it lies once it has a dtype; whose strides are those of its copy is as good as that."""
+    copy: FakeTensor = x if x.dtype is dtype or is_plain(x) else like(x, dtype, None, None)
+    return copy
 
 
 def _same(count: int, *args: Any, **kwargs: Any) -> Any:
@@ -100,8 +108,9 @@ def _same(count: int, *args: Any, **kwargs: Any) -> Any:
 
 
 def _with_number(count: int, *args: Any, **kwargs: Any) -> Any:
-    """Like `_same`, of one tensor and a number that its kernel takes as a number."""
-    return fresh(args[:count], promote(args[:count]))
+    """Like `_same`, of one tensor, which is copied first on any device, and a number that its kernel takes as one."""
+    dtype = promote(args[:count])
+    return fresh((as_copied(args[0], dtype),), dtype)
 
 
 def _are_tensors(operands: Sequence[Any]) -> bool:
@@ -135,6 +144,13 @@ def variants(names: str, overloads: str = "default") -> list[str]:
     return [f"{name}.{overload}" for name in names.split() for overload in overloads.split()]
 
 
+POLYNOMIALS = " ".join(
+    f"special_{name}"
+    for name in "chebyshev_polynomial_t chebyshev_polynomial_u chebyshev_polynomial_v chebyshev_polynomial_w "
+    "hermite_polynomial_h hermite_polynomial_he laguerre_polynomial_l legendre_polynomial_p "
+    "shifted_chebyshev_polynomial_t shifted_chebyshev_polynomial_u shifted_chebyshev_polynomial_v "
+    "shifted_chebyshev_polynomial_w".split()
+)
 #: What decides the dtype, how many leading arguments are operands, names, overloads.
 _ELEMENTWISE: tuple[tuple[Callable[..., Any], int, str, str], ...] = (
     (_number, 1, "neg positive", "default"),
@@ -144,11 +160,14 @@ _ELEMENTWISE: tuple[tuple[Callable[..., Any], int, str, str], ...] = (
     (_first, 1, "gelu silu mish softplus elu leaky_relu hardswish hardsigmoid threshold celu log_sigmoid", "default"),
     (_bool, 1, "logical_not isnan isinf isfinite", "default"),
     (_same, 2, "add sub mul maximum minimum remainder fmod bitwise_and bitwise_or bitwise_xor", "Tensor default"),
+    (_same, 2, "remainder", "Scalar_Tensor"),
     (_same, 2, "add sub mul remainder fmod bitwise_and bitwise_or bitwise_xor floor_divide", "Scalar"),
     (_same, 2, "floor_divide", "default"),
     (_float, 2, "copysign", "Tensor Scalar"),
-    (_float, 2, "xlogy special_xlog1py", "Tensor"),
-    (_float, 2, "igamma igammac special_xlog1py", "default"),
+    (_float, 2, "xlogy", "Tensor Scalar_Self Scalar_Other"),
+    (_float, 2, "igamma igammac", "default"),
+    (_float, 2, "special_xlog1py special_zeta", "default self_scalar other_scalar"),
+    (_float, 2, POLYNOMIALS, "default x_scalar n_scalar"),
     (_same, 2, "heaviside hypot nextafter fmax fmin gcd lcm logaddexp logaddexp2", "default"),
     (_same, 2, "pow", "Tensor_Tensor"),
     (_with_number, 2, "pow", "Tensor_Scalar"),
@@ -159,11 +178,17 @@ _ELEMENTWISE: tuple[tuple[Callable[..., Any], int, str, str], ...] = (
     (_bool, 2, "eq ne lt le gt ge", "Tensor Scalar"),
     (_bool, 2, "logical_and logical_or logical_xor", "default"),
     (_same, 3, "addcmul addcdiv", "default"),
-    (_same, 2, "lerp", "Scalar Tensor"),
+    (_same, 2, "lerp", "Scalar"),
+    (_same, 3, "lerp", "Tensor"),
     (_same, 2, "sigmoid_backward tanh_backward threshold_backward gelu_backward silu_backward", "default"),
     (_same, 2, "elu_backward leaky_relu_backward hardtanh_backward hardswish_backward hardsigmoid_backward", "default"),
     (_same, 2, "softplus_backward mish_backward logit_backward", "default"),
-    (_same, 2, "bitwise_left_shift bitwise_right_shift __lshift__ __rshift__", "Tensor Tensor_Scalar Scalar"),
+    (
+        _same,
+        2,
+        "bitwise_left_shift bitwise_right_shift __lshift__ __rshift__",
+        "Tensor Tensor_Scalar Scalar_Tensor Scalar",
+    ),
 )
 for _kind, _count, _names, _overloads in _ELEMENTWISE:
     rule(*variants(_names, _overloads))(partial(_kind, _count))
@@ -171,7 +196,7 @@ for _kind, _count, _names, _overloads in _ELEMENTWISE:
 
 @rule(aten.abs.default)
 def _abs(x: Any) -> Any:
-    return NotImplemented if x.is_complex() else fresh((x,), x.dtype)
+    return like(x, x.dtype.to_real(), None, None) if x.is_complex() else fresh((x,), x.dtype)
 
 
 @rule(*variants("nan_to_num _prelu_kernel hardtanh relu6 _unsafe_masked_index_put_accumulate"))
@@ -207,7 +232,8 @@ def _glu(x: Any, dim: int = -1) -> Any:
 @rule(aten.rsub.Tensor, aten.rsub.Scalar)
 def _rsub(x: Any, y: Any, alpha: Any = 1) -> Any:
     """`y - x`: the layout of y comes first."""
-    return fresh((y, x), promote((x, y)), _are_tensors((x, y)))
+    dtype = promote((x, y))
+    return fresh((y, x), dtype, _are_tensors((x, y)), dtype)
 
 
 @rule(aten.complex.default, aten.polar.default)
@@ -224,12 +250,13 @@ def _angle(x: Any) -> Any:
 def _div(x: Any, y: Any, *, rounding_mode: str | None = None) -> Any:
     dtype = promote((x, y))
     dtype = dtype if rounding_mode or is_float(dtype) else torch.get_default_dtype()
-    return fresh((x, y), dtype, _are_tensors((x, y)))
+    return fresh((x, y), dtype, _are_tensors((x, y)), dtype)
 
 
 @rule(aten.where.self)
 def _where(condition: Any, x: Any, y: Any) -> Any:
-    return fresh((condition, x, y), promote((x, y)))
+    dtype = promote((x, y))
+    return fresh((condition, as_copied(x, dtype), as_copied(y, dtype)), dtype)  # on any device
 
 
 @rule(aten.pow.Scalar)
@@ -239,11 +266,16 @@ def _pow_of_number(base: Any, exponent: Any) -> Any:
 
 @rule(aten.ldexp.Tensor)
 def _ldexp(x: Any, exponent: Any) -> Any:
-    """`x * 2.0**exponent`, where powers of a number are contiguous."""
-    if not (is_float(x.dtype) and is_float(exponent.dtype)):
-        return NotImplemented
-    powers = _pow_of_number(2.0, exponent)
-    return fresh((x, powers), promote((x, powers)))
+    """`x * 2.0**exponent`, by one kernel where only the exponent is whole; else the power has a base of a dtype.
+
+    Beside float32 and whole numbers the base is a number, whose powers are contiguous; else a 0-d tensor of x's dtype.
+    """
+    if x.is_floating_point() and not is_float(exponent.dtype):  # written into `empty_like(x)`, unless that is too small
+        out = fresh((x, exponent), x.dtype)
+        return like(x, None, None, None) if out is not NotImplemented and same(out.shape, x.shape) else out
+    by_number = x.dtype is torch.float32 or not is_float(x.dtype)
+    powers = _pow_of_number(2.0, exponent) if by_number else _same(2, make((), x.dtype, x.device), exponent)
+    return NotImplemented if powers is NotImplemented else _same(2, x, powers)
 
 
 @rule(aten.masked_fill.Scalar, aten.masked_fill.Tensor)

@@ -19,6 +19,7 @@ from stator.fake.layout import (
     contiguous_strides,
     dense_like,
     has_channels_last,
+    is_float,
     is_plain,
     promote,
     same,
@@ -343,13 +344,25 @@ def _log_sigmoid(x: Any) -> Any:
 
 @rule(aten.mse_loss.default)
 def _mse(x: Any, target: Any, reduction: int = 1) -> Any:
-    return fresh((x, target), promote((x, target))) if reduction == 0 else make((), x.dtype, x.device)
+    dtype = promote((x, target))
+    return fresh((x, target), dtype, common=dtype) if reduction == 0 else make((), x.dtype, x.device)
+
+
+@rule(aten.smooth_l1_loss.default)
+def _smooth_l1(x: Any, target: Any, reduction: int = 1, beta: float = 1.0) -> Any:
+    return NotImplemented if reduction else _mse(x, target, 0)
+
+
+@rule(aten.binary_cross_entropy.default)
+def _cross_entropy(x: Any, target: Any, weight: Any = None, reduction: int = 1) -> Any:
+    """Written into memory that was made like the first operand."""
+    return NotImplemented if reduction or not same(x.shape, target.shape) else like(x, None, None, None)
 
 
 @rule(aten.binary_cross_entropy_with_logits.default)
 def _crossed(x: Any, target: Any, weight: Any = None, pos_weight: Any = None, reduction: int = 1) -> Any:
     """Computed in place of `1 - target`, which is made like the target."""
-    if reduction or not same(x.shape, target.shape) or x.dtype is not target.dtype:
+    if reduction or not same(x.shape, target.shape) or not (is_float(x.dtype) and is_float(target.dtype)):
         return NotImplemented
     return like(target, None, None, None)
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from stator.fake.execute import aten, plan_of, run_on_meta
+from stator.fake.execute import aten, common_device, plan_of, run_on_meta
 from stator.fake.layout import promote
 from stator.fake.overloads import overload
-from stator.fake.rules import fresh, rule, variants
+from stator.fake.rules import broadcast, fresh, rule, variants
 from stator.fake.tensor import FakeTensor, make
 
 
@@ -35,7 +35,6 @@ def _enter(name: str) -> None:
 
 for _name in (
     *variants("isin", "Tensor_Tensor Tensor_Scalar"),
-    *variants("normal", "Tensor_Tensor Tensor_float float_Tensor"),
     *variants("nll_loss2d_forward glu_backward"),
 ):
     _enter(_name)
@@ -45,6 +44,19 @@ for _name in (
 def _angle(x: Any) -> Any:
     """Of complex numbers a part of a complex result is copied."""
     return _packed(aten.angle.default, x) if x.is_complex() else NotImplemented
+
+
+@rule(aten.normal.Tensor_float, aten.normal.Tensor_Tensor)
+def _normal(mean: Any, deviation: Any = 1.0, **options: Any) -> Any:
+    """Of the dtype of the mean, whatever it is; PyTorch's shape functions promote, and refuse whole numbers."""
+    tensors = [value for value in (mean, deviation) if isinstance(value, FakeTensor)]
+    size = broadcast(tensors)
+    return NotImplemented if size is None else make(size, mean.dtype, common_device(tensors))
+
+
+@rule(aten.normal.float_Tensor)
+def _normal_around(mean: Any, deviation: Any, **options: Any) -> Any:
+    return _contiguous(deviation)
 
 
 @rule(*variants("mse_loss_backward smooth_l1_loss_backward huber_loss_backward"))

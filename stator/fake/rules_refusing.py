@@ -9,7 +9,7 @@ from typing import Any
 
 from stator.fake.execute import aten
 from stator.fake.layout import is_float, same
-from stator.fake.rules import broadcast, rule
+from stator.fake.rules import broadcast, fresh, rule
 
 
 @rule(aten.addmv.default)
@@ -25,7 +25,7 @@ def _addmv(bias: Any, matrix: Any, vector: Any, **numbers: Any) -> Any:
 def _soft_margin(x: Any, target: Any, reduction: int = 1) -> Any:
     if x.dim() < target.dim() and broadcast([x, target]) != tuple(x.shape):
         raise RuntimeError(f"soft_margin_loss: the result cannot have the size {list(x.shape)} of the input")
-    return NotImplemented
+    return NotImplemented if reduction else fresh((x,), x.dtype)
 
 
 @rule(aten._safe_softmax.default)

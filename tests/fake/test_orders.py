@@ -57,7 +57,7 @@ OPERATORS: dict[str, tuple[Callable[[Any], Any], tuple[int, ...]]] = {
 def laid_out(size: Sequence[int], rng: random.Random, dtype: torch.dtype = torch.float32) -> Tensor:
     """A tensor whose dims lie in any order, at times with gaps, or with a dim that repeats."""
     order = rng.sample(range(len(size)), len(size))
-    gaps = [n + (rng.random() < 0.15) for n in size]
+    gaps = [n + int(rng.random() < 0.15) for n in size]
     made = torch.zeros([gaps[d] for d in order], dtype=dtype).permute([order.index(d) for d in range(len(size))])
     made = made[tuple(slice(0, n) for n in size)]
     if size and rng.random() < 0.15:
