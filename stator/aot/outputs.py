@@ -7,6 +7,7 @@ Neighbours: `trace.py`; `metadata.Output` is the vocabulary.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -88,7 +89,7 @@ def _bases(outputs: list[Any]) -> dict[Cell, FakeTensor]:
     """For memory that several results share: the tensor as views of which the others are made at run time.
 
     It is a result that covers the memory, or else a tensor that one of them is a view of and that is no result itself;
-    if possible one that requires gradients.
+    if possible one that requires gradients, and that the most of them are views of.
     """
     sharing: dict[Cell, dict[int, FakeTensor]] = {}
     for out in outputs:
@@ -105,7 +106,8 @@ def _bases(outputs: list[Any]) -> dict[Cell, FakeTensor]:
         whole += [_whole(fake) for fake in group.values() if _unrecorded(fake)]  # type: ignore[misc]
         # Autograd records nothing of these, so it would record nothing of their views either.
         whole = [fake for fake in whole if not _unrecorded(fake)]
-        whole.sort(key=lambda fake: not fake.requires_grad)
+        views = Counter(id(_whole(fake)) for fake in group.values())
+        whole.sort(key=lambda fake: (not fake.requires_grad, -views[id(fake)]))
         if whole and whole[0].handle.cell is cell and not whole[0].handle.steps and not _pending(whole[0]):
             bases[cell] = whole[0]
     return bases

@@ -137,9 +137,10 @@ def _without_grad(source: Tensor, cut: Callable[[Tensor], Tensor]) -> Tensor:
 #: How a view hangs on its source: (source, what cuts the view from it) → view.
 LINKS: dict[str, Callable[[Tensor, Callable[[Tensor], Tensor]], Tensor]] = {
     "": lambda source, cut: cut(source),
-    "detached": lambda source, cut: cut(source).detach(),
+    # Of the source without its history, which autograd may refuse to say.
+    "detached": lambda source, cut: cut(source.detach()).detach(),
     "view of detached": lambda source, cut: cut(source.detach()),
-    "data": lambda source, cut: cut(source).data,
+    "data": lambda source, cut: cut(source.data).data,
     "view of data": lambda source, cut: cut(source.data),
     # Made under no_grad: it says that it requires gradients, and has no history.
     "unrecorded": _without_grad,

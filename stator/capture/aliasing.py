@@ -45,6 +45,7 @@ def guard_aliasing(machine: Machine, guards: GuardSet) -> None:
     """Adds the guards that what the program changes needs."""
     guard_memory(machine.graph, guards)
     guard_starts(machine.graph, guards)
+    guard_flags(machine.graph, guards)
     changed = list(machine.effects.changed)
     if not changed:
         return
@@ -126,6 +127,31 @@ def guard_lineage(group: list[Leaf], guards: GuardSet) -> None:
     for i, source in enumerate(wholes):
         for other in wholes[:i]:
             guards.add(Guard("NOT_SAME", source, other))
+
+
+def guard_flags(graph: GraphBuilder, guards: GuardSet) -> None:
+    """A view says that it requires gradients when its base does: none is a view of what begins, or ceases, to do so."""
+    if not graph.grad_flags:
+        return
+    leaves = {entry.node: (entry.source, entry.example) for entry in graph.inputs if hasattr(entry.example, "_base")}
+    storages: dict[int, list[tuple[Source, torch.Tensor]]] = {}
+    for source, example in leaves.values():
+        storages.setdefault(example.untyped_storage()._cdata, []).append((source, example))
+    firsts = [group[0][0] for group in storages.values()]
+    if len(firsts) > 1:
+        guards.add(Guard("NOT_ALIASED", None, firsts))
+    for flagged, begins in (leaves[node] for node in graph.grad_flags):
+        for group in storages.values():
+            for source, example in group:
+                if source is flagged:
+                    continue
+                if whole_of(example) is begins:
+                    text = f"requires_grad_() on {flagged}, of which {source} is a view"
+                    raise SharedMemory(text, "call it before the compiled function is called")
+                if example.untyped_storage()._cdata == begins.untyped_storage()._cdata:
+                    guards.add(Guard("NOT_SAME", AttrSource(source, "_base"), flagged))
+                elif source not in firsts:
+                    guards.add(Guard("NOT_ALIASED", None, (flagged, source)))
 
 
 #: Operators whose offset counts from the start of a storage.

@@ -2,9 +2,9 @@
 
 A tensor made in inference mode inside of the program becomes an inference tensor. One whose history was freed inside
 (by `backward()`) leaves the graph detached, and gets a history that raises what PyTorch raises for a freed one. One on
-which the program called `requires_grad_()` leaves without it, and the call is repeated; if other results have it in
-their history, the graph ends before the call; so it does before a function that `torch.vmap` maps, whose tensors only
-it can use.
+which the program called `requires_grad_()` leaves without it, and the call is repeated, be it on the base that a result
+is a view of; if other results have it in their history, the graph ends before the call; so it does before a function
+that `torch.vmap` maps, whose tensors only it can use.
 Neighbours: `values/autograd/gradients.py` (makes such tensors), `rewrite.py` (calls what remakes them), `frames.py`.
 """
 
@@ -18,6 +18,7 @@ import torch
 
 from stator.base.errors import DataDependent, GraphBreak, Unsupported
 from stator.graphs import composite
+from stator.graphs.lineage import RECORDED, UNRECORDED, creation, takes_gradients, tells_history
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -70,6 +71,14 @@ def inferred(tensor: torch.Tensor) -> torch.Tensor:
         return empty.set_(tensor.untyped_storage(), tensor.storage_offset(), tensor.size(), tensor.stride())
 
 
+def unrecorded(enabled: bool, tensor: torch.Tensor) -> torch.Tensor:
+    """A view made in that grad mode, before the tensor that it is a view of began to take gradients."""
+    with torch.set_grad_enabled(enabled):
+        view: torch.Tensor = torch.ops.aten.alias(tensor)
+    tensor.requires_grad_()
+    return view
+
+
 def changes(graph: GraphBuilder, outputs: Sequence[fx.Node]) -> dict[fx.Node, Change]:
     """For each output that has to be changed, how; raises `OutputRefused` where that is impossible."""
     if not graph.made and not graph.differentiated and graph.entered is None:
@@ -88,15 +97,20 @@ def changes(graph: GraphBuilder, outputs: Sequence[fx.Node]) -> dict[fx.Node, Ch
         fake = node.meta["val"]
         if not isinstance(fake, torch.Tensor) or not fake.requires_grad:
             continue
+        if not tells_history(fake):
+            raise OutputRefused("a view that autograd has not recorded, of a tensor that was written to since", node)
         why = end_of_history(graph, fake)
         if why:
             found[node] = detached(graph, node, outputs, partial(ended, why), differentiating(graph))
+        elif fake.grad_fn is None and not takes_gradients(fake):
+            if id(fake._base) in graph.made:
+                found[node] = detached(graph, node, outputs, view_like(graph, fake), granting(graph, fake._base))
         elif id(fake) not in graph.made:
             left.append(node)
     reached = {id(leaf) for leaf in leaves_of([node.meta["val"] for node in left])}
     for node in outputs:
         fake = node.meta["val"]
-        if id(fake) in graph.made and fake.requires_grad and node not in found:
+        if id(fake) in graph.made and takes_gradients(fake) and node not in found:
             cause = granting(graph, fake)
             if id(fake) in reached:
                 raise OutputRefused(
@@ -125,6 +139,8 @@ def end_of_history(graph: GraphBuilder, fake: Any) -> str:
     if not graph.differentiated or fake.grad_fn is None:
         return ""
     leaves = leaves_of([fake])
+    if not leaves:  # it leads nowhere
+        return ""
     try:
         ones = graph.run(torch.ones_like, (fake.detach(),), {})
         graph.run(composite.gradients, ((fake,), leaves, (ones,), True, False, True, True), {})
@@ -151,6 +167,15 @@ def detached(
     return Change(graph.call("call_method", "detach", ([node], {}), ([fake], {}), location)[0], restore)
 
 
+def view_like(graph: GraphBuilder, fake: Any) -> Callable[[torch.Tensor], torch.Tensor]:
+    """What makes a view of a tensor that the program made take gradients later, which says that it requires them."""
+    if creation(fake) not in (RECORDED, UNRECORDED):
+        raise OutputRefused(
+            "one of several views of a tensor that requires_grad_() is called on", granting(graph, fake._base)
+        )
+    return partial(unrecorded, creation(fake) == RECORDED)
+
+
 def share(fake: Any, other: Any) -> bool:
     """Whether two tensors are one, or views of one memory."""
     return other is fake or (fake.memory is not None and getattr(other, "memory", None) is fake.memory)
@@ -158,13 +183,13 @@ def share(fake: Any, other: Any) -> bool:
 
 def leaves_of(tensors: Sequence[Any]) -> list[Any]:
     """The tensors that gradients of some others may be added to, those of the last steps first."""
-    found = {id(tensor): tensor for tensor in tensors if tensor.grad_fn is None and tensor.requires_grad}
+    found = {id(tensor): tensor for tensor in tensors if takes_gradients(tensor)}
     waiting = deque(dict.fromkeys(tensor.grad_fn for tensor in tensors if tensor.grad_fn is not None))
     seen = set(waiting)
     while waiting:
         function = waiting.popleft()
         leaf = getattr(function, "variable", None)
-        if leaf is not None:
+        if leaf is not None and leaf.requires_grad:  # the program may have called requires_grad_(False) since
             found[id(leaf)] = leaf
         parents = [parent for parent, _ in function.next_functions if parent is not None and parent not in seen]
         seen.update(parents)

@@ -26,6 +26,34 @@ def creation(view: torch.Tensor) -> torch._C._autograd.CreationMeta:
     return torch._C._autograd._get_creation_meta(view)
 
 
+def takes_gradients(tensor: torch.Tensor) -> bool:
+    """Whether gradients are added up for the tensor itself.
+
+    A view says that it requires gradients where only its base does, if autograd has not recorded the view; nothing that
+    is computed from it leads to either.
+    """
+    if not tensor.requires_grad or tensor.grad_fn is not None:
+        return False
+    if not base_requires_grad(tensor):
+        return True
+    with torch.enable_grad():
+        alias = tensor.view_as(tensor).grad_fn
+    return alias is not None and alias.next_functions[0][0] is not None
+
+
+def tells_history(tensor: torch.Tensor) -> bool:
+    """Whether PyTorch says where a tensor comes from: of a view that it has not recorded, not after a write."""
+    try:
+        return tensor.is_leaf in (True, False)
+    except RuntimeError:
+        return False
+
+
+def base_requires_grad(tensor: torch.Tensor) -> bool:
+    """Whether it is a view of a tensor that requires gradients, so that it says that it does itself, always."""
+    return tensor._base is not None and tensor._base.requires_grad
+
+
 def count_together(a: torch.Tensor, b: torch.Tensor) -> bool:
     """Whether a write to one counts as a write to the other: not so for `.data`. Nothing else tells."""
     if a.is_inference() or b.is_inference():

@@ -38,6 +38,7 @@ from stator.fake.mode import is_inner
 from stator.fake.symbolic import size_of
 from stator.fake.tensor import memory_of
 from stator.graphs import composite
+from stator.graphs.lineage import base_requires_grad, takes_gradients, tells_history
 from stator.sizes import hint
 
 if TYPE_CHECKING:
@@ -61,9 +62,15 @@ HOOKS_OF_LEAVES = ("_backward_hooks", "_post_accumulate_grad_hooks")
 def require_grad(tx: Machine, owner: TensorValue, wanted: Value = TRUE) -> Value:
     """`t.requires_grad_(…)`: of an input, how the graph is given it; of a tensor that the program made, a call."""
     flag = wanted.truth(tx)
-    if flag is owner.fake.requires_grad:
+    by_itself(tx, owner)
+    if not tells_history(owner.fake):
+        raise GraphBreak("requires_grad_() on a view that autograd has not recorded, of a tensor that was written to")
+    own = takes_gradients(owner.fake)
+    if flag is (own or owner.fake.grad_fn is not None):
         return owner
     refuse_mapped(tx, "requires_grad_()")
+    if flag and owner.fake.requires_grad:
+        raise GraphBreak("requires_grad_() on a view of a tensor that takes gradients, which has no history itself")
     if tx.graph.inference:
         raise GraphBreak("requires_grad_() in inference mode")
     if owner.source is None:
@@ -102,6 +109,8 @@ def run_engine(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> 
     if again or (not given["create_graph"].truth(tx) and recorded(tx) > MOST_RECORDED):
         raise GraphBreak("gradients for which something is to be computed again: forward and backward are two graphs")
     outputs = tensors(tx, given["t_outputs"])
+    if any(output.fake.grad_fn is None and not takes_gradients(output.fake) for output in outputs):
+        raise GraphBreak("gradients of a tensor without a history, of which PyTorch says so")
     if given["accumulate_grad"].truth(tx):
         accumulate(tx, outputs, given)
         return TupleValue([])
@@ -132,6 +141,7 @@ def gradients(
     check_ways(tx, outputs, targets)
     for target in targets:
         without_hooks(tx, target, HOOKS)
+        by_itself(tx, target)
     retain = given["retain_graph"].truth(tx)
     call = (TupleValue(list(outputs)), TupleValue(list(targets)), given["grads"])
     nodes, fakes = zip(*[part.graph_argument() for part in call], strict=True)
@@ -163,6 +173,16 @@ def without_hooks(tx: Machine, tensor: TensorValue, names: Sequence[str]) -> Non
         if getattr(tensor.real, name) is not None:
             raise GraphBreak("a gradient for a tensor that has hooks")
         wrap(tx, None, AttrSource(tensor.source, name))
+
+
+def by_itself(tx: Machine, tensor: TensorValue) -> None:
+    """Refuses a leaf that says that it requires gradients because its base does; guards that it is none."""
+    if tensor.source is None or tensor.real is None or not tensor.real.is_leaf:
+        return
+    if base_requires_grad(tensor.real):
+        raise GraphBreak("gradients of a view that autograd has not recorded, of a tensor that takes some")
+    question = base_requires_grad if tensor.real._is_view() else torch.Tensor._is_view
+    tx.guard("CALL", tensor.source, (question, False))
 
 
 # -- backward() ----------------------------------------------------------------------------------------------
