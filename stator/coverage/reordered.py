@@ -40,6 +40,12 @@ PRODUCTS = {"mm": (0, -1, -2), "bmm": (0, -1, -2), "addmm": (1, -1, -2), "baddbm
 SCANS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {"cumsum": torch.add, "cumprod": torch.mul}
 #: What subtracts means and maxima, or takes squares: as exact as inputs that are one rounding off.
 STABLE = frozenset("var std var_mean std_mean norm linalg_vector_norm logsumexp logcumsumexp fused_rms_norm".split())
+#: Sums of what lies in windows: linear in their first operand.
+WINDOWS = frozenset(
+    f"{name}{end}"
+    for name in ("avg_pool2d", "avg_pool3d", "adaptive_avg_pool2d", "adaptive_avg_pool3d")
+    for end in ("", "_backward")
+) | {"col2im", "unfold_backward"}
 #: What is subtracted from one where it is nearly one: not all libraries round its last digit alike.
 STEEP = frozenset({"special_erf", "erf", "tanh"})
 SQRT_HALF = 0.5**0.5
@@ -62,6 +68,8 @@ class Reordered(TorchDispatchMode):
         name = func._schema.name.split("::")[1].strip("_")
         if func._schema.is_mutable:
             return func(*args, **kwargs)
+        if name in WINDOWS:
+            return self.pooled(func, args, kwargs)
         if name in REDUCTIONS:
             return self.reduced(func, name, args, kwargs)
         if name in PRODUCTS:
@@ -121,6 +129,21 @@ class Reordered(TorchDispatchMode):
             large = row.abs() > 1 if name == "prod" else row > 0
             return torch.where(large, row, neutral), torch.where(large, neutral, row)
         return row.chunk(int(torch.randint(2, PARTS + 1, (), generator=self.random)), -1)
+
+    def pooled(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Tensor:
+        """The sum of what parts of the elements give."""
+        out: Tensor = func(*args, **kwargs)
+        if not out.is_floating_point():
+            return out
+        wide = torch.float32 if out.dtype in HALF_TYPES else out.dtype
+        x, *rest = [a.to(wide) if isinstance(a, Tensor) else a for a in args]
+        count = 2 if self.extreme else int(torch.randint(2, PARTS + 1, (), generator=self.random))
+        chosen = torch.randint(0, count, x.shape, generator=self.random).to(x.device)
+        chosen = (x > 0).long() if self.extreme else chosen
+        first, *others = [func(torch.where(chosen == k, x, 0.0), *rest, **kwargs) for k in range(count)]
+        for other in others:
+            first = first + other
+        return out.copy_(first)
 
     def multiplied(self, func: Any, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Tensor:
         """In another order; or in float64, where nothing overflows on the way; or one term after the other."""

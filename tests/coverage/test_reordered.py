@@ -22,6 +22,9 @@ EXACT: dict[str, Callable[[Tensor], Tensor]] = {
     "choices": lambda x: torch.where(x > 0.5, x.clamp(0, 1), torch.maximum(x, x.roll(1, 0))),
     "positions": lambda x: (x * 3).sort(0)[1] + x.argmax(),
     "sums of whole numbers": lambda x: torch.cumsum(x.round(), 0) + x.round().sum(0) + x.round() @ x.round().t()[:, :1],
+    "windows of whole numbers": lambda x: (
+        F.avg_pool2d(x[None].round(), 4) + F.avg_pool2d(x[None].round(), 4, 4, 1)[..., :2]
+    ),
     "functions": lambda x: torch.exp(x) + torch.sin(x),
 }
 
@@ -36,6 +39,8 @@ ROUNDED: dict[str, Callable[[Tensor], Tensor]] = {
     ),
     "a product of batches": lambda x: torch.bmm(x.view(4, 10, 9), x.view(4, 9, 10)) + torch.dot(x[0], x[1]),
     "a running sum": lambda x: x.cumsum(0),
+    "averages of windows": lambda x: F.avg_pool2d(x[None], 4, 1),
+    "averages of uneven windows": lambda x: F.adaptive_avg_pool2d(x[None], (7, 4)),
     "a variance": lambda x: x.var(0),
     "a deviation": lambda x: x.std((0, 1), correction=0),
     "a norm": lambda x: x.norm(dim=0),

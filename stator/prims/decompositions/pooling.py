@@ -2,7 +2,8 @@
 
 A pool is the sum of its windows, divided by how many elements each has: a product of one factor a dim. Its gradient is
 the same division, then the sum over the windows that cover an element. The windows of an adaptive pool lie at computed
-places, and the elements of its gradient are windows of the same kind the other way round.
+places, and the elements of its gradient are windows of the same kind the other way round. Sums of few terms are taken
+in eager's order, row by row: great numbers that cancel show it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ from stator.prims.decompositions import windows as w
 from stator.prims.decompositions.layout import along, iota, suggested
 from stator.prims.dtypes import cast, compute_type
 from stator.prims.table import decompose
+
+#: Of how many windows that cover an element the gradients are added in eager's order: of more, dim by dim is faster.
+TOGETHER = 16
 
 
 class Pool:
@@ -118,10 +122,21 @@ def _averages_backward(
     if any(pool.length > w.WRITTEN_OUT * pool.step for pool in dims):
         return NotImplemented
     value = _divided(cast(grad, compute_type(x.dtype)), dims, include_border, divisor)
-    for d, pool in enumerate(dims, -rank):
-        parts = p.expand(p.unsqueeze(value, -1), [*value.shape, pool.length])
-        value = w.overlap_add(parts, d, pool.extent, pool.border, pool.step)
-    return _laid_out(cast(w.from_zero(value), x.dtype), x, rank)
+    return _laid_out(cast(w.from_zero(_covering_sums(value, dims)), x.dtype), x, rank)
+
+
+def _covering_sums(value: Tensor, dims: Sequence[Pool]) -> Tensor:
+    """For each element the sum over the windows that cover it, in eager's order where these are few: row by row."""
+    together = math.prod([-(-pool.length // pool.step) for pool in dims]) <= TOGETHER
+    terms = [value]
+    for d, pool in enumerate(dims, -len(dims)):
+        found: list[Tensor] = []
+        for term in terms:
+            parts = p.expand(p.unsqueeze(term, -1), [*term.shape, pool.length])
+            # The first of the windows that cover an element is the one in which it comes last.
+            found += reversed(w.overlapping(parts, d, pool.extent, pool.border, pool.step))
+        terms = found if together else [w.total(found)]
+    return w.total(terms)
 
 
 for _rank in (2, 3):
@@ -148,15 +163,26 @@ def _longest(extent: int, places: int) -> int:
     return max(-(-(i + 1) * extent // places) - i * extent // places for i in range(places))
 
 
-def _adaptive_sums(x: Tensor, dim: int, places: int) -> Tensor:
-    """The sums of the windows that cover a dim."""
-    extent = x.shape[dim]
-    if extent == places:
+def _adaptive_sums(x: Tensor, places: Sequence[int]) -> Tensor:
+    """The sums of the windows that cover the last dims, in eager's order where they are short: row by row."""
+    dims = [(d, x.shape[d], n) for d, n in enumerate(places, -len(places)) if x.shape[d] != n]
+    if math.prod([_longest(extent, n) for _, extent, n in dims]) > w.WRITTEN_OUT:
+        for dim in dims:
+            positions, counts = _covered(*dim, x.device)
+            x = w.gathered(x, dim[0], positions, [(counts, None)])
         return x
-    first, end = _bounds(extent, places, x.device)
-    number = p.unsqueeze(iota(_longest(extent, places), x.device), 1)
-    at = p.add(first, number)
-    return w.gathered(x, dim, p.clamp(at, None, extent - 1), [(p.lt(at, end), None)])
+    terms = [x]
+    for dim in dims:
+        positions, counts = _covered(*dim, x.device)
+        terms = [term for one in terms for term in w.gathered_terms(one, dim[0], positions, [(counts, None)])]
+    return w.total(terms)
+
+
+def _covered(dim: int, extent: int, places: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """The positions in each window, and which of them lie in it; the table of a dim's windows has a row for each."""
+    first, end = _bounds(extent, places, device)
+    at = p.add(first, p.unsqueeze(iota(_longest(extent, places), device), 1))
+    return p.clamp(at, None, extent - 1), p.lt(at, end)
 
 
 def _even(extents: Sequence[int], places: Sequence[int]) -> list[int] | None:
@@ -167,11 +193,20 @@ def _even(extents: Sequence[int], places: Sequence[int]) -> list[int] | None:
     return [n // m for n, m in pairs] if all(n % m == 0 for n, m in pairs) else None
 
 
-def _shares(value: Tensor, extents: Sequence[int]) -> Tensor:
-    """The results of windows, or their gradients, divided by how long the windows of each dim are."""
-    for d, (extent, places) in enumerate(zip(extents, value.shape[-len(extents) :], strict=True), -len(extents)):
-        first, end = _bounds(extent, places, value.device)
-        value = p.div(value, along(p.to_copy(p.sub(end, first), dtype=value.dtype), value, d))
+def _shares(value: Tensor, x: Tensor, rank: int) -> Tensor:
+    """The results of windows, or their gradients, divided by how long the windows of each dim are.
+
+    Eager divides by one after the other, but where channels are last: what its vectors leave over aside.
+    """
+    extents, places = x.shape[-rank:], value.shape[-rank:]
+    counts = []
+    for d, extent in enumerate(extents):
+        first, end = _bounds(extent, places[d], value.device)
+        counts.append(along(p.to_copy(p.sub(end, first), dtype=value.dtype), value, d - rank))
+    if rank == 2 and suggested(x) is torch.channels_last:
+        counts = [p.mul(*counts)]
+    for count in counts:
+        value = p.div(value, count)
     return value
 
 
@@ -189,9 +224,8 @@ def adaptive_averages(x: Tensor, size: Sequence[int]) -> Tensor:
     kernel = _even(x.shape[-rank:], size)
     if kernel is not None:
         return _averages(rank, x, kernel)
-    for d, n in enumerate(size, -rank):
-        value = _adaptive_sums(value, d, n)
-    return _laid_out(cast(_shares(w.from_zero(value), x.shape[-rank:]), x.dtype), x, rank)
+    value = _adaptive_sums(value, size)
+    return _laid_out(cast(_shares(w.from_zero(value), x, rank), x.dtype), x, rank)
 
 
 def _adaptive_averages_backward(rank: int, grad: Tensor, x: Tensor) -> Tensor:
@@ -207,9 +241,8 @@ def _adaptive_averages_backward(rank: int, grad: Tensor, x: Tensor) -> Tensor:
     kernel = _even(extents, size)
     if kernel is not None:
         return _averages_backward(rank, grad, x, kernel, kernel, [0], False, True, None)
-    value = _shares(cast(grad, compute_type(x.dtype)), extents)
-    for d, extent in enumerate(extents, -rank):
-        value = _adaptive_sums(value, d, extent)
+    value = _shares(cast(grad, compute_type(x.dtype)), x, rank)
+    value = _adaptive_sums(value, extents)
     return _laid_out(cast(w.from_zero(value), x.dtype), x, rank)
 
 

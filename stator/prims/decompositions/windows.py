@@ -70,6 +70,11 @@ def windows(x: Tensor, dim: int, length: int, step: int, dilation: int = 1) -> T
 
 def overlap_add(parts: Tensor, dim: int, extent: int, before: int, step: int, dilation: int = 1) -> Tensor:
     """The transpose of `windows` over a dim of `extent` with a border of `before`; `parts` ends in the window."""
+    return total(overlapping(parts, dim, extent, before, step, dilation))
+
+
+def overlapping(parts: Tensor, dim: int, extent: int, before: int, step: int, dilation: int = 1) -> list[Tensor]:
+    """The pieces that `overlap_add` adds up, one or more: those at the beginning of the windows come first."""
     dim %= parts.dim() - 1
     parts = p.permute(parts, [*[d for d in range(parts.dim() - 1) if d != dim], dim, parts.dim() - 1])
     length, places = parts.shape[-1], parts.shape[-2]
@@ -86,8 +91,8 @@ def overlap_add(parts: Tensor, dim: int, extent: int, before: int, step: int, di
         flat = _joined(shifted, step)
         terms.append(padded(flat, -1, left, extent - left - places * step))
     if not terms:
-        return moved_back(p.full([*parts.shape[:-2], extent], 0, dtype=parts.dtype, device=parts.device), dim)
-    return moved_back(total(terms), dim)
+        terms = [p.full([*parts.shape[:-2], extent], 0, dtype=parts.dtype, device=parts.device)]
+    return [moved_back(term, dim) for term in terms]
 
 
 def _apart(left: int, length: int, extent: int) -> bool:
@@ -127,10 +132,15 @@ def gathered(x: Tensor, dim: int, positions: Tensor, weights: Sequence[Weight]) 
     What does not count is left out, not multiplied by zero, which infinities and NaN would show.
     """
     dim %= x.dim()
-    rows = positions.shape[0]
-    if rows > WRITTEN_OUT:
+    if positions.shape[0] > WRITTEN_OUT:
         return p.sum_(_weighted(x, dim, positions, weights), [dim])
-    return total([_weighted(x, dim, p.select(positions, 0, k), [_row(one, k) for one in weights]) for k in range(rows)])
+    return total(gathered_terms(x, dim, positions, weights))
+
+
+def gathered_terms(x: Tensor, dim: int, positions: Tensor, weights: Sequence[Weight]) -> list[Tensor]:
+    """What `gathered` adds up: a term for each row of the tables."""
+    dim, rows = dim % x.dim(), range(positions.shape[0])
+    return [_weighted(x, dim, p.select(positions, 0, k), [_row(one, k) for one in weights]) for k in rows]
 
 
 def _row(weight: Weight, k: int) -> Weight:

@@ -1,0 +1,66 @@
+"""Averages of windows and their gradients, bit for bit, where great numbers cancel by their order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+import stator
+
+#: So many channels that eager's vectors leave none over.
+SIZES = {1: (2, 4, 45), 2: (2, 16, 11, 11), 3: (1, 4, 6, 7, 7)}
+LAYOUTS = {2: torch.channels_last, 3: torch.channels_last_3d}
+
+POOLS: dict[str, tuple[int, Callable[[Tensor], Tensor]]] = {
+    "one dim": (1, lambda x: F.avg_pool1d(x, 3, 1)),
+    "borders": (2, lambda x: F.avg_pool2d(x, 3, 2, 1, count_include_pad=False)),
+    "images": (2, lambda x: F.avg_pool2d(x, 4, 3, 2)),
+    "a divisor": (2, lambda x: F.avg_pool2d(x, 3, 2, 1, divisor_override=5)),
+    "volumes": (3, lambda x: F.avg_pool3d(x, 3, 2, 1)),
+    "adaptive, one dim": (1, lambda x: F.adaptive_avg_pool1d(x, 13)),
+    "adaptive": (2, lambda x: F.adaptive_avg_pool2d(x, (5, 3))),
+    "adaptive, of a dim": (2, lambda x: F.adaptive_avg_pool2d(x, (11, 4))),
+    "adaptive, more than there are": (2, lambda x: F.adaptive_avg_pool2d(x, (4, 15))),
+    "adaptive, volumes": (3, lambda x: F.adaptive_avg_pool3d(x, (5, 4, 3))),
+}
+
+
+def numbers(size: tuple[int, ...], dtype: torch.dtype, seed: int) -> Tensor:
+    """Ordinary ones, with some of the greatest and of great ones among them."""
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(size, generator=generator, dtype=torch.float64)
+    kind = torch.rand(size, generator=generator)
+    great = torch.finfo(dtype).max * 0.9
+    x = torch.where(kind < 0.1, great * x.sign(), x)
+    return torch.where((kind > 0.1) & (kind < 0.2), x * great**0.5, x).to(dtype)
+
+
+def value_and_gradient(function: Callable[[Tensor], Tensor], x: Tensor, cotangent: Tensor) -> tuple[Tensor, Tensor]:
+    x = x.clone().requires_grad_()
+    out = function(x)
+    return out.detach(), torch.autograd.grad(out, x, cotangent)[0]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("last", [False, True], ids=["", "channels last"])
+@pytest.mark.parametrize("name", POOLS)
+def test_sums_of_windows_have_eagers_order(name: str, last: bool, dtype: torch.dtype) -> None:
+    rank, function = POOLS[name]
+    layout = LAYOUTS.get(rank, torch.contiguous_format) if last else torch.contiguous_format
+    x = numbers(SIZES[rank], dtype, 1).to(memory_format=layout)
+    cotangent = numbers(function(x).shape, dtype, 2).to(memory_format=layout)
+    want = value_and_gradient(function, x, cotangent)
+    found = value_and_gradient(stator.compile(function, options={"strict": True}), x, cotangent)
+    for ours, eager in zip(found, want, strict=True):
+        torch.testing.assert_close(ours, eager, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("size", [(5, 3), (4, 9)], ids=str)
+def test_half_types_are_summed_in_float(size: tuple[int, int]) -> None:
+    x = numbers(SIZES[2], torch.bfloat16, 3)
+    compiled = stator.compile(F.adaptive_avg_pool2d, options={"strict": True})
+    torch.testing.assert_close(compiled(x, size), F.adaptive_avg_pool2d(x, size), rtol=0, atol=0, equal_nan=True)
