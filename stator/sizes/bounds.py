@@ -1,18 +1,34 @@
-"""Ranges of size expressions: interval arithmetic, and polynomials measured from their lowest point.
+"""Ranges of size expressions: interval arithmetic, polynomials measured from their lowest point, cases of choices.
 
 Neighbours: `size.py` keeps what is found here with each size.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 if TYPE_CHECKING:
-    from stator.sizes.size import Atom, Extent, Monomial, Terms
+    from stator.sizes.size import Atom, Compound, Extent, Monomial, Size, Terms
 
 #: None: there is no bound on this side, or none is known.
 Bound: TypeAlias = "int | None"
 Range: TypeAlias = tuple[Bound, Bound]
+
+#: The most `max` and `min` that bounds are found for case by case.
+MOST_CHOICES: Final = 6
+
+
+def of_size(x: Size) -> Range:
+    """Encloses the values."""
+    choice = next((a for m, _ in x.terms for a, _ in m if a.op in ("max", "min")), None)
+    if choice is not None and len(_choices(x, set())) <= MOST_CHOICES:
+        return _choice_bounds(x, choice)
+    low, high = of_terms(x.const, x.terms)
+    if low is None and (least := _without_quotients(x, down=True)) is not x:
+        low = of_extent(least)[0]
+    if high is None and (most := _without_quotients(x, down=False)) is not x:
+        high = of_extent(most)[1]
+    return low, high
 
 
 def of_terms(const: int, terms: Terms) -> Range:
@@ -116,3 +132,54 @@ def times(left: Monomial, right: Monomial) -> Monomial:
     for atom, power in right:
         powers[atom] = powers.get(atom, 0) + power
     return tuple(sorted(powers.items(), key=lambda item: item[0].order))
+
+
+def _without_quotients(x: Size, down: bool) -> Extent:
+    """At most (`down`) or at least `x`, by what its quotients are quotients of: `d * (a // d)` is in a-d+1 … a."""
+    result: Extent = x
+    for monomial, c in x.terms:
+        (atom, power), *others = monomial
+        if others or power != 1 or atom.op != "//":
+            continue
+        divisor = atom.right
+        if isinstance(divisor, int) and divisor > 0 and c % divisor == 0:
+            rest = divisor - 1 if (c > 0) is down else 0
+            result = result + (atom.left - rest) * (c // divisor) - atom.size * c
+    return result
+
+
+def _choices(x: Extent, found: set[Compound]) -> set[Compound]:
+    """The `max` and `min` that are met in `x`, until there are too many."""
+    atoms = () if isinstance(x, int) else [atom for monomial, _ in x.terms for atom, _ in monomial]
+    for atom in atoms:
+        if atom.op is not None and atom not in found and len(found) <= MOST_CHOICES:
+            if atom.op in ("max", "min"):
+                found.add(atom)
+            _choices(atom.left, found)
+            _choices(atom.right, found)
+    return found
+
+
+def _choice_bounds(x: Size, choice: Compound) -> Range:
+    """The value is that of one of the two cases, and of the greater or smaller where the choice is a term."""
+    cases = [of_extent(_replaced(x, choice, side)) for side in (choice.left, choice.right)]
+    low, high = join(*cases)
+    uses = [(monomial, c) for monomial, c in x.terms if any(atom is choice for atom, _ in monomial)]
+    if len(uses) == 1 and uses[0][0] == ((choice, 1),):
+        if (choice.op == "max") is (uses[0][1] > 0):
+            low = max([bottom for bottom, _ in cases if bottom is not None], default=None)
+        else:
+            high = min([top for _, top in cases if top is not None], default=None)
+    return low, high
+
+
+def _replaced(x: Size, atom: Atom, by: Extent) -> Extent:
+    """`x` with an extent in place of an atom of its own terms."""
+    result: Extent = x.const
+    for monomial, coefficient in x.terms:
+        part: Extent = coefficient
+        for other, power in monomial:
+            for _ in range(power):
+                part = part * (by if other is atom else other.size)
+        result = result + part
+    return result

@@ -18,15 +18,12 @@ from typing import Any, ClassVar, Final, NamedTuple, NoReturn, TypeAlias
 from weakref import WeakValueDictionary
 
 from stator.base.errors import Undecided
-from stator.sizes.bounds import Range, join, of_atom, of_extent, of_terms, times
+from stator.sizes.bounds import Range, of_atom, of_size, times
 from stator.sizes.writing import ON_INTS, dump, evaluate, fold, python, symbols
 
 #: The most terms of a sum, and characters of an operand of `//` and its like: longer ones are left undecided.
 MOST_TERMS: Final = 64
 MOST_TEXT: Final = 2000
-
-#: The most `max` and `min` that bounds are found for case by case.
-MOST_CHOICES: Final = 6
 
 
 class Symbol:
@@ -72,8 +69,12 @@ class Compound:
         if max(map(len, self.order[2:])) > MOST_TEXT:
             raise Undecided("an expression that has grown too long")
 
+    @property
+    def size(self) -> Size:
+        return _intern(0, ((((self, 1),), 1),))
+
     def __repr__(self) -> str:
-        return python(_of(self))
+        return python(self.size)
 
 
 Atom: TypeAlias = "Symbol | Compound"
@@ -148,7 +149,7 @@ class Size:
     def bounds(self) -> Range:
         """`low` and `high`."""
         if self._bounds is None:
-            self._bounds = _bounds(self)
+            self._bounds = of_size(self)
         return self._bounds
 
     @property
@@ -328,10 +329,6 @@ def load(data: Any) -> Extent:
 # -- construction ----------------------------------------------------------------------------------
 
 
-def _of(atom: Atom) -> Size:
-    return _intern(0, ((((atom, 1),), 1),))
-
-
 def _intern(const: int, terms: Terms) -> Size:
     key = (const, terms)
     found = _SIZES.get(key)
@@ -402,7 +399,7 @@ def _compound(op: str, left: Extent, right: Extent) -> Compound:
 
 
 def _atom(op: str, left: Extent, right: Extent) -> Size:
-    return _of(_compound(op, left, right))
+    return _compound(op, left, right).size
 
 
 # -- division --------------------------------------------------------------------------------------
@@ -425,7 +422,7 @@ def _divide(x: Extent, n: Extent) -> Extent:
         return 0
     atom = _compound("//", x, n)
     low, high = of_atom(atom)
-    return low if low is not None and low == high else _of(atom)
+    return low if low is not None and low == high else atom.size
 
 
 def _remainder(x: Extent, n: Extent) -> Extent:
@@ -551,48 +548,3 @@ def _factor(x: Extent, n: int) -> int:
 
 
 # -- bounds ----------------------------------------------------------------------------------------
-
-
-def _bounds(x: Size) -> Range:
-    """Encloses the values."""
-    choice = next((a for m, _ in x.terms for a, _ in m if isinstance(a, Compound) and a.op in ("max", "min")), None)
-    if choice is None or len(_choices(x, set())) > MOST_CHOICES:
-        return of_terms(x.const, x.terms)
-    return _choice_bounds(x, choice)
-
-
-def _choices(x: Extent, found: set[Compound]) -> set[Compound]:
-    """The `max` and `min` that are met in `x`, until there are too many."""
-    atoms = () if isinstance(x, int) else [atom for monomial, _ in x.terms for atom, _ in monomial]
-    for atom in atoms:
-        if isinstance(atom, Compound) and atom not in found and len(found) <= MOST_CHOICES:
-            if atom.op in ("max", "min"):
-                found.add(atom)
-            _choices(atom.left, found)
-            _choices(atom.right, found)
-    return found
-
-
-def _choice_bounds(x: Size, choice: Compound) -> Range:
-    """The value is that of one of the two cases, and of the greater or smaller where the choice is a term."""
-    cases = [of_extent(_replaced(x, choice, side)) for side in (choice.left, choice.right)]
-    low, high = join(*cases)
-    uses = [(monomial, c) for monomial, c in x.terms if any(atom is choice for atom, _ in monomial)]
-    if len(uses) == 1 and uses[0][0] == ((choice, 1),):
-        if (choice.op == "max") is (uses[0][1] > 0):
-            low = max([bottom for bottom, _ in cases if bottom is not None], default=None)
-        else:
-            high = min([top for _, top in cases if top is not None], default=None)
-    return low, high
-
-
-def _replaced(x: Size, atom: Atom, by: Extent) -> Extent:
-    """`x` with an extent in place of an atom of its own terms."""
-    result: Extent = x.const
-    for monomial, coefficient in x.terms:
-        part: Extent = coefficient
-        for other, power in monomial:
-            for _ in range(power):
-                part = part * (by if other is atom else _of(other))
-        result = result + part
-    return result

@@ -51,3 +51,14 @@ def test_as_eager(times: int) -> None:
     x, y = torch.randn(37, 41), torch.randn(16)
     fn = written(times)
     torch.testing.assert_close(stator.compile(fn, fullgraph=True)(x, y), fn(x, y))
+
+
+def test_what_all_lanes_share_is_loaded_without_a_mask() -> None:
+    def fn(x: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.pad(x * scale[:, None].rsqrt(), (3, 2))
+
+    gm, _ = trace(fn, (torch.randn(12, 30), torch.rand(12)), DECOMPOSITIONS)
+    text = cpp.emit(schedule(lower(gm, "test", "cpu"), Device.of("cpu", 2)).kernels, cpp.native())
+    before, loop = text[text.index("k0_range") :].split("sweep<", 1)
+    assert "rsqrt_" in before and "rsqrt_" not in loop
+    assert "load_if" in loop and "gather_if" not in loop

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+import stator
 from stator import lowering, runtime
 from stator.aot.partition import partition
 from stator.aot.runtime import bind
@@ -183,6 +184,23 @@ def test_a_dim_that_is_symbolic_and_empty() -> None:
         got = call(x)
         torch.testing.assert_close(got[0], x + 1)
         torch.testing.assert_close(got[1], x.sum(1))
+
+
+def test_windows_of_half_a_symbolic_image_lie_within_it() -> None:
+    def pooled(x: Tensor, scale: Tensor) -> Tensor:
+        return F.max_pool2d((x * scale[:, None, None]).relu(), 2)
+
+    examples = [torch.randn(2, 3, 18, 22), torch.randn(3)]
+    gm = captured(pooled, examples, {(0, 2), (0, 3)})
+    joint = trace(gm, examples, decompositions=DECOMPOSITIONS, random_operators=RANDOM_OPERATORS)
+    made = schedule(lowering.lower(partition(joint).forward, "pooled", "cpu"), Device.of("cpu"))
+    text = cpp.emit(made.kernels, cpp.native())
+    kernel = text[text.index("k0_range") :]
+    assert "load_even" in kernel and "_if<" not in kernel
+    call = stator.compile(pooled, dynamic=True, fullgraph=True)
+    for height, width in ((18, 22), (7, 9), (5, 6), (31, 64)):
+        x = torch.randn(2, 3, height, width)
+        torch.testing.assert_close(call(x, examples[1]), pooled(x, examples[1]))
 
 
 def test_an_index_out_of_a_symbolic_range_is_an_error() -> None:

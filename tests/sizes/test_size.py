@@ -221,6 +221,10 @@ def test_ranges() -> None:
     assert ((a % 8).low, (a % 8).high) == (0, 7)
     assert (a % b).high == 11
     assert (minimum(a, b).low, minimum(a, b).high) == (1, 12)
+    odd = a - 2 * (a // 2)  # what is left of a division that is not written as a remainder
+    assert isinstance(odd, Size) and (odd.low, odd.high) == (0, 1)
+    assert 2 * (a // 2 - 1) + 1 < a and not 3 * (a // 3) > a
+    assert a + 3 - 3 * ((a - 4) // 3) >= 7
 
 
 def test_text() -> None:

@@ -9,7 +9,7 @@ first used: outside of its bound it counts as 0, and `wrong` remembers which che
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from stator.codegen.cpp import ops
@@ -555,11 +555,20 @@ def _scan_along_lanes(node: Expr) -> str:
 
 
 def _guarded_nodes(plan: LoopPlan) -> set[Expr]:
-    """The nodes that hold a load, so that a mask around them matters."""
+    """The nodes that hold a load that a mask around them matters to."""
+    numels = {param.name: param.numel for param in plan.kernel.params}
     found: set[Expr] = set()
     for node in plan.deps:
-        if node.op == "load" or (
-            node.op not in ("reduce", "scan") and any(child in found for child in node.children())
-        ):
+        if node.op == "load":
+            guarded = not _is_free(node, plan, numels)
+        else:
+            guarded = node.op not in ("reduce", "scan") and any(child in found for child in node.children())
+        if guarded:
             found.add(node)
     return found
+
+
+def _is_free(node: Expr, plan: LoopPlan, numels: Mapping[str, Extent]) -> bool:
+    """Whether a load is one element for all lanes and lies in its buffer: it is made once, whatever uses it."""
+    buffer, index = node.attr
+    return plan.swept not in plan.deps[node] and not index.has_indirect and index.within(numels[buffer])
