@@ -1,10 +1,14 @@
 """Run traced graphs by Python and eager kernels: the meaning of what `aot` produces.
 
+Views of results, and results that are views, are cut by strides that were planned on fakes. Where a kernel lays its
+result otherwise they would read other elements, so it is laid out as planned first.
+
 Neighbours: the backend "aot_eager" and the tests; `runtime.bind` joins the pieces.
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -16,8 +20,10 @@ from stator.aot.partition import partition
 from stator.aot.runtime import bind
 from stator.aot.symbols import origins, read
 from stator.aot.trace import trace
+from stator.base.errors import InternalError
 from stator.base.workspaces import WORKSPACES
 from stator.fake.symbolic import size_of
+from stator.graphs.calls import is_view
 from stator.sizes import Symbol, evaluate
 from stator.sizes.real import from_bits, symbol_of
 
@@ -26,12 +32,13 @@ def by_python(module: fx.GraphModule) -> Callable[[list[Any]], tuple[Any, ...]]:
     """The graph in the form of a compiled one: from a list of tensors (and numbers) to a tuple."""
     places = origins([node.meta["val"] for node in module.graph.nodes if node.op == "placeholder"])
     by_nodes = bool(places) or any(_keeps(node.target) for node in module.graph.nodes)
+    forward = None if by_nodes else _checked(module).forward
 
     def call(inputs: list[Any]) -> tuple[Any, ...]:
         # What a graph writes is not counted, as with kernels: the runtime tells autograd.
         inputs = [value.data if isinstance(value, torch.Tensor) else value for value in inputs]
-        if not by_nodes:
-            return tuple(module.forward(*inputs))
+        if forward is not None:
+            return tuple(forward(*inputs))
         symbols = [place.symbol for place in places]
         return tuple(Sized(module, dict(zip(symbols, read(places, inputs), strict=True))).run(*inputs))
 
@@ -42,12 +49,50 @@ def _keeps(target: Any) -> bool:
     return isinstance(target, OpOverload) and str(target) in WORKSPACES
 
 
+def _checked(module: fx.GraphModule) -> fx.GraphModule:
+    """The same graph, in which what a kernel made is laid out as planned before it is used."""
+    graph = copy.deepcopy(module.graph)
+    for node in list(graph.nodes):
+        if _is_made(node):
+            planned: torch.Tensor = node.meta["val"]
+            with graph.inserting_after(node):
+                laid = graph.call_function(laid_out, (node, tuple(planned.shape), tuple(planned.stride())))
+            node.replace_all_uses_with(laid, delete_user_cb=lambda user, laid=laid: user is not laid)
+    return fx.GraphModule(module, graph)
+
+
+def _is_made(node: fx.Node) -> bool:
+    """Whether a kernel has chosen how the value of the node lies."""
+    return node.op == "call_function" and isinstance(node.meta.get("val"), torch.Tensor) and not is_view(node)
+
+
+def laid_out(made: Any, size: tuple[int, ...], stride: tuple[int, ...]) -> Any:
+    """What a kernel made, with the strides that views of it are cut by; another size is our mistake, and no result."""
+    if not isinstance(made, torch.Tensor):  # a kernel may leave a result undefined
+        return made
+    if made.shape != size:
+        raise InternalError("run", f"a kernel gave a tensor of {tuple(made.shape)}, its shape function said {size}")
+    if made.stride() == stride or not made.numel():
+        return made
+    if all(n == 1 or mine == planned for n, mine, planned in zip(size, made.stride(), stride, strict=True)):
+        return made
+    return torch.empty_strided(size, stride, dtype=made.dtype, device=made.device).copy_(made)
+
+
 class Sized(fx.Interpreter):
     """Runs a graph with values in place of its symbols."""
 
     def __init__(self, module: fx.GraphModule, values: dict[Symbol, int]) -> None:
         super().__init__(module)
         self.values = values
+
+    def run_node(self, n: fx.Node) -> Any:
+        """The value of a node, laid out as planned."""
+        out = super().run_node(n)
+        if not _is_made(n):
+            return out
+        planned = n.meta["val"]
+        return laid_out(out, self._filled(tuple(planned.shape), n), self._filled(tuple(planned.stride()), n))
 
     def fetch_args_kwargs_from_env(self, n: fx.Node) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments of a node, with numbers for sizes."""

@@ -7,8 +7,11 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+import stator
 from stator.aot.reference import reference
-from stator.base.errors import DataDependent, Unsupported
+from stator.base.errors import DataDependent, InternalError, Unsupported
+from stator.fake.execute import RULES
+from stator.fake.tensor import make
 from stator.prims import DECOMPOSITIONS, RANDOM_OPERATORS
 from tests.aot.models import GPT, Function, captured
 
@@ -463,3 +466,26 @@ def test_streams_are_refused(table):
     root.stream = torch.Stream(device="cpu")
     with pytest.raises(Unsupported, match="for the stream that it runs on"):
         reference(torch.fx.GraphModule(root, graph), [torch.ones(3)], decompositions=table)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_a_layout_that_a_shape_function_mistakes_is_no_misread(monkeypatch, dynamic):
+    def f(x):
+        made = torch.exp(x)
+        first, second = made.chunk(2)
+        first.mul_(2)
+        return made, first, second
+
+    # Eager keeps the order of the dims.
+    monkeypatch.setitem(RULES, torch.ops.aten.exp.default, lambda x: make(x.shape, x.dtype, x.device))
+    x = torch.randn(5, 4, 6).permute(2, 0, 1)
+    for found, expected in zip(stator.compile(f, backend="aot_eager", dynamic=dynamic)(x), f(x), strict=True):
+        torch.testing.assert_close(found, expected, rtol=0, atol=0)
+
+
+def test_a_size_that_a_shape_function_mistakes_is_no_result(monkeypatch):
+    monkeypatch.setitem(RULES, torch.ops.aten.exp.default, lambda x: make((1, *x.shape[1:]), x.dtype, x.device))
+    x = torch.randn(5, 4)
+    run = compiled(Function(torch.exp), [x], {})
+    with pytest.raises(InternalError, match="its shape function said"):
+        run(x)
