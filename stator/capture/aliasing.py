@@ -21,10 +21,12 @@ from stator.capture.values.python.objects.function import CellValue, FunctionVal
 from stator.capture.values.torch.nn_module import ModuleValue, RegistryValue
 from stator.fake import starts
 from stator.fake.mode import is_inner
-from stator.graphs.lineage import lineage, together, whole_of
+from stator.graphs.lineage import base_requires_grad, lineage, together, whole_of
 
 if TYPE_CHECKING:
     from types import CodeType
+
+    from torch import fx
 
     from stator.capture.graph import GraphBuilder, Leaf
     from stator.capture.guards import GuardSet
@@ -46,6 +48,7 @@ def guard_aliasing(machine: Machine, guards: GuardSet) -> None:
     guard_memory(machine.graph, guards)
     guard_starts(machine.graph, guards)
     guard_flags(machine.graph, guards)
+    guard_leaves(machine.graph, guards)
     changed = list(machine.effects.changed)
     if not changed:
         return
@@ -152,6 +155,32 @@ def guard_flags(graph: GraphBuilder, guards: GuardSet) -> None:
                     guards.add(Guard("NOT_SAME", AttrSource(source, "_base"), flagged))
                 elif source not in firsts:
                     guards.add(Guard("NOT_ALIASED", None, (flagged, source)))
+
+
+def guard_leaves(graph: GraphBuilder, guards: GuardSet) -> None:
+    """A leaf that is written to where nothing records it is no view, where it would matter.
+
+    After a write PyTorch makes the history of an older view anew, as that of a view of the base. The graph takes a leaf
+    to be its own base. If that takes no gradients in truth, nothing comes through such a view any more; if it does, it
+    gets those of the leaf as well.
+    """
+    for leaf in graph.leaves():
+        real = leaf.example
+        if not leaf.changed or not real.requires_grad or isinstance(real, torch.nn.Parameter) or not real.is_leaf:
+            continue
+        older = any(is_older(node, leaf.fake) for node in graph.graph.nodes)
+        if base_requires_grad(real) or (older and real._is_view()):
+            text = f"{leaf.source}, a leaf that is a view itself, is changed in place where autograd does not record it"
+            raise SharedMemory(text, "pass a clone, or make the function return the new value")
+        question = base_requires_grad if real._is_view() else torch.Tensor._is_view
+        guards.add(Guard("CALL", leaf.source, (question, False)))
+
+
+def is_older(node: fx.Node, leaf: Any) -> bool:
+    """Whether it made a view of the leaf before a write: PyTorch makes the history of such a view anew."""
+    fake: Any = node.meta.get("val")
+    made = node.meta.get("version")
+    return made is not None and fake._base is leaf and fake.requires_grad and fake._version > made
 
 
 #: Operators whose offset counts from the start of a storage.

@@ -334,6 +334,8 @@ class GraphBuilder:
         meta["val"] = value
         meta["location"] = location
         meta["step"] = self.step
+        if isinstance(value, torch.Tensor) and value._base is not None:  # of a view, how often it had been written to
+            meta["version"] = value._version
         if self.region is not None:
             meta["recompute"] = self.region
         if self._first_body_node is None:

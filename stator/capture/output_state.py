@@ -105,7 +105,7 @@ def changes(graph: GraphBuilder, outputs: Sequence[fx.Node]) -> dict[fx.Node, Ch
         elif fake.grad_fn is None and not takes_gradients(fake):
             if id(fake._base) in graph.made:
                 found[node] = detached(graph, node, outputs, view_like(graph, fake), granting(graph, fake._base))
-        elif id(fake) not in graph.made:
+        elif id(fake) not in graph.made or fake.grad_fn is not None:  # a write has made it a view of something
             left.append(node)
     reached = {id(leaf) for leaf in leaves_of([node.meta["val"] for node in left])}
     for node in outputs:
