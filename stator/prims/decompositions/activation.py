@@ -202,8 +202,9 @@ def log_sigmoid_forward(x: Tensor) -> Tensor | tuple[Tensor, Tensor]:
 @decompose("log_sigmoid_backward")
 @rounds_once
 def log_sigmoid_backward(grad: Tensor, x: Tensor, buffer: Tensor) -> Tensor:
-    small = p.exp(p.neg(p.absolute(x)))  # which is not 0 yet where the sigmoid's exp overflows
-    share = p.div(small, p.add(small, 1.0))
+    """The buffer is of what forward read, also where `x` has been written to since, unseen by autograd."""
+    small = buffer if x.device.type == "cpu" else p.exp(p.neg(p.absolute(x)))
+    share = p.div(small, p.add(small, 1.0))  # which is not 0 yet where the sigmoid's exp overflows
     return p.mul(grad, p.where(p.lt(x, 0.0), p.sub(1.0, share), share))
 
 
