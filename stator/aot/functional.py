@@ -65,7 +65,7 @@ class Step:
 class Handle:
     """What the tracer knows about one fake tensor."""
 
-    __slots__ = ("cell", "node", "origin", "steps", "version")
+    __slots__ = ("born", "cell", "node", "origin", "steps", "version")
 
     def __init__(self, cell: Cell, steps: tuple[Step, ...], node: fx.Node, origin: torch.Tensor | None = None) -> None:
         self.cell = cell
@@ -74,6 +74,8 @@ class Handle:
         #: The input that the tensor was cut from, which may be itself; None if its memory is no input's.
         self.origin = origin
         self.version = cell.version
+        #: Of a view, how often autograd had seen a write to it when it was made.
+        self.born: int | None = None
 
 
 def read(handle: Handle, emit: Emit) -> fx.Node:

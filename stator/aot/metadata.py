@@ -71,7 +71,7 @@ class Output:
          "output_view": the value number `index` as_strided by them;
          (views may have another `dtype`, of the same width or of the parts of complex numbers, in which the offset
          then counts; `pending` names what is put off, "conj" and "neg"; `link` says how they hang on their source in
-         autograd)
+         autograd, "older" ahead of it that they do so since before a write)
          "whole": what flat input number `index` is a view of;
          "number": the number `offset`;
          "constant": no tensor, the Python value `constant`.

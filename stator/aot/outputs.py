@@ -17,6 +17,7 @@ from torch import fx
 
 from stator.aot.functional import Cell, leaves_operand, viewed
 from stator.aot.metadata import Output
+from stator.aot.results import OLDER
 from stator.aot.tracer import Tracer
 from stator.base.errors import Unsupported
 from stator.fake import FakeTensor
@@ -164,9 +165,16 @@ def view_of(kind: str, index: int, fake: FakeTensor, base: FakeTensor) -> Output
         extents(fake.stride()),
         start - origin,
         dtype=str(fake.dtype).removeprefix("torch.") if fake.dtype is not base.dtype else "",
-        link=_link(fake, base),
+        link=_age(fake, base) + _link(fake, base),
         pending=_pending(fake),
     )
+
+
+def _age(fake: FakeTensor, base: FakeTensor) -> str:
+    """Whether it was made before a write, which matters once the base begins to take gradients."""
+    born = fake.handle.born
+    related = _whole(fake) is _whole(base) and not base.requires_grad and not fake.requires_grad
+    return OLDER if related and born is not None and born < fake._version else ""
 
 
 def _link(fake: FakeTensor, base: FakeTensor) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import torch
 
@@ -18,6 +18,9 @@ from stator.aot.zeros import zeros
 from stator.sizes import Extent, Symbol, symbols
 
 Tensor = torch.Tensor
+
+#: What the link of a view begins with that is older than a write.
+OLDER: Final = "older "
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +116,24 @@ def view(output: Output, source: Tensor) -> Tensor:
             made = PENDING[put_off](made)
         return made
 
-    return LINKS[output.link](source, cut)
+    link = output.link.removeprefix(OLDER)
+    if link == output.link or source.is_inference():
+        return LINKS[link](source, cut)
+    return _before_writes(source, lambda source: LINKS[link](source, cut))
+
+
+#: A version that no tensor comes to.
+_NEVER = 1 << 30
+
+
+def _before_writes(source: Tensor, make: Callable[[Tensor], Tensor]) -> Tensor:
+    """A view that autograd takes to be older than a write: its history is to be made anew from that of its base."""
+    now = source._version
+    torch._C._autograd._unsafe_set_version_counter((source,), (now + _NEVER,))
+    try:
+        return make(source)
+    finally:
+        torch._C._autograd._unsafe_set_version_counter((source,), (now,))
 
 
 def _in_parts(source: Tensor, size: Any, stride: Any, offset: Any) -> Tensor:

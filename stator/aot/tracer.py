@@ -362,6 +362,7 @@ class Tracer(FakeMode):
         handle = base.handle
         step = Step(func, tuple(arguments), kwargs, base)
         out.handle = Handle(handle.cell, (*handle.steps, step), node, handle.origin)
+        out.handle.born = None if base.is_inference() else base._version
         return out
 
     def same(self, tensor: FakeTensor) -> FakeTensor:
@@ -370,6 +371,7 @@ class Tracer(FakeMode):
         out: FakeTensor = execute(aten.alias.default, (tensor,), {})
         handle = tensor.handle
         out.handle = Handle(handle.cell, handle.steps, self.node(tensor), handle.origin)
+        out.handle.born = None if tensor.is_inference() else tensor._version
         return out
 
     def _in_place(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
