@@ -170,7 +170,8 @@ def guard_leaves(graph: GraphBuilder, guards: GuardSet) -> None:
             continue
         older = any(is_older(node, leaf.fake) for node in graph.graph.nodes)
         if base_requires_grad(real) or (older and real._is_view()):
-            text = f"{leaf.source}, a leaf that is a view itself, is changed in place where autograd does not record it"
+            kind = "view that autograd has not recorded" if base_requires_grad(real) else "leaf that is a view itself"
+            text = f"{leaf.source}, a {kind}, is changed in place"
             raise SharedMemory(text, "pass a clone, or make the function return the new value")
         question = base_requires_grad if real._is_view() else torch.Tensor._is_view
         guards.add(Guard("CALL", leaf.source, (question, False)))
