@@ -107,7 +107,7 @@ def view(output: Output, source: Tensor) -> Tensor:
     dtype = getattr(torch, output.dtype) if output.dtype else None
 
     def cut(source: Tensor) -> Tensor:
-        if dtype is not None and dtype.is_complex != source.dtype.is_complex:
+        if dtype is not None and dtype.is_complex != source.dtype.is_complex and _is_part(dtype, source.dtype):
             made = _in_parts(source, size, stride, offset)
         else:
             source = source if dtype is None else source.view(dtype)
@@ -134,6 +134,11 @@ def _before_writes(source: Tensor, make: Callable[[Tensor], Tensor]) -> Tensor:
         return make(source)
     finally:
         torch._C._autograd._unsafe_set_version_counter((source,), (now,))
+
+
+def _is_part(dtype: torch.dtype, other: torch.dtype) -> bool:
+    """Whether one is complex, of parts of the other; else bits of one are read as the other."""
+    return dtype.to_real() is other or other.to_real() is dtype
 
 
 def _in_parts(source: Tensor, size: Any, stride: Any, offset: Any) -> Tensor:

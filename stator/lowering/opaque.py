@@ -19,7 +19,8 @@ from stator.lowering import complex
 from stator.lowering.context import Context
 from stator.lowering.extern import extern, target_name
 from stator.lowering.table import LOWERINGS, lowers
-from stator.lowering.value import LazyTensor, Spec, compute_dtype, numbers, over, pointwise
+from stator.lowering.value import LazyTensor, Size, Spec, compute_dtype, numbers, over, pointwise
+from stator.lowering.view import expand, slice_
 
 #: Dtypes of which a loop can read the bits as those of another.
 BITS = frozenset(("f64", "f32", "i64", "i32"))
@@ -73,7 +74,19 @@ def negated(context: Context, out: Spec, x: LazyTensor) -> LazyTensor:
 
 @lowers("view.dtype")
 def view_dtype(context: Context, out: Spec, x: LazyTensor, dtype: Any) -> Any:
-    """The same bits read as another dtype of the same size; ATen copies where the size differs."""
+    """The same bits read as another dtype; each element once: dims that repeat are expanded again."""
+    repeated = [d for d, (n, step) in enumerate(zip(out.size, out.stride, strict=True)) if n != 1 and step == 0]
+    if not repeated or 0 in out.size:
+        return _cast(context, out, x, dtype)
+    for d in repeated:
+        once = Spec((*x.size[:d], 1, *x.size[d + 1 :]), x.stride, x.dtype, out.device)
+        x = slice_(context, once, x, d, 0, 1)
+    size: Size = tuple([1 if d in repeated else n for d, n in enumerate(out.size)])
+    return expand(context, out, _cast(context, out._replace(size=size), x, dtype), ())
+
+
+def _cast(context: Context, out: Spec, x: LazyTensor, dtype: Any) -> Any:
+    """A loop where the size of an element stays; ATen copies where it differs."""
     source, wanted = numbers(x), out.numbers
     if source.size != wanted.size or ITEMSIZE[source.dtype] != ITEMSIZE[wanted.dtype]:
         return extern(context, out, x, dtype)

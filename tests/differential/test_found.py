@@ -104,6 +104,14 @@ RIGHT = {
         ("v0 = torch.addcmul(x0, x1, x0, value=0.5)",),
         ("v0",),
     ),
+    "repeated elements read in other units": Program(
+        (Input((8, 8, 4), torch.int64, "expanded"),),
+        ("v0 = x0.view(torch.int32).long().clamp(0, 4)", "v1 = (x0 + x0)[:1].expand(8, 8, 4).view(torch.float64)"),
+        ("v0", "v1"),
+    ),
+    "whole numbers read as complex ones": Program(
+        (Input((4, 4, 4), torch.int64, "permuted"),), ("v0 = x0.view(torch.complex64)",), ("v0",)
+    ),
     "squares that overflow little by little": Program(
         (Input((7, 3, 3), layout="expanded", values="edges", seed=25),),
         ("v0 = F.batch_norm(x0.bfloat16(), None, None, training=True)",),
