@@ -14,10 +14,12 @@ from stator.base.processor import processor
 
 # Vectors are explicit, so -O2 makes no kernel faster (measured) and compiles 1.7 times as long. Combining more than two
 # instructions changes 0.2% of them, and takes half of the compiler's time where a kernel gathers much (measured).
+# Without expensive optimizations gcc leaves the upper halves of vector registers as they are when a kernel returns or
+# calls libm, and code without AVX, such as that of libm and Python, then takes up to ten times as long (AMD Zen 3).
 FLAGS = (
     "-std=c++17", "-O1", "-fPIC", "-shared", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-fwrapv",
     "-fno-strict-aliasing", "-fno-exceptions", "-fno-rtti", "-fno-semantic-interposition", "-w",
-    "--param=max-combine-insns=2",
+    "-fexpensive-optimizations", "--param=max-combine-insns=2",
 )  # fmt: skip
 
 
