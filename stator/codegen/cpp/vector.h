@@ -173,9 +173,17 @@ template <class T, int L> INLINE V<T, L> raw(const T* p, Full) {
     __builtin_memcpy(&r, p, sizeof r);
     return r;
 }
-// Some of the lanes: a masked move where there is one (ready says so), else as many bytes as there are.
-#ifdef __AVX512VL__
+// Some of the lanes: a masked move where there is one (ready says so), else as many bytes as there are. What says which
+// lanes is a number of bits, or lanes of 0 and -1: first<T, L>(n) and chosen<T, L>(mask).
+template <class T, int L> using Word = V<typename Choose<sizeof(T) == 8, double, float>::type, L>;
+#if defined(__AVX512VL__)
 template <class T, int L> constexpr bool ready = (sizeof(T) == 4 && (L == 16 || L == 8)) || (sizeof(T) == 8 && L == 8);
+template <int L> INLINE int lane_bits(V<int, L> m) {
+    if constexpr (L == 16) return (unsigned short)__builtin_ia32_cmpd512_mask(m, V<int, L>{}, 4, (unsigned short)-1);
+    else return (unsigned char)__builtin_ia32_cmpd256_mask(m, V<int, L>{}, 4, (unsigned char)-1);
+}
+template <class T, int L> INLINE int first(i64_ n) { return (1 << n) - 1; }
+template <class T, int L> INLINE int chosen(V<int, L> m) { return lane_bits<L>(m); }
 INLINE V<float, 16> move(const void* p, V<float, 16> v, int m) { return __builtin_ia32_loadups512_mask((const float*)p, v, m); }
 INLINE V<float, 8> move(const void* p, V<float, 8> v, int m) { return __builtin_ia32_loadups256_mask((const float*)p, v, m); }
 INLINE V<double, 8> move(const void* p, V<double, 8> v, int m) { return __builtin_ia32_loadupd512_mask((const double*)p, v, m); }
@@ -183,20 +191,40 @@ INLINE void move_to(void* p, V<float, 16> v, int m) { __builtin_ia32_storeups512
 INLINE void move_to(void* p, V<float, 8> v, int m) { __builtin_ia32_storeups256_mask((float*)p, v, m); }
 INLINE void move_to(void* p, V<double, 8> v, int m) { __builtin_ia32_storeupd512_mask((double*)p, v, m); }
 #else
+template <class T, int L> using Flags = V<typename Choose<sizeof(T) == 8, i64_, int>::type, L>;
+template <class T, int L> INLINE Flags<T, L> chosen(V<int, L> m) { return __builtin_convertvector(m, Flags<T, L>); }
+template <class T, int L> INLINE Flags<T, L> first(i64_ n) {
+    typedef typename Element<Flags<T, L>>::type E;
+    return iota<E, L>() < (E)n;
+}
+#ifdef __AVX2__
+template <class T, int L> constexpr bool ready = sizeof(T) >= 4 && (sizeof(T) * L == 32 || sizeof(T) * L == 16);
+typedef V<long long, 4> Four_;
+typedef V<long long, 2> Two_;
+INLINE V<float, 8> move(const void* p, V<float, 8>, V<int, 8> m) { return __builtin_ia32_maskloadps256((const V<float, 8>*)p, m); }
+INLINE V<float, 4> move(const void* p, V<float, 4>, V<int, 4> m) { return __builtin_ia32_maskloadps((const V<float, 4>*)p, m); }
+INLINE V<double, 4> move(const void* p, V<double, 4>, V<i64_, 4> m) { return __builtin_ia32_maskloadpd256((const V<double, 4>*)p, (Four_)m); }
+INLINE V<double, 2> move(const void* p, V<double, 2>, V<i64_, 2> m) { return __builtin_ia32_maskloadpd((const V<double, 2>*)p, (Two_)m); }
+INLINE void move_to(void* p, V<float, 8> v, V<int, 8> m) { __builtin_ia32_maskstoreps256((V<float, 8>*)p, m, v); }
+INLINE void move_to(void* p, V<float, 4> v, V<int, 4> m) { __builtin_ia32_maskstoreps((V<float, 4>*)p, m, v); }
+INLINE void move_to(void* p, V<double, 4> v, V<i64_, 4> m) { __builtin_ia32_maskstorepd256((V<double, 4>*)p, (Four_)m, v); }
+INLINE void move_to(void* p, V<double, 2> v, V<i64_, 2> m) { __builtin_ia32_maskstorepd((V<double, 2>*)p, (Two_)m, v); }
+#else
 template <class T, int L> constexpr bool ready = false;
-template <class F> INLINE F move(const void*, F v, int) { return v; }
-template <class F> INLINE void move_to(void*, F, int) {}
+template <class F, class M> INLINE F move(const void*, F v, M) { return v; }
+template <class F, class M> INLINE void move_to(void*, F, M) {}
 #endif
-template <class T, int L> using Word = V<typename Choose<sizeof(T) == 8, double, float>::type, L>;
+#endif
 template <class T, int L> INLINE V<T, L> raw(const T* p, i64_ n) {
-    if constexpr (ready<T, L>) return (V<T, L>)move(p, Word<T, L>{}, (1 << n) - 1);
+    if constexpr (ready<T, L>) return (V<T, L>)move(p, Word<T, L>{}, first<T, L>(n));
     V<T, L> r = {};
     __builtin_memcpy(&r, p, sizeof(T) * n);
     return r;
 }
 template <class T, class F> INLINE void raw_store(T* p, F v, Full) { __builtin_memcpy(p, &v, sizeof v); }
 template <class T, class F> INLINE void raw_store(T* p, F v, i64_ n) {
-    if constexpr (ready<T, lanes_of<F>>) return move_to(p, (Word<T, lanes_of<F>>)v, (1 << n) - 1);
+    constexpr int L = lanes_of<F>;
+    if constexpr (ready<T, L>) return move_to(p, (Word<T, L>)v, first<T, L>(n));
     __builtin_memcpy(p, &v, sizeof(T) * n);
 }
 
@@ -326,48 +354,39 @@ template <int L, class G> INLINE void each(Full, G f) {
 template <int L, class G> INLINE void each(i64_ n, G f) {
     for (int j = 0; j < n; ++j) f(j);
 }
-#ifdef __AVX512F__
-INLINE V<float, 16> masked_raw(const float* p, V<int, 16> m) {
-    return __builtin_ia32_loadups512_mask(p, V<float, 16>{},
-        (unsigned short)__builtin_ia32_cmpd512_mask(m, V<int, 16>{}, 4, (unsigned short)-1));
-}
-#endif
 // load_if: contiguous, only the lanes under the mask are read; the others are zero.
 template <int L, class T, class N> INLINE auto load_if(const T* p, V<int, L> m, N n) -> decltype(load<L>(p, Full{})) {
-#ifdef __AVX512F__
-    if constexpr (L == 16 && Same<T, float>::value) return masked_raw(p, m & live<L>(n));
-#endif
-    decltype(load<L>(p, Full{})) r = {};
     m &= live<L>(n);
+    if constexpr (ready<T, L>) return (V<T, L>)move(p, Word<T, L>{}, chosen<T, L>(m));
+    decltype(load<L>(p, Full{})) r = {};
     for (int j = 0; j < L; ++j)
         if (m[j]) r[j] = lane_of<L>(load1(p[j]));
     return r;
 }
 
 // gather: lane j is p[at[j]], where T is what a lane holds.
-#ifdef __AVX512VL__
-template <int L> INLINE int lane_bits(V<int, L> m) {
-    if constexpr (L == 16) return (unsigned short)__builtin_ia32_cmpd512_mask(m, V<int, L>{}, 4, (unsigned short)-1);
-    else return (unsigned char)__builtin_ia32_cmpd256_mask(m, V<int, L>{}, 4, (unsigned char)-1);
-}
+#if defined(__AVX512VL__)
 INLINE V<float, 16> fetch(const float* p, V<int, 16> at, int m) { return __builtin_ia32_gathersiv16sf(V<float, 16>{}, p, at, m, 4); }
 INLINE V<float, 8> fetch(const float* p, V<int, 8> at, int m) { return __builtin_ia32_gather3siv8sf(V<float, 8>{}, p, at, m, 4); }
 INLINE V<float, 8> fetch(const float* p, V<i64_, 8> at, int m) { return __builtin_ia32_gatherdiv16sf(V<float, 8>{}, p, (V<long long, 8>)at, m, 4); }
 INLINE V<double, 8> fetch(const double* p, V<int, 8> at, int m) { return __builtin_ia32_gathersiv8df(V<double, 8>{}, p, at, m, 8); }
 INLINE V<double, 8> fetch(const double* p, V<i64_, 8> at, int m) { return __builtin_ia32_gatherdiv8df(V<double, 8>{}, p, (V<long long, 8>)at, m, 8); }
-#endif
-template <class T, int L, class P, class A> constexpr bool fetched() {
-#ifdef __AVX512VL__
-    return Same<P, T>::value && (sizeof(T) == 4 ? L == 8 || sizeof(A) == 64 : L == 8);
+template <class T, int L, class A> constexpr bool fetched = sizeof(T) == 4 ? L == 8 || sizeof(A) == 64 : L == 8;
+#elif defined(__AVX2__)
+INLINE V<float, 8> fetch(const float* p, V<int, 8> at, V<int, 8> m) { return __builtin_ia32_gathersiv8sf(V<float, 8>{}, p, at, (V<float, 8>)m, 4); }
+INLINE V<float, 4> fetch(const float* p, V<int, 4> at, V<int, 4> m) { return __builtin_ia32_gathersiv4sf(V<float, 4>{}, p, at, (V<float, 4>)m, 4); }
+INLINE V<float, 4> fetch(const float* p, V<i64_, 4> at, V<int, 4> m) { return __builtin_ia32_gatherdiv4sf256(V<float, 4>{}, p, (Four_)at, (V<float, 4>)m, 4); }
+INLINE V<double, 4> fetch(const double* p, V<int, 4> at, V<i64_, 4> m) { return __builtin_ia32_gathersiv4df(V<double, 4>{}, p, at, (V<double, 4>)m, 8); }
+INLINE V<double, 4> fetch(const double* p, V<i64_, 4> at, V<i64_, 4> m) { return __builtin_ia32_gatherdiv4df(V<double, 4>{}, p, (Four_)at, (V<double, 4>)m, 8); }
+template <class T, int L, class A> constexpr bool fetched = L == 4 || (L == 8 && sizeof(T) == 4 && sizeof(A) == 32);
 #else
-    return false;
+template <class T, int L, class A> constexpr bool fetched = false;
 #endif
-}
 template <class T, int L, class P, class A, class N> INLINE V<T, L> gather_if(const P* p, A at, V<int, L> m, N n) {
-#ifdef __AVX512VL__
-    if constexpr (fetched<T, L, P, A>()) {
+#if defined(__AVX512VL__) || defined(__AVX2__)
+    if constexpr (Same<P, T>::value && fetched<T, L, A>) {
         typedef typename Choose<sizeof(T) == 4, float, double>::type W;
-        return (V<T, L>)fetch((const W*)p, at, lane_bits<L>(m & live<L>(n)));
+        return (V<T, L>)fetch((const W*)p, at, chosen<T, L>(m & live<L>(n)));
     }
 #endif
     return lanes_if<T, L>(m, n, [&](int j) BODY { return load1(p[at[j]]); });
