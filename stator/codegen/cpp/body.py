@@ -9,7 +9,7 @@ first used: outside of its bound it counts as 0, and `wrong` remembers which che
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from stator.codegen.cpp import ops
@@ -22,6 +22,8 @@ from stator.loop.index import Atom, Axis, FloorDiv, Index, Indirect, Mod, indire
 from stator.loop.kernel import Store
 from stator.loop.scalar import FLOATS
 from stator.sizes import Extent, Size
+
+COMPARISONS = frozenset(("eq", "ne", "lt", "le", "gt", "ge"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,8 +249,9 @@ class Writer:
                 parts += [self.operand(arg, kind, vector, mask) for arg in node.args[1:]]
                 return ops.operator("where", "", node.dtype, parts)
             case _:
-                common = self._common(node)
-                parts = [self.operand(arg, common, vector, mask) for arg in node.args]
+                args = self._clamped(node, mask) if vector and node.op in COMPARISONS else node.args
+                common = self._common(args, node)
+                parts = [self.operand(arg, common, vector, mask) for arg in args]
                 text = ops.operator(node.op, common, node.dtype, parts)
                 return f"to_i32({text})" if kind == "i32" and common == "i64" else text
 
@@ -266,9 +269,26 @@ class Writer:
             return f"{scan}({state}, {value}, {self.live}, [](auto a, auto b) BODY {{ return {step}; }})"
         return f"({state} = {wrap}({ops.COMBINE[node.attr].format(state, value)}))"
 
-    def _common(self, node: Expr) -> str:
+    def _clamped(self, node: Expr, mask: Expr | None) -> tuple[Expr, ...]:
+        """The operands of a comparison of lanes that fit in 32 bits with one wider number, which is made to fit.
+
+        That is done once for all lanes; beyond either end of their range it compares as at the end.
+        """
+        plan, (left, right) = self.plan, node.args
+        if {plan.kind(left), plan.kind(right)} != {"i32", "i64"}:
+            return node.args
+        narrow, wide = (left, right) if plan.kind(left) == "i32" else (right, left)
+        ends = plan.ranges.numbers(narrow)
+        if ends is None or not -INT32 < ends[0] <= ends[1] < INT32 - 1 or self.value(wide, mask).vector:
+            return node.args
+        low, high = (expr.const(end, "i64") for end in (ends[0] - 1, ends[1] + 1))
+        held = expr.op("minimum", expr.op("maximum", wide, low), high)
+        plan.narrow |= {held}
+        return (narrow, held) if narrow is left else (held, narrow)
+
+    def _common(self, args: Sequence[Expr], node: Expr) -> str:
         """The register kind in which an operator works: the wider one of its operands and its result."""
-        kinds = {self.plan.kind(arg) for arg in node.args}
+        kinds = {self.plan.kind(arg) for arg in args}
         if ops.KIND[node.dtype] == "i64":
             kinds.add(self.plan.kind(node))
         return "i64" if "i64" in kinds else kinds.pop()
