@@ -1,8 +1,8 @@
 """C++ code generation: kernels of `loop` to one translation unit with explicit vectors, no framework headers.
 
 `emit(kernels, target)` is the way in. `target` says for which machine, `plan` decides how a kernel runs, `body` writes
-expressions, `emit` the loops around them, `ops` holds the texts; `vector.h`, `math.h`, `random.h` and `scan.h` are the
-unit's own library, included as text.
+expressions, `emit` the loops around them, `ops` holds the texts; the headers beside them are the unit's own library,
+included as text.
 """
 
 from stator.codegen.cpp.emit import emit

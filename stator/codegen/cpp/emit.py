@@ -46,7 +46,7 @@ def emit(kernels: Sequence[Kernel], target: Target | None = None) -> str:
 def header(with_random: bool = False, with_scans: bool = False, with_special: bool = False) -> str:
     """The text that every unit starts with."""
     folder = resources.files(__package__)
-    names = ["vector.h", "math.h"] + ["random.h"] * with_random + ["scan.h"] * with_scans
+    names = ["vector.h", "math.h", "power.h"] + ["random.h"] * with_random + ["scan.h"] * with_scans
     texts = [(folder / name).read_text(encoding="utf-8") for name in names]
     if with_special:
         texts += [constants(), (folder / "special.h").read_text(encoding="utf-8")]

@@ -104,27 +104,37 @@ template <class F> INLINE F with_sign(F size, F from) {
     constexpr auto sign = Bits<typename Element<F>::type>::sign;
     return (F)(((Int<F>)size & ~sign) | ((Int<F>)from & sign));
 }
+// The instruction for it, where there is one: MODE is 0 to nearest, ties to even, 1 down, 2 up, 3 to zero.
+#ifdef __AVX__
+template <class F> constexpr bool has_rounding = sizeof(F) == 32 || sizeof(F) == 16 || sizeof(F) == register_bytes;
+#else
+template <class F> constexpr bool has_rounding = false;
+#endif
+template <int MODE, class F> INLINE F rounded_(F x) {
+#ifdef __AVX512F__
+    if constexpr (sizeof(F) == 64 && is_f32<F>) return __builtin_ia32_rndscaleps_mask(x, MODE, F{}, (unsigned short)-1, 4);
+    else if constexpr (sizeof(F) == 64) return __builtin_ia32_rndscalepd_mask(x, MODE, F{}, (unsigned char)-1, 4);
+#endif
+#ifdef __AVX__
+    if constexpr (sizeof(F) == 32 && is_f32<F>) return __builtin_ia32_roundps256(x, MODE);
+    else if constexpr (sizeof(F) == 32) return __builtin_ia32_roundpd256(x, MODE);
+    else if constexpr (sizeof(F) == 16 && is_f32<F>) return __builtin_ia32_roundps(x, MODE);
+    else if constexpr (sizeof(F) == 16) return __builtin_ia32_roundpd(x, MODE);
+#endif
+    return x;
+}
 template <class F> constexpr typename Element<F>::type whole = sizeof(typename Element<F>::type) == 4 ? 0x1p23f : 0x1p52;
 #define ROUNDING_(NAME, F32, F64, CODE) \
     INLINE float NAME(float x) { return F32(x); } \
     INLINE double NAME(double x) { return F64(x); } \
     template <class F> INLINE F NAME(F x) { \
-        if constexpr (ROUND_512_ && sizeof(F) == 64 && is_f32<F>) return rndscale(x, Number<CODE>{}); \
+        if constexpr (has_rounding<F>) return rounded_<CODE>(x); \
         F t = with_sign((abs_(x) + whole<F>) - whole<F>, x); /* to nearest, ties to even */ \
         if constexpr (CODE == 1) t = with_sign(t > x ? t - 1 : t, x); \
         if constexpr (CODE == 2) t = with_sign(t < x ? t + 1 : t, x); \
         if constexpr (CODE == 3) t = with_sign(abs_(t) > abs_(x) ? abs_(t) - 1 : abs_(t), x); \
         return abs_(x) < whole<F> ? t : x; \
     }
-#ifdef __AVX512F__
-#define ROUND_512_ true
-template <int C> INLINE V<float, 16> rndscale(V<float, 16> x, Number<C>) {
-    return __builtin_ia32_rndscaleps_mask(x, C, V<float, 16>{}, (unsigned short)-1, 4);
-}
-#else
-#define ROUND_512_ false
-#endif
-template <class F, int C> INLINE F rndscale(F x, Number<C>) { return x; }
 ROUNDING_(round_, __builtin_rintf, __builtin_rint, 0)
 ROUNDING_(floor_, __builtin_floorf, __builtin_floor, 1)
 ROUNDING_(ceil_, __builtin_ceilf, __builtin_ceil, 2)
@@ -479,53 +489,6 @@ LIBM_(sinh_, __builtin_sinhf, __builtin_sinh)
 LIBM_(cosh_, __builtin_coshf, __builtin_cosh)
 LIBM_(erfc_, __builtin_erfcf, __builtin_erfc)
 LIBM2_(atan2_, __builtin_atan2f, __builtin_atan2)
-LIBM2_(fmod_, __builtin_fmodf, __builtin_fmod)
-LIBM2_(powf_, __builtin_powf, __builtin_pow)
-
-// ---- division and powers of integers; Python's sign rules; division by zero gives zero instead of a trap
-
-template <class T, class G> INLINE T by_lane(T a, T b, G f) {
-    for (int j = 0; j < lanes_of<T>; ++j) a[j] = f(a[j], b[j]);
-    return a;
-}
-template <class T> INLINE T trunc_div(T a, T b) {
-    if constexpr (lanes_of<T> == 0) return b == 0 ? 0 : b == -1 ? -a : a / b;
-    else return by_lane(a, b, [](auto x, auto y) { return trunc_div(x, y); });
-}
-template <class T> INLINE T floordiv_(T a, T b) {
-    if constexpr (lanes_of<T> == 0) {
-        if constexpr (Same<T, float>::value || Same<T, double>::value) {
-            if (b == 0) return a / b;  // as torch: from the remainder, corrected to a whole number
-            T m = fmod_(a, b), d = (a - m) / b;
-            if (m != 0 && (b < 0) != (m < 0)) d -= 1;
-            if (d == 0) return __builtin_copysign((T)0, a / b);
-            T f = floor_(d);
-            return d - f > (T)0.5 ? f + 1 : f;
-        } else {
-            T q = trunc_div(a, b);
-            return q - (T)(a != q * b && (a < 0) != (b < 0) && b != 0);
-        }
-    } else return by_lane(a, b, [](auto x, auto y) { return floordiv_(x, y); });
-}
-template <class T> INLINE T mod_(T a, T b) {
-    if constexpr (lanes_of<T> == 0) {
-        T m;
-        if constexpr (Same<T, float>::value || Same<T, double>::value) m = fmod_(a, b);
-        else m = b == 0 ? 0 : b == -1 ? 0 : a % b;
-        return m != 0 && (m < 0) != (b < 0) ? m + b : m;
-    } else return by_lane(a, b, [](auto x, auto y) { return mod_(x, y); });
-}
-template <class T> INLINE T pow_(T a, T b) {
-    typedef typename Element<T>::type E;
-    if constexpr (Same<E, float>::value || Same<E, double>::value) return powf_(a, b);
-    else if constexpr (lanes_of<T> == 0) {
-        if (b < 0) return a == 1 ? 1 : a == -1 ? (b & 1 ? -1 : 1) : 0;
-        T r = 1;
-        for (; b; b >>= 1, a *= a)
-            if (b & 1) r *= a;
-        return r;
-    } else return by_lane(a, b, [](auto x, auto y) { return pow_(x, y); });
-}
 
 // ---- reductions: combining steps, and the position of the best
 

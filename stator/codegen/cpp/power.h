@@ -1,0 +1,82 @@
+// Division to whole numbers, remainders and powers: Python's sign rules; an integer divided by zero gives zero instead of
+// a trap.
+
+LIBM2_(powf_, __builtin_powf, __builtin_pow)
+
+// ---- remainders of floats: exact
+
+// A rounded quotient below 2^24 (2^53 of doubles) is off by one at most when cut to a whole number, and only upwards:
+// whole numbers are floats, and rounding keeps order. What is left is then a number of this type, which one fused
+// multiply-add computes without rounding. Of greater quotients, infinities and NaN libm has the remainder.
+template <class F> INLINE F fmod_vector(F x, F y) {
+    typedef typename Element<F>::type T;
+    constexpr T most = is_f32<F> ? 0x1p23 : 0x1p52;
+    F a = abs_(x), b = abs_(y), quotient = a / b, q = trunc_(quotient), r;
+    if constexpr (is_f32<F>) r = fma_(-q, b, a);
+    else r = fused_(-q, b, a);
+    r = with_sign(q == 0 ? a : (r < 0 ? r + b : r), x);
+    auto far = not_(mask(quotient < most));
+    if (__builtin_expect(any<lanes_of<F>>(far), 0))
+        for (int j = 0; j < lanes_of<F>; ++j)
+            if (far[j]) r[j] = is_f32<F> ? (T)__builtin_fmodf(x[j], y[j]) : (T)__builtin_fmod(x[j], y[j]);
+    return r;
+}
+INLINE float fmod_(float x, float y) { return fmod_vector(splat<V<float, 4>>(x), splat<V<float, 4>>(y))[0]; }
+INLINE double fmod_(double x, double y) { return __builtin_fmod(x, y); }
+template <class F> INLINE F fmod_(F x, F y) {
+#ifndef __FMA__
+    if constexpr (!is_f32<F>) {
+        for (int j = 0; j < lanes_of<F>; ++j) x[j] = __builtin_fmod(x[j], y[j]);
+        return x;
+    } else
+#endif
+    return fmod_vector(x, y);
+}
+
+// ---- division
+
+template <class T, class G> INLINE T by_lane(T a, T b, G f) {
+    for (int j = 0; j < lanes_of<T>; ++j) a[j] = f(a[j], b[j]);
+    return a;
+}
+template <class T> constexpr bool is_float = is_f32<T> || Same<typename Element<T>::type, double>::value;
+template <class T> INLINE T trunc_div(T a, T b) {
+    if constexpr (lanes_of<T> == 0) return b == 0 ? 0 : b == -1 ? -a : a / b;
+    else return by_lane(a, b, [](auto x, auto y) { return trunc_div(x, y); });
+}
+// Has the remainder m another sign than the divisor?
+template <class T> INLINE auto is_across_(T m, T b) { return mask(mask(m != 0) & mask(mask(b < 0) ^ mask(m < 0))); }
+INLINE float signed_zero_(float x) { return __builtin_copysignf(0, x); }
+INLINE double signed_zero_(double x) { return __builtin_copysign(0, x); }
+template <class F> INLINE F signed_zero_(F x) { return with_sign(F{}, x); }
+template <class T> INLINE T floordiv_(T a, T b) {
+    if constexpr (is_float<T>) {  // as torch: from the remainder, corrected to a whole number
+        T m = fmod_(a, b), d = (a - m) / b, plain = a / b;
+        d = select(is_across_(m, b), d - 1, d);
+        T f = floor_(d), near = select(mask(d - f > 0.5f), f + 1, f);
+        return select(mask(b == 0), plain, select(mask(d == 0), signed_zero_(plain), near));
+    } else if constexpr (lanes_of<T> == 0) {
+        T q = trunc_div(a, b);
+        return q - (T)(a != q * b && (a < 0) != (b < 0) && b != 0);
+    } else return by_lane(a, b, [](auto x, auto y) { return floordiv_(x, y); });
+}
+template <class T> INLINE T mod_(T a, T b) {
+    if constexpr (is_float<T>) {
+        T m = fmod_(a, b);
+        return select(is_across_(m, b), m + b, m);
+    } else if constexpr (lanes_of<T> == 0) {
+        T m = b == 0 ? 0 : b == -1 ? 0 : a % b;
+        return m != 0 && (m < 0) != (b < 0) ? m + b : m;
+    } else return by_lane(a, b, [](auto x, auto y) { return mod_(x, y); });
+}
+template <class T> INLINE T pow_(T a, T b) {
+    typedef typename Element<T>::type E;
+    if constexpr (Same<E, float>::value || Same<E, double>::value) return powf_(a, b);
+    else if constexpr (lanes_of<T> == 0) {
+        if (b < 0) return a == 1 ? 1 : a == -1 ? (b & 1 ? -1 : 1) : 0;
+        T r = 1;
+        for (; b; b >>= 1, a *= a)
+            if (b & 1) r *= a;
+        return r;
+    } else return by_lane(a, b, [](auto x, auto y) { return pow_(x, y); });
+}

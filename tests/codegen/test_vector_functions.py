@@ -1,0 +1,52 @@
+"""Functions that kernels compute on vectors: exact, or as near as floats are, whatever the size of the operands."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+import stator
+
+INF = math.inf
+EDGES = [0.0, 1.0, 2.0, 0.5, 3.0, 7.0, 0.1, 1 / 3, 1e-45, 1e-38, 1e38, 1e10, 8388607.0, 16777216.0, INF, math.nan]
+
+
+def floats_of_every_size(count: int) -> Tensor:
+    """By their bits: infinities, NaN and denormals are among them."""
+    return torch.randint(-(2**31), 2**31 - 1, (count,)).to(torch.int32).view(torch.float32)
+
+
+def pairs() -> tuple[Tensor, Tensor]:
+    """Random ones, those near whole quotients, and every pair of edges."""
+    torch.manual_seed(1)
+    y, sign = floats_of_every_size(4000), torch.randint(0, 2, (4000,)) * 2 - 1
+    whole = y * sign * (2 ** (torch.rand(4000) * 26)).floor()
+    near = torch.nextafter(whole, torch.randn(4000) * INF)
+    ends = torch.tensor(EDGES + [-edge for edge in EDGES])
+    first = [floats_of_every_size(4000), torch.randn(4001) * 9, whole, near, ends.repeat_interleave(len(ends))]
+    return torch.cat(first), torch.cat([y, torch.randn(4001), y, y, ends.repeat(len(ends))])
+
+
+def same_bits(found: Tensor, wanted: Tensor) -> Tensor:
+    return (found.view(torch.int32) == wanted.view(torch.int32)) | (found.isnan() & wanted.isnan())
+
+
+def remainder_of(x: float, y: float) -> float:
+    return math.nan if math.isinf(x) or y == 0 else math.fmod(x, y)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_remainders_are_exact(dtype: torch.dtype) -> None:
+    """Those of floats are floats: bit for bit what `fmod` of the C library gives."""
+    x, y = (t.to(dtype) for t in pairs())
+    fmod = stator.compile(torch.fmod, fullgraph=True, options={"strict": True})
+    rows = zip(x.tolist(), y.tolist(), strict=True)
+    wanted = torch.tensor([remainder_of(*row) for row in rows], dtype=torch.float64)
+    assert bool(same_bits(fmod(x, y).float(), wanted.float()).all())
+    modulo = stator.compile(torch.remainder, fullgraph=True, options={"strict": True})
+    across = (wanted != 0) & ((wanted < 0) != (y < 0))
+    wanted = torch.where(across, wanted.to(dtype) + y, wanted.to(dtype))
+    assert bool(same_bits(modulo(x, y).float(), wanted.float()).all())
