@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from stator.codegen.cpp import ops
 from stator.codegen.cpp.plan import INT32, Axes, LoopPlan
+from stator.codegen.cpp.tiles import place_in
 from stator.loop import expr
 from stator.loop.collision import scatters
 from stator.loop.expr import Expr
@@ -449,6 +450,8 @@ class Writer:
         """A vector of loads, each under its lane of the guard if there is one."""
         buffer, index = node.attr
         element, lanes, live = ops.ELEMENT[self.plan.kind(node)], self.plan.lanes, self.live
+        if self.plan.tile is not None and self.plan.vector is not None and node in self.plan.tile.buffers:
+            return f"load<{lanes}>({place_in(self.plan.tile, node, self.plan.vector)}, {live})"
         if stride == 1:
             where = f"{buffer} + {self.place(index, mask)}"
             return f"load_if<{lanes}>({where}, {guard}, {live})" if guard else f"load<{lanes}>({where}, {live})"

@@ -16,8 +16,9 @@ from math import prod
 
 from stator.codegen.cpp import ops
 from stator.codegen.cpp.body import Name, Writer, declared
-from stator.codegen.cpp.plan import LoopPlan, plan
+from stator.codegen.cpp.plan import LoopPlan, pieces_of, plan
 from stator.codegen.cpp.target import Target, native
+from stator.codegen.cpp.tiles import WIDTH, Tile, turned
 from stator.loop import special_functions
 from stator.loop.expr import Expr
 from stator.loop.index import Axis
@@ -39,14 +40,18 @@ def emit(kernels: Sequence[Kernel], target: Target | None = None) -> str:
     texts = [emit_kernel(f"k{i}", kernel, target) for i, kernel in enumerate(kernels)]
     operators = {node.op for kernel in kernels for node in kernel.nodes}
     special = not special_functions.NAMES.isdisjoint(operators)
-    return "\n".join([header("random" in operators, "scan" in operators, special), *texts])
+    tiles = any("turn<" in text for text in texts)
+    return "\n".join([header("random" in operators, "scan" in operators, special, tiles), *texts])
 
 
 @cache
-def header(with_random: bool = False, with_scans: bool = False, with_special: bool = False) -> str:
+def header(
+    with_random: bool = False, with_scans: bool = False, with_special: bool = False, with_tiles: bool = False
+) -> str:
     """The text that every unit starts with."""
     folder = resources.files(__package__)
     names = ["vector.h", "math.h", "power.h"] + ["random.h"] * with_random + ["scan.h"] * with_scans
+    names += ["tile.h"] * with_tiles
     texts = [(folder / name).read_text(encoding="utf-8") for name in names]
     if with_special:
         texts += [constants(), (folder / "special.h").read_text(encoding="utf-8")]
@@ -111,7 +116,7 @@ def _grid(writer: Writer, made: LoopPlan) -> None:
     pieces = made.pieces
     chunk, size = writer.extent(made.chunk), writer.extent(vector.size) if vector is not None else ""
     outer = [axis for axis in made.grid_axes if axis.size != 1]
-    if vector is not None and made.shape == "pointwise" and not outer:
+    if vector is not None and made.shape == "pointwise" and not outer and made.tile is None:
         lines = [f"const i64_ from = begin * {chunk}, to = least(end * {chunk}, {size});"]
         writer.scope.lines.extend(lines)
         _serial(writer, made)
@@ -124,6 +129,12 @@ def _grid(writer: Writer, made: LoopPlan) -> None:
         rest = f"g / {writer.extent(pieces)}"
     elif vector is not None:
         scope.lines.append(f"const i64_ from = 0, to = {size};")
+    if made.tile is not None:
+        tile, length = made.tile, writer.extent(made.tile.axis.size)
+        blocks = writer.extent(pieces_of(tile.axis.size, tile.columns))
+        start, stop = f"({rest}) % {blocks} * {tile.columns}", f"least(first + {tile.columns}, {length})"
+        scope.lines.append(f"const i64_ first = {start}, last = {stop};")
+        rest = f"{rest} / {blocks}"
     below: Extent = 1
     for axis in reversed(outer):
         divided = f"({rest}) / {writer.extent(below)}" if below != 1 else f"({rest})"
@@ -160,6 +171,9 @@ def _points(writer: Writer, made: LoopPlan) -> None:
             if vector is None or vector not in kernel.axes:
                 _levels(writer, made)
                 return
+            if made.tile is not None:
+                _tiles(writer, made, vector, made.tile)
+                return
             writer.enter(vector)
             _levels(writer, made)
             if made.vector is None:
@@ -168,6 +182,23 @@ def _points(writer: Writer, made: LoopPlan) -> None:
             tail = _flag(vector.size % made.lanes != 0)
             head = f"sweep<{made.lanes}, 1, false, {tail}>(from, to, [&](i64_ {vector.name}, auto n, auto) BODY {{"
             writer.leave(head, "});")
+
+
+def _tiles(writer: Writer, made: LoopPlan, vector: Axis, tile: Tile) -> None:
+    """Blocks of both axes: what lies across the lanes is turned over, then the rows of the block are swept."""
+    scope = writer.enter()
+    scope.lines.append(f"const i64_ end = least(at + {WIDTH}, to);")
+    for load, buffer in tile.buffers.items():
+        step = load.attr[1].coefficient(vector)
+        place = writer.place(load.attr[1] - tile.axis.index - vector.index * step)
+        scope.lines.extend(turned(load, buffer, tile, place, writer.extent(step)))
+    writer.enter(tile.axis)
+    writer.enter(vector)
+    _levels(writer, made)
+    tail = _flag(vector.size % made.lanes != 0)
+    writer.leave(f"sweep<{made.lanes}, 1, false, {tail}>(at, end, [&](i64_ {vector.name}, auto n, auto) BODY {{", "});")
+    writer.leave(_for(tile.axis, "first", "last"), "}")
+    writer.leave(f"for (i64_ at = from; at < to; at += {WIDTH}) {{", "}")
 
 
 def _write_stores(writer: Writer, stores: Sequence[Store]) -> None:

@@ -14,6 +14,7 @@ from math import ceil, prod
 
 from stator.codegen.cpp.ops import COST, KIND, WIDE_KINDS
 from stator.codegen.cpp.target import Target
+from stator.codegen.cpp.tiles import WIDTH, Tile, choose
 from stator.loop.collision import colliding, scatters
 from stator.loop.expr import Expr, postorder, scans
 from stator.loop.extent import less
@@ -54,6 +55,7 @@ class LoopPlan:
     threads: Extent = 1
     cost: Extent = 0
     shape: str = "pointwise"
+    tile: Tile | None = None  # what is loaded from buffers, where loops go in blocks of two axes
     serial: tuple[Axis, ...] = ()  # outer axes whose order matters: each grid point loops over them
     named: list[tuple[str, Extent]] = field(default_factory=list)  # numbers known at run time, each by earlier ones
     loops: tuple[Axis, ...] = field(default=())  # reduce axes as nested, the vector axis innermost if it is one
@@ -99,6 +101,8 @@ def plan(kernel: Kernel, target: Target) -> LoopPlan:
         made.shape = "column"
     made.unroll = _unroll(made)
     made.serial = tuple(axis for axis in kernel.axes if axis in collide and axis is not swept)
+    if not collide:
+        made.tile = choose(kernel, vector, lambda load: made.lane_stride(load.attr[1]))
     _lay_out(made, whole=swept in collide)
     made.threads = minimum(made.threads, target.threads) if target.threads else made.threads
     return made
@@ -293,16 +297,19 @@ def _single_column(made: LoopPlan) -> bool:
 
 def _lay_out(made: LoopPlan, whole: bool) -> None:
     """The grid that threads share, and how many the work is worth; `whole` keeps the innermost loop in one piece."""
-    kernel, vector = made.kernel, made.swept
-    made.grid_axes = tuple(axis for axis in kernel.axes if axis is not vector and axis not in made.serial)
+    kernel, vector, tile = made.kernel, made.swept, made.tile
+    blocked = (vector, tile.axis) if tile is not None else (vector,)
+    made.grid_axes = tuple(axis for axis in kernel.axes if axis not in blocked and axis not in made.serial)
     outer: Extent = prod(axis.size for axis in made.grid_axes)
+    if tile is not None:
+        outer *= made.name("blocks", pieces_of(tile.axis.size, tile.columns))
     made.cost = total_cost(kernel)
     wanted = made.name("wanted", minimum(GRID, pieces_of(made.cost, THREAD_WORK)))
     pieces: Extent = 1
     if vector in kernel.axes and vector is not None and whole:
         made.chunk = vector.size
     elif vector in kernel.axes and vector is not None:
-        block = made.lanes * made.unroll
+        block = made.lanes * made.unroll if tile is None else WIDTH
         if made.shape == "column":
             made.chunk = block
         else:

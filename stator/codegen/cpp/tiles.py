@@ -1,0 +1,83 @@
+"""Tiles: how a pointwise kernel loads what lies contiguous along another axis than its lanes.
+
+Loaded at an address for each lane, each cache line would be fetched as often as it has elements. Instead the loops
+over both axes go in blocks, and what a block loads is turned over at once into a buffer whose rows lie along the lanes
+(`tile.h`). `plan` decides by `choose`, `emit` writes the loops and `body` loads from the buffers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from stator.codegen.cpp import ops
+from stator.loop.expr import Expr, postorder
+from stator.loop.index import Axis
+from stator.loop.kernel import Kernel
+from stator.loop.space import loops
+from stator.sizes import Extent, hint
+
+#: Elements of a tile along the lanes; a multiple of the lanes of any vector.
+WIDTH = 64
+#: Bytes that the widest of its loads has along its other axis: those of a cache line.
+LINE = 64
+#: The shortest axes worth it.
+SHORTEST = 8
+ITEM_BYTES = {"f64": 8, "i64": 8, "f32": 4, "i32": 4, "bf16": 2, "f16": 2, "i16": 2, "i8": 1, "u8": 1, "bool": 1}
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """The axis along which its loads are contiguous, how much of it one tile has, and the buffer of each load."""
+
+    axis: Axis
+    columns: int
+    buffers: Mapping[Expr, str]
+
+
+def choose(kernel: Kernel, vector: Axis | None, lane_stride: Callable[[Expr], Extent | None]) -> Tile | None:
+    """The tile that most loads ask for; `lane_stride` is by how much a lane moves a load, None where that varies."""
+    if vector is None or kernel.reduce_axes or vector not in kernel.axes or hint(vector.size) < SHORTEST:
+        return None
+    masked = set(postorder([node.args[1] for node in kernel.nodes if node.op == "masked"]))
+    found: dict[Axis, list[Expr]] = {}
+    for node in kernel.nodes:
+        if node.op != "load" or node in masked or lane_stride(node) in (None, 0, 1, -1, 2):
+            continue
+        axis = _across(node, vector, kernel)
+        if axis is not None:
+            found.setdefault(axis, []).append(node)
+    if not found:
+        return None
+    axis = max(found, key=lambda axis: len(found[axis]))
+    columns = LINE // max(ITEM_BYTES[load.dtype] for load in found[axis])
+    return Tile(axis, columns, {load: f"tile{i}" for i, load in enumerate(found[axis])})
+
+
+def _across(load: Expr, vector: Axis, kernel: Kernel) -> Axis | None:
+    """The axis along which a load is contiguous, if both it and the lanes move it by constant steps."""
+    index = load.attr[1]
+    if index.has_indirect:
+        return None
+    for axis in kernel.axes:
+        if axis is vector or not loops(axis) or hint(axis.size) < SHORTEST or index.coefficient(axis) != 1:
+            continue
+        rest = index - axis.index - vector.index * index.coefficient(vector)
+        if not rest.axes() & {axis, vector}:
+            return axis
+    return None
+
+
+def turned(load: Expr, buffer: str, tile: Tile, place: str, step: str) -> list[str]:
+    """Fills the buffer of a load, which is at `place` at the beginning of both axes; a lane moves it by `step`."""
+    storage = ops.STORAGE[load.dtype]
+    where = f"{load.attr[0]} + {place} + {step}*at + first"
+    return [
+        f"{storage} {buffer}[{tile.columns * WIDTH}];",
+        f"turn<{WIDTH}>({buffer}, {where}, {step}, end - at, last - first);",
+    ]
+
+
+def place_in(tile: Tile, load: Expr, vector: Axis) -> str:
+    """Where a block of lanes of a load is in its buffer."""
+    return f"{tile.buffers[load]} + {WIDTH}*({tile.axis.name} - first) + ({vector.name} - at)"
