@@ -1,7 +1,7 @@
 """The state of one lowering: nodes made so far, names, and the decision which values are realised.
 
 To realise a value is to write it to a buffer of its own. `Context` is what every lowering function gets. It writes
-nests into the program under construction and says where a value lies (`place`, `view`). The cost rule is
+nests into the program under construction and says where a value lies (`place`, `own_place`, `view`). The cost rule is
 `worth_memory`: a value with several readers is realised when computing it twice costs more than writing it once;
 whether the buffer then exists is the scheduler's decision, which fuses producers into consumers.
 
@@ -192,6 +192,15 @@ class Context:
             if lies is not None and same_layout(value.size, value.stride, lies.stride):
                 return lies
         return self.realize(value)
+
+    def own_place(self, value: LazyTensor) -> Place:
+        """Where the value lies; a copy that the program asked for is no other name of what it copies."""
+        origin: LazyTensor | None = value
+        while origin is not None:
+            if origin.copied is not None:
+                self.realize(origin)
+            origin = origin.base
+        return self.place(value)
 
     def view(self, value: LazyTensor) -> View:
         """The value as an extern argument."""

@@ -212,12 +212,7 @@ class Lowering:
         value = self._carried(value, spec.device)
         known_as = spec.dtype if spec.dtype in OPAQUE else ""
         spec, value = spec.numbers, numbers(value)
-        origin: LazyTensor | None = value
-        while origin is not None:
-            if origin.copied is not None:  # a copy that the program asked for is no other name of what it copies
-                context.realize(origin)
-            origin = origin.base
-        place = context.place(value)
+        place = context.own_place(value)
         if place.buffer.name in mutated or not same_layout(spec.size, place.stride, spec.stride):
             context.node = node
             # Eager leaves holes in a few results (those of select_scatter and the like); overlaps it never makes.

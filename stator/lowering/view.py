@@ -154,13 +154,16 @@ def unfold(context: Context, out: Spec, x: LazyTensor, dim: int, size: int, step
 def as_strided(
     context: Context, out: Spec, x: LazyTensor, size: Size, stride: Size, offset: Extent | None = None
 ) -> LazyTensor:
-    """Counts from the start of the storage, so the value must lie in memory as eager lays it."""
+    """Counts from the start of the storage, so the value must lie in memory as eager lays it.
+
+    The result is another name of that memory, which a caller may get: that of a copy is not what it was copied from.
+    """
     if x.raw is not None:
         inner = out.numbers
         width = OPAQUE[x.dtype][1]
         start = None if offset is None else offset * width
         return over(as_strided(context, inner, x.raw, inner.size, inner.stride, start), x.dtype)
-    place = context.place(x)
+    place = context.own_place(x)
     base = context.offsets.get(place.buffer.name, 0)
     start = place.offset if offset is None else offset - base
     return placed(tuple(size), Place(place.buffer, tuple(stride), start))
