@@ -50,3 +50,49 @@ def test_remainders_are_exact(dtype: torch.dtype) -> None:
     across = (wanted != 0) & ((wanted < 0) != (y < 0))
     wanted = torch.where(across, wanted.to(dtype) + y, wanted.to(dtype))
     assert bool(same_bits(modulo(x, y).float(), wanted.float()).all())
+
+
+FUNCTIONS = "sin cos tan asin acos atan sinh cosh tanh exp log".split()
+
+
+def inputs() -> Tensor:
+    torch.manual_seed(2)
+    around = [
+        place + torch.randn(300) * size
+        for place in (1.0, 0.55, math.pi / 2, 300 * math.pi, 89.0)
+        for size in (1e-2, 1e-5)
+    ]
+    ends = torch.tensor(EDGES)
+    x = torch.cat(
+        [floats_of_every_size(4000), torch.randn(4000), torch.randn(4000) * 20, torch.rand(4000) * 2e4, *around, ends]
+    )
+    return torch.cat([x, -x])
+
+
+def last_places(found: Tensor, exact: Tensor) -> Tensor:
+    """How far from an exact value, by the distance of the floats around it; 0 where it is that value rounded."""
+    rounded = exact.float()
+    size = rounded.abs().clamp(torch.finfo(torch.float32).tiny, torch.finfo(torch.float32).max)
+    place = torch.exp2(torch.frexp(size.double()).exponent - 24.0)
+    return torch.where(same_bits(found, rounded), 0.0, (found.double() - exact).abs() / place).nan_to_num(INF)
+
+
+def test_functions_are_near() -> None:
+    """Within two units in the last place, also at the ends of their range and beside zeros; zeros have their sign."""
+    x = inputs()
+
+    def every(x: Tensor) -> list[Tensor]:
+        return [getattr(torch, name)(x) for name in FUNCTIONS]
+
+    found = stator.compile(every, fullgraph=True, options={"strict": True})(x)
+    for name, mine, exact in zip(FUNCTIONS, found, every(x.double()), strict=True):
+        off = last_places(mine, exact)
+        assert float(off.max()) < 2, (name, float(x[off.argmax()]))
+        zero = exact == 0
+        assert torch.equal(mine[zero].signbit(), exact[zero].signbit()), name
+
+
+def test_angles_are_near() -> None:
+    y, x = pairs()
+    off = last_places(stator.compile(torch.atan2, fullgraph=True)(y, x), torch.atan2(y.double(), x.double()))
+    assert float(off.max()) < 2

@@ -50,7 +50,7 @@ def header(
 ) -> str:
     """The text that every unit starts with."""
     folder = resources.files(__package__)
-    names = ["vector.h", "math.h", "power.h"] + ["random.h"] * with_random + ["scan.h"] * with_scans
+    names = ["vector.h", "math.h", "circular.h", "power.h"] + ["random.h"] * with_random + ["scan.h"] * with_scans
     names += ["tile.h"] * with_tiles
     texts = [(folder / name).read_text(encoding="utf-8") for name in names]
     if with_special:

@@ -409,58 +409,6 @@ template <class F> INLINE F erf_f32(F x) {
 template <class F> INLINE F sigmoid_f32(F x) { return 1.0f / (1.0f + exp_f32(-x)); }
 INLINE double sigmoid_s(double x) { return 1.0 / (1.0 + __builtin_exp(-x)); }
 
-// ---- circular: reduced by three parts of pi/2; huge arguments go to libm lane by lane
-
-template <class F> INLINE F circle_(F x, int shift) {
-    typedef Int<F> I;
-    F k = x * 0x1.45f306p-1f + 0x1.8p23f;
-    I q = (I)k + shift;
-    k = k - 0x1.8p23f;
-    F y = madd(k, 0x1.ee59dap-50f, madd(k, 0x1.777a5cp-25f, madd(k, -0x1.921fb6p0f, x)));
-    F z = y * y;
-    F s = fma_(y * z, poly(z, -0.1666666716337204f, 0.008333329111337662f, -0.00019839232845697552f,
-                           2.7173659873369616e-06f), y);
-    F c = fma_(z * z, poly(z, 0.0416666679084301f, -0.0013888883404433727f, 2.4799372113193385e-05f,
-                           -2.7198620955459774e-07f), madd(z, -0.5f, splat<F>(1.0f)));
-    F v = (q & 1) != 0 ? c : s;
-    F r = (F)((I)v ^ ((q & 2) << 30));
-    return shift == 0 ? (x == 0.0f ? x : r) : r;
-}
-#define CIRCULAR_(NAME, CIRCLE, LIBM, SHIFT) \
-    template <class F> INLINE F NAME(F x) { \
-        F r = CIRCLE(x, SHIFT); \
-        auto huge = not_(mask(abs_(x) < 20000)); /* or infinite, or NaN */ \
-        if (__builtin_expect(any<lanes_of<F>>(huge), 0)) \
-            for (int j = 0; j < lanes_of<F>; ++j) \
-                if (huge[j]) r[j] = LIBM(x[j]); \
-        return r; \
-    }
-CIRCULAR_(sin_f32, circle_, __builtin_sinf, 0)
-CIRCULAR_(cos_f32, circle_, __builtin_cosf, 1)
-
-template <class D> INLINE D circle_f64(D x, int shift) {  // products with k are exact by fused multiply-adds only
-    typedef Int<D> I;
-    D k = fma_f64(x, splat<D>(0x1.45f306dc9c883p-1), splat<D>(0x1.8p52));
-    I q = (I)k + (i64_)shift;
-    k = k - 0x1.8p52;
-    D y = fma_f64(k, splat<D>(-0x1.921fb54442d18p0), x);
-    y = fma_f64(k, splat<D>(-0x1.1a62633145c07p-54), y);
-    y = fma_f64(k, splat<D>(0x1.f1976b7ed900bp-110), y);
-    D z = y * y;
-    D s = fma_f64(y * z, poly_f64(z, -1.66666666666666324348e-01, 8.33333333332248946124e-03,
-                                  -1.98412698298579493134e-04, 2.75573137070700676789e-06,
-                                  -2.50507602534068634195e-08, 1.58969099521155010221e-10), y);
-    D half = z * 0.5, w = 1.0 - half;
-    D c = w + fma_f64(z * z, poly_f64(z, 4.16666666666666019037e-02, -1.38888888888741095749e-03,
-                                      2.48015872894767294178e-05, -2.75573143513906633035e-07,
-                                      2.08757232129817482790e-09, -1.13596475577881948265e-11), (1.0 - w) - half);
-    D v = (q & 1) != 0 ? c : s;
-    D r = (D)((I)v ^ ((q & 2) << 62));
-    return shift == 0 ? (x == 0.0 ? x : r) : r;
-}
-CIRCULAR_(sin_f64, circle_f64, __builtin_sin, 0)
-CIRCULAR_(cos_f64, circle_f64, __builtin_cos, 1)
-
 BOTH_(exp_)
 FLOATS_(exp2_, __builtin_exp2)
 FLOATS_(expm1_, __builtin_expm1)
@@ -474,21 +422,7 @@ template <class T> INLINE T logaddexp_(T a, T b) {
 FLOATS_(tanh_, __builtin_tanh)
 FLOATS_(erf_, __builtin_erf)
 FLOATS_(sigmoid_, sigmoid_s)
-#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
-BOTH_(sin_)
-BOTH_(cos_)
-#else
-FLOATS_(sin_, __builtin_sin)
-FLOATS_(cos_, __builtin_cos)
-#endif
-LIBM_(tan_, __builtin_tanf, __builtin_tan)
-LIBM_(asin_, __builtin_asinf, __builtin_asin)
-LIBM_(acos_, __builtin_acosf, __builtin_acos)
-LIBM_(atan_, __builtin_atanf, __builtin_atan)
-LIBM_(sinh_, __builtin_sinhf, __builtin_sinh)
-LIBM_(cosh_, __builtin_coshf, __builtin_cosh)
 LIBM_(erfc_, __builtin_erfcf, __builtin_erfc)
-LIBM2_(atan2_, __builtin_atan2f, __builtin_atan2)
 
 // ---- reductions: combining steps, and the position of the best
 
