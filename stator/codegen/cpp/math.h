@@ -158,6 +158,9 @@ template <class T> INLINE T min_(T a, T b) {
         return a != a ? a : t;
     }
 #endif
+#ifdef __AVX__
+    if constexpr (sizeof(T) == 32 && is_f32<T>) return a != a ? a : __builtin_ia32_minps256(a, b);
+#endif
     return select(mask(mask(a < b) | mask(a != a)), a, b);
 }
 template <class T> INLINE T max_(T a, T b) {
@@ -166,6 +169,9 @@ template <class T> INLINE T max_(T a, T b) {
         T t = __builtin_ia32_maxps512_mask(a, b, a, (unsigned short)-1, 4);
         return a != a ? a : t;
     }
+#endif
+#ifdef __AVX__
+    if constexpr (sizeof(T) == 32 && is_f32<T>) return a != a ? a : __builtin_ia32_maxps256(a, b);
 #endif
     return select(mask(mask(a > b) | mask(a != a)), a, b);
 }
@@ -201,15 +207,26 @@ template <class F> INLINE F scale_(F x, F n) {  // x * 2^n, n whole, rounded onc
 template <class F> INLINE F nearest_(F x, float scale) {  // of x * scale, which is less than 2^22
     return madd(x, scale, splat<F>(0x1.8p23f)) - 0x1.8p23f;
 }
-template <class F> INLINE F clamp_(F x, float lo, float hi) {
+// NaN stays: of two operands where one is NaN, these instructions give the second.
+template <class F> INLINE F no_less_(F x, float lo) {
 #ifdef __AVX512F__
-    if constexpr (sizeof(F) == 64)  // of two operands where one is NaN, these give the second
-        return __builtin_ia32_minps512_mask(
-            splat<F>(hi), __builtin_ia32_maxps512_mask(splat<F>(lo), x, x, (unsigned short)-1, 4), x, (unsigned short)-1, 4);
+    if constexpr (sizeof(F) == 64) return __builtin_ia32_maxps512_mask(splat<F>(lo), x, x, (unsigned short)-1, 4);
 #endif
-    x = x < lo ? splat<F>(lo) : x;
+#ifdef __AVX__
+    if constexpr (sizeof(F) == 32) return __builtin_ia32_maxps256(splat<F>(lo), x);
+#endif
+    return x < lo ? splat<F>(lo) : x;
+}
+template <class F> INLINE F no_more_(F x, float hi) {
+#ifdef __AVX512F__
+    if constexpr (sizeof(F) == 64) return __builtin_ia32_minps512_mask(splat<F>(hi), x, x, (unsigned short)-1, 4);
+#endif
+#ifdef __AVX__
+    if constexpr (sizeof(F) == 32) return __builtin_ia32_minps256(splat<F>(hi), x);
+#endif
     return x > hi ? splat<F>(hi) : x;
 }
+template <class F> INLINE F clamp_(F x, float lo, float hi) { return no_more_(no_less_(x, lo), hi); }
 template <class F> INLINE F exp_core(F r) {  // |r| <= ln2 / 2
     return fma_(r * r, poly(r, 0.4999999403953552f, 0.16666515171527863f, 0.04166845604777336f,
                             0.008369420655071735f, 0.001381314592435956f), r) + 1.0f;
@@ -339,9 +356,8 @@ template <class F> INLINE F tanh_f32(F x) {
     F big = 1.0f - 2.0f / (exp_f32(a + a) + 1.0f);
     return with_sign(a < 0.65f ? small : x != x ? x : big, x);
 }
-#ifdef __AVX512F__
 // erf around each multiple of 259/1024 as a polynomial of degree 5; the coefficients are looked up by lane.
-static const V<float, 16> erf_table_[6] __attribute__((unused)) = {
+alignas(64) static const float erf_table_[6][16] __attribute__((unused)) = {
     {
         0.0f, 0.2794296145439148f, 0.5256338715553284f, 0.7167691588401794f, 0.8475085496902466f,
         0.926301896572113f, 0.9681413769721985f, 0.9877158999443054f, 0.99578458070755f, 0.998714804649353f,
@@ -373,38 +389,36 @@ static const V<float, 16> erf_table_[6] __attribute__((unused)) = {
         0.013028539717197418f, 0.01017428282648325f, 0.005654525943100452f, 0.0024691212456673384f,
         0.0008820191724225879f, 0.000263221503701061f, 6.645605753874406e-05f, 1.4312062376120593e-05f},
 };
-INLINE V<float, 16> at_(V<float, 16> table, V<int, 16> index) {
-    return __builtin_ia32_permvarsf512_mask(table, index, table, (unsigned short)-1);
-}
-INLINE V<float, 16> erf_wide(V<float, 16> x) {
-    V<float, 16> a = abs_(x), k = madd(a, 1024 / 259.0f, splat<V<float, 16>>(0x1.8p23f)), t = madd(k - 0x1.8p23f, -259 / 1024.0f, a);
-    V<int, 16> i = (V<int, 16>)k;
-    V<float, 16> r = fma_(at_(erf_table_[5], i), t, at_(erf_table_[4], i));
-    for (int j = 3; j >= 0; --j) r = fma_(r, t, at_(erf_table_[j], i));
-    return with_sign(a >= 3.92f ? splat<V<float, 16>>(1.0f) : r, x);
-}
-#endif
-template <class F> INLINE F erf_f32(F x) {
+template <class I> INLINE V<float, lanes_of<I>> at_(const float* table, I i) {  // of 16 numbers those at 0 <= i < 16
+    typedef V<float, lanes_of<I>> F;
 #ifdef __AVX512F__
-    if constexpr (lanes_of<F> == 16) return erf_wide(x);
-    else {  // the same bits in every width
-        V<float, 16> w = {};
-        __builtin_memcpy(&w, &x, sizeof x);
-        w = erf_wide(w);
-        __builtin_memcpy(&x, &w, sizeof x);
-        return x;
+    if constexpr (sizeof(I) == 64) {
+        F all = raw<float, 16>(table, Full{});
+        return __builtin_ia32_permvarsf512_mask(all, i, all, (unsigned short)-1);
     }
-#else
-    F a = abs_(x), z = x * x;
-    F small = x * fma_(z, poly(z, -0.37612637877464294f, 0.11283783614635468f, -0.026865476742386818f,
-                               0.005221130792051554f, -0.0008485247381031513f, 0.00011273007839918137f,
-                               -9.684173164714593e-06f), splat<F>(0x1.20dd76p0f));
-    F b = a > 4.0f ? splat<F>(4.0f) : a;
-    F big = 1.0f - exp_f32(-poly(b, -0.00018245702085550874f, 1.1295520067214966f, 0.6332724690437317f,
-                                 0.10836151987314224f, -0.025171788409352303f, 0.004190848208963871f,
-                                 -0.00043852836824953556f, 2.1445432139444165e-05f));
-    return a < 0.96f ? small : with_sign(x != x ? x : big, x);
 #endif
+#ifdef __AVX2__
+    if constexpr (sizeof(I) == 32)
+        return __builtin_ia32_blendvps256(__builtin_ia32_permvarsf256(raw<float, 8>(table, Full{}), i),
+                                          __builtin_ia32_permvarsf256(raw<float, 8>(table + 8, Full{}), i), (F)(i << 28));
+    if constexpr (sizeof(I) == 16) return low(at_(table, V<int, 8>{i[0], i[1], i[2], i[3]}));
+#endif
+    F r;
+    for (int j = 0; j < lanes_of<I>; ++j) r[j] = table[i[j]];
+    return r;
+}
+template <class F> INLINE F erf_f32(F x) {
+    typedef Int<F> I;
+    F a = abs_(x), b = no_more_(a, 3.92f), k = madd(b, 1024 / 259.0f, splat<F>(0x1.8p23f));
+    F t = madd(k - 0x1.8p23f, -259 / 1024.0f, b);
+    I i = (I)k & 15;
+    F r = fma_(at_(erf_table_[5], i), t, at_(erf_table_[4], i));
+    r = fma_(r, t, at_(erf_table_[3], i));
+    r = fma_(r, t, at_(erf_table_[2], i));
+    r = fma_(r, t, at_(erf_table_[1], i));
+    r = fma_(r, t, at_(erf_table_[0], i));
+    r = a >= 3.92f ? splat<F>(1.0f) : r;
+    return (F)((I)r | ((I)x & Bits<float>::sign));
 }
 template <class F> INLINE F sigmoid_f32(F x) { return 1.0f / (1.0f + exp_f32(-x)); }
 INLINE double sigmoid_s(double x) { return 1.0 / (1.0 + __builtin_exp(-x)); }

@@ -64,6 +64,10 @@ template <int L> INLINE bool any(V<int, L> m) {
 #ifdef __AVX512F__
     if constexpr (L == 16) return __builtin_ia32_cmpd512_mask(m, V<int, L>{}, 4, (unsigned short)-1) != 0;
 #endif
+#ifdef __AVX__
+    if constexpr (L == 8) return __builtin_ia32_movmskps256((V<float, 8>)m) != 0;
+    else if constexpr (L == 4) return __builtin_ia32_movmskps((V<float, 4>)m) != 0;
+#endif
     if constexpr (sizeof(m) == 8) return (i64_)m != 0;
     else {
         i64_ r = 0;
