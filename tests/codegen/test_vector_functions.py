@@ -96,3 +96,15 @@ def test_angles_are_near() -> None:
     y, x = pairs()
     off = last_places(stator.compile(torch.atan2, fullgraph=True)(y, x), torch.atan2(y.double(), x.double()))
     assert float(off.max()) < 2
+
+
+def test_powers_are_rounded_once() -> None:
+    """To hardly more than half a unit in the last place; signs, infinities and NaN as in float64."""
+    x, y = pairs()
+    torch.manual_seed(3)
+    x = torch.cat([x, torch.randn(4000).abs(), torch.randn(4000), 1 + torch.randn(4000) * 1e-4])
+    y = torch.cat([y, torch.randn(4000) * 9, torch.randint(-20, 20, (4000,)) * 0.5, torch.randn(4000) * 1e5])
+    found, exact = stator.compile(torch.pow, fullgraph=True)(x, y), torch.pow(x.double(), y.double())
+    assert float(last_places(found, exact).max()) < 0.51
+    zero = exact == 0
+    assert torch.equal(found[zero].signbit(), exact[zero].signbit())

@@ -1,8 +1,6 @@
 // Division to whole numbers, remainders and powers: Python's sign rules; an integer divided by zero gives zero instead of
 // a trap.
 
-LIBM2_(powf_, __builtin_powf, __builtin_pow)
-
 // ---- remainders of floats: exact
 
 // A rounded quotient below 2^24 (2^53 of doubles) is off by one at most when cut to a whole number, and only upwards:
@@ -68,6 +66,55 @@ template <class T> INLINE T mod_(T a, T b) {
         T m = b == 0 ? 0 : b == -1 ? 0 : a % b;
         return m != 0 && (m < 0) != (b < 0) ? m + b : m;
     } else return by_lane(a, b, [](auto x, auto y) { return mod_(x, y); });
+}
+
+// ---- powers
+
+// 2^(y (e + log2(1 + f))) in double, where f is from sqrt(1/2) - 1 to sqrt(2) - 1: to 1e-10, so that floats are rounded once.
+template <class D> INLINE D raise_(D e, D f, D y) {
+    typedef Int<D> I;
+    D s = f / (f + 2.0), z = s * s;
+    D l = fma_f64(s, poly_f64(z, 2.885390081777849, 0.9617966941145776, 0.5770779420427942, 0.41220928421524405,
+                              0.31990437275961786, 0.2829196368200931), e);
+    D t = y * l;
+    t = t < -160.0 ? splat<D>(-160.0) : t;
+    t = t > 130.0 ? splat<D>(130.0) : t;
+    D shifted = t + 0x1.8p52, r = t - (shifted - 0x1.8p52);
+    D p = poly_f64(r, 0.9999999999616215, 0.6931471807287202, 0.24022651198754255, 0.055504103528196826,
+                   0.009618027172798664, 0.0013333922866434365, 0.0001546931729982275, 1.5201898457079265e-05);
+    return (D)((I)p + ((I)shifted << 52));
+}
+template <class F> INLINE F raise_f32(F e, F f, F y) {
+    typedef V<double, lanes_of<F>> D;
+    if constexpr (sizeof(D) <= register_bytes) return to_f32(raise_(to_f64(e), to_f64(f), to_f64(y)));
+    else {
+        auto first = raise_f32(low(e), low(f), low(y)), second = raise_f32(high(e), high(f), high(y));
+        F r;
+        __builtin_memcpy(&r, &first, sizeof first);
+        __builtin_memcpy((char*)&r + sizeof first, &second, sizeof second);
+        return r;
+    }
+}
+template <class F> INLINE F pow_f32(F x, F y) {
+    constexpr float inf = __builtin_inff(), most = 0x1.fffffep127f;
+    F a = abs_(x), half = y * 0.5f, e, f;
+    split_(a, e, f);
+    e = a == 0.0f ? splat<F>(-inf) : (a == inf ? a : e);
+    F r = raise_f32(e, f, clamp_(y, -most, most));
+    auto whole = trunc_(y) == y, odd = whole & (trunc_(half) != half);
+    r = (F)((Int<F>)r ^ ((Int<F>)x & odd & Bits<float>::sign));
+    r = (x < 0.0f) & (a < inf) & ~whole ? splat<F>(__builtin_nanf("")) : r;
+    r = (x != x) | (y != y) ? x + y : r;
+    return (x == 1.0f) | (y == 0.0f) ? splat<F>(1.0f) : r;
+}
+INLINE float powf_(float x, float y) { return pow_f32(splat<V<float, 4>>(x), splat<V<float, 4>>(y))[0]; }
+INLINE double powf_(double x, double y) { return __builtin_pow(x, y); }
+template <class F> INLINE F powf_(F x, F y) {
+    if constexpr (is_f32<F>) return pow_f32(x, y);
+    else {
+        for (int j = 0; j < lanes_of<F>; ++j) x[j] = __builtin_pow(x[j], y[j]);
+        return x;
+    }
 }
 template <class T> INLINE T pow_(T a, T b) {
     typedef typename Element<T>::type E;
