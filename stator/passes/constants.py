@@ -64,16 +64,24 @@ class FoldConstants:
             return None
         if is_symbolic(node.args) or is_symbolic(node.kwargs.values()):
             return None
-        # A dimensioned tensor of one element takes part in type promotion as the whole tensor would.
+        # What has dims takes part in type promotion as the whole tensor would.
         args = [_stand_in(arg, numbers) for arg in node.args]
         out: torch.Tensor = on_cpu(target, args, node.kwargs)
-        return out.reshape(()).to(value.dtype)
+        return out.flatten()[0].to(value.dtype)
 
 
 def _stand_in(arg: Any, numbers: dict[fx.Node, torch.Tensor]) -> Any:
+    """The smallest tensor that eager's kernels treat alike: one of one element is a number to them, not rounded.
+
+    Symbolic sizes are more than one.
+    """
     if not isinstance(arg, fx.Node):
         return arg
-    return numbers[arg].expand([1] * arg.meta["val"].dim())
+    longer = [is_symbolic([n]) or n > 1 for n in arg.meta["val"].shape]
+    sizes = [1] * len(longer)
+    if any(longer):  # in one dim: two in each are many
+        sizes[longer.index(True)] = 2
+    return numbers[arg].expand(sizes)
 
 
 def _replace(graph: fx.Graph, node: fx.Node, number: torch.Tensor) -> fx.Node:

@@ -134,6 +134,16 @@ def test_views_of_constants_that_hold_other_numbers_stay(view):
     b.check([FoldConstants(), RemoveDead()], [b(aten.clone.default, seen)], f"full {name} clone")
 
 
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_a_constant_of_one_element_is_a_number_and_one_of_more_is_rounded(count):
+    b = Build()
+    halves = b(aten.full.default, [1, count], 0.5, dtype=torch.float16)
+    many, one = (b(aten.full.default, size, 70001, dtype=torch.int64) for size in ([count], [1, 1]))
+    products = [b(aten.mul.Tensor, halves, factor) for factor in (many, one)]
+    after = b.check([FoldConstants(), RemoveDead()], products, "full full")
+    assert [t.isinf().all().item() for t in after] == [count > 1, False]
+
+
 def test_pipeline_on_a_training_graph():
     torch.manual_seed(0)
     net = GPT(vocabulary=31, length=6, width=16, layers=2, heads=2, dropout=0.1)
