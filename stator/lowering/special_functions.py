@@ -78,7 +78,7 @@ def _next(x: Expr, y: Expr) -> Expr:
 
 #: By the names in `prims/special_functions.py`.
 FUNCTIONS: dict[str, Function] = {
-    "lgamma": _operator("lgamma"),
+    "lgamma": _operator("lgamma", compute_dtype),
     "digamma": _formula(gamma.digamma),
     "trigamma": _formula(gamma.trigamma, compute_dtype),
     "special_zeta": _operator("zeta"),

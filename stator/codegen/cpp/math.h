@@ -332,7 +332,7 @@ template <class D> INLINE D log_f64(D x) {
     typedef Int<D> I;
     auto small = x < 0x1p-1022;
     I bits = (I)(small ? x * 0x1p54 : x) - 0x3fe6a09e667f3bcdLL;
-    D e = __builtin_convertvector(bits >> 52, D) - (small ? splat<D>(54.0) : D{});
+    D e = (D)((bits >> 52) + (I)splat<D>(0x1.8p52)) - (small ? splat<D>(0x1.8p52 + 54.0) : splat<D>(0x1.8p52));
     D f = (D)((bits & 0xfffffffffffffLL) + 0x3fe6a09e667f3bcdLL) - 1.0;  // x = 2^e (1 + f)
     D s = f / (f + 2.0), z = s * s, half = f * f * 0.5;  // log(1 + f) = f - f^2/2 + s (f^2/2 + 2 z/3 + 2 z^2/5 + …)
     D tail = z * poly_f64(z, 6.666666666666735130e-01, 3.999999999940941908e-01, 2.857142874366239149e-01,

@@ -84,15 +84,14 @@ template <class D> INLINE D raise_(D e, D f, D y) {
                    0.009618027172798664, 0.0013333922866434365, 0.0001546931729982275, 1.5201898457079265e-05);
     return (D)((I)p + ((I)shifted << 52));
 }
-template <class F> INLINE F raise_f32(F e, F f, F y) {
-    typedef V<double, lanes_of<F>> D;
-    if constexpr (sizeof(D) <= register_bytes) return to_f32(raise_(to_f64(e), to_f64(f), to_f64(y)));
+// What g computes of floats in double, by halves where those are wider than a register.
+template <class G, class F, class... R> INLINE F by_doubles(G g, F x, R... rest) {
+    if constexpr (sizeof(V<double, lanes_of<F>>) <= register_bytes) return to_f32(g(to_f64(x), to_f64(rest)...));
     else {
-        auto first = raise_f32(low(e), low(f), low(y)), second = raise_f32(high(e), high(f), high(y));
-        F r;
-        __builtin_memcpy(&r, &first, sizeof first);
-        __builtin_memcpy((char*)&r + sizeof first, &second, sizeof second);
-        return r;
+        auto first = by_doubles(g, low(x), low(rest)...), second = by_doubles(g, high(x), high(rest)...);
+        __builtin_memcpy(&x, &first, sizeof first);
+        __builtin_memcpy((char*)&x + sizeof first, &second, sizeof second);
+        return x;
     }
 }
 template <class F> INLINE F pow_f32(F x, F y) {
@@ -100,7 +99,7 @@ template <class F> INLINE F pow_f32(F x, F y) {
     F a = abs_(x), half = y * 0.5f, e, f;
     split_(a, e, f);
     e = a == 0.0f ? splat<F>(-inf) : (a == inf ? a : e);
-    F r = raise_f32(e, f, clamp_(y, -most, most));
+    F r = by_doubles([](auto e, auto f, auto y) BODY { return raise_(e, f, y); }, e, f, clamp_(y, -most, most));
     auto whole = trunc_(y) == y, odd = whole & (trunc_(half) != half);
     r = (F)((Int<F>)r ^ ((Int<F>)x & odd & Bits<float>::sign));
     r = (x < 0.0f) & (a < inf) & ~whole ? splat<F>(__builtin_nanf("")) : r;
