@@ -52,7 +52,7 @@ def test_remainders_are_exact(dtype: torch.dtype) -> None:
     assert bool(same_bits(modulo(x, y).float(), wanted.float()).all())
 
 
-FUNCTIONS = "sin cos tan asin acos atan sinh cosh tanh erf exp log".split()
+FUNCTIONS = "sin cos tan asin acos atan sinh cosh tanh erf erfc exp log lgamma".split()
 
 
 def inputs() -> Tensor:

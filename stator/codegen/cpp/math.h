@@ -347,6 +347,17 @@ template <class D> INLINE D log1p_f64(D x) {  // what 1 + x lost to rounding is 
     return x == 0.0 ? x : (u > 0.0) & (u < __builtin_inf()) ? corrected : r;
 }
 
+// What g computes of floats in double, by halves where those are wider than a register.
+template <class G, class F, class... R> INLINE F by_doubles(G g, F x, R... rest) {
+    if constexpr (sizeof(V<double, lanes_of<F>>) <= register_bytes) return to_f32(g(to_f64(x), to_f64(rest)...));
+    else {
+        auto first = by_doubles(g, low(x), low(rest)...), second = by_doubles(g, high(x), high(rest)...);
+        __builtin_memcpy(&x, &first, sizeof first);
+        __builtin_memcpy((char*)&x + sizeof first, &second, sizeof second);
+        return x;
+    }
+}
+
 // ---- hyperbolic, error function, sigmoid
 
 template <class F> INLINE F tanh_f32(F x) {
@@ -420,6 +431,20 @@ template <class F> INLINE F erf_f32(F x) {
     r = a >= 3.92f ? splat<F>(1.0f) : r;
     return (F)((I)r | ((I)x & Bits<float>::sign));
 }
+// exp(-x^2) times a polynomial of (x - 3.75) / (x + 3.75), to 1e-10; what follows 10.3 is no float any more.
+template <class D> INLINE D erfc_near(D x) {
+    D a = abs_(x);
+    D b = a > 10.3 ? splat<D>(10.3) : a, t = (b - 3.75) / (b + 3.75);
+    D r = exp_f64(-b * b) * poly_f64(t, 0.14558972127398995, -0.27342193166745143, 0.2260080673893968,
+                                     -0.16357188443552878, 0.10260429610491295, -0.054802536733095375,
+                                     0.02414332732724143, -0.008218892822019987, 0.0018034841804511334,
+                                     -3.1921246233765726e-05, -0.00015876472365273543, 5.5191382307949134e-05,
+                                     1.7892865439918152e-05);
+    return x < 0.0 ? 2.0 - r : r;
+}
+template <class F> INLINE F erfc_f32(F x) {
+    return by_doubles([](auto x) BODY { return erfc_near(x); }, x);
+}
 template <class F> INLINE F sigmoid_f32(F x) { return 1.0f / (1.0f + exp_f32(-x)); }
 INLINE double sigmoid_s(double x) { return 1.0 / (1.0 + __builtin_exp(-x)); }
 
@@ -436,7 +461,7 @@ template <class T> INLINE T logaddexp_(T a, T b) {
 FLOATS_(tanh_, __builtin_tanh)
 FLOATS_(erf_, __builtin_erf)
 FLOATS_(sigmoid_, sigmoid_s)
-LIBM_(erfc_, __builtin_erfcf, __builtin_erfc)
+FLOATS_(erfc_, __builtin_erfc)
 
 // ---- reductions: combining steps, and the position of the best
 

@@ -57,7 +57,7 @@ KEEPS_WIDTH = frozenset(("and", "or", "xor", "minimum", "maximum", "where", "sig
 COST = {
     "exp": 14, "exp2": 14, "expm1": 16, "log": 20, "log2": 22, "log1p": 26, "sigmoid": 22, "tanh": 34, "erf": 38,
     "sin": 24, "cos": 24, "div": 4, "reciprocal": 4, "sqrt": 6, "rsqrt": 10, "random": 60, "floordiv": 40, "mod": 40,
-    "pow": 70, "tan": 50, "asin": 36, "acos": 36, "atan": 30, "atan2": 40, "sinh": 36, "cosh": 26, "erfc": 200,
+    "pow": 70, "tan": 50, "asin": 36, "acos": 36, "atan": 30, "atan2": 40, "sinh": 36, "cosh": 26, "erfc": 80,
     "scan": 8, "known": 0, **dict.fromkeys(special_functions.NAMES, 500),
 }  # fmt: skip
 

@@ -84,16 +84,6 @@ template <class D> INLINE D raise_(D e, D f, D y) {
                    0.009618027172798664, 0.0013333922866434365, 0.0001546931729982275, 1.5201898457079265e-05);
     return (D)((I)p + ((I)shifted << 52));
 }
-// What g computes of floats in double, by halves where those are wider than a register.
-template <class G, class F, class... R> INLINE F by_doubles(G g, F x, R... rest) {
-    if constexpr (sizeof(V<double, lanes_of<F>>) <= register_bytes) return to_f32(g(to_f64(x), to_f64(rest)...));
-    else {
-        auto first = by_doubles(g, low(x), low(rest)...), second = by_doubles(g, high(x), high(rest)...);
-        __builtin_memcpy(&x, &first, sizeof first);
-        __builtin_memcpy((char*)&x + sizeof first, &second, sizeof second);
-        return x;
-    }
-}
 template <class F> INLINE F pow_f32(F x, F y) {
     constexpr float inf = __builtin_inff(), most = 0x1.fffffep127f;
     F a = abs_(x), half = y * 0.5f, e, f;
