@@ -1,8 +1,8 @@
 """`stator::special`: a formula for each function, or an operator of the scalar table where it takes loops.
 
 Formulas are computed in double whatever the result's type, so one set of coefficients serves all; recurrences run in
-the result's own type, as in eager, and so does the formula that eager's rounding shows in. Neighbours: `functions/`
-(the formulas), `stator.loop.special_functions` (the operators).
+the result's own type, as in eager, and so do the formula that eager's rounding shows in and `lgamma`. Neighbours:
+`functions/` (the formulas), `stator.loop.special_functions` (the operators).
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-// Scalar functions on vectors and scalars: float by own polynomials (about 1 ULP), double by those for exponentials,
-// logarithms, sine and cosine, rare ones by libm.
+// Scalar functions on vectors and scalars: float by own polynomials (about 1 ULP), double by those for exponentials and
+// logarithms, rare ones by libm. `circular.h` and `power.h` follow.
 //
 // Polynomials of floats are minimax fits made for this file (weighted least squares in double, printed as floats), those
 // of doubles Taylor's, or the coefficients of fdlibm (Sun 1993). No function
@@ -347,6 +347,16 @@ template <class D> INLINE D log1p_f64(D x) {  // what 1 + x lost to rounding is 
     return x == 0.0 ? x : (u > 0.0) & (u < __builtin_inf()) ? corrected : r;
 }
 
+// 2^t to 1e-10, and no further than floats reach: of floats that are rounded once.
+template <class D> INLINE D exp2_near(D t) {
+    typedef Int<D> I;
+    t = t < -160.0 ? splat<D>(-160.0) : t;
+    t = t > 130.0 ? splat<D>(130.0) : t;
+    D shifted = t + 0x1.8p52, r = t - (shifted - 0x1.8p52);
+    D p = poly_f64(r, 0.9999999999616215, 0.6931471807287202, 0.24022651198754255, 0.055504103528196826,
+                   0.009618027172798664, 0.0013333922866434365, 0.0001546931729982275, 1.5201898457079265e-05);
+    return (D)((I)p + ((I)shifted << 52));
+}
 // What g computes of floats in double, by halves where those are wider than a register.
 template <class G, class F, class... R> INLINE F by_doubles(G g, F x, R... rest) {
     if constexpr (sizeof(V<double, lanes_of<F>>) <= register_bytes) return to_f32(g(to_f64(x), to_f64(rest)...));
@@ -435,12 +445,13 @@ template <class F> INLINE F erf_f32(F x) {
 template <class D> INLINE D erfc_near(D x) {
     D a = abs_(x);
     D b = a > 10.3 ? splat<D>(10.3) : a, t = (b - 3.75) / (b + 3.75);
-    D r = exp_f64(-b * b) * poly_f64(t, 0.14558972127398995, -0.27342193166745143, 0.2260080673893968,
-                                     -0.16357188443552878, 0.10260429610491295, -0.054802536733095375,
-                                     0.02414332732724143, -0.008218892822019987, 0.0018034841804511334,
-                                     -3.1921246233765726e-05, -0.00015876472365273543, 5.5191382307949134e-05,
-                                     1.7892865439918152e-05);
-    return x < 0.0 ? 2.0 - r : r;
+    D r = exp2_near(b * b * -0x1.71547652b82fep0);
+    r *= poly_f64(t, 0.14558972127398995, -0.27342193166745143, 0.2260080673893968, -0.16357188443552878,
+                  0.10260429610491295, -0.054802536733095375, 0.02414332732724143, -0.008218892822019987,
+                  0.0018034841804511334, -3.1921246233765726e-05, -0.00015876472365273543, 5.5191382307949134e-05,
+                  1.7892865439918152e-05);
+    r = x < 0.0 ? 2.0 - r : r;
+    return x != x ? x : r;
 }
 template <class F> INLINE F erfc_f32(F x) {
     return by_doubles([](auto x) BODY { return erfc_near(x); }, x);

@@ -72,17 +72,10 @@ template <class T> INLINE T mod_(T a, T b) {
 
 // 2^(y (e + log2(1 + f))) in double, where f is from sqrt(1/2) - 1 to sqrt(2) - 1: to 1e-10, so that floats are rounded once.
 template <class D> INLINE D raise_(D e, D f, D y) {
-    typedef Int<D> I;
     D s = f / (f + 2.0), z = s * s;
     D l = fma_f64(s, poly_f64(z, 2.885390081777849, 0.9617966941145776, 0.5770779420427942, 0.41220928421524405,
                               0.31990437275961786, 0.2829196368200931), e);
-    D t = y * l;
-    t = t < -160.0 ? splat<D>(-160.0) : t;
-    t = t > 130.0 ? splat<D>(130.0) : t;
-    D shifted = t + 0x1.8p52, r = t - (shifted - 0x1.8p52);
-    D p = poly_f64(r, 0.9999999999616215, 0.6931471807287202, 0.24022651198754255, 0.055504103528196826,
-                   0.009618027172798664, 0.0013333922866434365, 0.0001546931729982275, 1.5201898457079265e-05);
-    return (D)((I)p + ((I)shifted << 52));
+    return exp2_near(y * l);
 }
 template <class F> INLINE F pow_f32(F x, F y) {
     constexpr float inf = __builtin_inff(), most = 0x1.fffffep127f;

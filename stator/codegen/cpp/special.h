@@ -2,7 +2,7 @@
 // constants of that file, which `emit.constants` writes before this text.
 //
 // The recurrences of orthogonal polynomials run in the type of their operands, so that they leave its range where
-// eager's do. Included where a kernel uses one of them.
+// eager's do. `lgamma` of floats runs on vectors. Included where a kernel uses one of them.
 
 namespace special {
 typedef double f64;
