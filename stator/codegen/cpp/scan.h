@@ -33,6 +33,9 @@ template <class M> INLINE bool any_lane(M m) {  // of a comparison, as wide as w
 #ifdef __AVX512F__
     if constexpr (sizeof(m) == 64) return __builtin_ia32_cmpq512_mask((V<long long, 8>)m, V<long long, 8>{}, 4, (unsigned char)-1) != 0;
 #endif
+#ifdef __AVX__
+    if constexpr (sizeof(m) == 32) return __builtin_ia32_movmskps256((V<float, 8>)m) != 0;
+#endif
     return any<lanes_of<M>>(mask(m));
 }
 template <bool PRODUCT, class F> INLINE bool leaves_range(F v) {
