@@ -469,6 +469,20 @@ def test_shared_subexpressions_are_written_once() -> None:
     assert text[text.index("k0_range") :].count("exp_(") == 1
 
 
+@pytest.mark.parametrize(("length", "times"), [(64, 1), (77, 1), (5000, 2)])
+def test_what_is_costly_is_kept_from_one_loop_over_a_short_row_to_the_next(length: int, times: int) -> None:
+    a = torch.randn(6, length)
+    x, r = axes_of([6, length])
+    raised = e.op("exp", load(0, a, (x, r)))
+    scaled = e.op("mul", raised, e.op("reciprocal", e.reduce("sum", raised)))
+    made = kernel((x,), (r,), (store(1, at(a, (x, r)), scaled, "inner"),), params(a, a, out=[1]))
+    text = emit([made])
+    assert text[text.index("k0_range") :].count("exp_(") == times
+    batch = Batch()
+    batch.add(f"softmax of {length}", made, [a, torch.empty_like(a)], {1: a.softmax(-1)}, rtol=1e-5, atol=1e-6)
+    batch.check()
+
+
 def test_rows_at_positions_that_a_block_of_lanes_shares() -> None:
     """Where axes are merged, a loaded position differs along the vector axis, though not within a block of lanes."""
     batch = Batch()

@@ -9,11 +9,11 @@ first used: outside of its bound it counts as 0, and `wrong` remembers which che
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from stator.codegen.cpp import ops
-from stator.codegen.cpp.plan import INT32, Axes, LoopPlan
+from stator.codegen.cpp.plan import INT32, Axes, LoopPlan, guarded_nodes
 from stator.codegen.cpp.tiles import place_in
 from stator.loop import expr
 from stator.loop.collision import scatters
@@ -21,7 +21,6 @@ from stator.loop.expr import Expr
 from stator.loop.extent import less
 from stator.loop.index import Atom, Axis, FloorDiv, Index, Indirect, Mod, indirect
 from stator.loop.kernel import Store
-from stator.loop.scalar import FLOATS
 from stator.sizes import Extent, Size
 
 COMPARISONS = frozenset(("eq", "ne", "lt", "le", "gt", "ge"))
@@ -61,7 +60,19 @@ class Scope:
 class Writer:
     """Writes the expressions of one kernel; `scope` is where the caller is."""
 
-    __slots__ = ("_count", "_floor", "_guarded", "_sizes", "_wider", "before", "checks", "live", "plan", "scope")
+    __slots__ = (
+        "_count",
+        "_floor",
+        "_guarded",
+        "_sizes",
+        "_staged",
+        "_wider",
+        "before",
+        "checks",
+        "live",
+        "plan",
+        "scope",
+    )
 
     def __init__(self, plan: LoopPlan) -> None:
         self.plan = plan
@@ -71,9 +82,10 @@ class Writer:
         self.checks: dict[Extent, int] = {}  # the bounds that loaded indices are held to, each with its number
         self._count = 0
         self._floor: Scope | None = None  # where reductions are known; what uses them cannot be further out
-        self._guarded = _guarded_nodes(plan)
+        self._guarded = guarded_nodes(plan)
         self._wider: dict[Expr, Expr] = {}  # of a mask inside of another: the outer one
         self._sizes: dict[Size, str] = {}
+        self._staged: dict[Expr, str] = {}
 
     # -- scopes
 
@@ -266,7 +278,7 @@ class Writer:
         wrap = ops.WRAP.get(node.dtype, "")
         if vector and self.plan.vector in self.plan.kernel.reduce_axes:
             step = f"{wrap}({ops.COMBINE[node.attr].format('a', 'b')})"
-            scan = _scan_along_lanes(node)
+            scan = ops.scan_along_lanes(node)
             return f"{scan}({state}, {value}, {self.live}, [](auto a, auto b) BODY {{ return {step}; }})"
         return f"({state} = {wrap}({ops.COMBINE[node.attr].format(state, value)}))"
 
@@ -319,6 +331,26 @@ class Writer:
         home.lines.append(f"const auto {name} = {made};")
         home.wides[text, kind] = name
         return name
+
+    # -- rows that are kept between the loops over them
+
+    def stage(self, node: Expr) -> None:
+        """Keep a value that this loop over a row has computed, unless an earlier one did."""
+        name = self.scope.names.get((node, None))
+        axis = self.plan.vector
+        if name is None or node in self._staged or axis is None:
+            return
+        kept = self._staged[node] = self.fresh("s")
+        self.before.lines.append(f"{ops.ELEMENT[name.kind]} {kept}[{ops.extent(axis.size)}];")
+        self.scope.lines.append(f"store<{self.plan.lanes}>({kept} + {axis.name}, {name.text}, {self.live});")
+
+    def take_staged(self, node: Expr) -> None:
+        """Read what an earlier loop over the row kept, if one did."""
+        if node in self._staged and self.plan.vector is not None:
+            name = self.fresh()
+            text = f"load<{self.plan.lanes}>({self._staged[node]} + {self.plan.vector.name}, {self.live})"
+            self.scope.lines.append(f"const auto {name} = {text};")
+            self.scope.name(node, None, Name(name, self.plan.kind(node), True))
 
     # -- memory and positions
 
@@ -556,42 +588,3 @@ def _alone(atom: Atom) -> Index:
             return atom.inner // atom.divisor
         case _:
             return atom.inner % atom.divisor
-
-
-def declared(plan: LoopPlan) -> list[str]:
-    """The symbols of a kernel as variables (their values come after the pointers), and what the plan named."""
-    first = len(plan.kernel.params)
-    values = [f"const i64_ {symbol.name} = (i64_)p[{first + i}];" for i, symbol in enumerate(plan.kernel.symbols)]
-    return values + [f"const i64_ {name} = {ops.extent(value)};" for name, value in plan.named]
-
-
-def _scan_along_lanes(node: Expr) -> str:
-    """The function of a scan along lanes: maxima are the same in any order, integers wrap around, floats are rounded.
-
-    Sums of float32 in float64 are mostly exact in any order; where they are not, much has cancelled.
-    """
-    if node.attr not in ("sum", "prod") or node.dtype not in FLOATS:
-        return "scan"
-    (value,) = node.args
-    exact = node.attr == "sum" and value.op == "cast" and (value.args[0].dtype, node.dtype) == ("f32", "f64")
-    return f"scan_floats<Digits::{'all' if exact else 'most'}, {'true' if node.attr == 'prod' else 'false'}>"
-
-
-def _guarded_nodes(plan: LoopPlan) -> set[Expr]:
-    """The nodes that hold a load that a mask around them matters to."""
-    numels = {param.name: param.numel for param in plan.kernel.params}
-    found: set[Expr] = set()
-    for node in plan.deps:
-        if node.op == "load":
-            guarded = not _is_free(node, plan, numels)
-        else:
-            guarded = node.op not in ("reduce", "scan") and any(child in found for child in node.children())
-        if guarded:
-            found.add(node)
-    return found
-
-
-def _is_free(node: Expr, plan: LoopPlan, numels: Mapping[str, Extent]) -> bool:
-    """Whether a load is one element for all lanes and lies in its buffer: it is made once, whatever uses it."""
-    buffer, index = node.attr
-    return plan.swept not in plan.deps[node] and not index.has_indirect and index.within(numels[buffer])

@@ -15,8 +15,8 @@ from importlib import resources
 from math import prod
 
 from stator.codegen.cpp import ops
-from stator.codegen.cpp.body import Name, Writer, declared
-from stator.codegen.cpp.plan import LoopPlan, pieces_of, plan
+from stator.codegen.cpp.body import Name, Writer
+from stator.codegen.cpp.plan import LoopPlan, merges, pieces_of, plan
 from stator.codegen.cpp.target import Target, native
 from stator.codegen.cpp.tiles import WIDTH, Tile, turned
 from stator.loop import special_functions
@@ -83,7 +83,7 @@ def emit_kernel(name: str, kernel: Kernel, target: Target) -> str:
         count = len(kernel.params) + len(kernel.symbols)
         writer.scope.lines.insert(0, "int wrong = 0;")
         writer.scope.lines.append(f"if (wrong) __atomic_store_n((int*)p[{count}], wrong, __ATOMIC_RELAXED);")
-    lines = "\n".join("    " + line for line in [*declared(made), *writer.sizes(), *writer.scope.lines])
+    lines = "\n".join("    " + line for line in [*_declared(made), *writer.sizes(), *writer.scope.lines])
     return (
         f"// {' '.join(f'{a.name}:{a.size}' for a in (*kernel.axes, *kernel.reduce_axes))}, {made.shape}\n"
         f"static void {name}_range(void* const* p, i64_ begin, i64_ end) {{\n{lines}\n}}\n"
@@ -91,11 +91,18 @@ def emit_kernel(name: str, kernel: Kernel, target: Target) -> str:
     )
 
 
+def _declared(plan: LoopPlan) -> list[str]:
+    """The symbols of a kernel as variables (their values come after the pointers), and what the plan named."""
+    first = len(plan.kernel.params)
+    values = [f"const i64_ {symbol.name} = (i64_)p[{first + i}];" for i, symbol in enumerate(plan.kernel.symbols)]
+    return values + [f"const i64_ {name} = {ops.extent(value)};" for name, value in plan.named]
+
+
 def _entry(name: str, made: LoopPlan, checks: Mapping[Extent, int]) -> str:
     """Shares the range among threads; with checks, they say through one more pointer which one failed."""
     grid, threads = ops.extent(made.grid), ops.extent(made.threads)
     run = f"parallel({name}_range, {{}}, {grid}, {threads});"
-    lines = declared(made)
+    lines = _declared(made)
     if not checks and not lines:
         return f" {run.format('p')} return 0; "
     if not checks:
@@ -226,7 +233,7 @@ def _levels(writer: Writer, made: LoopPlan) -> None:
         if node.op == "reduce":
             levels.setdefault(node.level, []).append(node)
     last = max(levels, default=0)
-    merged = inner if inner and levels and all(store.value.level < last for store in inner) else []
+    merged = inner if merges(kernel, inner) else []
     for level in sorted(levels):
         _Level(writer, made, levels[level], merged if level == last else []).write()
     if inner and not merged:
@@ -432,9 +439,13 @@ class _Level:
             writer.enter(axis)
         if self.wide:
             writer.enter(made.vector)  # type: ignore[arg-type]
+        for node in made.staged:
+            writer.take_staged(node)
         steps = [self._step(node, name) for node, name in zip(self.nodes, names, strict=True)]
         writer.scope.lines.extend(steps)
         _write_stores(writer, self.stores)
+        for node in made.staged:
+            writer.stage(node)
         if self.wide:
             assert made.vector is not None
             head = f"columns<{made.lanes}, U.value>(at, n, [&](i64_ {made.vector.name}, auto n, auto u) BODY {{"

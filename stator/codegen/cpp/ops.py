@@ -10,7 +10,8 @@ import math
 from typing import Any
 
 from stator.loop import special_functions
-from stator.loop.scalar import identity
+from stator.loop.expr import Expr
+from stator.loop.scalar import FLOATS, identity
 from stator.sizes import Extent, Size, Symbol, fold
 
 STORAGE = {
@@ -97,6 +98,18 @@ def start(reduction: str, kind: str, dtype: str) -> str:
     """
     found = identity(reduction, "i32" if kind == "i32" and dtype == "i64" else dtype)
     return str(-int(found)) if kind == "mask" else number(kind, found)
+
+
+def scan_along_lanes(node: Expr) -> str:
+    """The function of a scan along lanes: maxima are the same in any order, integers wrap around, floats are rounded.
+
+    Sums of float32 in float64 are mostly exact in any order; where they are not, much has cancelled.
+    """
+    if node.attr not in ("sum", "prod") or node.dtype not in FLOATS:
+        return "scan"
+    (value,) = node.args
+    exact = node.attr == "sum" and value.op == "cast" and (value.args[0].dtype, node.dtype) == ("f32", "f64")
+    return f"scan_floats<Digits::{'all' if exact else 'most'}, {'true' if node.attr == 'prod' else 'false'}>"
 
 
 def bitcast(source: str, target: str, text: str) -> str:

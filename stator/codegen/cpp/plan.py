@@ -9,6 +9,7 @@ what is shared among threads is an expression of their values.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil, prod
 
@@ -19,7 +20,7 @@ from stator.loop.collision import colliding, scatters
 from stator.loop.expr import Expr, postorder, scans
 from stator.loop.extent import less
 from stator.loop.index import Axis, FloorDiv, Index, Indirect, Mod
-from stator.loop.kernel import Kernel
+from stator.loop.kernel import Kernel, Store
 from stator.loop.ranges import Ranges
 from stator.loop.space import loops
 from stator.sizes import Extent, Size, Symbol, hint, maximum, minimum
@@ -31,6 +32,7 @@ THREAD_WORK = 60_000  # cost units that pay for one more thread
 COSTLY = 10  # what an operator costs that is worth lanes even if they are taken apart afterwards
 LONG = 512  # the length that a loop is unrolled for at least, if it is symbolic
 GRID = 64  # pieces that a long vector axis is cut into, for threads to share
+STAGED = 4096  # the longest row of float32 that is kept between the loops over it: half of the nearest cache
 
 
 @dataclass(slots=True)
@@ -59,6 +61,7 @@ class LoopPlan:
     serial: tuple[Axis, ...] = ()  # outer axes whose order matters: each grid point loops over them
     named: list[tuple[str, Extent]] = field(default_factory=list)  # numbers known at run time, each by earlier ones
     loops: tuple[Axis, ...] = field(default=())  # reduce axes as nested, the vector axis innermost if it is one
+    staged: tuple[Expr, ...] = ()  # what a loop over a row keeps for the next ones
 
     def name(self, text: str, value: Extent) -> Extent:
         """The value; one that is known at run time only is from here on a variable of this name."""
@@ -100,6 +103,7 @@ def plan(kernel: Kernel, target: Target) -> LoopPlan:
     elif kernel.reduce_axes:
         made.shape = "column"
     made.unroll = _unroll(made)
+    made.staged = _staged(made)
     made.serial = tuple(axis for axis in kernel.axes if axis in collide and axis is not swept)
     if not collide:
         made.tile = choose(kernel, vector, lambda load: made.lane_stride(load.attr[1]))
@@ -189,6 +193,26 @@ def _narrow(kernel: Kernel, ranges: Ranges) -> frozenset[Expr]:
 
 def _is_wide(node: Expr, narrow: frozenset[Expr]) -> bool:
     return KIND[node.dtype] in WIDE_KINDS and node not in narrow
+
+
+def guarded_nodes(plan: LoopPlan) -> set[Expr]:
+    """The nodes that hold a load that a mask around them matters to."""
+    numels = {param.name: param.numel for param in plan.kernel.params}
+    found: set[Expr] = set()
+    for node in plan.deps:
+        if node.op == "load":
+            guarded = not _is_free(node, plan, numels)
+        else:
+            guarded = node.op not in ("reduce", "scan") and any(child in found for child in node.children())
+        if guarded:
+            found.add(node)
+    return found
+
+
+def _is_free(node: Expr, plan: LoopPlan, numels: Mapping[str, Extent]) -> bool:
+    """Whether a load is one element for all lanes and lies in its buffer: it is made once, whatever uses it."""
+    buffer, index = node.attr
+    return plan.swept not in plan.deps[node] and not index.has_indirect and index.within(numels[buffer])
 
 
 # ---- decisions
@@ -287,6 +311,66 @@ def _unroll(made: LoopPlan) -> int:
     while unroll > 1 and length < 2 * unroll * made.lanes:
         unroll //= 2
     return unroll
+
+
+def _staged(made: LoopPlan) -> tuple[Expr, ...]:
+    """What several loops over a short row compute and is costly, such as the exponentials of a softmax.
+
+    Only what is used as it is: not what other such values are made of. Rows are a single loop of known length.
+    """
+    kernel, vector = made.kernel, made.vector
+    if made.shape != "row" or len(made.loops) != 1 or vector is None or scans(kernel.nodes):
+        return ()
+    if type(vector.size) is not int or vector.size > STAGED:
+        return ()
+    loops_of: dict[Expr, int] = {}
+    bodies = [(roots, _computed(roots, kernel)) for roots in _roots_of_loops(kernel)]
+    for _, computed in bodies:
+        for node in computed:
+            loops_of[node] = loops_of.get(node, 0) + 1
+    shared = {node for node, count in loops_of.items() if count > 1}
+    used = {root for roots, _ in bodies for root in roots}
+    used.update(arg for _, computed in bodies for node in computed - shared for arg in node.args)
+    found: list[Expr] = []
+    for node in kernel.nodes:
+        if node not in used & shared or KIND[node.dtype] != "f32" or vector not in made.deps[node]:
+            continue
+        if sum(COST.get(part.op, 1) for part in _computed([node], kernel, found)) >= COSTLY:
+            found.append(node)
+    return tuple(found)
+
+
+def _roots_of_loops(kernel: Kernel) -> list[list[Expr]]:
+    """What each loop over the reduce axes computes: the bodies of the reductions of a level, then the inner stores."""
+    levels: dict[int, list[Expr]] = {}
+    for node in kernel.nodes:
+        if node.op == "reduce":
+            levels.setdefault(node.level, []).append(node.args[0])
+    stores = [store for store in kernel.stores if store.space == "inner"]
+    roots = [root for store in stores for root in store.roots]
+    if merges(kernel, stores):
+        levels[max(levels)] += roots
+        roots = []
+    return [*levels.values(), roots]
+
+
+def merges(kernel: Kernel, stores: Sequence[Store]) -> bool:
+    """Whether the last loop that reduces makes these inner stores too: they need nothing that it finds."""
+    last = max([node.level for node in kernel.nodes if node.op == "reduce"], default=0)
+    return bool(stores) and last > 0 and all(store.value.level < last for store in stores)
+
+
+def _computed(roots: Iterable[Expr], kernel: Kernel, known: Sequence[Expr] = ()) -> set[Expr]:
+    """The nodes that a loop computes at every point for these: not what was reduced, nor what a mask may leave out."""
+    found: set[Expr] = set()
+    stack = list(roots)
+    while stack:
+        node = stack.pop()
+        if node in found or node in known or node not in kernel.inner:
+            continue
+        found.add(node)
+        stack.extend((node.args[0], node.args[2]) if node.op == "masked" else node.args)
+    return found
 
 
 def _single_column(made: LoopPlan) -> bool:
