@@ -113,6 +113,11 @@ def is_contiguous(tensor: torch.Tensor) -> bool:
     return True
 
 
+def is_nothing(tensor: torch.Tensor) -> bool:
+    """Whether a dim is known to have no element; nothing is asked of symbols."""
+    return any(type(extent) is int and extent == 0 for extent in tensor.shape)
+
+
 def same(a: Sequence[int], b: Sequence[int]) -> bool:
     """Whether two shapes are equal; sizes are only compared where there are as many of them."""
     return len(a) == len(b) and tuple(a) == tuple(b)

@@ -13,8 +13,8 @@ from typing import Any
 import torch
 
 from stator.fake.execute import aten, plan_of, run_on_meta
-from stator.fake.layout import channels_last_strides, is_contiguous, same, suggests_channels_last
-from stator.fake.rules import rule, variants
+from stator.fake.layout import channels_last_strides, is_contiguous, is_nothing, same, suggests_channels_last
+from stator.fake.rules import like, rule, variants
 from stator.fake.rules_layers import image, per_dim
 from stator.fake.tensor import FakeTensor, make
 from stator.sizes.strides import same_layout
@@ -32,6 +32,8 @@ def _pixel_shuffle(x: Any, factor: int) -> Any:
 @rule(aten.pixel_unshuffle.default)
 def _pixel_unshuffle(x: Any, factor: int) -> Any:
     channels, height, width = x.shape[-3:]
+    if x.device.type == "cpu" and is_nothing(x):  # its kernel copies what has no elements, in the size that it has
+        return NotImplemented if factor < 1 or height % factor or width % factor else like(x, None, None, None)
     size = [*x.shape[:-3], channels * factor**2, height // factor, width // factor]
     return _suggested(size, x, factor, (height, width))
 

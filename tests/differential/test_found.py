@@ -104,6 +104,11 @@ RIGHT = {
         ("v0 = torch.addcmul(x0, x1, x0, value=0.5)",),
         ("v0",),
     ),
+    "a gradient of no pixels that are shuffled": Program(
+        (Input((1, 0, 1, 1), **LEAF), Input((2, 4, 0, 2))),
+        ("v0 = F.pixel_shuffle(torch.index_select(x0, 0, torch.tensor([0])), 2)", "v1 = F.pixel_unshuffle(x1, 2)"),
+        ("v0", "v1"),
+    ),
     "repeated elements read in other units": Program(
         (Input((8, 8, 4), torch.int64, "expanded"),),
         ("v0 = x0.view(torch.int32).long().clamp(0, 4)", "v1 = (x0 + x0)[:1].expand(8, 8, 4).view(torch.float64)"),
