@@ -227,10 +227,12 @@ def _inverse_as_strided(step: Step, parent: fx.Node, value: fx.Node, emit: Emit)
         return _with_layout(value, step.stride, parent, emit)
     if not is_dense(whole.shape, step.stride) or start < 0 or step.kwargs or may_overlap(size, stride):
         raise Unsupported(step.func, "the program writes through this view")
+    if _reach(size, stride, start)[1] > whole.numel():
+        raise Unsupported(step.func, "the program writes through it to memory outside of its operand")
     options = {"dtype": torch.int64, "device": whole.device}
     positions = emit(aten.full.default, [], start, **options)
     for dim, (extent, jump) in enumerate(zip(size, stride, strict=True)):
-        line = emit(aten.arange.start_step, 0, extent * jump, jump, **options)
+        line = emit(aten.mul.Tensor, emit(aten.arange.start_step, 0, extent, 1, **options), jump)  # a jump may be 0
         line = emit(aten.view.default, line, [extent, *[1] * (len(size) - dim - 1)])
         positions = emit(aten.add.Tensor, positions, line)
     order = sorted(range(whole.dim()), key=lambda dim: -step.stride[dim])
