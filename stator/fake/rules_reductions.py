@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from stator.fake.execute import aten
+from stator.fake.execute import aten, plan_of, run_on_meta
 from stator.fake.layout import is_float
 from stator.fake.rules import rule
 from stator.fake.tensor import make
@@ -36,6 +36,11 @@ def _sum_dtype(x: Any, dtype: torch.dtype | None) -> torch.dtype:
 @rule(aten.sum.dim_IntList)
 def _sum(x: Any, dims: Any, keepdim: bool = False, *, dtype: Any = None) -> Any:
     return make(reduced_size(x.shape, dims, keepdim), _sum_dtype(x, dtype), x.device)
+
+
+@rule(aten.prod.dim_int)
+def _prod(x: Any, dim: int, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    return make(reduced_size(x.shape, dim, keepdim), _sum_dtype(x, dtype), x.device)
 
 
 @rule(aten.sum.default, aten.prod.default)
@@ -95,24 +100,39 @@ def _argmax(x: Any, dim: Any = None, keepdim: bool = False) -> Any:
     return make(reduced_size(x.shape, dim, keepdim), torch.int64, x.device)
 
 
-@rule(aten.norm.ScalarOpt_dim, aten.linalg_vector_norm.default)
-def _norm(x: Any, order: Any = 2, dims: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
-    """A kernel for shapes reads a negative dim as none in some releases."""
-    if dtype is not None or not is_float(x.dtype) or 0 in x.shape:
-        return NotImplemented
-    return make(reduced_size(x.shape, dims, keepdim), x.dtype.to_real(), x.device)
+def _norm_of(func: Any) -> Any:
+    """The rule of an overload of norms along dims."""
+
+    def norm(x: Any, order: Any = 2, dims: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+        if dtype is None and is_float(x.dtype) and 0 not in x.shape:
+            return make(reduced_size(x.shape, dims, keepdim), x.dtype.to_real(), x.device)
+        # The kernel for shapes, which knows what has no norm, reads a negative dim as none in some releases. And what
+        # has no elements gets the strides from it that the operand's had.
+        counted = None if dims is None else [dim + x.dim() if -x.dim() <= dim < 0 else dim for dim in dims]
+        kwargs = {} if dtype is None else {"dtype": dtype}
+        found = run_on_meta(func, plan_of(func), (x, order, counted, keepdim), kwargs)
+        return make(found.shape, found.dtype, found.device) if 0 in found.shape else found
+
+    return norm
+
+
+for _func in (aten.norm.ScalarOpt_dim, aten.norm.ScalarOpt_dim_dtype, aten.linalg_vector_norm.default):
+    rule(_func)(_norm_of(_func))
 
 
 @rule(aten.var.correction)
 def _var(x: Any, dims: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
-    return NotImplemented if x.is_complex() else make(reduced_size(x.shape, dims, keepdim), x.dtype, x.device)
+    if not is_float(x.dtype) and not x.is_complex():
+        return NotImplemented
+    return make(reduced_size(x.shape, dims, keepdim), x.dtype.to_real(), x.device)
 
 
 @rule(aten.var_mean.correction)
 def _var_mean(x: Any, dims: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
-    if x.is_complex():
+    if not is_float(x.dtype) and not x.is_complex():
         return NotImplemented
-    return _var(x, dims, keepdim=keepdim), _var(x, dims, keepdim=keepdim)
+    size = reduced_size(x.shape, dims, keepdim)
+    return make(size, x.dtype.to_real(), x.device), make(size, x.dtype, x.device)
 
 
 @rule(aten.any.default, aten.all.default)
