@@ -30,6 +30,8 @@ from stator.sizes import Extent, Size
 #: Additions into one accumulator before it is added to a total of its own. Eager adds in float64 in places (batch
 #: norm); with chains as short as this, float32 comes near it, at no cost that shows.
 LONG_CHAIN = 16
+#: Operators that `circular.h` has, which is read where a kernel needs one, to save the compiler time.
+CIRCULAR = frozenset(("sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh"))
 #: How long a chain counts as that has a symbolic length.
 ANY_LENGTH = 1 << 40
 
@@ -41,17 +43,22 @@ def emit(kernels: Sequence[Kernel], target: Target | None = None) -> str:
     operators = {node.op for kernel in kernels for node in kernel.nodes}
     special = not special_functions.NAMES.isdisjoint(operators)
     tiles = any("turn<" in text for text in texts)
-    return "\n".join([header("random" in operators, "scan" in operators, special, tiles), *texts])
+    circular = not CIRCULAR.isdisjoint(operators)
+    return "\n".join([header("random" in operators, "scan" in operators, special, tiles, circular), *texts])
 
 
 @cache
 def header(
-    with_random: bool = False, with_scans: bool = False, with_special: bool = False, with_tiles: bool = False
+    with_random: bool = False,
+    with_scans: bool = False,
+    with_special: bool = False,
+    with_tiles: bool = False,
+    with_circular: bool = False,
 ) -> str:
     """The text that every unit starts with."""
     folder = resources.files(__package__)
-    names = ["vector.h", "math.h", "circular.h", "power.h"] + ["random.h"] * with_random + ["scan.h"] * with_scans
-    names += ["tile.h"] * with_tiles
+    names = ["vector.h", "math.h"] + ["circular.h"] * (with_circular or with_random or with_special) + ["power.h"]
+    names += ["random.h"] * with_random + ["scan.h"] * with_scans + ["tile.h"] * with_tiles
     texts = [(folder / name).read_text(encoding="utf-8") for name in names]
     if with_special:
         texts += [constants(), (folder / "special.h").read_text(encoding="utf-8")]
