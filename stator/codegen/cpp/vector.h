@@ -220,15 +220,22 @@ template <class F, class M> INLINE void move_to(void*, F, M) {}
 #endif
 #endif
 template <class T, int L> INLINE V<T, L> raw(const T* p, i64_ n) {
-    if constexpr (ready<T, L>) return (V<T, L>)move(p, Word<T, L>{}, first<T, L>(n));
     V<T, L> r = {};
+    if (__builtin_constant_p(n) && n <= 4) {  // known to be few: one by one is faster than any mask
+        for (int j = 0; j < (L < 4 ? L : 4); ++j)
+            if (j < n) r[j] = p[j];
+        return r;
+    }
+    if constexpr (ready<T, L>) return (V<T, L>)move(p, Word<T, L>{}, first<T, L>(n));
     __builtin_memcpy(&r, p, sizeof(T) * n);
     return r;
 }
 template <class T, class F> INLINE void raw_store(T* p, F v, Full) { __builtin_memcpy(p, &v, sizeof v); }
 template <class T, class F> INLINE void raw_store(T* p, F v, i64_ n) {
     constexpr int L = lanes_of<F>;
-    if constexpr (ready<T, L>) return move_to(p, (Word<T, L>)v, first<T, L>(n));
+    // what is known to be some bytes is a move or two; a masked one takes tens of steps on some processors
+    if constexpr (ready<T, L>)
+        if (!__builtin_constant_p(n)) return move_to(p, (Word<T, L>)v, first<T, L>(n));
     __builtin_memcpy(p, &v, sizeof(T) * n);
 }
 
