@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -62,3 +63,14 @@ def test_what_all_lanes_share_is_loaded_without_a_mask() -> None:
     before, loop = text[text.index("k0_range") :].split("sweep<", 1)
     assert "rsqrt_" in before and "rsqrt_" not in loop
     assert "load_if" in loop and "gather_if" not in loop
+
+
+@pytest.mark.parametrize("mode", ["reflect", "replicate"])
+def test_rows_of_borders_are_read_at_one_position(mode: str) -> None:
+    """And not as often as a dim has parts, each under its condition."""
+    gm, _ = trace(
+        lambda x: torch.nn.functional.pad(x, (3, 3, 3, 3), mode), (torch.randn(8, 32, 56, 56),), DECOMPOSITIONS
+    )
+    text = cpp.emit(list(schedule(lower(gm, "test", "cpu"), Device.of("cpu", 2)).kernels), cpp.native())
+    loads = re.findall(r"load\w*[<(]|gather\w*<", text[text.index("k0_range") :])
+    assert len(loads) <= 4, loads  # the position, and each part of the last dim

@@ -1,6 +1,8 @@
-"""Borders that repeat or mirror what they surround, dim by dim: joined parts, and in backward the parts added back.
+"""Borders that repeat or mirror what they surround, dim by dim, and in backward the parts added back.
 
-A negative border cuts off, and so does its gradient: it is zero there.
+The last dim is joined of parts, each of which loops write by itself: what lies contiguous is moved as such. Along the
+others a row has one position that it is read at, which is computed once for the row; what is added to it in backward is
+asked for once a row too. A negative border cuts off, and so does its gradient: it is zero there.
 """
 
 from __future__ import annotations
@@ -8,6 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Sequence
 
+import torch
 from torch import Tensor
 
 from stator.prims import names as p
@@ -21,10 +24,7 @@ Border = Callable[[Tensor, int, int, int], Tensor]
 
 
 def _borders(padding: Sequence[int]) -> Iterator[tuple[int, int, int]]:
-    """(dim, elements before, elements after): the list begins with the last dim, which comes last here.
-
-    Parts of the dim that is joined last are written one by one; of another, loops ask once a row which part it is in.
-    """
+    """(dim, elements before, elements after): the list begins with the last dim, which comes last here."""
     for k in reversed(range(len(padding) // 2)):
         yield -1 - k, padding[2 * k], padding[2 * k + 1]
 
@@ -47,21 +47,36 @@ def _laid_out(value: Tensor, x: Tensor) -> Tensor:
 
 
 def _pad_backward(fold: Border, grad: Tensor, x: Tensor, padding: Sequence[int]) -> Tensor:
-    value = cast(grad, compute_type(grad.dtype))
+    value = w.from_zero(cast(grad, compute_type(grad.dtype)))  # sums of such numbers are none of -0.0 either
     for dim, before, after in _borders(padding):
         value = w.padded(value, dim, -min(before, 0), -min(after, 0))
         positive = max(before, 0), max(after, 0)
         if any(positive):
             value = fold(value, dim, *positive)
-    return _laid_out(cast(w.from_zero(value), grad.dtype), x)
+    return _laid_out(cast(value, grad.dtype), x)
 
 
 def _part(x: Tensor, dim: int, start: int, end: int) -> Tensor:
     return p.slice_(x, dim, start, end)
 
 
+def _is_last(dim: int) -> bool:
+    return dim == -1
+
+
+def _positions(x: Tensor, dim: int, before: int, after: int) -> Tensor:
+    """Where each element of the dim with borders is in `x`, less than 0 and beyond its end in the borders."""
+    end = x.shape[dim] + after
+    return p.arange(-before, end, 1, dtype=torch.int64, device=x.device)
+
+
 def _reflect(x: Tensor, dim: int, before: int, after: int) -> Tensor:
     extent = x.shape[dim]
+    if not _is_last(dim):
+        last = extent - 1
+        inside = p.absolute(_positions(x, dim, before, after))
+        mirrored = p.sub(last, p.absolute(p.sub(last, inside)))
+        return p.index_select(x, dim, p.clamp(mirrored, 0, last))
     left = p.flip(_part(x, dim, 1, 1 + before), [dim])
     right = p.flip(_part(x, dim, extent - 1 - after, extent - 1), [dim])
     return p.cat([part for part, n in ((left, before), (x, 1), (right, after)) if n], dim)
@@ -73,9 +88,14 @@ def _reflect_back(grad: Tensor, dim: int, before: int, after: int) -> Tensor:
     middle = _part(grad, dim, before, before + extent)
     left = p.flip(_part(grad, dim, 0, before), [dim])
     right = p.flip(_part(grad, dim, before + extent, before + extent + after), [dim])
-    if type(extent) is int and before + after + 2 <= extent:
-        mirrored = ((1, 1 + before, left), (extent - 1 - after, extent - 1, right))
-        return _with_added(middle, dim, [stretch for stretch in mirrored if stretch[0] < stretch[1]])
+    if _is_last(dim) and type(extent) is int and before + after + 2 <= extent:
+        start, end = 1 + before if before else 0, extent - 1 - after if after else extent
+        parts = [_part(middle, dim, start, end)]
+        if before:
+            parts.insert(0, p.add(_part(middle, dim, 0, start), w.padded(left, dim, 1, 0)))
+        if after:
+            parts.append(p.add(_part(middle, dim, end, extent), w.padded(right, dim, 0, 1)))
+        return p.cat(parts, dim)
     terms = [middle]
     if before:
         terms.append(w.padded(left, dim, 1, extent - 1 - before))
@@ -84,17 +104,10 @@ def _reflect_back(grad: Tensor, dim: int, before: int, after: int) -> Tensor:
     return w.total(terms)
 
 
-def _with_added(x: Tensor, dim: int, stretches: Sequence[tuple[int, int, Tensor]]) -> Tensor:
-    """`x` with (start, end, value) stretches of a dim added, which are in order."""
-    parts, done = [], 0
-    for start, end, value in stretches:
-        parts += [_part(x, dim, done, start), p.add(_part(x, dim, start, end), value)]
-        done = end
-    return p.cat([*parts, _part(x, dim, done, x.shape[dim])], dim)
-
-
 def _replicate(x: Tensor, dim: int, before: int, after: int) -> Tensor:
     extent = x.shape[dim]
+    if not _is_last(dim):
+        return p.index_select(x, dim, p.clamp(_positions(x, dim, before, after), 0, extent - 1))
     size = list(x.shape)
 
     def repeated(start: int, count: int) -> Tensor:
