@@ -74,3 +74,17 @@ def test_rows_of_borders_are_read_at_one_position(mode: str) -> None:
     text = cpp.emit(list(schedule(lower(gm, "test", "cpu"), Device.of("cpu", 2)).kernels), cpp.native())
     loads = re.findall(r"load\w*[<(]|gather\w*<", text[text.index("k0_range") :])
     assert len(loads) <= 4, loads  # the position, and each part of the last dim
+
+
+def test_a_position_known_to_be_inside_needs_no_mask() -> None:
+    """The gradient of a diagonal asks of each element whether it lies there; what it may be is one number for a row."""
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.pad(torch.ops.aten.diagonal_backward(x, [64, 64], 0, 0, 1), (0, 32))
+
+    x = torch.randn(64)
+    gm, _ = trace(fn, (x,), DECOMPOSITIONS)
+    text = cpp.emit(schedule(lower(gm, "test", "cpu"), Device.of("cpu", 2)).kernels, cpp.native())
+    before, loop = text[text.index("k0_range") :].split("sweep<", 1)
+    assert "load1(" in before and "load" not in loop and "gather" not in loop
+    torch.testing.assert_close(stator.compile(fn)(x), fn(x), rtol=0, atol=0)

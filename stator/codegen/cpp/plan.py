@@ -200,10 +200,9 @@ def guarded_nodes(plan: LoopPlan) -> set[Expr]:
     numels = {param.name: param.numel for param in plan.kernel.params}
     found: set[Expr] = set()
     for node in plan.deps:
+        guarded = node.op not in ("reduce", "scan") and any(child in found for child in node.children())
         if node.op == "load":
-            guarded = not _is_free(node, plan, numels)
-        else:
-            guarded = node.op not in ("reduce", "scan") and any(child in found for child in node.children())
+            guarded = guarded or not _is_free(node, plan, numels)
         if guarded:
             found.add(node)
     return found
@@ -212,7 +211,8 @@ def guarded_nodes(plan: LoopPlan) -> set[Expr]:
 def _is_free(node: Expr, plan: LoopPlan, numels: Mapping[str, Extent]) -> bool:
     """Whether a load is one element for all lanes and lies in its buffer: it is made once, whatever uses it."""
     buffer, index = node.attr
-    return plan.swept not in plan.deps[node] and not index.has_indirect and index.within(numels[buffer])
+    known = all(plan.in_range(atom) for atom in index.indirects())
+    return plan.swept not in plan.deps[node] and known and index.within(numels[buffer])
 
 
 # ---- decisions
