@@ -15,7 +15,7 @@ from tests.codegen.harness import DTYPES, Batch, at, axes_of, e, kernel, load, p
 def test_transposes(target: object) -> None:
     batch = Batch(target)  # type: ignore[arg-type]
     for name, dtype in DTYPES.items():
-        for rows, columns in ((8, 8), (64, 16), (65, 33), (16, 130), (200, 67)):
+        for rows, columns in ((96, 8), (72, 16), (65, 33), (80, 130), (200, 67)):
             a = torch.randint(0, 100, (rows, columns)).to(dtype)
             out = torch.empty(columns, rows, dtype=dtype)
             x = axes_of([columns, rows])
@@ -28,7 +28,7 @@ def test_transposes(target: object) -> None:
 def test_some_operands_are_turned() -> None:
     """One operand along the lanes, one across, one backwards across, one the same for all lanes."""
     batch = Batch()
-    for batches, rows, columns in ((1, 70, 40), (3, 24, 19)):
+    for batches, rows, columns in ((1, 40, 70), (3, 19, 130)):
         x = axes_of([batches, rows, columns])
         along, across = torch.randn(batches, rows, columns), torch.randn(batches, columns, rows)
         back, row = torch.randn(columns, rows), torch.randn(rows, 1)
@@ -54,6 +54,14 @@ def test_what_is_read_under_a_mask_is_not_turned() -> None:
     batch = Batch()
     batch.add("masked", made, [a, out], {1: torch.nn.functional.pad(a, (0, 0, 0, 1)).t()}, rtol=0, atol=0)
     batch.check()
+
+
+def test_few_lines_stay_in_the_cache() -> None:
+    """To channels last: each channel is a line that positions walk along."""
+    a, out = torch.randn(32, 400), torch.empty(400, 32)
+    x = axes_of([400, 32])
+    made = kernel(x, (), (store(1, at(out, x), load(0, a, (x[1], x[0]))),), params(a, out, out=[1]))
+    assert "turn<" not in emit([made])
 
 
 def test_symbolic_sizes() -> None:

@@ -23,6 +23,8 @@ WIDTH = 64
 LINE = 64
 #: The shortest axes worth it.
 SHORTEST = 8
+#: How many lines are sure to stay in the cache until the next point of the grid reads the next element of each.
+KEPT_LINES = 64
 ITEM_BYTES = {"f64": 8, "i64": 8, "f32": 4, "i32": 4, "bf16": 2, "f16": 2, "i16": 2, "i8": 1, "u8": 1, "bool": 1}
 
 
@@ -45,13 +47,19 @@ def choose(kernel: Kernel, vector: Axis | None, lane_stride: Callable[[Expr], Ex
         if node.op != "load" or node in masked or lane_stride(node) in (None, 0, 1, -1, 2):
             continue
         axis = _across(node, vector, kernel)
-        if axis is not None:
+        if axis is not None and not _walks_along(axis, vector, kernel, LINE // ITEM_BYTES[node.dtype]):
             found.setdefault(axis, []).append(node)
     if not found:
         return None
     axis = max(found, key=lambda axis: len(found[axis]))
     columns = LINE // max(ITEM_BYTES[load.dtype] for load in found[axis])
     return Tile(axis, columns, {load: f"tile{i}" for i, load in enumerate(found[axis])})
+
+
+def _walks_along(axis: Axis, vector: Axis, kernel: Kernel, line: int) -> bool:
+    """Whether loads at an address for each lane walk along few lines, and are faster: images with channels last."""
+    innermost = [other for other in kernel.axes if other is not vector and loops(other)][-1]
+    return axis is innermost and hint(vector.size) <= KEPT_LINES and hint(axis.size) >= line
 
 
 def _across(load: Expr, vector: Axis, kernel: Kernel) -> Axis | None:
