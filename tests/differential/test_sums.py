@@ -66,6 +66,23 @@ def test_long_sums_that_overflow_little_by_little(dtype: torch.dtype, dynamic: b
                 torch.testing.assert_close(got, want)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32], ids=str)
+def test_running_sums_that_cancel_are_eagers(dtype: torch.dtype) -> None:
+    """Small terms are lost beside a great one that is taken away again: which ones, the order decides."""
+    generator = torch.Generator().manual_seed(5)
+    x = torch.randn(200, 66, generator=generator).to(dtype)
+    great = torch.finfo(dtype).max / 2
+    for value in (great, -great, great / 3e4, 0.0):
+        x[torch.rand(x.shape, generator=generator) < 0.05] = value
+
+    def sums(x: Tensor) -> list[Tensor]:
+        return [x.cumsum(1), (x * 1).cumsum(1) - x, x.cumsum(0)]
+
+    compiled = stator.compile(sums, fullgraph=True, options={"strict": True, "cache": False})
+    for got, want in zip(compiled(x), sums(x), strict=True):
+        torch.testing.assert_close(got, want, rtol=0, atol=0, equal_nan=True)
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64], ids=str)
 def test_a_nan_keeps_its_sign_where_nothing_is_computed(dtype: torch.dtype) -> None:
     integers = {2: torch.int16, 4: torch.int32, 8: torch.int64}[dtype.itemsize]

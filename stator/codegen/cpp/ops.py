@@ -25,6 +25,8 @@ KIND = {
 ELEMENT = {"f64": "double", "f32": "float", "i64": "i64_", "i32": "int", "mask": "int"}
 WRAP = {"i16": "wrap_i16", "i8": "wrap_i8", "u8": "wrap_u8", "bf16": "round_bf16", "f16": "round_f16"}
 WIDE_KINDS = ("f64", "i64")
+#: The dtype of a sum → those whose sums are mostly exact in it.
+NARROW = {"f64": ("f32",), "f32": ("f16", "bf16")}
 _HELD = {"i64": (-(2**63), 2**63 - 1), "i32": (-(2**31), 2**31 - 1)}  # by a register of whole numbers
 
 _CALLS = (
@@ -103,12 +105,12 @@ def start(reduction: str, kind: str, dtype: str) -> str:
 def scan_along_lanes(node: Expr) -> str:
     """The function of a scan along lanes: maxima are the same in any order, integers wrap around, floats are rounded.
 
-    Sums of float32 in float64 are mostly exact in any order; where they are not, much has cancelled.
+    Sums in a wider dtype are mostly exact in any order; where they are not, much has cancelled.
     """
     if node.attr not in ("sum", "prod") or node.dtype not in FLOATS:
         return "scan"
     (value,) = node.args
-    exact = node.attr == "sum" and value.op == "cast" and (value.args[0].dtype, node.dtype) == ("f32", "f64")
+    exact = node.attr == "sum" and value.op == "cast" and value.args[0].dtype in NARROW.get(node.dtype, ())
     return f"scan_floats<Digits::{'all' if exact else 'most'}, {'true' if node.attr == 'prod' else 'false'}>"
 
 
