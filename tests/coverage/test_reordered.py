@@ -94,6 +94,17 @@ def test_sums_overflow_in_some_orders() -> None:
     assert {"inf", "nan"} <= found
 
 
+@pytest.mark.parametrize("function", [torch.sum, torch.mean])
+def test_what_cancels_in_the_end_overflows_in_not_every_order(function: Callable[[Tensor], Tensor]) -> None:
+    x = torch.tensor([BIG, -BIG]).repeat_interleave(32)
+    found = set()
+    for seed in SEEDS:
+        with Reordered(seed):
+            found.add(str(function(x).item()))
+            assert function(x.abs()).isinf()
+    assert {"0.0", "nan"} <= found
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 def test_a_product_that_overflows_alone_may_be_joined_with_the_sum(dtype: torch.dtype) -> None:
     """An infinite sum stays what it is beside a finite product, and is no number beside an infinite one."""
