@@ -147,11 +147,16 @@ def wide_results() -> Iterator[None]:
 
 
 class Elsewhere(TorchDispatchMode):
-    """Every element of elementwise operators computed by vector instructions, or without them."""
+    """Every element of elementwise operators computed by vector instructions, or without them.
 
-    def __init__(self, *, vectors: bool) -> None:
+    With a `seed` each operator has a choice of its own: layouts and lengths decide it, which differ within a program.
+    """
+
+    def __init__(self, *, vectors: bool = True, seed: int | None = None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.vectors = vectors
+        self.chosen: dict[Any, bool] = {}
+        self.random = None if seed is None else torch.Generator().manual_seed(seed)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -166,19 +171,22 @@ class Elsewhere(TorchDispatchMode):
         alike = all(t.dtype is out.dtype for t in tensors)
         meets = out.is_floating_point() and not any(t.is_complex() for t in tensors)
         if (alike or meets) and all(t.device == out.device for t in tensors):
+            if self.random is not None and func not in self.chosen:
+                self.chosen[func] = bool(torch.randint(0, 2, (), generator=self.random))
+            vectors = self.chosen.get(func, self.vectors)
 
             def placed(value: Any) -> Any:
-                return self._placed(value, out.dtype)
+                return self._placed(value, out.dtype, vectors)
 
             out.copy_(func(*tree_map(placed, args), **tree_map(placed, kwargs))[..., 0])
         return out
 
-    def _placed(self, value: Any, dtype: torch.dtype) -> Any:
+    def _placed(self, value: Any, dtype: torch.dtype, vectors: bool) -> Any:
         """The tensor many times, side by side; or with gaps between its elements. All in the dtype of the result."""
         if not isinstance(value, Tensor):
             return value
         value = value.to(dtype)
-        if self.vectors:
+        if vectors:
             return value.unsqueeze(-1).expand(*value.shape, MANY).contiguous()
         return torch.stack([value, value], -1)[..., :1]
 
@@ -294,6 +302,7 @@ WAYS: tuple[Callable[[], AbstractContextManager[Any]], ...] = (
     *[lambda seed=seed: Reordered(seed) for seed in range(SEEDS)],
     lambda: Elsewhere(vectors=True),
     lambda: Elsewhere(vectors=False),
+    *[lambda seed=seed: Elsewhere(seed=seed) for seed in range(SEEDS // 2)],
     *[lambda vectors=vectors: Together(Reordered(0), Elsewhere(vectors=vectors)) for vectors in (True, False)],
     AsSaved,
     Around,

@@ -61,6 +61,18 @@ def test_elementwise_operators_are_computed_in_both_ways(function: object) -> No
     torch.testing.assert_close(given[0].isnan(), many[::64].isnan())
 
 
+def test_each_elementwise_operator_may_be_computed_in_either_way() -> None:
+    """`hardswish` of NaN has a slope from scalars only, `hardtanh` none from vectors only: their sum, in one mix."""
+
+    def both(x: torch.Tensor) -> torch.Tensor:
+        return F.hardswish(x) + F.hardtanh(x) * torch.nan
+
+    x = torch.tensor([torch.nan, 1.0])
+    ways = [Elsewhere(vectors=True), Elsewhere(vectors=False), *[Elsewhere(seed=seed) for seed in range(6)]]
+    slopes = [run(both, x, within=lambda way=way: way).gradients[0][0] for way in ways]
+    assert slopes[0].isnan() and slopes[1].isnan() and not all(slope.isnan() for slope in slopes)
+
+
 def judge(ours: object, eager: object, *inputs: torch.Tensor) -> list[str]:
     return judged(
         run(ours, *inputs), lambda noise=0.0, wide=False, **how: run(eager, *inputs, **how), run(eager, *inputs)
