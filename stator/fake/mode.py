@@ -16,7 +16,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from stator.base.errors import Unsupported
-from stator.fake import refusals, starts
+from stator.fake import refusals, repeated, starts
 from stator.fake.execute import CONSTANT_ELEMENTS, NUMBERS, execute, is_small, on_cpu, plan_of
 from stator.fake.symbolic import is_symbolic
 from stator.fake.tensor import FakeTensor, Memory, make, meta_like_storage
@@ -71,6 +71,7 @@ class FakeMode(TorchDispatchMode):
         plan = plan_of(func)
         refusals.check(func, plan, args, kwargs)
         starts.check(func, args, kwargs)
+        repeated.check(func, args)
         if plan.composite:
             with self:
                 return func.decompose(*args, **kwargs)
