@@ -89,12 +89,17 @@ def observe_on(
         seen.sharing.append((same, memory, result.storage_offset() if memory.startswith("input") else 0))
     seen.inputs = [t.detach().clone() for t in tensors]
     if backward:
-        _backward(seen, flat, leaves, noise, mode)
+        _backward(seen, flat, tensors, leaves, noise, mode)
     return seen
 
 
 def _backward(
-    seen: Seen, flat: list[Any], wanted: Sequence[Tensor], noise: float, mode: AbstractContextManager[Any]
+    seen: Seen,
+    flat: list[Any],
+    tensors: Sequence[Tensor],
+    wanted: Sequence[Tensor],
+    noise: float,
+    mode: AbstractContextManager[Any],
 ) -> None:
     outputs = [t for t in flat if isinstance(t, Tensor) and t.requires_grad]
     if not outputs or not wanted:
@@ -103,6 +108,10 @@ def _backward(
     if isinstance(mode, Around):
         returned = {id(flat[i]) for i, shared in enumerate(seen.sharing) if shared and shared[0] is not None}
         cotangents = [_added_last(t, c) if id(t) in returned else c for t, c in zip(outputs, cotangents, strict=True)]
+        for i, shared in enumerate(seen.sharing):
+            if shared and shared[0] is None and shared[1].startswith("input") and flat[i].requires_grad:
+                at = next(j for j, t in enumerate(outputs) if t is flat[i])
+                cotangents[at] = _added_around(outputs[at], tensors[int(shared[1].split()[1])], cotangents[at])
     # Below a mode PyTorch takes one formula whatever the data; what is measured is the one that it takes without.
     chosen = as_eager_chooses(outputs) if isinstance(mode, TorchDispatchMode | Together) else nullcontext()
     try:
@@ -127,6 +136,17 @@ def _cotangent(like: Tensor, number: int, noise: float) -> Tensor:
 def _added_last(tensor: Tensor, cotangent: Tensor) -> Tensor:
     """The cotangent to begin with, where a hook adds the tensor's own to the sum of all others."""
     tensor.register_hook(lambda gradient: cotangent + gradient)
+    return torch.zeros_like(cotangent)
+
+
+def _added_around(view: Tensor, whole: Tensor, cotangent: Tensor) -> Tensor:
+    """The same for a view of an input, which is cut from it beside the compiled program."""
+    if not whole.requires_grad:
+        return cotangent
+    (own,) = torch.autograd.grad(view, whole, cotangent, retain_graph=True, allow_unused=True)
+    if own is None:
+        return cotangent
+    _added_last(whole, own)
     return torch.zeros_like(cotangent)
 
 

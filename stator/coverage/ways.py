@@ -208,7 +208,7 @@ class AsSaved(Plain):
 
 
 class Around(Plain):
-    """The cotangent of an input that is a result too comes to the sum of all that flows through the program.
+    """The cotangent of an input, or of a view of one, that is a result too comes to the sum of all else.
 
     Autograd adds what comes in at roots before anything else, and a compiled program is one node of its graph: there
     the sum is complete before. Whether it overflows, or is no number for complex ones, depends on that.

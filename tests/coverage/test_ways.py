@@ -224,6 +224,19 @@ def test_the_gradient_of_an_input_that_is_returned_may_come_last() -> None:
     torch.testing.assert_close(first[-1], last[-1])
 
 
+def test_the_gradient_of_a_view_that_is_returned_may_come_last() -> None:
+    """What the view's cotangent is added to cancels: it is lost, or is all that is left."""
+    x = torch.full((5, 1, 1), 2.0**-100)
+
+    def program(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        ratio = x / x
+        return x.mT, ratio
+
+    first, last = (run(program, x, within=way).gradients[0] for way in (Plain, Around))
+    assert first is not None and last is not None
+    assert not first.any() and last.all()
+
+
 def test_choices_of_instructions_and_of_orders_meet() -> None:
     """A remainder by a denormal is NaN from vectors only, and hides that a mean of infinities is what it is."""
     x = torch.tensor([[3.0, 1.0, -2.0, 4.0] * 16])
