@@ -9,6 +9,7 @@ Neighbours: the backend "aot_eager" and the tests; `runtime.bind` joins the piec
 from __future__ import annotations
 
 import copy
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -62,8 +63,12 @@ def _checked(module: fx.GraphModule) -> fx.GraphModule:
 
 
 def _is_made(node: fx.Node) -> bool:
-    """Whether a kernel has chosen how the value of the node lies."""
-    return node.op == "call_function" and isinstance(node.meta.get("val"), torch.Tensor) and not is_view(node)
+    """Whether a kernel has chosen how the value of the node lies, and the graph reads it."""
+    if node.op != "call_function" or not isinstance(node.meta.get("val"), torch.Tensor) or is_view(node):
+        return False
+    source = node.args[0] if node.target is operator.getitem else None
+    kept = WORKSPACES.get(str(source.target)) if isinstance(source, fx.Node) else None
+    return kept is None or node.args[1:] != (kept,)
 
 
 def laid_out(made: Any, size: tuple[int, ...], stride: tuple[int, ...]) -> Any:

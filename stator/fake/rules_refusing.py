@@ -23,7 +23,7 @@ def _addmv(bias: Any, matrix: Any, vector: Any, **numbers: Any) -> Any:
 
 @rule(aten.soft_margin_loss.default)
 def _soft_margin(x: Any, target: Any, reduction: int = 1) -> Any:
-    if x.dim() < target.dim() and broadcast([x, target]) != tuple(x.shape):
+    if broadcast([x, target]) != tuple(x.shape):  # a product in place
         raise RuntimeError(f"soft_margin_loss: the result cannot have the size {list(x.shape)} of the input")
     return NotImplemented if reduction else fresh((x,), x.dtype)
 
