@@ -21,7 +21,7 @@ from stator.aot.partition import partition
 from stator.aot.runtime import bind
 from stator.aot.symbols import origins, read
 from stator.aot.trace import trace
-from stator.base.errors import InternalError
+from stator.base.promised import as_promised
 from stator.base.workspaces import WORKSPACES
 from stator.fake.symbolic import size_of
 from stator.graphs.calls import is_view
@@ -57,7 +57,8 @@ def _checked(module: fx.GraphModule) -> fx.GraphModule:
         if _is_made(node):
             planned: torch.Tensor = node.meta["val"]
             with graph.inserting_after(node):
-                laid = graph.call_function(laid_out, (node, tuple(planned.shape), tuple(planned.stride())))
+                promised = (str(node.target), tuple(planned.shape), tuple(planned.stride()))
+                laid = graph.call_function(laid_out, (node, *promised))
             node.replace_all_uses_with(laid, delete_user_cb=lambda user, laid=laid: user is not laid)
     return fx.GraphModule(module, graph)
 
@@ -71,17 +72,9 @@ def _is_made(node: fx.Node) -> bool:
     return kept is None or node.args[1:] != (kept,)
 
 
-def laid_out(made: Any, size: tuple[int, ...], stride: tuple[int, ...]) -> Any:
-    """What a kernel made, with the strides that views of it are cut by; another size is our mistake, and no result."""
-    if not isinstance(made, torch.Tensor):  # a kernel may leave a result undefined
-        return made
-    if made.shape != size:
-        raise InternalError("run", f"a kernel gave a tensor of {tuple(made.shape)}, its shape function said {size}")
-    if made.stride() == stride or not made.numel():
-        return made
-    if all(n == 1 or mine == planned for n, mine, planned in zip(size, made.stride(), stride, strict=True)):
-        return made
-    return torch.empty_strided(size, stride, dtype=made.dtype, device=made.device).copy_(made)
+def laid_out(made: Any, kernel: str, size: tuple[int, ...], stride: tuple[int, ...]) -> Any:
+    """What a kernel made, with the strides that views of it are cut by; it may leave a result undefined."""
+    return as_promised(kernel, made, size, stride) if isinstance(made, torch.Tensor) else made
 
 
 class Sized(fx.Interpreter):
@@ -97,7 +90,8 @@ class Sized(fx.Interpreter):
         if not _is_made(n):
             return out
         planned = n.meta["val"]
-        return laid_out(out, self._filled(tuple(planned.shape), n), self._filled(tuple(planned.stride()), n))
+        size, stride = (self._filled(tuple(extents), n) for extents in (planned.shape, planned.stride()))
+        return laid_out(out, str(n.target), size, stride)
 
     def fetch_args_kwargs_from_env(self, n: fx.Node) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments of a node, with numbers for sizes."""

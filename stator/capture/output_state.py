@@ -71,7 +71,7 @@ def inferred(tensor: torch.Tensor) -> torch.Tensor:
         return empty.set_(tensor.untyped_storage(), tensor.storage_offset(), tensor.size(), tensor.stride())
 
 
-def unrecorded(enabled: bool, tensor: torch.Tensor) -> torch.Tensor:
+def older_view(enabled: bool, tensor: torch.Tensor) -> torch.Tensor:
     """A view made in that grad mode, before the tensor that it is a view of began to take gradients."""
     with torch.set_grad_enabled(enabled):
         view: torch.Tensor = torch.ops.aten.alias(tensor)
@@ -173,7 +173,7 @@ def view_like(graph: GraphBuilder, fake: Any) -> Callable[[torch.Tensor], torch.
         raise OutputRefused(
             "one of several views of a tensor that requires_grad_() is called on", granting(graph, fake._base)
         )
-    return partial(unrecorded, creation(fake) == RECORDED)
+    return partial(older_view, creation(fake) == RECORDED)
 
 
 def share(fake: Any, other: Any) -> bool:

@@ -108,10 +108,11 @@ def _backward(
     if isinstance(mode, Around):
         returned = {id(flat[i]) for i, shared in enumerate(seen.sharing) if shared and shared[0] is not None}
         cotangents = [_added_last(t, c) if id(t) in returned else c for t, c in zip(outputs, cotangents, strict=True)]
-        for i, shared in enumerate(seen.sharing):
-            if shared and shared[0] is None and shared[1].startswith("input") and flat[i].requires_grad:
-                at = next(j for j, t in enumerate(outputs) if t is flat[i])
-                cotangents[at] = _added_around(outputs[at], tensors[int(shared[1].split()[1])], cotangents[at])
+        wholes = {t.untyped_storage()._cdata: t for t in reversed(tensors)}
+        for i, out in enumerate(outputs):
+            whole = wholes.get(out.untyped_storage()._cdata) if out.layout is torch.strided and out.numel() else None
+            if whole is not None and id(out) not in returned:
+                cotangents[i] = _added_around(out, whole, cotangents[i])
     # Below a mode PyTorch takes one formula whatever the data; what is measured is the one that it takes without.
     chosen = as_eager_chooses(outputs) if isinstance(mode, TorchDispatchMode | Together) else nullcontext()
     try:

@@ -113,9 +113,9 @@ def is_contiguous(tensor: torch.Tensor) -> bool:
     return True
 
 
-def is_nothing(tensor: torch.Tensor) -> bool:
+def is_nothing(size: Sequence[int]) -> bool:
     """Whether a dim is known to have no element; nothing is asked of symbols."""
-    return any(type(extent) is int and extent == 0 for extent in tensor.shape)
+    return any(type(n) is int and n == 0 for n in size)
 
 
 def same(a: Sequence[int], b: Sequence[int]) -> bool:
@@ -150,7 +150,7 @@ def elementwise_strides(size: Size, tensors: Sequence[torch.Tensor], alone: bool
         stride = full[0].stride()
         if all(tensor.stride() == stride for tensor in full) and is_dense(size, stride):
             return stride
-    if all(map(is_plain, tensors)) and len(full) > 0 and not any(type(n) is int and n == 0 for n in size):
+    if all(map(is_plain, tensors)) and len(full) > 0 and not is_nothing(size):
         return None
     operands = [broadcast_strides(size, tensor.shape, tensor.stride()) for tensor in tensors]
     return permuted_strides(size, operands, 0)

@@ -31,8 +31,9 @@ def _pixel_shuffle(x: Any, factor: int) -> Any:
 
 @rule(aten.pixel_unshuffle.default)
 def _pixel_unshuffle(x: Any, factor: int) -> Any:
+    """On the CPU what has no elements is copied, in the size that it has."""
     channels, height, width = x.shape[-3:]
-    if x.device.type == "cpu" and is_nothing(x):  # its kernel copies what has no elements, in the size that it has
+    if x.device.type == "cpu" and is_nothing(x.shape):
         return NotImplemented if factor < 1 or height % factor or width % factor else like(x, None, None, None)
     size = [*x.shape[:-3], channels * factor**2, height // factor, width // factor]
     return _suggested(size, x, factor, (height, width))

@@ -7,6 +7,7 @@ table.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -100,24 +101,19 @@ def _argmax(x: Any, dim: Any = None, keepdim: bool = False) -> Any:
     return make(reduced_size(x.shape, dim, keepdim), torch.int64, x.device)
 
 
-def _norm_of(func: Any) -> Any:
-    """The rule of an overload of norms along dims."""
-
-    def norm(x: Any, order: Any = 2, dims: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
-        if dtype is None and is_float(x.dtype) and 0 not in x.shape:
-            return make(reduced_size(x.shape, dims, keepdim), x.dtype.to_real(), x.device)
-        # The kernel for shapes, which knows what has no norm, reads a negative dim as none in some releases. And what
-        # has no elements gets the strides from it that the operand's had.
-        counted = None if dims is None else [dim + x.dim() if -x.dim() <= dim < 0 else dim for dim in dims]
-        kwargs = {} if dtype is None else {"dtype": dtype}
-        found = run_on_meta(func, plan_of(func), (x, order, counted, keepdim), kwargs)
-        return make(found.shape, found.dtype, found.device) if 0 in found.shape else found
-
-    return norm
+def _norm(func: Any, x: Any, order: Any = 2, dims: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    if dtype is None and is_float(x.dtype) and 0 not in x.shape:
+        return make(reduced_size(x.shape, dims, keepdim), x.dtype.to_real(), x.device)
+    # The kernel for shapes, which knows what has no norm, reads a negative dim as none in some releases. And what
+    # has no elements gets the strides from it that the operand's had.
+    counted = None if dims is None else [dim + x.dim() if -x.dim() <= dim < 0 else dim for dim in dims]
+    kwargs = {} if dtype is None else {"dtype": dtype}
+    found = run_on_meta(func, plan_of(func), (x, order, counted, keepdim), kwargs)
+    return make(found.shape, found.dtype, found.device) if 0 in found.shape else found
 
 
 for _func in (aten.norm.ScalarOpt_dim, aten.norm.ScalarOpt_dim_dtype, aten.linalg_vector_norm.default):
-    rule(_func)(_norm_of(_func))
+    rule(_func)(partial(_norm, _func))
 
 
 @rule(aten.var.correction)

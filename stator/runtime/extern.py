@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from stator.base.errors import InternalError
+from stator.base.promised import as_promised
 from stator.base.workspaces import WORKSPACES
 
 #: Size and strides that are relied on, for each result up to the last that is asked for; None for one that is not.
@@ -81,7 +82,7 @@ def returning(target: str, *geometry: Geometry) -> Callable[..., tuple[Any, ...]
             result = operator(*args, **kwargs)
             if result.stride() == stride and result.shape == size:
                 return (result,)
-            return (_laid_out(target, result, size, stride),)
+            return (as_promised(target, result, size, stride),)
 
         return call_single
 
@@ -132,17 +133,6 @@ def _results(target: str, results: Any, geometry: Sequence[Geometry]) -> tuple[A
         if result is None:
             raise InternalError("run", f"{target} left its result {i} undefined, its shape function promised a tensor")
         if i != workspace and (result.stride() != promised[1] or result.shape != promised[0]):
-            result = _laid_out(target, result, *promised)
+            result = as_promised(target, result, *promised)
         found.append(result)
     return tuple(found)
-
-
-def _laid_out(target: str, result: Any, size: tuple[int, ...], stride: tuple[int, ...]) -> Any:
-    """The result with the strides that were promised; a size that was not is our mistake, and no result."""
-    import torch  # the package itself does not need torch
-
-    if result.shape != size:
-        raise InternalError("run", f"{target} gave a tensor of {tuple(result.shape)}, its shape function said {size}")
-    if all(n == 1 or mine == theirs for n, mine, theirs in zip(size, stride, result.stride(), strict=True)):
-        return result
-    return torch.empty_strided(size, stride, dtype=result.dtype, device=result.device).copy_(result)

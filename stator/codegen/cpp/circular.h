@@ -73,7 +73,6 @@ template <class D> INLINE D circle_f64(D x, int shift) {  // products with k are
 CIRCULAR_(sin_f64, circle_f64, __builtin_sin, 0)
 CIRCULAR_(cos_f64, circle_f64, __builtin_cos, 1)
 
-
 // ---- inverse: of what is no greater than one, or one half, and the rest by it
 
 template <class F> INLINE F atan_part(F t) {  // of |t| <= 1, less t
@@ -151,12 +150,4 @@ FLOATS_(acos_, __builtin_acos)
 FLOATS_(atan_, __builtin_atan)
 FLOATS_(sinh_, __builtin_sinh)
 FLOATS_(cosh_, __builtin_cosh)
-INLINE float atan2_(float y, float x) { return atan2_f32(splat<V<float, 4>>(y), splat<V<float, 4>>(x))[0]; }
-INLINE double atan2_(double y, double x) { return __builtin_atan2(y, x); }
-template <class F> INLINE F atan2_(F y, F x) {
-    if constexpr (is_f32<F>) return atan2_f32(y, x);
-    else {
-        for (int j = 0; j < lanes_of<F>; ++j) y[j] = __builtin_atan2(y[j], x[j]);
-        return y;
-    }
-}
+FLOATS2_(atan2_, atan2_f32, __builtin_atan2)

@@ -30,8 +30,15 @@ from stator.sizes import Extent, Size
 #: Additions into one accumulator before it is added to a total of its own. Eager adds in float64 in places (batch
 #: norm); with chains as short as this, float32 comes near it, at no cost that shows.
 LONG_CHAIN = 16
-#: Operators that `circular.h` has, which is read where a kernel needs one, to save the compiler time.
-CIRCULAR = frozenset(("sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh"))
+CIRCULAR = ("sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh")
+#: Headers, in their order → the operators that need them: others are not read, to save the compiler time.
+HEADERS: dict[str, frozenset[str]] = {
+    "circular.h": special_functions.NAMES | {*CIRCULAR, "random"},
+    "power.h": frozenset(),  # sizes are divided: all need it
+    "random.h": frozenset(("random",)),
+    "scan.h": frozenset(("scan",)),
+    "special.h": special_functions.NAMES,
+}
 #: How long a chain counts as that has a symbolic length.
 ANY_LENGTH = 1 << 40
 
@@ -39,29 +46,22 @@ ANY_LENGTH = 1 << 40
 def emit(kernels: Sequence[Kernel], target: Target | None = None) -> str:
     """The whole unit."""
     target = target or native()
-    texts = [emit_kernel(f"k{i}", kernel, target) for i, kernel in enumerate(kernels)]
+    plans = [plan(kernel, target) for kernel in kernels]
     operators = {node.op for kernel in kernels for node in kernel.nodes}
-    special = not special_functions.NAMES.isdisjoint(operators)
-    tiles = any("turn<" in text for text in texts)
-    circular = not CIRCULAR.isdisjoint(operators)
-    return "\n".join([header("random" in operators, "scan" in operators, special, tiles, circular), *texts])
+    needs = {name for name, users in HEADERS.items() if not operators.isdisjoint(users)}
+    if any(made.tile is not None for made in plans):
+        needs.add("tile.h")
+    return "\n".join([header(frozenset(needs)), *[emit_kernel(f"k{i}", made) for i, made in enumerate(plans)]])
 
 
 @cache
-def header(
-    with_random: bool = False,
-    with_scans: bool = False,
-    with_special: bool = False,
-    with_tiles: bool = False,
-    with_circular: bool = False,
-) -> str:
-    """The text that every unit starts with."""
+def header(needs: frozenset[str] = frozenset()) -> str:
+    """The text that every unit starts with: what all need, and those of `HEADERS` and `tile.h`."""
     folder = resources.files(__package__)
-    names = ["vector.h", "math.h"] + ["circular.h"] * (with_circular or with_random or with_special) + ["power.h"]
-    names += ["random.h"] * with_random + ["scan.h"] * with_scans + ["tile.h"] * with_tiles
-    texts = [(folder / name).read_text(encoding="utf-8") for name in names]
-    if with_special:
-        texts += [constants(), (folder / "special.h").read_text(encoding="utf-8")]
+    texts = []
+    for name in ("vector.h", "math.h", *HEADERS, "tile.h"):
+        if name in needs or name in ("vector.h", "math.h", "power.h"):
+            texts += [constants()] * (name == "special.h") + [(folder / name).read_text(encoding="utf-8")]
     return "\n".join(texts)
 
 
@@ -76,11 +76,11 @@ def constants() -> str:
     return "\n".join(["namespace special {", *lines, "}", ""])
 
 
-def emit_kernel(name: str, kernel: Kernel, target: Target) -> str:
+def emit_kernel(name: str, made: LoopPlan) -> str:
     """One kernel: its range function and its entry."""
+    kernel = made.kernel
     if kernel.outer_numel == 0:
         return f'extern "C" const char* {name}(void* const*) {{ return 0; }}  // no elements\n'
-    made = plan(kernel, target)
     writer = Writer(made)
     for i, param in enumerate(kernel.params):
         const, storage = "const " if param.role == "in" else "", ops.STORAGE[param.dtype]

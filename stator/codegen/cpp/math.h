@@ -33,6 +33,18 @@
         } \
     }
 
+// The same of two operands.
+#define FLOATS2_(NAME, F32, F64) \
+    INLINE float NAME(float x, float y) { return F32(splat<V<float, 4>>(x), splat<V<float, 4>>(y))[0]; } \
+    INLINE double NAME(double x, double y) { return F64(x, y); } \
+    template <class F> INLINE F NAME(F x, F y) { \
+        if constexpr (is_f32<F>) return F32(x, y); \
+        else { \
+            for (int j = 0; j < lanes_of<F>; ++j) x[j] = F64(x[j], y[j]); \
+            return x; \
+        } \
+    }
+
 // One of vectors of both.
 #define BOTH_(NAME) \
     SCALAR_(NAME) \

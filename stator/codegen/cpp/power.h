@@ -89,15 +89,7 @@ template <class F> INLINE F pow_f32(F x, F y) {
     r = (x != x) | (y != y) ? x + y : r;
     return (x == 1.0f) | (y == 0.0f) ? splat<F>(1.0f) : r;
 }
-INLINE float powf_(float x, float y) { return pow_f32(splat<V<float, 4>>(x), splat<V<float, 4>>(y))[0]; }
-INLINE double powf_(double x, double y) { return __builtin_pow(x, y); }
-template <class F> INLINE F powf_(F x, F y) {
-    if constexpr (is_f32<F>) return pow_f32(x, y);
-    else {
-        for (int j = 0; j < lanes_of<F>; ++j) x[j] = __builtin_pow(x[j], y[j]);
-        return x;
-    }
-}
+FLOATS2_(powf_, pow_f32, __builtin_pow)
 template <class T> INLINE T pow_(T a, T b) {
     typedef typename Element<T>::type E;
     if constexpr (Same<E, float>::value || Same<E, double>::value) return powf_(a, b);

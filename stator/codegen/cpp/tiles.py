@@ -14,6 +14,7 @@ from stator.codegen.cpp import ops
 from stator.loop.expr import Expr, postorder
 from stator.loop.index import Axis
 from stator.loop.kernel import Kernel
+from stator.loop.scalar import ITEMSIZE
 from stator.loop.space import loops
 from stator.sizes import Extent, hint
 
@@ -25,7 +26,6 @@ LINE = 64
 SHORTEST = 8
 #: How many lines are sure to stay in the cache until the next point of the grid reads the next element of each.
 KEPT_LINES = 64
-ITEM_BYTES = {"f64": 8, "i64": 8, "f32": 4, "i32": 4, "bf16": 2, "f16": 2, "i16": 2, "i8": 1, "u8": 1, "bool": 1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +47,12 @@ def choose(kernel: Kernel, vector: Axis | None, lane_stride: Callable[[Expr], Ex
         if node.op != "load" or node in masked or lane_stride(node) in (None, 0, 1, -1, 2):
             continue
         axis = _across(node, vector, kernel)
-        if axis is not None and not _walks_along(axis, vector, kernel, LINE // ITEM_BYTES[node.dtype]):
+        if axis is not None and not _walks_along(axis, vector, kernel, LINE // ITEMSIZE[node.dtype]):
             found.setdefault(axis, []).append(node)
     if not found:
         return None
     axis = max(found, key=lambda axis: len(found[axis]))
-    columns = LINE // max(ITEM_BYTES[load.dtype] for load in found[axis])
+    columns = LINE // max(ITEMSIZE[load.dtype] for load in found[axis])
     return Tile(axis, columns, {load: f"tile{i}" for i, load in enumerate(found[axis])})
 
 

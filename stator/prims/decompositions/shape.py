@@ -168,7 +168,7 @@ def pixel_shuffle(x: Tensor, factor: int) -> Tensor:
 
 @decompose("pixel_unshuffle")
 def pixel_unshuffle(x: Tensor, factor: int) -> Tensor:
-    if x.device.type == "cpu" and is_nothing(x):
+    if x.device.type == "cpu" and is_nothing(x.shape):
         return p.clone(x)
     *lead, c, h, w = x.shape
     n = len(lead)
