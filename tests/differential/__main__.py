@@ -29,7 +29,7 @@ from stator.base import faults
 from stator.base.errors import CaptureError, DataDependent, FallbackWarning, Unsupported
 from stator.coverage.compare import EPSILON, Seen, judged
 from tests.differential.observe import observe
-from tests.differential.programs import Program, generate, shorten
+from tests.differential.programs import MOST_STATEMENTS, Program, generate, shorten
 
 BACKENDS = ("inductor", "aot_eager")
 #: How many times as great sizes are in further calls.
@@ -121,7 +121,7 @@ def examine(number: int, program: Program, shrink: int, begin: Callable[[], None
         yield Result(number, found, why, f"# seed {number}, {backend}: {why}\n# now: {verdict(short)[1]}\n{short}\n")
 
 
-def serve(first: int, count: int, shrink: int) -> None:
+def serve(first: int, count: int, shrink: int, statements: int) -> None:
     """What a process does: lines of JSON with the number of each program, its text, its results; null in between."""
 
     def begin() -> None:
@@ -131,20 +131,21 @@ def serve(first: int, count: int, shrink: int) -> None:
     warnings.simplefilter("ignore")
     for number in range(first, first + count):
         print(json.dumps(number), flush=True)
-        program = generate(random.Random(number))
+        program = generate(random.Random(number), statements)
         print(json.dumps(str(program)), flush=True)
         for result in examine(number, program, shrink, begin):
             print(json.dumps(result), flush=True)
 
 
-def served(first: int, count: int, shrink: int) -> Iterator[Result]:
+def served(first: int, count: int, shrink: int, statements: int = MOST_STATEMENTS) -> Iterator[Result]:
     """The results of some programs, run in processes of their own: that one dies, or does not end, is a result too.
 
     One that dies before it has told its program died in eager, which runs while the program is written.
     """
     end = first + count
     while first < end:
-        given = ["--serve", "--seed", str(first), "--examples", str(min(end - first, LIFE)), "--shrink", str(shrink)]
+        numbers = {"seed": first, "examples": min(end - first, LIFE), "shrink": shrink, "statements": statements}
+        given = ["--serve", *[f"--{name}={number}" for name, number in numbers.items()]]
         text = ""
         with subprocess.Popen([sys.executable, *COMMAND, *given], stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
@@ -182,16 +183,22 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--shrink", type=int, default=60, help="tries to shorten a failing program")
+    parser.add_argument("--statements", type=int, default=MOST_STATEMENTS, help="the most that a program has")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     if given.serve:
-        serve(given.seed, given.examples, given.shrink)
+        serve(given.seed, given.examples, given.shrink, given.statements)
         return 0
     report = Report()
     with ThreadPoolExecutor(given.jobs) as pool:
         starts = range(given.seed, given.seed + given.examples, LIFE)
         parts = [(start, min(LIFE, given.seed + given.examples - start)) for start in starts]
-        for _ in pool.map(lambda part: [report.add(result) for result in served(*part, given.shrink)], parts):
+
+        def run(part: tuple[int, int]) -> None:
+            for result in served(*part, given.shrink, given.statements):
+                report.add(result)
+
+        for _ in pool.map(run, parts):
             report.line()
     report.line()
     for why, count in report.refusals.most_common(40):

@@ -24,6 +24,7 @@ from tests.differential.inputs import COMPLEX, FLOATS, LAYOUTS, Input
 DTYPES = (*FLOATS, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)
 SIZES = (1, 2, 3, 4, 5, 7, 8, 16, 17, 33)
 MOST_ELEMENTS = 4000
+MOST_STATEMENTS = 12
 MOST_RESIZED = 40_000
 _SLOT = re.compile(r"\{(\w*):(\w+?)(=?)(\d?)(?:@(\w+))?\}")
 
@@ -69,14 +70,15 @@ class Program:
         return program
 
 
-def generate(rng: random.Random) -> Program:
-    """A program of a few statements."""
-    return _Writer(rng).write()
+def generate(rng: random.Random, most: int = MOST_STATEMENTS) -> Program:
+    """A program of a few statements, at most so many: short ones find faults of single operators sooner."""
+    return _Writer(rng, most).write()
 
 
 @dataclass
 class _Writer:
     rng: random.Random
+    most: int
     inputs: list[Input] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
     values: dict[str, Any] = field(default_factory=dict)
@@ -86,7 +88,7 @@ class _Writer:
         """Inputs, statements, outputs."""
         rng = self.rng
         self._make_inputs()
-        wanted, tries = rng.randint(2, 12), 0
+        wanted, tries = rng.randint(min(2, self.most), self.most), 0
         while len(self.lines) < wanted and tries < 60:
             tries += 1
             self._statement()
