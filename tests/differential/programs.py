@@ -72,17 +72,17 @@ class Program:
 
 def generate(rng: random.Random, most: int = MOST_STATEMENTS) -> Program:
     """A program of a few statements, at most so many: short ones find faults of single operators sooner."""
-    return _Writer(rng, most).write()
+    return _Writer(rng, most=most).write()
 
 
 @dataclass
 class _Writer:
     rng: random.Random
-    most: int
     inputs: list[Input] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
     values: dict[str, Any] = field(default_factory=dict)
     chosen: dict[str, str] = field(default_factory=dict)
+    most: int = MOST_STATEMENTS
 
     def write(self) -> Program:
         """Inputs, statements, outputs."""
