@@ -49,23 +49,27 @@ class Reachability:
     """Which gradients there are, for each subset of the outputs that a caller may differentiate.
 
     A dataflow analysis over autograd's graph, with a bit for each output. Custom functions may return None for an
-    input. For which ones is observed while backward runs on fakes: make this before that, and call `bits` after.
+    input, and so do some of PyTorch's derivatives (of a norm of order 0). For which ones is observed while backward
+    runs on fakes, with all tangents: what gives none then gives none for fewer. Make this before that, and call `bits`
+    after.
     """
 
     def __init__(self, calls: Calls, outputs: Sequence[torch.Tensor]) -> None:
         self.calls = calls
         self.outputs = outputs
         self.order = _later_first([out.grad_fn for out in outputs if out.grad_fn is not None])
-        #: (function, number of its input) for which backward returned None.
-        self.nothing: set[tuple[Any, int]] = set()
+        #: (number of the function, number of its input) for which backward returned None.
+        self.nothing: set[tuple[int, int]] = set()
         #: For each function, as bits, the outputs that lead to it.
         self.runs: dict[Any, int] = {}
         #: By output, bits for the others that are computed from it.
         self.inner: dict[int, int] = {}
-        self._watching = [f.register_hook(partial(self._see, f)) for f in self.order if is_custom(f)]
-
-    def _see(self, function: Any, given: Sequence[Any], _: Any) -> None:
-        self.nothing |= {(function, k) for k, gradient in enumerate(given) if gradient is None}
+        # The hooks hold numbers, not functions: these hold the hooks.
+        self._watching = [
+            function.register_hook(partial(_see, self.nothing, i))
+            for i, function in enumerate(self.order)
+            if function.next_functions
+        ]
 
     def bits(self, leaves: Mapping[int, torch.Tensor]) -> dict[int, int]:
         """For each leaf, as bits, the outputs whose differentiation gives it a gradient.
@@ -86,12 +90,12 @@ class Reachability:
                 _join(comes[out.grad_fn], out.output_nr, 1 << k)
             elif id(out) in numbers:
                 found[numbers[id(out)]] |= 1 << k
-        for function in self.order:
+        for i, function in enumerate(self.order):
             gives = self._gives(function, runs[function], comes[function])
             for k, (parent, result) in enumerate(function.next_functions):
                 if parent is not None:
                     runs[parent] |= runs[function]
-                    _join(comes[parent], result, 0 if (function, k) in self.nothing else gives)
+                    _join(comes[parent], result, 0 if (i, k) in self.nothing else gives)
             variable = getattr(function, "variable", None)
             if variable is not None and id(variable) in numbers:
                 found[numbers[id(variable)]] |= gives
@@ -116,6 +120,12 @@ class Reachability:
             refusal.refused_at(*self.calls.of(function))
             raise refusal
         return anything
+
+
+def _see(nothing: set[tuple[int, int]], function: int, given: Sequence[Any], _: Any) -> None:
+    for k, gradient in enumerate(given):
+        if gradient is None:
+            nothing.add((function, k))
 
 
 def _tells_nothing(cls: type[torch.autograd.Function]) -> bool:

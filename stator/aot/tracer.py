@@ -280,6 +280,8 @@ class Tracer(FakeMode):
         out = execute(func, args, kwargs)
         if func in FACTORIES:
             remember_value(func, args, kwargs, out)
+        if type(out) is tuple and out and all(item is None for item in out):  # a backward without gradients
+            return out
         named = {name: self._argument(value) for name, value in kwargs.items()} if kwargs else kwargs
         node = self.record(func, self.nodes(args), named, out)
         self._own(out, node)
