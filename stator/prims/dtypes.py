@@ -7,6 +7,7 @@ of the primitives, which state what comes out.
 
 from __future__ import annotations
 
+import ctypes
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -27,6 +28,11 @@ def cast(value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 def compute_type(dtype: torch.dtype) -> torch.dtype:
     """The type eager computes a value of `dtype` in: float32 for half types."""
     return torch.float32 if dtype in HALF_TYPES else dtype
+
+
+def held(number: float, dtype: torch.dtype) -> float:
+    """The number as a dtype holds it: what is a parameter of eager's kernels is rounded before it is computed with."""
+    return ctypes.c_float(number).value if dtype is torch.float32 else float(number)
 
 
 def is_one(factor: float) -> bool:

@@ -218,8 +218,19 @@ def _raised(powers: Any, start: Any, end: Any, steps: int, base: float, dtype: t
             return NotImplemented
         start, end = cut if steps > 1 else (start, end)
         powers, wide = linspace_between, torch.float64
+    elif steps > 1 and torch.device(device or "cpu").type == "cpu":
+        # Eager's ends, and their difference, are rounded; powers of doubles are taken from there.
+        first, last = [_end(x, dtype, device) for x in (start, end)]
+        way = cast(p.sub(last, first), torch.float64)
+        start, end = [cast(x, torch.float64) for x in (first, last)]
+        exponents = _spaced(start, end, p.div(way, steps - 1), steps, torch.float64, device)
+        return cast(p.power(p.full([], base, dtype=torch.float64, device=device), exponents), dtype)
     exponents = powers(start, end, steps, dtype=wide, **options)
     return cast(p.power(p.full([], base, dtype=wide, device=device), exponents), dtype)
+
+
+def _end(x: Any, dtype: torch.dtype, device: Any) -> Tensor:
+    return cast(x, dtype) if isinstance(x, Tensor) else p.full([], x, dtype=dtype, device=device)
 
 
 @decompose("empty_strided", also_complex=True)

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from stator.prims import names as p
 from stator.prims.decompositions.reduction import norm_of_terms
+from stator.prims.dtypes import cast, held
 from stator.prims.table import decompose
 
 #: Matrices with more rows are multiplied for Euclidean distances, unless the caller says when.
@@ -34,7 +35,11 @@ def distances(a: Tensor, b: Tensor, order: float, mode: int | None) -> Tensor:
         return p.sum_(p.where(kept, difference, 1.0), [-1], False)
     if order == math.inf:  # eager's loop compares, and passes over NaN
         difference = p.where(p.isnan(difference), 0.0, difference)
-    return norm_of_terms(difference, order, [-1])
+    if order in (1, 2, math.inf) or a.device.type != "cpu":
+        return norm_of_terms(difference, order, [-1])
+    order = held(order, a.dtype)
+    total = p.sum_(p.power_scalar(p.absolute(difference), order), [-1], False)
+    return cast(p.power_scalar(cast(total, torch.float64), 1.0 / order), a.dtype)  # the root is one of doubles
 
 
 @decompose("_euclidean_dist")
@@ -70,6 +75,7 @@ def _sloped(grad: Tensor, difference: Tensor, distance: Tensor, order: float) ->
 
     Where the distance is zero there is none, whatever the gradient: an infinity times zero would be NaN.
     """
+    order = held(order, grad.dtype)
     size, sign = p.absolute(difference), p.where(p.isnan(difference), difference, p.sign(difference))
     match order:
         case 1:

@@ -12,7 +12,7 @@ from torch import Tensor
 from stator.prims import names as p
 from stator.prims.decompositions.layout import flat
 from stator.prims.decompositions.pointwise import nan_to_num
-from stator.prims.dtypes import cast, compute_type
+from stator.prims.dtypes import cast, compute_type, held
 from stator.prims.table import decompose
 
 Dims = int | Sequence[int] | None
@@ -142,6 +142,8 @@ def norm_of_terms(x: Tensor, order: float, dims: list[int], keepdim: bool = Fals
         case 2:
             return p.sqrt(p.sum_(p.mul(x, x), dims, keepdim))
         case _:
+            # One by the rounded order: a power of 1e19 shows it where that is not the rounded exponent, times 44.
+            order = held(order, x.dtype)
             total = p.sum_(p.power_scalar(p.absolute(x), order), dims, keepdim)
             return p.power_scalar(total, 1.0 / order)
 

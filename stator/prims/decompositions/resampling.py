@@ -9,7 +9,6 @@ Neighbour: `windows.py`.
 from __future__ import annotations
 
 import math
-import struct
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -19,7 +18,7 @@ from torch import Tensor
 from stator.prims import names as p
 from stator.prims.decompositions import windows as w
 from stator.prims.decompositions.layout import along, iota, laid_out, packed, suggested
-from stator.prims.dtypes import cast, compute_type
+from stator.prims.dtypes import cast, compute_type, held
 from stator.prims.fma import FMA
 from stator.prims.table import decompose
 
@@ -54,10 +53,10 @@ class Dim(NamedTuple):
 
     def place(self, i: int) -> float:
         """Where an output position lies among the inputs, in float32."""
-        place = _single(self.ratio) * (i + self.shift)  # exact
+        place = held(self.ratio, torch.float32) * (i + self.shift)  # exact
         if self.kind == "nearest":
-            return _single(place)
-        place = _single(place - self.shift)
+            return held(place, torch.float32)
+        place = held(place - self.shift, torch.float32)
         return place if self.kind == "cubic" else max(place, 0.0)
 
     def sources(self) -> list[int]:
@@ -65,10 +64,6 @@ class Dim(NamedTuple):
         if self.same:
             return list(range(self.extent))
         return [min(math.floor(self.place(i)), self.extent - 1) for i in range(self.result)]
-
-
-def _single(x: float) -> float:
-    return float(struct.unpack("f", struct.pack("f", x))[0])
 
 
 def _nearest(extent: int, result: int, scale: float | None, exact: bool, whole: bool) -> Dim:
