@@ -266,6 +266,7 @@ _TABLE: tuple[tuple[str, int, str, str, Callable[..., Number]], ...] = (
     ("expm1", 1, "float", "exp(a) - 1", _guarded(math.expm1)),
     ("log", 1, "float", "natural logarithm", _log(math.log, 0.0)),
     ("log2", 1, "float", "logarithm to base 2", _log(math.log2, 0.0)),
+    ("log10", 1, "float", "logarithm to base 10", _log(math.log10, 0.0)),
     ("log1p", 1, "float", "log(1 + a)", _log(math.log1p, -1.0)),
     ("sin", 1, "float", "sine", _guarded(math.sin)),
     ("cos", 1, "float", "cosine", _guarded(math.cos)),

@@ -29,7 +29,10 @@ from stator.sizes.strides import contiguous, is_dense, same_layout
 
 #: Operators that cost about as much as an access to memory.
 COSTLY = frozenset(
-    "exp exp2 expm1 log log2 log1p sin cos tan tanh asin acos atan atan2 sinh cosh erf erfc sigmoid pow random".split()
+    (
+        "exp exp2 expm1 log log2 log10 log1p sin cos tan tanh asin acos atan atan2 sinh cosh erf erfc sigmoid pow "
+        "random"
+    ).split()
 )
 #: A value whose expression may be larger than this is realised whoever reads it.
 MAX_WEIGHT = 160

@@ -78,6 +78,7 @@ def _next(x: Expr, y: Expr) -> Expr:
 
 #: By the names in `prims/special_functions.py`.
 FUNCTIONS: dict[str, Function] = {
+    "log10": Function(lambda x: e.op("log10", x), compute_dtype, 8),
     "lgamma": _operator("lgamma", compute_dtype),
     "digamma": _formula(gamma.digamma),
     "trigamma": _formula(gamma.trigamma, compute_dtype),

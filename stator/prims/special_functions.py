@@ -18,6 +18,7 @@ from stator.prims.types import TYPE_RULES
 
 #: The ATen operator → what it computes.
 FUNCTIONS = {
+    "log10": "the logarithm to base 10, whole where x is a power of ten",
     "lgamma": "log |gamma(x)|",
     "digamma": "the derivative of log gamma",
     "trigamma": "its second derivative",

@@ -23,6 +23,7 @@ S = torch.special
 NAMED = {
     "lgamma": torch.lgamma, "nextafter": torch.nextafter, "igamma": torch.igamma, "igammac": torch.igammac,
     "trigamma": lambda x: torch.polygamma(1, x), "digamma": torch.digamma, "erfinv": torch.erfinv, "i0": torch.i0,
+    "log10": torch.log10,
 }  # fmt: skip
 BINARY = {name for name in FUNCTIONS if name in ("special_zeta", "igamma", "igammac", "nextafter")}
 POLYNOMIALS = {name for name in FUNCTIONS if "polynomial" in name}
@@ -117,3 +118,11 @@ def test_the_reference_is_what_kernels_compute(name: str) -> None:
     rows = zip(*[x.tolist() for x in operands], strict=True)
     expected = torch.tensor([OPS[name].compute(*values) for values in rows], dtype=torch.float64)
     assert bool((errors(ours, expected) < 1e-12).all())
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
+def test_scaled_error_function_at_nothing(dtype: torch.dtype) -> None:
+    """1 as eager's, so that its logit is infinite and not 36."""
+    x = torch.tensor([0.0, -0.0, 1e-300, -1e-40, 1e-40, 2.0**-53, -(2.0**-60)], dtype=torch.float64).to(dtype)
+    found = stator.compile(S.erfcx, fullgraph=True, options={"strict": True})(x)
+    assert torch.equal(found, torch.ones_like(x)) and torch.equal(found, S.erfcx(x))

@@ -52,7 +52,7 @@ def test_remainders_are_exact(dtype: torch.dtype) -> None:
     assert bool(same_bits(modulo(x, y).float(), wanted.float()).all())
 
 
-FUNCTIONS = "sin cos tan asin acos atan sinh cosh tanh erf erfc exp log lgamma".split()
+FUNCTIONS = "sin cos tan asin acos atan sinh cosh tanh erf erfc exp log log10 lgamma".split()
 
 
 def inputs() -> Tensor:
@@ -108,3 +108,20 @@ def test_powers_are_rounded_once() -> None:
     assert float(last_places(found, exact).max()) < 0.51
     zero = exact == 0
     assert torch.equal(found[zero].signbit(), exact[zero].signbit())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_logarithms_of_powers_of_ten_are_whole(dtype: torch.dtype) -> None:
+    """Programs count digits by them; what is stored of a power is nearer to it than a whole number's last place."""
+    low, high = (-37, 39) if dtype is torch.float32 else (-307, 309)
+    powers = torch.tensor([10.0**k for k in range(low, high)], dtype=torch.float64).to(dtype)
+    found = stator.compile(torch.log10, fullgraph=True, options={"strict": True})(powers)
+    assert torch.equal(found, torch.arange(low, high, dtype=dtype))
+
+
+def test_logarithms_of_doubles_are_near() -> None:
+    """Those to base 10 are in two parts: where they are tiny, they are those to base e, scaled."""
+    torch.manual_seed(4)
+    x = torch.cat([1 + torch.randn(3000) * 0.1, 1 + torch.randn(3000) * 1e-9, (torch.randn(3000) * 100).exp()]).double()
+    found = stator.compile(torch.log10, fullgraph=True, options={"strict": True})(x)
+    torch.testing.assert_close(found, torch.log10(x), rtol=3e-16, atol=0)

@@ -297,6 +297,15 @@ template <class F> INLINE F log2_f32(F x) {
     F rest = madd(s, 0x1.715476p0f, -hi) + madd(s, 0x1.4ae0c0p-26f, low * 0x1.715476p0f);
     return log_edges(x, e + (hi + rest));
 }
+// Powers of ten have whole logarithms, so the sum is kept in two parts; few bits of log10(2) make the first product exact.
+template <class F> INLINE F log10_f32(F x) {
+    F e, f;
+    split_(x, e, f);
+    F t = log_tail(f), s = f + t, low = (f - s) + t;
+    F scaled = s * 0x1.bcb7b2p-2f, upper = e * 0x1.344p-2f, r = upper + scaled;
+    F rest = madd(s, 0x1.bcb7b2p-2f, -scaled) + madd(s, -0x1.5b235ep-27f, low * 0x1.bcb7b2p-2f);
+    return log_edges(x, r + (((upper - r) + scaled) + madd(e, 0x1.3509f8p-18f, rest)));
+}
 template <class F> INLINE F log1p_f32(F x) {
     F u = x + 1.0f, c = ((u - 1.0f) - x) / u;
     F e, f;
@@ -340,19 +349,40 @@ template <class D> INLINE D exp_f64(D x) {
     I k = (I)shifted - (I)splat<D>(0x1.8p52), half = k >> 1;
     return p * (D)((half + 1023) << 52) * (D)((k - half + 1023) << 52);
 }
-template <class D> INLINE D log_f64(D x) {
+template <class D> INLINE void split_f64(D x, D& e, D& f) {  // x = 2^e (1 + f)
     typedef Int<D> I;
     auto small = x < 0x1p-1022;
     I bits = (I)(small ? x * 0x1p54 : x) - 0x3fe6a09e667f3bcdLL;
-    D e = (D)((bits >> 52) + (I)splat<D>(0x1.8p52)) - (small ? splat<D>(0x1.8p52 + 54.0) : splat<D>(0x1.8p52));
-    D f = (D)((bits & 0xfffffffffffffLL) + 0x3fe6a09e667f3bcdLL) - 1.0;  // x = 2^e (1 + f)
-    D s = f / (f + 2.0), z = s * s, half = f * f * 0.5;  // log(1 + f) = f - f^2/2 + s (f^2/2 + 2 z/3 + 2 z^2/5 + …)
+    e = (D)((bits >> 52) + (I)splat<D>(0x1.8p52)) - (small ? splat<D>(0x1.8p52 + 54.0) : splat<D>(0x1.8p52));
+    f = (D)((bits & 0xfffffffffffffLL) + 0x3fe6a09e667f3bcdLL) - 1.0;
+}
+// log(1 + f) = f - f^2/2 + s (f^2/2 + 2 z/3 + 2 z^2/5 + …): what follows f - half, and a small number more.
+template <class D> INLINE D log_tail_f64(D f, D half, D more) {
+    D s = f / (f + 2.0), z = s * s;
     D tail = z * poly_f64(z, 6.666666666666735130e-01, 3.999999999940941908e-01, 2.857142874366239149e-01,
                           2.222219843214978396e-01, 1.818357216161805012e-01, 1.531383769920937332e-01,
                           1.479819860511658591e-01);
-    D r = e * 0x1.62e42feep-1 - ((half - fma_f64(s, half + tail, e * 0x1.a39ef35793c76p-33)) - f);
+    return fma_f64(s, half + tail, more);
+}
+template <class D> INLINE D log_edges_f64(D x, D r) {
     D odd = x == 0.0 ? splat<D>(-__builtin_inf()) : (x < 0.0 ? splat<D>(__builtin_nan("")) : x);
     return (x > 0.0) & (x < __builtin_inf()) ? r : odd;
+}
+template <class D> INLINE D log_f64(D x) {
+    D e, f;
+    split_f64(x, e, f);
+    D half = f * f * 0.5, tail = log_tail_f64(f, half, e * 0x1.a39ef35793c76p-33);
+    return log_edges_f64(x, e * 0x1.62e42feep-1 - ((half - tail) - f));
+}
+// In two parts again, the first of exact products of cut factors.
+template <class D> INLINE D log10_f64(D x) {
+    D e, f;
+    split_f64(x, e, f);
+    D half = f * f * 0.5, first = (D)((Int<D>)(f - half) & ~0xffffffffLL);
+    D rest = (f - first) - half + log_tail_f64(f, half, D{});
+    D upper = e * 0x1.34413509f6000p-2, scaled = first * 0x1.bcb7b15200000p-2, r = upper + scaled;
+    D lower = e * 0x1.9fef311f12b36p-42 + ((rest + first) * 0x1.b9438ca9aadd5p-36 + rest * 0x1.bcb7b15200000p-2);
+    return log_edges_f64(x, r + (lower + ((upper - r) + scaled)));
 }
 template <class D> INLINE D log1p_f64(D x) {  // what 1 + x lost to rounding is added again
     D u = x + 1.0, r = log_f64(u), corrected = r + (x - (u - 1.0)) / u;
@@ -476,6 +506,7 @@ FLOATS_(exp2_, __builtin_exp2)
 FLOATS_(expm1_, __builtin_expm1)
 BOTH_(log_)
 FLOATS_(log2_, __builtin_log2)
+BOTH_(log10_)
 BOTH_(log1p_)
 template <class T> INLINE T logaddexp_(T a, T b) {
     T low = min_(a, b), high = max_(a, b);

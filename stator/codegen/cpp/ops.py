@@ -30,8 +30,8 @@ NARROW = {"f64": ("f32",), "f32": ("f16", "bf16")}
 _HELD = {"i64": (-(2**63), 2**63 - 1), "i32": (-(2**31), 2**31 - 1)}  # by a register of whole numbers
 
 _CALLS = (
-    "pow abs sqrt rsqrt exp exp2 expm1 log log2 log1p sin cos tan asin acos atan atan2 sinh cosh tanh erf erfc sigmoid "
-    "sign floor ceil trunc round isnan isinf"
+    "pow abs sqrt rsqrt exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan atan2 sinh cosh tanh erf erfc "
+    "sigmoid sign floor ceil trunc round isnan isinf"
 )
 TEXT: dict[str, str] = {
     "add": "({0} + {1})", "sub": "({0} - {1})", "mul": "({0} * {1})", "div": "({0} / {1})", "neg": "(-{0})",
@@ -58,10 +58,10 @@ KEEPS_WIDTH = frozenset(("and", "or", "xor", "minimum", "maximum", "where", "sig
 
 # What an operator costs beside an addition; the rest cost 1.
 COST = {
-    "exp": 14, "exp2": 14, "expm1": 16, "log": 20, "log2": 22, "log1p": 26, "sigmoid": 22, "tanh": 34, "erf": 38,
-    "sin": 24, "cos": 24, "div": 4, "reciprocal": 4, "sqrt": 6, "rsqrt": 10, "random": 60, "floordiv": 40, "mod": 40,
-    "pow": 70, "tan": 50, "asin": 36, "acos": 36, "atan": 30, "atan2": 40, "sinh": 36, "cosh": 26, "erfc": 80,
-    "scan": 8, "known": 0, **dict.fromkeys(special_functions.NAMES, 500),
+    "exp": 14, "exp2": 14, "expm1": 16, "log": 20, "log2": 22, "log10": 40, "log1p": 26, "sigmoid": 22, "tanh": 34,
+    "erf": 38, "sin": 24, "cos": 24, "div": 4, "reciprocal": 4, "sqrt": 6, "rsqrt": 10, "random": 60, "floordiv": 40,
+    "mod": 40, "pow": 70, "tan": 50, "asin": 36, "acos": 36, "atan": 30, "atan2": 40, "sinh": 36, "cosh": 26,
+    "erfc": 80, "scan": 8, "known": 0, **dict.fromkeys(special_functions.NAMES, 500),
 }  # fmt: skip
 
 COMBINE = {

@@ -23,6 +23,7 @@ SPELLING = {
     "reciprocal": "tl.div_rn(1.0, {0})",
     "exp": "libdevice.exp({0})", "exp2": "libdevice.exp2({0})", "expm1": "libdevice.expm1({0})",
     "log": "libdevice.log({0})", "log2": "libdevice.log2({0})", "log1p": "libdevice.log1p({0})",
+    "log10": "libdevice.log10({0})",
     "sin": "libdevice.sin({0})", "cos": "libdevice.cos({0})", "tan": "libdevice.tan({0})",
     "tanh": "libdevice.tanh({0})", "asin": "libdevice.asin({0})", "acos": "libdevice.acos({0})",
     "atan": "libdevice.atan({0})", "atan2": "libdevice.atan2({0}, {1})", "sinh": "libdevice.sinh({0})",

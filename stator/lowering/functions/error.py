@@ -29,6 +29,7 @@ def erfcx(x: Formula) -> Formula:
     t = where(size < 1e18, (size - 3.75) / (size + 3.75), 1.0)
     value = 0.5 * chebyshev(c.ERFCX, t) / (0.5 + size)  # not twice the size, which may be infinite
     value = where(x < 0.0, 2.0 * exp(x * x) - value, value)
+    value = where(size <= 2.0**-51, 1.0, value)  # as eager's, for which 4 + |x| is 4
     return where(x.equals(x), value, x)
 
 

@@ -226,12 +226,6 @@ def where_scalar(mask: Tensor, a: Number, b: Number) -> Tensor:
     return p.where(mask, a, p.full([], b, dtype=promote((a, b)), device=mask.device))
 
 
-@decompose("log10")
-@rounds_once
-def log10(x: Tensor) -> Tensor:
-    return p.mul(p.log(x), 1.0 / math.log(10.0))
-
-
 @decompose("sinc")
 @rounds_once
 def sinc(x: Tensor) -> Tensor:
