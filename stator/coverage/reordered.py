@@ -30,6 +30,8 @@ REDUCTIONS: dict[str, tuple[Callable[..., Tensor], Callable[[Tensor, Tensor], Te
 MOST_PRODUCTS = 1 << 20
 #: So many terms are added one after the other at most.
 MOST_TERMS = 1 << 10
+#: So much smaller no sum of doubles overflows.
+SMALLER = 2.0**-64
 #: In how many parts a reduction is taken at most, as if by the lanes of a vector.
 PARTS = 16
 #: Where the factors of a matrix product are, and which of their dims is summed over.
@@ -104,11 +106,19 @@ class Reordered(TorchDispatchMode):
         """In another order, and in parts; half types in float32."""
         out: Tensor = func(*args, **kwargs)
         x, *rest = args
-        if not out.is_floating_point() or not x.dim() or not x.numel():
+        if not (out.is_floating_point() or (out.is_complex() and name in ("sum", "mean"))) or not x.dim():
             return out
-        run, join = REDUCTIONS[name]
+        if not x.numel():
+            return out
         dims = rest[0] if rest else None
-        chosen = [dims] if isinstance(dims, int) else [*(dims or range(x.dim()))]
+        chosen = [dims % x.dim()] if isinstance(dims, int) else [d % x.dim() for d in dims or range(x.dim())]
+        if out.is_complex():
+            # Both parts are added up alike, and meet where a mean is one complex number by another.
+            parts = torch.view_as_real(x.to(out.dtype).resolve_conj())
+            total = torch.view_as_complex(self.reduced(torch.sum, "sum", (parts, chosen), {}).contiguous())
+            number = x.numel() // max(out.numel(), 1)
+            return out.copy_((total / number if name == "mean" else total).reshape(out.shape))
+        run, join = REDUCTIONS[name]
         wide = torch.float32 if out.dtype in HALF_TYPES else out.dtype
         # Sums are of what the dtype that is asked for holds; means are not.
         terms = x.to(wide if name == "mean" else out.dtype)
@@ -117,7 +127,10 @@ class Reordered(TorchDispatchMode):
         totals = [run(part, -1, dtype=wide) for part in self.parts(row, name)]
         if self.cancels:
             # What is in range in the end is in some order all the way: one that adds what has the sum's other sign.
-            totals = [run(row, -1, dtype=torch.float64).to(wide)]
+            exact = run(row, -1, dtype=torch.float64)
+            if name != "prod":
+                exact = torch.where(exact.isfinite(), exact, run(row.double() * SMALLER, -1) / SMALLER)
+            totals = [exact.to(wide)]
         while len(totals) > 1:  # one after the other, as a tree, or in between
             at = int(torch.randint(0, len(totals) - 1, (), generator=self.random))
             totals.insert(at, join(totals.pop(0), totals.pop(0)))

@@ -31,6 +31,7 @@ EXACT: dict[str, Callable[[Tensor], Tensor]] = {
 ROUNDED: dict[str, Callable[[Tensor], Tensor]] = {
     "a sum": lambda x: x.sum(0),
     "a mean": lambda x: x.mean(0, dtype=torch.float64).float() + x.mean(1, keepdim=True),
+    "a complex mean": lambda x: torch.view_as_real(torch.complex(x, x * 3).mean(-1) + torch.complex(x, x / 3).sum(1)),
     "a product": lambda x: x.prod(1),
     "a matrix product": lambda x: x @ x.t(),
     "three factors": lambda x: F.bilinear(x, x[:, :3], x[:27].view(9, 9, 3), x[0]),
@@ -184,3 +185,22 @@ def test_differences_are_still_noticed(eager: object, ours: object, right: bool)
         return seen(eager, **how)  # type: ignore[arg-type]
 
     assert (judged(seen(ours), run, run()) == []) is right  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128], ids=str)
+def test_what_overflows_in_one_order_is_a_complex_number_in_another(dtype: torch.dtype) -> None:
+    """Of doubles too: the largest twice, beside an infinity of the other sign, are NaN by lanes, else that infinity."""
+    most = torch.finfo(dtype).max
+    row = torch.zeros(1, 16, dtype=dtype)
+    row[0, 0] = row[0, 8] = complex(most, 1.0)
+    row[0, 4] = complex(-torch.inf, 0.0)
+    cancelling = row.clone()
+    cancelling[0, 4] = complex(-most, 0.0)
+    for given, found in ((row, -torch.inf), (cancelling, most)):
+        totals, means = [], []
+        for seed in SEEDS:
+            with Reordered(seed):
+                totals.append(given.sum(-1).real.item())
+                means.append(given.mean(-1).real.item())
+        assert found in totals and (found in means if found < 0 else any(abs(m / most - 1 / 16) < 1e-6 for m in means))
+        assert any(not abs(total) < torch.inf for total in totals)
