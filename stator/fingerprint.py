@@ -28,6 +28,7 @@ from stator.base.errors import Unsupported
 from stator.base.options import Options
 from stator.base.store import key_of
 from stator.fake import FakeTensor
+from stator.fake.mode import views_constant
 from stator.fake.symbolic import extents, size_of
 from stator.graphs.lineage import lineage, together
 from stator.graphs.mapped import Mapped
@@ -133,6 +134,7 @@ def _tensor(value: torch.Tensor, tensors: dict[int, int], storages: dict[int, in
     kind = "parameter" if isinstance(value, torch.nn.Parameter) else type(value).__qualname__
     return (
         f"t{number} s{storage} {kind} {value.dtype} {value.device} grad={value.requires_grad} leaf={value.is_leaf}"
+        f" of={value.requires_grad and views_constant(value)}"
         f" conj={value.is_conj()} neg={value.is_neg()} inference={value.is_inference()}"
     )
 

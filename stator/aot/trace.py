@@ -36,7 +36,7 @@ from stator.aot.tracer import Tracer
 from stator.base.errors import StatorError, Unsupported
 from stator.fake import FakeTensor, make
 from stator.fake.layout import contiguous_strides, is_dense
-from stator.fake.mode import inner, is_inner, without_saved_tensor_hooks
+from stator.fake.mode import inner, is_inner, leaf_like, without_saved_tensor_hooks
 from stator.fake.symbolic import extents
 from stator.graphs.calls import acts
 from stator.graphs.formulas import as_eager_chooses
@@ -251,7 +251,7 @@ class _Tracing:
             leaf._is_param = True
         if requires_grad:
             self.tracer.takes_gradients = True
-            leaf.requires_grad_()
+            leaf = leaf_like(leaf, real)
         fake = inner(leaf) if requires_grad and not real.is_leaf else leaf
         node = tracer.placeholder(name, fake)
         entry = _Input(real, fake, leaf, node, requires_grad)
@@ -295,6 +295,8 @@ class _Tracing:
                 entry.fake = entry.node.meta["val"] = relate(known[i], of.fake)
                 entry.requires_grad = False  # what flows to it flows on to the whole
                 self.tracer.declare(entry.real, entry.fake)
+        for _, entry in _tensors([*self.attributes, *self.inputs]):
+            whole_of(entry.leaf).handle = entry.leaf.handle  # type: ignore[attr-defined]
 
     def _wholes(self, members: dict[int, Member]) -> dict[int, Member]:
         """For each member that is a view the one that it is a view of, which may join them for that."""
@@ -342,6 +344,8 @@ class _Tracing:
             if not together:
                 self._check_written(entry, owners)
             seen = entry.fake.grad_fn is not None and not is_inner(entry.fake.grad_fn)
+            if seen and entry.fake is entry.leaf and entry.requires_grad:
+                raise Unsupported(f"the input {entry.node.name}", "a leaf that is a view itself gets a history")
             if seen or (not together and self._elsewhere(entry)):
                 if together and entry.fake._is_view():
                     continue  # the whole is assigned
@@ -546,7 +550,7 @@ class _Tracing:
         numbers = {id(entry.fake): i for i, entry in _tensors(flat)}
         counts: Counter[int] = Counter()
         for i, entry in _tensors(flat):
-            whole = whole_of(entry.fake)
+            whole = whole_of(entry.fake) if id(whole_of(entry.fake)) in numbers else entry.fake
             counts[numbers[id(whole)]] -= [*[output.index for output in restrided], *dict(assigned)].count(i)
             counts[i] += entry.fake._version if whole is entry.fake else 0
         yield from sorted((+counts).items())

@@ -20,8 +20,8 @@ from stator.capture.source import AttrSource, ConstSource, EarlierSource, Instan
 from stator.capture.values.python.objects.function import CellValue, FunctionValue
 from stator.capture.values.torch.nn_module import ModuleValue, RegistryValue
 from stator.fake import starts
-from stator.fake.mode import is_inner
-from stator.graphs.lineage import base_requires_grad, lineage, together, whole_of
+from stator.fake.mode import is_inner, views_constant
+from stator.graphs.lineage import UNRECORDED, base_requires_grad, creation, lineage, together, whole_of
 
 if TYPE_CHECKING:
     from types import CodeType
@@ -164,9 +164,15 @@ def guard_leaves(graph: GraphBuilder, guards: GuardSet) -> None:
     to be its own base. If that takes no gradients in truth, nothing comes through such a view any more; if it does, it
     gets those of the leaf as well.
     """
+    unrecorded = views_of_nothing(graph)
     for leaf in graph.leaves():
         real = leaf.example
-        if not leaf.changed or not real.requires_grad or isinstance(real, torch.nn.Parameter) or not real.is_leaf:
+        if id(whole_of(leaf.fake)) in unrecorded and not isinstance(real, torch.nn.Parameter):
+            guard_base(leaf, guards)
+        if not leaf.changed or not real.requires_grad or isinstance(real, torch.nn.Parameter):
+            continue
+        if not real.is_leaf:
+            guard_result(leaf, guards)
             continue
         older = any(is_older(node, leaf.fake) for node in graph.graph.nodes)
         if base_requires_grad(real) or (older and real._is_view()):
@@ -177,11 +183,38 @@ def guard_leaves(graph: GraphBuilder, guards: GuardSet) -> None:
         guards.add(Guard("CALL", leaf.source, (question, False)))
 
 
+def views_of_nothing(graph: GraphBuilder) -> set[int]:
+    """The identities of what the program has made views of that autograd does not record."""
+    views = [node.meta["val"] for node in graph.graph.nodes if "version" in node.meta]
+    return {id(view._base) for view in views if creation(view) == UNRECORDED}
+
+
+def guard_base(leaf: Leaf, guards: GuardSet) -> None:
+    """Views that autograd does not record require gradients if the base does, which may be another than the leaf."""
+    if not leaf.fake.requires_grad:
+        return
+    found = views_constant(leaf.example)
+    if found is not views_constant(leaf.fake) or whole_of(leaf.fake).requires_grad is found:
+        text = f"a view that autograd does not record of {leaf.source}, which is a view of a tensor without gradients"
+        raise SharedMemory(text, "pass a clone of it, or detach() it")
+    guards.add(Guard("CALL", leaf.source, (views_constant, found)))
+
+
+def guard_result(leaf: Leaf, guards: GuardSet) -> None:
+    """A result that is written to is no view of what takes no gradients: its history is made anew, and ends there."""
+    if views_constant(leaf.example):
+        text = f"{leaf.source}, a view of a leaf that is a view itself, is changed in place"
+        raise SharedMemory(text, "pass a clone, or make the function return the new value")
+    guards.add(Guard("CALL", leaf.source, (views_constant, False)))
+
+
 def is_older(node: fx.Node, leaf: Any) -> bool:
     """Whether it made a view of the leaf before a write: PyTorch makes the history of such a view anew."""
     fake: Any = node.meta.get("val")
     made = node.meta.get("version")
-    return made is not None and fake._base is leaf and fake.requires_grad and fake._version > made
+    if made is None or fake is leaf or fake._base is not whole_of(leaf):
+        return False
+    return bool(fake.requires_grad and fake._version > made)
 
 
 #: Operators whose offset counts from the start of a storage.

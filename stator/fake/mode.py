@@ -153,9 +153,10 @@ class FakeMode(TorchDispatchMode):
             fake.memory = self._storages.setdefault(tensor.untyped_storage()._cdata, Memory())
             if isinstance(tensor, torch.nn.Parameter):
                 fake._is_param = True
-            if requires_grad:
-                fake.requires_grad_()
-                if not _is_leaf(tensor):
+        if requires_grad:
+            fake = leaf_like(fake, tensor)
+            if not _is_leaf(tensor):
+                with torch._C._DisableTorchDispatch(), torch.inference_mode(False):
                     fake = inner(fake)
         return fake
 
@@ -165,6 +166,25 @@ def _is_leaf(tensor: torch.Tensor) -> bool:
         return tensor.is_leaf
     except RuntimeError as error:  # its history can no longer be made
         raise Unsupported("a tensor input", f"autograd refuses it: {error}") from error
+
+
+def views_constant(tensor: torch.Tensor) -> bool:
+    """Whether autograd takes it to be a view of a tensor that requires no gradients."""
+    base = tensor._base
+    return base is not None and not base.requires_grad
+
+
+def leaf_like(fake: FakeTensor, real: torch.Tensor) -> FakeTensor:
+    """The fake as a leaf that takes gradients, and a view where the real leaf is one, of a tensor that takes none.
+
+    Of such a leaf a view that autograd does not record takes no gradients: it is a view of that other tensor.
+    """
+    with torch.inference_mode(False), torch.enable_grad():
+        if views_constant(real) and not isinstance(real, torch.nn.Parameter):
+            fake = fake.view_as(fake)  # type: ignore[assignment]
+        with torch._C._DisableTorchDispatch():
+            fake.requires_grad_()
+    return fake
 
 
 class _Inner(torch.autograd.Function):

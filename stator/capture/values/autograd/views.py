@@ -17,6 +17,7 @@ from stator.capture.values import watch
 from stator.capture.values.python.constant import NONE
 from stator.capture.values.registry import fresh
 from stator.capture.values.torch.tensor import SPECIAL_METHODS, TensorValue, answer, call_graph, refuse_mapped
+from stator.graphs.lineage import whole_of
 
 if TYPE_CHECKING:
     from stator.capture.machine import Machine
@@ -45,7 +46,7 @@ def base(tx: Machine, tensor: TensorValue) -> Value:
         return NONE
     _refuse_inference(tx)
     found = tensor.fake._base
-    if any(leaf.fake is found and leaf.example._is_view() for leaf in tx.graph.leaves()):
+    if any(whole_of(leaf.fake) is found and leaf.example._is_view() for leaf in tx.graph.leaves()):
         raise tensor.refuse("asking for the base of a view of a view")
     return NONE if found is None else call_graph(tx, "call_function", getattr, (tensor, fresh("_base")), {})
 
