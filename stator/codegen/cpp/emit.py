@@ -14,6 +14,7 @@ from functools import cache
 from importlib import resources
 from math import prod
 
+from stator.codegen import gamma
 from stator.codegen.cpp import ops
 from stator.codegen.cpp.body import Name, Writer
 from stator.codegen.cpp.plan import LoopPlan, merges, pieces_of, plan
@@ -61,19 +62,8 @@ def header(needs: frozenset[str] = frozenset()) -> str:
     texts = []
     for name in ("vector.h", "math.h", *HEADERS, "tile.h"):
         if name in needs or name in ("vector.h", "math.h", "power.h"):
-            texts += [constants()] * (name == "special.h") + [(folder / name).read_text(encoding="utf-8")]
+            texts += [gamma.text()] * (name == "special.h") + [(folder / name).read_text(encoding="utf-8")]
     return "\n".join(texts)
-
-
-def constants() -> str:
-    """What `special.h` reads of `loop/special_functions.py`."""
-    lines = [
-        f"constexpr double epsilon = {special_functions.EPSILON!r};",
-        f"constexpr int steps = {special_functions.STEPS};",
-    ]
-    for name, values in (("euler", special_functions.EULER), ("temme", special_functions.TEMME)):
-        lines.append(f"static const double {name}[] __attribute__((unused)) = {{{', '.join(map(repr, values))}}};")
-    return "\n".join(["namespace special {", *lines, "}", ""])
 
 
 def emit_kernel(name: str, made: LoopPlan) -> str:
