@@ -13,8 +13,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from stator.codegen.cpp import ops
-from stator.codegen.cpp.plan import INT32, Axes, LoopPlan, guarded_nodes
+from stator.codegen.cpp.plan import INT32, LoopPlan, guarded_nodes
 from stator.codegen.cpp.tiles import place_in
+from stator.kernel.facts import Axes
 from stator.loop import expr
 from stator.loop.collision import scatters
 from stator.loop.expr import Expr

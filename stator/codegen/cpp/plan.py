@@ -16,8 +16,9 @@ from math import ceil, prod
 from stator.codegen.cpp.ops import COST, KIND, WIDE_KINDS
 from stator.codegen.cpp.target import Target
 from stator.codegen.cpp.tiles import WIDTH, Tile, choose
+from stator.kernel.facts import Axes, dependencies, index_axes
 from stator.loop.collision import colliding, scatters
-from stator.loop.expr import Expr, postorder, scans
+from stator.loop.expr import Expr, scans
 from stator.loop.extent import less
 from stator.loop.index import Axis, FloorDiv, Index, Indirect, Mod
 from stator.loop.kernel import Kernel, Store
@@ -25,7 +26,6 @@ from stator.loop.ranges import Ranges
 from stator.loop.space import loops
 from stator.sizes import Extent, Size, Symbol, hint, maximum, minimum
 
-Axes = frozenset[Axis]
 INT32 = 2**31
 ITEM_COST = 3  # what a load or store of one element costs beside an addition
 THREAD_WORK = 60_000  # cost units that pay for one more thread
@@ -113,47 +113,6 @@ def plan(kernel: Kernel, target: Target) -> LoopPlan:
 
 
 # ---- facts
-
-
-def dependencies(kernel: Kernel) -> dict[Expr, Axes]:
-    """For each node the axes along which its value differs; a reduction ends its reduce axes."""
-    deps: dict[Expr, Axes] = {}
-    reduced = frozenset(kernel.reduce_axes)
-    roots: list[Expr] = [atom.expr for store in kernel.stores for atom in store.index.indirects()]  # type: ignore[misc]
-    from_stores = _nodes_of(kernel, roots)
-    for node in from_stores:
-        if node.op in ("load", "index"):
-            deps[node] = index_axes(node.attr[1] if node.op == "load" else node.attr, deps)
-        elif node.op == "reduce":
-            deps[node] = deps[node.args[0]] - reduced
-        elif node.op == "scan":
-            deps[node] = deps[node.args[0]] | reduced
-        else:
-            found: Axes = frozenset()
-            for arg in node.args:
-                found = found | deps[arg]
-            deps[node] = found
-    return deps
-
-
-def _nodes_of(kernel: Kernel, roots: list[Expr]) -> tuple[Expr, ...]:
-    return tuple(postorder([*roots, *[store.value for store in kernel.stores]])) if roots else kernel.nodes
-
-
-def index_axes(index: Index, deps: dict[Expr, Axes]) -> Axes:
-    """The axes along which an index differs."""
-    if not index.has_indirect:
-        return index.axes()
-    found: set[Axis] = set()
-    for atom, _ in index.terms:
-        match atom:
-            case Axis():
-                found.add(atom)
-            case Indirect():
-                found |= deps[atom.expr]  # type: ignore[index]
-            case FloorDiv() | Mod():
-                found |= index_axes(atom.inner, deps)
-    return frozenset(found)
 
 
 def _lane_stride(index: Index, axis: Axis, lanes: int, deps: dict[Expr, Axes]) -> Extent | None:

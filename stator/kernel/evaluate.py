@@ -1,0 +1,124 @@
+"""What functions mean: they run here on Python numbers, for small sizes.
+
+Scalars, memory and the random stream are those of `loop/evaluate.py`, against which functions are held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from stator.kernel.ir import (
+    Assign,
+    Block,
+    Declare,
+    Function,
+    Let,
+    Literal,
+    Load,
+    Loop,
+    Operand,
+    Position,
+    Store,
+    Value,
+    Within,
+)
+from stator.loop import scalar
+from stator.loop.evaluate import Memory, random
+from stator.loop.index import Axis, Index
+from stator.loop.scalar import Number
+from stator.sizes import Extent, Symbol, substitute
+
+
+def run(function: Function, memories: Mapping[str, Memory], sizes: Mapping[Symbol, int] | None = None) -> int:
+    """Run it on memory by parameter; gives the number of a check that failed, or 0."""
+    machine = _Machine(memories, dict(sizes or {}))
+    machine.block(function.body)
+    return machine.failed
+
+
+class _Machine:
+    """The values of names and axes; names are unique, so that one table does."""
+
+    def __init__(self, memories: Mapping[str, Memory], sizes: dict[Symbol, int]) -> None:
+        self.memories, self.sizes = memories, sizes
+        self.values: dict[Value, Number] = {}
+        self.axes: dict[Axis, int] = {}
+        self.failed = 0
+
+    def block(self, block: Block) -> None:
+        for statement in block:
+            match statement:
+                case Let(target, op, args) | Assign(target, op, args):
+                    self.values[target] = self.computed(op, target.dtype, args)
+                case Position(target, index):
+                    self.values[target] = self.index(index)
+                case Load(target, memory, index, mask):
+                    read = mask is None or self.operand(mask)
+                    self.values[target] = (
+                        self.memories[memory].read(self.index(index)) if read else scalar.round_to(target.dtype, 0)
+                    )
+                case Within():
+                    self.within(statement)
+                case Declare(target, start):
+                    self.values[target] = self.operand(start)
+                case Store(memory, index, value, mode):
+                    self.store(self.memories[memory], self.index(index), self.operand(value), mode)
+                case Loop():
+                    self.loop(statement)
+
+    def loop(self, loop: Loop) -> None:
+        size, start = self.extent(loop.axis.size), 0
+        stop = size
+        if loop.piece is not None:
+            start = loop.piece.step * self.axes[loop.piece.axis]
+            stop = min(start + loop.piece.step, size)
+        points = range(start, stop)
+        for point in reversed(points) if loop.kind == "parallel" else points:  # any order: not the one that all expect
+            self.axes[loop.axis] = point
+            self.block(loop.body)
+
+    def within(self, statement: Within) -> None:
+        value, bound = self.operand(statement.value), self.extent(statement.bound)
+        inside = 0 <= value < bound
+        if not statement.number:
+            assert inside, f"{value} was proved to lie in 0 … {bound - 1}"
+        elif not inside and (statement.mask is None or self.operand(statement.mask)):
+            self.failed = statement.number
+        self.values[statement.target] = value if inside else 0
+
+    @staticmethod
+    def store(memory: Memory, position: int, value: Number, mode: str) -> None:
+        if mode not in ("store", "put"):
+            value = scalar.apply(mode, memory.dtype, memory.read(position), value)
+        memory.write(position, value)
+
+    def computed(self, op: str, dtype: str, args: tuple[Operand, ...]) -> Number:
+        given = [self.operand(arg) for arg in args]
+        match op:
+            case "copy":
+                return given[0]
+            case "cast":
+                return scalar.convert(dtype, given[0])
+            case "bitcast":
+                return scalar.unpack(dtype, scalar.pack(args[0].dtype, given[0]))
+            case "uniform" | "normal":
+                return random(op, *given)
+            case _:
+                return scalar.apply(op, dtype, *given)
+
+    def operand(self, operand: Operand) -> Number:
+        return operand.number if isinstance(operand, Literal) else self.values[operand]
+
+    def extent(self, extent: Extent) -> int:
+        found = substitute(extent, self.sizes)
+        assert isinstance(found, int), f"{extent} has symbols without a value"
+        return found
+
+    def index(self, index: Index) -> int:
+        fixed = index if index.fixed else index.resized(self.extent, lambda loaded: loaded)
+        return fixed.evaluate(self._points(fixed), lambda loaded: self.values[loaded])
+
+    def _points(self, index: Index) -> dict[Axis, int]:
+        """The points of an index's axes, which have other sizes where symbols became numbers."""
+        by_name = {axis.name: point for axis, point in self.axes.items()}
+        return {axis: by_name[axis.name] for axis in index.axes()}

@@ -1,0 +1,233 @@
+"""Reads the printed form of functions, with Python's own parser: see the grammar in `ir`.
+
+What is read is the same object as what was printed: an index comes back in its normal form.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from keyword import iskeyword
+from typing import Any
+
+from stator.kernel.ir import (
+    KINDS,
+    Assign,
+    Block,
+    Declare,
+    Function,
+    Let,
+    Literal,
+    Load,
+    Loop,
+    Operand,
+    Piece,
+    Position,
+    Statement,
+    Store,
+    Value,
+    Within,
+)
+from stator.loop.index import Axis, Index, indirect
+from stator.loop.kernel import Param
+from stator.loop.scalar import FLOATS, ITEMSIZE
+from stator.sizes import Extent, Symbol, maximum, minimum
+
+_ROLES = {"In": "in", "Out": "out", "InOut": "inout"}
+
+
+class ParseError(ValueError):
+    """A text that the grammar does not have, with its line."""
+
+
+def parse(text: str) -> Function:
+    """The function of a text; ParseError where it is none."""
+    try:
+        tree = ast.parse(text)
+    except SyntaxError as error:
+        raise ParseError(f"line {error.lineno}: {error.msg}") from error
+    match tree.body:
+        case [ast.FunctionDef() as function]:
+            return _Reader().function(function)
+    raise ParseError("line 1: one function is expected")
+
+
+class _Reader:
+    """What is known at a place of the text: names and what they are."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, Value] = {}
+        self.bounds: dict[str, Extent] = {}  # of integers that may stand in an index
+        self.axes: dict[str, Axis] = {}
+        self.symbols: dict[str, Symbol] = {}
+        self.params: dict[str, Param] = {}
+
+    def function(self, node: ast.FunctionDef) -> Function:
+        for given in node.args.args:  # symbols first: sizes of memory are made of them
+            match given.annotation:
+                case ast.Subscript(ast.Name("Size"), ast.Tuple([low, high, hint])):
+                    self.symbols[given.arg] = Symbol(given.arg, *map(ast.literal_eval, (low, high, hint)))
+        for given in node.args.args:
+            match given.annotation:
+                case ast.Subscript(ast.Name("Size")):
+                    pass
+                case ast.Subscript(ast.Name(role), ast.Tuple([ast.Name(dtype), numel])) if role in _ROLES:
+                    self.params[given.arg] = Param(given.arg, dtype, _ROLES[role], self.extent(numel))
+                case _:
+                    raise _error(given, "a parameter is In, Out or InOut of memory, or a Size")
+        return Function(node.name, tuple(self.params.values()), tuple(self.symbols.values()), self.block(node.body))
+
+    def block(self, nodes: list[ast.stmt]) -> Block:
+        return tuple([self.statement(node) for node in nodes if not isinstance(node, ast.Pass)])
+
+    # ---- statements
+
+    def statement(self, node: ast.stmt) -> Statement:
+        match node:
+            case ast.AnnAssign(ast.Name(name), ast.Name(dtype), ast.expr() as value):
+                made = self.definition(Value(name, dtype), value)
+                self.values[name] = made.target
+                return made
+            case ast.AnnAssign(ast.Name(name), ast.Subscript(ast.Name("Var"), ast.Name(dtype)), ast.expr() as start):
+                target = self.values[name] = Value(name, dtype)
+                return Declare(target, self.operand(start, dtype))
+            case ast.Assign([ast.Name()] as targets, value):
+                return self.assignment(self.value(targets[0]), value)
+            case ast.Assign([ast.Subscript() as place], value):
+                return Store(*self.place(place), self.operand(value))
+            case ast.Expr(ast.Call(ast.Name(mode), [ast.Subscript() as place, value])):
+                return Store(*self.place(place), self.operand(value), mode)
+            case ast.For(ast.Name(name), ast.Call(ast.Name(kind), args), body) if kind in KINDS:
+                return self.loop(name, kind, args, body, node)
+        raise _error(node, "no statement of the kernel IR")
+
+    def definition(self, target: Value, node: ast.expr) -> Let | Position | Load | Within:
+        match node:
+            case ast.Subscript():
+                return Load(target, *self.place(node))
+            case ast.IfExp(mask, ast.Subscript() as place, ast.Constant(0)):
+                return Load(target, *self.place(place), self.operand(mask, "bool"))
+            case ast.Call(ast.Name("index"), [position]):
+                return Position(target, self.index(position))
+            case ast.Call(ast.Name("within"), [value, bound, *rest]) if len(rest) <= 2:
+                number = ast.literal_eval(rest[0]) if rest else 0
+                guard = self.operand(rest[1], "bool") if len(rest) == 2 else None
+                made = Within(target, self.operand(value, target.dtype), self.extent(bound), number, guard)
+                self.bounds[target.name] = made.bound
+                return made
+            case ast.Call(ast.Name(op), args):
+                return Let(target, _operator(op), tuple([self.operand(arg, target.dtype) for arg in args]))
+        raise _error(node, "no value of the kernel IR")
+
+    def assignment(self, target: Value, node: ast.expr) -> Assign:
+        match node:
+            case ast.Call(ast.Name(op), args) if op not in ITEMSIZE:
+                return Assign(target, _operator(op), tuple([self.operand(arg, target.dtype) for arg in args]))
+        return Assign(target, "copy", (self.operand(node, target.dtype),))
+
+    def loop(self, name: str, kind: str, args: list[ast.expr], body: list[ast.stmt], node: ast.AST) -> Loop:
+        match args:
+            case [extent]:
+                piece = None
+            case [ast.BinOp(ast.Constant(step), ast.Mult(), ast.Name(outer)), ast.Call(ast.Name("min"), [_, extent])]:
+                if outer not in self.axes:
+                    raise _error(node, f"{outer} is no axis of an enclosing loop")
+                piece = Piece(self.axes[outer], int(step))  # type: ignore[arg-type]
+            case _:
+                raise _error(node, "a loop runs over an extent, or a piece of one")
+        axis = self.axes[name] = Axis(name, self.extent(extent))
+        return Loop(axis, kind, self.block(body), piece)
+
+    def place(self, node: ast.Subscript) -> tuple[str, Index]:
+        match node.value:
+            case ast.Name(name) if name in self.params:
+                return name, self.index(node.slice)
+        raise _error(node, "what is indexed is a parameter")
+
+    # ---- numbers
+
+    def value(self, node: ast.expr) -> Value:
+        if isinstance(node, ast.Name) and node.id in self.values:
+            return self.values[node.id]
+        raise _error(node, f"{ast.unparse(node)} is not defined")
+
+    def operand(self, node: ast.expr, dtype: str = "") -> Operand:
+        match node:
+            case ast.Name(name) if name not in ("inf", "nan"):
+                return self.value(node)
+            case ast.Call(ast.Name(given), [number]) if given in ITEMSIZE:
+                return self.operand(number, given)
+        number = _number(node)
+        return Literal(float(number) if dtype in FLOATS else number, dtype)
+
+    def extent(self, node: ast.expr) -> Extent:
+        """A number made of symbols."""
+        found = self._folded(node)
+        if isinstance(found, Index):
+            if found.terms:
+                raise _error(node, "an extent is made of numbers and symbols")
+            return found.const
+        return found
+
+    def index(self, node: ast.expr) -> Index:
+        """A position."""
+        return Index.of(self._folded(node))
+
+    def _folded(self, node: ast.expr) -> Any:
+        match node:
+            case ast.Constant(int() as number):
+                return number
+            case ast.Name(name):
+                return self._named(node, name)
+            case ast.UnaryOp(ast.USub(), operand):
+                return -self._folded(operand)
+            case ast.Call(ast.Name("max" | "min" as name), [left, right]):
+                choose = maximum if name == "max" else minimum
+                return choose(self._folded(left), self._folded(right))
+            case ast.BinOp(left, op, right):
+                a, b = self._folded(left), self._folded(right)
+                if isinstance(b, Index) and isinstance(op, ast.Add | ast.Sub):
+                    a = Index.of(a)
+                match op:
+                    case ast.Add():
+                        return a + b
+                    case ast.Sub():
+                        return a - b
+                    case ast.Mult():
+                        return b * a if isinstance(b, Index) else a * b
+                    case ast.FloorDiv():
+                        return a // b
+                    case ast.Mod():
+                        return a % b
+        raise _error(node, f"{ast.unparse(node)} is no integer")
+
+    def _named(self, node: ast.expr, name: str) -> Any:
+        if name in self.axes:
+            return self.axes[name].index
+        if name in self.symbols:
+            return self.symbols[name].size
+        if name in self.bounds:
+            return indirect(self.values[name], self.bounds[name])
+        raise _error(node, f"{name} is no axis, no symbol, and not known to lie within a bound")
+
+
+def _operator(name: str) -> str:
+    """The operator of a name: those that are Python's keywords have an underscore."""
+    return name[:-1] if iskeyword(name[:-1]) else name
+
+
+def _number(node: ast.expr) -> Any:
+    match node:
+        case ast.Name("inf"):
+            return math.inf
+        case ast.Name("nan"):
+            return math.nan
+        case ast.UnaryOp(ast.USub(), operand):
+            return -_number(operand)
+        case ast.Constant(bool() | int() | float() as number):
+            return number
+    raise _error(node, f"{ast.unparse(node)} is no number")
+
+
+def _error(node: ast.AST, message: str) -> ParseError:
+    return ParseError(f"line {getattr(node, 'lineno', 1)}: {message}")

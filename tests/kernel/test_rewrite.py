@@ -1,0 +1,96 @@
+"""Rewrites: what they make, and that it computes the same."""
+
+from __future__ import annotations
+
+import pytest
+
+from stator.kernel.evaluate import run
+from stator.kernel.ir import Function, Loop, walk
+from stator.kernel.parse import parse
+from stator.kernel.rewrite import PART, reduce_in_parts, split
+from stator.kernel.serial import plain
+from stator.kernel.text import function_text
+from stator.kernel.verify import verify
+from stator.loop.evaluate import Memory
+from stator.loop.scalar import ITEMSIZE
+from tests.kernel.programs import compare
+
+SUM = """def k(p0: In[{dtype}, {numel}], p1: Out[{dtype}, 1]):
+    a0: Var[{dtype}] = {start}
+{loops}
+    p1[0] = a0
+"""
+
+
+def summed(sizes: tuple[int, ...], op: str = "add", dtype: str = "f32") -> Function:
+    """A reduction over loops of these sizes."""
+    lines, place, numel = [], "", 1
+    for i, size in enumerate(sizes):
+        lines.append("    " * (i + 1) + f"for r{i} in range({size}):")
+        numel *= size
+    below = numel
+    for i, size in enumerate(sizes):
+        below //= size
+        place += f"{' + ' if place else ''}{f'{below}*' if below > 1 else ''}r{i}"
+    inside = "    " * (len(sizes) + 1)
+    lines += [f"{inside}t0: {dtype} = p0[{place}]", f"{inside}a0 = {op}(a0, t0)"]
+    start = {"add": "0.0", "mul": "1.0", "maximum": "-inf"}[op]
+    return parse(SUM.format(dtype=dtype, numel=numel, start=start, loops="\n".join(lines)))
+
+
+def result(function: Function, values: list[float]) -> float:
+    memories = {p.name: Memory(bytearray(p.numel * ITEMSIZE[p.dtype]), 0, p.dtype) for p in function.params}
+    for position, value in enumerate(values):
+        memories["p0"].write(position, value)
+    verify(function)
+    assert run(function, memories) == 0
+    found: float = memories["p1"].read(0)
+    return found
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+@pytest.mark.parametrize("sizes", [(1000,), (33,), (100, 20), (100, 3), (5, 7, 9), (2, 200, 2), (64, 16)], ids=str)
+def test_long_sums_go_in_parts(sizes: tuple[int, ...], dtype: str) -> None:
+    before = summed(sizes, dtype=dtype)
+    after = reduce_in_parts(before)
+    assert "a0_part" in function_text(after) and ("a0_wide" in function_text(after)) == (dtype == "f32")
+    values = [(i * 37 % 64) / 8 for i in range(before.params[0].numel)]  # type: ignore[arg-type]
+    assert result(after, values) == result(before, values) == sum(values)
+    chains = [loop for loop in walk(after.body) if isinstance(loop, Loop) and "a0_part = " in body_text(loop)]
+    assert chains
+
+
+def body_text(loop: Loop) -> str:
+    return function_text(Function("k", (), (), loop.body))
+
+
+def test_a_part_is_rounded_less_than_a_long_sum() -> None:
+    before = summed((4096,))
+    values = [1.0 + i / 8192 for i in range(4096)]
+    wrong = [abs(result(f, values) - sum(values)) for f in (before, reduce_in_parts(before))]
+    assert wrong[1] <= 2.0**-12 < wrong[0]  # half a unit in the last place of float32, there
+
+
+@pytest.mark.parametrize(("sizes", "op"), [((32,), "add"), ((4, 8), "add"), ((1000,), "maximum")], ids=str)
+def test_what_is_short_or_exact_stays(sizes: tuple[int, ...], op: str) -> None:
+    before = summed(sizes, op)
+    assert reduce_in_parts(before) == before
+
+
+@pytest.mark.parametrize("size", [1, PART - 1, PART, PART + 1, 100])
+def test_a_split_loop_meets_every_point_once(size: int) -> None:
+    loop = parse(f"def k(p1: InOut[f32, {size}]):\n    for x0 in range({size}):\n        add(p1[x0], f32(1.0))\n").body[
+        0
+    ]
+    assert isinstance(loop, Loop)
+    function = parse(f"def k(p1: InOut[f32, {size}]):\n    pass\n")
+    function = Function("k", function.params, (), (split(loop, PART),))
+    verify(function)
+    memory = Memory(bytearray(4 * size), 0, "f32")
+    run(function, {"p1": memory})
+    assert [memory.read(i) for i in range(size)] == [1.0] * size
+
+
+@pytest.mark.parametrize("seed", range(60, 80))
+def test_kernels_before_any_rewrite(seed: int) -> None:
+    assert compare(seed, plain) > 0
