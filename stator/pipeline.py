@@ -23,7 +23,7 @@ from stator.aot.trace import trace
 from stator.base import artifacts, log
 from stator.base.errors import InternalError, StatorError
 from stator.base.options import Options
-from stator.codegen import cpp, triton, wrapper
+from stator.codegen import c, cpp, triton, wrapper
 from stator.compiled import Compiled
 from stator.inspect import graph_file
 from stator.loop import tables, text, verify
@@ -115,6 +115,8 @@ def _units(schedule: Schedule, options: Options) -> list[Unit]:
         return []
     names = tuple(f"k{i}" for i in range(len(schedule.kernels)))
     if torch.device(schedule.device).type == "cpu":
+        if options.cpu_kernels == "c":
+            return [Unit(c.emit(schedule.kernels, options.verify), names, c.FLAGS)]
         target = replace(cpp.native(), threads=options.threads)
         return [Unit(cpp.emit(schedule.kernels, target), names, target.flags)]
     return [Unit(triton.emit(schedule.kernels), names, (), "triton")]

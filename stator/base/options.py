@@ -135,6 +135,12 @@ class Options:
         "", f"Comma list of what to print, from now on: {', '.join(log.LOG_KINDS)}.", in_key=False, part=CAPTURE
     )
     threads: int = option(0, "Most threads of a CPU kernel; 0 is torch's own number.", in_key=True, low=0)
+    cpu_kernels: str = option(
+        "c++",
+        "What CPU kernels are written in: 'c++', with vectors and threads, or 'c', plain C that any compiler takes.",
+        in_key=True,
+        choices=("c++", "c"),
+    )
     verify: bool = option(
         False,
         "Check the graph's dtypes before lowering, and the loop IR's grammar after it and after scheduling.",

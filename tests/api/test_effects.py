@@ -171,6 +171,12 @@ def threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert kernels(tmp_path, threads=1) != kernels(tmp_path)
 
 
+@effect("cpu_kernels", "c")
+def cpu_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = kernels(tmp_path, cpu_kernels="c")
+    assert "stdint.h" in plain and plain != kernels(tmp_path)
+
+
 @effect("verify", True)
 def verifies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[object] = []

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from typing import Literal
 
 import torch
 
 from stator.base.options import Options
+from stator.codegen import c
 from stator.codegen.cpp import Target, emit, native
 from stator.loop import expr as e
 from stator.loop.index import Axis, Index
@@ -22,12 +24,12 @@ NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 
 class Built:
-    """A compiled unit; `run(i, tensors)` calls kernel i."""
+    """A compiled unit; `run(i, tensors)` calls kernel i. Without a target it is C++ for this machine."""
 
-    def __init__(self, kernels: Sequence[Kernel], target: Target | None = None) -> None:
+    def __init__(self, kernels: Sequence[Kernel], target: Target | Literal["c"] | None = None) -> None:
         target = target or native()
-        self.source = emit(kernels, target)
-        self.library = ctypes.CDLL(str(Cpp(Options.from_user()).build(self.source, target.flags)))
+        self.source, flags = (c.emit(kernels), c.FLAGS) if target == "c" else (emit(kernels, target), target.flags)
+        self.library = ctypes.CDLL(str(Cpp(Options.from_user()).build(self.source, flags)))
 
     def run(self, number: int, *tensors: torch.Tensor) -> None:
         pointers = (ctypes.c_void_p * len(tensors))(*[t.data_ptr() for t in tensors])
@@ -35,7 +37,10 @@ class Built:
 
 
 class Batch:
-    """Kernels collected one by one with their tensors and expected results, built and checked together."""
+    """Kernels collected one by one with their tensors and expected results, built and checked together.
+
+    Without a target they are checked in plain C too; the tensors hold the results of C++ afterwards.
+    """
 
     def __init__(self, target: Target | None = None) -> None:
         self.target = target
@@ -54,14 +59,25 @@ class Batch:
 
     def check(self) -> None:
         assert self.cases
-        built = Built([case[1] for case in self.cases], self.target)
+        kernels = [case[1] for case in self.cases]
+        if self.target is None:
+            self._check(Built(kernels, "c"), {id(t): _copied(t) for case in self.cases for t in case[2]})
+        self._check(Built(kernels, self.target), {})
+
+    def _check(self, built: Built, copies: dict[int, torch.Tensor]) -> None:
         for number, (name, made, tensors, expected, tolerance) in enumerate(self.cases):
-            built.run(number, *tensors)
+            given = [copies.get(id(tensor), tensor) for tensor in tensors]
+            built.run(number, *given)
             for position, wanted in expected.items():
                 try:
-                    torch.testing.assert_close(tensors[position], wanted, equal_nan=True, **tolerance)
+                    torch.testing.assert_close(given[position], wanted, equal_nan=True, **tolerance)
                 except AssertionError as error:
-                    raise AssertionError(f"{name}: {error}\n{made}") from None
+                    raise AssertionError(f"{name}{' in plain C' if copies else ''}: {error}\n{made.text()}") from None
+
+
+def _copied(tensor: torch.Tensor) -> torch.Tensor:
+    """The same with memory of its own, laid out alike."""
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype).copy_(tensor)
 
 
 def params(*tensors: torch.Tensor, out: Sequence[int]) -> tuple[Param, ...]:

@@ -94,6 +94,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "string": {"arguments": ("float32",)},
     "numerics": {"options": Options(numerics="fast")},
     "threads": {"options": Options(threads=3)},
+    "cpu_kernels": {"options": Options(cpu_kernels="c")},
     "eager_random": {"options": Options(eager_random=True)},
     "compiler": {"options": Options(compiler="clang++")},
     "budget": {"options": Options(activation_memory_budget=0.5)},

@@ -15,6 +15,7 @@ import torch
 from torch._ops import OpOverload
 
 from stator.aot.checks import CHECKED
+from stator.codegen.c import spelling as c
 from stator.codegen.cpp import ops as cpp
 from stator.codegen.triton import operators as triton
 from stator.fake.execute import RULES
@@ -103,6 +104,7 @@ def test_scalar_operators_are_written_for_every_target(name: str) -> None:
                 NOT_OF_BOOLS[name](*[torch.tensor([True])] * OPS[name].arity)
             continue
         assert dtype != "bool" or name in cpp.ON_MASKS, dtype
+        assert "a" in c.operator(name, dtype, dtype, ["a", "b", "c"][: OPS[name].arity])
         if name not in special_functions.ON_CPU:
             assert "{0}" in triton.spelling(name, dtype), dtype
 

@@ -1,0 +1,182 @@
+"""Prints functions of the kernel IR as C: a statement is a line.
+
+Everything is decided by then. Neighbours: `kernel/serial.py` makes the functions, `spelling` has how operators are
+written, `scalar.h` and `special.h` what they call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+from importlib import resources
+
+from stator.codegen import gamma
+from stator.codegen.c import spelling
+from stator.kernel.ir import (
+    Assign,
+    Block,
+    Declare,
+    Function,
+    Let,
+    Literal,
+    Load,
+    Loop,
+    Operand,
+    Position,
+    Statement,
+    Store,
+    Within,
+)
+from stator.kernel.serial import serial
+from stator.kernel.verify import verify
+from stator.loop import special_functions
+from stator.loop.index import Axis, FloorDiv, Index, Indirect
+from stator.loop.kernel import Kernel
+from stator.sizes import Extent, Symbol, fold
+
+#: What the compiler is told. Sums keep their order; integers wrap around; kernels may read bytes of any type.
+FLAGS = (
+    "-x", "c", "-std=c11", "-O2", "-fPIC", "-shared", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off",
+    "-fwrapv", "-fno-strict-aliasing", "-w",
+)  # fmt: skip
+_SIZES = {
+    "+": "({0} + {1})", "-": "({0} - {1})", "*": "{0} * {1}", "//": "floordiv({0}, {1})", "%": "mod({0}, {1})",
+    "max": "most({0}, {1})", "min": "least({0}, {1})",
+}  # fmt: skip
+
+
+def emit(kernels: Sequence[Kernel], check: bool = False) -> str:
+    """A unit: kernels k0, k1, …, each a function that takes its pointers and sizes, and gives an error or null.
+
+    With `check` it raises GrammarError where the kernel IR breaks its rules.
+    """
+    special = any(node.op in special_functions.NAMES for kernel in kernels for node in kernel.nodes)
+    functions = [serial(kernel, f"k{i}") for i, kernel in enumerate(kernels)]
+    for function in functions if check else ():
+        verify(function)
+    headers = [_header("scalar.h"), *([gamma.text(), _header("special.h")] if special else [])]
+    return "\n".join([*headers, *map(function_text, functions)])
+
+
+@cache
+def _header(name: str) -> str:
+    return (resources.files(__package__) / name).read_text(encoding="utf-8")
+
+
+def function_text(function: Function) -> str:
+    """One kernel."""
+    lines = []
+    for i, param in enumerate(function.params):
+        storage = ("const " if param.role == "in" else "") + spelling.STORAGE[param.dtype]
+        lines.append(f"{storage}* {param.name} = p[{i}];")
+    first = len(function.params)
+    lines += [f"const int64_t {s.name} = (int64_t)p[{first + i}];" for i, s in enumerate(function.symbols)]
+    if function.checks:
+        lines.append("int wrong = 0;")
+    lines += _Printer({param.name: param.dtype for param in function.params}).block(function.body)
+    for number, bound in function.checks.items():
+        size = f" for a dim of size {bound}" if type(bound) is int else ""
+        lines.append(f'if (wrong == {number}) return "index out of range{size}";')
+    lines.append("return 0;")
+    body = "\n".join("    " + line for line in lines)
+    return f"const char* {function.name}(void* const* p) {{\n{body}\n}}\n"
+
+
+class _Printer:
+    """Prints statements; knows the dtypes of memory."""
+
+    def __init__(self, memory: dict[str, str]) -> None:
+        self.memory = memory
+
+    def block(self, block: Block) -> Iterator[str]:
+        for statement in block:
+            yield self.statement(statement)
+            if isinstance(statement, Loop):
+                yield from ("    " + line for line in self.block(statement.body))
+                yield "}"
+
+    def statement(self, statement: Statement) -> str:
+        match statement:
+            case Let(target, op, args):
+                return f"const {spelling.TYPE[target.dtype]} {target.name} = {_computed(op, target.dtype, args)};"
+            case Assign(target, op, args):
+                return f"{target.name} = {_computed(op, target.dtype, args)};"
+            case Declare(target, start):
+                return f"{spelling.TYPE[target.dtype]} {target.name} = {_operand(start)};"
+            case Position(target, index):
+                return f"const int64_t {target.name} = {_place(index)};"
+            case Load(target, memory, index, mask):
+                loaded = spelling.load(target.dtype, f"{memory}[{_place(index)}]")
+                loaded = loaded if mask is None else f"{_operand(mask)} ? {loaded} : 0"
+                return f"const {spelling.TYPE[target.dtype]} {target.name} = {loaded};"
+            case Within():
+                return self.within(statement)
+            case Store(memory, index, value, mode):
+                place, dtype = f"{memory}[{_place(index)}]", self.memory[memory]
+                written = _operand(value)
+                if mode not in ("store", "put"):
+                    written = spelling.operator(mode, dtype, dtype, [f"({spelling.load(dtype, place)})", written])
+                return f"{place} = {spelling.store(dtype, written)};"
+            case Loop(axis, _, _, piece):
+                begin, end = "0", _extent(axis.size)
+                if piece is not None:
+                    begin = f"{piece.step}*{piece.axis.name}"
+                    end = f"least({begin} + {piece.step}, {end})"
+                return f"for (int64_t {axis.name} = {begin}; {axis.name} < {end}; ++{axis.name}) {{"
+
+    @staticmethod
+    def within(statement: Within) -> str:
+        target, text = statement.target, _operand(statement.value)
+        head = f"const {spelling.TYPE[target.dtype]} {target.name} ="
+        if not statement.number:
+            return f"{head} {text};"
+        inside = f"({text} >= 0 && {text} < {_extent(statement.bound)})"
+        needed = f" && {_operand(statement.mask)}" if statement.mask is not None else ""
+        return f"if (!{inside}{needed}) wrong = {statement.number}; {head} {inside} ? {text} : 0;"
+
+
+def _computed(op: str, dtype: str, args: tuple[Operand, ...]) -> str:
+    texts = [_operand(arg) for arg in args]
+    match op:
+        case "copy":
+            return texts[0]
+        case "cast":
+            return spelling.cast(args[0].dtype, dtype, texts[0])
+        case "bitcast":
+            return spelling.bitcast(args[0].dtype, dtype, texts[0])
+        case "uniform" | "normal":
+            return f"{op}({', '.join(texts)})"
+        case _:
+            return spelling.operator(op, dtype, args[-1].dtype, texts)
+
+
+def _operand(operand: Operand) -> str:
+    return spelling.number(operand.dtype, operand.number) if isinstance(operand, Literal) else operand.name
+
+
+def _extent(extent: Extent) -> str:
+    def leaf(item: Symbol | int) -> str:
+        return item.name if isinstance(item, Symbol) else f"(int64_t){item}"
+
+    return str(extent) if type(extent) is int else fold(extent, leaf, lambda op, a, b: _SIZES[op].format(a, b))
+
+
+def _place(index: Index) -> str:
+    """A position: sums of products, whole quotients and remainders."""
+    parts = []
+    for atom, coefficient in index.terms:
+        match atom:
+            case Axis():
+                text = atom.name
+            case Indirect():
+                text = f"(int64_t){atom.expr}"
+            case _:
+                inner, divisor, whole = _place(atom.inner), _extent(atom.divisor), isinstance(atom, FloorDiv)
+                if atom.inner.nonnegative:
+                    text = f"(({inner}) {'/' if whole else '%'} {divisor})"
+                else:
+                    text = f"{'floordiv' if whole else 'mod'}({inner}, {divisor})"
+        parts.append(text if coefficient == 1 else f"{_extent(coefficient)}*{text}")
+    if index.const != 0 or not parts:
+        parts.append(_extent(index.const))
+    return " + ".join(parts)
