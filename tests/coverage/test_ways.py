@@ -41,6 +41,26 @@ def test_what_is_exact_stays(dtype: torch.dtype) -> None:
             assert torch.equal(function(), want)
 
 
+def test_doubles_that_are_short_by_chance_move() -> None:
+    """A function's value is exact at few places; beside them what is as short is rounded."""
+    x = torch.tensor([1e-40, 1e-13, 0.0, 1.0, -0.0, torch.inf], dtype=torch.float64)
+    for function, rounded in (
+        (torch.special.erfcx, [True, False, False, False, False, False]),
+        (torch.tanh, [True, True, False, True, False, False]),
+        (torch.exp, [True, True, False, True, False, False]),
+        (lambda x: x.expm1() * 1, [True, True, False, True, False, False]),
+    ):
+        moved = torch.zeros(x.shape, dtype=torch.bool)
+        want = function(x)
+        for seed in range(30):
+            with RandomRounding(seed):
+                found = function(x)
+            moved |= found != want
+            torch.testing.assert_close(found, want, rtol=1e-15, atol=0)
+        assert (moved | ~torch.tensor(rounded)).all(), moved
+        assert not moved[(x == 0) | x.isinf()].any(), moved
+
+
 def test_in_place_results_move_too() -> None:
     x = torch.rand(50, generator=torch.Generator().manual_seed(4))
     y = x.clone()
