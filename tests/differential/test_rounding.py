@@ -9,6 +9,7 @@ from operator import attrgetter
 import pytest
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 import stator
 from stator.coverage.compare import FLOATS
@@ -176,3 +177,21 @@ def test_statistics_of_batch_norm_have_the_type_of_eager() -> None:
 
     compiled = stator.compile(norm, fullgraph=True, options={"strict": True})
     assert [t.dtype for t in compiled(x)] == [t.dtype for t in norm(x)]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32], ids=str)
+def test_soft_margins_are_rounded_at_every_step(dtype: torch.dtype) -> None:
+    """Bit for bit in half types, also where a step overflows; what is exp(12) is no float16."""
+    generator = torch.Generator().manual_seed(0)
+    x, target = (torch.randn(3000, generator=generator).mul(3).to(dtype) for _ in range(2))
+    x.requires_grad_()
+
+    def losses(x: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        return F.soft_margin_loss(x, target, reduction="none"), F.soft_margin_loss(x, target)
+
+    ours, eager = _compiled(losses, x, target), losses(x, target)
+    slopes = [[torch.autograd.grad(t.sum(), x, retain_graph=True)[0] for t in found] for found in (ours, eager)]
+    digit = 3e-6 if dtype is torch.float32 else 0.0
+    for got, want in zip([ours[0], *slopes[0]], [eager[0], *slopes[1]], strict=True):
+        torch.testing.assert_close(got, want, rtol=digit, atol=0, equal_nan=True)
+    assert bool(eager[0].isinf().any()) is (dtype is torch.float16)

@@ -28,6 +28,11 @@ def _scale(reduction: int, x: Tensor) -> float:
     return 1.0 / x.numel() if reduction == MEAN and x.numel() else 1.0
 
 
+def _rounded(factor: float, x: Tensor) -> Tensor | float:
+    """A factor as a half type holds it."""
+    return p.full([], factor, dtype=x.dtype, device=x.device) if x.dtype in HALF_TYPES else factor
+
+
 @decompose("mse_loss")
 def mse_loss(x: Tensor, target: Tensor, reduction: int = MEAN) -> Tensor:
     """Eager's kernel rounds half types at every step: squares overflow where their mean would not."""
@@ -36,19 +41,18 @@ def mse_loss(x: Tensor, target: Tensor, reduction: int = MEAN) -> Tensor:
 
 
 @decompose("soft_margin_loss_backward")
-@rounds_once
 def soft_margin_loss_backward(grad: Tensor, x: Tensor, target: Tensor, reduction: int) -> Tensor:
-    power = p.exp(p.neg(p.mul(target, x)))
-    slope = p.div(p.mul(p.mul(target, -_scale(reduction, x)), power), p.add(power, 1.0))
-    return p.mul(slope, grad)
+    """Rounded at every step, as the loss is, and the factor too."""
+    power = p.exp(p.mul(p.neg(target), x))
+    scaled = p.mul(p.mul(target, power), _rounded(-_scale(reduction, x), x))
+    return p.mul(p.div(scaled, p.add(power, 1.0)), grad)
 
 
 @decompose("mse_loss_backward")
 def mse_loss_backward(grad: Tensor, x: Tensor, target: Tensor, reduction: int) -> Tensor:
     """Rounded at every step as well, the factor too."""
-    d, factor = p.sub(x, target), 2.0 * _scale(reduction, x)
-    rounded = p.full([], factor, dtype=d.dtype, device=d.device) if d.dtype in HALF_TYPES else factor
-    return p.mul(p.mul(d, rounded), grad)
+    d = p.sub(x, target)
+    return p.mul(p.mul(d, _rounded(2.0 * _scale(reduction, x), d)), grad)
 
 
 @decompose("smooth_l1_loss")
@@ -86,8 +90,8 @@ def huber_loss_backward(grad: Tensor, x: Tensor, target: Tensor, reduction: int,
 
 
 @decompose("soft_margin_loss")
-@rounds_once
 def soft_margin_loss(x: Tensor, target: Tensor, reduction: int = MEAN) -> Tensor:
+    """Eager takes one operator after the other: exponentials of half types are infinite where the loss would not be."""
     return _reduce(p.log1p(p.exp(p.mul(p.neg(x), target))), reduction)
 
 
