@@ -10,12 +10,12 @@ guards.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any, NamedTuple
 
 from stator.base.errors import Undecided
 from stator.sizes.size import Condition, Extent, Size, Symbol, prove, substitute
-from stator.sizes.writing import LEAST, MOST, evaluate, fits, operands
+from stator.sizes.writing import LEAST, MOST, evaluate, fits, hint, operands
 
 
 class Recorded(NamedTuple):
@@ -35,7 +35,8 @@ class Environment:
     """Makes symbols, decides conditions on them, and keeps what has been decided."""
 
     __slots__ = (
-        "_closed", "_distinct", "_facts", "_fitting", "_now", "_shared", "conditions", "locate", "marked", "places",
+        "_answers", "_closed", "_distinct", "_facts", "_fitting", "_now", "_open", "_shared", "conditions", "locate",
+        "marked", "places",
     )  # fmt: skip
 
     def __init__(self, locate: Callable[[], Any] = nowhere) -> None:
@@ -51,9 +52,13 @@ class Environment:
         self._shared: dict[int, Symbol] = {}
         # What symbols are known to be now: a narrower symbol, a multiple of one, another extent.
         self._now: dict[Symbol, Extent] = {}
-        # Extents known to be at least 0, and such as are known not to be 0.
-        self._facts: list[Size] = []
+        # Extents known to be at least 0, each with its value in the call at hand, and such as are known not to be 0.
+        self._facts: dict[Size, int] = {}
         self._distinct: set[Size] = set()
+        # What was asked before, as an operator and the difference of its sides: what is proven stays so, while what is
+        # open may be decided by what is learnt next. The same few questions are asked of every tensor of a graph.
+        self._answers: dict[tuple[str, Extent], bool] = {}
+        self._open: set[tuple[str, Extent]] = set()
         # Extents known to fit into 64 bits.
         self._fitting: set[Size] = set()
         # For whom it was open, once the guards have been made of it.
@@ -97,26 +102,39 @@ class Environment:
     def prove(self, condition: Condition) -> bool | None:
         """Whether a condition follows from ranges and what has been assumed (True), or its opposite does (False)."""
         op, left, right = self._current(condition)
-        answer = prove(Condition(op, left, right))
-        if answer is not None or not (self._facts or self._distinct):
-            return answer
-        difference = right - left
+        question = op, right - left
+        if question in self._open:
+            return None
+        answer = self._answers.get(question)
+        if answer is None:
+            answer = prove(Condition(op, left, right))
+            if answer is None and (self._facts or self._distinct):
+                answer = self._by_facts(*question)
+            if answer is None:
+                self._open.add(question)
+            else:
+                self._answers[question] = answer
+        return answer
+
+    def _by_facts(self, op: str, difference: Extent) -> bool | None:
+        """What facts say of `0 op difference`, which ranges leave open."""
         assert isinstance(difference, Size), "a constant difference is decided"
-        if op in ("==", "!="):
-            apart = difference in self._distinct or any(
-                _at_least_0(sign * difference - fact - 1) for sign in (1, -1) for fact in self._facts
-            )
-            if apart:
-                return op == "!="
-            equal = all(any(_at_least_0(sign * difference - fact) for fact in self._facts) for sign in (1, -1))
-            return (op == "==") if equal else None
-        strict = int(op == "<")
-        for fact in self._facts:
-            if _at_least_0(difference - strict - fact):
+        if op not in ("==", "!="):
+            strict = int(op == "<")
+            if self._follows(difference - strict):
                 return True
-            if _at_least_0(strict - 1 - difference - fact):
-                return False
-        return None
+            return False if self._follows(strict - 1 - difference) else None
+        if difference in self._distinct or any(self._follows(side * difference - 1) for side in (1, -1)):
+            return op == "!="
+        return (op == "==") if all(self._follows(side * difference) for side in (1, -1)) else None
+
+    def _follows(self, least: Extent) -> bool:
+        """Whether `least >= 0` follows from a single fact: it is nowhere less than what is known to be at least 0.
+
+        That takes ranges of polynomials, which is slow, so facts that are greater in the call at hand are left out.
+        """
+        now = hint(least)
+        return any(value <= now and _at_least_0(least - fact) for fact, value in self._facts.items())
 
     def decide(self, condition: Condition, reason: str = "") -> bool:
         """Whether a condition holds; where that is open, as in the call at hand, which is recorded."""
@@ -204,6 +222,7 @@ class Environment:
 
     def _learn(self, condition: Condition) -> None:
         """Keeps what a condition, which holds, says about symbols."""
+        self._open.clear()
         op, left, right = condition
         difference = right - left
         assert isinstance(difference, Size), "a constant difference is decided"
@@ -213,7 +232,7 @@ class Environment:
                 if solved is not None:
                     self._replace(*solved)
                 else:  # a product, say: no symbol stands for another, but it is neither less nor more
-                    self._facts += [side for side in (difference, difference * -1) if isinstance(side, Size)]
+                    self._keep([difference, difference * -1])
             case "!=":
                 self._narrow(difference, 0)
                 self._narrow(difference * -1, 0)
@@ -222,7 +241,11 @@ class Environment:
                 least = difference - int(op == "<")
                 assert isinstance(least, Size)
                 if not self._narrow(least, None):
-                    self._facts.append(least)
+                    self._keep([least])
+
+    def _keep(self, facts: Iterable[Extent]) -> None:
+        """Adds facts; what became a number says nothing."""
+        self._facts.update((fact, hint(fact)) for fact in facts if isinstance(fact, Size))
 
     def _narrow(self, least: Extent, excluded: int | None) -> bool:
         """Narrows the range of a symbol that alone makes up `least >= 0` (or `least != 0`, where a bound is it)."""
@@ -251,8 +274,8 @@ class Environment:
         mapping = {symbol: by}
         self._now = {key: substitute(value, mapping) for key, value in self._now.items()}
         self._now.setdefault(symbol, by)
-        facts = [substitute(fact, mapping) for fact in self._facts]
-        self._facts = [fact for fact in facts if isinstance(fact, Size)]
+        facts, self._facts = self._facts, {}
+        self._keep(substitute(fact, mapping) for fact in facts)
         distinct = [substitute(side, mapping) for side in self._distinct]
         self._distinct = {side for side in distinct if isinstance(side, Size)}
 

@@ -52,6 +52,23 @@ def test_decisions_hold_wherever_the_guards_hold(data: st.DataObject) -> None:
                 assert simple == symbol.size or simple == point[symbol]
 
 
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_what_was_asked_before_leaves_no_question_open(data: st.DataObject) -> None:
+    asked, fresh = Environment(), Environment()
+    symbols = [[env.symbol(hint, f"x{i}") for i, hint in enumerate(HINTS)] for env in (asked, fresh)]
+    assert symbols[0] == symbols[1]
+    inside = extents(symbols[0])
+    conditions = st.builds(Condition, st.sampled_from(["==", "!=", "<", "<="]), inside, inside)
+    questions = data.draw(st.lists(conditions, min_size=1, max_size=5))
+    for learnt in questions:
+        for question in questions:
+            asked.prove(question)
+        assert asked.decide(learnt) is fresh.decide(learnt)
+        for question in questions:
+            assert fresh.prove(question) in (None, asked.prove(question))
+
+
 def test_what_is_known_of_a_product_is_asked_once() -> None:
     env = Environment()
     x, y, z = (env.symbol(hint, f"x{i}").size for i, hint in enumerate(HINTS))
