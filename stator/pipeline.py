@@ -118,7 +118,7 @@ def _units(schedule: Schedule, options: Options) -> list[Unit]:
         if options.cpu_kernels == "c":
             return [Unit(c.emit(schedule.kernels, options.verify), names, c.FLAGS)]
         target = replace(cpp.native(), threads=options.threads)
-        return [Unit(cpp.emit(schedule.kernels, target), names, target.flags)]
+        return [Unit(text, part, target.flags) for text, part in cpp.emit_units(schedule.kernels, target)]
     return [Unit(triton.emit(schedule.kernels), names, (), "triton")]
 
 

@@ -9,8 +9,10 @@ asked for, so it is simply built again.
 from __future__ import annotations
 
 import os
+import selectors
 import shutil
 import subprocess
+from collections import deque
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -42,19 +44,17 @@ class Cpp:
 
     def build_keys(self, keys: Sequence[str], sources: Sequence[tuple[str, tuple[str, ...]]]) -> list[Path]:
         """The same, where the keys are known."""
-        found = [self.store.path(key) for key in keys]
-        missing = {key: source for key, source, path in zip(keys, sources, found, strict=True) if path is None}
-        if missing:
-            with log.span("g++", units=len(missing)):
-                self._compile([(key, *source) for key, source in missing.items()])
-            found = [path or self.store.path(key) for key, path in zip(keys, found, strict=True)]
-        log.record("cache", what="kernels", hits=len(keys) - len(missing), misses=len(missing))
-        return [path for path in found if path is not None]
+        with Compilation(self) as compilation:
+            compilation.add(keys, sources)
+            compilation.finish()
+        return [path for path in map(self.store.path, keys) if path is not None]
 
     def rebuild(self, source: str, flags: Sequence[str]) -> Path:
         """Build again, whatever the store has (its library does not load)."""
         key = self.key(source, tuple(flags))
-        self._compile([(key, source, tuple(flags))])
+        with Compilation(self) as compilation:
+            compilation.add([key], [(source, tuple(flags))], again=True)
+            compilation.finish()
         path = self.store.path(key)
         assert path is not None, "the store lost an entry that it just took"
         return path
@@ -63,42 +63,90 @@ class Cpp:
         """Where the library of a source is filed that this compiler makes."""
         return "cpp-" + key_of(source, flags, _identity(_program(self.compiler)), processor.identity())
 
-    def _compile(self, work: list[tuple[str, str, tuple[str, ...]]]) -> None:
-        """At most one compiler process a core; the first failure is raised after all have ended."""
-        program = _program(self.compiler)
-        failure: BuildError | None = None
-        folder = temporary.fresh("build")
-        try:
-            for start in range(0, len(work), width := os.cpu_count() or 1):
-                running = [(*item, *self._start(program, folder, *item)) for item in work[start : start + width]]
-                for key, source, _, process, target in running:
-                    output = process.communicate()[0].decode(errors="replace")
-                    if process.returncode:
-                        failure = failure or BuildError(self._kept(source), process.returncode, output)
-                    else:
-                        self.store.put(key, target.read_bytes())
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-        if failure is not None:
-            raise failure
-
-    @staticmethod
-    def _start(
-        program: str, folder: Path, key: str, source: str, flags: tuple[str, ...]
-    ) -> tuple[subprocess.Popen[bytes], Path]:
-        """A compiler process; it reads a file, since one that was fed would wait until those before it have ended."""
-        target = folder / f"{key}.so"
-        text = target.with_suffix(".cpp")
-        text.write_text(source, encoding="utf-8")
-        command = [program, *flags, text.name, "-o", str(target)]
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=folder
-        )
-        return process, target
-
-    def _kept(self, source: str) -> str:
+    def kept(self, source: str) -> str:
         """Where a source that does not compile was left for a person to look at."""
         return str(artifacts.for_failure(self.options, "build").write("kernels", source, "cpp"))
+
+
+class Compilation:
+    """Libraries in the making: at most one compiler process a core, which run while their caller goes on.
+
+    `add` starts what is not in the store, and `finish` waits for it. Leaving the context ends what still runs.
+    """
+
+    __slots__ = ("_cpp", "_failure", "_folder", "_keys", "_known", "_running", "_waiting")
+
+    def __init__(self, cpp: Cpp) -> None:
+        self._cpp = cpp
+        self._keys: set[str] = set()
+        self._known = 0  # how many of them the store had
+        self._waiting: deque[tuple[str, str, tuple[str, ...]]] = deque()
+        self._running = selectors.DefaultSelector()
+        self._folder: Path | None = None
+        self._failure: BuildError | None = None
+
+    def __enter__(self) -> Compilation:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for entry in self._running.get_map().values():
+            process = entry.data[1]
+            process.kill()
+            process.communicate()
+        self._running.close()
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def add(self, keys: Sequence[str], sources: Sequence[tuple[str, tuple[str, ...]]], again: bool = False) -> None:
+        """Compile sources, each to the library of its key; with `again` also what the store has."""
+        for key, source in zip(keys, sources, strict=True):
+            if key in self._keys:
+                continue
+            self._keys.add(key)
+            if not again and self._cpp.store.path(key) is not None:
+                self._known += 1
+            else:
+                self._waiting.append((key, *source))
+        self._proceed(0)
+
+    def finish(self) -> None:
+        """Wait for all; the first failure is raised after all have ended."""
+        if missing := len(self._keys) - self._known:
+            with log.span("g++", units=missing):
+                while self._running.get_map():
+                    self._proceed(None)
+        log.record("cache", what="kernels", hits=self._known, misses=missing)
+        if self._failure is not None:
+            raise self._failure
+
+    def _proceed(self, timeout: float | None) -> None:
+        """Take what has ended, for which it waits so long, and start as many as there are cores."""
+        for entry, _ in self._running.select(timeout) if self._running.get_map() else ():
+            self._running.unregister(entry.fileobj)
+            self._end(*entry.data)
+        while self._waiting and len(self._running.get_map()) < (os.cpu_count() or 1):
+            self._start(*self._waiting.popleft())
+
+    def _start(self, key: str, source: str, flags: tuple[str, ...]) -> None:
+        """A compiler process; it reads a file, since one that was fed would wait until those before it have ended."""
+        self._folder = self._folder or temporary.fresh("build")
+        target = self._folder / f"{key}.so"
+        text = target.with_suffix(".cpp")
+        text.write_text(source, encoding="utf-8")
+        command = [_program(self._cpp.compiler), *flags, text.name, "-o", str(target)]
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=self._folder
+        )
+        assert process.stdout is not None
+        self._running.register(process.stdout, selectors.EVENT_READ, (key, process, source, target))
+
+    def _end(self, key: str, process: subprocess.Popen[bytes], source: str, target: Path) -> None:
+        """What a process gave, which closes what it says as it ends."""
+        output = process.communicate()[0].decode(errors="replace")
+        if not process.returncode:
+            self._cpp.store.put(key, target.read_bytes())
+        elif self._failure is None:
+            self._failure = BuildError(self._cpp.kept(source), process.returncode, output)
 
 
 def open_store(options: Options) -> Store:

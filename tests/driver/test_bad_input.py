@@ -151,7 +151,7 @@ def test_the_artifacts_of_a_failure_stand_with_the_others(monkeypatch: pytest.Mo
 
 @pytest.mark.faults
 def test_a_source_that_does_not_compile_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("stator.pipeline.cpp.emit", lambda *_: "this is no C++;\n")
+    monkeypatch.setattr("stator.pipeline.cpp.emit_units", lambda *_: [("this is no C++;\n", ("k0",))])
     x = torch.randn(3)
     options = {"cache_dir": str(tmp_path)}
     with pytest.warns(FallbackWarning, match="building .*cpp failed"):

@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from stator.base import temporary
 from stator.base.errors import BuildError, CacheWarning, CompilerMissing
 from stator.base.options import Options
 from stator.runtime import Cpp, GraphArtifact, Unit
 from stator.runtime.link import load
+from stator.runtime.toolchain import Compilation
 
 FLAGS = ("-shared", "-fPIC", "-O1")
 SOURCE = 'extern "C" const char* k0(void* const* p) {{ *(int*)p[0] = {0}; return 0; }}'
@@ -21,7 +23,7 @@ def options(folder: Path, compiler: str = "g++") -> Options:
 
 def test_it_is_built_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = Cpp(options(tmp_path)).build(SOURCE.format(1), FLAGS)
-    monkeypatch.setattr(Cpp, "_compile", None)  # a second build would call it
+    monkeypatch.setattr(Compilation, "_start", None)  # a second build would call it
     assert Cpp(options(tmp_path)).build(SOURCE.format(1), FLAGS) == path
 
 
@@ -34,6 +36,24 @@ def test_keys_follow_source_flags_and_compiler(tmp_path: Path) -> None:
 def test_several_units_build_side_by_side(tmp_path: Path) -> None:
     paths = Cpp(options(tmp_path)).build_all([(SOURCE.format(i), FLAGS) for i in range(7)])
     assert len(set(paths)) == 7 and all(path.exists() for path in paths)
+
+
+def test_a_failure_is_raised_after_all_have_ended(tmp_path: Path) -> None:
+    cpp = Cpp(options(tmp_path))
+    sources = [(text, FLAGS) for text in ("int broken(", *[SOURCE.format(i) for i in range(5)])]
+    with pytest.raises(BuildError, match="expected"):
+        cpp.build_all(sources)
+    assert all(cpp.store.path(cpp.key(*source)) for source in sources[1:])
+
+
+def test_what_is_left_early_is_ended(tmp_path: Path) -> None:
+    cpp = Cpp(options(tmp_path))
+    source = SOURCE.format(7)
+    with Compilation(cpp) as compilation:
+        compilation.add([cpp.key(source, FLAGS)] * 2, [(source, FLAGS)] * 2)
+        folders = list(temporary.folder().glob("build-*"))
+    assert len(folders) == 1 and not folders[0].exists()
+    assert cpp.store.path(cpp.key(source, FLAGS)) is None
 
 
 def test_a_damaged_library_is_built_again(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ expressions, `emit` the loops around them, `ops` holds the texts; the headers be
 included as text.
 """
 
-from stator.codegen.cpp.emit import emit
+from stator.codegen.cpp.emit import emit, emit_units
 from stator.codegen.cpp.target import Target, generic, native
 
-__all__ = ["Target", "emit", "generic", "native"]
+__all__ = ["Target", "emit", "emit_units", "generic", "native"]

@@ -1,4 +1,4 @@
-"""Kernels to one C++ translation unit: `extern "C" const char* k<i>(void* const* p)` for each.
+"""Kernels to C++ translation units: `extern "C" const char* k<i>(void* const* p)` for each.
 
 Each kernel is a function over a range of its grid (`plan.LoopPlan`), which `parallel` in `vector.h` shares among
 threads. Here is the frame: the grid, the loops of every level of reduction with their accumulators, and where stores
@@ -40,19 +40,49 @@ HEADERS: dict[str, frozenset[str]] = {
     "scan.h": frozenset(("scan",)),
     "special.h": special_functions.NAMES,
 }
+#: Characters of kernels in a unit; of more there are several, which compile side by side. The compiler takes about a
+#: second for so many, and a tenth of one for what every unit starts with.
+UNIT_TEXT = 80_000
 #: How long a chain counts as that has a symbolic length.
 ANY_LENGTH = 1 << 40
 
 
 def emit(kernels: Sequence[Kernel], target: Target | None = None) -> str:
-    """The whole unit."""
+    """All kernels as one unit."""
     target = target or native()
     plans = [plan(kernel, target) for kernel in kernels]
-    operators = {node.op for kernel in kernels for node in kernel.nodes}
+    return _unit(plans, [emit_kernel(f"k{i}", made) for i, made in enumerate(plans)])
+
+
+def emit_units(kernels: Sequence[Kernel], target: Target | None = None) -> list[tuple[str, tuple[str, ...]]]:
+    """All kernels in as many units as their length asks for: texts, each with the names of its kernels."""
+    target = target or native()
+    plans = [plan(kernel, target) for kernel in kernels]
+    texts = [emit_kernel(f"k{i}", made) for i, made in enumerate(plans)]
+    return [
+        (_unit([plans[i] for i in group], [texts[i] for i in group]), tuple([f"k{i}" for i in group]))
+        for group in _shared([len(text) for text in texts])
+    ]
+
+
+def _shared(lengths: Sequence[int]) -> list[list[int]]:
+    """Texts of these lengths shared among units of about equal length; the longest are placed first."""
+    count = max(-(-sum(lengths) // UNIT_TEXT), 1)
+    groups: list[list[int]] = [[] for _ in range(count)]
+    totals = [0] * count
+    for i in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
+        shortest = totals.index(min(totals))
+        groups[shortest].append(i)
+        totals[shortest] += lengths[i]
+    return [sorted(group) for group in groups if group]
+
+
+def _unit(plans: Sequence[LoopPlan], texts: Sequence[str]) -> str:
+    operators = {node.op for made in plans for node in made.kernel.nodes}
     needs = {name for name, users in HEADERS.items() if not operators.isdisjoint(users)}
     if any(made.tile is not None for made in plans):
         needs.add("tile.h")
-    return "\n".join([header(frozenset(needs)), *[emit_kernel(f"k{i}", made) for i, made in enumerate(plans)]])
+    return "\n".join([header(frozenset(needs)), *texts])
 
 
 @cache
