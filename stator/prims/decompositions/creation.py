@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from stator.fake.layout import contiguous_strides
+from stator.fake.symbolic import is_symbolic, size_of
 from stator.prims import names as p
 from stator.prims.decompositions.layout import iota
 from stator.prims.dtypes import cast, compute_type
@@ -237,10 +239,26 @@ def _end(x: Any, dtype: torch.dtype, device: Any) -> Tensor:
 def empty_strided(
     size: Sequence[int], stride: Sequence[int], *, dtype: Any = None, device: Any = None, **_: Any
 ) -> Tensor:
+    order = _order_of(size, stride)
+    if order is not None:
+        return empty_permuted(size, order, dtype=dtype, device=device)
     span = 1 + sum([(n - 1) * step for n, step in zip(size, stride, strict=True)])
     dtype = dtype or torch.get_default_dtype()
     memory = p.full([0 if 0 in size else span], unwritten(dtype), dtype=dtype, device=device)
     return p.as_strided(memory, size, stride)
+
+
+def _order_of(size: Sequence[int], stride: Sequence[int]) -> list[int] | None:
+    """The order of dims in which a tensor with these strides is contiguous, if there is one.
+
+    Then it needs no `as_strided`, and a write to all of it no position of each element.
+    """
+    order = list(range(len(size)))
+    if not is_symbolic([*size, *stride]):
+        order.sort(key=lambda d: -stride[d])
+    plain = contiguous_strides([size[d] for d in order])
+    alike = [size_of(stride[d]) == size_of(step) for d, step in zip(order, plain, strict=True)]
+    return order if all(alike) else None
 
 
 @decompose("empty_permuted", also_complex=True)
@@ -249,6 +267,8 @@ def empty_permuted(
 ) -> Tensor:
     dtype = dtype or torch.get_default_dtype()
     memory = p.full([size[d] for d in order], unwritten(dtype), dtype=dtype, device=device)
+    if list(order) == list(range(len(size))):
+        return memory
     return p.permute(memory, [list(order).index(d) for d in range(len(size))])
 
 
