@@ -16,6 +16,7 @@ from stator.loop.index import Index
 from stator.loop.ranges import Ranges
 from stator.lowering.context import Context
 from stator.lowering.extern import extern
+from stator.lowering.joined import all_of, cut, join, keep_parts, within
 from stator.lowering.table import lowers
 from stator.lowering.value import (
     Indices,
@@ -138,48 +139,14 @@ def cat(context: Context, out: Spec, tensors: Sequence[LazyTensor], dim: int = 0
     parts = [t for t in tensors if t.rank == rank and (t.size != (0,) or rank != 1)]
     parts = [t if t.dtype == out.dtype else _cast(t, out.dtype) for t in parts]
     dim %= max(rank, 1)
-    starts: list[Extent] = [0]
-    for part in parts:
-        starts.append(starts[-1] + part.size[dim])
-
-    extent = starts[-1]
-
-    def body(at: Indices) -> Expr:
-        position = e.index(at[dim])
-        value = e.const(0, out.dtype)
-        for start, part in zip(reversed(starts[:-1]), reversed(parts), strict=True):
-            end = start + part.size[dim]
-            if start == end:
-                continue
-            loaded = part.load((*at[:dim], at[dim] - start, *at[dim + 1 :]))
-            value = e.masked(_within(position, start, end, extent), loaded, value)
-        return value
-
-    joined = pointwise(out.size, out.dtype, body, 1 + sum([p.weight + 2 for p in parts]))
+    joined = join(out.size, out.dtype, dim, parts)
     if parts:
         joined.parts = dim, parts
     return joined
 
 
-def _within(position: Expr, start: Extent, end: Extent, extent: Extent) -> Expr:
-    """Whether a position of a dim of `extent` lies in start … end-1."""
-    conditions = []
-    if less(0, start) or type(start) is not int:
-        conditions.append(e.op("ge", position, e.index(start)))
-    if end != extent and not less(extent, end):
-        conditions.append(e.op("lt", position, e.index(end)))
-    return _all(conditions)
-
-
 def _cast(value: LazyTensor, dtype: str) -> LazyTensor:
     return pointwise(value.size, dtype, lambda at: e.cast(value.load(at), dtype), value.weight + 1)
-
-
-def _all(conditions: list[Expr]) -> Expr:
-    result = e.const(True, "bool")
-    for condition in conditions:
-        result = e.op("and", result, condition)
-    return result
 
 
 @lowers("constant_pad_nd")
@@ -190,7 +157,7 @@ def constant_pad(context: Context, out: Spec, x: LazyTensor, pads: Sequence[Exte
     border = e.number(value, out.dtype)
 
     def body(at: Indices) -> Expr:
-        mask = _all([_within(e.index(i), before[d], before[d] + x.size[d], out.size[d]) for d, i in enumerate(at)])
+        mask = all_of([within(e.index(i), before[d], before[d] + x.size[d], out.size[d]) for d, i in enumerate(at)])
         if mask.op == "const" and not mask.attr:
             return border
         return e.masked(mask, x.load(tuple([i - b for i, b in zip(at, before, strict=True)])), border)
@@ -228,9 +195,9 @@ def slice_scatter(
 
     def body(at: Indices) -> Expr:
         moved = at[dim] - first
-        inside = _within(e.index(at[dim]), first, first + (count - 1) * step + 1, x.size[dim])
+        inside = within(e.index(at[dim]), first, first + (count - 1) * step + 1, x.size[dim])
         if step > 1:
-            inside = _all([inside, e.op("eq", e.index(moved % step), e.const(0, "i64"))])
+            inside = all_of([inside, e.op("eq", e.index(moved % step), e.const(0, "i64"))])
         rest = x.load(at)
         if inside.op == "const" and not inside.attr:
             return rest
@@ -241,7 +208,24 @@ def slice_scatter(
 
     if count == 0 or 0 in x.size:
         return pointwise(out.size, out.dtype, x.load, x.weight)
-    return pointwise(out.size, out.dtype, body, x.weight + source.weight + 4)
+    value = pointwise(out.size, out.dtype, body, x.weight + source.weight + 4)
+    if step == 1 and type(first) is int:
+        _join_scattered(value, x, source, dim, first)
+    return value
+
+
+def _join_scattered(value: LazyTensor, x: LazyTensor, source: LazyTensor, dim: int, first: int) -> None:
+    """Let slices of the result be taken from the source, or from `x`; what was joined before is also written so."""
+    extent, count = x.size[dim], source.size[dim]
+    if type(extent) is not int or type(count) is not int or source.rank != x.rank or first + count > extent:
+        return
+    joined_before = x.pieces is not None and x.place is None
+    source = source if source.dtype == value.dtype else _cast(source, value.dtype)
+    ends = (0, first), (first + count, extent - first - count)
+    before, after = [[cut(x, dim, start, n)] if n else [] for start, n in ends]
+    keep_parts(value, dim, [*before, source, *after])
+    if joined_before:
+        value.parts = value.pieces
 
 
 @lowers("select_scatter")

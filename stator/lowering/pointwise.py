@@ -339,7 +339,7 @@ def where(context: Context, out: Spec, mask: LazyTensor, a: Operand, b: Operand)
 @lowers("clone")
 def clone(context: Context, out: Spec, x: LazyTensor, *, memory_format: Any = None) -> LazyTensor:
     value = pointwise(x.size, x.dtype, x.load, x.weight)
-    value.copied = x
+    value.copied, value.pieces = x, x.pieces
     return value
 
 

@@ -137,6 +137,7 @@ class LazyTensor:
         "dtype",
         "name",
         "parts",
+        "pieces",
         "place",
         "planes",
         "raw",
@@ -161,6 +162,8 @@ class LazyTensor:
         self.copied: LazyTensor | None = None
         #: The values it is joined from along a dim, which it can be written from one by one.
         self.parts: tuple[int, Sequence[LazyTensor]] | None = None
+        #: The values it is joined from along a dim, as slices of it read them (`joined.py`).
+        self.pieces: tuple[int, Sequence[LazyTensor]] | None = None
         #: The real and the imaginary part as values of their own, between which the last dim chooses.
         self.planes: tuple[LazyTensor, LazyTensor] | None = None
         #: What its buffer is called if it gets one ("": like the node that needed it).

@@ -9,6 +9,7 @@ from stator.base.errors import Unsupported
 from stator.loop.index import ZERO, Index
 from stator.loop.scalar import OPAQUE
 from stator.lowering.context import Context
+from stator.lowering.joined import read_slice
 from stator.lowering.table import lowers
 from stator.lowering.value import Indices, LazyTensor, Place, Size, Spec, over, placed, viewed
 from stator.sizes import Extent, hint, maximum
@@ -67,7 +68,8 @@ def slice_(
         shifted = place.offset + (first * stride[dim] if 0 not in out.size else 0)
         return Place(place.buffer, (*stride[:dim], stride[dim] * step, *stride[dim + 1 :]), shifted)
 
-    return viewed(x, out.size, remap, restride)
+    value = viewed(x, out.size, remap, restride)
+    return read_slice(value, x, dim, first) if step == 1 else value
 
 
 def slice_start(extent: Extent, start: Extent | None) -> Extent:
@@ -88,7 +90,8 @@ def select(context: Context, out: Spec, x: LazyTensor, dim: int, position: Exten
         shifted = place.offset + (at_dim.const * stride[dim] if 0 not in out.size else 0)
         return Place(place.buffer, stride[:dim] + stride[dim + 1 :], shifted)
 
-    return viewed(x, out.size, lambda at: (*at[:dim], at_dim, *at[dim:]), restride)
+    value = viewed(x, out.size, lambda at: (*at[:dim], at_dim, *at[dim:]), restride)
+    return read_slice(value, x, dim, at_dim.const, dropped=True)
 
 
 @lowers("unsqueeze")
