@@ -31,7 +31,7 @@ from stator.loop.device import Device
 from stator.loop.footprint import Kept, settle
 from stator.loop.kernel import Launch, Schedule
 from stator.loop.schedule import schedule as schedule_program
-from stator.runtime import GraphArtifact, Unit, compile_units
+from stator.runtime import Building, GraphArtifact, Unit
 from stator.sizes.environment import Environment
 
 
@@ -47,15 +47,20 @@ def build(gm: fx.GraphModule, example_inputs: Sequence[Any], options: Options) -
     with stage("partition"):
         parts = partition(joint, options.activation_memory_budget)
     metadata = parts.metadata
-    forward = schedule_graph(parts.forward, "forward", options)
-    backward = schedule_graph(parts.backward, "backward", options) if parts.backward is not None else None
-    with stage("memory"):
-        cores = options.threads or torch.get_num_threads()
-        forward, backward, footprint = settle(forward, backward, _kept(metadata), len(metadata.saved), cores)
-    metadata = replace(metadata, memory=Memory(**asdict(footprint)))
-    built = [emit_artifact(half, options) for half in (forward, backward) if half is not None]
-    with stage("build"):
-        built = compile_units(built, options)
+    with Building(options) as building:
+        forward = schedule_graph(parts.forward, "forward", options)
+        units = [building.begin(emit_kernels(forward, options))]  # these compile while backward is scheduled
+        backward = schedule_graph(parts.backward, "backward", options) if parts.backward is not None else None
+        if backward is not None:
+            units.append(building.begin(emit_kernels(backward, options)))
+        with stage("memory"):
+            cores = options.threads or torch.get_num_threads()
+            forward, backward, footprint = settle(forward, backward, _kept(metadata), len(metadata.saved), cores)
+        metadata = replace(metadata, memory=Memory(**asdict(footprint)))
+        halves = [half for half in (forward, backward) if half is not None]
+        built = [emit_artifact(half, part, options) for half, part in zip(halves, units, strict=True)]
+        with stage("build"):
+            building.finish()
     constants = joint.attributes[len(lifted(gm)) :]
     if environment is not None:
         conditions = [recorded.condition for recorded in environment.conditions[assumed:]]
@@ -81,20 +86,32 @@ def schedule_graph(gm: fx.GraphModule, name: str, options: Options) -> Schedule:
     return schedule
 
 
-def emit_artifact(schedule: Schedule, options: Options) -> GraphArtifact:
-    """A schedule to code."""
+def emit_kernels(schedule: Schedule, options: Options) -> list[Unit]:
+    """The kernels of a schedule to code, which what the memory plan becomes later does not change."""
+    if options.verify:
+        with stage("schedule", graph=schedule.name):
+            verify.verify_schedule(schedule)
+    try:
+        with stage("codegen", graph=schedule.name):
+            return _units(schedule, options)
+    except StatorError:  # else it is written once its memory is planned
+        artifacts.stage(f"{schedule.name}_fused", lambda: text.schedule_text(schedule), "txt")
+        raise
+
+
+def emit_artifact(schedule: Schedule, units: tuple[Unit, ...], options: Options) -> GraphArtifact:
+    """A schedule and the units of its kernels to what is stored."""
     name = schedule.name
     if options.verify:
         with stage("schedule", graph=name):
             verify.verify_schedule(schedule)
     artifacts.stage(f"{name}_fused", lambda: text.schedule_text(schedule), "txt")
     with stage("codegen", graph=name):
-        units = _units(schedule, options)
         module = wrapper.emit(schedule)
     for unit in units:
         artifacts.stage(f"{name}_kernels", unit.source, "cpp" if unit.language == "cpp" else "py")
     artifacts.stage(f"{name}_wrapper", lambda: wrapper.emit(schedule, units), "py")
-    return GraphArtifact(name, module, tuple(units), *_steps(schedule))
+    return GraphArtifact(name, module, units, *_steps(schedule))
 
 
 @contextmanager

@@ -5,7 +5,7 @@
 """
 
 from stator.runtime.artifact import GraphArtifact, Unit
-from stator.runtime.link import build, compile_units, link
+from stator.runtime.link import Building, build, link
 from stator.runtime.toolchain import Cpp
 
-__all__ = ["Cpp", "GraphArtifact", "Unit", "build", "compile_units", "link"]
+__all__ = ["Building", "Cpp", "GraphArtifact", "Unit", "build", "link"]

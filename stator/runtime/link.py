@@ -1,6 +1,6 @@
 """Building and linking of graphs: plain data to a callable.
 
-`build` compiles what an artifact will need; `link` loads the libraries, executes the wrapper text and gives its
+`Building` compiles what an artifact will need; `link` loads the libraries, executes the wrapper text and gives its
 `call(inputs: list[Tensor]) -> tuple`, which empties the list. The text is in `linecache`, so tracebacks show it.
 """
 
@@ -20,7 +20,7 @@ from stator.base import log, temporary
 from stator.base.options import Options
 from stator.runtime import triton
 from stator.runtime.artifact import GraphArtifact, Unit
-from stator.runtime.toolchain import Cpp, open_store
+from stator.runtime.toolchain import Compilation, Cpp, open_store
 from stator.sizes.strides import span
 
 Call = Callable[[list[Any]], tuple[Any, ...]]
@@ -36,21 +36,36 @@ def build(
     externs: tuple[str, ...] = (),
 ) -> GraphArtifact:
     """Compile the units (into the store) and give the artifact."""
-    (artifact,) = compile_units([GraphArtifact(name, wrapper, tuple(units), launches, externs)], options)
-    return artifact
+    with Building(options) as building:
+        known = building.begin(units)
+        building.finish()
+    return GraphArtifact(name, wrapper, known, launches, externs)
 
 
-def compile_units(graphs: Sequence[GraphArtifact], options: Options | None = None) -> list[GraphArtifact]:
-    """Compile the units of several graphs side by side into the store; the graphs with the keys of their libraries."""
-    cpp = Cpp(options)
+class Building:
+    """Units on their way into the store, side by side, while what they belong to is still being written."""
 
-    def named(unit: Unit) -> Unit:
-        return replace(unit, library=cpp.key(unit.source, unit.flags)) if unit.language == "cpp" else unit
+    __slots__ = ("_compilation", "_cpp")
 
-    known = [replace(graph, units=tuple(map(named, graph.units))) for graph in graphs]
-    if native := [unit for graph in known for unit in graph.units if unit.language == "cpp"]:
-        cpp.build_keys([unit.library for unit in native], [(unit.source, unit.flags) for unit in native])
-    return known
+    def __init__(self, options: Options | None = None) -> None:
+        self._cpp = Cpp(options)
+        self._compilation = Compilation(self._cpp)
+
+    def __enter__(self) -> Building:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._compilation.close()
+
+    def begin(self, units: Sequence[Unit]) -> tuple[Unit, ...]:
+        """Have units compiled; the same with the keys of their libraries."""
+        native = {unit: self._cpp.key(unit.source, unit.flags) for unit in units if unit.language == "cpp"}
+        self._compilation.add(list(native.values()), [(unit.source, unit.flags) for unit in native])
+        return tuple([replace(unit, library=native[unit]) if unit in native else unit for unit in units])
+
+    def finish(self) -> None:
+        """Wait until all libraries are in the store."""
+        self._compilation.finish()
 
 
 def link(artifact: GraphArtifact, options: Options | None = None) -> Call:

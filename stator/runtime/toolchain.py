@@ -89,6 +89,10 @@ class Compilation:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End what still runs, and leave no files."""
         for entry in self._running.get_map().values():
             process = entry.data[1]
             process.kill()
@@ -111,11 +115,13 @@ class Compilation:
 
     def finish(self) -> None:
         """Wait for all; the first failure is raised after all have ended."""
-        if missing := len(self._keys) - self._known:
+        missing = len(self._keys) - self._known
+        if missing:
             with log.span("g++", units=missing):
                 while self._running.get_map():
                     self._proceed(None)
-        log.record("cache", what="kernels", hits=self._known, misses=missing)
+        if self._keys:
+            log.record("cache", what="kernels", hits=self._known, misses=missing)
         if self._failure is not None:
             raise self._failure
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import stator
+from stator.base import log
 from stator.base.options import Options
 from stator.runtime import GraphArtifact, link
 
@@ -50,3 +51,11 @@ def test_units_run_as_one_would(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
         assert len(names) == len(set(names)) and set(artifact.launches) == set(names)
         assert len(artifact.units) == len(names)
     assert sum(len(artifact.units) for artifact in seen) > 3
+
+
+def test_kernels_of_forward_compile_while_backward_is_scheduled(tmp_path: Path) -> None:
+    x = torch.randn(6, 6, requires_grad=True)
+    with log.collect() as recorder:
+        stator.compile(several, options={"cache_dir": str(tmp_path)})(x)
+    spans = {(span.name, span.facts.get("graph")): span for span in reversed(recorder.spans)}
+    assert spans["codegen", "forward"].start < spans["schedule", "backward"].start < spans["g++", None].start
