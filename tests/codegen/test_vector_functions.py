@@ -125,3 +125,28 @@ def test_logarithms_of_doubles_are_near() -> None:
     x = torch.cat([1 + torch.randn(3000) * 0.1, 1 + torch.randn(3000) * 1e-9, (torch.randn(3000) * 100).exp()]).double()
     found = stator.compile(torch.log10, fullgraph=True, options={"strict": True})(x)
     torch.testing.assert_close(found, torch.log10(x), rtol=3e-16, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8], ids=str)
+def test_whole_numbers_are_divided_exactly(dtype: torch.dtype) -> None:
+    """Of every size, at the ends of what floats and doubles hold, and beside whole multiples of the divisor."""
+    torch.manual_seed(2)
+    low, high = torch.iinfo(dtype).min, torch.iinfo(dtype).max
+    powers = [sign << bits for bits in (0, 3, 22, 23, 24, 31, 50, 51, 52, 53) for sign in (1, -1)]
+    ends = [power + step for power in powers for step in (-1, 0, 1)]
+    edges = torch.tensor(sorted({number for number in [*ends, low, high, high - 1] if low <= number <= high})).to(dtype)
+    sizes = [1 << bits for bits in (2, 7, 15, 23, 31, 51, 62)]
+    numbers = [torch.randint(max(low, -size), min(high, size), (2000,)) for size in sizes]
+    random = torch.cat(numbers).to(dtype)
+    divisors = random[torch.randperm(len(random))]
+    divisors[divisors == 0] = 5
+    multiples = random // divisors * divisors
+    x = torch.cat([edges.repeat_interleave(len(edges)), random, multiples, multiples - 1, multiples + 1])
+    y = torch.cat([edges.repeat(len(edges)), *[divisors] * 4])
+    kept = (y != 0) & ((x != low) | (y.long() != -1))  # what traps in eager
+    x, y = x[kept], y[kept]
+    for name in ("floor", "trunc"):
+        found = stator.compile(lambda x, y, name=name: torch.div(x, y, rounding_mode=name), fullgraph=True)(x, y)
+        assert torch.equal(found, torch.div(x, y, rounding_mode=name))
+    for remainder in (torch.remainder, torch.fmod):
+        assert torch.equal(stator.compile(remainder, fullgraph=True)(x, y), remainder(x, y))

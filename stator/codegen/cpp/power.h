@@ -38,9 +38,46 @@ template <class T, class G> INLINE T by_lane(T a, T b, G f) {
     return a;
 }
 template <class T> constexpr bool is_float = is_f32<T> || Same<typename Element<T>::type, double>::value;
+// Division of whole numbers in lanes, as floats where all have at most 23 bits, as doubles where they have at most 51. There
+// a rounded quotient is a whole number only if the quotient is: that lies at least 1/b from the nearest other one, and is
+// rounded by less. So it is cut exactly, and what remains of a is exact too.
+template <class T> using Doubles_ = V<double, lanes_of<T>>;
+template <int BITS, class T> INLINE bool has_bits_(T a) {  // with the sign
+    typedef typename Unsigned<typename Element<T>::type>::type U;
+    return !any<lanes_of<T>>(mask((V<U, lanes_of<T>>)a + ((U)1 << BITS) >= (U)2 << BITS));
+}
+template <class T> INLINE Doubles_<T> exact_f64(T a) {
+    if constexpr (sizeof(typename Element<T>::type) == 4) return __builtin_convertvector(a, Doubles_<T>);
+    else return (Doubles_<T>)(a + 0x4338000000000000L) - 0x1.8p52;  // as bits, what is added is 0x1.8p52
+}
+template <class T> INLINE T exact_whole(Doubles_<T> x) {
+    return __builtin_convertvector((V<i64_, lanes_of<T>>)(x + 0x1.8p52) - 0x4338000000000000L, T);
+}
+template <class T, class G> INLINE T divided_as_f64(T a, T b, G of_floats) {
+    if constexpr (sizeof(Doubles_<T>) <= register_bytes) return exact_whole<T>(of_floats(exact_f64(a), exact_f64(b)));
+    else {
+        auto first = divided_as_f64(low(a), low(b), of_floats), second = divided_as_f64(high(a), high(b), of_floats);
+        __builtin_memcpy(&a, &first, sizeof first);
+        __builtin_memcpy((char*)&a + sizeof first, &second, sizeof second);
+        return a;
+    }
+}
+template <class T, class G, class S> INLINE T divided(T a, T b, G of_floats, S of_one) {
+    constexpr bool narrow = sizeof(typename Element<T>::type) == 4;
+    auto zero = b == 0;
+    T divisor = zero ? T{} + 1 : b, r;
+    if constexpr (narrow) {
+        typedef V<float, lanes_of<T>> F;
+        if (__builtin_expect(has_bits_<23>(a) && has_bits_<23>(b), 1))
+            r = __builtin_convertvector(of_floats(__builtin_convertvector(a, F), __builtin_convertvector(divisor, F)), T);
+        else r = divided_as_f64(a, divisor, of_floats);
+    } else if (__builtin_expect(has_bits_<51>(a) && has_bits_<51>(b), 1)) r = divided_as_f64(a, divisor, of_floats);
+    else return by_lane(a, b, of_one);
+    return zero ? T{} : r;
+}
 template <class T> INLINE T trunc_div(T a, T b) {
     if constexpr (lanes_of<T> == 0) return b == 0 ? 0 : b == -1 ? -a : a / b;
-    else return by_lane(a, b, [](auto x, auto y) { return trunc_div(x, y); });
+    else return divided(a, b, [](auto x, auto y) BODY { return trunc_(x / y); }, [](auto x, auto y) { return trunc_div(x, y); });
 }
 // Has the remainder m another sign than the divisor?
 template <class T> INLINE auto is_across_(T m, T b) { return mask(mask(m != 0) & mask(mask(b < 0) ^ mask(m < 0))); }
@@ -56,7 +93,7 @@ template <class T> INLINE T floordiv_(T a, T b) {
     } else if constexpr (lanes_of<T> == 0) {
         T q = trunc_div(a, b);
         return q - (T)(a != q * b && (a < 0) != (b < 0) && b != 0);
-    } else return by_lane(a, b, [](auto x, auto y) { return floordiv_(x, y); });
+    } else return divided(a, b, [](auto x, auto y) BODY { return floor_(x / y); }, [](auto x, auto y) { return floordiv_(x, y); });
 }
 template <class T> INLINE T mod_(T a, T b) {
     if constexpr (is_float<T>) {
@@ -65,7 +102,7 @@ template <class T> INLINE T mod_(T a, T b) {
     } else if constexpr (lanes_of<T> == 0) {
         T m = b == 0 ? 0 : b == -1 ? 0 : a % b;
         return m != 0 && (m < 0) != (b < 0) ? m + b : m;
-    } else return by_lane(a, b, [](auto x, auto y) { return mod_(x, y); });
+    } else return divided(a, b, [](auto x, auto y) BODY { return x - floor_(x / y) * y; }, [](auto x, auto y) { return mod_(x, y); });
 }
 
 // ---- powers
