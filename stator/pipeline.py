@@ -130,19 +130,19 @@ def _units(schedule: Schedule, options: Options) -> list[Unit]:
     """The kernels of a schedule as source text for its device."""
     if not schedule.kernels:
         return []
-    names = tuple(f"k{i}" for i in range(len(schedule.kernels)))
+    names = schedule.names
     if torch.device(schedule.device).type == "cpu":
         if options.cpu_kernels == "c":
-            return [Unit(c.emit(schedule.kernels, options.verify), names, c.FLAGS)]
+            return [Unit(c.emit(schedule.kernels, names, options.verify), names, c.FLAGS)]
         target = replace(cpp.native(), threads=options.threads)
-        return [Unit(text, part, target.flags) for text, part in cpp.emit_units(schedule.kernels, target)]
-    return [Unit(triton.emit(schedule.kernels), names, (), "triton")]
+        return [Unit(text, part, target.flags) for text, part in cpp.emit_units(schedule.kernels, target, names)]
+    return [Unit(triton.emit(schedule.kernels, names), names, (), "triton")]
 
 
 def _steps(schedule: Schedule) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """What a call runs: the name of the kernel of every launch, and every operator."""
-    numbers = {kernel: f"k{i}" for i, kernel in enumerate(schedule.kernels)}
-    launches = tuple(numbers[step.kernel] for step in schedule.steps if isinstance(step, Launch))
+    names = dict(zip(schedule.kernels, schedule.names, strict=True))
+    launches = tuple(names[step.kernel] for step in schedule.steps if isinstance(step, Launch))
     return launches, tuple(step.extern.target for step in schedule.steps if not isinstance(step, Launch))
 
 

@@ -6,6 +6,7 @@ Neighbours: `trace.py` asks; `tracer.py` records what the calls do; `attributes.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import torch
@@ -43,9 +44,10 @@ class Interpreter:
                 self.tracer.region = None
                 return list(out) if isinstance(out, (list, tuple)) else [out]
             location, step = node.meta.get("location"), node.meta.get("step")
-            self.tracer.location, self.tracer.step = location, step
+            operator = _operator(node)
+            self.tracer.location, self.tracer.step, self.tracer.operator = location, step, operator
             self.tracer.region = node.meta.get("recompute")
-            self.tracer.calls.begin(location, step)
+            self.tracer.calls.begin(location, step, operator)
             kwargs = fx.node.map_arg(node.kwargs, values.__getitem__)
             try:
                 values[node] = self._call(node, args, kwargs)
@@ -69,3 +71,10 @@ class Interpreter:
                 fakes = {name: self.tracer.fakes((t,))[0] for name, t in tensors_of(module, "")}
                 return torch.func.functional_call(module, fakes, args, kwargs)
         raise Unsupported(node.op, "no such kind of node in a captured graph")
+
+
+def _operator(node: fx.Node) -> str:
+    """What a person calls the operator of a captured call: `gelu`, `layer_norm`, `add`."""
+    target: Any = node.target
+    name = target if isinstance(target, str) else getattr(target, "_opname", None) or getattr(target, "__name__", "")
+    return re.sub(r"\W+", "_", str(name).rpartition(".")[2], flags=re.ASCII).strip("_").lower()

@@ -56,16 +56,26 @@ class Calls:
     def __init__(self) -> None:
         self.first: list[int] = []
         self.places: list[tuple[tuple[str, int] | None, int | None]] = []
+        self.operators: list[str] = []
 
-    def begin(self, location: tuple[str, int] | None, step: int | None) -> None:
+    def begin(self, location: tuple[str, int] | None, step: int | None, operator: str) -> None:
         """What is recorded from here on belongs to this call."""
         self.first.append(torch._C._autograd._get_sequence_nr())
         self.places.append((location, step))
+        self.operators.append(operator)
 
     def of(self, function: Any) -> tuple[tuple[str, int] | None, int | None]:
         """The call that made a part of autograd's graph."""
-        found = bisect_right(self.first, function._sequence_nr()) if function is not None else 0
+        found = self._number(function)
         return self.places[found - 1] if found else (None, None)
+
+    def operator_of(self, function: Any) -> str:
+        """What the program calls the call that made it ("" where it made none)."""
+        found = self._number(function)
+        return self.operators[found - 1] if found else ""
+
+    def _number(self, function: Any) -> int:
+        return bisect_right(self.first, function._sequence_nr()) if function is not None else 0
 
 
 #: Dtypes for which not all kernels that derivatives call are written.
@@ -93,6 +103,8 @@ class Tracer(FakeMode):
         self.phase = "forward"
         #: (file, line) of the user's program that the next nodes come from.
         self.location: tuple[str, int] | None = None
+        #: What the program calls the operator that they compute, for the names of kernels.
+        self.operator = ""
         #: Which instruction of the captured frame that was.
         self.step: int | None = None
         #: The checkpointed call of the program that the next nodes belong to.
@@ -293,14 +305,18 @@ class Tracer(FakeMode):
         node = add_call(self.graph, func, args, kwargs, name)
         node.meta["val"] = value
         node.meta["phase"] = self.phase
-        location, step = self.location, self.step
+        location, step, operator = self.location, self.step, self.operator
         if self.phase != "forward":
             function = torch._C._current_autograd_node()
             location, step = self.calls.of(function)
+            operator = self.calls.operator_of(function)
+            operator = operator and f"{operator}_backward"
             if func is aten.full.default and function is not None and _is_zeros(value, args[1]):
                 self.zero_gradients[node] = function
         if location is not None:
             node.meta["location"], node.meta["step"] = location, step
+        if operator:
+            node.meta["operator"] = operator
         if self.region is not None:
             node.meta["recompute"] = self.region
         return node

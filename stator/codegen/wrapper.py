@@ -53,13 +53,13 @@ def emit(schedule: Schedule, units: Sequence[HasSource] = ()) -> str:
 class _Module:
     """The text under construction: pieces of the arena and bound operators are numbered as they are met."""
 
-    __slots__ = ("blocks", "bound", "externs", "makers", "needs_view", "numbers", "pieces", "schedule")
+    __slots__ = ("blocks", "bound", "externs", "makers", "names", "needs_view", "pieces", "schedule")
 
     def __init__(self, schedule: Schedule) -> None:
         self.schedule = schedule
         self.pieces: dict[str, str] = {}  # name of a planned view -> its constructor's arguments
         self.externs: dict[str, str] = {}  # name -> how it is bound
-        self.numbers = {kernel: number for number, kernel in enumerate(schedule.kernels)}
+        self.names = dict(zip(schedule.kernels, schedule.names, strict=True))
         self.bound: dict[str, str] = {}  # a kernel at constant offsets -> its name
         self.makers: dict[str, str] = {}  # what makes tensors of one geometry -> its name
         self.needs_view = False
@@ -70,7 +70,7 @@ class _Module:
     def text(self, units: Sequence[HasSource]) -> str:
         schedule = self.schedule
         body = self._body()
-        names = [f"k{i}" for i in range(len(schedule.kernels))]
+        names = list(self.names.values())
         lines = [f'"""Graph {schedule.name}: {len(schedule.steps)} steps, {len(names)} kernels."""', ""]
         lines += ["import torch"]
         if any("= empty(" in line for line in body):
@@ -219,7 +219,7 @@ class _Module:
 
     def _kernel(self, step: Launch) -> str:
         """The kernel's name; one whose arguments start inside their buffers is bound to the offsets, in bytes."""
-        name = f"k{self.numbers[step.kernel]}"
+        name = self.names[step.kernel]
         buffers = self.schedule.buffers
         moves = [pointer.offset * ITEMSIZE[buffers[pointer.buffer].dtype] for pointer in step.args]
         if not any(moves):

@@ -7,6 +7,8 @@ reads is dropped.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from stator.loop.canonical import Draft, canonical
 from stator.loop.deps import Facts
 from stator.loop.expr import Expr, Rewriter, load
@@ -45,7 +47,9 @@ def _launch(group: Group, facts: Facts) -> Launch:
             space = "outer" if index.axes().isdisjoint(reduced) else "inner"
             stores.append(Store(name, index, value, space, nest.mode))
     stores.sort(key=lambda store: store.buffer in facts.special)  # what changes an operand comes last
-    return canonical(Draft(group.space, stores, group.ordered), facts.program.buffers, bool(facts.program.symbols))
+    launch = canonical(Draft(group.space, stores, group.ordered), facts.program.buffers, bool(facts.program.symbols))
+    operators = [name for member in group.members for name in facts.nests[member].nest.operators]
+    return replace(launch, operators=tuple(dict.fromkeys(operators)))
 
 
 def _needed(name: str, group: Group, facts: Facts) -> bool:

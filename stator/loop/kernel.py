@@ -16,7 +16,7 @@ Neighbours: `schedule` makes them, `codegen` prints them as C++ and Triton, `ver
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -169,16 +169,32 @@ class Pointer:
 class Launch:
     """Run a kernel; args are in the order of its params, `sizes` in that of its symbols.
 
-    A buffer may be bound more than once where it is only read.
+    A buffer may be bound more than once where it is only read. `operators`: what the user's program calls what the
+    kernel computes here.
     """
 
     kernel: Kernel
     args: tuple[Pointer, ...]
     sizes: tuple[Extent, ...] = ()
+    operators: tuple[str, ...] = ()
 
     def text(self, names: Mapping[Kernel, str]) -> str:
         """One line, the kernel by its name."""
         return f"{names[self.kernel]}({', '.join(map(str, (*self.args, *self.sizes)))})"
+
+
+#: How many characters of operators the name of a kernel has at most.
+MOST_OF_A_NAME = 60
+
+
+def kernel_name(number: int, operators: Sequence[str] = ()) -> str:
+    """The name of a kernel: operators, as far as they fit, and its number."""
+    name = f"k{number}"
+    for operator in reversed(operators):
+        if len(operator) + len(name) > MOST_OF_A_NAME:
+            break
+        name = f"{operator}_{name}"
+    return name
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -250,6 +266,15 @@ class Schedule:
     numbers: tuple[Number, ...] = ()
     symbols: tuple[Symbol, ...] = ()
     failure: Failure = Failure()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """A name for each kernel, by what its first launch computes: `gelu_add_k3`."""
+        first: dict[Kernel, tuple[str, ...]] = {}
+        for step in self.steps:
+            if isinstance(step, Launch):
+                first.setdefault(step.kernel, step.operators)
+        return tuple([kernel_name(i, first.get(kernel, ())) for i, kernel in enumerate(self.kernels)])
 
     def text(self) -> str:
         """Kernels, steps and memory."""

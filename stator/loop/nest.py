@@ -107,7 +107,8 @@ class Nest:
     """Loops over `axes` that write `value` to `buffer[index]`, in a mode of `collision.MODES`.
 
     The dtype of the value is that of the buffer. `reduce` nodes in the value run over all `reduce_axes`. With `scan`
-    nodes in it there is a value, and a store, for each point of `reduce_axes` too.
+    nodes in it there is a value, and a store, for each point of `reduce_axes` too. `operators`: what the user's
+    program calls what is computed, for names.
     """
 
     buffer: Buffer
@@ -116,6 +117,7 @@ class Nest:
     value: Expr
     index: Index
     mode: str = "store"
+    operators: tuple[str, ...] = ()
 
     @property
     def points(self) -> tuple[Axis, ...]:

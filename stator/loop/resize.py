@@ -88,7 +88,7 @@ class Resizer(Rewriter):
         """A nest over other ranges."""
         index, value = self.index(nest.index), self(nest.value)
         axes, reduce_axes = self.axes(nest.axes), self.axes(nest.reduce_axes)
-        return Nest(self.buffer(nest.buffer), axes, reduce_axes, value, index, nest.mode)
+        return Nest(self.buffer(nest.buffer), axes, reduce_axes, value, index, nest.mode, nest.operators)
 
     def number(self, number: Number) -> Number:
         """An input that is a number, with its value."""

@@ -46,7 +46,7 @@ def _parts(nest: Nest, device: Device) -> Iterator[Node]:
         size = tuple(axis.size for axis in points)
         buffer = Buffer(f"{nest.buffer.name}_next", nest.buffer.dtype, size, contiguous(size), nest.buffer.device)
         position = flat(points)
-        yield from _parts(Nest(buffer, nest.axes, nest.reduce_axes, nest.value, position), device)
+        yield from _parts(replace(nest, buffer=buffer, index=position), device)
         yield replace(nest, axes=points, reduce_axes=(), value=load(buffer.name, position, buffer.dtype))
         return
     count = _pieces(nest, nodes, device)
@@ -122,10 +122,10 @@ def _split(nest: Nest, nodes: list[Expr], pieces: int) -> Iterator[Node]:
         whole = Buffer(f"{name}_whole", node.dtype, size, contiguous(size), nest.buffer.device)
         chunk, value, rest = _chunked(node.attr, body, nest.reduce_axes, piece)
         at = piece.index * prod(size) + outer if columns else outer * pieces + piece
-        yield Nest(part, (*nest.axes, piece), (chunk,), reduce(node.attr, value), at)
+        yield Nest(part, (*nest.axes, piece), (chunk,), reduce(node.attr, value), at, operators=nest.operators)
         done = load(name, at, node.dtype)
         total = done if rest is None else op(_SPLITS[node.attr], done, rest)
-        yield Nest(whole, nest.axes, (piece,), reduce(node.attr, total), outer)
+        yield Nest(whole, nest.axes, (piece,), reduce(node.attr, total), outer, operators=nest.operators)
         memo[node] = load(whole.name, outer, node.dtype)
     yield replace(nest, reduce_axes=(), value=rewrite(nest.value))
 

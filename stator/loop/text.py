@@ -126,7 +126,7 @@ def kernel_text(kernel: Kernel) -> str:
 
 def schedule_text(schedule: Schedule) -> str:
     """Kernels, steps and memory."""
-    names = {kernel: f"k{i}" for i, kernel in enumerate(schedule.kernels)}
+    names = dict(zip(schedule.kernels, schedule.names, strict=True))
     out = [f"schedule {schedule.name} on {schedule.device}({', '.join(map(buffer_text, schedule.inputs))})", ""]
     out += [f"{name} = {kernel_text(kernel)}" for kernel, name in names.items()]
     out += [step.text(names) for step in schedule.steps]

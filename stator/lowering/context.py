@@ -45,7 +45,7 @@ TAKEN = frozenset(
     "torch empty large from_bits Scratch SizedScratch scratch plan place start nbytes view increment_version into "
     "returning returning_sized KERNELS Unit UNITS load call inputs".split()
 )
-_KERNEL = re.compile(r"k\d+(_\d+)?")
+_KERNEL = re.compile(r"(\w+_)?k\d+(_\d+)?")
 
 
 class Context:
@@ -138,7 +138,8 @@ class Context:
         position = Index.of(offset)
         for index, step in zip(at, buffer.stride, strict=True):
             position = position + index * step
-        self.nodes += halves(Nest(buffer, axes, (), e.cast(value.load(at), buffer.dtype), position))
+        element = e.cast(value.load(at), buffer.dtype)
+        self.nodes += halves(Nest(buffer, axes, (), element, position, operators=value.operators))
 
     def reduce(self, size: Size, dims: list[int], dtype: str, value: Body, keep: bool) -> LazyTensor:
         """A nest over a value of `size` that reduces `dims`; `value` gives the stored expression."""

@@ -11,6 +11,7 @@ Neighbours: `table.py` (what is run), `context.py` (the state), `stator.loop.nes
 from __future__ import annotations
 
 import operator
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -112,11 +113,21 @@ class Lowering:
 
     def _lowered(self, node: Node, values: dict[Node, Any]) -> Any:
         """The value of a call; what is refused is refused where the program has it."""
+        nests = self.context.nodes
+        before = len(nests)
+        operators = _operators(node, values)
         try:
-            return self._call(node, values)
+            result = self._call(node, values)
         except Unsupported as error:
             error.refused_at(node.meta.get("location"), node.meta.get("step"))
             raise
+        if isinstance(result, LazyTensor) and result.base is None:
+            result.operators = operators
+        for i in range(before, len(nests)):
+            nest = nests[i]
+            if isinstance(nest, Nest) and not nest.operators:
+                nests[i] = replace(nest, operators=operators)
+        return result
 
     def _call(self, node: Node, values: dict[Node, Any]) -> Any:
         args, kwargs = _fill(node.args, values), _fill(node.kwargs, values)
@@ -238,7 +249,23 @@ class Lowering:
             element, axes, position = _written(target, value)
             buffer = _buffer(target)
             if element.op != "load" or element.attr != (buffer.name, position):
-                context.nodes.append(Nest(buffer, axes, (), e.cast(element, buffer.dtype), position))
+                made = e.cast(element, buffer.dtype)
+                context.nodes.append(Nest(buffer, axes, (), made, position, operators=value.operators))
+
+
+def _operators(node: Node, values: dict[Node, Any]) -> tuple[str, ...]:
+    """What the program calls the operators that a node computes, with those of operands that lie nowhere yet."""
+    found: dict[str, None] = {}
+    for operand in node.all_input_nodes:
+        value: Any = values.get(operand)
+        while isinstance(value, LazyTensor) and value.base is not None:
+            value = value.base
+        if isinstance(value, LazyTensor) and value.place is None:
+            found.update(dict.fromkeys(value.operators))
+    own = node.meta.get("operator")
+    if own:
+        found[own] = None
+    return tuple(found)
 
 
 def _constant(value: Any) -> Output:

@@ -136,6 +136,7 @@ class LazyTensor:
         "copied",
         "dtype",
         "name",
+        "operators",
         "parts",
         "pieces",
         "place",
@@ -168,6 +169,8 @@ class LazyTensor:
         self.planes: tuple[LazyTensor, LazyTensor] | None = None
         #: What its buffer is called if it gets one ("": like the node that needed it).
         self.name = ""
+        #: What the program calls the operators that its expression computes.
+        self.operators: tuple[str, ...] = ()
         self._memo: dict[Indices, Expr] = {}
 
     def load(self, at: Indices) -> Expr:

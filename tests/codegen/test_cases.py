@@ -45,7 +45,7 @@ def test_agrees_with_eager(family: str) -> None:
     failures = []
     for (case, dtype), (plan, inputs) in zip(runs, plans, strict=True):
         text = wrapper.emit(plan)
-        call = execute(text, case.name, {f"k{i}": kernels[k] for i, k in enumerate(plan.kernels)})
+        call = execute(text, case.name, {name: kernels[k] for name, k in zip(plan.names, plan.kernels, strict=True)})
         eager = case.fn(*case.make_inputs(dtype))
         try:
             assert_close(list(call(list(inputs))), eager, case, dtype)

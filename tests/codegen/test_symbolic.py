@@ -111,9 +111,8 @@ def linked(gm: torch.fx.GraphModule, number: int) -> Callable[..., Any]:
     program = lowering.lower(gm, f"graph{number}", "cpu")
     made = schedule(program, Device.of("cpu"))
     verify_schedule(made)
-    names = tuple(f"k{i}" for i in range(len(made.kernels)))
-    target = cpp.native()
-    units = [runtime.Unit(cpp.emit(made.kernels, target), names, target.flags)] if names else []
+    target, names = cpp.native(), made.names
+    units = [runtime.Unit(cpp.emit(made.kernels, target, names), names, target.flags)] if names else []
     return runtime.link(runtime.build("sizes", wrapper.emit(made), units))
 
 
@@ -215,8 +214,8 @@ def test_the_wrapper_is_readable_and_runs_on_its_own(tmp_path: Path) -> None:
     gm = captured(products_and_calls, [torch.randn(3, 5), torch.randn(3, 5)], {(0, 0), (0, 1), (1, 0), (1, 1)})
     joint = trace(gm, [torch.randn(3, 5)] * 2, decompositions=DECOMPOSITIONS, random_operators=RANDOM_OPERATORS)
     made = schedule(lowering.lower(partition(joint).forward, "alone", "cpu"), Device.of("cpu"))
-    target, names = cpp.native(), tuple(f"k{i}" for i in range(len(made.kernels)))
-    text = wrapper.emit(made, [runtime.Unit(cpp.emit(made.kernels, target), names, target.flags)])
+    target, names = cpp.native(), made.names
+    text = wrapper.emit(made, [runtime.Unit(cpp.emit(made.kernels, target, names), names, target.flags)])
     assert "s0 = x0.size(0)" in text and "def plan(s0" in text
     path = tmp_path / "alone.py"
     path.write_text(text)
@@ -255,9 +254,8 @@ def test_triton_kernels_run_for_all_sizes(seed: int) -> None:
     """Every launch of a program, one after another on the device, for several sizes."""
     program = make_symbolic(seed, WITHOUT_CALLS)
     made = schedule(program, Device.of("cuda"))
-    names = tuple(f"k{i}" for i in range(len(made.kernels)))
-    kernels = load([runtime.Unit(triton.emit(made.kernels), names, (), "triton")])
-    numbers_of = dict(zip(made.kernels, names, strict=True))
+    kernels = load([runtime.Unit(triton.emit(made.kernels, made.names), made.names, (), "triton")])
+    numbers_of = dict(zip(made.kernels, made.names, strict=True))
     for first, second in ((2, 3), (3, 5), (5, 2)):
         sizes = {TWO: first, THREE: second}
         fixed = program_at(program, sizes)

@@ -85,8 +85,7 @@ def test_agrees_with_eager_on_a_gpu(case: Case, dtype: torch.dtype, cuda: str) -
         eager = case.fn(*[v.clone() if isinstance(v, torch.Tensor) else v for v in given])
         gm, inputs = trace(case.fn, given, DECOMPOSITIONS)
     made = schedule(lower(gm, "case", torch.device("cuda")), Device.of("cuda"))
-    names = tuple(f"k{i}" for i in range(len(made.kernels)))
-    units = [runtime.Unit(triton.emit(made.kernels), names, (), "triton")] if names else []
+    units = [runtime.Unit(triton.emit(made.kernels, made.names), made.names, (), "triton")] if made.names else []
     call = runtime.link(runtime.build("case", wrapper.emit(made), units))
     ours = call([v.clone() if isinstance(v, torch.Tensor) and made.mutated else v for v in inputs])
     assert_close(ours, eager, case, dtype)

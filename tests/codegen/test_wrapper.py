@@ -66,7 +66,7 @@ def mlp() -> tuple[Program, list[torch.Tensor], tuple[torch.Tensor, ...]]:
 
 def artifact(plan: Schedule) -> GraphArtifact:
     target = native()
-    units = [Unit(emit(plan.kernels, target), tuple(f"k{i}" for i in range(len(plan.kernels))), target.flags)]
+    units = [Unit(emit(plan.kernels, target, plan.names), plan.names, target.flags)]
     return build(plan.name, wrapper.emit(plan), units if plan.kernels else [], Options.from_user())
 
 
@@ -162,7 +162,7 @@ def test_tracebacks_show_the_wrapper() -> None:
 def test_it_runs_on_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plan = schedule(mlp()[0])
     target = native()
-    unit = Unit(emit(plan.kernels, target), tuple(f"k{i}" for i in range(len(plan.kernels))), target.flags)
+    unit = Unit(emit(plan.kernels, target, plan.names), plan.names, target.flags)
     file = tmp_path / "graph.py"
     file.write_text(wrapper.emit(plan, [unit]))
     runpy.run_path(str(file), run_name="__main__")

@@ -68,7 +68,7 @@ def test_a_function_is_explained() -> None:
         "add": 1,
     }
     assert told.operators == graph.operators and graph.ops == 3 and not told.breaks
-    assert told.kernels == ("forward.k0",) and told.externs == ("aten.mm.default",)
+    assert told.kernels == ("forward.relu_add_k0",) and told.externs == ("aten.mm.default",)
     assert "L['x'] is float32[4, 4] strides (4, 1) cpu" in told.guards
     assert {"compile", "capture", "backend", "link"} <= set(told.seconds)
     again = stator.explain(f)(x)  # from the store: the same is told

@@ -93,7 +93,7 @@ def lookup(columns: int, mode: str) -> Schedule:
 
 def linked(plan: Schedule) -> Callable[[list[Tensor]], tuple[Any, ...]]:
     target = cpp.native()
-    unit = Unit(cpp.emit(plan.kernels, target), tuple(f"k{n}" for n in range(len(plan.kernels))), target.flags)
+    unit = Unit(cpp.emit(plan.kernels, target, plan.names), plan.names, target.flags)
     options = Options.from_user()
     return link(build("lookup", wrapper.emit(plan), [unit], options), options)
 

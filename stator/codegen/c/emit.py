@@ -31,7 +31,7 @@ from stator.kernel.serial import serial
 from stator.kernel.verify import verify
 from stator.loop import special_functions
 from stator.loop.index import Axis, FloorDiv, Index, Indirect
-from stator.loop.kernel import Kernel
+from stator.loop.kernel import Kernel, kernel_name
 from stator.sizes import Extent, Symbol, fold
 
 #: What the compiler is told. Sums keep their order; integers wrap around; kernels may read bytes of any type.
@@ -45,13 +45,15 @@ _SIZES = {
 }  # fmt: skip
 
 
-def emit(kernels: Sequence[Kernel], check: bool = False) -> str:
-    """A unit: kernels k0, k1, …, each a function that takes its pointers and sizes, and gives an error or null.
+def emit(kernels: Sequence[Kernel], names: Sequence[str] = (), check: bool = False) -> str:
+    """A unit: a function for each kernel that takes its pointers and sizes, and gives an error or null.
 
-    With `check` it raises GrammarError where the kernel IR breaks its rules.
+    Kernels are called k0, k1, … where they have no names. With `check` it raises GrammarError where the
+    kernel IR breaks its rules.
     """
     special = any(node.op in special_functions.NAMES for kernel in kernels for node in kernel.nodes)
-    functions = [serial(kernel, f"k{i}") for i, kernel in enumerate(kernels)]
+    named = zip(kernels, names or map(kernel_name, range(len(kernels))), strict=True)
+    functions = [serial(kernel, name) for kernel, name in named]
     for function in functions if check else ():
         verify(function)
     headers = [_header("scalar.h"), *([gamma.text(), _header("special.h")] if special else [])]

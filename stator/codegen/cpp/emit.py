@@ -23,7 +23,7 @@ from stator.codegen.cpp.tiles import WIDTH, Tile, turned
 from stator.loop import special_functions
 from stator.loop.expr import Expr
 from stator.loop.index import Axis
-from stator.loop.kernel import Kernel, Store
+from stator.loop.kernel import Kernel, Store, kernel_name
 from stator.loop.scalar import FLOATS
 from stator.loop.space import loops
 from stator.sizes import Extent, Size
@@ -47,20 +47,20 @@ UNIT_TEXT = 80_000
 ANY_LENGTH = 1 << 40
 
 
-def emit(kernels: Sequence[Kernel], target: Target | None = None) -> str:
-    """All kernels as one unit."""
+def emit(kernels: Sequence[Kernel], target: Target | None = None, names: Sequence[str] = ()) -> str:
+    """All kernels as one unit. They are called k0, k1, … where they have no names."""
     target = target or native()
     plans = [plan(kernel, target) for kernel in kernels]
-    return _unit(plans, [emit_kernel(f"k{i}", made) for i, made in enumerate(plans)])
+    named = zip(names or map(kernel_name, range(len(plans))), plans, strict=True)
+    return _unit(plans, [emit_kernel(name, made) for name, made in named])
 
 
-def emit_units(kernels: Sequence[Kernel], target: Target | None = None) -> list[tuple[str, tuple[str, ...]]]:
+def emit_units(kernels: Sequence[Kernel], target: Target, names: Sequence[str]) -> list[tuple[str, tuple[str, ...]]]:
     """All kernels in as many units as their length asks for: texts, each with the names of its kernels."""
-    target = target or native()
     plans = [plan(kernel, target) for kernel in kernels]
-    texts = [emit_kernel(f"k{i}", made) for i, made in enumerate(plans)]
+    texts = [emit_kernel(name, made) for name, made in zip(names, plans, strict=True)]
     return [
-        (_unit([plans[i] for i in group], [texts[i] for i in group]), tuple([f"k{i}" for i in group]))
+        (_unit([plans[i] for i in group], [texts[i] for i in group]), tuple([names[i] for i in group]))
         for group in _shared([len(text) for text in texts])
     ]
 

@@ -23,7 +23,7 @@ from stator.loop import scalar
 from stator.loop.expr import Expr, op
 from stator.loop.extent import wrapped
 from stator.loop.index import Axis, Index, Indirect
-from stator.loop.kernel import Kernel, Store
+from stator.loop.kernel import Kernel, Store, kernel_name
 from stator.loop.magnitude import reach
 from stator.loop.ranges import Ranges
 from stator.sizes import Extent, Size
@@ -34,15 +34,15 @@ NO_LANES: frozenset[str] = frozenset()
 X_LANES, R_LANES = frozenset("x"), frozenset("r")
 
 
-def emit(kernels: Sequence[Kernel]) -> str:
-    """A Python file with `k<i>` and `launch_k<i>` for each kernel."""
+def emit(kernels: Sequence[Kernel], names: Sequence[str] = ()) -> str:
+    """A Python file with a kernel and `launch_<its name>` for each, called k0, k1, … where they have no names."""
     parts = [PREAMBLE]
     if any(node.op in special_functions.SPELLING for kernel in kernels for node in kernel.nodes):
         parts.append(special_functions.PREAMBLE)
-    for number, kernel in enumerate(kernels):
+    for kernel, name in zip(kernels, names or map(kernel_name, range(len(kernels))), strict=True):
         blocks = choose(kernel)
-        parts.append(emit_kernel(kernel, f"k{number}", blocks))
-        parts.append(_launcher(kernel, f"k{number}", blocks))
+        parts.append(emit_kernel(kernel, name, blocks))
+        parts.append(_launcher(kernel, name, blocks))
     return "\n\n".join(parts)
 
 
