@@ -162,7 +162,8 @@ INLINE bool isinf_(float x) { return __builtin_isinf(x); }
 INLINE bool isinf_(double x) { return __builtin_isinf(x); }
 template <class F> INLINE auto isnan_(F x) { return mask(x != x); }
 template <class F> INLINE auto isinf_(F x) { return mask(abs_(x) == (typename Element<F>::type)__builtin_inf()); }
-// NaN wins, as in torch. The instructions give their second operand where one is NaN.
+// NaN wins, as in torch. The instructions give their second operand where one is NaN. Elsewhere lanes are chosen by a
+// comparison of their own width: a mask of doubles or int64 would be narrowed and widened again.
 template <class T> INLINE T min_(T a, T b) {
 #ifdef __AVX512F__
     if constexpr (sizeof(T) == 64 && is_f32<T>) {
@@ -172,8 +173,10 @@ template <class T> INLINE T min_(T a, T b) {
 #endif
 #ifdef __AVX__
     if constexpr (sizeof(T) == 32 && is_f32<T>) return a != a ? a : __builtin_ia32_minps256(a, b);
+    if constexpr (sizeof(T) == 32 && is_f64<T>) return a != a ? a : __builtin_ia32_minpd256(a, b);
 #endif
-    return select(mask(mask(a < b) | mask(a != a)), a, b);
+    if constexpr (!is_f32<T> && !is_f64<T>) return a < b ? a : b;
+    else return (a < b) | (a != a) ? a : b;
 }
 template <class T> INLINE T max_(T a, T b) {
 #ifdef __AVX512F__
@@ -184,8 +187,10 @@ template <class T> INLINE T max_(T a, T b) {
 #endif
 #ifdef __AVX__
     if constexpr (sizeof(T) == 32 && is_f32<T>) return a != a ? a : __builtin_ia32_maxps256(a, b);
+    if constexpr (sizeof(T) == 32 && is_f64<T>) return a != a ? a : __builtin_ia32_maxpd256(a, b);
 #endif
-    return select(mask(mask(a > b) | mask(a != a)), a, b);
+    if constexpr (!is_f32<T> && !is_f64<T>) return a > b ? a : b;
+    else return (a > b) | (a != a) ? a : b;
 }
 
 INLINE float sqrt_(float x) { return __builtin_sqrtf(x); }

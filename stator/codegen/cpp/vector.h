@@ -27,6 +27,7 @@ template <class F> struct Element { typedef F type; static constexpr int lanes =
 LANES_(float) LANES_(double) LANES_(int) LANES_(i64_) LANES_(unsigned) LANES_(u64_)
 template <class F> constexpr int lanes_of = Element<F>::lanes;
 template <class F> constexpr bool is_f32 = Same<typename Element<F>::type, float>::value;
+template <class F> constexpr bool is_f64 = Same<typename Element<F>::type, double>::value;
 
 struct Full {};
 struct bf16 { unsigned short bits; };
@@ -52,11 +53,26 @@ template <class T, int L> INLINE V<T, L> iota() {  // written out, as a loop wou
 }
 INLINE bool mask(bool m) { return m; }
 INLINE bool mask(int m) { return m; }
-template <class M> INLINE V<int, lanes_of<M>> mask(M m) { return __builtin_convertvector(m, V<int, lanes_of<M>>); }
+template <class M> INLINE V<int, lanes_of<M>> mask(M m) {
+#if defined(__AVX2__) && !defined(__clang__)  // g++ takes nine steps to narrow four lanes, and seven to widen and choose
+    if constexpr (sizeof(M) == 32 && lanes_of<M> == 4) {
+        V<float, 4> halves[2];
+        __builtin_memcpy(halves, &m, sizeof m);
+        return (V<int, 4>)__builtin_ia32_shufps(halves[0], halves[1], 0x88);
+    }
+#endif
+    return __builtin_convertvector(m, V<int, lanes_of<M>>);
+}
 INLINE bool not_(bool m) { return !m; }
 template <class M> INLINE M not_(M m) { return ~m; }
 template <class T> INLINE T select(bool m, T a, T b) { return m ? a : b; }
 template <class M, class T> INLINE T select(M m, T a, T b) {
+#if defined(__AVX2__) && !defined(__clang__)
+    if constexpr (sizeof(M) == 16 && sizeof(T) == 32) {
+        typedef V<double, 4> D;
+        return (T)__builtin_ia32_blendvpd256((D)b, (D)a, (D)__builtin_ia32_pmovsxdq256(m));
+    }
+#endif
     if constexpr (sizeof(M) == sizeof(T)) return m ? a : b;
     else return __builtin_convertvector(m, Int<T>) ? a : b;
 }
