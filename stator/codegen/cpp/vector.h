@@ -53,24 +53,25 @@ template <class T, int L> INLINE V<T, L> iota() {  // written out, as a loop wou
 }
 INLINE bool mask(bool m) { return m; }
 INLINE bool mask(int m) { return m; }
-template <class M> INLINE V<int, lanes_of<M>> mask(M m) {
-#if defined(__AVX2__) && !defined(__clang__)  // g++ takes nine steps to narrow four lanes, and seven to widen and choose
-    if constexpr (sizeof(M) == 32 && lanes_of<M> == 4) {
+template <class R, class I> INLINE R resized(I x) {  // whole numbers in narrower or wider lanes
+#if defined(__AVX2__) && !defined(__clang__)  // g++ takes nine steps to narrow four lanes, and six to widen them
+    if constexpr (lanes_of<I> == 4 && sizeof(I) == 32 && sizeof(R) == 16) {
         V<float, 4> halves[2];
-        __builtin_memcpy(halves, &m, sizeof m);
-        return (V<int, 4>)__builtin_ia32_shufps(halves[0], halves[1], 0x88);
-    }
+        __builtin_memcpy(halves, &x, sizeof x);
+        return (R)__builtin_ia32_shufps(halves[0], halves[1], 0x88);
+    } else if constexpr (Same<I, V<int, 4>>::value && sizeof(R) == 32) return (R)__builtin_ia32_pmovsxdq256(x);
 #endif
-    return __builtin_convertvector(m, V<int, lanes_of<M>>);
+    return __builtin_convertvector(x, R);
 }
+template <class M> INLINE V<int, lanes_of<M>> mask(M m) { return resized<V<int, lanes_of<M>>>(m); }
 INLINE bool not_(bool m) { return !m; }
 template <class M> INLINE M not_(M m) { return ~m; }
 template <class T> INLINE T select(bool m, T a, T b) { return m ? a : b; }
 template <class M, class T> INLINE T select(M m, T a, T b) {
-#if defined(__AVX2__) && !defined(__clang__)
-    if constexpr (sizeof(M) == 16 && sizeof(T) == 32) {
+#ifdef __AVX2__
+    if constexpr (sizeof(M) == 16 && sizeof(T) == 32) {  // lanes are 0 or -1, which the compiler would compute again
         typedef V<double, 4> D;
-        return (T)__builtin_ia32_blendvpd256((D)b, (D)a, (D)__builtin_ia32_pmovsxdq256(m));
+        return (T)__builtin_ia32_blendvpd256((D)b, (D)a, (D)resized<V<i64_, 4>>(m));
     }
 #endif
     if constexpr (sizeof(M) == sizeof(T)) return m ? a : b;
@@ -171,7 +172,7 @@ template <class F> INLINE F opaque_(F x) { asm("" : "+" ANY_REGISTER_(x)); retur
     template <class F> INLINE V<T, lanes_of<F>> NAME(F x) { \
         typedef typename Element<F>::type E; \
         typedef V<T, lanes_of<F>> R; \
-        if constexpr (Same<E, int>::value || Same<E, i64_>::value) return __builtin_convertvector(x, R); \
+        if constexpr (Same<E, int>::value || Same<E, i64_>::value) return resized<R>(x); \
         else if constexpr (sizeof(F) <= register_bytes && sizeof(R) <= register_bytes) \
             return opaque_(__builtin_convertvector(opaque_(x), R)); \
         else { \
