@@ -22,11 +22,11 @@ def place(blocks: Sequence[tuple[int, int, int]]) -> tuple[list[int], int]:
         _, first, last = blocks[number]
         offset = 0
         for start, end, born, dead in placed:
-            if dead < first or last < born:
+            if end <= offset or dead < first or last < born:
                 continue
             if start >= offset + sizes[number]:
                 break
-            offset = max(offset, end)
+            offset = end
         offsets[number] = offset
         insort(placed, (offset, offset + sizes[number], first, last))
     return offsets, max((end for _, end, _, _ in placed), default=0)

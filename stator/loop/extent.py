@@ -21,6 +21,13 @@ def less(left: Bound, right: Bound) -> bool:
     return prove(Condition("<", left, right)) is True
 
 
+def quotient(part: Extent, n: Extent) -> Extent:
+    """How often `n` goes into one part: exactly, or rounded down where both are ints and the part is the greater."""
+    if type(part) is int and type(n) is int:
+        return part // n if abs(part) >= n else 0
+    return part // n if part % n == 0 else 0
+
+
 def weight(coefficient: Extent) -> tuple[int, int, str]:
     """An order of coefficients by what they may grow to, whatever the symbols are in the call at hand."""
     if type(coefficient) is not Size:

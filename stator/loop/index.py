@@ -15,7 +15,7 @@ from math import gcd
 from typing import Any, Protocol, TypeAlias
 
 from stator.loop import tables
-from stator.loop.extent import Bound, less, signed, weight, wrapped
+from stator.loop.extent import Bound, less, quotient, signed, weight, wrapped
 from stator.sizes import Extent, Size
 
 NO_AXES: frozenset[Axis] = frozenset()
@@ -106,6 +106,8 @@ _INDICES: dict[tuple[Extent, Terms], Index] = tables.table()
 _ATOMS: dict[tuple[type, Any, Extent], Any] = tables.table()
 _DIVIDED: dict[tuple[Index, Extent], Index] = tables.table()
 _REMAINDERS: dict[tuple[Index, Extent], Index] = tables.table()
+#: By an index and what stands for each of its axes, in their order: fusion asks the same of few, again and again.
+_SUBSTITUTED: dict[tuple[Index | None, ...], Index] = tables.table()
 
 
 class Index:
@@ -255,8 +257,12 @@ class Index:
 
     def substitute(self, mapping: Mapping[Axis, Index], loaded: Callable[[Any], Any] | None = None) -> Index:
         """Replace axes by indices; `loaded` rewrites the expressions of indirects (default: substitute in them)."""
-        if not self.has_indirect and mapping.keys().isdisjoint(self.axes()):
+        axes = self.axes()
+        if not self.has_indirect and mapping.keys().isdisjoint(axes):
             return self
+        key = (self, *map(mapping.get, axes)) if not self.has_indirect else ()
+        if (found := _SUBSTITUTED.get(key)) is not None:
+            return found
         const = self.const
         total: dict[Atom, Extent] = {}
         for atom, coefficient in self.terms:
@@ -270,7 +276,10 @@ class Index:
             const += part.const * coefficient
             for inner, factor in part.terms:
                 total[inner] = total.get(inner, 0) + factor * coefficient
-        return _normal(const, total)
+        result = _normal(const, total)
+        if key:
+            _SUBSTITUTED[key] = result
+        return result
 
     def resized(self, sizes: Callable[[Extent], Extent], loaded: Callable[[Any], Any]) -> Index:
         """Replace extents by `sizes`, those of axes too, and the expressions of indirects by `loaded`."""
@@ -523,20 +532,13 @@ def _remainder_open(self: Index, n: Extent) -> Index:
 
 def _multiples(self: Index, n: Extent) -> tuple[Index, Index]:
     """(whole, rest) with `self = n*whole + rest`, as much of it whole as can be seen."""
-    quotient = _quotient(self.const, n)
     whole: dict[Atom, Extent] = {}
     rest: dict[Atom, Extent] = {}
     for atom, coefficient in self.terms:
-        times = _quotient(coefficient, n)
-        whole[atom], rest[atom] = times, coefficient - times * n
-    return _normal(quotient, whole), _normal(self.const - quotient * n, rest)
-
-
-def _quotient(part: Extent, n: Extent) -> Extent:
-    """How often `n` goes into one part: exactly, or rounded down where both are ints and the part is the greater."""
-    if type(part) is int and type(n) is int:
-        return part // n if abs(part) >= n else 0
-    return part // n if part % n == 0 else 0
+        whole[atom] = quotient(coefficient, n)
+        rest[atom] = coefficient - whole[atom] * n
+    const = quotient(self.const, n)
+    return _normal(const, whole), _normal(self.const - const * n, rest)
 
 
 def _split_open(self: Index, n: Extent) -> tuple[Extent, Index, Index] | None:
@@ -570,9 +572,7 @@ def _atom_bounds(atom: Atom) -> tuple[Bound, Bound]:
 def _atom_axes(atom: Atom) -> frozenset[Axis]:
     if type(atom) is Axis:
         return frozenset((atom,))
-    if type(atom) is Indirect:
-        return atom.expr.axes
-    return atom.inner.axes()  # type: ignore[union-attr]
+    return atom.expr.axes if type(atom) is Indirect else atom.inner.axes()  # type: ignore[union-attr]
 
 
 def _substituted(atom: Atom, mapping: Mapping[Axis, Index], loaded: Callable[[Any], Any] | None) -> Index:
@@ -581,8 +581,7 @@ def _substituted(atom: Atom, mapping: Mapping[Axis, Index], loaded: Callable[[An
     if type(atom) is Mod:
         return atom.inner.substitute(mapping, loaded) % atom.divisor
     assert type(atom) is Indirect
-    expr = loaded(atom.expr) if loaded is not None else atom.expr.substitute(mapping)
-    return indirect(expr, atom.bound)
+    return indirect(loaded(atom.expr) if loaded is not None else atom.expr.substitute(mapping), atom.bound)
 
 
 def _render_atom(atom: Atom, name: Callable[[Any], str]) -> str:
