@@ -35,8 +35,8 @@ class Environment:
     """Makes symbols, decides conditions on them, and keeps what has been decided."""
 
     __slots__ = (
-        "_answers", "_closed", "_distinct", "_facts", "_fitting", "_now", "_open", "_shared", "conditions", "locate",
-        "marked", "places",
+        "_answers", "_closed", "_distinct", "_facts", "_fitting", "_now", "_open", "_shared", "_simple", "conditions",
+        "locate", "marked", "places",
     )  # fmt: skip
 
     def __init__(self, locate: Callable[[], Any] = nowhere) -> None:
@@ -52,6 +52,8 @@ class Environment:
         self._shared: dict[int, Symbol] = {}
         # What symbols are known to be now: a narrower symbol, a multiple of one, another extent.
         self._now: dict[Symbol, Extent] = {}
+        # What sizes are by that; every node that torch holds of a size asks for it.
+        self._simple: dict[Size, Extent] = {}
         # Extents known to be at least 0, each with its value in the call at hand, and such as are known not to be 0.
         self._facts: dict[Size, int] = {}
         self._distinct: set[Size] = set()
@@ -185,11 +187,14 @@ class Environment:
         """The size with numbers for what has been assumed to be one."""
         if not isinstance(size, Size) or not self._now:
             return size
-        now = substitute(size, self._now)
-        if isinstance(now, int):
-            return now
-        fixed = {symbol: extent for symbol, extent in self._now.items() if isinstance(extent, int)}
-        return substitute(size, fixed) if fixed else size
+        found = self._simple.get(size)
+        if found is None:
+            found = substitute(size, self._now)
+            if not isinstance(found, int):
+                fixed = {symbol: extent for symbol, extent in self._now.items() if isinstance(extent, int)}
+                found = substitute(size, fixed) if fixed else size
+            self._simple[size] = found
+        return found
 
     # -- what was assumed ----------------------------------------------------------------------------
 
@@ -271,6 +276,7 @@ class Environment:
 
     def _replace(self, symbol: Symbol, by: Extent) -> None:
         """From now on a symbol stands for something else that it is known to equal."""
+        self._simple.clear()
         mapping = {symbol: by}
         self._now = {key: substitute(value, mapping) for key, value in self._now.items()}
         self._now.setdefault(symbol, by)
