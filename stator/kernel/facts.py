@@ -1,4 +1,4 @@
-"""What strategies ask of a kernel: along which axes its values differ.
+"""What strategies ask of a kernel: along which axes its values differ, and which loads lie in their memory.
 
 A value that does not differ along an axis is computed outside of the loop over it. Neighbours: `writing`, and the C++
 target, which still decides for itself.
@@ -6,9 +6,13 @@ target, which still decides for itself.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from stator.loop.expr import Expr, postorder
 from stator.loop.index import NO_AXES, Axis, FloorDiv, Index, Indirect, Mod
 from stator.loop.kernel import Kernel
+from stator.loop.ranges import Ranges
+from stator.sizes import Extent
 
 Axes = frozenset[Axis]
 
@@ -48,3 +52,9 @@ def index_axes(index: Index, deps: dict[Expr, Axes]) -> Axes:
             case FloorDiv() | Mod():
                 found |= index_axes(atom.inner, deps)
     return frozenset(found)
+
+
+def stays_inside(load: Expr, numels: Mapping[str, Extent], ranges: Ranges) -> bool:
+    """Whether a load is proved to lie in its memory, of so many elements, whatever masks say."""
+    memory, index = load.attr
+    return all(ranges.within(atom.expr, atom.bound) for atom in index.indirects()) and index.within(numels[memory])

@@ -28,12 +28,13 @@ from stator.kernel.ir import (
     Value,
     Within,
 )
+from stator.kernel.text import ROLES
 from stator.loop.index import Axis, Index, indirect
 from stator.loop.kernel import Param
 from stator.loop.scalar import FLOATS, ITEMSIZE
 from stator.sizes import Extent, Symbol, maximum, minimum
 
-_ROLES = {"In": "in", "Out": "out", "InOut": "inout"}
+_ROLES = {name: role for role, name in ROLES.items()}
 
 
 class ParseError(ValueError):

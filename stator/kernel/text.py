@@ -28,7 +28,8 @@ from stator.loop.index import Index
 from stator.loop.kernel import Param
 from stator.sizes import Symbol
 
-_ROLES = {"in": "In", "out": "Out", "inout": "InOut"}
+#: The role of a parameter → how its memory is called.
+ROLES = {"in": "In", "out": "Out", "inout": "InOut"}
 
 
 def function_text(function: Function) -> str:
@@ -56,7 +57,7 @@ def index_text(index: Index) -> str:
 
 
 def _param(param: Param) -> str:
-    return f"{param.name}: {_ROLES[param.role]}[{param.dtype}, {param.numel}]"
+    return f"{param.name}: {ROLES[param.role]}[{param.dtype}, {param.numel}]"
 
 
 def _symbol(symbol: Symbol) -> str:

@@ -9,13 +9,14 @@ first used: outside of its bound it counts as 0, and `wrong` remembers which che
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from stator.codegen.cpp import ops
-from stator.codegen.cpp.plan import INT32, LoopPlan, guarded_nodes
+from stator.codegen.cpp.plan import INT32, LoopPlan, guarded
 from stator.codegen.cpp.tiles import place_in
 from stator.kernel.facts import Axes
+from stator.kernel.placement import Placement, Scope
 from stator.loop import expr
 from stator.loop.collision import scatters
 from stator.loop.expr import Expr
@@ -36,64 +37,37 @@ class Name:
     vector: bool
 
 
-@dataclass(slots=True)
-class Scope:
-    """Statements that run once for each point of `axes`."""
+class Block(Scope[Name]):
+    """Its statements, and what was made vectors of equal lanes there."""
 
-    parent: Scope | None
-    axes: Axes
-    lines: list[str] = field(default_factory=list)
-    names: dict[tuple[Expr | Indirect, Expr | None], Name] = field(default_factory=dict)
-    wides: dict[tuple[str, str], str] = field(default_factory=dict)
-    defined: set[str] = field(default_factory=set)
+    __slots__ = ("defined", "lines", "wides")
+
+    def __init__(self, parent: Block | None, axes: Axes) -> None:
+        super().__init__(parent, axes)
+        self.lines: list[str] = []
+        self.wides: dict[tuple[str, str], str] = {}
+        self.defined: set[str] = set()
 
     def name(self, node: Expr | Indirect, mask: Expr | None, name: Name) -> None:
         self.names[node, mask] = name
         self.defined.add(name.text)
 
-    def chain(self) -> Iterator[Scope]:
-        scope: Scope | None = self
-        while scope is not None:
-            yield scope
-            scope = scope.parent
 
+class Writer(Placement[Name]):
+    """Writes the expressions of one kernel."""
 
-class Writer:
-    """Writes the expressions of one kernel; `scope` is where the caller is."""
-
-    __slots__ = (
-        "_count",
-        "_floor",
-        "_guarded",
-        "_sizes",
-        "_staged",
-        "_wider",
-        "before",
-        "checks",
-        "live",
-        "plan",
-        "scope",
-    )
+    __slots__ = ("_count", "_sizes", "_staged", "checks", "live", "plan")
 
     def __init__(self, plan: LoopPlan) -> None:
+        super().__init__(Block(None, frozenset()), plan.deps, guarded(plan))
         self.plan = plan
-        self.scope = Scope(None, frozenset())
-        self.before = self.scope  # outside of the loops over the reduce axes that are being written
         self.live = "n"
         self.checks: dict[Extent, int] = {}  # the bounds that loaded indices are held to, each with its number
         self._count = 0
-        self._floor: Scope | None = None  # where reductions are known; what uses them cannot be further out
-        self._guarded = guarded_nodes(plan)
-        self._wider: dict[Expr, Expr] = {}  # of a mask inside of another: the outer one
         self._sizes: dict[Size, str] = {}
         self._staged: dict[Expr, str] = {}
 
     # -- scopes
-
-    def enter(self, *axes: Axis) -> Scope:
-        """Go one loop deeper."""
-        self.scope = Scope(self.scope, self.scope.axes | set(axes))
-        return self.scope
 
     def leave(self, head: str, tail: str) -> None:
         """Close the scope: its text goes to its parent between `head` and `tail`."""
@@ -108,10 +82,10 @@ class Writer:
         self._count += 1
         return f"{letter}{self._count}"
 
-    def bind(self, node: Expr, name: Name) -> None:
+    def bind(self, node: Expr, held: Name) -> None:
         """Make a reduction's result known in this scope."""
-        self._floor = self.scope
-        self.scope.name(node, None, name)
+        super().bind(node, held)
+        self.scope.defined.add(held.text)
 
     # -- sizes
 
@@ -128,83 +102,9 @@ class Writer:
 
     # -- values
 
-    def value(self, node: Expr, mask: Expr | None = None) -> Name:
-        """The name of a node, defined here or further out; under `mask` its loads are guarded."""
-        stack = [(node, mask)]
-        while stack:
-            item, guard = stack[-1]
-            key = (item, guard if item in self._guarded else None)
-            if self._find(key) is not None:
-                stack.pop()
-                continue
-            missing = [(c, g) for c, g in self._operands(*key) if self._find((c, g)) is None]
-            if missing:
-                stack.extend(reversed(missing))
-                continue
-            stack.pop()
-            self._define(*key)
-        found = self._find((node, mask if node in self._guarded else None))
-        assert found is not None
-        return found
-
-    def _operands(self, node: Expr, mask: Expr | None) -> list[tuple[Expr, Expr | None]]:
-        """What must be named before the node, each with its guard."""
-        if node.op == "reduce":
-            raise AssertionError(f"a reduction is used before its level: {node!r}")
-        found: list[tuple[Expr, Expr | None]] = []
-        if node.op == "masked":
-            inner = self._both(mask, node.args[0])
-            # The other operand first: what both are made of is then known when the body needs it under the mask.
-            found = [(node.args[0], mask), (inner, mask), (node.args[2], mask), (node.args[1], inner)]
-        elif node.op == "scan":
-            found = [(node.args[0], None)]  # goes on whether somebody looks or not
-        else:
-            found = [(child, mask) for child in node.children()]
-        if mask is not None and node.op == "load":
-            found.append((mask, None))
-        return [(child, guard if child in self._guarded else None) for child, guard in found]
-
-    def _both(self, outer: Expr | None, inner: Expr) -> Expr:
-        """The mask under two masks."""
-        if outer is None:
-            return inner
-        both = expr.op("and", outer, inner)
-        if both is not outer:
-            self._wider.setdefault(both, outer)
-        if inner in self._guarded:
-            self._guarded.add(both)
-        return both
-
-    def _find(self, key: tuple[Expr | Indirect, Expr | None]) -> Name | None:
-        """The name of a node under this mask, or under a wider one, which has made every load that this one makes."""
-        node, mask = key
-        while True:
-            scope: Scope | None = self.scope
-            while scope is not None:
-                found = scope.names.get((node, mask))
-                if found is not None:
-                    return found
-                scope = scope.parent
-            if mask is None:
-                return None
-            mask = self._wider.get(mask)
-
-    def _home(self, axes: Axes, level: int) -> Scope:
-        home = self.scope
-        for scope in self.scope.chain():
-            if not axes <= scope.axes:
-                break
-            home = scope
-            if level and scope is self._floor:
-                break
-        return home
-
-    def _define(self, node: Expr, mask: Expr | None) -> None:
-        plan = self.plan
-        axes = plan.deps.get(node) if mask is None else None
-        if axes is None:
-            axes = self._axes(node) | (self._axes(mask) if mask is not None else frozenset())
-        home = self._home(axes, node.level)
+    def define(self, node: Expr, mask: Expr | None) -> None:
+        plan, home = self.plan, self.home(node, mask)
+        axes = self.axes(node) | (self.axes(mask) if mask is not None else frozenset())
         kind = plan.kind(node)
         vector = plan.vector is not None and plan.vector in axes
         if node.op == "const":
@@ -221,13 +121,6 @@ class Writer:
         home.lines.append(f"const auto {name} = {text};")
         home.name(node, mask, Name(name, kind, vector and not scalar_load))
 
-    def _axes(self, node: Expr) -> Axes:
-        found = self.plan.deps.get(node)
-        if found is None:  # a conjunction of masks made here
-            found = frozenset().union(*[self._axes(arg) for arg in node.args])
-            self.plan.deps[node] = found
-        return found
-
     def _text(self, node: Expr, mask: Expr | None, kind: str, vector: bool) -> str:
         match node.op:
             case "load":
@@ -235,7 +128,7 @@ class Writer:
             case "index":
                 return self._position(node.attr, mask, kind, vector)
             case "masked":
-                inner = self._both(mask, node.args[0])
+                inner = self.both(mask, node.args[0])
                 parts = [
                     self.operand(node.args[0], "mask", vector, mask),
                     self.operand(node.args[1], kind, vector, inner),
@@ -429,13 +322,10 @@ class Writer:
         name = self.value(node, mask)
         if self.plan.in_range(atom):
             return name
-        found = self._find((atom, mask))
+        found = self.find(atom, mask)
         if found is not None:
             return found
-        axes, level = self._axes(node), node.level
-        if mask is not None:
-            axes, level = axes | self._axes(mask), max(level, mask.level)
-        here, self.scope = self.scope, self._home(axes, level)
+        here, self.scope = self.scope, self.home(node, mask)
         checked = Name(self.fresh(), name.kind, name.vector)
         number = self.checks.setdefault(atom.bound, len(self.checks) + 1)
         function = f"within<{self.plan.lanes}>" if name.vector else "within"

@@ -9,14 +9,15 @@ what is shared among threads is an expression of their values.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from math import ceil, prod
 
 from stator.codegen.cpp.ops import COST, KIND, WIDE_KINDS
 from stator.codegen.cpp.target import Target
 from stator.codegen.cpp.tiles import WIDTH, Tile, choose
-from stator.kernel.facts import Axes, dependencies, index_axes
+from stator.kernel.facts import Axes, dependencies, index_axes, stays_inside
+from stator.kernel.placement import guarded_nodes
 from stator.loop.collision import colliding, scatters
 from stator.loop.expr import Expr, scans
 from stator.loop.extent import less
@@ -154,24 +155,17 @@ def _is_wide(node: Expr, narrow: frozenset[Expr]) -> bool:
     return KIND[node.dtype] in WIDE_KINDS and node not in narrow
 
 
-def guarded_nodes(plan: LoopPlan) -> set[Expr]:
-    """The nodes that hold a load that a mask around them matters to."""
+def guarded(plan: LoopPlan) -> set[Expr]:
+    """The nodes that hold a load that a mask around them matters to.
+
+    It does not to one element for all lanes that lies in its buffer: that is loaded once, whatever uses it.
+    """
     numels = {param.name: param.numel for param in plan.kernel.params}
-    found: set[Expr] = set()
-    for node in plan.deps:
-        guarded = node.op not in ("reduce", "scan") and any(child in found for child in node.children())
-        if node.op == "load":
-            guarded = guarded or not _is_free(node, plan, numels)
-        if guarded:
-            found.add(node)
-    return found
 
+    def free(load: Expr) -> bool:
+        return plan.swept not in plan.deps[load] and stays_inside(load, numels, plan.ranges)
 
-def _is_free(node: Expr, plan: LoopPlan, numels: Mapping[str, Extent]) -> bool:
-    """Whether a load is one element for all lanes and lies in its buffer: it is made once, whatever uses it."""
-    buffer, index = node.attr
-    known = all(plan.in_range(atom) for atom in index.indirects())
-    return plan.swept not in plan.deps[node] and known and index.within(numels[buffer])
+    return guarded_nodes(plan.deps, free)
 
 
 # ---- decisions

@@ -1,0 +1,154 @@
+"""Where values are computed: every node once, in the outermost block where all it varies along is known.
+
+So common subexpressions are shared, and what a loop does not change leaves it. What holds a load that may leave its
+memory is computed once for each mask around it; all else once, whatever the masks say. A writer says what a value
+becomes: statements of the kernel IR (`writing.py`), C++ (`codegen/cpp/body.py`).
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Generic, TypeVar
+
+from stator.kernel.facts import Axes
+from stator.loop import expr
+from stator.loop.expr import Expr
+from stator.loop.index import Axis, Indirect
+
+#: What stands for a value.
+Held = TypeVar("Held")
+#: A node, or a loaded integer that was checked, and the mask that it was computed under.
+Key = tuple[Expr | Indirect, Expr | None]
+
+
+class Scope(Generic[Held]):
+    """A block under construction, which runs once for each point of `axes`, and the values that it makes."""
+
+    __slots__ = ("axes", "names", "parent")
+
+    def __init__(self, parent: Scope[Held] | None, axes: Axes) -> None:
+        self.parent, self.axes = parent, axes
+        self.names: dict[Key, Held] = {}
+
+    def chain(self) -> Iterator[Any]:
+        """This block and those around it."""
+        scope: Scope[Held] | None = self
+        while scope is not None:
+            yield scope
+            scope = scope.parent
+
+
+class Placement(Generic[Held]):
+    """Finds the values of one kernel, and has those written that there are not yet; `scope` is where the caller is."""
+
+    __slots__ = ("_floor", "_guarded", "_wider", "before", "deps", "scope")
+
+    def __init__(self, scope: Any, deps: dict[Expr, Axes], guarded: set[Expr]) -> None:
+        self.scope = scope
+        self.before = scope  # around the loops over the reduce axes that are being written
+        self.deps = deps
+        self._guarded = guarded
+        self._floor: Any = None  # where reductions are known: what uses them is not further out
+        self._wider: dict[Expr, Expr] = {}  # of a mask inside of another: the outer one
+
+    @abstractmethod
+    def define(self, node: Expr, mask: Expr | None) -> None:
+        """Write a node whose operands are known, and keep what stands for it in the block that is its home."""
+
+    def enter(self, *axes: Axis) -> Any:
+        """Go into a block inside of loops over these axes."""
+        self.scope = type(self.scope)(self.scope, self.scope.axes | set(axes))
+        return self.scope
+
+    def value(self, node: Expr, mask: Expr | None = None) -> Held:
+        """What stands for a node, written here or further out; under `mask` its loads are guarded."""
+        stack = [self._key(node, mask)]
+        while stack:
+            item, guard = stack[-1]
+            missing = [] if self.find(item, guard) is not None else self._missing(item, guard)
+            if missing:
+                stack.extend(reversed(missing))
+                continue
+            stack.pop()
+            if self.find(item, guard) is None:
+                self.define(item, guard)
+        found = self.find(*self._key(node, mask))
+        assert found is not None
+        return found
+
+    def bind(self, node: Expr, held: Held) -> None:
+        """Make the result of a reduction known from here on."""
+        self._floor = self.scope
+        self.scope.names[node, None] = held
+
+    def find(self, node: Expr | Indirect, mask: Expr | None) -> Held | None:
+        """What stands for a node under this mask, or under a wider one, under which each of its loads happened too."""
+        while True:
+            for scope in self.scope.chain():
+                found: Held | None = scope.names.get((node, mask))
+                if found is not None:
+                    return found
+            if mask is None:
+                return None
+            mask = self._wider.get(mask)
+
+    def both(self, outer: Expr | None, inner: Expr) -> Expr:
+        """The mask under two masks."""
+        if outer is None:
+            return inner
+        both = expr.op("and", outer, inner)
+        if both is not outer:
+            self._wider.setdefault(both, outer)
+        if inner in self._guarded:
+            self._guarded.add(both)
+        return both
+
+    def home(self, node: Expr, mask: Expr | None) -> Any:
+        """The outermost block where all is known that a node under a mask varies along."""
+        axes, level = self.axes(node), node.level
+        if mask is not None:
+            axes, level = axes | self.axes(mask), max(level, mask.level)
+        home = self.scope
+        for scope in self.scope.chain():
+            if not axes <= scope.axes:
+                break
+            home = scope
+            if level and scope is self._floor:
+                break
+        return home
+
+    def axes(self, node: Expr) -> Axes:
+        """The axes along which a node differs."""
+        found = self.deps.get(node)
+        if found is None:  # a conjunction of masks made here
+            found = self.deps[node] = frozenset().union(*[self.axes(arg) for arg in node.args])
+        return found
+
+    def _key(self, node: Expr, mask: Expr | None) -> tuple[Expr, Expr | None]:
+        return node, mask if node in self._guarded else None
+
+    def _missing(self, node: Expr, mask: Expr | None) -> list[tuple[Expr, Expr | None]]:
+        """What is to be written before a node, each with its guard."""
+        assert node.op != "reduce", f"a reduction is used before its loop: {node!r}"
+        if node.op == "masked":
+            inner = self.both(mask, node.args[0])
+            # The other operand first: what both are made of is then known when the body needs it under the mask.
+            wanted = [(node.args[0], mask), (inner, mask), (node.args[2], mask), (node.args[1], inner)]
+        elif node.op == "scan":
+            wanted = [(node.args[0], None)]  # goes on whether somebody looks or not
+        else:
+            wanted = [(child, mask) for child in node.children()]
+        if mask is not None and node.op == "load":
+            wanted.append((mask, None))
+        return [key for key in [self._key(*pair) for pair in wanted] if self.find(*key) is None]
+
+
+def guarded_nodes(nodes: Iterable[Expr], free: Callable[[Expr], bool]) -> set[Expr]:
+    """The nodes, given operands first, holding a load that a mask around them matters to; to `free` ones none does."""
+    found: set[Expr] = set()
+    for node in nodes:
+        guarded = node.op not in ("reduce", "scan") and any(child in found for child in node.children())
+        if guarded or (node.op == "load" and not free(node)):
+            found.add(node)
+    return found
