@@ -15,6 +15,7 @@ from stator.aot.functional import Cell, Handle
 from stator.aot.tracer import SPECIAL, Action, Tracer
 from stator.base.errors import Unsupported
 from stator.fake import FakeTensor
+from stator.fake.layout import suggests_channels_last
 
 aten = torch.ops.aten
 
@@ -281,6 +282,22 @@ def _accelerated_batch_norm_backward(
         aten.native_batch_norm_backward.default,
         grad, x, weight, mean, var, saved_mean, saved_rstd, True, eps, [True, True, True],
     )  # fmt: skip
+
+
+# ---- pools: a kernel that refuses some layouts -----------------------------------------------------------------------
+
+
+@special(aten.max_pool3d_with_indices_backward.default)
+def _max_pool_of_volumes_backward(tracer: Tracer, grad: Any, x: Any, *args: Any) -> Any:
+    """A volume without a batch is asked for the layout of images, and refused; a result that is laid out so is not.
+
+    Its tangent may be: the layout of a result is asked of its tangent here, while eager takes what it is given.
+    """
+    func = aten.max_pool3d_with_indices_backward.default
+    grad, x = tracer.fakes((grad, x))
+    if x.device.type == "cpu" and x.dim() == 4 and suggests_channels_last(grad):
+        grad = tracer.run(aten.clone.default, grad, memory_format=torch.contiguous_format)
+    return tracer.compute(func, (grad, x, *args), {})
 
 
 # ---- random slopes: kept in an argument, which the schema says is written but not returned ---------------------------
