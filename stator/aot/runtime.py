@@ -253,9 +253,9 @@ class Bound:
         except Exception as error:
             if not _is_fault(error):
                 raise
-            theirs = _raised_again(ctx, self, tangents)
+            theirs = _raised_again(ctx, self, tangents, error)
             if theirs is not None:
-                raise theirs from error
+                raise theirs from (error if theirs is not error else None)
             raise self._failure(error) from error
         return _reached(ctx, self, tangents, gradients) if self.reach else gradients
 
@@ -463,8 +463,13 @@ def _is_fault(error: Exception) -> bool:
     return not told and not _OUT_OF_RANGE.search(str(error)) and not called_back(error)
 
 
-def _raised_again(ctx: Any, bound: Bound, tangents: Sequence[Tensor | None]) -> Exception | None:
-    """What eager raises for these tangents; None where it raises nothing, or nobody keeps an input that was saved."""
+def _raised_again(ctx: Any, bound: Bound, tangents: Sequence[Tensor | None], error: Exception) -> Exception | None:
+    """What eager raises for these tangents where the compiled backward raises `error`; None where it raises nothing.
+
+    Where it cannot be asked, a kernel's word that it is not written for a dtype is taken to be eager's too: it does not
+    depend on data.
+    """
+    unasked = error if isinstance(error, NotImplementedError) else None
     saved: list[Tensor | None] = []
     for place in bound.saved:
         value = None
@@ -474,13 +479,13 @@ def _raised_again(ctx: Any, bound: Bound, tangents: Sequence[Tensor | None]) -> 
             node = ctx.next_functions[_tensors_before(bound.metadata, place.index)][0]
             value = getattr(node, "variable", None)
         if value is None and place.source == "input":
-            return None
+            return unasked
         saved.append(value)
     try:
-        _again(ctx, bound, saved, tangents)
-    except Exception as error:
-        return error
-    return None
+        gradients, _ = _again(ctx, bound, saved, tangents)
+    except Exception as raised:
+        return raised
+    return unasked if gradients is None else None
 
 
 _OUTSIDE = "call backward outside of torch.autocast, as PyTorch recommends"

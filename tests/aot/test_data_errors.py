@@ -199,6 +199,24 @@ def test_what_eager_raises_in_backward_too_is_no_fault(in_place: bool) -> None:
     assert str(ours.value) == str(eager.value)
 
 
+@pytest.mark.filterwarnings("ignore:ComplexHalf support")
+def test_what_has_no_kernel_in_backward_is_no_fault_where_inputs_were_written() -> None:
+    """Eager cannot be asked again: the inputs are no longer what they were."""
+
+    def function(x: Tensor, written: Tensor, half: Tensor) -> Tensor:
+        written[0] = 2
+        return half * x
+
+    def gradient(run: Callable[..., Tensor]) -> None:
+        out = run(torch.randn((), dtype=torch.complex64, requires_grad=True), torch.zeros(2), torch.ones(3).half())
+        out.backward(torch.ones_like(out))
+
+    compiled = stator.compile(function, backend="aot_eager", fullgraph=True, options={"strict": True})
+    for run in (function, compiled):
+        with pytest.raises(NotImplementedError, match="ComplexHalf"):
+            gradient(run)
+
+
 def test_what_eager_raises_in_backward_is_found_by_running_it() -> None:
     @torch.library.custom_op("stator_tests::raises_in_backward", mutates_args=())
     def operator(x: Tensor) -> Tensor:
