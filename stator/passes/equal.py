@@ -7,6 +7,7 @@ results in place. Neighbours: `pipeline.py`, `memory.py` (what leaves).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import getitem
 from typing import Any
 
 import torch
@@ -38,9 +39,16 @@ class MergeEqual:
 
 
 def _both_leave(escapes: Escapes, first: fx.Node, second: fx.Node) -> bool:
+    if _leaving(escapes, first) & _leaving(escapes, second):
+        return True
     if root(first) is root(second):  # views of one memory: only the objects must stay two
         return first in escapes.outputs and second in escapes.outputs
     return root(first) in escapes.roots and root(second) in escapes.roots
+
+
+def _leaving(escapes: Escapes, call: fx.Node) -> set[Any]:
+    """Which results of a call that has several lie in memory that leaves the graph."""
+    return {user.args[1] for user in call.users if user.target is getitem and user in escapes.roots}
 
 
 def _key(node: fx.Node) -> Any:

@@ -55,6 +55,41 @@ def shifted(x: Tensor) -> tuple[Tensor, Tensor]:
     return hidden.exp(), hidden.cos()
 
 
+#: Calls that have several results.
+SEVERAL: dict[str, Callable[[Tensor], Any]] = {
+    "sort": lambda x: x.sort(-1),
+    "topk": lambda x: x.topk(2),
+    "kthvalue": lambda x: x.kthvalue(2),
+    "median": lambda x: x.median(-1),
+    "mode": lambda x: x.mode(-1),
+    "max": lambda x: x.max(-1),
+    "cummin": lambda x: x.cummin(-1),
+    "aminmax": lambda x: x.aminmax(),
+    "std_mean": lambda x: torch.std_mean(x),
+    "frexp": lambda x: torch.frexp(x),
+    "max_pool1d": lambda x: nn.functional.max_pool1d(x[None], 2, return_indices=True),
+    "native_layer_norm": lambda x: torch.native_layer_norm(x, [6], None, None, 1e-5),
+    "eigh": lambda x: torch.linalg.eigh(x[None] * x[:, None]),
+    "qr": lambda x: torch.linalg.qr(x[None] * x[:, None]),
+}
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_equal_calls_have_results_of_their_own(backend: str) -> None:
+    """Each result alone, and all together."""
+
+    def function(call: Callable[[Tensor], Any], taken: slice) -> Callable[[Tensor], Any]:
+        return lambda x: (*call(x)[taken], *call(x)[taken])
+
+    x = torch.linspace(-1, 2, 6)
+    for name, call in SEVERAL.items():
+        for taken in (slice(0, 1), slice(1, 2), slice(None)):
+            f = function(call, taken)
+            results = stator.compile(f, backend=backend, fullgraph=True, options={"strict": True})(x)
+            assert len({result.untyped_storage().data_ptr() for result in results}) == len(results), (name, taken)
+            torch.testing.assert_close(results, f(x))
+
+
 def double(tensor: Tensor) -> None:
     with torch.no_grad():
         tensor.mul_(2)
