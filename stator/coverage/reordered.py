@@ -2,7 +2,8 @@
 
 Sums, products, matrix products and scans are taken in parts and in another order: which of them overflow, and what
 cancels, depends on that. Norms and their gradients, whose formulas differ in what they subtract, come by the formula of
-the textbook, variances of inputs one rounding off. All in eager's dtype; what is exact in any order stays as it is.
+the textbook; variances and means of inputs one rounding off, or of those given. All in eager's dtype; what is exact in
+any order stays as it is.
 Neighbour: `ways.py` has eager's other ways, and lists this one.
 """
 
@@ -83,7 +84,7 @@ class Reordered(TorchDispatchMode):
             return self.contracted(func(*args, **kwargs), args)
         if name in STEEP:
             return self.moved(func(*args, **kwargs))
-        if name in STABLE:
+        if name in STABLE and not self.vanishes:
             args = tuple(self.moved(a) if isinstance(a, Tensor) else a for a in args)
         out = func(*args, **kwargs)
         if name == "euclidean_dist":
