@@ -21,8 +21,10 @@ from torch import fx
 from stator.base.errors import Unsupported
 from stator.fake.layout import is_dense
 from stator.fake.overloads import Table
+from stator.fake.starts import KEEPING
 from stator.fake.symbolic import is_symbolic
-from stator.sizes.strides import may_overlap
+from stator.graphs.calls import is_view
+from stator.sizes.strides import may_overlap, same_layout
 
 aten = torch.ops.aten
 
@@ -112,20 +114,36 @@ def _replay(value: fx.Node, steps: tuple[Step, ...], emit: Emit) -> list[fx.Node
     """The values before the first step, after it, after the second, and so on."""
     values = [value]
     for step in steps:
-        args = relocated(step.func, step.args, step.offset, values[-1])
+        args = relocated(step.func, step.args, (step.size, step.stride, step.offset), values[-1])
         values.append(emit(step.func, values[-1], *args, **step.kwargs))
     return values
 
 
-def relocated(func: Any, args: tuple[Any, ...], offset: Any, value: fx.Node) -> tuple[Any, ...]:
-    """The arguments of a view of a tensor that began at `offset`, for the node that is its value now.
+def relocated(func: Any, args: tuple[Any, ...], geometry: Any, value: fx.Node) -> tuple[Any, ...]:
+    """The arguments of a view of a tensor of this (size, stride, offset), for the node that is its value now.
 
     `as_strided` counts from the start of the memory; the value of a tensor that was written to has memory of its own.
+    Where it lies otherwise in that, nothing can be counted: a tensor with gaps, of which the value has none, or a part
+    that was written, with a value that begins where eager's kernels say and ours do not.
     """
-    moved = value.meta["val"].storage_offset() - offset
-    if func is not aten.as_strided.default or not moved or len(args) < 3 or args[2] is None:
+    if func is not aten.as_strided.default:
         return args
-    return (*args[:2], args[2] + moved)
+    size, stride, offset = geometry
+    now = value.meta["val"]
+    start = args[2] if len(args) > 2 else None
+    if not same_layout(size, now.stride(), stride) or (start is not None and _begins_elsewhere(value)):
+        raise Unsupported(func, "it counts through memory of a tensor that was written to")
+    moved = now.storage_offset() - offset
+    return args if start is None or not moved else (*args[:2], start + moved)
+
+
+def _begins_elsewhere(value: fx.Node) -> bool:
+    """Whether it is a scatter into memory that does not begin with its tensor, which eager's kernels copy whole."""
+    scattered = False
+    while is_view(value) or value.target in KEEPING:
+        scattered = scattered or value.target in KEEPING
+        value = value.args[0]  # type: ignore[assignment]
+    return scattered and value.meta["val"].storage_offset() != 0
 
 
 # ---- the inverse of a view: the parent's new value from the view's ---------------------------------------------------
@@ -287,13 +305,20 @@ def _inverse_view_as_complex(step: Step, parent: fx.Node, value: fx.Node, emit: 
 
 
 def check_reach(base: Any, out: torch.Tensor) -> None:
-    """Refuse a view that leaves the elements of the tensor it began with: nothing is known of the memory around."""
+    """Refuse a view that leaves the elements of the tensor it began with: nothing is known of the memory around.
+
+    Nor of that between them, once the tensor has been written to: its value then has other memory.
+    """
     steps = base.handle.steps
     whole = steps[0] if steps else Step(None, (), {}, base)
     low, high = _reach(whole.size, whole.stride, whole.offset)
-    first, last = _reach(out.shape, out.stride(), out.storage_offset())
+    part = out.shape, out.stride(), out.storage_offset()
+    first, last = _reach(*part)
     if first < last and (first < low or last > high):
         raise Unsupported(aten.as_strided.default, "it reads memory outside of the tensor")
+    own = whole.size, whole.stride, whole.offset
+    if base.handle.cell.version and not is_dense(whole.size, whole.stride) and not _holds(own, part):
+        raise Unsupported(aten.as_strided.default, "it reads between the elements of a tensor that was written to")
 
 
 #: Up to so many elements are looked up one by one.

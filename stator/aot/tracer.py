@@ -375,7 +375,8 @@ class Tracer(FakeMode):
         if func is aten.as_strided.default:
             check_reach(base, out)
         value, *arguments = self.nodes(args)
-        placed = relocated(func, tuple(arguments), base.storage_offset(), value)
+        geometry = base.shape, base.stride(), base.storage_offset()
+        placed = relocated(func, tuple(arguments), geometry, value)
         node = self.record(func, (value, *placed), kwargs, out)
         handle = base.handle
         step = Step(func, tuple(arguments), kwargs, base)

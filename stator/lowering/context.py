@@ -61,8 +61,6 @@ class Context:
         self.inputs: list[Buffer] = []
         self.numbers: list[Number] = []
         self.buffers: dict[str, Buffer] = {}
-        #: Where an input's first element lies in its storage, for `as_strided`.
-        self.offsets: dict[str, Extent] = {}
         self._names: set[str] = set()
 
     # -- buffers -----------------------------------------------------------------------------------

@@ -103,11 +103,10 @@ class Lowering:
             return found
         spec = Spec.of(value)
         size, stride, dtype, device = spec.numbers
-        known_as, width = (spec.dtype, OPAQUE[spec.dtype][1]) if spec.dtype in OPAQUE else ("", 1)
+        known_as = spec.dtype if spec.dtype in OPAQUE else ""
         made = Buffer(context.name(node.name), dtype, size, stride, device, known_as)
         context.inputs.append(made)
         context.buffers[made.name] = made
-        context.offsets[made.name] = extent(value.storage_offset()) * width
         found = placed(made.size, Place(made, made.stride))
         return over(found, known_as) if known_as else found
 

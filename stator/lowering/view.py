@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
+import torch
+
 from stator.base.errors import Unsupported
 from stator.loop.index import ZERO, Index
 from stator.loop.scalar import OPAQUE
 from stator.lowering.context import Context
 from stator.lowering.joined import read_slice
 from stator.lowering.table import lowers
-from stator.lowering.value import Indices, LazyTensor, Place, Size, Spec, over, placed, viewed
+from stator.lowering.value import Indices, LazyTensor, Place, Size, Spec, extent, over, placed, viewed
 from stator.sizes import Extent, hint, maximum
+from stator.sizes.strides import same_layout
 
 
 @lowers("permute")
@@ -161,15 +164,25 @@ def as_strided(
 
     The result is another name of that memory, which a caller may get: that of a copy is not what it was copied from.
     """
-    if x.raw is not None:
-        inner = out.numbers
-        width = OPAQUE[x.dtype][1]
-        start = None if offset is None else offset * width
-        return over(as_strided(context, inner, x.raw, inner.size, inner.stride, start), x.dtype)
-    place = context.own_place(x)
-    base = context.offsets.get(place.buffer.name, 0)
-    start = place.offset if offset is None else offset - base
-    return placed(tuple(size), Place(place.buffer, tuple(stride), start))
+    assert context.node is not None
+    operand = context.node.args[0].meta["val"]  # type: ignore[union-attr]
+    moved = 0 if offset is None else offset - extent(operand.storage_offset())
+    if x.raw is None:
+        return _reread(context, operand, x, size, stride, moved)
+    inner = out.numbers
+    return over(_reread(context, operand, x.raw, inner.size, inner.stride, moved * OPAQUE[x.dtype][1]), x.dtype)
+
+
+def _reread(
+    context: Context, operand: torch.Tensor, x: LazyTensor, size: Size, stride: Size, moved: Extent
+) -> LazyTensor:
+    """The memory of an operand read another way, from so many elements behind its first."""
+    place, laid = context.own_place(x), Spec.of(operand).numbers.stride
+    if not same_layout(x.size, place.stride, laid):
+        buffer = context.buffer(x.size, laid, x.dtype, exact=True)
+        context.write(buffer, x)
+        place = Place(buffer, buffer.stride)
+    return placed(tuple(size), Place(place.buffer, tuple(stride), place.offset + moved))
 
 
 @lowers("view")
