@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from stator import lowering, passes, prims
+from stator import lowering, passes, plan, prims
 from stator.aot.attributes import lifted
 from stator.aot.metadata import Memory, Metadata
 from stator.aot.partition import partition
@@ -23,13 +23,13 @@ from stator.aot.trace import trace
 from stator.base import artifacts, log
 from stator.base.errors import InternalError, StatorError
 from stator.base.options import Options
-from stator.codegen import c, cpp, triton, wrapper
+from stator.codegen import c, cpp, triton
 from stator.compiled import Compiled
 from stator.inspect import graph_file
 from stator.loop import tables, text, verify
 from stator.loop.device import Device
 from stator.loop.footprint import Kept, settle
-from stator.loop.kernel import Launch, Schedule
+from stator.loop.kernel import Schedule
 from stator.loop.schedule import schedule as schedule_program
 from stator.runtime import Building, GraphArtifact, Unit
 from stator.sizes.environment import Environment
@@ -106,12 +106,15 @@ def emit_artifact(schedule: Schedule, units: tuple[Unit, ...], options: Options)
         with stage("schedule", graph=name):
             verify.verify_schedule(schedule)
     artifacts.stage(f"{name}_fused", lambda: text.schedule_text(schedule), "txt")
-    with stage("codegen", graph=name):
-        module = wrapper.emit(schedule)
+    with stage("plan", graph=name):
+        planned = plan.make(schedule)
+        if options.verify:
+            plan.verify(planned)
+        module = plan.module_text(planned)
     for unit in units:
         artifacts.stage(f"{name}_kernels", unit.source, "cpp" if unit.language == "cpp" else "py")
-    artifacts.stage(f"{name}_wrapper", lambda: wrapper.emit(schedule, units), "py")
-    return GraphArtifact(name, module, units, *_steps(schedule))
+    artifacts.stage(f"{name}_wrapper", lambda: plan.module_text(planned, units), "py")
+    return GraphArtifact(name, module, units, planned.launches, planned.externs)
 
 
 @contextmanager
@@ -137,13 +140,6 @@ def _units(schedule: Schedule, options: Options) -> list[Unit]:
         target = replace(cpp.native(), threads=options.threads)
         return [Unit(text, part, target.flags) for text, part in cpp.emit_units(schedule.kernels, target, names)]
     return [Unit(triton.emit(schedule.kernels, names), names, (), "triton")]
-
-
-def _steps(schedule: Schedule) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """What a call runs: the name of the kernel of every launch, and every operator."""
-    names = dict(zip(schedule.kernels, schedule.names, strict=True))
-    launches = tuple(names[step.kernel] for step in schedule.steps if isinstance(step, Launch))
-    return launches, tuple(step.extern.target for step in schedule.steps if not isinstance(step, Launch))
 
 
 def _kept(metadata: Metadata) -> list[Kept]:

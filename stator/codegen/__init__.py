@@ -1,4 +1,4 @@
-"""Code generation: schedules of `loop` to text, one folder a target.
+"""Code generation: the kernels of a schedule to text, one folder a target.
 
-`cpp` writes kernels as C++, `wrapper` writes the Python module that runs a graph's steps.
+`cpp` writes C++ with vectors and threads, `c` plain C, `triton` kernels for the GPU.
 """

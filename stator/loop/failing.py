@@ -5,7 +5,7 @@ what writes the caller's memory, wherever the order is free; `waiting` has the o
 code of the program wait as well, so that they do not run in vain and then once more. Where it is not
 free, or one kernel does both, the graph keeps a copy of the memory and puts it back when it fails.
 Invariant: before a step that may fail, and in it, nothing is written that is not kept. What is added to kernels as a
-check has to be known to `may_fail`. Neighbours: `order.py`, `schedule.py`, `codegen/wrapper.py`.
+check has to be known to `may_fail`. Neighbours: `order.py`, `schedule.py`, `plan/build.py`.
 """
 
 from __future__ import annotations

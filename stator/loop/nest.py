@@ -86,9 +86,11 @@ class View:
 
 def _geometry(opaque: str, memory: Geometry) -> Geometry:
     """A tensor over memory that is described by what loops know."""
-    width = OPAQUE[opaque][1] if opaque else 1
+    if not opaque:
+        return memory
+    width = OPAQUE[opaque][1]
     if width == 1:
-        return memory._replace(dtype=opaque or memory.dtype)
+        return memory._replace(dtype=opaque)
     stride = tuple([step // width for step in memory.stride[:-1]])
     return Geometry(opaque, memory.size[:-1], stride, memory.offset // width)
 

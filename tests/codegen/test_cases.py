@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from stator.base.options import Options
-from stator.codegen import wrapper
 from stator.codegen.cpp import emit, native
 from stator.loop.kernel import Kernel, Schedule
 from stator.loop.schedule import schedule
 from stator.lowering import lower
+from stator.plan import make, module_text
 from stator.prims import DECOMPOSITIONS
 from stator.runtime import Unit
 from stator.runtime.link import execute, load
@@ -44,7 +44,7 @@ def test_agrees_with_eager(family: str) -> None:
     kernels = build([plan for plan, _ in plans])
     failures = []
     for (case, dtype), (plan, inputs) in zip(runs, plans, strict=True):
-        text = wrapper.emit(plan)
+        text = module_text(make(plan))
         call = execute(text, case.name, {name: kernels[k] for name, k in zip(plan.names, plan.kernels, strict=True)})
         eager = case.fn(*case.make_inputs(dtype))
         try:

@@ -20,13 +20,14 @@ from stator.aot.runtime import bind
 from stator.aot.trace import trace
 from stator.base.errors import Unsupported
 from stator.base.options import Options
-from stator.codegen import cpp, triton, wrapper
+from stator.codegen import cpp, triton
 from stator.loop.device import Device
 from stator.loop.evaluate import run_program
 from stator.loop.kernel import Launch, Schedule
 from stator.loop.resize import program_at, schedule_at
 from stator.loop.schedule import schedule
 from stator.loop.verify import verify_schedule
+from stator.plan import make, module_text
 from stator.prims import DECOMPOSITIONS, RANDOM_OPERATORS
 from stator.runtime import Cpp
 from stator.runtime.link import load
@@ -113,7 +114,7 @@ def linked(gm: torch.fx.GraphModule, number: int) -> Callable[..., Any]:
     verify_schedule(made)
     target, names = cpp.native(), made.names
     units = [runtime.Unit(cpp.emit(made.kernels, target, names), names, target.flags)] if names else []
-    return runtime.link(runtime.build("sizes", wrapper.emit(made), units))
+    return runtime.link(runtime.build("sizes", module_text(make(made)), units))
 
 
 def values_of(out: Any) -> list[Any]:
@@ -215,7 +216,7 @@ def test_the_wrapper_is_readable_and_runs_on_its_own(tmp_path: Path) -> None:
     joint = trace(gm, [torch.randn(3, 5)] * 2, decompositions=DECOMPOSITIONS, random_operators=RANDOM_OPERATORS)
     made = schedule(lowering.lower(partition(joint).forward, "alone", "cpu"), Device.of("cpu"))
     target, names = cpp.native(), made.names
-    text = wrapper.emit(made, [runtime.Unit(cpp.emit(made.kernels, target, names), names, target.flags)])
+    text = module_text(make(made), [runtime.Unit(cpp.emit(made.kernels, target, names), names, target.flags)])
     assert "s0 = x0.size(0)" in text and "def plan(s0" in text
     path = tmp_path / "alone.py"
     path.write_text(text)
@@ -235,7 +236,7 @@ def test_a_symbol_that_no_input_tells_is_refused() -> None:
         **{**{f: getattr(made, f) for f in Schedule.__slots__}, "symbols": (unknown,), "outputs": (unknown.size,)}
     )
     with pytest.raises(Unsupported, match="s9"):
-        wrapper.emit(broken)
+        module_text(make(broken))
 
 
 # -- Triton ----------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from torch import Tensor
 
 import stator
 from stator.base.options import Options
-from stator.codegen import cpp, wrapper
+from stator.codegen import cpp
 from stator.loop import evaluate
 from stator.loop import expr as e
 from stator.loop.device import Device
@@ -20,6 +20,7 @@ from stator.loop.index import Axis
 from stator.loop.kernel import Schedule
 from stator.loop.nest import Buffer, Nest, Program, View
 from stator.loop.schedule import schedule
+from stator.plan import make, module_text
 from stator.runtime import Unit, build, link
 
 ROWS, COLUMNS = 5, 40
@@ -95,7 +96,7 @@ def linked(plan: Schedule) -> Callable[[list[Tensor]], tuple[Any, ...]]:
     target = cpp.native()
     unit = Unit(cpp.emit(plan.kernels, target, plan.names), plan.names, target.flags)
     options = Options.from_user()
-    return link(build("lookup", wrapper.emit(plan), [unit], options), options)
+    return link(build("lookup", module_text(make(plan)), [unit], options), options)
 
 
 @pytest.mark.parametrize("columns", [1, 7, 37])

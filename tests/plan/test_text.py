@@ -5,13 +5,14 @@ from __future__ import annotations
 import runpy
 import threading
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 
+from stator import plan as plans
 from stator.base.options import Options
-from stator.codegen import wrapper
 from stator.codegen.cpp import emit, native
 from stator.loop import expr as e
 from stator.loop.expr import Expr
@@ -21,6 +22,7 @@ from stator.loop.nest import Buffer, Extern, Nest, Program, View
 from stator.loop.schedule import schedule
 from stator.runtime import GraphArtifact, Unit, build, link
 from stator.sizes.strides import contiguous
+from tests.loop.random_programs import make_symbolic
 
 
 def buffer(name: str, *size: int, dtype: str = "f32") -> Buffer:
@@ -67,7 +69,7 @@ def mlp() -> tuple[Program, list[torch.Tensor], tuple[torch.Tensor, ...]]:
 def artifact(plan: Schedule) -> GraphArtifact:
     target = native()
     units = [Unit(emit(plan.kernels, target, plan.names), plan.names, target.flags)]
-    return build(plan.name, wrapper.emit(plan), units if plan.kernels else [], Options.from_user())
+    return build(plan.name, plans.module_text(plans.make(plan)), units if plan.kernels else [], Options.from_user())
 
 
 def test_a_graph_runs_and_leaves_its_inputs_list_empty() -> None:
@@ -164,6 +166,21 @@ def test_it_runs_on_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     target = native()
     unit = Unit(emit(plan.kernels, target, plan.names), plan.names, target.flags)
     file = tmp_path / "graph.py"
-    file.write_text(wrapper.emit(plan, [unit]))
+    file.write_text(plans.module_text(plans.make(plan), [unit]))
     runpy.run_path(str(file), run_name="__main__")
     assert "us a call" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["mlp", "symbolic", "put_back"])
+def test_goldens(name: str, golden: Callable[[str, str], None]) -> None:
+    """Known sizes and views; sizes as symbols; memory of the caller that is put back where a step fails."""
+    match name:
+        case "mlp":
+            program, _, _ = mlp()
+        case "symbolic":
+            program = make_symbolic(3)
+        case _:
+            x, inverse = buffer("x", 10, 10), buffer("inverse", 10, 10)
+            solved = Extern("solve", "aten.linalg_inv.default", (whole(x),), (), (inverse,))
+            program = Program("put_back", "cpu", (x,), (pointwise(x, "add", x, x), solved), (whole(inverse),), ("x",))
+    golden(f"plan_{name}", plans.module_text(plans.make(schedule(program))))

@@ -1,0 +1,287 @@
+"""What a call of a graph runs, as data: inputs, memory, steps in order, results.
+
+    Plan    = name, inputs, reads, arena, steps, results, failure
+    step    = Allocate   name = new memory
+            | Reuse      name = memory of an operand that dies in the next step
+            | Launch     kernel(address, …, size, …)
+            | Invoke     name, … = operator(argument, …), or operator(argument, …, out=tensor)
+            | Release    del name, …
+    tensor  = Whole      a name as it was declared
+            | Turned     its transpose
+            | Reread     its memory with another geometry
+
+A name is an input, a piece of the arena, or what a step before has made. Symbols of sizes are numbers among the inputs,
+or read from the geometry of inputs before the first step. Nothing is decided when a plan is printed, kept or run.
+Neighbours: `build` makes plans of schedules, `verify` checks them, `text` prints them as Python, `data` as bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Any, TypeAlias
+
+from stator.sizes import Extent, Size
+from stator.sizes.real import Bits
+from stator.sizes.strides import Shape
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A tensor's dtype, size and strides in elements."""
+
+    dtype: str
+    size: Shape
+    stride: Shape
+
+
+# ---- what steps take ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """A tensor as it was declared."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Turned:
+    """The transpose of a matrix."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reread:
+    """The memory of a tensor with another form, from `offset` elements (of that form's dtype) behind its first.
+
+    `casts`: the dtype is another one, too.
+    """
+
+    name: str
+    form: Form
+    offset: Extent = 0
+    casts: bool = False
+
+
+Tensor: TypeAlias = Whole | Turned | Reread
+
+
+@dataclass(frozen=True, slots=True)
+class Torch:
+    """A constant of torch among the arguments of an operator: a dtype, a layout, a memory format, a device."""
+
+    expression: str
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a kernel's argument begins: so many bytes behind a tensor's first element."""
+
+    tensor: Tensor
+    moved: int = 0
+
+
+Argument: TypeAlias = Any  # Tensor | Torch | None | bool | int | float | complex | str | Size | Bits | tuple of these
+
+
+# ---- steps ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Allocate:
+    """New memory, not cleared; `large` in huge pages."""
+
+    name: str
+    form: Form
+    device: str = "cpu"
+    large: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Reuse:
+    """The memory of an operand which nothing reads after the next step; None where the form is the operand's."""
+
+    name: str
+    donor: str
+    form: Form | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """Run a kernel, by its name, on addresses and then sizes."""
+
+    kernel: str
+    addresses: tuple[Address, ...]
+    sizes: tuple[Extent, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A result of an operator that is asked for: which one, its name, and the geometry that is relied on."""
+
+    position: int
+    name: str
+    size: Shape
+    stride: Shape
+
+
+@dataclass(frozen=True, slots=True)
+class Into:
+    """The variant of an operator that writes its result to memory that it is given."""
+
+    target: str
+    tensor: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Invoke:
+    """Call an operator of PyTorch: it makes the results, or writes `into` memory."""
+
+    target: str
+    args: tuple[Argument, ...]
+    kwargs: tuple[tuple[str, Argument], ...]
+    results: tuple[Result, ...] = ()
+    into: Into | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Let go of inputs and results that nothing reads from here on."""
+
+    names: tuple[str, ...]
+
+
+Step: TypeAlias = Allocate | Reuse | Launch | Invoke | Release
+
+
+# ---- memory and plans -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A tensor in the arena: it begins at a byte, counted from the start of a block where there are blocks."""
+
+    name: str
+    form: Form
+    start: Extent
+    block: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Bytes that are in use from one of the schedule's steps to another; `names` are buffers that take turns there."""
+
+    nbytes: Extent
+    first: int
+    last: int
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Arena:
+    """Memory of intermediates: `nbytes` with pieces at known places, or blocks that are placed when sizes are known."""
+
+    nbytes: int
+    pieces: tuple[Piece, ...] = ()
+    blocks: tuple[Block, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """A tensor, or an integer, which is a symbol where `number` has one."""
+
+    name: str
+    form: Form | None
+    device: str = "cpu"
+    number: Extent | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A symbol: the "size" or "stride" of an input at a dim."""
+
+    symbol: str
+    name: str
+    what: str
+    dim: int
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What happens where a step raises, by the numbers of steps.
+
+    From `begin` to `unsure` the memory of `kept` is put back. From `spoiled` on something is written for good, and what
+    is raised says so; None where nothing is.
+    """
+
+    begin: int = 0
+    kept: tuple[str, ...] = ()
+    unsure: int = 0
+    spoiled: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A graph as it runs; `unused` are inputs that nothing reads. `hints` are values of symbols to try it with."""
+
+    name: str
+    device: str
+    kernels: tuple[str, ...]
+    inputs: tuple[Input, ...]
+    steps: tuple[Step, ...]
+    results: tuple[Argument, ...]
+    reads: tuple[Read, ...] = ()
+    unused: tuple[str, ...] = ()
+    arena: Arena = field(default_factory=lambda: Arena(0))
+    failure: Failure = field(default_factory=Failure)
+    hints: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def launches(self) -> tuple[str, ...]:
+        """The kernel of every launch, in order."""
+        return tuple([step.kernel for step in self.steps if isinstance(step, Launch)])
+
+    @property
+    def externs(self) -> tuple[str, ...]:
+        """Every operator that is called, in order."""
+        return tuple([step.target for step in self.steps if isinstance(step, Invoke)])
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """The symbols that the arena depends on."""
+        found = symbols_in((self.arena.pieces, self.arena.blocks)) if self.arena.blocks else ()
+        return tuple([name for name, _ in self.hints if name in found])
+
+
+def is_sized(*shapes: Shape) -> bool:
+    """Whether there is a symbol in what mostly are numbers."""
+    return any(type(extent) is Size for shape in shapes for extent in shape)
+
+
+def symbols_in(item: Any) -> set[str]:
+    """The names of the symbols in a part of a plan."""
+    found: set[str] = set()
+    rest = [item]
+    while rest:
+        item = rest.pop()
+        kind = type(item)
+        if kind is tuple:
+            rest.extend(item)
+        elif kind is Size:
+            found.update([symbol.name for symbol in item.symbols])
+        elif kind in _FIELDS:
+            rest.extend([getattr(item, name) for name in _FIELDS[kind]])
+    return found
+
+
+#: Record → its fields.
+_FIELDS: dict[type, tuple[str, ...]] = {
+    record: tuple([field.name for field in fields(record)])
+    for record in (
+        *(Form, Whole, Turned, Reread, Torch, Address, Allocate, Reuse, Launch, Result, Into, Invoke, Release),
+        *(Piece, Block, Arena, Input, Read, Failure, Plan, Bits),
+    )
+}
+#: The records that a plan is made of, by name.
+RECORDS = {record.__name__: record for record in _FIELDS if record is not Bits}

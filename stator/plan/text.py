@@ -1,0 +1,282 @@
+"""A plan as a readable Python module: `call(inputs) -> tuple` runs its steps.
+
+`module_text(plan)` is what a graph links: kernels come in as `KERNELS`. `module_text(plan, units)` runs on its own: it
+carries the kernels' source, builds them, and as a program makes random inputs and times itself. What can be bound
+before the first call is bound at the top, under names that say what it is.
+Neighbours: `ir.py` says what steps mean, `runtime/link.py` executes the text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from stator.plan import ir
+from stator.sizes.real import Bits
+
+TORCH = {
+    "f64": "torch.float64", "f32": "torch.float32", "bf16": "torch.bfloat16", "f16": "torch.float16",
+    "i64": "torch.int64", "i32": "torch.int32", "i16": "torch.int16", "i8": "torch.int8", "u8": "torch.uint8",
+    "bool": "torch.bool", "c128": "torch.complex128", "c64": "torch.complex64", "c32": "torch.complex32",
+    "u64": "torch.uint64", "u32": "torch.uint32", "u16": "torch.uint16",
+    "f8e4m3": "torch.float8_e4m3fn", "f8e5m2": "torch.float8_e5m2", "f8e4m3z": "torch.float8_e4m3fnuz",
+    "f8e5m2z": "torch.float8_e5m2fnuz", "f8e8m0": "torch.float8_e8m0fnu",
+}  # fmt: skip
+
+
+class HasSource(Protocol):
+    """What the stand-alone form needs of a unit (`runtime.Unit` is one)."""
+
+    @property
+    def source(self) -> str: ...
+    @property
+    def kernels(self) -> tuple[str, ...]: ...
+    @property
+    def flags(self) -> tuple[str, ...]: ...
+    @property
+    def language(self) -> str: ...
+
+
+def module_text(plan: ir.Plan, units: Sequence[HasSource] = ()) -> str:
+    """The module's text; with units, one that runs on its own."""
+    return _Module(plan).text(units)
+
+
+class _Module:
+    """The text under construction: what is bound at the top is collected while the steps are written."""
+
+    __slots__ = ("externs", "makers", "moved", "plan", "taken")
+
+    def __init__(self, plan: ir.Plan) -> None:
+        self.plan = plan
+        self.externs: dict[str, str] = {}  # name -> how it is bound
+        self.moved: dict[str, str] = {}  # a kernel at constant offsets -> its name
+        self.makers: dict[str, str] = {}  # what makes tensors of one form -> its name
+        self.taken: set[str] = set()  # what comes from other modules
+
+    def text(self, units: Sequence[HasSource]) -> str:
+        plan = self.plan
+        body = self._body()
+        count = len(plan.launches) + len(plan.externs)
+        lines = [f'"""Graph {plan.name}: {count} steps, {len(plan.kernels)} kernels."""', "", *self._imports()]
+        lines += [*_standalone(units), ""]
+        if plan.kernels:
+            lines.append(f"{_listed(plan.kernels)} = [KERNELS[name] for name in {list(plan.kernels)!r}]")
+        lines += [f"{name} = {made}" for made, name in (*self.moved.items(), *self.makers.items())]
+        lines += [f"{name} = {made}" for name, made in self.externs.items()]
+        if plan.arena.pieces:
+            lines += self._scratch()
+        lines += ["", "", "def call(inputs):", *["    " + line for line in body]]
+        if units:
+            lines += _main(plan)
+        return "\n".join(lines) + "\n"
+
+    def _imports(self) -> list[str]:
+        plan, taken = self.plan, self.taken
+        lines = ["import torch"]
+        if "empty" in taken:
+            lines.append("from torch import empty_strided as empty")
+        if "large" in taken:
+            lines.append("from stator.runtime.pages import large")
+        if self.makers:
+            lines.append("from stator._native import Empty")
+        if plan.failure.spoiled is not None:
+            lines.append("from stator.base.errors import mark_partly_done")
+        if "from_bits" in taken:
+            lines.append("from stator.sizes.real import from_bits")
+        if plan.arena.blocks and plan.arena.pieces:
+            lines.append("from stator.base.placement import place")
+        scratch = ["SizedScratch" if plan.arena.blocks else "Scratch"] if plan.arena.pieces else []
+        if arena := [*scratch, *["view"] * ("view" in taken)]:
+            lines.append(f"from stator.runtime.arena import {', '.join(arena)}")
+        if self.externs:
+            sized = any(made.startswith("returning_sized") for made in self.externs.values())
+            lines.append(f"from stator.runtime.extern import into, returning{', returning_sized' * sized}")
+        if plan.failure.kept:
+            lines.append("from stator.runtime.undo import keep, put_back")
+        return lines
+
+    def _scratch(self) -> list[str]:
+        """The intermediates: placed here, or with symbolic sizes by a function of their values."""
+        plan, arena = self.plan, self.plan.arena
+        if not arena.blocks:
+            made = [f"    ({_place(piece)}),  # {piece.name}" for piece in arena.pieces]
+            return [f"scratch = Scratch({arena.nbytes}, [", *made, f"], {plan.device!r})"]
+        blocks = [f"        ({b.nbytes}, {b.first}, {b.last}),  # {', '.join(b.names)}" for b in arena.blocks]
+        return [
+            "", "", f"def plan({', '.join(plan.told)}):",
+            "    start, nbytes = place([  # bytes, first and last step", *blocks, "    ])",
+            "    return nbytes, [",
+            *[f"        ({_place(piece)}),  # {piece.name}" for piece in arena.pieces],
+            "    ]", "", "", f"scratch = SizedScratch(plan, {plan.device!r})",
+        ]  # fmt: skip
+
+    def _body(self) -> list[str]:
+        plan = self.plan
+        lines = [self._step(step) for step in plan.steps]
+        results = [self._argument(result) for result in plan.results]
+        head = [f"{_listed([given.name for given in plan.inputs])} = inputs"] if plan.inputs else []
+        head.append("inputs.clear()")
+        head += [f"{read.symbol} = {read.name}.{read.what}({read.dim})" for read in plan.reads]
+        if plan.unused:
+            head.append(f"del {', '.join(plan.unused)}")
+        if plan.arena.pieces:
+            names = [piece.name for piece in plan.arena.pieces]
+            head.append(f"{_listed(names)} = scratch({', '.join(plan.told)})")
+        return [*head, *self._guarded(lines, f"return ({_listed(results)})")]
+
+    def _guarded(self, lines: list[str], returned: str) -> list[str]:
+        """The steps, with what puts the caller's memory back where one fails, or says that nothing can."""
+        failure = self.plan.failure
+        found = lines[: failure.begin]
+        if failure.kept:
+            found.append(f"kept = keep({', '.join(failure.kept)})")
+            found += _trying(lines[failure.begin : failure.unsure], "BaseException", "put_back(kept)")
+        if failure.spoiled is None:
+            return [*found, *lines[failure.unsure :], returned]
+        rest = [*lines[failure.spoiled :], returned]
+        found += lines[failure.unsure : failure.spoiled]
+        return [*found, *_trying(rest, "BaseException as error", "mark_partly_done(error)")]
+
+    # -- steps
+
+    def _step(self, step: ir.Step) -> str:
+        match step:
+            case ir.Allocate():
+                return f"{step.name} = {self._allocation(step)}"
+            case ir.Reuse(name, donor, ir.Form(_, size, stride)):
+                self.taken.add("view")
+                return f"{name} = view({donor}, {size}, {stride}, 0)"
+            case ir.Reuse(name, donor):
+                return f"{name} = {donor}"
+            case ir.Launch():
+                arguments = [*[self._argument(address.tensor) for address in step.addresses], *map(str, step.sizes)]
+                return f"{self._kernel(step)}({', '.join(arguments)})"
+            case ir.Invoke():
+                return self._invoke(step)
+            case ir.Release(names):
+                return f"del {', '.join(names)}"
+
+    def _allocation(self, step: ir.Allocate) -> str:
+        """The expression that makes memory; of a form that is known, by what was made for it before."""
+        form = step.form
+        arguments = f"{form.size}, {form.stride}"
+        if step.device != "cpu":
+            self.taken.add("empty")
+            return f"empty({arguments}, dtype={TORCH[form.dtype]}, device={step.device!r})"
+        if step.large:
+            self.taken.add("large")
+            return f"large({arguments}, {TORCH[form.dtype]})"
+        if ir.is_sized(form.size, form.stride):
+            self.taken.add("empty")
+            return f"empty({arguments}, dtype={TORCH[form.dtype]})"
+        made = f"Empty({arguments}, {TORCH[form.dtype]})"
+        if made not in self.makers:
+            name = "_".join(["new", form.dtype, "x".join(map(str, form.size))]).rstrip("_")
+            while name in self.makers.values():
+                name += "_"
+            self.makers[made] = name
+        return f"{self.makers[made]}()"
+
+    def _kernel(self, step: ir.Launch) -> str:
+        """The kernel's name; one whose arguments start inside their tensors is bound to the offsets, in bytes."""
+        moves = [address.moved for address in step.addresses]
+        if not any(moves):
+            return step.kernel
+        moves += [0] * len(step.sizes)
+        made = f"{step.kernel}.at({', '.join(map(str, moves))})"
+        return self.moved.setdefault(made, f"{step.kernel}_{len(self.moved)}")
+
+    def _invoke(self, step: ir.Invoke) -> str:
+        arguments = [self._argument(arg) for arg in step.args]
+        arguments += [f"{key}={self._argument(value)}" for key, value in step.kwargs]
+        if step.into is not None:
+            arguments.append(f"out={self._argument(step.into.tensor)}")
+            return f"{self._bound('into', step.into.target)}({', '.join(arguments)})"
+        promised = {result.position: f"({result.size}, {result.stride})" for result in step.results}
+        geometry = ", ".join([promised.get(i, "None") for i in range(max(promised, default=-1) + 1)])
+        if any(ir.is_sized(result.size, result.stride) for result in step.results):
+            function = self._bound("returning_sized", step.target)
+            arguments.insert(0, f"[{geometry}]")
+        else:
+            function = self._bound("returning", step.target, geometry)
+        call = f"{function}({', '.join(arguments)})"
+        return f"{_listed([result.name for result in step.results])} = {call}" if step.results else call
+
+    def _bound(self, how: str, target: str, geometry: str = "") -> str:
+        """The name of an operator, bound with the geometry its results are relied on to have."""
+        made = f"{how}({', '.join(filter(None, (repr(target), geometry)))})"
+        name = "_".join(target.split(".")).replace("_default", "")
+        number = 1
+        while self.externs.setdefault(name, made) != made:
+            number += 1
+            name = f"{name.removesuffix(f'__{number - 1}')}__{number}"
+        return name
+
+    def _argument(self, value: ir.Argument) -> str:
+        match value:
+            case ir.Whole(name):
+                return name
+            case ir.Turned(name):
+                return f"{name}.t()"
+            case ir.Reread(name, form, offset, casts):
+                self.taken.add("view")
+                dtype = f", {TORCH[form.dtype]}" if casts else ""
+                return f"view({name}, {form.size}, {form.stride}, {offset}{dtype})"
+            case ir.Torch(expression):
+                return expression
+            case Bits():
+                self.taken.add("from_bits")
+            case tuple():
+                return f"[{', '.join([self._argument(item) for item in value])}]"
+            case float() if value != value or value in (float("inf"), float("-inf")):
+                return f"float({str(value)!r})"
+            case complex():
+                return f"complex({self._argument(value.real)}, {self._argument(value.imag)})"
+        return repr(value)
+
+
+def _listed(items: Sequence[str]) -> str:
+    """The inside of a tuple, or what one is unpacked to."""
+    return f"{', '.join(items)}{',' * (len(items) == 1)}"
+
+
+def _place(piece: ir.Piece) -> str:
+    start: Any = piece.start
+    if piece.block is not None:
+        start = f"start[{piece.block}]" + (f" + {piece.start}" if piece.start != 0 else "")
+    return f"{start}, {TORCH[piece.form.dtype]}, {piece.form.size}, {piece.form.stride}"
+
+
+def _trying(lines: list[str], caught: str, then: str) -> list[str]:
+    return ["try:", *["    " + line for line in lines], f"except {caught}:", f"    {then}", "    raise"]
+
+
+# ---- a module that runs on its own
+
+
+def _standalone(units: Sequence[HasSource]) -> list[str]:
+    if not units:
+        return []
+    lines = ["from stator.runtime.artifact import Unit", "from stator.runtime.link import load", "", "UNITS = ["]
+    for unit in units:
+        source = unit.source.replace("\\", "\\\\").replace('"""', '\\"\\"\\"')
+        lines += [f'    Unit("""{source}""", {unit.kernels!r}, {unit.flags!r}, {unit.language!r}),']
+    return [*lines, "]", "KERNELS = load(UNITS)"]
+
+
+def _main(plan: ir.Plan) -> list[str]:
+    made = [_example(given) for given in plan.inputs]
+    sizes = [f"    {name} = {value}" for name, value in plan.hints]
+    return [
+        "", "", "if __name__ == '__main__':", "    from stator.runtime.link import random_input, time_call", "",
+        *sizes, "    inputs = [", *["        " + line for line in made], "    ]",
+        "    print(f'{time_call(call, inputs) * 1e6:.1f} us a call')",
+    ]  # fmt: skip
+
+
+def _example(given: ir.Input) -> str:
+    if given.form is None:
+        return f"{given.number},  # {given.name}"
+    form = given.form
+    return f"random_input({form.size}, {form.stride}, {TORCH[form.dtype]}, {given.device!r}),  # {given.name}"

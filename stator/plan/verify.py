@@ -1,0 +1,97 @@
+"""What every plan keeps to; `verify` raises ValueError with the step where one does not.
+
+Names are declared before they are used, once, and not used after they are let go; pieces lie in the arena or in their
+block; kernels are the plan's; symbols are told; failure speaks of steps that there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from stator.plan import ir
+
+#: What may be read of the geometry of an input.
+GEOMETRY = ("size", "stride")
+
+
+def verify(plan: ir.Plan) -> None:
+    """ValueError where the plan is not well formed."""
+    known = [given.name for given in plan.inputs] + [piece.name for piece in plan.arena.pieces]
+    if len(set(known)) != len(known):
+        raise ValueError(f"{plan.name}: inputs and pieces of the arena have a name in common")
+    _verify_symbols(plan)
+    for piece in plan.arena.pieces:
+        if (piece.block is None) == bool(plan.arena.blocks) or not 0 <= (piece.block or 0) <= len(plan.arena.blocks):
+            raise ValueError(f"{plan.name}: {piece.name} lies in no block of the arena")
+    names = set(known)
+    _let_go(plan.unused, names, f"{plan.name}: the start")
+    for number, step in enumerate(plan.steps):
+        _verify_step(step, names, plan, f"{plan.name}: step {number}")
+    _used(plan.results, names, f"{plan.name}: the results")
+    failure, end = plan.failure, len(plan.steps)
+    if not 0 <= failure.begin <= failure.unsure <= end or not failure.unsure <= (failure.spoiled or end) <= end:
+        raise ValueError(f"{plan.name}: {failure} is not about its {end} steps")
+
+
+def _verify_symbols(plan: ir.Plan) -> None:
+    told = ir.symbols_in(tuple([given.number for given in plan.inputs])) | {read.symbol for read in plan.reads}
+    inputs = {given.name for given in plan.inputs if given.form is not None}
+    for read in plan.reads:
+        if read.name not in inputs or read.what not in GEOMETRY:
+            raise ValueError(f"{plan.name}: {read} is no read of an input")
+    used = ir.symbols_in((plan.arena.pieces, plan.arena.blocks, plan.steps, plan.results))
+    if not used <= told:
+        raise ValueError(f"{plan.name}: nothing tells {', '.join(sorted(used - told))}")
+
+
+def _verify_step(step: ir.Step, names: set[str], plan: ir.Plan, where: str) -> None:
+    match step:
+        case ir.Allocate(name):
+            _declare(name, names, where)
+        case ir.Reuse(name, donor):
+            _used(ir.Whole(donor), names, where)
+            _declare(name, names, where)
+        case ir.Launch(kernel, addresses):
+            if kernel not in plan.kernels:
+                raise ValueError(f"{where}: there is no kernel {kernel}")
+            _used(addresses, names, where)
+        case ir.Invoke():
+            written = (step.into.tensor,) if step.into is not None else ()
+            _used((step.args, step.kwargs, written), names, where)
+            if written and step.results:
+                raise ValueError(f"{where}: {step.target} writes to memory that it is given, and makes results")
+            for result in step.results:
+                _declare(result.name, names, where)
+        case ir.Release(released):
+            _let_go(released, names, where)
+
+
+def _declare(name: str, names: set[str], where: str) -> None:
+    if name in names:
+        raise ValueError(f"{where}: {name} is declared twice")
+    names.add(name)
+
+
+def _let_go(released: tuple[str, ...], names: set[str], where: str) -> None:
+    for name in released:
+        if name not in names:
+            raise ValueError(f"{where}: {name} is let go, and was not there")
+        names.remove(name)
+
+
+def _used(item: Any, names: set[str], where: str) -> None:
+    for tensor in _tensors(item):
+        if tensor.name not in names:
+            raise ValueError(f"{where}: {tensor.name} is used, and is not there")
+
+
+def _tensors(item: Any) -> Iterator[ir.Tensor]:
+    match item:
+        case ir.Whole() | ir.Turned() | ir.Reread():
+            yield item
+        case ir.Address(tensor):
+            yield tensor
+        case tuple():
+            for part in item:
+                yield from _tensors(part)

@@ -1,0 +1,103 @@
+"""Plans come back from bytes as they were, and broken ones are not taken."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from stator.loop import tables
+from stator.loop.schedule import schedule
+from stator.plan import from_bytes, ir, make, module_text, to_bytes, verify
+from stator.sizes import Symbol
+from stator.sizes.real import Bits
+from tests.loop.random_programs import make as random_program
+from tests.loop.random_programs import make_symbolic
+
+SEEDS = range(60)
+
+
+def plans(seeds: range) -> Iterator[ir.Plan]:
+    """The plans of random programs, with sizes that are known and with symbols."""
+    for seed in seeds:
+        with tables.session():
+            yield make(schedule(random_program(seed)))
+            yield make(schedule(make_symbolic(seed)))
+
+
+def small(*steps: ir.Step, results: tuple[ir.Argument, ...] = (ir.Whole("y"),)) -> ir.Plan:
+    """A plan of one input x and one kernel."""
+    form = ir.Form("f32", (3,), (1,))
+    made = (ir.Allocate("y", form), *steps)
+    return ir.Plan("small", "cpu", ("k0",), (ir.Input("x", form),), made, results)
+
+
+def test_random_plans_come_back_and_print_the_same() -> None:
+    seen: set[type] = set()
+    for plan in plans(SEEDS):
+        verify(plan)
+        back = from_bytes(to_bytes(plan))
+        assert back == plan and module_text(back) == module_text(plan)
+        seen.update(type(step) for step in plan.steps)
+    assert seen >= {ir.Allocate, ir.Launch, ir.Invoke, ir.Release}
+
+
+def test_arguments_of_every_kind_come_back() -> None:
+    size = Symbol("s0", 2, None, 4).size * 3 + 1
+    arguments = (
+        None, True, 7, -0.0, float("inf"), 1e-300, complex(0.5, float("-inf")), "none", ir.Torch("torch.float32"),
+        size, Bits(size), (ir.Whole("x"), (1, 2.0)), ir.Turned("x"),
+        ir.Reread("x", ir.Form("f32", (2,), (1,)), size, True),
+    )  # fmt: skip
+    numbers = (ir.Input("s0", None, number=Symbol("s0", 2, None, 4).size),)
+    plan = small(ir.Invoke("aten.of.every", arguments, (("key", (None, 1.5)),)))
+    plan = replace(plan, inputs=plan.inputs + numbers)
+    back = from_bytes(to_bytes(plan))
+    assert repr(back) == repr(plan)  # tells -0.0 from 0.0
+    assert "-0.0" in module_text(back)
+
+
+@pytest.mark.parametrize(
+    ("step", "message"),
+    [
+        (ir.Launch("k1", (ir.Address(ir.Whole("x")),)), "step 1: there is no kernel k1"),
+        (ir.Launch("k0", (ir.Address(ir.Whole("z")),)), "step 1: z is used, and is not there"),
+        (ir.Allocate("x", ir.Form("f32", (3,), (1,))), "step 1: x is declared twice"),
+        (ir.Release(("z",)), "step 1: z is let go"),
+        (ir.Release(("y",)), "the results: y is used"),
+        (ir.Launch("k0", (), (Symbol("s9", 0, None, 4).size,)), "nothing tells s9"),
+    ],
+)
+def test_broken_plans_are_told(step: ir.Step, message: str) -> None:
+    verify(small())
+    with pytest.raises(ValueError, match=message):
+        from_bytes(to_bytes(small(step)))
+
+
+def test_no_declaration_can_be_left_out() -> None:
+    dropped = 0
+    for plan in plans(range(12)):
+        for i, step in enumerate(plan.steps):
+            if isinstance(step, ir.Allocate | ir.Reuse) or (isinstance(step, ir.Invoke) and step.results):
+                rest = plan.steps[:i] + plan.steps[i + 1 :]
+                with pytest.raises(ValueError, match=r"(is|was) not there|not about its"):
+                    verify(replace(plan, steps=rest))
+                dropped += 1
+    assert dropped > 20
+
+
+@pytest.mark.parametrize(
+    "data", [b"{}", b"[]", b'{"format":1,"plan":7}', b'{"format":1,"plan":{"Popen":["ls"]}}', b'{"format":0,"plan":{}}']
+)
+def test_what_is_no_plan_is_not_read(data: bytes) -> None:
+    with pytest.raises(ValueError, match="plan"):
+        from_bytes(data)
+
+
+def test_fields_that_are_missing_are_told() -> None:
+    data = json.loads(to_bytes(small()))
+    data["plan"]["Plan"].pop()
+    with pytest.raises(ValueError, match="no part of a plan"):
+        from_bytes(json.dumps(data).encode())
