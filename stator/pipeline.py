@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -31,6 +32,7 @@ from stator.loop.device import Device
 from stator.loop.footprint import Kept, settle
 from stator.loop.kernel import Schedule
 from stator.loop.schedule import schedule as schedule_program
+from stator.plan import sources
 from stator.runtime import Building, GraphArtifact, Unit
 from stator.sizes.environment import Environment
 
@@ -112,8 +114,10 @@ def emit_artifact(schedule: Schedule, units: tuple[Unit, ...], options: Options)
             plan.verify(planned)
         module = plan.module_text(planned)
     for unit in units:
-        artifacts.stage(f"{name}_kernels", unit.source, "cpp" if unit.language == "cpp" else "py")
-    artifacts.stage(f"{name}_wrapper", lambda: plan.module_text(planned, units), "py")
+        suffix, mark = ("cpp", "//") if unit.language == "cpp" else ("py", "#")
+        told = partial(sources.unit_text, unit.source, unit.kernels, schedule, mark)
+        artifacts.stage(f"{name}_kernels", told, suffix)
+    artifacts.stage(f"{name}_wrapper", lambda: plan.module_text(planned, units, sources.launch_remarks(schedule)), "py")
     return GraphArtifact(name, module, units, planned.launches, planned.externs)
 
 

@@ -48,7 +48,7 @@ def _launch(group: Group, facts: Facts) -> Launch:
             stores.append(Store(name, index, value, space, nest.mode))
     stores.sort(key=lambda store: store.buffer in facts.special)  # what changes an operand comes last
     launch = canonical(Draft(group.space, stores, group.ordered), facts.program.buffers, bool(facts.program.symbols))
-    operators = [name for member in group.members for name in facts.nests[member].nest.operators]
+    operators = [operator for member in group.members for operator in facts.nests[member].nest.operators]
     return replace(launch, operators=tuple(dict.fromkeys(operators)))
 
 

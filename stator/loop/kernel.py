@@ -25,7 +25,7 @@ from typing import TypeAlias
 from stator.loop import tables, text
 from stator.loop.expr import Expr, postorder
 from stator.loop.index import Axis, Index
-from stator.loop.nest import Buffer, Extern, Number, Output
+from stator.loop.nest import Buffer, Extern, Number, Operator, Output
 from stator.sizes import Extent, Symbol
 
 
@@ -176,7 +176,7 @@ class Launch:
     kernel: Kernel
     args: tuple[Pointer, ...]
     sizes: tuple[Extent, ...] = ()
-    operators: tuple[str, ...] = ()
+    operators: tuple[Operator, ...] = ()
 
     def text(self, names: Mapping[Kernel, str]) -> str:
         """One line, the kernel by its name."""
@@ -270,11 +270,12 @@ class Schedule:
     @property
     def names(self) -> tuple[str, ...]:
         """A name for each kernel, by what its first launch computes: `gelu_add_k3`."""
-        first: dict[Kernel, tuple[str, ...]] = {}
+        first: dict[Kernel, tuple[Operator, ...]] = {}
         for step in self.steps:
             if isinstance(step, Launch):
                 first.setdefault(step.kernel, step.operators)
-        return tuple([kernel_name(i, first.get(kernel, ())) for i, kernel in enumerate(self.kernels)])
+        called = [tuple(dict.fromkeys([operator.name for operator in first.get(k, ())])) for k in self.kernels]
+        return tuple([kernel_name(i, operators) for i, operators in enumerate(called)])
 
     def text(self) -> str:
         """Kernels, steps and memory."""

@@ -104,13 +104,20 @@ class Number:
     value: Extent
 
 
+class Operator(NamedTuple):
+    """An operator of the user's program: what it is called there, and the file and line, where they are known."""
+
+    name: str
+    place: tuple[str, int] | None = None
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Nest:
     """Loops over `axes` that write `value` to `buffer[index]`, in a mode of `collision.MODES`.
 
     The dtype of the value is that of the buffer. `reduce` nodes in the value run over all `reduce_axes`. With `scan`
     nodes in it there is a value, and a store, for each point of `reduce_axes` too. `operators`: what the user's
-    program calls what is computed, for names.
+    program calls what is computed, and where, for readers.
     """
 
     buffer: Buffer
@@ -119,7 +126,7 @@ class Nest:
     value: Expr
     index: Index
     mode: str = "store"
-    operators: tuple[str, ...] = ()
+    operators: tuple[Operator, ...] = ()
 
     @property
     def points(self) -> tuple[Axis, ...]:

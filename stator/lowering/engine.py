@@ -21,7 +21,7 @@ from stator.base.errors import InternalError, Unsupported
 from stator.loop import expr as e
 from stator.loop.expr import Expr, postorder
 from stator.loop.index import Axis, Index
-from stator.loop.nest import Buffer, Nest, Number, Output, Program, View
+from stator.loop.nest import Buffer, Nest, Number, Operator, Output, Program, View
 from stator.loop.scalar import OPAQUE
 from stator.lowering import opaque, uses
 from stator.lowering.context import Context, loop_axes
@@ -252,9 +252,9 @@ class Lowering:
                 context.nodes.append(Nest(buffer, axes, (), made, position, operators=value.operators))
 
 
-def _operators(node: Node, values: dict[Node, Any]) -> tuple[str, ...]:
-    """What the program calls the operators that a node computes, with those of operands that lie nowhere yet."""
-    found: dict[str, None] = {}
+def _operators(node: Node, values: dict[Node, Any]) -> tuple[Operator, ...]:
+    """The operators of the program that a node computes, with those of operands that lie nowhere yet."""
+    found: dict[Operator, None] = {}
     for operand in node.all_input_nodes:
         value: Any = values.get(operand)
         while isinstance(value, LazyTensor) and value.base is not None:
@@ -263,7 +263,7 @@ def _operators(node: Node, values: dict[Node, Any]) -> tuple[str, ...]:
             found.update(dict.fromkeys(value.operators))
     own = node.meta.get("operator")
     if own:
-        found[own] = None
+        found[Operator(own, node.meta.get("location"))] = None
     return tuple(found)
 
 

@@ -21,7 +21,7 @@ from stator.fake.symbolic import size_of
 from stator.loop import expr as e
 from stator.loop.expr import Expr
 from stator.loop.index import ZERO, Index
-from stator.loop.nest import Buffer
+from stator.loop.nest import Buffer, Operator
 from stator.loop.scalar import OPAQUE
 from stator.sizes import Extent
 from stator.sizes.real import Bits, Real, symbol_of
@@ -169,8 +169,8 @@ class LazyTensor:
         self.planes: tuple[LazyTensor, LazyTensor] | None = None
         #: What its buffer is called if it gets one ("": like the node that needed it).
         self.name = ""
-        #: What the program calls the operators that its expression computes.
-        self.operators: tuple[str, ...] = ()
+        #: The operators of the program that its expression computes.
+        self.operators: tuple[Operator, ...] = ()
         self._memo: dict[Indices, Expr] = {}
 
     def load(self, at: Indices) -> Expr:

@@ -1,6 +1,7 @@
 """The execution plan: what a call of a compiled graph runs, as data. Front door of the package; no torch.
 
-`make(schedule)` gives a plan, `module_text(plan)` its Python text, `to_bytes` and `from_bytes` keep it.
+`make(schedule)` gives a plan, `module_text(plan)` its Python text, `to_bytes` and `from_bytes` keep it; `sources` says
+which lines of the program kernels compute.
 """
 
 from stator.plan.build import make

@@ -1,9 +1,9 @@
 """A plan as a readable Python module: `call(inputs) -> tuple` runs its steps.
 
 `module_text(plan)` is what a graph links: kernels come in as `KERNELS`. `module_text(plan, units)` runs on its own: it
-carries the kernels' source, builds them, and as a program makes random inputs and times itself. What can be bound
-before the first call is bound at the top, under names that say what it is.
-Neighbours: `ir.py` says what steps mean, `runtime/link.py` executes the text.
+carries the kernels' source, builds them, and as a program makes random inputs and times itself; over a launch may stand
+what of the user's program it computes. What can be bound before the first call is bound at the top.
+Neighbours: `ir.py` says what steps mean, `sources.py` has the user's lines, `runtime/link.py` executes the text.
 """
 
 from __future__ import annotations
@@ -37,18 +37,19 @@ class HasSource(Protocol):
     def language(self) -> str: ...
 
 
-def module_text(plan: ir.Plan, units: Sequence[HasSource] = ()) -> str:
-    """The module's text; with units, one that runs on its own."""
-    return _Module(plan).text(units)
+def module_text(plan: ir.Plan, units: Sequence[HasSource] = (), remarks: Sequence[Sequence[str]] = ()) -> str:
+    """The module's text; with units, one that runs on its own. `remarks`: for each launch in order, lines over it."""
+    return _Module(plan, remarks).text(units)
 
 
 class _Module:
     """The text under construction: what is bound at the top is collected while the steps are written."""
 
-    __slots__ = ("externs", "makers", "moved", "plan", "taken")
+    __slots__ = ("externs", "makers", "moved", "plan", "remarks", "taken")
 
-    def __init__(self, plan: ir.Plan) -> None:
+    def __init__(self, plan: ir.Plan, remarks: Sequence[Sequence[str]]) -> None:
         self.plan = plan
+        self.remarks = iter(remarks)
         self.externs: dict[str, str] = {}  # name -> how it is bound
         self.moved: dict[str, str] = {}  # a kernel at constant offsets -> its name
         self.makers: dict[str, str] = {}  # what makes tensors of one form -> its name
@@ -66,7 +67,7 @@ class _Module:
         lines += [f"{name} = {made}" for name, made in self.externs.items()]
         if plan.arena.pieces:
             lines += self._scratch()
-        lines += ["", "", "def call(inputs):", *["    " + line for line in body]]
+        lines += ["", "", "def call(inputs):", *_indented(body)]
         if units:
             lines += _main(plan)
         return "\n".join(lines) + "\n"
@@ -151,7 +152,8 @@ class _Module:
                 return f"{name} = {donor}"
             case ir.Launch():
                 arguments = [*[self._argument(address.tensor) for address in step.addresses], *map(str, step.sizes)]
-                return f"{self._kernel(step)}({', '.join(arguments)})"
+                remarks = "".join([f"# {line}\n" for line in next(self.remarks, ())])
+                return f"{remarks}{self._kernel(step)}({', '.join(arguments)})"
             case ir.Invoke():
                 return self._invoke(step)
             case ir.Release(names):
@@ -249,7 +251,11 @@ def _place(piece: ir.Piece) -> str:
 
 
 def _trying(lines: list[str], caught: str, then: str) -> list[str]:
-    return ["try:", *["    " + line for line in lines], f"except {caught}:", f"    {then}", "    raise"]
+    return ["try:", *_indented(lines), f"except {caught}:", f"    {then}", "    raise"]
+
+
+def _indented(steps: list[str]) -> list[str]:
+    return ["    " + line for step in steps for line in step.split("\n")]
 
 
 # ---- a module that runs on its own

@@ -1,0 +1,46 @@
+"""What of the user's program a kernel computes, line by line, for people who read the artifacts.
+
+What is compiled and kept in the store says nothing of it: it is found again for an equal graph of another file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from stator.loop.kernel import Kernel, Launch, Schedule
+
+
+def launch_remarks(schedule: Schedule) -> list[list[str]]:
+    """For each launch in order, `file:line: operator, operator` in the order of the kernel's operators."""
+    return [_remarks(step) for step in schedule.steps if isinstance(step, Launch)]
+
+
+def unit_text(source: str, kernels: Sequence[str], schedule: Schedule, mark: str) -> str:
+    """The source of a unit under a list of its kernels, as comments, which begin with `mark`."""
+    remarks = _kernel_remarks(schedule)
+    lines = [f"{mark} {line}" for name in kernels for line in (name, *[f"  {remark}" for remark in remarks[name]])]
+    return "\n".join([*lines, "", source])
+
+
+def _kernel_remarks(schedule: Schedule) -> dict[str, list[str]]:
+    """The same for each kernel by its name: of its first launch, and how many more launches there are."""
+    names = dict(zip(schedule.kernels, schedule.names, strict=True))
+    launches: dict[Kernel, list[Launch]] = {}
+    for step in schedule.steps:
+        if isinstance(step, Launch):
+            launches.setdefault(step.kernel, []).append(step)
+    found = {}
+    for kernel, (first, *others) in launches.items():
+        again = [f"and {len(others)} more"] if others else []
+        found[names[kernel]] = [*_remarks(first), *again]
+    return found
+
+
+def _remarks(launch: Launch) -> list[str]:
+    places: dict[str, list[str]] = {}
+    for operator in launch.operators:
+        place = "somewhere" if operator.place is None else f"{operator.place[0]}:{operator.place[1]}"
+        names = places.setdefault(place, [])
+        if operator.name not in names:
+            names.append(operator.name)
+    return [f"{place}: {', '.join(names)}" for place, names in places.items()]
