@@ -114,7 +114,7 @@ def test_fullgraph_is_refused_with_line_reason_and_hint() -> None:
 # -- failures of ours ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("place", ["trace", "partition", "wrapper.emit", "Building", "schedule_program"])
+@pytest.mark.parametrize("place", ["trace", "partition", "plan.module_text", "Building", "schedule_program"])
 @pytest.mark.faults
 def test_our_failure_is_one_warning_and_the_eager_result(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, place: str
@@ -138,14 +138,14 @@ def test_our_failure_is_one_warning_and_the_eager_result(
     assert isinstance(caught.value.__cause__, ZeroDivisionError | InternalError)
 
 
-@pytest.mark.parametrize("place", ["wrapper.emit", "cpp.emit_units"])
+@pytest.mark.parametrize(("place", "stage"), [("plan.module_text", "plan"), ("cpp.emit_units", "codegen")])
 @pytest.mark.faults
 def test_the_artifacts_of_a_failure_stand_with_the_others(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, place: str
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, place: str, stage: str
 ) -> None:
     monkeypatch.setattr(f"stator.pipeline.{place}", fails)
     options = {"debug": str(tmp_path), "cache_dir": str(tmp_path / "cache")}
-    with pytest.warns(FallbackWarning, match="stage 'codegen'") as told:
+    with pytest.warns(FallbackWarning, match=f"stage '{stage}'") as told:
         stator.compile(f, options=options)(torch.randn(3))
     assert str(tmp_path / "f") in str(told[0].message)
     names = [path.name.partition("_")[2] for path in sorted((tmp_path / "f").iterdir())]
