@@ -182,7 +182,7 @@ def test_long_chains_are_cut() -> None:
 
 
 def test_the_bias_joins_the_kernel_that_reads_the_product() -> None:
-    x, w, b = torch.randn(3, 4), torch.randn(5, 4), torch.randn(5)
+    x, w, b = torch.randn(30, 40), torch.randn(50, 40), torch.randn(50)
     assert externs(lowered(lambda x, w, b: F.gelu(F.linear(x, w, b)), x, w, b)[0]) == ["aten.mm.default"]
     assert externs(lowered(F.linear, x, w, b)[0]) == ["aten.addmm.default"]
     halves = (x.bfloat16(), w.bfloat16(), b.bfloat16())

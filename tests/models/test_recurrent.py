@@ -99,10 +99,10 @@ def test_an_lstm_is_one_call_a_layer_and_direction() -> None:
     assert report.externs.count("aten.mkldnn_rnn_layer.default") == 4
 
 
-def test_a_gru_is_one_kernel_and_one_product_a_step() -> None:
+def test_a_step_of_a_gru_is_one_kernel_and_one_product() -> None:
     """Gates are chunks that the layer writes to in place: each write was a call of ATen's."""
     model = layer("GRU").eval()
     with torch.no_grad():
         report = stator.explain(model)(torch.randn(20, 3, FEATURES))
     assert not [name for name in report.externs if "copy" in name]
-    assert len(report.kernels) <= 20 + 4
+    assert len(report.kernels) + len(report.externs) <= 2 * 20 + 5

@@ -1,0 +1,80 @@
+"""Products of few elements that loops compute, in every layout, with and without what reads them; many in one graph."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import NamedTuple
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+import stator
+
+
+class Case(NamedTuple):
+    """A product of rows, columns and terms, either operand turned over or not, and what becomes of it."""
+
+    sizes: tuple[int, int, int]
+    turned: tuple[bool, bool]
+    function: Callable[[Tensor, Tensor, Tensor], Tensor]
+
+
+FUNCTIONS: list[Callable[[Tensor, Tensor, Tensor], Tensor]] = [
+    lambda a, b, c: a @ b,
+    lambda a, b, c: torch.addmm(c, a, b),
+    lambda a, b, c: F.gelu(a @ b),
+    lambda a, b, c: torch.addmm(c, a, b).relu() * 2,
+    lambda a, b, c: torch.addmm(c, a.sigmoid(), b, beta=2),
+    lambda a, b, c: ((a.tanh() @ b.sin()) @ (a.tanh() @ b.sin()).t()).sum(0),
+]
+
+
+def cases(count: int, seed: int) -> list[Case]:
+    """Random products, some with more terms than loops take, none without elements."""
+    rng = random.Random(seed)
+    sizes = [tuple(int(2 ** rng.uniform(0, 6)) for _ in range(3)) for _ in range(count)]
+    turned = [(rng.random() < 0.5, rng.random() < 0.5) for _ in range(count)]
+    return [Case(s, t, rng.choice(FUNCTIONS)) for s, t in zip(sizes, turned, strict=True)]  # type: ignore[arg-type]
+
+
+def operands(case: Case, dtype: torch.dtype) -> list[Tensor]:
+    """Both operands, laid out as the case says, and a bias."""
+    rows, columns, terms = case.sizes
+    a = torch.randn(terms, rows, dtype=dtype).t() if case.turned[0] else torch.randn(rows, terms, dtype=dtype)
+    b = torch.randn(columns, terms, dtype=dtype).t() if case.turned[1] else torch.randn(terms, columns, dtype=dtype)
+    return [a, b, torch.randn(columns, dtype=dtype)]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("seed", range(3))
+def test_products_and_their_gradients(seed: int, dtype: torch.dtype) -> None:
+    chosen = cases(30, seed)
+
+    def function(*tensors: Tensor) -> list[Tensor]:
+        return [case.function(*tensors[3 * i : 3 * i + 3]) for i, case in enumerate(chosen)]
+
+    torch.manual_seed(seed)
+    leaves = [x.requires_grad_() for case in chosen for x in operands(case, dtype)]
+    compiled = stator.compile(function, fullgraph=True, options={"strict": True})
+    found = []
+    for run, inputs in ((compiled, leaves), (function, [x.detach().double().requires_grad_() for x in leaves])):
+        results = run(*inputs)
+        gradients = torch.autograd.grad(sum(r.sigmoid().sum() for r in results), inputs, allow_unused=True)
+        found.append([*results, *[g for g in gradients if g is not None]])
+    got, want = found
+    tolerance = {torch.float32: 2e-4, torch.float64: 1e-11}[dtype]
+    for ours, exact in zip(got, want, strict=True):
+        torch.testing.assert_close(ours.double(), exact, rtol=tolerance, atol=tolerance * 10)
+
+
+def test_few_multiplications_need_no_library() -> None:
+    def linear(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
+        return F.gelu(F.linear(x, w, b))
+
+    given = torch.randn(2, 16), torch.randn(32, 16), torch.randn(32)
+    assert not stator.explain(linear)(*given).externs
+    assert stator.explain(linear)(*[x.bfloat16() for x in given]).externs
+    assert stator.explain(linear)(torch.randn(20, 16), *given[1:]).externs
