@@ -45,8 +45,6 @@ from stator.sizes.strides import contiguous
 ONEDNN = "mkldnn._linear_pointwise.default"
 #: Multiplications from which on oneDNN's product is the faster one, where it is at all.
 ONEDNN_WORK = 2_000_000
-
-
 #: Multiplications of floats up to which a loop is faster; doubles are half as many.
 LOOP_WORK = 8192
 #: Results up to which one dot product after the other is, whose readers are computed one by one too.

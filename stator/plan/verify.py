@@ -1,18 +1,24 @@
 """What every plan keeps to; `verify` raises ValueError with the step where one does not.
 
-Names are declared before they are used, once, and not used after they are let go; pieces lie in the arena or in their
-block; kernels are the plan's; symbols are told; failure speaks of steps that there are.
+Names are declared before they are used, once, and not used after they are let go; pieces lie in the arena or in a
+block; kernels are the plan's; symbols are told; failure speaks of steps that there are. What is printed as it is, names
+and constants of torch, is no other code.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
+from stator.loop.scalar import NBYTES
 from stator.plan import ir
+from stator.sizes.strides import span
 
 #: What may be read of the geometry of an input.
 GEOMETRY = ("size", "stride")
+#: How a constant of torch is written.
+CONSTANT = re.compile(r"torch\.\w+|torch\.device\('\w+(:\d+)?'\)")
 
 
 def verify(plan: ir.Plan) -> None:
@@ -21,9 +27,11 @@ def verify(plan: ir.Plan) -> None:
     if len(set(known)) != len(known):
         raise ValueError(f"{plan.name}: inputs and pieces of the arena have a name in common")
     _verify_symbols(plan)
+    for name in (*known, *plan.kernels):
+        _named(name, plan.name)
     for piece in plan.arena.pieces:
-        if (piece.block is None) == bool(plan.arena.blocks) or not 0 <= (piece.block or 0) <= len(plan.arena.blocks):
-            raise ValueError(f"{plan.name}: {piece.name} lies in no block of the arena")
+        if not _lies_in(plan.arena, piece):
+            raise ValueError(f"{plan.name}: {piece.name} does not lie in the arena")
     names = set(known)
     _let_go(plan.unused, names, f"{plan.name}: the start")
     for number, step in enumerate(plan.steps):
@@ -45,6 +53,13 @@ def _verify_symbols(plan: ir.Plan) -> None:
         raise ValueError(f"{plan.name}: nothing tells {', '.join(sorted(used - told))}")
 
 
+def _lies_in(arena: ir.Arena, piece: ir.Piece) -> bool:
+    if arena.blocks:
+        return piece.block is not None and 0 <= piece.block < len(arena.blocks)
+    end = piece.start + span(piece.form.size, piece.form.stride) * NBYTES[piece.form.dtype]
+    return piece.block is None and piece.start >= 0 and end <= arena.nbytes
+
+
 def _verify_step(step: ir.Step, names: set[str], plan: ir.Plan, where: str) -> None:
     match step:
         case ir.Allocate(name):
@@ -59,6 +74,8 @@ def _verify_step(step: ir.Step, names: set[str], plan: ir.Plan, where: str) -> N
         case ir.Invoke():
             written = (step.into.tensor,) if step.into is not None else ()
             _used((step.args, step.kwargs, written), names, where)
+            for key, _ in step.kwargs:
+                _named(key, where)
             if written and step.results:
                 raise ValueError(f"{where}: {step.target} writes to memory that it is given, and makes results")
             for result in step.results:
@@ -67,7 +84,13 @@ def _verify_step(step: ir.Step, names: set[str], plan: ir.Plan, where: str) -> N
             _let_go(released, names, where)
 
 
+def _named(name: str, where: str) -> None:
+    if not name.isidentifier():
+        raise ValueError(f"{where}: {name!r} is no name")
+
+
 def _declare(name: str, names: set[str], where: str) -> None:
+    _named(name, where)
     if name in names:
         raise ValueError(f"{where}: {name} is declared twice")
     names.add(name)
@@ -81,17 +104,20 @@ def _let_go(released: tuple[str, ...], names: set[str], where: str) -> None:
 
 
 def _used(item: Any, names: set[str], where: str) -> None:
-    for tensor in _tensors(item):
-        if tensor.name not in names:
-            raise ValueError(f"{where}: {tensor.name} is used, and is not there")
+    for operand in _operands(item):
+        if isinstance(operand, ir.Torch):
+            if not CONSTANT.fullmatch(operand.expression):
+                raise ValueError(f"{where}: {operand.expression!r} is no constant of torch")
+        elif operand.name not in names:
+            raise ValueError(f"{where}: {operand.name} is used, and is not there")
 
 
-def _tensors(item: Any) -> Iterator[ir.Tensor]:
+def _operands(item: Any) -> Iterator[ir.Tensor | ir.Torch]:
     match item:
-        case ir.Whole() | ir.Turned() | ir.Reread():
+        case ir.Whole() | ir.Turned() | ir.Reread() | ir.Torch():
             yield item
         case ir.Address(tensor):
             yield tensor
         case tuple():
             for part in item:
-                yield from _tensors(part)
+                yield from _operands(part)

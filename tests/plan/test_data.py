@@ -68,12 +68,22 @@ def test_arguments_of_every_kind_come_back() -> None:
         (ir.Release(("z",)), "step 1: z is let go"),
         (ir.Release(("y",)), "the results: y is used"),
         (ir.Launch("k0", (), (Symbol("s9", 0, None, 4).size,)), "nothing tells s9"),
+        (ir.Allocate("z = exit()", ir.Form("f32", (3,), (1,))), "is no name"),
+        (ir.Invoke("aten.neg.default", (ir.Torch("torch.float32, exit()"),), ()), "is no constant of torch"),
     ],
 )
 def test_broken_plans_are_told(step: ir.Step, message: str) -> None:
     verify(small())
     with pytest.raises(ValueError, match=message):
         from_bytes(to_bytes(small(step)))
+
+
+@pytest.mark.parametrize(("start", "block"), [(-4, None), (8, None), (0, 0)])
+def test_pieces_lie_in_the_arena(start: int, block: int | None) -> None:
+    piece = ir.Piece("h", ir.Form("f32", (3,), (1,)), start, block)
+    verify(replace(small(), arena=ir.Arena(12, (replace(piece, start=0, block=None),))))
+    with pytest.raises(ValueError, match="h does not lie in the arena"):
+        verify(replace(small(), arena=ir.Arena(12, (piece,))))
 
 
 def test_no_declaration_can_be_left_out() -> None:
