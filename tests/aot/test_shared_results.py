@@ -40,10 +40,11 @@ def beside_its_data(x: Tensor, w: Tensor, v: Tensor) -> Any:
 
 
 def gradient(function: Callable[..., Any]) -> tuple[Tensor, list[bool]]:
-    """The gradient of the weight, and which results require one."""
+    """The gradient of the weight, and which results require one; in doubles, for some are sums times sums."""
     torch.manual_seed(0)
-    x = torch.randn(2, 5, 4)
-    w, v = torch.randn(6, 4, requires_grad=True), torch.randn(2, 3, requires_grad=True)
+    x = torch.randn(2, 5, 4, dtype=torch.float64)
+    w = torch.randn(6, 4, dtype=torch.float64, requires_grad=True)
+    v = torch.randn(2, 3, dtype=torch.float64, requires_grad=True)
     first, second, third = function(x, w, v)
     (first.sum() * (second[..., :2] * third[..., :2])).sum().backward()
     assert w.grad is not None
