@@ -7,7 +7,6 @@ read is verified.
 from __future__ import annotations
 
 import json
-from dataclasses import fields, is_dataclass
 from typing import Any
 
 from stator.plan import ir
@@ -49,8 +48,8 @@ def _written(value: Any) -> Any:
             return {"complex": [value.real.hex(), value.imag.hex()]}
         case None | bool() | int() | str():
             return value
-    assert is_dataclass(value), value
-    return {type(value).__name__: [_written(getattr(value, field.name)) for field in fields(value)]}
+    kind = type(value)
+    return {kind.__name__: [_written(getattr(value, name)) for name in ir.FIELDS[kind]]}
 
 
 def _read(data: Any) -> Any:
@@ -70,6 +69,6 @@ def _read(data: Any) -> Any:
         case dict() if len(data) == 1:
             ((name, values),) = data.items()
             record = ir.RECORDS.get(name)
-            if record is not None and isinstance(values, list) and len(values) == len(fields(record)):
+            if record is not None and isinstance(values, list) and len(values) == len(ir.FIELDS[record]):
                 return record(*[_read(value) for value in values])
     raise ValueError(f"{str(data)[:60]} is no part of a plan")

@@ -270,13 +270,13 @@ def symbols_in(item: Any) -> set[str]:
             rest.extend(item)
         elif kind is Size:
             found.update([symbol.name for symbol in item.symbols])
-        elif kind in _FIELDS:
-            rest.extend([getattr(item, name) for name in _FIELDS[kind]])
+        elif kind in FIELDS:
+            rest.extend([getattr(item, name) for name in FIELDS[kind]])
     return found
 
 
 #: Record → its fields.
-_FIELDS: dict[type, tuple[str, ...]] = {
+FIELDS: dict[type, tuple[str, ...]] = {
     record: tuple([field.name for field in fields(record)])
     for record in (
         *(Form, Whole, Turned, Reread, Torch, Address, Allocate, Reuse, Launch, Result, Into, Invoke, Release),
@@ -284,4 +284,4 @@ _FIELDS: dict[type, tuple[str, ...]] = {
     )
 }
 #: The records that a plan is made of, by name.
-RECORDS = {record.__name__: record for record in _FIELDS if record is not Bits}
+RECORDS = {record.__name__: record for record in FIELDS if record is not Bits}

@@ -45,11 +45,12 @@ def module_text(plan: ir.Plan, units: Sequence[HasSource] = (), remarks: Sequenc
 class _Module:
     """The text under construction: what is bound at the top is collected while the steps are written."""
 
-    __slots__ = ("externs", "makers", "moved", "plan", "remarks", "taken")
+    __slots__ = ("externs", "makers", "moved", "plan", "remarks", "sizes", "taken")
 
     def __init__(self, plan: ir.Plan, remarks: Sequence[Sequence[str]]) -> None:
         self.plan = plan
         self.remarks = iter(remarks)
+        self.sizes = ", ".join(plan.told)  # what the arena is placed by
         self.externs: dict[str, str] = {}  # name -> how it is bound
         self.moved: dict[str, str] = {}  # a kernel at constant offsets -> its name
         self.makers: dict[str, str] = {}  # what makes tensors of one form -> its name
@@ -91,8 +92,8 @@ class _Module:
         if arena := [*scratch, *["view"] * ("view" in taken)]:
             lines.append(f"from stator.runtime.arena import {', '.join(arena)}")
         if self.externs:
-            sized = any(made.startswith("returning_sized") for made in self.externs.values())
-            lines.append(f"from stator.runtime.extern import into, returning{', returning_sized' * sized}")
+            sized = ", returning_sized" if "returning_sized" in taken else ""
+            lines.append(f"from stator.runtime.extern import into, returning{sized}")
         if plan.failure.kept:
             lines.append("from stator.runtime.undo import keep, put_back")
         return lines
@@ -105,7 +106,7 @@ class _Module:
             return [f"scratch = Scratch({arena.nbytes}, [", *made, f"], {plan.device!r})"]
         blocks = [f"        ({b.nbytes}, {b.first}, {b.last}),  # {', '.join(b.names)}" for b in arena.blocks]
         return [
-            "", "", f"def plan({', '.join(plan.told)}):",
+            "", "", f"def plan({self.sizes}):",
             "    start, nbytes = place([  # bytes, first and last step", *blocks, "    ])",
             "    return nbytes, [",
             *[f"        ({_place(piece)}),  # {piece.name}" for piece in arena.pieces],
@@ -123,7 +124,7 @@ class _Module:
             head.append(f"del {', '.join(plan.unused)}")
         if plan.arena.pieces:
             names = [piece.name for piece in plan.arena.pieces]
-            head.append(f"{_listed(names)} = scratch({', '.join(plan.told)})")
+            head.append(f"{_listed(names)} = scratch({self.sizes})")
         return [*head, *self._guarded(lines, f"return ({_listed(results)})")]
 
     def _guarded(self, lines: list[str], returned: str) -> list[str]:
@@ -198,6 +199,7 @@ class _Module:
         promised = {result.position: f"({result.size}, {result.stride})" for result in step.results}
         geometry = ", ".join([promised.get(i, "None") for i in range(max(promised, default=-1) + 1)])
         if any(ir.is_sized(result.size, result.stride) for result in step.results):
+            self.taken.add("returning_sized")
             function = self._bound("returning_sized", step.target)
             arguments.insert(0, f"[{geometry}]")
         else:
