@@ -102,8 +102,11 @@ ABSORBED: dict[Any, tuple[tuple[int, ...], ...]] = {
 def _absorbed(tracer: Tracer, operands: Any, usual: Action, func: Any, args: Any, kwargs: Any) -> Any:
     """What an operator gives of zeros without memory: zeros, beside NaN too and over zeros with memory.
 
-    Two of them have a quotient that is computed: NaN.
+    Two of them have a quotient that is computed: NaN. In a formula nothing is absorbed: the kernel that it stands for
+    computes with zeros.
     """
+    if tracer.formulating:
+        return usual(func, args, kwargs)
     absent = [isinstance(arg, FakeTensor) and _is_absent(tracer, arg) for arg in args]
     out = usual(func, args, kwargs)
     quotient_of_two = func is aten.div.Tensor and all(absent)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from operator import getitem
 from typing import Any
 
@@ -131,6 +131,8 @@ class Tracer(FakeMode):
         self._draws = 0
         #: How many decompositions it is inside of.
         self._depth = 0
+        #: And of how many formulas of PyTorch's own, of operators that have kernels.
+        self._composed = 0
         self._actions: dict[Any, Action] = {}
         self._overridden: set[Any] = set()
         self._last_placeholder: fx.Node | None = None
@@ -153,6 +155,11 @@ class Tracer(FakeMode):
             if self.phase == "backward":
                 error.refused_at(*self.calls.of(torch._C._current_autograd_node()))
             raise
+
+    @property
+    def formulating(self) -> bool:
+        """Whether what runs is a formula in place of a kernel, in which eager calls no operators."""
+        return self._depth + self._composed > 0
 
     def run(self, func: Any, *args: Any, **kwargs: Any) -> Any:
         """Trace one operator from inside the tracer."""
@@ -247,8 +254,13 @@ class Tracer(FakeMode):
         return made
 
     def _composite(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        with self:
-            out = func.decompose(*args, **kwargs)
+        has_kernel = _has_kernel(func)
+        self._composed += has_kernel
+        try:
+            with self:
+                out = func.decompose(*args, **kwargs)
+        finally:
+            self._composed -= has_kernel
         return self._laid_out(out, func, args, kwargs) if self._depth == 0 and func in RULES else out
 
     def _foreach(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -569,3 +581,10 @@ def _positional(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tup
             break
     names = {parameter.name for parameter in schema[: len(moved)]}
     return tuple(moved), {name: value for name, value in kwargs.items() if name not in names}
+
+
+@cache
+def _has_kernel(func: Any) -> bool:
+    """Whether eager has a kernel for an operator that PyTorch has a formula of as well."""
+    name = func._schema.name + (f".{func._schema.overload_name}" if func._schema.overload_name else "")
+    return any(torch._C._dispatch_has_kernel_for_dispatch_key(name, key) for key in ("CPU", "CUDA"))

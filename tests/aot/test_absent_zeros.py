@@ -7,6 +7,7 @@ import itertools
 import pytest
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 import stator
 
@@ -48,3 +49,29 @@ def test_as_eager(before: str, after: str) -> None:
         result = run(leaf)
         found.append(torch.autograd.grad(result, leaf, torch.ones_like(result))[0])
     torch.testing.assert_close(found[1], found[0], equal_nan=True)
+
+
+#: Their gradients are kernels of their own, which compute with zeros: beside an infinity they are NaN.
+KERNELS = (
+    "mish silu gelu tanh sigmoid softplus elu selu celu hardswish hardsigmoid hardtanh leaky_relu logsigmoid relu6 "
+    "softsign tanhshrink hardshrink softshrink softmax log_softmax"
+).split()
+
+
+@pytest.mark.parametrize("backend", ["inductor", "aot_eager"])
+def test_kernels_compute_with_zeros(backend: str) -> None:
+    def function(*leaves: Tensor) -> list[Tensor]:
+        arguments: dict[str, tuple[int, ...]] = {"softmax": (0,), "log_softmax": (0,)}
+        return [
+            torch.sgn(getattr(F, name)(x, *arguments.get(name, ()))) for name, x in zip(KERNELS, leaves, strict=True)
+        ]
+
+    x = torch.tensor([torch.inf, -torch.inf, 0.0, 1.0, -3.0, 1e30, -1e30])
+    found = []
+    for run in (function, stator.compile(function, backend=backend, fullgraph=True)):
+        leaves = [x.clone().requires_grad_() for _ in KERNELS]
+        results = run(*leaves)
+        found.append(torch.autograd.grad(results, leaves, [torch.ones_like(result) for result in results]))
+    for name, mine, theirs in zip(KERNELS, found[1], found[0], strict=True):
+        torch.testing.assert_close(mine, theirs, equal_nan=True, msg=name)
+    assert sum(bool(theirs.isnan().any()) for theirs in found[0]) > 3
