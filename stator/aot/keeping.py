@@ -31,8 +31,10 @@ _FREED = (
 
 
 def needs_record(metadata: Metadata) -> bool:
-    """Whether PyTorch's way of saving is not eager's for this function."""
-    return bool(metadata.looks) or not metadata.one_fate or bool(metadata.fates and not metadata.saved)
+    """Whether PyTorch's way of saving is not eager's for this function; where neither keeps a thing, it is."""
+    if not (metadata.saved or metadata.fates):
+        return bool(metadata.looks)
+    return bool(metadata.looks) or not metadata.one_fate or not metadata.saved
 
 
 class Record:
