@@ -16,7 +16,7 @@ measures by them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
@@ -58,6 +58,12 @@ TRANSCENDENTAL = frozenset(
         "special_i1e special_bessel_j0 special_bessel_j1 special_modified_bessel_i0 special_modified_bessel_i1"
     ).split()
 )
+#: Sums and products of many: where they come to a number that is short (softmax adds up to 1), terms that are not were
+#: rounded on the way to it; and what they are off by grows as the root of how many there are.
+SUMMING = frozenset(
+    "sum mean nansum prod cumsum cumprod logcumsumexp logsumexp mm bmm addmm baddbmm dot vdot mv addmv _softmax "
+    "_log_softmax".split()
+)
 #: The magnitudes of operands at which their values may be exact.
 PLACES = (0.0, 0.5, 1.0, 2.0, torch.inf)
 #: At least this many elements side by side are computed by vector instructions.
@@ -95,10 +101,10 @@ class RandomRounding(TorchDispatchMode):
         results = tree_leaves(out)
         for result, wide in zip(results, exact or [None] * len(results), strict=True):
             if isinstance(result, Tensor) and result.device.type == "cpu" and result.layout is torch.strided:
-                self._move(result, wide, before, func._schema.name.split("::")[1].rstrip("_") in TRANSCENDENTAL)
+                self._move(result, wide, before, func._schema.name.split("::")[1].rstrip("_"))
         return out
 
-    def _move(self, result: Tensor, wide: Any, given: list[Tensor], transcendental: bool) -> None:
+    def _move(self, result: Tensor, wide: Any, given: list[Tensor], name: str) -> None:
         """Add an error to what was rounded: what differs from the wide result, or else is no operand's element."""
         if not (result.is_floating_point() or result.is_complex()) or result.is_conj() or result.is_neg():
             return
@@ -115,10 +121,14 @@ class RandomRounding(TorchDispatchMode):
             same = [torch.view_as_real(t.resolve_conj()) if t.is_complex() else t for t in given]
             kept = [t.detach().double().flatten() for t in same if t.dtype is not torch.bool]
             values = torch.cat(kept) if kept else narrow.new_empty(0)
-            rounded = (narrow.float().double() != narrow) & ~torch.isin(narrow, torch.cat([values, -values]))
-            if transcendental and len(given) == 1 and given[0].shape == narrow.shape:
+            made = ~torch.isin(narrow, torch.cat([values, -values]))
+            rounded = made & _long(narrow)
+            if name in SUMMING and bool(_long(values).any()):
+                rounded = made
+            if name in TRANSCENDENTAL and len(given) == 1 and given[0].shape == narrow.shape:
                 rounded |= ~torch.isin(given[0].abs().double(), torch.tensor(PLACES, dtype=torch.float64))
-            error = torch.zeros_like(narrow)
+            terms = _terms(given, narrow) if name in SUMMING else 1
+            error = narrow.abs() * (torch.finfo(narrow.dtype).eps / 2 * terms**0.5)
         else:
             return
         epsilon = torch.finfo(narrow.dtype).eps
@@ -126,6 +136,17 @@ class RandomRounding(TorchDispatchMode):
         shake = torch.randn(narrow.shape, generator=self.generator, dtype=torch.float64)
         moved = (centre + size * shake * self.errors).to(narrow.dtype)
         narrow.copy_(torch.where(rounded & narrow.isfinite() & moved.isfinite(), moved, narrow))
+
+
+def _terms(given: Sequence[Tensor], result: Tensor) -> int:
+    """About how many terms a sum has: what is read for each number that comes out, or the longest row of a scan."""
+    most = max([t.numel() for t in given], default=1)
+    return most // max(result.numel(), 1) if most > result.numel() else max(result.shape, default=1)
+
+
+def _long(numbers: Tensor) -> Tensor:
+    """Which doubles have more digits than a float32 holds."""
+    return numbers.float().double() != numbers
 
 
 def _is_view(func: Any) -> bool:

@@ -1,9 +1,9 @@
 """Many entries in processes that may crash or hang: what a process dies of is a failure of the sample that it was at.
 
-A worker gets (entry, dtype, samples, skip) and answers with each sample's judgement; a new process takes over behind
-the sample that killed it, or that left the device unusable. An entry's row is plain data, one line of JSON in the
-result file, so a run that is stopped goes on where it was. Neighbours: `judge.py`, which makes the verdicts;
-`report.py`, which reads the rows.
+A worker gets (entry, dtype, samples, first, end) and answers with each sample's judgement; a new process takes over
+behind the sample that killed it, or that left the device unusable. An entry with very many samples is shared among
+workers. An entry's row is plain data, one line of JSON in the result file, so a run that is stopped goes on where it
+was. Neighbours: `judge.py`, which makes the verdicts; `report.py`, which reads the rows.
 """
 
 from __future__ import annotations
@@ -30,8 +30,11 @@ from stator.coverage.judge import VERDICTS, Judgement, judge
 TIMEOUT = 120.0
 #: After how many entries a process is replaced: compilers keep memory for the life of a process.
 LIFE = 40
+#: How many samples of an entry a worker takes at once.
+SHARE = 120
 
 Row = dict[str, Any]
+Judgements = dict[int, Judgement]
 
 
 def run(
@@ -48,33 +51,78 @@ def run(
 
     With `derived`, so many samples of each one whose tensors the graph makes itself, in place of it.
     """
-    waiting: queue.SimpleQueue[tuple[str, str] | None] = queue.SimpleQueue()
-    rows: queue.SimpleQueue[Row | BaseException | None] = queue.SimpleQueue()
-    for task in [*tasks, *[None] * jobs]:
-        waiting.put(task)
+    entries = [_Entry(name, dtype) for name, dtype in tasks]
+    waiting: queue.SimpleQueue[tuple[_Entry, int] | None] = queue.SimpleQueue()
+    ended: queue.SimpleQueue[tuple[_Entry, int] | BaseException] = queue.SimpleQueue()
+    for entry in entries:
+        waiting.put((entry, 0))
 
     def serve() -> None:
         worker = Worker(engine, timeout, device, derived)
         try:
             while (task := waiting.get()) is not None:
-                rows.put(worker.row(*task, samples))
+                entry, first = task
+                start = time.perf_counter()
+                found, total = worker.judged(entry.name, entry.dtype, samples, first, first + SHARE)
+                entry.add(found, time.perf_counter() - start)
+                ended.put((entry, total if first == 0 else 0))
         except BaseException as error:
-            rows.put(error)
+            ended.put(error)
         finally:
             worker.stop()
-            rows.put(None)
 
     for _ in range(jobs):
         threading.Thread(target=serve, daemon=True).start()
-    left = jobs
-    while left:
-        match rows.get():
-            case None:
-                left -= 1
+    shares = len(entries)
+    while shares:
+        match ended.get():
             case BaseException() as error:
                 raise error
-            case row:
-                done(row)
+            case entry, total:
+                shares -= 1
+                entry.left -= 1
+                for first in range(SHARE, total, SHARE):
+                    waiting.put((entry, first))
+                    entry.left, shares = entry.left + 1, shares + 1
+                if not entry.left:
+                    done(entry.row())
+    for _ in range(jobs):
+        waiting.put(None)
+
+
+class _Entry:
+    """What is known of one entry so far; `left` is how many shares of it are not judged."""
+
+    __slots__ = ("dtype", "judged", "left", "lock", "name", "seconds")
+
+    def __init__(self, name: str, dtype: str) -> None:
+        self.name, self.dtype = name, dtype
+        self.judged: Judgements = {}
+        self.seconds = 0.0
+        self.left = 1
+        self.lock = threading.Lock()
+
+    def add(self, judged: Judgements, seconds: float) -> None:
+        """What a worker has found."""
+        with self.lock:
+            self.judged.update(judged)
+            self.seconds += seconds
+
+    def row(self) -> Row:
+        """The worst sample's verdict, and all that was seen."""
+        items = sorted(self.judged.items())
+        worst = max((item.verdict for _, item in items), key=VERDICTS.index, default="unusable")
+        bad = [(i, item) for i, item in items if item.verdict == worst]
+        return {
+            "entry": self.name,
+            "dtype": self.dtype,
+            "verdict": worst,
+            "samples": len(items),
+            "at": [i for i, _ in bad],
+            "why": list(dict.fromkeys(item.why[:400] for _, item in bad if item.why))[:4],
+            "kernels": sorted({kernel for _, item in items for kernel in item.kernels}),
+            "seconds": round(self.seconds, 2),
+        }
 
 
 class Worker:
@@ -99,47 +147,39 @@ class Worker:
         self.pipe.recv()  # it has imported everything, which no sample is to blame for
 
     def row(self, name: str, dtype: str, limit: int) -> Row:
-        """The row of one entry: its worst sample's verdict, and all that was seen."""
-        start = time.perf_counter()
+        """The row of one entry."""
+        entry, start = _Entry(name, dtype), time.perf_counter()
+        found, _ = self.judged(name, dtype, limit)
+        entry.add(found, time.perf_counter() - start)
+        return entry.row()
+
+    def judged(
+        self, name: str, dtype: str, limit: int, first: int = 0, end: int | None = None
+    ) -> tuple[Judgements, int]:
+        """Judgements of samples by number, from `first` to before `end`; and how many samples there are."""
         self.age += 1
         if self.age > LIFE:
             self.stop()
             self._start()
-        judged = [judgement for _, judgement in sorted(self._judged(name, dtype, limit).items())]
-        worst = max((item.verdict for item in judged), key=VERDICTS.index, default="unusable")
-        bad = [(i, item) for i, item in enumerate(judged) if item.verdict == worst]
-        return {
-            "entry": name,
-            "dtype": dtype,
-            "verdict": worst,
-            "samples": len(judged),
-            "at": [i for i, _ in bad],
-            "why": list(dict.fromkeys(item.why[:400] for _, item in bad if item.why))[:4],
-            "kernels": sorted({kernel for item in judged for kernel in item.kernels}),
-            "seconds": round(time.perf_counter() - start, 2),
-        }
-
-    def _judged(self, name: str, dtype: str, limit: int) -> dict[int, Judgement]:
-        found: dict[int, Judgement] = {}
-        skip = 0
+        found: Judgements = {}
         while True:
-            current = skip
+            current = first
             cause = "the process died"
             try:
-                self.pipe.send((name, dtype, limit, skip))
+                self.pipe.send((name, dtype, limit, first, end))
                 while True:
                     if not self.pipe.poll(self.timeout):
                         cause = f"it took more than {self.timeout:.0f} s"
                         raise EOFError
                     message = self.pipe.recv()
-                    if message is None:
-                        return found
+                    if isinstance(message, int):
+                        return found, message
                     current, judgement = message
                     if judgement is not None:
                         found[current] = Judgement(*judgement)
             except (EOFError, OSError):
                 found.setdefault(current, Judgement("fails", cause))
-                skip = current + 1
+                first = current + 1
                 self.process.kill()
                 self._start()
 
@@ -153,7 +193,7 @@ class Worker:
 
 
 def _serve(pipe: Connection, engine: str, device: str, derived: int) -> None:
-    """A worker: for each task, (number, None) as a sample starts, (number, judgement) as it ends, then None.
+    """A worker: for each task, (number, None) as a sample starts, (number, judgement) as it ends, then their number.
 
     It ends behind a sample that leaves the device unusable.
     """
@@ -166,10 +206,9 @@ def _serve(pipe: Connection, engine: str, device: str, derived: int) -> None:
     database.names("bool")
     pipe.send(None)
     while (task := pipe.recv()) is not None:
-        name, dtype, limit, skip = task
-        for i, sample in enumerate(_samples(name, dtype, limit, device, derived)):
-            if i < skip:
-                continue
+        name, dtype, limit, first, end = task
+        samples = _samples(name, dtype, limit, device, derived)
+        for i, sample in list(enumerate(samples))[first:end]:
             pipe.send((i, None))
             try:
                 found = judge(compiler, name, sample)
@@ -181,7 +220,7 @@ def _serve(pipe: Connection, engine: str, device: str, derived: int) -> None:
             pipe.send((i, (found.verdict, found.why, found.kernels)))
             if broken:
                 return
-        pipe.send(None)
+        pipe.send(len(samples))
 
 
 def _broken(device: str) -> str:

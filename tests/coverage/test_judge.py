@@ -9,10 +9,10 @@ import torch
 from torch.utils import _pytree as pytree
 
 from stator.coverage import __main__ as command
-from stator.coverage import report
+from stator.coverage import report, workers
 from stator.coverage.database import Sample
 from stator.coverage.judge import Engine, judge
-from stator.coverage.workers import Worker
+from stator.coverage.workers import Row, Worker
 from tests.coverage import engines
 
 
@@ -77,6 +77,24 @@ def test_a_device_that_refuses_everything_is_left_behind(tmp_path: Path, monkeyp
         worker.stop()
     assert (row["verdict"], row["samples"], row["at"]) == ("fails", 3, [0])
     assert row["why"] == ["RuntimeError: it was left unusable"]
+
+
+def test_entries_are_shared_among_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By samples, and the rows are what one worker gives."""
+    entries = [("exp", "float32"), ("add", "int64")]
+    alone = Worker("tests.coverage.engines:Off")
+    try:
+        wanted = [alone.row(*entry, 0) for entry in entries]
+    finally:
+        alone.stop()
+    monkeypatch.setattr(workers, "SHARE", 2)
+    found: list[Row] = []
+    workers.run(entries, "tests.coverage.engines:Off", 0, 2, found.append)
+    by_entry = {(row["entry"], row["dtype"]): row for row in found}
+    assert len(found) == len(entries) and wanted[0]["samples"] > 2 and wanted[1]["samples"] > 4
+    for row in wanted:
+        same = by_entry[row["entry"], row["dtype"]]
+        assert {**row, "seconds": 0} == {**same, "seconds": 0}
 
 
 @pytest.mark.gpu

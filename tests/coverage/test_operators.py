@@ -2,7 +2,8 @@
 
 `recorded.txt` has a line for each entry: its verdict, and the dtypes with another one, of a run of two samples each
 with the torch that the first line names. `python -m stator.coverage --samples 2 --record tests/coverage/recorded.txt`
-writes it. What got worse fails; with another torch only what fails does.
+writes it. What got worse fails; with another torch only what fails does. Every plan is run by the C core and as Python,
+which have to agree to the bit.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def part(name: str, dtype: str) -> int:
 
 @pytest.fixture(scope="session")
 def worker() -> Iterator[Worker]:
-    worker = Worker("stator.coverage.judge:Stator")
+    worker = Worker("tests.plan.both:StatorTwice")
     yield worker
     worker.stop()
 

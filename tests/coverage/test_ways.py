@@ -61,6 +61,29 @@ def test_doubles_that_are_short_by_chance_move() -> None:
         assert not moved[(x == 0) | x.isinf()].any(), moved
 
 
+def test_sums_that_come_to_a_short_number_move() -> None:
+    """Probabilities add up to 1, by chance of their roundings; halves do exactly."""
+    x = torch.randn(60, 7, generator=torch.Generator().manual_seed(8), dtype=torch.float64)
+    halves = torch.tensor([0.25, 0.5, 0.25], dtype=torch.float64)
+    last = torch.cumsum(torch.softmax(x, -1), -1)[:, -1]
+    moved, stays = set(), set()
+    for seed in range(4):
+        with RandomRounding(seed):
+            now = torch.cumsum(torch.softmax(x, -1), -1)[:, -1]
+            stays.update([*torch.cumsum(halves, 0).tolist(), float(halves.sum())])
+        moved.update((last == 1).logical_and(now != 1).nonzero().flatten().tolist())
+    assert len(moved) > 10 and stays == {0.25, 0.75, 1.0}
+
+
+def test_long_sums_are_off_by_more() -> None:
+    x = torch.rand(50, 900, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
+    for function in (lambda x: x.sum(1), lambda x: x.cumsum(1)[:, -1], lambda x: x @ torch.ones(900, 1).double()):
+        with RandomRounding(0):
+            moved = function(x)
+        off = ((moved - function(x)) / function(x)).std() / torch.finfo(torch.float64).eps
+        assert 8 < off < 30  # a half times the root of 900
+
+
 def test_in_place_results_move_too() -> None:
     x = torch.rand(50, generator=torch.Generator().manual_seed(4))
     y = x.clone()
