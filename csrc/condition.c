@@ -6,25 +6,21 @@
  * program is verified when it is parsed, so that evaluation needs no checks of its own. guards.c runs conditions
  * as relations.
  */
+#include "arithmetic.h"
 #include "guards.h"
 
 #include <string.h>
 
-/* What is read, and what is done with it, by their names in a specification. */
+/* What is read, by its name in a specification. */
 #define OPERANDS(OPERAND)                                                                                              \
     OPERAND(OPERAND_SIZE, "size") OPERAND(OPERAND_STRIDE, "stride") OPERAND(OPERAND_OFFSET, "offset")                  \
     OPERAND(OPERAND_INT, "int") OPERAND(OPERAND_BITS, "bits")
-#define STEPS(STEP)                                                                                                    \
-    STEP(PUSH_OPERAND, "operand") STEP(PUSH_CONSTANT, "const") STEP(ADD, "+") STEP(SUBTRACT, "-")                      \
-    STEP(MULTIPLY, "*") STEP(FLOOR_DIVIDE, "//") STEP(REMAINDER, "%") STEP(MAXIMUM, "max") STEP(MINIMUM, "min")        \
-    STEP(EQUAL, "==") STEP(NOT_EQUAL, "!=") STEP(LESS, "<") STEP(LESS_EQUAL, "<=")
 #define NAME(kind, name) name,
 
 typedef enum { OPERANDS(ENUMERATOR) } OperandKind;
-typedef enum { STEPS(ENUMERATOR) } StepKind;
 
 static const char *const operand_names[] = {OPERANDS(NAME) NULL};
-static const char *const step_names[] = {STEPS(NAME) NULL};
+static const char *const step_names[] = {ARITHMETIC(NAME) COMPARISONS(NAME) NULL};
 
 typedef struct {
     OperandKind kind;
@@ -33,7 +29,7 @@ typedef struct {
 } Operand;
 
 typedef struct {
-    StepKind kind;
+    OperationKind kind;
     int64_t number; /* the operand, or the constant */
 } Step;
 
@@ -48,7 +44,7 @@ struct Condition {
 static int parse_operand(Operand *operand, PyObject *spec, Py_ssize_t register_count) {
     PyObject *kind;
     if (!PyArg_ParseTuple(spec, "nUn", &operand->slot, &kind, &operand->dimension)) return -1;
-    int index = guard_name_index(operand_names, kind);
+    int index = name_index(operand_names, kind);
     if (index < 0) return -1;
     operand->kind = (OperandKind)index;
     if (operand->slot >= 0 && operand->slot < register_count) return 0;
@@ -60,9 +56,9 @@ static int parse_step(Step *step, PyObject *spec, Py_ssize_t operand_count, Py_s
     PyObject *kind;
     long long number = 0;
     if (!PyArg_ParseTuple(spec, "U|L", &kind, &number)) return -1;
-    int index = guard_name_index(step_names, kind);
+    int index = name_index(step_names, kind);
     if (index < 0) return -1;
-    step->kind = (StepKind)index;
+    step->kind = (OperationKind)index;
     step->number = number;
     *depth += step->kind <= PUSH_CONSTANT ? 1 : -1;
     if (*depth >= 1 && (step->kind != PUSH_OPERAND || (number >= 0 && number < operand_count))) return 0;
@@ -129,32 +125,6 @@ static int read_operand(const Operand *operand, PyObject *value, int64_t *number
     return 1;
 }
 
-static bool floor_divide(int64_t a, int64_t b, int64_t *quotient, int64_t *remainder) {
-    if (b == 0 || (a == INT64_MIN && b == -1)) return false;
-    bool lower = a % b != 0 && (a < 0) != (b < 0);
-    *quotient = a / b - lower;
-    *remainder = a % b + (lower ? b : 0);
-    return true;
-}
-
-/* a = a <step> b; false where 64 bits do not hold it. */
-static bool apply(StepKind kind, int64_t *a, int64_t b) {
-    int64_t unused;
-    switch (kind) {
-    case ADD: return !__builtin_add_overflow(*a, b, a);
-    case SUBTRACT: return !__builtin_sub_overflow(*a, b, a);
-    case MULTIPLY: return !__builtin_mul_overflow(*a, b, a);
-    case FLOOR_DIVIDE: return floor_divide(*a, b, a, &unused);
-    case REMAINDER: return floor_divide(*a, b, &unused, a);
-    case MAXIMUM: *a = Py_MAX(*a, b); return true;
-    case MINIMUM: *a = Py_MIN(*a, b); return true;
-    case EQUAL: *a = *a == b; return true;
-    case NOT_EQUAL: *a = *a != b; return true;
-    case LESS: *a = *a < b; return true;
-    default: *a = *a <= b; return true; /* LESS_EQUAL */
-    }
-}
-
 int condition_check(const Condition *condition, PyObject *const *registers) {
     int64_t stack[condition->depth], *top = stack;
     for (Py_ssize_t i = 0; i < condition->step_count; i++) {
@@ -167,7 +137,7 @@ int condition_check(const Condition *condition, PyObject *const *registers) {
             if (status != 1) return status;
         } else {
             top--;
-            if (!apply(step->kind, top - 1, *top)) return 0;
+            if (!operate(step->kind, top - 1, *top)) return 0;
         }
     }
     return stack[0] != 0;

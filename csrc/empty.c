@@ -4,45 +4,16 @@
  * torch's own binding for the Python object. Where either is missing, or fails, `torch.empty_strided` does it:
  * slower, never different, and with the error that a user knows.
  */
-#include "native.h"
+#include "shim.h"
 
-#include <dlfcn.h>
 #include <stddef.h>
-
-typedef void *TensorHandle;
-
-static struct {
-    bool prepared;
-    int32_t (*make)(int64_t dimensions, const int64_t *sizes, const int64_t *strides, int32_t dtype, int32_t device,
-                    int32_t index, TensorHandle *made);
-    int32_t (*release)(TensorHandle tensor);
-    PyObject *(*wrap)(TensorHandle tensor);
-    int32_t cpu;
-} shim;
-
-static void *symbol(const char *library, const char *name) {
-    void *handle = dlopen(library, RTLD_NOLOAD | RTLD_LAZY);
-    return handle ? dlsym(handle, name) : NULL;
-}
-
-static void prepare(void) {
-    int32_t (*cpu)(void);
-    *(void **)&cpu = symbol("libtorch_cpu.so", "aoti_torch_device_type_cpu");
-    *(void **)&shim.release = symbol("libtorch_cpu.so", "aoti_torch_delete_tensor_object");
-    *(void **)&shim.wrap = symbol("libtorch_python.so", "_Z16THPVariable_WrapRKN2at10TensorBaseE");
-    if (cpu != NULL && shim.release != NULL && shim.wrap != NULL) {
-        shim.cpu = cpu();
-        *(void **)&shim.make = symbol("libtorch_cpu.so", "aoti_torch_empty_strided");
-    }
-    shim.prepared = true;
-}
 
 typedef struct {
     PyObject_VAR_HEAD
     PyObject *arguments, *keywords; /* of torch.empty_strided */
     vectorcallfunc vectorcall;
     int64_t dimensions;
-    int dtype;         /* torch's ScalarType number, -1 where it is not known */
+    int dtype;         /* torch's ScalarType number */
     int64_t extents[]; /* sizes, then strides */
 } Empty;
 
@@ -62,14 +33,14 @@ static PyObject *empty_call(PyObject *callable, PyObject *const *args, size_t fl
         PyErr_SetString(PyExc_TypeError, "an Empty takes no arguments");
         return NULL;
     }
+    const Shim *shim = shim_get();
     TensorHandle handle;
-    if (shim.make == NULL || self->dtype < 0 ||
-        shim.make(self->dimensions, self->extents, self->extents + self->dimensions, self->dtype, shim.cpu, 0,
-                  &handle) != 0) {
+    if (shim == NULL || shim->make(self->dimensions, self->extents, self->extents + self->dimensions, self->dtype,
+                                   shim->cpu, 0, &handle) != 0) {
         return through_python(self);
     }
-    PyObject *made = shim.wrap(handle);
-    shim.release(handle);
+    PyObject *made = shim->wrap(handle);
+    shim->release(handle);
     return made;
 }
 
@@ -91,14 +62,13 @@ static PyObject *empty_new(PyTypeObject *type, PyObject *args, PyObject *keyword
         return NULL;
     }
     if (tensor_prepare() < 0) return NULL;
-    if (!shim.prepared) prepare();
     int number = dtype_number(dtype);
     if (number < 0) return NULL;
     Empty *self = (Empty *)type->tp_alloc(type, 2 * dimensions);
     if (self == NULL) return NULL;
     self->vectorcall = empty_call;
     self->dimensions = dimensions;
-    self->dtype = tensor_raw() ? number : -1;
+    self->dtype = number;
     self->arguments = PyTuple_Pack(2, size, stride);
     self->keywords = Py_BuildValue("{s:O,s:s}", "dtype", dtype, "device", "cpu");
     if (self->arguments == NULL || self->keywords == NULL || !read_extents(size, self->extents) ||

@@ -129,8 +129,6 @@ typedef struct {
 
 extern GuardNames guard_names;
 
-/* The place of a name in a table that ends with NULL; -1 with an exception. */
-int guard_name_index(const char *const *names, PyObject *name);
 /* Whether an object can never become unequal to itself or change. */
 bool immutable_constant(PyObject *value);
 /* Where the version of a dict is, NULL if it has none to be trusted. */

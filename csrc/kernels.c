@@ -11,8 +11,6 @@
 #include <dlfcn.h>
 #include <stddef.h>
 
-typedef const char *(*KernelFunction)(void *const *pointers);
-
 typedef struct {
     PyObject_HEAD
     KernelFunction function;
@@ -36,7 +34,7 @@ static int read_pointer(PyObject *argument, void **pointer) {
     return -1;
 }
 
-static PyObject *out_of_range(const char *text) {
+PyObject *kernel_failed(const char *text) {
     PyObject *errors = PyImport_ImportModule("stator.base.errors");
     PyObject *type = errors ? PyObject_GetAttrString(errors, "IndexOutOfRange") : NULL;
     if (type != NULL) PyErr_SetString(type, text);
@@ -44,6 +42,8 @@ static PyObject *out_of_range(const char *text) {
     Py_XDECREF(errors);
     return NULL;
 }
+
+KernelFunction kernel_function(PyObject *kernel) { return ((Kernel *)kernel)->function; }
 
 static PyObject *kernel_call(PyObject *callable, PyObject *const *args, size_t flags, PyObject *kwnames) {
     Kernel *self = (Kernel *)callable;
@@ -66,7 +66,7 @@ static PyObject *kernel_call(PyObject *callable, PyObject *const *args, size_t f
     Py_BEGIN_ALLOW_THREADS
     text = self->function(pointers);
     Py_END_ALLOW_THREADS
-    if (text != NULL) return out_of_range(text);
+    if (text != NULL) return kernel_failed(text);
     Py_RETURN_NONE;
 }
 

@@ -15,6 +15,8 @@ static PyMethodDef methods[] = {
      "read_state(name): a piece of torch's global state as a number, None if it cannot be read here."},
     {"record", (PyCFunction)(void (*)(void))native_record, METH_FASTCALL,
      "record(context, plan, *inputs): runs a plan's forward graph inside an autograd function."},
+    {"scratch_bytes", native_scratch_bytes, METH_NOARGS, "The bytes that executors keep for their next calls."},
+    {"scratch_release", native_scratch_release, METH_NOARGS, "Gives them back; executors make them again."},
     {"suspend", native_suspend, METH_NOARGS, "Dispatchers of this thread call their originals until resume()."},
     {"resume", native_resume, METH_NOARGS, "Undoes one suspend()."},
     {"suspended", native_suspended, METH_NOARGS, "Whether dispatchers of this thread call their originals."},
@@ -34,7 +36,8 @@ PyMODINIT_FUNC PyInit__native(void) {
     if (module == NULL) return NULL;
     if (guards_register(module) < 0 || dispatcher_register(module) < 0 || replay_register(module) < 0 ||
         frame_hook_register(module) < 0 || PyModule_AddType(module, &Kernel_Type) < 0 ||
-        PyModule_AddType(module, &Empty_Type) < 0 || PyModule_AddType(module, &Plan_Type) < 0) {
+        PyModule_AddType(module, &Empty_Type) < 0 || PyModule_AddType(module, &Plan_Type) < 0 ||
+        PyModule_AddType(module, &Executor_Type) < 0) {
         Py_DECREF(module);
         return NULL;
     }

@@ -2,8 +2,9 @@
  *
  * tensor.c reads tensor metadata, state.c torch's global state, tree.c builds guard trees, guards.c and
  * condition.c evaluate them, dispatcher.c is the callable that users hold, replay.c what follows when compiled code fails, frame_hook.c and frame_table.c compile
- * the frames below, kernels.c calls compiled kernels, empty.c makes their results, plan.c is what rewritten code
- * calls, module.c puts them together. The GIL protects all state.
+ * the frames below, plan.c is what rewritten code calls, executor.c runs a graph (executor_parse.c reads its steps,
+ * executor_call.c calls operators, scratch.c has memory for intermediates), kernels.c calls one compiled kernel, empty.c
+ * makes its result, shim.c is torch's stable C interface, module.c puts them together. The GIL protects all state.
  */
 #ifndef STATOR_NATIVE_H
 #define STATOR_NATIVE_H
@@ -21,6 +22,7 @@
 #endif
 
 #define MAX_DIMENSIONS 64
+#define OBJECT_HEADER 16 /* the C++ tensor handle follows the Python object header */
 
 /* -- tensor.c ------------------------------------------------------------------------------------- */
 
@@ -72,6 +74,11 @@ bool state_set_grad_mode(bool enabled);
 
 PyObject *native_read_state(PyObject *module, PyObject *name);
 
+/* -- tree.c --------------------------------------------------------------------------------------- */
+
+/* The place of a name in a list that ends with NULL; -1 with an exception. */
+int name_index(const char *const *names, PyObject *name);
+
 /* -- guards.c ------------------------------------------------------------------------------------- */
 
 extern PyTypeObject GuardTree_Type;
@@ -105,12 +112,25 @@ int replay_register(PyObject *module);
 
 /* -- kernels.c ------------------------------------------------------------------------------------ */
 
+/* A compiled kernel: takes addresses and sizes, gives NULL or a text that says which index is out of range. */
+typedef const char *(*KernelFunction)(void *const *pointers);
+
 extern PyTypeObject Kernel_Type;
+/* The function of a kernel whose arguments are not moved. */
+KernelFunction kernel_function(PyObject *kernel);
+/* Raises IndexOutOfRange with the text; NULL. */
+PyObject *kernel_failed(const char *text);
 PyObject *native_load_kernels(PyObject *module, PyObject *args);
 
 /* -- empty.c -------------------------------------------------------------------------------------- */
 
 extern PyTypeObject Empty_Type;
+
+/* -- executor.c and scratch.c --------------------------------------------------------------------- */
+
+extern PyTypeObject Executor_Type;
+PyObject *native_scratch_bytes(PyObject *module, PyObject *ignored);
+PyObject *native_scratch_release(PyObject *module, PyObject *ignored);
 
 /* -- plan.c --------------------------------------------------------------------------------------- */
 

@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define OBJECT_HEADER 16   /* the C++ tensor handle follows the Python object header */
 #define IMPL_BYTES 192     /* no field of interest lies beyond */
 #define INLINE_DIMENSIONS 5
 #define RECORD_HEADER 40   /* of the autograd record: its virtual table and a string, the tensor's name */

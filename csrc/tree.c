@@ -20,12 +20,12 @@ static const char *const accessor_names[] = {ACCESSORS(ACCESSOR_NAME) NULL};
 static const char *const check_names[] = {VALUE_GUARDS(KIND_NAME) NULL};
 static const char *const relation_names[] = {RELATION_GUARDS(KIND_NAME) NULL};
 
-int guard_name_index(const char *const *names, PyObject *name) {
+int name_index(const char *const *names, PyObject *name) {
     const char *text = PyUnicode_AsUTF8(name);
     for (int i = 0; text != NULL && names[i] != NULL; i++) {
         if (strcmp(names[i], text) == 0) return i;
     }
-    if (text != NULL) PyErr_Format(PyExc_ValueError, "unknown name in a guard specification: %R", name);
+    if (text != NULL) PyErr_Format(PyExc_ValueError, "unknown name in a specification: %R", name);
     return -1;
 }
 
@@ -115,7 +115,7 @@ static int parse_state(Check *check) {
 static int parse_check(Check *check, PyObject *spec) {
     PyObject *kind, *payload, *text;
     if (!PyArg_ParseTuple(spec, "UOO", &kind, &payload, &text)) return -1;
-    int index = guard_name_index(check_names, kind);
+    int index = name_index(check_names, kind);
     if (index < 0) return -1;
     check->kind = (CheckKind)index;
     check->payload = Py_NewRef(payload);
@@ -274,7 +274,7 @@ static int parse_node(GuardTree *tree, Node *node, PyObject *spec) {
                           &PyTuple_Type, &children)) {
         return -1;
     }
-    int index = guard_name_index(accessor_names, accessor);
+    int index = name_index(accessor_names, accessor);
     if (index < 0) return -1;
     node->accessor = (Accessor)index;
     node->key = Py_NewRef(key);
@@ -365,7 +365,7 @@ static int parse_condition(const GuardTree *tree, Relation *relation, PyObject *
 static int parse_relation(const GuardTree *tree, Relation *relation, PyObject *spec) {
     PyObject *kind, *compared, *text;
     if (!PyArg_ParseTuple(spec, "UO!O", &kind, &PyTuple_Type, &compared, &text)) return -1;
-    int index = guard_name_index(relation_names, kind);
+    int index = name_index(relation_names, kind);
     if (index < 0) return -1;
     relation->kind = (RelationKind)index;
     relation->text = Py_NewRef(text);

@@ -78,6 +78,27 @@ class Empty:
     def __new__(cls, size: tuple[int, ...], stride: tuple[int, ...], dtype: torch.dtype) -> Empty: ...
     def __call__(self) -> torch.Tensor: ...
 
+class Executor:
+    """The steps of a plan, from a list of inputs, which it empties, to a tuple; see csrc/executor.c."""
+
+    def __new__(
+        cls,
+        registers: int,
+        numbers: int,
+        inputs: tuple[int, ...],
+        reads: tuple[tuple[int, int, bool, int], ...],
+        unused: tuple[int, ...],
+        scratch: tuple[Any, ...] | None,
+        steps: tuple[tuple[Any, ...], ...],
+        results: tuple[Any, ...],
+        retype: Callable[..., torch.Tensor],
+        fail: Callable[[int, BaseException, Any], None],
+        keep: Callable[..., Any] | None,
+        kept: tuple[int, ...],
+        begin: int,
+    ) -> Executor: ...
+    def __call__(self, inputs: list[Any], /) -> tuple[Any, ...]: ...
+
 class Plan:
     """One compiled function, called with its placeholders; see csrc/plan.c."""
 
@@ -105,6 +126,8 @@ class Plan:
     def bound(self) -> Any: ...
 
 def record(context: Any, plan: Plan, /, *inputs: Any) -> tuple[Any, ...]: ...
+def scratch_bytes() -> int: ...
+def scratch_release() -> None: ...
 def load_kernels(path: str, names: Iterable[str], /) -> list[Kernel]: ...
 def tensor_facts(tensor: torch.Tensor, /) -> tuple[tuple[int, ...], tuple[int, ...], int, int, int, bool]: ...
 def tensor_access() -> str: ...

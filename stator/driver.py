@@ -92,8 +92,9 @@ def _linked(gm: fx.GraphModule, found: Compiled, options: Options) -> Call:
     """The callable, bound to this process's tensors and libraries."""
     graphs = [found.forward] if found.backward is None else [found.forward, found.backward]
     for graph in graphs:
-        log.record(log.KERNELS, graph=graph.name, names=list(graph.launches), externs=list(graph.externs))
-        log.count(kernels=sum(len(unit.kernels) for unit in graph.units), externs=len(graph.externs))
+        plan = graph.plan
+        log.record(log.KERNELS, graph=plan.name, names=list(plan.launches), externs=list(plan.externs))
+        log.count(kernels=len(plan.kernels), externs=len(plan.externs))
     log.count(graphs=1)
     log.record(log.MEMORY, **asdict(found.metadata.memory))
     forward, *backward = [link(graph, options) for graph in graphs]

@@ -33,6 +33,7 @@ from stator.loop.footprint import Kept, settle
 from stator.loop.kernel import Schedule
 from stator.loop.schedule import schedule as schedule_program
 from stator.plan import sources
+from stator.plan.build import make
 from stator.runtime import Building, GraphArtifact, Unit
 from stator.sizes.environment import Environment
 
@@ -109,16 +110,15 @@ def emit_artifact(schedule: Schedule, units: tuple[Unit, ...], options: Options)
             verify.verify_schedule(schedule)
     artifacts.stage(f"{name}_fused", lambda: text.schedule_text(schedule), "txt")
     with stage("plan", graph=name):
-        planned = plan.make(schedule)
+        planned = make(schedule)
         if options.verify:
             plan.verify(planned)
-        module = plan.module_text(planned)
     for unit in units:
         suffix, mark = ("cpp", "//") if unit.language == "cpp" else ("py", "#")
         told = partial(sources.unit_text, unit.source, unit.kernels, schedule, mark)
         artifacts.stage(f"{name}_kernels", told, suffix)
     artifacts.stage(f"{name}_wrapper", lambda: plan.module_text(planned, units, sources.launch_remarks(schedule)), "py")
-    return GraphArtifact(name, module, units, planned.launches, planned.externs)
+    return GraphArtifact(planned, units)
 
 
 @contextmanager

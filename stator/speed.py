@@ -124,7 +124,7 @@ class Known:
 def objection(gm: fx.GraphModule, inputs: Sequence[Any], found: Compiled) -> str | None:
     """Why running the graph once more, compiled or in eager, could be seen; None where it cannot."""
     metadata = found.metadata
-    externs = [name for graph in (found.forward, found.backward) if graph is not None for name in graph.externs]
+    externs = [name for graph in (found.forward, found.backward) if graph is not None for name in graph.plan.externs]
     tensors = [*(value for value in inputs if not isinstance(value, (int, float))), *lifted(gm).values()]
     if metadata.overwritten or metadata.writes or metadata.bases:
         return "it writes to tensors that are not its own"

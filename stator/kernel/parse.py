@@ -10,6 +10,7 @@ import math
 from keyword import iskeyword
 from typing import Any
 
+from stator.base.dtypes import ITEMSIZE
 from stator.kernel.ir import (
     KINDS,
     Assign,
@@ -31,7 +32,7 @@ from stator.kernel.ir import (
 from stator.kernel.text import ROLES
 from stator.loop.index import Axis, Index, indirect
 from stator.loop.kernel import Param
-from stator.loop.scalar import FLOATS, ITEMSIZE
+from stator.loop.scalar import FLOATS
 from stator.sizes import Extent, Symbol, maximum, minimum
 
 _ROLES = {name: role for role, name in ROLES.items()}

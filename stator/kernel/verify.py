@@ -8,6 +8,7 @@ and write different places. Neighbours: `ir` has the grammar, `loop/verify.py` t
 
 from __future__ import annotations
 
+from stator.base.dtypes import ITEMSIZE
 from stator.kernel.ir import (
     KINDS,
     SPECIAL,
@@ -32,7 +33,7 @@ from stator.kernel.text import statement_text
 from stator.loop import scalar
 from stator.loop.collision import MODES, colliding
 from stator.loop.index import Axis, Index
-from stator.loop.scalar import INTEGERS, ITEMSIZE
+from stator.loop.scalar import INTEGERS
 from stator.loop.space import loops
 from stator.loop.verify import GrammarError
 

@@ -14,13 +14,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any
 
+from stator.base.dtypes import ITEMSIZE
 from stator.loop import scalar
 from stator.loop.expr import Expr, postorder
 from stator.loop.index import Axis
 from stator.loop.kernel import Kernel, Launch, Schedule, Store
 from stator.loop.nest import Buffer, Extern, Nest, Output, Program, View
 from stator.loop.resize import program_at, schedule_at
-from stator.loop.scalar import ITEMSIZE, Number
+from stator.loop.scalar import Number
 from stator.sizes import Symbol
 
 #: (extern, read) -> for every output its values in row-major order; `read(view)` gives a view's values likewise.

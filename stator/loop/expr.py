@@ -20,11 +20,12 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 from zlib import crc32
 
+from stator.base.dtypes import ITEMSIZE
 from stator.loop import scalar, tables
 from stator.loop.extent import Bound, less
 from stator.loop.index import NO_AXES, Axis, Index, Indexable, indirect
 from stator.loop.magnitude import holds
-from stator.loop.scalar import FLOATS, INTEGERS, ITEMSIZE, OPS, REDUCTIONS, SCANS
+from stator.loop.scalar import FLOATS, INTEGERS, OPS, REDUCTIONS, SCANS
 from stator.sizes import Extent, Size
 from stator.sizes.real import Bits
 

@@ -15,11 +15,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
+from stator.base.dtypes import ITEMSIZE
 from stator.base.placement import ALIGNMENT
 from stator.loop.kernel import Block, Call, MemoryPlan, Schedule
 from stator.loop.memory import lifetimes, offsets_of
 from stator.loop.nest import View
-from stator.loop.scalar import ITEMSIZE
 from stator.sizes import hint
 
 #: One block may leave the arena for so many bytes of the peak: fresh memory for it costs about 0.2 µs in each step, a

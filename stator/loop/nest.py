@@ -19,9 +19,9 @@ from functools import cached_property
 from math import prod
 from typing import Any, NamedTuple, TypeAlias
 
+from stator.base.dtypes import ITEMSIZE, OPAQUE
 from stator.loop.expr import Expr, scans
 from stator.loop.index import Axis, Index
-from stator.loop.scalar import ITEMSIZE, OPAQUE
 from stator.sizes import Extent, Size, Symbol, symbols
 from stator.sizes.strides import Shape, span
 
@@ -39,7 +39,7 @@ class Geometry(NamedTuple):
 class Buffer:
     """A piece of memory: an input, an output or something in between.
 
-    `opaque` is what operators take it for, where it is one of `scalar.OPAQUE`: a complex tensor is pairs of floats in
+    `opaque` is what operators take it for, where it is one of `dtypes.OPAQUE`: a complex tensor is pairs of floats in
     a last dimension.
     """
 

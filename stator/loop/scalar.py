@@ -15,18 +15,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from stator.base.dtypes import ITEMSIZE
 from stator.loop import special_functions
 
 Number = Any  # a bool, int or float: which one follows from the dtype
 
-ITEMSIZE = {"f64": 8, "f32": 4, "bf16": 2, "f16": 2, "i64": 8, "i32": 4, "i16": 2, "i8": 1, "u8": 1, "bool": 1}
-#: Dtypes that only operators compute on → what loops copy an element as, and how many of those it consists of.
-OPAQUE = {
-    "c128": ("f64", 2), "c64": ("f32", 2), "c32": ("f16", 2), "u64": ("i64", 1), "u32": ("i32", 1), "u16": ("i16", 1),
-    "f8e4m3": ("u8", 1), "f8e5m2": ("u8", 1), "f8e4m3z": ("u8", 1), "f8e5m2z": ("u8", 1), "f8e8m0": ("u8", 1),
-}  # fmt: skip
-#: Bytes of an element of any dtype.
-NBYTES = ITEMSIZE | {dtype: ITEMSIZE[part] * width for dtype, (part, width) in OPAQUE.items()}
 FLOATS = frozenset(("f64", "f32", "bf16", "f16"))
 INTEGERS = frozenset(("i64", "i32", "i16", "i8", "u8"))
 COMPUTED = frozenset(("f64", "f32", *INTEGERS, "bool"))  # arithmetic happens on these

@@ -17,11 +17,11 @@ from functools import cache
 from math import prod
 from typing import Any, NamedTuple
 
+from stator.base.dtypes import OPAQUE
 from stator.fake.overloads import Table
 from stator.loop import expr as e
 from stator.loop.expr import Expr
 from stator.loop.index import ZERO, Index
-from stator.loop.scalar import OPAQUE
 from stator.lowering.context import Context
 from stator.lowering.indexing import cat, constant_pad, flip, index, index_select, select_scatter, slice_scatter
 from stator.lowering.parity import chosen

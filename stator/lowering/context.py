@@ -15,12 +15,12 @@ from math import prod
 
 from torch.fx import Node
 
+from stator.base.dtypes import OPAQUE
 from stator.loop import expr as e
 from stator.loop.expr import postorder
 from stator.loop.index import ZERO, Axis, Index
 from stator.loop.nest import Buffer, Extern, Nest, Number, View
 from stator.loop.ranges import Ranges
-from stator.loop.scalar import OPAQUE
 from stator.lowering.parity import halves
 from stator.lowering.uses import Uses
 from stator.lowering.value import Body, Indices, LazyTensor, Place, Size, Spec, placed, pointwise

@@ -17,12 +17,12 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
+from stator.base.dtypes import OPAQUE
 from stator.base.errors import InternalError, Unsupported
 from stator.loop import expr as e
 from stator.loop.expr import Expr, postorder
 from stator.loop.index import Axis, Index
 from stator.loop.nest import Buffer, Nest, Number, Operator, Output, Program, View
-from stator.loop.scalar import OPAQUE
 from stator.lowering import opaque, uses
 from stator.lowering.context import Context, loop_axes
 from stator.lowering.extern import call, extern

@@ -17,11 +17,11 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from stator.base.dtypes import OPAQUE
 from stator.base.errors import Unsupported
 from stator.fake.execute import plan_of
 from stator.graphs.calls import acts
 from stator.loop.nest import Argument, Buffer, Extern, Text
-from stator.loop.scalar import OPAQUE
 from stator.lowering.context import Context
 from stator.lowering.value import LazyTensor, Place, Spec, over, placed
 from stator.sizes import Size, hint

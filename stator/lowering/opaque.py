@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from stator.base.dtypes import ITEMSIZE, OPAQUE
 from stator.fake.execute import plan_of
 from stator.loop import expr as e
-from stator.loop.scalar import ITEMSIZE, OPAQUE
 from stator.lowering import complex
 from stator.lowering.context import Context
 from stator.lowering.extern import extern, target_name

@@ -21,11 +21,11 @@ from typing import Any
 
 import torch
 
+from stator.base.dtypes import ITEMSIZE
 from stator.base.processor import processor
 from stator.loop import expr as e
 from stator.loop.expr import Expr
 from stator.loop.index import ZERO, Index
-from stator.loop.scalar import ITEMSIZE
 from stator.lowering.context import Context
 from stator.lowering.extern import call, extern
 from stator.lowering.table import lowers

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from stator.base.dtypes import ITEMSIZE
 from stator.loop import expr as e
 from stator.loop.expr import Expr
-from stator.loop.scalar import ITEMSIZE
 from stator.lowering.context import Context
 from stator.lowering.functions import Formula, bessel, error, gamma
 from stator.lowering.pointwise import apply

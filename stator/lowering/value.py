@@ -16,13 +16,13 @@ from typing import Any, NamedTuple
 
 import torch
 
+from stator.base.dtypes import OPAQUE
 from stator.base.errors import Unsupported
 from stator.fake.symbolic import size_of
 from stator.loop import expr as e
 from stator.loop.expr import Expr
 from stator.loop.index import ZERO, Index
 from stator.loop.nest import Buffer, Operator
-from stator.loop.scalar import OPAQUE
 from stator.sizes import Extent
 from stator.sizes.real import Bits, Real, symbol_of
 from stator.sizes.strides import Shape, contiguous
@@ -80,7 +80,7 @@ class Spec(NamedTuple):
 
     @property
     def numbers(self) -> Spec:
-        """The same memory as loops know it; itself where the dtype is none of `scalar.OPAQUE`."""
+        """The same memory as loops know it; itself where the dtype is none of `dtypes.OPAQUE`."""
         found = OPAQUE.get(self.dtype)
         if found is None:
             return self

@@ -7,9 +7,9 @@ from math import prod
 
 import torch
 
+from stator.base.dtypes import OPAQUE
 from stator.base.errors import Unsupported
 from stator.loop.index import ZERO, Index
-from stator.loop.scalar import OPAQUE
 from stator.lowering.context import Context
 from stator.lowering.joined import read_slice
 from stator.lowering.table import lowers

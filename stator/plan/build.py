@@ -11,12 +11,12 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from stator.base.dtypes import ITEMSIZE, NBYTES
 from stator.base.errors import Unsupported
 from stator.loop.kernel import Call, Launch, Schedule
 from stator.loop.kernel import Step as Scheduled
 from stator.loop.memory import touched
 from stator.loop.nest import Buffer, Extern, Geometry, Number, Text, View
-from stator.loop.scalar import ITEMSIZE, NBYTES
 from stator.plan import ir
 from stator.sizes import Symbol, hint
 

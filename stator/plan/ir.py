@@ -12,7 +12,7 @@
 
 A name is an input, a piece of the arena, or what a step before has made. Symbols of sizes are numbers among the inputs,
 or read from the geometry of inputs before the first step. Nothing is decided when a plan is printed, kept or run.
-Neighbours: `build` makes plans of schedules, `verify` checks them, `text` prints them as Python, `data` as bytes.
+Neighbours: `build` makes plans, `verify` checks, `text` prints, `data` keeps and `runtime/executor.py` runs them.
 """
 
 from __future__ import annotations
@@ -261,20 +261,30 @@ def is_sized(*shapes: Shape) -> bool:
 
 def symbols_in(item: Any) -> set[str]:
     """The names of the symbols in a part of a plan."""
-    found: set[str] = set()
-    rest = [item]
+    return {symbol.name for size in _parts(item, Size) for symbol in size.symbols}
+
+
+def names_in(item: Any) -> set[str]:
+    """The names of the tensors in a part of a plan."""
+    return {tensor.name for tensor in _parts(item, Whole, Turned, Reread)}
+
+
+def _parts(item: Any, *kinds: type) -> list[Any]:
+    """What is of these kinds in a part of a plan."""
+    found, rest = [], [item]
     while rest:
         item = rest.pop()
         kind = type(item)
+        if kind in kinds:
+            found.append(item)
         if kind is tuple:
-            rest.extend(item)
-        elif kind is Size:
-            found.update([symbol.name for symbol in item.symbols])
+            rest.extend([part for part in item if type(part) not in _PLAIN])
         elif kind in FIELDS:
-            rest.extend([getattr(item, name) for name in FIELDS[kind]])
+            rest.extend([part for name in FIELDS[kind] if type(part := getattr(item, name)) not in _PLAIN])
     return found
 
 
+_PLAIN = frozenset((int, str, bool, float, type(None)))
 #: Record → its fields.
 FIELDS: dict[type, tuple[str, ...]] = {
     record: tuple([field.name for field in fields(record)])
@@ -283,5 +293,3 @@ FIELDS: dict[type, tuple[str, ...]] = {
         *(Piece, Block, Arena, Input, Read, Failure, Plan, Bits),
     )
 }
-#: The records that a plan is made of, by name.
-RECORDS = {record.__name__: record for record in FIELDS if record is not Bits}

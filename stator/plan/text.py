@@ -1,8 +1,8 @@
 """A plan as a readable Python module: `call(inputs) -> tuple` runs its steps.
 
-`module_text(plan)` is what a graph links: kernels come in as `KERNELS`. `module_text(plan, units)` runs on its own: it
-carries the kernels' source, builds them, and as a program makes random inputs and times itself; over a launch may stand
-what of the user's program it computes. What can be bound before the first call is bound at the top.
+`module_text(plan)` is linked where the C core does not run a plan: kernels come in as `KERNELS`. With units it runs on
+its own: it carries the kernels' source, builds them, and as a program makes random inputs and times itself; over a
+launch may stand what of the user's program it computes. What can be bound before the first call is bound at the top.
 Neighbours: `ir.py` says what steps mean, `sources.py` has the user's lines, `runtime/link.py` executes the text.
 """
 
@@ -11,17 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from stator.base.dtypes import TORCH
 from stator.plan import ir
 from stator.sizes.real import Bits
-
-TORCH = {
-    "f64": "torch.float64", "f32": "torch.float32", "bf16": "torch.bfloat16", "f16": "torch.float16",
-    "i64": "torch.int64", "i32": "torch.int32", "i16": "torch.int16", "i8": "torch.int8", "u8": "torch.uint8",
-    "bool": "torch.bool", "c128": "torch.complex128", "c64": "torch.complex64", "c32": "torch.complex32",
-    "u64": "torch.uint64", "u32": "torch.uint32", "u16": "torch.uint16",
-    "f8e4m3": "torch.float8_e4m3fn", "f8e5m2": "torch.float8_e5m2", "f8e4m3z": "torch.float8_e4m3fnuz",
-    "f8e5m2z": "torch.float8_e5m2fnuz", "f8e8m0": "torch.float8_e8m0fnu",
-}  # fmt: skip
 
 
 class HasSource(Protocol):
@@ -40,6 +32,11 @@ class HasSource(Protocol):
 def module_text(plan: ir.Plan, units: Sequence[HasSource] = (), remarks: Sequence[Sequence[str]] = ()) -> str:
     """The module's text; with units, one that runs on its own. `remarks`: for each launch in order, lines over it."""
     return _Module(plan, remarks).text(units)
+
+
+def step_text(plan: ir.Plan, number: int) -> str:
+    """One of its steps as a line of the module."""
+    return _Module(plan, ()).step(plan.steps[number])
 
 
 class _Module:
@@ -115,7 +112,7 @@ class _Module:
 
     def _body(self) -> list[str]:
         plan = self.plan
-        lines = [self._step(step) for step in plan.steps]
+        lines = [self.step(step) for step in plan.steps]
         results = [self._argument(result) for result in plan.results]
         head = [f"{_listed([given.name for given in plan.inputs])} = inputs"] if plan.inputs else []
         head.append("inputs.clear()")
@@ -142,7 +139,8 @@ class _Module:
 
     # -- steps
 
-    def _step(self, step: ir.Step) -> str:
+    def step(self, step: ir.Step) -> str:
+        """The line of a step."""
         match step:
             case ir.Allocate():
                 return f"{step.name} = {self._allocation(step)}"
@@ -166,14 +164,14 @@ class _Module:
         arguments = f"{form.size}, {form.stride}"
         if step.device != "cpu":
             self.taken.add("empty")
-            return f"empty({arguments}, dtype={TORCH[form.dtype]}, device={step.device!r})"
+            return f"empty({arguments}, dtype={_dtype(form.dtype)}, device={step.device!r})"
         if step.large:
             self.taken.add("large")
-            return f"large({arguments}, {TORCH[form.dtype]})"
+            return f"large({arguments}, {_dtype(form.dtype)})"
         if ir.is_sized(form.size, form.stride):
             self.taken.add("empty")
-            return f"empty({arguments}, dtype={TORCH[form.dtype]})"
-        made = f"Empty({arguments}, {TORCH[form.dtype]})"
+            return f"empty({arguments}, dtype={_dtype(form.dtype)})"
+        made = f"Empty({arguments}, {_dtype(form.dtype)})"
         if made not in self.makers:
             name = "_".join(["new", form.dtype, "x".join(map(str, form.size))]).rstrip("_")
             while name in self.makers.values():
@@ -225,7 +223,7 @@ class _Module:
                 return f"{name}.t()"
             case ir.Reread(name, form, offset, casts):
                 self.taken.add("view")
-                dtype = f", {TORCH[form.dtype]}" if casts else ""
+                dtype = f", {_dtype(form.dtype)}" if casts else ""
                 return f"view({name}, {form.size}, {form.stride}, {offset}{dtype})"
             case ir.Torch(expression):
                 return expression
@@ -240,6 +238,10 @@ class _Module:
         return repr(value)
 
 
+def _dtype(name: str) -> str:
+    return f"torch.{TORCH[name]}"
+
+
 def _listed(items: Sequence[str]) -> str:
     """The inside of a tuple, or what one is unpacked to."""
     return f"{', '.join(items)}{',' * (len(items) == 1)}"
@@ -249,7 +251,7 @@ def _place(piece: ir.Piece) -> str:
     start: Any = piece.start
     if piece.block is not None:
         start = f"start[{piece.block}]" + (f" + {piece.start}" if piece.start != 0 else "")
-    return f"{start}, {TORCH[piece.form.dtype]}, {piece.form.size}, {piece.form.stride}"
+    return f"{start}, {_dtype(piece.form.dtype)}, {piece.form.size}, {piece.form.stride}"
 
 
 def _trying(lines: list[str], caught: str, then: str) -> list[str]:
@@ -287,4 +289,4 @@ def _example(given: ir.Input) -> str:
     if given.form is None:
         return f"{given.number},  # {given.name}"
     form = given.form
-    return f"random_input({form.size}, {form.stride}, {TORCH[form.dtype]}, {given.device!r}),  # {given.name}"
+    return f"random_input({form.size}, {form.stride}, {_dtype(form.dtype)}, {given.device!r}),  # {given.name}"

@@ -8,13 +8,14 @@ and constants of torch, is no other code.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
-from stator.loop.scalar import NBYTES
+from stator.base.dtypes import NBYTES
 from stator.plan import ir
 from stator.sizes.strides import span
 
+#: The records that are a tensor.
+TENSORS = (ir.Whole, ir.Turned, ir.Reread)
 #: What may be read of the geometry of an input.
 GEOMETRY = ("size", "stride")
 #: How a constant of torch is written.
@@ -104,20 +105,15 @@ def _let_go(released: tuple[str, ...], names: set[str], where: str) -> None:
 
 
 def _used(item: Any, names: set[str], where: str) -> None:
-    for operand in _operands(item):
-        if isinstance(operand, ir.Torch):
-            if not CONSTANT.fullmatch(operand.expression):
-                raise ValueError(f"{where}: {operand.expression!r} is no constant of torch")
-        elif operand.name not in names:
-            raise ValueError(f"{where}: {operand.name} is used, and is not there")
-
-
-def _operands(item: Any) -> Iterator[ir.Tensor | ir.Torch]:
-    match item:
-        case ir.Whole() | ir.Turned() | ir.Reread() | ir.Torch():
-            yield item
-        case ir.Address(tensor):
-            yield tensor
-        case tuple():
-            for part in item:
-                yield from _operands(part)
+    """Tensors, constants of torch, and tuples of these, among what has no names."""
+    kind = type(item)
+    if kind is tuple:
+        for part in item:
+            _used(part, names, where)
+    elif kind is ir.Address:
+        _used(item.tensor, names, where)
+    elif kind is ir.Torch:
+        if not CONSTANT.fullmatch(item.expression):
+            raise ValueError(f"{where}: {item.expression!r} is no constant of torch")
+    elif kind in TENSORS and item.name not in names:
+        raise ValueError(f"{where}: {item.name} is used, and is not there")

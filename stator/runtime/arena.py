@@ -1,4 +1,4 @@
-"""Memory of intermediates: one growing piece per thread, device and stream, shared by all graphs that run there.
+"""Memory of intermediates of plans that run as Python: one growing piece per thread, device and stream.
 
 A linked graph owns a `Scratch`: the list of its views into the arena. Calling it gives the tensors, made once per
 thread and stream, and again only when another graph has made the arena grow; one that is too small is given back
@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakSet
 
 from stator.sizes.strides import span
@@ -117,8 +117,8 @@ class SizedScratch:
             made = self._made.by_stream[stream] = _Views(base)
         elif len(made.by_sizes) >= COMBINATIONS:
             del made.by_sizes[next(iter(made.by_sizes))]
-        views = made.by_sizes[sizes] = _views(base, [Piece(*piece) for piece in pieces])  # type: ignore[arg-type]
-        return views
+        found = made.by_sizes[sizes] = views(base, [Piece(*piece) for piece in pieces])  # type: ignore[arg-type]
+        return found
 
     def forget(self, stream: int) -> None:
         """Let go of this thread's arena on a stream."""
@@ -136,8 +136,6 @@ class Scratch(SizedScratch):
 
 def _arena(user: SizedScratch, stream: int, nbytes: int, ahead: bool = False) -> torch.Tensor:
     """An arena of at least so many bytes; `ahead`, half as much again when it grows, for sizes grow step by step."""
-    import torch  # the package itself does not need torch
-
     arena = _arenas.by_place.setdefault((user.device, stream), _Arena())
     had = -1 if arena.base is None else arena.base.numel()
     if had < nbytes:
@@ -145,18 +143,26 @@ def _arena(user: SizedScratch, stream: int, nbytes: int, ahead: bool = False) ->
         for other in arena.users:
             other.forget(stream)
         most = max(nbytes, had * 3 // 2) if ahead else nbytes
-        with torch.inference_mode(False), torch.no_grad():
-            arena.base = torch.empty(most, dtype=torch.uint8, device=user.device)
+        arena.base = allocate(most, user.device)
     arena.users.add(user)
     assert arena.base is not None
     return arena.base
 
 
-def _views(base: torch.Tensor, pieces: Sequence[Piece]) -> tuple[torch.Tensor, ...]:
+def allocate(nbytes: int, device: str = "cpu") -> torch.Tensor:
+    """So many bytes, not cleared, that any call may use."""
     import torch  # the package itself does not need torch
 
     with torch.inference_mode(False), torch.no_grad():
-        return tuple([_view(base, piece) for piece in pieces])
+        return torch.empty(nbytes, dtype=torch.uint8, device=device)
+
+
+def views(base: torch.Tensor, pieces: Sequence[Piece | None]) -> tuple[Any, ...]:
+    """The pieces of an arena as tensors, None for None."""
+    import torch  # the package itself does not need torch
+
+    with torch.inference_mode(False), torch.no_grad():
+        return tuple([None if piece is None else _view(base, piece) for piece in pieces])
 
 
 def _view(base: torch.Tensor, piece: Piece) -> torch.Tensor:
@@ -191,12 +197,17 @@ def _reinterpreted(
 
 
 def held() -> int:
-    """The bytes of this thread's arenas."""
-    return sum(arena.base.numel() for arena in _arenas.by_place.values() if arena.base is not None)
+    """The bytes of this thread's arenas, and of those that the C core keeps for graphs of any thread."""
+    from stator._native import scratch_bytes  # needs torch, which this package does not
+
+    return scratch_bytes() + sum(arena.base.numel() for arena in _arenas.by_place.values() if arena.base is not None)
 
 
 def release() -> None:
-    """Give this thread's arenas back; graphs make them again when they next run."""
+    """Give this thread's arenas and those of the C core back; graphs make them again when they next run."""
+    from stator._native import scratch_release  # needs torch, which this package does not
+
+    scratch_release()
     for (_, stream), arena in _arenas.by_place.items():
         for user in arena.users:
             user.forget(stream)

@@ -1,4 +1,4 @@
-"""A compiled graph as plain data: wrapper text, kernel sources and what to build them with.
+"""A compiled graph as plain data: its plan, kernel sources and what to build them with.
 
 Nothing here is bound to a process or a folder: the libraries are found again in the store by the keys under which
 they were built, and built again where they are missing. `to_bytes` and `from_bytes` are exact inverses.
@@ -9,7 +9,10 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 
-FORMAT = 3
+from stator import plan as plans
+
+FORMAT = 4
+_LENGTH = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,26 +31,26 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class GraphArtifact:
-    """`wrapper` is a Python module text that defines `call(inputs)`; the rest says what a call of it runs, in order."""
+    """What a call runs, and the units of its kernels."""
 
-    name: str
-    wrapper: str
+    plan: plans.Plan
     units: tuple[Unit, ...]
-    launches: tuple[str, ...] = ()  # kernels
-    externs: tuple[str, ...] = ()  # ATen operators
 
     def to_bytes(self) -> bytes:
-        return json.dumps({"format": FORMAT, **asdict(self)}).encode()
+        """The length of the plan, the plan, the units."""
+        plan = plans.to_bytes(self.plan)
+        units = json.dumps({"format": FORMAT, "units": [asdict(unit) for unit in self.units]}).encode()
+        return len(plan).to_bytes(_LENGTH, "little") + plan + units
 
     @staticmethod
     def from_bytes(data: bytes) -> GraphArtifact:
         """ValueError where the bytes are of another format."""
-        found = json.loads(data)
-        if found.get("format") != FORMAT:
-            raise ValueError(f"graph artifact of format {found.get('format')}, not {FORMAT}")
+        end = _LENGTH + int.from_bytes(data[:_LENGTH], "little")
+        found = json.loads(data[end:])
+        if not isinstance(found, dict) or found.get("format") != FORMAT:
+            raise ValueError(f"what was read is no graph artifact of format {FORMAT}")
         units = [
             Unit(u["source"], tuple(u["kernels"]), tuple(u["flags"]), u["language"], u["library"])
             for u in found["units"]
         ]
-        steps = tuple(found["launches"]), tuple(found["externs"])
-        return GraphArtifact(found["name"], found["wrapper"], tuple(units), *steps)
+        return GraphArtifact(plans.from_bytes(data[_LENGTH:end]), tuple(units))

@@ -1,14 +1,16 @@
-"""ATen operators that a wrapper calls, bound once by name.
+"""ATen operators that plans call, bound once by name.
 
 `into("aten.mm.out")` is called with the operator's arguments and `out=`; `returning("aten.topk.default", …)` gives
-always a tuple of the results that are asked for, `returning_sized` the same where the geometry is an argument. Kernels
-read results by address, so a result is only given on if it lies in memory as the compiler was told by PyTorch's shape
-functions, which are wrong now and then; else it is laid out anew.
+always a tuple of the results that are asked for, `returning_sized` the same where the geometry is an argument. The C
+core calls `plain` or `recording` operators and looks at the results itself; `Settling` is for what is not in order.
+Kernels read results by address, so a result is only given on if it lies in memory as the compiler was told by PyTorch's
+shape functions, which are wrong now and then; else it is laid out anew.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
+from functools import cache
 from typing import Any
 
 from stator.base.errors import InternalError
@@ -60,21 +62,44 @@ def into(target: str) -> Callable[..., Any]:
     return direct if direct is not None else _overload(target)._op
 
 
+def plain(target: str) -> Callable[..., Any]:
+    """An operator as it is called, which gives what it makes."""
+    found: Callable[..., Any] = _overload(target)._op
+    return found
+
+
+def recording(target: str) -> Callable[..., Any]:
+    """The operator as it runs where gradients are recorded, which a compiled graph does not: it makes a workspace."""
+    import torch  # the package itself does not need torch
+
+    operator = plain(target)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        with torch.enable_grad(), torch._C._AutoDispatchBelowAutograd():
+            return operator(*args, **kwargs)
+
+    return call
+
+
+@cache
+def gives_one(target: str) -> bool:
+    """Whether the operator gives a tensor, and no tuple or list of them."""
+    overload = _overload(target)
+    returns = overload._schema.returns
+    return not isinstance(overload, _Written) and len(returns) == 1 and str(returns[0].type) == "Tensor"
+
+
+def wants_workspace(target: str, positions: Container[int]) -> bool:
+    """Whether what backward needs is among the results that are asked for, by their positions."""
+    return target in WORKSPACES and WORKSPACES[target] in positions
+
+
 def returning(target: str, *geometry: Geometry) -> Callable[..., tuple[Any, ...]]:
     """An operator that makes its results, of which it gives those with a geometry."""
-    overload = _overload(target)
-    operator: Callable[..., Any] = overload._op
-    if _wants_workspace(target, geometry):
-        operator = _recording(operator)
+    operator = _operator(target, geometry)
     if not geometry:  # it is called for what it does
         return operator
-    returns = overload._schema.returns
-    if (
-        not isinstance(overload, _Written)
-        and len(returns) == 1
-        and str(returns[0].type) == "Tensor"
-        and len(geometry) == 1
-    ):
+    if gives_one(target) and len(geometry) == 1:
         assert geometry[0] is not None
         size, stride = geometry[0]
 
@@ -86,40 +111,27 @@ def returning(target: str, *geometry: Geometry) -> Callable[..., tuple[Any, ...]
 
         return call_single
 
-    return lambda *args, **kwargs: _results(target, operator(*args, **kwargs), geometry)
+    return lambda *args, **kwargs: settled(target, operator(*args, **kwargs), geometry)
+
+
+def _operator(target: str, geometry: Sequence[Geometry]) -> Callable[..., Any]:
+    asked = [position for position, promised in enumerate(geometry) if promised is not None]
+    return recording(target) if wants_workspace(target, asked) else plain(target)
 
 
 def returning_sized(target: str) -> Callable[..., tuple[Any, ...]]:
     """An operator that makes its results, called with their geometry in front."""
 
-    plain: Callable[..., Any] = _overload(target)._op
-    recording = _recording(plain) if target in WORKSPACES else plain
+    by_workspace = {wanted: recording(target) if wanted else plain(target) for wanted in (False, target in WORKSPACES)}
 
     def call(geometry: Sequence[Geometry], *args: Any, **kwargs: Any) -> tuple[Any, ...]:
-        operator = recording if _wants_workspace(target, geometry) else plain
-        return _results(target, operator(*args, **kwargs), geometry)
+        asked = [position for position, promised in enumerate(geometry) if promised is not None]
+        return settled(target, by_workspace[wants_workspace(target, asked)](*args, **kwargs), geometry)
 
     return call
 
 
-def _wants_workspace(target: str, geometry: Sequence[Geometry]) -> bool:
-    """Whether what backward needs is among the results that are asked for."""
-    place = WORKSPACES.get(target)
-    return place is not None and len(geometry) > place and geometry[place] is not None
-
-
-def _recording(operator: Callable[..., Any]) -> Callable[..., Any]:
-    """The operator as it runs where gradients are recorded, which a compiled graph does not: it makes a workspace."""
-    import torch  # the package itself does not need torch
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        with torch.enable_grad(), torch._C._AutoDispatchBelowAutograd():
-            return operator(*args, **kwargs)
-
-    return call
-
-
-def _results(target: str, results: Any, geometry: Sequence[Geometry]) -> tuple[Any, ...]:
+def settled(target: str, results: Any, geometry: Sequence[Geometry]) -> tuple[Any, ...]:
     """The results that are asked for, laid out as promised."""
     import torch  # the package itself does not need torch
 
@@ -136,3 +148,21 @@ def _results(target: str, results: Any, geometry: Sequence[Geometry]) -> tuple[A
             result = as_promised(target, result, *promised)
         found.append(result)
     return tuple(found)
+
+
+class Settling:
+    """Brings results of an operator, of which some positions are asked for, into the form that they were promised."""
+
+    __slots__ = ("positions", "target")
+
+    def __init__(self, target: str, positions: tuple[int, ...]) -> None:
+        self.target, self.positions = target, positions
+
+    def __call__(self, results: Any, promised: Sequence[Geometry]) -> tuple[Any, ...]:
+        """The results asked for, in the order of `positions`, as `promised` has size and strides of each."""
+        geometry: list[Geometry] = [None] * (max(self.positions) + 1)
+        for position, form in zip(self.positions, promised, strict=True):
+            geometry[position] = form
+        found = iter(settled(self.target, results, geometry))
+        by_position = {position: next(found) for position in sorted(self.positions)}
+        return tuple([by_position[position] for position in self.positions])

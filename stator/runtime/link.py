@@ -1,7 +1,8 @@
 """Building and linking of graphs: plain data to a callable.
 
-`Building` compiles what an artifact will need; `link` loads the libraries, executes the wrapper text and gives its
-`call(inputs: list[Tensor]) -> tuple`, which empties the list. The text is in `linecache`, so tracebacks show it.
+`Building` compiles what an artifact will need; `link` loads the libraries and gives what runs the plan, from a list of
+inputs, which it empties, to a tuple: the C core (`executor.py`), or the plan as a Python module, where that does not
+run it. The module's text is in `linecache`, so tracebacks show it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from typing import Any
 
 from stator.base import log, temporary
 from stator.base.options import Options
-from stator.runtime import triton
+from stator.plan import Plan, module_text
+from stator.runtime import executor, triton
 from stator.runtime.artifact import GraphArtifact, Unit
 from stator.runtime.toolchain import Compilation, Cpp, open_store
 from stator.sizes.strides import span
@@ -27,19 +29,12 @@ Call = Callable[[list[Any]], tuple[Any, ...]]
 _numbers = itertools.count()
 
 
-def build(
-    name: str,
-    wrapper: str,
-    units: Sequence[Unit],
-    options: Options | None = None,
-    launches: tuple[str, ...] = (),
-    externs: tuple[str, ...] = (),
-) -> GraphArtifact:
+def build(plan: Plan, units: Sequence[Unit], options: Options | None = None) -> GraphArtifact:
     """Compile the units (into the store) and give the artifact."""
     with Building(options) as building:
         known = building.begin(units)
         building.finish()
-    return GraphArtifact(name, wrapper, known, launches, externs)
+    return GraphArtifact(plan, known)
 
 
 class Building:
@@ -70,9 +65,10 @@ class Building:
 
 def link(artifact: GraphArtifact, options: Options | None = None) -> Call:
     """The callable of an artifact."""
-    with log.span("link", graph=artifact.name):
+    plan = artifact.plan
+    with log.span("link", graph=plan.name):
         kernels = load(artifact.units, options)
-        return execute(artifact.wrapper, artifact.name, kernels)
+        return executor.make(plan, kernels) or execute(module_text(plan), plan.name, kernels)
 
 
 def load(units: Sequence[Unit], options: Options | None = None) -> dict[str, Any]:
@@ -107,19 +103,19 @@ def _renamed(path: Path) -> Path:
     return Path(shutil.copy(path, temporary.fresh("library")))
 
 
-def execute(wrapper: str, name: str, kernels: dict[str, Any]) -> Call:
-    """Run a wrapper's text as a module whose kernels are given; its `call`."""
+def execute(text: str, name: str, kernels: dict[str, Any]) -> Call:
+    """Run a plan's text as a module whose kernels are given; its `call`."""
     file = f"<stator {name} {next(_numbers)}>"
-    linecache.cache[file] = (len(wrapper), None, wrapper.splitlines(keepends=True), file)
+    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
     namespace: dict[str, Any] = {"__name__": f"stator_graph_{name}", "__file__": file, "KERNELS": kernels}
-    exec(compile(wrapper, file, "exec"), namespace)
+    exec(compile(text, file, "exec"), namespace)
     call: Call = namespace["call"]
     weakref.finalize(call, linecache.cache.pop, file, None).atexit = False
     return call
 
 
 def random_input(size: tuple[int, ...], stride: tuple[int, ...], dtype: Any, device: str) -> Any:
-    """A tensor to try a stand-alone wrapper with: normal floats, integers and flags that are 0 or 1."""
+    """A tensor to try a stand-alone module with: normal floats, integers and flags that are 0 or 1."""
     import torch  # the package itself does not need torch
 
     memory = torch.empty(span(size, stride), dtype=dtype, device=device)

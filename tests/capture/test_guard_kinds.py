@@ -50,8 +50,8 @@ def test_no_second_list_of_kinds() -> None:
 
 def test_steps_and_operands_have_the_names_of_c() -> None:
     """What the tree builder writes into a specification is what the parser reads."""
-    header, conditions = (
-        (ROOT / "csrc" / name).read_text(encoding="utf-8") for name in ("guard_kinds.h", "condition.c")
+    header, conditions, arithmetic = (
+        (ROOT / "csrc" / name).read_text(encoding="utf-8") for name in ("guard_kinds.h", "condition.c", "arithmetic.h")
     )
     accessors = set(re.findall(r'STEP\(\w+, "(\w+)"\)', header))
     written = ast.parse((ROOT / "stator/capture/guards.py").read_text(encoding="utf-8"))
@@ -59,7 +59,7 @@ def test_steps_and_operands_have_the_names_of_c() -> None:
              and isinstance(n.elts[1], ast.Constant)}  # fmt: skip
     assert steps == accessors
     assert set(re.findall(r'OPERAND\(\w+, "(\w+)"\)', conditions)) == set(get_args(Number))
-    operators = set(re.findall(r'STEP\(\w+, "(.+?)"\)', conditions)) - {"operand", "const"}
+    operators = set(re.findall(r'OPERATION\(\w+, "(.+?)"\)', arithmetic)) - {"operand", "const"}
     assert operators == set(PRECEDENCE) - {">", ">="} | {"max", "min"}
 
 

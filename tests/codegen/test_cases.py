@@ -10,7 +10,8 @@ from stator.codegen.cpp import emit, native
 from stator.loop.kernel import Kernel, Schedule
 from stator.loop.schedule import schedule
 from stator.lowering import lower
-from stator.plan import make, module_text
+from stator.plan import module_text
+from stator.plan.build import make
 from stator.prims import DECOMPOSITIONS
 from stator.runtime import Unit
 from stator.runtime.link import execute, load

@@ -27,7 +27,8 @@ from stator.loop.kernel import Launch, Schedule
 from stator.loop.resize import program_at, schedule_at
 from stator.loop.schedule import schedule
 from stator.loop.verify import verify_schedule
-from stator.plan import make, module_text
+from stator.plan import module_text
+from stator.plan.build import make
 from stator.prims import DECOMPOSITIONS, RANDOM_OPERATORS
 from stator.runtime import Cpp
 from stator.runtime.link import load
@@ -114,7 +115,7 @@ def linked(gm: torch.fx.GraphModule, number: int) -> Callable[..., Any]:
     verify_schedule(made)
     target, names = cpp.native(), made.names
     units = [runtime.Unit(cpp.emit(made.kernels, target, names), names, target.flags)] if names else []
-    return runtime.link(runtime.build("sizes", module_text(make(made)), units))
+    return runtime.link(runtime.build(make(made), units))
 
 
 def values_of(out: Any) -> list[Any]:

@@ -18,7 +18,7 @@ from stator.loop.device import Device
 from stator.loop.kernel import Kernel
 from stator.loop.schedule import schedule
 from stator.lowering import lower
-from stator.plan import make, module_text
+from stator.plan.build import make
 from stator.prims import DECOMPOSITIONS
 from tests.cases import CASES, Case, assert_close
 from tests.cases.graphs import trace
@@ -87,6 +87,6 @@ def test_agrees_with_eager_on_a_gpu(case: Case, dtype: torch.dtype, cuda: str) -
         gm, inputs = trace(case.fn, given, DECOMPOSITIONS)
     made = schedule(lower(gm, "case", torch.device("cuda")), Device.of("cuda"))
     units = [runtime.Unit(triton.emit(made.kernels, made.names), made.names, (), "triton")] if made.names else []
-    call = runtime.link(runtime.build("case", module_text(make(made)), units))
+    call = runtime.link(runtime.build(make(made), units))
     ours = call([v.clone() if isinstance(v, torch.Tensor) and made.mutated else v for v in inputs])
     assert_close(ours, eager, case, dtype)

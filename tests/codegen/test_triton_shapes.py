@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
+from stator.base.dtypes import ITEMSIZE
 from stator.codegen import triton
 from stator.codegen.triton.operators import BOOLEAN, spelling
 from stator.loop import scalar
@@ -112,12 +113,12 @@ def operator_kernels(frame: str) -> Iterator[Kernel]:
 
 def special_kernels(frame: str) -> Iterator[Kernel]:
     """Casts, bitcasts and random numbers of every shape."""
-    for source in scalar.ITEMSIZE:
+    for source in ITEMSIZE:
         made = Frame(*FRAMES[frame])
-        for shape, target in itertools.product(made.shapes, scalar.ITEMSIZE):
+        for shape, target in itertools.product(made.shapes, ITEMSIZE):
             value = made.load(source, shape)
             made.show(e.cast(value, target), shape)
-            if scalar.ITEMSIZE[source] == scalar.ITEMSIZE[target] and "bool" not in (source, target):
+            if ITEMSIZE[source] == ITEMSIZE[target] and "bool" not in (source, target):
                 made.show(e.bitcast(value, target), shape)
         yield made.kernel()
     for kind in ("uniform", "normal"):

@@ -48,7 +48,7 @@ def test_units_run_as_one_would(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     torch.testing.assert_close(*grads)
     for artifact in seen:
         names = [name for unit in artifact.units for name in unit.kernels]
-        assert len(names) == len(set(names)) and set(artifact.launches) == set(names)
+        assert len(names) == len(set(names)) and set(artifact.plan.launches) == set(names)
         assert len(artifact.units) == len(names)
     assert sum(len(artifact.units) for artifact in seen) > 3
 

@@ -114,7 +114,7 @@ def test_fullgraph_is_refused_with_line_reason_and_hint() -> None:
 # -- failures of ours ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("place", ["trace", "partition", "plan.module_text", "Building", "schedule_program"])
+@pytest.mark.parametrize("place", ["trace", "partition", "make", "Building", "schedule_program"])
 @pytest.mark.faults
 def test_our_failure_is_one_warning_and_the_eager_result(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, place: str
@@ -138,7 +138,7 @@ def test_our_failure_is_one_warning_and_the_eager_result(
     assert isinstance(caught.value.__cause__, ZeroDivisionError | InternalError)
 
 
-@pytest.mark.parametrize(("place", "stage"), [("plan.module_text", "plan"), ("cpp.emit_units", "codegen")])
+@pytest.mark.parametrize(("place", "stage"), [("make", "plan"), ("cpp.emit_units", "codegen")])
 @pytest.mark.faults
 def test_the_artifacts_of_a_failure_stand_with_the_others(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, place: str, stage: str

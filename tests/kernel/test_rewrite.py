@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from stator.base.dtypes import ITEMSIZE
 from stator.kernel.evaluate import run
 from stator.kernel.ir import Function, Loop, walk
 from stator.kernel.parse import parse
@@ -12,7 +13,6 @@ from stator.kernel.serial import plain
 from stator.kernel.text import function_text
 from stator.kernel.verify import verify
 from stator.loop.evaluate import Memory
-from stator.loop.scalar import ITEMSIZE
 from tests.kernel.programs import compare
 
 SUM = """def k(p0: In[{dtype}, {numel}], p1: Out[{dtype}, 1]):

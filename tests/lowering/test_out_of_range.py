@@ -20,7 +20,7 @@ from stator.loop.index import Axis
 from stator.loop.kernel import Schedule
 from stator.loop.nest import Buffer, Nest, Program, View
 from stator.loop.schedule import schedule
-from stator.plan import make, module_text
+from stator.plan.build import make
 from stator.runtime import Unit, build, link
 
 ROWS, COLUMNS = 5, 40
@@ -96,7 +96,7 @@ def linked(plan: Schedule) -> Callable[[list[Tensor]], tuple[Any, ...]]:
     target = cpp.native()
     unit = Unit(cpp.emit(plan.kernels, target, plan.names), plan.names, target.flags)
     options = Options.from_user()
-    return link(build("lookup", module_text(make(plan)), [unit], options), options)
+    return link(build(make(plan), [unit], options), options)
 
 
 @pytest.mark.parametrize("columns", [1, 7, 37])

@@ -9,6 +9,7 @@ import pytest
 from stator.base import temporary
 from stator.base.errors import BuildError, CacheWarning, CompilerMissing
 from stator.base.options import Options
+from stator.plan import ir
 from stator.runtime import Cpp, GraphArtifact, Unit
 from stator.runtime.link import load
 from stator.runtime.toolchain import Compilation
@@ -87,7 +88,8 @@ def test_errors_name_the_compiler_and_the_source(tmp_path: Path) -> None:
 
 
 def test_artifacts_are_bytes() -> None:
-    made = GraphArtifact("g", "def call(inputs):\n    return ()\n", (Unit("int x;", ("k0", "k1"), FLAGS),))
+    plan = ir.Plan("g", "cpu", ("k0", "k1"), (), (ir.Launch("k0", ()),), ())
+    made = GraphArtifact(plan, (Unit("int x;", ("k0", "k1"), FLAGS),))
     assert GraphArtifact.from_bytes(made.to_bytes()) == made
     with pytest.raises(ValueError, match="format"):
-        GraphArtifact.from_bytes(b"{}")
+        GraphArtifact.from_bytes(bytes(8) + b"{}")

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from stator.base.dtypes import ITEMSIZE
 from stator.codegen.cpp import ops
 from stator.loop.expr import Expr, postorder
 from stator.loop.index import Axis
 from stator.loop.kernel import Kernel
-from stator.loop.scalar import ITEMSIZE
 from stator.loop.space import loops
 from stator.sizes import Extent, hint
 

@@ -1,0 +1,43 @@
+#include "shim.h"
+
+#include <dlfcn.h>
+
+static struct {
+    bool prepared, complete;
+    Shim shim;
+} state;
+
+static void *find(const char *library, const char *name) {
+    void *handle = dlopen(library, RTLD_NOLOAD | RTLD_LAZY);
+    return handle ? dlsym(handle, name) : NULL;
+}
+
+void *shim_function(const char *name) { return find("libtorch_cpu.so", name); }
+
+#define FIND(field, library, name) *(void **)&state.shim.field = find(library, name)
+
+static void prepare(void) {
+    int32_t (*cpu)(void);
+    *(void **)&cpu = shim_function("aoti_torch_device_type_cpu");
+    FIND(make, "libtorch_cpu.so", "aoti_torch_empty_strided");
+    FIND(view, "libtorch_cpu.so", "aoti_torch__reinterpret_tensor");
+    FIND(dimensions, "libtorch_cpu.so", "aoti_torch_get_dim");
+    FIND(sizes, "libtorch_cpu.so", "aoti_torch_get_sizes");
+    FIND(strides, "libtorch_cpu.so", "aoti_torch_get_strides");
+    FIND(address, "libtorch_cpu.so", "aoti_torch_get_data_ptr");
+    FIND(storage_bytes, "libtorch_cpu.so", "aoti_torch_get_storage_size");
+    FIND(share, "libtorch_cpu.so", "aoti_torch_new_tensor_handle");
+    FIND(release, "libtorch_cpu.so", "aoti_torch_delete_tensor_object");
+    FIND(wrap, "libtorch_python.so", "_Z16THPVariable_WrapRKN2at10TensorBaseE");
+    FIND(has_callbacks, "libtorch_cpu.so", "_ZN2at12hasCallbacksEv");
+    if (cpu != NULL) state.shim.cpu = cpu();
+    state.complete = cpu && state.shim.make && state.shim.view && state.shim.dimensions && state.shim.sizes &&
+                     state.shim.strides && state.shim.address && state.shim.storage_bytes && state.shim.share && state.shim.release &&
+                     state.shim.wrap && state.shim.has_callbacks && tensor_raw();
+    state.prepared = true;
+}
+
+const Shim *shim_get(void) {
+    if (!state.prepared) prepare();
+    return state.complete ? &state.shim : NULL;
+}
