@@ -206,10 +206,14 @@ def judged(got: Seen, run: Callable[..., Seen], want: Seen, epsilon: float = 0.0
 
 
 def _further(run: Callable[..., Seen], spread: Spread) -> Spread:
-    """With more noise, and eager's other ways, each measured from eager under a mode that changes nothing."""
+    """With more noise, and eager's other ways, each measured from eager under a mode that changes nothing.
+
+    Which is a way as well: without a mode autograd adds gradients in place, and the sum is laid out as the first is.
+    """
     want, others = spread.want, [run(noise=noise) for noise in MORE_NOISES[len(NOISES) :]]
     for unchanged, ways in ((Plain, WAYS), (plain_forward, FORWARD_WAYS)):
         plain = run(within=unchanged)
+        others.append(plain)
         for other in (run(within=way) for way in ways):
             if other.failed is None and _are_alike(want, plain) and _are_alike(want, other):
                 results = list(moved_like(want.results, plain.results, other.results))

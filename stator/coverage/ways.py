@@ -212,7 +212,8 @@ class Elsewhere(TorchDispatchMode):
             def placed(value: Any) -> Any:
                 return self._placed(value, out.dtype, vectors)
 
-            out.copy_(func(*tree_map(placed, args), **tree_map(placed, kwargs))[..., 0])
+            plain = {name: value for name, value in kwargs.items() if name != "memory_format"}  # those are of four dims
+            out.copy_(func(*tree_map(placed, args), **tree_map(placed, plain))[..., 0])
         return out
 
     def _placed(self, value: Any, dtype: torch.dtype, vectors: bool) -> Any:

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 import torch
 from torch.nn import functional as F
 
 from stator.coverage.compare import Seen, judged, observe_on
 from stator.coverage.stepwise import Stepwise
-from stator.coverage.ways import Around, Elsewhere, Plain, RandomRounding, SignedNaN, Together, moved_like
+from stator.coverage.ways import (
+    FORWARD_WAYS,
+    WAYS,
+    Around,
+    Elsewhere,
+    Plain,
+    RandomRounding,
+    SignedNaN,
+    Together,
+    moved_like,
+)
+from tests.differential.observe import observe
+from tests.differential.programs import generate
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
@@ -337,3 +351,42 @@ def test_gradients_are_measured_by_the_formula_that_eager_takes(function: object
     want = run(function, x).gradients[0]
     for way in (Plain, lambda: Together(Plain(), Plain())):
         torch.testing.assert_close(run(function, x, within=way).gradients[0], want, equal_nan=True)
+
+
+def test_autograd_adds_in_place_only_without_a_mode() -> None:
+    """Which lays out the sum otherwise, in dims of one, where batch norm's gradient is wrong in PyTorch 2.13."""
+    x = torch.rand(34, 4, 34, 1, generator=torch.Generator().manual_seed(3))
+
+    def want(x: torch.Tensor) -> torch.Tensor:
+        norm = F.batch_norm(x, None, None, training=True)
+        return F.scaled_dot_product_attention(norm, norm, norm)
+
+    def ours(x: torch.Tensor) -> torch.Tensor:
+        norm = F.batch_norm(x, None, None, training=True)
+        norm.register_hook(lambda gradient: gradient.contiguous())
+        return F.scaled_dot_product_attention(norm, norm, norm)
+
+    assert judge(ours, want, x) == []
+    assert judge(lambda x: ours(x) * 1e3, want, x)
+
+
+@pytest.mark.parametrize("seed", range(24_000, 24_024))
+@pytest.mark.filterwarnings("ignore")  # eager's own, about what random programs do
+def test_every_way_runs_what_eager_runs(seed: int) -> None:
+    """One that fails would measure nothing, unnoticed."""
+    program = generate(random.Random(seed))
+    want = observe(program.function(), program.inputs)
+    for way in (Plain, *WAYS, *FORWARD_WAYS):
+        seen = observe(program.function(), program.inputs, within=way)
+        assert (seen.failed is None) == (want.failed is None), seen.failed
+        assert want.backward_failed or not seen.backward_failed, seen.backward_failed
+
+
+def test_vectors_decide_the_gradient_of_a_contiguous_copy() -> None:
+    """A formula on NaN that eager has two values of; the copy's layout has as many dims as the tensor."""
+    x = torch.full((3, 17, 3, 3), torch.nan, dtype=torch.bfloat16)
+    want = lambda x: F.hardshrink(x.contiguous(memory_format=torch.channels_last))  # noqa: E731
+    for vectors in (True, False):
+        plain, seen = (run(want, x, within=w) for w in (Plain, lambda vectors=vectors: Elsewhere(vectors=vectors)))
+        assert seen.failed is None and plain.failed is None
+        assert bool(seen.gradients[0].any()) is not vectors
