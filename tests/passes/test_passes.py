@@ -144,6 +144,22 @@ def test_a_constant_of_one_element_is_a_number_and_one_of_more_is_rounded(count)
     assert [t.isinf().all().item() for t in after] == [count > 1, False]
 
 
+@pytest.mark.parametrize("op", [aten.remainder.Scalar, aten.fmod.Scalar, aten.floor_divide.Scalar])
+@pytest.mark.parametrize("count", [0, 3])
+def test_what_raises_is_left_to_the_call(op, count):
+    """Eager divides no element of an empty tensor by zero."""
+    b = Build(torch.randn(3))
+    full = b(aten.full.default, [count], 2, dtype=torch.int64)
+    b.graph.output((b(op, full, 0), b.x[0]))
+    FoldConstants()(b.graph)
+    program = fx.GraphModule(torch.nn.Module(), b.graph)
+    if count:
+        with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+            program(*b.inputs)
+    else:
+        assert program(*b.inputs)[0].shape == (0,)
+
+
 def test_pipeline_on_a_training_graph():
     torch.manual_seed(0)
     net = GPT(vocabulary=31, length=6, width=16, layers=2, heads=2, dropout=0.1)
