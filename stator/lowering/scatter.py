@@ -17,7 +17,7 @@ from stator.loop import expr as e
 from stator.loop.expr import Expr
 from stator.loop.fusion import FEW
 from stator.loop.index import ZERO, Index
-from stator.loop.nest import Buffer, Nest
+from stator.loop.nest import Nest
 from stator.loop.scalar import FLOATS
 from stator.lowering.context import Context, loop_axes
 from stator.lowering.extern import extern
@@ -91,15 +91,18 @@ def _ordered(dtype: str, mode: str) -> Cell:
     return Cell(integer, mode, into, lambda number: e.cast(e.bitcast(turned(number), wide), dtype))
 
 
-def spent(context: Context, out: Spec, x: LazyTensor) -> Buffer | None:
-    """The buffer of the node's first argument, if that is the result of a call and nothing but this node reads it."""
+def spent(context: Context, out: Spec, x: LazyTensor) -> Place | None:
+    """Where the node's first argument lies, if that is the result of a call and nothing but this node reads it.
+
+    Its buffer may have other dims than it.
+    """
     assert context.node is not None
     source: Any = context.node.args[0]
     primitive = PRIMITIVES.get(source.target)
     owned = LOWERINGS.get(source.target) in _SCATTERS or (primitive is not None and primitive.kind == "extern")
     if not owned or x.place is None or x.place.stride != out.stride or context.uses[source].count > 1:
         return None
-    return x.place.buffer
+    return x.place if x.place.offset == 0 else None
 
 
 def _realize_small(context: Context, source: LazyTensor, out: Size) -> None:
@@ -124,14 +127,15 @@ def _scattered(
     kept = cell(context, out.dtype, dtype, mode)
     if 0 in out.size or kept is None:
         return None
-    buffer = spent(context, out, x) if kept.dtype == out.dtype else None
-    if buffer is None:
+    place = spent(context, out, x) if kept.dtype == out.dtype else None
+    if place is None:
         buffer = context.buffer(out.size, out.stride, kept.dtype)
+        place = Place(buffer, buffer.stride)
         context.write(buffer, pointwise(out.size, kept.dtype, lambda at: kept.into(x.load(at)), x.weight))
     axes, at = loop_axes(size, tuple(range(len(size), 0, -1)))
-    position = _flat(target(at), buffer.stride)
-    context.nodes.append(Nest(buffer, axes, (), kept.into(value(at)), position, kept.mode))
-    whole = placed(out.size, Place(buffer, buffer.stride))
+    position = _flat(target(at), place.stride)
+    context.nodes.append(Nest(place.buffer, axes, (), kept.into(value(at)), position, kept.mode))
+    whole = placed(out.size, place)
     if kept.dtype == out.dtype:
         return whole
     return pointwise(out.size, out.dtype, lambda at: kept.back(whole.load(at)), 2)

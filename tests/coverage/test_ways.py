@@ -9,6 +9,7 @@ import torch
 from torch.nn import functional as F
 
 from stator.coverage.compare import Seen, judged, observe_on
+from stator.coverage.reordered import Reordered
 from stator.coverage.stepwise import Stepwise
 from stator.coverage.ways import (
     FORWARD_WAYS,
@@ -390,3 +391,15 @@ def test_vectors_decide_the_gradient_of_a_contiguous_copy() -> None:
         plain, seen = (run(want, x, within=w) for w in (Plain, lambda vectors=vectors: Elsewhere(vectors=vectors)))
         assert seen.failed is None and plain.failed is None
         assert bool(seen.gradients[0].any()) is not vectors
+
+
+def test_norms_by_the_textbook_are_rounded_as_any_processor_may() -> None:
+    """Of equal numbers their mean may be one of them, or beside it: eager's own algorithm finds it, a sum may not."""
+    x = torch.full((1, 3, 3), 1.9459101)
+    apart = []
+    for seed in range(4):
+        with Together(RandomRounding(seed), Reordered(seed)):
+            apart.append(float(F.group_norm(x, 3).abs().max()))
+    assert 0 < max(apart) < 1e-3
+    assert judge(lambda x: F.group_norm(x, 3) + 3.7697e-05, lambda x: F.group_norm(x, 3), x) == []
+    assert judge(lambda x: F.group_norm(x, 3) + 0.1, lambda x: F.group_norm(x, 3), x)

@@ -78,3 +78,45 @@ def test_few_multiplications_need_no_library() -> None:
     assert not stator.explain(linear)(*given).externs
     assert stator.explain(linear)(*[x.bfloat16() for x in given]).externs
     assert stator.explain(linear)(torch.randn(20, 16), *given[1:]).externs
+
+
+RESULTS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "matrix and vector": lambda a, b: a @ b[0],
+    "matrices": lambda a, b: a @ b,
+    "linear": lambda a, b: F.linear(a, b),
+    "addmm": lambda a, b: torch.addmm(a[0], a, b),
+    "of batches": lambda a, b: a.expand(2, 3, 3) @ b,
+    "outer": lambda a, b: torch.outer(a[0], b[0]),
+    "convolution": lambda a, b: F.conv1d(a.expand(2, 3, 3), b.expand(2, 3, 3)),
+    "sorted": lambda a, b: (a + b).sort(0)[0],
+    "summed": lambda a, b: (a @ b).sum(0),
+}
+WRITES: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
+    "scatter": lambda x, at, y: x.scatter_(0, at, 0.5),
+    "of another": lambda x, at, y: x.scatter_(0, at, y),
+    "scatter_add": lambda x, at, y: x.scatter_add_(0, at, y),
+    "scatter_reduce": lambda x, at, y: x.scatter_reduce_(0, at, y, "amax"),
+    "index_add": lambda x, at, y: x.index_add_(0, at.flatten()[:1], y[:1]),
+    "index_copy": lambda x, at, y: x.index_copy_(0, at.flatten()[:1], y[:1]),
+    "index_fill": lambda x, at, y: x.index_fill_(0, at.flatten()[:1], 2.0),
+    "index_put": lambda x, at, y: x.index_put_((at.flatten()[:1],), y[:1], accumulate=True),
+    "put": lambda x, at, y: x.put_(at.flatten()[:1], y.flatten()[:1]),
+    "masked": lambda x, at, y: x.masked_scatter_(at > 0, y.contiguous()),
+}
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+@pytest.mark.parametrize("write", WRITES)
+@pytest.mark.parametrize("result", RESULTS)
+def test_results_of_calls_that_are_written_to(result: str, write: str, rows: int) -> None:
+    """Their memory may have other dims than they."""
+
+    def function(a: Tensor, b: Tensor) -> Tensor:
+        made = RESULTS[result](a, b)
+        at = torch.zeros_like(made, dtype=torch.int64)
+        return WRITES[write](made, at, made * 0.5 + 1)
+
+    random = torch.Generator().manual_seed(3)
+    a, b = torch.randn(3, 3, generator=random)[:rows], torch.randn(3, 3, generator=random)
+    got = stator.compile(function, fullgraph=True, options={"strict": True})(a, b)
+    torch.testing.assert_close(got, function(a, b))
