@@ -7,20 +7,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from stator.base.dtypes import ITEMSIZE
 from stator.kernel.ir import (
     Assign,
+    Best,
     Block,
     Declare,
+    Flush,
     Function,
     Let,
     Literal,
     Load,
     Loop,
     Operand,
+    Piece,
     Position,
+    Scan,
+    Scratch,
     Store,
+    Turn,
     Value,
     Within,
+    walk,
 )
 from stator.loop import scalar
 from stator.loop.evaluate import Memory, random
@@ -32,6 +40,8 @@ from stator.sizes import Extent, Symbol, substitute
 def run(function: Function, memories: Mapping[str, Memory], sizes: Mapping[Symbol, int] | None = None) -> int:
     """Run it on memory by parameter; gives the number of a check that failed, or 0."""
     machine = _Machine(memories, dict(sizes or {}))
+    for symbol, extent in function.named:
+        machine.sizes[symbol] = machine.extent(extent)
     machine.block(function.body)
     return machine.failed
 
@@ -40,7 +50,7 @@ class _Machine:
     """The values of names and axes; names are unique, so that one table does."""
 
     def __init__(self, memories: Mapping[str, Memory], sizes: dict[Symbol, int]) -> None:
-        self.memories, self.sizes = memories, sizes
+        self.memories, self.sizes = dict(memories), sizes
         self.values: dict[Value, Number] = {}
         self.axes: dict[Axis, int] = {}
         self.failed = 0
@@ -63,26 +73,57 @@ class _Machine:
                     self.values[target] = self.operand(start)
                 case Store(memory, index, value, mode):
                     self.store(self.memories[memory], self.index(index), self.operand(value), mode)
+                case Best():
+                    self.best(statement)
+                case Scratch(name, dtype, numel):
+                    self.memories[name] = Memory(bytearray(b"\xff" * (numel * ITEMSIZE[dtype])), 0, dtype)
+                case Flush():
+                    pass
+                case Scan(target, op, state, value):
+                    step = scalar.SCANS[op](self.values[state], self.operand(value))
+                    self.values[target] = self.values[state] = scalar.round_to(target.dtype, step)
+                case Turn():
+                    self.turn(statement)
                 case Loop():
                     self.loop(statement)
 
     def loop(self, loop: Loop) -> None:
-        size, start = self.extent(loop.axis.size), 0
-        stop = size
-        if loop.piece is not None:
-            start = loop.piece.step * self.axes[loop.piece.axis]
-            stop = min(start + loop.piece.step, size)
-        points = range(start, stop)
-        for point in reversed(points) if loop.kind == "parallel" else points:  # any order: not the one that all expect
+        points = self.points(loop.axis, loop.piece)
+        in_order = loop.kind == "range" or any(isinstance(s, Scan) for s in walk(loop.body))
+        for point in points if in_order else reversed(points):  # any order: not the one that all expect
             self.axes[loop.axis] = point
             self.block(loop.body)
+
+    def points(self, axis: Axis, piece: Piece | None) -> range:
+        """What a loop over an axis, or a piece of it, runs over."""
+        size = self.extent(axis.size)
+        if piece is None:
+            return range(size)
+        step = self.extent(piece.step)
+        start = step * self.axes[piece.axis]
+        return range(start, min(start + step, size))
+
+    def turn(self, statement: Turn) -> None:
+        (rows, _), (columns, _) = statement.rows, statement.columns
+        for i, row in enumerate(self.points(*statement.rows)):
+            for j, column in enumerate(self.points(*statement.columns)):
+                self.axes[rows], self.axes[columns] = row, column
+                value = self.memories[statement.memory].read(self.index(statement.index))
+                self.memories[statement.scratch].write(statement.width * i + j, value)
+
+    def best(self, statement: Best) -> None:
+        value, here = self.operand(statement.value), self.operand(statement.here)
+        best, position = self.values[statement.best], self.values[statement.position]
+        better = value > best if statement.op == "gt" else value < best
+        alike = value == best or (value != value and best != best)
+        if better or (value != value and best == best) or (alike and here < position):
+            self.values[statement.best], self.values[statement.position] = value, here
 
     def within(self, statement: Within) -> None:
         value, bound = self.operand(statement.value), self.extent(statement.bound)
         inside = 0 <= value < bound
-        if not statement.number:
-            assert inside, f"{value} was proved to lie in 0 … {bound - 1}"
-        elif not inside and (statement.mask is None or self.operand(statement.mask)):
+        if not inside and (statement.mask is None or self.operand(statement.mask)):
+            assert statement.number, f"{value} was proved to lie in 0 … {bound - 1}"
             self.failed = statement.number
         self.values[statement.target] = value if inside else 0
 

@@ -1,8 +1,9 @@
 """The kernel IR. Its printed form is a subset of Python's grammar; `text` prints it and `parse` reads it back.
 
-    function  = def NAME(parameter, …): block
+    function  = def NAME(parameter, …): block       with `-> Threads[number]`, on so many threads at most
     parameter = p0: In[f32, 128]                   memory of so many elements; Out is written, InOut both
-              | n0: Size[low, high, hint]           a number that each launch gives; None where it has no bound
+              | n0: Size[low, high, hint]           a number that each launch gives; None where it has no bound. As a
+              |                                     first line of the function, with ` = extent`: one made of these
     statement = v: dtype = op(operand, …)           an operator of `scalar.OPS`, or cast, bitcast, uniform, normal
               |                                     (and, or and not are written and_, or_, not_)
               | v: dtype = index(position)          a position as a number
@@ -10,13 +11,25 @@
               | v: dtype = p0[position] if m else 0   the same, that reads only where m holds
               | v: dtype = within(operand, extent)  an integer that is proved to lie in 0 … extent-1
               | v: dtype = within(operand, extent, number, m)   one that is checked where m holds: 0 where it does not
-              |                                     lie there, and the kernel fails with that number
+              |                                     lie there, and the kernel fails with that number; 0 if it is proved
               | v: Var[dtype] = operand             a variable: an accumulator, the state of a scan
               | v = operand | v = op(operand, …)    an assignment to one
+              | flush(v)                            what a sum has taken goes to a total of its own: v is what it was,
+              |                                     but for what rounding would have lost
+              | v, v = best(gt, operand, operand)   the greatest (lt: least) of the operands so far and the lowest
+              |                                     position of it; the first NaN is better than any number.
+              |                                     `best_in_turn`: positions come in order
+              | v: dtype = scan(sum, v, operand)    the next step of a scan, whose state so far is a variable: loops
+              |                                     around it go in order, those of lanes too
+              | s0: Scratch[dtype, number]          memory of so many elements, which this block alone knows
+              | turn(s0[64], p0[position], x1, 16*x2, extent, x0, 64*x3, extent)     s0[64*i + j] = p0[position]
+              |                                     for a piece of x1 and one of x0; i and j count from their beginnings
               | p0[position] = operand              a store; no other iteration writes there
               | mode(p0[position], operand)         a store in another mode of `collision.MODES`
               | for x0 in range(extent): block      iterations in order
               | for x0 in parallel(extent): block   in any order: they write different places
+              | for x0 in lanes(16, extent): block  so many at once; lanes(16*2, …) twice as many. A variable from
+              |                                     outside of it only takes what lanes add: none of them looks at it
               | for x0 in range(16*x1, min(16*x1 + 16, extent)): block      a piece of such a loop
     operand   = v | number | dtype(number)          a plain number has the dtype of what is defined
     position  = integers, axes, symbols and what `within` gives, with + - * // %
@@ -109,7 +122,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Within:
-    """`target = value`, an integer in 0 … bound-1: proved if `number` is 0, else checked where the mask holds."""
+    """`target = value`, an integer in 0 … bound-1 where the mask holds: proved if `number` is 0, else checked."""
 
     target: Value
     value: Operand
@@ -146,38 +159,99 @@ class Store:
 
 
 @dataclass(frozen=True, slots=True)
+class Flush:
+    """A sum's recent terms go to its total."""
+
+    target: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Best:
+    """`best, position = value, here` where the value is better than all so far (`op`), or as good and further left."""
+
+    best: Value
+    position: Value
+    op: str
+    value: Operand
+    here: Operand
+    in_turn: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """`target = state = op(state, value)`, of `scalar.SCANS`."""
+
+    target: Value
+    op: str
+    state: Value
+    value: Operand
+
+
+@dataclass(frozen=True, slots=True)
+class Scratch:
+    """Memory of its own for a block."""
+
+    name: str
+    dtype: str
+    numel: int
+
+
+@dataclass(frozen=True, slots=True)
 class Piece:
     """The part of an axis from `step * axis` on, `step` points long or to its end."""
 
     axis: Axis
-    step: int
+    step: Extent
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """`scratch[width*i + j] = memory[index]` for a block of two axes, `rows` and `columns`, each with its piece."""
+
+    scratch: str
+    width: int
+    memory: str
+    index: Index
+    rows: tuple[Axis, Piece]
+    columns: tuple[Axis, Piece]
 
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """`body` for each point of an axis, or of a piece of it, in a way of `KINDS`."""
+    """`body` for each point of an axis, or of a piece of it, in a way of `KINDS`; `lanes * unroll` of them at once."""
 
     axis: Axis
     kind: str
     body: tuple[Statement, ...]
     piece: Piece | None = None
+    lanes: int = 0
+    unroll: int = 1
 
 
-Statement: TypeAlias = Let | Position | Load | Within | Declare | Assign | Store | Loop
+Statement: TypeAlias = (
+    Let | Position | Load | Within | Declare | Assign | Flush | Best | Scan | Scratch | Turn | Store | Loop
+)
 Block: TypeAlias = tuple[Statement, ...]
-KINDS = ("range", "parallel")
+KINDS = ("range", "parallel", "lanes")
+#: What an accumulator takes the next value by, in any order.
+FOLDING = ("add", "mul", "maximum", "minimum", "or", "and")
 #: Operators beside those of `scalar.OPS`: the operand in another dtype, its bits, Philox of (seed, counter).
 SPECIAL = ("cast", "bitcast", "uniform", "normal")
 
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """One kernel. `params` and `symbols` are those of the `Kernel` that it runs."""
+    """One kernel. `params` and `symbols` are those of the `Kernel` that it runs.
+
+    `named` are numbers made of the symbols, each of those before it; `threads` is what the work is worth.
+    """
 
     name: str
     params: tuple[Param, ...]
     symbols: tuple[Symbol, ...]
     body: Block
+    named: tuple[tuple[Symbol, Extent], ...] = ()
+    threads: Extent = 1
 
     @property
     def checks(self) -> dict[int, Extent]:
@@ -193,6 +267,18 @@ def walk(block: Sequence[Statement]) -> Iterator[Statement]:
             yield from walk(statement.body)
 
 
+def assigned(block: Sequence[Statement]) -> set[Value]:
+    """The variables that statements assign to."""
+    found: set[Value] = set()
+    for statement in walk(block):
+        match statement:
+            case Assign(target=target):
+                found.add(target)
+            case Best(best=best, position=position):
+                found |= {best, position}
+    return found
+
+
 def operands(statement: Statement) -> tuple[Any, ...]:
     """The operands of a statement, what its index loads among them."""
     match statement:
@@ -202,8 +288,12 @@ def operands(statement: Statement) -> tuple[Any, ...]:
             return (*_loaded(index), *([mask] if mask is not None else []))
         case Within(value=value, mask=mask):
             return (value, mask) if mask is not None else (value,)
+        case Scan(value=value):
+            return (value,)
         case Declare(start=start):
             return (start,)
+        case Best(value=value, here=here):
+            return (value, here)
         case Store(index=index, value=value):
             return (*_loaded(index), value)
         case Position(index=index):

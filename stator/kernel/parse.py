@@ -14,8 +14,10 @@ from stator.base.dtypes import ITEMSIZE
 from stator.kernel.ir import (
     KINDS,
     Assign,
+    Best,
     Block,
     Declare,
+    Flush,
     Function,
     Let,
     Literal,
@@ -24,8 +26,11 @@ from stator.kernel.ir import (
     Operand,
     Piece,
     Position,
+    Scan,
+    Scratch,
     Statement,
     Store,
+    Turn,
     Value,
     Within,
 )
@@ -63,6 +68,7 @@ class _Reader:
         self.axes: dict[str, Axis] = {}
         self.symbols: dict[str, Symbol] = {}
         self.params: dict[str, Param] = {}
+        self.scratch: dict[str, Scratch] = {}
 
     def function(self, node: ast.FunctionDef) -> Function:
         for given in node.args.args:  # symbols first: sizes of memory are made of them
@@ -77,7 +83,29 @@ class _Reader:
                     self.params[given.arg] = Param(given.arg, dtype, _ROLES[role], self.extent(numel))
                 case _:
                     raise _error(given, "a parameter is In, Out or InOut of memory, or a Size")
-        return Function(node.name, tuple(self.params.values()), tuple(self.symbols.values()), self.block(node.body))
+        params, symbols = tuple(self.params.values()), tuple(self.symbols.values())
+        named: list[tuple[Symbol, Extent]] = []
+        lines = list(node.body)
+        while lines and (found := self.named(lines[0])) is not None:
+            named.append(found)
+            lines.pop(0)
+        match node.returns:
+            case None:
+                threads: Extent = 1
+            case ast.Subscript(ast.Name("Threads"), count):
+                threads = self.extent(count)
+            case _:
+                raise _error(node.returns, "a function runs on a number of Threads")
+        return Function(node.name, params, symbols, self.block(lines), tuple(named), threads)
+
+    def named(self, node: ast.stmt) -> tuple[Symbol, Extent] | None:
+        """A number that is made of symbols, or None."""
+        match node:
+            case ast.AnnAssign(ast.Name(name), ast.Subscript(ast.Name("Size"), ast.Tuple(bounds)), ast.expr() as value):
+                extent = self.extent(value)
+                symbol = self.symbols[name] = Symbol(name, *map(ast.literal_eval, bounds))
+                return symbol, extent
+        return None
 
     def block(self, nodes: list[ast.stmt]) -> Block:
         return tuple([self.statement(node) for node in nodes if not isinstance(node, ast.Pass)])
@@ -93,6 +121,15 @@ class _Reader:
             case ast.AnnAssign(ast.Name(name), ast.Subscript(ast.Name("Var"), ast.Name(dtype)), ast.expr() as start):
                 target = self.values[name] = Value(name, dtype)
                 return Declare(target, self.operand(start, dtype))
+            case ast.AnnAssign(ast.Name(name), ast.Subscript(ast.Name("Scratch"), ast.Tuple([dtype, numel])), None):
+                found = self.scratch[name] = Scratch(name, ast.unparse(dtype), ast.literal_eval(numel))
+                return found
+            case ast.Assign([ast.Tuple([best, position])], ast.Call(ast.Name(name), [ast.Name(op), value, here])):
+                return self.best(self.value(best), self.value(position), name == "best_in_turn", op, value, here)
+            case ast.Expr(ast.Call(ast.Name("turn"), [ast.Subscript(ast.Name(scratch), width), place, *pieces])):
+                return self.turn(scratch, ast.literal_eval(width), place, pieces)
+            case ast.Expr(ast.Call(ast.Name("flush"), [target])):
+                return Flush(self.value(target))
             case ast.Assign([ast.Name()] as targets, value):
                 return self.assignment(self.value(targets[0]), value)
             case ast.Assign([ast.Subscript() as place], value):
@@ -103,7 +140,7 @@ class _Reader:
                 return self.loop(name, kind, args, body, node)
         raise _error(node, "no statement of the kernel IR")
 
-    def definition(self, target: Value, node: ast.expr) -> Let | Position | Load | Within:
+    def definition(self, target: Value, node: ast.expr) -> Let | Position | Load | Within | Scan:
         match node:
             case ast.Subscript():
                 return Load(target, *self.place(node))
@@ -117,6 +154,8 @@ class _Reader:
                 made = Within(target, self.operand(value, target.dtype), self.extent(bound), number, guard)
                 self.bounds[target.name] = made.bound
                 return made
+            case ast.Call(ast.Name("scan"), [ast.Name(op), state, value]):
+                return Scan(target, op, self.value(state), self.operand(value, target.dtype))
             case ast.Call(ast.Name(op), args):
                 return Let(target, _operator(op), tuple([self.operand(arg, target.dtype) for arg in args]))
         raise _error(node, "no value of the kernel IR")
@@ -127,24 +166,49 @@ class _Reader:
                 return Assign(target, _operator(op), tuple([self.operand(arg, target.dtype) for arg in args]))
         return Assign(target, "copy", (self.operand(node, target.dtype),))
 
+    def best(self, best: Value, position: Value, in_turn: bool, op: str, value: ast.expr, here: ast.expr) -> Best:
+        given = self.operand(value, best.dtype), self.operand(here, position.dtype)
+        return Best(best, position, op, *given, in_turn)
+
+    def turn(self, scratch: str, width: int, place: ast.expr, pieces: list[ast.expr]) -> Turn:
+        blocks: list[tuple[Axis, Piece]] = []
+        while pieces:
+            match pieces[:3]:
+                case [ast.Name(name), ast.BinOp(step, ast.Mult(), ast.Name(outer)), extent] if outer in self.axes:
+                    axis = self.axes[name] = Axis(name, self.extent(extent))
+                    blocks.append((axis, Piece(self.axes[outer], self.extent(step))))
+                case _:
+                    raise _error(place, "a block is turned along pieces of two axes")
+            del pieces[:3]
+        assert isinstance(place, ast.Subscript)
+        rows, columns = blocks
+        return Turn(scratch, width, *self.place(place), rows, columns)
+
     def loop(self, name: str, kind: str, args: list[ast.expr], body: list[ast.stmt], node: ast.AST) -> Loop:
+        lanes, unroll = 0, 1
+        if kind == "lanes" and args:
+            match args.pop(0):
+                case ast.Constant(int() as lanes):
+                    pass
+                case ast.BinOp(ast.Constant(int() as lanes), ast.Mult(), ast.Constant(int() as unroll)):
+                    pass
         match args:
             case [extent]:
                 piece = None
-            case [ast.BinOp(ast.Constant(step), ast.Mult(), ast.Name(outer)), ast.Call(ast.Name("min"), [_, extent])]:
+            case [ast.BinOp(step, ast.Mult(), ast.Name(outer)), ast.Call(ast.Name("min"), [_, extent])]:
                 if outer not in self.axes:
                     raise _error(node, f"{outer} is no axis of an enclosing loop")
-                piece = Piece(self.axes[outer], int(step))  # type: ignore[arg-type]
+                piece = Piece(self.axes[outer], self.extent(step))
             case _:
                 raise _error(node, "a loop runs over an extent, or a piece of one")
         axis = self.axes[name] = Axis(name, self.extent(extent))
-        return Loop(axis, kind, self.block(body), piece)
+        return Loop(axis, kind, self.block(body), piece, lanes, unroll)
 
     def place(self, node: ast.Subscript) -> tuple[str, Index]:
         match node.value:
-            case ast.Name(name) if name in self.params:
+            case ast.Name(name) if name in self.params or name in self.scratch:
                 return name, self.index(node.slice)
-        raise _error(node, "what is indexed is a parameter")
+        raise _error(node, "what is indexed is a parameter or scratch")
 
     # ---- numbers
 

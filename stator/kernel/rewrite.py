@@ -6,14 +6,16 @@ puts them in a row. Neighbours: `verify` checks what comes out, `evaluate` runs 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import prod
 
 from stator.kernel.ir import (
     Assign,
+    Best,
     Block,
     Declare,
+    Flush,
     Function,
     Let,
     Literal,
@@ -44,7 +46,76 @@ def split(loop: Loop, step: int) -> Loop:
     assert loop.piece is None, "a piece of a loop is not split again"
     size = loop.axis.size
     outer = Axis(f"{loop.axis.name}_{step}", (size + (step - 1)) // step)
-    return Loop(outer, loop.kind, (replace(loop, kind="range", piece=Piece(outer, step)),))
+    inner = replace(loop, kind="range" if loop.kind == "parallel" else loop.kind, piece=Piece(outer, step))
+    return Loop(outer, "parallel" if loop.kind == "parallel" else "range", (inner,))
+
+
+def vectorise(function: Function, axis: Axis, lanes: int, unroll: int) -> Function:
+    """Iterations along an axis so many at once, where they reduce `unroll` times as many.
+
+    for x in range(n): B  -->  for x in lanes(lanes*unroll, n): B
+    """
+
+    def made(loop: Loop) -> Loop:
+        body = _mapped(loop.body, made)
+        if loop.axis is not axis:
+            return replace(loop, body=body)
+        reduces = any(isinstance(s, Assign | Best) for s in walk(body))
+        return replace(loop, kind="lanes", body=body, lanes=lanes, unroll=unroll if reduces else 1)
+
+    return replace(function, body=_mapped(function.body, made))
+
+
+def flush_sums(function: Function) -> Function:
+    """What long sums of floats have taken goes to their totals, now and then.
+
+    for r in range(n): a = add(a, t)  -->  for s in range(n / 16): {for r in range(16): a = add(a, t)}; flush(a)
+    """
+    return replace(function, body=_flushed(function.body))
+
+
+def _flushed(block: Block) -> Block:
+    sums = {s.target for s in block if isinstance(s, Declare) and s.target.dtype in FLOATS}
+
+    def made(loop: Loop) -> Loop:
+        paths = {target: path for target in sums if (path := _path(loop, target)) and _adds(path[-1], target)}
+        if not paths:
+            return replace(loop, body=_flushed(loop.body))
+        (*_, path) = paths.values()
+        return _with_flushes(path, sorted(paths, key=lambda value: value.name))
+
+    return _mapped(block, made)
+
+
+def _adds(loop: Loop, target: Value) -> bool:
+    return any(isinstance(s, Assign) and s.target == target and s.op == "add" for s in loop.body)
+
+
+def _with_flushes(path: Sequence[Loop], sums: Sequence[Value]) -> Loop:
+    """The outermost of these loops, with flushes at the end of one of them or of pieces of the innermost."""
+    depth = _depth([_chain(loop) for loop in path], most=8 * PART)
+    if depth is None:
+        return path[0]
+    flushes = tuple(map(Flush, sums))
+    loop = path[-1]
+    if depth == len(path) - 1:
+        outer = split(loop, PART * max(loop.lanes, 1) * loop.unroll)
+        loop = replace(outer, body=(*outer.body, *flushes))
+    for level in range(len(path) - 2, -1, -1):
+        body = _replaced(path[level].body, path[level + 1], loop)
+        loop = replace(path[level], body=(*body, *(flushes if level == depth else ())))
+    return loop
+
+
+def _chain(loop: Loop) -> Extent:
+    """How often a loop adds to one accumulator."""
+    if type(loop.axis.size) is not int or not loop.lanes:
+        return loop.axis.size
+    return max(loop.axis.size // (loop.lanes * loop.unroll), 1)
+
+
+def _mapped(block: Block, change: Callable[[Loop], Loop]) -> Block:
+    return tuple([change(s) if isinstance(s, Loop) else s for s in block])
 
 
 def reduce_in_parts(function: Function) -> Function:
@@ -128,8 +199,11 @@ def _uses(statement: Statement, target: Value) -> bool:
     return assigned or target in operands(statement)
 
 
-def _depth(lengths: Sequence[Extent]) -> int | None:
-    """The loop after each of whose iterations a part is added to the total, or None if the chain is short."""
+def _depth(lengths: Sequence[Extent], most: int = ANY_LENGTH) -> int | None:
+    """The loop after each of whose iterations a part is added to the total, or None if the chain is short.
+
+    Of parts with more terms than `most` those of the innermost loop are made.
+    """
     chains = [length if type(length) is int else ANY_LENGTH for length in lengths]
     if prod(chains) <= 2 * PART:
         return None
@@ -137,7 +211,7 @@ def _depth(lengths: Sequence[Extent]) -> int | None:
     for depth in range(len(chains) - 1, 0, -1):
         inner *= chains[depth]
         if inner >= PART:
-            return depth - 1
+            return depth - 1 if inner <= most else len(chains) - 1
     return len(chains) - 1
 
 

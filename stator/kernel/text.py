@@ -11,16 +11,22 @@ from keyword import iskeyword
 
 from stator.kernel.ir import (
     Assign,
+    Best,
     Block,
     Declare,
+    Flush,
     Function,
     Let,
     Load,
     Loop,
     Operand,
+    Piece,
     Position,
+    Scan,
+    Scratch,
     Statement,
     Store,
+    Turn,
     Value,
     Within,
 )
@@ -35,8 +41,10 @@ ROLES = {"in": "In", "out": "Out", "inout": "InOut"}
 def function_text(function: Function) -> str:
     """The whole function."""
     parameters = [_param(param) for param in function.params] + [_symbol(symbol) for symbol in function.symbols]
-    lines = ["    " + line for line in _block(function.body)] or ["    pass"]
-    return "\n".join([f"def {function.name}({', '.join(parameters)}):", *lines]) + "\n"
+    named = [f"{_symbol(symbol)} = {extent}" for symbol, extent in function.named]
+    lines = ["    " + line for line in [*named, *_block(function.body)]] or ["    pass"]
+    threads = f" -> Threads[{function.threads}]" if function.threads != 1 else ""
+    return "\n".join([f"def {function.name}({', '.join(parameters)}){threads}:", *lines]) + "\n"
 
 
 def operand_text(operand: Operand, expected: str = "") -> str:
@@ -82,7 +90,7 @@ def statement_text(statement: Statement) -> str:
             guard = f" if {operand_text(mask, 'bool')} else 0" if mask is not None else ""
             return f"{target.name}: {target.dtype} = {memory}[{index_text(index)}]{guard}"
         case Within(target, value, bound, number, mask):
-            parts = [operand_text(value, target.dtype), str(bound)] + [str(number)] * (number > 0)
+            parts = [operand_text(value, target.dtype), str(bound)] + [str(number)] * (number > 0 or mask is not None)
             parts += [operand_text(mask, "bool")] if mask is not None else []
             return f"{target.name}: {target.dtype} = within({', '.join(parts)})"
         case Declare(target, start):
@@ -90,14 +98,42 @@ def statement_text(statement: Statement) -> str:
         case Assign(target, op, args):
             given = operand_text(args[0], target.dtype) if op == "copy" else _call(op, args, target.dtype)
             return f"{target.name} = {given}"
+        case Flush(target):
+            return f"flush({target.name})"
+        case Best():
+            name, given = "best_in_turn" if statement.in_turn else "best", statement.best.dtype
+            parts = [statement.op, operand_text(statement.value, given)]
+            parts.append(operand_text(statement.here, statement.position.dtype))
+            return f"{statement.best.name}, {statement.position.name} = {name}({', '.join(parts)})"
+        case Scan(target, op, state, value):
+            return f"{target.name}: {target.dtype} = scan({op}, {state.name}, {operand_text(value, target.dtype)})"
+        case Turn(scratch, width, memory, index, rows, columns):
+            pieces = ", ".join([f"{axis.name}, {_begin(piece)}, {axis.size}" for axis, piece in (rows, columns)])
+            return f"turn({scratch}[{width}], {memory}[{index_text(index)}], {pieces})"
+        case Scratch(name, dtype, numel):
+            return f"{name}: Scratch[{dtype}, {numel}]"
         case Store(memory, index, value, mode):
             place, written = f"{memory}[{index_text(index)}]", operand_text(value)
             return f"{place} = {written}" if mode == "store" else f"{mode}({place}, {written})"
-        case Loop(axis, kind, _, piece):
-            if piece is None:
-                return f"for {axis.name} in {kind}({axis.size}):"
-            begin = f"{piece.step}*{piece.axis.name}"
-            return f"for {axis.name} in {kind}({begin}, min({begin} + {piece.step}, {axis.size})):"
+        case Loop():
+            return _head(statement)
+
+
+def _head(loop: Loop) -> str:
+    axis, piece = loop.axis, loop.piece
+    parts = []
+    if loop.kind == "lanes":
+        parts.append(f"{loop.lanes}*{loop.unroll}" if loop.unroll != 1 else str(loop.lanes))
+    if piece is None:
+        parts.append(str(axis.size))
+    else:
+        begin = _begin(piece)
+        parts += [begin, f"min({begin} + {piece.step}, {axis.size})"]
+    return f"for {axis.name} in {loop.kind}({', '.join(parts)}):"
+
+
+def _begin(piece: Piece) -> str:
+    return f"{piece.step}*{piece.axis.name}"
 
 
 def _call(op: str, args: tuple[Operand, ...], dtype: str) -> str:

@@ -3,18 +3,22 @@
 Checked: a name is defined once, before it is used, in its block or one around it; dtypes agree with the operators;
 only variables are assigned to; what an index loads went through `within`; every access whose place is not masked lies
 inside its memory, by the bounds of its index; parallel iterations assign to no variable from outside of their loop,
-and write different places. Neighbours: `ir` has the grammar, `loop/verify.py` the rules of kernels.
+and write different places; those of lanes only add to such a variable, and do not look at it.
+Neighbours: `ir` has the grammar, `loop/verify.py` the rules of kernels.
 """
 
 from __future__ import annotations
 
 from stator.base.dtypes import ITEMSIZE
 from stator.kernel.ir import (
+    FOLDING,
     KINDS,
     SPECIAL,
     Assign,
+    Best,
     Block,
     Declare,
+    Flush,
     Function,
     Let,
     Literal,
@@ -22,10 +26,14 @@ from stator.kernel.ir import (
     Loop,
     Operand,
     Position,
+    Scan,
+    Scratch,
     Statement,
     Store,
+    Turn,
     Value,
     Within,
+    assigned,
     operands,
     walk,
 )
@@ -33,9 +41,14 @@ from stator.kernel.text import statement_text
 from stator.loop import scalar
 from stator.loop.collision import MODES, colliding
 from stator.loop.index import Axis, Index
+from stator.loop.kernel import Param
 from stator.loop.scalar import INTEGERS
 from stator.loop.space import loops
 from stator.loop.verify import GrammarError
+from stator.sizes import Extent
+
+#: What holds a position.
+POSITIONS = ("i64", "i32")
 
 
 def verify(function: Function) -> None:
@@ -50,14 +63,18 @@ class _Checker:
         self.function = function
         self.params = {param.name: param for param in function.params}
         axes = {statement.axis.name for statement in walk(function.body) if isinstance(statement, Loop)}
-        self.names: set[str] = set(self.params) | {symbol.name for symbol in function.symbols}
+        self.names: set[str] = set(self.params) | {s.name for s in (*function.symbols, *dict(function.named))}
         self.defined = self.names | axes
         self.known: set[Value] = set()
         self.variables: set[Value] = set()
         self.shared: set[Value] = set()  # variables from outside of the innermost parallel loop
+        self.folded: set[Value] = set()  # and of the loop of lanes
         self.bounds: dict[Value, object] = {}
         self.axes: list[Axis] = []
         self.parallel: list[Axis] = []
+        self.lanes: list[Axis] = []
+        self.pieces: dict[Axis, Axis] = {}  # the axis of pieces → what they are pieces of
+        self.blocks: dict[Axis, tuple[Axis, Extent]] = {}  # and how long each is
         self.empty = False  # inside of a loop without iterations, which touches nothing
         self.statement: Statement | None = None
 
@@ -70,8 +87,10 @@ class _Checker:
         known, variables = set(self.known), set(self.variables)
         for statement in block:
             self.statement = statement
-            for operand in operands(statement):
+            for i, operand in enumerate(operands(statement)):
                 self.operand(operand)
+                taken = i == 0 and isinstance(statement, Assign) and statement.target == operand
+                self.require(taken or operand not in self.folded, "a lane looks at what others add to")
             self.check(statement)
         self.known, self.variables = known, variables
 
@@ -81,7 +100,7 @@ class _Checker:
                 self.require(self.result(op, args, target.dtype) == target.dtype, "the operator gives another dtype")
                 self.define(target)
             case Position(target, index):
-                self.require(target.dtype == "i64", "a position is an i64")
+                self.require(target.dtype in POSITIONS, "a position is an i64, or an i32 that it fits in")
                 self.index(index)
                 self.define(target)
             case Load(target, memory, index, mask):
@@ -99,8 +118,26 @@ class _Checker:
             case Assign(target, op, args):
                 self.require(target in self.variables, "only variables are assigned to")
                 self.require(target not in self.shared, "parallel iterations share the variable")
+                adds = op in FOLDING and args[0] == target
+                self.require(adds or target not in self.folded, "lanes do not only add to the variable")
                 given = args[0].dtype if op == "copy" else self.result(op, args, target.dtype)
                 self.require(given == target.dtype, "the operator gives another dtype")
+            case Flush(target):
+                self.require(target in self.variables - self.shared - self.folded, "no variable to flush")
+            case Best(best, position, op, value, here):
+                self.require({best, position} <= self.variables - self.shared, "only variables are assigned to")
+                same = (value.dtype, here.dtype) == (best.dtype, position.dtype)
+                self.require(same and position.dtype in POSITIONS and op in ("gt", "lt"), "dtypes differ")
+            case Scan(target, op, state, value):
+                self.require(state in self.variables - self.shared - self.folded, "no variable that a scan may change")
+                self.require(op in scalar.SCANS and target.dtype == value.dtype == state.dtype, "dtypes differ")
+                self.define(target)
+            case Turn():
+                self.turn(statement)
+            case Scratch(name, dtype, numel):
+                self.require(name not in self.names and dtype in ITEMSIZE and numel >= 0, "no memory")
+                self.names.add(name)
+                self.params[name] = Param(name, dtype, "inout", numel)
             case Store(memory, index, value, mode):
                 self.require(mode in MODES, "an unknown mode")
                 self.access(memory, index, value.dtype, "out" if mode in ("store", "put") else "inout", None)
@@ -117,16 +154,27 @@ class _Checker:
             whole = piece.axis in self.axes and piece.step * piece.axis.size - axis.size
             self.require(piece.axis in self.axes, f"{piece.axis} is no axis of a loop around it")
             self.require(type(whole) is not int or 0 <= whole < piece.step, "the pieces are not the whole axis")
-        shared, empty = self.shared, self.empty
+        shared, folded, empty = self.shared, self.folded, self.empty
+        if loop.kind == "lanes":
+            self.require(not folded and loop.lanes > 0 and loop.unroll > 0, "lanes are no loop inside of lanes")
+            self.folded = self.variables & assigned(loop.body)
+        else:
+            self.require((loop.lanes, loop.unroll) == (0, 1), "only a loop of lanes has lanes")
         if loop.kind == "parallel":
-            self.parallel.append(axis)
             self.shared = set(self.variables)
+        if loop.kind != "range":
+            self.parallel.append(axis)
+        if loop.kind == "lanes":
+            self.lanes.append(axis)
+        if piece is not None:
+            self.pieces[piece.axis] = axis
+            self.blocks[piece.axis] = axis, piece.step
         self.axes.append(axis)
         self.empty = empty or axis.size == 0
         self.block(loop.body)
         self.axes.pop()
-        self.shared, self.empty = shared, empty
-        if loop.kind == "parallel":
+        self.shared, self.folded, self.empty = shared, folded, empty
+        if loop.kind != "range":
             self.parallel.pop()
 
     # ---- parts
@@ -152,10 +200,11 @@ class _Checker:
                 return scalar.result_dtype(op, given)
             except TypeError as error:
                 self.require(False, str(error))
-        right = given == ("i64", "i64") if op in ("uniform", "normal") else len(given) == 1
+        drawn = op in ("uniform", "normal")
+        right = len(given) == 2 and given[0] == "i64" and given[1] in POSITIONS if drawn else len(given) == 1
         same = op != "bitcast" or ITEMSIZE[given[0]] == ITEMSIZE[dtype]
         self.require(right and same, f"{op} does not take ({', '.join(given)})")
-        return "f32" if op in ("uniform", "normal") else dtype
+        return "f32" if drawn else dtype
 
     def index(self, index: Index) -> None:
         for axis in index.axes():
@@ -171,13 +220,36 @@ class _Checker:
         self.require(param.role in (role, "inout"), f"{memory} is {param.role}")
         self.require(mask is None or mask.dtype == "bool", "a mask is a bool")
         self.index(index)
-        inside = mask is not None or self.empty or index.within(param.numel)
+        inside = mask is not None or self.empty or self.local(index).within(param.numel)
         self.require(inside, f"the position leaves 0 … {param.numel}-1")
+
+    def local(self, index: Index) -> Index:
+        """An index with each axis of a piece as its beginning and the way from there."""
+        found: dict[Axis, Index] = {}
+        for outer, (axis, step) in self.blocks.items():
+            if axis in index.axes() and outer in index.axes():
+                found[axis] = outer.index * step + Axis(f"{axis.name}_local", step)
+        return index.substitute(found) if found else index
+
+    def turn(self, statement: Turn) -> None:
+        """What is turned over is in memory, and the block fits."""
+        (rows, height), (columns, width) = statement.rows, statement.columns
+        scratch = self.params.get(statement.scratch)
+        self.require(scratch is not None and scratch.dtype == self.params[statement.memory].dtype, "dtypes differ")
+        self.require({height.axis, width.axis} <= set(self.axes), "no axis of a loop around it")
+        size = scratch.numel if scratch is not None else -1
+        fits = width.step == statement.width and height.step * width.step == size
+        self.require(fits, "the block is not the scratch")
+        self.axes += [rows, columns]
+        self.access(statement.memory, statement.index, self.params[statement.memory].dtype, "in", None)
+        del self.axes[-2:]
 
     def disjoint(self, index: Index, mode: str) -> None:
         """Parallel iterations store at different places: their axes are digits of the position."""
-        for axis in self.parallel if mode != "store" else ():
+        threads = {self.pieces.get(axis, axis) for axis in self.parallel if axis not in self.lanes}
+        for axis in threads if mode != "store" else ():  # lanes write one after the other where they meet
             self.require(axis not in colliding([index], [axis]), f"iterations along {axis} may write one place")
         if mode == "store" and not index.has_indirect:
-            missing = [axis for axis in self.parallel if loops(axis) and axis not in index.axes()]
+            axes = {self.pieces.get(axis, axis) for axis in self.parallel}
+            missing = [axis for axis in axes if loops(axis) and axis not in index.axes()]
             self.require(not missing, f"iterations along {missing} write one place")

@@ -6,9 +6,12 @@ Neighbours: `serial` makes loops and asks for values here.
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
+
 from stator.kernel.facts import Axes, dependencies, stays_inside
-from stator.kernel.ir import Assign, Declare, Let, Literal, Load, Operand, Position, Statement, Value, Within
+from stator.kernel.ir import Declare, Let, Literal, Load, Operand, Position, Scan, Statement, Value, Within
 from stator.kernel.placement import Placement, Scope, guarded_nodes
+from stator.loop import expr
 from stator.loop.expr import Expr
 from stator.loop.index import Index, Indirect
 from stator.loop.kernel import Kernel
@@ -18,29 +21,39 @@ from stator.sizes import Extent
 
 #: Reduction or scan → the operator that takes the next value.
 COMBINE = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum", "any": "or", "all": "and"}
+COMPARISONS = frozenset(("eq", "ne", "lt", "le", "gt", "ge"))
+INT32 = 2**31
 
 
 class Block(Scope[Operand]):
-    """Its statements, and the integers that lie within bounds there."""
+    """Its statements, the integers that lie within bounds there, and what was made of another dtype."""
 
-    __slots__ = ("bounded", "statements")
+    __slots__ = ("bounded", "casts", "statements")
 
     def __init__(self, parent: Block | None, axes: Axes) -> None:
         super().__init__(parent, axes)
         self.statements: list[Statement] = []
         self.bounded: dict[tuple[Expr, Extent, Expr | None], Value] = {}
+        self.casts: dict[tuple[Operand, str], Value] = {}
 
 
 class Writer(Placement[Operand]):
-    """Writes the expressions of one kernel."""
+    """Writes the expressions of one kernel; i64 that are `narrow` are i32, in which they fit.
 
-    def __init__(self, kernel: Kernel) -> None:
-        self.kernel = kernel
+    `guarded` are the nodes that hold a load that a mask matters to: without it, those that may leave their memory.
+    """
+
+    def __init__(
+        self, kernel: Kernel, narrow: AbstractSet[Expr] = frozenset(), guarded: set[Expr] | None = None
+    ) -> None:
+        self.kernel, self.narrow = kernel, set(narrow)
         self.ranges = Ranges(kernel.reduce_numel)
         numels = {param.name: param.numel for param in kernel.params}
         deps = dependencies(kernel)
-        guarded = guarded_nodes(deps, lambda load: stays_inside(load, numels, self.ranges))
+        if guarded is None:
+            guarded = guarded_nodes(deps, lambda load: stays_inside(load, numels, self.ranges))
         super().__init__(Block(None, frozenset()), deps, guarded)
+        self.tiled: dict[Expr, tuple[str, Index]] = {}  # loads of a block that was turned over: where it is now
         self.checks: dict[Extent, int] = {}  # the bounds that loaded integers are checked against, and their numbers
         self._count: dict[str, int] = {}
 
@@ -65,6 +78,23 @@ class Writer(Placement[Operand]):
 
     # ---- values
 
+    def dtype(self, node: Expr) -> str:
+        """The dtype that a node is computed in."""
+        return "i32" if node in self.narrow else node.dtype
+
+    def cast(self, operand: Operand, dtype: str) -> Operand:
+        """The operand in this dtype."""
+        if operand.dtype == dtype:
+            return operand
+        if isinstance(operand, Literal):
+            return Literal(operand.number, dtype)
+        for scope in self.scope.chain():
+            if (operand, dtype) in scope.casts:
+                found: Value = scope.casts[operand, dtype]
+                return found
+        made = self.scope.casts[operand, dtype] = self.let("cast", dtype, operand)
+        return made
+
     def find(self, node: Expr | Indirect, mask: Expr | None) -> Operand | None:
         """As for any writer; a constant is known everywhere."""
         if isinstance(node, Expr) and node.op == "const":
@@ -84,62 +114,93 @@ class Writer(Placement[Operand]):
         self.scope = here
 
     def _operand(self, node: Expr, mask: Expr | None) -> Operand:
+        dtype = self.dtype(node)
         match node.op:
             case "load":
-                memory, index = node.attr
+                memory, index = self.tiled.get(node, node.attr)
                 target, place = self.fresh(node.dtype), self.index(index, mask)
                 guard = self.value(mask) if mask is not None else None
                 self.scope.statements.append(Load(target, memory, place, guard))
-                return target
+                return self.cast(target, dtype)
             case "index":
-                place, target = self.index(node.attr, mask), self.fresh("i64")
+                place, target = self.index(node.attr, mask), self.fresh(dtype)
                 self.scope.statements.append(Position(target, place))
                 return target
             case "masked":
                 body = self.value(node.args[1], self.both(mask, node.args[0]))
-                parts = self.value(node.args[0], mask), body, self.value(node.args[2], mask)
-                return self.let("where", node.dtype, *parts)
-            case "known":
+                parts = [self.cast(part, dtype) for part in (body, self.value(node.args[2], mask))]
+                return self.let("where", dtype, self.value(node.args[0], mask), *parts)
+            case "known" | "cast" if dtype == self.value(node.args[0], mask).dtype:
                 return self.value(node.args[0], mask)
+            case "known":
+                return self.cast(self.value(node.args[0], mask), dtype)
             case "random":
                 drawn = self.let(node.attr, "f32", *[self.value(arg, mask) for arg in node.args])
                 return drawn if node.dtype == "f32" else self.let("cast", node.dtype, drawn)
             case "scan":
                 return self._scan(node)
+            case "cast":
+                return self.let("cast", dtype, self.value(node.args[0], mask))
+            case "bitcast":
+                (arg,) = node.args
+                return self.cast(self.let("bitcast", node.dtype, self.cast(self.value(arg, mask), arg.dtype)), dtype)
             case _:
-                return self.let(node.op, node.dtype, *[self.value(arg, mask) for arg in node.args])
+                return self._computed(node, mask)
+
+    def _computed(self, node: Expr, mask: Expr | None) -> Operand:
+        """An operator, on integers of the wider dtype of its operands and its result."""
+        args = self._clamped(node, mask) if node.op in COMPARISONS else node.args
+        given = [self.value(arg, mask) for arg in args]
+        whole = {self.dtype(arg) for arg in args if arg.dtype == "i64"}
+        result = node.dtype
+        if node.dtype == "i64":
+            whole.add(self.dtype(node))
+            result = "i64" if "i64" in whole else "i32"
+        if whole:
+            common = "i64" if "i64" in whole else "i32"
+            given = [self.cast(g, common) if a.dtype == "i64" else g for g, a in zip(given, args, strict=True)]
+        return self.cast(self.let(node.op, result, *given), self.dtype(node))
+
+    def _clamped(self, node: Expr, mask: Expr | None) -> tuple[Expr, ...]:
+        """The operands of a comparison of an i32 with a wider number that varies less, which is made to fit.
+
+        Beyond either end of the range of the other it compares as at the end.
+        """
+        left, right = node.args
+        if {self.dtype(left), self.dtype(right)} != {"i32", "i64"} or "i32" in (left.dtype, right.dtype):
+            return node.args
+        small, wide = (left, right) if self.dtype(left) == "i32" else (right, left)
+        ends = self.ranges.numbers(small)
+        if ends is None or not -INT32 < ends[0] <= ends[1] < INT32 - 1 or not self.axes(wide) < self.axes(small):
+            return node.args
+        low, high = (expr.const(end, "i64") for end in (ends[0] - 1, ends[1] + 1))
+        held = expr.op("minimum", expr.op("maximum", wide, low), high)
+        self.narrow.add(held)
+        return (small, held) if small is left else (held, small)
 
     def _scan(self, node: Expr) -> Operand:
         """One step of a scan, whose state stands around the loops."""
-        state, value = self.fresh(node.dtype, "a"), self.value(node.args[0])
-        self.before.statements.append(Declare(state, Literal(identity(node.attr, node.dtype), node.dtype)))
-        if node.attr == "logsumexp":
-            made = self._logaddexp(state, value)
-            self.scope.statements.append(Assign(state, "copy", (made,)))
-        else:
-            self.scope.statements.append(Assign(state, COMBINE[node.attr], (state, value)))
-        return state
-
-    def _logaddexp(self, a: Operand, b: Operand) -> Operand:
-        """log(exp(a) + exp(b)); of two equal infinities it is one of them."""
-        dtype = a.dtype
-        low, high = self.let("minimum", dtype, a, b), self.let("maximum", dtype, a, b)
-        raised = self.let("log1p", dtype, self.let("exp", dtype, self.let("sub", dtype, low, high)))
-        same = self.let("and", "bool", self.let("eq", "bool", low, high), self.let("isinf", "bool", low))
-        return self.let("where", dtype, same, high, self.let("add", dtype, raised, high))
+        dtype = self.dtype(node)
+        state, value = self.fresh(dtype, "a"), self.cast(self.value(node.args[0]), dtype)
+        self.before.statements.append(Declare(state, Literal(identity(node.attr, dtype), dtype)))
+        target = self.fresh(dtype)
+        self.scope.statements.append(Scan(target, node.attr, state, value))
+        return target
 
     def _within(self, atom: Indirect, mask: Expr | None) -> Value:
         """A loaded integer that lies within its bound, checked once for each mask that it is used under."""
         node: Expr = atom.expr  # type: ignore[assignment]
-        proved = node not in self._guarded and self.ranges.within(node, atom.bound)  # under no mask it is 0
-        key = node, atom.bound, None if proved else mask
+        proved = self.ranges.within(node, atom.bound)
+        if node not in self._guarded:  # under no mask it is not 0
+            mask = None if proved else mask
+        key = node, atom.bound, mask
         for scope in self.scope.chain():
             if key in scope.bounded:
                 return scope.bounded[key]
         value = self.value(node, mask)
-        guard = self.value(mask) if mask is not None and not proved else None
+        guard = self.value(mask) if mask is not None else None
         number = 0 if proved else self.checks.setdefault(atom.bound, len(self.checks) + 1)
-        home, target = self.home(node, key[2]), self.fresh(node.dtype, "i")
+        home, target = self.home(node, key[2]), self.fresh(value.dtype, "i")
         home.statements.append(Within(target, value, atom.bound, number, guard))
         home.bounded[key] = target
         return target

@@ -15,12 +15,11 @@ from torch.nn import functional as F
 
 from stator.codegen.c.emit import function_text
 from stator.codegen.cpp.emit import emit_kernel
-from stator.codegen.cpp.plan import plan
-from stator.codegen.cpp.target import generic
 from stator.codegen.triton import kernel as triton_kernel
 from stator.codegen.triton.blocks import choose
 from stator.kernel import text as kernel_text
-from stator.kernel.serial import serial
+from stator.kernel.decisions import decide
+from stator.kernel.strategies import serial
 from stator.loop import tables
 from stator.loop.device import Device
 from stator.loop.kernel import Schedule
@@ -66,11 +65,11 @@ def test_generated_code(name: str, golden: Callable[[str, str], None]) -> None:
     with tables.session():
         host, gpu = scheduled(name, Device.of("cpu")), scheduled(name, Device.of("cuda"))
         functions = [checked(serial(kernel, label)) for kernel, label in zip(host.kernels, host.names, strict=True)]
-        plans = [plan(kernel, generic(64)) for kernel in host.kernels]
+        plans = [decide(kernel, 64) for kernel in host.kernels]
         sections = {
             "the kernel IR": [kernel_text.function_text(function) for function in functions],
             "plain C": [function_text(function) for function in functions],
-            "C++ for vectors of 64 bytes": [emit_kernel(*named) for named in zip(host.names, plans, strict=True)],
+            "C++ for vectors of 64 bytes": [emit_kernel(*named) for named in zip(plans, host.names, strict=True)],
             "Triton": [
                 triton_kernel.emit_kernel(kernel, label, choose(kernel))
                 for kernel, label in zip(gpu.kernels, gpu.names, strict=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 import torch
 from torch.nn import functional
@@ -11,7 +9,7 @@ from torch.nn import functional
 from stator.base.errors import BuildError
 from stator.codegen.cpp import generic, native
 from stator.codegen.cpp.emit import emit
-from stator.codegen.cpp.plan import plan
+from stator.kernel.decisions import decide
 from stator.loop.expr import Expr
 from stator.loop.kernel import Store
 from stator.prims.random import philox
@@ -258,7 +256,7 @@ def test_images_are_read_along_their_rows_however_much_is_read_per_channel() -> 
             store(4, c.index, average), store(5, c.index, deviation),
         )  # fmt: skip
         made = kernel((c,), (i, p), stores, params(a, weight, bias, out, mean, scale, out=[3, 4, 5]))
-        assert plan(made, native()).vector is p
+        assert decide(made, native().vector_bytes).vector is p
         expected = {
             3: functional.batch_norm(a, None, None, weight, bias, training=True),
             4: a.mean((0, 2)), 5: torch.rsqrt(a.var((0, 2), correction=0) + 1e-5),
@@ -271,7 +269,7 @@ def test_images_are_read_along_their_rows_however_much_is_read_per_channel() -> 
         centred = e.op("mul", e.op("sub", load(0, a, x), parts[0]), parts[1])
         value = e.op("add", e.op("mul", centred, parts[2]), parts[3])
         made = kernel(x, (), (store(5, at(applied, x), value),), params(a, mean, scale, weight, bias, applied, out=[5]))
-        assert plan(made, native()).vector is x[2]
+        assert decide(made, native().vector_bytes).vector is x[2]
         wanted = {5: expected[3]}
         batch.add(f"apply {shape}", made, [a, mean, scale, weight, bias, applied], wanted, rtol=1e-5, atol=2e-5)
     batch.check()
@@ -286,7 +284,7 @@ def test_what_all_columns_share_does_not_turn_the_loop_to_gathers() -> None:
     far = e.op("abs", e.op("sub", load(0, a, (x[0], r)), load(1, b, (r, x[1]))))
     total = e.reduce("sum", far)
     made = kernel(x, (r,), (store(2, at(out, x), total),), params(a, b, out, out=[2]))
-    assert plan(made, native()).vector is x[1]
+    assert decide(made, native().vector_bytes).vector is x[1]
     wanted = {2: (a[:, :, None] - b).abs().sum(1)}
     batch.add("distances", made, [a, b, out], wanted, rtol=1e-5, atol=1e-5)
     batch.check()
@@ -505,8 +503,8 @@ def test_a_kernel_takes_no_more_threads_than_the_target_has() -> None:
     a = torch.randn(1024, 1024)
     x = axes_of([1024, 1024])
     made = kernel(x, (), (store(1, at(a, x), e.op("exp", load(0, a, x))),), params(a, a, out=[1]))
-    assert plan(made, native()).threads > 4
-    assert [plan(made, replace(native(), threads=n)).threads for n in (1, 3)] == [1, 3]
+    assert decide(made, native().vector_bytes).threads > 4
+    assert [decide(made, native().vector_bytes, n).threads for n in (1, 3)] == [1, 3]
 
 
 def test_a_refused_source_names_itself(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ import stator
 from stator.base.options import Options
 from stator.codegen import c
 from stator.codegen.c.emit import function_text
-from stator.kernel.serial import serial
+from stator.kernel.strategies import serial
 from stator.loop.kernel import Kernel
 from stator.runtime import Cpp
 from tests.kernel.test_serial import KERNELS

@@ -37,7 +37,7 @@ def test_some_operands_are_turned() -> None:
         loads += [load(2, back, (columns - 1 - x[2].index, x[1])), load(3, row, x[1:])]
         value = e.op("add", e.op("mul", loads[0], loads[1]), e.op("sub", loads[2], loads[3]))
         made = kernel(x, (), (store(4, at(out, x), value),), params(along, across, back, row, out, out=[4]))
-        assert emit([made]).count("turn<64>(tile") == 2
+        assert emit([made]).count("turn<64>(s") == 2
         wanted = along * across.transpose(1, 2) + (back.flip(0).t() - row)
         batch.add(f"{batches}x{rows}x{columns}", made, [along, across, back, row, out], {4: wanted}, rtol=0, atol=0)
     batch.check()

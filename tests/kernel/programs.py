@@ -8,7 +8,7 @@ from unittest import mock
 from stator.kernel.evaluate import run
 from stator.kernel.ir import Function
 from stator.kernel.parse import parse
-from stator.kernel.serial import serial
+from stator.kernel.strategies import serial
 from stator.kernel.text import function_text
 from stator.kernel.verify import verify
 from stator.loop import evaluate, tables

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from stator.kernel.serial import serial
+from stator.kernel.strategies import serial
 from stator.kernel.text import function_text
 from stator.loop.expr import cast, const, index, load, masked, op, random, reduce, scan, to_index
 from stator.loop.index import Axis

@@ -42,7 +42,7 @@ BROKEN = {
         "    for x1 in range(2):\n        for x0 in range(3*x1, min(3*x1 + 3, 8)):\n            p1[x0] = f32(1.0)\n"
     ),
     "an integer lies within a bound": "    t0: f32 = p0[0]\n    i0: f32 = within(t0, 4)\n",
-    "a position is an i64": "    for x0 in range(2):\n        t0: i32 = index(x0)\n",
+    "a position is an i64, or an i32": "    for x0 in range(2):\n        t0: i16 = index(x0)\n",
 }
 
 
@@ -63,7 +63,7 @@ UNREADABLE = {
     "line 3: t0 is no axis, no symbol, and not known to lie within a bound": (
         HEAD + "    t0: i64 = p2[0]\n    t1: f32 = p0[t0]\n"
     ),
-    "line 2: what is indexed is a parameter": HEAD + "    t0: f32 = p9[0]\n",
+    "line 2: what is indexed is a parameter or scratch": HEAD + "    t0: f32 = p9[0]\n",
     "line 2: a loop runs over an extent, or a piece of one": HEAD + "    for x0 in range(1, 2, 3):\n        pass\n",
     "line 1: one function is expected": "a = 1\n",
     "line 1: a parameter is In, Out or InOut of memory, or a Size": "def k(p0: int):\n    pass\n",

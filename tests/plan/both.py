@@ -19,7 +19,7 @@ from stator import plan as plans
 from stator.base.options import Options
 from stator.coverage.judge import Stator
 from stator.kernel.ir import Function
-from stator.kernel.serial import serial
+from stator.kernel.strategies import serial
 from stator.loop.kernel import Kernel, Schedule
 from stator.plan import ir
 from stator.runtime import GraphArtifact, Unit, executor

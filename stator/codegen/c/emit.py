@@ -1,6 +1,6 @@
 """Prints functions of the kernel IR as C: a statement is a line.
 
-Everything is decided by then. Neighbours: `kernel/serial.py` makes the functions, `spelling` has how operators are
+Everything is decided by then. Neighbours: `kernel/strategies.py` makes the functions, `spelling` has how operators are
 written, `scalar.h` and `special.h` what they call.
 """
 
@@ -14,6 +14,7 @@ from stator.codegen import gamma
 from stator.codegen.c import spelling
 from stator.kernel.ir import (
     Assign,
+    Best,
     Block,
     Declare,
     Function,
@@ -23,15 +24,17 @@ from stator.kernel.ir import (
     Loop,
     Operand,
     Position,
+    Scan,
     Statement,
     Store,
     Within,
 )
-from stator.kernel.serial import serial
+from stator.kernel.strategies import serial
 from stator.kernel.verify import verify
 from stator.loop import special_functions
 from stator.loop.index import Axis, FloorDiv, Index, Indirect
 from stator.loop.kernel import Kernel, kernel_name
+from stator.loop.scalar import FLOATS
 from stator.sizes import Extent, Symbol, fold
 
 #: What the compiler is told. Sums keep their order; integers wrap around; kernels may read bytes of any type.
@@ -113,6 +116,11 @@ class _Printer:
                 return f"const {spelling.TYPE[target.dtype]} {target.name} = {loaded};"
             case Within():
                 return self.within(statement)
+            case Best():
+                return self.best(statement)
+            case Scan(target, op, state, value):
+                step = spelling.scan(op, target.dtype, [state.name, _operand(value)])
+                return f"const {spelling.TYPE[target.dtype]} {target.name} = {state.name} = {step};"
             case Store(memory, index, value, mode):
                 place, dtype = f"{memory}[{_place(index)}]", self.memory[memory]
                 written = _operand(value)
@@ -125,6 +133,15 @@ class _Printer:
                     begin = f"{piece.step}*{piece.axis.name}"
                     end = f"least({begin} + {piece.step}, {end})"
                 return f"for (int64_t {axis.name} = {begin}; {axis.name} < {end}; ++{axis.name}) {{"
+        raise NotImplementedError(f"plain C has no {type(statement).__name__}")
+
+    @staticmethod
+    def best(statement: Best) -> str:
+        best, value = statement.best.name, _operand(statement.value)
+        better = f"{value} {'>' if statement.op == 'gt' else '<'} {best}"
+        if statement.best.dtype in FLOATS:
+            better += f" || ({value} != {value} && {best} == {best})"
+        return f"if ({better}) {best} = {value}, {statement.position.name} = {_operand(statement.here)};"
 
     @staticmethod
     def within(statement: Within) -> str:

@@ -83,7 +83,11 @@ static inline float round_f16(float x) { return from_f16(to_f16(x)); }
         return r != 0 && (r < 0) != (b < 0) ? r + b : r; \
     } \
     static inline T rsqrt_##D(T a) { return 1 / sqrt##S(a); } \
-    static inline T sigmoid_##D(T a) { return 1 / (1 + exp##S(-a)); }
+    static inline T sigmoid_##D(T a) { return 1 / (1 + exp##S(-a)); } \
+    static inline T logaddexp_##D(T a, T b) { \
+        T low = minimum_##D(a, b), high = maximum_##D(a, b); \
+        return low == high && isinf(low) ? high : log1p##S(exp##S(low - high)) + high; \
+    }
 FLOATS(float, f32, f)
 FLOATS(double, f64, )
 

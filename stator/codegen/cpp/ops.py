@@ -10,7 +10,6 @@ import math
 from typing import Any
 
 from stator.loop import special_functions
-from stator.loop.expr import Expr
 from stator.loop.scalar import FLOATS, identity
 from stator.sizes import Extent, Size, Symbol, fold
 
@@ -24,7 +23,6 @@ KIND = {
 }  # fmt: skip
 ELEMENT = {"f64": "double", "f32": "float", "i64": "i64_", "i32": "int", "mask": "int"}
 WRAP = {"i16": "wrap_i16", "i8": "wrap_i8", "u8": "wrap_u8", "bf16": "round_bf16", "f16": "round_f16"}
-WIDE_KINDS = ("f64", "i64")
 #: The dtype of a sum → those whose sums are mostly exact in it.
 NARROW = {"f64": ("f32",), "f32": ("f16", "bf16")}
 _HELD = {"i64": (-(2**63), 2**63 - 1), "i32": (-(2**31), 2**31 - 1)}  # by a register of whole numbers
@@ -55,14 +53,6 @@ ON_MASKS: dict[str, str] = {
     "ge": "mask({0} | not_({1}))", "abs": "mask({0})", "sign": "mask({0})",
 }  # fmt: skip
 KEEPS_WIDTH = frozenset(("and", "or", "xor", "minimum", "maximum", "where", "sign", "mod"))  # of wrapped operands
-
-# What an operator costs beside an addition; the rest cost 1.
-COST = {
-    "exp": 14, "exp2": 14, "expm1": 16, "log": 20, "log2": 22, "log10": 40, "log1p": 26, "sigmoid": 22, "tanh": 34,
-    "erf": 38, "sin": 24, "cos": 24, "div": 4, "reciprocal": 4, "sqrt": 6, "rsqrt": 10, "random": 60, "floordiv": 40,
-    "mod": 40, "pow": 70, "tan": 50, "asin": 36, "acos": 36, "atan": 30, "atan2": 40, "sinh": 36, "cosh": 26,
-    "erfc": 80, "scan": 8, "known": 0, **dict.fromkeys(special_functions.NAMES, 500),
-}  # fmt: skip
 
 COMBINE = {
     "sum": "{0} + {1}", "prod": "{0} * {1}", "max": "max_({0}, {1})", "min": "min_({0}, {1})", "any": "{0} | {1}",
@@ -102,16 +92,16 @@ def start(reduction: str, kind: str, dtype: str) -> str:
     return str(-int(found)) if kind == "mask" else number(kind, found)
 
 
-def scan_along_lanes(node: Expr) -> str:
+def scan_along_lanes(op: str, dtype: str, source: str | None) -> str:
     """The function of a scan along lanes: maxima are the same in any order, integers wrap around, floats are rounded.
 
-    Sums in a wider dtype are mostly exact in any order; where they are not, much has cancelled.
+    Sums in a wider dtype than that of what was converted are mostly exact in any order; where they are not, much has
+    cancelled.
     """
-    if node.attr not in ("sum", "prod") or node.dtype not in FLOATS:
+    if op not in ("sum", "prod") or dtype not in FLOATS:
         return "scan"
-    (value,) = node.args
-    exact = node.attr == "sum" and value.op == "cast" and value.args[0].dtype in NARROW.get(node.dtype, ())
-    return f"scan_floats<Digits::{'all' if exact else 'most'}, {'true' if node.attr == 'prod' else 'false'}>"
+    exact = op == "sum" and source in NARROW.get(dtype, ())
+    return f"scan_floats<Digits::{'all' if exact else 'most'}, {'true' if op == 'prod' else 'false'}>"
 
 
 def bitcast(source: str, target: str, text: str) -> str:

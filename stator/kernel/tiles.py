@@ -2,7 +2,7 @@
 
 Loaded at an address for each lane, each cache line would be fetched as often as it has elements. Instead the loops
 over both axes go in blocks, and what a block loads is turned over at once into a buffer whose rows lie along the lanes
-(`tile.h`). `plan` decides by `choose`, `emit` writes the loops and `body` loads from the buffers.
+by the target.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from stator.base.dtypes import ITEMSIZE
-from stator.codegen.cpp import ops
 from stator.loop.expr import Expr, postorder
 from stator.loop.index import Axis
 from stator.loop.kernel import Kernel
@@ -53,7 +52,7 @@ def choose(kernel: Kernel, vector: Axis | None, lane_stride: Callable[[Expr], Ex
         return None
     axis = max(found, key=lambda axis: len(found[axis]))
     columns = LINE // max(ITEMSIZE[load.dtype] for load in found[axis])
-    return Tile(axis, columns, {load: f"tile{i}" for i, load in enumerate(found[axis])})
+    return Tile(axis, columns, {load: f"s{i}" for i, load in enumerate(found[axis])})
 
 
 def _walks_along(axis: Axis, vector: Axis, kernel: Kernel, line: int) -> bool:
@@ -74,18 +73,3 @@ def _across(load: Expr, vector: Axis, kernel: Kernel) -> Axis | None:
         if not rest.axes() & {axis, vector}:
             return axis
     return None
-
-
-def turned(load: Expr, buffer: str, tile: Tile, place: str, step: str) -> list[str]:
-    """Fills the buffer of a load, which is at `place` at the beginning of both axes; a lane moves it by `step`."""
-    storage = ops.STORAGE[load.dtype]
-    where = f"{load.attr[0]} + {place} + {step}*at + first"
-    return [
-        f"{storage} {buffer}[{tile.columns * WIDTH}];",
-        f"turn<{WIDTH}>({buffer}, {where}, {step}, end - at, last - first);",
-    ]
-
-
-def place_in(tile: Tile, load: Expr, vector: Axis) -> str:
-    """Where a block of lanes of a load is in its buffer."""
-    return f"{tile.buffers[load]} + {WIDTH}*({tile.axis.name} - first) + ({vector.name} - at)"

@@ -1,6 +1,6 @@
 """Decides how one kernel runs on a vector machine: the axis to vectorise, lanes, accumulators, grid, threads.
 
-`plan(kernel, target)` only reads; the `LoopPlan` it gives is what `body` and `emit` carry out. Three shapes come out:
+`decide` only reads; the `LoopPlan` it gives is what strategies and the C++ target carry out. Three shapes come out:
 pointwise (no reduce axes), row (the vector axis is a reduce axis: lanes are folded at the end) and column (the vector
 axis is an outer axis: each lane is its own result). Positions of the vector axis inside a kernel are always multiples
 of `lanes`, which is what `lane_stride` relies on. Where sizes are symbolic, the shape is chosen by their hints, and
@@ -13,22 +13,21 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from math import ceil, prod
 
-from stator.codegen.cpp.ops import COST, KIND, WIDE_KINDS
-from stator.codegen.cpp.target import Target
-from stator.codegen.cpp.tiles import WIDTH, Tile, choose
+from stator.kernel.cost import COST, total_cost
 from stator.kernel.facts import Axes, dependencies, index_axes, stays_inside
+from stator.kernel.nest import merges
 from stator.kernel.placement import guarded_nodes
+from stator.kernel.tiles import WIDTH, Tile, choose
 from stator.loop.collision import colliding, scatters
 from stator.loop.expr import Expr, scans
 from stator.loop.extent import less
 from stator.loop.index import Axis, FloorDiv, Index, Indirect, Mod
-from stator.loop.kernel import Kernel, Store
+from stator.loop.kernel import Kernel
 from stator.loop.ranges import Ranges
 from stator.loop.space import loops
 from stator.sizes import Extent, Size, Symbol, hint, maximum, minimum
 
 INT32 = 2**31
-ITEM_COST = 3  # what a load or store of one element costs beside an addition
 THREAD_WORK = 60_000  # cost units that pay for one more thread
 COSTLY = 10  # what an operator costs that is worth lanes even if they are taken apart afterwards
 LONG = 512  # the length that a loop is unrolled for at least, if it is symbolic
@@ -60,7 +59,7 @@ class LoopPlan:
     shape: str = "pointwise"
     tile: Tile | None = None  # what is loaded from buffers, where loops go in blocks of two axes
     serial: tuple[Axis, ...] = ()  # outer axes whose order matters: each grid point loops over them
-    named: list[tuple[str, Extent]] = field(default_factory=list)  # numbers known at run time, each by earlier ones
+    named: list[tuple[Symbol, Extent]] = field(default_factory=list)  # numbers known at run time, each by earlier ones
     loops: tuple[Axis, ...] = field(default=())  # reduce axes as nested, the vector axis innermost if it is one
     staged: tuple[Expr, ...] = ()  # what a loop over a row keeps for the next ones
 
@@ -68,30 +67,27 @@ class LoopPlan:
         """The value; one that is known at run time only is from here on a variable of this name."""
         if type(value) is not Size:
             return value
-        self.named.append((text, value))
-        return Symbol(text, value.low or 0, None, max(hint(value), 1)).size
+        symbol = Symbol(text, value.low or 0, None, max(hint(value), 1))
+        self.named.append((symbol, value))
+        return symbol.size
 
-    def kind(self, node: Expr) -> str:
-        """The register kind of a node."""
-        return "i32" if node in self.narrow else KIND[node.dtype]
-
-    def in_range(self, atom: Indirect) -> bool:
-        """Whether a loaded index provably lies within its bound."""
-        return self.ranges.within(atom.expr, atom.bound)  # type: ignore[arg-type]
+    def dtype(self, node: Expr) -> str:
+        """The dtype that a node is computed in."""
+        return "i32" if node in self.narrow else node.dtype
 
     def lane_stride(self, index: Index) -> Extent | None:
         """By how much a lane moves the index within a block of lanes, or None where that is not constant."""
         return 0 if self.vector is None else _lane_stride(index, self.vector, self.lanes, self.deps)
 
 
-def plan(kernel: Kernel, target: Target) -> LoopPlan:
-    """Decide everything."""
+def decide(kernel: Kernel, vector_bytes: int, threads: int = 0) -> LoopPlan:
+    """Decide everything, for vectors of so many bytes and so many threads at most, if that is not 0."""
     deps = dependencies(kernel)
     ranges = Ranges(kernel.reduce_numel)
     narrow = _narrow(kernel, ranges)
     collide = colliding([store.index for store in kernel.stores if scatters(store)], kernel.axes)
-    vector = _choose(kernel, target.vector_bytes // 4, deps, collide)
-    lanes = target.vector_bytes // 4
+    vector = _choose(kernel, vector_bytes // 4, deps, collide)
+    lanes = vector_bytes // 4
     if any(_is_wide(node, narrow) and (vector in deps[node] or node.op == "reduce") for node in kernel.nodes):
         lanes //= 2
     swept = vector
@@ -109,7 +105,7 @@ def plan(kernel: Kernel, target: Target) -> LoopPlan:
     if not collide:
         made.tile = choose(kernel, vector, lambda load: made.lane_stride(load.attr[1]))
     _lay_out(made, whole=swept in collide)
-    made.threads = minimum(made.threads, target.threads) if target.threads else made.threads
+    made.threads = minimum(made.threads, threads) if threads else made.threads
     return made
 
 
@@ -152,7 +148,7 @@ def _narrow(kernel: Kernel, ranges: Ranges) -> frozenset[Expr]:
 
 
 def _is_wide(node: Expr, narrow: frozenset[Expr]) -> bool:
-    return KIND[node.dtype] in WIDE_KINDS and node not in narrow
+    return node.dtype in ("f64", "i64") and node not in narrow
 
 
 def guarded(plan: LoopPlan) -> set[Expr]:
@@ -286,7 +282,7 @@ def _staged(made: LoopPlan) -> tuple[Expr, ...]:
     used.update(arg for _, computed in bodies for node in computed - shared for arg in node.args)
     found: list[Expr] = []
     for node in kernel.nodes:
-        if node not in used & shared or KIND[node.dtype] != "f32" or vector not in made.deps[node]:
+        if node not in used & shared or node.dtype not in ("f32", "bf16", "f16") or vector not in made.deps[node]:
             continue
         if sum(COST.get(part.op, 1) for part in _computed([node], kernel, found)) >= COSTLY:
             found.append(node)
@@ -305,12 +301,6 @@ def _roots_of_loops(kernel: Kernel) -> list[list[Expr]]:
         levels[max(levels)] += roots
         roots = []
     return [*levels.values(), roots]
-
-
-def merges(kernel: Kernel, stores: Sequence[Store]) -> bool:
-    """Whether the last loop that reduces makes these inner stores too: they need nothing that it finds."""
-    last = max([node.level for node in kernel.nodes if node.op == "reduce"], default=0)
-    return bool(stores) and last > 0 and all(store.value.level < last for store in stores)
 
 
 def _computed(roots: Iterable[Expr], kernel: Kernel, known: Sequence[Expr] = ()) -> set[Expr]:
@@ -346,9 +336,9 @@ def _lay_out(made: LoopPlan, whole: bool) -> None:
     if vector in kernel.axes and vector is not None and whole:
         made.chunk = vector.size
     elif vector in kernel.axes and vector is not None:
-        block = made.lanes * made.unroll if tile is None else WIDTH
-        if made.shape == "column":
-            made.chunk = block
+        block = made.lanes * made.unroll
+        if made.shape == "column" or tile is not None:
+            made.chunk = block if tile is None else WIDTH
         else:
             parts = made.name("parts", maximum(pieces_of(wanted, maximum(outer, 1)), 1))
             made.chunk = made.name("chunk", maximum(pieces_of(vector.size, parts * block), 1) * block)
@@ -361,14 +351,3 @@ def _lay_out(made: LoopPlan, whole: bool) -> None:
 def pieces_of(total: Extent, size: Extent) -> Extent:
     """Into how many pieces of a size a total falls, the last of which may be smaller."""
     return (total + size - 1) // size
-
-
-def total_cost(kernel: Kernel) -> Extent:
-    """An estimate of the work, in additions of one element."""
-    points, inner = kernel.outer_numel, kernel.reduce_numel
-    cost: Extent = 0
-    for node in kernel.nodes:
-        each = ITEM_COST if node.op == "load" else COST.get(node.op, 1)
-        cost += each * (inner if node in kernel.inner or node.op == "reduce" else 1)
-    cost += ITEM_COST * sum(inner if store.space == "inner" else 1 for store in kernel.stores)
-    return cost * points

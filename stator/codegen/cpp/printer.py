@@ -1,0 +1,462 @@
+"""Prints functions of the kernel IR as C++ with vectors: `extern "C" const char* k<i>(void* const* p)` for each.
+
+A function is one over a range of its grid, the parallel loops that it begins with, which `parallel` in `vector.h`
+shares among threads. A loop of lanes is a `sweep`: its body is written once, for a block of lanes, of which `n` are
+alive. The values of symbolic sizes follow the pointers. What a kernel returns is null, or what was wrong with an index
+that it loaded. Neighbours: `lanes` says what is a vector, `memory` writes loads and stores, `ops` has the spellings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from stator.codegen.cpp import ops
+from stator.codegen.cpp.lanes import shared
+from stator.codegen.cpp.memory import Block, Memory, Name
+from stator.kernel import ir
+from stator.kernel.ir import (
+    Assign,
+    Best,
+    Declare,
+    Flush,
+    Function,
+    Let,
+    Literal,
+    Load,
+    Loop,
+    Position,
+    Scan,
+    Scratch,
+    Statement,
+    Store,
+    Turn,
+    Value,
+    Within,
+    assigned,
+    operands,
+)
+from stator.loop.index import Axis
+from stator.sizes import Extent
+
+#: How an accumulator takes the next value; masks are of bits.
+COMBINE = {
+    "add": "{0} + {1}", "mul": "{0} * {1}", "maximum": "max_({0}, {1})", "minimum": "min_({0}, {1})",
+    "or": "{0} | {1}", "and": "{0} & {1}",
+}  # fmt: skip
+ON_MASKS = COMBINE | {"add": "{0} | {1}", "mul": "{0} & {1}", "maximum": "{0} | {1}", "minimum": "{0} & {1}"}
+
+
+def function_text(function: Function) -> str:
+    """One kernel: its range function and its entry."""
+    name = function.name
+    if not function.body:
+        return f'extern "C" const char* {name}(void* const*) {{ return 0; }}  // no elements\n'
+    return _Printer(function).text()
+
+
+class _Printer(Memory):
+    """Writes one function."""
+
+    def __init__(self, function: Function) -> None:
+        super().__init__(function)
+        self.jammed: set[Value] | None = None  # in a block of several vectors: what has a place for each
+        self.declared: dict[Value, str] = {}  # variables, by the name that their array has
+        self.operators: dict[Value, str] = {}  # what accumulators are folded by
+        self.sources: dict[ir.Operand, str] = {}  # the dtypes that casts have converted
+        self.pending: dict[Value, tuple[str, Name]] = {}  # results that each run names for its vector
+        self.whole: Loop | None = None  # what runs over all pieces of a thread at once
+
+    def text(self) -> str:
+        function, name = self.function, self.function.name
+        for i, param in enumerate(function.params):
+            const, storage = "const " if param.role == "in" else "", ops.STORAGE[param.dtype]
+            self.block.lines.append(f"{const}{storage}* {param.name} = ({storage}*)p[{i}];")
+        grid = self.grid()
+        if function.checks:
+            count = len(function.params) + len(function.symbols)
+            self.block.lines.insert(0, "int wrong = 0;")
+            self.block.lines.append(f"if (wrong) __atomic_store_n((int*)p[{count}], wrong, __ATOMIC_RELAXED);")
+        sizes = [f"const i64_ {name} = {ops.extent(value)};" for value, name in self.sizes.items()]
+        lines = "\n".join("    " + line for line in [*self.given(), *sizes, *self.block.lines])
+        return (
+            f"static void {name}_range(void* const* p, i64_ begin, i64_ end) {{\n{lines}\n}}\n"
+            f'extern "C" const char* {name}(void* const* p) {{{self.entry(grid)}}}\n'
+        )
+
+    def given(self) -> list[str]:
+        """The symbols as variables (their values come after the pointers), and what is made of them."""
+        function, first = self.function, len(self.function.params)
+        values = [f"const i64_ {symbol.name} = (i64_)p[{first + i}];" for i, symbol in enumerate(function.symbols)]
+        return values + [f"const i64_ {symbol.name} = {ops.extent(value)};" for symbol, value in function.named]
+
+    def entry(self, grid: Extent) -> str:
+        """Shares the range among threads; with checks, they say through one more pointer which one failed."""
+        function = self.function
+        run = f"parallel({function.name}_range, {{}}, {ops.extent(grid)}, {ops.extent(function.threads)});"
+        lines, checks = self.given(), function.checks
+        if not checks and not lines:
+            return f" {run.format('p')} return 0; "
+        if not checks:
+            return "".join(f"\n    {line}" for line in [*lines, run.format("p"), "return 0;"]) + "\n"
+        pointers = [f"p[{i}]" for i in range(len(function.params) + len(function.symbols))]
+        lines += ["int wrong = 0;", f"void* const q[] = {{{', '.join([*pointers, '&wrong'])}}};", run.format("q")]
+        for number, bound in checks.items():
+            size = f" for a dim of size {bound}" if type(bound) is int else ""
+            lines.append(f'if (wrong == {number}) return "index out of range{size}";')
+        return "".join(f"\n    {line}" for line in [*lines, "return 0;"]) + "\n"
+
+    # ---- blocks
+
+    def enter(self) -> None:
+        self.block = Block(self.block)
+
+    def leave(self, head: str, tail: str) -> None:
+        """Close the block: its text goes to the one around it between `head` and `tail`."""
+        inner, parent = self.block, self.block.parent
+        assert parent is not None
+        self.block = parent
+        parent.lines.append(head)
+        parent.lines.extend(["    " + line for line in inner.lines])
+        parent.lines.append(tail)
+
+    def grid(self) -> Extent:
+        """The function's body, as a loop over this thread's part of the parallel iterations; how many there are."""
+        *before, last = self.function.body
+        self.statements(before)
+        axes: list[Axis] = []
+        body: ir.Block = (last,)
+        while len(body) == 1 and isinstance(body[0], Loop) and body[0].kind == "parallel":
+            axes.append(body[0].axis)
+            body = body[0].body
+        if not axes:
+            self.statements(body)
+            return 1
+        whole = body[0] if len(axes) == len(body) == 1 and isinstance(body[0], Loop) and body[0].unroll == 1 else None
+        if whole is not None and whole.piece is not None and whole.piece.axis is axes[0]:  # pieces in a row are one
+            chunk, size = self.extent(whole.piece.step), self.extent(whole.axis.size)
+            self.block.lines.append(f"const i64_ from = begin * {chunk}, to = least(end * {chunk}, {size});")
+            self.whole = whole
+            self.statements(body)
+            return axes[0].size
+        self.enter()
+        below: Extent = 1
+        for axis in reversed(axes):
+            divided = f"g / {self.extent(below)}" if below != 1 else "g"
+            modulo = "" if axis is axes[0] else f" % {self.extent(axis.size)}"
+            self.block.lines.append(f"const i64_ {axis.name} = {divided}{modulo};")
+            below *= axis.size
+        self.statements(body)
+        self.leave("for (i64_ g = begin; g < end; ++g) {", "}")
+        return below
+
+    def statements(self, block: Sequence[Statement]) -> None:
+        """A block; what a loop adds to is folded after it."""
+        stores: list[Store] = []
+        own = {s.target for s in block if isinstance(s, Declare)}
+        for statement in block:
+            if isinstance(statement, Store):
+                stores.append(statement)
+                continue
+            self.stores(stores)
+            stores = []
+            if isinstance(statement, Loop):
+                self.run(statement)
+                for target in sorted(assigned(statement.body) & own, key=lambda value: value.name):
+                    self.fold(target)
+            else:
+                self.statement(statement)
+                if isinstance(statement, Assign | Best):  # no loop is around it
+                    for target in assigned([statement]) & own:
+                        self.fold(target)
+        self.stores(stores)
+
+    def statement(self, statement: Statement) -> None:
+        match statement:
+            case Let(target, op, args):
+                self.let(target, op, args)
+            case Position(target):
+                self.name(target, self.position(statement))
+            case Load(target):
+                self.name(target, self.load(statement))
+            case Within(target, value):
+                if statement.number:
+                    self.name(target, self.within(statement))
+                else:
+                    self.names[target] = self.named(value)
+            case Declare():
+                self.declare(statement)
+            case Assign():
+                self.assign(statement)
+            case Best():
+                self.take(statement)
+            case Flush(target):
+                name = self.declared[target]
+                self.block.lines.append(f"flush({name}_total, {name}_lost, {name});")
+            case Scan():
+                self.scan(statement)
+            case Scratch(name, dtype, numel):
+                self.block.lines.append(f"{ops.STORAGE[dtype]} {name}[{numel}];")
+            case Turn():
+                self.turn(statement)
+
+    def name(self, target: Value, text: str) -> None:
+        """Define a value; one that other runs of a block of several vectors use has a place for each."""
+        vector = target in self.lanes.varying
+        self.define(text, target.name)
+        self.names[target] = Name(target.name, ops.KIND[target.dtype], vector)
+        if self.jammed is not None and target in self.jammed:
+            self.block.lines.append(f"{target.name}_all[u.value] = {target.name};")
+
+    def let(self, target: Value, op: str, args: tuple[ir.Operand, ...]) -> None:
+        vector, dtype, kind = any(self.named(arg).vector for arg in args), target.dtype, ops.KIND[target.dtype]
+        texts = [self.operand(arg, vector) for arg in args]
+        match op:
+            case "cast":
+                given = args[0].dtype
+                self.sources[target] = given
+                if ops.KIND[given] == kind and dtype not in ops.WRAP and dtype != "bool":
+                    self.names[target] = Name(texts[0], kind, vector)
+                    if self.jammed is None or target not in self.jammed:
+                        return
+                text = ops.cast(given, dtype, texts[0])
+            case "bitcast":
+                text = ops.bitcast(args[0].dtype, dtype, texts[0])
+            case "uniform" | "normal":
+                seed = self.operand(args[0], False)
+                at = texts[1] if vector else self.operand(args[1], False, "i64")
+                text = f"{op}_<{self.width}>({seed}, {at})" if vector else f"{op}_({seed}, {at})"
+            case "where":
+                text = ops.operator(op, "", dtype, texts)
+            case _:
+                text = ops.operator(op, ops.KIND[args[-1].dtype], dtype, texts)
+        self.name(target, text)
+
+    # ---- accumulators
+
+    def shape(self, target: Value, kind: str) -> str:
+        """The type of a variable: a vector where lanes differ in it, or it has a part for each."""
+        loop = self.lanes.folded.get(target) or self.lanes.scanned.get(target)
+        loop = loop or (self.loop if target in self.lanes.varying else None)
+        return f"V<{ops.ELEMENT[kind]}, {loop.lanes}>" if loop is not None else ops.ELEMENT[kind]
+
+    def declare(self, statement: Declare) -> None:
+        target, start, lines = statement.target, statement.start, self.block.lines
+        if any(best.position == target for best in self.lanes.best.values()):
+            return  # it is declared with the best value
+        assert isinstance(start, Literal), "a variable starts from a number"
+        name = self.declared[target] = target.name
+        if (best := self.lanes.best.get(target)) is not None:
+            self.declare_best(best, start)
+            return
+        kind = ops.KIND[target.dtype]
+        shape = self.shape(target, kind)
+        folded = self.lanes.folded.get(target)
+        count = str(folded.unroll) if folded is not None else "U.value" if self.jammed is not None else "1"
+        number = str(-int(start.number)) if kind == "mask" else ops.number(kind, start.number)
+        lines += [f"{shape} {name}[{count}];", f"fill({name}, {number});"]
+        if target in self.lanes.flushed:
+            lines.append(f"{shape} {name}_total[{count}] = {{}}, {name}_lost[{count}] = {{}};")
+
+    def declare_best(self, best: Best, start: Literal) -> None:
+        kind, position = _best_kind(best), ops.ELEMENT[ops.KIND[best.position.dtype]]
+        shape, folded = self.shape(best.best, kind), self.lanes.folded.get(best.best)
+        at = f"iota<{position}, {folded.lanes}>()" if folded is not None else "{}"
+        number = ops.number(kind, int(start.number) if start.dtype == "bool" else start.number)
+        self.block.lines.append(f"Best<{shape}, {position}> {best.best.name} = {{splat<{shape}>({number}), {at}}};")
+
+    def assign(self, statement: Assign) -> None:
+        target, op, name = statement.target, statement.op, self.declared[statement.target]
+        kind, folded = ops.KIND[target.dtype], target in self.lanes.folded
+        vector = folded or target in self.lanes.varying
+        value = self.operand(statement.args[1], vector)
+        self.operators[target] = op
+        item = f"{name}[{'u.value' if folded or self.jammed is not None else '0'}]"
+        combined = _combined(op, target.dtype, item, value)
+        assert statement.args[0] == target, f"a variable takes the next value: {kind}"
+        self.block.lines.append(f"{item} = keep(n, {combined}, {item});" if folded else f"{item} = {combined};")
+
+    def scan(self, scan: Scan) -> None:
+        """One step of a scan, or one for each lane."""
+        kind, dtype, state = ops.KIND[scan.target.dtype], scan.target.dtype, f"{self.declared[scan.state]}[0]"
+        along = scan.state in self.lanes.scanned
+        value = self.operand(scan.value, along or scan.target in self.lanes.varying)
+        combine, wrap = ops.COMBINE[scan.op], ops.WRAP.get(dtype, "")
+        if along:
+            step = f"{wrap}({combine.format('a', 'b')})"
+            function = ops.scan_along_lanes(scan.op, dtype, self.sources.get(scan.value))
+            text = f"{function}({state}, {value}, n, [](auto a, auto b) BODY {{ return {step}; }})"
+        else:
+            text = f"({state} = {wrap}({combine.format(state, value)}))"
+        assert kind != "mask", "a scan of truth values"
+        self.name(scan.target, text)
+
+    def turn(self, turn: Turn) -> None:
+        """A block, turned over: where it begins, how far apart its columns are, how many of both there are."""
+        (rows, height), (columns, width) = turn.rows, turn.columns
+        first, start = (piece.axis.index * piece.step for piece in (height, width))
+        step = turn.index.coefficient(columns)
+        place = self.place(turn.index.substitute({rows: first, columns: start}))
+        counts = [
+            f"least({self.extent(piece.step)}, {self.extent(axis.size)} - {self.place(begin)})"
+            for axis, piece, begin in ((columns, width, start), (rows, height, first))
+        ]
+        where = f"{turn.scratch}, {turn.memory} + {place}, {self.extent(step)}"
+        self.block.lines.append(f"turn<{turn.width}>({where}, {', '.join(counts)});")
+
+    def take(self, best: Best) -> None:
+        kind, folded = _best_kind(best), best.best in self.lanes.folded
+        vector = folded or best.best in self.lanes.varying
+        value, here = (self.operand(arg, vector, given) for arg, given in ((best.value, kind), (best.here, "")))
+        live = f"live<{self.width}>({'n' if folded else 'Full{}'})" if vector else "true"
+        flags = f"{_flag(best.op == 'gt')}, {_flag(best.in_turn)}"
+        self.block.lines.append(f"take<{flags}>({self.declared[best.best]}, {value}, {here}, {live});")
+
+    def fold(self, target: Value) -> None:
+        """Name what a variable has come to: folded over lanes where it has a part for each."""
+        if target not in self.declared:
+            return
+        name, kind, folded = self.declared[target], ops.KIND[target.dtype], target in self.lanes.folded
+        vector = target in self.lanes.varying
+        best = self.lanes.best.get(target)
+        if best is not None:
+            text = f"winner<{_flag(best.op == 'gt')}>({name})" if folded else f"{name}.at"
+            target, kind = best.position, ops.KIND[best.position.dtype]
+        elif self.jammed is not None:
+            total = f"{name}_total" if target in self.lanes.flushed else name
+            text = f"({total}[u.value] != 0)" if kind == "mask" and not vector else f"{total}[u.value]"
+            self.pending[target] = text, Name(f"{name}_all", kind, vector)
+            return
+        elif target in self.lanes.flushed:
+            text = f"join({name}_total, {name}_lost)" if folded else f"{name}_total[0]"
+        elif folded:
+            body = _combined(self.operators[target], target.dtype, "a", "b")
+            text = f"fold_all({name}, [](auto a, auto b) BODY {{ return {body}; }})"
+        else:
+            text = f"{name}[0]"
+        if kind == "mask" and not vector:
+            text = f"({text} != 0)"
+        self.define(text, f"{target.name}_all")
+        self.names[target] = Name(f"{target.name}_all", kind, vector)
+
+    # ---- loops
+
+    def run(self, loop: Loop) -> None:
+        if loop.kind != "lanes":
+            self.enter()
+            self.statements(loop.body)
+            start, stop = self.bounds(loop)
+            axis = loop.axis.name
+            self.leave(f"for (i64_ {axis} = {start}; {axis} < {stop}; ++{axis}) {{", "}")
+            return
+        self.loop = loop
+        if loop.unroll > 1 and any(isinstance(s, Loop) for s in loop.body):
+            self.columns(loop)
+        else:
+            self.enter()
+            self.statements(loop.body)
+            self.leave(self.sweep(loop, loop.unroll), "});")
+        self.loop = None
+
+    def bounds(self, loop: Loop) -> tuple[str, str]:
+        """Where a loop begins and ends."""
+        piece, size = loop.piece, self.extent(loop.axis.size)
+        if piece is None:
+            return "0", size
+        if loop is self.whole:
+            return "from", "to"
+        start = f"{self.extent(piece.step)}*{piece.axis.name}"
+        return start, f"least({start} + {self.extent(piece.step)}, {size})"
+
+    def sweep(self, loop: Loop, unroll: int) -> str:
+        """The head of a loop of lanes: whether single vectors and a part of one may be left over, too."""
+        left, (start, stop) = loop.axis.size % (loop.lanes * unroll), self.bounds(loop)
+        rest = type(left) is not int or left >= loop.lanes
+        flags = f"{loop.lanes}, {unroll}, {_flag(rest)}, {_flag(loop.axis.size % loop.lanes != 0)}"
+        return f"sweep<{flags}>({start}, {stop}, [&](i64_ {loop.axis.name}, auto n, auto u) BODY {{"
+
+    def columns(self, loop: Loop) -> None:
+        """Several vectors of columns together: loops around them, with an accumulator for each."""
+        self.jammed = shared(loop, self.lanes.varying)
+        self.enter()
+        for value in sorted(self.jammed, key=lambda value: value.name):
+            self.block.lines.append(f"V<{ops.ELEMENT[ops.KIND[value.dtype]]}, {loop.lanes}> {value.name}_all[U.value];")
+        self.jam(loop.body)
+        self.leave("auto column = [&](i64_ at, auto n, auto U) BODY {", "};")
+        self.jammed = None
+        self.pending.clear()
+        start, stop = self.bounds(loop)
+        chunk, tail = loop.lanes * loop.unroll, _flag(loop.axis.size % loop.lanes != 0)
+        whole = f"column({start}, Full{{}}, Number<{loop.unroll}>{{}});"
+        rest = "[&](i64_ at, auto n, auto) BODY { column(at, n, Number<1>{}); });"
+        rest = f"sweep<{loop.lanes}, 1, false, {tail}>({start}, {stop}, {rest}"
+        if loop.axis.size % chunk == 0:
+            self.block.lines.append(whole)
+        else:
+            self.block.lines += [f"if ({stop} - {start} == {self.extent(chunk)}) {whole}", f"else {rest}"]
+
+    def jam(self, block: Sequence[Statement]) -> None:
+        """A block of several vectors: runs of statements are written for each of them."""
+        assert self.loop is not None and self.jammed is not None
+        own = {s.target for s in block if isinstance(s, Declare)}
+        run: list[Statement] = []
+        for statement in [*block, None]:
+            if statement is not None and not isinstance(statement, Loop | Declare | Flush):
+                run.append(statement)
+                continue
+            self.each(run)
+            run = []
+            if isinstance(statement, Loop):
+                self.enter()
+                self.jam(statement.body)
+                start, stop = self.bounds(statement)
+                axis = statement.axis.name
+                self.leave(f"for (i64_ {axis} = {start}; {axis} < {stop}; ++{axis}) {{", "}")
+                for target in sorted(assigned(statement.body) & own, key=lambda value: value.name):
+                    self.fold(target)
+            elif statement is not None:
+                self.statement(statement)
+
+    def each(self, run: Sequence[Statement]) -> None:
+        """Statements for each vector; those that are the same for all of them stand before."""
+        assert self.loop is not None and self.jammed is not None
+        single: list[Statement] = []
+        rest: list[Statement] = []
+        several = {*self.lanes.varying, *self.pending}
+        for statement in run:
+            if isinstance(statement, Let | Position | Load | Within):
+                if statement.target not in several and several.isdisjoint(operands(statement)):
+                    single.append(statement)
+                    continue
+                several.add(statement.target)
+            rest.append(statement)
+        self.statements(single)
+        if not rest:
+            return
+        self.enter()
+        used = {operand for statement in rest for operand in operands(statement)}
+        for target, (text, name) in self.pending.items():
+            if target in used:
+                self.define(text, name.text)
+                self.names[target] = name
+        self.statements(rest)
+        head = f"columns<{self.loop.lanes}, U.value>(at, n, [&](i64_ {self.loop.axis.name}, auto n, auto u) BODY {{"
+        self.leave(head, "});")
+        for value in self.jammed:
+            if value in self.names:
+                self.names[value] = Name(f"{value.name}_all[u.value]", ops.KIND[value.dtype], True)
+
+
+def _best_kind(best: Best) -> str:
+    """Truth values are compared as numbers."""
+    kind = ops.KIND[best.best.dtype]
+    return "i32" if kind == "mask" else kind
+
+
+def _combined(op: str, dtype: str, left: str, right: str) -> str:
+    text = (ON_MASKS if ops.KIND[dtype] == "mask" else COMBINE)[op].format(left, right)
+    wrap = ops.WRAP.get(dtype)
+    return f"{wrap}({text})" if wrap else text
+
+
+def _flag(value: object) -> str:
+    return "true" if value else "false"

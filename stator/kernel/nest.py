@@ -1,0 +1,224 @@
+"""A kernel as loops over its axes: what every strategy starts from, and rewrites.
+
+`Order` says which loops there are around which; what is computed where follows from that (`placement`). Neighbours:
+`strategies` has the orders, `writing` writes the values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from stator.kernel.ir import (
+    Assign,
+    Best,
+    Declare,
+    Function,
+    Literal,
+    Load,
+    Loop,
+    Operand,
+    Piece,
+    Position,
+    Scratch,
+    Statement,
+    Store,
+    Turn,
+    Value,
+)
+from stator.kernel.tiles import WIDTH, Tile
+from stator.kernel.writing import COMBINE, Writer
+from stator.loop import kernel as loop_kernel
+from stator.loop.collision import colliding, scatters
+from stator.loop.expr import Expr
+from stator.loop.index import Axis, Index
+from stator.loop.kernel import Kernel
+from stator.loop.scalar import identity
+from stator.loop.space import flat, loops
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """The loops of a nest, outermost first.
+
+    Nothing is computed between loops over the axes of one group of `outer`. A loop over an axis of `pieces` runs over
+    a piece of it; one thread goes along `swept`. What a `tile` loads is turned over inside of the first group. `staged`
+    are values that the first loop over a row that computes them keeps for the next ones.
+    `narrow` and `guarded` are as for `Writer`.
+    """
+
+    outer: tuple[tuple[Axis, ...], ...]
+    reduced: tuple[Axis, ...]
+    pieces: Mapping[Axis, Piece] = field(default_factory=dict)
+    swept: Axis | None = None
+    tile: Tile | None = None
+    staged: tuple[Expr, ...] = ()
+    narrow: frozenset[Expr] = frozenset()
+    guarded: set[Expr] | None = None
+
+    @staticmethod
+    def of(kernel: Kernel) -> Order:
+        """As the kernel has its axes, each on its own."""
+        return Order(tuple((axis,) for axis in kernel.axes), kernel.reduce_axes)
+
+
+def nest(kernel: Kernel, name: str, order: Order) -> Function:
+    """A function of that name which runs the kernel, with one accumulator for each reduction."""
+    body: tuple[Statement, ...] = ()
+    if kernel.outer_numel != 0:
+        body = _Nest(kernel, order).body()
+    return Function(name, kernel.params, kernel.symbols, body)
+
+
+class _Nest:
+    """Writes the loops of one kernel."""
+
+    def __init__(self, kernel: Kernel, order: Order) -> None:
+        self.kernel, self.order = kernel, order
+        self.writer = Writer(kernel, order.narrow, order.guarded)
+        self.reduced = [axis for axis in order.reduced if loops(axis)]
+        self.kept: dict[Expr, str] = {}  # what is staged: the scratch that has it
+
+    def body(self) -> tuple[Statement, ...]:
+        kernel, writer = self.kernel, self.writer
+        collide = colliding([store.index for store in kernel.stores if scatters(store)], kernel.axes)
+        parts = {piece.axis for piece in self.order.pieces.values()}
+        groups = [[axis for axis in group if loops(axis) or axis in parts] for group in self.order.outer]
+        groups = [group for group in groups if group]
+        for i, group in enumerate(groups):
+            writer.enter(*group)
+            if i == 0 and self.order.tile is not None:
+                self.turn(self.order.tile)
+        self.point()
+        for group in reversed(groups):
+            body = writer.leave()
+            for axis in reversed(group):
+                inside = axis in collide or axis in self.order.pieces or axis is self.order.swept
+                kind = "range" if inside else "parallel"
+                body = (Loop(axis, kind, body, self.order.pieces.get(axis)),)
+            writer.scope.statements.extend(body)
+        return tuple(writer.scope.statements)
+
+    def turn(self, tile: Tile) -> None:
+        """Blocks of what lies across the lanes, with their rows along them."""
+        rows, swept = tile.axis, self.order.swept
+        assert swept is not None
+        height, width = self.order.pieces[rows], self.order.pieces[swept]
+        across, along = rows.index - height.axis.index * height.step, swept.index - width.axis.index * width.step
+        place = across * WIDTH + along
+        for load, scratch in tile.buffers.items():
+            memory, index = load.attr
+            turned = Turn(scratch, WIDTH, memory, index, (rows, height), (swept, width))
+            self.writer.scope.statements += [Scratch(scratch, load.dtype, tile.columns * WIDTH), turned]
+            self.writer.tiled[load] = scratch, place
+
+    def point(self) -> None:
+        """What happens at one point of the outer axes: a loop for each level of reductions, then the stores."""
+        kernel = self.kernel
+        levels: dict[int, list[Expr]] = {}
+        for node in kernel.nodes:
+            if node.op == "reduce":
+                levels.setdefault(node.level, []).append(node)
+        inner = [store for store in kernel.stores if store.space == "inner"]
+        last = max(levels, default=0)
+        merged = merges(kernel, inner)
+        for level in sorted(levels):
+            self.reductions(levels[level], inner if merged and level == last else [])
+        if inner and not merged:
+            self.enter()
+            self.store(inner)
+            self.leave()
+        self.store([store for store in kernel.stores if store.space == "outer"])
+
+    def store(self, stores: Sequence[loop_kernel.Store]) -> None:
+        """All values first, then what writes memory."""
+        writer, made = self.writer, []
+        for store in stores:
+            value = writer.cast(writer.value(store.value), store.value.dtype)
+            made.append(Store(store.buffer, writer.index(store.index), value, store.mode))
+        writer.scope.statements.extend(made)
+
+    # ---- reductions
+
+    def reductions(self, nodes: Sequence[Expr], stores: Sequence[loop_kernel.Store]) -> None:
+        """One loop over the reduce axes for all reductions of a level, and for stores that need none of them."""
+        writer = self.writer
+        if self.kernel.reduce_numel == 0:
+            for node in nodes:
+                dtype = writer.dtype(node)
+                nothing = 0 if node.attr.startswith("arg") else identity(node.attr, dtype)
+                writer.bind(node, Literal(nothing, dtype))
+            return
+        accumulators = [self.declare(node) for node in nodes]
+        self.enter()
+        steps: list[Statement] = []
+        for node, variables in zip(nodes, accumulators, strict=True):
+            value = writer.cast(writer.value(node.args[0]), variables[0].dtype)
+            if len(variables) == 2:
+                steps.append(self.best(node, value, *variables))
+            else:
+                steps.append(Assign(variables[0], COMBINE[node.attr], (variables[0], value)))
+        writer.scope.statements.extend(steps)
+        self.store(stores)
+        self.leave()
+        for node, variables in zip(nodes, accumulators, strict=True):
+            writer.bind(node, variables[-1])
+
+    def declare(self, node: Expr) -> tuple[Value, ...]:
+        """The accumulator of a reduction; of the position of an extreme, that value and the position."""
+        writer, (body,) = self.writer, node.args
+        best = node.attr.startswith("arg")
+        dtype = writer.dtype(body) if best else writer.dtype(node)
+        accumulator = writer.fresh(dtype, "a")
+        writer.scope.statements.append(Declare(accumulator, Literal(identity(node.attr, dtype), dtype)))
+        if not best:
+            return (accumulator,)
+        position = writer.fresh(writer.dtype(node), "a")
+        writer.scope.statements.append(Declare(position, Literal(0, position.dtype)))
+        return accumulator, position
+
+    def best(self, node: Expr, value: Operand, best: Value, position: Value) -> Best:
+        """Takes a value that is better than all before it."""
+        here = self.writer.fresh(position.dtype)
+        self.writer.scope.statements.append(Position(here, flat(self.kernel.reduce_axes)))
+        in_turn = self.order.reduced == self.kernel.reduce_axes
+        return Best(best, position, "gt" if node.attr == "argmax" else "lt", value, here, in_turn)
+
+    def enter(self) -> None:
+        """Into the loops over the reduce axes; also where none of them runs more than once."""
+        self.writer.before = self.writer.scope
+        self.writer.enter()
+        for axis in self.reduced:
+            self.writer.enter(axis)
+        for node, scratch in self.kept.items():
+            target = self.writer.fresh(node.dtype)
+            self.writer.scope.statements.append(Load(target, scratch, self.row))
+            self.writer.scope.names[node, None] = target
+
+    def leave(self) -> None:
+        writer = self.writer
+        for node in self.order.staged:
+            value = writer.scope.names.get((node, None))
+            if value is not None and node not in self.kept:
+                scratch = self.kept[node] = f"s{len(self.kept)}"
+                (axis,) = self.reduced
+                assert type(axis.size) is int
+                writer.before.statements.append(Scratch(scratch, node.dtype, axis.size))
+                writer.scope.statements.append(Store(scratch, self.row, value))
+        for axis in reversed(self.reduced):
+            body = writer.leave()
+            writer.scope.statements.append(Loop(axis, "range", body, self.order.pieces.get(axis)))
+        body = writer.leave()
+        writer.scope.statements.extend(body)
+
+    @property
+    def row(self) -> Index:
+        """The place in a row that is kept."""
+        (axis,) = self.reduced
+        return axis.index
+
+
+def merges(kernel: Kernel, stores: Sequence[loop_kernel.Store]) -> bool:
+    """Whether the last loop that reduces makes these inner stores too: they need nothing that it finds."""
+    last = max([node.level for node in kernel.nodes if node.op == "reduce"], default=0)
+    return bool(stores) and last > 0 and all(store.value.level < last for store in stores)
