@@ -217,19 +217,16 @@ class Tracer(FakeMode):
             self._depth -= 1
         if out is NotImplemented:
             return self._plain_action(func)(func, args, kwargs)
-        if self._depth:
-            return out
-        self._root(out, args)
-        return self._laid_out(out, func, args, kwargs)
+        return self._laid_out(self._rooted(out, args), func, args, kwargs) if self._depth == 0 else out
 
-    def _root(self, out: Any, args: tuple[Any, ...]) -> None:
-        """What a formula cuts from memory that it made is no view: the operator has the memory as its own."""
+    def _rooted(self, out: Any, args: tuple[Any, ...]) -> Any:
+        """What a formula gives; what it cuts from memory that it made itself is no view."""
         operands = {arg.handle.cell for arg in pytree.tree_leaves(args) if isinstance(arg, FakeTensor) and arg.handle}
         for made in out if isinstance(out, tuple) else (out,):
-            handle = made.handle if isinstance(made, FakeTensor) else None
+            handle = getattr(made, "handle", None)
             if handle is not None and handle.steps and handle.origin is None and handle.cell not in operands:
-                node = self.node(made)
-                made.handle = Handle(Cell(node), (), node)
+                self._own(made, self.node(made))
+        return out
 
     def _laid_out(self, out: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What a formula gives, in the layout of the operator's own result, as capture has it."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from stator.kernel.facts import Axes
 from stator.kernel.ir import (
     Assign,
     Best,
@@ -44,7 +45,7 @@ class Order:
     Nothing is computed between loops over the axes of one group of `outer`. A loop over an axis of `pieces` runs over
     a piece of it; one thread goes along `swept`. What a `tile` loads is turned over inside of the first group. `staged`
     are values that the first loop over a row that computes them keeps for the next ones.
-    `narrow` and `guarded` are as for `Writer`.
+    `narrow`, `guarded` and `deps` are as for `Writer`.
     """
 
     outer: tuple[tuple[Axis, ...], ...]
@@ -55,6 +56,7 @@ class Order:
     staged: tuple[Expr, ...] = ()
     narrow: frozenset[Expr] = frozenset()
     guarded: set[Expr] | None = None
+    deps: dict[Expr, Axes] | None = None
 
     @staticmethod
     def of(kernel: Kernel) -> Order:
@@ -75,7 +77,7 @@ class _Nest:
 
     def __init__(self, kernel: Kernel, order: Order) -> None:
         self.kernel, self.order = kernel, order
-        self.writer = Writer(kernel, order.narrow, order.guarded)
+        self.writer = Writer(kernel, order.narrow, order.guarded, order.deps)
         self.reduced = [axis for axis in order.reduced if loops(axis)]
         self.kept: dict[Expr, str] = {}  # what is staged: the scratch that has it
 

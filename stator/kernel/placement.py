@@ -2,7 +2,7 @@
 
 So common subexpressions are shared, and what a loop does not change leaves it. What holds a load that may leave its
 memory is computed once for each mask around it; all else once, whatever the masks say. A writer says what a value
-becomes: statements of the kernel IR (`writing.py`), C++ (`codegen/cpp/body.py`).
+becomes: `writing.py` makes statements of the kernel IR.
 """
 
 from __future__ import annotations

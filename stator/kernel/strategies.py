@@ -50,4 +50,4 @@ def _order(plan: LoopPlan) -> Order:
         if plan.pieces != 1 or tile is not None:
             in_pieces(swept, plan.chunk)
     staged, narrow = plan.staged, plan.narrow
-    return Order((grid, *groups), plan.loops, pieces, swept, tile, staged, narrow, guarded(plan))
+    return Order((grid, *groups), plan.loops, pieces, swept, tile, staged, narrow, guarded(plan), plan.deps)

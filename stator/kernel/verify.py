@@ -73,6 +73,7 @@ class _Checker:
         self.axes: list[Axis] = []
         self.parallel: list[Axis] = []
         self.lanes: list[Axis] = []
+        self.owners: dict[str, set[Axis]] = {}  # scratch → the parallel loops around it
         self.pieces: dict[Axis, Axis] = {}  # the axis of pieces → what they are pieces of
         self.blocks: dict[Axis, tuple[Axis, Extent]] = {}  # and how long each is
         self.empty = False  # inside of a loop without iterations, which touches nothing
@@ -137,11 +138,12 @@ class _Checker:
             case Scratch(name, dtype, numel):
                 self.require(name not in self.names and dtype in ITEMSIZE and numel >= 0, "no memory")
                 self.names.add(name)
+                self.owners[name] = set(self.parallel)
                 self.params[name] = Param(name, dtype, "inout", numel)
             case Store(memory, index, value, mode):
                 self.require(mode in MODES, "an unknown mode")
                 self.access(memory, index, value.dtype, "out" if mode in ("store", "put") else "inout", None)
-                self.disjoint(index, mode)
+                self.disjoint(memory, index, mode)
             case Loop():
                 self.loop(statement)
 
@@ -244,12 +246,16 @@ class _Checker:
         self.access(statement.memory, statement.index, self.params[statement.memory].dtype, "in", None)
         del self.axes[-2:]
 
-    def disjoint(self, index: Index, mode: str) -> None:
-        """Parallel iterations store at different places: their axes are digits of the position."""
-        threads = {self.pieces.get(axis, axis) for axis in self.parallel if axis not in self.lanes}
+    def disjoint(self, memory: str, index: Index, mode: str) -> None:
+        """Parallel iterations store at different places: their axes are digits of the position.
+
+        Each iteration around a block has scratch of its own.
+        """
+        parallel = [axis for axis in self.parallel if axis not in self.owners.get(memory, ())]
+        threads = {self.pieces.get(axis, axis) for axis in parallel if axis not in self.lanes}
         for axis in threads if mode != "store" else ():  # lanes write one after the other where they meet
             self.require(axis not in colliding([index], [axis]), f"iterations along {axis} may write one place")
         if mode == "store" and not index.has_indirect:
-            axes = {self.pieces.get(axis, axis) for axis in self.parallel}
+            axes = {self.pieces.get(axis, axis) for axis in parallel}
             missing = [axis for axis in axes if loops(axis) and axis not in index.axes()]
             self.require(not missing, f"iterations along {missing} write one place")

@@ -41,15 +41,20 @@ class Writer(Placement[Operand]):
     """Writes the expressions of one kernel; i64 that are `narrow` are i32, in which they fit.
 
     `guarded` are the nodes that hold a load that a mask matters to: without it, those that may leave their memory.
+    `deps` are `facts.dependencies`, where they are known already.
     """
 
     def __init__(
-        self, kernel: Kernel, narrow: AbstractSet[Expr] = frozenset(), guarded: set[Expr] | None = None
+        self,
+        kernel: Kernel,
+        narrow: AbstractSet[Expr] = frozenset(),
+        guarded: set[Expr] | None = None,
+        deps: dict[Expr, Axes] | None = None,
     ) -> None:
         self.kernel, self.narrow = kernel, set(narrow)
         self.ranges = Ranges(kernel.reduce_numel)
         numels = {param.name: param.numel for param in kernel.params}
-        deps = dependencies(kernel)
+        deps = dependencies(kernel) if deps is None else deps
         if guarded is None:
             guarded = guarded_nodes(deps, lambda load: stays_inside(load, numels, self.ranges))
         super().__init__(Block(None, frozenset()), deps, guarded)

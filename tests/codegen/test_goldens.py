@@ -19,7 +19,7 @@ from stator.codegen.triton import kernel as triton_kernel
 from stator.codegen.triton.blocks import choose
 from stator.kernel import text as kernel_text
 from stator.kernel.decisions import decide
-from stator.kernel.strategies import serial
+from stator.kernel.strategies import serial, vectors
 from stator.loop import tables
 from stator.loop.device import Device
 from stator.loop.kernel import Schedule
@@ -65,11 +65,12 @@ def test_generated_code(name: str, golden: Callable[[str, str], None]) -> None:
     with tables.session():
         host, gpu = scheduled(name, Device.of("cpu")), scheduled(name, Device.of("cuda"))
         functions = [checked(serial(kernel, label)) for kernel, label in zip(host.kernels, host.names, strict=True)]
-        plans = [decide(kernel, 64) for kernel in host.kernels]
+        plans = [(decide(kernel, 64), label) for kernel, label in zip(host.kernels, host.names, strict=True)]
         sections = {
             "the kernel IR": [kernel_text.function_text(function) for function in functions],
             "plain C": [function_text(function) for function in functions],
-            "C++ for vectors of 64 bytes": [emit_kernel(*named) for named in zip(plans, host.names, strict=True)],
+            "the kernel IR, for vectors of 64 bytes": [kernel_text.function_text(checked(vectors(*p))) for p in plans],
+            "C++": [emit_kernel(*plan) for plan in plans],
             "Triton": [
                 triton_kernel.emit_kernel(kernel, label, choose(kernel))
                 for kernel, label in zip(gpu.kernels, gpu.names, strict=True)

@@ -7,12 +7,21 @@ from __future__ import annotations
 
 import argparse
 
-from tests.kernel.programs import compare
+from stator.kernel.decisions import decide
+from stator.kernel.strategies import serial, vectors
+from tests.kernel.programs import Strategy, compare
+
+STRATEGIES: tuple[Strategy, ...] = (
+    serial,
+    lambda kernel, name: vectors(decide(kernel, 64), name),
+    lambda kernel, name: vectors(decide(kernel, 16), name),
+)
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--programs", type=int, default=600)
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
-    kernels = sum(compare(seed) for seed in range(given.seed, given.seed + given.programs))
-    print(f"{kernels} kernels of {given.programs} programs: all the same")
+    seeds = range(given.seed, given.seed + given.programs)
+    kernels = sum(compare(seed, strategy) for seed in seeds for strategy in STRATEGIES)
+    print(f"{kernels} functions of {given.programs} programs: all do what their kernels say")

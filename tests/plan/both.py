@@ -17,9 +17,11 @@ import torch
 from stator import pipeline
 from stator import plan as plans
 from stator.base.options import Options
+from stator.codegen.cpp import native
 from stator.coverage.judge import Stator
+from stator.kernel.decisions import decide
 from stator.kernel.ir import Function
-from stator.kernel.strategies import serial
+from stator.kernel.strategies import serial, vectors
 from stator.loop.kernel import Kernel, Schedule
 from stator.plan import ir
 from stator.runtime import GraphArtifact, Unit, executor
@@ -104,7 +106,9 @@ def watching() -> Iterator[list[Twice]]:
 
     def emit_kernels(schedule: Schedule, options: Options) -> list[Unit]:
         for kernel, name in zip(schedule.kernels, schedule.names, strict=True):
-            functions[schedule.name, name] = kernel, checked(serial(kernel, name))
+            checked(serial(kernel, name))
+            plan = decide(kernel, native().vector_bytes, options.threads)
+            functions[schedule.name, name] = kernel, checked(vectors(plan, name))
         return emit(schedule, options)
 
     def link(artifact: GraphArtifact, options: Options | None = None) -> Twice:

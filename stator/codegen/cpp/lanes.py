@@ -61,10 +61,11 @@ class Lanes:
                 found.folded.update(dict.fromkeys(assigned(loop.body) - own, loop))
                 states = {s.state for s in walk(loop.body) if isinstance(s, Scan)}
                 found.scanned.update(dict.fromkeys(states - own, loop))
-                count = -1
-                while count != len(found.varying):
-                    count = len(found.varying)
+                before, count = -1, 0
+                while before != count:
+                    before = count
                     found._read(loop.body, loop)
+                    count = len(own & found.varying)
         return found
 
     def _read(self, block: Block, loop: Loop) -> None:

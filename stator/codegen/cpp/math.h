@@ -534,10 +534,10 @@ template <bool MAX, class F> INLINE auto better(F a, F b) {  // is a strictly be
 }
 // Of equal values the one at the first position stays; IN_TURN says that positions come in their order.
 template <bool MAX, bool IN_TURN, class F, class P, class A, class M> INLINE void take(Best<F, P>& best, F v, A at, M on) {
-    auto m = better<MAX>(v, best.value) & on;
+    auto m = mask(better<MAX>(v, best.value) & on);
     if constexpr (!IN_TURN) {
         auto ties = mask(v == best.value) | (mask(v != v) & mask(best.value != best.value));
-        m = m | (ties & mask(at < best.at) & on);
+        m = mask(m | (ties & mask(at < best.at) & on));
     }
     best.value = select(m, v, best.value);
     best.at = select(m, at, best.at);
