@@ -14,20 +14,18 @@ from dataclasses import dataclass, field
 from math import ceil, prod
 
 from stator.kernel.cost import COST, total_cost
-from stator.kernel.facts import Axes, dependencies, index_axes, stays_inside
+from stator.kernel.facts import INT32, Axes, dependencies, index_axes, lane_stride, stays_inside
 from stator.kernel.nest import merges
 from stator.kernel.placement import guarded_nodes
 from stator.kernel.tiles import WIDTH, Tile, choose
 from stator.loop.collision import colliding, scatters
 from stator.loop.expr import Expr, scans
-from stator.loop.extent import less
-from stator.loop.index import Axis, FloorDiv, Index, Indirect, Mod
+from stator.loop.index import Axis, Index
 from stator.loop.kernel import Kernel
 from stator.loop.ranges import Ranges
 from stator.loop.space import loops
 from stator.sizes import Extent, Size, Symbol, hint, maximum, minimum
 
-INT32 = 2**31
 THREAD_WORK = 60_000  # cost units that pay for one more thread
 COSTLY = 10  # what an operator costs that is worth lanes even if they are taken apart afterwards
 LONG = 512  # the length that a loop is unrolled for at least, if it is symbolic
@@ -113,27 +111,10 @@ def decide(kernel: Kernel, vector_bytes: int, threads: int = 0) -> LoopPlan:
 
 
 def _lane_stride(index: Index, axis: Axis, lanes: int, deps: dict[Expr, Axes]) -> Extent | None:
-    total: Extent = 0
-    for atom, coefficient in index.terms:
-        match atom:
-            case Axis():
-                total += coefficient if atom is axis else 0
-            case Indirect():
-                if axis in deps[atom.expr] and not _is_equal_in_blocks(atom.expr, axis, lanes, deps):  # type: ignore
-                    return None
-            case FloorDiv() | Mod():
-                inner = _lane_stride(atom.inner, axis, lanes, deps)
-                if inner == 0:
-                    continue
-                # a block that starts at a multiple of its span never crosses a multiple of the divisor
-                if inner is None or less(inner, 0) or atom.divisor % (span := lanes * inner) != 0:
-                    return None
-                if type(span) is not int or atom.inner.coefficient(axis) != inner:
-                    return None
-                if not (atom.inner - axis.index * inner).divisible_by(span):
-                    return None
-                total += coefficient * inner if isinstance(atom, Mod) else 0
-    return total
+    def varies(node: Expr) -> bool:
+        return axis in deps[node] and not _is_equal_in_blocks(node, axis, lanes, deps)
+
+    return lane_stride(index, axis, lanes, varies)
 
 
 def _is_equal_in_blocks(node: Expr, axis: Axis, lanes: int, deps: dict[Expr, Axes]) -> bool:

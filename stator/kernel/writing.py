@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
 
-from stator.kernel.facts import Axes, dependencies, stays_inside
+from stator.kernel.facts import INT32, Axes, dependencies, stays_inside
 from stator.kernel.ir import Declare, Let, Literal, Load, Operand, Position, Scan, Statement, Value, Within
 from stator.kernel.placement import Placement, Scope, guarded_nodes
 from stator.loop import expr
@@ -22,7 +22,6 @@ from stator.sizes import Extent
 #: Reduction or scan → the operator that takes the next value.
 COMBINE = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum", "any": "or", "all": "and"}
 COMPARISONS = frozenset(("eq", "ne", "lt", "le", "gt", "ge"))
-INT32 = 2**31
 
 
 class Block(Scope[Operand]):

@@ -35,8 +35,8 @@ class Environment:
     """Makes symbols, decides conditions on them, and keeps what has been decided."""
 
     __slots__ = (
-        "_answers", "_closed", "_distinct", "_facts", "_fitting", "_now", "_open", "_shared", "_simple", "conditions",
-        "locate", "marked", "places",
+        "_answers", "_closed", "_distinct", "_facts", "_fitting", "_now", "_numbers", "_open", "_shared", "_simple",
+        "conditions", "locate", "marked", "places",
     )  # fmt: skip
 
     def __init__(self, locate: Callable[[], Any] = nowhere) -> None:
@@ -52,6 +52,8 @@ class Environment:
         self._shared: dict[int, Symbol] = {}
         # What symbols are known to be now: a narrower symbol, a multiple of one, another extent.
         self._now: dict[Symbol, Extent] = {}
+        # Sizes known to be a number, which tells no symbol apart: (s0 + 2) // 4 is 1 for four of them.
+        self._numbers: dict[Size, int] = {}
         # What sizes are by that; every node that torch holds of a size asks for it.
         self._simple: dict[Size, Extent] = {}
         # Extents known to be at least 0, each with its value in the call at hand, and such as are known not to be 0.
@@ -185,11 +187,12 @@ class Environment:
 
     def simplify(self, size: Extent) -> Extent:
         """The size with numbers for what has been assumed to be one."""
-        if not isinstance(size, Size) or not self._now:
+        if not isinstance(size, Size) or not (self._now or self._numbers):
             return size
         found = self._simple.get(size)
         if found is None:
             found = substitute(size, self._now)
+            found = self._numbers.get(found, found) if isinstance(found, Size) else found
             if not isinstance(found, int):
                 fixed = {symbol: extent for symbol, extent in self._now.items() if isinstance(extent, int)}
                 found = substitute(size, fixed) if fixed else size
@@ -238,6 +241,7 @@ class Environment:
                     self._replace(*solved)
                 else:  # a product, say: no symbol stands for another, but it is neither less nor more
                     self._keep([difference, difference * -1])
+                    self._number(left, right)
             case "!=":
                 self._narrow(difference, 0)
                 self._narrow(difference * -1, 0)
@@ -247,6 +251,13 @@ class Environment:
                 assert isinstance(least, Size)
                 if not self._narrow(least, None):
                     self._keep([least])
+
+    def _number(self, left: Extent, right: Extent) -> None:
+        """What equals a number is one from now on: of a broadcast dim, whose extent is 1, others ask that again."""
+        for size, number in ((left, right), (right, left)):
+            if isinstance(size, Size) and isinstance(number, int):
+                self._numbers[size] = number
+                self._simple.clear()
 
     def _keep(self, facts: Iterable[Extent]) -> None:
         """Adds facts; what became a number says nothing."""
@@ -280,6 +291,9 @@ class Environment:
         mapping = {symbol: by}
         self._now = {key: substitute(value, mapping) for key, value in self._now.items()}
         self._now.setdefault(symbol, by)
+        numbers, self._numbers = self._numbers, {}
+        for size, number in numbers.items():
+            self._number(substitute(size, mapping), number)
         facts, self._facts = self._facts, {}
         self._keep(substitute(fact, mapping) for fact in facts)
         distinct = [substitute(side, mapping) for side in self._distinct]

@@ -134,6 +134,46 @@ def test_constants_and_numbers(number: str) -> None:
             torch.testing.assert_close(mine, theirs, equal_nan=True, msg=lambda text, name=name: f"{name}: {text}")
 
 
+#: Parts of rows that are one long for some of the sizes below, by an extent that says so to none of its readers.
+PARTS: dict[str, Callable[[Tensor], Tensor]] = {
+    "every fourth": lambda x: x[:, ::4],
+    "every other of a half": lambda x: x[:, x.shape[1] // 2 :][:, ::2],
+    "a third": lambda x: x[:, : x.shape[1] // 3],
+    "pooled": lambda x: F.avg_pool1d(x, 3),
+    "windows": lambda x: x.unfold(1, 3, 3)[..., 0],
+    "a piece": lambda x: x.chunk(3, 1)[-1],
+    "a rest": lambda x: x[:, : x.shape[1] % 3 + 1],
+    "padded": lambda x: F.pad(x, (0, 3 - x.shape[1])) if x.shape[1] == 4 else x[:, ::3],
+}
+READERS: dict[str, Callable[[Tensor, Tensor], Any]] = {
+    "sum": lambda x, part: x + part,
+    "chosen": lambda x, part: torch.where(x > 0, part, x),
+    "expanded": lambda x, part: part.expand_as(x) * 2 if part.shape[1] == 1 else part * 2,
+    "scanned": lambda x, part: (x * part).cummax(0) if part.shape[1] == 1 else part.cummax(0),
+    "reduced": lambda x, part: (part.sum(1), part.amax(0), (part - part.mean(1, True)).square().sum()),
+    "joined": lambda x, part: torch.cat([x, part, part], 1),
+    "turned": lambda x, part: part.t().contiguous() @ x,
+    "viewed": lambda x, part: part.squeeze(1) if part.shape[1] == 1 else part.reshape(-1),
+    "written": lambda x, part: torch.select_scatter(x, part[:, 0], 1, 0),
+    "of itself": lambda x, part: part * part.flip(1),
+}
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_extents_that_come_to_one(part: str) -> None:
+    """Whatever asks, dims that are broadcast in a call are so in all that the same code serves."""
+
+    def program(x: Tensor) -> dict[str, Any]:
+        piece = PARTS[part](x)
+        fits = piece.shape[1] in (1, x.shape[1])
+        return {name: read(x, piece) for name, read in READERS.items() if fits or name not in ("sum", "chosen")}
+
+    compiled = stator.compile(program, dynamic=True, fullgraph=True, options={"strict": True})
+    for width in (4, 3, 5, 8, 4):
+        x = torch.randn(6, width, generator=torch.Generator().manual_seed(width))
+        torch.testing.assert_close(compiled(x), program(x), msg=lambda text, width=width: f"{width}: {text}")
+
+
 def test_a_real_kernel_is_never_given_a_symbolic_number() -> None:
     """torch would compute with 7777777 or with nan in its place."""
     environment = Environment()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from stator.kernel.facts import lane_stride
 from stator.kernel.ir import (
     Best,
     Block,
@@ -27,8 +28,7 @@ from stator.kernel.ir import (
     operands,
     walk,
 )
-from stator.loop.extent import less
-from stator.loop.index import Axis, FloorDiv, Index, Indirect, Mod
+from stator.loop.index import Index
 from stator.sizes import Extent
 
 
@@ -88,34 +88,8 @@ class Lanes:
         return any(operand in self.varying for operand in operands(statement))
 
     def stride(self, index: Index, loop: Loop | None) -> Extent | None:
-        """By how much a lane moves an index within a block of lanes, or None where that is not constant.
-
-        Blocks begin at multiples of the lanes.
-        """
-        return 0 if loop is None else self._stride(index, loop.axis, loop.lanes)
-
-    def _stride(self, index: Index, axis: Axis, lanes: int) -> Extent | None:
-        total: Extent = 0
-        for atom, coefficient in index.terms:
-            match atom:
-                case Axis():
-                    total += coefficient if atom is axis else 0
-                case Indirect():
-                    if atom.expr in self.varying:
-                        return None
-                case FloorDiv() | Mod():
-                    inner = self._stride(atom.inner, axis, lanes)
-                    if inner == 0:
-                        continue
-                    # a block that starts at a multiple of its span never crosses a multiple of the divisor
-                    if inner is None or less(inner, 0) or atom.divisor % (span := lanes * inner) != 0:
-                        return None
-                    if type(span) is not int or atom.inner.coefficient(axis) != inner:
-                        return None
-                    if not (atom.inner - axis.index * inner).divisible_by(span):
-                        return None
-                    total += coefficient * inner if isinstance(atom, Mod) else 0
-        return total
+        """By how much a lane moves an index within a block of lanes, or None where that is not constant."""
+        return 0 if loop is None else lane_stride(index, loop.axis, loop.lanes, self.varying.__contains__)
 
 
 def _targets(statement: Statement) -> tuple[Value, ...]:
@@ -130,8 +104,18 @@ def _targets(statement: Statement) -> tuple[Value, ...]:
             return (statement.target,) if hasattr(statement, "target") else ()
 
 
-def shared(loop: Loop, varying: set[Value]) -> set[Value]:
-    """Of a loop of lanes that is unrolled around others, what varies and is known in one run of statements and used in
+def moving(loop: Loop) -> set[Value]:
+    """The values that differ from block to block of a loop of lanes, also where lanes of a block do not."""
+    found: set[Value] = set()
+    for statement in walk(loop.body):
+        index = getattr(statement, "index", None)
+        if (index is not None and loop.axis in index.axes()) or not found.isdisjoint(operands(statement)):
+            found.update(_targets(statement))
+    return found
+
+
+def shared(loop: Loop, moving: set[Value]) -> set[Value]:
+    """Of a loop of lanes that is unrolled around others, what moves and is known in one run of statements and used in
     another: it has a place for each vector.
     """
     made: dict[Value, int] = {}
@@ -139,7 +123,7 @@ def shared(loop: Loop, varying: set[Value]) -> set[Value]:
     for number, run in enumerate(runs(loop.body)):
         for statement in run:
             found |= {o for o in operands(statement) if made.get(o, number) != number}
-            made.update({target: number for target in _targets(statement) if target in varying})
+            made.update({target: number for target in _targets(statement) if target in moving})
     return found - {s.target for s in walk(loop.body) if isinstance(s, Declare)}
 
 

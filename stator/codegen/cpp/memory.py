@@ -10,12 +10,11 @@ from dataclasses import dataclass
 
 from stator.codegen.cpp import ops
 from stator.codegen.cpp.lanes import Lanes
+from stator.kernel.facts import INT32
 from stator.kernel.ir import Function, Literal, Load, Loop, Operand, Position, Scratch, Store, Value, Within, walk
 from stator.loop.extent import less
 from stator.loop.index import Atom, Axis, FloorDiv, Index, Indirect, Mod, indirect
 from stator.sizes import Extent, Size
-
-INT32 = 2**31
 
 
 @dataclass(frozen=True, slots=True)

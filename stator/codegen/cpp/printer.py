@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from stator.codegen.cpp import ops
-from stator.codegen.cpp.lanes import shared
+from stator.codegen.cpp.lanes import moving, shared
 from stator.codegen.cpp.memory import Block, Memory, Name
 from stator.kernel import ir
 from stator.kernel.ir import (
@@ -63,6 +63,7 @@ class _Printer(Memory):
         self.declared: dict[Value, str] = {}  # variables, by the name that their array has
         self.operators: dict[Value, str] = {}  # what accumulators are folded by
         self.sources: dict[ir.Operand, str] = {}  # the dtypes that casts have converted
+        self.moving: set[Value] = set()  # and what differs from vector to vector
         self.pending: dict[Value, tuple[str, Name]] = {}  # results that each run names for its vector
         self.whole: Loop | None = None  # what runs over all pieces of a thread at once
 
@@ -376,10 +377,11 @@ class _Printer(Memory):
 
     def columns(self, loop: Loop) -> None:
         """Several vectors of columns together: loops around them, with an accumulator for each."""
-        self.jammed = shared(loop, self.lanes.varying)
+        self.moving = moving(loop)
+        self.jammed = shared(loop, self.moving)
         self.enter()
         for value in sorted(self.jammed, key=lambda value: value.name):
-            self.block.lines.append(f"V<{ops.ELEMENT[ops.KIND[value.dtype]]}, {loop.lanes}> {value.name}_all[U.value];")
+            self.block.lines.append(f"{self.shape(value, ops.KIND[value.dtype])} {value.name}_all[U.value];")
         self.jam(loop.body)
         self.leave("auto column = [&](i64_ at, auto n, auto U) BODY {", "};")
         self.jammed = None
@@ -419,9 +421,10 @@ class _Printer(Memory):
     def each(self, run: Sequence[Statement]) -> None:
         """Statements for each vector; those that are the same for all of them stand before."""
         assert self.loop is not None and self.jammed is not None
+        varying = self.lanes.varying
         single: list[Statement] = []
         rest: list[Statement] = []
-        several = {*self.lanes.varying, *self.pending}
+        several = {*self.moving, *varying, *self.pending}
         for statement in run:
             if isinstance(statement, Let | Position | Load | Within):
                 if statement.target not in several and several.isdisjoint(operands(statement)):
@@ -443,7 +446,8 @@ class _Printer(Memory):
         self.leave(head, "});")
         for value in self.jammed:
             if value in self.names:
-                self.names[value] = Name(f"{value.name}_all[u.value]", ops.KIND[value.dtype], True)
+                text, kind = f"{value.name}_all[u.value]", ops.KIND[value.dtype]
+                self.names[value] = Name(text, kind, value in varying)
 
 
 def _best_kind(best: Best) -> str:
