@@ -403,3 +403,13 @@ def test_norms_by_the_textbook_are_rounded_as_any_processor_may() -> None:
     assert 0 < max(apart) < 1e-3
     assert judge(lambda x: F.group_norm(x, 3) + 3.7697e-05, lambda x: F.group_norm(x, 3), x) == []
     assert judge(lambda x: F.group_norm(x, 3) + 0.1, lambda x: F.group_norm(x, 3), x)
+
+
+def test_sums_may_go_as_the_terms_lie() -> None:
+    """Large terms that cancel leave what was added after them; eager adds in parts."""
+    x = torch.tensor([[0.5, 1.0, -3e9, 2.0, 3e38, 1.0, -3e38, 0.75] + [0.0] * 56] * 2)
+    want = lambda x: x.mean(1) > 0  # noqa: E731
+    in_turn = lambda x: torch.tensor([True, True])  # noqa: E731
+    assert float(sum(x[0].tolist()[4:], torch.zeros(()))) == 0.75
+    assert judge(in_turn, want, x) == [] == judge(want, want, x)
+    assert judge(lambda x: ~want(x), want, x.abs())
