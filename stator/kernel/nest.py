@@ -45,7 +45,7 @@ class Order:
     Nothing is computed between loops over the axes of one group of `outer`. A loop over an axis of `pieces` runs over
     a piece of it; one thread goes along `swept`. What a `tile` loads is turned over inside of the first group. `staged`
     are values that the first loop over a row that computes them keeps for the next ones.
-    `narrow`, `guarded` and `deps` are as for `Writer`.
+    `narrow`, `guarded`, `deps` and `lanes` are as for `Writer`.
     """
 
     outer: tuple[tuple[Axis, ...], ...]
@@ -57,6 +57,7 @@ class Order:
     narrow: frozenset[Expr] = frozenset()
     guarded: set[Expr] | None = None
     deps: dict[Expr, Axes] | None = None
+    lanes: Axis | None = None
 
     @staticmethod
     def of(kernel: Kernel) -> Order:
@@ -77,7 +78,7 @@ class _Nest:
 
     def __init__(self, kernel: Kernel, order: Order) -> None:
         self.kernel, self.order = kernel, order
-        self.writer = Writer(kernel, order.narrow, order.guarded, order.deps)
+        self.writer = Writer(kernel, order.narrow, order.guarded, order.deps, order.lanes)
         self.reduced = [axis for axis in order.reduced if loops(axis)]
         self.kept: dict[Expr, str] = {}  # what is staged: the scratch that has it
 

@@ -49,5 +49,7 @@ def _order(plan: LoopPlan) -> Order:
         groups.append((swept,))
         if plan.pieces != 1 or tile is not None:
             in_pieces(swept, plan.chunk)
-    staged, narrow = plan.staged, plan.narrow
-    return Order((grid, *groups), plan.loops, pieces, swept, tile, staged, narrow, guarded(plan), plan.deps)
+    return Order(
+        (grid, *groups), plan.loops, pieces, swept, tile, plan.staged,
+        narrow=plan.narrow, guarded=guarded(plan), deps=plan.deps, lanes=plan.vector,
+    )  # fmt: skip

@@ -158,7 +158,7 @@ class _Checker:
             self.require(type(whole) is not int or 0 <= whole < piece.step, "the pieces are not the whole axis")
         shared, folded, empty = self.shared, self.folded, self.empty
         if loop.kind == "lanes":
-            self.require(not folded and loop.lanes > 0 and loop.unroll > 0, "lanes are no loop inside of lanes")
+            self.require(not self.lanes and loop.lanes > 0 and loop.unroll > 0, "lanes are no loop inside of lanes")
             self.folded = self.variables & assigned(loop.body)
         else:
             self.require((loop.lanes, loop.unroll) == (0, 1), "only a loop of lanes has lanes")
@@ -178,6 +178,8 @@ class _Checker:
         self.shared, self.folded, self.empty = shared, folded, empty
         if loop.kind != "range":
             self.parallel.pop()
+        if loop.kind == "lanes":
+            self.lanes.pop()
 
     # ---- parts
 

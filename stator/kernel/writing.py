@@ -13,7 +13,7 @@ from stator.kernel.ir import Declare, Let, Literal, Load, Operand, Position, Sca
 from stator.kernel.placement import Placement, Scope, guarded_nodes
 from stator.loop import expr
 from stator.loop.expr import Expr
-from stator.loop.index import Index, Indirect
+from stator.loop.index import Axis, Index, Indirect
 from stator.loop.kernel import Kernel
 from stator.loop.ranges import Ranges
 from stator.loop.scalar import identity
@@ -40,7 +40,7 @@ class Writer(Placement[Operand]):
     """Writes the expressions of one kernel; i64 that are `narrow` are i32, in which they fit.
 
     `guarded` are the nodes that hold a load that a mask matters to: without it, those that may leave their memory.
-    `deps` are `facts.dependencies`, where they are known already.
+    `deps` are `facts.dependencies`, where they are known already; iterations along `lanes` will be lanes.
     """
 
     def __init__(
@@ -49,8 +49,9 @@ class Writer(Placement[Operand]):
         narrow: AbstractSet[Expr] = frozenset(),
         guarded: set[Expr] | None = None,
         deps: dict[Expr, Axes] | None = None,
+        lanes: Axis | None = None,
     ) -> None:
-        self.kernel, self.narrow = kernel, set(narrow)
+        self.kernel, self.narrow, self.lanes = kernel, set(narrow), lanes
         self.ranges = Ranges(kernel.reduce_numel)
         numels = {param.name: param.numel for param in kernel.params}
         deps = dependencies(kernel) if deps is None else deps
@@ -166,7 +167,7 @@ class Writer(Placement[Operand]):
         return self.cast(self.let(node.op, result, *given), self.dtype(node))
 
     def _clamped(self, node: Expr, mask: Expr | None) -> tuple[Expr, ...]:
-        """The operands of a comparison of an i32 with a wider number that varies less, which is made to fit.
+        """The operands of a comparison of i32 lanes with one wider number, which is made to fit.
 
         Beyond either end of the range of the other it compares as at the end.
         """
@@ -175,7 +176,9 @@ class Writer(Placement[Operand]):
             return node.args
         small, wide = (left, right) if self.dtype(left) == "i32" else (right, left)
         ends = self.ranges.numbers(small)
-        if ends is None or not -INT32 < ends[0] <= ends[1] < INT32 - 1 or not self.axes(wide) < self.axes(small):
+        if ends is None or not -INT32 < ends[0] <= ends[1] < INT32 - 1:
+            return node.args
+        if self.lanes not in self.axes(small) or self.lanes in self.axes(wide):
             return node.args
         low, high = (expr.const(end, "i64") for end in (ends[0] - 1, ends[1] + 1))
         held = expr.op("minimum", expr.op("maximum", wide, low), high)

@@ -5,10 +5,13 @@ from __future__ import annotations
 import pytest
 
 from stator.kernel.decisions import decide
-from stator.kernel.ir import Function
+from stator.kernel.ir import Function, Let, Loop, Position, walk
 from stator.kernel.strategies import vectors
-from stator.loop.kernel import Kernel
-from tests.kernel.programs import compare
+from stator.kernel.text import function_text
+from stator.loop.expr import const, index, load, op, reduce
+from stator.loop.index import Axis
+from stator.loop.kernel import Kernel, Param, Store, kernel
+from tests.kernel.programs import checked, compare
 
 LANES = (64, 16)
 
@@ -20,3 +23,25 @@ def test_random_kernels(seed: int, vector_bytes: int) -> None:
         return vectors(decide(kernel, vector_bytes), name)
 
     assert compare(seed, strategy) > 0
+
+
+def test_lanes_are_compared_with_one_wide_number_as_narrow_ones() -> None:
+    """The classes of a cross entropy with the target of a row: 64 bits for each lane would take twice as long."""
+    x, y = Axis("x0", 4), Axis("x1", 640)
+    same = op("eq", index(y), load("p0", x.index, "i64"))
+    stores = (Store("p1", x.index * 640 + y, op("where", same, const(1.0, "f32"), const(0.0, "f32")), "outer"),)
+    made = kernel((x, y), (), stores, (Param("p0", "i64", "in", 4), Param("p1", "f32", "out", 2560)))
+    function = checked(vectors(decide(made, 64), "k"))
+    (lanes,) = [s for s in walk(function.body) if isinstance(s, Loop) and s.kind == "lanes"]
+    assert lanes.lanes == 16
+    assert {s.target.dtype for s in lanes.body if isinstance(s, Let | Position)} == {"i32", "bool", "f32"}
+
+
+def test_every_decision_shows_in_the_text() -> None:
+    """A column, several vectors of it together, whose long sums are flushed; threads share pieces of it."""
+    x, r = Axis("x0", 5000), Axis("r0", 3000)
+    stores = (Store("p1", x.index, reduce("sum", load("p0", r.index * 5000 + x, "f32")), "outer"),)
+    made = kernel((x,), (r,), stores, (Param("p0", "f32", "in", 15_000_000), Param("p1", "f32", "out", 5000)))
+    text = function_text(checked(vectors(decide(made, 64, 2), "k")))
+    for part in ("-> Threads[2]", "in parallel(79)", "in lanes(16*4, 64*x0_piece, ", "flush(a0)"):
+        assert part in text, text

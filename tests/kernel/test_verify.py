@@ -43,6 +43,21 @@ BROKEN = {
     ),
     "an integer lies within a bound": "    t0: f32 = p0[0]\n    i0: f32 = within(t0, 4)\n",
     "a position is an i64, or an i32": "    for x0 in range(2):\n        t0: i16 = index(x0)\n",
+    "lanes do not only add": "    a0: Var[f32] = 0.0\n    for x0 in lanes(4, 8):\n        a0 = neg(1.0)\n",
+    "looks at what others add": (
+        "    a0: Var[f32] = 0.0\n    for x0 in lanes(4, 8):\n        a0 = add(a0, 1.0)\n        p1[x0] = a0\n"
+    ),
+    "no loop inside of lanes": (
+        "    for x1 in lanes(4, 2):\n        for x0 in lanes(4, 4):\n            p1[4*x1 + x0] = f32(1.0)\n"
+    ),
+    "no variable to flush": "    t0: f32 = p0[0]\n    flush(t0)\n",
+    "no variable that a scan may change": (
+        "    a0: Var[f32] = 0.0\n    for x0 in parallel(8):\n        t0: f32 = scan(sum, a0, 1.0)\n"
+    ),
+    "the block is not the scratch": (
+        "    for x2 in parallel(1):\n        for x3 in parallel(1):\n            s0: Scratch[f32, 9]\n"
+        "            turn(s0[2], p0[2*x0 + x1], x0, 4*x2, 4, x1, 2*x3, 2)\n"
+    ),
 }
 
 
