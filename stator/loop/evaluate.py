@@ -117,7 +117,10 @@ def read_view(view: View, memory: Memory) -> list[Number]:
 
 
 def run_kernel(kernel: Kernel, memories: Memories) -> None:
-    """As `kernel` describes it: levels in order, and in each iteration all values before any store."""
+    """As `kernel` describes it: levels in order, inner stores in the last, and in each iteration values before stores.
+
+    So a result may lie over an operand that another store of the iteration still reads.
+    """
     top = kernel.levels
     reductions = [node for node in kernel.nodes if node.op == "reduce"]
     for point in _points(kernel.axes):
@@ -127,7 +130,7 @@ def run_kernel(kernel: Kernel, memories: Memories) -> None:
             running: dict[Expr, Number] = {}
             ready = [node for node in scans if node.level <= level]
             bodies = [node for node in reductions if node.level == level + 1]
-            stores = [s for s in kernel.stores if s.space == "inner" and s.level == level]
+            stores = [s for s in kernel.stores if s.space == "inner"] if level == top else []
             sums: list[list[Number]] = [[] for _ in bodies]
             for inner in _points(kernel.reduce_axes) if bodies or stores else ():
                 values = _Values({**point, **inner}, memories, done, running=running)
