@@ -59,10 +59,10 @@ class _Printer(Memory):
 
     def __init__(self, function: Function) -> None:
         super().__init__(function)
-        self.jammed: set[Value] | None = None  # in a block of several vectors: what has a place for each
         self.declared: dict[Value, str] = {}  # variables, by the name that their array has
         self.operators: dict[Value, str] = {}  # what accumulators are folded by
         self.sources: dict[ir.Operand, str] = {}  # the dtypes that casts have converted
+        self.jammed: set[Value] | None = None  # in a block of several vectors: what has a place for each
         self.moving: set[Value] = set()  # and what differs from vector to vector
         self.pending: dict[Value, tuple[str, Name]] = {}  # results that each run names for its vector
         self.whole: Loop | None = None  # what runs over all pieces of a thread at once
@@ -267,18 +267,18 @@ class _Printer(Memory):
 
     def assign(self, statement: Assign) -> None:
         target, op, name = statement.target, statement.op, self.declared[statement.target]
-        kind, folded = ops.KIND[target.dtype], target in self.lanes.folded
+        assert statement.args[0] == target, "a variable takes the next value"
+        folded = target in self.lanes.folded
         vector = folded or target in self.lanes.varying
         value = self.operand(statement.args[1], vector)
         self.operators[target] = op
         item = f"{name}[{'u.value' if folded or self.jammed is not None else '0'}]"
         combined = _combined(op, target.dtype, item, value)
-        assert statement.args[0] == target, f"a variable takes the next value: {kind}"
         self.block.lines.append(f"{item} = keep(n, {combined}, {item});" if folded else f"{item} = {combined};")
 
     def scan(self, scan: Scan) -> None:
         """One step of a scan, or one for each lane."""
-        kind, dtype, state = ops.KIND[scan.target.dtype], scan.target.dtype, f"{self.declared[scan.state]}[0]"
+        dtype, state = scan.target.dtype, f"{self.declared[scan.state]}[0]"
         along = scan.state in self.lanes.scanned
         value = self.operand(scan.value, along or scan.target in self.lanes.varying)
         combine, wrap = ops.COMBINE[scan.op], ops.WRAP.get(dtype, "")
@@ -288,7 +288,6 @@ class _Printer(Memory):
             text = f"{function}({state}, {value}, n, [](auto a, auto b) BODY {{ return {step}; }})"
         else:
             text = f"({state} = {wrap}({combine.format(state, value)}))"
-        assert kind != "mask", "a scan of truth values"
         self.name(scan.target, text)
 
     def turn(self, turn: Turn) -> None:
