@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 
+from stator.kernel.writing import COMBINE
 from stator.loop import special_functions
 from stator.loop.scalar import FLOATS, INTEGERS, Number
 
@@ -61,14 +62,11 @@ def operator(op: str, dtype: str, given: str, operands: list[str]) -> str:
     return table[op].format(*operands, D=given, S="" if given == "f64" else "f", W=WIDTH.get(given))
 
 
-_SCANS = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum"}
-
-
 def scan(op: str, dtype: str, operands: list[str]) -> str:
     """What was so far, and the next value."""
     if op == "logsumexp":
         return f"logaddexp_{dtype}({', '.join(operands)})"
-    return operator(_SCANS[op], dtype, dtype, operands)
+    return operator(COMBINE[op], dtype, dtype, operands)
 
 
 def cast(source: str, target: str, text: str) -> str:

@@ -10,7 +10,7 @@ import math
 from typing import Any
 
 from stator.loop import special_functions
-from stator.loop.scalar import FLOATS, identity
+from stator.loop.scalar import FLOATS
 from stator.sizes import Extent, Size, Symbol, fold
 
 STORAGE = {
@@ -54,10 +54,12 @@ ON_MASKS: dict[str, str] = {
 }  # fmt: skip
 KEEPS_WIDTH = frozenset(("and", "or", "xor", "minimum", "maximum", "where", "sign", "mod"))  # of wrapped operands
 
+#: How an accumulator or the state of a scan takes the next value; masks are of bits.
 COMBINE = {
-    "sum": "{0} + {1}", "prod": "{0} * {1}", "max": "max_({0}, {1})", "min": "min_({0}, {1})", "any": "{0} | {1}",
-    "all": "{0} & {1}", "logsumexp": "logaddexp_({0}, {1})",
+    "add": "{0} + {1}", "mul": "{0} * {1}", "maximum": "max_({0}, {1})", "minimum": "min_({0}, {1})",
+    "or": "{0} | {1}", "and": "{0} & {1}", "logsumexp": "logaddexp_({0}, {1})",
 }  # fmt: skip
+COMBINE_MASKS = COMBINE | {"add": "{0} | {1}", "mul": "{0} & {1}", "maximum": "{0} | {1}", "minimum": "{0} & {1}"}
 
 
 def operator(name: str, kind: str, dtype: str, operands: list[str]) -> str:
@@ -81,15 +83,6 @@ def cast(source: str, target: str, text: str) -> str:
 def convert(source: str, target: str, text: str) -> str:
     """Change the register kind; a mask becomes 0 or 1."""
     return f"mask_to_{target}({text})" if source == "mask" else f"to_{target}({text})"
-
-
-def start(reduction: str, kind: str, dtype: str) -> str:
-    """The literal that the accumulator of a reduction or scan starts from, in the register kind that it has.
-
-    An i64 that provably fits in 32 bits is an int here, whose far end it starts from.
-    """
-    found = identity(reduction, "i32" if kind == "i32" and dtype == "i64" else dtype)
-    return str(-int(found)) if kind == "mask" else number(kind, found)
 
 
 def scan_along_lanes(op: str, dtype: str, source: str | None) -> str:

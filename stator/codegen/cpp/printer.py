@@ -35,15 +35,9 @@ from stator.kernel.ir import (
     assigned,
     operands,
 )
+from stator.kernel.writing import COMBINE
 from stator.loop.index import Axis
 from stator.sizes import Extent
-
-#: How an accumulator takes the next value; masks are of bits.
-COMBINE = {
-    "add": "{0} + {1}", "mul": "{0} * {1}", "maximum": "max_({0}, {1})", "minimum": "min_({0}, {1})",
-    "or": "{0} | {1}", "and": "{0} & {1}",
-}  # fmt: skip
-ON_MASKS = COMBINE | {"add": "{0} | {1}", "mul": "{0} & {1}", "maximum": "{0} | {1}", "minimum": "{0} & {1}"}
 
 
 def function_text(function: Function) -> str:
@@ -281,7 +275,7 @@ class _Printer(Memory):
         dtype, state = scan.target.dtype, f"{self.declared[scan.state]}[0]"
         along = scan.state in self.lanes.scanned
         value = self.operand(scan.value, along or scan.target in self.lanes.varying)
-        combine, wrap = ops.COMBINE[scan.op], ops.WRAP.get(dtype, "")
+        combine, wrap = ops.COMBINE[COMBINE.get(scan.op, scan.op)], ops.WRAP.get(dtype, "")
         if along:
             step = f"{wrap}({combine.format('a', 'b')})"
             function = ops.scan_along_lanes(scan.op, dtype, self.sources.get(scan.value))
@@ -456,7 +450,7 @@ def _best_kind(best: Best) -> str:
 
 
 def _combined(op: str, dtype: str, left: str, right: str) -> str:
-    text = (ON_MASKS if ops.KIND[dtype] == "mask" else COMBINE)[op].format(left, right)
+    text = (ops.COMBINE_MASKS if ops.KIND[dtype] == "mask" else ops.COMBINE)[op].format(left, right)
     wrap = ops.WRAP.get(dtype)
     return f"{wrap}({text})" if wrap else text
 
