@@ -320,8 +320,9 @@ class Index:
         for atom, coefficient in self.terms:
             text = _render_atom(atom, name)
             negative, factor = signed(coefficient)
-            if factor != "1":
-                text = f"{factor}*" + (text if type(atom) in (Axis, Indirect) else f"({text})")
+            bare = type(atom) in (Axis, Indirect) or (factor == "1" and (parts or not negative))  # -x//2 is (-x)//2
+            text = text if bare else f"({text})"
+            text = text if factor == "1" else f"{factor}*{text}"
             parts.append((" - " if negative else " + ") + text)
         if self.const != 0 or not parts:
             negative, text = signed(self.const)
