@@ -7,7 +7,7 @@ Neighbours: `index.py`; `expr.py` folds arithmetic to indices, the Triton writer
 
 from __future__ import annotations
 
-from stator.loop.index import Axis, Index, Indirect
+from stator.loop.index import Axis, Index, Indirect, Mod
 from stator.sizes import Extent, Size, maximum
 
 #: The greatest factor of a symbolic size that is taken not to overflow: sizes of tensors are far from 64 bits.
@@ -38,16 +38,20 @@ def _moderate(part: Extent) -> bool:
 def reach(position: Index) -> Extent:
     """What no number that is met in computing an index is greater than, sign aside."""
     total = _size_of(position.const)
+    inside: Extent = 0
     for atom, coefficient in position.terms:
         match atom:
             case Axis():
                 most = atom.size - 1
             case Indirect():
                 most = atom.bound - 1
+            case Mod():
+                inside, most = maximum(inside, reach(atom.inner)), atom.divisor - 1
             case _:
-                most = reach(atom.inner)
+                inside = maximum(inside, reach(atom.inner))
+                most = (reach(atom.inner) + atom.divisor - 1) // atom.divisor  # below zero, away from it
         total = total + _size_of(coefficient) * most
-    return total
+    return maximum(total, inside)
 
 
 def _size_of(extent: Extent) -> Extent:
