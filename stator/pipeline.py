@@ -143,7 +143,7 @@ def _units(schedule: Schedule, options: Options) -> list[Unit]:
             return [Unit(c.emit(schedule.kernels, names, options.verify), names, c.FLAGS)]
         target = replace(cpp.native(), threads=options.threads)
         return [Unit(text, part, target.flags) for text, part in cpp.emit_units(schedule.kernels, target, names)]
-    return [Unit(triton.emit(schedule.kernels, names), names, (), "triton")]
+    return [Unit(triton.emit(schedule.kernels, names, options.verify), names, (), "triton")]
 
 
 def _kept(metadata: Metadata) -> list[Kept]:

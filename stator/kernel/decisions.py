@@ -253,6 +253,17 @@ def _staged(made: LoopPlan) -> tuple[Expr, ...]:
         return ()
     if type(vector.size) is not int or vector.size > STAGED:
         return ()
+    found: list[Expr] = []
+    for node in used_by_several_loops(kernel):
+        if node.dtype not in ("f32", "bf16", "f16") or vector not in made.deps[node]:
+            continue
+        if sum(COST.get(part.op, 1) for part in _computed([node], kernel, found)) >= COSTLY:
+            found.append(node)
+    return tuple(found)
+
+
+def used_by_several_loops(kernel: Kernel) -> list[Expr]:
+    """What several loops over the reduce axes compute, and use as it is."""
     loops_of: dict[Expr, int] = {}
     bodies = [(roots, _computed(roots, kernel)) for roots in _roots_of_loops(kernel)]
     for _, computed in bodies:
@@ -261,13 +272,7 @@ def _staged(made: LoopPlan) -> tuple[Expr, ...]:
     shared = {node for node, count in loops_of.items() if count > 1}
     used = {root for roots, _ in bodies for root in roots}
     used.update(arg for _, computed in bodies for node in computed - shared for arg in node.args)
-    found: list[Expr] = []
-    for node in kernel.nodes:
-        if node not in used & shared or node.dtype not in ("f32", "bf16", "f16") or vector not in made.deps[node]:
-            continue
-        if sum(COST.get(part.op, 1) for part in _computed([node], kernel, found)) >= COSTLY:
-            found.append(node)
-    return tuple(found)
+    return [node for node in kernel.nodes if node in used & shared]
 
 
 def _roots_of_loops(kernel: Kernel) -> list[list[Expr]]:

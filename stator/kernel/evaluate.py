@@ -52,14 +52,20 @@ class _Machine:
     def __init__(self, memories: Mapping[str, Memory], sizes: dict[Symbol, int]) -> None:
         self.memories, self.sizes = dict(memories), sizes
         self.values: dict[Value, Number] = {}
+        self.totals: dict[Value, float] = {}  # of sums: what was flushed, in double
         self.axes: dict[Axis, int] = {}
         self.failed = 0
 
     def block(self, block: Block) -> None:
         for statement in block:
             match statement:
-                case Let(target, op, args) | Assign(target, op, args):
+                case Let(target, op, args):
                     self.values[target] = self.computed(op, target.dtype, args)
+                case Assign(target, op, args):
+                    total = self.totals.pop(target, None)  # it adds to what was not flushed
+                    self.values[target] = self.computed(op, target.dtype, args)
+                    if total is not None:
+                        self.totals[target] = total
                 case Position(target, index):
                     self.values[target] = self.index(index)
                 case Load(target, memory, index, mask):
@@ -71,14 +77,16 @@ class _Machine:
                     self.within(statement)
                 case Declare(target, start):
                     self.values[target] = self.operand(start)
-                case Store(memory, index, value, mode):
+                    self.totals.pop(target, None)
+                case Store(memory, index, value, mode, _):
                     self.store(self.memories[memory], self.index(index), self.operand(value), mode)
                 case Best():
                     self.best(statement)
                 case Scratch(name, dtype, numel):
                     self.memories[name] = Memory(bytearray(b"\xff" * (numel * ITEMSIZE[dtype])), 0, dtype)
-                case Flush():
-                    pass
+                case Flush(target):
+                    self.totals[target] = self.totals.get(target, 0.0) + self.values[target]
+                    self.values[target] = 0.0
                 case Scan(target, op, state, value):
                     step = scalar.SCANS[op](self.values[state], self.operand(value))
                     self.values[target] = self.values[state] = scalar.round_to(target.dtype, step)
@@ -148,7 +156,10 @@ class _Machine:
                 return scalar.apply(op, dtype, *given)
 
     def operand(self, operand: Operand) -> Number:
-        return operand.number if isinstance(operand, Literal) else self.values[operand]
+        if isinstance(operand, Literal):
+            return operand.number
+        value, total = self.values[operand], self.totals.get(operand)
+        return value if total is None else scalar.round_to(operand.dtype, total + value)
 
     def extent(self, extent: Extent) -> int:
         found = substitute(extent, self.sizes)

@@ -1,6 +1,7 @@
 """The kernel IR. Its printed form is a subset of Python's grammar; `text` prints it and `parse` reads it back.
 
-    function  = def NAME(parameter, …): block       with `-> Threads[number]`, on so many threads at most
+    function  = def NAME(parameter, …): block       with `-> Threads[number]`, on so many threads at most, or on a GPU
+                                                    in blocks of so many
     parameter = p0: In[f32, 128]                   memory of so many elements; Out is written, InOut both
               | n0: Size[low, high, hint]           a number that each launch gives; None where it has no bound. As a
               |                                     first line of the function, with ` = extent`: one made of these
@@ -26,6 +27,7 @@
               |                                     for a piece of x1 and one of x0; i and j count from their beginnings
               | p0[position] = operand              a store; no other iteration writes there
               | mode(p0[position], operand)         a store in another mode of `collision.MODES`
+              | atomic_mode(p0[position], operand)  the same, where parallel iterations may meet at one place
               | for x0 in range(extent): block      iterations in order
               | for x0 in parallel(extent): block   in any order: they write different places
               | for x0 in lanes(16, extent): block  so many at once; lanes(16*2, …) twice as many. A variable from
@@ -156,6 +158,7 @@ class Store:
     index: Index
     value: Operand
     mode: str = "store"
+    atomic: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 
 from stator.kernel.facts import Axes
 from stator.kernel.ir import (
@@ -45,7 +46,8 @@ class Order:
     Nothing is computed between loops over the axes of one group of `outer`. A loop over an axis of `pieces` runs over
     a piece of it; one thread goes along `swept`. What a `tile` loads is turned over inside of the first group. `staged`
     are values that the first loop over a row that computes them keeps for the next ones.
-    `narrow`, `guarded`, `deps` and `lanes` are as for `Writer`.
+    With `blocks` nothing is computed between loops over reduce axes, and outer iterations go in any order: where they
+    meet they write atomically. `narrow`, `guarded`, `deps` and `lanes` are as for `Writer`.
     """
 
     outer: tuple[tuple[Axis, ...], ...]
@@ -54,6 +56,7 @@ class Order:
     swept: Axis | None = None
     tile: Tile | None = None
     staged: tuple[Expr, ...] = ()
+    blocks: bool = False
     narrow: frozenset[Expr] = frozenset()
     guarded: set[Expr] | None = None
     deps: dict[Expr, Axes] | None = None
@@ -79,7 +82,8 @@ class _Nest:
     def __init__(self, kernel: Kernel, order: Order) -> None:
         self.kernel, self.order = kernel, order
         self.writer = Writer(kernel, order.narrow, order.guarded, order.deps, order.lanes)
-        self.reduced = [axis for axis in order.reduced if loops(axis)]
+        reduced = [axis for axis in order.reduced if loops(axis)]
+        self.reduced = [reduced] if order.blocks and reduced else [[axis] for axis in reduced]
         self.kept: dict[Expr, str] = {}  # what is staged: the scratch that has it
 
     def body(self) -> tuple[Statement, ...]:
@@ -96,7 +100,9 @@ class _Nest:
         for group in reversed(groups):
             body = writer.leave()
             for axis in reversed(group):
-                inside = axis in collide or axis in self.order.pieces or axis is self.order.swept
+                inside = (
+                    (axis in collide and not self.order.blocks) or axis in self.order.pieces or axis is self.order.swept
+                )
                 kind = "range" if inside else "parallel"
                 body = (Loop(axis, kind, body, self.order.pieces.get(axis)),)
             writer.scope.statements.extend(body)
@@ -138,7 +144,8 @@ class _Nest:
         writer, made = self.writer, []
         for store in stores:
             value = writer.cast(writer.value(store.value), store.value.dtype)
-            made.append(Store(store.buffer, writer.index(store.index), value, store.mode))
+            atomic = self.order.blocks and scatters(store)
+            made.append(Store(store.buffer, writer.index(store.index), value, store.mode, atomic))
         writer.scope.statements.extend(made)
 
     # ---- reductions
@@ -191,8 +198,8 @@ class _Nest:
         """Into the loops over the reduce axes; also where none of them runs more than once."""
         self.writer.before = self.writer.scope
         self.writer.enter()
-        for axis in self.reduced:
-            self.writer.enter(axis)
+        for axes in self.reduced:
+            self.writer.enter(*axes)
         for node, scratch in self.kept.items():
             target = self.writer.fresh(node.dtype)
             self.writer.scope.statements.append(Load(target, scratch, self.row))
@@ -204,21 +211,22 @@ class _Nest:
             value = writer.scope.names.get((node, None))
             if value is not None and node not in self.kept:
                 scratch = self.kept[node] = f"s{len(self.kept)}"
-                (axis,) = self.reduced
-                assert type(axis.size) is int
-                writer.before.statements.append(Scratch(scratch, node.dtype, axis.size))
+                size = prod([axis.size for axes in self.reduced for axis in axes])
+                assert type(size) is int
+                writer.before.statements.append(Scratch(scratch, node.dtype, size))
                 writer.scope.statements.append(Store(scratch, self.row, value))
-        for axis in reversed(self.reduced):
+        for axes in reversed(self.reduced):
             body = writer.leave()
-            writer.scope.statements.append(Loop(axis, "range", body, self.order.pieces.get(axis)))
+            for axis in reversed(axes):
+                body = (Loop(axis, "range", body, self.order.pieces.get(axis)),)
+            writer.scope.statements.extend(body)
         body = writer.leave()
         writer.scope.statements.extend(body)
 
     @property
     def row(self) -> Index:
         """The place in a row that is kept."""
-        (axis,) = self.reduced
-        return axis.index
+        return flat([axis for axes in self.reduced for axis in axes])
 
 
 def merges(kernel: Kernel, stores: Sequence[loop_kernel.Store]) -> bool:

@@ -135,7 +135,8 @@ class _Reader:
             case ast.Assign([ast.Subscript() as place], value):
                 return Store(*self.place(place), self.operand(value))
             case ast.Expr(ast.Call(ast.Name(mode), [ast.Subscript() as place, value])):
-                return Store(*self.place(place), self.operand(value), mode)
+                atomic = mode.startswith("atomic_")
+                return Store(*self.place(place), self.operand(value), mode.removeprefix("atomic_"), atomic)
             case ast.For(ast.Name(name), ast.Call(ast.Name(kind), args), body) if kind in KINDS:
                 return self.loop(name, kind, args, body, node)
         raise _error(node, "no statement of the kernel IR")

@@ -17,25 +17,25 @@ from stator.kernel.ir import (
     Declare,
     Flush,
     Function,
-    Let,
-    Literal,
+    Load,
     Loop,
     Piece,
+    Position,
     Statement,
+    Store,
     Value,
     operands,
     walk,
 )
 from stator.loop.index import Axis
 from stator.loop.scalar import FLOATS
+from stator.loop.space import AxisMap, loops, unflatten
 from stator.sizes import Extent
 
 #: How many numbers one accumulator takes before it is added to a total: eager's sums have chains about as long.
 PART = 16
 #: How long a chain counts as that has a symbolic length.
 ANY_LENGTH = 1 << 40
-#: The dtype in which the parts of a sum are added.
-TOTAL = {"f32": "f64", "f64": "f64"}
 
 
 def split(loop: Loop, step: int) -> Loop:
@@ -48,6 +48,52 @@ def split(loop: Loop, step: int) -> Loop:
     outer = Axis(f"{loop.axis.name}_{step}", (size + (step - 1)) // step)
     inner = replace(loop, kind="range" if loop.kind == "parallel" else loop.kind, piece=Piece(outer, step))
     return Loop(outer, "parallel" if loop.kind == "parallel" else "range", (inner,))
+
+
+def merge(function: Function, axes: Sequence[Axis], name: str) -> Function:
+    """Loops with nothing between them as one loop, over the row-major positions of their points.
+
+    for x0 in range(m): for x1 in range(n): B  -->  for x in range(m*n): B, where x0 is x // n and x1 is x % n
+    """
+    merged = [axis for axis in axes if loops(axis)]
+    if not merged:
+        return function
+    whole = Axis(name, prod([axis.size for axis in merged]))
+    points = unflatten(tuple(merged), whole.index)
+
+    def made(loop: Loop) -> Loop:
+        if loop.axis is not merged[0]:
+            return replace(loop, body=_mapped(loop.body, made))
+        innermost = loop
+        for axis in merged[1:]:
+            (inner,) = innermost.body
+            assert isinstance(inner, Loop) and inner.axis is axis and inner.kind == loop.kind
+            innermost = inner
+        return Loop(whole, loop.kind, _moved(innermost.body, points))
+
+    return replace(function, body=_mapped(function.body, made))
+
+
+def _moved(block: Block, points: AxisMap) -> Block:
+    """Statements at other positions."""
+    made: list[Statement] = []
+    for statement in block:
+        match statement:
+            case Loop(body=body):
+                made.append(replace(statement, body=_moved(body, points)))
+            case Load(index=index) | Store(index=index) | Position(index=index):
+                made.append(replace(statement, index=index.substitute(points)))
+            case _:
+                made.append(statement)
+    return tuple(made)
+
+
+def share(function: Function, axis: Axis, step: int) -> Function:
+    """A loop in pieces that run in parallel.
+
+    for x in parallel(n): B  -->  for x_0 in parallel(ceil(n / step)): for x in range(step*x_0, …): B
+    """
+    return replace(function, body=_mapped(function.body, lambda loop: split(loop, step) if loop.axis is axis else loop))
 
 
 def vectorise(function: Function, axis: Axis, lanes: int, unroll: int) -> Function:
@@ -78,7 +124,7 @@ def _flushed(block: Block) -> Block:
     sums = {s.target for s in block if isinstance(s, Declare) and s.target.dtype in FLOATS}
 
     def made(loop: Loop) -> Loop:
-        paths = {target: path for target in sums if (path := _path(loop, target)) and _adds(path[-1], target)}
+        paths = {target: path for target in sums if (path := _path(loop, target))}
         if not paths:
             return replace(loop, body=_flushed(loop.body))
         (*_, path) = paths.values()
@@ -87,13 +133,9 @@ def _flushed(block: Block) -> Block:
     return _mapped(block, made)
 
 
-def _adds(loop: Loop, target: Value) -> bool:
-    return any(isinstance(s, Assign) and s.target == target and s.op == "add" for s in loop.body)
-
-
 def _with_flushes(path: Sequence[Loop], sums: Sequence[Value]) -> Loop:
     """The outermost of these loops, with flushes at the end of one of them or of pieces of the innermost."""
-    depth = _depth([_chain(loop) for loop in path], most=8 * PART)
+    depth = _depth([_chain(loop) for loop in path])
     if depth is None:
         return path[0]
     flushes = tuple(map(Flush, sums))
@@ -118,69 +160,8 @@ def _mapped(block: Block, change: Callable[[Loop], Loop]) -> Block:
     return tuple([change(s) if isinstance(s, Loop) else s for s in block])
 
 
-def reduce_in_parts(function: Function) -> Function:
-    """Long sums and products of floats in parts: see `_in_parts`. One for each accumulator that has a long chain."""
-    return replace(function, body=_block(function.body))
-
-
-def _block(block: Block) -> Block:
-    found = list(block)
-    for i, statement in enumerate(found):
-        if isinstance(statement, Loop):
-            found[i] = replace(statement, body=_block(statement.body))
-    for statement in block:
-        if isinstance(statement, Declare) and statement.target.dtype in FLOATS:
-            found = _shortened(found, statement)
-    return tuple(found)
-
-
-def _shortened(block: list[Statement], declared: Declare) -> list[Statement]:
-    """A block with the accumulator that it declares in parts, if one loop of it adds to it, and often."""
-    target = declared.target
-    users = [i for i, s in enumerate(block) if isinstance(s, Loop) and any(_uses(t, target) for t in walk(s.body))]
-    first = min(users, default=None)
-    if first is None:
-        return block
-    loop = block[first]
-    assert isinstance(loop, Loop)
-    path = _path(loop, target)
-    depth = _depth([inner.axis.size if inner.piece is None else inner.piece.step for inner in path])
-    if depth is None:
-        return block
-    if depth == len(path) - 1:
-        (loop,) = _replaced((loop,), path[-1], split(path[-1], PART))
-        assert isinstance(loop, Loop)
-        path = _path(loop, target)  # one loop longer, so that the depth is that of the pieces
-    total = target if TOTAL[target.dtype] == target.dtype else Value(f"{target.name}_total", TOTAL[target.dtype])
-    start = Declare(total, Literal(declared.start.number, total.dtype))  # type: ignore[union-attr]
-    after = [Let(target, "cast", (total,))] if total is not target else []
-    made = _in_parts(path, depth, target, total, declared)
-    return [*[start if s is declared else s for s in block[:first]], made, *after, *block[first + 1 :]]
-
-
-def _in_parts(path: Sequence[Loop], depth: int, target: Value, total: Value, declared: Declare) -> Loop:
-    """The outermost loop, with an accumulator of its own in each iteration of the loop at a depth.
-
-    for r: B{a = add(a, t)}  -->  for r: part = 0; B{part = add(part, t)}; a = add(a, part)
-    """
-    loop = path[depth]
-    part = Value(f"{target.name}_part", target.dtype)
-    (step,) = [s for s in walk(loop.body) if isinstance(s, Assign) and s.target == target]
-    renamed = _replaced(loop.body, step, Assign(part, step.op, (part, *step.args[1:])))
-    added: list[Statement] = []
-    given = part
-    if total.dtype != part.dtype:
-        given = Value(f"{target.name}_wide", total.dtype)
-        added.append(Let(given, "cast", (part,)))
-    added.append(Assign(total, step.op, (total, given)))
-    made: Loop = replace(loop, body=(Declare(part, declared.start), *renamed, *added))
-    for outer, inner in zip(reversed(path[:depth]), reversed(path[1 : depth + 1]), strict=True):
-        made = replace(outer, body=_replaced(outer.body, inner, made))
-    return made
-
-
 def _path(loop: Loop, target: Value) -> list[Loop]:
-    """The loops around the one statement that takes the next value; empty if the variable has other uses."""
+    """The loops around the one statement that adds to a variable; empty if that has other uses."""
     found = [loop]
     while not any(isinstance(s, Assign) and s.target == target for s in found[-1].body):
         inner = [s for s in found[-1].body if isinstance(s, Loop) and any(_uses(t, target) for t in walk(s.body))]
@@ -189,7 +170,7 @@ def _path(loop: Loop, target: Value) -> list[Loop]:
         found.append(inner[0])
     uses = [s for s in walk(loop.body) if _uses(s, target)]
     match uses:
-        case [Assign(target=given, op="add" | "mul", args=(first, _))] if given == target == first:
+        case [Assign(target=given, op="add", args=(first, _))] if given == target == first:
             return found
     return []
 
@@ -199,10 +180,10 @@ def _uses(statement: Statement, target: Value) -> bool:
     return assigned or target in operands(statement)
 
 
-def _depth(lengths: Sequence[Extent], most: int = ANY_LENGTH) -> int | None:
-    """The loop after each of whose iterations a part is added to the total, or None if the chain is short.
+def _depth(lengths: Sequence[Extent]) -> int | None:
+    """The loop after each of whose iterations a sum is flushed, or None if the chain is short.
 
-    Of parts with more terms than `most` those of the innermost loop are made.
+    Where that would be too rare it is done in pieces of the innermost loop.
     """
     chains = [length if type(length) is int else ANY_LENGTH for length in lengths]
     if prod(chains) <= 2 * PART:
@@ -211,7 +192,7 @@ def _depth(lengths: Sequence[Extent], most: int = ANY_LENGTH) -> int | None:
     for depth in range(len(chains) - 1, 0, -1):
         inner *= chains[depth]
         if inner >= PART:
-            return depth - 1 if inner <= most else len(chains) - 1
+            return depth - 1 if inner <= 8 * PART else len(chains) - 1
     return len(chains) - 1
 
 

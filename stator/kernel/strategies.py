@@ -1,25 +1,27 @@
 """Strategies: how a kernel becomes a function that a machine runs well, as a few steps each.
 
 `serial` is for any machine. `vectors` is for one with vectors, by the numbers that `decisions` chose: pointwise kernels
-and columns have an outer axis as lanes, rows a reduce axis. Neighbours: `nest` makes loops, `rewrite` changes them.
+and columns have an outer axis as lanes, rows a reduce axis. `blocks` is for a GPU: lanes along both, by the numbers of
+`blocks.choose`. Neighbours: `nest` makes loops, `rewrite` changes them.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from stator.kernel.blocks import BlockPlan
 from stator.kernel.decisions import LoopPlan, guarded, pieces_of
 from stator.kernel.ir import Function, Piece
 from stator.kernel.nest import Order, nest
-from stator.kernel.rewrite import flush_sums, reduce_in_parts, vectorise
+from stator.kernel.rewrite import flush_sums, merge, share, vectorise
 from stator.loop.index import Axis
 from stator.loop.kernel import Kernel
 from stator.sizes import Extent
 
 
 def serial(kernel: Kernel, name: str) -> Function:
-    """Loops over its axes, one element at a time; long sums in parts, to be as accurate as eager's."""
-    return reduce_in_parts(nest(kernel, name, Order.of(kernel)))
+    """Loops over its axes, one element at a time; long sums are flushed, to be as accurate as eager's."""
+    return flush_sums(nest(kernel, name, Order.of(kernel)))
 
 
 def vectors(plan: LoopPlan, name: str) -> Function:
@@ -29,6 +31,17 @@ def vectors(plan: LoopPlan, name: str) -> Function:
     if plan.vector is not None:
         function = vectorise(function, plan.vector, plan.lanes, plan.unroll)
     return replace(flush_sums(function), named=tuple(plan.named), threads=plan.threads)
+
+
+def blocks(plan: BlockPlan, name: str) -> Function:
+    """Outer points in one row and points of the reduce axes in another; blocks of both are lanes."""
+    kernel = plan.kernel
+    order = Order((kernel.axes,), kernel.reduce_axes, staged=plan.staged, blocks=True)
+    function = merge(nest(kernel, name, order), kernel.axes, "x")
+    function = merge(function, kernel.reduce_axes, "r")
+    outer, reduced = Axis("x", kernel.outer_numel), Axis("r", kernel.reduce_numel)
+    function = vectorise(share(function, outer, plan.x), outer, plan.x, 1)
+    return replace(vectorise(function, reduced, plan.r, 1), threads=plan.threads)
 
 
 def _order(plan: LoopPlan) -> Order:

@@ -112,9 +112,9 @@ def statement_text(statement: Statement) -> str:
             return f"turn({scratch}[{width}], {memory}[{index_text(index)}], {pieces})"
         case Scratch(name, dtype, numel):
             return f"{name}: Scratch[{dtype}, {numel}]"
-        case Store(memory, index, value, mode):
+        case Store(memory, index, value, mode, atomic):
             place, written = f"{memory}[{index_text(index)}]", operand_text(value)
-            return f"{place} = {written}" if mode == "store" else f"{mode}({place}, {written})"
+            return f"{place} = {written}" if mode == "store" else f"{'atomic_' * atomic}{mode}({place}, {written})"
         case Loop():
             return _head(statement)
 

@@ -140,10 +140,11 @@ class _Checker:
                 self.names.add(name)
                 self.owners[name] = set(self.parallel)
                 self.params[name] = Param(name, dtype, "inout", numel)
-            case Store(memory, index, value, mode):
-                self.require(mode in MODES, "an unknown mode")
+            case Store(memory, index, value, mode, atomic):
+                self.require(mode in MODES and not (atomic and mode == "store"), "an unknown mode")
                 self.access(memory, index, value.dtype, "out" if mode in ("store", "put") else "inout", None)
-                self.disjoint(memory, index, mode)
+                if not atomic:
+                    self.disjoint(memory, index, mode)
             case Loop():
                 self.loop(statement)
 
@@ -158,8 +159,8 @@ class _Checker:
             self.require(type(whole) is not int or 0 <= whole < piece.step, "the pieces are not the whole axis")
         shared, folded, empty = self.shared, self.folded, self.empty
         if loop.kind == "lanes":
-            self.require(not self.lanes and loop.lanes > 0 and loop.unroll > 0, "lanes are no loop inside of lanes")
-            self.folded = self.variables & assigned(loop.body)
+            self.require(loop.lanes > 0 and loop.unroll > 0, "no lanes")
+            self.folded = self.folded | self.variables & assigned(loop.body)
         else:
             self.require((loop.lanes, loop.unroll) == (0, 1), "only a loop of lanes has lanes")
         if loop.kind == "parallel":

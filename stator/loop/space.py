@@ -67,13 +67,13 @@ def _proposals(
         if injective(theirs.substitute(_mirror(theirs)), used):
             yield solve(ours, theirs, axes)
     if source.reduce_axes:
-        yield {**_unflatten(source.axes, flat(target.axes)), **_unflatten(source.reduce_axes, flat(target.reduce_axes))}
+        yield {**unflatten(source.axes, flat(target.axes)), **unflatten(source.reduce_axes, flat(target.reduce_axes))}
     elif not whole or not target.reduce_axes:
-        yield _unflatten(source.axes, flat(target.axes))
+        yield unflatten(source.axes, flat(target.axes))
     else:
         rows, columns = flat(target.axes), flat(target.reduce_axes)
-        yield _unflatten(source.axes, rows * target.reduce_numel + columns)
-        yield _unflatten(source.axes, columns * target.numel + rows)
+        yield unflatten(source.axes, rows * target.reduce_numel + columns)
+        yield unflatten(source.axes, columns * target.numel + rows)
 
 
 def solve(ours: Index, theirs: Index, axes: tuple[Axis, ...]) -> AxisMap | None:
@@ -114,7 +114,8 @@ def loops(axis: Axis) -> bool:
     return type(axis.size) is not int or axis.size > 1
 
 
-def _unflatten(axes: tuple[Axis, ...], position: Index) -> AxisMap:
+def unflatten(axes: tuple[Axis, ...], position: Index) -> AxisMap:
+    """The axes at a row-major position."""
     found: AxisMap = {}
     step: Extent = 1
     for axis in reversed(axes):

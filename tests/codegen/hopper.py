@@ -15,6 +15,8 @@ from types import ModuleType
 from typing import Any
 
 from stator.codegen import triton
+from stator.kernel.blocks import WARP, choose
+from stator.kernel.strategies import blocks
 from stator.loop.kernel import Kernel
 
 POINTERS = {
@@ -75,14 +77,14 @@ def _sources(kernels: Sequence[Kernel]) -> Iterator[tuple[Any, dict[str, Any], s
     with tempfile.TemporaryDirectory() as folder:
         module = _imported(source, Path(folder))
         for number, kernel in enumerate(kernels):
-            blocks = triton.choose(kernel)
+            function = blocks(choose(kernel), "k")
             text = next(text for text in texts if f"def k{number}(" in text)
             for wide in (False, True) if kernel.symbols else (None,):
-                sizes: dict[str, Any] = {"X": blocks.x, "R": blocks.r} | ({} if wide is None else {"WIDE": wide})
+                sizes: dict[str, Any] = {} if wide is None else {"WIDE": wide}
                 signature = {param.name: POINTERS[param.dtype] for param in kernel.params}
                 signature |= {symbol.name: "i32" for symbol in kernel.symbols} | dict.fromkeys(sizes, "constexpr")
-                options: dict[str, Any] = {"num_warps": blocks.warps, "enable_fp_fusion": False}
-                if triton.checks_indices(kernel):
+                options: dict[str, Any] = {"num_warps": function.threads // WARP, "enable_fp_fusion": False}
+                if function.checks:
                     options |= {"debug": True, "sanitize_overflow": False}
                 yield ASTSource(getattr(module, f"k{number}"), signature=signature, constexprs=sizes), options, text
 

@@ -15,11 +15,11 @@ from torch.nn import functional as F
 
 from stator.codegen.c.emit import function_text
 from stator.codegen.cpp.emit import emit_kernel
-from stator.codegen.triton import kernel as triton_kernel
-from stator.codegen.triton.blocks import choose
+from stator.codegen.triton import printer as triton_printer
 from stator.kernel import text as kernel_text
+from stator.kernel.blocks import choose
 from stator.kernel.decisions import decide
-from stator.kernel.strategies import serial, vectors
+from stator.kernel.strategies import blocks, serial, vectors
 from stator.loop import tables
 from stator.loop.device import Device
 from stator.loop.kernel import Schedule
@@ -66,15 +66,14 @@ def test_generated_code(name: str, golden: Callable[[str, str], None]) -> None:
         host, gpu = scheduled(name, Device.of("cpu")), scheduled(name, Device.of("cuda"))
         functions = [checked(serial(kernel, label)) for kernel, label in zip(host.kernels, host.names, strict=True)]
         plans = [(decide(kernel, 64), label) for kernel, label in zip(host.kernels, host.names, strict=True)]
+        lanes = [checked(blocks(choose(kernel), label)) for kernel, label in zip(gpu.kernels, gpu.names, strict=True)]
         sections = {
             "the kernel IR": [kernel_text.function_text(function) for function in functions],
             "plain C": [function_text(function) for function in functions],
             "the kernel IR, for vectors of 64 bytes": [kernel_text.function_text(checked(vectors(*p))) for p in plans],
             "C++": [emit_kernel(*plan) for plan in plans],
-            "Triton": [
-                triton_kernel.emit_kernel(kernel, label, choose(kernel))
-                for kernel, label in zip(gpu.kernels, gpu.names, strict=True)
-            ],
+            "the kernel IR, for blocks of a GPU": [kernel_text.function_text(function) for function in lanes],
+            "Triton": [triton_printer.function_text(function) for function in lanes],
         }
     golden(
         name,

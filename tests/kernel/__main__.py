@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import argparse
 
+from stator.kernel.blocks import choose
 from stator.kernel.decisions import decide
-from stator.kernel.strategies import serial, vectors
+from stator.kernel.strategies import blocks, serial, vectors
 from tests.kernel.programs import Strategy, compare
 
 STRATEGIES: tuple[Strategy, ...] = (
     serial,
     lambda kernel, name: vectors(decide(kernel, 64), name),
     lambda kernel, name: vectors(decide(kernel, 16), name),
+    lambda kernel, name: blocks(choose(kernel), name),
 )
 
 if __name__ == "__main__":

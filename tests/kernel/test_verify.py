@@ -47,9 +47,8 @@ BROKEN = {
     "looks at what others add": (
         "    a0: Var[f32] = 0.0\n    for x0 in lanes(4, 8):\n        a0 = add(a0, 1.0)\n        p1[x0] = a0\n"
     ),
-    "no loop inside of lanes": (
-        "    for x1 in lanes(4, 2):\n        for x0 in lanes(4, 4):\n            p1[4*x1 + x0] = f32(1.0)\n"
-    ),
+    "no lanes": "    for x0 in lanes(0, 8):\n        p1[x0] = f32(1.0)\n",
+    "unknown mode": "    for x0 in parallel(8):\n        atomic_store(p1[x0], f32(1.0))\n",
     "no variable to flush": "    t0: f32 = p0[0]\n    flush(t0)\n",
     "no variable that a scan may change": (
         "    a0: Var[f32] = 0.0\n    for x0 in parallel(8):\n        t0: f32 = scan(sum, a0, 1.0)\n"

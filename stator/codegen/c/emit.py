@@ -12,11 +12,13 @@ from importlib import resources
 
 from stator.codegen import gamma
 from stator.codegen.c import spelling
+from stator.codegen.places import place
 from stator.kernel.ir import (
     Assign,
     Best,
     Block,
     Declare,
+    Flush,
     Function,
     Let,
     Literal,
@@ -28,11 +30,12 @@ from stator.kernel.ir import (
     Statement,
     Store,
     Within,
+    walk,
 )
 from stator.kernel.strategies import serial
 from stator.kernel.verify import verify
 from stator.loop import special_functions
-from stator.loop.index import Axis, FloorDiv, Index, Indirect
+from stator.loop.index import Axis, Index
 from stator.loop.kernel import Kernel, kernel_name
 from stator.loop.scalar import FLOATS
 from stator.sizes import Extent, Symbol, fold
@@ -78,7 +81,7 @@ def function_text(function: Function) -> str:
     lines += [f"const int64_t {s.name} = (int64_t)p[{first + i}];" for i, s in enumerate(function.symbols)]
     if function.checks:
         lines.append("int wrong = 0;")
-    lines += _Printer({param.name: param.dtype for param in function.params}).block(function.body)
+    lines += _Printer(function).block(function.body)
     for number, bound in function.checks.items():
         size = f" for a dim of size {bound}" if type(bound) is int else ""
         lines.append(f'if (wrong == {number}) return "index out of range{size}";')
@@ -88,17 +91,21 @@ def function_text(function: Function) -> str:
 
 
 class _Printer:
-    """Prints statements; knows the dtypes of memory."""
+    """Prints statements; knows the dtypes of memory, and which sums are flushed: they have a total beside them."""
 
-    def __init__(self, memory: dict[str, str]) -> None:
-        self.memory = memory
+    def __init__(self, function: Function) -> None:
+        self.memory = {param.name: param.dtype for param in function.params}
+        self.flushed = {s.target.name for s in walk(function.body) if isinstance(s, Flush)}
 
     def block(self, block: Block) -> Iterator[str]:
+        own = {s.target.name for s in block if isinstance(s, Declare)} & self.flushed
         for statement in block:
             yield self.statement(statement)
             if isinstance(statement, Loop):
                 yield from ("    " + line for line in self.block(statement.body))
                 yield "}"
+                done = {s.target.name for s in walk(statement.body) if isinstance(s, Flush)}
+                yield from (f"{name} += {name}_total;" for name in sorted(done & own))
 
     def statement(self, statement: Statement) -> str:
         match statement:
@@ -107,7 +114,10 @@ class _Printer:
             case Assign(target, op, args):
                 return f"{target.name} = {_computed(op, target.dtype, args)};"
             case Declare(target, start):
-                return f"{spelling.TYPE[target.dtype]} {target.name} = {_operand(start)};"
+                total = f" double {target.name}_total = 0;" if target.name in self.flushed else ""
+                return f"{spelling.TYPE[target.dtype]} {target.name} = {_operand(start)};{total}"
+            case Flush(target):
+                return f"{target.name}_total += {target.name}; {target.name} = 0;"
             case Position(target, index):
                 return f"const int64_t {target.name} = {_place(index)};"
             case Load(target, memory, index, mask):
@@ -121,12 +131,12 @@ class _Printer:
             case Scan(target, op, state, value):
                 step = spelling.scan(op, target.dtype, [state.name, _operand(value)])
                 return f"const {spelling.TYPE[target.dtype]} {target.name} = {state.name} = {step};"
-            case Store(memory, index, value, mode):
-                place, dtype = f"{memory}[{_place(index)}]", self.memory[memory]
+            case Store(memory, index, value, mode, _):
+                where, dtype = f"{memory}[{_place(index)}]", self.memory[memory]
                 written = _operand(value)
                 if mode not in ("store", "put"):
-                    written = spelling.operator(mode, dtype, dtype, [f"({spelling.load(dtype, place)})", written])
-                return f"{place} = {spelling.store(dtype, written)};"
+                    written = spelling.operator(mode, dtype, dtype, [f"({spelling.load(dtype, where)})", written])
+                return f"{where} = {spelling.store(dtype, written)};"
             case Loop(axis, _, _, piece):
                 begin, end = "0", _extent(axis.size)
                 if piece is not None:
@@ -181,21 +191,11 @@ def _extent(extent: Extent) -> str:
 
 
 def _place(index: Index) -> str:
-    """A position: sums of products, whole quotients and remainders."""
-    parts = []
-    for atom, coefficient in index.terms:
-        match atom:
-            case Axis():
-                text = atom.name
-            case Indirect():
-                text = f"(int64_t){atom.expr}"
-            case _:
-                inner, divisor, whole = _place(atom.inner), _extent(atom.divisor), isinstance(atom, FloorDiv)
-                if atom.inner.nonnegative:
-                    text = f"(({inner}) {'/' if whole else '%'} {divisor})"
-                else:
-                    text = f"{'floordiv' if whole else 'mod'}({inner}, {divisor})"
-        parts.append(text if coefficient == 1 else f"{_extent(coefficient)}*{text}")
-    if index.const != 0 or not parts:
-        parts.append(_extent(index.const))
-    return " + ".join(parts)
+    """A position."""
+    return place(index, lambda leaf: leaf.name if isinstance(leaf, Axis) else f"(int64_t){leaf.expr}", _extent, _divide)
+
+
+def _divide(inner: str, sign: str, divisor: str, nonnegative: bool) -> str:
+    if nonnegative:
+        return f"(({inner}) {sign[0]} {divisor})"
+    return f"{'mod' if sign == '%' else 'floordiv'}({inner}, {divisor})"

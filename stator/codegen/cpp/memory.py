@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from stator.codegen.cpp import ops
 from stator.codegen.cpp.lanes import Lanes
+from stator.codegen.places import place
 from stator.kernel.facts import INT32
 from stator.kernel.ir import Function, Literal, Load, Loop, Operand, Position, Scratch, Store, Value, Within, walk
 from stator.loop.extent import less
@@ -111,26 +112,14 @@ class Memory:
 
     def place(self, index: Index, lane: str | None = None) -> str:
         """An index; with `lane`, at that lane of the block."""
-        parts = []
-        for atom, coefficient in index.terms:
-            text = self._atom(atom, lane)
-            parts.append(text if coefficient == 1 else f"{self.extent(coefficient)}*{text}")
-        if index.const != 0 or not parts:
-            parts.append(self.extent(index.const))
-        return " + ".join(parts)
 
-    def _atom(self, atom: Atom, lane: str | None) -> str:
-        match atom:
-            case Axis():
+        def leaf(atom: Axis | Indirect) -> str:
+            if isinstance(atom, Axis):
                 return f"({atom.name} + {lane})" if lane and self.loop and atom is self.loop.axis else atom.name
-            case Indirect():
-                name = self.names[atom.expr]  # type: ignore[index]
-                return f"(i64_){name.text}[{lane}]" if name.vector and lane else f"(i64_){name.text}"
-        inner, divisor = self.place(atom.inner, lane), self.extent(atom.divisor)
-        whole = isinstance(atom, FloorDiv)
-        if atom.inner.nonnegative:
-            return f"(({inner}) {'/' if whole else '%'} {divisor})"
-        return f"{'floordiv_' if whole else 'mod_'}((i64_)({inner}), (i64_){divisor})"
+            name = self.names[atom.expr]  # type: ignore[index]
+            return f"(i64_){name.text}[{lane}]" if name.vector and lane else f"(i64_){name.text}"
+
+        return place(index, leaf, self.extent, _divide)
 
     def stride(self, index: Index) -> Extent | None:
         """By how much a lane moves the index, or None where that is not constant."""
@@ -310,6 +299,12 @@ class Memory:
     def _pair(self, even: Store, odd: Store) -> str:
         parts = ", ".join([self.operand(item.value, True) for item in (even, odd)])
         return f"store_pairs<{self.width}>({even.memory} + {self.place(even.index)}, {parts}, n);"
+
+
+def _divide(inner: str, sign: str, divisor: str, nonnegative: bool) -> str:
+    if nonnegative:
+        return f"(({inner}) {sign[0]} {divisor})"
+    return f"{'mod_' if sign == '%' else 'floordiv_'}((i64_)({inner}), (i64_){divisor})"
 
 
 def _alone(atom: Atom) -> Index:

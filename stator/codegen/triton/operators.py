@@ -2,7 +2,7 @@
 
 Spellings that round like eager on CUDA are chosen over faster ones: IEEE division and square root, libdevice's
 functions where Triton's own are approximations. Functions starting with an underscore are in `PREAMBLE`, the text that
-stands before the kernels of every file. Neighbours: `kernel.py` reads the tables.
+stands before the kernels of every file. Neighbour: `printer.py` reads the tables.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ TYPES = {
     "f64": "tl.float64", "f32": "tl.float32", "bf16": "tl.bfloat16", "f16": "tl.float16", "i64": "tl.int64",
     "i32": "tl.int32", "i16": "tl.int16", "i8": "tl.int8", "u8": "tl.uint8", "bool": "tl.int1",
 }  # fmt: skip
+
+SIGNED = frozenset(("i8", "i16", "i32", "i64"))
 
 # Operator -> format of its operands {0}, {1}, {2}. An operator on f32 or f64 where both differ has an entry in DOUBLE.
 SPELLING = {
@@ -70,14 +72,14 @@ def spelling(name: str, dtype: str) -> str:
     raise KeyError(name)
 
 
-# Reduction -> (what an accumulator starts from, how it takes a value, how a block is folded).
-REDUCTIONS = {
-    "sum": ("0", "{0} + {1}", "tl.sum({0}, 1)"),
-    "prod": ("1", "{0} * {1}", "tl.reduce({0}, 1, _product)"),
-    "max": ("low", "_maximum({0}, {1})", "tl.reduce({0}, 1, _maximum)"),
-    "min": ("high", "_minimum({0}, {1})", "tl.reduce({0}, 1, _minimum)"),
-    "any": ("0", "{0} | {1}", "(tl.max({0}.to(tl.int32), 1) != 0)"),
-    "all": ("1", "{0} & {1}", "(tl.min({0}.to(tl.int32), 1) != 0)"),
+# Operator of an accumulator -> how that takes a value, how a block of them is folded.
+FOLDS = {
+    "add": ("{0} + {1}", "tl.sum({0}, 1)"),
+    "mul": ("{0} * {1}", "tl.reduce({0}, 1, _product)"),
+    "maximum": ("_maximum({0}, {1})", "tl.reduce({0}, 1, _maximum)"),
+    "minimum": ("_minimum({0}, {1})", "tl.reduce({0}, 1, _minimum)"),
+    "or": ("{0} | {1}", "(tl.max({0}.to(tl.int32), 1) != 0)"),
+    "and": ("{0} & {1}", "(tl.min({0}.to(tl.int32), 1) != 0)"),
 }
 
 # Scan -> the function that joins what was so far with what comes next.

@@ -2,7 +2,7 @@
 
 A loop runs until every element of the block has what it needs; an element that has it keeps it. The recurrences of
 orthogonal polynomials run in the type of their operands, the rest in double.
-Neighbours: `kernel.py` puts `PREAMBLE` into a file whose kernels use one of `SPELLING`; `operators.py` has the others.
+Neighbours: `emit.py` puts `PREAMBLE` into a file whose kernels use one of `SPELLING`; `operators.py` has the others.
 """
 
 from __future__ import annotations

@@ -1,0 +1,433 @@
+"""Prints functions of the kernel IR as `@triton.jit` functions: a statement is a line, a loop of lanes a block.
+
+The parallel loop of a function is its grid. Outer points are lanes of `x`, points of the reduce axes lanes of `r`: a
+value has the lanes of what it is made of, of one, of both or of none. A loop over `r` that one block covers is no loop
+in the text, so what is in scratch there are names. A loaded index out of its bound stops the device, as eager's kernels
+do, and nothing is touched there. Triton widens the mask of a load to its pointers, never the other way round, so
+pointers are widened here where the mask has more lanes. Symbolic sizes are arguments, on whose values nothing is
+specialised; the launcher computes the grid, and whether positions need 64 bits.
+Neighbours: `operators` has the spellings, `kernel/strategies.py` made the functions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from stator.codegen.places import place
+from stator.codegen.triton import special_functions
+from stator.codegen.triton.operators import ATOMICS, FOLDS, SCANS, SIGNED, TYPES, spelling
+from stator.kernel.blocks import WARP
+from stator.kernel.ir import (
+    Assign,
+    Best,
+    Declare,
+    Function,
+    Let,
+    Literal,
+    Load,
+    Loop,
+    Operand,
+    Position,
+    Scan,
+    Scratch,
+    Statement,
+    Store,
+    Value,
+    Within,
+    assigned,
+    walk,
+)
+from stator.loop import scalar
+from stator.loop.extent import wrapped
+from stator.loop.index import Axis, Index, Indirect
+from stator.loop.magnitude import reach
+from stator.sizes import Extent, Size
+
+#: What a value varies along.
+Lanes = frozenset[str]
+NO_LANES: Lanes = frozenset()
+#: A position that no element has: what stands for the best of none.
+NOWHERE = 2**62
+
+
+def function_text(function: Function) -> str:
+    """One kernel."""
+    return _Printer(function).text()
+
+
+def launcher_text(function: Function) -> str:
+    """What runs it on tensors and sizes."""
+    names = ", ".join([param.name for param in function.params] + [symbol.name for symbol in function.symbols])
+    if not function.body:
+        return f"def launch_{function.name}({names}):\n    pass  # no elements"
+    options = ["enable_fp_fusion=False", f"num_warps={function.threads // WARP}"]
+    if function.checks:
+        options.append("debug=True, sanitize_overflow=False")  # without `debug`, Triton drops assertions
+    if function.symbols:
+        options.append(f"WIDE={' or '.join([f'{most} >= {limit}' for most, limit in _counted(function)]) or False}")
+    grid = next((loop.axis.size for loop in _loops(function) if loop.kind == "parallel"), 1)
+    return f"def launch_{function.name}({names}):\n    {function.name}[({grid},)]({names}, {', '.join(options)})"
+
+
+def _loops(function: Function) -> list[Loop]:
+    return [statement for statement in walk(function.body) if isinstance(statement, Loop)]
+
+
+def _counted(function: Function) -> list[tuple[Extent, int]]:
+    """What a function counts to that int32 may not hold, and from where on; points are counted past the end."""
+    local = {statement.name for statement in walk(function.body) if isinstance(statement, Scratch)}
+    ends: list[tuple[Extent, int]] = [(loop.axis.size, 2**30) for loop in _loops(function) if loop.kind == "lanes"]
+    ends += [(param.numel, 2**31) for param in function.params]
+    for statement in walk(function.body):
+        if isinstance(statement, Load | Store | Position) and getattr(statement, "memory", "") not in local:
+            ends.append((reach(statement.index) + 1, 2**31))
+    return [(end, limit) for end, limit in dict.fromkeys(ends) if type(end) is Size or end >= limit]
+
+
+class _Printer:
+    """Writes one function."""
+
+    def __init__(self, function: Function) -> None:
+        self.function = function
+        lanes = [loop for loop in _loops(function) if loop.kind == "lanes"]
+        self.outer = next((loop for loop in lanes if loop.piece is not None), None)
+        self.row = next((loop for loop in lanes if loop.piece is None), None)
+        self.inner = False  # in the loop over `r`
+        self.indent = "    "
+        self.lines: list[str] = []
+        self.texts: dict[Value, str] = {}  # values that are other names, or numbers
+        self.lanes: dict[Value, Lanes] = {}
+        self.made: dict[Value, Statement] = {}
+        self.scratch: dict[str, Operand] = {}
+        self.wide = not function.symbols and bool(_counted(function))
+
+    @property
+    def whole(self) -> bool:
+        """Whether one block covers a row."""
+        size = self.row.axis.size if self.row is not None else 1
+        return self.row is None or (type(size) is int and size <= self.row.lanes)
+
+    def shape(self, inner: bool) -> str:
+        """The shape of blocks, with all lanes of a row or one for it."""
+        x = self.outer.lanes if self.outer is not None else 1
+        return f"[{x}]" if self.row is None else f"[{x}, {self.row.lanes if inner else 1}]"
+
+    def text(self) -> str:
+        function = self.function
+        names = [*[param.name for param in function.params], *[symbol.name for symbol in function.symbols]]
+        names += ["WIDE: tl.constexpr"] if function.symbols else []
+        if function.body:
+            self.head()
+            self.block(function.body)
+        else:
+            self.add("pass")
+        return "\n".join([self.decorator(), f"def {function.name}({', '.join(names)}):", *self.lines])
+
+    def decorator(self) -> str:
+        """A single element may lie anywhere: its alignment is worth no second binary. Nor are values of sizes."""
+        function = self.function
+        single = [param.name for param in function.params if param.numel == 1 and param.role == "in"]
+        given = [f"do_not_specialize={[s.name for s in function.symbols]}"] if function.symbols else []
+        given += [f"do_not_specialize_on_alignment={single}"] if single else []
+        return f"@triton.jit({', '.join(given)})" if given else "@triton.jit"
+
+    def head(self) -> None:
+        """The points of this program, and of a row."""
+        x, r = self.outer.lanes if self.outer else 1, self.row.lanes if self.row else 0
+        row, wide = "[:, None]" if r else "", ".to(tl.int64)" if self.wide else ""
+        self.add("program = tl.program_id(0)" + wide)
+        if r:
+            self.add(f"base = tl.arange(0, {r})[None, :]" + wide)
+        if self.function.symbols:
+            self.add("if WIDE:")
+            for name in ["program", *["base"] * bool(r), *[symbol.name for symbol in self.function.symbols]]:
+                self.add(f"    {name} = {name}.to(tl.int64)")
+        points = f"program * {x} + tl.arange(0, {x})"
+        self.add(f"x = ({points}){row}" if row else f"x = {points}")
+        self.add(f"xm = x < {self.outer.axis.size if self.outer else 1}")
+        if r and self.whole:
+            self.points("base")
+
+    def points(self, text: str) -> None:
+        assert self.row is not None
+        self.add(f"r = {text}")
+        self.add(f"rm = r < {self.row.axis.size}")
+
+    # ---- statements
+
+    def add(self, line: str) -> None:
+        self.lines.append(self.indent + line)
+
+    def define(self, statement: Statement, target: Value, text: str, lanes: Lanes) -> None:
+        self.add(f"{target.name} = {text}")
+        self.lanes[target], self.made[target] = lanes, statement
+
+    def rename(self, target: Value, operand: Operand) -> None:
+        """Another name for a value, or one for a number."""
+        self.texts[target], self.lanes[target] = self.operand(operand), self.lanes_of(operand)
+        if isinstance(operand, Value) and operand in self.made:
+            self.made[target] = self.made[operand]
+
+    def block(self, block: Sequence[Statement]) -> None:
+        """A block; what a loop over `r` adds to is folded after it."""
+        for i, statement in enumerate(block):
+            if isinstance(statement, Loop):
+                self.loop(statement)
+                if statement.axis is (self.row.axis if self.row else None):
+                    for target in sorted(assigned(statement.body), key=lambda value: value.name):
+                        self.fold(target, statement)
+            elif isinstance(statement, Declare):
+                self.declare(statement, block[i + 1 :])
+            else:
+                self.statement(statement)
+
+    def loop(self, loop: Loop) -> None:
+        if self.row is None or loop.axis is not self.row.axis:
+            self.block(loop.body)
+            return
+        self.inner, indent = True, self.indent
+        if not self.whole:
+            end = f"tl.full([], {loop.axis.size}, tl.int64)" if self.wide else str(loop.axis.size)  # not unsigned
+            self.add(f"for start in range(0, {end}, {loop.lanes}):")
+            self.indent += "    "
+            self.points("start + base")
+        self.block(loop.body)
+        self.inner, self.indent = False, indent
+
+    def statement(self, statement: Statement) -> None:
+        match statement:
+            case Let(target, _, args):
+                lanes = NO_LANES.union(*map(self.lanes_of, args))
+                self.define(statement, target, self.computed(statement), lanes)
+            case Position(target, index):
+                lanes, text = self.lanes_at(index), self.place(index)
+                fixed = index.fixed and not index.terms
+                text = f"tl.full([], {text}, {TYPES[target.dtype]})" if fixed else f"({text}).to({TYPES[target.dtype]})"
+                self.define(statement, target, text, lanes)
+            case Load():
+                self.load(statement)
+            case Within(target, value, bound, number, mask):
+                if not number:
+                    self.rename(target, value)
+                    return
+                lanes = self.lanes_of(value)
+                text = f"_within({self.typed(value)}, {bound}, {' & '.join(self.guard(lanes, mask)) or 'True'})"
+                self.define(statement, target, text, lanes)
+            case Assign():
+                self.assign(statement)
+            case Best():
+                self.best(statement)
+            case Scan():
+                self.scan(statement)
+            case Scratch():
+                pass
+            case Store():
+                self.store(statement)
+            case _:
+                raise NotImplementedError(f"Triton has no {type(statement).__name__}")
+
+    # ---- accumulators
+
+    def declare(self, statement: Declare, after: Sequence[Statement]) -> None:
+        """What a block takes all at once starts from nothing."""
+        target, dtype = statement.target, TYPES[statement.target.dtype]
+        self.lanes[target], self.made[target] = frozenset("x"), statement
+        loops = [s for s in after if isinstance(s, Loop)]
+        folded = any(target in assigned(loop.body) for loop in loops)
+        state = any(isinstance(s, Scan) and s.state == target for loop in loops for s in loop.body)
+        if self.whole and (folded or state):
+            return
+        self.add(f"{target.name} = tl.full({self.shape(folded)}, {self.start(target, folded)}, {dtype})")
+
+    def start(self, target: Value, position: bool = True) -> str:
+        """The number that a variable starts from; the position of the best of none is past all others."""
+        statement = self.made[target]
+        assert isinstance(statement, Declare) and isinstance(statement.start, Literal), "it starts from a number"
+        if position and any(isinstance(s, Best) and s.position == target for s in walk(self.function.body)):
+            return str(NOWHERE)
+        number = statement.start.number
+        return str(int(number)) if target.dtype == "bool" else _number(number, target.dtype)
+
+    def taken(self, operand: Operand, target: Value) -> str:
+        """What a row has of a value, and elsewhere what changes nothing."""
+        shape, dtype = self.shape(True), TYPES[target.dtype]
+        text, start = self.operand(operand), self.start(target)
+        block = (
+            f"tl.full({shape}, {text}, {dtype})"
+            if isinstance(operand, Literal)
+            else f"tl.broadcast_to({text}, {shape})"
+        )
+        return f"tl.where(rm, {block}, {start})" + (".to(tl.int1)" if target.dtype == "bool" else "")
+
+    def assign(self, statement: Assign) -> None:
+        target, op, (_, value) = statement.target, statement.op, statement.args
+        given = self.taken(value, target) if self.inner else self.typed(value)
+        if not (self.inner and self.whole):
+            given = FOLDS[op][0].format(target.name, given)
+        self.add(f"{target.name} = {given}")
+
+    def best(self, statement: Best) -> None:
+        best, position = statement.best, statement.position
+        names = f"{best.name}, {position.name}"
+        given = [self.typed(operand) for operand in (statement.value, statement.here)]
+        if self.inner:
+            given = [self.taken(statement.value, best), self.taken(statement.here, position)]
+        if self.inner and self.whole:
+            self.add(f"{names} = {', '.join(given)}")
+        else:
+            self.add(f"{names} = {_merge(statement)}({names}, {', '.join(given)})")
+
+    def fold(self, target: Value, loop: Loop) -> None:
+        """What lanes of a row have come to."""
+        dtype, name = target.dtype, target.name
+        (taker,) = [s for s in walk(loop.body) if isinstance(s, Assign | Best) and target in assigned([s])]
+        match taker:
+            case Best(best=best) if target == best:
+                return
+            case Best(best=best):
+                self.add(f"_, {name} = tl.reduce(({best.name}, {name}), 1, {_merge(taker)})")
+                self.add(f"{name} = {name}[:, None]")
+            case Assign(op=op):
+                self.add(f"{name} = {FOLDS[op][1].format(name)}[:, None]")
+                if op in ("add", "mul") and dtype not in ("f32", "f64"):
+                    self.add(f"{name} = {name}.to({TYPES[dtype]})")
+
+    def scan(self, scan: Scan) -> None:
+        """A block, and what was before it where a row takes several. Lanes past the end are seen by nobody."""
+        name, state, join = scan.target.name, scan.state.name, SCANS[scan.op]
+        if not self.inner:
+            self.add(f"{state} = {join}({state}, {self.typed(scan.value)})")
+            self.define(scan, scan.target, state, frozenset("x"))
+            return
+        block = f"tl.broadcast_to({self.typed(scan.value)}, {self.shape(True)})"
+        self.define(scan, scan.target, f"tl.associative_scan({block}, 1, {join})", frozenset("xr"))
+        if not self.whole:
+            assert self.row is not None
+            last = f"tl.where(base == {self.row.lanes - 1}, {name}, 0)"
+            self.add(f"{name} = {join}({state}, {name})")
+            self.add(f"{state} = tl.sum({last}, 1)[:, None].to({TYPES[scan.target.dtype]})")
+
+    # ---- values
+
+    def operand(self, operand: Operand) -> str:
+        if isinstance(operand, Literal):
+            return _number(operand.number, operand.dtype)
+        return self.texts.get(operand, operand.name)
+
+    def typed(self, operand: Operand) -> str:
+        """A number as a tensor of its dtype; any other operand by its name."""
+        text = self.operand(operand)
+        return f"tl.full([], {text}, {TYPES[operand.dtype]})" if isinstance(operand, Literal) else text
+
+    def lanes_of(self, operand: Operand | None) -> Lanes:
+        return self.lanes[operand] if isinstance(operand, Value) else NO_LANES
+
+    def computed(self, statement: Let) -> str:
+        op, args, dtype = statement.op, statement.args, statement.target.dtype
+        match op:
+            case "cast":
+                return self.cast(args[0], dtype)
+            case "bitcast":
+                return f"{self.typed(args[0])}.to({TYPES[dtype]}, bitcast=True)"
+            case "uniform" | "normal":
+                return f"_{op}({', '.join(map(self.typed, args))})"
+            case "where":
+                return f"tl.where({self.operand(args[0])}, {', '.join(self.given(statement, args[1:]))})"
+            case _:
+                return spelling(op, args[-1].dtype).format(*self.given(statement, args))
+
+    def given(self, statement: Let, args: Sequence[Operand]) -> list[str]:
+        """Texts of operands; where all are numbers, or one is no float, numbers get their dtype said."""
+        single = statement.op in ("div", "shl", "shr", "pow") or statement.op in special_functions.SPELLING
+        single = single or all(isinstance(arg, Literal) for arg in args)
+        return [self.typed(arg) if single or arg.dtype not in ("f32", "i32") else self.operand(arg) for arg in args]
+
+    def cast(self, operand: Operand, dtype: str) -> str:
+        source, value = operand.dtype, self.typed(operand)
+        if dtype == "bool":
+            return f"({value} != 0)"
+        if source in scalar.FLOATS and dtype in scalar.INTEGERS:
+            wide = "_double" if source == "f64" else ""
+            value = f"{wide}_whole_{64 if dtype in ('i64', 'u8') else 32}({value})"
+        elif (source, dtype) in (("f64", "f16"), ("f64", "bf16")):
+            value = f"{value}.to(tl.float32)"  # eager rounds twice
+        elif dtype in scalar.FLOATS and source in SIGNED and self.is_computed(operand):
+            value = f"_signed({value}, tl.{'float64' if dtype == 'f64' else 'float32'})"
+        if dtype == "i16" and source in ("i32", "i64", *scalar.FLOATS):
+            return f"_short({value})"
+        return f"{value}.to({TYPES[dtype]})"
+
+    def is_computed(self, operand: Operand) -> bool:
+        """Whether LLVM sees of what an integer was made that may be negative, so that it may take it for a flag."""
+        match self.made.get(operand) if isinstance(operand, Value) else None:
+            case None | Load():
+                return False
+            case Position(index=index):
+                return not index.nonnegative
+            case Let(op="cast", args=(source,)):
+                return source.dtype in SIGNED
+        return True
+
+    # ---- memory
+
+    def lanes_at(self, index: Index) -> Lanes:
+        """The lanes of a position: those of its axes, and of what it loads."""
+        axes = index.axes()
+        lanes = frozenset(
+            [letter for letter, loop in (("x", self.outer), ("r", self.row)) if loop and loop.axis in axes]
+        )
+        return lanes.union(*[self.lanes_of(atom.expr) for atom in index.indirects()])  # type: ignore[arg-type]
+
+    def place(self, index: Index) -> str:
+        def leaf(atom: Axis | Indirect) -> str:
+            return atom.name if isinstance(atom, Axis) else self.operand(atom.expr)  # type: ignore[arg-type]
+
+        return place(index, leaf, wrapped, _divide)
+
+    def guard(self, lanes: Lanes, mask: Operand | None = None) -> list[str]:
+        """Which lanes there are, and under the mask."""
+        return [f"{letter}m" for letter in "xr" if letter in lanes] + ([self.operand(mask)] if mask is not None else [])
+
+    def load(self, statement: Load) -> None:
+        target, memory, index, mask = statement.target, statement.memory, statement.index, statement.mask
+        if memory in self.scratch:
+            self.rename(target, self.scratch[memory])
+            return
+        lanes, more = self.lanes_at(index), self.lanes_of(mask)
+        where = " + ".join([self.place(index), *[f"{letter} * 0" for letter in sorted(more - lanes)]])
+        guard = self.guard(lanes, mask)
+        text = f"tl.load({memory} + ({where})" + (f", {' & '.join(guard)}, other=0)" if guard else ")")
+        self.define(statement, target, text, lanes | more)
+
+    def store(self, statement: Store) -> None:
+        memory, value, mode = statement.memory, statement.value, statement.mode
+        if memory not in {param.name for param in self.function.params}:
+            assert self.whole, "a row that is walked in a loop is kept nowhere"
+            self.scratch[memory] = value
+            return
+        shape, guard = self.shape(self.inner), "xm & rm" if self.inner else "xm"
+        points = self.place(statement.index) + (" + x * 0" if not self.lanes_at(statement.index) else "")
+        where = f"{memory} + tl.broadcast_to({points}, {shape})"
+        text = self.operand(value)
+        text = f"tl.full({shape}, {text}, {TYPES[value.dtype]})" if isinstance(value, Literal) else text
+        function, more = ("tl.store", "") if mode in ("store", "put") else (ATOMICS[mode], ", sem='relaxed'")
+        self.add(f"{function}({where}, tl.broadcast_to({text}, {shape}), {guard}{more})")
+
+
+def _merge(best: Best) -> str:
+    return "_arg_max" if best.op == "gt" else "_arg_min"
+
+
+def _divide(inner: str, sign: str, divisor: str, nonnegative: bool) -> str:
+    if not nonnegative:
+        return f"_{'mod' if sign == '%' else 'floordiv'}({inner}, {divisor})"
+    return f"({inner} {sign} {divisor})" if inner.isidentifier() else f"(({inner}) {sign} {divisor})"
+
+
+def _number(value: object, dtype: str) -> str:
+    if dtype == "bool":
+        return "True" if value else "False"
+    if isinstance(value, float):
+        return repr(value) if math.isfinite(value) else f"float('{value}')"
+    return str(value)

@@ -1,0 +1,69 @@
+"""The strategy for blocks of a GPU: its functions are well formed, and do what kernels say."""
+
+from __future__ import annotations
+
+import pytest
+
+from stator.kernel.blocks import choose
+from stator.kernel.ir import Function, Loop, Scratch, Store, walk
+from stator.kernel.strategies import blocks
+from stator.kernel.text import function_text
+from stator.loop.expr import load, op, reduce
+from stator.loop.index import Axis, indirect
+from stator.loop.kernel import Kernel, Param, kernel
+from stator.loop.kernel import Store as Write
+from tests.kernel.programs import checked, compare
+
+
+def made(kernel: Kernel, name: str = "k") -> Function:
+    return blocks(choose(kernel), name)
+
+
+@pytest.mark.parametrize("seed", range(200, 260))
+def test_random_kernels(seed: int) -> None:
+    assert compare(seed, made) > 0
+
+
+def softmax(rows: int, columns: int) -> Kernel:
+    x, r = Axis("x0", rows), Axis("r0", columns)
+    place, numel = x.index * columns + r, rows * columns
+    given = load("p0", place, "f32")
+    shifted = op("exp", op("sub", given, reduce("max", given)))
+    result = op("div", shifted, reduce("sum", shifted))
+    params = (Param("p0", "f32", "in", numel), Param("p1", "f32", "out", numel))
+    return kernel((x,), (r,), (Write("p1", place, result, "inner"),), params)
+
+
+def test_a_row_that_one_block_covers_is_read_once() -> None:
+    function = checked(made(softmax(3000, 100)))
+    text = function_text(function)
+    assert text.count("p0[") == text.count("exp(") == 1, text
+    assert {s.numel for s in walk(function.body) if isinstance(s, Scratch)} == {100}
+    assert "-> Threads[128]" in text and "for x in lanes(8, 8*x_8, min(8*x_8 + 8, 3000))" in text, text
+
+
+def test_a_longer_row_is_walked_in_a_loop() -> None:
+    function = checked(made(softmax(30, 100_000)))
+    lanes = [s.lanes for s in walk(function.body) if isinstance(s, Loop) and s.axis.name == "r"]
+    assert lanes == [2048] * 3
+    assert not any(isinstance(s, Scratch) for s in walk(function.body))
+
+
+def test_axes_become_one_row_of_points() -> None:
+    """What is contiguous is one index, not a sum of quotients and remainders."""
+    x, y = Axis("x0", 40), Axis("x1", 640)
+    place = x.index * 640 + y
+    write = Write("p1", place, op("mul", load("p0", place, "f32"), load("p2", y.index, "f32")), "outer")
+    params = (Param("p0", "f32", "in", 25600), Param("p1", "f32", "out", 25600), Param("p2", "f32", "in", 640))
+    text = function_text(checked(made(kernel((x, y), (), (write,), params))))
+    assert "= p0[x]" in text and "= p2[x%640]" in text and "p1[x] =" in text, text
+
+
+def test_iterations_that_meet_write_atomically() -> None:
+    x = Axis("x0", 50)
+    place = indirect(load("p0", x.index, "i64"), 9)
+    write = Write("p1", place, load("p2", x.index, "f32"), "outer", "add")
+    params = (Param("p0", "i64", "in", 50), Param("p1", "f32", "inout", 9), Param("p2", "f32", "in", 50))
+    function = checked(made(kernel((x,), (), (write,), params)))
+    (store,) = [s for s in walk(function.body) if isinstance(s, Store)]
+    assert store.atomic and "atomic_add(p1[i0], t" in function_text(function)
