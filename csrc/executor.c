@@ -15,20 +15,6 @@
 
 /* -- numbers ------------------------------------------------------------------------------------------ */
 
-bool extent_value(const Extent *extent, const int64_t *numbers, int64_t *value) {
-    *value = extent->constant;
-    if (extent->count == 0) return true;
-    int64_t stack[extent->depth], *top = stack;
-    for (Py_ssize_t i = 0; i < extent->count; i++) {
-        const Operation *operation = &extent->operations[i];
-        if (operation->kind == PUSH_CONSTANT) *top++ = operation->number;
-        else if (operation->kind == PUSH_OPERAND) *top++ = numbers[operation->number];
-        else if (top--, !operate(operation->kind, top - 1, *top)) return false;
-    }
-    *value = stack[0];
-    return true;
-}
-
 const int64_t *form_values(const Form *form, const int64_t *numbers, int64_t room[2 * MAX_DIMENSIONS]) {
     if (form->known != NULL) return form->known;
     for (Py_ssize_t i = 0; i < 2 * form->dimensions; i++) {
@@ -124,10 +110,16 @@ static int allocation_failed(Run *run, const Step *step, const int64_t *extents)
     hold_gil(run);
     PyObject *sizes = tensor_integers(extents, step->memory.form.dimensions);
     PyObject *torch = sizes ? PyImport_ImportModule("torch") : NULL;
-    PyObject *made = torch ? PyObject_CallMethod(torch, "empty", "O", sizes) : NULL;
+    PyObject *empty = torch ? PyObject_GetAttrString(torch, "empty") : NULL;
+    PyObject *given = empty ? Py_BuildValue("(O)", sizes) : NULL;
+    PyObject *named = given ? Py_BuildValue("{s:O}", "device", step->memory.device) : NULL;
+    PyObject *made = named ? PyObject_Call(empty, given, named) : NULL;
     if (made != NULL) PyErr_SetString(PyExc_SystemError, "torch did not make a tensor");
     Py_XDECREF(sizes);
     Py_XDECREF(torch);
+    Py_XDECREF(empty);
+    Py_XDECREF(given);
+    Py_XDECREF(named);
     Py_XDECREF(made);
     return -1;
 }
@@ -138,7 +130,8 @@ static int run_allocate(Run *run, const Step *step) {
     const int64_t *extents = form_values(&step->memory.form, run->numbers, room);
     if (extents == NULL) return hold_gil(run), overflowed();
     TensorHandle made;
-    if (run->shim->make(dimensions, extents, extents + dimensions, step->memory.dtype, run->shim->cpu, 0, &made) != 0) {
+    if (run->shim->make(dimensions, extents, extents + dimensions, step->memory.dtype, step->memory.device_type,
+                        step->memory.device_index, &made) != 0) {
         return allocation_failed(run, step, extents);
     }
     if (step->memory.large) ask_for_huge_pages(run, made);
@@ -182,6 +175,12 @@ static int run_launch(Run *run, const Step *step) {
         int64_t value;
         if (!extent_value(&step->launch.sizes[i], run->numbers, &value)) return hold_gil(run), overflowed();
         pointers[count + i] = (void *)(intptr_t)value;
+    }
+    if (step->launch.code != NULL) {
+        int status = device_launch(step->launch.code, pointers);
+        if (status == 0) return 0;
+        hold_gil(run);
+        return device_settle(step->launch.code, pointers, status);
     }
     let_gil_go(run);
     const char *text = step->launch.function(pointers);
@@ -366,11 +365,7 @@ static void executor_dealloc(PyObject *object) {
     PyObject_GC_UnTrack(object);
     scratch_clear(&self->layouts);
     Py_XDECREF(self->objects);
-    for (Memory *memory = self->memory; memory != NULL;) {
-        Memory *next = memory->next;
-        PyMem_Free(memory);
-        memory = next;
-    }
+    memory_free(self->memory);
     Py_TYPE(object)->tp_free(object);
 }
 

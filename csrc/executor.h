@@ -7,7 +7,8 @@
 #ifndef STATOR_EXECUTOR_H
 #define STATOR_EXECUTOR_H
 
-#include "arithmetic.h"
+#include "device.h"
+#include "extent.h"
 #include "scratch.h"
 #include "shim.h"
 
@@ -22,18 +23,6 @@
 
 typedef enum { STEPS(KIND) } StepKind;
 typedef enum { ARGUMENTS(KIND) } ArgumentKind;
-
-typedef struct {
-    OperationKind kind;
-    int64_t number;
-} Operation;
-
-/* A number, or a postfix program over the numbers of a call. */
-typedef struct {
-    int64_t constant;
-    Py_ssize_t count, depth; /* no operations: constant */
-    Operation *operations;
-} Extent;
 
 /* Sizes and then strides; `known` has their values where no symbol is in them. */
 typedef struct {
@@ -82,10 +71,13 @@ typedef struct {
             Py_ssize_t index, donor;
             Form form; /* for STEP_REUSE without dimensions and `same`: the donor's */
             int dtype;
+            PyObject *device; /* borrowed; where memory is made, as torch has it and as its interface numbers it */
+            int32_t device_type, device_index;
             bool large, same;
         } memory;
         struct {
-            KernelFunction function;
+            KernelFunction function; /* or NULL, and code for a device */
+            DeviceCode *code;
             Py_ssize_t count, size_count;
             Py_ssize_t *indices;
             ptrdiff_t *moves;
@@ -105,10 +97,6 @@ typedef struct {
     bool stride;
 } Read;
 
-typedef struct Memory {
-    struct Memory *next;
-} Memory;
-
 typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
@@ -127,6 +115,7 @@ typedef struct {
     PyObject *retype;      /* view(tensor, size, stride, offset, dtype) */
     PyObject *keep, *fail; /* keep(*tensors), NULL if there are none; fail(step, error, kept) */
     Py_ssize_t kept_count, *kept, begin;
+    char device[16]; /* the type of the one device of all tensors; empty where there are several */
 } Executor;
 
 typedef struct {
@@ -147,9 +136,7 @@ typedef struct {
 /* executor_parse.c: reads the arguments of Executor(…) into a new object; 0 or -1 with an exception. */
 int executor_parse(Executor *self, PyObject *args, PyObject *keywords);
 
-/* executor.c: values of extents; false where 64 bits do not hold one, without an exception. */
-bool extent_value(const Extent *extent, const int64_t *numbers, int64_t *value);
-/* The sizes and strides of a form: known, or computed into `room`; NULL like false above. */
+/* executor.c: the sizes and strides of a form: known, or computed into `room`; NULL like false above. */
 const int64_t *form_values(const Form *form, const int64_t *numbers, int64_t room[2 * MAX_DIMENSIONS]);
 int overflowed(void);
 void hold_gil(Run *run);

@@ -9,29 +9,22 @@
 
 static const char *const step_names[] = {STEPS(NAME) NULL};
 static const char *const argument_names[] = {ARGUMENTS(NAME) NULL};
-static const char *const operation_names[] = {ARITHMETIC(NAME) NULL};
 
-/* Products that need no Python: what they are called in plans, and in torch's stable interface. */
+/* Products that need no Python: what they are called in plans, and in torch's stable interface for a device. */
 static const struct {
     const char *target, *function;
     bool scaled;
 } PRODUCTS[] = {
-    {"aten.mm.out", "aoti_torch_cpu_mm_out", false},
-    {"aten.bmm.out", "aoti_torch_cpu_bmm_out", false},
-    {"aten.addmm.out", "aoti_torch_cpu_addmm_out", true},
-    {"aten.baddbmm.out", "aoti_torch_cpu_baddbmm_out", true},
+    {"aten.mm.out", "aoti_torch_%s_mm_out", false},
+    {"aten.bmm.out", "aoti_torch_%s_bmm_out", false},
+    {"aten.addmm.out", "aoti_torch_%s_addmm_out", true},
+    {"aten.baddbmm.out", "aoti_torch_%s_baddbmm_out", true},
 };
 
 /* -- pieces ------------------------------------------------------------------------------------------- */
 
 /* Zeroed memory that lives as long as the executor. */
-static void *take(Executor *self, Py_ssize_t count, size_t size) {
-    Memory *memory = PyMem_Calloc(1, sizeof(Memory) + (size_t)(count + 1) * size);
-    if (memory == NULL) return PyErr_NoMemory();
-    memory->next = self->memory;
-    self->memory = memory;
-    return memory + 1;
-}
+static void *take(Executor *self, Py_ssize_t count, size_t size) { return memory_take(&self->memory, count, size); }
 
 /* The object, held by the executor. */
 static PyObject *borrow(Executor *self, PyObject *object) {
@@ -59,37 +52,8 @@ static int read_indices(Executor *self, PyObject *tuple, Py_ssize_t *count, Py_s
     return 0;
 }
 
-static int read_operation(const Executor *self, PyObject *spec, Operation *operation, Py_ssize_t *depth) {
-    Py_ssize_t length = PyTuple_Check(spec) ? PyTuple_GET_SIZE(spec) : 0;
-    int kind = length > 0 ? name_index(operation_names, PyTuple_GET_ITEM(spec, 0)) : -1;
-    if (kind < 0) return wrong("a size");
-    operation->kind = (OperationKind)kind;
-    if (kind <= PUSH_CONSTANT) {
-        operation->number = length == 2 ? PyLong_AsLongLong(PyTuple_GET_ITEM(spec, 1)) : -1;
-        if (length != 2 || (operation->number == -1 && PyErr_Occurred())) return wrong("a size");
-        if (kind == PUSH_OPERAND && (operation->number < 0 || operation->number >= self->number_count)) {
-            return wrong("a symbol");
-        }
-    }
-    *depth += kind <= PUSH_CONSTANT ? 1 : -1;
-    return *depth >= 1 ? 0 : wrong("a size");
-}
-
 static int read_extent(Executor *self, PyObject *spec, Extent *extent) {
-    if (PyLong_Check(spec)) {
-        extent->constant = PyLong_AsLongLong(spec);
-        return extent->constant == -1 && PyErr_Occurred() ? -1 : 0;
-    }
-    if (!PyTuple_Check(spec) || PyTuple_GET_SIZE(spec) == 0) return wrong("a size");
-    Py_ssize_t depth = 0;
-    extent->count = PyTuple_GET_SIZE(spec);
-    extent->operations = take(self, extent->count, sizeof(Operation));
-    if (extent->operations == NULL) return -1;
-    for (Py_ssize_t i = 0; i < extent->count; i++) {
-        if (read_operation(self, PyTuple_GET_ITEM(spec, i), &extent->operations[i], &depth) < 0) return -1;
-        extent->depth = Py_MAX(extent->depth, depth);
-    }
-    return depth == 1 ? 0 : wrong("a size");
+    return extent_read(&self->memory, spec, self->number_count, extent);
 }
 
 static int read_extents(Executor *self, PyObject *tuple, Extent *extents) {
@@ -167,15 +131,25 @@ static int read_argument(Executor *self, PyObject *spec, Argument *argument) {
 
 /* -- steps -------------------------------------------------------------------------------------------- */
 
-/* ("allocate", register, dtype, size, stride, large) */
+/* ("allocate", register, dtype, size, stride, large, torch.device, its type, its index) */
 static int read_allocate(Executor *self, PyObject *spec, Step *step) {
-    if (PyTuple_GET_SIZE(spec) != 6 || read_index(self, PyTuple_GET_ITEM(spec, 1), &step->memory.index) < 0) {
-        return wrong("an allocation");
+    PyObject *kind, *dtype, *size, *stride, *device;
+    const char *type;
+    int large, index;
+    Py_ssize_t number;
+    if (!PyArg_ParseTuple(spec, "OnOOOpOsi:allocate", &kind, &number, &dtype, &size, &stride, &large, &device, &type,
+                          &index)) {
+        return -1;
     }
-    step->memory.dtype = dtype_number(PyTuple_GET_ITEM(spec, 2));
-    step->memory.large = PyTuple_GET_ITEM(spec, 5) == Py_True;
-    if (step->memory.dtype < 0) return -1;
-    return read_form(self, PyTuple_GET_ITEM(spec, 3), PyTuple_GET_ITEM(spec, 4), &step->memory.form);
+    if (number < 0 || number >= self->register_count) return wrong("an allocation");
+    step->memory.index = number;
+    step->memory.dtype = dtype_number(dtype);
+    step->memory.large = large;
+    step->memory.device_type = shim_device_type(type);
+    step->memory.device_index = index;
+    if (step->memory.device_type < 0) PyErr_Format(PyExc_NotImplementedError, "torch's interface has no %s", type);
+    if (PyErr_Occurred() || !(step->memory.device = borrow(self, device))) return -1;
+    return read_form(self, size, stride, &step->memory.form);
 }
 
 /* ("reuse", register, donor) or ("reuse", register, donor, size, stride) */
@@ -197,6 +171,7 @@ static int read_launch(Executor *self, PyObject *spec, Step *step) {
     if (read_indices(self, PyTuple_GET_ITEM(spec, 2), &step->launch.count, &step->launch.indices) < 0) return -1;
     if (PyTuple_GET_SIZE(moves) != step->launch.count) return wrong("a launch");
     step->launch.function = kernel_function(kernel);
+    step->launch.code = kernel_code(kernel);
     step->launch.size_count = PyTuple_GET_SIZE(sizes);
     step->launch.moves = take(self, step->launch.count, sizeof(ptrdiff_t));
     step->launch.sizes = take(self, step->launch.size_count, sizeof(Extent));
@@ -228,7 +203,7 @@ static bool read_scale(const Call *call, const char *name, double *scale) {
 }
 
 /* Whether a call is one of a product that needs no Python, which has tensors, scales and `out`, last, and no more. */
-static void find_product(Call *call, PyObject *target) {
+static void find_product(Call *call, PyObject *target, const char *device) {
     const char *name = PyUnicode_Check(target) ? PyUnicode_AsUTF8(target) : NULL;
     for (size_t i = 0; name != NULL && i < sizeof(PRODUCTS) / sizeof(PRODUCTS[0]); i++) {
         bool scaled = PRODUCTS[i].scaled;
@@ -245,8 +220,10 @@ static void find_product(Call *call, PyObject *target) {
         }
         if (scales != call->named - 1 || (!scaled && scales > 0) || !is_tensor(&call->arguments[last])) return;
         if (!read_scale(call, "beta", &call->beta) || !read_scale(call, "alpha", &call->alpha)) return;
-        if (scaled) *(void **)&call->scaled = shim_function(PRODUCTS[i].function);
-        else *(void **)&call->product = shim_function(PRODUCTS[i].function);
+        char function[64];
+        snprintf(function, sizeof function, PRODUCTS[i].function, device);
+        if (scaled) *(void **)&call->scaled = shim_function(device, function);
+        else *(void **)&call->product = shim_function(device, function);
         return;
     }
 }
@@ -292,7 +269,7 @@ static int read_call(Executor *self, PyObject *spec, Step *step) {
         if (read_argument(self, PyTuple_GET_ITEM(arguments, i), &call->arguments[i]) < 0) return -1;
     }
     if (read_promises(self, promises, call) < 0) return -1;
-    find_product(call, target);
+    if (self->device[0]) find_product(call, target, self->device);
     if (call->named == 0) call->names = NULL;
     return PyErr_Occurred() ? -1 : 0;
 }
@@ -346,15 +323,17 @@ static int read_reads(Executor *self, PyObject *specs) {
     return self->reads ? 0 : -1;
 }
 
-/* None, or (pieces, numbers, place, views or None, allocate) */
+/* None, or (pieces, numbers, place, views or None, allocate, device, what gives its stream or 0) */
 static int read_layouts(Executor *self, PyObject *spec) {
     if (spec == Py_None) return 0;
     Layouts *layouts = &self->layouts;
     PyObject *numbers, *place, *views, *allocate;
-    if (!PyArg_ParseTuple(spec, "nO!OOO:scratch", &layouts->piece_count, &PyTuple_Type, &numbers, &place, &views,
-                          &allocate)) {
+    unsigned long long stream;
+    if (!PyArg_ParseTuple(spec, "nO!OOOiK:scratch", &layouts->piece_count, &PyTuple_Type, &numbers, &place, &views,
+                          &allocate, &layouts->device, &stream)) {
         return -1;
     }
+    layouts->stream = (StreamGetter)(uintptr_t)stream;
     if (layouts->piece_count < 0 || layouts->piece_count > self->register_count) return wrong("scratch memory");
     if (read_numbers(self, numbers, 0, self->number_count, &layouts->size_count, &layouts->numbers) < 0) return -1;
     layouts->place = Py_NewRef(place);
@@ -383,15 +362,18 @@ static int read_results(Executor *self, PyObject *specs) {
 
 int executor_parse(Executor *self, PyObject *args, PyObject *keywords) {
     static char *names[] = {"registers", "numbers", "inputs", "reads", "unused", "scratch", "steps", "results",
-                            "retype", "fail", "keep", "kept", "begin", NULL};
+                            "retype", "fail", "keep", "kept", "begin", "device", NULL};
     PyObject *inputs, *reads, *unused, *scratch, *steps, *results, *retype, *fail, *keep, *kept;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "nnO!O!O!OO!O!OOOO!n:Executor", names, &self->register_count,
+    const char *device;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "nnO!O!O!OO!O!OOOO!ns:Executor", names, &self->register_count,
                                      &self->number_count, &PyTuple_Type, &inputs, &PyTuple_Type, &reads, &PyTuple_Type,
                                      &unused, &scratch, &PyTuple_Type, &steps, &PyTuple_Type, &results, &retype, &fail,
-                                     &keep, &PyTuple_Type, &kept, &self->begin)) {
+                                     &keep, &PyTuple_Type, &kept, &self->begin, &device)) {
         return -1;
     }
     if (self->register_count < 0 || self->number_count < 0) return wrong("the size");
+    if (strlen(device) >= sizeof self->device) return wrong("the device");
+    strcpy(self->device, device);
     self->objects = PyList_New(0);
     if (self->objects == NULL || !(self->retype = borrow(self, retype)) || !(self->fail = borrow(self, fail))) return -1;
     if (keep != Py_None && !(self->keep = borrow(self, keep))) return -1;

@@ -6,15 +6,16 @@
  * so (it wrote nothing out of bounds), which becomes an exception. The library stays loaded as long as
  * one of its kernels lives.
  */
-#include "native.h"
+#include "device.h"
 
 #include <dlfcn.h>
 #include <stddef.h>
 
 typedef struct {
     PyObject_HEAD
-    KernelFunction function;
-    PyObject *library; /* a capsule that closes the library */
+    KernelFunction function; /* or NULL, and code for a device */
+    DeviceCode *code;
+    PyObject *library; /* a capsule that closes the library, or lets the code go */
     PyObject *name;
     Py_ssize_t bound;   /* how many offsets, 0 for a kernel as it was loaded */
     ptrdiff_t *offsets; /* in bytes */
@@ -44,6 +45,7 @@ PyObject *kernel_failed(const char *text) {
 }
 
 KernelFunction kernel_function(PyObject *kernel) { return ((Kernel *)kernel)->function; }
+DeviceCode *kernel_code(PyObject *kernel) { return ((Kernel *)kernel)->code; }
 
 static PyObject *kernel_call(PyObject *callable, PyObject *const *args, size_t flags, PyObject *kwnames) {
     Kernel *self = (Kernel *)callable;
@@ -62,6 +64,11 @@ static PyObject *kernel_call(PyObject *callable, PyObject *const *args, size_t f
         }
         for (Py_ssize_t i = 0; i < count; i++) pointers[i] = (char *)pointers[i] + self->offsets[i];
     }
+    if (self->code != NULL) {
+        int status = device_launch(self->code, pointers);
+        if (status != 0 && device_settle(self->code, pointers, status) < 0) return NULL;
+        Py_RETURN_NONE;
+    }
     const char *text;
     Py_BEGIN_ALLOW_THREADS
     text = self->function(pointers);
@@ -70,14 +77,19 @@ static PyObject *kernel_call(PyObject *callable, PyObject *const *args, size_t f
     Py_RETURN_NONE;
 }
 
-static PyObject *make_kernel(PyObject *library, KernelFunction function, PyObject *name) {
+static PyObject *make_kernel(PyObject *library, KernelFunction function, DeviceCode *code, PyObject *name) {
     Kernel *kernel = (Kernel *)Kernel_Type.tp_alloc(&Kernel_Type, 0);
     if (kernel == NULL) return NULL;
     kernel->function = function;
+    kernel->code = code;
     kernel->library = Py_NewRef(library);
     kernel->name = Py_NewRef(name);
     kernel->vectorcall = kernel_call;
     return (PyObject *)kernel;
+}
+
+PyObject *kernel_of_code(PyObject *owner, DeviceCode *code, PyObject *name) {
+    return make_kernel(owner, NULL, code, name);
 }
 
 static PyObject *kernel_at(PyObject *object, PyObject *const *args, Py_ssize_t count) {
@@ -91,7 +103,7 @@ static PyObject *kernel_at(PyObject *object, PyObject *const *args, Py_ssize_t c
             return NULL;
         }
     }
-    PyObject *made = make_kernel(self->library, self->function, self->name);
+    PyObject *made = make_kernel(self->library, self->function, self->code, self->name);
     if (made == NULL) {
         PyMem_Free(offsets);
         return NULL;
@@ -121,7 +133,7 @@ PyObject *native_load_kernels(PyObject *module, PyObject *args) {
         if (text != NULL && symbol == NULL) PyErr_Format(PyExc_AttributeError, "the library has no kernel %R", name);
         KernelFunction function;
         *(void **)&function = symbol;
-        PyObject *kernel = symbol ? make_kernel(library, function, name) : NULL;
+        PyObject *kernel = symbol ? make_kernel(library, function, NULL, name) : NULL;
         if (kernel == NULL || PyList_Append(kernels, kernel) < 0) Py_CLEAR(kernels);
         Py_XDECREF(kernel);
     }

@@ -3,8 +3,8 @@
  * tensor.c reads tensor metadata, state.c torch's global state, tree.c builds guard trees, guards.c and
  * condition.c evaluate them, dispatcher.c is the callable that users hold, replay.c what follows when compiled code fails, frame_hook.c and frame_table.c compile
  * the frames below, plan.c is what rewritten code calls, executor.c runs a graph (executor_parse.c reads its steps,
- * executor_call.c calls operators, scratch.c has memory for intermediates), kernels.c calls one compiled kernel, empty.c
- * makes its result, shim.c is torch's stable C interface, module.c puts them together. The GIL protects all state.
+ * executor_call.c calls operators, scratch.c has memory for intermediates), kernels.c calls one compiled kernel, device.c
+ * one that a device runs, extent.c computes sizes, empty.c makes a kernel's result, shim.c is torch's stable C interface, module.c puts them together. The GIL protects all state.
  */
 #ifndef STATOR_NATIVE_H
 #define STATOR_NATIVE_H
@@ -118,6 +118,10 @@ typedef const char *(*KernelFunction)(void *const *pointers);
 extern PyTypeObject Kernel_Type;
 /* The function of a kernel whose arguments are not moved. */
 KernelFunction kernel_function(PyObject *kernel);
+/* The code of one that a device runs, or NULL. */
+struct DeviceCode *kernel_code(PyObject *kernel);
+/* A kernel that a device runs; `owner` lets the code go. */
+PyObject *kernel_of_code(PyObject *owner, struct DeviceCode *code, PyObject *name);
 /* Raises IndexOutOfRange with the text; NULL. */
 PyObject *kernel_failed(const char *text);
 PyObject *native_load_kernels(PyObject *module, PyObject *args);

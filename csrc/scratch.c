@@ -1,6 +1,6 @@
-/* Blocks belong to the CPU and to no thread: a call takes the block that its graph had last, or the largest, and gives
- * it back when it is done. Calls that overlap, in two threads or one inside the other, so never share a block, and a
- * block stays where it is while somebody has it. There are as many blocks as calls once overlapped, each as large as
+/* Blocks belong to a device and a stream of it, and to no thread: a call takes the block that its graph had last, or the
+ * largest, and gives it back when it is done, or queued on the stream. Calls that overlap, in two threads, on two
+ * streams or one inside the other, so never share a block, and a block stays where it is while somebody has it. There are as many blocks as calls once overlapped, each as large as
  * the largest graph that had it needs. The GIL protects the list of those that are free.
  */
 #include "scratch.h"
@@ -8,6 +8,7 @@
 #include <string.h>
 
 #define MOST_FREE 64
+#define HOST (-1)
 #define COMBINATIONS 32 /* of sizes of a graph, whose layouts are kept */
 
 static struct {
@@ -19,10 +20,11 @@ static struct {
 
 /* -- blocks ------------------------------------------------------------------------------------------- */
 
-/* The block with this serial, if it is large enough, or the largest. */
+/* The block with this serial, if it is large enough, or the largest of its device and stream. */
 static bool take_free(int64_t nbytes, uint64_t last, Block *block) {
     Py_ssize_t best = -1;
     for (Py_ssize_t i = 0; i < pool.count; i++) {
+        if (pool.free[i].device != block->device || pool.free[i].stream != block->stream) continue;
         if (pool.free[i].serial == last && pool.free[i].nbytes >= nbytes) {
             best = i;
             break;
@@ -71,6 +73,12 @@ static int allocate(Layouts *layouts, int64_t nbytes, Block *block) {
 
 /* One that is too small makes way; where sizes change, half as much again is asked for, for they grow step by step. */
 static int take_block(Layouts *layouts, int64_t nbytes, Block *block) {
+    block->device = layouts->stream != NULL ? layouts->device : HOST; /* both may have a first device and stream */
+    block->stream = NULL;
+    if (layouts->stream != NULL && layouts->stream(layouts->device, &block->stream) != 0) {
+        PyErr_SetString(PyExc_RuntimeError, "torch does not tell the current stream");
+        return -1;
+    }
     bool found = take_free(nbytes, layouts->last, block);
     if (found && block->nbytes < nbytes) {
         if (layouts->size_count > 0) nbytes = Py_MAX(nbytes, block->nbytes + block->nbytes / 2);

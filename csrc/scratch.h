@@ -2,7 +2,7 @@
 #ifndef STATOR_SCRATCH_H
 #define STATOR_SCRATCH_H
 
-#include "native.h"
+#include "device.h"
 
 #include <stddef.h>
 
@@ -12,6 +12,8 @@ typedef struct {
     char *data;
     int64_t nbytes;
     uint64_t serial; /* tells it from every other, also from those that are no more */
+    int32_t device;  /* whose memory it is, and the stream on which its calls are queued */
+    void *stream;
 } Block;
 
 /* Where pieces lie for some values of the symbols, and the tensors that they were last seen as. */
@@ -34,6 +36,8 @@ typedef struct Layouts {
     PyObject *place;    /* place(*sizes): (nbytes, starts, pieces); owned like all objects here */
     PyObject *views;    /* views(block, pieces): a tuple of tensors; or NULL where only addresses are asked for */
     PyObject *allocate; /* allocate(nbytes): a tensor */
+    int32_t device;
+    StreamGetter stream; /* NULL: what is called is done when the call returns */
 } Layouts;
 
 /* What a call has of it. */

@@ -1,6 +1,7 @@
 #include "shim.h"
 
 #include <dlfcn.h>
+#include <stdio.h>
 
 static struct {
     bool prepared, complete;
@@ -12,13 +13,23 @@ static void *find(const char *library, const char *name) {
     return handle ? dlsym(handle, name) : NULL;
 }
 
-void *shim_function(const char *name) { return find("libtorch_cpu.so", name); }
+void *shim_function(const char *device, const char *name) {
+    char library[64];
+    snprintf(library, sizeof library, "libtorch_%s.so", device);
+    return find(library, name);
+}
+
+int32_t shim_device_type(const char *device) {
+    char name[64];
+    snprintf(name, sizeof name, "aoti_torch_device_type_%s", device);
+    int32_t (*type)(void);
+    *(void **)&type = shim_function("cpu", name);
+    return type ? type() : -1;
+}
 
 #define FIND(field, library, name) *(void **)&state.shim.field = find(library, name)
 
 static void prepare(void) {
-    int32_t (*cpu)(void);
-    *(void **)&cpu = shim_function("aoti_torch_device_type_cpu");
     FIND(make, "libtorch_cpu.so", "aoti_torch_empty_strided");
     FIND(view, "libtorch_cpu.so", "aoti_torch__reinterpret_tensor");
     FIND(dimensions, "libtorch_cpu.so", "aoti_torch_get_dim");
@@ -30,8 +41,8 @@ static void prepare(void) {
     FIND(release, "libtorch_cpu.so", "aoti_torch_delete_tensor_object");
     FIND(wrap, "libtorch_python.so", "_Z16THPVariable_WrapRKN2at10TensorBaseE");
     FIND(has_callbacks, "libtorch_cpu.so", "_ZN2at12hasCallbacksEv");
-    if (cpu != NULL) state.shim.cpu = cpu();
-    state.complete = cpu && state.shim.make && state.shim.view && state.shim.dimensions && state.shim.sizes &&
+    state.shim.cpu = shim_device_type("cpu");
+    state.complete = state.shim.cpu >= 0 && state.shim.make && state.shim.view && state.shim.dimensions && state.shim.sizes &&
                      state.shim.strides && state.shim.address && state.shim.storage_bytes && state.shim.share && state.shim.release &&
                      state.shim.wrap && state.shim.has_callbacks && tensor_raw();
     state.prepared = true;

@@ -30,8 +30,10 @@ typedef struct {
 
 /* The interface; NULL if torch lacks any part of it, or keeps tensors elsewhere than is known. */
 const Shim *shim_get(void);
-/* A function of torch's interface by its name, or NULL. */
-void *shim_function(const char *name);
+/* A function of torch's interface to a type of device by its name, or NULL. */
+void *shim_function(const char *device, const char *name);
+/* The number of a type of device, or -1. */
+int32_t shim_device_type(const char *device);
 /* The tensor behind an object of torch.Tensor, which lives as long as that. */
 static inline TensorHandle shim_handle(PyObject *tensor) { return (char *)tensor + OBJECT_HEADER; }
 

@@ -72,6 +72,19 @@ class Kernel:
     @property
     def address(self) -> int: ...
 
+def device_kernel(
+    name: str,
+    aligned: tuple[bool, ...],
+    sizes: int,
+    grid: Any,
+    limits: tuple[tuple[Any, int], ...],
+    threads: int,
+    device: int,
+    driver: tuple[int, int, int, int],
+    build: Callable[[bool, bool], tuple[int, int, int]],
+) -> Kernel:
+    """A kernel that a device runs; see csrc/device.c."""
+
 class Empty:
     """Gives a new tensor of this geometry on the CPU whenever it is called."""
 
@@ -96,6 +109,7 @@ class Executor:
         keep: Callable[..., Any] | None,
         kept: tuple[int, ...],
         begin: int,
+        device: str,
     ) -> Executor: ...
     def __call__(self, inputs: list[Any], /) -> tuple[Any, ...]: ...
 

@@ -1,14 +1,15 @@
 """Plans as the C core runs them: names become registers, symbols numbers, operators callables.
 
 `make(plan, kernels)` gives what a linked graph is, from a list of inputs to a tuple, or None where the C core does not
-run the plan: on other devices than the CPU, or with a torch whose C interface is not as it is known. `plan/text.py` is
-the same plan as Python, which is run there; both give the same bits.
+run the plan: on devices whose streams it does not know, or with a torch whose C interface is not as it is known.
+`plan/text.py` is the same plan as Python, which is run there; both give the same bits.
 Neighbours: `extern.py` binds operators, `csrc/executor.c` runs the steps, `csrc/scratch.c` has the memory.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from stator.base.dtypes import TORCH
@@ -16,7 +17,7 @@ from stator.base.errors import mark_partly_done
 from stator.base.placement import place
 from stator.plan import ir
 from stator.plan.text import step_text
-from stator.runtime import extern
+from stator.runtime import extern, triton
 from stator.runtime.arena import Piece, allocate, view, views
 from stator.runtime.undo import keep, put_back
 from stator.sizes import Size
@@ -28,36 +29,42 @@ if TYPE_CHECKING:
 
     from stator._native import Executor
 
+#: Where what is called is done when the call returns.
+HOST = "cpu"
+#: By type of device, what gives the address of the C function that gives torch's current stream.
+STREAMS: dict[str, Callable[[], int]] = {"cuda": triton.stream_getter}
 #: A size for the C core: a number, or a postfix program over numbers.
 Extent = int | tuple[tuple[Any, ...], ...]
 
 
 def make(plan: ir.Plan, kernels: Mapping[str, Any]) -> Executor | None:
     """What runs the plan in C, or None. ValueError where the plan's names do not fit together."""
-    if not _on_the_cpu(plan):
-        return None
     from stator._native import Executor  # needs torch, which this package does not
 
+    kinds = _kinds(plan)
+    if not kinds <= {HOST, *STREAMS}:
+        return None
     try:
-        return Executor(*_Assembly(plan, kernels).arguments())
+        return Executor(*_Assembly(plan, kernels, kinds).arguments())
     except NotImplementedError:
         return None
 
 
-def _on_the_cpu(plan: ir.Plan) -> bool:
+def _kinds(plan: ir.Plan) -> set[str]:
+    """The types of devices that it has memory on."""
     made = [step.device for step in plan.steps if isinstance(step, ir.Allocate)]
-    return {plan.device, *made, *[given.device for given in plan.inputs]} == {"cpu"}
+    return {device.partition(":")[0] for device in (plan.device, *made, *[given.device for given in plan.inputs])}
 
 
 class _Assembly:
     """The arguments of an `Executor` under construction; registers that are let go are taken again."""
 
-    __slots__ = ("count", "free", "kernels", "numbers", "operators", "plan", "registers", "torch")
+    __slots__ = ("count", "free", "kernels", "kinds", "numbers", "operators", "plan", "registers", "torch")
 
-    def __init__(self, plan: ir.Plan, kernels: Mapping[str, Any]) -> None:
+    def __init__(self, plan: ir.Plan, kernels: Mapping[str, Any], kinds: set[str]) -> None:
         import torch  # the package itself does not need torch
 
-        self.plan, self.kernels, self.torch = plan, kernels, torch
+        self.plan, self.kernels, self.kinds, self.torch = plan, kernels, kinds, torch
         self.registers: dict[str, int] = {}
         self.free: list[int] = []
         self.count = 0
@@ -83,6 +90,7 @@ class _Assembly:
         results = tuple([self._argument(result) for result in plan.results])
         yield from (self.count, len(self.numbers), inputs, reads, unused, self._scratch(), tuple(steps), results)
         yield from (view, _Failing(plan).tell, keep if kept else None, kept, plan.failure.begin)
+        yield next(iter(self.kinds)) if len(self.kinds) == 1 else ""
 
     # -- names
 
@@ -134,7 +142,9 @@ class _Assembly:
         match step:
             case ir.Allocate(name, form):
                 shape = self._extents(form.size), self._extents(form.stride)
-                return "allocate", self._declare(name), self._dtype(form.dtype), *shape, step.large
+                device = self.torch.device(step.device)
+                place = device, device.type, device.index or 0
+                return "allocate", self._declare(name), self._dtype(form.dtype), *shape, step.large, *place
             case ir.Reuse(name, donor, form):
                 taken = self._register(donor)
                 if form is None:
@@ -223,7 +233,10 @@ class _Assembly:
         told = tuple([self.numbers[name] for name in self.plan.told])
         layout = _Layout(self.plan, [getattr(self.torch, TORCH[piece.form.dtype]) for piece in arena.pieces])
         shown = views if layout.shown else None
-        return len(arena.pieces), told, layout.lay_out, shown, allocate
+        kind, _, number = self.plan.device.partition(":")
+        stream = STREAMS[kind]() if kind in STREAMS else 0
+        made = partial(allocate, device=self.plan.device)
+        return len(arena.pieces), told, layout.lay_out, shown, made, int(number or 0), stream
 
 
 class _Layout:

@@ -52,8 +52,11 @@ class Building:
     def __exit__(self, *_: object) -> None:
         self._compilation.close()
 
-    def begin(self, units: Sequence[Unit]) -> tuple[Unit, ...]:
-        """Have units compiled; the same with the keys of their libraries."""
+    def begin(self, units: Sequence[Unit], device: str = "cpu") -> tuple[Unit, ...]:
+        """Have units compiled for a device; the same with the keys of their libraries."""
+        for unit in units:
+            if unit.language == "triton":
+                triton.begin(unit.source, device, self._cpp.store)
         native = {unit: self._cpp.key(unit.source, unit.flags) for unit in units if unit.language == "cpp"}
         self._compilation.add(list(native.values()), [(unit.source, unit.flags) for unit in native])
         return tuple([replace(unit, library=native[unit]) if unit in native else unit for unit in units])
@@ -67,17 +70,17 @@ def link(artifact: GraphArtifact, options: Options | None = None) -> Call:
     """The callable of an artifact."""
     plan = artifact.plan
     with log.span("link", graph=plan.name):
-        kernels = load(artifact.units, options)
+        kernels = load(artifact.units, options, plan.device)
         return executor.make(plan, kernels) or execute(module_text(plan), plan.name, kernels)
 
 
-def load(units: Sequence[Unit], options: Options | None = None) -> dict[str, Any]:
-    """Every kernel of the units, by name."""
+def load(units: Sequence[Unit], options: Options | None = None, device: str = "cpu") -> dict[str, Any]:
+    """Every kernel of the units, by name, for a device."""
     found: dict[str, Any] = {}
     for unit in units:
         if unit.language == "triton":
             store = open_store(options or Options())
-            found.update(zip(unit.kernels, triton.load(unit.source, unit.kernels, store), strict=True))
+            found.update(zip(unit.kernels, triton.load(unit.source, unit.kernels, device, store), strict=True))
     native = [unit for unit in units if unit.language == "cpp"]
     return {**found, **_load_native(native, options)} if native else found
 

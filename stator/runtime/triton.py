@@ -1,45 +1,115 @@
-"""Triton sources: a text with `launch_k<i>` functions to callables.
+"""Triton sources: a text with kernels and what launches need to know of them, to kernels of the C core.
 
-Triton reads the source of a kernel from its file, so the text is filed in the store and executed as that file; as no
-module, since an import would leave its bytecode beside it. Compiled binaries are kept by Triton's own cache.
+An entry of `LAUNCHES`: the types of the pointers, which of them are taken to be multiples of 16 (`aligned`), the names
+of sizes that follow them, the grid as a number or a program over the sizes, what is counted and from where on 32 bits
+do not hold it (`limits`), and the compiler's options. A binary is loaded when a launch first needs it
+(`csrc/device.c`), and kept by Triton's own cache. Triton reads the source of a kernel from its file, so the text is
+filed in the store and executed as that file; as no module, since an import would leave its bytecode beside it.
 Neighbours: `codegen.triton` writes the text, `link` asks for the kernels.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+import ctypes
+import os
+import threading
+from collections import deque
+from collections.abc import Mapping, Sequence
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 from stator.base.errors import InternalError
 from stator.base.store import Store, key_of
 
+if TYPE_CHECKING:
+    from stator._native import Kernel
 
-class Launcher:
-    """Runs a kernel on tensors; `at` is the same with its arguments moved by constants, as of native kernels."""
-
-    __slots__ = ("launch",)
-
-    def __init__(self, launch: Callable[..., None]) -> None:
-        self.launch = launch
-
-    def __call__(self, *tensors: Any) -> None:
-        self.launch(*tensors)
-
-    def at(self, *moves: int) -> Callable[..., None]:
-        """The kernel with its arguments moved by these bytes."""
-        launch = self.launch
-        return lambda *tensors: launch(*[_moved(t, by) if by else t for t, by in zip(tensors, moves, strict=True)])
+WARP = 32
+#: What is known of a pointer whose address is a multiple of 16.
+ALIGNED = [["tt.divisibility", 16]]
 
 
-def _moved(tensor: Any, by: int) -> Any:
-    if not tensor.numel():  # nothing of it is touched, and it has no memory to move in
-        return tensor
-    return tensor.as_strided((1,), (1,), tensor.storage_offset() + by // tensor.itemsize)
+def load(source: str, kernels: Sequence[str], device: str, store: Store) -> list[Kernel]:
+    """The named kernels for a device, in order."""
+    from stator._native import device_kernel  # needs torch, which this package does not
+
+    binaries = begin(source, device, store)
+    found = []
+    for name in kernels:
+        launch = binaries.launches[name]
+        threads = WARP * launch["options"]["num_warps"]
+        geometry = launch["aligned"], len(launch["sizes"]), launch["grid"], launch["limits"], threads
+        found.append(device_kernel(name, *geometry, binaries.device, driver(), partial(binaries.load, name)))
+    return found
 
 
-def load(source: str, kernels: Sequence[str], store: Store) -> list[Callable[..., Any]]:
-    """The launchers of the named kernels, in order."""
-    key = "triton-" + key_of(source)
+def begin(source: str, device: str, store: Store) -> Binaries:
+    """Have a text's kernels compiled side by side, for a device, while the caller goes on."""
+    key = "triton-" + key_of(source), int(device.partition(":")[2] or 0)
+    found = _begun.get(key)
+    if found is None:
+        found = _begun[key] = Binaries(_executed(source, key[0], store), key[1])
+        _latest.append(found)
+    return found
+
+
+class Binaries:
+    """The kernels of one text for one device: those that most launches take are compiled at once."""
+
+    __slots__ = ("__weakref__", "_compiling", "_functions", "device", "launches")
+
+    def __init__(self, namespace: Mapping[str, Any], device: int) -> None:
+        self.device = device
+        self.launches: Mapping[str, Mapping[str, Any]] = namespace["LAUNCHES"]
+        self._functions = {name: namespace[name] for name in self.launches}
+        self._compiling = {name: _pool().submit(self._early, name) for name in self.launches}
+
+    def _early(self, name: str) -> Any:
+        if not threading.main_thread().is_alive():  # nobody will launch it
+            raise CancelledError
+        return self._compiled(name, anywhere=False, wide=False)
+
+    def _compiled(self, name: str, *, anywhere: bool, wide: bool) -> Any:
+        import torch  # the package itself needs neither
+        import triton
+        from triton.backends.compiler import GPUTarget
+
+        launch = self.launches[name]
+        major, minor = torch.cuda.get_device_capability(self.device)
+        source = source_of(self._functions[name], launch, anywhere=anywhere, wide=wide)
+        target = GPUTarget("cuda", 10 * major + minor, WARP)
+        return triton.compile(source, target=target, options=dict(launch["options"]))
+
+    def load(self, name: str, anywhere: bool, wide: bool) -> tuple[int, int, int]:
+        """The driver's function, its bytes of shared memory, and the context that it is loaded in."""
+        import torch
+        from triton.runtime.driver import driver as installed
+
+        early = None if anywhere or wide else self._compiling.pop(name, None)
+        made = self._compiled(name, anywhere=anywhere, wide=wide) if early is None else early.result()
+        if made.metadata.global_scratch_size:
+            raise InternalError("build", f"{name} asks for memory of its own")
+        with torch.cuda.device(self.device):
+            _, found, *_ = installed.active.utils.load_binary(made.name, made.kernel, made.metadata.shared, self.device)
+            context = ctypes.c_void_p()
+            ctypes.CDLL("libcuda.so.1").cuCtxGetCurrent(ctypes.byref(context))
+        return found, made.metadata.shared, context.value or 0
+
+
+#: What was begun: kept by the kernels that came of it, and until these are loaded.
+_begun: WeakValueDictionary[tuple[str, int], Binaries] = WeakValueDictionary()
+_latest: deque[Binaries] = deque(maxlen=16)
+
+
+@cache
+def _pool() -> ThreadPoolExecutor:
+    """Threads are enough: Triton's compiler lets the GIL go where it takes long."""
+    return ThreadPoolExecutor(os.cpu_count() or 1, "stator-triton")
+
+
+def _executed(source: str, key: str, store: Store) -> dict[str, Any]:
     path = store.path(key)
     if path is None:
         store.put(key, source.encode())
@@ -48,4 +118,38 @@ def load(source: str, kernels: Sequence[str], store: Store) -> list[Callable[...
         raise InternalError("link", "the store lost an entry that it just took")
     namespace: dict[str, Any] = {"__name__": f"stator_{key.replace('-', '_')}", "__file__": str(path)}
     exec(compile(source, str(path), "exec"), namespace)
-    return [Launcher(namespace[f"launch_{kernel}"]) for kernel in kernels]
+    return namespace
+
+
+@cache
+def driver() -> tuple[int, int, int, int]:
+    """Addresses of what launches, of what gives and sets the current context, and of what gives torch's stream.
+
+    NotImplementedError where the driver or torch has none.
+    """
+    try:
+        cuda = ctypes.CDLL("libcuda.so.1")
+        torch = ctypes.CDLL("libtorch_cuda.so", os.RTLD_NOLOAD | os.RTLD_LAZY)
+        functions = cuda.cuLaunchKernel, cuda.cuCtxGetCurrent, cuda.cuCtxSetCurrent
+        found = [ctypes.cast(f, ctypes.c_void_p).value for f in (*functions, torch.aoti_torch_get_current_cuda_stream)]
+    except (OSError, AttributeError) as error:
+        raise NotImplementedError(f"kernels cannot be launched from C: {error}") from error
+    launch, get, put, stream = [address or 0 for address in found]
+    return launch, get, put, stream
+
+
+def stream_getter() -> int:
+    """The address of what gives torch's current stream."""
+    return driver()[3]
+
+
+def source_of(function: Any, launch: Mapping[str, Any], *, anywhere: bool, wide: bool) -> Any:
+    """What Triton compiles: pointers that are aligned, or may lie `anywhere`; sizes and positions of 32 bits, or 64."""
+    from triton.compiler import ASTSource
+
+    names = function.arg_names
+    signature = dict(zip(names, launch["types"], strict=False))
+    signature |= dict.fromkeys(launch["sizes"], "i64" if wide else "i32")
+    constants = {"WIDE": wide} if launch["sizes"] else {}
+    attributes = {} if anywhere else {(i,): ALIGNED for i, aligned in enumerate(launch["aligned"]) if aligned}
+    return ASTSource(function, signature | dict.fromkeys(constants, "constexpr"), constants, attributes)

@@ -15,14 +15,8 @@ from types import ModuleType
 from typing import Any
 
 from stator.codegen import triton
-from stator.kernel.blocks import WARP, choose
-from stator.kernel.strategies import blocks
 from stator.loop.kernel import Kernel
-
-POINTERS = {
-    "f64": "*fp64", "f32": "*fp32", "bf16": "*bf16", "f16": "*fp16", "i64": "*i64", "i32": "*i32", "i16": "*i16",
-    "i8": "*i8", "u8": "*u8", "bool": "*i1",
-}  # fmt: skip
+from stator.runtime.triton import source_of
 
 
 def parsed(kernels: Sequence[Kernel]) -> None:
@@ -70,23 +64,14 @@ def _target() -> Any:
 
 def _sources(kernels: Sequence[Kernel]) -> Iterator[tuple[Any, dict[str, Any], str]]:
     """For each kernel what Triton compiles, the options, and its text; with symbolic sizes in both widths."""
-    from triton.compiler import ASTSource
-
     source = triton.emit(kernels)
     texts = source.split("@triton.jit")
     with tempfile.TemporaryDirectory() as folder:
         module = _imported(source, Path(folder))
-        for number, kernel in enumerate(kernels):
-            function = blocks(choose(kernel), "k")
-            text = next(text for text in texts if f"def k{number}(" in text)
-            for wide in (False, True) if kernel.symbols else (None,):
-                sizes: dict[str, Any] = {} if wide is None else {"WIDE": wide}
-                signature = {param.name: POINTERS[param.dtype] for param in kernel.params}
-                signature |= {symbol.name: "i32" for symbol in kernel.symbols} | dict.fromkeys(sizes, "constexpr")
-                options: dict[str, Any] = {"num_warps": function.threads // WARP, "enable_fp_fusion": False}
-                if function.checks:
-                    options |= {"debug": True, "sanitize_overflow": False}
-                yield ASTSource(getattr(module, f"k{number}"), signature=signature, constexprs=sizes), options, text
+        for name, launch in module.LAUNCHES.items():
+            text = next(text for text in texts if f"def {name}(" in text)
+            for wide in (False, True) if launch["sizes"] else (False,):
+                yield source_of(getattr(module, name), launch, anywhere=False, wide=wide), launch["options"], text
 
 
 def _imported(source: str, folder: Path) -> ModuleType:

@@ -73,7 +73,10 @@ def test_generated_code(name: str, golden: Callable[[str, str], None]) -> None:
             "the kernel IR, for vectors of 64 bytes": [kernel_text.function_text(checked(vectors(*p))) for p in plans],
             "C++": [emit_kernel(*plan) for plan in plans],
             "the kernel IR, for blocks of a GPU": [kernel_text.function_text(function) for function in lanes],
-            "Triton": [triton_printer.function_text(function) for function in lanes],
+            "Triton": [
+                f"{triton_printer.function_text(function)}\n\n{triton_printer.launch_text(function)}"
+                for function in lanes
+            ],
         }
     golden(
         name,

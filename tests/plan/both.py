@@ -19,9 +19,10 @@ from stator import plan as plans
 from stator.base.options import Options
 from stator.codegen.cpp import native
 from stator.coverage.judge import Stator
+from stator.kernel.blocks import choose
 from stator.kernel.decisions import decide
 from stator.kernel.ir import Function
-from stator.kernel.strategies import serial, vectors
+from stator.kernel.strategies import blocks, serial, vectors
 from stator.loop.kernel import Kernel, Schedule
 from stator.plan import ir
 from stator.runtime import GraphArtifact, Unit, executor
@@ -44,18 +45,26 @@ class Twice:
     def __call__(self, inputs: list[Any]) -> tuple[Any, ...]:
         if self.native is None:
             return self.text(inputs)
-        again, state = copied(inputs), torch.get_rng_state()
+        again, state = copied(inputs), random_state()
         kept = list(inputs)
         wanted, failed = outcome(self.text, again[:])
-        drawn = torch.get_rng_state()
-        torch.set_rng_state(state)
+        drawn = random_state(state)
         found, raised = outcome(self.native, inputs)
         assert not inputs and type(failed) is type(raised) and str(failed) == str(raised), (failed, raised)
-        assert torch.equal(drawn, torch.get_rng_state())
+        assert all(map(torch.equal, drawn, random_state()))
         assert_same([*found, *kept], [*wanted, *again], self.plan)
         if raised is not None:
             raise raised
         return found
+
+
+def random_state(then: list[torch.Tensor] | None = None) -> list[torch.Tensor]:
+    """The state of all devices' generators, which is set to another one after that."""
+    found = [torch.get_rng_state(), *(torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else [])]
+    if then is not None:
+        torch.set_rng_state(then[0])
+        torch.cuda.set_rng_state_all(then[1:])
+    return found
 
 
 def outcome(call: Call, inputs: list[Any]) -> tuple[tuple[Any, ...], Exception | None]:
@@ -106,15 +115,19 @@ def watching() -> Iterator[list[Twice]]:
 
     def emit_kernels(schedule: Schedule, options: Options) -> list[Unit]:
         for kernel, name in zip(schedule.kernels, schedule.names, strict=True):
+            if schedule.device != "cpu":
+                checked(blocks(choose(kernel), name))
+                continue
             checked(serial(kernel, name))
             plan = decide(kernel, native().vector_bytes, options.threads)
             functions[schedule.name, name] = kernel, checked(vectors(plan, name))
         return emit(schedule, options)
 
     def link(artifact: GraphArtifact, options: Options | None = None) -> Twice:
-        plan, kernels = artifact.plan, load(artifact.units, options)
-        evaluated = {name: Evaluated(k, *functions[plan.name, name]) for name, k in kernels.items()}
-        made.append(Twice(plan, kernels, evaluated))
+        plan, kernels = artifact.plan, load(artifact.units, options, artifact.plan.device)
+        host = {name: kernel for name, kernel in kernels.items() if (plan.name, name) in functions}
+        evaluated = {name: Evaluated(kernel, *functions[plan.name, name]) for name, kernel in host.items()}
+        made.append(Twice(plan, kernels, kernels | evaluated))
         return made[-1]
 
     with pytest.MonkeyPatch.context() as patch:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import sys
 import threading
@@ -220,6 +221,34 @@ def test_inputs_die_where_they_are_let_go() -> None:
     assert alive == [True, False]
 
 
+def test_blocks_belong_to_a_device_and_a_stream() -> None:
+    """The first stream of the first device is none of the host."""
+    arena.release()
+    current = [0]
+
+    @ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int32, ctypes.POINTER(ctypes.c_void_p))
+    def stream(device: int, found: Any) -> int:
+        found[0] = current[0]
+        return 0
+
+    made: list[torch.Tensor] = []
+
+    def allocate(nbytes: int) -> torch.Tensor:
+        made.append(torch.empty(nbytes, dtype=torch.uint8))
+        return made[-1]
+
+    def graph(device: int, getter: int) -> Executor:
+        scratch = (1, (), lambda: (64, (0,), [None]), None, allocate, device, getter)
+        return Executor(1, 0, (), (), (), scratch, (), (), id, lambda *_: None, None, (), 0, "")
+
+    getter = ctypes.cast(stream, ctypes.c_void_p).value or 0
+    for count, (device, address, queue) in enumerate([(0, 0, 0), (0, getter, 0), (0, getter, 7), (1, getter, 7)], 1):
+        current[0] = queue
+        for _ in range(3):
+            graph(device, address)([])
+        assert len(made) == count
+
+
 # ---- what is wrong --------------------------------------------------------------------------------------------------
 
 
@@ -230,32 +259,40 @@ def test_inputs_that_do_not_fit_are_told() -> None:
             call(inputs)  # type: ignore[arg-type]
 
 
+CPU = torch.device("cpu")
+
+
 @pytest.mark.parametrize(
     "change",
     [
         {"registers": -1}, {"inputs": (9,)}, {"inputs": (-9,)}, {"unused": (5,)}, {"steps": (("fly", 1),)},
-        {"steps": (("allocate", 7, torch.float32, (2,), (1,), False),)}, {"steps": (("release", (9,)),)},
-        {"steps": (("allocate", 0, torch.float32, (2,), (1, 1), False),)}, {"results": (("whole", 4),)},
+        {"steps": (("allocate", 7, torch.float32, (2,), (1,), False, CPU, "cpu", 0),)}, {"steps": (("release", (9,)),)},
+        {"steps": (("allocate", 0, torch.float32, (2,), (1, 1), False, CPU, "cpu", 0),)}, {"results": (("whole", 4),)},
         {"steps": (("launch", print, (), (), ()),)}, {"results": (("number", (("operand", 3),)),)},
-        {"results": (("number", (("+",),)),)}, {"reads": ((0, 1, False, 0),)}, {"scratch": (99, (), id, None, id)},
+        {"results": (("number", (("+",),)),)}, {"reads": ((0, 1, False, 0),)}, {"device": "d" * 99},
+        {"scratch": (99, (), id, None, id, 0, 0)},
     ],
 )  # fmt: skip
 def test_steps_that_do_not_fit_are_not_taken(change: dict[str, Any]) -> None:
     whole = {
         "registers": 2, "numbers": 1, "inputs": (0,), "reads": (), "unused": (), "scratch": None, "steps": (),
         "results": (("whole", 0),), "retype": id, "fail": id, "keep": None, "kept": (), "begin": 0,
+        "device": "cpu",
     }  # fmt: skip
     (same,) = Executor(**whole)([x := torch.ones(2)])  # type: ignore[arg-type]
     assert same is x
     with pytest.raises((ValueError, TypeError)):
         Executor(**{**whole, **change})  # type: ignore[arg-type]
+    with pytest.raises(NotImplementedError, match="no abacus"):  # the plan runs as Python then
+        steps = ("allocate", 1, torch.float32, (2,), (1,), False, CPU, "abacus", 0)
+        Executor(**{**whole, "steps": (steps,)})  # type: ignore[arg-type]
 
 
 def test_an_executor_in_a_cycle_is_collected() -> None:
     def fail(number: int, error: BaseException, kept: object) -> None: ...
 
     reference = weakref.ref(fail)
-    fail.owner = Executor(0, 0, (), (), (), None, (), (), id, fail, None, (), 0)  # type: ignore
+    fail.owner = Executor(0, 0, (), (), (), None, (), (), id, fail, None, (), 0, "cpu")  # type: ignore
     del fail
     gc.collect()
     assert reference() is None

@@ -1,4 +1,4 @@
-"""Kernels to a Python file of Triton functions and what launches them.
+"""Kernels to a Python file of Triton functions and what launches need to know of them.
 
 Neighbours: `kernel/blocks.py` decides, `kernel/strategies.py` makes the functions, `printer` writes them.
 """
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from stator.codegen.triton import special_functions
 from stator.codegen.triton.operators import PREAMBLE
-from stator.codegen.triton.printer import function_text, launcher_text
+from stator.codegen.triton.printer import function_text, launch_text
 from stator.kernel.blocks import choose
 from stator.kernel.strategies import blocks
 from stator.kernel.verify import verify
@@ -17,16 +17,16 @@ from stator.loop.kernel import Kernel, kernel_name
 
 
 def emit(kernels: Sequence[Kernel], names: Sequence[str] = (), check: bool = False) -> str:
-    """A Python file with a kernel and `launch_<its name>` for each, called k0, k1, … where they have no names.
+    """A Python file with functions called k0, k1, … where they have no names, and what launches need to know of each.
 
     With `check` it raises GrammarError where the kernel IR breaks its rules.
     """
     parts = [PREAMBLE]
     if any(node.op in special_functions.SPELLING for kernel in kernels for node in kernel.nodes):
         parts.append(special_functions.PREAMBLE)
-    for kernel, name in zip(kernels, names or map(kernel_name, range(len(kernels))), strict=True):
-        function = blocks(choose(kernel), name)
-        if check:
-            verify(function)
-        parts += [function_text(function), launcher_text(function)]
-    return "\n\n".join(parts)
+    named = zip(kernels, names or map(kernel_name, range(len(kernels))), strict=True)
+    functions = [blocks(choose(kernel), name) for kernel, name in named]
+    for function in functions if check else ():
+        verify(function)
+    launches = "\n".join(["LAUNCHES = {", *map(launch_text, functions), "}\n"])
+    return "\n\n".join([*parts, *map(function_text, functions), launches])

@@ -14,6 +14,10 @@ TYPES = {
     "i32": "tl.int32", "i16": "tl.int16", "i8": "tl.int8", "u8": "tl.uint8", "bool": "tl.int1",
 }  # fmt: skip
 
+POINTERS = {
+    "f64": "*fp64", "f32": "*fp32", "bf16": "*bf16", "f16": "*fp16", "i64": "*i64", "i32": "*i32", "i16": "*i16",
+    "i8": "*i8", "u8": "*u8", "bool": "*i1",
+}  # fmt: skip
 SIGNED = frozenset(("i8", "i16", "i32", "i64"))
 
 # Operator -> format of its operands {0}, {1}, {2}. An operator on f32 or f64 where both differ has an entry in DOUBLE.

@@ -5,7 +5,7 @@ value has the lanes of what it is made of, of one, of both or of none. A loop ov
 in the text, so what is in scratch there are names. A loaded index out of its bound stops the device, as eager's kernels
 do, and nothing is touched there. Triton widens the mask of a load to its pointers, never the other way round, so
 pointers are widened here where the mask has more lanes. Symbolic sizes are arguments, on whose values nothing is
-specialised; the launcher computes the grid, and whether positions need 64 bits.
+specialised; a launch computes the grid, and whether positions need 64 bits.
 Neighbours: `operators` has the spellings, `kernel/strategies.py` made the functions.
 """
 
@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 from stator.codegen.places import place
 from stator.codegen.triton import special_functions
-from stator.codegen.triton.operators import ATOMICS, FOLDS, SCANS, SIGNED, TYPES, spelling
+from stator.codegen.triton.operators import ATOMICS, FOLDS, POINTERS, SCANS, SIGNED, TYPES, spelling
 from stator.kernel.blocks import WARP
 from stator.kernel.ir import (
     Assign,
@@ -43,6 +43,7 @@ from stator.loop.extent import wrapped
 from stator.loop.index import Axis, Index, Indirect
 from stator.loop.magnitude import reach
 from stator.sizes import Extent, Size
+from stator.sizes.writing import postfix
 
 #: What a value varies along.
 Lanes = frozenset[str]
@@ -56,18 +57,28 @@ def function_text(function: Function) -> str:
     return _Printer(function).text()
 
 
-def launcher_text(function: Function) -> str:
-    """What runs it on tensors and sizes."""
-    names = ", ".join([param.name for param in function.params] + [symbol.name for symbol in function.symbols])
-    if not function.body:
-        return f"def launch_{function.name}({names}):\n    pass  # no elements"
-    options = ["enable_fp_fusion=False", f"num_warps={function.threads // WARP}"]
+def launch_text(function: Function) -> str:
+    """What launches of it need to know, as an entry of a dict: see `runtime/triton.py`."""
+    numbers = {symbol: i for i, symbol in enumerate(function.symbols)}
+
+    def program(extent: Extent) -> object:
+        return postfix(extent, numbers) if isinstance(extent, Size) else extent
+
+    grid = next((loop.axis.size for loop in _loops(function) if loop.kind == "parallel"), 1 if function.body else 0)
+    options: dict[str, object] = {"num_warps": max(function.threads // WARP, 1), "enable_fp_fusion": False}
     if function.checks:
-        options.append("debug=True, sanitize_overflow=False")  # without `debug`, Triton drops assertions
-    if function.symbols:
-        options.append(f"WIDE={' or '.join([f'{most} >= {limit}' for most, limit in _counted(function)]) or False}")
-    grid = next((loop.axis.size for loop in _loops(function) if loop.kind == "parallel"), 1)
-    return f"def launch_{function.name}({names}):\n    {function.name}[({grid},)]({names}, {', '.join(options)})"
+        options |= {"debug": True, "sanitize_overflow": False}  # without `debug`, Triton drops assertions
+    launch = {
+        "types": tuple([POINTERS[param.dtype] for param in function.params]),
+        # a single element may lie anywhere: its alignment is worth no second binary
+        "aligned": tuple([param.numel != 1 or param.role != "in" for param in function.params]),
+        "sizes": tuple([symbol.name for symbol in function.symbols]),
+        "grid": program(grid),
+        "limits": tuple([(program(most), limit) for most, limit in _counted(function)]) if function.symbols else (),
+        "options": options,
+    }
+    lines = [f"        {name!r}: {value!r}," for name, value in launch.items()]
+    return "\n".join([f"    {function.name!r}: {{  # {grid} blocks", *lines, "    },"])
 
 
 def _loops(function: Function) -> list[Loop]:
@@ -122,15 +133,7 @@ class _Printer:
             self.block(function.body)
         else:
             self.add("pass")
-        return "\n".join([self.decorator(), f"def {function.name}({', '.join(names)}):", *self.lines])
-
-    def decorator(self) -> str:
-        """A single element may lie anywhere: its alignment is worth no second binary. Nor are values of sizes."""
-        function = self.function
-        single = [param.name for param in function.params if param.numel == 1 and param.role == "in"]
-        given = [f"do_not_specialize={[s.name for s in function.symbols]}"] if function.symbols else []
-        given += [f"do_not_specialize_on_alignment={single}"] if single else []
-        return f"@triton.jit({', '.join(given)})" if given else "@triton.jit"
+        return "\n".join(["@triton.jit", f"def {function.name}({', '.join(names)}):", *self.lines])
 
     def head(self) -> None:
         """The points of this program, and of a row."""

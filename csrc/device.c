@@ -1,0 +1,173 @@
+/* A kernel has up to four binaries, each built by Python when it is first needed: for addresses that are all multiples of
+ * 16 or not, and for positions that 32 bits hold or not. Which one a launch takes follows from its addresses and sizes,
+ * as does the grid. Binaries belong to the context in which they were loaded; where another one is current it is put
+ * back. The driver's functions come as addresses, so that this file needs no headers of it.
+ */
+#include "device.h"
+
+#include "extent.h"
+
+#define UNBUILT (-1)
+#define OVERFLOWED (-2)
+#define MOST_BLOCKS INT32_MAX
+enum { ANYWHERE = 1, WIDE = 2, VARIANTS = 4 };
+enum { HIDDEN = 2 }; /* parameters that the compiler adds: memory for scratch and for profiles, of which there is none */
+
+typedef int (*LaunchFunction)(void *function, unsigned x, unsigned y, unsigned z, unsigned threads, unsigned threads_y,
+                              unsigned threads_z, unsigned shared, void *stream, void **parameters, void **extra);
+typedef int (*GetContext)(void **context);
+typedef int (*SetContext)(void *context);
+
+typedef struct {
+    void *function; /* NULL: not built */
+    unsigned shared;
+} Binary;
+
+struct DeviceCode {
+    Memory *memory;
+    PyObject *name, *build; /* build(anywhere, wide): (function, bytes of shared memory, context) */
+    Py_ssize_t count, size_count;
+    bool *aligned;        /* which addresses are taken to be multiples of 16 */
+    Extent grid;
+    Py_ssize_t limit_count;
+    Extent *counted;      /* what is counted to, … */
+    int64_t *limits;      /* … and from where on 32 bits do not hold it */
+    unsigned threads;
+    int32_t device;
+    LaunchFunction launch;
+    GetContext get_context;
+    SetContext set_context;
+    StreamGetter stream;
+    void *context;
+    Binary binaries[VARIANTS];
+};
+
+/* Which binary. */
+static int variant_of(const DeviceCode *code, void *const *pointers) {
+    uintptr_t places = 0;
+    int64_t value;
+    for (Py_ssize_t i = 0; i < code->count; i++) places |= code->aligned[i] ? (uintptr_t)pointers[i] : 0;
+    int variant = places % 16 ? ANYWHERE : 0;
+    const int64_t *sizes = (const int64_t *)(pointers + code->count);
+    for (Py_ssize_t i = 0; i < code->limit_count; i++) {
+        if (!extent_value(&code->counted[i], sizes, &value) || value >= code->limits[i]) variant |= WIDE;
+    }
+    return variant;
+}
+
+int device_launch(DeviceCode *code, void *const *pointers) {
+    const Binary *binary = &code->binaries[variant_of(code, pointers)];
+    if (binary->function == NULL) return UNBUILT;
+    int64_t grid;
+    const int64_t *sizes = (const int64_t *)(pointers + code->count);
+    if (!extent_value(&code->grid, sizes, &grid) || grid > MOST_BLOCKS) return OVERFLOWED;
+    if (grid <= 0) return 0;
+    Py_ssize_t count = code->count + code->size_count;
+    void *parameters[count + HIDDEN], *nothing = NULL, *stream = NULL, *before = NULL;
+    for (Py_ssize_t i = 0; i < count; i++) parameters[i] = (void *)&pointers[i];
+    for (Py_ssize_t i = 0; i < HIDDEN; i++) parameters[count + i] = &nothing;
+    int status = code->stream(code->device, &stream);
+    if (status == 0) status = code->get_context(&before);
+    if (status == 0 && before != code->context) status = code->set_context(code->context);
+    if (status != 0) return status;
+    status = code->launch(binary->function, (unsigned)grid, 1, 1, code->threads, 1, 1, binary->shared, stream,
+                          parameters, NULL);
+    if (before != code->context) code->set_context(before);
+    return status;
+}
+
+static int build(DeviceCode *code, int variant) {
+    unsigned long long function, context;
+    unsigned shared;
+    PyObject *made = PyObject_CallFunction(code->build, "OO", variant & ANYWHERE ? Py_True : Py_False,
+                                           variant & WIDE ? Py_True : Py_False);
+    if (made == NULL) return -1;
+    int read = PyArg_ParseTuple(made, "KIK:build", &function, &shared, &context);
+    Py_DECREF(made);
+    if (!read) return -1;
+    if (function == 0) {
+        PyErr_SetString(PyExc_SystemError, "a kernel was built without a function");
+        return -1;
+    }
+    code->context = (void *)(uintptr_t)context;
+    code->binaries[variant] = (Binary){(void *)(uintptr_t)function, shared};
+    return 0;
+}
+
+int device_settle(DeviceCode *code, void *const *pointers, int status) {
+    if (status == UNBUILT) {
+        if (build(code, variant_of(code, pointers)) < 0) return -1;
+        status = device_launch(code, pointers);
+        if (status == 0) return 0;
+    }
+    if (status == OVERFLOWED) {
+        PyErr_Format(PyExc_OverflowError, "%U would run on more points than a device has numbers for", code->name);
+    } else {
+        PyErr_Format(PyExc_RuntimeError, "CUDA error %d where %U was launched", status, code->name);
+    }
+    return -1;
+}
+
+/* -- for Python --------------------------------------------------------------------------------------- */
+
+static void code_free(PyObject *capsule) {
+    DeviceCode *code = PyCapsule_GetPointer(capsule, "stator.device_code");
+    Py_XDECREF(code->name);
+    Py_XDECREF(code->build);
+    memory_free(code->memory);
+    PyMem_Free(code);
+}
+
+static int read_limits(DeviceCode *code, PyObject *limits) {
+    code->limit_count = PyTuple_GET_SIZE(limits);
+    code->counted = memory_take(&code->memory, code->limit_count, sizeof(Extent));
+    code->limits = memory_take(&code->memory, code->limit_count, sizeof(int64_t));
+    if (code->counted == NULL || code->limits == NULL) return -1;
+    for (Py_ssize_t i = 0; i < code->limit_count; i++) {
+        PyObject *counted;
+        long long limit;
+        PyObject *pair = PyTuple_GET_ITEM(limits, i);
+        if (!PyTuple_Check(pair)) return PyErr_SetString(PyExc_TypeError, "a limit is (what is counted, limit)"), -1;
+        if (!PyArg_ParseTuple(pair, "OL:limit", &counted, &limit)) return -1;
+        if (extent_read(&code->memory, counted, code->size_count, &code->counted[i]) < 0) return -1;
+        code->limits[i] = limit;
+    }
+    return 0;
+}
+
+static int read_code(DeviceCode *code, PyObject *args, PyObject *keywords) {
+    static char *names[] = {"name", "aligned", "sizes", "grid", "limits", "threads", "device", "driver", "build", NULL};
+    PyObject *name, *aligned, *grid, *limits, *make;
+    unsigned long long launch, get, set, stream;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "UO!nOO!Ii(KKKK)O:device_kernel", names, &name, &PyTuple_Type,
+                                     &aligned, &code->size_count, &grid, &PyTuple_Type, &limits, &code->threads,
+                                     &code->device, &launch, &get, &set, &stream, &make)) {
+        return -1;
+    }
+    code->name = Py_NewRef(name);
+    code->build = Py_NewRef(make);
+    code->launch = (LaunchFunction)(uintptr_t)launch;
+    code->get_context = (GetContext)(uintptr_t)get;
+    code->set_context = (SetContext)(uintptr_t)set;
+    code->stream = (StreamGetter)(uintptr_t)stream;
+    code->count = PyTuple_GET_SIZE(aligned);
+    code->aligned = memory_take(&code->memory, code->count, sizeof(bool));
+    if (code->aligned == NULL) return -1;
+    for (Py_ssize_t i = 0; i < code->count; i++) code->aligned[i] = PyTuple_GET_ITEM(aligned, i) == Py_True;
+    if (extent_read(&code->memory, grid, code->size_count, &code->grid) < 0) return -1;
+    return read_limits(code, limits);
+}
+
+PyObject *native_device_kernel(PyObject *module, PyObject *args, PyObject *keywords) {
+    (void)module;
+    DeviceCode *code = PyMem_Calloc(1, sizeof(DeviceCode));
+    if (code == NULL) return PyErr_NoMemory();
+    PyObject *owner = PyCapsule_New(code, "stator.device_code", code_free);
+    if (owner == NULL) {
+        PyMem_Free(code);
+        return NULL;
+    }
+    PyObject *kernel = read_code(code, args, keywords) == 0 ? kernel_of_code(owner, code, code->name) : NULL;
+    Py_DECREF(owner);
+    return kernel;
+}

@@ -1,0 +1,20 @@
+/* Kernels that a device runs: launched on the current stream of torch by the device's driver, without Python. */
+#ifndef STATOR_DEVICE_H
+#define STATOR_DEVICE_H
+
+#include "native.h"
+
+/* A kernel's code for one device. */
+typedef struct DeviceCode DeviceCode;
+
+/* Launches it on addresses and, after them, sizes. 0, or why not: for `device_settle`. Needs no GIL. */
+int device_launch(DeviceCode *code, void *const *pointers);
+/* With the GIL: builds what was not built yet and launches that, or raises; 0 or -1 with an exception. */
+int device_settle(DeviceCode *code, void *const *pointers, int status);
+
+/* torch's current stream of a device: gives 0. */
+typedef int32_t (*StreamGetter)(int32_t device, void **stream);
+
+PyObject *native_device_kernel(PyObject *module, PyObject *args, PyObject *keywords);
+
+#endif

@@ -1,0 +1,151 @@
+"""Kernels that a device runs: what is launched, which binary of four, in which context. The driver is Python here."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from stator._native import Kernel, device_kernel
+
+LAUNCH = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.c_void_p, *[ctypes.c_uint] * 7, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p),
+    ctypes.c_void_p,
+)  # fmt: skip
+GET = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_void_p))
+SET = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
+STREAM = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int32, ctypes.POINTER(ctypes.c_void_p))
+CONTEXT, OTHER = 0x50, 0x60
+#: (2 * n0 + 1)
+SIZED = (("const", 2), ("operand", 0), ("*",), ("const", 1), ("+",))
+
+
+@dataclass
+class Driver:
+    """Keeps what it is told; `status` is what a launch gives."""
+
+    count: int
+    launches: list[tuple[Any, ...]] = field(default_factory=list)
+    built: list[tuple[bool, bool]] = field(default_factory=list)
+    contexts: list[int] = field(default_factory=list)
+    current: int = CONTEXT
+    status: int = 0
+
+    def __post_init__(self) -> None:
+        self.held = LAUNCH(self.launch), GET(self.get), SET(self.put), STREAM(self.stream)
+        self.addresses: Any = tuple([ctypes.cast(function, ctypes.c_void_p).value for function in self.held])
+
+    def launch(self, function: int, x: int, y: int, z: int, threads: int, *rest: Any) -> int:
+        _, _, shared, stream, parameters, _ = rest
+        given = [ctypes.c_int64.from_address(parameters[i]).value for i in range(self.count + 2)]
+        self.launches.append((function, (x, y, z), threads, shared, stream, given[: self.count]))
+        assert given[self.count :] == [0, 0]  # no memory of the compiler's own
+        return self.status
+
+    def get(self, found: Any) -> int:
+        found[0] = self.current
+        return 0
+
+    def put(self, context: int | None) -> int:
+        self.current = context or 0
+        self.contexts.append(self.current)
+        return 0
+
+    def stream(self, device: int, found: Any) -> int:
+        found[0] = 0x700 + device
+        return 0
+
+    def build(self, anywhere: bool, wide: bool) -> tuple[int, int, int]:
+        self.built.append((anywhere, wide))
+        return 0x1000 + anywhere + 2 * wide, 64, CONTEXT
+
+    def kernel(
+        self, sizes: int = 0, grid: Any = 5, limits: Any = (), aligned: tuple[bool, ...] = (True, True)
+    ) -> Kernel:
+        return device_kernel("mine", aligned, sizes, grid, limits, 128, 3, self.addresses, self.build)
+
+
+@pytest.fixture
+def driver() -> Iterator[Driver]:
+    yield Driver(2)
+
+
+def test_a_launch_takes_addresses_on_the_stream_of_its_device(driver: Driver) -> None:
+    kernel = driver.kernel()
+    kernel(0x100, 0x200)
+    kernel.at(16, 32)(0x100, 0x200)
+    first, second = driver.launches
+    assert first == (0x1000, (5, 1, 1), 128, 64, 0x703, [0x100, 0x200])
+    assert second[-1] == [0x110, 0x220]
+    assert driver.built == [(False, False)]  # once
+
+
+def test_sizes_follow_and_say_the_grid_and_how_wide_positions_are() -> None:
+    driver = Driver(3)
+    kernel = driver.kernel(1, SIZED, ((SIZED, 101),))
+    for size in (3, 50):
+        kernel(0x100, 0x200, size)
+    assert [(x[0], x[1][0], x[-1]) for x in driver.launches] == [
+        (0x1000, 7, [0x100, 0x200, 3]), (0x1002, 101, [0x100, 0x200, 50]),
+    ]  # fmt: skip
+
+
+def test_bits_of_a_float_are_no_size() -> None:
+    """A number that a kernel takes may be any 64 bits: then it is one that 32 do not hold."""
+    driver = Driver(3)
+    kernel = driver.kernel(1, 5, ((SIZED, 101),))
+    for bits in (2**62 + 1, -(2**62)):
+        kernel(0x100, 0x200, bits)
+    assert [(x[0], x[-1][2]) for x in driver.launches] == [(0x1002, 2**62 + 1), (0x1000, -(2**62))]
+
+
+def test_addresses_that_are_not_aligned_have_another_binary(driver: Driver) -> None:
+    driver.kernel()(0x100, 0x204)
+    driver.kernel(aligned=(True, False))(0x100, 0x204)
+    assert [x[0] for x in driver.launches] == [0x1001, 0x1000]
+
+
+def test_no_blocks_are_no_launch() -> None:
+    driver = Driver(3)
+    kernel = driver.kernel(1, (("operand", 0),))
+    kernel(0x100, 0x200, 0)
+    assert not driver.launches
+
+
+@pytest.mark.parametrize("before", [OTHER, 0])
+def test_another_context_is_put_back(driver: Driver, before: int) -> None:
+    driver.current = before
+    driver.kernel()(0x100, 0x200)
+    assert driver.contexts == [CONTEXT, before] and len(driver.launches) == 1
+
+
+def test_what_the_driver_refuses_is_told(driver: Driver) -> None:
+    driver.status = 700
+    with pytest.raises(RuntimeError, match="CUDA error 700 where mine was launched"):
+        driver.kernel()(0x100, 0x200)
+
+
+def test_more_blocks_than_there_are_numbers_for_are_refused() -> None:
+    driver = Driver(3)
+    for size in (2**31, 2**62):
+        with pytest.raises(OverflowError, match="mine"):
+            driver.kernel(1, SIZED, ())(0x100, 0x200, size)
+    assert not driver.launches
+
+
+def test_what_is_raised_while_it_is_built_is_raised(driver: Driver) -> None:
+    def refused(anywhere: bool, wide: bool) -> tuple[int, int, int]:
+        raise KeyError("no compiler")
+
+    kernel = device_kernel("mine", (True,), 0, 1, (), 32, 0, driver.addresses, refused)
+    with pytest.raises(KeyError, match="no compiler"):
+        kernel(0x100)
+
+
+@pytest.mark.parametrize("change", [{"grid": (("+",),)}, {"grid": "5"}, {"limits": ((SIZED, "x"),)}, {"limits": (1,)}])
+def test_what_does_not_fit_is_not_taken(driver: Driver, change: dict[str, Any]) -> None:
+    with pytest.raises((ValueError, TypeError)):
+        driver.kernel(**{"sizes": 1, **change})
