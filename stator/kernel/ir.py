@@ -43,7 +43,7 @@ Neighbours: `serial` makes functions from kernels, `rewrite` changes them, `veri
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isnan
 from typing import Any, TypeAlias
@@ -262,12 +262,14 @@ class Function:
         return {s.number: s.bound for s in walk(self.body) if isinstance(s, Within) and s.number}
 
 
-def walk(block: Sequence[Statement]) -> Iterator[Statement]:
+def walk(block: Sequence[Statement]) -> list[Statement]:
     """Every statement, those in loops after the loop."""
+    found: list[Statement] = []
     for statement in block:
-        yield statement
+        found.append(statement)
         if isinstance(statement, Loop):
-            yield from walk(statement.body)
+            found += walk(statement.body)
+    return found
 
 
 def assigned(block: Sequence[Statement]) -> set[Value]:

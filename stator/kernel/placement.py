@@ -63,17 +63,19 @@ class Placement(Generic[Held]):
 
     def value(self, node: Expr, mask: Expr | None = None) -> Held:
         """What stands for a node, written here or further out; under `mask` its loads are guarded."""
-        stack = [self._key(node, mask)]
+        wanted = self._key(node, mask)
+        found = self.find(*wanted)
+        stack = [wanted] if found is None else []
         while stack:
             item, guard = stack[-1]
-            missing = [] if self.find(item, guard) is not None else self._missing(item, guard)
-            if missing:
+            if self.find(item, guard) is not None:
+                stack.pop()
+            elif missing := self._missing(item, guard):
                 stack.extend(reversed(missing))
-                continue
-            stack.pop()
-            if self.find(item, guard) is None:
+            else:
+                stack.pop()
                 self.define(item, guard)
-        found = self.find(*self._key(node, mask))
+        found = self.find(*wanted) if found is None else found
         assert found is not None
         return found
 
@@ -85,10 +87,12 @@ class Placement(Generic[Held]):
     def find(self, node: Expr | Indirect, mask: Expr | None) -> Held | None:
         """What stands for a node under this mask, or under a wider one, under which each of its loads happened too."""
         while True:
-            for scope in self.scope.chain():
-                found: Held | None = scope.names.get((node, mask))
+            key, scope = (node, mask), self.scope
+            while scope is not None:  # no generator: most of what is asked is asked here
+                found: Held | None = scope.names.get(key)
                 if found is not None:
                     return found
+                scope = scope.parent
             if mask is None:
                 return None
             mask = self._wider.get(mask)

@@ -199,7 +199,7 @@ def test_loads_are_as_wide_as_their_masks(family: str, frame: str) -> None:
     """The same without Triton: a load's pointers have all lanes of its mask, and no name is used before it is given."""
     for made in FAMILIES[family](frame):
         verify_kernel(made)
-        check_lanes(triton.emit([made]).split("def k0(")[1].split("def launch_k0")[0])
+        check_lanes(triton.emit([made]).split("def k0(")[1].split("LAUNCHES")[0])
 
 
 def check_lanes(text: str) -> None:
