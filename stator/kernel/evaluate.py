@@ -8,28 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from stator.base.dtypes import ITEMSIZE
-from stator.kernel.ir import (
-    Assign,
-    Best,
-    Block,
-    Declare,
-    Flush,
-    Function,
-    Let,
-    Literal,
-    Load,
-    Loop,
-    Operand,
-    Piece,
-    Position,
-    Scan,
-    Scratch,
-    Store,
-    Turn,
-    Value,
-    Within,
-    walk,
-)
+from stator.kernel import ir
 from stator.loop import scalar
 from stator.loop.evaluate import Memory, random
 from stator.loop.index import Axis, Index
@@ -37,7 +16,7 @@ from stator.loop.scalar import Number
 from stator.sizes import Extent, Symbol, substitute
 
 
-def run(function: Function, memories: Mapping[str, Memory], sizes: Mapping[Symbol, int] | None = None) -> int:
+def run(function: ir.Function, memories: Mapping[str, Memory], sizes: Mapping[Symbol, int] | None = None) -> int:
     """Run it on memory by parameter; gives the number of a check that failed, or 0."""
     machine = _Machine(memories, dict(sizes or {}))
     for symbol, extent in function.named:
@@ -51,58 +30,58 @@ class _Machine:
 
     def __init__(self, memories: Mapping[str, Memory], sizes: dict[Symbol, int]) -> None:
         self.memories, self.sizes = dict(memories), sizes
-        self.values: dict[Value, Number] = {}
-        self.totals: dict[Value, float] = {}  # of sums: what was flushed, in double
+        self.values: dict[ir.Value, Number] = {}
+        self.totals: dict[ir.Value, float] = {}  # of sums: what was flushed, in double
         self.axes: dict[Axis, int] = {}
         self.failed = 0
 
-    def block(self, block: Block) -> None:
+    def block(self, block: ir.Block) -> None:
         for statement in block:
             match statement:
-                case Let(target, op, args):
+                case ir.Let(target, op, args):
                     self.values[target] = self.computed(op, target.dtype, args)
-                case Assign(target, op, args):
+                case ir.Assign(target, op, args):
                     total = self.totals.pop(target, None)  # it adds to what was not flushed
                     self.values[target] = self.computed(op, target.dtype, args)
                     if total is not None:
                         self.totals[target] = total
-                case Position(target, index):
+                case ir.Position(target, index):
                     self.values[target] = self.index(index)
-                case Load(target, memory, index, mask):
+                case ir.Load(target, memory, index, mask):
                     read = mask is None or self.operand(mask)
                     self.values[target] = (
                         self.memories[memory].read(self.index(index)) if read else scalar.round_to(target.dtype, 0)
                     )
-                case Within():
+                case ir.Within():
                     self.within(statement)
-                case Declare(target, start):
+                case ir.Declare(target, start):
                     self.values[target] = self.operand(start)
                     self.totals.pop(target, None)
-                case Store(memory, index, value, mode, _):
+                case ir.Store(memory, index, value, mode, _):
                     self.store(self.memories[memory], self.index(index), self.operand(value), mode)
-                case Best():
+                case ir.Best():
                     self.best(statement)
-                case Scratch(name, dtype, numel):
+                case ir.Scratch(name, dtype, numel):
                     self.memories[name] = Memory(bytearray(b"\xff" * (numel * ITEMSIZE[dtype])), 0, dtype)
-                case Flush(target):
+                case ir.Flush(target):
                     self.totals[target] = self.totals.get(target, 0.0) + self.values[target]
                     self.values[target] = 0.0
-                case Scan(target, op, state, value):
+                case ir.Scan(target, op, state, value):
                     step = scalar.SCANS[op](self.values[state], self.operand(value))
                     self.values[target] = self.values[state] = scalar.round_to(target.dtype, step)
-                case Turn():
+                case ir.Turn():
                     self.turn(statement)
-                case Loop():
+                case ir.Loop():
                     self.loop(statement)
 
-    def loop(self, loop: Loop) -> None:
+    def loop(self, loop: ir.Loop) -> None:
         points = self.points(loop.axis, loop.piece)
-        in_order = loop.kind == "range" or any(isinstance(s, Scan) for s in walk(loop.body))
+        in_order = loop.kind == "range" or any(isinstance(s, ir.Scan) for s in ir.walk(loop.body))
         for point in points if in_order else reversed(points):  # any order: not the one that all expect
             self.axes[loop.axis] = point
             self.block(loop.body)
 
-    def points(self, axis: Axis, piece: Piece | None) -> range:
+    def points(self, axis: Axis, piece: ir.Piece | None) -> range:
         """What a loop over an axis, or a piece of it, runs over."""
         size = self.extent(axis.size)
         if piece is None:
@@ -111,7 +90,7 @@ class _Machine:
         start = step * self.axes[piece.axis]
         return range(start, min(start + step, size))
 
-    def turn(self, statement: Turn) -> None:
+    def turn(self, statement: ir.Turn) -> None:
         (rows, _), (columns, _) = statement.rows, statement.columns
         for i, row in enumerate(self.points(*statement.rows)):
             for j, column in enumerate(self.points(*statement.columns)):
@@ -119,7 +98,7 @@ class _Machine:
                 value = self.memories[statement.memory].read(self.index(statement.index))
                 self.memories[statement.scratch].write(statement.width * i + j, value)
 
-    def best(self, statement: Best) -> None:
+    def best(self, statement: ir.Best) -> None:
         value, here = self.operand(statement.value), self.operand(statement.here)
         best, position = self.values[statement.best], self.values[statement.position]
         better = value > best if statement.op == "gt" else value < best
@@ -127,7 +106,7 @@ class _Machine:
         if better or (value != value and best == best) or (alike and here < position):
             self.values[statement.best], self.values[statement.position] = value, here
 
-    def within(self, statement: Within) -> None:
+    def within(self, statement: ir.Within) -> None:
         value, bound = self.operand(statement.value), self.extent(statement.bound)
         inside = 0 <= value < bound
         if not inside and (statement.mask is None or self.operand(statement.mask)):
@@ -141,7 +120,7 @@ class _Machine:
             value = scalar.apply(mode, memory.dtype, memory.read(position), value)
         memory.write(position, value)
 
-    def computed(self, op: str, dtype: str, args: tuple[Operand, ...]) -> Number:
+    def computed(self, op: str, dtype: str, args: tuple[ir.Operand, ...]) -> Number:
         given = [self.operand(arg) for arg in args]
         match op:
             case "copy":
@@ -155,8 +134,8 @@ class _Machine:
             case _:
                 return scalar.apply(op, dtype, *given)
 
-    def operand(self, operand: Operand) -> Number:
-        if isinstance(operand, Literal):
+    def operand(self, operand: ir.Operand) -> Number:
+        if isinstance(operand, ir.Literal):
             return operand.number
         value, total = self.values[operand], self.totals.get(operand)
         return value if total is None else scalar.round_to(operand.dtype, total + value)

@@ -10,24 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
+from stator.kernel import ir
 from stator.kernel.facts import Axes
-from stator.kernel.ir import (
-    Assign,
-    Best,
-    Declare,
-    Function,
-    Literal,
-    Load,
-    Loop,
-    Operand,
-    Piece,
-    Position,
-    Scratch,
-    Statement,
-    Store,
-    Turn,
-    Value,
-)
 from stator.kernel.tiles import WIDTH, Tile
 from stator.kernel.writing import COMBINE, Writer
 from stator.loop import kernel as loop_kernel
@@ -52,7 +36,7 @@ class Order:
 
     outer: tuple[tuple[Axis, ...], ...]
     reduced: tuple[Axis, ...]
-    pieces: Mapping[Axis, Piece] = field(default_factory=dict)
+    pieces: Mapping[Axis, ir.Piece] = field(default_factory=dict)
     swept: Axis | None = None
     tile: Tile | None = None
     staged: tuple[Expr, ...] = ()
@@ -68,12 +52,12 @@ class Order:
         return Order(tuple((axis,) for axis in kernel.axes), kernel.reduce_axes)
 
 
-def nest(kernel: Kernel, name: str, order: Order) -> Function:
+def nest(kernel: Kernel, name: str, order: Order) -> ir.Function:
     """A function of that name which runs the kernel, with one accumulator for each reduction."""
-    body: tuple[Statement, ...] = ()
+    body: tuple[ir.Statement, ...] = ()
     if kernel.outer_numel != 0:
         body = _Nest(kernel, order).body()
-    return Function(name, kernel.params, kernel.symbols, body)
+    return ir.Function(name, kernel.params, kernel.symbols, body)
 
 
 class _Nest:
@@ -86,7 +70,7 @@ class _Nest:
         self.reduced = [reduced] if order.blocks and reduced else [[axis] for axis in reduced]
         self.kept: dict[Expr, str] = {}  # what is staged: the scratch that has it
 
-    def body(self) -> tuple[Statement, ...]:
+    def body(self) -> tuple[ir.Statement, ...]:
         kernel, writer = self.kernel, self.writer
         collide = colliding([store.index for store in kernel.stores if scatters(store)], kernel.axes)
         parts = {piece.axis for piece in self.order.pieces.values()}
@@ -104,7 +88,7 @@ class _Nest:
                     (axis in collide and not self.order.blocks) or axis in self.order.pieces or axis is self.order.swept
                 )
                 kind = "range" if inside else "parallel"
-                body = (Loop(axis, kind, body, self.order.pieces.get(axis)),)
+                body = (ir.Loop(axis, kind, body, self.order.pieces.get(axis)),)
             writer.scope.statements.extend(body)
         return tuple(writer.scope.statements)
 
@@ -117,8 +101,8 @@ class _Nest:
         place = across * WIDTH + along
         for load, scratch in tile.buffers.items():
             memory, index = load.attr
-            turned = Turn(scratch, WIDTH, memory, index, (rows, height), (swept, width))
-            self.writer.scope.statements += [Scratch(scratch, load.dtype, tile.columns * WIDTH), turned]
+            turned = ir.Turn(scratch, WIDTH, memory, index, (rows, height), (swept, width))
+            self.writer.scope.statements += [ir.Scratch(scratch, load.dtype, tile.columns * WIDTH), turned]
             self.writer.tiled[load] = scratch, place
 
     def point(self) -> None:
@@ -145,7 +129,7 @@ class _Nest:
         for store in stores:
             value = writer.cast(writer.value(store.value), store.value.dtype)
             atomic = self.order.blocks and scatters(store)
-            made.append(Store(store.buffer, writer.index(store.index), value, store.mode, atomic))
+            made.append(ir.Store(store.buffer, writer.index(store.index), value, store.mode, atomic))
         writer.scope.statements.extend(made)
 
     # ---- reductions
@@ -157,42 +141,42 @@ class _Nest:
             for node in nodes:
                 dtype = writer.dtype(node)
                 nothing = 0 if node.attr.startswith("arg") else identity(node.attr, dtype)
-                writer.bind(node, Literal(nothing, dtype))
+                writer.bind(node, ir.Literal(nothing, dtype))
             return
         accumulators = [self.declare(node) for node in nodes]
         self.enter()
-        steps: list[Statement] = []
+        steps: list[ir.Statement] = []
         for node, variables in zip(nodes, accumulators, strict=True):
             value = writer.cast(writer.value(node.args[0]), variables[0].dtype)
             if len(variables) == 2:
                 steps.append(self.best(node, value, *variables))
             else:
-                steps.append(Assign(variables[0], COMBINE[node.attr], (variables[0], value)))
+                steps.append(ir.Assign(variables[0], COMBINE[node.attr], (variables[0], value)))
         writer.scope.statements.extend(steps)
         self.store(stores)
         self.leave()
         for node, variables in zip(nodes, accumulators, strict=True):
             writer.bind(node, variables[-1])
 
-    def declare(self, node: Expr) -> tuple[Value, ...]:
+    def declare(self, node: Expr) -> tuple[ir.Value, ...]:
         """The accumulator of a reduction; of the position of an extreme, that value and the position."""
         writer, (body,) = self.writer, node.args
         best = node.attr.startswith("arg")
         dtype = writer.dtype(body) if best else writer.dtype(node)
         accumulator = writer.fresh(dtype, "a")
-        writer.scope.statements.append(Declare(accumulator, Literal(identity(node.attr, dtype), dtype)))
+        writer.scope.statements.append(ir.Declare(accumulator, ir.Literal(identity(node.attr, dtype), dtype)))
         if not best:
             return (accumulator,)
         position = writer.fresh(writer.dtype(node), "a")
-        writer.scope.statements.append(Declare(position, Literal(0, position.dtype)))
+        writer.scope.statements.append(ir.Declare(position, ir.Literal(0, position.dtype)))
         return accumulator, position
 
-    def best(self, node: Expr, value: Operand, best: Value, position: Value) -> Best:
+    def best(self, node: Expr, value: ir.Operand, best: ir.Value, position: ir.Value) -> ir.Best:
         """Takes a value that is better than all before it."""
         here = self.writer.fresh(position.dtype)
-        self.writer.scope.statements.append(Position(here, flat(self.kernel.reduce_axes)))
+        self.writer.scope.statements.append(ir.Position(here, flat(self.kernel.reduce_axes)))
         in_turn = self.order.reduced == self.kernel.reduce_axes
-        return Best(best, position, "gt" if node.attr == "argmax" else "lt", value, here, in_turn)
+        return ir.Best(best, position, "gt" if node.attr == "argmax" else "lt", value, here, in_turn)
 
     def enter(self) -> None:
         """Into the loops over the reduce axes; also where none of them runs more than once."""
@@ -202,7 +186,7 @@ class _Nest:
             self.writer.enter(*axes)
         for node, scratch in self.kept.items():
             target = self.writer.fresh(node.dtype)
-            self.writer.scope.statements.append(Load(target, scratch, self.row))
+            self.writer.scope.statements.append(ir.Load(target, scratch, self.row))
             self.writer.scope.names[node, None] = target
 
     def leave(self) -> None:
@@ -213,12 +197,12 @@ class _Nest:
                 scratch = self.kept[node] = f"s{len(self.kept)}"
                 size = prod([axis.size for axes in self.reduced for axis in axes])
                 assert type(size) is int
-                writer.before.statements.append(Scratch(scratch, node.dtype, size))
-                writer.scope.statements.append(Store(scratch, self.row, value))
+                writer.before.statements.append(ir.Scratch(scratch, node.dtype, size))
+                writer.scope.statements.append(ir.Store(scratch, self.row, value))
         for axes in reversed(self.reduced):
             body = writer.leave()
             for axis in reversed(axes):
-                body = (Loop(axis, "range", body, self.order.pieces.get(axis)),)
+                body = (ir.Loop(axis, "range", body, self.order.pieces.get(axis)),)
             writer.scope.statements.extend(body)
         body = writer.leave()
         writer.scope.statements.extend(body)

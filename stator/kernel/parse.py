@@ -11,29 +11,7 @@ from keyword import iskeyword
 from typing import Any
 
 from stator.base.dtypes import ITEMSIZE
-from stator.kernel.ir import (
-    KINDS,
-    Assign,
-    Best,
-    Block,
-    Declare,
-    Flush,
-    Function,
-    Let,
-    Literal,
-    Load,
-    Loop,
-    Operand,
-    Piece,
-    Position,
-    Scan,
-    Scratch,
-    Statement,
-    Store,
-    Turn,
-    Value,
-    Within,
-)
+from stator.kernel import ir
 from stator.kernel.text import ROLES
 from stator.loop.index import Axis, Index, indirect
 from stator.loop.kernel import Param
@@ -47,7 +25,7 @@ class ParseError(ValueError):
     """A text that the grammar does not have, with its line."""
 
 
-def parse(text: str) -> Function:
+def parse(text: str) -> ir.Function:
     """The function of a text; ParseError where it is none."""
     try:
         tree = ast.parse(text)
@@ -63,14 +41,14 @@ class _Reader:
     """What is known at a place of the text: names and what they are."""
 
     def __init__(self) -> None:
-        self.values: dict[str, Value] = {}
+        self.values: dict[str, ir.Value] = {}
         self.bounds: dict[str, Extent] = {}  # of integers that may stand in an index
         self.axes: dict[str, Axis] = {}
         self.symbols: dict[str, Symbol] = {}
         self.params: dict[str, Param] = {}
-        self.scratch: dict[str, Scratch] = {}
+        self.scratch: dict[str, ir.Scratch] = {}
 
-    def function(self, node: ast.FunctionDef) -> Function:
+    def function(self, node: ast.FunctionDef) -> ir.Function:
         for given in node.args.args:  # symbols first: sizes of memory are made of them
             match given.annotation:
                 case ast.Subscript(ast.Name("Size"), ast.Tuple([low, high, hint])):
@@ -96,7 +74,7 @@ class _Reader:
                 threads = self.extent(count)
             case _:
                 raise _error(node.returns, "a function runs on a number of Threads")
-        return Function(node.name, params, symbols, self.block(lines), tuple(named), threads)
+        return ir.Function(node.name, params, symbols, self.block(lines), tuple(named), threads)
 
     def named(self, node: ast.stmt) -> tuple[Symbol, Extent] | None:
         """A number that is made of symbols, or None."""
@@ -107,85 +85,86 @@ class _Reader:
                 return symbol, extent
         return None
 
-    def block(self, nodes: list[ast.stmt]) -> Block:
+    def block(self, nodes: list[ast.stmt]) -> ir.Block:
         return tuple([self.statement(node) for node in nodes if not isinstance(node, ast.Pass)])
 
     # ---- statements
 
-    def statement(self, node: ast.stmt) -> Statement:
+    def statement(self, node: ast.stmt) -> ir.Statement:
         match node:
             case ast.AnnAssign(ast.Name(name), ast.Name(dtype), ast.expr() as value):
-                made = self.definition(Value(name, dtype), value)
+                made = self.definition(ir.Value(name, dtype), value)
                 self.values[name] = made.target
                 return made
             case ast.AnnAssign(ast.Name(name), ast.Subscript(ast.Name("Var"), ast.Name(dtype)), ast.expr() as start):
-                target = self.values[name] = Value(name, dtype)
-                return Declare(target, self.operand(start, dtype))
+                target = self.values[name] = ir.Value(name, dtype)
+                return ir.Declare(target, self.operand(start, dtype))
             case ast.AnnAssign(ast.Name(name), ast.Subscript(ast.Name("Scratch"), ast.Tuple([dtype, numel])), None):
-                found = self.scratch[name] = Scratch(name, ast.unparse(dtype), ast.literal_eval(numel))
+                found = self.scratch[name] = ir.Scratch(name, ast.unparse(dtype), ast.literal_eval(numel))
                 return found
-            case ast.Assign([ast.Tuple([best, position])], ast.Call(ast.Name(name), [ast.Name(op), value, here])):
-                return self.best(self.value(best), self.value(position), name == "best_in_turn", op, value, here)
+            case ast.Assign([ast.Tuple([_, _] as names)], ast.Call(ast.Name(name), [ast.Name(op), _, _] as args)):
+                return self.best(names, name == "best_in_turn", op, args[1:])
             case ast.Expr(ast.Call(ast.Name("turn"), [ast.Subscript(ast.Name(scratch), width), place, *pieces])):
                 return self.turn(scratch, ast.literal_eval(width), place, pieces)
             case ast.Expr(ast.Call(ast.Name("flush"), [target])):
-                return Flush(self.value(target))
+                return ir.Flush(self.value(target))
             case ast.Assign([ast.Name()] as targets, value):
                 return self.assignment(self.value(targets[0]), value)
             case ast.Assign([ast.Subscript() as place], value):
-                return Store(*self.place(place), self.operand(value))
+                return ir.Store(*self.place(place), self.operand(value))
             case ast.Expr(ast.Call(ast.Name(mode), [ast.Subscript() as place, value])):
                 atomic = mode.startswith("atomic_")
-                return Store(*self.place(place), self.operand(value), mode.removeprefix("atomic_"), atomic)
-            case ast.For(ast.Name(name), ast.Call(ast.Name(kind), args), body) if kind in KINDS:
+                return ir.Store(*self.place(place), self.operand(value), mode.removeprefix("atomic_"), atomic)
+            case ast.For(ast.Name(name), ast.Call(ast.Name(kind), args), body) if kind in ir.KINDS:
                 return self.loop(name, kind, args, body, node)
         raise _error(node, "no statement of the kernel IR")
 
-    def definition(self, target: Value, node: ast.expr) -> Let | Position | Load | Within | Scan:
+    def definition(self, target: ir.Value, node: ast.expr) -> ir.Let | ir.Position | ir.Load | ir.Within | ir.Scan:
         match node:
             case ast.Subscript():
-                return Load(target, *self.place(node))
+                return ir.Load(target, *self.place(node))
             case ast.IfExp(mask, ast.Subscript() as place, ast.Constant(0)):
-                return Load(target, *self.place(place), self.operand(mask, "bool"))
+                return ir.Load(target, *self.place(place), self.operand(mask, "bool"))
             case ast.Call(ast.Name("index"), [position]):
-                return Position(target, self.index(position))
+                return ir.Position(target, self.index(position))
             case ast.Call(ast.Name("within"), [value, bound, *rest]) if len(rest) <= 2:
                 number = ast.literal_eval(rest[0]) if rest else 0
                 guard = self.operand(rest[1], "bool") if len(rest) == 2 else None
-                made = Within(target, self.operand(value, target.dtype), self.extent(bound), number, guard)
+                made = ir.Within(target, self.operand(value, target.dtype), self.extent(bound), number, guard)
                 self.bounds[target.name] = made.bound
                 return made
             case ast.Call(ast.Name("scan"), [ast.Name(op), state, value]):
-                return Scan(target, op, self.value(state), self.operand(value, target.dtype))
+                return ir.Scan(target, op, self.value(state), self.operand(value, target.dtype))
             case ast.Call(ast.Name(op), args):
-                return Let(target, _operator(op), tuple([self.operand(arg, target.dtype) for arg in args]))
+                return ir.Let(target, _operator(op), tuple([self.operand(arg, target.dtype) for arg in args]))
         raise _error(node, "no value of the kernel IR")
 
-    def assignment(self, target: Value, node: ast.expr) -> Assign:
+    def assignment(self, target: ir.Value, node: ast.expr) -> ir.Assign:
         match node:
             case ast.Call(ast.Name(op), args) if op not in ITEMSIZE:
-                return Assign(target, _operator(op), tuple([self.operand(arg, target.dtype) for arg in args]))
-        return Assign(target, "copy", (self.operand(node, target.dtype),))
+                return ir.Assign(target, _operator(op), tuple([self.operand(arg, target.dtype) for arg in args]))
+        return ir.Assign(target, "copy", (self.operand(node, target.dtype),))
 
-    def best(self, best: Value, position: Value, in_turn: bool, op: str, value: ast.expr, here: ast.expr) -> Best:
-        given = self.operand(value, best.dtype), self.operand(here, position.dtype)
-        return Best(best, position, op, *given, in_turn)
+    def best(self, names: list[ast.expr], in_turn: bool, op: str, args: list[ast.expr]) -> ir.Best:
+        best, position = map(self.value, names)
+        given = self.operand(args[0], best.dtype), self.operand(args[1], position.dtype)
+        return ir.Best(best, position, op, *given, in_turn)
 
-    def turn(self, scratch: str, width: int, place: ast.expr, pieces: list[ast.expr]) -> Turn:
-        blocks: list[tuple[Axis, Piece]] = []
+    def turn(self, scratch: str, width: int, place: ast.expr, pieces: list[ast.expr]) -> ir.Turn:
+        blocks: list[tuple[Axis, ir.Piece]] = []
         while pieces:
             match pieces[:3]:
                 case [ast.Name(name), ast.BinOp(step, ast.Mult(), ast.Name(outer)), extent] if outer in self.axes:
                     axis = self.axes[name] = Axis(name, self.extent(extent))
-                    blocks.append((axis, Piece(self.axes[outer], self.extent(step))))
+                    blocks.append((axis, ir.Piece(self.axes[outer], self.extent(step))))
                 case _:
                     raise _error(place, "a block is turned along pieces of two axes")
             del pieces[:3]
         assert isinstance(place, ast.Subscript)
         rows, columns = blocks
-        return Turn(scratch, width, *self.place(place), rows, columns)
+        return ir.Turn(scratch, width, *self.place(place), rows, columns)
 
-    def loop(self, name: str, kind: str, args: list[ast.expr], body: list[ast.stmt], node: ast.AST) -> Loop:
+    def loop(self, name: str, kind: str, args: list[ast.expr], body: list[ast.stmt], node: ast.AST) -> ir.Loop:
         lanes, unroll = 0, 1
         if kind == "lanes" and args:
             match args.pop(0):
@@ -199,11 +178,11 @@ class _Reader:
             case [ast.BinOp(step, ast.Mult(), ast.Name(outer)), ast.Call(ast.Name("min"), [_, extent])]:
                 if outer not in self.axes:
                     raise _error(node, f"{outer} is no axis of an enclosing loop")
-                piece = Piece(self.axes[outer], self.extent(step))
+                piece = ir.Piece(self.axes[outer], self.extent(step))
             case _:
                 raise _error(node, "a loop runs over an extent, or a piece of one")
         axis = self.axes[name] = Axis(name, self.extent(extent))
-        return Loop(axis, kind, self.block(body), piece, lanes, unroll)
+        return ir.Loop(axis, kind, self.block(body), piece, lanes, unroll)
 
     def place(self, node: ast.Subscript) -> tuple[str, Index]:
         match node.value:
@@ -213,19 +192,19 @@ class _Reader:
 
     # ---- numbers
 
-    def value(self, node: ast.expr) -> Value:
+    def value(self, node: ast.expr) -> ir.Value:
         if isinstance(node, ast.Name) and node.id in self.values:
             return self.values[node.id]
         raise _error(node, f"{ast.unparse(node)} is not defined")
 
-    def operand(self, node: ast.expr, dtype: str = "") -> Operand:
+    def operand(self, node: ast.expr, dtype: str = "") -> ir.Operand:
         match node:
             case ast.Name(name) if name not in ("inf", "nan"):
                 return self.value(node)
             case ast.Call(ast.Name(given), [number]) if given in ITEMSIZE:
                 return self.operand(number, given)
         number = _number(node)
-        return Literal(float(number) if dtype in FLOATS else number, dtype)
+        return ir.Literal(float(number) if dtype in FLOATS else number, dtype)
 
     def extent(self, node: ast.expr) -> Extent:
         """A number made of symbols."""

@@ -10,23 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import prod
 
-from stator.kernel.ir import (
-    Assign,
-    Best,
-    Block,
-    Declare,
-    Flush,
-    Function,
-    Load,
-    Loop,
-    Piece,
-    Position,
-    Statement,
-    Store,
-    Value,
-    operands,
-    walk,
-)
+from stator.kernel import ir
 from stator.loop.index import Axis
 from stator.loop.scalar import FLOATS
 from stator.loop.space import AxisMap, loops, unflatten
@@ -38,7 +22,7 @@ PART = 16
 ANY_LENGTH = 1 << 40
 
 
-def split(loop: Loop, step: int) -> Loop:
+def split(loop: ir.Loop, step: int) -> ir.Loop:
     """A loop in pieces of so many points; the last one may be shorter.
 
     for r in range(n): B  -->  for r_0 in range(ceil(n / step)): for r in range(step*r_0, min(step*r_0 + step, n)): B
@@ -46,11 +30,11 @@ def split(loop: Loop, step: int) -> Loop:
     assert loop.piece is None, "a piece of a loop is not split again"
     size = loop.axis.size
     outer = Axis(f"{loop.axis.name}_{step}", (size + (step - 1)) // step)
-    inner = replace(loop, kind="range" if loop.kind == "parallel" else loop.kind, piece=Piece(outer, step))
-    return Loop(outer, "parallel" if loop.kind == "parallel" else "range", (inner,))
+    inner = replace(loop, kind="range" if loop.kind == "parallel" else loop.kind, piece=ir.Piece(outer, step))
+    return ir.Loop(outer, "parallel" if loop.kind == "parallel" else "range", (inner,))
 
 
-def merge(function: Function, axes: Sequence[Axis], name: str) -> Function:
+def merge(function: ir.Function, axes: Sequence[Axis], name: str) -> ir.Function:
     """Loops with nothing between them as one loop, over the row-major positions of their points.
 
     for x0 in range(m): for x1 in range(n): B  -->  for x in range(m*n): B, where x0 is x // n and x1 is x % n
@@ -61,34 +45,34 @@ def merge(function: Function, axes: Sequence[Axis], name: str) -> Function:
     whole = Axis(name, prod([axis.size for axis in merged]))
     points = unflatten(tuple(merged), whole.index)
 
-    def made(loop: Loop) -> Loop:
+    def made(loop: ir.Loop) -> ir.Loop:
         if loop.axis is not merged[0]:
             return replace(loop, body=_mapped(loop.body, made))
         innermost = loop
         for axis in merged[1:]:
             (inner,) = innermost.body
-            assert isinstance(inner, Loop) and inner.axis is axis and inner.kind == loop.kind
+            assert isinstance(inner, ir.Loop) and inner.axis is axis and inner.kind == loop.kind
             innermost = inner
-        return Loop(whole, loop.kind, _moved(innermost.body, points))
+        return ir.Loop(whole, loop.kind, _moved(innermost.body, points))
 
     return replace(function, body=_mapped(function.body, made))
 
 
-def _moved(block: Block, points: AxisMap) -> Block:
+def _moved(block: ir.Block, points: AxisMap) -> ir.Block:
     """Statements at other positions."""
-    made: list[Statement] = []
+    made: list[ir.Statement] = []
     for statement in block:
         match statement:
-            case Loop(body=body):
+            case ir.Loop(body=body):
                 made.append(replace(statement, body=_moved(body, points)))
-            case Load(index=index) | Store(index=index) | Position(index=index):
+            case ir.Load(index=index) | ir.Store(index=index) | ir.Position(index=index):
                 made.append(replace(statement, index=index.substitute(points)))
             case _:
                 made.append(statement)
     return tuple(made)
 
 
-def share(function: Function, axis: Axis, step: int) -> Function:
+def share(function: ir.Function, axis: Axis, step: int) -> ir.Function:
     """A loop in pieces that run in parallel.
 
     for x in parallel(n): B  -->  for x_0 in parallel(ceil(n / step)): for x in range(step*x_0, …): B
@@ -96,23 +80,23 @@ def share(function: Function, axis: Axis, step: int) -> Function:
     return replace(function, body=_mapped(function.body, lambda loop: split(loop, step) if loop.axis is axis else loop))
 
 
-def vectorise(function: Function, axis: Axis, lanes: int, unroll: int) -> Function:
+def vectorise(function: ir.Function, axis: Axis, lanes: int, unroll: int) -> ir.Function:
     """Iterations along an axis so many at once, where they reduce `unroll` times as many.
 
     for x in range(n): B  -->  for x in lanes(lanes*unroll, n): B
     """
 
-    def made(loop: Loop) -> Loop:
+    def made(loop: ir.Loop) -> ir.Loop:
         body = _mapped(loop.body, made)
         if loop.axis is not axis:
             return replace(loop, body=body)
-        reduces = any(isinstance(s, Assign | Best) for s in walk(body))
+        reduces = any(isinstance(s, ir.Assign | ir.Best) for s in ir.walk(body))
         return replace(loop, kind="lanes", body=body, lanes=lanes, unroll=unroll if reduces else 1)
 
     return replace(function, body=_mapped(function.body, made))
 
 
-def flush_sums(function: Function) -> Function:
+def flush_sums(function: ir.Function) -> ir.Function:
     """What long sums of floats have taken goes to their totals, now and then.
 
     for r in range(n): a = add(a, t)  -->  for s in range(n / 16): {for r in range(16): a = add(a, t)}; flush(a)
@@ -120,10 +104,10 @@ def flush_sums(function: Function) -> Function:
     return replace(function, body=_flushed(function.body))
 
 
-def _flushed(block: Block) -> Block:
-    sums = {s.target for s in block if isinstance(s, Declare) and s.target.dtype in FLOATS}
+def _flushed(block: ir.Block) -> ir.Block:
+    sums = {s.target for s in block if isinstance(s, ir.Declare) and s.target.dtype in FLOATS}
 
-    def made(loop: Loop) -> Loop:
+    def made(loop: ir.Loop) -> ir.Loop:
         paths = {target: path for target in sums if (path := _path(loop, target))}
         if not paths:
             return replace(loop, body=_flushed(loop.body))
@@ -133,12 +117,12 @@ def _flushed(block: Block) -> Block:
     return _mapped(block, made)
 
 
-def _with_flushes(path: Sequence[Loop], sums: Sequence[Value]) -> Loop:
+def _with_flushes(path: Sequence[ir.Loop], sums: Sequence[ir.Value]) -> ir.Loop:
     """The outermost of these loops, with flushes at the end of one of them or of pieces of the innermost."""
     depth = _depth([_chain(loop) for loop in path])
     if depth is None:
         return path[0]
-    flushes = tuple(map(Flush, sums))
+    flushes = tuple(map(ir.Flush, sums))
     loop = path[-1]
     if depth == len(path) - 1:
         outer = split(loop, PART * max(loop.lanes, 1) * loop.unroll)
@@ -149,35 +133,35 @@ def _with_flushes(path: Sequence[Loop], sums: Sequence[Value]) -> Loop:
     return loop
 
 
-def _chain(loop: Loop) -> Extent:
+def _chain(loop: ir.Loop) -> Extent:
     """How often a loop adds to one accumulator."""
     if type(loop.axis.size) is not int or not loop.lanes:
         return loop.axis.size
     return max(loop.axis.size // (loop.lanes * loop.unroll), 1)
 
 
-def _mapped(block: Block, change: Callable[[Loop], Loop]) -> Block:
-    return tuple([change(s) if isinstance(s, Loop) else s for s in block])
+def _mapped(block: ir.Block, change: Callable[[ir.Loop], ir.Loop]) -> ir.Block:
+    return tuple([change(s) if isinstance(s, ir.Loop) else s for s in block])
 
 
-def _path(loop: Loop, target: Value) -> list[Loop]:
+def _path(loop: ir.Loop, target: ir.Value) -> list[ir.Loop]:
     """The loops around the one statement that adds to a variable; empty if that has other uses."""
     found = [loop]
-    while not any(isinstance(s, Assign) and s.target == target for s in found[-1].body):
-        inner = [s for s in found[-1].body if isinstance(s, Loop) and any(_uses(t, target) for t in walk(s.body))]
+    while not any(isinstance(s, ir.Assign) and s.target == target for s in found[-1].body):
+        inner = [s for s in found[-1].body if isinstance(s, ir.Loop) and any(_uses(t, target) for t in ir.walk(s.body))]
         if len(inner) != 1:
             return []
         found.append(inner[0])
-    uses = [s for s in walk(loop.body) if _uses(s, target)]
+    uses = [s for s in ir.walk(loop.body) if _uses(s, target)]
     match uses:
-        case [Assign(target=given, op="add", args=(first, _))] if given == target == first:
+        case [ir.Assign(target=given, op="add", args=(first, _))] if given == target == first:
             return found
     return []
 
 
-def _uses(statement: Statement, target: Value) -> bool:
-    assigned = isinstance(statement, Assign) and statement.target == target
-    return assigned or target in operands(statement)
+def _uses(statement: ir.Statement, target: ir.Value) -> bool:
+    assigned = isinstance(statement, ir.Assign) and statement.target == target
+    return assigned or target in ir.operands(statement)
 
 
 def _depth(lengths: Sequence[Extent]) -> int | None:
@@ -196,13 +180,13 @@ def _depth(lengths: Sequence[Extent]) -> int | None:
     return len(chains) - 1
 
 
-def _replaced(block: Block, old: Statement, new: Statement) -> Block:
+def _replaced(block: ir.Block, old: ir.Statement, new: ir.Statement) -> ir.Block:
     """A block with one statement replaced, in loops too."""
-    made: list[Statement] = []
+    made: list[ir.Statement] = []
     for statement in block:
         if statement is old:
             made.append(new)
-        elif isinstance(statement, Loop):
+        elif isinstance(statement, ir.Loop):
             body = _replaced(statement.body, old, new)
             made.append(statement if body == statement.body else replace(statement, body=body))
         else:

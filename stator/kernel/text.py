@@ -9,27 +9,7 @@ import math
 from collections.abc import Iterator
 from keyword import iskeyword
 
-from stator.kernel.ir import (
-    Assign,
-    Best,
-    Block,
-    Declare,
-    Flush,
-    Function,
-    Let,
-    Load,
-    Loop,
-    Operand,
-    Piece,
-    Position,
-    Scan,
-    Scratch,
-    Statement,
-    Store,
-    Turn,
-    Value,
-    Within,
-)
+from stator.kernel import ir
 from stator.loop.index import Index
 from stator.loop.kernel import Param
 from stator.sizes import Symbol
@@ -38,7 +18,7 @@ from stator.sizes import Symbol
 ROLES = {"in": "In", "out": "Out", "inout": "InOut"}
 
 
-def function_text(function: Function) -> str:
+def function_text(function: ir.Function) -> str:
     """The whole function."""
     parameters = [_param(param) for param in function.params] + [_symbol(symbol) for symbol in function.symbols]
     named = [f"{_symbol(symbol)} = {extent}" for symbol, extent in function.named]
@@ -47,9 +27,9 @@ def function_text(function: Function) -> str:
     return "\n".join([f"def {function.name}({', '.join(parameters)}){threads}:", *lines]) + "\n"
 
 
-def operand_text(operand: Operand, expected: str = "") -> str:
+def operand_text(operand: ir.Operand, expected: str = "") -> str:
     """A name, or a number; one of another dtype than is expected says so."""
-    if isinstance(operand, Value):
+    if isinstance(operand, ir.Value):
         return operand.name
     number = operand.number
     if isinstance(number, float) and not math.isfinite(number):
@@ -72,54 +52,54 @@ def _symbol(symbol: Symbol) -> str:
     return f"{symbol.name}: Size[{symbol.low}, {symbol.high}, {symbol.hint}]"
 
 
-def _block(block: Block) -> Iterator[str]:
+def _block(block: ir.Block) -> Iterator[str]:
     for statement in block:
         yield statement_text(statement)
-        if isinstance(statement, Loop):
+        if isinstance(statement, ir.Loop):
             yield from ("    " + line for line in _block(statement.body))
 
 
-def statement_text(statement: Statement) -> str:
+def statement_text(statement: ir.Statement) -> str:
     """One line; the head of a loop."""
     match statement:
-        case Let(target, op, args):
+        case ir.Let(target, op, args):
             return f"{target.name}: {target.dtype} = {_call(op, args, target.dtype)}"
-        case Position(target, index):
+        case ir.Position(target, index):
             return f"{target.name}: {target.dtype} = index({index_text(index)})"
-        case Load(target, memory, index, mask):
+        case ir.Load(target, memory, index, mask):
             guard = f" if {operand_text(mask, 'bool')} else 0" if mask is not None else ""
             return f"{target.name}: {target.dtype} = {memory}[{index_text(index)}]{guard}"
-        case Within(target, value, bound, number, mask):
+        case ir.Within(target, value, bound, number, mask):
             parts = [operand_text(value, target.dtype), str(bound)] + [str(number)] * (number > 0 or mask is not None)
             parts += [operand_text(mask, "bool")] if mask is not None else []
             return f"{target.name}: {target.dtype} = within({', '.join(parts)})"
-        case Declare(target, start):
+        case ir.Declare(target, start):
             return f"{target.name}: Var[{target.dtype}] = {operand_text(start, target.dtype)}"
-        case Assign(target, op, args):
+        case ir.Assign(target, op, args):
             given = operand_text(args[0], target.dtype) if op == "copy" else _call(op, args, target.dtype)
             return f"{target.name} = {given}"
-        case Flush(target):
+        case ir.Flush(target):
             return f"flush({target.name})"
-        case Best():
+        case ir.Best():
             name, given = "best_in_turn" if statement.in_turn else "best", statement.best.dtype
             parts = [statement.op, operand_text(statement.value, given)]
             parts.append(operand_text(statement.here, statement.position.dtype))
             return f"{statement.best.name}, {statement.position.name} = {name}({', '.join(parts)})"
-        case Scan(target, op, state, value):
+        case ir.Scan(target, op, state, value):
             return f"{target.name}: {target.dtype} = scan({op}, {state.name}, {operand_text(value, target.dtype)})"
-        case Turn(scratch, width, memory, index, rows, columns):
+        case ir.Turn(scratch, width, memory, index, rows, columns):
             pieces = ", ".join([f"{axis.name}, {_begin(piece)}, {axis.size}" for axis, piece in (rows, columns)])
             return f"turn({scratch}[{width}], {memory}[{index_text(index)}], {pieces})"
-        case Scratch(name, dtype, numel):
+        case ir.Scratch(name, dtype, numel):
             return f"{name}: Scratch[{dtype}, {numel}]"
-        case Store(memory, index, value, mode, atomic):
+        case ir.Store(memory, index, value, mode, atomic):
             place, written = f"{memory}[{index_text(index)}]", operand_text(value)
             return f"{place} = {written}" if mode == "store" else f"{'atomic_' * atomic}{mode}({place}, {written})"
-        case Loop():
+        case ir.Loop():
             return _head(statement)
 
 
-def _head(loop: Loop) -> str:
+def _head(loop: ir.Loop) -> str:
     axis, piece = loop.axis, loop.piece
     parts = []
     if loop.kind == "lanes":
@@ -132,10 +112,10 @@ def _head(loop: Loop) -> str:
     return f"for {axis.name} in {loop.kind}({', '.join(parts)}):"
 
 
-def _begin(piece: Piece) -> str:
+def _begin(piece: ir.Piece) -> str:
     return f"{piece.step}*{piece.axis.name}"
 
 
-def _call(op: str, args: tuple[Operand, ...], dtype: str) -> str:
+def _call(op: str, args: tuple[ir.Operand, ...], dtype: str) -> str:
     name = f"{op}_" if iskeyword(op) else op
     return f"{name}({', '.join([operand_text(arg, dtype) for arg in args])})"

@@ -10,33 +10,7 @@ Neighbours: `ir` has the grammar, `loop/verify.py` the rules of kernels.
 from __future__ import annotations
 
 from stator.base.dtypes import ITEMSIZE
-from stator.kernel.ir import (
-    FOLDING,
-    KINDS,
-    SPECIAL,
-    Assign,
-    Best,
-    Block,
-    Declare,
-    Flush,
-    Function,
-    Let,
-    Literal,
-    Load,
-    Loop,
-    Operand,
-    Position,
-    Scan,
-    Scratch,
-    Statement,
-    Store,
-    Turn,
-    Value,
-    Within,
-    assigned,
-    operands,
-    walk,
-)
+from stator.kernel import ir
 from stator.kernel.text import statement_text
 from stator.loop import scalar
 from stator.loop.collision import MODES, colliding
@@ -51,7 +25,7 @@ from stator.sizes import Extent
 POSITIONS = ("i64", "i32")
 
 
-def verify(function: Function) -> None:
+def verify(function: ir.Function) -> None:
     """Raise GrammarError unless the function is well formed."""
     _Checker(function).block(function.body)
 
@@ -59,17 +33,17 @@ def verify(function: Function) -> None:
 class _Checker:
     """Walks a function with what is known at each place."""
 
-    def __init__(self, function: Function) -> None:
+    def __init__(self, function: ir.Function) -> None:
         self.function = function
         self.params = {param.name: param for param in function.params}
-        axes = {statement.axis.name for statement in walk(function.body) if isinstance(statement, Loop)}
+        axes = {statement.axis.name for statement in ir.walk(function.body) if isinstance(statement, ir.Loop)}
         self.names: set[str] = set(self.params) | {s.name for s in (*function.symbols, *dict(function.named))}
         self.defined = self.names | axes
-        self.known: set[Value] = set()
-        self.variables: set[Value] = set()
-        self.shared: set[Value] = set()  # variables from outside of the innermost parallel loop
-        self.folded: set[Value] = set()  # and of the loop of lanes
-        self.bounds: dict[Value, object] = {}
+        self.known: set[ir.Value] = set()
+        self.variables: set[ir.Value] = set()
+        self.shared: set[ir.Value] = set()  # variables from outside of the innermost parallel loop
+        self.folded: set[ir.Value] = set()  # and of the loop of lanes
+        self.bounds: dict[ir.Value, object] = {}
         self.axes: list[Axis] = []
         self.parallel: list[Axis] = []
         self.lanes: list[Axis] = []
@@ -77,80 +51,80 @@ class _Checker:
         self.pieces: dict[Axis, Axis] = {}  # the axis of pieces → what they are pieces of
         self.blocks: dict[Axis, tuple[Axis, Extent]] = {}  # and how long each is
         self.empty = False  # inside of a loop without iterations, which touches nothing
-        self.statement: Statement | None = None
+        self.statement: ir.Statement | None = None
 
     def require(self, condition: object, message: str) -> None:
         if not condition:
             place = f": `{statement_text(self.statement)}`" if self.statement is not None else ""
             raise GrammarError(f"{self.function.name}{place}: {message}")
 
-    def block(self, block: Block) -> None:
+    def block(self, block: ir.Block) -> None:
         known, variables = set(self.known), set(self.variables)
         for statement in block:
             self.statement = statement
-            for i, operand in enumerate(operands(statement)):
+            for i, operand in enumerate(ir.operands(statement)):
                 self.operand(operand)
-                taken = i == 0 and isinstance(statement, Assign) and statement.target == operand
+                taken = i == 0 and isinstance(statement, ir.Assign) and statement.target == operand
                 self.require(taken or operand not in self.folded, "a lane looks at what others add to")
             self.check(statement)
         self.known, self.variables = known, variables
 
-    def check(self, statement: Statement) -> None:
+    def check(self, statement: ir.Statement) -> None:
         match statement:
-            case Let(target, op, args):
+            case ir.Let(target, op, args):
                 self.require(self.result(op, args, target.dtype) == target.dtype, "the operator gives another dtype")
                 self.define(target)
-            case Position(target, index):
+            case ir.Position(target, index):
                 self.require(target.dtype in POSITIONS, "a position is an i64, or an i32 that it fits in")
                 self.index(index)
                 self.define(target)
-            case Load(target, memory, index, mask):
+            case ir.Load(target, memory, index, mask):
                 self.access(memory, index, target.dtype, "in", mask)
                 self.define(target)
-            case Within(target, value, bound, _, mask):
+            case ir.Within(target, value, bound, _, mask):
                 self.require(value.dtype == target.dtype and target.dtype in INTEGERS, "an integer lies within a bound")
                 self.require(mask is None or mask.dtype == "bool", "a mask is a bool")
                 self.define(target)
                 self.bounds[target] = bound
-            case Declare(target, start):
+            case ir.Declare(target, start):
                 self.require(start.dtype == target.dtype, "a variable starts from another dtype")
                 self.define(target)
                 self.variables.add(target)
-            case Assign(target, op, args):
+            case ir.Assign(target, op, args):
                 self.require(target in self.variables, "only variables are assigned to")
                 self.require(target not in self.shared, "parallel iterations share the variable")
-                adds = op in FOLDING and args[0] == target
+                adds = op in ir.FOLDING and args[0] == target
                 self.require(adds or target not in self.folded, "lanes do not only add to the variable")
                 given = args[0].dtype if op == "copy" else self.result(op, args, target.dtype)
                 self.require(given == target.dtype, "the operator gives another dtype")
-            case Flush(target):
+            case ir.Flush(target):
                 self.require(target in self.variables - self.shared - self.folded, "no variable to flush")
-            case Best(best, position, op, value, here):
+            case ir.Best(best, position, op, value, here):
                 self.require({best, position} <= self.variables - self.shared, "only variables are assigned to")
                 same = (value.dtype, here.dtype) == (best.dtype, position.dtype)
                 self.require(same and position.dtype in POSITIONS and op in ("gt", "lt"), "dtypes differ")
-            case Scan(target, op, state, value):
+            case ir.Scan(target, op, state, value):
                 self.require(state in self.variables - self.shared - self.folded, "no variable that a scan may change")
                 self.require(op in scalar.SCANS and target.dtype == value.dtype == state.dtype, "dtypes differ")
                 self.define(target)
-            case Turn():
+            case ir.Turn():
                 self.turn(statement)
-            case Scratch(name, dtype, numel):
+            case ir.Scratch(name, dtype, numel):
                 self.require(name not in self.names and dtype in ITEMSIZE and numel >= 0, "no memory")
                 self.names.add(name)
                 self.owners[name] = set(self.parallel)
                 self.params[name] = Param(name, dtype, "inout", numel)
-            case Store(memory, index, value, mode, atomic):
+            case ir.Store(memory, index, value, mode, atomic):
                 self.require(mode in MODES and not (atomic and mode == "store"), "an unknown mode")
                 self.access(memory, index, value.dtype, "out" if mode in ("store", "put") else "inout", None)
                 if not atomic:
                     self.disjoint(memory, index, mode)
-            case Loop():
+            case ir.Loop():
                 self.loop(statement)
 
-    def loop(self, loop: Loop) -> None:
+    def loop(self, loop: ir.Loop) -> None:
         axis, piece = loop.axis, loop.piece
-        self.require(loop.kind in KINDS, "an unknown kind of loop")
+        self.require(loop.kind in ir.KINDS, "an unknown kind of loop")
         taken = axis.name in self.names or axis.name in {outer.name for outer in self.axes}
         self.require(not taken, f"{axis.name} is defined already")
         if piece is not None:
@@ -160,7 +134,7 @@ class _Checker:
         shared, folded, empty = self.shared, self.folded, self.empty
         if loop.kind == "lanes":
             self.require(loop.lanes > 0 and loop.unroll > 0, "no lanes")
-            self.folded = self.folded | self.variables & assigned(loop.body)
+            self.folded = self.folded | self.variables & ir.assigned(loop.body)
         else:
             self.require((loop.lanes, loop.unroll) == (0, 1), "only a loop of lanes has lanes")
         if loop.kind == "parallel":
@@ -184,22 +158,22 @@ class _Checker:
 
     # ---- parts
 
-    def define(self, target: Value) -> None:
+    def define(self, target: ir.Value) -> None:
         self.require(target.name not in self.defined, f"{target.name} is defined already")
         self.require(target.dtype in ITEMSIZE, f"unknown dtype {target.dtype}")
         self.defined.add(target.name)
         self.known.add(target)
 
-    def operand(self, operand: Operand) -> None:
-        if isinstance(operand, Literal):
+    def operand(self, operand: ir.Operand) -> None:
+        if isinstance(operand, ir.Literal):
             self.require(operand.dtype in ITEMSIZE, "a number without a dtype")
             return
         self.require(operand in self.known, f"{operand.name}: {operand.dtype} is not known here")
 
-    def result(self, op: str, args: tuple[Operand, ...], dtype: str) -> str:
+    def result(self, op: str, args: tuple[ir.Operand, ...], dtype: str) -> str:
         """The dtype that an operator gives, `dtype` where it may be any."""
         given = tuple([arg.dtype for arg in args])
-        if op not in SPECIAL:
+        if op not in ir.SPECIAL:
             self.require(op in scalar.OPS, f"unknown operator {op}")
             try:
                 return scalar.result_dtype(op, given)
@@ -218,7 +192,7 @@ class _Checker:
             bound = self.bounds.get(atom.expr)  # type: ignore[call-overload]
             self.require(bound is not None and bound == atom.bound, f"{atom.expr} is not known to lie within a bound")
 
-    def access(self, memory: str, index: Index, dtype: str, role: str, mask: Operand | None) -> None:
+    def access(self, memory: str, index: Index, dtype: str, role: str, mask: ir.Operand | None) -> None:
         self.require(memory in self.params, f"{memory} is no parameter")
         param = self.params[memory]
         self.require(param.dtype == dtype, f"{memory} is {param.dtype}, not {dtype}")
@@ -236,7 +210,7 @@ class _Checker:
                 found[axis] = outer.index * step + Axis(f"{axis.name}_local", step)
         return index.substitute(found) if found else index
 
-    def turn(self, statement: Turn) -> None:
+    def turn(self, statement: ir.Turn) -> None:
         """What is turned over is in memory, and the block fits."""
         (rows, height), (columns, width) = statement.rows, statement.columns
         scratch = self.params.get(statement.scratch)

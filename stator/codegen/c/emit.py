@@ -13,25 +13,7 @@ from importlib import resources
 from stator.codegen import gamma
 from stator.codegen.c import spelling
 from stator.codegen.places import place
-from stator.kernel.ir import (
-    Assign,
-    Best,
-    Block,
-    Declare,
-    Flush,
-    Function,
-    Let,
-    Literal,
-    Load,
-    Loop,
-    Operand,
-    Position,
-    Scan,
-    Statement,
-    Store,
-    Within,
-    walk,
-)
+from stator.kernel import ir
 from stator.kernel.strategies import serial
 from stator.kernel.verify import verify
 from stator.loop import special_functions
@@ -71,7 +53,7 @@ def _header(name: str) -> str:
     return (resources.files(__package__) / name).read_text(encoding="utf-8")
 
 
-def function_text(function: Function) -> str:
+def function_text(function: ir.Function) -> str:
     """One kernel."""
     lines = []
     for i, param in enumerate(function.params):
@@ -93,51 +75,51 @@ def function_text(function: Function) -> str:
 class _Printer:
     """Prints statements; knows the dtypes of memory, and which sums are flushed: they have a total beside them."""
 
-    def __init__(self, function: Function) -> None:
+    def __init__(self, function: ir.Function) -> None:
         self.memory = {param.name: param.dtype for param in function.params}
-        self.flushed = {s.target.name for s in walk(function.body) if isinstance(s, Flush)}
+        self.flushed = {s.target.name for s in ir.walk(function.body) if isinstance(s, ir.Flush)}
 
-    def block(self, block: Block) -> Iterator[str]:
-        own = {s.target.name for s in block if isinstance(s, Declare)} & self.flushed
+    def block(self, block: ir.Block) -> Iterator[str]:
+        own = {s.target.name for s in block if isinstance(s, ir.Declare)} & self.flushed
         for statement in block:
             yield self.statement(statement)
-            if isinstance(statement, Loop):
+            if isinstance(statement, ir.Loop):
                 yield from ("    " + line for line in self.block(statement.body))
                 yield "}"
-                done = {s.target.name for s in walk(statement.body) if isinstance(s, Flush)}
+                done = {s.target.name for s in ir.walk(statement.body) if isinstance(s, ir.Flush)}
                 yield from (f"{name} += {name}_total;" for name in sorted(done & own))
 
-    def statement(self, statement: Statement) -> str:
+    def statement(self, statement: ir.Statement) -> str:
         match statement:
-            case Let(target, op, args):
+            case ir.Let(target, op, args):
                 return f"const {spelling.TYPE[target.dtype]} {target.name} = {_computed(op, target.dtype, args)};"
-            case Assign(target, op, args):
+            case ir.Assign(target, op, args):
                 return f"{target.name} = {_computed(op, target.dtype, args)};"
-            case Declare(target, start):
+            case ir.Declare(target, start):
                 total = f" double {target.name}_total = 0;" if target.name in self.flushed else ""
                 return f"{spelling.TYPE[target.dtype]} {target.name} = {_operand(start)};{total}"
-            case Flush(target):
+            case ir.Flush(target):
                 return f"{target.name}_total += {target.name}; {target.name} = 0;"
-            case Position(target, index):
+            case ir.Position(target, index):
                 return f"const int64_t {target.name} = {_place(index)};"
-            case Load(target, memory, index, mask):
+            case ir.Load(target, memory, index, mask):
                 loaded = spelling.load(target.dtype, f"{memory}[{_place(index)}]")
                 loaded = loaded if mask is None else f"{_operand(mask)} ? {loaded} : 0"
                 return f"const {spelling.TYPE[target.dtype]} {target.name} = {loaded};"
-            case Within():
+            case ir.Within():
                 return self.within(statement)
-            case Best():
+            case ir.Best():
                 return self.best(statement)
-            case Scan(target, op, state, value):
+            case ir.Scan(target, op, state, value):
                 step = spelling.scan(op, target.dtype, [state.name, _operand(value)])
                 return f"const {spelling.TYPE[target.dtype]} {target.name} = {state.name} = {step};"
-            case Store(memory, index, value, mode, _):
+            case ir.Store(memory, index, value, mode, _):
                 where, dtype = f"{memory}[{_place(index)}]", self.memory[memory]
                 written = _operand(value)
                 if mode not in ("store", "put"):
                     written = spelling.operator(mode, dtype, dtype, [f"({spelling.load(dtype, where)})", written])
                 return f"{where} = {spelling.store(dtype, written)};"
-            case Loop(axis, _, _, piece):
+            case ir.Loop(axis, _, _, piece):
                 begin, end = "0", _extent(axis.size)
                 if piece is not None:
                     begin = f"{piece.step}*{piece.axis.name}"
@@ -146,7 +128,7 @@ class _Printer:
         raise NotImplementedError(f"plain C has no {type(statement).__name__}")
 
     @staticmethod
-    def best(statement: Best) -> str:
+    def best(statement: ir.Best) -> str:
         best, value = statement.best.name, _operand(statement.value)
         better = f"{value} {'>' if statement.op == 'gt' else '<'} {best}"
         if statement.best.dtype in FLOATS:
@@ -154,7 +136,7 @@ class _Printer:
         return f"if ({better}) {best} = {value}, {statement.position.name} = {_operand(statement.here)};"
 
     @staticmethod
-    def within(statement: Within) -> str:
+    def within(statement: ir.Within) -> str:
         target, text = statement.target, _operand(statement.value)
         head = f"const {spelling.TYPE[target.dtype]} {target.name} ="
         if not statement.number:
@@ -164,7 +146,7 @@ class _Printer:
         return f"if (!{inside}{needed}) wrong = {statement.number}; {head} {inside} ? {text} : 0;"
 
 
-def _computed(op: str, dtype: str, args: tuple[Operand, ...]) -> str:
+def _computed(op: str, dtype: str, args: tuple[ir.Operand, ...]) -> str:
     texts = [_operand(arg) for arg in args]
     match op:
         case "copy":
@@ -179,8 +161,8 @@ def _computed(op: str, dtype: str, args: tuple[Operand, ...]) -> str:
             return spelling.operator(op, dtype, args[-1].dtype, texts)
 
 
-def _operand(operand: Operand) -> str:
-    return spelling.number(operand.dtype, operand.number) if isinstance(operand, Literal) else operand.name
+def _operand(operand: ir.Operand) -> str:
+    return spelling.number(operand.dtype, operand.number) if isinstance(operand, ir.Literal) else operand.name
 
 
 def _extent(extent: Extent) -> str:

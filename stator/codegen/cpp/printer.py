@@ -14,33 +14,12 @@ from stator.codegen.cpp import ops
 from stator.codegen.cpp.lanes import moving, shared
 from stator.codegen.cpp.memory import Block, Memory, Name
 from stator.kernel import ir
-from stator.kernel.ir import (
-    Assign,
-    Best,
-    Declare,
-    Flush,
-    Function,
-    Let,
-    Literal,
-    Load,
-    Loop,
-    Position,
-    Scan,
-    Scratch,
-    Statement,
-    Store,
-    Turn,
-    Value,
-    Within,
-    assigned,
-    operands,
-)
 from stator.kernel.writing import COMBINE
 from stator.loop.index import Axis
 from stator.sizes import Extent
 
 
-def function_text(function: Function) -> str:
+def function_text(function: ir.Function) -> str:
     """One kernel: its range function and its entry."""
     name = function.name
     if not function.body:
@@ -51,15 +30,15 @@ def function_text(function: Function) -> str:
 class _Printer(Memory):
     """Writes one function."""
 
-    def __init__(self, function: Function) -> None:
+    def __init__(self, function: ir.Function) -> None:
         super().__init__(function)
-        self.declared: dict[Value, str] = {}  # variables, by the name that their array has
-        self.operators: dict[Value, str] = {}  # what accumulators are folded by
+        self.declared: dict[ir.Value, str] = {}  # variables, by the name that their array has
+        self.operators: dict[ir.Value, str] = {}  # what accumulators are folded by
         self.sources: dict[ir.Operand, str] = {}  # the dtypes that casts have converted
-        self.jammed: set[Value] | None = None  # in a block of several vectors: what has a place for each
-        self.moving: set[Value] = set()  # and what differs from vector to vector
-        self.pending: dict[Value, tuple[str, Name]] = {}  # results that each run names for its vector
-        self.whole: Loop | None = None  # what runs over all pieces of a thread at once
+        self.jammed: set[ir.Value] | None = None  # in a block of several vectors: what has a place for each
+        self.moving: set[ir.Value] = set()  # and what differs from vector to vector
+        self.pending: dict[ir.Value, tuple[str, Name]] = {}  # results that each run names for its vector
+        self.whole: ir.Loop | None = None  # what runs over all pieces of a thread at once
 
     def text(self) -> str:
         function, name = self.function, self.function.name
@@ -120,19 +99,19 @@ class _Printer(Memory):
         self.statements(before)
         axes: list[Axis] = []
         body: ir.Block = (last,)
-        while len(body) == 1 and isinstance(body[0], Loop) and body[0].kind == "parallel":
+        while len(body) == 1 and isinstance(body[0], ir.Loop) and body[0].kind == "parallel":
             axes.append(body[0].axis)
             body = body[0].body
         if not axes:
             self.statements(body)
             return 1
-        whole = body[0] if len(axes) == len(body) == 1 and isinstance(body[0], Loop) and body[0].unroll == 1 else None
-        if whole is not None and whole.piece is not None and whole.piece.axis is axes[0]:  # pieces in a row are one
-            chunk, size = self.extent(whole.piece.step), self.extent(whole.axis.size)
-            self.block.lines.append(f"const i64_ from = begin * {chunk}, to = least(end * {chunk}, {size});")
-            self.whole = whole
-            self.statements(body)
-            return axes[0].size
+        match body:
+            case (ir.Loop(piece=ir.Piece(axis, step), unroll=1) as loop,) if axes == [axis]:  # pieces in a row are one
+                chunk, size = self.extent(step), self.extent(loop.axis.size)
+                self.block.lines.append(f"const i64_ from = begin * {chunk}, to = least(end * {chunk}, {size});")
+                self.whole = loop
+                self.statements(body)
+                return axis.size
         self.enter()
         below: Extent = 1
         for axis in reversed(axes):
@@ -144,57 +123,57 @@ class _Printer(Memory):
         self.leave("for (i64_ g = begin; g < end; ++g) {", "}")
         return below
 
-    def statements(self, block: Sequence[Statement]) -> None:
+    def statements(self, block: Sequence[ir.Statement]) -> None:
         """A block; what a loop adds to is folded after it."""
-        stores: list[Store] = []
-        own = {s.target for s in block if isinstance(s, Declare)}
+        stores: list[ir.Store] = []
+        own = {s.target for s in block if isinstance(s, ir.Declare)}
         for statement in block:
-            if isinstance(statement, Store):
+            if isinstance(statement, ir.Store):
                 stores.append(statement)
                 continue
             self.stores(stores)
             stores = []
-            if isinstance(statement, Loop):
+            if isinstance(statement, ir.Loop):
                 self.run(statement)
-                for target in sorted(assigned(statement.body) & own, key=lambda value: value.name):
+                for target in sorted(ir.assigned(statement.body) & own, key=lambda value: value.name):
                     self.fold(target)
             else:
                 self.statement(statement)
-                if isinstance(statement, Assign | Best):  # no loop is around it
-                    for target in assigned([statement]) & own:
+                if isinstance(statement, ir.Assign | ir.Best):  # no loop is around it
+                    for target in ir.assigned([statement]) & own:
                         self.fold(target)
         self.stores(stores)
 
-    def statement(self, statement: Statement) -> None:
+    def statement(self, statement: ir.Statement) -> None:
         match statement:
-            case Let(target, op, args):
+            case ir.Let(target, op, args):
                 self.let(target, op, args)
-            case Position(target):
+            case ir.Position(target):
                 self.name(target, self.position(statement))
-            case Load(target):
+            case ir.Load(target):
                 self.name(target, self.load(statement))
-            case Within(target, value):
+            case ir.Within(target, value):
                 if statement.number:
                     self.name(target, self.within(statement))
                 else:
                     self.names[target] = self.named(value)
-            case Declare():
+            case ir.Declare():
                 self.declare(statement)
-            case Assign():
+            case ir.Assign():
                 self.assign(statement)
-            case Best():
+            case ir.Best():
                 self.take(statement)
-            case Flush(target):
+            case ir.Flush(target):
                 name = self.declared[target]
                 self.block.lines.append(f"flush({name}_total, {name}_lost, {name});")
-            case Scan():
+            case ir.Scan():
                 self.scan(statement)
-            case Scratch(name, dtype, numel):
+            case ir.Scratch(name, dtype, numel):
                 self.block.lines.append(f"{ops.STORAGE[dtype]} {name}[{numel}];")
-            case Turn():
+            case ir.Turn():
                 self.turn(statement)
 
-    def name(self, target: Value, text: str) -> None:
+    def name(self, target: ir.Value, text: str) -> None:
         """Define a value; one that other runs of a block of several vectors use has a place for each."""
         vector = target in self.lanes.varying
         self.define(text, target.name)
@@ -202,7 +181,7 @@ class _Printer(Memory):
         if self.jammed is not None and target in self.jammed:
             self.block.lines.append(f"{target.name}_all[u.value] = {target.name};")
 
-    def let(self, target: Value, op: str, args: tuple[ir.Operand, ...]) -> None:
+    def let(self, target: ir.Value, op: str, args: tuple[ir.Operand, ...]) -> None:
         vector, dtype, kind = any(self.named(arg).vector for arg in args), target.dtype, ops.KIND[target.dtype]
         texts = [self.operand(arg, vector) for arg in args]
         match op:
@@ -228,17 +207,17 @@ class _Printer(Memory):
 
     # ---- accumulators
 
-    def shape(self, target: Value, kind: str) -> str:
+    def shape(self, target: ir.Value, kind: str) -> str:
         """The type of a variable: a vector where lanes differ in it, or it has a part for each."""
         loop = self.lanes.folded.get(target) or self.lanes.scanned.get(target)
         loop = loop or (self.loop if target in self.lanes.varying else None)
         return f"V<{ops.ELEMENT[kind]}, {loop.lanes}>" if loop is not None else ops.ELEMENT[kind]
 
-    def declare(self, statement: Declare) -> None:
+    def declare(self, statement: ir.Declare) -> None:
         target, start, lines = statement.target, statement.start, self.block.lines
         if any(best.position == target for best in self.lanes.best.values()):
             return  # it is declared with the best value
-        assert isinstance(start, Literal), "a variable starts from a number"
+        assert isinstance(start, ir.Literal), "a variable starts from a number"
         name = self.declared[target] = target.name
         if (best := self.lanes.best.get(target)) is not None:
             self.declare_best(best, start)
@@ -252,14 +231,14 @@ class _Printer(Memory):
         if target in self.lanes.flushed:
             lines.append(f"{shape} {name}_total[{count}] = {{}}, {name}_lost[{count}] = {{}};")
 
-    def declare_best(self, best: Best, start: Literal) -> None:
+    def declare_best(self, best: ir.Best, start: ir.Literal) -> None:
         kind, position = _best_kind(best), ops.ELEMENT[ops.KIND[best.position.dtype]]
         shape, folded = self.shape(best.best, kind), self.lanes.folded.get(best.best)
         at = f"iota<{position}, {folded.lanes}>()" if folded is not None else "{}"
         number = ops.number(kind, int(start.number) if start.dtype == "bool" else start.number)
         self.block.lines.append(f"Best<{shape}, {position}> {best.best.name} = {{splat<{shape}>({number}), {at}}};")
 
-    def assign(self, statement: Assign) -> None:
+    def assign(self, statement: ir.Assign) -> None:
         target, op, name = statement.target, statement.op, self.declared[statement.target]
         assert statement.args[0] == target, "a variable takes the next value"
         folded = target in self.lanes.folded
@@ -270,7 +249,7 @@ class _Printer(Memory):
         combined = _combined(op, target.dtype, item, value)
         self.block.lines.append(f"{item} = keep(n, {combined}, {item});" if folded else f"{item} = {combined};")
 
-    def scan(self, scan: Scan) -> None:
+    def scan(self, scan: ir.Scan) -> None:
         """One step of a scan, or one for each lane."""
         dtype, state = scan.target.dtype, f"{self.declared[scan.state]}[0]"
         along = scan.state in self.lanes.scanned
@@ -284,7 +263,7 @@ class _Printer(Memory):
             text = f"({state} = {wrap}({combine.format(state, value)}))"
         self.name(scan.target, text)
 
-    def turn(self, turn: Turn) -> None:
+    def turn(self, turn: ir.Turn) -> None:
         """A block, turned over: where it begins, how far apart its columns are, how many of both there are."""
         (rows, height), (columns, width) = turn.rows, turn.columns
         first, start = (piece.axis.index * piece.step for piece in (height, width))
@@ -297,7 +276,7 @@ class _Printer(Memory):
         where = f"{turn.scratch}, {turn.memory} + {place}, {self.extent(step)}"
         self.block.lines.append(f"turn<{turn.width}>({where}, {', '.join(counts)});")
 
-    def take(self, best: Best) -> None:
+    def take(self, best: ir.Best) -> None:
         kind, folded = _best_kind(best), best.best in self.lanes.folded
         vector = folded or best.best in self.lanes.varying
         value, here = (self.operand(arg, vector, given) for arg, given in ((best.value, kind), (best.here, "")))
@@ -305,7 +284,7 @@ class _Printer(Memory):
         flags = f"{_flag(best.op == 'gt')}, {_flag(best.in_turn)}"
         self.block.lines.append(f"take<{flags}>({self.declared[best.best]}, {value}, {here}, {live});")
 
-    def fold(self, target: Value) -> None:
+    def fold(self, target: ir.Value) -> None:
         """Name what a variable has come to: folded over lanes where it has a part for each."""
         if target not in self.declared:
             return
@@ -334,7 +313,7 @@ class _Printer(Memory):
 
     # ---- loops
 
-    def run(self, loop: Loop) -> None:
+    def run(self, loop: ir.Loop) -> None:
         if loop.kind != "lanes":
             self.enter()
             self.statements(loop.body)
@@ -343,7 +322,7 @@ class _Printer(Memory):
             self.leave(f"for (i64_ {axis} = {start}; {axis} < {stop}; ++{axis}) {{", "}")
             return
         self.loop = loop
-        if loop.unroll > 1 and any(isinstance(s, Loop) for s in loop.body):
+        if loop.unroll > 1 and any(isinstance(s, ir.Loop) for s in loop.body):
             self.columns(loop)
         else:
             self.enter()
@@ -351,7 +330,7 @@ class _Printer(Memory):
             self.leave(self.sweep(loop, loop.unroll), "});")
         self.loop = None
 
-    def bounds(self, loop: Loop) -> tuple[str, str]:
+    def bounds(self, loop: ir.Loop) -> tuple[str, str]:
         """Where a loop begins and ends."""
         piece, size = loop.piece, self.extent(loop.axis.size)
         if piece is None:
@@ -361,14 +340,14 @@ class _Printer(Memory):
         start = f"{self.extent(piece.step)}*{piece.axis.name}"
         return start, f"least({start} + {self.extent(piece.step)}, {size})"
 
-    def sweep(self, loop: Loop, unroll: int) -> str:
+    def sweep(self, loop: ir.Loop, unroll: int) -> str:
         """The head of a loop of lanes: whether single vectors and a part of one may be left over, too."""
         left, (start, stop) = loop.axis.size % (loop.lanes * unroll), self.bounds(loop)
         rest = type(left) is not int or left >= loop.lanes
         flags = f"{loop.lanes}, {unroll}, {_flag(rest)}, {_flag(loop.axis.size % loop.lanes != 0)}"
         return f"sweep<{flags}>({start}, {stop}, [&](i64_ {loop.axis.name}, auto n, auto u) BODY {{"
 
-    def columns(self, loop: Loop) -> None:
+    def columns(self, loop: ir.Loop) -> None:
         """Several vectors of columns together: loops around them, with an accumulator for each."""
         self.moving = moving(loop)
         self.jammed = shared(loop, self.moving)
@@ -389,38 +368,38 @@ class _Printer(Memory):
         else:
             self.block.lines += [f"if ({stop} - {start} == {self.extent(chunk)}) {whole}", f"else {rest}"]
 
-    def jam(self, block: Sequence[Statement]) -> None:
+    def jam(self, block: Sequence[ir.Statement]) -> None:
         """A block of several vectors: runs of statements are written for each of them."""
         assert self.loop is not None and self.jammed is not None
-        own = {s.target for s in block if isinstance(s, Declare)}
-        run: list[Statement] = []
+        own = {s.target for s in block if isinstance(s, ir.Declare)}
+        run: list[ir.Statement] = []
         for statement in [*block, None]:
-            if statement is not None and not isinstance(statement, Loop | Declare | Flush):
+            if statement is not None and not isinstance(statement, ir.Loop | ir.Declare | ir.Flush):
                 run.append(statement)
                 continue
             self.each(run)
             run = []
-            if isinstance(statement, Loop):
+            if isinstance(statement, ir.Loop):
                 self.enter()
                 self.jam(statement.body)
                 start, stop = self.bounds(statement)
                 axis = statement.axis.name
                 self.leave(f"for (i64_ {axis} = {start}; {axis} < {stop}; ++{axis}) {{", "}")
-                for target in sorted(assigned(statement.body) & own, key=lambda value: value.name):
+                for target in sorted(ir.assigned(statement.body) & own, key=lambda value: value.name):
                     self.fold(target)
             elif statement is not None:
                 self.statement(statement)
 
-    def each(self, run: Sequence[Statement]) -> None:
+    def each(self, run: Sequence[ir.Statement]) -> None:
         """Statements for each vector; those that are the same for all of them stand before."""
         assert self.loop is not None and self.jammed is not None
         varying = self.lanes.varying
-        single: list[Statement] = []
-        rest: list[Statement] = []
+        single: list[ir.Statement] = []
+        rest: list[ir.Statement] = []
         several = {*self.moving, *varying, *self.pending}
         for statement in run:
-            if isinstance(statement, Let | Position | Load | Within):
-                if statement.target not in several and several.isdisjoint(operands(statement)):
+            if isinstance(statement, ir.Let | ir.Position | ir.Load | ir.Within):
+                if statement.target not in several and several.isdisjoint(ir.operands(statement)):
                     single.append(statement)
                     continue
                 several.add(statement.target)
@@ -429,7 +408,7 @@ class _Printer(Memory):
         if not rest:
             return
         self.enter()
-        used = {operand for statement in rest for operand in operands(statement)}
+        used = {operand for statement in rest for operand in ir.operands(statement)}
         for target, (text, name) in self.pending.items():
             if target in used:
                 self.define(text, name.text)
@@ -443,7 +422,7 @@ class _Printer(Memory):
                 self.names[value] = Name(text, kind, value in varying)
 
 
-def _best_kind(best: Best) -> str:
+def _best_kind(best: ir.Best) -> str:
     """Truth values are compared as numbers."""
     kind = ops.KIND[best.best.dtype]
     return "i32" if kind == "mask" else kind

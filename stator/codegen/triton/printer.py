@@ -17,27 +17,8 @@ from collections.abc import Sequence
 from stator.codegen.places import place
 from stator.codegen.triton import special_functions
 from stator.codegen.triton.operators import ATOMICS, FOLDS, POINTERS, SCANS, SIGNED, TYPES, spelling
+from stator.kernel import ir
 from stator.kernel.blocks import WARP
-from stator.kernel.ir import (
-    Assign,
-    Best,
-    Declare,
-    Function,
-    Let,
-    Literal,
-    Load,
-    Loop,
-    Operand,
-    Position,
-    Scan,
-    Scratch,
-    Statement,
-    Store,
-    Value,
-    Within,
-    assigned,
-    walk,
-)
 from stator.loop import scalar
 from stator.loop.extent import wrapped
 from stator.loop.index import Axis, Index, Indirect
@@ -52,12 +33,12 @@ NO_LANES: Lanes = frozenset()
 NOWHERE = 2**62
 
 
-def function_text(function: Function) -> str:
+def function_text(function: ir.Function) -> str:
     """One kernel."""
     return _Printer(function).text()
 
 
-def launch_text(function: Function) -> str:
+def launch_text(function: ir.Function) -> str:
     """What launches of it need to know, as an entry of a dict: see `runtime/triton.py`."""
     numbers = {symbol: i for i, symbol in enumerate(function.symbols)}
 
@@ -81,17 +62,17 @@ def launch_text(function: Function) -> str:
     return "\n".join([f"    {function.name!r}: {{  # {grid} blocks", *lines, "    },"])
 
 
-def _loops(function: Function) -> list[Loop]:
-    return [statement for statement in walk(function.body) if isinstance(statement, Loop)]
+def _loops(function: ir.Function) -> list[ir.Loop]:
+    return [statement for statement in ir.walk(function.body) if isinstance(statement, ir.Loop)]
 
 
-def _counted(function: Function) -> list[tuple[Extent, int]]:
+def _counted(function: ir.Function) -> list[tuple[Extent, int]]:
     """What a function counts to that int32 may not hold, and from where on; points are counted past the end."""
-    local = {statement.name for statement in walk(function.body) if isinstance(statement, Scratch)}
+    local = {statement.name for statement in ir.walk(function.body) if isinstance(statement, ir.Scratch)}
     ends: list[tuple[Extent, int]] = [(loop.axis.size, 2**30) for loop in _loops(function) if loop.kind == "lanes"]
     ends += [(param.numel, 2**31) for param in function.params]
-    for statement in walk(function.body):
-        if isinstance(statement, Load | Store | Position) and getattr(statement, "memory", "") not in local:
+    for statement in ir.walk(function.body):
+        if isinstance(statement, ir.Load | ir.Store | ir.Position) and getattr(statement, "memory", "") not in local:
             ends.append((reach(statement.index) + 1, 2**31))
     return [(end, limit) for end, limit in dict.fromkeys(ends) if type(end) is Size or end >= limit]
 
@@ -99,7 +80,7 @@ def _counted(function: Function) -> list[tuple[Extent, int]]:
 class _Printer:
     """Writes one function."""
 
-    def __init__(self, function: Function) -> None:
+    def __init__(self, function: ir.Function) -> None:
         self.function = function
         lanes = [loop for loop in _loops(function) if loop.kind == "lanes"]
         self.outer = next((loop for loop in lanes if loop.piece is not None), None)
@@ -107,10 +88,10 @@ class _Printer:
         self.inner = False  # in the loop over `r`
         self.indent = "    "
         self.lines: list[str] = []
-        self.texts: dict[Value, str] = {}  # values that are other names, or numbers
-        self.lanes: dict[Value, Lanes] = {}
-        self.made: dict[Value, Statement] = {}
-        self.scratch: dict[str, Operand] = {}
+        self.texts: dict[ir.Value, str] = {}  # values that are other names, or numbers
+        self.lanes: dict[ir.Value, Lanes] = {}
+        self.made: dict[ir.Value, ir.Statement] = {}
+        self.scratch: dict[str, ir.Operand] = {}
         self.wide = not function.symbols and bool(_counted(function))
 
     @property
@@ -162,30 +143,30 @@ class _Printer:
     def add(self, line: str) -> None:
         self.lines.append(self.indent + line)
 
-    def define(self, statement: Statement, target: Value, text: str, lanes: Lanes) -> None:
+    def define(self, statement: ir.Statement, target: ir.Value, text: str, lanes: Lanes) -> None:
         self.add(f"{target.name} = {text}")
         self.lanes[target], self.made[target] = lanes, statement
 
-    def rename(self, target: Value, operand: Operand) -> None:
+    def rename(self, target: ir.Value, operand: ir.Operand) -> None:
         """Another name for a value, or one for a number."""
         self.texts[target], self.lanes[target] = self.operand(operand), self.lanes_of(operand)
-        if isinstance(operand, Value) and operand in self.made:
+        if isinstance(operand, ir.Value) and operand in self.made:
             self.made[target] = self.made[operand]
 
-    def block(self, block: Sequence[Statement]) -> None:
+    def block(self, block: Sequence[ir.Statement]) -> None:
         """A block; what a loop over `r` adds to is folded after it."""
         for i, statement in enumerate(block):
-            if isinstance(statement, Loop):
+            if isinstance(statement, ir.Loop):
                 self.loop(statement)
                 if statement.axis is (self.row.axis if self.row else None):
-                    for target in sorted(assigned(statement.body), key=lambda value: value.name):
+                    for target in sorted(ir.assigned(statement.body), key=lambda value: value.name):
                         self.fold(target, statement)
-            elif isinstance(statement, Declare):
+            elif isinstance(statement, ir.Declare):
                 self.declare(statement, block[i + 1 :])
             else:
                 self.statement(statement)
 
-    def loop(self, loop: Loop) -> None:
+    def loop(self, loop: ir.Loop) -> None:
         if self.row is None or loop.axis is not self.row.axis:
             self.block(loop.body)
             return
@@ -198,79 +179,79 @@ class _Printer:
         self.block(loop.body)
         self.inner, self.indent = False, indent
 
-    def statement(self, statement: Statement) -> None:
+    def statement(self, statement: ir.Statement) -> None:
         match statement:
-            case Let(target, _, args):
+            case ir.Let(target, _, args):
                 lanes = NO_LANES.union(*map(self.lanes_of, args))
                 self.define(statement, target, self.computed(statement), lanes)
-            case Position(target, index):
+            case ir.Position(target, index):
                 lanes, text = self.lanes_at(index), self.place(index)
                 fixed = index.fixed and not index.terms
                 text = f"tl.full([], {text}, {TYPES[target.dtype]})" if fixed else f"({text}).to({TYPES[target.dtype]})"
                 self.define(statement, target, text, lanes)
-            case Load():
+            case ir.Load():
                 self.load(statement)
-            case Within(target, value, bound, number, mask):
+            case ir.Within(target, value, bound, number, mask):
                 if not number:
                     self.rename(target, value)
                     return
                 lanes = self.lanes_of(value)
                 text = f"_within({self.typed(value)}, {bound}, {' & '.join(self.guard(lanes, mask)) or 'True'})"
                 self.define(statement, target, text, lanes)
-            case Assign():
+            case ir.Assign():
                 self.assign(statement)
-            case Best():
+            case ir.Best():
                 self.best(statement)
-            case Scan():
+            case ir.Scan():
                 self.scan(statement)
-            case Scratch():
+            case ir.Scratch():
                 pass
-            case Store():
+            case ir.Store():
                 self.store(statement)
             case _:
                 raise NotImplementedError(f"Triton has no {type(statement).__name__}")
 
     # ---- accumulators
 
-    def declare(self, statement: Declare, after: Sequence[Statement]) -> None:
+    def declare(self, statement: ir.Declare, after: Sequence[ir.Statement]) -> None:
         """What a block takes all at once starts from nothing."""
         target, dtype = statement.target, TYPES[statement.target.dtype]
         self.lanes[target], self.made[target] = frozenset("x"), statement
-        loops = [s for s in after if isinstance(s, Loop)]
-        folded = any(target in assigned(loop.body) for loop in loops)
-        state = any(isinstance(s, Scan) and s.state == target for loop in loops for s in loop.body)
+        loops = [s for s in after if isinstance(s, ir.Loop)]
+        folded = any(target in ir.assigned(loop.body) for loop in loops)
+        state = any(isinstance(s, ir.Scan) and s.state == target for loop in loops for s in loop.body)
         if self.whole and (folded or state):
             return
         self.add(f"{target.name} = tl.full({self.shape(folded)}, {self.start(target, folded)}, {dtype})")
 
-    def start(self, target: Value, position: bool = True) -> str:
+    def start(self, target: ir.Value, position: bool = True) -> str:
         """The number that a variable starts from; the position of the best of none is past all others."""
         statement = self.made[target]
-        assert isinstance(statement, Declare) and isinstance(statement.start, Literal), "it starts from a number"
-        if position and any(isinstance(s, Best) and s.position == target for s in walk(self.function.body)):
+        assert isinstance(statement, ir.Declare) and isinstance(statement.start, ir.Literal), "it starts from a number"
+        if position and any(isinstance(s, ir.Best) and s.position == target for s in ir.walk(self.function.body)):
             return str(NOWHERE)
         number = statement.start.number
         return str(int(number)) if target.dtype == "bool" else _number(number, target.dtype)
 
-    def taken(self, operand: Operand, target: Value) -> str:
+    def taken(self, operand: ir.Operand, target: ir.Value) -> str:
         """What a row has of a value, and elsewhere what changes nothing."""
         shape, dtype = self.shape(True), TYPES[target.dtype]
         text, start = self.operand(operand), self.start(target)
         block = (
             f"tl.full({shape}, {text}, {dtype})"
-            if isinstance(operand, Literal)
+            if isinstance(operand, ir.Literal)
             else f"tl.broadcast_to({text}, {shape})"
         )
         return f"tl.where(rm, {block}, {start})" + (".to(tl.int1)" if target.dtype == "bool" else "")
 
-    def assign(self, statement: Assign) -> None:
+    def assign(self, statement: ir.Assign) -> None:
         target, op, (_, value) = statement.target, statement.op, statement.args
         given = self.taken(value, target) if self.inner else self.typed(value)
         if not (self.inner and self.whole):
             given = FOLDS[op][0].format(target.name, given)
         self.add(f"{target.name} = {given}")
 
-    def best(self, statement: Best) -> None:
+    def best(self, statement: ir.Best) -> None:
         best, position = statement.best, statement.position
         names = f"{best.name}, {position.name}"
         given = [self.typed(operand) for operand in (statement.value, statement.here)]
@@ -281,22 +262,22 @@ class _Printer:
         else:
             self.add(f"{names} = {_merge(statement)}({names}, {', '.join(given)})")
 
-    def fold(self, target: Value, loop: Loop) -> None:
+    def fold(self, target: ir.Value, loop: ir.Loop) -> None:
         """What lanes of a row have come to."""
         dtype, name = target.dtype, target.name
-        (taker,) = [s for s in walk(loop.body) if isinstance(s, Assign | Best) and target in assigned([s])]
+        (taker,) = [s for s in ir.walk(loop.body) if isinstance(s, ir.Assign | ir.Best) and target in ir.assigned([s])]
         match taker:
-            case Best(best=best) if target == best:
+            case ir.Best(best=best) if target == best:
                 return
-            case Best(best=best):
+            case ir.Best(best=best):
                 self.add(f"_, {name} = tl.reduce(({best.name}, {name}), 1, {_merge(taker)})")
                 self.add(f"{name} = {name}[:, None]")
-            case Assign(op=op):
+            case ir.Assign(op=op):
                 self.add(f"{name} = {FOLDS[op][1].format(name)}[:, None]")
                 if op in ("add", "mul") and dtype not in ("f32", "f64"):
                     self.add(f"{name} = {name}.to({TYPES[dtype]})")
 
-    def scan(self, scan: Scan) -> None:
+    def scan(self, scan: ir.Scan) -> None:
         """A block, and what was before it where a row takes several. Lanes past the end are seen by nobody."""
         name, state, join = scan.target.name, scan.state.name, SCANS[scan.op]
         if not self.inner:
@@ -313,20 +294,20 @@ class _Printer:
 
     # ---- values
 
-    def operand(self, operand: Operand) -> str:
-        if isinstance(operand, Literal):
+    def operand(self, operand: ir.Operand) -> str:
+        if isinstance(operand, ir.Literal):
             return _number(operand.number, operand.dtype)
         return self.texts.get(operand, operand.name)
 
-    def typed(self, operand: Operand) -> str:
+    def typed(self, operand: ir.Operand) -> str:
         """A number as a tensor of its dtype; any other operand by its name."""
         text = self.operand(operand)
-        return f"tl.full([], {text}, {TYPES[operand.dtype]})" if isinstance(operand, Literal) else text
+        return f"tl.full([], {text}, {TYPES[operand.dtype]})" if isinstance(operand, ir.Literal) else text
 
-    def lanes_of(self, operand: Operand | None) -> Lanes:
-        return self.lanes[operand] if isinstance(operand, Value) else NO_LANES
+    def lanes_of(self, operand: ir.Operand | None) -> Lanes:
+        return self.lanes[operand] if isinstance(operand, ir.Value) else NO_LANES
 
-    def computed(self, statement: Let) -> str:
+    def computed(self, statement: ir.Let) -> str:
         op, args, dtype = statement.op, statement.args, statement.target.dtype
         match op:
             case "cast":
@@ -340,13 +321,13 @@ class _Printer:
             case _:
                 return spelling(op, args[-1].dtype).format(*self.given(statement, args))
 
-    def given(self, statement: Let, args: Sequence[Operand]) -> list[str]:
+    def given(self, statement: ir.Let, args: Sequence[ir.Operand]) -> list[str]:
         """Texts of operands; where all are numbers, or one is no float, numbers get their dtype said."""
         single = statement.op in ("div", "shl", "shr", "pow") or statement.op in special_functions.SPELLING
-        single = single or all(isinstance(arg, Literal) for arg in args)
+        single = single or all(isinstance(arg, ir.Literal) for arg in args)
         return [self.typed(arg) if single or arg.dtype not in ("f32", "i32") else self.operand(arg) for arg in args]
 
-    def cast(self, operand: Operand, dtype: str) -> str:
+    def cast(self, operand: ir.Operand, dtype: str) -> str:
         source, value = operand.dtype, self.typed(operand)
         if dtype == "bool":
             return f"({value} != 0)"
@@ -361,14 +342,14 @@ class _Printer:
             return f"_short({value})"
         return f"{value}.to({TYPES[dtype]})"
 
-    def is_computed(self, operand: Operand) -> bool:
+    def is_computed(self, operand: ir.Operand) -> bool:
         """Whether LLVM sees of what an integer was made that may be negative, so that it may take it for a flag."""
-        match self.made.get(operand) if isinstance(operand, Value) else None:
-            case None | Load():
+        match self.made.get(operand) if isinstance(operand, ir.Value) else None:
+            case None | ir.Load():
                 return False
-            case Position(index=index):
+            case ir.Position(index=index):
                 return not index.nonnegative
-            case Let(op="cast", args=(source,)):
+            case ir.Let(op="cast", args=(source,)):
                 return source.dtype in SIGNED
         return True
 
@@ -388,11 +369,11 @@ class _Printer:
 
         return place(index, leaf, wrapped, _divide)
 
-    def guard(self, lanes: Lanes, mask: Operand | None = None) -> list[str]:
+    def guard(self, lanes: Lanes, mask: ir.Operand | None = None) -> list[str]:
         """Which lanes there are, and under the mask."""
         return [f"{letter}m" for letter in "xr" if letter in lanes] + ([self.operand(mask)] if mask is not None else [])
 
-    def load(self, statement: Load) -> None:
+    def load(self, statement: ir.Load) -> None:
         target, memory, index, mask = statement.target, statement.memory, statement.index, statement.mask
         if memory in self.scratch:
             self.rename(target, self.scratch[memory])
@@ -403,7 +384,7 @@ class _Printer:
         text = f"tl.load({memory} + ({where})" + (f", {' & '.join(guard)}, other=0)" if guard else ")")
         self.define(statement, target, text, lanes | more)
 
-    def store(self, statement: Store) -> None:
+    def store(self, statement: ir.Store) -> None:
         memory, value, mode = statement.memory, statement.value, statement.mode
         if memory not in {param.name for param in self.function.params}:
             assert self.whole, "a row that is walked in a loop is kept nowhere"
@@ -413,12 +394,12 @@ class _Printer:
         points = self.place(statement.index) + (" + x * 0" if not self.lanes_at(statement.index) else "")
         where = f"{memory} + tl.broadcast_to({points}, {shape})"
         text = self.operand(value)
-        text = f"tl.full({shape}, {text}, {TYPES[value.dtype]})" if isinstance(value, Literal) else text
+        text = f"tl.full({shape}, {text}, {TYPES[value.dtype]})" if isinstance(value, ir.Literal) else text
         function, more = ("tl.store", "") if mode in ("store", "put") else (ATOMICS[mode], ", sem='relaxed'")
         self.add(f"{function}({where}, tl.broadcast_to({text}, {shape}), {guard}{more})")
 
 
-def _merge(best: Best) -> str:
+def _merge(best: ir.Best) -> str:
     return "_arg_max" if best.op == "gt" else "_arg_min"
 
 
