@@ -57,7 +57,8 @@ static int variant_of(const DeviceCode *code, void *const *pointers) {
 
 int device_launch(DeviceCode *code, void *const *pointers) {
     const Binary *binary = &code->binaries[variant_of(code, pointers)];
-    if (binary->function == NULL) return UNBUILT;
+    void *function = __atomic_load_n(&binary->function, __ATOMIC_ACQUIRE); /* another thread may be building it */
+    if (function == NULL) return UNBUILT;
     int64_t grid;
     const int64_t *sizes = (const int64_t *)(pointers + code->count);
     if (!extent_value(&code->grid, sizes, &grid) || grid > MOST_BLOCKS) return OVERFLOWED;
@@ -70,7 +71,7 @@ int device_launch(DeviceCode *code, void *const *pointers) {
     if (status == 0) status = code->get_context(&before);
     if (status == 0 && before != code->context) status = code->set_context(code->context);
     if (status != 0) return status;
-    status = code->launch(binary->function, (unsigned)grid, 1, 1, code->threads, 1, 1, binary->shared, stream,
+    status = code->launch(function, (unsigned)grid, 1, 1, code->threads, 1, 1, binary->shared, stream,
                           parameters, NULL);
     if (before != code->context) code->set_context(before);
     return status;
@@ -90,7 +91,8 @@ static int build(DeviceCode *code, int variant) {
         return -1;
     }
     code->context = (void *)(uintptr_t)context;
-    code->binaries[variant] = (Binary){(void *)(uintptr_t)function, shared};
+    code->binaries[variant].shared = shared;
+    __atomic_store_n(&code->binaries[variant].function, (void *)(uintptr_t)function, __ATOMIC_RELEASE);
     return 0;
 }
 
