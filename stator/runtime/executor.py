@@ -143,7 +143,7 @@ class _Assembly:
             case ir.Allocate(name, form):
                 shape = self._extents(form.size), self._extents(form.stride)
                 device = self.torch.device(step.device)
-                place = device, device.type, device.index or 0
+                place = device, device.type, triton.device_number(step.device) if device.type in STREAMS else 0
                 return "allocate", self._declare(name), self._dtype(form.dtype), *shape, step.large, *place
             case ir.Reuse(name, donor, form):
                 taken = self._register(donor)
@@ -233,10 +233,11 @@ class _Assembly:
         told = tuple([self.numbers[name] for name in self.plan.told])
         layout = _Layout(self.plan, [getattr(self.torch, TORCH[piece.form.dtype]) for piece in arena.pieces])
         shown = views if layout.shown else None
-        kind, _, number = self.plan.device.partition(":")
-        stream = STREAMS[kind]() if kind in STREAMS else 0
-        made = partial(allocate, device=self.plan.device)
-        return len(arena.pieces), told, layout.lay_out, shown, made, int(number or 0), stream
+        kind, number, stream = self.plan.device.partition(":")[0], 0, 0
+        if kind in STREAMS:
+            number, stream = triton.device_number(self.plan.device), STREAMS[kind]()
+        made = partial(allocate, device=kind if kind == HOST else f"{kind}:{number}")
+        return len(arena.pieces), told, layout.lay_out, shown, made, number, stream
 
 
 class _Layout:

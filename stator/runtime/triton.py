@@ -47,7 +47,7 @@ def load(source: str, kernels: Sequence[str], device: str, store: Store) -> list
 
 def begin(source: str, device: str, store: Store) -> Binaries:
     """Have a text's kernels compiled side by side, for a device, while the caller goes on."""
-    key = "triton-" + key_of(source), int(device.partition(":")[2] or 0)
+    key = "triton-" + key_of(source), device_number(device)
     found = _begun.get(key)
     if found is None:
         found = _begun[key] = Binaries(_executed(source, key[0], store), key[1])
@@ -136,6 +136,14 @@ def driver() -> tuple[int, int, int, int]:
         raise NotImplementedError(f"kernels cannot be launched from C: {error}") from error
     launch, get, put, stream = [address or 0 for address in found]
     return launch, get, put, stream
+
+
+def device_number(device: str) -> int:
+    """Which device it is; without a number the current one, as for PyTorch: each process of several has its own."""
+    import torch  # the package itself does not need torch
+
+    number = device.partition(":")[2]
+    return int(number) if number else torch.cuda.current_device()
 
 
 def stream_getter() -> int:
