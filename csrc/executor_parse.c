@@ -31,11 +31,6 @@ static PyObject *borrow(Executor *self, PyObject *object) {
     return PyList_Append(self->objects, object) == 0 ? object : NULL;
 }
 
-static int wrong(const char *what) {
-    if (!PyErr_Occurred()) PyErr_Format(PyExc_ValueError, "%s of a plan is not as it should be", what);
-    return -1;
-}
-
 static int read_index(const Executor *self, PyObject *object, Py_ssize_t *index) {
     *index = PyLong_AsSsize_t(object);
     return *index >= 0 && *index < self->register_count ? 0 : wrong("a register");

@@ -20,7 +20,7 @@ void memory_free(Memory *memory) {
     }
 }
 
-static int wrong(const char *what) {
+int wrong(const char *what) {
     if (!PyErr_Occurred()) PyErr_Format(PyExc_ValueError, "%s of a plan is not as it should be", what);
     return -1;
 }

@@ -25,6 +25,8 @@ typedef struct Memory {
 void *memory_take(Memory **memory, Py_ssize_t count, size_t size);
 void memory_free(Memory *memory);
 
+/* Raises, unless something has been raised already, that a part of a plan is not as it should be; -1. */
+int wrong(const char *what);
 /* Reads a number, or a program over so many numbers; 0 or -1 with an exception. */
 int extent_read(Memory **memory, PyObject *spec, Py_ssize_t number_count, Extent *extent);
 /* Its value; false where 64 bits do not hold one, without an exception. */
