@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from stator.base.dtypes import ITEMSIZE
 from stator.kernel.decisions import pieces_of, used_by_several_loops
 from stator.loop.expr import Expr
 from stator.loop.kernel import Kernel
@@ -17,19 +18,21 @@ from stator.sizes import hint
 
 PERSISTENT_ELEMENTS = 8192  # of a row, as registers of up to 16 warps hold them
 LOOP = 2048  # elements of a longer row that are taken at once
+NEAR = 1 << 16  # bytes of rows: what is less is read again from the nearest cache, faster than `online` computes
 PROGRAMS = 264  # two for each multiprocessor of a large GPU: fewer leave it idle
 WARP = 32  # threads that run together
 
 
 @dataclass(frozen=True, slots=True)
 class BlockPlan:
-    """The decisions for one kernel: points of a block, both powers of two, its threads, and what it keeps of a row."""
+    """The decisions for one kernel: points of a block, both powers of two, its threads, and how it reads a row."""
 
     kernel: Kernel
     x: int
     r: int
     threads: int
     staged: tuple[Expr, ...] = ()
+    online: bool = False  # whether one loop over a row reduces what takes two if each is on its own
 
 
 def power_of_two(number: int) -> int:
@@ -51,7 +54,9 @@ def choose(kernel: Kernel) -> BlockPlan:
     else:
         x = _shared(min(power_of_two(outer), max(1, 1024 // r)), 1, outer)
         warps = max(1, min(16, x * r // 256))
-    return BlockPlan(kernel, x, r, WARP * warps, _staged(kernel) if fixed and r >= reduced else ())
+    whole = fixed and r >= reduced
+    online = not whole and x * _row_bytes(kernel) >= NEAR
+    return BlockPlan(kernel, x, r, WARP * warps, _staged(kernel) if whole else (), online)
 
 
 def _shared(size: int, least: int, points: int) -> int:
@@ -59,6 +64,11 @@ def _shared(size: int, least: int, points: int) -> int:
     while size > least and pieces_of(points, size) < PROGRAMS:
         size //= 2
     return size
+
+
+def _row_bytes(kernel: Kernel) -> int:
+    loads = [node for node in kernel.nodes if node.op == "load" and node in kernel.inner]
+    return hint(kernel.reduce_numel) * sum([ITEMSIZE[load.dtype] for load in loads])
 
 
 def _staged(kernel: Kernel) -> tuple[Expr, ...]:

@@ -20,6 +20,8 @@
               | v, v = best(gt, operand, operand)   the greatest (lt: least) of the operands so far and the lowest
               |                                     position of it; the first NaN is better than any number.
               |                                     `best_in_turn`: positions come in order
+              | v, v = exp_sum(operand)             the greatest operand so far, and the sum of exp(operand - it)
+              | v, v, v = welford(operand)          how many operands, their mean, and how far they are from it, squared
               | v: dtype = scan(sum, v, operand)    the next step of a scan, whose state so far is a variable: loops
               |                                     around it go in order, those of lanes too
               | s0: Scratch[dtype, number]          memory of so many elements, which this block alone knows
@@ -181,6 +183,15 @@ class Best:
 
 
 @dataclass(frozen=True, slots=True)
+class Online:
+    """Variables that take a value together, as `op` of `ONLINE` says."""
+
+    states: tuple[Value, ...]
+    op: str
+    value: Operand
+
+
+@dataclass(frozen=True, slots=True)
 class Scan:
     """`target = state = op(state, value)`, of `scalar.SCANS`."""
 
@@ -232,12 +243,14 @@ class Loop:
 
 
 Statement: TypeAlias = (
-    Let | Position | Load | Within | Declare | Assign | Flush | Best | Scan | Scratch | Turn | Store | Loop
+    Let | Position | Load | Within | Declare | Assign | Flush | Best | Online | Scan | Scratch | Turn | Store | Loop
 )
 Block: TypeAlias = tuple[Statement, ...]
 KINDS = ("range", "parallel", "lanes")
 #: What an accumulator takes the next value by, in any order.
 FOLDING = ("add", "mul", "maximum", "minimum", "or", "and")
+#: What variables take together, and how many they are.
+ONLINE = {"exp_sum": 2, "welford": 3}
 #: Operators beside those of `scalar.OPS`: the operand in another dtype, its bits, Philox of (seed, counter).
 SPECIAL = ("cast", "bitcast", "uniform", "normal")
 
@@ -281,6 +294,8 @@ def assigned(block: Sequence[Statement]) -> set[Value]:
                 found.add(target)
             case Best(best=best, position=position):
                 found |= {best, position}
+            case Online(states=states):
+                found.update(states)
     return found
 
 
@@ -293,7 +308,7 @@ def operands(statement: Statement) -> tuple[Any, ...]:
             return (*_loaded(index), *([mask] if mask is not None else []))
         case Within(value=value, mask=mask):
             return (value, mask) if mask is not None else (value,)
-        case Scan(value=value):
+        case Scan(value=value) | Online(value=value):
             return (value,)
         case Declare(start=start):
             return (start,)

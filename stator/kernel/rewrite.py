@@ -90,7 +90,7 @@ def vectorise(function: ir.Function, axis: Axis, lanes: int, unroll: int) -> ir.
         body = _mapped(loop.body, made)
         if loop.axis is not axis:
             return replace(loop, body=body)
-        reduces = any(isinstance(s, ir.Assign | ir.Best) for s in ir.walk(body))
+        reduces = any(isinstance(s, ir.Assign | ir.Best | ir.Online) for s in ir.walk(body))
         return replace(loop, kind="lanes", body=body, lanes=lanes, unroll=unroll if reduces else 1)
 
     return replace(function, body=_mapped(function.body, made))

@@ -13,6 +13,7 @@ from stator.kernel.blocks import BlockPlan
 from stator.kernel.decisions import LoopPlan, guarded, pieces_of
 from stator.kernel.ir import Function, Piece
 from stator.kernel.nest import Order, nest
+from stator.kernel.online import online_softmax, welford
 from stator.kernel.rewrite import flush_sums, merge, share, vectorise
 from stator.loop.index import Axis
 from stator.loop.kernel import Kernel
@@ -39,6 +40,7 @@ def blocks(plan: BlockPlan, name: str) -> Function:
     order = Order((kernel.axes,), kernel.reduce_axes, staged=plan.staged, blocks=True)
     function = merge(nest(kernel, name, order), kernel.axes, "x")
     function = merge(function, kernel.reduce_axes, "r")
+    function = welford(online_softmax(function)) if plan.online else function
     outer, reduced = Axis("x", kernel.outer_numel), Axis("r", kernel.reduce_numel)
     function = vectorise(share(function, outer, plan.x), outer, plan.x, 1)
     return replace(vectorise(function, reduced, plan.r, 1), threads=plan.threads)
