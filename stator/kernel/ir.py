@@ -48,6 +48,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isnan
+from types import MappingProxyType
 from typing import Any, TypeAlias
 from zlib import crc32
 
@@ -242,9 +243,10 @@ class Loop:
     unroll: int = 1
 
 
-Statement: TypeAlias = (
-    Let | Position | Load | Within | Declare | Assign | Flush | Best | Online | Scan | Scratch | Turn | Store | Loop
+Plain: TypeAlias = (
+    Let | Position | Load | Within | Declare | Assign | Flush | Best | Online | Scan | Scratch | Turn | Store
 )
+Statement: TypeAlias = Plain | Loop
 Block: TypeAlias = tuple[Statement, ...]
 KINDS = ("range", "parallel", "lanes")
 #: What an accumulator takes the next value by, in any order.
@@ -285,18 +287,39 @@ def walk(block: Sequence[Statement]) -> list[Statement]:
     return found
 
 
+def targets(statement: Statement) -> tuple[Value, ...]:
+    """What a statement defines or changes."""
+    match statement:
+        case Best(best=best, position=position):
+            return best, position
+        case Online(states=states):
+            return states
+        case Scan(target=target, state=state):
+            return target, state
+        case Let() | Position() | Load() | Within() | Declare() | Assign() | Flush():
+            return (statement.target,)
+    return ()
+
+
 def assigned(block: Sequence[Statement]) -> set[Value]:
     """The variables that statements assign to."""
-    found: set[Value] = set()
-    for statement in walk(block):
-        match statement:
-            case Assign(target=target):
-                found.add(target)
-            case Best(best=best, position=position):
-                found |= {best, position}
-            case Online(states=states):
-                found.update(states)
-    return found
+    return {target for s in walk(block) if isinstance(s, Assign | Best | Online) for target in targets(s)}
+
+
+def renamed(statement: Plain, names: Mapping[Value, Value], points: Mapping[Axis, Index] = MappingProxyType({})) -> Any:
+    """A statement that is no loop, of other values, at other positions."""
+
+    def change(item: Any) -> Any:
+        match item:
+            case Value():
+                return names.get(item, item)
+            case Index():
+                return item.substitute(points, change)
+            case tuple():
+                return tuple(map(change, item))
+        return item
+
+    return type(statement)(*[change(getattr(statement, name)) for name in statement.__slots__])
 
 
 def operands(statement: Statement) -> tuple[Any, ...]:

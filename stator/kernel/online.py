@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from stator.kernel import ir
 from stator.loop.extent import less
@@ -160,22 +160,10 @@ def _common(first: Sequence[ir.Statement], second: Sequence[ir.Statement]) -> di
     return found
 
 
-def _meaning(statement: _Plain, names: Mapping[ir.Value, ir.Value]) -> _Plain:
+def _meaning(statement: _Plain, names: Mapping[ir.Value, ir.Value]) -> ir.Statement:
     """A statement of other operands, without the name of what it defines."""
-
-    def name(operand: Any) -> Any:
-        return names.get(operand, operand) if isinstance(operand, ir.Value) else operand
-
-    target = replace(statement.target, name="")
-    match statement:
-        case ir.Let(args=args):
-            return replace(statement, target=target, args=tuple(map(name, args)))
-        case ir.Within(value=value, mask=mask):
-            return replace(statement, target=target, value=name(value), mask=name(mask))
-        case ir.Load(index=index, mask=mask):
-            return replace(statement, target=target, index=index.substitute({}, name), mask=name(mask))
-        case ir.Position(index=index):
-            return replace(statement, target=target, index=index.substitute({}, name))
+    found: ir.Statement = ir.renamed(statement, {**names, statement.target: replace(statement.target, name="")})
+    return found
 
 
 def _replaced(block: ir.Block, old: ir.Statement, *new: ir.Statement) -> ir.Block:
