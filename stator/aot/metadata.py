@@ -171,8 +171,8 @@ class Metadata:
     #: (value, others) for differentiable values from which others are computed: the gradient that comes for the value
     #: lacks what flows through the others, so its hooks would see too little.
     inner: tuple[tuple[int, Ints], ...] = ()
-    #: Values of which backward must know whether their tangents are given; zeros in place of one are not enough.
-    flags: Ints = ()
+    #: Groups of values of which backward must know whether any tangent is given; zeros in its place are not enough.
+    flags: tuple[Ints, ...] = ()
     #: (device type, dtype) of autocast under which the backward graph is right too, beside that of no autocast.
     casts: tuple[tuple[str, str], ...] = ()
     #: Whether the program turns gradients on by itself, called where they are off.
@@ -250,7 +250,7 @@ class Metadata:
             has_backward=data["has_backward"],
             reach=tuple((target, tuple(values)) for target, values in data["reach"]),
             inner=tuple((value, tuple(others)) for value, others in data["inner"]),
-            flags=tuple(data["flags"]),
+            flags=tuple([tuple(group) for group in data["flags"]]),
             casts=tuple((kind, dtype) for kind, dtype in data["casts"]),
             enables_grad=data["enables_grad"],
             seed_device=data["seed_device"],

@@ -125,8 +125,10 @@ class Bound:
         self.bare = self.plain and not (
             self.mutated or self.changed or metadata.bases or metadata.floats or metadata.reals or metadata.generators
         )
-        #: Values of which backward is told whether their tangents are given, with the tensors for yes and no.
-        self.flags = [(i, *_truths(torch.device(metadata.values[i].spec.device))) for i in metadata.flags]
+        #: Groups of values of which backward is told whether a tangent is given, with the tensors for yes and no.
+        devices = [metadata.values[group[0]].spec.device for group in metadata.flags]
+        told = {device: _truths(torch.device(device)) for device in set(devices)}
+        self.flags = [(group, *told[device]) for group, device in zip(metadata.flags, devices, strict=True)]
         #: Flat inputs on which only some values depend: these values, and the number of the input among the tensors.
         self.reach = {i: (values, _tensors_before(metadata, i)) for i, values in metadata.reach}
         self.symbols = metadata.symbols
@@ -240,7 +242,8 @@ class Bound:
         geometry = self.fixed or self.geometries(ctx.sized)
         fitted = [form.fit(tangents[i]) for i, form in geometry.tangents]
         if self.flags:
-            fitted += [no if tangents[i] is None else yes for i, yes, no in self.flags]
+            missing = {i for i, tangent in enumerate(tangents) if tangent is None}
+            fitted += [no if missing.issuperset(group) else yes for group, yes, no in self.flags]
         return [*saved[: len(self.saved)], *fitted, *(ctx.symbols if self.symbols else ())]
 
     def gradients(self, ctx: Any, arguments: list[Any], tangents: Sequence[Tensor | None]) -> Sequence[Any]:

@@ -167,9 +167,8 @@ class GivenTangents:
         #: Zeros that are gradients though they are computed from none: there they are where their function runs, and
         #: what is computed from them may be NaN.
         self._constant = {node: runs.get(function, 0) for node, function in tracer.zero_gradients.items()}
-        #: By number of the tangent, the placeholder that says whether it is given.
+        #: By tangents, as bits, the placeholder that says whether any of them is given.
         self.flags: dict[int, fx.Node] = {}
-        self._either: dict[int, fx.Node] = {}
         self._guarded: dict[fx.Node, fx.Node] = {}
         #: For each node of backward the tangents that it depends on, as bits.
         self._bits = {tangent: 1 << k for k, tangent in enumerate(tangents)}
@@ -269,20 +268,10 @@ class GivenTangents:
         return min(bytes_of(node), through)
 
     def _flag(self, bits: int) -> fx.Node:
-        """The node that says whether any of these tangents is given."""
-        if bits not in self._either:
-            flags = [self._placeholder(k) for k in range(len(self.tangents)) if bits >> k & 1]
-            either, *rest = flags
-            first = next(n for n in self.tracer.graph.nodes if n.op == "call_function")
-            with self.tracer.graph.inserting_before(first):
-                for flag in rest:
-                    either = self.tracer.emit(aten.logical_or.default, either, flag)
-            self._either[bits] = either
-        return self._either[bits]
-
-    def _placeholder(self, k: int) -> fx.Node:
-        if k not in self.flags:
-            fake = make((), torch.bool, self.tangents[k].meta["val"].device)
-            node = self.flags[k] = self.tracer.placeholder(f"given_{k}", fake)
+        """The placeholder that says whether any of these tangents is given: the runtime knows, so no kernel asks."""
+        if bits not in self.flags:
+            first = (bits & -bits).bit_length() - 1
+            fake = make((), torch.bool, self.tangents[first].meta["val"].device)
+            node = self.flags[bits] = self.tracer.placeholder(f"given_{len(self.flags)}", fake)
             fake.handle = Handle(Cell(node), (), node)
-        return self.flags[k]
+        return self.flags[bits]

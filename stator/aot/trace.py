@@ -215,7 +215,7 @@ class _Tracing:
         #: Of `Metadata`.
         self.reach: tuple[tuple[int, Ints], ...] = ()
         self.inner: tuple[tuple[int, Ints], ...] = ()
-        self.flags: Ints = ()
+        self.flags: tuple[Ints, ...] = ()
         self.fates: tuple[tuple[int, Ints], ...] = ()
         self.casts: casts.Casts = ()
         self._declare(examples)
@@ -467,7 +467,7 @@ class _Tracing:
         given = GivenTangents(self.tracer, tangents, runs)
         gradients = given.guard(gradients, reached)
         everything = (1 << len(numbers)) - 1
-        self.flags = tuple([numbers[k] for k in given.flags])
+        self.flags = tuple([_chosen(numbers, bits) for bits in given.flags])
         self.reach = tuple(
             [
                 (i, _chosen(numbers, bits))
