@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from stator.base.device import HOST
 from stator.base.dtypes import ITEMSIZE, NBYTES
 from stator.base.errors import Unsupported
 from stator.loop.kernel import Call, Launch, Schedule
@@ -97,7 +98,7 @@ class _Maker:
         return ir.Reuse(name, donor, None if same else ir.Form(buffer.dtype, buffer.size, buffer.stride))
 
     def _allocation(self, buffer: Buffer) -> ir.Allocate:
-        large = buffer.device == "cpu" and hint(buffer.nbytes) >= LARGE
+        large = buffer.device == HOST and hint(buffer.nbytes) >= LARGE
         return ir.Allocate(buffer.name, _form(buffer.geometry), buffer.device, large)
 
     def _reads(self, parts: Any) -> tuple[ir.Read, ...]:

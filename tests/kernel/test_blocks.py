@@ -12,11 +12,12 @@ from stator.loop.expr import load, op, reduce
 from stator.loop.index import Axis, indirect
 from stator.loop.kernel import Kernel, Param, kernel
 from stator.loop.kernel import Store as Write
+from stator.targets import typical
 from tests.kernel.programs import checked, compare
 
 
 def made(kernel: Kernel, name: str = "k") -> Function:
-    return blocks(choose(kernel), name)
+    return blocks(choose(kernel, typical("cuda")), name)
 
 
 @pytest.mark.parametrize("seed", range(200, 260))

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stator.base.device import Device
 from stator.loop import fusion
 from stator.loop.deps import analyse
-from stator.loop.device import Device
 from stator.loop.evaluate import run_program, run_schedule
 from stator.loop.expr import Expr, cast, index, op
 from stator.loop.index import Axis
@@ -21,6 +21,7 @@ from stator.loop.schedule import schedule
 from stator.loop.split import prepare
 from stator.loop.text import program_text
 from stator.loop.verify import verify_program, verify_schedule
+from stator.targets import typical
 from tests.loop.build import (
     Build,
     close,
@@ -38,7 +39,7 @@ from tests.loop.build import (
 )
 from tests.loop.random_programs import make
 
-CPU = Device.of("cpu")
+CPU = typical("cpu")
 EAGER_TO_SPLIT = replace(CPU, min_split=8, cores=2)
 
 
@@ -64,7 +65,7 @@ def test_random_programs(seed: int) -> None:
 @settings(max_examples=100)
 @given(st.integers(0, 2**32))
 def test_random_programs_with_gpu_decisions(seed: int) -> None:
-    equivalent(make(seed), Device.of("cuda"))
+    equivalent(make(seed), typical("cuda"))
 
 
 @settings(max_examples=100)
