@@ -215,11 +215,14 @@ def modes_text() -> str:
 
 def devices_text(gm: fx.GraphModule, example_inputs: Sequence[Any], options: Options) -> str:
     """The records of the devices that the graph touches, by which it is decided how it is compiled."""
-    found = {HOST}
+    found = {torch.device(HOST)}
     for value in (*example_inputs, *[node.meta.get("val") for node in gm.graph.nodes]):
-        parts = value if isinstance(value, tuple | list) else (value,)
-        found |= {str(part.device) for part in parts if isinstance(part, torch.Tensor)}
-    return repr([targets.record(d).read(d, options.threads) for d in sorted(found) if targets.has(kind_of(d))])
+        if isinstance(value, torch.Tensor):
+            found.add(value.device)
+        elif isinstance(value, tuple | list):
+            found.update([part.device for part in value if isinstance(part, torch.Tensor)])
+    names = [name for name in sorted(map(str, found)) if targets.has(kind_of(name))]
+    return repr([targets.record(name).read(name, options.threads) for name in names])
 
 
 @functools.cache

@@ -76,7 +76,7 @@ class LoopPlan:
             told.append(f"{self.unroll} accumulators")
         if self.staged:
             told.append(f"{len(self.staged)} values of a row kept")
-        threads = f"{hint(self.threads)} threads for a cost of {hint(self.cost)}, {device.thread_work} being worth one"
+        threads = f"cost {hint(self.cost)}, so {hint(self.threads)} threads, each worth {device.thread_work}"
         return f"{', '.join(told)}; {threads}"
 
     def dtype(self, node: Expr) -> str:

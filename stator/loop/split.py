@@ -96,6 +96,8 @@ def _pieces(nest: Nest, nodes: list[Expr], device: Device) -> int:
     if not kinds or outer * inner < device.min_split or any(kind not in _SPLITS for kind in kinds):
         return 0
     columns = _columns(nest, nodes)
+    if not columns and inner <= device.row_elements:  # one program has all of a row at hand
+        return 0
     width, least = (device.columns, device.min_split >> 10) if columns else (1, device.min_split >> 5)
     programs = -(-outer // width)
     if programs * 2 > device.programs:

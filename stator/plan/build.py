@@ -133,7 +133,7 @@ class _Maker:
         assert isinstance(step, Launch)
         buffers = self.schedule.buffers
         moves = [pointer.offset * ITEMSIZE[buffers[pointer.buffer].dtype] for pointer in step.args]
-        tensors = [self._numbers(pointer.buffer) for pointer in step.args]
+        tensors = [self._whole(pointer.buffer) for pointer in step.args]
         addresses = tuple([ir.Address(tensor, moved) for tensor, moved in zip(tensors, moves, strict=True)])
         return ir.Launch(self.names[step.kernel], addresses, step.sizes)
 
@@ -169,13 +169,6 @@ class _Maker:
             buffer = self.schedule.buffers[name]
             self.pieces.setdefault(name, self._piece(name, buffer, buffer.geometry))
         return ir.Whole(name)
-
-    def _numbers(self, name: str) -> ir.Tensor:
-        """A buffer as kernels take it: those of the CPU only ask for its address."""
-        buffer = self.schedule.buffers[name]
-        if not buffer.opaque or buffer.device == "cpu":
-            return self._whole(name)
-        return self._view(View(name, buffer.size, buffer.stride))
 
     def _view(self, view: View) -> ir.Tensor:
         """A view: a piece in the arena, made on the spot elsewhere."""

@@ -9,7 +9,6 @@ nothing of another. No other package knows the name of a device.
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.util import find_spec
 from pkgutil import iter_modules
 from typing import Any, cast
 
@@ -19,6 +18,8 @@ from stator.targets.target import Building, Printer, Record, Toolchain
 
 __all__ = ["Building", "has", "kinds", "printer", "record", "register", "toolchain", "typical"]
 
+#: The types that have their package here.
+OURS = frozenset([found.name for found in iter_modules(__path__) if found.ispkg])
 #: Type of a device → the package of its target, where that is none of ours.
 PACKAGES: dict[str, str] = {}
 
@@ -30,12 +31,12 @@ def register(kind: str, package: str) -> None:
 
 def kinds() -> list[str]:
     """The types of devices that there are targets for."""
-    return sorted({*PACKAGES, *[found.name for found in iter_modules(__path__) if found.ispkg]})
+    return sorted(OURS | PACKAGES.keys())
 
 
 def has(kind: str) -> bool:
     """Whether there is a target for a type of device."""
-    return kind in PACKAGES or find_spec(f"{__name__}.{kind}") is not None
+    return kind in OURS or kind in PACKAGES
 
 
 def record(device: str) -> Record:

@@ -86,7 +86,9 @@ def refused(module: Module, target: str) -> bool:
     """Whether the table forbids `module` to import `target`, a dotted name of the package."""
     may, _ = ROOMS.get(module.package, (None, False))
     package = target.split(".")[1] if "." in target else "stator"
-    if package == module.package or (package == "_native" and module.package in {"aot", "capture", "runtime", "targets"}):
+    if package == module.package or (
+        package == "_native" and module.package in {"aot", "capture", "runtime", "targets"}
+    ):
         return False
     if {module.package, package} == {"backends", "inspect"}:
         return target.count(".") > 1  # only each other's front door

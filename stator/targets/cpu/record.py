@@ -8,18 +8,19 @@ Neighbours: `base/processor.py` has the instruction set extensions, `kernel/deci
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from stator.base.device import HOST, Device
 from stator.base.processor import identity, processor
 from stator.base.store import Store, key_of
 
-_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+#: Sizes of caches, as glibc's sysconf numbers them; Python has no names for them. Files of the system take 0.4 ms.
+_NEAREST, _BEHIND = 188, 191
 #: Bytes that are copied to see how fast memory is: more than caches hold.
 _COPIED = 1 << 27
 
@@ -59,18 +60,16 @@ def vector_bytes() -> int:
     return 32 if {"avx2", "fma"} <= flags else 16
 
 
-@cache
 def caches() -> tuple[int, int]:
     """Bytes of a core's nearest cache of data and of the one behind it; 0 where the system does not say."""
-    found = {}
-    for folder in sorted(_CACHES.glob("index*")):
-        try:
-            level, kind, size = [(folder / name).read_text().strip() for name in ("level", "type", "size")]
-        except OSError:
-            continue
-        if kind != "Instruction" and size.endswith("K"):
-            found[int(level)] = int(size[:-1]) << 10
-    return found.get(1, 0), found.get(2, 0)
+    return _size(_NEAREST), _size(_BEHIND)
+
+
+def _size(name: int) -> int:
+    try:
+        return max(os.sysconf(name), 0)
+    except (OSError, ValueError):
+        return 0
 
 
 @cache
