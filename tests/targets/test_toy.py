@@ -13,7 +13,7 @@ from torch.nn import functional as F
 import stator
 from stator import pipeline, targets
 from stator.base import log
-from stator.base.errors import Unsupported
+from stator.base.errors import FallbackWarning, Unsupported
 from stator.base.options import Options
 from stator.fake import make
 from stator.prims import DECOMPOSITIONS
@@ -93,3 +93,14 @@ def test_another_type_of_device(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_targets_that_there_are() -> None:
     assert targets.kinds() == ["cpu", "cuda"]
     assert all(map(targets.has, targets.kinds())) and not targets.has("hpu") and not targets.has("target")
+
+
+def test_a_type_without_a_target_runs_in_eager() -> None:
+    def function(x: Tensor) -> tuple[Tensor, Tensor]:
+        return torch.zeros(3, device="meta") + 1, x + 1
+
+    x = torch.randn(3)
+    with pytest.warns(FallbackWarning, match="on a device of type meta is not supported"):
+        found = stator.compile(function)(x)
+    assert found[0].device.type == "meta"
+    torch.testing.assert_close(found[1], x + 1)
