@@ -34,11 +34,10 @@ def prepare(program: Program, device: Device, reasons: dict[str, str] | None = N
     for node in program.nodes:
         parts = list(_parts(node, device)) if isinstance(node, Nest) else [node]
         nodes.extend(parts)
-        if reasons is not None and isinstance(node, Nest) and isinstance(first := parts[0], Nest):
-            results = prod(axis.size for axis in node.axes)
-            for piece in first.axes[len(node.axes) :]:  # at most one
-                why = f"{results} results are too few for {device.programs} programs"
-                reasons[first.buffer.name] = f"one of {piece.size} pieces, as {why}"
+        if reasons is not None and isinstance(node, Nest):
+            why = f"{prod(axis.size for axis in node.axes)} results do not fill {device.programs} programs"
+            split = [part for part in parts if isinstance(part, Nest) and len(part.axes) > len(node.axes)]
+            reasons.update({part.buffer.name: f"in {part.axes[-1].size} pieces, as {why}" for part in split})
     return program if nodes == list(program.nodes) else replace(program, nodes=tuple(nodes))
 
 

@@ -29,7 +29,7 @@ class Record(Protocol):
         """The record of a machine that is the same everywhere."""
 
     def describe(self, store: Store) -> Mapping[str, str]:
-        """What people are told, by what it is; what has to be timed is so once. Nothing where there is no device."""
+        """What people are told, by a word, of the device itself by none; what has to be timed is so once."""
 
 
 class Printer(Protocol):

@@ -49,7 +49,7 @@ def test_a_graph_is_compiled_and_run(toy: list[str], tmp_path: Path) -> None:
     assert len(toy) > 3 and "g++" not in {span.name for span in recorder.spans}
     texts = {path.name.partition("_")[2]: path.read_text(encoding="utf-8") for path in (tmp_path / "step").iterdir()}
     assert "def " in texts["forward_kernels.py"] and "a toy takes one element at a time" in texts["forward_fused.txt"]
-    assert "pieces, as 1 results are too few for 3 programs" in texts["forward_fused.txt"]
+    assert "pieces, as 1 results do not fill 3 programs" in texts["forward_fused.txt"]
 
 
 def test_a_second_process_would_find_it(toy: list[str], tmp_path: Path) -> None:
