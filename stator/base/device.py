@@ -33,6 +33,7 @@ class Device:
     launch_cost: float  # seconds until a kernel has begun
     bandwidth: float  # bytes of memory that all cores together move in a second
     row_elements: int  # float32 that a program keeps of a row between two loops over it
+    near_bytes: int = 0  # of rows: fewer are read again from the nearest cache, faster than two reductions share a loop
     warp: int = 1  # vectors that a core works on at once
     waves: int = 1  # programs for each core, so that none is idle
     columns: int = 1  # of a reduction down columns, how many one program takes

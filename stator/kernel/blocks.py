@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from stator.base.device import Device
+from stator.base.dtypes import ITEMSIZE
 from stator.kernel.decisions import pieces_of, used_by_several_loops
 from stator.loop.expr import Expr
 from stator.loop.kernel import Kernel
@@ -21,19 +22,20 @@ LOOP = 2048  # elements of a longer row that are taken at once
 
 @dataclass(frozen=True, slots=True)
 class BlockPlan:
-    """The decisions for one kernel: points of a block, both powers of two, its threads, and what it keeps of a row."""
+    """The decisions for one kernel: points of a block, both powers of two, its threads, and how it reads a row."""
 
     kernel: Kernel
     x: int
     r: int
     threads: int
     staged: tuple[Expr, ...] = ()
+    online: bool = False  # whether one loop over a row reduces what takes two if each is on its own
 
     def reason(self, device: Device) -> str:
         """The decisions in a line."""
         count = pieces_of(hint(self.kernel.outer_numel), self.x)
         size = f"{self.x} by {self.r}" if self.kernel.reduce_axes else f"{self.x}"
-        kept = f", {len(self.staged)} values of a row kept" if self.staged else ""
+        kept = f", {len(self.staged)} values of a row kept" if self.staged else ", in one loop" * self.online
         return f"{count} blocks of {size} by {self.threads} threads, of which {device.programs} fill the device{kept}"
 
 
@@ -57,7 +59,9 @@ def choose(kernel: Kernel, device: Device) -> BlockPlan:
     else:
         x = _shared(min(power_of_two(outer), max(1, 1024 // r)), 1, outer, device)
         warps = max(1, min(16, x * r // 256))
-    return BlockPlan(kernel, x, r, device.warp * warps, _staged(kernel) if fixed and r >= reduced else ())
+    whole = fixed and r >= reduced
+    online = not whole and x * _row_bytes(kernel) >= device.near_bytes
+    return BlockPlan(kernel, x, r, device.warp * warps, _staged(kernel) if whole else (), online)
 
 
 def _shared(size: int, least: int, points: int, device: Device) -> int:
@@ -65,6 +69,11 @@ def _shared(size: int, least: int, points: int, device: Device) -> int:
     while size > least and pieces_of(points, size) < device.programs:
         size //= 2
     return size
+
+
+def _row_bytes(kernel: Kernel) -> int:
+    loads = [node for node in kernel.nodes if node.op == "load" and node in kernel.inner]
+    return hint(kernel.reduce_numel) * sum([ITEMSIZE[load.dtype] for load in loads])
 
 
 def _staged(kernel: Kernel) -> tuple[Expr, ...]:

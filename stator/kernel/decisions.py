@@ -30,6 +30,7 @@ from stator.sizes import Extent, Size, Symbol, hint, maximum, minimum
 COSTLY = 10  # what an operator costs that is worth lanes even if they are taken apart afterwards
 LONG = 512  # the length that a loop is unrolled for at least, if it is symbolic
 GRID = 64  # pieces that a long vector axis is cut into, for threads to share
+ACCUMULATORS = 8  # of products, each a vector: as many again take their operands
 
 
 @dataclass(slots=True)
@@ -59,6 +60,7 @@ class LoopPlan:
     named: list[tuple[Symbol, Extent]] = field(default_factory=list)  # numbers known at run time, each by earlier ones
     loops: tuple[Axis, ...] = field(default=())  # reduce axes as nested, the vector axis innermost if it is one
     staged: tuple[Expr, ...] = ()  # what a loop over a row keeps for the next ones
+    jammed: tuple[Axis, int] | None = None  # of a product: so many rows together, which share what they load
 
     def name(self, text: str, value: Extent) -> Extent:
         """The value; one that is known at run time only is from here on a variable of this name."""
@@ -74,6 +76,8 @@ class LoopPlan:
         told = [self.shape, f"{self.lanes} lanes{along}" if self.vector is not None else f"one by one{along}"]
         if self.unroll > 1:
             told.append(f"{self.unroll} accumulators")
+        if self.jammed is not None:
+            told.append(f"{self.jammed[1]} rows along {self.jammed[0].name} together")
         if self.staged:
             told.append(f"{len(self.staged)} values of a row kept")
         threads = f"cost {hint(self.cost)}, so {hint(self.threads)} threads, each worth {device.thread_work}"
@@ -112,6 +116,9 @@ def decide(kernel: Kernel, device: Device) -> LoopPlan:
     made.serial = tuple(axis for axis in kernel.axes if axis in collide and axis is not swept)
     if not collide:
         made.tile = choose(kernel, vector, lambda load: made.lane_stride(load.attr[1]))
+    made.jammed = _jammed(made)
+    if made.jammed is not None:
+        made.unroll = min(made.unroll, max(ACCUMULATORS // made.jammed[1], 1))
     _lay_out(made, device.thread_work, whole=swept in collide)
     made.threads = minimum(made.threads, device.threads) if device.threads else made.threads
     return made
@@ -310,6 +317,27 @@ def _computed(roots: Iterable[Expr], kernel: Kernel, known: Sequence[Expr] = ())
         found.add(node)
         stack.extend((node.args[0], node.args[2]) if node.op == "masked" else node.args)
     return found
+
+
+def _jammed(made: LoopPlan) -> tuple[Axis, int] | None:
+    """Rows of a product that are computed together: along an axis that one of its factors does not vary along."""
+    kernel = made.kernel
+    if made.vector is None or made.tile is not None or made.staged or made.serial or scans(kernel.nodes):
+        return None
+    if kernel.levels != 1 or any(store.space != "outer" or store.mode != "store" for store in kernel.stores):
+        return None
+    loads = [made.deps[node] for node in kernel.nodes if node.op == "load" and node in kernel.inner]
+    short = made.shape == "row" and hint(made.vector.size) <= 2 * made.lanes  # folding is most of the work
+    for axis in reversed(kernel.axes):
+        factors = any(axis not in axes for axes in loads) and any(
+            axis in axes and not axes.issuperset(kernel.axes) for axes in loads
+        )
+        if axis is made.swept or type(axis.size) is not int or not factors:
+            continue
+        for count in (2,) if short else (4, 3, 2):
+            if axis.size % count == 0:
+                return axis, count
+    return None
 
 
 def _single_column(made: LoopPlan) -> bool:

@@ -5,7 +5,8 @@ Scalars, memory and the random stream are those of `loop/evaluate.py`, against w
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 
 from stator.base.dtypes import ITEMSIZE
 from stator.kernel import ir
@@ -23,6 +24,21 @@ def run(function: ir.Function, memories: Mapping[str, Memory], sizes: Mapping[Sy
         machine.sizes[symbol] = machine.extent(extent)
     machine.block(function.body)
     return machine.failed
+
+
+def _exp_sum(best: float, total: float, value: float) -> tuple[float, float]:
+    if value != value or best != best:
+        return math.nan, total
+    e = math.exp(-abs(value - best)) if value != best else 1.0
+    return (value, total * e + 1) if value > best else (best, total + e)
+
+
+def _welford(count: float, mean: float, squares: float, value: float) -> tuple[float, float, float]:
+    new = mean + (value - mean) / (count + 1)
+    return count + 1, new, squares + (value - mean) * (value - new)
+
+
+_ONLINE: dict[str, Callable[..., tuple[float, ...]]] = {"exp_sum": _exp_sum, "welford": _welford}
 
 
 class _Machine:
@@ -61,6 +77,10 @@ class _Machine:
                     self.store(self.memories[memory], self.index(index), self.operand(value), mode)
                 case ir.Best():
                     self.best(statement)
+                case ir.Online(states, op, value):
+                    taken = _ONLINE[op](*[self.values[state] for state in states], self.operand(value))
+                    for state, number in zip(states, taken, strict=True):
+                        self.values[state] = scalar.round_to(state.dtype, number)
                 case ir.Scratch(name, dtype, numel):
                     self.memories[name] = Memory(bytearray(b"\xff" * (numel * ITEMSIZE[dtype])), 0, dtype)
                 case ir.Flush(target):

@@ -20,6 +20,8 @@
               | v, v = best(gt, operand, operand)   the greatest (lt: least) of the operands so far and the lowest
               |                                     position of it; the first NaN is better than any number.
               |                                     `best_in_turn`: positions come in order
+              | v, v = exp_sum(operand)             the greatest operand so far, and the sum of exp(operand - it)
+              | v, v, v = welford(operand)          how many operands, their mean, and how far they are from it, squared
               | v: dtype = scan(sum, v, operand)    the next step of a scan, whose state so far is a variable: loops
               |                                     around it go in order, those of lanes too
               | s0: Scratch[dtype, number]          memory of so many elements, which this block alone knows
@@ -46,6 +48,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isnan
+from types import MappingProxyType
 from typing import Any, TypeAlias
 from zlib import crc32
 
@@ -181,6 +184,15 @@ class Best:
 
 
 @dataclass(frozen=True, slots=True)
+class Online:
+    """Variables that take a value together, as `op` of `ONLINE` says."""
+
+    states: tuple[Value, ...]
+    op: str
+    value: Operand
+
+
+@dataclass(frozen=True, slots=True)
 class Scan:
     """`target = state = op(state, value)`, of `scalar.SCANS`."""
 
@@ -231,13 +243,16 @@ class Loop:
     unroll: int = 1
 
 
-Statement: TypeAlias = (
-    Let | Position | Load | Within | Declare | Assign | Flush | Best | Scan | Scratch | Turn | Store | Loop
+Plain: TypeAlias = (
+    Let | Position | Load | Within | Declare | Assign | Flush | Best | Online | Scan | Scratch | Turn | Store
 )
+Statement: TypeAlias = Plain | Loop
 Block: TypeAlias = tuple[Statement, ...]
 KINDS = ("range", "parallel", "lanes")
 #: What an accumulator takes the next value by, in any order.
 FOLDING = ("add", "mul", "maximum", "minimum", "or", "and")
+#: What variables take together, and how many they are.
+ONLINE = {"exp_sum": 2, "welford": 3}
 #: Operators beside those of `scalar.OPS`: the operand in another dtype, its bits, Philox of (seed, counter).
 SPECIAL = ("cast", "bitcast", "uniform", "normal")
 
@@ -272,16 +287,39 @@ def walk(block: Sequence[Statement]) -> list[Statement]:
     return found
 
 
+def targets(statement: Statement) -> tuple[Value, ...]:
+    """What a statement defines or changes."""
+    match statement:
+        case Best(best=best, position=position):
+            return best, position
+        case Online(states=states):
+            return states
+        case Scan(target=target, state=state):
+            return target, state
+        case Let() | Position() | Load() | Within() | Declare() | Assign() | Flush():
+            return (statement.target,)
+    return ()
+
+
 def assigned(block: Sequence[Statement]) -> set[Value]:
     """The variables that statements assign to."""
-    found: set[Value] = set()
-    for statement in walk(block):
-        match statement:
-            case Assign(target=target):
-                found.add(target)
-            case Best(best=best, position=position):
-                found |= {best, position}
-    return found
+    return {target for s in walk(block) if isinstance(s, Assign | Best | Online) for target in targets(s)}
+
+
+def renamed(statement: Plain, names: Mapping[Value, Value], points: Mapping[Axis, Index] = MappingProxyType({})) -> Any:
+    """A statement that is no loop, of other values, at other positions."""
+
+    def change(item: Any) -> Any:
+        match item:
+            case Value():
+                return names.get(item, item)
+            case Index():
+                return item.substitute(points, change)
+            case tuple():
+                return tuple(map(change, item))
+        return item
+
+    return type(statement)(*[change(getattr(statement, name)) for name in statement.__slots__])
 
 
 def operands(statement: Statement) -> tuple[Any, ...]:
@@ -293,7 +331,7 @@ def operands(statement: Statement) -> tuple[Any, ...]:
             return (*_loaded(index), *([mask] if mask is not None else []))
         case Within(value=value, mask=mask):
             return (value, mask) if mask is not None else (value,)
-        case Scan(value=value):
+        case Scan(value=value) | Online(value=value):
             return (value,)
         case Declare(start=start):
             return (start,)

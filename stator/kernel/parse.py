@@ -104,6 +104,9 @@ class _Reader:
                 return found
             case ast.Assign([ast.Tuple([_, _] as names)], ast.Call(ast.Name(name), [ast.Name(op), _, _] as args)):
                 return self.best(names, name == "best_in_turn", op, args[1:])
+            case ast.Assign([ast.Tuple(names)], ast.Call(ast.Name(op), [value])) if op in ir.ONLINE:
+                states = tuple(map(self.value, names))
+                return ir.Online(states, op, self.operand(value, states[0].dtype))
             case ast.Expr(ast.Call(ast.Name("turn"), [ast.Subscript(ast.Name(scratch), width), place, *pieces])):
                 return self.turn(scratch, ast.literal_eval(width), place, pieces)
             case ast.Expr(ast.Call(ast.Name("flush"), [target])):

@@ -60,16 +60,12 @@ def merge(function: ir.Function, axes: Sequence[Axis], name: str) -> ir.Function
 
 def _moved(block: ir.Block, points: AxisMap) -> ir.Block:
     """Statements at other positions."""
-    made: list[ir.Statement] = []
-    for statement in block:
-        match statement:
-            case ir.Loop(body=body):
-                made.append(replace(statement, body=_moved(body, points)))
-            case ir.Load(index=index) | ir.Store(index=index) | ir.Position(index=index):
-                made.append(replace(statement, index=index.substitute(points)))
-            case _:
-                made.append(statement)
-    return tuple(made)
+    return tuple(
+        [
+            replace(s, body=_moved(s.body, points)) if isinstance(s, ir.Loop) else ir.renamed(s, {}, points)
+            for s in block
+        ]
+    )
 
 
 def share(function: ir.Function, axis: Axis, step: int) -> ir.Function:
@@ -78,6 +74,54 @@ def share(function: ir.Function, axis: Axis, step: int) -> ir.Function:
     for x in parallel(n): B  -->  for x_0 in parallel(ceil(n / step)): for x in range(step*x_0, …): B
     """
     return replace(function, body=_mapped(function.body, lambda loop: split(loop, step) if loop.axis is axis else loop))
+
+
+def jam(function: ir.Function, axis: Axis, count: int) -> ir.Function:
+    """So many iterations of a loop together, of a size that they divide: what they have in common is computed once.
+
+    for x in parallel(n): B  -->  for x_4 in parallel(n / 4): B, with four of each statement that differs along x
+    """
+    assert axis.size % count == 0, "iterations are left over"
+    outer = Axis(f"{axis.name}_{count}", axis.size // count)
+    points = [outer.index * count + k for k in range(count)]
+
+    def made(loop: ir.Loop) -> ir.Loop:
+        if loop.axis is not axis:
+            return replace(loop, body=_mapped(loop.body, made))
+        values = _differing(loop.body, axis)
+        names = [{v: ir.Value(f"{v.name}_{k}", v.dtype) for v in values} for k in range(count)]
+        return ir.Loop(outer, loop.kind, several(loop.body, values, names))
+
+    def several(block: ir.Block, values: set[ir.Value], names: Sequence[dict[ir.Value, ir.Value]]) -> ir.Block:
+        body: list[ir.Statement] = []
+        for s in block:
+            if isinstance(s, ir.Loop):
+                body.append(replace(s, body=several(s.body, values, names)))
+            elif _differs(s, axis, values):
+                body += [ir.renamed(s, name, {axis: point}) for name, point in zip(names, points, strict=True)]
+            else:
+                body.append(s)
+        return tuple(body)
+
+    return replace(function, body=_mapped(function.body, made))
+
+
+def _differing(block: ir.Block, axis: Axis) -> set[ir.Value]:
+    """The values that differ along an axis; an accumulator does if what it takes does."""
+    found: set[ir.Value] = set()
+    before = -1
+    while before != len(found):
+        before = len(found)
+        for statement in ir.walk(block):
+            if not isinstance(statement, ir.Loop) and _differs(statement, axis, found):
+                found.update(ir.targets(statement))
+    return found
+
+
+def _differs(statement: ir.Plain, axis: Axis, values: set[ir.Value]) -> bool:
+    index = getattr(statement, "index", None)
+    here = index is not None and axis in index.axes()
+    return here or not values.isdisjoint((*ir.operands(statement), *ir.targets(statement)))
 
 
 def vectorise(function: ir.Function, axis: Axis, lanes: int, unroll: int) -> ir.Function:
@@ -90,7 +134,7 @@ def vectorise(function: ir.Function, axis: Axis, lanes: int, unroll: int) -> ir.
         body = _mapped(loop.body, made)
         if loop.axis is not axis:
             return replace(loop, body=body)
-        reduces = any(isinstance(s, ir.Assign | ir.Best) for s in ir.walk(body))
+        reduces = any(isinstance(s, ir.Assign | ir.Best | ir.Online) for s in ir.walk(body))
         return replace(loop, kind="lanes", body=body, lanes=lanes, unroll=unroll if reduces else 1)
 
     return replace(function, body=_mapped(function.body, made))

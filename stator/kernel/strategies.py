@@ -13,7 +13,8 @@ from stator.kernel.blocks import BlockPlan
 from stator.kernel.decisions import LoopPlan, guarded, pieces_of
 from stator.kernel.ir import Function, Piece
 from stator.kernel.nest import Order, nest
-from stator.kernel.rewrite import flush_sums, merge, share, vectorise
+from stator.kernel.online import online_softmax, welford
+from stator.kernel.rewrite import flush_sums, jam, merge, share, vectorise
 from stator.loop.index import Axis
 from stator.loop.kernel import Kernel
 from stator.sizes import Extent
@@ -28,6 +29,8 @@ def vectors(plan: LoopPlan, name: str) -> Function:
     """Lanes innermost, threads outermost."""
     kernel = plan.kernel
     function = nest(kernel, name, _order(plan))
+    if plan.jammed is not None:
+        function = jam(function, *plan.jammed)
     if plan.vector is not None:
         function = vectorise(function, plan.vector, plan.lanes, plan.unroll)
     return replace(flush_sums(function), named=tuple(plan.named), threads=plan.threads)
@@ -39,6 +42,7 @@ def blocks(plan: BlockPlan, name: str) -> Function:
     order = Order((kernel.axes,), kernel.reduce_axes, staged=plan.staged, blocks=True)
     function = merge(nest(kernel, name, order), kernel.axes, "x")
     function = merge(function, kernel.reduce_axes, "r")
+    function = welford(online_softmax(function)) if plan.online else function
     outer, reduced = Axis("x", kernel.outer_numel), Axis("r", kernel.reduce_numel)
     function = vectorise(share(function, outer, plan.x), outer, plan.x, 1)
     return replace(vectorise(function, reduced, plan.r, 1), threads=plan.threads)

@@ -85,6 +85,8 @@ def statement_text(statement: ir.Statement) -> str:
             parts = [statement.op, operand_text(statement.value, given)]
             parts.append(operand_text(statement.here, statement.position.dtype))
             return f"{statement.best.name}, {statement.position.name} = {name}({', '.join(parts)})"
+        case ir.Online(states, op, value):
+            return f"{', '.join([state.name for state in states])} = {op}({operand_text(value, states[0].dtype)})"
         case ir.Scan(target, op, state, value):
             return f"{target.name}: {target.dtype} = scan({op}, {state.name}, {operand_text(value, target.dtype)})"
         case ir.Turn(scratch, width, memory, index, rows, columns):

@@ -103,6 +103,10 @@ class _Checker:
                 self.require({best, position} <= self.variables - self.shared, "only variables are assigned to")
                 same = (value.dtype, here.dtype) == (best.dtype, position.dtype)
                 self.require(same and position.dtype in POSITIONS and op in ("gt", "lt"), "dtypes differ")
+            case ir.Online(states, op, value):
+                self.require(self.variables - self.shared >= set(states), "only variables are assigned to")
+                same = {value.dtype, *[state.dtype for state in states]} <= {value.dtype} & scalar.FLOATS
+                self.require(same and len(states) == ir.ONLINE.get(op), "dtypes or variables differ")
             case ir.Scan(target, op, state, value):
                 self.require(state in self.variables - self.shared - self.folded, "no variable that a scan may change")
                 self.require(op in scalar.SCANS and target.dtype == value.dtype == state.dtype, "dtypes differ")

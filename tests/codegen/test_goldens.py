@@ -47,6 +47,12 @@ GRAPHS: dict[str, tuple[Callable[..., object], tuple[Tensor, ...]]] = {
     "joined": (lambda x, y: torch.cat([x, y[:, 1:]], 1) * 2, (torch.zeros(16, 5), torch.zeros(16, 9))),
     "softmax": (lambda x: x.softmax(-1), (torch.zeros(32, 100),)),
     "layer_norm": (lambda x, w, b: F.layer_norm(x, (64,), w, b), (torch.zeros(24, 64), *[torch.zeros(64)] * 2)),
+    "long_softmax": (lambda x: x.softmax(-1), (torch.zeros(300, 20000),)),
+    "long_layer_norm": (lambda x: F.layer_norm(x, (20000,)), (torch.zeros(300, 20000),)),
+    "product": (
+        lambda x, w, b: (x @ w + b).relu(),
+        (torch.zeros(16, 32), torch.zeros(32, 48), torch.zeros(48)),
+    ),
     "columns": (lambda x: x.sum(0), (torch.zeros(300, 40),)),
     "variance": (lambda x: x.var(), (torch.zeros(5000),)),
     "best": (lambda x: x.argmax(1), (torch.zeros(12, 77),)),

@@ -6,13 +6,14 @@ import pytest
 
 from stator.base.dtypes import ITEMSIZE
 from stator.kernel.evaluate import run
-from stator.kernel.ir import Function, Loop
+from stator.kernel.ir import Function, Loop, walk
 from stator.kernel.nest import Order, nest
 from stator.kernel.parse import parse
-from stator.kernel.rewrite import PART, flush_sums, split
+from stator.kernel.rewrite import PART, flush_sums, jam, split
 from stator.kernel.text import function_text
 from stator.kernel.verify import verify
 from stator.loop.evaluate import Memory
+from stator.loop.kernel import Kernel
 from tests.kernel.programs import compare
 
 SUM = """def k(p0: In[{dtype}, {numel}], p1: Out[{dtype}, 1]):
@@ -83,6 +84,55 @@ def test_a_split_loop_meets_every_point_once(size: int) -> None:
     memory = Memory(bytearray(4 * size), 0, "f32")
     run(function, {"p1": memory})
     assert [memory.read(i) for i in range(size)] == [1.0] * size
+
+
+def jammed(kernel: Kernel, name: str) -> Function:
+    """Iterations of the outermost loop that may go in any order, as many together as divide them."""
+    function = nest(kernel, name, Order.of(kernel))
+    for loop in [s for s in walk(function.body) if isinstance(s, Loop) and s.kind == "parallel"]:
+        size = loop.axis.size
+        count = next((c for c in (5, 4, 3, 2) if type(size) is int and size and size % c == 0), 1)
+        if count > 1:
+            return jam(function, loop.axis, count)
+    return function
+
+
+@pytest.mark.parametrize("seed", range(80, 120))
+def test_iterations_together(seed: int) -> None:
+    compare(seed, jammed)
+
+
+def test_what_iterations_have_in_common_is_computed_once() -> None:
+    before = parse("""def k(p0: In[f32, 8], p1: In[f32, 3], p2: Out[f32, 4]):
+    for x0 in parallel(4):
+        a0: Var[f32] = 0.0
+        for r0 in range(2):
+            t0: f32 = p0[2*x0 + r0]
+            t1: f32 = p1[r0 + 1]
+            t2: f32 = mul(t0, t1)
+            a0 = add(a0, t2)
+        p2[x0] = a0
+""")
+    (loop,) = before.body
+    assert isinstance(loop, Loop)
+    assert (
+        function_text(jam(before, loop.axis, 2))
+        == """def k(p0: In[f32, 8], p1: In[f32, 3], p2: Out[f32, 4]):
+    for x0_2 in parallel(2):
+        a0_0: Var[f32] = 0.0
+        a0_1: Var[f32] = 0.0
+        for r0 in range(2):
+            t0_0: f32 = p0[4*x0_2 + r0]
+            t0_1: f32 = p0[4*x0_2 + r0 + 2]
+            t1: f32 = p1[r0 + 1]
+            t2_0: f32 = mul(t0_0, t1)
+            t2_1: f32 = mul(t0_1, t1)
+            a0_0 = add(a0_0, t2_0)
+            a0_1 = add(a0_1, t2_1)
+        p2[2*x0_2] = a0_0
+        p2[2*x0_2 + 1] = a0_1
+"""
+    )
 
 
 @pytest.mark.parametrize("seed", range(60, 80))

@@ -53,7 +53,7 @@ class Lanes:
 
     def _read(self, block: ir.Block, loop: ir.Loop) -> None:
         for statement in ir.walk(block):
-            for target in _targets(statement):
+            for target in ir.targets(statement):
                 outside = target in self.folded or target in self.scanned
                 if not outside and self._varies(statement, loop):
                     self.varying.add(target)
@@ -75,25 +75,13 @@ class Lanes:
         return 0 if loop is None else lane_stride(index, loop.axis, loop.lanes, self.varying.__contains__)
 
 
-def _targets(statement: ir.Statement) -> tuple[ir.Value, ...]:
-    match statement:
-        case ir.Loop() | ir.Store() | ir.Flush():
-            return ()
-        case ir.Best(best=best, position=position):
-            return best, position
-        case ir.Scan(target=target, state=state):
-            return target, state
-        case _:
-            return (statement.target,) if hasattr(statement, "target") else ()
-
-
 def moving(loop: ir.Loop) -> set[ir.Value]:
     """The values that differ from block to block of a loop of lanes, also where lanes of a block do not."""
     found: set[ir.Value] = set()
     for statement in ir.walk(loop.body):
         index = getattr(statement, "index", None)
         if (index is not None and loop.axis in index.axes()) or not found.isdisjoint(ir.operands(statement)):
-            found.update(_targets(statement))
+            found.update(ir.targets(statement))
     return found
 
 
@@ -106,7 +94,7 @@ def shared(loop: ir.Loop, moving: set[ir.Value]) -> set[ir.Value]:
     for number, run in enumerate(runs(loop.body)):
         for statement in run:
             found |= {o for o in ir.operands(statement) if made.get(o, number) != number}
-            made.update({target: number for target in _targets(statement) if target in moving})
+            made.update({target: number for target in ir.targets(statement) if target in moving})
     return found - {s.target for s in ir.walk(loop.body) if isinstance(s, ir.Declare)}
 
 

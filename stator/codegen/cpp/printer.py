@@ -172,6 +172,8 @@ class _Printer(Memory):
                 self.block.lines.append(f"{ops.STORAGE[dtype]} {name}[{numel}];")
             case ir.Turn():
                 self.turn(statement)
+            case _:
+                raise NotImplementedError(f"C++ has no {type(statement).__name__}")
 
     def name(self, target: ir.Value, text: str) -> None:
         """Define a value; one that other runs of a block of several vectors use has a place for each."""

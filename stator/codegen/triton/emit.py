@@ -9,8 +9,9 @@ from collections.abc import Sequence
 
 from stator.base.device import Device
 from stator.codegen.triton import special_functions
-from stator.codegen.triton.operators import PREAMBLE
+from stator.codegen.triton.operators import ONLINE, PREAMBLE
 from stator.codegen.triton.printer import function_text, launch_text
+from stator.kernel import ir
 from stator.kernel.blocks import choose
 from stator.kernel.strategies import blocks
 from stator.kernel.verify import verify
@@ -27,6 +28,8 @@ def emit(kernels: Sequence[Kernel], device: Device, names: Sequence[str] = (), c
         parts.append(special_functions.PREAMBLE)
     named = zip(kernels, names or map(kernel_name, range(len(kernels))), strict=True)
     functions = [blocks(choose(kernel, device), name) for kernel, name in named]
+    if any(isinstance(statement, ir.Online) for function in functions for statement in ir.walk(function.body)):
+        parts.append(ONLINE)
     for function in functions if check else ():
         verify(function)
     launches = "\n".join(["LAUNCHES = {", *[launch_text(function, device.warp) for function in functions], "}\n"])

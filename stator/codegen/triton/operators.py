@@ -89,6 +89,39 @@ FOLDS = {
 # Scan -> the function that joins what was so far with what comes next.
 SCANS = {"sum": "_sum", "prod": "_product", "max": "_maximum", "min": "_minimum", "logsumexp": "_logaddexp"}
 
+# What takes values of a row one block after another, and what joins its lanes at the end: for files that need it.
+ONLINE = """\
+@triton.jit
+def _exp_sum(best, total, value):
+    e = libdevice.exp(tl.where(value == best, 0.0, -tl.abs(value - best)))
+    better = value > best
+    total = tl.fma(total, tl.where(better, e, 1.0), tl.where(better, 1.0, e))
+    return tl.maximum(best, value, propagate_nan=tl.PropagateNan.ALL), total
+
+
+@triton.jit
+def _exp_sum_of_row(best, total):
+    most = tl.reduce(best, 1, _maximum)[:, None]
+    return most, tl.sum(tl.where(best == most, total, total * libdevice.exp(best - most)), 1)[:, None]
+
+
+@triton.jit
+def _welford(mean, squares, value, live, turn):
+    apart = tl.where(live, value - mean, 0.0)
+    mean = tl.fma(apart, 1.0 / turn.to(mean.dtype), mean)
+    return mean, tl.fma(apart, tl.where(live, value - mean, 0.0), squares)
+
+
+@triton.jit
+def _welford_of_row(mean, squares, count):
+    count = count.to(mean.dtype)
+    whole = tl.sum(count, 1)[:, None]
+    middle = tl.sum(count * mean, 1)[:, None] / whole
+    apart = mean - middle
+    return whole, middle, tl.sum(squares + count * apart * apart, 1)[:, None]
+"""
+
+
 PREAMBLE = """\
 import triton
 import triton.language as tl

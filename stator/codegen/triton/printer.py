@@ -201,6 +201,8 @@ class _Printer:
                 self.assign(statement)
             case ir.Best():
                 self.best(statement)
+            case ir.Online():
+                self.online(statement)
             case ir.Scan():
                 self.scan(statement)
             case ir.Scratch():
@@ -261,11 +263,27 @@ class _Printer:
         else:
             self.add(f"{names} = {_merge(statement)}({names}, {', '.join(given)})")
 
+    def online(self, statement: ir.Online) -> None:
+        assert self.inner and self.row is not None and not self.whole, "a row that one block covers is taken at once"
+        names, value = [state.name for state in statement.states], statement.value
+        match statement.op:
+            case "exp_sum":
+                self.add(f"{', '.join(names)} = _exp_sum({', '.join(names)}, {self.taken(value, statement.states[0])})")
+            case "welford":  # how many values a lane has taken follows from where it is
+                mean = ", ".join(names[1:])
+                self.add(f"{mean} = _welford({mean}, {self.operand(value)}, rm, start // {self.row.lanes} + 1)")
+
     def fold(self, target: ir.Value, loop: ir.Loop) -> None:
         """What lanes of a row have come to."""
         dtype, name = target.dtype, target.name
-        (taker,) = [s for s in ir.walk(loop.body) if isinstance(s, ir.Assign | ir.Best) and target in ir.assigned([s])]
+        (taker,) = [s for s in ir.walk(loop.body) if not isinstance(s, ir.Loop) and target in ir.assigned([s])]
         match taker:
+            case ir.Online(states, op) if target == states[0]:
+                names = [state.name for state in states]
+                given = names
+                if op == "welford":
+                    given = [*names[1:], f"({loop.axis.size} - base + {loop.lanes - 1}) // {loop.lanes}"]
+                self.add(f"{', '.join(names)} = _{op}_of_row({', '.join(given)})")
             case ir.Best(best=best) if target == best:
                 return
             case ir.Best(best=best):
