@@ -17,12 +17,14 @@ import torch
 from torch.nn import functional
 
 from stator._native import load_kernels
-from stator.codegen.cpp import emit, native
+from stator.codegen.cpp import emit
 from stator.loop import expr as e
 from stator.loop.expr import Expr
 from stator.loop.index import Axis, Index
 from stator.loop.kernel import Kernel, Param, Store, kernel
 from stator.runtime import Cpp
+from stator.targets.cpu.printer import flags
+from stator.targets.cpu.record import read
 
 SIZES = ((128, 768), (128, 3072), (1024, 1024), (2048, 4096))
 Case = tuple[str, Kernel, list[torch.Tensor], Callable[..., Any]]
@@ -176,13 +178,13 @@ def main() -> None:
     parser.add_argument("--peer", action="store_true")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    target = native()
+    target = read()
     for rows, n in SIZES:
         chosen = [case for case in (*cases(rows, n), *moves(rows, n)) if not options.names or case[0] in options.names]
         start = time.perf_counter()
         source = emit([case[1] for case in chosen], target)
         middle = time.perf_counter()
-        library = Cpp().build(source, target.flags)
+        library = Cpp().build(source, flags(target))
         built = time.perf_counter()
         print(f"[{rows}, {n}]  emit {middle - start:.3f} s, build {built - middle:.3f} s")
         kernels = load_kernels(str(library), [f"k{i}" for i in range(len(chosen))])

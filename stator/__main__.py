@@ -22,6 +22,7 @@ from rich.table import Table
 from rich.text import Text
 
 import stator
+from stator import targets
 from stator.backends.builtin import list_backends
 from stator.base import log
 from stator.base.options import MODES, OPTIONS, Options
@@ -74,8 +75,10 @@ def info() -> None:
     table.add_row("stator", stator.__version__)
     table.add_row("torch", torch.__version__)
     table.add_row("python", f"{platform.python_version()} ({platform.system()} {platform.machine()})")
-    table.add_row("cpu", f"{torch.backends.cpu.get_cpu_capability()}, {torch.get_num_threads()} threads")
-    table.add_row("cuda", torch.cuda.get_device_name() if torch.cuda.is_available() else "no device")
+    store = Store(settings.cache_root(), settings.cache_bytes)
+    for kind in targets.kinds():
+        for name, text in targets.record(kind).describe(store).items():
+            table.add_row(f"{kind} {name}".strip(), text)
     table.add_row("compiler", compiler or f"{settings.compiler} was not found")
     table.add_row("cache", str(settings.cache_root()))
     console.print(table)

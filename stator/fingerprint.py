@@ -22,8 +22,11 @@ import torch
 from torch import fx
 from torch.nn import functional as F
 
+from stator import targets
+from stator.aot import casts
 from stator.aot.attributes import attribute
 from stator.base import processor
+from stator.base.device import HOST, kind_of
 from stator.base.errors import Unsupported
 from stator.base.options import Options
 from stator.base.store import key_of
@@ -48,7 +51,8 @@ def graph_key(gm: fx.GraphModule, example_inputs: Sequence[Any], options: Option
 
     Raises `Unsupported` where an argument has no stable text; the graph is then compiled without the store.
     """
-    return key_of(graph_text(gm, example_inputs), modes_text(), options.key(), versions_text())
+    graph, devices = graph_text(gm, example_inputs), devices_text(gm, example_inputs, options)
+    return key_of(graph, modes_text(), options.key(), devices, versions_text())
 
 
 def graph_text(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> str:
@@ -194,7 +198,7 @@ def modes_text() -> str:
     """The ambient state of PyTorch that changes what operators do."""
     autocast = [
         f"{kind}:{torch.is_autocast_enabled(kind)}:{torch.get_autocast_dtype(kind)}"
-        for kind in ("cpu", "cuda")
+        for kind in casts.DEVICES
         if torch.is_autocast_enabled(kind)
     ]
     state = (
@@ -209,6 +213,18 @@ def modes_text() -> str:
     return repr(state)
 
 
+def devices_text(gm: fx.GraphModule, example_inputs: Sequence[Any], options: Options) -> str:
+    """The records of the devices that the graph touches, by which it is decided how it is compiled."""
+    found = {torch.device(HOST)}
+    for value in (*example_inputs, *[node.meta.get("val") for node in gm.graph.nodes]):
+        if isinstance(value, torch.Tensor):
+            found.add(value.device)
+        elif isinstance(value, tuple | list):
+            found.update([part.device for part in value if isinstance(part, torch.Tensor)])
+    names = [name for name in sorted(map(str, found)) if targets.has(kind_of(name))]
+    return repr([targets.record(name).read(name, options.threads) for name in names])
+
+
 @functools.cache
 def versions_text() -> str:
     """PyTorch, Python, the processor, and this package's own files by content: two megabytes, five milliseconds."""
@@ -218,6 +234,5 @@ def versions_text() -> str:
     for path in sorted(path for path in paths if path.endswith((".py", ".h", ".so"))):
         with open(path, "rb") as file:
             parts += [os.path.relpath(path, root), file.read()]
-    devices = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     versions = torch.__version__, torch.version.git_version, platform.python_version()
-    return repr((*versions, processor.identity(), devices, key_of(*parts)))
+    return repr((*versions, processor.identity(), key_of(*parts)))

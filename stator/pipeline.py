@@ -16,19 +16,18 @@ from typing import Any
 import torch
 from torch import fx
 
-from stator import lowering, passes, plan, prims
+from stator import lowering, passes, plan, prims, targets
 from stator.aot.attributes import lifted
 from stator.aot.metadata import Memory, Metadata
 from stator.aot.partition import partition
 from stator.aot.trace import trace
 from stator.base import artifacts, log
+from stator.base.device import HOST, Device
 from stator.base.errors import InternalError, StatorError
 from stator.base.options import Options
-from stator.codegen import c, cpp, triton
 from stator.compiled import Compiled
 from stator.inspect import graph_file
 from stator.loop import tables, text, verify
-from stator.loop.device import Device
 from stator.loop.footprint import Kept, settle
 from stator.loop.kernel import Schedule
 from stator.loop.schedule import schedule as schedule_program
@@ -59,8 +58,9 @@ def build(gm: fx.GraphModule, example_inputs: Sequence[Any], options: Options) -
         if backward is not None:
             units.append(building.begin(emit_kernels(backward, options), backward.device))
         with stage("memory"):
-            cores = options.threads or torch.get_num_threads()
-            forward, backward, footprint = settle(forward, backward, _kept(metadata), len(metadata.saved), cores)
+            device = _record(forward, options)
+            given = len(metadata.saved)
+            forward, backward, footprint = settle(forward, backward, _kept(metadata), given, device=device)
         metadata = replace(metadata, memory=Memory(**asdict(footprint)))
         halves = [half for half in (forward, backward) if half is not None]
         built = [emit_artifact(half, part, options) for half, part in zip(halves, units, strict=True)]
@@ -75,7 +75,7 @@ def build(gm: fx.GraphModule, example_inputs: Sequence[Any], options: Options) -
 
 def schedule_graph(gm: fx.GraphModule, name: str, options: Options) -> Schedule:
     """A graph of functional ATen overloads to fused kernels: passes, lowering, scheduling."""
-    device = _device(gm)
+    device = targets.record(kind := _device(gm)).read(kind, options.threads)
     with stage("passes", graph=name):
         passes.run(gm)
         if options.verify:
@@ -87,7 +87,7 @@ def schedule_graph(gm: fx.GraphModule, name: str, options: Options) -> Schedule:
             verify.verify_program(program)
     artifacts.stage(f"{name}_loops", lambda: text.program_text(program), "txt")
     with stage("schedule", graph=name):
-        schedule = schedule_program(program, Device.of(device.type, options.threads or torch.get_num_threads()))
+        schedule = schedule_program(program, device)
     return schedule
 
 
@@ -98,7 +98,9 @@ def emit_kernels(schedule: Schedule, options: Options) -> list[Unit]:
             verify.verify_schedule(schedule)
     try:
         with stage("codegen", graph=schedule.name):
-            return _units(schedule, options)
+            kernels, names = schedule.kernels, schedule.names
+            emit = targets.printer(schedule.device).emit
+            return emit(kernels, names, _record(schedule, options), options) if kernels else []
     except StatorError:  # else it is written once its memory is planned
         artifacts.stage(f"{schedule.name}_fused", lambda: text.schedule_text(schedule), "txt")
         raise
@@ -110,15 +112,15 @@ def emit_artifact(schedule: Schedule, units: tuple[Unit, ...], options: Options)
     if options.verify:
         with stage("schedule", graph=name):
             verify.verify_schedule(schedule)
-    artifacts.stage(f"{name}_fused", lambda: text.schedule_text(schedule), "txt")
+    artifacts.stage(f"{name}_fused", lambda: _fused_text(schedule, options), "txt")
     with stage("plan", graph=name):
         planned = make(schedule)
         if options.verify:
             plan.verify(planned)
     for unit in units:
-        suffix, mark = ("cpp", "//") if unit.language == "cpp" else ("py", "#")
-        told = partial(sources.unit_text, unit.source, unit.kernels, schedule, mark)
-        artifacts.stage(f"{name}_kernels", told, suffix)
+        printer = targets.printer(schedule.device)
+        told = partial(sources.unit_text, unit.source, unit.kernels, schedule, printer.COMMENT)
+        artifacts.stage(f"{name}_kernels", told, printer.SUFFIX)
     artifacts.stage(f"{name}_wrapper", lambda: plan.module_text(planned, units, sources.launch_remarks(schedule)), "py")
     return GraphArtifact(planned, units)
 
@@ -135,17 +137,14 @@ def stage(name: str, **facts: Any) -> Iterator[None]:
             raise InternalError(name, f"{type(error).__name__}: {error}") from error
 
 
-def _units(schedule: Schedule, options: Options) -> list[Unit]:
-    """The kernels of a schedule as source text for its device."""
-    if not schedule.kernels:
-        return []
-    names = schedule.names
-    if torch.device(schedule.device).type == "cpu":
-        if options.cpu_kernels == "c":
-            return [Unit(c.emit(schedule.kernels, names, options.verify), names, c.FLAGS)]
-        target = replace(cpp.native(), threads=options.threads)
-        return [Unit(text, part, target.flags) for text, part in cpp.emit_units(schedule.kernels, target, names)]
-    return [Unit(triton.emit(schedule.kernels, names, options.verify), names, (), "triton")]
+def _record(schedule: Schedule, options: Options) -> Device:
+    return targets.record(schedule.device).read(schedule.device, options.threads)
+
+
+def _fused_text(schedule: Schedule, options: Options) -> str:
+    """The schedule, and of each kernel why it is as it is and how it runs."""
+    device, printer = _record(schedule, options), targets.printer(schedule.device)
+    return text.schedule_text(schedule, [printer.reason(kernel, device, options) for kernel in schedule.kernels])
 
 
 def _kept(metadata: Metadata) -> list[Kept]:
@@ -155,10 +154,10 @@ def _kept(metadata: Metadata) -> list[Kept]:
     return [Kept(i, start[saved.source] + saved.index) for i, saved in places]
 
 
-def _device(gm: fx.GraphModule) -> torch.device:
-    """The device of a graph: its accelerator if it touches one, else the CPU."""
+def _device(gm: fx.GraphModule) -> str:
+    """The device of a graph: its accelerator if it touches one, else the host."""
     for node in gm.graph.nodes:
         value = node.meta.get("val")
-        if isinstance(value, torch.Tensor) and value.device.type != "cpu":
-            return value.device
-    return torch.device("cpu")
+        if isinstance(value, torch.Tensor) and value.device.type != HOST:
+            return str(value.device)
+    return HOST

@@ -21,6 +21,7 @@ from torch import fx
 from stator.aot.attributes import lifted
 from stator.base import log
 from stator.base.announce import announce
+from stator.base.device import HOST
 from stator.base.errors import SlowWarning
 from stator.base.options import Options
 from stator.base.store import Store
@@ -134,8 +135,9 @@ def objection(gm: fx.GraphModule, inputs: Sequence[Any], found: Compiled) -> str
         return "it does more than call operators of PyTorch"
     if not all(type(t) in (torch.Tensor, torch.nn.Parameter) and not t._backward_hooks for t in tensors):
         return "hooks or tensors of another class would see it"
-    if torch.is_anomaly_enabled() or (torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()):
-        return "anomaly detection or a CUDA graph would see it"
+    accelerators = [torch.get_device_module(kind) for kind in {t.device.type for t in tensors} - {HOST}]
+    if torch.is_anomaly_enabled() or any(getattr(a, "is_current_stream_capturing", bool)() for a in accelerators):
+        return "anomaly detection or a stream that is recorded would see it"
     return None
 
 
@@ -202,11 +204,12 @@ def detached(value: Any) -> Any:
 
 def _step(call: Call, inputs: list[Any], leaves: list[torch.Tensor]) -> None:
     """One call, and its gradients where it has any; nothing is accumulated anywhere."""
-    results = [value for value in call(*inputs) if isinstance(value, torch.Tensor) and value.requires_grad]
+    made = [value for value in call(*inputs) if isinstance(value, torch.Tensor)]
+    results = [value for value in made if value.requires_grad]
     if results and leaves:
         torch.autograd.grad(results, leaves, [torch.ones_like(value) for value in results], allow_unused=True)
-    if torch.cuda.is_initialized():
-        torch.cuda.synchronize()
+    for kind in {value.device.type for value in made} - {HOST}:
+        torch.get_device_module(kind).synchronize()
 
 
 def _in_turn(compiled: Callable[[], None], eager: Callable[[], None], seconds: float, least: int) -> Measured | None:

@@ -17,7 +17,9 @@ import torch
 from torch import fx
 from torch.amp import autocast_mode
 
+from stator.aot.casts import DEVICES
 from stator.aot.generators import restoring
+from stator.base.device import HOST
 from stator.base.errors import mark_partly_done
 from stator.capture.values.torch import switches
 
@@ -59,9 +61,7 @@ class Modes:
 
     def __init__(self) -> None:
         self.grad = torch.is_grad_enabled()
-        self.casts = [
-            (kind, torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in ("cpu", "cuda")
-        ]
+        self.casts = [(kind, torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in DEVICES]
         self.cache = torch.is_autocast_cache_enabled()
         self.nesting = _nesting()
         self.switches = [(turn, read()) for turn, read in _SWITCHES]
@@ -103,7 +103,7 @@ def atomic(gm: Any, compiled: Compiled, example_inputs: Sequence[Any]) -> Compil
     places = [i for i, node in enumerate(gm.graph.find_nodes(op="placeholder")) if node.name in names]
     attributes = [getattr(gm, str(n.target)) for n in gm.graph.find_nodes(op="get_attr") if n.name in names]
     tensors = [value for value in example_inputs if isinstance(value, torch.Tensor)]
-    devices = [torch.device("cpu"), *{t.device for t in tensors if t.device.type == "cuda"}]
+    devices = [torch.device(HOST), *{t.device for t in tensors if t.device.type in DEVICES} - {torch.device(HOST)}]
     turning = any(node.target in _TURNING for node in gm.graph.nodes if node.op == "call_function")
     if places or attributes or turning:
         compiled = functools.partial(_attempt, compiled, places, attributes, turning)

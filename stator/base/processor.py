@@ -1,7 +1,7 @@
 """What the processor is: its maker and its instruction set extensions, as Linux names them.
 
-Read once, from one file; empty where it cannot be read. Neighbours: `codegen/cpp/target.py` chooses the vector width
-by it, `lowering/product.py` the library for matrix products; compiled code is filed under `identity()`.
+Read once, from one file; empty where it cannot be read. Neighbours: `targets/cpu/record.py` finds the vector width and
+the library for matrix products by it; compiled code is filed under `identity()`.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from stator.base.device import HOST
 from stator.sizes import symbols
 
 TORCH_PLAIN = (torch.dtype, torch.layout, torch.memory_format)
@@ -111,7 +112,7 @@ def describe(value: Any) -> str:
     """A tensor in a few words: float32 [2, 3] strides (3, 1)."""
     if isinstance(value, torch.Tensor):
         text = f"{_word(value.dtype)} {list(value.shape)} strides {tuple(value.stride())}"
-        return text if value.device.type == "cpu" else f"{text} {value.device}"
+        return text if value.device.type == HOST else f"{text} {value.device}"
     if isinstance(value, (tuple, list)):
         return ", ".join(describe(item) or "None" for item in value)
     if isinstance(value, torch.SymInt):

@@ -10,17 +10,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from stator.base.device import Device
 from stator.base.dtypes import ITEMSIZE
 from stator.kernel.decisions import pieces_of, used_by_several_loops
 from stator.loop.expr import Expr
 from stator.loop.kernel import Kernel
 from stator.sizes import hint
 
-PERSISTENT_ELEMENTS = 8192  # of a row, as registers of up to 16 warps hold them
 LOOP = 2048  # elements of a longer row that are taken at once
-NEAR = 1 << 16  # bytes of rows: what is less is read again from the nearest cache, faster than `online` computes
-PROGRAMS = 264  # two for each multiprocessor of a large GPU: fewer leave it idle
-WARP = 32  # threads that run together
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,34 +31,42 @@ class BlockPlan:
     staged: tuple[Expr, ...] = ()
     online: bool = False  # whether one loop over a row reduces what takes two if each is on its own
 
+    def reason(self, device: Device) -> str:
+        """The decisions in a line."""
+        count = pieces_of(hint(self.kernel.outer_numel), self.x)
+        size = f"{self.x} by {self.r}" if self.kernel.reduce_axes else f"{self.x}"
+        kept = f", {len(self.staged)} values of a row kept" if self.staged else ", in one loop" * self.online
+        return f"{count} blocks of {size} by {self.threads} threads, of which {device.programs} fill the device{kept}"
+
 
 def power_of_two(number: int) -> int:
     """The least power of two that is not below `number`."""
     return 1 << max(number - 1, 0).bit_length()
 
 
-def choose(kernel: Kernel) -> BlockPlan:
+def choose(kernel: Kernel, device: Device) -> BlockPlan:
     """The blocks of a kernel."""
     outer, reduced = hint(kernel.outer_numel), hint(kernel.reduce_numel)
     if not kernel.reduce_axes:
-        size = _shared(min(1024, power_of_two(outer)), 128, outer)
-        return BlockPlan(kernel, size, 1, WARP * max(1, min(4, size // 128)))
+        size = _shared(min(1024, power_of_two(outer)), 128, outer, device)
+        return BlockPlan(kernel, size, 1, device.warp * max(1, min(4, size // 128)))
     fixed = type(kernel.reduce_numel) is int
     if _columns(kernel):
-        x, r, warps = _shared(min(64, power_of_two(outer)), 16, outer), min(64, power_of_two(reduced)), 4
-    elif (r := power_of_two(reduced) if fixed else min(power_of_two(reduced), LOOP)) > PERSISTENT_ELEMENTS:
+        x = _shared(min(device.columns, power_of_two(outer)), 16, outer, device)
+        r, warps = min(64, power_of_two(reduced)), 4
+    elif (r := power_of_two(reduced) if fixed else min(power_of_two(reduced), LOOP)) > device.row_elements:
         x, r, warps = 1, LOOP, 8
     else:
-        x = _shared(min(power_of_two(outer), max(1, 1024 // r)), 1, outer)
+        x = _shared(min(power_of_two(outer), max(1, 1024 // r)), 1, outer, device)
         warps = max(1, min(16, x * r // 256))
     whole = fixed and r >= reduced
-    online = not whole and x * _row_bytes(kernel) >= NEAR
-    return BlockPlan(kernel, x, r, WARP * warps, _staged(kernel) if whole else (), online)
+    online = not whole and x * _row_bytes(kernel) >= device.near_bytes
+    return BlockPlan(kernel, x, r, device.warp * warps, _staged(kernel) if whole else (), online)
 
 
-def _shared(size: int, least: int, points: int) -> int:
+def _shared(size: int, least: int, points: int, device: Device) -> int:
     """A size of blocks, smaller where there would be too few of them."""
-    while size > least and pieces_of(points, size) < PROGRAMS:
+    while size > least and pieces_of(points, size) < device.programs:
         size //= 2
     return size
 

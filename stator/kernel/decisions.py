@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from math import ceil, prod
 
+from stator.base.device import Device
 from stator.kernel.cost import COST, total_cost
 from stator.kernel.facts import INT32, Axes, dependencies, index_axes, lane_stride, stays_inside
 from stator.kernel.nest import merges
@@ -26,12 +27,10 @@ from stator.loop.ranges import Ranges
 from stator.loop.space import loops
 from stator.sizes import Extent, Size, Symbol, hint, maximum, minimum
 
-THREAD_WORK = 60_000  # cost units that pay for one more thread
 COSTLY = 10  # what an operator costs that is worth lanes even if they are taken apart afterwards
 LONG = 512  # the length that a loop is unrolled for at least, if it is symbolic
 GRID = 64  # pieces that a long vector axis is cut into, for threads to share
 ACCUMULATORS = 8  # of products, each a vector: as many again take their operands
-STAGED = 4096  # the longest row of float32 that is kept between the loops over it: half of the nearest cache
 
 
 @dataclass(slots=True)
@@ -71,6 +70,19 @@ class LoopPlan:
         self.named.append((symbol, value))
         return symbol.size
 
+    def reason(self, device: Device) -> str:
+        """The decisions in a line."""
+        along = f" along {self.swept.name}" if self.swept is not None else ""
+        told = [self.shape, f"{self.lanes} lanes{along}" if self.vector is not None else f"one by one{along}"]
+        if self.unroll > 1:
+            told.append(f"{self.unroll} accumulators")
+        if self.jammed is not None:
+            told.append(f"{self.jammed[1]} rows along {self.jammed[0].name} together")
+        if self.staged:
+            told.append(f"{len(self.staged)} values of a row kept")
+        threads = f"cost {hint(self.cost)}, so {hint(self.threads)} threads, each worth {device.thread_work}"
+        return f"{', '.join(told)}; {threads}"
+
     def dtype(self, node: Expr) -> str:
         """The dtype that a node is computed in."""
         return "i32" if node in self.narrow else node.dtype
@@ -80,14 +92,14 @@ class LoopPlan:
         return 0 if self.vector is None else _lane_stride(index, self.vector, self.lanes, self.deps)
 
 
-def decide(kernel: Kernel, vector_bytes: int, threads: int = 0) -> LoopPlan:
-    """Decide everything, for vectors of so many bytes and so many threads at most, if that is not 0."""
+def decide(kernel: Kernel, device: Device) -> LoopPlan:
+    """Decide everything."""
     deps = dependencies(kernel)
     ranges = Ranges(kernel.reduce_numel)
     narrow = _narrow(kernel, ranges)
     collide = colliding([store.index for store in kernel.stores if scatters(store)], kernel.axes)
-    vector = _choose(kernel, vector_bytes // 4, deps, collide)
-    lanes = vector_bytes // 4
+    lanes = device.vector_bytes // 4
+    vector = _choose(kernel, lanes, deps, collide)
     if any(_is_wide(node, narrow) and (vector in deps[node] or node.op == "reduce") for node in kernel.nodes):
         lanes //= 2
     swept = vector
@@ -100,15 +112,15 @@ def decide(kernel: Kernel, vector_bytes: int, threads: int = 0) -> LoopPlan:
     elif kernel.reduce_axes:
         made.shape = "column"
     made.unroll = _unroll(made)
-    made.staged = _staged(made)
+    made.staged = _staged(made, device.row_elements)
     made.serial = tuple(axis for axis in kernel.axes if axis in collide and axis is not swept)
     if not collide:
         made.tile = choose(kernel, vector, lambda load: made.lane_stride(load.attr[1]))
     made.jammed = _jammed(made)
     if made.jammed is not None:
         made.unroll = min(made.unroll, max(ACCUMULATORS // made.jammed[1], 1))
-    _lay_out(made, whole=swept in collide)
-    made.threads = minimum(made.threads, threads) if threads else made.threads
+    _lay_out(made, device.thread_work, whole=swept in collide)
+    made.threads = minimum(made.threads, device.threads) if device.threads else made.threads
     return made
 
 
@@ -248,7 +260,7 @@ def _unroll(made: LoopPlan) -> int:
     return unroll
 
 
-def _staged(made: LoopPlan) -> tuple[Expr, ...]:
+def _staged(made: LoopPlan, longest: int) -> tuple[Expr, ...]:
     """What several loops over a short row compute and is costly, such as the exponentials of a softmax.
 
     Only what is used as it is: not what other such values are made of. Rows are a single loop of known length.
@@ -256,7 +268,7 @@ def _staged(made: LoopPlan) -> tuple[Expr, ...]:
     kernel, vector = made.kernel, made.vector
     if made.shape != "row" or len(made.loops) != 1 or vector is None or scans(kernel.nodes):
         return ()
-    if type(vector.size) is not int or vector.size > STAGED:
+    if type(vector.size) is not int or vector.size > longest:
         return ()
     found: list[Expr] = []
     for node in used_by_several_loops(kernel):
@@ -334,7 +346,7 @@ def _single_column(made: LoopPlan) -> bool:
     return kernel.levels == 1 and all(store.space == "outer" for store in kernel.stores) and not scans(kernel.nodes)
 
 
-def _lay_out(made: LoopPlan, whole: bool) -> None:
+def _lay_out(made: LoopPlan, thread_work: int, whole: bool) -> None:
     """The grid that threads share, and how many the work is worth; `whole` keeps the innermost loop in one piece."""
     kernel, vector, tile = made.kernel, made.swept, made.tile
     blocked = (vector, tile.axis) if tile is not None else (vector,)
@@ -343,7 +355,7 @@ def _lay_out(made: LoopPlan, whole: bool) -> None:
     if tile is not None:
         outer *= made.name("blocks", pieces_of(tile.axis.size, tile.columns))
     made.cost = total_cost(kernel)
-    wanted = made.name("wanted", minimum(GRID, pieces_of(made.cost, THREAD_WORK)))
+    wanted = made.name("wanted", minimum(GRID, pieces_of(made.cost, thread_work)))
     pieces: Extent = 1
     if vector in kernel.axes and vector is not None and whole:
         made.chunk = vector.size

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
+from stator.base.device import Device
 from stator.base.dtypes import ITEMSIZE
 from stator.base.placement import ALIGNMENT
 from stator.loop.kernel import Block, Call, MemoryPlan, Schedule
@@ -51,17 +52,17 @@ class Kept:
 
 
 def settle(
-    forward: Schedule, backward: Schedule | None, kept: Sequence[Kept] = (), given: int = 0, cores: int = 1
+    forward: Schedule, backward: Schedule | None, kept: Sequence[Kept] = (), given: int = 0, *, device: Device
 ) -> tuple[Schedule, Schedule | None, Footprint]:
     """The schedules with their final memory plans, and what they take.
 
-    `given` is the number of inputs of backward before the tangents, `cores` the number of threads that operators use.
+    `given` is the number of inputs of backward before the tangents.
     """
     if backward is None:
-        most = _most([*_made(forward), *_workspaces(forward, cores)], forward)
+        most = _most([*_made(forward), *_workspaces(forward, device)], forward)
         arena = forward.memory.arena_bytes
         return forward, None, Footprint(most + arena, most + arena, 0, 0, arena)
-    pair = _Pair(forward, backward, kept, given, cores)
+    pair = _Pair(forward, backward, kept, given, device)
     best = pair.border()
     plans = [apart(forward.memory, best), apart(backward.memory, best)]
     return replace(forward, memory=plans[0]), replace(backward, memory=plans[1]), pair.footprint(best)
@@ -90,12 +91,12 @@ def _leaves(block: Block, border: int) -> bool:
 class _Pair:
     """The two schedules of a training step, with everything in the arenas at first."""
 
-    def __init__(self, forward: Schedule, backward: Schedule, kept: Sequence[Kept], given: int, cores: int) -> None:
+    def __init__(self, forward: Schedule, backward: Schedule, kept: Sequence[Kept], given: int, device: Device) -> None:
         self.schedules = (forward, backward)
         taken = _given(forward, backward, kept, given)
         self.homes = (
-            [*_made(forward), *_workspaces(forward, cores)],
-            [*_made(backward), *_workspaces(backward, cores), *taken],
+            [*_made(forward), *_workspaces(forward, device)],
+            [*_made(backward), *_workspaces(backward, device), *taken],
         )
         names = {_buffer(forward, place.output) for place in kept}
         self.saved = sum(hint(forward.buffers[name].nbytes) for name in names if name)
@@ -153,7 +154,7 @@ def _made(schedule: Schedule) -> list[Home]:
     return [(hint(schedule.buffers[name].nbytes), *lives[name]) for name in own if name in lives]
 
 
-def _workspaces(schedule: Schedule, cores: int) -> list[Home]:
+def _workspaces(schedule: Schedule, device: Device) -> list[Home]:
     """What PyTorch's convolutions allocate besides their results: operands in the order of their library.
 
     Its gradients of weights are summed by each thread on its own where the input has fewer channels than a vector,
@@ -161,7 +162,7 @@ def _workspaces(schedule: Schedule, cores: int) -> list[Home]:
     """
     found: list[Home] = []
     for number, step in enumerate(schedule.steps):
-        if schedule.device != "cpu" or not isinstance(step, Call) or "convolution" not in step.extern.target:
+        if not device.packed_convolutions or not isinstance(step, Call) or "convolution" not in step.extern.target:
             continue
         views = list(step.extern.views())
         nbytes = sum(_bytes(view, schedule) for view in views)
@@ -169,7 +170,7 @@ def _workspaces(schedule: Schedule, cores: int) -> list[Home]:
             weight = views[2]
             channels = hint(weight.size[1])
             if channels < _CHANNELS:
-                nbytes += cores * _bytes(weight, schedule) * _CHANNELS // max(channels, 1)
+                nbytes += device.cores * _bytes(weight, schedule) * _CHANNELS // max(channels, 1)
         found.append((nbytes, number, number))
     return found
 

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
+from stator.base.device import Device
 from stator.loop.collision import scatters
 from stator.loop.deps import Facts, NestFacts
-from stator.loop.device import Device
 from stator.loop.extent import less
 from stator.loop.index import Index
 from stator.loop.nest import Extern
@@ -79,6 +79,11 @@ class FusionPlan:
     groups: list[Group]
     joined: list[Pair]
     facts: Facts
+
+    def reason(self, group: Group) -> str:
+        """Why the nests of a group are one kernel."""
+        saved = [pair.bytes for pair in self.joined if group.bits >> pair.one & 1]
+        return f"{len(group.members)} nests, joined for {sum(saved):.0f} bytes" if saved else ""
 
     def text(self) -> str:
         """One line a group, then one line a join."""
@@ -218,8 +223,8 @@ class _Decision:
             if reduction.rowwise or pointwise.space.reduce_axes or pointwise.space.numel == reduction.space.numel:
                 continue
             inside = reduction.bits | pointwise.bits
-            lanes = self.device.cores * (self.device.vector_bytes // 4) * (32 if self.device.kind == "cuda" else 1)
-            if hint(reduction.space.numel) < lanes and any(self._escapes(name, inside) for name in pointwise.writes):
+            few = hint(reduction.space.numel) < self.device.cores * self.device.lanes
+            if few and any(self._escapes(name, inside) for name in pointwise.writes):
                 return False
             if not pointwise.writes.keys() & reduction.reads.keys():
                 return False

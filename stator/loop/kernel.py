@@ -266,6 +266,7 @@ class Schedule:
     numbers: tuple[Number, ...] = ()
     symbols: tuple[Symbol, ...] = ()
     failure: Failure = Failure()
+    reasons: tuple[str, ...] = ()  #: why each kernel is one, by its first launch
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from functools import cached_property
 from math import prod
 from typing import Any, NamedTuple, TypeAlias
 
+from stator.base.device import HOST
 from stator.base.dtypes import ITEMSIZE, OPAQUE
 from stator.loop.expr import Expr, scans
 from stator.loop.index import Axis, Index
@@ -47,7 +48,7 @@ class Buffer:
     dtype: str
     size: Shape
     stride: Shape
-    device: str = "cpu"
+    device: str = HOST
     opaque: str = ""
 
     @property

@@ -244,7 +244,7 @@ _TABLE: tuple[tuple[str, int, str, str, Callable[..., Number]], ...] = (
     ("mul", 2, "same", "a * b; `and` on bool", lambda a, b: a * b),
     ("div", 2, "float", "a / b", _float_div),
     ("fma", 3, "float", "a * b + c, rounded once where the processor does so, as eager is built for it", _fma),
-    ("floordiv", 2, "same", "floor(a / b); integers by 0 give 0, on CUDA what eager gives", _floordiv),
+    ("floordiv", 2, "same", "floor(a / b); integers by 0 give 0, on a GPU what eager gives", _floordiv),
     ("mod", 2, "same", "a - b*floor(a / b), the sign of b", _mod),
     ("neg", 1, "same", "-a", lambda a: -a),
     ("abs", 1, "same", "|a|", abs),

@@ -6,9 +6,9 @@ kernels.
 
 from __future__ import annotations
 
+from stator.base.device import Device
 from stator.loop import apply, fusion, memory
 from stator.loop.deps import analyse
-from stator.loop.device import Device
 from stator.loop.failing import plan_failure
 from stator.loop.kernel import Kernel, Launch, Schedule
 from stator.loop.nest import Program
@@ -16,15 +16,19 @@ from stator.loop.order import order
 from stator.loop.split import prepare
 
 
-def schedule(program: Program, device: Device | None = None) -> Schedule:
+def schedule(program: Program, device: Device) -> Schedule:
     """Fused kernels, the steps that run them, and where memory is."""
-    device = device or Device.of(program.device)
-    program = prepare(program, device)
+    pieces: dict[str, str] = {}
+    program = prepare(program, device, pieces)
     facts = analyse(program)
     plan = fusion.decide(facts, device)
     ordered = order(plan)
     steps = tuple(apply.step(group, facts) for group in ordered)
-    used: dict[Kernel, None] = {step.kernel: None for step in steps if isinstance(step, Launch)}
+    used: dict[Kernel, str] = {}
+    for group, step in zip(ordered, steps, strict=True):
+        if isinstance(step, Launch) and step.kernel not in used:
+            found = [plan.reason(group), *[pieces[name] for name in group.writes if name in pieces]]
+            used[step.kernel] = "; ".join(filter(None, found))
     place = memory.plan(steps, program.buffers, [b.name for b in program.inputs], program.outputs)
     return Schedule(
         name=program.name,
@@ -39,4 +43,5 @@ def schedule(program: Program, device: Device | None = None) -> Schedule:
         numbers=program.numbers,
         symbols=program.symbols,
         failure=plan_failure(facts, ordered),
+        reasons=tuple(used.values()),
     )

@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from math import prod
 
+from stator.base.device import Device
 from stator.loop import scalar
 from stator.loop.deps import along_rows
-from stator.loop.device import Device
 from stator.loop.expr import Expr, Rewriter, const, index, load, masked, op, postorder, reduce, to_index
 from stator.loop.index import Axis, Index
 from stator.loop.nest import Buffer, Nest, Node, Program
@@ -28,12 +28,16 @@ from stator.sizes.strides import contiguous
 _SPLITS = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum", "any": "or", "all": "and"}
 
 
-def prepare(program: Program, device: Device) -> Program:
-    """All rewrites; the same object where nothing changed."""
+def prepare(program: Program, device: Device, reasons: dict[str, str] | None = None) -> Program:
+    """All rewrites; the same object where nothing changed. `reasons` takes why a reduction is split, by its parts."""
     nodes: list[Node] = []
     for node in program.nodes:
         parts = list(_parts(node, device)) if isinstance(node, Nest) else [node]
         nodes.extend(parts)
+        if reasons is not None and isinstance(node, Nest):
+            why = f"{prod(axis.size for axis in node.axes)} results do not fill {device.programs} programs"
+            split = [part for part in parts if isinstance(part, Nest) and len(part.axes) > len(node.axes)]
+            reasons.update({part.buffer.name: f"in {part.axes[-1].size} pieces, as {why}" for part in split})
     return program if nodes == list(program.nodes) else replace(program, nodes=tuple(nodes))
 
 
@@ -91,13 +95,13 @@ def _pieces(nest: Nest, nodes: list[Expr], device: Device) -> int:
     if not kinds or outer * inner < device.min_split or any(kind not in _SPLITS for kind in kinds):
         return 0
     columns = _columns(nest, nodes)
-    lanes = 64 if device.kind == "cuda" else device.vector_bytes // 4
-    wanted = device.cores * (2 if device.kind == "cuda" else 4)
-    width, least = (lanes, device.min_split >> 10) if columns else (1, device.min_split >> 5)
-    programs = -(-outer // width)
-    if programs * 2 > wanted:
+    if not columns and inner <= device.row_elements:  # one program has all of a row at hand
         return 0
-    pieces = min(-(-wanted // programs), inner // max(least, 2))
+    width, least = (device.columns, device.min_split >> 10) if columns else (1, device.min_split >> 5)
+    programs = -(-outer // width)
+    if programs * 2 > device.programs:
+        return 0
+    pieces = min(-(-device.programs // programs), inner // max(least, 2))
     return pieces if pieces > 1 else 0
 
 

@@ -6,7 +6,7 @@ A value used more than once gets a name (t0, t1, …); the rest is printed in pl
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from stator.loop.expr import Expr, postorder
@@ -124,11 +124,14 @@ def kernel_text(kernel: Kernel) -> str:
     return "\n    ".join(out) + "\n"
 
 
-def schedule_text(schedule: Schedule) -> str:
-    """Kernels, steps and memory."""
+def schedule_text(schedule: Schedule, told: Sequence[str] = ()) -> str:
+    """Kernels, each with why it is one and what is told of how it runs, steps and memory."""
     names = dict(zip(schedule.kernels, schedule.names, strict=True))
+    nothing = ("",) * len(names)
     out = [f"schedule {schedule.name} on {schedule.device}({', '.join(map(buffer_text, schedule.inputs))})", ""]
-    out += [f"{name} = {kernel_text(kernel)}" for kernel, name in names.items()]
+    for (kernel, name), *parts in zip(names.items(), schedule.reasons or nothing, told or nothing, strict=True):
+        reason = "; ".join(filter(None, parts))
+        out.append(f"{name} = {kernel_text(kernel)}" + (f"    # {reason}\n" if reason else ""))
     out += [step.text(names) for step in schedule.steps]
     memory = schedule.memory
     out += [f"return {', '.join(map(_output, schedule.outputs))}", "", f"arena {memory.arena_bytes} bytes"]

@@ -321,7 +321,7 @@ def _full_like(context: Context, out: Spec, x: LazyTensor, value: Any, **_: Any)
 def _to_copy(context: Context, out: Spec, x: LazyTensor, **options: Any) -> LazyTensor | None:
     """Reals have no imaginary part, and other dtypes are given the real one, or whether either is not zero."""
     place = numbers(x).place
-    source = place.buffer.device if place is not None else context.device
+    source = place.buffer.device if place is not None else context.device.kind
     if options.get("device") is not None and out.device != source:
         return None
     if is_complex(out.dtype):

@@ -15,6 +15,7 @@ from math import prod
 
 from torch.fx import Node
 
+from stator.base.device import Device
 from stator.base.dtypes import OPAQUE
 from stator.loop import expr as e
 from stator.loop.expr import postorder
@@ -53,7 +54,7 @@ class Context:
 
     __slots__ = ("_names", "buffers", "device", "inputs", "node", "nodes", "numbers", "offsets", "uses")
 
-    def __init__(self, device: str, uses: dict[Node, Uses]) -> None:
+    def __init__(self, device: Device, uses: dict[Node, Uses]) -> None:
         self.device = device
         self.uses = uses
         self.node: Node | None = None  #: the node being lowered, for names and uses
@@ -102,7 +103,7 @@ class Context:
             stride = contiguous(size)
         if not name:
             name = self.node.name if self.node is not None else "value"
-        made = Buffer(self.name(name), dtype, size, stride, device or self.device, opaque)
+        made = Buffer(self.name(name), dtype, size, stride, device or self.device.kind, opaque)
         self.buffers[made.name] = made
         return made
 

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
+from stator.base.device import Device
 from stator.base.dtypes import OPAQUE
 from stator.base.errors import InternalError, Unsupported
 from stator.loop import expr as e
@@ -46,10 +47,9 @@ COPY = torch.ops.aten.copy_.default
 MOVE = torch.ops.aten._to_copy.default
 
 
-def lower(gm: GraphModule, name: str, device: Any) -> Program:
-    """The program that computes what the graph computes, on `device` ("cpu", "cuda" or a torch.device)."""
-    kind = device.type if isinstance(device, torch.device) else str(device).partition(":")[0]
-    return Lowering(Context(kind, uses.find(gm.graph))).run(gm, name)
+def lower(gm: GraphModule, name: str, device: Device) -> Program:
+    """The program that computes what the graph computes, on `device`."""
+    return Lowering(Context(device, uses.find(gm.graph))).run(gm, name)
 
 
 class Lowering:
@@ -80,7 +80,7 @@ class Lowering:
         context.node = None
         return Program(
             name,
-            context.device,
+            context.device.kind,
             tuple(context.inputs),
             tuple(context.nodes),
             outputs,
@@ -141,7 +141,7 @@ class Lowering:
         if function is None:
             named = {key: self._at_home(node.kwargs[key], value) for key, value in kwargs.items()}
             return extern(self.context, out, *self._at_home(node.args, args), **named)
-        if self.context.device != "cpu":
+        if not self.context.device.host:
             args = self._on_device(args)
             if target is not MOVE:
                 out, kwargs = self._computed_here(out, kwargs)
@@ -170,12 +170,12 @@ class Lowering:
         if isinstance(args, tuple | list):
             return tuple([self._on_device(a) for a in args])
         if isinstance(args, LazyTensor):
-            return self._carried(args, self.context.device)
+            return self._carried(args, self.context.device.kind)
         return args
 
     def _computed_here(self, out: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         """What a lowering is asked for, on the program's device."""
-        device = self.context.device
+        device = self.context.device.kind
         if isinstance(out, Spec):
             out = out._replace(device=device)
         elif isinstance(out, tuple):
@@ -193,10 +193,10 @@ class Lowering:
 
     def _carried(self, value: LazyTensor, device: str) -> LazyTensor:
         """The value on a device: itself, or a copy."""
-        if self.context.device == "cpu":
+        if self.context.device.host:
             return value
         place = numbers(value).place
-        if device == (place.buffer.device if place is not None else self.context.device):
+        if device == (place.buffer.device if place is not None else self.context.device.kind):
             return value
         spec = Spec(value.size, value.stride, value.dtype, device)
         copy: LazyTensor = call(self.context, "aten._to_copy.default", spec, (value,), {"device": torch.device(device)})
@@ -237,8 +237,8 @@ class Lowering:
         context = self.context
         secured = []
         for target, value in self.writes:
-            if _buffer(target).device != context.device:
-                raise Unsupported("a write to a tensor of the host", f"the graph computes on {context.device}")
+            if _buffer(target).device != context.device.kind:
+                raise Unsupported("a write to a tensor of the host", f"the graph computes on {context.device.kind}")
             element, _, position = _written(target, value)
             if _spoiled(element, mutated, _buffer(target).name, position):
                 value = pointwise(value.size, value.dtype, value.load, value.weight)

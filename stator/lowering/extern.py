@@ -93,7 +93,7 @@ def call(context: Context, target: str, results: Any, args: Sequence[Any], kwarg
         value = placed(size, Place(buffer, buffer.stride))
         values.append(over(value, known_as) if known_as else value)
     out = OUT_VARIANTS.get(target)
-    if out is not None and not (single and is_row_major(buffers[0]) and buffers[0].device == context.device):
+    if out is not None and not (single and is_row_major(buffers[0]) and buffers[0].device == context.device.kind):
         out = None
     node = context.node
     hint = node.name if node is not None else target

@@ -346,7 +346,7 @@ def clone(context: Context, out: Spec, x: LazyTensor, *, memory_format: Any = No
 @lowers("copy")
 def copy(context: Context, out: Spec, x: LazyTensor, source: LazyTensor, non_blocking: bool = False) -> Any:
     """Nothing of `x` is read but its geometry, which tracing has given the result; another device is an extern call."""
-    origin = source.place.buffer.device if source.place is not None else context.device
+    origin = source.place.buffer.device if source.place is not None else context.device.kind
     if out.device != origin:
         return extern(context, out, x, source)
     if source.size == out.size and source.dtype == out.dtype:
@@ -358,7 +358,7 @@ def copy(context: Context, out: Spec, x: LazyTensor, source: LazyTensor, non_blo
 def to_copy(context: Context, out: Spec, x: LazyTensor, **options: Any) -> Any:
     """A cast; another device is an extern call."""
     device = options.get("device")
-    source = x.place.buffer.device if x.place is not None else context.device
+    source = x.place.buffer.device if x.place is not None else context.device.kind
     if device is not None and out.device != source:
         return extern(context, out, x, **options)
     wanted = options.get("dtype")

@@ -11,18 +11,16 @@ about two million multiplications on; below that its set-up costs more than it s
 The choice depends on the machine alone, so that every process computes the same numbers.
 
 `splits_bias` is the decision whether another `addmm` is a product and a pointwise addition.
-Neighbours: `extern.py` (calls), `stator.base.processor`.
+Neighbours: `extern.py` (calls), `base/device.py`, by which it is decided.
 """
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 import torch
 
 from stator.base.dtypes import ITEMSIZE
-from stator.base.processor import processor
 from stator.loop import expr as e
 from stator.loop.expr import Expr
 from stator.loop.index import ZERO, Index
@@ -45,28 +43,18 @@ from stator.sizes.strides import contiguous
 ONEDNN = "mkldnn._linear_pointwise.default"
 #: Multiplications from which on oneDNN's product is the faster one, where it is at all.
 ONEDNN_WORK = 2_000_000
-#: Multiplications of floats up to which a loop is faster; doubles are half as many.
-LOOP_WORK = 8192
 #: Results up to which one dot product after the other is, whose readers are computed one by one too.
 LOOP_DOTS = 128
 #: Columns from which on, and terms up to which, products with all columns of a row at once are.
 LOOP_COLUMNS, LOOP_TERMS = 8, 256
 
 
-@cache
-def onednn_is_faster() -> bool:
-    """Whether this machine's BLAS leaves half of the processor unused."""
-    found = processor()
-    blas_is_slow = torch.backends.mkl.is_available() and found.maker != "GenuineIntel" and "avx512f" in found.flags
-    return blas_is_slow and torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
-
-
 def takes_onednn(context: Context, out: Spec, a: LazyTensor) -> bool:
     """Whether oneDNN computes this product."""
     work = hint(out.size[0] * out.size[1] * a.size[1])
-    plain = context.device == "cpu" and out.dtype == "f32" and out.stride == contiguous(out.size)
+    plain = context.device.onednn_products and out.dtype == "f32" and out.stride == contiguous(out.size)
     large = out.size[0] != 1 and work >= ONEDNN_WORK
-    return plain and large and bool(torch.backends.mkldnn.enabled) and onednn_is_faster()
+    return plain and large and bool(torch.backends.mkldnn.enabled)
 
 
 def takes_loop(context: Context, out: Spec, a: LazyTensor, b: LazyTensor) -> bool:
@@ -77,11 +65,12 @@ def takes_loop(context: Context, out: Spec, a: LazyTensor, b: LazyTensor) -> boo
     """
     rows, columns, terms = (*out.size, a.size[1])
     known = isinstance(rows, int) and isinstance(columns, int) and isinstance(terms, int)
-    if context.device != "cpu" or out.dtype not in ("f32", "f64") or not known or 0 in (rows, columns, terms):
+    limit = context.device.product_work
+    if not limit or out.dtype not in ("f32", "f64") or not known or 0 in (rows, columns, terms):
         return False
     if terms == 1:
         return True
-    if rows * columns * terms * ITEMSIZE[out.dtype] > LOOP_WORK * ITEMSIZE["f32"]:
+    if rows * columns * terms * ITEMSIZE[out.dtype] > limit * ITEMSIZE["f32"]:
         return False
     left, right = context.place(a).stride, context.place(b).stride
     if left[1] == right[0] == 1:

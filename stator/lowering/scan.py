@@ -1,8 +1,8 @@
 """Scans: running sums, products, maxima and minima along a dim, one nest each.
 
-The state has eager's dtype: float64 for float32 on the CPU, float32 for half types. Each element of the result is the
-state, rounded; the state itself is not. The position of a running maximum is that of the last element that equals it.
-`REASONS` says where PyTorch's kernel is the better one. Neighbours: `reduction.py`, `extern.py`.
+The state has eager's dtype: float64 for float32 where the device says so, float32 for half types. Each element of the
+result is the state, rounded; the state itself is not. The position of a running maximum is that of the last element
+that equals it. `REASONS` says where PyTorch's kernel is the better one. Neighbours: `reduction.py`, `extern.py`.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from stator.lowering.table import lowers
 from stator.lowering.value import DTYPES, Body, Indices, LazyTensor, Spec, compute_dtype, pointwise
 from stator.sizes import hint
 
-#: The dtype of the state where it is another than the operand's: eager sums float32 in float64 on the CPU.
-_STATES = {"cpu": {"f32": "f64"}}
-#: Fewer rows than this leave most of a GPU idle, which matters for rows of this length or more.
-_FEW, _LONG = 32, 1 << 15
+#: Fewer rows than this are few.
+_FEW = 32
+#: Rows of this length or more are long.
+_LONG = 1 << 15
 
 
 def _few_long_rows(context: Context, size: tuple[Any, ...], dim: int) -> bool:
     length = hint(size[dim])
-    return context.device != "cpu" and length >= _LONG and hint(prod(size)) < _FEW * length
+    return length >= _LONG and hint(prod(size)) < context.device.min_rows * length
 
 
 #: Why a scan is left to the outside kernel → whether it is so.
 REASONS: dict[str, Callable[[Context, tuple[Any, ...], int], bool]] = {
-    "one program for each row leaves the GPU idle": _few_long_rows,
+    "one program for each row leaves the device idle": _few_long_rows,
 }
 
 
@@ -65,7 +65,7 @@ def _scanned(context: Context, out: Spec, dim: int, kind: str, state: str, body:
 
 
 def _accumulator(context: Context, dtype: str) -> str:
-    return _STATES.get(context.device, {}).get(dtype, compute_dtype(dtype))
+    return "f64" if dtype == "f32" and context.device.double_scans else compute_dtype(dtype)
 
 
 def _sum_like(kind: str) -> Callable[..., LazyTensor]:

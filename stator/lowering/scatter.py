@@ -1,9 +1,9 @@
 """Scatters: writes at loaded positions, as a copy of the destination and a nest in one of `loop.collision.MODES`.
 
-In loops the order of writes to one address is eager's, on a CPU. On a GPU it is open, as it is there in eager; what
-combines with memory is a nest where the device does so atomically, perhaps with other numbers that stand for the
-elements meanwhile (`cell`), and ATen's kernel elsewhere. A destination that nobody else reads, in memory that is the
-graph's own, is not copied: `spent` says which.
+In loops the order of writes to one address is eager's, where iterations that meet go in order. Elsewhere it is open, as
+it is there in eager; what combines with memory is a nest where the device does so atomically, maybe with other numbers
+that stand for the elements meanwhile (`cell`), and ATen's kernel elsewhere. A destination that nobody else reads, in
+memory that is the graph's own, is not copied: `spent` says which.
 Neighbours: `indexing.py` (reads at loaded positions), `loop/collision.py` (which loops may be shared among threads).
 """
 
@@ -38,9 +38,6 @@ from stator.lowering.value import (
 from stator.prims.set import PRIMITIVES
 from stator.sizes import hint
 
-#: What a GPU combines atomically, by mode; what is put is not combined.
-ATOMIC = {"add": ("f32", "f64", "i32", "i64"), "mul": (), "maximum": ("i32", "i64"), "minimum": ("i32", "i64")}
-
 #: What ATen's reductions are as modes of stores.
 REDUCTIONS = {"sum": "add", "prod": "mul", "amax": "maximum", "amin": "minimum"}
 
@@ -61,7 +58,8 @@ def cell(context: Context, dtype: str, wide: str, mode: str) -> Cell | None:
 
     Sums wrap around in wider integers as they do in narrow ones; truth is 1, so its sum is the greatest.
     """
-    if context.device == "cpu" or mode == "put" or wide in ATOMIC[mode]:
+    atomics = context.device.atomics
+    if atomics is None or mode == "put" or wide in atomics.get(mode, ()):
         return _plain(dtype, wide, mode)
     if dtype == "bool":
         return _plain(dtype, "i32", {"add": "maximum", "mul": "minimum"}.get(mode, mode))
@@ -227,7 +225,7 @@ def index_put(
     if chosen is not None:
         mode = "add" if accumulate else "put"
         _realize_small(context, values, out.size)
-        wide = compute_dtype(out.dtype) if accumulate and context.device != "cpu" else out.dtype
+        wide = compute_dtype(out.dtype) if accumulate and context.device.atomics is not None else out.dtype
         found = _scattered(context, out, x, chosen.size, lambda at: broadcast(values, at), chosen.source, mode, wide)
     return found or extern(context, out, x, indices, values, accumulate)
 
@@ -236,7 +234,8 @@ def index_put(
 def embedding_dense_backward(
     context: Context, out: Spec, grad: LazyTensor, positions: LazyTensor, rows: int, padding: int, by_frequency: bool
 ) -> Any:
-    if by_frequency or 0 in grad.size or 0 in out.size or (context.device != "cpu" and out.dtype not in ATOMIC["add"]):
+    atomics = context.device.atomics
+    if by_frequency or 0 in grad.size or 0 in out.size or (atomics is not None and out.dtype not in atomics["add"]):
         return extern(context, out, grad, positions, rows, padding, by_frequency)
     _realize_small(context, grad, out.size)
     zeros = pointwise(out.size, out.dtype, lambda at: e.const(0, out.dtype), 1)

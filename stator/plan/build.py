@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from stator.base.device import HOST
 from stator.base.dtypes import ITEMSIZE, NBYTES
 from stator.base.errors import Unsupported
 from stator.loop.kernel import Call, Launch, Schedule
@@ -97,7 +98,7 @@ class _Maker:
         return ir.Reuse(name, donor, None if same else ir.Form(buffer.dtype, buffer.size, buffer.stride))
 
     def _allocation(self, buffer: Buffer) -> ir.Allocate:
-        large = buffer.device == "cpu" and hint(buffer.nbytes) >= LARGE
+        large = buffer.device == HOST and hint(buffer.nbytes) >= LARGE
         return ir.Allocate(buffer.name, _form(buffer.geometry), buffer.device, large)
 
     def _reads(self, parts: Any) -> tuple[ir.Read, ...]:
@@ -132,7 +133,7 @@ class _Maker:
         assert isinstance(step, Launch)
         buffers = self.schedule.buffers
         moves = [pointer.offset * ITEMSIZE[buffers[pointer.buffer].dtype] for pointer in step.args]
-        tensors = [self._numbers(pointer.buffer) for pointer in step.args]
+        tensors = [self._whole(pointer.buffer) for pointer in step.args]
         addresses = tuple([ir.Address(tensor, moved) for tensor, moved in zip(tensors, moves, strict=True)])
         return ir.Launch(self.names[step.kernel], addresses, step.sizes)
 
@@ -168,13 +169,6 @@ class _Maker:
             buffer = self.schedule.buffers[name]
             self.pieces.setdefault(name, self._piece(name, buffer, buffer.geometry))
         return ir.Whole(name)
-
-    def _numbers(self, name: str) -> ir.Tensor:
-        """A buffer as kernels take it: those of the CPU only ask for its address."""
-        buffer = self.schedule.buffers[name]
-        if not buffer.opaque or buffer.device == "cpu":
-            return self._whole(name)
-        return self._view(View(name, buffer.size, buffer.stride))
 
     def _view(self, view: View) -> ir.Tensor:
         """A view: a piece in the arena, made on the spot elsewhere."""

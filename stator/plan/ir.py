@@ -20,6 +20,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeAlias
 
+from stator.base.device import HOST
 from stator.sizes import Extent, Size
 from stator.sizes.real import Bits
 from stator.sizes.strides import Shape
@@ -94,7 +95,7 @@ class Allocate:
 
     name: str
     form: Form
-    device: str = "cpu"
+    device: str = HOST
     large: bool = False
 
 
@@ -193,7 +194,7 @@ class Input:
 
     name: str
     form: Form | None
-    device: str = "cpu"
+    device: str = HOST
     number: Extent | None = None
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from stator.base.device import HOST
 from stator.base.dtypes import TORCH
 from stator.plan import ir
 from stator.sizes.real import Bits
@@ -58,7 +59,7 @@ class _Module:
         body = self._body()
         count = len(plan.launches) + len(plan.externs)
         lines = [f'"""Graph {plan.name}: {count} steps, {len(plan.kernels)} kernels."""', "", *self._imports()]
-        lines += [*_standalone(units), ""]
+        lines += [*_standalone(units, plan.device), ""]
         if plan.kernels:
             lines.append(f"{_listed(plan.kernels)} = [KERNELS[name] for name in {list(plan.kernels)!r}]")
         lines += [f"{name} = {made}" for made, name in (*self.moved.items(), *self.makers.items())]
@@ -162,7 +163,7 @@ class _Module:
         """The expression that makes memory; of a form that is known, by what was made for it before."""
         form = step.form
         arguments = f"{form.size}, {form.stride}"
-        if step.device != "cpu":
+        if step.device != HOST:
             self.taken.add("empty")
             return f"empty({arguments}, dtype={_dtype(form.dtype)}, device={step.device!r})"
         if step.large:
@@ -265,14 +266,14 @@ def _indented(steps: list[str]) -> list[str]:
 # ---- a module that runs on its own
 
 
-def _standalone(units: Sequence[HasSource]) -> list[str]:
+def _standalone(units: Sequence[HasSource], device: str) -> list[str]:
     if not units:
         return []
     lines = ["from stator.runtime.artifact import Unit", "from stator.runtime.link import load", "", "UNITS = ["]
     for unit in units:
         source = unit.source.replace("\\", "\\\\").replace('"""', '\\"\\"\\"')
         lines += [f'    Unit("""{source}""", {unit.kernels!r}, {unit.flags!r}, {unit.language!r}),']
-    return [*lines, "]", "KERNELS = load(UNITS)"]
+    return [*lines, "]", "KERNELS = load(UNITS)" if device == HOST else f"KERNELS = load(UNITS, device={device!r})"]
 
 
 def _main(plan: ir.Plan) -> list[str]:

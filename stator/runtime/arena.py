@@ -18,6 +18,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakSet
 
+from stator import targets
+from stator.base.device import HOST
 from stator.sizes.strides import span
 
 if TYPE_CHECKING:
@@ -39,24 +41,10 @@ Plan = Callable[..., tuple[int, Sequence[tuple[object, ...]]]]
 COMBINATIONS = 32
 
 
-#: By type of device, the function that gives the stream on which a call to the device of that number is queued now.
-#: Devices of other types have one order for all that is called in a thread.
-STREAMS: dict[str, Callable[[int], int]] = {}
-
-
 def _stream_of(device: str) -> Callable[[], int]:
     """What tells the stream of a device at each call."""
-    import torch  # the package itself does not need torch
-
-    if "cuda" not in STREAMS and torch.cuda.is_available():
-        STREAMS["cuda"] = torch._C._cuda_getCurrentRawStream
-    kind, _, number = device.partition(":")
-    current = STREAMS.get(kind)
-    return _only if current is None else partial(current, int(number or 0))
-
-
-def _only() -> int:
-    return 0
+    toolchain = targets.toolchain(device)
+    return partial(toolchain.current_stream, toolchain.number(device))
 
 
 @dataclass(slots=True, eq=False)
@@ -97,7 +85,7 @@ class SizedScratch:
 
     __slots__ = ("__weakref__", "_made", "_stream", "device", "plan")
 
-    def __init__(self, plan: Plan, device: str = "cpu") -> None:
+    def __init__(self, plan: Plan, device: str = HOST) -> None:
         self.plan, self.device = plan, device
         self._made = _Made()
         self._stream = _stream_of(device)
@@ -130,7 +118,7 @@ class Scratch(SizedScratch):
 
     __slots__ = ()
 
-    def __init__(self, nbytes: int, pieces: Sequence[tuple[object, ...]], device: str = "cpu") -> None:
+    def __init__(self, nbytes: int, pieces: Sequence[tuple[object, ...]], device: str = HOST) -> None:
         super().__init__(lambda: (nbytes, pieces), device)
 
 
@@ -149,7 +137,7 @@ def _arena(user: SizedScratch, stream: int, nbytes: int, ahead: bool = False) ->
     return arena.base
 
 
-def allocate(nbytes: int, device: str = "cpu") -> torch.Tensor:
+def allocate(nbytes: int, device: str = HOST) -> torch.Tensor:
     """So many bytes, not cleared, that any call may use."""
     import torch  # the package itself does not need torch
 

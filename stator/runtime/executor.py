@@ -1,7 +1,8 @@
 """Plans as the C core runs them: names become registers, symbols numbers, operators callables.
 
 `make(plan, kernels)` gives what a linked graph is, from a list of inputs to a tuple, or None where the C core does not
-run the plan: on devices whose streams it does not know, or with a torch whose C interface is not as it is known.
+run the plan: on devices that are no target's, with kernels that are not its own, or with a torch whose C interface is
+not as it is known.
 `plan/text.py` is the same plan as Python, which is run there; both give the same bits.
 Neighbours: `extern.py` binds operators, `csrc/executor.c` runs the steps, `csrc/scratch.c` has the memory.
 """
@@ -12,12 +13,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from stator import targets
+from stator.base.device import kind_of
 from stator.base.dtypes import TORCH
 from stator.base.errors import mark_partly_done
 from stator.base.placement import place
 from stator.plan import ir
 from stator.plan.text import step_text
-from stator.runtime import extern, triton
+from stator.runtime import extern
 from stator.runtime.arena import Piece, allocate, view, views
 from stator.runtime.undo import keep, put_back
 from stator.sizes import Size
@@ -29,20 +32,16 @@ if TYPE_CHECKING:
 
     from stator._native import Executor
 
-#: Where what is called is done when the call returns.
-HOST = "cpu"
-#: By type of device, what gives the address of the C function that gives torch's current stream.
-STREAMS: dict[str, Callable[[], int]] = {"cuda": triton.stream_getter}
 #: A size for the C core: a number, or a postfix program over numbers.
 Extent = int | tuple[tuple[Any, ...], ...]
 
 
 def make(plan: ir.Plan, kernels: Mapping[str, Any]) -> Executor | None:
     """What runs the plan in C, or None. ValueError where the plan's names do not fit together."""
-    from stator._native import Executor  # needs torch, which this package does not
+    from stator._native import Executor, Kernel  # needs torch, which this package does not
 
     kinds = _kinds(plan)
-    if not kinds <= {HOST, *STREAMS}:
+    if not all(map(targets.has, kinds)) or any(type(kernel) is not Kernel for kernel in kernels.values()):
         return None
     try:
         return Executor(*_Assembly(plan, kernels, kinds).arguments())
@@ -53,7 +52,7 @@ def make(plan: ir.Plan, kernels: Mapping[str, Any]) -> Executor | None:
 def _kinds(plan: ir.Plan) -> set[str]:
     """The types of devices that it has memory on."""
     made = [step.device for step in plan.steps if isinstance(step, ir.Allocate)]
-    return {device.partition(":")[0] for device in (plan.device, *made, *[given.device for given in plan.inputs])}
+    return {kind_of(device) for device in (plan.device, *made, *[given.device for given in plan.inputs])}
 
 
 class _Assembly:
@@ -143,7 +142,7 @@ class _Assembly:
             case ir.Allocate(name, form):
                 shape = self._extents(form.size), self._extents(form.stride)
                 device = self.torch.device(step.device)
-                place = device, device.type, triton.device_number(step.device) if device.type in STREAMS else 0
+                place = device, device.type, targets.toolchain(step.device).number(step.device)
                 return "allocate", self._declare(name), self._dtype(form.dtype), *shape, step.large, *place
             case ir.Reuse(name, donor, form):
                 taken = self._register(donor)
@@ -233,10 +232,9 @@ class _Assembly:
         told = tuple([self.numbers[name] for name in self.plan.told])
         layout = _Layout(self.plan, [getattr(self.torch, TORCH[piece.form.dtype]) for piece in arena.pieces])
         shown = views if layout.shown else None
-        kind, number, stream = self.plan.device.partition(":")[0], 0, 0
-        if kind in STREAMS:
-            number, stream = triton.device_number(self.plan.device), STREAMS[kind]()
-        made = partial(allocate, device=kind if kind == HOST else f"{kind}:{number}")
+        toolchain = targets.toolchain(self.plan.device)
+        number, stream = toolchain.number(self.plan.device), toolchain.stream_getter()
+        made = partial(allocate, device=f"{kind_of(self.plan.device)}:{number}" if stream else self.plan.device)
         return len(arena.pieces), told, layout.lay_out, shown, made, number, stream
 
 

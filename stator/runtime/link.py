@@ -9,20 +9,18 @@ from __future__ import annotations
 
 import itertools
 import linecache
-import shutil
 import time
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-from stator.base import log, temporary
+from stator import targets
+from stator.base import log
+from stator.base.device import HOST, kind_of
 from stator.base.options import Options
 from stator.plan import Plan, module_text
-from stator.runtime import executor, triton
+from stator.runtime import executor
 from stator.runtime.artifact import GraphArtifact, Unit
-from stator.runtime.toolchain import Compilation, Cpp, open_store
 from stator.sizes.strides import span
 
 Call = Callable[[list[Any]], tuple[Any, ...]]
@@ -32,38 +30,40 @@ _numbers = itertools.count()
 def build(plan: Plan, units: Sequence[Unit], options: Options | None = None) -> GraphArtifact:
     """Compile the units (into the store) and give the artifact."""
     with Building(options) as building:
-        known = building.begin(units)
+        known = building.begin(units, plan.device)
         building.finish()
     return GraphArtifact(plan, known)
 
 
 class Building:
-    """Units on their way into the store, side by side, while what they belong to is still being written."""
+    """Units on their way to kernels, side by side, while what they belong to is still being written."""
 
-    __slots__ = ("_compilation", "_cpp")
+    __slots__ = ("_by_kind", "_options")
 
     def __init__(self, options: Options | None = None) -> None:
-        self._cpp = Cpp(options)
-        self._compilation = Compilation(self._cpp)
+        self._options = options or Options()
+        self._by_kind: dict[str, targets.Building] = {}
 
     def __enter__(self) -> Building:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._compilation.close()
+        for building in self._by_kind.values():
+            building.close()
 
-    def begin(self, units: Sequence[Unit], device: str = "cpu") -> tuple[Unit, ...]:
-        """Have units compiled for a device; the same with the keys of their libraries."""
-        for unit in units:
-            if unit.language == "triton":
-                triton.begin(unit.source, device, self._cpp.store)
-        native = {unit: self._cpp.key(unit.source, unit.flags) for unit in units if unit.language == "cpp"}
-        self._compilation.add(list(native.values()), [(unit.source, unit.flags) for unit in native])
-        return tuple([replace(unit, library=native[unit]) if unit in native else unit for unit in units])
+    def begin(self, units: Sequence[Unit], device: str = HOST) -> tuple[Unit, ...]:
+        """Have units compiled for a device; the same with what they are found by when they are loaded."""
+        if not units:
+            return ()
+        kind = kind_of(device)
+        if kind not in self._by_kind:
+            self._by_kind[kind] = targets.toolchain(kind).building(self._options)
+        return self._by_kind[kind].begin(units, device)
 
     def finish(self) -> None:
-        """Wait until all libraries are in the store."""
-        self._compilation.finish()
+        """Wait until all can be loaded."""
+        for building in self._by_kind.values():
+            building.finish()
 
 
 def link(artifact: GraphArtifact, options: Options | None = None) -> Call:
@@ -74,36 +74,9 @@ def link(artifact: GraphArtifact, options: Options | None = None) -> Call:
         return executor.make(plan, kernels) or execute(module_text(plan), plan.name, kernels)
 
 
-def load(units: Sequence[Unit], options: Options | None = None, device: str = "cpu") -> dict[str, Any]:
+def load(units: Sequence[Unit], options: Options | None = None, device: str = HOST) -> dict[str, Any]:
     """Every kernel of the units, by name, for a device."""
-    found: dict[str, Any] = {}
-    for unit in units:
-        if unit.language == "triton":
-            store = open_store(options or Options())
-            found.update(zip(unit.kernels, triton.load(unit.source, unit.kernels, device, store), strict=True))
-    native = [unit for unit in units if unit.language == "cpp"]
-    return {**found, **_load_native(native, options)} if native else found
-
-
-def _load_native(units: Sequence[Unit], options: Options | None) -> dict[str, Any]:
-    from stator._native import load_kernels  # needs torch, which this package does not
-
-    cpp = Cpp(options)
-    found: dict[str, Any] = {}
-    for unit in units:
-        path = (unit.library and cpp.store.path(unit.library)) or cpp.build(unit.source, unit.flags)
-        try:
-            kernels = load_kernels(str(path), unit.kernels)
-        except OSError:  # a whole file that this system cannot load: made by another one
-            fresh = cpp.rebuild(unit.source, unit.flags)
-            kernels = load_kernels(str(_renamed(fresh)), unit.kernels)
-        found.update(zip(unit.kernels, kernels, strict=True))
-    return found
-
-
-def _renamed(path: Path) -> Path:
-    """The same library under another name: the loader remembers names."""
-    return Path(shutil.copy(path, temporary.fresh("library")))
+    return targets.toolchain(device).load(units, device, options or Options()) if units else {}
 
 
 def execute(text: str, name: str, kernels: dict[str, Any]) -> Call:

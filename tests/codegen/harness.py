@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 
 import torch
 
+from stator.base.device import Device
 from stator.base.options import Options
 from stator.codegen import c
-from stator.codegen.cpp import Target, emit, native
+from stator.codegen.cpp import emit
 from stator.loop import expr as e
 from stator.loop.index import Axis, Index
 from stator.loop.kernel import Kernel, Param, Store, kernel
 from stator.runtime import Cpp
+from stator.targets import typical
+from stator.targets.cpu.printer import flags
+from stator.targets.cpu.record import read
 
 DTYPES = {
     "f64": torch.float64, "f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16, "i64": torch.int64,
@@ -23,13 +28,18 @@ DTYPES = {
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 
+def generic(vector_bytes: int = 16) -> Device:
+    """Any machine of this family."""
+    return replace(typical("cpu"), vector_bytes=vector_bytes)
+
+
 class Built:
     """A compiled unit; `run(i, tensors)` calls kernel i. Without a target it is C++ for this machine."""
 
-    def __init__(self, kernels: Sequence[Kernel], target: Target | Literal["c"] | None = None) -> None:
-        target = target or native()
-        self.source, flags = (c.emit(kernels), c.FLAGS) if target == "c" else (emit(kernels, target), target.flags)
-        self.library = ctypes.CDLL(str(Cpp(Options.from_user()).build(self.source, flags)))
+    def __init__(self, kernels: Sequence[Kernel], target: Device | Literal["c"] | None = None) -> None:
+        target = target or read()
+        self.source, told = (c.emit(kernels), c.FLAGS) if target == "c" else (emit(kernels, target), flags(target))
+        self.library = ctypes.CDLL(str(Cpp(Options.from_user()).build(self.source, told)))
 
     def run(self, number: int, *tensors: torch.Tensor) -> None:
         pointers = (ctypes.c_void_p * len(tensors))(*[t.data_ptr() for t in tensors])
@@ -42,7 +52,7 @@ class Batch:
     Without a target they are checked in plain C too; the tensors hold the results of C++ afterwards.
     """
 
-    def __init__(self, target: Target | None = None) -> None:
+    def __init__(self, target: Device | None = None) -> None:
         self.target = target
         self.cases: list[tuple[str, Kernel, list[torch.Tensor], dict[int, torch.Tensor], dict[str, float]]] = []
 

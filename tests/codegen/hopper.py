@@ -16,7 +16,8 @@ from typing import Any
 
 from stator.codegen import triton
 from stator.loop.kernel import Kernel
-from stator.runtime.triton import source_of
+from stator.targets import typical
+from stator.targets.cuda.toolchain import source_of
 
 
 def parsed(kernels: Sequence[Kernel]) -> None:
@@ -64,7 +65,7 @@ def _target() -> Any:
 
 def _sources(kernels: Sequence[Kernel]) -> Iterator[tuple[Any, dict[str, Any], str]]:
     """For each kernel what Triton compiles, the options, and its text; with symbolic sizes in both widths."""
-    source = triton.emit(kernels)
+    source = triton.emit(kernels, typical("cuda"))
     texts = source.split("@triton.jit")
     with tempfile.TemporaryDirectory() as folder:
         module = _imported(source, Path(folder))

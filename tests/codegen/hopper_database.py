@@ -24,9 +24,9 @@ from stator.coverage.__main__ import main
 from stator.coverage.judge import Call, Run
 from stator.fake import FakeMode, FakeTensor, make
 from stator.loop import tables
-from stator.loop.device import Device
 from stator.loop.kernel import Kernel
 from stator.loop.schedule import schedule
+from stator.targets import typical
 from tests.codegen import hopper
 
 DEVICES = ("cuda:0", "cpu")
@@ -76,7 +76,7 @@ def kernels_of(program: Callable[..., Any], args: Any, kwargs: Any, device: torc
 
 def _kernels(gm: fx.GraphModule) -> Iterator[Kernel]:
     passes.run(gm)
-    yield from schedule(lowering.lower(gm, "half", torch.device("cuda")), Device.of("cuda")).kernels
+    yield from schedule(lowering.lower(gm, "half", typical("cuda")), typical("cuda")).kernels
 
 
 def _captured(

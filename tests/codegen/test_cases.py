@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from stator.base.options import Options
-from stator.codegen.cpp import emit, native
+from stator.codegen.cpp import emit
 from stator.loop.kernel import Kernel, Schedule
 from stator.loop.schedule import schedule
 from stator.lowering import lower
@@ -15,6 +15,9 @@ from stator.plan.build import make
 from stator.prims import DECOMPOSITIONS
 from stator.runtime import Unit
 from stator.runtime.link import execute, load
+from stator.targets import typical
+from stator.targets.cpu.printer import flags
+from stator.targets.cpu.record import read
 from tests.cases import FAMILIES, Case, assert_close
 from tests.cases.graphs import trace
 
@@ -25,9 +28,9 @@ def build(schedules: list[Schedule]) -> dict[Kernel, object]:
     """The distinct kernels of all schedules, compiled."""
     kernels = list(dict.fromkeys(kernel for plan in schedules for kernel in plan.kernels))
     chunks = [kernels[i : i + CHUNK] for i in range(0, len(kernels), CHUNK)]
-    target = native()
+    target = read()
     found: dict[Kernel, object] = {}
-    units = [Unit(emit(chunk, target), tuple(f"k{i}" for i in range(len(chunk))), target.flags) for chunk in chunks]
+    units = [Unit(emit(chunk, target), tuple(f"k{i}" for i in range(len(chunk))), flags(target)) for chunk in chunks]
     load(units, Options.from_user())  # compiles them side by side
     for chunk, unit in zip(chunks, units, strict=True):
         named = load([unit], Options.from_user())
@@ -41,7 +44,7 @@ def test_agrees_with_eager(family: str) -> None:
     plans = []
     for case, dtype in runs:
         gm, inputs = trace(case.fn, case.make_inputs(dtype), DECOMPOSITIONS)
-        plans.append((schedule(lower(gm, "case", "cpu")), inputs))
+        plans.append((schedule(lower(gm, "case", typical("cpu")), typical("cpu")), inputs))
     kernels = build([plan for plan, _ in plans])
     failures = []
     for (case, dtype), (plan, inputs) in zip(runs, plans, strict=True):

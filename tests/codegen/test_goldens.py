@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from stator.base.device import Device
 from stator.codegen.c.emit import function_text
 from stator.codegen.cpp.emit import emit_kernel
 from stator.codegen.triton import printer as triton_printer
@@ -21,14 +22,15 @@ from stator.kernel.blocks import choose
 from stator.kernel.decisions import decide
 from stator.kernel.strategies import blocks, serial, vectors
 from stator.loop import tables
-from stator.loop.device import Device
 from stator.loop.kernel import Schedule
 from stator.loop.schedule import schedule
 from stator.lowering import lower
 from stator.prims import DECOMPOSITIONS
+from stator.targets import typical
 from tests.cases.graphs import trace
 from tests.kernel.programs import checked
 
+CPU, GPU = typical("cpu"), typical("cuda")
 f32, bf16, i64 = torch.float32, torch.bfloat16, torch.int64
 
 
@@ -63,16 +65,18 @@ GRAPHS: dict[str, tuple[Callable[..., object], tuple[Tensor, ...]]] = {
 def scheduled(name: str, device: Device) -> Schedule:
     function, inputs = GRAPHS[name]
     gm, _ = trace(function, inputs, DECOMPOSITIONS)
-    return schedule(lower(gm, name, "cpu"), device)
+    return schedule(lower(gm, name, CPU), device)
 
 
 @pytest.mark.parametrize("name", GRAPHS)
 def test_generated_code(name: str, golden: Callable[[str, str], None]) -> None:
     with tables.session():
-        host, gpu = scheduled(name, Device.of("cpu")), scheduled(name, Device.of("cuda"))
+        host, gpu = scheduled(name, CPU), scheduled(name, GPU)
         functions = [checked(serial(kernel, label)) for kernel, label in zip(host.kernels, host.names, strict=True)]
-        plans = [(decide(kernel, 64), label) for kernel, label in zip(host.kernels, host.names, strict=True)]
-        lanes = [checked(blocks(choose(kernel), label)) for kernel, label in zip(gpu.kernels, gpu.names, strict=True)]
+        plans = [(decide(kernel, CPU), label) for kernel, label in zip(host.kernels, host.names, strict=True)]
+        lanes = [
+            checked(blocks(choose(kernel, GPU), label)) for kernel, label in zip(gpu.kernels, gpu.names, strict=True)
+        ]
         sections = {
             "the kernel IR": [kernel_text.function_text(function) for function in functions],
             "plain C": [function_text(function) for function in functions],
@@ -80,7 +84,7 @@ def test_generated_code(name: str, golden: Callable[[str, str], None]) -> None:
             "C++": [emit_kernel(*plan) for plan in plans],
             "the kernel IR, for blocks of a GPU": [kernel_text.function_text(function) for function in lanes],
             "Triton": [
-                f"{triton_printer.function_text(function)}\n\n{triton_printer.launch_text(function)}"
+                f"{triton_printer.function_text(function)}\n\n{triton_printer.launch_text(function, GPU.warp)}"
                 for function in lanes
             ],
         }

@@ -23,6 +23,8 @@ from stator.codegen import cpp, triton
 from stator.loop.kernel import Kernel
 from stator.loop.ranges import Ranges
 from stator.prims import DECOMPOSITIONS, RANDOM_OPERATORS
+from stator.targets import typical
+from stator.targets.cpu.record import read
 
 HUGE = 2**31 + 5
 large = pytest.mark.skipif(not os.environ.get("STATOR_LARGE"), reason="STATOR_LARGE=1 runs on tensors of gigabytes")
@@ -59,7 +61,7 @@ def _graph(function: Callable[[Tensor], Tensor]) -> fx.Graph:
 @pytest.mark.parametrize("name", COUNTING)
 def test_what_is_counted_in_32_bits_fits(name: str) -> None:
     for kernel in kernels(COUNTING[name], HUGE):
-        text = cpp.emit([kernel], cpp.native()).rpartition("// ")[2]
+        text = cpp.emit([kernel], read()).rpartition("// ")[2]
         ranges = Ranges(kernel.reduce_numel)
         fits = [ranges.numbers(node) for node in kernel.nodes if node.op == "reduce" and node.attr.startswith("arg")]
         if any(known is None or known[1] >= 2**31 for known in fits):
@@ -73,7 +75,7 @@ def test_what_is_counted_in_32_bits_fits(name: str) -> None:
 @pytest.mark.parametrize("name", COUNTING)
 def test_a_gpu_counts_in_64_bits_where_32_are_too_few(name: str) -> None:
     for kernel in kernels(COUNTING[name], HUGE):
-        text = triton.emit([kernel]).rpartition("@triton.jit")[2]
+        text = triton.emit([kernel], typical("cuda")).rpartition("@triton.jit")[2]
         points = (kernel.outer_numel, kernel.reduce_numel, *[param.numel for param in kernel.params])
         if any(count >= 2**31 for count in points):
             assert "tl.program_id(0).to(tl.int64)" in text
@@ -82,13 +84,13 @@ def test_a_gpu_counts_in_64_bits_where_32_are_too_few(name: str) -> None:
 
 def test_a_gpu_multiplies_positions_in_64_bits() -> None:
     (kernel,) = kernels(lambda x: torch.arange(5000) * 1000003 + x, 5000)
-    assert "tl.program_id(0).to(tl.int64)" in triton.emit([kernel]).rpartition("@triton.jit")[2]
+    assert "tl.program_id(0).to(tl.int64)" in triton.emit([kernel], typical("cuda")).rpartition("@triton.jit")[2]
 
 
 def test_short_reductions_keep_narrow_positions() -> None:
     (kernel,) = kernels(lambda x: x.argmax(), 5000)
-    assert re.search(r"Best<[^;]*, int> ", cpp.emit([kernel], cpp.native()))
-    assert "int64) * X" not in triton.emit([kernel]).rpartition("@triton.jit")[2]
+    assert re.search(r"Best<[^;]*, int> ", cpp.emit([kernel], read()))
+    assert "int64) * X" not in triton.emit([kernel], typical("cuda")).rpartition("@triton.jit")[2]
 
 
 def compiled(function: Callable[..., Tensor], *args: Tensor, dynamic: bool) -> Tensor:

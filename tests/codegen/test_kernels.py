@@ -7,13 +7,13 @@ import torch
 from torch.nn import functional
 
 from stator.base.errors import BuildError
-from stator.codegen.cpp import generic, native
 from stator.codegen.cpp.emit import emit
 from stator.kernel.decisions import decide
 from stator.loop.expr import Expr
 from stator.loop.kernel import Store
 from stator.prims.random import philox
-from tests.codegen.harness import Batch, Built, Index, at, axes_of, e, kernel, load, params, store
+from stator.targets.cpu.record import read
+from tests.codegen.harness import Batch, Built, Index, at, axes_of, e, generic, kernel, load, params, store
 
 SIZES = (0, 1, 7, 64, 1000)
 
@@ -148,7 +148,7 @@ def test_long_sums_are_as_accurate_as_eager() -> None:
 
 def test_long_sums_of_rows_are_rounded_about_once() -> None:
     """What short sums round off is little beside the result: joining them must not round it again and again."""
-    for target in (generic(16), native()):
+    for target in (generic(16), read()):
         batch = Batch(target)
         a, out = torch.rand(400, 8192) + 10, torch.empty(400)
         x, r = axes_of([400]), axes_of([8192], "r")
@@ -256,7 +256,7 @@ def test_images_are_read_along_their_rows_however_much_is_read_per_channel() -> 
             store(4, c.index, average), store(5, c.index, deviation),
         )  # fmt: skip
         made = kernel((c,), (i, p), stores, params(a, weight, bias, out, mean, scale, out=[3, 4, 5]))
-        assert decide(made, native().vector_bytes).vector is p
+        assert decide(made, read()).vector is p
         expected = {
             3: functional.batch_norm(a, None, None, weight, bias, training=True),
             4: a.mean((0, 2)), 5: torch.rsqrt(a.var((0, 2), correction=0) + 1e-5),
@@ -269,7 +269,7 @@ def test_images_are_read_along_their_rows_however_much_is_read_per_channel() -> 
         centred = e.op("mul", e.op("sub", load(0, a, x), parts[0]), parts[1])
         value = e.op("add", e.op("mul", centred, parts[2]), parts[3])
         made = kernel(x, (), (store(5, at(applied, x), value),), params(a, mean, scale, weight, bias, applied, out=[5]))
-        assert decide(made, native().vector_bytes).vector is x[2]
+        assert decide(made, read()).vector is x[2]
         wanted = {5: expected[3]}
         batch.add(f"apply {shape}", made, [a, mean, scale, weight, bias, applied], wanted, rtol=1e-5, atol=2e-5)
     batch.check()
@@ -284,7 +284,7 @@ def test_what_all_columns_share_does_not_turn_the_loop_to_gathers() -> None:
     far = e.op("abs", e.op("sub", load(0, a, (x[0], r)), load(1, b, (r, x[1]))))
     total = e.reduce("sum", far)
     made = kernel(x, (r,), (store(2, at(out, x), total),), params(a, b, out, out=[2]))
-    assert decide(made, native().vector_bytes).vector is x[1]
+    assert decide(made, read()).vector is x[1]
     wanted = {2: (a[:, :, None] - b).abs().sum(1)}
     batch.add("distances", made, [a, b, out], wanted, rtol=1e-5, atol=1e-5)
     batch.check()
@@ -463,7 +463,7 @@ def test_shared_subexpressions_are_written_once() -> None:
     x = axes_of([8, 64])
     shared = e.op("exp", load(0, a, x))
     made = kernel(x, (), (store(1, at(a, x), e.op("add", e.op("mul", shared, shared), shared)),), params(a, a, out=[1]))
-    text = emit([made])
+    text = emit([made], read())
     assert text[text.index("k0_range") :].count("exp_(") == 1
 
 
@@ -474,7 +474,7 @@ def test_what_is_costly_is_kept_from_one_loop_over_a_short_row_to_the_next(lengt
     raised = e.op("exp", load(0, a, (x, r)))
     scaled = e.op("mul", raised, e.op("reciprocal", e.reduce("sum", raised)))
     made = kernel((x,), (r,), (store(1, at(a, (x, r)), scaled, "inner"),), params(a, a, out=[1]))
-    text = emit([made])
+    text = emit([made], read())
     assert text[text.index("k0_range") :].count("exp_(") == times
     batch = Batch()
     batch.add(f"softmax of {length}", made, [a, torch.empty_like(a)], {1: a.softmax(-1)}, rtol=1e-5, atol=1e-6)
@@ -503,8 +503,8 @@ def test_a_kernel_takes_no_more_threads_than_the_target_has() -> None:
     a = torch.randn(1024, 1024)
     x = axes_of([1024, 1024])
     made = kernel(x, (), (store(1, at(a, x), e.op("exp", load(0, a, x))),), params(a, a, out=[1]))
-    assert decide(made, native().vector_bytes).threads > 4
-    assert [decide(made, native().vector_bytes, n).threads for n in (1, 3)] == [1, 3]
+    assert decide(made, read()).threads > 4
+    assert [decide(made, read(threads=n)).threads for n in (1, 3)] == [1, 3]
 
 
 def test_a_refused_source_names_itself(monkeypatch: pytest.MonkeyPatch) -> None:

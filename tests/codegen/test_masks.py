@@ -10,11 +10,12 @@ import torch
 
 import stator
 from stator.codegen import cpp, triton
-from stator.loop.device import Device
 from stator.loop.kernel import Kernel
 from stator.loop.schedule import schedule
 from stator.lowering import lower
 from stator.prims import DECOMPOSITIONS
+from stator.targets import typical
+from stator.targets.cpu.record import read
 from tests.cases.graphs import trace
 
 
@@ -32,13 +33,13 @@ def written(times: int) -> Any:
 
 def kernels(times: int, device: str) -> list[Kernel]:
     gm, _ = trace(written(times), (torch.randn(12, 14), torch.randn(16)), DECOMPOSITIONS)
-    return list(schedule(lower(gm, "test", device), Device.of(device, 2)).kernels)
+    return list(schedule(lower(gm, "test", typical(device)), typical(device, 2)).kernels)
 
 
 def lines(times: int, target: str) -> int:
     if target == "cpp":
-        return cpp.emit(kernels(times, "cpu"), cpp.native()).count("\n")
-    return triton.emit(kernels(times, "cuda")).count("\n")
+        return cpp.emit(kernels(times, "cpu"), read()).count("\n")
+    return triton.emit(kernels(times, "cuda"), typical("cuda", 2)).count("\n")
 
 
 @pytest.mark.parametrize("target", ["cpp", "triton"])
@@ -59,7 +60,7 @@ def test_what_all_lanes_share_is_loaded_without_a_mask() -> None:
         return torch.nn.functional.pad(x * scale[:, None].rsqrt(), (3, 2))
 
     gm, _ = trace(fn, (torch.randn(12, 30), torch.rand(12)), DECOMPOSITIONS)
-    text = cpp.emit(schedule(lower(gm, "test", "cpu"), Device.of("cpu", 2)).kernels, cpp.native())
+    text = cpp.emit(schedule(lower(gm, "test", typical("cpu")), typical("cpu", 2)).kernels, read())
     before, loop = text[text.index("k0_range") :].split("sweep<", 1)
     assert "rsqrt_" in before and "rsqrt_" not in loop
     assert "load_if" in loop and "gather_if" not in loop
@@ -71,7 +72,7 @@ def test_rows_of_borders_are_read_at_one_position(mode: str) -> None:
     gm, _ = trace(
         lambda x: torch.nn.functional.pad(x, (3, 3, 3, 3), mode), (torch.randn(8, 32, 56, 56),), DECOMPOSITIONS
     )
-    text = cpp.emit(list(schedule(lower(gm, "test", "cpu"), Device.of("cpu", 2)).kernels), cpp.native())
+    text = cpp.emit(list(schedule(lower(gm, "test", typical("cpu")), typical("cpu", 2)).kernels), read())
     loads = re.findall(r"load\w*[<(]|gather\w*<", text[text.index("k0_range") :])
     assert len(loads) <= 4, loads  # the position, and each part of the last dim
 
@@ -84,7 +85,7 @@ def test_a_position_known_to_be_inside_needs_no_mask() -> None:
 
     x = torch.randn(64)
     gm, _ = trace(fn, (x,), DECOMPOSITIONS)
-    text = cpp.emit(schedule(lower(gm, "test", "cpu"), Device.of("cpu", 2)).kernels, cpp.native())
+    text = cpp.emit(schedule(lower(gm, "test", typical("cpu")), typical("cpu", 2)).kernels, read())
     before, loop = text[text.index("k0_range") :].split("sweep<", 1)
     assert "load1(" in before and "load" not in loop and "gather" not in loop
     torch.testing.assert_close(stator.compile(fn)(x), fn(x), rtol=0, atol=0)

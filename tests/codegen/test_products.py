@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 
-from stator.codegen.cpp import generic, native
+from stator.base.device import Device
 from stator.kernel.decisions import decide
 from stator.loop.index import Axis
-from tests.codegen.harness import DTYPES, Batch, at, axes_of, e, kernel, load, params, store
+from stator.targets import typical
+from stator.targets.cpu.record import read
+from tests.codegen.harness import DTYPES, Batch, at, axes_of, e, generic, kernel, load, params, store
 
 #: rows, terms, columns
 SIZES = [
@@ -24,11 +26,11 @@ SIZES = [
 ]
 
 
-@pytest.mark.parametrize("target", [native(), generic()], ids=["native", "generic"])
+@pytest.mark.parametrize("target", [read(), generic()], ids=["native", "generic"])
 @pytest.mark.parametrize("dtype", ["f32", "f64", "f16"])
-def test_products(dtype: str, target: object) -> None:
+def test_products(dtype: str, target: Device) -> None:
     """Both factors along the rows or the columns of memory; with a bias and an activation."""
-    batch = Batch(target)  # type: ignore[arg-type]
+    batch = Batch(target)
     torch.manual_seed(0)
     given = DTYPES[dtype]
     for rows, terms, columns in SIZES:
@@ -45,7 +47,7 @@ def test_products(dtype: str, target: object) -> None:
             )
             stores = (store(3, at(out, x), e.cast(value, dtype)),)
             made = kernel(x, (r,), stores, params(a, b, bias, out, out=[3]))
-            jammed = decide(made, target.vector_bytes).jammed  # type: ignore[attr-defined]
+            jammed = decide(made, target).jammed
             assert jammed is None or jammed[0].size % jammed[1] == 0
             exact = a.double() @ (b.double().t() if turned else b.double()) + bias.double()
             name = f"{dtype} {rows}x{terms}x{columns} {'turned' if turned else ''}"
@@ -60,9 +62,9 @@ def test_which_rows_are_computed_together() -> None:
     a, b, out = torch.empty(6, 50), torch.empty(50, 40), torch.empty(6, 40)
     product = e.op("mul", load(0, a, (x[0], r)), load(1, b, (r, x[1])))
     made = kernel(x, (r,), (store(2, at(out, x), e.reduce("sum", product)),), params(a, b, out, out=[2]))
-    plan = decide(made, 64)
+    plan = decide(made, typical("cpu"))
     assert plan.jammed == (x[0], 3) and plan.unroll * 3 <= 8
     whole = torch.empty(6, 50, 40)
     summed = e.reduce("sum", e.op("mul", load(0, whole, (x[0], r, x[1])), load(1, b, (r, x[1]))))
     made = kernel(x, (r,), (store(2, at(out, x), summed),), params(whole, b, out, out=[2]))
-    assert decide(made, 64).jammed is None
+    assert decide(made, typical("cpu")).jammed is None

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 import torch
 
-from stator.codegen.cpp import generic
 from stator.loop import special_functions
 from stator.loop.scalar import OPS
-from tests.codegen.harness import DTYPES, NAMES, Batch, Built, axes_of, e, kernel, load, params, store
+from tests.codegen.harness import DTYPES, NAMES, Batch, Built, axes_of, e, generic, kernel, load, params, store
 
 INF, NAN = float("inf"), float("nan")
 SPECIAL = [

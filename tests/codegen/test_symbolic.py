@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import importlib.util
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,6 @@ from stator.aot.trace import trace
 from stator.base.errors import Unsupported
 from stator.base.options import Options
 from stator.codegen import cpp, triton
-from stator.loop.device import Device
 from stator.loop.evaluate import run_program
 from stator.loop.kernel import Launch, Schedule
 from stator.loop.resize import program_at, schedule_at
@@ -33,6 +33,9 @@ from stator.prims import DECOMPOSITIONS, RANDOM_OPERATORS
 from stator.runtime import Cpp
 from stator.runtime.link import load
 from stator.sizes import Symbol, evaluate
+from stator.targets import typical
+from stator.targets.cpu.printer import flags
+from stator.targets.cpu.record import read
 from tests.aot.test_symbolic import captured
 from tests.codegen import hopper
 from tests.codegen.harness import DTYPES
@@ -51,8 +54,8 @@ class Built:
     def __init__(self, schedules: Sequence[Schedule]) -> None:
         kernels = tuple(dict.fromkeys(kernel for made in schedules for kernel in made.kernels))
         self.numbers = {kernel: i for i, kernel in enumerate(kernels)}
-        target = cpp.native()
-        path = Cpp(Options.from_user()).build(cpp.emit(kernels, target), target.flags)
+        target = read()
+        path = Cpp(Options.from_user()).build(cpp.emit(kernels, target), flags(target))
         self.library = ctypes.CDLL(str(path))
 
     def run(
@@ -75,8 +78,8 @@ class Built:
 
 def test_random_programs_run_for_all_sizes() -> None:
     programs = [make_symbolic(seed, WITHOUT_CALLS) for seed in range(60)]
-    split = Device("cpu", 2, 64, 1 << 20, 3e-6, 2e10, min_split=8)
-    schedules = [schedule(program, split if i % 3 else Device.of("cpu")) for i, program in enumerate(programs)]
+    split = replace(typical("cpu", 2), min_split=8, row_elements=1)
+    schedules = [schedule(program, split if i % 3 else typical("cpu")) for i, program in enumerate(programs)]
     built = Built(schedules)
     for program, made in zip(programs, schedules, strict=True):
         assert all(kernel.symbols for kernel in made.kernels if kernel.outer_numel != 1)
@@ -110,11 +113,11 @@ def compiled(
 
 
 def linked(gm: torch.fx.GraphModule, number: int) -> Callable[..., Any]:
-    program = lowering.lower(gm, f"graph{number}", "cpu")
-    made = schedule(program, Device.of("cpu"))
+    program = lowering.lower(gm, f"graph{number}", typical("cpu"))
+    made = schedule(program, typical("cpu"))
     verify_schedule(made)
-    target, names = cpp.native(), made.names
-    units = [runtime.Unit(cpp.emit(made.kernels, target, names), names, target.flags)] if names else []
+    target, names = read(), made.names
+    units = [runtime.Unit(cpp.emit(made.kernels, target, names), names, flags(target))] if names else []
     return runtime.link(runtime.build(make(made), units))
 
 
@@ -194,8 +197,8 @@ def test_windows_of_half_a_symbolic_image_lie_within_it() -> None:
     examples = [torch.randn(2, 3, 18, 22), torch.randn(3)]
     gm = captured(pooled, examples, {(0, 2), (0, 3)})
     joint = trace(gm, examples, decompositions=DECOMPOSITIONS, random_operators=RANDOM_OPERATORS)
-    made = schedule(lowering.lower(partition(joint).forward, "pooled", "cpu"), Device.of("cpu"))
-    text = cpp.emit(made.kernels, cpp.native())
+    made = schedule(lowering.lower(partition(joint).forward, "pooled", typical("cpu")), typical("cpu"))
+    text = cpp.emit(made.kernels, read())
     kernel = text[text.index("k0_range") :]
     assert "load_even" in kernel and "_if<" not in kernel
     call = stator.compile(pooled, dynamic=True, fullgraph=True)
@@ -215,9 +218,9 @@ def test_an_index_out_of_a_symbolic_range_is_an_error() -> None:
 def test_the_wrapper_is_readable_and_runs_on_its_own(tmp_path: Path) -> None:
     gm = captured(products_and_calls, [torch.randn(3, 5), torch.randn(3, 5)], {(0, 0), (0, 1), (1, 0), (1, 1)})
     joint = trace(gm, [torch.randn(3, 5)] * 2, decompositions=DECOMPOSITIONS, random_operators=RANDOM_OPERATORS)
-    made = schedule(lowering.lower(partition(joint).forward, "alone", "cpu"), Device.of("cpu"))
-    target, names = cpp.native(), made.names
-    text = module_text(make(made), [runtime.Unit(cpp.emit(made.kernels, target, names), names, target.flags)])
+    made = schedule(lowering.lower(partition(joint).forward, "alone", typical("cpu")), typical("cpu"))
+    target, names = read(), made.names
+    text = module_text(make(made), [runtime.Unit(cpp.emit(made.kernels, target, names), names, flags(target))])
     assert "s0 = x0.size(0)" in text and "def plan(s0" in text
     path = tmp_path / "alone.py"
     path.write_text(text)
@@ -231,7 +234,7 @@ def test_the_wrapper_is_readable_and_runs_on_its_own(tmp_path: Path) -> None:
 
 def test_a_symbol_that_no_input_tells_is_refused() -> None:
     program = make_symbolic(3, WITHOUT_CALLS)
-    made = schedule(program, Device.of("cpu"))
+    made = schedule(program, typical("cpu"))
     unknown = Symbol("s9", hint=5)
     broken = Schedule(
         **{**{f: getattr(made, f) for f in Schedule.__slots__}, "symbols": (unknown,), "outputs": (unknown.size,)}
@@ -245,7 +248,7 @@ def test_a_symbol_that_no_input_tells_is_refused() -> None:
 
 def test_triton_kernels_compile_for_hopper() -> None:
     pytest.importorskip("triton", reason="Triton comes with torch for CUDA only")
-    kernels = {k: None for seed in range(8) for k in schedule(make_symbolic(seed), Device.of("cuda")).kernels}
+    kernels = {k: None for seed in range(8) for k in schedule(make_symbolic(seed), typical("cuda")).kernels}
     assert any(kernel.symbols for kernel in kernels)
     assert all(stages["cubin"] for stages in hopper.built(tuple(kernels)))
 
@@ -255,8 +258,9 @@ def test_triton_kernels_compile_for_hopper() -> None:
 def test_triton_kernels_run_for_all_sizes(seed: int) -> None:
     """Every launch of a program, one after another on the device, for several sizes."""
     program = make_symbolic(seed, WITHOUT_CALLS)
-    made = schedule(program, Device.of("cuda"))
-    kernels = load([runtime.Unit(triton.emit(made.kernels, made.names), made.names, (), "triton")])
+    made = schedule(program, typical("cuda"))
+    text = triton.emit(made.kernels, typical("cuda"), made.names)
+    kernels = load([runtime.Unit(text, made.names, (), "triton")], device="cuda")
     numbers_of = dict(zip(made.kernels, made.names, strict=True))
     for first, second in ((2, 3), (3, 5), (5, 2)):
         sizes = {TWO: first, THREE: second}

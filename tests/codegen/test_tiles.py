@@ -6,12 +6,12 @@ import pytest
 import torch
 
 import stator
-from stator.codegen.cpp import generic, native
 from stator.codegen.cpp.emit import emit
-from tests.codegen.harness import DTYPES, Batch, at, axes_of, e, kernel, load, params, store
+from stator.targets.cpu.record import read
+from tests.codegen.harness import DTYPES, Batch, at, axes_of, e, generic, kernel, load, params, store
 
 
-@pytest.mark.parametrize("target", [native(), generic()], ids=["native", "generic"])
+@pytest.mark.parametrize("target", [read(), generic()], ids=["native", "generic"])
 def test_transposes(target: object) -> None:
     batch = Batch(target)  # type: ignore[arg-type]
     for name, dtype in DTYPES.items():
@@ -37,7 +37,7 @@ def test_some_operands_are_turned() -> None:
         loads += [load(2, back, (columns - 1 - x[2].index, x[1])), load(3, row, x[1:])]
         value = e.op("add", e.op("mul", loads[0], loads[1]), e.op("sub", loads[2], loads[3]))
         made = kernel(x, (), (store(4, at(out, x), value),), params(along, across, back, row, out, out=[4]))
-        assert emit([made]).count("turn<64>(s") == 2
+        assert emit([made], read()).count("turn<64>(s") == 2
         wanted = along * across.transpose(1, 2) + (back.flip(0).t() - row)
         batch.add(f"{batches}x{rows}x{columns}", made, [along, across, back, row, out], {4: wanted}, rtol=0, atol=0)
     batch.check()
@@ -50,7 +50,7 @@ def test_what_is_read_under_a_mask_is_not_turned() -> None:
     inside = e.op("lt", e.index(x[1].index), e.const(31, "i64"))
     value = e.masked(inside, load(0, a, (x[1], x[0])), e.const(0.0, "f32"))
     made = kernel(x, (), (store(1, at(out, x), value),), params(a, out, out=[1]))
-    assert "turn<" not in emit([made])
+    assert "turn<" not in emit([made], read())
     batch = Batch()
     batch.add("masked", made, [a, out], {1: torch.nn.functional.pad(a, (0, 0, 0, 1)).t()}, rtol=0, atol=0)
     batch.check()
@@ -61,7 +61,7 @@ def test_few_lines_stay_in_the_cache() -> None:
     a, out = torch.randn(32, 400), torch.empty(400, 32)
     x = axes_of([400, 32])
     made = kernel(x, (), (store(1, at(out, x), load(0, a, (x[1], x[0]))),), params(a, out, out=[1]))
-    assert "turn<" not in emit([made])
+    assert "turn<" not in emit([made], read())
 
 
 def test_symbolic_sizes() -> None:

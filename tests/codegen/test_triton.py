@@ -14,12 +14,12 @@ import torch
 
 from stator import runtime
 from stator.codegen import triton
-from stator.loop.device import Device
 from stator.loop.kernel import Kernel
 from stator.loop.schedule import schedule
 from stator.lowering import lower
 from stator.plan.build import make
 from stator.prims import DECOMPOSITIONS
+from stator.targets import typical
 from tests.cases import CASES, Case, assert_close
 from tests.cases.graphs import trace
 from tests.codegen import hopper
@@ -31,7 +31,7 @@ UNSPELLED = {"igamma", "igammac"}
 
 def kernels_of(case: Case, dtype: torch.dtype) -> tuple[Kernel, ...]:
     gm, _ = trace(case.fn, case.make_inputs(dtype), DECOMPOSITIONS)
-    return schedule(lower(gm, "case", "cuda"), Device.of("cuda")).kernels
+    return schedule(lower(gm, "case", typical("cuda")), typical("cuda")).kernels
 
 
 @pytest.mark.parametrize(("case", "dtype"), RUNS[::5])
@@ -85,8 +85,9 @@ def test_agrees_with_eager_on_a_gpu(case: Case, dtype: torch.dtype, cuda: str) -
     with torch.device(cuda):  # what a case makes by itself is made there too
         eager = case.fn(*[v.clone() if isinstance(v, torch.Tensor) else v for v in given])
         gm, inputs = trace(case.fn, given, DECOMPOSITIONS)
-    made = schedule(lower(gm, "case", torch.device("cuda")), Device.of("cuda"))
-    units = [runtime.Unit(triton.emit(made.kernels, made.names), made.names, (), "triton")] if made.names else []
+    made = schedule(lower(gm, "case", typical("cuda")), typical("cuda"))
+    text = triton.emit(made.kernels, typical("cuda"), made.names)
+    units = [runtime.Unit(text, made.names, (), "triton")] if made.names else []
     call = runtime.link(runtime.build(make(made), units))
     ours = call([v.clone() if isinstance(v, torch.Tensor) and made.mutated else v for v in inputs])
     assert_close(ours, eager, case, dtype)

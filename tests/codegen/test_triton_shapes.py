@@ -21,6 +21,7 @@ from stator.loop.expr import Expr
 from stator.loop.index import Axis, Index
 from stator.loop.kernel import Kernel, Param, Store
 from stator.loop.verify import verify_kernel
+from stator.targets import typical
 from tests.codegen import hopper
 from tests.codegen.harness import e, kernel
 
@@ -199,7 +200,7 @@ def test_loads_are_as_wide_as_their_masks(family: str, frame: str) -> None:
     """The same without Triton: a load's pointers have all lanes of its mask, and no name is used before it is given."""
     for made in FAMILIES[family](frame):
         verify_kernel(made)
-        check_lanes(triton.emit([made]).split("def k0(")[1].split("LAUNCHES")[0])
+        check_lanes(triton.emit([made], typical("cuda")).split("def k0(")[1].split("LAUNCHES")[0])
 
 
 def check_lanes(text: str) -> None:

@@ -138,12 +138,12 @@ def test_our_failure_is_one_warning_and_the_eager_result(
     assert isinstance(caught.value.__cause__, ZeroDivisionError | InternalError)
 
 
-@pytest.mark.parametrize(("place", "stage"), [("make", "plan"), ("cpp.emit_units", "codegen")])
+@pytest.mark.parametrize(("place", "stage"), [("pipeline.make", "plan"), ("targets.cpu.printer.emit", "codegen")])
 @pytest.mark.faults
 def test_the_artifacts_of_a_failure_stand_with_the_others(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, place: str, stage: str
 ) -> None:
-    monkeypatch.setattr(f"stator.pipeline.{place}", fails)
+    monkeypatch.setattr(f"stator.{place}", fails)
     options = {"debug": str(tmp_path), "cache_dir": str(tmp_path / "cache")}
     with pytest.warns(FallbackWarning, match=f"stage '{stage}'") as told:
         stator.compile(f, options=options)(torch.randn(3))
@@ -154,7 +154,7 @@ def test_the_artifacts_of_a_failure_stand_with_the_others(
 
 @pytest.mark.faults
 def test_a_source_that_does_not_compile_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("stator.pipeline.cpp.emit_units", lambda *_: [("this is no C++;\n", ("k0",))])
+    monkeypatch.setattr("stator.targets.cpu.printer.cpp.emit_units", lambda *_: [("this is no C++;\n", ("k0",))])
     x = torch.randn(3)
     options = {"cache_dir": str(tmp_path)}
     with pytest.warns(FallbackWarning, match="building .*cpp failed"):

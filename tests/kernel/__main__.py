@@ -6,17 +6,19 @@ Each is made into a function by every strategy, checked, read back from its text
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 
 from stator.kernel.blocks import choose
 from stator.kernel.decisions import decide
 from stator.kernel.strategies import blocks, serial, vectors
+from stator.targets import typical
 from tests.kernel.programs import Strategy, compare
 
 STRATEGIES: tuple[Strategy, ...] = (
     serial,
-    lambda kernel, name: vectors(decide(kernel, 64), name),
-    lambda kernel, name: vectors(decide(kernel, 16), name),
-    lambda kernel, name: blocks(choose(kernel), name),
+    lambda kernel, name: vectors(decide(kernel, typical("cpu")), name),
+    lambda kernel, name: vectors(decide(kernel, replace(typical("cpu"), vector_bytes=16)), name),
+    lambda kernel, name: blocks(choose(kernel, typical("cuda")), name),
 )
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from stator.kernel.verify import verify
 from stator.loop import evaluate, tables
 from stator.loop.kernel import Kernel, Launch
 from stator.loop.schedule import schedule
+from stator.targets import typical
 from tests.loop.build import close, contents, extern_sum, numbers
 from tests.loop.random_programs import make, make_symbolic
 
@@ -40,7 +41,7 @@ def compare(seed: int, strategy: Strategy = serial) -> int:
 
     with tables.session():
         program = make(seed)
-        planned, inputs = schedule(program), numbers(program, seed)
+        planned, inputs = schedule(program, typical("cpu")), numbers(program, seed)
         expected = contents(program, evaluate.run_schedule(planned, inputs, extern_sum))
         with mock.patch.object(evaluate, "run_kernel", run_function):
             found = contents(program, evaluate.run_schedule(planned, inputs, extern_sum))
@@ -54,6 +55,6 @@ def compare(seed: int, strategy: Strategy = serial) -> int:
 
 def symbolic_kernels(seed: int) -> Iterator[Kernel]:
     """The kernels of a random program whose sizes are symbols."""
-    for step in schedule(make_symbolic(seed)).steps:
+    for step in schedule(make_symbolic(seed), typical("cpu")).steps:
         if isinstance(step, Launch):
             yield step.kernel

@@ -14,11 +14,12 @@ from stator.loop.expr import load, op, reduce
 from stator.loop.index import Axis, indirect
 from stator.loop.kernel import Kernel, Param, kernel
 from stator.loop.kernel import Store as Write
+from stator.targets import typical
 from tests.kernel.programs import checked, compare
 
 
 def made(kernel: Kernel, name: str = "k") -> Function:
-    return blocks(choose(kernel), name)
+    return blocks(choose(kernel, typical("cuda")), name)
 
 
 @pytest.mark.parametrize("seed", range(200, 260))
@@ -27,7 +28,7 @@ def test_random_kernels(seed: int) -> None:
 
 
 def in_small_blocks(kernel: Kernel, name: str = "k") -> Function:
-    return blocks(replace(choose(kernel), x=2, r=2, staged=(), online=True), name)
+    return blocks(replace(choose(kernel, typical("cuda")), x=2, r=2, staged=(), online=True), name)
 
 
 @pytest.mark.parametrize("seed", range(260, 320))

@@ -8,12 +8,12 @@ import pytest
 
 from stator.loop import expr as e
 from stator.loop.collision import MODES, colliding, private, scatters
-from stator.loop.device import Device
 from stator.loop.evaluate import run_program, run_schedule
 from stator.loop.index import Axis, Index
 from stator.loop.nest import Buffer, Nest, Program, View
 from stator.loop.schedule import schedule
 from stator.loop.verify import GrammarError, verify_program, verify_schedule
+from stator.targets import typical
 
 ROWS, COLUMNS, COUNT = 5, 7, 11
 i, j, k = Axis("i", COUNT), Axis("j", COLUMNS), Axis("k", 3)
@@ -56,7 +56,7 @@ def test_order_is_that_of_the_loops(mode: str, outer: tuple[Axis, ...]) -> None:
     program = scatter(mode, outer)
     assert scatters(program.nodes[1])  # type: ignore[arg-type]
     verify_program(program)
-    made = schedule(program, Device.of("cpu"))
+    made = schedule(program, typical("cpu"))
     verify_schedule(made)
     random.seed(len(mode))
     at = [random.randrange(ROWS) for _ in range(COUNT)]

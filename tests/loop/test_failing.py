@@ -12,6 +12,7 @@ from stator.loop.index import Axis, Index, indirect
 from stator.loop.kernel import Call, Launch, Schedule
 from stator.loop.nest import Buffer
 from stator.loop.schedule import schedule
+from stator.targets import typical
 from tests.loop.build import Build, get
 
 N = 64
@@ -45,7 +46,7 @@ def test_a_write_waits_for_a_check_behind_it() -> None:
     target, table, positions = build.input(N), build.input(N), build.input(N, dtype="i64")
     written(build, target, lambda i: op("add", get(target, i), const(1.0, "f32")))
     result = gathered(build, table, positions)
-    made = schedule(build.program(result))
+    made = schedule(build.program(result), typical("cpu"))
     order = names(made)
     first = next(k for k, step in enumerate(order) if result.name in step)
     last = next(k for k, step in enumerate(order) if target.name in step)
@@ -59,7 +60,7 @@ def test_what_checks_and_writes_at_once_is_kept() -> None:
     build.pointwise(
         (N,), lambda i: op("add", load(table.name, indirect(get(positions, i), N), "f32"), get(target, i)), into=target
     )
-    made = schedule(build.program())
+    made = schedule(build.program(), typical("cpu"))
     assert made.failure.kept == (target.name,) and made.failure.unsure == len(made.steps)
 
 
@@ -68,7 +69,7 @@ def test_positions_in_range_need_no_care() -> None:
     target, table = build.input(N), build.input(N)
     build.mutated.append(target.name)
     build.pointwise((N,), lambda i: op("add", get(table, Index.of(N - 1) - i), get(target, i)), into=target)
-    assert schedule(build.program()).failure == Failure()
+    assert schedule(build.program(), typical("cpu")).failure == Failure()
 
 
 @pytest.mark.parametrize("out", [True, False])
@@ -77,11 +78,11 @@ def test_an_operator_that_needs_the_written_value_is_undone(out: bool) -> None:
     target = build.input(N)
     written(build, target, lambda i: op("add", get(target, i), const(1.0, "f32")))
     made = build.extern("aten.unknown", [target], (N,), out=out)
-    failure = schedule(build.program(made)).failure
+    failure = schedule(build.program(made), typical("cpu")).failure
     assert failure.kept == (target.name,) and failure.unsure == 2
 
 
 def test_without_writes_nothing_is_asked() -> None:
     build = Build()
     table, positions = build.input(N), build.input(N, dtype="i64")
-    assert schedule(build.program(gathered(build, table, positions))).failure == Failure()
+    assert schedule(build.program(gathered(build, table, positions)), typical("cpu")).failure == Failure()

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from stator.base.placement import ALIGNMENT
 from stator.loop import memory
-from stator.loop.device import Device
 from stator.loop.expr import op
 from stator.loop.kernel import Call, MemoryPlan
 from stator.loop.nest import Buffer, Extern, View
 from stator.loop.schedule import schedule
 from stator.loop.verify import GrammarError, verify_memory, verify_schedule
+from stator.targets import typical
 from tests.loop.build import Build, get, number, transformer
 
 
@@ -46,7 +46,7 @@ def test_checker_finds_overlap() -> None:
     x = b.input(4, 8)
     one = b.extern("aten.f", [x], [4, 8])
     two = b.extern("aten.f", [x], [4, 8])
-    found = schedule(b.program(b.extern("aten.g", [one, two], [4, 8])))
+    found = schedule(b.program(b.extern("aten.g", [one, two], [4, 8])), typical("cpu"))
     verify_schedule(found)
     wrong = MemoryPlan(found.memory.arena_bytes, dict.fromkeys(found.memory.offsets, 0), found.memory.allocated)
     with pytest.raises(GrammarError, match="shares bytes"):
@@ -58,7 +58,7 @@ def chain(transposed: bool) -> MemoryPlan:
     b = Build()
     one = b.extern("aten.f", [b.input(4, 4)], [4, 4])
     two = b.pointwise([4, 4], lambda i, j: op("mul", get(one, j, i) if transposed else get(one, i, j), number(2.0)))
-    return schedule(b.program(b.extern("aten.g", [two], [4, 4]))).memory
+    return schedule(b.program(b.extern("aten.g", [two], [4, 4])), typical("cpu")).memory
 
 
 def test_in_place_where_elements_match() -> None:
@@ -78,7 +78,7 @@ def test_kinds_of_places() -> None:
     fresh = b.extern("aten.f", [middle], [4], out=False)
     y = b.pointwise([4], lambda i: get(fresh, i))
     program = b.program(y, x, fresh)
-    plan = schedule(program).memory
+    plan = schedule(program, typical("cpu")).memory
     assert set(plan.offsets) == {middle.name}
     assert plan.allocated == (y.name,)
     assert plan.returned == (fresh.name,)
@@ -94,12 +94,12 @@ def test_arena_is_reused_by_layers() -> None:
             up = b.extern("aten.mm", [x], [256])
             active = b.pointwise([256], lambda i, up=up: op("tanh", get(up, i)))
             x = b.extern("aten.mm", [active], [64])
-        return schedule(b.program(x), Device.of("cpu")).memory.arena_bytes
+        return schedule(b.program(x), typical("cpu")).memory.arena_bytes
 
     assert arena(8) == arena(3)
 
 
 def test_transformer_plan() -> None:
-    found = schedule(transformer(3, 8, 2, 4))
+    found = schedule(transformer(3, 8, 2, 4), typical("cpu"))
     verify_schedule(found)
     assert found.memory.arena_bytes < sum(found.buffers[name].nbytes for name in found.memory.offsets) / 1.5

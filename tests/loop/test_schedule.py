@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stator.base.device import Device
 from stator.loop import fusion
 from stator.loop.deps import analyse
-from stator.loop.device import Device
 from stator.loop.evaluate import run_program, run_schedule
 from stator.loop.expr import Expr, cast, index, op
 from stator.loop.index import Axis
@@ -21,6 +21,7 @@ from stator.loop.schedule import schedule
 from stator.loop.split import prepare
 from stator.loop.text import program_text
 from stator.loop.verify import verify_program, verify_schedule
+from stator.targets import typical
 from tests.loop.build import (
     Build,
     close,
@@ -38,8 +39,8 @@ from tests.loop.build import (
 )
 from tests.loop.random_programs import make
 
-CPU = Device.of("cpu")
-EAGER_TO_SPLIT = replace(CPU, min_split=8, cores=2)
+CPU = typical("cpu")
+EAGER_TO_SPLIT = replace(CPU, min_split=8, cores=2, row_elements=1)
 
 
 def equivalent(program: Program, device: Device = CPU) -> Schedule:
@@ -64,7 +65,7 @@ def test_random_programs(seed: int) -> None:
 @settings(max_examples=100)
 @given(st.integers(0, 2**32))
 def test_random_programs_with_gpu_decisions(seed: int) -> None:
-    equivalent(make(seed), Device.of("cuda"))
+    equivalent(make(seed), typical("cuda"))
 
 
 @settings(max_examples=100)
@@ -184,6 +185,7 @@ def test_split_reduction(count: int, outer: tuple[int, ...]) -> None:
     s = b.reduction(outer, [count], lambda *a: op("add", total(get(x, *a)), number(1.0)))
     program = b.program(s)
     assert len(equivalent(program).steps) == 1, "too short to be worth it"
+    assert len(equivalent(program, replace(EAGER_TO_SPLIT, row_elements=61)).steps) == 1, "one program has it at hand"
     found = equivalent(program, EAGER_TO_SPLIT)
     assert len(found.steps) == 2
     assert ("masked" in found.text()) == (count == 61)

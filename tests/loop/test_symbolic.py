@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stator.loop.device import Device
 from stator.loop.evaluate import run_program, run_schedule
 from stator.loop.expr import const, index, op
 from stator.loop.extent import less
@@ -19,11 +18,12 @@ from stator.loop.schedule import schedule
 from stator.loop.text import program_text
 from stator.loop.verify import verify_program, verify_schedule
 from stator.sizes import Symbol, maximum
+from stator.targets import typical
 from tests.loop.build import Build, at, close, contents, extern_sum, get, layer_norm, numbers, softmax
 from tests.loop.random_programs import THREE, TWO, make, make_symbolic
 
-CPU = Device.of("cpu")
-EAGER_TO_SPLIT = replace(CPU, min_split=8, cores=2)
+CPU = typical("cpu")
+EAGER_TO_SPLIT = replace(CPU, min_split=8, cores=2, row_elements=1)
 N, M = Symbol("s0", hint=64), Symbol("s1", hint=512)
 n, m = N.size, M.size
 
@@ -36,7 +36,7 @@ def values(first: int, second: int) -> dict[Symbol, int]:
 @given(st.integers(0, 2**32), st.sampled_from(["cpu", "split", "cuda"]), st.integers(2, 4), st.integers(2, 5))
 def test_random_programs(seed: int, kind: str, first: int, second: int) -> None:
     program = make_symbolic(seed)
-    result = schedule(program, EAGER_TO_SPLIT if kind == "split" else Device.of(kind))
+    result = schedule(program, EAGER_TO_SPLIT if kind == "split" else typical(kind))
     verify_schedule(result)
     sizes = values(first, second)
     verify_program(program, sizes)

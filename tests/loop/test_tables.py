@@ -18,13 +18,14 @@ from stator.loop import tables
 from stator.loop.index import ZERO, Index
 from stator.loop.schedule import schedule
 from stator.prims import DECOMPOSITIONS
+from stator.targets import typical
 
-empty, most = tables.size(), 0
+empty, most, CPU = tables.size(), 0, typical("cpu")
 for n in range(2, 52):
     gm = torch.fx.symbolic_trace(lambda x: torch.softmax(x * 2 + n, -1).sum(0))
     with tables.session():
         joint = trace(gm, [torch.randn(n, 3 * n)], decompositions=DECOMPOSITIONS, need_backward=False)
-        made = schedule(lowering.lower(torch.fx.GraphModule({}, joint.graph), "g", "cpu"))
+        made = schedule(lowering.lower(torch.fx.GraphModule({}, joint.graph), "g", CPU), CPU)
         most = max(most, tables.size())
     assert len(made.kernels) == 2 and tables.size() == empty, (len(made.kernels), tables.size())
 assert empty + 10 < most < 2000, most

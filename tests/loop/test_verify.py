@@ -12,6 +12,7 @@ from stator.loop.index import Axis
 from stator.loop.nest import Buffer, Nest, Program, View
 from stator.loop.schedule import schedule
 from stator.loop.verify import GrammarError, verify_program, verify_schedule
+from stator.targets import typical
 from tests.loop.build import Build, get, number, softmax
 
 i, j, k = Axis("i", 4), Axis("j", 3), Axis("k", 2)
@@ -60,7 +61,7 @@ def test_masked_loads_may_point_anywhere() -> None:
 
 def test_broken_schedules() -> None:
     b = Build()
-    found = schedule(b.program(softmax(b, b.input(4, 8))))
+    found = schedule(b.program(softmax(b, b.input(4, 8))), typical("cpu"))
     verify_schedule(found)
     kernel = found.kernels[0]
     wrong_role = replace(kernel, params=(replace(kernel.params[0], role="inout"), *kernel.params[1:]))

@@ -18,6 +18,7 @@ from stator.loop.nest import Nest
 from stator.lowering import lower
 from stator.lowering.joined import MOST_PARTS
 from stator.prims import DECOMPOSITIONS, RANDOM_OPERATORS
+from stator.targets import typical
 from tests.aot.models import Function, captured
 
 SIZE = (5, 4, 6)
@@ -84,7 +85,7 @@ def test_parts_do_not_double_with_every_write() -> None:
 def nests(run: Callable[[Tensor], Tensor], x: Tensor, half: str) -> list[Nest]:
     gm = captured(Function(run), [x])
     parts = partition(trace(gm, [x], decompositions=DECOMPOSITIONS, random_operators=RANDOM_OPERATORS))
-    found = lower(getattr(parts, half), "half", "cpu").nodes
+    found = lower(getattr(parts, half), "half", typical("cpu")).nodes
     assert all(isinstance(node, Nest) for node in found)
     return found
 

@@ -15,13 +15,15 @@ from stator.base.options import Options
 from stator.codegen import cpp
 from stator.loop import evaluate
 from stator.loop import expr as e
-from stator.loop.device import Device
 from stator.loop.index import Axis
 from stator.loop.kernel import Schedule
 from stator.loop.nest import Buffer, Nest, Program, View
 from stator.loop.schedule import schedule
 from stator.plan.build import make
 from stator.runtime import Unit, build, link
+from stator.targets import typical
+from stator.targets.cpu.printer import flags
+from stator.targets.cpu.record import read
 
 ROWS, COLUMNS = 5, 40
 
@@ -89,12 +91,12 @@ def lookup(columns: int, mode: str) -> Schedule:
     else:
         nest = Nest(table, axes, (), e.const(1.0, "f32"), at, "add")
         inputs, mutated, outputs = (table, places), ("table",), ()
-    return schedule(Program("lookup", "cpu", inputs, (nest,), outputs, mutated), Device.of("cpu", 2))
+    return schedule(Program("lookup", "cpu", inputs, (nest,), outputs, mutated), typical("cpu", 2))
 
 
 def linked(plan: Schedule) -> Callable[[list[Tensor]], tuple[Any, ...]]:
-    target = cpp.native()
-    unit = Unit(cpp.emit(plan.kernels, target, plan.names), plan.names, target.flags)
+    target = read()
+    unit = Unit(cpp.emit(plan.kernels, target, plan.names), plan.names, flags(target))
     options = Options.from_user()
     return link(build(make(plan), [unit], options), options)
 
@@ -128,7 +130,7 @@ def test_only_what_a_mask_lets_through_counts() -> None:
     read = e.load("table", e.to_index(e.load("at", i.index, "i64"), 6), "f32")
     nest = Nest(out, (i,), (), e.masked(inside, read, e.const(-1.0, "f32")), i.index)
     program = Program("masked", "cpu", (table, places), (nest,), (View("out", (50,), (1,)),))
-    call = linked(schedule(program, Device.of("cpu", 2)))
+    call = linked(schedule(program, typical("cpu", 2)))
     memory, values = torch.full((80,), 99), torch.randn(6)  # beside the positions lie numbers that would be wrong
     positions = memory[:20].copy_(torch.randint(6, (20,)))
     expected = torch.cat([values[positions], torch.full((30,), -1.0)])
@@ -145,7 +147,7 @@ def test_a_provable_index_is_not_checked() -> None:
     read = e.load("table", e.to_index(e.cast(e.load("at", i.index, "u8"), "i64"), 256), "f32")
     nest = Nest(out, (i,), (), read, i.index)
     program = Program("bytes", "cpu", (table, small), (nest,), (View("out", (50,), (1,)),))
-    plan = schedule(program, Device.of("cpu", 2))
-    assert "wrong" not in cpp.emit(plan.kernels).partition("k0_range")[2]
+    plan = schedule(program, typical("cpu", 2))
+    assert "wrong" not in cpp.emit(plan.kernels, typical("cpu")).partition("k0_range")[2]
     values, positions = torch.randn(256), torch.randint(256, (50,), dtype=torch.uint8)
     assert torch.equal(linked(plan)([values, positions])[0], values[positions.long()])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,8 +15,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.fx import Graph, GraphModule
 
+from stator.base.device import Device
 from stator.fake import make
-from stator.loop.device import Device
 from stator.loop.index import Axis
 from stator.loop.kernel import Launch
 from stator.loop.nest import Extern, Nest, Program, View
@@ -26,16 +27,19 @@ from stator.lowering import product as product_library
 from stator.lowering.view import reshape_indices, view_strides
 from stator.prims import DECOMPOSITIONS, PRIMITIVES
 from stator.prims.random import RANDOM
+from stator.targets import typical
 from tests.cases.execute import run
 from tests.cases.graphs import trace
 from tests.cases.model import gradients, layout
 
+CPU = typical("cpu")
+
 aten = torch.ops.aten
 
 
-def lowered(fn: Callable[..., Any], *inputs: Tensor) -> tuple[Program, list[Tensor]]:
+def lowered(fn: Callable[..., Any], *inputs: Tensor, device: Device = CPU) -> tuple[Program, list[Tensor]]:
     gm, lifted = trace(fn, inputs, DECOMPOSITIONS)
-    program = lower(gm, "test", "cpu")
+    program = lower(gm, "test", device)
     verify_program(program)
     return program, lifted
 
@@ -74,7 +78,7 @@ class Writer:
 
     def finish(self, *outputs: Any) -> Program:
         self.graph.output(outputs)
-        program = lower(GraphModule(torch.nn.Module(), self.graph), "test", "cpu")
+        program = lower(GraphModule(torch.nn.Module(), self.graph), "test", typical("cpu"))
         verify_program(program)
         return program
 
@@ -189,11 +193,11 @@ def test_the_bias_joins_the_kernel_that_reads_the_product() -> None:
     assert externs(lowered(lambda x, w, b: F.relu(F.linear(x, w, b)), *halves)[0]) == ["aten.addmm.default"]
 
 
-def test_large_products_go_to_the_faster_library(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_products_go_to_the_faster_library() -> None:
     x, w, b = torch.randn(130, 128), torch.randn(128, 160), torch.randn(160)
     onednn = product_library.ONEDNN
     for faster, product, biased in ((True, onednn, onednn), (False, "aten.mm.default", "aten.addmm.default")):
-        monkeypatch.setattr(product_library, "onednn_is_faster", lambda faster=faster: faster)
+        device = replace(typical("cpu"), onednn_products=faster)
         for fn, inputs, target in (
             (torch.mm, (x, w), product),
             (lambda x, w: x.t() @ w.t(), (w, x), product),
@@ -204,7 +208,7 @@ def test_large_products_go_to_the_faster_library(monkeypatch: pytest.MonkeyPatch
             (torch.mm, (x[:1].repeat(1, 99), w.repeat(99, 1)), "aten.mm.default"),
             (torch.mm, (x.double(), w.double()), "aten.mm.default"),
         ):
-            program, given = lowered(fn, *inputs)
+            program, given = lowered(fn, *inputs, device=device)
             assert externs(program) == [target]
             torch.testing.assert_close(run(program, given)[0], fn(*inputs), rtol=1e-4, atol=1e-4)
 
@@ -260,7 +264,7 @@ def on_cuda(fn: Callable[..., Any], *inputs: Tensor) -> tuple[Program, list[Tens
         value = node.meta.get("val")
         if isinstance(value, Tensor):
             node.meta["val"] = make(tuple(value.shape), value.dtype, torch.device("cuda"))
-    program = lower(gm, "test", torch.device("cuda", 0))
+    program = lower(gm, "test", typical("cuda"))
     verify_program(program)
     return program, lifted
 
@@ -318,7 +322,7 @@ def test_host_values_are_carried_over() -> None:
     product = g.call(aten.mul.Tensor, *g.nodes)
     g.nodes[0].meta["val"] = product.meta["val"] = make((4,), torch.float32, torch.device("cuda"))
     g.graph.output((product,))
-    program = lower(GraphModule(torch.nn.Module(), g.graph), "test", "cuda")
+    program = lower(GraphModule(torch.nn.Module(), g.graph), "test", typical("cuda"))
     assert externs(program) == ["aten._to_copy.default"]
     (call,) = [n for n in program.nodes if isinstance(n, Extern)]
     assert call.kwargs == (("device", "torch.device('cuda')"),) and call.outputs[0].device == "cuda"
@@ -369,7 +373,7 @@ FUSED: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...], int]] = {
 def test_fuses(name: str) -> None:
     fn, inputs, kernels = FUSED[name]
     program, _ = lowered(fn, *inputs)
-    plan = schedule(program, Device.of("cpu"))
+    plan = schedule(program, typical("cpu"))
     assert sum(isinstance(step, Launch) for step in plan.steps) == kernels
 
 

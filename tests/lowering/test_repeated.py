@@ -9,15 +9,15 @@ from torch import Tensor
 
 from stator.aot.partition import partition
 from stator.aot.trace import trace
-from stator.loop.device import Device
 from stator.loop.kernel import Launch, Schedule
 from stator.loop.schedule import schedule
 from stator.loop.verify import verify_schedule
 from stator.lowering import lower
 from stator.prims import DECOMPOSITIONS, RANDOM_OPERATORS
+from stator.targets import typical
 from tests.aot.models import GPT, Function, captured
 
-DEVICE = Device.of("cpu", 2)
+DEVICE = typical("cpu", 2)
 
 
 def schedules(layers: int) -> list[Schedule]:
@@ -30,7 +30,7 @@ def schedules(layers: int) -> list[Schedule]:
     assert joint.metadata.draws == 2 * layers
     parts = partition(joint)
     assert parts.backward is not None
-    found = [schedule(lower(half, "half", "cpu"), DEVICE) for half in (parts.forward, parts.backward)]
+    found = [schedule(lower(half, "half", typical("cpu")), DEVICE) for half in (parts.forward, parts.backward)]
     for plan in found:
         verify_schedule(plan)
         assert any(node.op == "random" for kernel in plan.kernels for node in kernel.nodes)
@@ -54,7 +54,7 @@ def test_slices_of_one_buffer(parts: int) -> None:
     inputs = [torch.randn(3, 5 * parts), torch.randn(5, 5)]
     gm = captured(Function(program), inputs)
     joint = trace(gm, inputs, decompositions=DECOMPOSITIONS)
-    plan = schedule(lower(partition(joint).forward, "parts", "cpu"), DEVICE)
+    plan = schedule(lower(partition(joint).forward, "parts", typical("cpu")), DEVICE)
     verify_schedule(plan)
     launches = [step for step in plan.steps if isinstance(step, Launch)]
     offsets = sorted(step.args[0].offset for step in launches)

@@ -16,6 +16,7 @@ from stator.loop.schedule import schedule
 from stator.loop.verify import verify_program, verify_schedule
 from stator.lowering import lower
 from stator.prims import DECOMPOSITIONS
+from stator.targets import typical
 from tests.cases.execute import run
 from tests.cases.graphs import trace
 
@@ -40,7 +41,7 @@ DTYPES = (
 
 def lowered(fn: Callable[..., Any], *inputs: Tensor, device: str = "cpu") -> tuple[Program, list[Any]]:
     gm, given = trace(fn, inputs, DECOMPOSITIONS)
-    program = lower(gm, "scan", device)
+    program = lower(gm, "scan", typical(device))
     verify_program(program)
     return program, list(given)
 
@@ -65,7 +66,7 @@ def test_agrees_with_eager(
     dim = dim % len(size) if size else -1
     program, inputs = lowered(lambda t: SCANS[name](t, dim), x)
     if 0 not in size:
-        verify_schedule(schedule(program))
+        verify_schedule(schedule(program, typical("cpu")))
     found, eager = run(program, inputs), SCANS[name](x, dim)
     for ours, wanted in zip(found, eager if isinstance(eager, tuple) else (eager,), strict=True):
         assert (ours.dtype, ours.shape, ours.stride()) == (wanted.dtype, wanted.shape, wanted.stride())
@@ -93,7 +94,7 @@ FUSED: dict[str, Callable[[Tensor], Any]] = {
 def test_one_kernel(name: str) -> None:
     """What makes the operand, and what uses the result, is in the loop of the scan."""
     program, _ = lowered(FUSED[name], torch.randn(64, 48))
-    made = schedule(program)
+    made = schedule(program, typical("cpu"))
     verify_schedule(made)
     assert len(made.steps) == 1, made.text()
 
@@ -101,7 +102,7 @@ def test_one_kernel(name: str) -> None:
 def test_work_around_a_long_row_keeps_its_threads() -> None:
     for length, steps in ((1 << 16, 3), (1 << 10, 1)):
         program, _ = lowered(lambda x: (x.exp().cumsum(0) * 2).sin(), torch.randn(length))
-        assert len(schedule(program).steps) == steps
+        assert len(schedule(program, typical("cpu")).steps) == steps
 
 
 @pytest.mark.parametrize(("size", "calls"), [((1 << 16,), 1), ((4, 1 << 15), 1), ((64, 1 << 15), 0), ((64, 300), 0)])

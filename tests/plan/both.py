@@ -17,7 +17,6 @@ import torch
 from stator import pipeline
 from stator import plan as plans
 from stator.base.options import Options
-from stator.codegen.cpp import native
 from stator.coverage.judge import Stator
 from stator.kernel.blocks import choose
 from stator.kernel.decisions import decide
@@ -27,6 +26,8 @@ from stator.loop.kernel import Kernel, Schedule
 from stator.plan import ir
 from stator.runtime import GraphArtifact, Unit, executor
 from stator.runtime.link import execute, load
+from stator.targets import typical
+from stator.targets.cpu.record import read
 from tests.kernel.programs import checked
 from tests.plan.evaluated import Evaluated
 
@@ -116,10 +117,10 @@ def watching() -> Iterator[list[Twice]]:
     def emit_kernels(schedule: Schedule, options: Options) -> list[Unit]:
         for kernel, name in zip(schedule.kernels, schedule.names, strict=True):
             if schedule.device != "cpu":
-                checked(blocks(choose(kernel), name))
+                checked(blocks(choose(kernel, typical("cuda")), name))
                 continue
             checked(serial(kernel, name))
-            plan = decide(kernel, native().vector_bytes, options.threads)
+            plan = decide(kernel, read(threads=options.threads))
             functions[schedule.name, name] = kernel, checked(vectors(plan, name))
         return emit(schedule, options)
 

@@ -9,7 +9,7 @@ import torch
 
 from stator import plan as plans
 from stator.base.options import Options
-from stator.codegen.cpp import emit, native
+from stator.codegen.cpp import emit
 from stator.loop import expr as e
 from stator.loop.expr import Expr
 from stator.loop.index import Axis, Index
@@ -20,6 +20,9 @@ from stator.plan.build import make
 from stator.runtime import GraphArtifact, Unit, build, executor
 from stator.runtime.link import execute, load
 from stator.sizes.strides import contiguous
+from stator.targets import typical
+from stator.targets.cpu.printer import flags
+from stator.targets.cpu.record import read
 
 
 def buffer(name: str, *size: int, dtype: str = "f32") -> Buffer:
@@ -64,8 +67,8 @@ def mlp() -> tuple[Program, list[torch.Tensor], tuple[torch.Tensor, ...]]:
 
 
 def artifact(plan: Schedule) -> GraphArtifact:
-    target = native()
-    units = [Unit(emit(plan.kernels, target, plan.names), plan.names, target.flags)]
+    target = read()
+    units = [Unit(emit(plan.kernels, target, plan.names), plan.names, flags(target))]
     return build(make(plan), units if plan.kernels else [], Options.from_user())
 
 
@@ -87,4 +90,4 @@ EXECUTORS = {"c": in_c, "python": in_python}
 
 
 def run(how: str, program: Program) -> Call:
-    return EXECUTORS[how](artifact(schedule(program)))
+    return EXECUTORS[how](artifact(schedule(program, typical("cpu"))))

@@ -16,6 +16,7 @@ from stator.plan import data, from_bytes, ir, module_text, to_bytes, verify
 from stator.plan.build import make
 from stator.sizes import Symbol
 from stator.sizes.real import Bits
+from stator.targets import typical
 from tests.loop.random_programs import make as random_program
 from tests.loop.random_programs import make_symbolic
 
@@ -26,8 +27,8 @@ def plans(seeds: range) -> Iterator[ir.Plan]:
     """The plans of random programs, with sizes that are known and with symbols."""
     for seed in seeds:
         with tables.session():
-            yield make(schedule(random_program(seed)))
-            yield make(schedule(make_symbolic(seed)))
+            yield make(schedule(random_program(seed), typical("cpu")))
+            yield make(schedule(make_symbolic(seed), typical("cpu")))
 
 
 def small(*steps: ir.Step, results: tuple[ir.Argument, ...] = (ir.Whole("y"),)) -> ir.Plan:

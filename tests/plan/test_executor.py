@@ -17,7 +17,7 @@ import stator
 from stator._native import Executor, scratch_bytes
 from stator.base.dtypes import TORCH
 from stator.base.errors import StatorError
-from stator.codegen.cpp import emit, native
+from stator.codegen.cpp import emit
 from stator.loop import tables
 from stator.loop.kernel import Schedule
 from stator.loop.nest import Extern, Number, Program
@@ -27,6 +27,9 @@ from stator.plan.build import make
 from stator.runtime import Unit, arena, executor
 from stator.runtime.link import load, random_input
 from stator.sizes.writing import evaluate
+from stator.targets import typical
+from stator.targets.cpu.printer import flags
+from stator.targets.cpu.record import read
 from tests.loop.random_programs import KINDS, SYMBOLIC, THREE, TWO, Maker
 from tests.models.library import MODELS, model_and_inputs
 from tests.plan.both import Twice, watching
@@ -92,14 +95,14 @@ def programs(symbolic: bool) -> list[Schedule]:
     makers = [Maker(seed, SYMBOLIC if symbolic else None, LOOPS) for seed in range(40)]
     made = [maker.program(maker.random.randint(2, 14)) for maker in makers]
     numbers = (Number("s0", 3, TWO.size), Number("s1", 4, THREE.size)) if symbolic else ()
-    return [schedule(replace(program, numbers=numbers)) for program in made]
+    return [schedule(replace(program, numbers=numbers), typical("cpu")) for program in made]
 
 
 def built(schedules: list[Schedule]) -> list[Twice]:
     """Their plans, with the kernels of all in one unit."""
     kernels = list(dict.fromkeys(kernel for made in schedules for kernel in made.kernels))
     names = tuple(f"k{i}" for i in range(len(kernels)))
-    found = dict(zip(kernels, load([Unit(emit(kernels, native()), names, native().flags)]).values(), strict=True))
+    found = dict(zip(kernels, load([Unit(emit(kernels, read()), names, flags(read()))]).values(), strict=True))
     return [
         Twice(make(made), {n: found[k] for n, k in zip(made.names, made.kernels, strict=True)}) for made in schedules
     ]
@@ -160,7 +163,7 @@ def test_memory_is_taken_by_one_call_and_given_back() -> None:
 
 def test_a_call_inside_a_call_has_memory_of_its_own() -> None:
     """An operator of a plan runs the same plan: what the outer call has computed stays."""
-    made = artifact(schedule(chain("outer", 16)))
+    made = artifact(schedule(chain("outer", 16), typical("cpu")))
     ((position, product),) = [(i, s) for i, s in enumerate(made.plan.steps) if isinstance(s, ir.Invoke)]
     call = in_c(made)
     inner: list[torch.Tensor] = []
@@ -208,7 +211,7 @@ def test_inputs_die_where_they_are_let_go() -> None:
     def look() -> None:
         alive.append(reference() is not None)
 
-    made = artifact(schedule(chain("dies", 16)))
+    made = artifact(schedule(chain("dies", 16), typical("cpu")))
     release = next(i for i, step in enumerate(made.plan.steps) if isinstance(step, ir.Release))
     looking = ir.Invoke("stator_tests.look.default", (), ())
     for place in (release, release + 1):

@@ -10,6 +10,7 @@ import torch
 from stator.loop.nest import Extern, Program, View
 from stator.loop.schedule import schedule
 from stator.runtime import GraphArtifact
+from stator.targets import typical
 from tests.plan.programs import EXECUTORS, artifact, buffer, mlp, pointwise, run, whole
 
 
@@ -21,7 +22,7 @@ def how(request: pytest.FixtureRequest) -> str:
 
 def test_a_graph_runs_and_leaves_its_inputs_list_empty(how: str) -> None:
     program, inputs, expected = mlp()
-    call = EXECUTORS[how](GraphArtifact.from_bytes(artifact(schedule(program)).to_bytes()))
+    call = EXECUTORS[how](GraphArtifact.from_bytes(artifact(schedule(program, typical("cpu"))).to_bytes()))
     for _ in range(3):
         given = list(inputs)
         out, turned, same, number = call(given)

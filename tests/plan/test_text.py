@@ -10,11 +10,14 @@ from pathlib import Path
 import pytest
 
 from stator import plan as plans
-from stator.codegen.cpp import emit, native
+from stator.codegen.cpp import emit
 from stator.loop.nest import Extern, Program
 from stator.loop.schedule import schedule
 from stator.plan.build import make
 from stator.runtime import Unit
+from stator.targets import typical
+from stator.targets.cpu.printer import flags
+from stator.targets.cpu.record import read
 from tests.loop.random_programs import make_symbolic
 from tests.plan.programs import buffer, mlp, pointwise, run, whole
 
@@ -28,9 +31,9 @@ def test_errors_show_the_step() -> None:
 
 
 def test_it_runs_on_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    plan = schedule(mlp()[0])
-    target = native()
-    unit = Unit(emit(plan.kernels, target, plan.names), plan.names, target.flags)
+    plan = schedule(mlp()[0], typical("cpu"))
+    target = read()
+    unit = Unit(emit(plan.kernels, target, plan.names), plan.names, flags(target))
     file = tmp_path / "graph.py"
     file.write_text(plans.module_text(make(plan), [unit]))
     runpy.run_path(str(file), run_name="__main__")
@@ -49,4 +52,4 @@ def test_goldens(name: str, golden: Callable[[str, str], None]) -> None:
             x, inverse = buffer("x", 10, 10), buffer("inverse", 10, 10)
             solved = Extern("solve", "aten.linalg_inv.default", (whole(x),), (), (inverse,))
             program = Program("put_back", "cpu", (x,), (pointwise(x, "add", x, x), solved), (whole(inverse),), ("x",))
-    golden(f"plan_{name}", plans.module_text(make(schedule(program))))
+    golden(f"plan_{name}", plans.module_text(make(schedule(program, typical("cpu")))))

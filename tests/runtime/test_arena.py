@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import stator
-from stator.runtime import arena
 from stator.runtime.arena import COMBINATIONS, Scratch, SizedScratch, held, release
+from stator.targets.cpu import toolchain
 
 
 def test_views_are_kept_until_the_arena_grows():
@@ -66,8 +66,9 @@ class Streams:
 @pytest.fixture
 def streams(monkeypatch):
     release()
-    monkeypatch.setitem(arena.STREAMS, "cpu", Streams())
-    yield arena.STREAMS["cpu"]
+    made = Streams()
+    monkeypatch.setattr(toolchain, "current_stream", made)
+    yield made
     release()
 
 

@@ -16,7 +16,9 @@ from stator.loop.index import Axis
 from stator.loop.kernel import Kernel, Param, kernel
 from stator.loop.kernel import Store as Write
 from stator.plan import ir
-from stator.runtime import executor, triton
+from stator.runtime import executor
+from stator.targets import typical
+from stator.targets.cuda import toolchain as triton
 
 
 def twice(points: int) -> Kernel:
@@ -31,7 +33,7 @@ def begun(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> triton.Binaries:
     pytest.importorskip("triton", reason="Triton comes with torch for CUDA only")
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
-    source = codegen.emit([twice(1000), twice(2000)], ["first", "second"])
+    source = codegen.emit([twice(1000), twice(2000)], typical("cuda"), ["first", "second"])
     return triton.begin(source, "cuda:0", Store(tmp_path))
 
 
@@ -48,15 +50,15 @@ def test_other_binaries_are_compiled_when_they_are_needed(begun: triton.Binaries
 
 
 def test_a_text_is_begun_once(begun: triton.Binaries, tmp_path: Path) -> None:
-    source = codegen.emit([twice(1000), twice(2000)], ["first", "second"])
+    source = codegen.emit([twice(1000), twice(2000)], typical("cuda"), ["first", "second"])
     assert triton.begin(source, "cuda", Store(tmp_path)) is begun
 
 
 def test_a_device_without_a_number_is_the_current_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is compiled in a process of its own for each device: memory, streams and kernels are all that device's."""
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 3)
-    monkeypatch.setitem(executor.STREAMS, "cuda", lambda: 77)
-    assert [triton.device_number(device) for device in ("cuda", "cuda:0", "cuda:2")] == [3, 0, 2]
+    monkeypatch.setattr(triton, "stream_getter", lambda: 77)
+    assert [triton.number(device) for device in ("cuda", "cuda:0", "cuda:2")] == [3, 0, 2]
     form = ir.Form("f32", (4,), (1,))
     steps = tuple([ir.Allocate(f"a{i}", form, device) for i, device in enumerate(("cuda", "cuda:1", "cpu"))])
     plan = ir.Plan("test", "cuda", (), (), steps, (), arena=ir.Arena(64, (ir.Piece("p", form, 0),)))

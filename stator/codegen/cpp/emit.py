@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from functools import cache
 from importlib import resources
 
+from stator.base.device import Device
 from stator.codegen import gamma
 from stator.codegen.cpp.printer import function_text
-from stator.codegen.cpp.target import Target, native
 from stator.kernel.decisions import LoopPlan, decide
 from stator.kernel.strategies import vectors
 from stator.loop import special_functions
@@ -27,22 +27,31 @@ HEADERS: dict[str, frozenset[str]] = {
     "scan.h": frozenset(("scan",)),
     "special.h": special_functions.NAMES,
 }
+# Vectors are explicit, so -O2 makes no kernel faster (measured) and compiles 1.7 times as long. Combining more than two
+# instructions changes 0.2% of them, and takes half of the compiler's time where a kernel gathers much (measured).
+# Without expensive optimizations gcc leaves the upper halves of vector registers as they are when a kernel returns or
+# calls libm, and code without AVX, such as that of libm and Python, then takes up to ten times as long (AMD Zen 3).
+#: What the compiler is told, besides for which processor.
+FLAGS = (
+    "-std=c++17", "-O1", "-fPIC", "-shared", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-fwrapv",
+    "-fno-strict-aliasing", "-fno-exceptions", "-fno-rtti", "-fno-semantic-interposition", "-w",
+    "-fexpensive-optimizations", "--param=max-combine-insns=2",
+)  # fmt: skip
 #: Characters of kernels in a unit; of more there are several, which compile side by side. The compiler takes about a
 #: second for so many, and a tenth of one for what every unit starts with.
 UNIT_TEXT = 80_000
 
 
-def emit(kernels: Sequence[Kernel], target: Target | None = None, names: Sequence[str] = ()) -> str:
+def emit(kernels: Sequence[Kernel], device: Device, names: Sequence[str] = ()) -> str:
     """All kernels as one unit. They are called k0, k1, … where they have no names."""
-    target = target or native()
-    plans = [decide(kernel, target.vector_bytes, target.threads) for kernel in kernels]
+    plans = [decide(kernel, device) for kernel in kernels]
     named = zip(names or map(kernel_name, range(len(plans))), plans, strict=True)
     return _unit(plans, [emit_kernel(made, name) for name, made in named])
 
 
-def emit_units(kernels: Sequence[Kernel], target: Target, names: Sequence[str]) -> list[tuple[str, tuple[str, ...]]]:
+def emit_units(kernels: Sequence[Kernel], device: Device, names: Sequence[str]) -> list[tuple[str, tuple[str, ...]]]:
     """All kernels in as many units as their length asks for: texts, each with the names of its kernels."""
-    plans = [decide(kernel, target.vector_bytes, target.threads) for kernel in kernels]
+    plans = [decide(kernel, device) for kernel in kernels]
     texts = [emit_kernel(made, name) for name, made in zip(names, plans, strict=True)]
     return [
         (_unit([plans[i] for i in group], [texts[i] for i in group]), tuple([names[i] for i in group]))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from stator.base.device import Device
 from stator.codegen.triton import special_functions
 from stator.codegen.triton.operators import ONLINE, PREAMBLE
 from stator.codegen.triton.printer import function_text, launch_text
@@ -17,7 +18,7 @@ from stator.kernel.verify import verify
 from stator.loop.kernel import Kernel, kernel_name
 
 
-def emit(kernels: Sequence[Kernel], names: Sequence[str] = (), check: bool = False) -> str:
+def emit(kernels: Sequence[Kernel], device: Device, names: Sequence[str] = (), check: bool = False) -> str:
     """A Python file with functions called k0, k1, … where they have no names, and what launches need to know of each.
 
     With `check` it raises GrammarError where the kernel IR breaks its rules.
@@ -26,10 +27,10 @@ def emit(kernels: Sequence[Kernel], names: Sequence[str] = (), check: bool = Fal
     if any(node.op in special_functions.SPELLING for kernel in kernels for node in kernel.nodes):
         parts.append(special_functions.PREAMBLE)
     named = zip(kernels, names or map(kernel_name, range(len(kernels))), strict=True)
-    functions = [blocks(choose(kernel), name) for kernel, name in named]
+    functions = [blocks(choose(kernel, device), name) for kernel, name in named]
     if any(isinstance(statement, ir.Online) for function in functions for statement in ir.walk(function.body)):
         parts.append(ONLINE)
     for function in functions if check else ():
         verify(function)
-    launches = "\n".join(["LAUNCHES = {", *map(launch_text, functions), "}\n"])
+    launches = "\n".join(["LAUNCHES = {", *[launch_text(function, device.warp) for function in functions], "}\n"])
     return "\n\n".join([*parts, *map(function_text, functions), launches])

@@ -18,7 +18,6 @@ from stator.codegen.places import place
 from stator.codegen.triton import special_functions
 from stator.codegen.triton.operators import ATOMICS, FOLDS, POINTERS, SCANS, SIGNED, TYPES, spelling
 from stator.kernel import ir
-from stator.kernel.blocks import WARP
 from stator.loop import scalar
 from stator.loop.extent import wrapped
 from stator.loop.index import Axis, Index, Indirect
@@ -38,15 +37,15 @@ def function_text(function: ir.Function) -> str:
     return _Printer(function).text()
 
 
-def launch_text(function: ir.Function) -> str:
-    """What launches of it need to know, as an entry of a dict: see `runtime/triton.py`."""
+def launch_text(function: ir.Function, warp: int) -> str:
+    """What launches of it need to know, as an entry of a dict: see `targets/cuda/toolchain.py`."""
     numbers = {symbol: i for i, symbol in enumerate(function.symbols)}
 
     def program(extent: Extent) -> object:
         return postfix(extent, numbers) if isinstance(extent, Size) else extent
 
     grid = next((loop.axis.size for loop in _loops(function) if loop.kind == "parallel"), 1 if function.body else 0)
-    options: dict[str, object] = {"num_warps": max(function.threads // WARP, 1), "enable_fp_fusion": False}
+    options: dict[str, object] = {"num_warps": max(function.threads // warp, 1), "enable_fp_fusion": False}
     if function.checks:
         options |= {"debug": True, "sanitize_overflow": False}  # without `debug`, Triton drops assertions
     launch = {

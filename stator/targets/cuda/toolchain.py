@@ -5,7 +5,7 @@ of sizes that follow them, the grid as a number or a program over the sizes, wha
 do not hold it (`limits`), and the compiler's options. A binary is loaded when a launch first needs it
 (`csrc/device.c`), and kept by Triton's own cache. Triton reads the source of a kernel from its file, so the text is
 filed in the store and executed as that file; as no module, since an import would leave its bytecode beside it.
-Neighbours: `codegen.triton` writes the text, `link` asks for the kernels.
+Neighbours: `codegen/triton` writes the text, `runtime/link.py` asks for the kernels.
 """
 
 from __future__ import annotations
@@ -14,40 +14,72 @@ import ctypes
 import os
 import threading
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from stator.base.errors import InternalError
+from stator.base.options import Options
 from stator.base.store import Store, key_of
+from stator.runtime.artifact import Unit
+from stator.runtime.toolchain import open_store
 
 if TYPE_CHECKING:
     from stator._native import Kernel
 
+KIND = "cuda"
 WARP = 32
 #: What is known of a pointer whose address is a multiple of 16.
 ALIGNED = [["tt.divisibility", 16]]
 
 
-def load(source: str, kernels: Sequence[str], device: str, store: Store) -> list[Kernel]:
-    """The named kernels for a device, in order."""
+class Compiling:
+    """What is compiled beside its caller; a launch that needs a binary waits for that alone."""
+
+    __slots__ = ("_store",)
+
+    def __init__(self, options: Options) -> None:
+        self._store = open_store(options)
+
+    def begin(self, units: Sequence[Unit], device: str) -> tuple[Unit, ...]:
+        """Have the kernels of units compiled."""
+        for unit in units:
+            begin(unit.source, device, self._store)
+        return tuple(units)
+
+    def finish(self) -> None:
+        """Nothing is waited for."""
+
+    def close(self) -> None:
+        """Binaries that were begun stay useful: they go to Triton's own cache."""
+
+
+def building(options: Options) -> Compiling:
+    """What compiles units."""
+    return Compiling(options)
+
+
+def load(units: Sequence[Unit], device: str, options: Options) -> dict[str, Kernel]:
+    """The kernels of texts, for a device."""
+    store = open_store(options)
+    return {name: kernel for unit in units for name, kernel in _kernels(unit, begin(unit.source, device, store))}
+
+
+def _kernels(unit: Unit, binaries: Binaries) -> Iterator[tuple[str, Kernel]]:
     from stator._native import device_kernel  # needs torch, which this package does not
 
-    binaries = begin(source, device, store)
-    found = []
-    for name in kernels:
+    for name in unit.kernels:
         launch = binaries.launches[name]
         threads = WARP * launch["options"]["num_warps"]
         geometry = launch["aligned"], len(launch["sizes"]), launch["grid"], launch["limits"], threads
-        found.append(device_kernel(name, *geometry, binaries.device, driver(), partial(binaries.load, name)))
-    return found
+        yield name, device_kernel(name, *geometry, binaries.device, driver(), partial(binaries.load, name))
 
 
 def begin(source: str, device: str, store: Store) -> Binaries:
     """Have a text's kernels compiled side by side, for a device, while the caller goes on."""
-    key = "triton-" + key_of(source), device_number(device)
+    key = "triton-" + key_of(source), number(device)
     found = _begun.get(key)
     if found is None:
         found = _begun[key] = Binaries(_executed(source, key[0], store), key[1])
@@ -79,7 +111,7 @@ class Binaries:
         launch = self.launches[name]
         major, minor = torch.cuda.get_device_capability(self.device)
         source = source_of(self._functions[name], launch, anywhere=anywhere, wide=wide)
-        target = GPUTarget("cuda", 10 * major + minor, WARP)
+        target = GPUTarget(KIND, 10 * major + minor, WARP)
         return triton.compile(source, target=target, options=dict(launch["options"]))
 
     def load(self, name: str, anywhere: bool, wide: bool) -> tuple[int, int, int]:
@@ -138,12 +170,19 @@ def driver() -> tuple[int, int, int, int]:
     return launch, get, put, stream
 
 
-def device_number(device: str) -> int:
+def number(device: str) -> int:
     """Which device it is; without a number the current one, as for PyTorch: each process of several has its own."""
     import torch  # the package itself does not need torch
 
-    number = device.partition(":")[2]
-    return int(number) if number else torch.cuda.current_device()
+    told = device.partition(":")[2]
+    return int(told) if told else torch.cuda.current_device()
+
+
+def current_stream(number: int) -> int:
+    """torch's current stream."""
+    import torch
+
+    return torch._C._cuda_getCurrentRawStream(number)
 
 
 def stream_getter() -> int:

@@ -1,0 +1,66 @@
+"""The device record: what decisions ask of a device, so that none asks for its name.
+
+A target fills it (`record.py` of its package): `read` for the machine that is there, `typical` for one that is always
+the same. `loop`, `lowering` and `kernel` decide by nothing else, so the same program can be compiled for a machine that
+is not there, and a key of the store that holds the record says all that the machine decides.
+`HOST` is no target: it is where Python itself is, and where the tensors lie that it reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+#: torch's type of the host's memory: what a tensor is on where a program says nothing.
+HOST: Final = "cpu"
+
+
+def kind_of(device: str) -> str:
+    """The type of a device: `kind` of `kind:1`."""
+    return device.partition(":")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """The numbers of one device; what is left out is as on a machine that does one thing after the other."""
+
+    kind: str  # torch's name of its type
+    name: str  # what tells it from others of the type
+    cores: int  # that run programs side by side: threads, or multiprocessors
+    vector_bytes: int  # what one of a core's instructions works on
+    cache_bytes: int  # of the cache behind the nearest one
+    launch_cost: float  # seconds until a kernel has begun
+    bandwidth: float  # bytes of memory that all cores together move in a second
+    row_elements: int  # float32 that a program keeps of a row between two loops over it
+    near_bytes: int = 0  # of rows: fewer are read again from the nearest cache, faster than two reductions share a loop
+    warp: int = 1  # vectors that a core works on at once
+    waves: int = 1  # programs for each core, so that none is idle
+    columns: int = 1  # of a reduction down columns, how many one program takes
+    threads: int = 0  # that a kernel may take at most, where that is not 0
+    thread_work: int = 0  # cost units (`kernel/cost.py`) that pay for one more thread
+    max_nodes: int = 400  # expression nodes of a kernel, which bounds compile time and registers
+    max_params: int = 48
+    min_split: int = 1 << 16  # elements read by a reduction that is worth two kernels
+    min_rows: int = 0  # with fewer rows, long ones are scanned by PyTorch
+    product_work: int = 0  # multiplications of float32 up to which a product is a loop, as no library is called
+    onednn_products: bool = False  # whether oneDNN multiplies large float32 matrices faster than PyTorch's BLAS
+    packed_convolutions: bool = False  # whether PyTorch's convolutions copy their operands into an order of their own
+    double_scans: bool = False  # whether eager scans float32 in float64
+    #: Mode of a store → dtypes that iterations which run at once combine in memory. None: those that meet go in order.
+    atomics: Mapping[str, tuple[str, ...]] | None = field(default=None, hash=False)
+
+    @property
+    def lanes(self) -> int:
+        """float32 that a core computes at once."""
+        return self.vector_bytes // 4 * self.warp
+
+    @property
+    def programs(self) -> int:
+        """How many programs keep all cores busy."""
+        return self.cores * self.waves
+
+    @property
+    def host(self) -> bool:
+        """Whether its memory is the host's, so that nothing is carried there and back."""
+        return self.kind == HOST

@@ -1,0 +1,120 @@
+"""What the host's processor is: vectors, caches and cores are read, how fast its memory is is timed for people.
+
+Only what is read enters decisions: it is the same in every process, and a first call waits for nothing. What an
+instruction or a thread pays for are constants of our own kernels (`thread_work`, `product_work`), measured on Zen 4.
+Neighbours: `base/processor.py` has the instruction set extensions, `kernel/decisions.py` decides by the record.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+from stator.base.device import HOST, Device
+from stator.base.processor import identity, processor
+from stator.base.store import Store, key_of
+
+#: Sizes of caches, as glibc's sysconf numbers them; Python has no names for them. Files of the system take 0.4 ms.
+_NEAREST, _BEHIND = 188, 191
+#: Bytes that are copied to see how fast memory is: more than caches hold.
+_COPIED = 1 << 27
+
+
+def typical(cores: int = 0) -> Device:
+    """Four cores with vectors of 64 bytes."""
+    return Device(
+        HOST, "typical", cores or 4, vector_bytes=64, cache_bytes=1 << 20, launch_cost=3e-6, bandwidth=2e10,
+        row_elements=_row(32 << 10), waves=4, columns=16, thread_work=60_000, product_work=8192,
+        packed_convolutions=True, double_scans=True,
+    )  # fmt: skip
+
+
+def read(device: str = HOST, threads: int = 0) -> Device:
+    """This machine's, with as many cores as torch takes threads."""
+    import torch  # no target imports it before it is asked
+
+    nearest, behind = caches()
+    width, plain = vector_bytes(), typical(threads or torch.get_num_threads())
+    return replace(
+        plain, name=identity(), threads=threads, vector_bytes=width, columns=width // 4,
+        cache_bytes=behind or plain.cache_bytes, row_elements=_row(nearest) or plain.row_elements,
+        onednn_products=onednn_is_faster(),
+    )  # fmt: skip
+
+
+def _row(nearest: int) -> int:
+    """float32 in half of the nearest cache, as a power of two."""
+    return 1 << (nearest // 8).bit_length() >> 1
+
+
+def vector_bytes() -> int:
+    """The width of a vector register."""
+    flags = processor().flags
+    if {"avx512f", "avx512dq", "avx512vl"} <= flags:
+        return 64
+    return 32 if {"avx2", "fma"} <= flags else 16
+
+
+def caches() -> tuple[int, int]:
+    """Bytes of a core's nearest cache of data and of the one behind it; 0 where the system does not say."""
+    return _size(_NEAREST), _size(_BEHIND)
+
+
+def _size(name: int) -> int:
+    try:
+        return max(os.sysconf(name), 0)
+    except (OSError, ValueError):
+        return 0
+
+
+@cache
+def onednn_is_faster() -> bool:
+    """Whether PyTorch's BLAS leaves half of the processor unused: MKL, with AVX-512 that is not Intel's."""
+    import torch
+
+    found = processor()
+    blas_is_slow = torch.backends.mkl.is_available() and found.maker != "GenuineIntel" and "avx512f" in found.flags
+    return blas_is_slow and torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+
+
+def describe(store: Store) -> Mapping[str, str]:
+    """The capability that PyTorch has found, the record, and how fast memory is."""
+    import torch
+
+    found = read()
+    nearest, behind = caches()
+    one, together = _bandwidths(store, torch)
+    return {
+        "": f"{torch.backends.cpu.get_cpu_capability()}, {found.cores} threads",
+        "vectors": f"{found.vector_bytes} bytes",
+        "caches": f"{nearest >> 10} and {behind >> 10} KiB a core",
+        "memory": f"{one / 1e9:.0f} GB/s by one core, {together / 1e9:.0f} by all",
+    }
+
+
+def _bandwidths(store: Store, torch: Any) -> tuple[float, float]:
+    """Bytes a second that a copy reads and writes, with one thread and with all; timed once for each store."""
+    threads = torch.get_num_threads()
+    key = "device-" + key_of(identity(), caches(), threads, torch.__version__)
+    if (data := store.get(key)) is None:
+        source = torch.ones(_COPIED, dtype=torch.uint8)
+        target = torch.empty_like(source)
+        rates = []
+        for count in (1, threads):
+            torch.set_num_threads(count)
+            rates.append(2 * _COPIED / min([_seconds(target.copy_, source) for _ in range(4)]))
+        torch.set_num_threads(threads)
+        store.put(key, data := json.dumps(rates).encode())
+    one, together = json.loads(data)
+    return one, together
+
+
+def _seconds(function: Any, *args: Any) -> float:
+    start = time.perf_counter()
+    function(*args)
+    return time.perf_counter() - start

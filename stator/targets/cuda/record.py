@@ -1,0 +1,82 @@
+"""What a GPU is: multiprocessors, caches, registers and memory as its driver says.
+
+All of it is read, so it is the same in every process. A typical one is an H100.
+Neighbours: `kernel/blocks.py` decides by it how much of a kernel one block of threads takes.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+from stator.base.device import Device
+from stator.base.store import Store, key_of
+from stator.targets.cuda.toolchain import KIND, WARP, number
+
+#: What Triton's atomics combine, by mode; what is put is not combined.
+ATOMICS = {"add": ("f32", "f64", "i32", "i64"), "mul": (), "maximum": ("i32", "i64"), "minimum": ("i32", "i64")}
+
+
+def typical(cores: int = 0) -> Device:
+    """An H100."""
+    return Device(
+        KIND, "typical", cores or 132, vector_bytes=16, cache_bytes=50 << 20, launch_cost=3e-6, bandwidth=3e12,
+        row_elements=_row(1 << 16), near_bytes=1 << 16, warp=WARP, waves=2, columns=64, min_rows=32, atomics=ATOMICS,
+    )  # fmt: skip
+
+
+def read(device: str = KIND, threads: int = 0) -> Device:
+    """This machine's; threads are the host's."""
+    return _read(number(device))
+
+
+@cache
+def _read(number: int) -> Device:
+    import torch  # no target imports it before it is asked
+
+    found: Any = torch.cuda.get_device_properties(number)
+    plain = typical(found.multi_processor_count)
+    pins = getattr(found, "memory_bus_width", 0) / 8 * getattr(found, "memory_clock_rate", 0) * 1e3
+    return replace(
+        plain, name=found.name, cache_bytes=found.L2_cache_size, row_elements=_row(found.regs_per_multiprocessor),
+        bandwidth=2 * pins or plain.bandwidth,
+    )  # fmt: skip
+
+
+def _row(registers: int) -> int:
+    """float32 of a row that a block holds: an eighth of the registers, as a power of two."""
+    return 1 << (registers // 8).bit_length() >> 1
+
+
+def describe(store: Store) -> Mapping[str, str]:
+    """The device that is current, and how long a launch takes."""
+    import torch
+
+    if not torch.cuda.is_available():
+        return {"": "no device"}
+    found = read()
+    return {
+        "": f"{found.name}, {found.cores} multiprocessors",
+        "memory": f"{found.bandwidth / 1e9:.0f} GB/s behind {found.cache_bytes >> 20} MiB of cache",
+        "launch": f"{_launch(store, found, torch) * 1e6:.1f} µs",
+    }
+
+
+def _launch(store: Store, found: Device, torch: Any) -> float:
+    """Seconds until a kernel has been queued, timed once for each store."""
+    key = "device-" + key_of(found, torch.__version__)
+    if (data := store.get(key)) is None:
+        target, best = torch.zeros(1, device=KIND), float("inf")
+        for _ in range(20):
+            torch.cuda.synchronize()
+            start = time.perf_counter()
+            for _ in range(50):
+                target.zero_()
+            best = min(best, (time.perf_counter() - start) / 50)
+        store.put(key, data := json.dumps(best).encode())
+    seconds: float = json.loads(data)
+    return seconds

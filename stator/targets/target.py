@@ -1,0 +1,80 @@
+"""What a target is asked: the functions of its three modules.
+
+A module of a target has these functions at its top; nothing is subclassed and no object made. `record` and `toolchain`
+are also imported where everything is found in the store, so they import no printer and nothing that only compiling
+needs; none imports torch while it is imported itself.
+Neighbours: `cpu/`, `cuda/`; `base/device.py` has the record that decisions are made by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from stator.base.device import Device
+    from stator.base.options import Options
+    from stator.base.store import Store
+    from stator.loop.kernel import Kernel
+    from stator.runtime.artifact import Unit
+
+
+class Record(Protocol):
+    """`record.py`: what the machine is. Decisions take what is read, which is the same in every process."""
+
+    def read(self, device: str, threads: int = 0) -> Device:
+        """The record of a device of this machine; a kernel may take so many threads, where that is not 0."""
+
+    def typical(self, cores: int = 0) -> Device:
+        """The record of a machine that is the same everywhere."""
+
+    def describe(self, store: Store) -> Mapping[str, str]:
+        """What people are told, by a word, of the device itself by none; what has to be timed is so once."""
+
+
+class Printer(Protocol):
+    """`printer.py`: kernels as text."""
+
+    #: Of its texts: how files end that hold one, and what a comment begins with.
+    SUFFIX: str
+    COMMENT: str
+
+    def emit(self, kernels: Sequence[Kernel], names: Sequence[str], device: Device, options: Options) -> list[Unit]:
+        """Functions of these names, in one unit or several that compile side by side."""
+
+    def reason(self, kernel: Kernel, device: Device, options: Options) -> str:
+        """How a kernel runs and why, in a line."""
+
+
+class Building(Protocol):
+    """Units that are compiled while their caller goes on."""
+
+    def begin(self, units: Sequence[Unit], device: str) -> tuple[Unit, ...]:
+        """Have units compiled for a device; the same with what they are found by when they are loaded."""
+
+    def finish(self) -> None:
+        """Wait until all can be loaded."""
+
+    def close(self) -> None:
+        """End what still runs."""
+
+
+class Toolchain(Protocol):
+    """`toolchain.py`: text to kernels, and where calls of a device are queued."""
+
+    def building(self, options: Options) -> Building: ...
+
+    def load(self, units: Sequence[Unit], device: str, options: Options) -> dict[str, Any]:
+        """Kernels by name: `_native.Kernel`s, or callables of tensors and sizes, with which plans run as Python."""
+
+    def number(self, device: str) -> int:
+        """Which device of its type it is; without a number in its name the current one, as for PyTorch."""
+
+    def current_stream(self, number: int) -> int:
+        """The stream on which a call to the device of this number is queued now."""
+
+    def stream_getter(self) -> int:
+        """The address of the C function that tells it; 0 where calls are done when they return.
+
+        NotImplementedError where kernels cannot be launched from C.
+        """
