@@ -354,7 +354,7 @@ def _lay_out(made: LoopPlan, thread_work: int, whole: bool) -> None:
     outer: Extent = prod(axis.size for axis in made.grid_axes)
     if tile is not None:
         outer *= made.name("blocks", pieces_of(tile.axis.size, tile.columns))
-    made.cost = total_cost(kernel)
+    made.cost = total_cost(kernel) // (made.jammed[1] if made.jammed is not None else 1)  # they share most of it
     wanted = made.name("wanted", minimum(GRID, pieces_of(made.cost, thread_work)))
     pieces: Extent = 1
     if vector in kernel.axes and vector is not None and whole:

@@ -44,7 +44,7 @@ ONEDNN = "mkldnn._linear_pointwise.default"
 #: Multiplications from which on oneDNN's product is the faster one, where it is at all.
 ONEDNN_WORK = 2_000_000
 #: Results up to which one dot product after the other is, whose readers are computed one by one too.
-LOOP_DOTS = 128
+LOOP_DOTS = 512
 #: Columns from which on, and terms up to which, products with all columns of a row at once are.
 LOOP_COLUMNS, LOOP_TERMS = 8, 256
 
