@@ -20,7 +20,7 @@ from stator.base.workspaces import WORKSPACES
 #: Size and strides that are relied on, for each result up to the last that is asked for; None for one that is not.
 Geometry = tuple[tuple[int, ...], tuple[int, ...]] | None
 
-#: The namespace of functional forms of operators that write to arguments (`aot/written.py`).
+#: The namespace of functional forms of operators that write to arguments (`aot/written.py`); also in `fake/effects.py`.
 WRITTEN = "stator_written"
 
 
