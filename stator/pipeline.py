@@ -53,11 +53,11 @@ def build(gm: fx.GraphModule, example_inputs: Sequence[Any], options: Options) -
     with Building(options) as building:
         forward = schedule_graph(parts.forward, "forward", options)
         units = [
-            building.begin(emit_kernels(forward, options), forward.device)
+            building.begin(emit_kernels(forward, options), forward.place)
         ]  # these compile while backward is scheduled
         backward = schedule_graph(parts.backward, "backward", options) if parts.backward is not None else None
         if backward is not None:
-            units.append(building.begin(emit_kernels(backward, options), backward.device))
+            units.append(building.begin(emit_kernels(backward, options), backward.place))
         with stage("memory"):
             cores = options.threads or torch.get_num_threads()
             forward, backward, footprint = settle(forward, backward, _kept(metadata), len(metadata.saved), cores)

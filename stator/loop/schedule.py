@@ -7,7 +7,7 @@ kernels.
 from __future__ import annotations
 
 from stator.loop import apply, fusion, memory
-from stator.loop.deps import analyse
+from stator.loop.deps import acts, analyse
 from stator.loop.device import Device
 from stator.loop.failing import plan_failure
 from stator.loop.kernel import Kernel, Launch, Schedule
@@ -24,6 +24,7 @@ def schedule(program: Program, device: Device | None = None) -> Schedule:
     plan = fusion.decide(facts, device)
     ordered = order(plan)
     steps = tuple(apply.step(group, facts) for group in ordered)
+    acted = list(acts(facts))
     used: dict[Kernel, None] = {step.kernel: None for step in steps if isinstance(step, Launch)}
     place = memory.plan(steps, program.buffers, [b.name for b in program.inputs], program.outputs)
     return Schedule(
@@ -39,4 +40,7 @@ def schedule(program: Program, device: Device | None = None) -> Schedule:
         numbers=program.numbers,
         symbols=program.symbols,
         failure=plan_failure(facts, ordered),
+        effects=tuple([(effect, name) for _, effect, name in acted]),
+        acts=tuple([tuple([i for i, (node, *_) in enumerate(acted) if node in group.members]) for group in ordered]),
+        device_number=program.device_number,
     )

@@ -112,7 +112,7 @@ class _Module:
 
     def _body(self) -> list[str]:
         plan = self.plan
-        lines = [self.step(step) for step in plan.steps]
+        lines = [self.step(step) + self._remark(step) for step in plan.steps]
         results = [self._argument(result) for result in plan.results]
         head = [f"{_listed([given.name for given in plan.inputs])} = inputs"] if plan.inputs else []
         head.append("inputs.clear()")
@@ -157,6 +157,20 @@ class _Module:
                 return self._invoke(step)
             case ir.Release(names):
                 return f"del {', '.join(names)}"
+            case ir.Wait(stream, other):
+                return f"...  # stream {stream} waits for stream {other}"
+
+    def _remark(self, step: ir.Step) -> str:
+        """What is told of a step behind its line: its effects, by their numbers, and its stream if not the first."""
+        if isinstance(step, ir.Allocate):
+            return f"  # stream {step.stream}" if step.stream else ""
+        if not isinstance(step, ir.Launch | ir.Invoke):
+            return ""
+        told = [f"stream {step.stream}"] * (step.stream != 0)
+        for number in step.effects:
+            effect = self.plan.effects[number]
+            told.append(f"effect {number}: {effect.kind}{effect.name and f' {effect.name}'}")
+        return f"  # {', '.join(told)}" if told else ""
 
     def _allocation(self, step: ir.Allocate) -> str:
         """The expression that makes memory; of a form that is known, by what was made for it before."""
