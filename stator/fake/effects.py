@@ -28,9 +28,7 @@ def operator_effects(func: Any) -> tuple[Effect, ...]:
     known = _by_schema(func)
     if func.namespace in OURS or Effect.CUSTOM in known:
         return known
-    entry = register.get(func._name)
-    says_so = entry is not None and entry.effect.effect is not None
-    return (*known, Effect.CUSTOM) if says_so else known
+    return (*known, Effect.CUSTOM) if register.find(func._name).effect.effect is not None else known
 
 
 @cache

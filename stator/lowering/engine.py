@@ -49,18 +49,18 @@ MOVE = torch.ops.aten._to_copy.default
 
 def lower(gm: GraphModule, name: str, device: Any) -> Program:
     """The program that computes what the graph computes, on a device, by its name or as torch has it."""
-    kind = torch.device(device).type
-    return Lowering(Context(kind, uses.find(gm.graph), _number(gm, kind))).run(gm, name)
+    device = torch.device(device)
+    return Lowering(Context(device.type, uses.find(gm.graph), _number(gm, device))).run(gm, name)
 
 
-def _number(gm: GraphModule, kind: str) -> int | None:
-    """Which device of its kind the graph is on; None where nothing in it tells."""
+def _number(gm: GraphModule, device: torch.device) -> int | None:
+    """Which device of its kind the graph is on; None where nothing tells."""
     values = tree_leaves([node.meta.get("val") for node in gm.graph.nodes])
     found = {value.device for value in values if isinstance(value, torch.Tensor) and value.device.index is not None}
-    places = sorted({str(device) for device in found})
-    if len(places) > 1:
-        raise Unsupported("a graph on several devices", f"its tensors are on {' and '.join(places)}")
-    return next((device.index for device in found if device.type == kind), None)
+    if len(found) > 1:
+        places = " and ".join(sorted(map(str, found)))
+        raise Unsupported("a graph on several devices", f"its tensors are on {places}")
+    return next((place.index for place in found if place.type == device.type), device.index)
 
 
 class Lowering:
