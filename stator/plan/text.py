@@ -58,7 +58,7 @@ class _Module:
         body = self._body()
         count = len(plan.launches) + len(plan.externs)
         lines = [f'"""Graph {plan.name}: {count} steps, {len(plan.kernels)} kernels."""', "", *self._imports()]
-        lines += [*_standalone(units), ""]
+        lines += [*_standalone(plan, units), ""]
         if plan.kernels:
             lines.append(f"{_listed(plan.kernels)} = [KERNELS[name] for name in {list(plan.kernels)!r}]")
         lines += [f"{name} = {made}" for made, name in (*self.moved.items(), *self.makers.items())]
@@ -279,14 +279,15 @@ def _indented(steps: list[str]) -> list[str]:
 # ---- a module that runs on its own
 
 
-def _standalone(units: Sequence[HasSource]) -> list[str]:
+def _standalone(plan: ir.Plan, units: Sequence[HasSource]) -> list[str]:
     if not units:
         return []
     lines = ["from stator.runtime.artifact import Unit", "from stator.runtime.link import load", "", "UNITS = ["]
     for unit in units:
         source = unit.source.replace("\\", "\\\\").replace('"""', '\\"\\"\\"')
         lines += [f'    Unit("""{source}""", {unit.kernels!r}, {unit.flags!r}, {unit.language!r}),']
-    return [*lines, "]", "KERNELS = load(UNITS)"]
+    device = f", device={plan.device!r}" if ":" in plan.device else ""
+    return [*lines, "]", f"KERNELS = load(UNITS{device})"]
 
 
 def _main(plan: ir.Plan) -> list[str]:
