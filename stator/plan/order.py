@@ -1,7 +1,8 @@
 """What may not change places in a plan: effects keep the graph's order, and streams wait where they share memory.
 
 `verify_effects`: each effect of the graph belongs to one step, in order, but for what nobody sees: when a check is made
-(`base/effects.py`), and which of two memories is written first. A step writes inputs of the plan as its effects say.
+(`base/effects.py`), and which of two memories is written first. A step writes inputs of the plan as its effects say. If
+an operator fails behind that, it is put back, or the error tells.
 `verify_streams`: steps on one stream run in their order; of two streams is known what waits tell. No step reads what
 another stream writes, or writes what another one reads, without a wait between; memory goes back to the stream that it
 belongs to, which has waited for all who used it; in the end stream 0 has waited for all. It is done with vector clocks.
@@ -14,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from stator.base.dtypes import NBYTES
-from stator.base.effects import Effect
+from stator.base.effects import LASTING, Effect
 from stator.plan import ir
 from stator.sizes.strides import span
 
@@ -36,32 +37,60 @@ def verify_effects(plan: ir.Plan) -> None:
         about = effect.kind == Effect.WRITE and effect.name in inputs
         if effect.kind not in set(Effect) or (effect.name and not about):
             raise ValueError(f"{plan.name}: {effect} is no effect {number}")
-    done: set[int] = set()
-    last = -1  # of those that keep their order among all
-    writes: dict[str, int] = {}  # by input, the last
+    order, good = _Order(plan), False
     for position, step in enumerate(plan.steps):
         if not isinstance(step, ir.Launch | ir.Invoke):
             continue
         where = f"{plan.name}: step {position}"
         for number in step.effects:
-            if not 0 <= number < len(plan.effects) or number in done:
-                raise ValueError(f"{where}: effect {number} is {'done twice' if number in done else 'not the plan'}")
-            done.add(number)
-            effect = plan.effects[number]
-            if effect.kind == Effect.CHECK:
-                continue
-            before = max(last, writes.get(effect.name, -1) if effect.name else max(writes.values(), default=-1))
-            if number < before:
-                raise ValueError(f"{where}: effect {number} comes after effect {before}")
-            if effect.name:
-                writes[effect.name] = number
-            else:
-                last = number
+            order.take(number, where)
         said = {plan.effects[number].name for number in step.effects} - {""}
         if inputs & written(step) != said:
             raise ValueError(f"{where}: it writes {sorted(inputs & written(step))}, and says {sorted(said)}")
-    if missing := set(range(len(plan.effects))) - done:
+        _verify_failure(plan.failure, position, step, said, good, where)
+        good = good or bool(said) or any(plan.effects[number].kind in LASTING for number in step.effects)
+    if missing := set(range(len(plan.effects))) - order.done:
         raise ValueError(f"{plan.name}: no step has effect {min(missing)}")
+
+
+def _verify_failure(
+    failure: ir.Failure, position: int, step: ir.Step, writes: set[str], good: bool, where: str
+) -> None:
+    """What is written is put back if an operator fails, or the error tells; `good`: something is done that is not."""
+    if position < failure.unsure and not writes <= set(failure.kept):
+        raise ValueError(f"{where}: it writes {sorted(writes)}, which is not kept")
+    told = failure.spoiled is not None and position >= failure.spoiled
+    if good and isinstance(step, ir.Invoke) and position >= failure.unsure and not told:
+        raise ValueError(f"{where}: it may fail behind effects for good, which nothing tells")
+
+
+class _Order:
+    """The effects that are done so far."""
+
+    __slots__ = ("done", "last", "plan", "writes")
+
+    def __init__(self, plan: ir.Plan) -> None:
+        self.plan = plan
+        self.done: set[int] = set()
+        self.last = -1  # of those that keep their order among all
+        self.writes: dict[str, int] = {}  # by input, the last
+
+    def take(self, number: int, where: str) -> None:
+        """The next one."""
+        if not 0 <= number < len(self.plan.effects) or number in self.done:
+            raise ValueError(f"{where}: effect {number} is {'done twice' if number in self.done else 'unknown'}")
+        self.done.add(number)
+        effect = self.plan.effects[number]
+        if effect.kind == Effect.CHECK:
+            return
+        writes = [self.writes.get(effect.name, -1)] if effect.name else [-1, *self.writes.values()]
+        before = max(self.last, *writes)
+        if number < before:
+            raise ValueError(f"{where}: effect {number} comes after effect {before}")
+        if effect.name:
+            self.writes[effect.name] = number
+        else:
+            self.last = number
 
 
 # ---- streams ---------------------------------------------------------------------------------------------------------

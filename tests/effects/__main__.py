@@ -14,7 +14,7 @@ if __name__ == "__main__":
     given = parser.parse_args()
     count = 0
     for seed in range(given.seed, given.seed + given.programs):
-        count += compare(seed)
+        count += compare(seed) + compare(seed, "aot_eager")
         fail(seed)
         stator.reset()
     print(f"{count} effects in {given.programs} programs: all as in eager")

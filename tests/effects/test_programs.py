@@ -13,6 +13,7 @@ SEEDS = range(500, 524)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_effects_are_those_of_eager(seed: int) -> None:
     compare(seed)
+    compare(seed, "aot_eager")
     fail(seed)
 
 

@@ -34,7 +34,8 @@ def plan(
 ) -> ir.Plan:
     arena = ir.Arena(64, tuple(pieces))
     said = tuple([ir.Effect(*effect) for effect in effects])
-    return ir.Plan("p", "cpu", ("k0",), (X, Y), steps, (), (), (), arena, effects=said, streams=("cpu",) * streams)
+    failure = ir.Failure(spoiled=0)
+    return ir.Plan("p", "cpu", ("k0",), (X, Y), steps, (), (), (), arena, failure, (), said, ("cpu",) * streams)
 
 
 # ---- effects ---------------------------------------------------------------------------------------------------------
@@ -66,7 +67,7 @@ def test_what_may_change_places(effects: tuple[tuple[str, str], ...], steps: tup
         ((RANDOM, CUSTOM), (call(1), call(0)), "step 1: effect 0 comes after effect 1"),
         ((RANDOM, CUSTOM), (call(0), call(0), call(1)), "step 1: effect 0 is done twice"),
         ((RANDOM, CUSTOM), (call(1),), "no step has effect 0"),
-        ((RANDOM,), (call(0), call(1)), "step 1: effect 1 is not the plan"),
+        ((RANDOM,), (call(0), call(1)), "step 1: effect 1 is unknown"),
         ((RANDOM, WRITE_X), (launch("x", effects=(1,)), call(0)), "effect 0 comes after effect 1"),
         ((WRITE_X, WRITE_X), (launch("x", effects=(1,)), launch("x", effects=(0,))), "comes after effect 1"),
         ((), (launch("y", "x"),), r"step 0: it writes \['x'\], and says \[\]"),
@@ -99,6 +100,29 @@ def test_random_orders_of_effects() -> None:
             continue
         with pytest.raises(ValueError, match="comes after"):
             verify(changed)
+
+
+@pytest.mark.parametrize(
+    ("failure", "message"),
+    [
+        (ir.Failure(), "step 1: it may fail behind effects for good"),
+        (ir.Failure(spoiled=2), "step 1: it may fail behind"),
+        (ir.Failure(0, ("y",), 1, 1), "step 0: it writes .'x'., which is not kept"),
+        (ir.Failure(0, ("x",), 2), ""),
+        (ir.Failure(spoiled=1), ""),
+    ],
+)
+@pytest.mark.parametrize("first", [launch("x", effects=(0,)), call(0)])
+def test_what_fails_behind_an_effect_is_told_or_undone(failure: ir.Failure, message: str, first: ir.Step) -> None:
+    effect = WRITE_X if isinstance(first, ir.Launch) else CUSTOM
+    made = replace(plan(first, call(), effects=[effect]), failure=failure)
+    if effect is CUSTOM and failure.kept:
+        return  # only memory can be kept
+    if not message:
+        verify(made)
+        return
+    with pytest.raises(ValueError, match=message):
+        verify(made)
 
 
 def test_effects_are_printed() -> None:
