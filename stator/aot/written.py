@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from stator.fake.effects import WRITTEN
+from stator.base.effects import WRITTEN
 from stator.fake.execute import RULES, execute
 from stator.fake.tensor import FakeTensor, make
 

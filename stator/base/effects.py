@@ -29,3 +29,5 @@ class Effect(StrEnum):
 
 #: What nobody can take back: generators are put back, and so is memory.
 LASTING: Final = frozenset({Effect.COLLECTIVE, Effect.CUSTOM})
+#: The namespace of functional forms of operators of the program that write to arguments (`aot/written.py`).
+WRITTEN: Final = "stator_written"

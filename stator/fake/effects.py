@@ -9,15 +9,13 @@ compiling), `graphs/calls.py` (the effects of one call).
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, Final
+from typing import Any
 
 import torch
 from torch._library.simple_registry import singleton as register
 
-from stator.base.effects import Effect
+from stator.base.effects import WRITTEN, Effect
 
-#: Where functional forms of operators of the program are that write to arguments; also in `runtime/extern.py`.
-WRITTEN: Final = "stator_written"
 #: Namespaces of operators that do nothing but what their schemas and tags say; those of others are code of the program.
 OURS = frozenset({"aten", "prims", "stator", "mkldnn", "onednn", "quantized", "_quantized"})
 _COLLECTIVES = frozenset({"_c10d_functional", "_c10d_functional_autograd", "c10d_functional", "c10d"})
