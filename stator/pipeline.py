@@ -52,11 +52,11 @@ def build(gm: fx.GraphModule, example_inputs: Sequence[Any], options: Options) -
     with Building(options) as building:
         forward = schedule_graph(parts.forward, "forward", options)
         units = [
-            building.begin(emit_kernels(forward, options), forward.device)
+            building.begin(emit_kernels(forward, options), forward.place)
         ]  # these compile while backward is scheduled
         backward = schedule_graph(parts.backward, "backward", options) if parts.backward is not None else None
         if backward is not None:
-            units.append(building.begin(emit_kernels(backward, options), backward.device))
+            units.append(building.begin(emit_kernels(backward, options), backward.place))
         with stage("memory"):
             device = _record(forward, options)
             given = len(metadata.saved)
@@ -138,7 +138,7 @@ def stage(name: str, **facts: Any) -> Iterator[None]:
 
 
 def _record(schedule: Schedule, options: Options) -> Device:
-    return targets.record(schedule.device).read(schedule.device, options.threads)
+    return targets.record(schedule.place).read(schedule.place, options.threads)
 
 
 def _fused_text(schedule: Schedule, options: Options) -> str:

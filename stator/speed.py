@@ -22,6 +22,7 @@ from stator.aot.attributes import lifted
 from stator.base import log
 from stator.base.announce import announce
 from stator.base.device import HOST
+from stator.base.effects import Effect
 from stator.base.errors import SlowWarning
 from stator.base.options import Options
 from stator.base.store import Store
@@ -125,11 +126,11 @@ class Known:
 def objection(gm: fx.GraphModule, inputs: Sequence[Any], found: Compiled) -> str | None:
     """Why running the graph once more, compiled or in eager, could be seen; None where it cannot."""
     metadata = found.metadata
-    externs = [name for graph in (found.forward, found.backward) if graph is not None for name in graph.plan.externs]
+    plans = [graph.plan for graph in (found.forward, found.backward) if graph is not None]
     tensors = [*(value for value in inputs if not isinstance(value, (int, float))), *lifted(gm).values()]
     if metadata.overwritten or metadata.writes or metadata.bases:
         return "it writes to tensors that are not its own"
-    if metadata.uses_random or any(map(_draws, externs)):
+    if metadata.uses_random or any(effect.kind == Effect.RANDOM for plan in plans for effect in plan.effects):
         return "it draws random numbers"
     if metadata.enables_grad or not all(_is_plain(n.target) for n in gm.graph.nodes if n.op == "call_function"):
         return "it does more than call operators of PyTorch"
@@ -139,14 +140,6 @@ def objection(gm: fx.GraphModule, inputs: Sequence[Any], found: Compiled) -> str
     if torch.is_anomaly_enabled() or any(getattr(a, "is_current_stream_capturing", bool)() for a in accelerators):
         return "anomaly detection or a stream that is recorded would see it"
     return None
-
-
-def _draws(name: str) -> bool:
-    """Whether an operator of ATen draws random numbers."""
-    namespace, _, rest = name.partition(".")
-    packet, _, overload = rest.partition(".")
-    operator = getattr(getattr(getattr(torch.ops, namespace), packet), overload)
-    return torch.Tag.nondeterministic_seeded in operator.tags
 
 
 def _is_plain(target: Any) -> bool:

@@ -21,7 +21,7 @@ import torch
 from torch import fx
 
 from stator.fake.symbolic import size_of
-from stator.graphs.calls import is_pure, root
+from stator.graphs.calls import may_repeat, root
 from stator.sizes import hint
 
 aten = torch.ops.aten
@@ -63,7 +63,7 @@ def choose(plans: Sequence[RecomputePlan], costs: Sequence[Cost], budget: float)
 
 def plans(nodes: Sequence[fx.Node], saved: Iterable[fx.Node], cheap: Callable[[fx.Node], bool]) -> list[RecomputePlan]:
     """The default, and cuts of the forward graph (`nodes`, in order) into segments of about equal saved bytes."""
-    expensive = {node: i for i, node in enumerate(nodes) if not cheap(node) and is_pure(node)}
+    expensive = {node: i for i, node in enumerate(nodes) if not cheap(node) and may_repeat(node)}
     liveness = _Liveness(nodes)
     found = [RecomputePlan()]
     for count, again in _PLANS:

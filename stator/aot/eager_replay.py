@@ -21,6 +21,7 @@ from torch.utils._pytree import tree_leaves
 
 from stator.aot.attributes import attribute, lifted, tensors_of
 from stator.aot.metadata import Metadata, TensorSpec
+from stator.base.effects import LASTING
 from stator.sizes.real import from_bits
 
 Tensor = torch.Tensor
@@ -51,6 +52,8 @@ class EagerReplay:
             return "the compiled function writes to its inputs"
         if self.metadata.uses_random:
             return "the compiled function draws random numbers"
+        if not LASTING.isdisjoint(self.metadata.effects):
+            return "the compiled function calls operators whose effects cannot be taken back"
         if any(value.differentiable and i not in self.results for i, value in enumerate(self.metadata.values)):
             return "the compiled function returns several views of one tensor"
         return ""

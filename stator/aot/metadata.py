@@ -181,6 +181,8 @@ class Metadata:
     seed_device: str = ""
     #: Devices from whose generators a call takes numbers, the seeds among them.
     generators: tuple[str, ...] = ()
+    #: Kinds of effects of the forward graph (`fake/effects.py`).
+    effects: tuple[str, ...] = ()
     #: Where the symbols are read; their values, in this order, are the last inputs of the backward graph.
     symbols: tuple[Origin, ...] = ()
     #: Flat inputs that are floats; the graphs take their bits as an int64.
@@ -255,6 +257,7 @@ class Metadata:
             enables_grad=data["enables_grad"],
             seed_device=data["seed_device"],
             generators=tuple(data["generators"]),
+            effects=tuple(data["effects"]),
             floats=tuple(data["floats"]),
             bases=tuple(Output(**_geometry(item, offset=load(item["offset"]))) for item in data["bases"]),
             reals=tuple(data["reals"]),

@@ -32,9 +32,6 @@ IRREGULAR: dict[Any, Any] = {
     )
 }
 
-#: Operators that draw random numbers although their tags may not say so.
-_RANDOM_NAMES = ("bernoulli", "rand", "dropout", "multinomial", "normal_functional", "poisson", "rrelu_with_noise")
-
 
 class Form:
     """A functional overload, and how the arguments of the mutating one become its arguments."""
@@ -101,12 +98,3 @@ def _from_out(func: Any, packet: Any) -> Form | None:
         if candidate is not func and [(p.name, str(p.type)) for p in candidate._schema.arguments] == kept:
             return Form(candidate, func, dropped, min(written, default=0))
     return None
-
-
-@cache
-def is_random(func: Any) -> bool:
-    """Whether the results depend on a random generator."""
-    if torch.Tag.nondeterministic_seeded not in func.tags:
-        return False
-    name = func._schema.name.partition("::")[2]
-    return any(part in name for part in _RANDOM_NAMES) or any(p.name == "generator" for p in func._schema.arguments)

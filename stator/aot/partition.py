@@ -3,7 +3,7 @@
 A minimum cut over the forward values that backward needs: saving a value costs its bytes, inputs are free, recomputing
 is free for cheap operators (elementwise, views, casts, creation, random numbers from a seed) and impossible for all
 others. A budget below 1 lets expensive operators be recomputed too (`budget.py`). Values inside a checkpointed region
-(`node.meta["recompute"]`) are recomputed whatever they cost, except random numbers that would differ. Values that are
+(`node.meta["recompute"]`) are recomputed whatever they cost, except by calls with effects. Values that are
 read outside of their region are saved, so that regions are recomputed one at a time.
 
 Invariant: backward reads only what is saved, tangents, the values of symbols, and what it computes from them.
@@ -29,9 +29,10 @@ from stator.aot.metadata import Look, Metadata, Saved
 from stator.aot.mincut import INFINITE, FlowGraph
 from stator.aot.symbols import shown
 from stator.aot.trace import Joint
+from stator.base.effects import Effect
 from stator.base.errors import Unsupported
 from stator.fake.execute import plan_of
-from stator.graphs.calls import acts, draws, is_pure, is_view, root
+from stator.graphs.calls import effects_of, is_view, may_repeat, root
 from stator.graphs.nodes import add_call, copy_call, infer, module
 
 aten = torch.ops.aten
@@ -79,7 +80,8 @@ class Partitioned:
 
 def partition(joint: Joint, budget: float = 1.0) -> Partitioned:
     """Split the joint graph. `budget` bounds the activation peak, from the lowest possible (0) to the default's (1)."""
-    metadata = replace(joint.metadata, generators=_generators(joint))
+    effects = {effect.value for node in _acting(joint, "forward") for effect in effects_of(node)}
+    metadata = replace(joint.metadata, generators=_generators(joint), effects=tuple(sorted(effects)))
     if not metadata.gradients:
         return Partitioned(_forward(joint, []), None, metadata)
     choice = _Choice(joint)
@@ -95,7 +97,7 @@ def is_cheap(node: fx.Node) -> bool:
     """Whether recomputing the node in backward costs little."""
     if node.op != "call_function" or not _may_be_cheap(node.target):
         return False
-    return is_pure(node)  # else random numbers would come out differently
+    return may_repeat(node)
 
 
 @cache
@@ -250,7 +252,7 @@ def _results_of_regions(joint: Joint) -> set[fx.Node]:
 
 def _marked(node: fx.Node) -> bool:
     """Whether the node is in a checkpointed region, and can be recomputed."""
-    return "recompute" in node.meta and is_pure(node)
+    return "recompute" in node.meta and may_repeat(node)
 
 
 # ---- building --------------------------------------------------------------------------------------------------------
@@ -350,7 +352,7 @@ def _copy(joint: Joint, node: fx.Node) -> fx.Node:
 def _forward(joint: Joint, extra: list[fx.Node]) -> fx.GraphModule:
     graph = fx.Graph()
     copies: dict[fx.Node, fx.Node] = {}
-    needed = _ancestors([*joint.values, *extra, *_write_backs(joint), *_draws(joint, "forward")])
+    needed = _ancestors([*joint.values, *extra, *_acting(joint, "forward")])
     for node in joint.inputs:
         copies[node] = _placeholder(graph, node)
     for node in joint.graph.nodes:
@@ -360,18 +362,14 @@ def _forward(joint: Joint, extra: list[fx.Node]) -> fx.GraphModule:
     return module(graph, "forward")
 
 
-def _write_backs(joint: Joint) -> list[fx.Node]:
-    return [n for n in joint.graph.nodes if n.op == "call_function" and n.target is aten.copy_.default]
-
-
-def _draws(joint: Joint, phase: str) -> list[fx.Node]:
-    """The calls that draw from torch's generator."""
-    return [n for n in joint.graph.nodes if n.op == "call_function" and n.meta["phase"] == phase and acts(n)]
+def _acting(joint: Joint, phase: str) -> list[fx.Node]:
+    """The calls with effects, which are made whether their values are read or not."""
+    return [n for n in joint.graph.nodes if n.op == "call_function" and n.meta["phase"] == phase and effects_of(n)]
 
 
 def _generators(joint: Joint) -> tuple[str, ...]:
     """The devices whose generators the forward graph, or the seeds for it, take numbers from."""
-    drawing = [node for node in _draws(joint, "forward") if draws(node)]
+    drawing = [node for node in _acting(joint, "forward") if Effect.RANDOM in effects_of(node)]
     results = [value for node in drawing for value in tree_leaves(node.meta["val"])]
     found = {str(value.device) for value in results if isinstance(value, torch.Tensor)}
     return tuple(sorted(found | ({joint.metadata.seed_device} - {""})))
@@ -426,7 +424,7 @@ def _backward(joint: Joint, saved: list[fx.Node], given: Mapping[fx.Node, fx.Nod
             stack.pop()
 
     results = [gradient for gradient in joint.gradients if gradient is not None]
-    needed = _ancestors([*results, *_draws(joint, "backward")])
+    needed = _ancestors([*results, *_acting(joint, "backward")])
     for node in joint.graph.nodes:
         if node.op == "call_function" and node.meta["phase"] == "backward" and node in needed:
             build(node)

@@ -38,7 +38,7 @@ from stator.fake import FakeTensor, make
 from stator.fake.layout import contiguous_strides, is_dense
 from stator.fake.mode import inner, is_inner, leaf_like, without_saved_tensor_hooks
 from stator.fake.symbolic import extents
-from stator.graphs.calls import acts
+from stator.graphs.calls import effects_of
 from stator.graphs.formulas import as_eager_chooses
 from stator.graphs.lineage import whole_of
 from stator.graphs.nodes import module
@@ -592,9 +592,7 @@ def _packed(value: torch.Tensor) -> tuple[int, ...]:
 
 
 def _prune(graph: fx.Graph) -> None:
-    """Remove dead nodes, except those that draw from torch's generator."""
+    """Remove dead nodes, except those with effects."""
     for node in reversed(graph.nodes):
-        if node.op != "call_function" or node.users or node.target is aten.copy_.default:
-            continue
-        if not acts(node):
+        if node.op == "call_function" and not node.users and not effects_of(node):
             graph.erase_node(node)

@@ -25,10 +25,12 @@ from stator.aot.checks import CHECKED
 from stator.aot.foreach import is_foreach, run_foreach
 from stator.aot.functional import Cell, Handle, Step, check_reach, read, relocated, write
 from stator.aot.fused import is_fused, run_fused
-from stator.aot.operators import functional_form, is_random
+from stator.aot.operators import functional_form
 from stator.aot.written import written_form
+from stator.base.effects import Effect
 from stator.base.errors import DataDependent, Unsupported
 from stator.fake import FakeMode, FakeTensor, make, refusals
+from stator.fake.effects import operator_effects
 from stator.fake.execute import CONSTANT_ELEMENTS, RULES, argument, execute, plan_of
 from stator.fake.layout import is_contiguous
 from stator.fake.mode import FACTORIES, Geometry, remember_value
@@ -196,8 +198,8 @@ class Tracer(FakeMode):
             return self._composite
         if plan.view:
             return self.view
-        if is_random(func) and self.random_operators:
-            return self._drawn
+        if Effect.RANDOM in operator_effects(func) and self.random_operators:
+            return self._random
         return self._data_dependent if plan.data_dependent else self.compute
 
     def _check(self, check: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -281,19 +283,16 @@ class Tracer(FakeMode):
             run_fused(func, args, dict(kwargs))
 
     def _random(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """By the functional form; without one eager's kernel draws when the graph runs, and checks its operands."""
         if kwargs.get("generator") is not None:
             raise Unsupported(func, "it has a generator of its own", "seed torch's default generator instead")
+        if func not in self.random_operators:
+            return self.compute(func, args, kwargs)
         with self:
             out = self.random_operators[func](self.draw, *args, **kwargs)
         if out is NotImplemented:
             raise Unsupported(func, "these arguments have no functional form")
         return self._laid_out(out, func, args, kwargs)
-
-    def _drawn(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Random numbers of which eager checks what they are drawn from: its kernel draws them when the graph runs."""
-        if kwargs.get("generator") is not None:
-            raise Unsupported(func, "it has a generator of its own", "seed torch's default generator instead")
-        return self.compute(func, args, kwargs)
 
     def _data_dependent(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         tensor = args[0] if args else None

@@ -11,16 +11,15 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
+from stator.base.effects import WRITTEN
 from stator.fake.execute import RULES, execute
 from stator.fake.tensor import FakeTensor, make
 
-#: Also in `runtime/extern.py`.
-NAMESPACE: Final = "stator_written"
-_LIBRARY = torch.library.Library(NAMESPACE, "DEF")
+_LIBRARY = torch.library.Library(WRITTEN, "DEF")
 _ALIAS = re.compile(r"\(\w+!?\)")
 
 
@@ -50,7 +49,7 @@ def written_form(func: Any) -> Written | None:
 
 
 def _overload(name: str, func: Any) -> Any:
-    return getattr(getattr(getattr(torch.ops, NAMESPACE), name), func._overloadname)
+    return getattr(getattr(getattr(torch.ops, WRITTEN), name), func._overloadname)
 
 
 def _define(name: str, func: Any, positions: tuple[int, ...]) -> None:

@@ -17,6 +17,7 @@ import torch
 from torch._library import custom_ops
 
 from stator.base.errors import DataDependent, InternalError, Unsupported
+from stator.fake.effects import operator_effects
 from stator.fake.overloads import Table
 from stator.fake.symbolic import SYMBOLIC, FloatNode, is_symbolic
 from stator.fake.tensor import FakeTensor, install_executor, make, memory_of, wrap_meta
@@ -39,8 +40,8 @@ class OperatorFacts:
     """What `execute` has to know about one operator, read from its schema and tags."""
 
     __slots__ = (
-        "alone", "composite", "data_dependent", "dims", "has_device", "numbers", "pure", "restrides", "unreturned",
-        "view", "written",
+        "alone", "composite", "data_dependent", "dims", "has_device", "numbers", "restrides", "unreturned", "view",
+        "written",
     )  # fmt: skip
 
     def __init__(self, func: Any) -> None:
@@ -53,11 +54,11 @@ class OperatorFacts:
         self.unreturned = writes if self.written is None else []
         self.view = not writes and any(r is not None for r in returned)
         self.data_dependent = func in _BY_DATA or (bool(_DATA_TAGS & set(func.tags)) and func not in _BY_INTEGERS)
-        self.pure = not writes and torch.Tag.nondeterministic_seeded not in func.tags
+        pure = not writes and torch.Tag.nondeterministic_seeded not in func.tags
         self.restrides = torch.Tag.inplace_view in func.tags or func in _RESIZING
         self.has_device = any(a.name == "device" for a in schema.arguments)
         #: Whether it takes tensors for which a program may pass numbers (`torch.div(7, 2)`).
-        self.numbers = self.pure and bool(schema.arguments) and schema.arguments[0].type.isSubtypeOf(_TENSOR)
+        self.numbers = pure and bool(schema.arguments) and schema.arguments[0].type.isSubtypeOf(_TENSOR)
         #: Whether its first argument is the only tensor: PyTorch's maps pass it numbers that they take for tensors.
         kinds = [a.type for a in schema.arguments]
         self.alone = bool(kinds) and kinds[0].isSubtypeOf(_TENSOR) and not any("Tensor" in str(k) for k in kinds[1:])
@@ -107,7 +108,7 @@ def execute(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if plan.data_dependent:
             return _known_value(func, args, kwargs)
         out = run_on_meta(func, plan, args, kwargs)
-    if plan.pure and _may_be_constant(plan, args):
+    if _may_be_constant(plan, args) and not operator_effects(func):
         _carry_constant(func, args, kwargs, out)
     return out
 
@@ -327,7 +328,7 @@ def _carry_constant(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], ou
 def _known_value(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A data-dependent operator: compute it where all inputs are constants, refuse it otherwise."""
     reals = _constants(args)
-    if reals is None or kwargs:
+    if reals is None or kwargs or operator_effects(func):
         raise DataDependent(func)
     out = on_cpu(func, reals, kwargs)
     if not isinstance(out, torch.Tensor):

@@ -108,6 +108,10 @@ def install_executor(function: Any) -> None:
     _execute = function
 
 
+#: A tensor of the host has no number, though the program gives it one.
+_CLAIMED = {torch.device("cpu", 0): torch.device("cpu")}
+
+
 def make(
     size: Sequence[int | torch.SymInt],
     dtype: torch.dtype,
@@ -116,6 +120,7 @@ def make(
     offset: int | torch.SymInt = 0,
 ) -> FakeTensor:
     """A fake with memory of its own; contiguous unless strides are given."""
+    device = _CLAIMED.get(device, device)
     if stride is None:
         return _wrap(FakeTensor, size, dtype=dtype, device=device)
     return _wrap(FakeTensor, size, strides=stride, storage_offset=offset, dtype=dtype, device=device)
@@ -129,7 +134,7 @@ def wrap_meta(meta: torch.Tensor, device: torch.device) -> FakeTensor:
         strides=meta.stride(),
         storage_offset=meta.storage_offset(),
         dtype=meta.dtype,
-        device=device,
+        device=_CLAIMED.get(device, device),
     )
     fake._meta = meta
     return with_pending(fake, meta)

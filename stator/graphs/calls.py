@@ -1,7 +1,7 @@
 """What the call of a node does beside giving its value: views of memory, random numbers, checks of data, writes.
 
-Passes and partitions ask this before they drop, merge, move or repeat a call. Neighbours: `nodes.py` (makes them),
-`fake/execute.py` (reads the facts of an operator from its schema).
+Passes, partitions and lowering ask this before they drop, merge, move or repeat a call. Neighbours: `nodes.py` (makes
+them), `fake/effects.py` (the effects of operators), `fake/execute.py` (other facts of their schemas).
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import fx
 
+from stator.base.effects import Effect
+from stator.fake.effects import operator_effects
 from stator.fake.execute import argument, plan_of
 from stator.fake.overloads import overload
 
@@ -32,27 +34,28 @@ def is_view(node: fx.Node) -> bool:
     return node.op == "call_function" and isinstance(target, torch._ops.OpOverload) and plan_of(target).view
 
 
-def is_pure(node: fx.Node) -> bool:
-    """Whether the call gives the same for the same arguments, and does nothing else."""
-    target: Any = node.target
-    return not isinstance(target, torch._ops.OpOverload) or plan_of(target).pure or _drops_nothing(target, node)
-
-
-def draws(node: fx.Node) -> bool:
-    """Whether the call takes numbers from torch's generator, which it does although nobody reads its results."""
-    target: Any = node.target
-    if not isinstance(target, torch._ops.OpOverload) or torch.Tag.nondeterministic_seeded not in target.tags:
-        return False
-    return not _drops_nothing(target, node)
-
-
-def acts(node: fx.Node) -> bool:
-    """Whether the call does something although nobody reads its results: it draws random numbers, or checks data."""
+def effects_of(node: fx.Node) -> tuple[Effect, ...]:
+    """What the call does beside giving its value; one with effects is never dropped, and keeps its place among them."""
     target: Any = node.target
     if not isinstance(target, torch._ops.OpOverload):
-        return False
-    checks = not target._schema.returns or (target in CHECKING and node.meta.get("phase", "forward") == "forward")
-    return draws(node) or (checks and plan_of(target).pure)
+        return ()
+    found = operator_effects(target)
+    if target in CHECKING:
+        return (Effect.CHECK,) if node.meta.get("phase", "forward") == "forward" else ()
+    if Effect.RANDOM in found and _drops_nothing(target, node):
+        return tuple([effect for effect in found if effect is not Effect.RANDOM])
+    return found
+
+
+def may_repeat(node: fx.Node) -> bool:
+    """Whether nobody sees that the call is made again, with the same arguments: it computes, and checks at most."""
+    return not effects_of(node) or effects_of(node) == (Effect.CHECK,)
+
+
+def may_merge(node: fx.Node) -> bool:
+    """Whether its value may be that of an equal call before. One without a value is called for what it does."""
+    target: Any = node.target
+    return may_repeat(node) and (not isinstance(target, torch._ops.OpOverload) or bool(target._schema.returns))
 
 
 def _drops_nothing(target: Any, node: fx.Node) -> bool:

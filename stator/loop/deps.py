@@ -1,15 +1,16 @@
 """Analyse: what every node of a program reads and writes, and who must come before whom. Pure facts, no decisions.
 
 Nodes are numbered by their place in the program; sets of nodes are bit sets (Python ints). Nodes whose results nobody
-needs are left out of `Facts.live`; those that draw random numbers never are, and keep their order.
+needs are left out of `Facts.live`; those with effects never are, and keep their order.
 Neighbours: `fusion`, `order` and `apply` read the facts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from stator.base.effects import Effect
 from stator.loop.collision import scatters
 from stator.loop.expr import Expr, postorder
 from stator.loop.index import Axis, Index
@@ -53,7 +54,8 @@ def analyse(program: Program) -> Facts:
     reads = [_reads(node) for node in program.nodes]
     live = _live(program, reads, kept | inputs)
     facts = Facts(program, {}, live, {}, kept=kept)
-    drawn: list[int] = []
+    acted: list[int] = []  # the last of those that stay in order
+    checks: list[int] = []
     for number in live:
         node = program.nodes[number]
         if isinstance(node, Nest):
@@ -61,12 +63,24 @@ def analyse(program: Program) -> Facts:
             if scatters(node) or node.buffer.name in inputs or node.buffer.name in facts.writers:
                 facts.special.add(node.buffer.name)
         facts.before[number] = _link(facts, number, node, reads[number][0])
-        if isinstance(node, Extern) and node.draws:
-            facts.before[number].update(drawn)
-            drawn = [number]
+        if isinstance(node, Extern) and node.ordered:
+            facts.before[number].update(acted)
+            acted = [number]
+        elif isinstance(node, Extern) and node.effects:
+            checks.append(number)
         elif isinstance(node, Nest) and node.buffer.name in inputs:  # what may raise does so before inputs change
-            facts.before[number].update(drawn)
+            facts.before[number].update(acted, checks)
     return facts
+
+
+def acts(facts: Facts) -> Iterator[tuple[int, Effect, str]]:
+    """The effects of a program in its order: a node, the kind, and which memory of the caller it writes, if any."""
+    for number in facts.live:
+        node = facts.node(number)
+        if isinstance(node, Extern):
+            yield from [(number, effect, "") for effect in node.effects]
+        elif node.buffer.name in facts.program.mutated:
+            yield number, Effect.WRITE, node.buffer.name
 
 
 def _link(facts: Facts, number: int, node: Node, reads: dict[str, list[Index]]) -> set[int]:
@@ -125,7 +139,7 @@ def _live(program: Program, reads: list[tuple[dict[str, list[Index]], list[Expr]
     needed = set(needed)
     for number in range(len(program.nodes) - 1, -1, -1):
         node = program.nodes[number]
-        if not needed.isdisjoint(written(node)) or (isinstance(node, Extern) and node.draws):
+        if not needed.isdisjoint(written(node)) or (isinstance(node, Extern) and bool(node.effects)):
             live.append(number)
             needed.update(reads[number][0])
     live.reverse()

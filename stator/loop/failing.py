@@ -4,6 +4,7 @@ What may fail for its data (a kernel that checks an index, an operator that is n
 what writes the caller's memory, wherever the order is free; `waiting` has the order that this adds. Operators that are
 code of the program wait as well, so that they do not run in vain and then once more. Where it is not
 free, or one kernel does both, the graph keeps a copy of the memory and puts it back when it fails.
+An effect that nobody can take back waits like a write; what fails behind it says that something is done for good.
 Invariant: before a step that may fail, and in it, nothing is written that is not kept. What is added to kernels as a
 check has to be known to `may_fail`. Neighbours: `order.py`, `schedule.py`, `plan/build.py`.
 """
@@ -85,12 +86,14 @@ def plan_failure(facts: Facts, ordered: Sequence[Group]) -> Failure:
     """What is done about failures of groups in this order."""
     unsure = failing(facts)
     writes = [writing(facts, group) for group in ordered]
-    first = next((i for i, names in enumerate(writes) if names), None)
-    if first is None:
-        return Failure()
+    end = len(ordered)
+    lasts = [isinstance(node := facts.node(group.members[0]), Extern) and node.lasting for group in ordered]
+    lasting = lasts.index(True) + 1 if True in lasts else end
+    first = next((i for i, names in enumerate(writes) if names), end)
     fails = [i for i, group in enumerate(ordered) if not unsure.isdisjoint(group.members)]
-    count = max(fails, default=-1) + 1
+    count = max([i for i in fails if i < lasting], default=-1) + 1
     kept = tuple(dict.fromkeys(name for names in writes[:count] for name in names))
-    start = max(first, count)
+    start = min(max(first, count), lasting)
     called = any(isinstance(facts.node(group.members[0]), Extern) for group in ordered[start:])
+    called = called or (start == lasting and any(i >= start for i in fails))
     return Failure(kept, count if kept else 0, start if called else None)

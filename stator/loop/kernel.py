@@ -22,6 +22,7 @@ from functools import cached_property
 from math import prod
 from typing import TypeAlias
 
+from stator.base.effects import Effect
 from stator.loop import tables, text
 from stator.loop.expr import Expr, postorder
 from stator.loop.index import Axis, Index
@@ -267,6 +268,16 @@ class Schedule:
     symbols: tuple[Symbol, ...] = ()
     failure: Failure = Failure()
     reasons: tuple[str, ...] = ()  #: why each kernel is one, by its first launch
+    #: The effects of the program in its order, with the memory of the caller that is written; by step, their numbers.
+    effects: tuple[tuple[Effect, str], ...] = ()
+    acts: tuple[tuple[int, ...], ...] = ()
+    #: Which device of its kind; None for the one that is current when it runs.
+    device_number: int | None = None
+
+    @property
+    def place(self) -> str:
+        """The device as PyTorch writes it, `cuda:1`."""
+        return self.device if self.device_number is None else f"{self.device}:{self.device_number}"
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from stator.base.device import HOST
 from stator.base.dtypes import ITEMSIZE, OPAQUE
+from stator.base.effects import LASTING, Effect
 from stator.loop.expr import Expr, scans
 from stator.loop.index import Axis, Index
 from stator.sizes import Extent, Size, Symbol, symbols
@@ -148,11 +149,9 @@ Argument: TypeAlias = Any  # View | bool | int | float | str | None | Size | tup
 class Extern:
     """A call of an ATen operator by name; with `out_target` it writes buffers that the caller allocates.
 
-    One that `draws` takes numbers from the generator, or checks data: it runs whether its results are read or not,
-    after those before.
+    One with `effects` runs whether its results are read or not; those that do more than check stay in their order.
     `taken` says which of its results `outputs` are; the others may be undefined, and nobody reads them.
-    One that `fails` may raise for the values that it is given. One that is `foreign` is code of the program, of which
-    nobody knows what else it does.
+    One that `fails` may raise for the values that it is given. One that is `foreign` is code of the program.
     """
 
     name: str
@@ -161,10 +160,20 @@ class Extern:
     kwargs: tuple[tuple[str, Argument], ...]
     outputs: tuple[Buffer, ...]
     out_target: str | None = None
-    draws: bool = False
+    effects: tuple[Effect, ...] = ()
     taken: tuple[int, ...] = (0,)
     fails: bool = True
     foreign: bool = False
+
+    @property
+    def ordered(self) -> bool:
+        """Whether it is seen in which order it runs."""
+        return any(effect is not Effect.CHECK for effect in self.effects)
+
+    @property
+    def lasting(self) -> bool:
+        """Whether it does what nobody can take back."""
+        return not LASTING.isdisjoint(self.effects)
 
     def views(self) -> list[View]:
         """Every view among its arguments, in order."""
@@ -186,6 +195,8 @@ class Program:
     outputs: tuple[Output, ...]
     mutated: tuple[str, ...] = ()
     numbers: tuple[Number, ...] = ()
+    #: Which device of its kind; None for the one that is current when it runs.
+    device_number: int | None = None
 
     @cached_property
     def symbols(self) -> tuple[Symbol, ...]:

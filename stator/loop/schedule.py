@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from stator.base.device import Device
 from stator.loop import apply, fusion, memory
-from stator.loop.deps import analyse
+from stator.loop.deps import acts, analyse
 from stator.loop.failing import plan_failure
 from stator.loop.kernel import Kernel, Launch, Schedule
 from stator.loop.nest import Program
@@ -24,6 +24,7 @@ def schedule(program: Program, device: Device) -> Schedule:
     plan = fusion.decide(facts, device)
     ordered = order(plan)
     steps = tuple(apply.step(group, facts) for group in ordered)
+    acted = list(acts(facts))
     used: dict[Kernel, str] = {}
     for group, step in zip(ordered, steps, strict=True):
         if isinstance(step, Launch) and step.kernel not in used:
@@ -44,4 +45,7 @@ def schedule(program: Program, device: Device) -> Schedule:
         symbols=program.symbols,
         failure=plan_failure(facts, ordered),
         reasons=tuple(used.values()),
+        effects=tuple([(effect, name) for _, effect, name in acted]),
+        acts=tuple([tuple([i for i, (node, *_) in enumerate(acted) if node in group.members]) for group in ordered]),
+        device_number=program.device_number,
     )

@@ -99,7 +99,8 @@ def extern_text(extern: Extern) -> str:
     outputs = ", ".join(buffer_text(b) for b in extern.outputs)
     arguments = [_argument(a) for a in extern.args] + [f"{k}={_argument(v)}" for k, v in extern.kwargs]
     chosen = "" if extern.taken == tuple(range(len(extern.taken))) else f"[{', '.join(map(str, extern.taken))}]"
-    return f"extern {outputs} = {extern.out_target or extern.target}({', '.join(arguments)}){chosen}"
+    acts = f"  # {', '.join(extern.effects)}" if extern.effects else ""
+    return f"extern {outputs} = {extern.out_target or extern.target}({', '.join(arguments)}){chosen}{acts}"
 
 
 def program_text(program: Program) -> str:

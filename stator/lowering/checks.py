@@ -5,6 +5,7 @@ Nothing is left of a check whose answer is proven. Neighbour: `graphs/checks.py`
 
 from __future__ import annotations
 
+from stator.base.effects import Effect
 from stator.graphs.checks import CHECK_DIVISOR, CHECK_POSITIONS, DIVISION, OUT_OF_RANGE
 from stator.loop import expr as e
 from stator.loop.expr import Expr
@@ -47,6 +48,7 @@ def check_linalg(context: Context, out: None, info: LazyTensor, name: str, *, is
         None,
         (info, name.removeprefix("torch.")),
         {"is_matrix": is_matrix},
+        (Effect.CHECK,),
     )
 
 
@@ -65,4 +67,4 @@ def _require(context: Context, x: LazyTensor, condition: Body, message: str) -> 
         held = pointwise((), "bool", lambda at: condition((ZERO,) * x.rank), x.weight + 1)
     else:
         held = context.reduce(x.size, list(range(x.rank)), "bool", lambda at: all_hold(condition(at)), False)
-    call(context, "aten._assert_async.msg", None, (held, message), {})
+    call(context, "aten._assert_async.msg", None, (held, message), {}, (Effect.CHECK,))

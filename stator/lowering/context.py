@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from math import prod
 
+import torch
 from torch.fx import Node
 
 from stator.base.device import Device
@@ -52,10 +53,11 @@ _KERNEL = re.compile(r"(\w+_)?k\d+(_\d+)?")
 class Context:
     """One program under construction."""
 
-    __slots__ = ("_names", "buffers", "device", "inputs", "node", "nodes", "numbers", "offsets", "uses")
+    __slots__ = ("_names", "buffers", "device", "inputs", "node", "nodes", "number", "numbers", "offsets", "uses")
 
-    def __init__(self, device: Device, uses: dict[Node, Uses]) -> None:
+    def __init__(self, device: Device, uses: dict[Node, Uses], number: int | None = None) -> None:
         self.device = device
+        self.number = number  #: which device of its kind
         self.uses = uses
         self.node: Node | None = None  #: the node being lowered, for names and uses
         self.nodes: list[Nest | Extern] = []
@@ -63,6 +65,12 @@ class Context:
         self.numbers: list[Number] = []
         self.buffers: dict[str, Buffer] = {}
         self._names: set[str] = set()
+
+    def torch_device(self, device: str) -> torch.device:
+        """A device as PyTorch has it: the program's with its number."""
+        if device != self.device.kind or self.number is None:
+            return torch.device(device)
+        return torch.device(device, self.number)
 
     # -- buffers -----------------------------------------------------------------------------------
 

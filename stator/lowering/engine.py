@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 from torch.fx import GraphModule, Node
+from torch.utils._pytree import tree_leaves
 
 from stator.base.device import Device
 from stator.base.dtypes import OPAQUE
@@ -49,7 +50,17 @@ MOVE = torch.ops.aten._to_copy.default
 
 def lower(gm: GraphModule, name: str, device: Device) -> Program:
     """The program that computes what the graph computes, on `device`."""
-    return Lowering(Context(device, uses.find(gm.graph))).run(gm, name)
+    return Lowering(Context(device, uses.find(gm.graph), _number(gm, device.kind))).run(gm, name)
+
+
+def _number(gm: GraphModule, kind: str) -> int | None:
+    """Which device of its kind the graph is on; None where nothing tells."""
+    values = tree_leaves([node.meta.get("val") for node in gm.graph.nodes])
+    found = {value.device for value in values if isinstance(value, torch.Tensor) and value.device.index is not None}
+    if len(found) > 1:
+        places = " and ".join(sorted(map(str, found)))
+        raise Unsupported("a graph on several devices", f"its tensors are on {places}")
+    return next((place.index for place in found if place.type == kind), None)
 
 
 class Lowering:
@@ -86,6 +97,7 @@ class Lowering:
             outputs,
             tuple([_buffer(target).name for target, _ in self.writes]),
             tuple(context.numbers),
+            context.number,
         )
 
     # -- nodes -------------------------------------------------------------------------------------
@@ -181,7 +193,7 @@ class Lowering:
         elif isinstance(out, tuple):
             out = tuple([self._computed_here(one, {})[0] for one in out])
         elsewhere = isinstance(given := kwargs.get("device"), torch.device) and given.type != device
-        return out, kwargs | {"device": torch.device(device)} if elsewhere else kwargs
+        return out, kwargs | {"device": self.context.torch_device(device)} if elsewhere else kwargs
 
     def _at_home(self, nodes: Any, args: Any) -> Any:
         """Arguments of a kernel of PyTorch's, each on the device where the caller's program has it."""
@@ -198,8 +210,9 @@ class Lowering:
         place = numbers(value).place
         if device == (place.buffer.device if place is not None else self.context.device.kind):
             return value
-        spec = Spec(value.size, value.stride, value.dtype, device)
-        copy: LazyTensor = call(self.context, "aten._to_copy.default", spec, (value,), {"device": torch.device(device)})
+        spec, context = Spec(value.size, value.stride, value.dtype, device), self.context
+        options = {"device": context.torch_device(device)}
+        copy: LazyTensor = call(context, "aten._to_copy.default", spec, (value,), options)
         return copy
 
     # -- the end -----------------------------------------------------------------------------------

@@ -18,9 +18,11 @@ import torch
 from torch.fx import Node
 
 from stator.base.dtypes import OPAQUE
+from stator.base.effects import Effect
 from stator.base.errors import Unsupported
+from stator.fake.effects import OURS
 from stator.fake.execute import plan_of
-from stator.graphs.calls import acts
+from stator.graphs.calls import effects_of
 from stator.loop.nest import Argument, Buffer, Extern, Text
 from stator.lowering.context import Context
 from stator.lowering.value import LazyTensor, Place, Spec, over, placed
@@ -44,9 +46,6 @@ TOTAL = frozenset(
     "_scaled_dot_product_flash_attention_backward _scaled_dot_product_efficient_attention "
     "_scaled_dot_product_efficient_attention_backward".split()
 )
-
-#: Namespaces of operators that do nothing but compute; those of others are Python code of the program, mostly.
-OURS = frozenset({"aten", "prims", "stator", "mkldnn", "onednn", "quantized", "_quantized"})
 
 
 def target_name(target: Any) -> str:
@@ -72,7 +71,14 @@ def argument(context: Context, value: Any) -> Argument:
     raise Unsupported(context.node.target if context.node is not None else "a call", f"it takes {value!r}")
 
 
-def call(context: Context, target: str, results: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+def call(
+    context: Context,
+    target: str,
+    results: Any,
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    effects: tuple[Effect, ...] = (),
+) -> Any:
     """A call of `target`; `results` are Specs, None or numbers, in the structure of what it returns."""
     views = tuple([argument(context, a) for a in args])
     named = tuple([(key, argument(context, a)) for key, a in kwargs.items()])
@@ -97,10 +103,9 @@ def call(context: Context, target: str, results: Any, args: Sequence[Any], kwarg
         out = None
     node = context.node
     hint = node.name if node is not None else target
-    drawing = node is not None and acts(node)
     namespace, name, _ = target.split(".")
     fails, foreign = namespace != "aten" or name not in TOTAL, namespace not in OURS
-    context.nodes.append(Extern(hint, target, views, named, tuple(buffers), out, drawing, tuple(taken), fails, foreign))
+    context.nodes.append(Extern(hint, target, views, named, tuple(buffers), out, effects, tuple(taken), fails, foreign))
     return values[0] if single else tuple(values)
 
 
@@ -123,4 +128,4 @@ def extern(context: Context, out: Any, *args: Any, **kwargs: Any) -> Any:
     if plan_of(target).view:  # its result must not lie in memory that others take over
         name = f"{target.namespace}.{target._opname}_copy.{target._overloadname}"
     results = list(out) if isinstance(out, tuple) and not isinstance(out, Spec) else out
-    return call(context, name, results, args, kwargs)
+    return call(context, name, results, args, kwargs, effects_of(context.node))

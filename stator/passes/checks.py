@@ -1,4 +1,4 @@
-"""Checks that kernels make anyway.
+"""Checks that kernels make anyway, or that were made before.
 
 A kernel checks each position at which it reads or writes. So the check of a tensor of positions says nothing more where
 a read at them is needed whole, or anything of a write at them. Neighbours: `aot/checks.py` puts checks into graphs,
@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
-import torch
 from torch import fx
 
 from stator.fake.overloads import overload
 from stator.fake.symbolic import size_of
-from stator.graphs.calls import acts, is_view
-from stator.graphs.checks import CHECK_POSITIONS
+from stator.graphs.calls import effects_of, is_view
+from stator.graphs.checks import CHECK_DIVISOR, CHECK_POSITIONS
 from stator.sizes import Extent
 
 #: What reads or writes at positions: (x, dim, positions, …), or (x, positions of each dim, …).
@@ -47,19 +46,22 @@ class Need(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class RemoveImpliedChecks:
-    """`check_positions(i, …); y = index(x, i)`, where y is needed whole  -->  `y = index(x, i)`."""
+    """`check_positions(i, …); y = index(x, i)`, where y is needed whole  -->  `y = index(x, i)`; of equal ones, one."""
 
     def __call__(self, graph: fx.Graph) -> int:
-        checks = [n for n in graph.nodes if n.op == "call_function" and n.target is CHECK_POSITIONS]
+        checks = [n for n in graph.nodes if n.op == "call_function" and n.target in (CHECK_POSITIONS, CHECK_DIVISOR)]
         if not checks:
             return 0
         checked = _checked(graph)
+        made: set[Any] = set()
         changes = 0
         for node in checks:
-            positions, _, high = node.args
-            if (_origin(positions), size_of(high)) in checked:
+            value, *bounds = node.args
+            said = node.target, _origin(value), *[size_of(bound) for bound in bounds]
+            if said in made or (node.target is CHECK_POSITIONS and (said[1], said[-1]) in checked):
                 graph.erase_node(node)
                 changes += 1
+            made.add(said)
         return changes
 
 
@@ -109,11 +111,9 @@ def _needs(graph: fx.Graph) -> dict[fx.Node, Need]:
 def _need_of(node: fx.Node, user: fx.Node, needs: dict[fx.Node, Need]) -> Need:
     """How much one user needs of a value."""
     target: Any = user.target
-    if user.op == "output" or target is torch.ops.aten.copy_.default:
-        return Need.ALL
     if target is CHECK_POSITIONS:
         return Need.NOTHING
-    if acts(user):
+    if user.op == "output" or effects_of(user):
         return Need.ALL
     if target in _SOME and user.args[0] is node:
         return min(needs[user], Need.SOME)

@@ -14,7 +14,7 @@ from torch import fx
 
 from stator.fake.execute import on_cpu
 from stator.fake.symbolic import is_symbolic
-from stator.graphs.calls import is_view
+from stator.graphs.calls import effects_of, is_view
 from stator.graphs.nodes import add_call
 
 aten = torch.ops.aten
@@ -60,7 +60,7 @@ class FoldConstants:
             return None if target in _OTHER_NUMBERS or number.dtype != value.dtype else number
         if target in (aten.clone.default, aten._to_copy.default):
             return numbers[inputs[0]].to(value.dtype)
-        if torch.Tag.pointwise not in getattr(target, "tags", ()) or torch.Tag.nondeterministic_seeded in target.tags:
+        if torch.Tag.pointwise not in getattr(target, "tags", ()) or effects_of(node):
             return None
         if is_symbolic(node.args) or is_symbolic(node.kwargs.values()):
             return None

@@ -1,4 +1,4 @@
-"""Common subexpressions: equal calls of pure operators are made once.
+"""Common subexpressions: equal calls without effects are made once.
 
 Values that leave the graph keep memory of their own, as the program was promised: a caller may change one of two equal
 results in place. Neighbours: `pipeline.py`, `memory.py` (what leaves).
@@ -14,7 +14,7 @@ import torch
 from torch import fx
 
 from stator.fake.symbolic import size_of
-from stator.graphs.calls import is_pure, root
+from stator.graphs.calls import may_merge, root
 from stator.passes.memory import Escapes
 from stator.sizes.real import written
 
@@ -28,7 +28,7 @@ class MergeEqual:
         known: dict[Any, fx.Node] = {}
         changes = 0
         for node in graph.nodes:
-            if node.op != "call_function" or not is_pure(node):
+            if node.op != "call_function" or not may_merge(node):
                 continue
             key = _key(node)
             first = known.setdefault(key, node)

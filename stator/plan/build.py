@@ -57,9 +57,9 @@ class _Maker:
         spoiled = None if failure.spoiled is None else starts[failure.spoiled]
         return ir.Plan(
             schedule.name,
-            schedule.device,
+            schedule.place,
             tuple(self.names.values()),
-            tuple([_input(given) for given in _inputs(schedule)]),
+            tuple([self._input(given) for given in _inputs(schedule)]),
             tuple(steps),
             results,
             self._reads((arena, tuple(steps), results)),
@@ -67,6 +67,7 @@ class _Maker:
             arena,
             ir.Failure(unwritten, failure.kept, starts[failure.unsure], spoiled),
             tuple([(symbol.name, symbol.hint) for symbol in schedule.symbols]),
+            tuple([ir.Effect(kind.value, name) for kind, name in schedule.effects]),
         )
 
     def _steps(self, last: dict[int, list[str]]) -> tuple[list[ir.Step], list[int], int]:
@@ -82,7 +83,7 @@ class _Maker:
                 if name in allocated:
                     allocated.remove(name)
                     steps.append(self._fresh(name))
-            steps.append(self._step(step))
+            steps.append(self._step(step, schedule.acts[number]))
             if dead := last.get(number):
                 steps.append(ir.Release(tuple(dead)))
         return steps, [*starts, len(steps)], unwritten
@@ -99,7 +100,7 @@ class _Maker:
 
     def _allocation(self, buffer: Buffer) -> ir.Allocate:
         large = buffer.device == HOST and hint(buffer.nbytes) >= LARGE
-        return ir.Allocate(buffer.name, _form(buffer.geometry), buffer.device, large)
+        return ir.Allocate(buffer.name, _form(buffer.geometry), self._place(buffer), large)
 
     def _reads(self, parts: Any) -> tuple[ir.Read, ...]:
         """The symbols that parts of the plan have, and no input is."""
@@ -127,27 +128,29 @@ class _Maker:
 
     # -- steps
 
-    def _step(self, step: Scheduled) -> ir.Step:
+    def _step(self, step: Scheduled, effects: tuple[int, ...]) -> ir.Step:
         if isinstance(step, Call):
-            return self._invoke(step.extern)
+            return self._invoke(step.extern, effects)
         assert isinstance(step, Launch)
         buffers = self.schedule.buffers
         moves = [pointer.offset * ITEMSIZE[buffers[pointer.buffer].dtype] for pointer in step.args]
         tensors = [self._whole(pointer.buffer) for pointer in step.args]
-        addresses = tuple([ir.Address(tensor, moved) for tensor, moved in zip(tensors, moves, strict=True)])
-        return ir.Launch(self.names[step.kernel], addresses, step.sizes)
+        written = [param.role != "in" for param in step.kernel.params]
+        addresses = tuple([ir.Address(*parts) for parts in zip(tensors, moves, written, strict=True)])
+        return ir.Launch(self.names[step.kernel], addresses, step.sizes, effects)
 
-    def _invoke(self, extern: Extern) -> ir.Invoke:
+    def _invoke(self, extern: Extern, effects: tuple[int, ...]) -> ir.Invoke:
         args = tuple([self._argument(arg) for arg in extern.args])
         kwargs = tuple([(key, self._argument(value)) for key, value in extern.kwargs])
         if extern.out_target:
             (buffer,) = extern.outputs  # operators with several results make them
-            return ir.Invoke(extern.target, args, kwargs, into=ir.Into(extern.out_target, self._whole(buffer.name)))
+            into = ir.Into(extern.out_target, self._whole(buffer.name))
+            return ir.Invoke(extern.target, args, kwargs, into=into, effects=effects)
         results = [
-            ir.Result(position, buffer.name, buffer.geometry.size, buffer.geometry.stride)
+            ir.Result(position, buffer.name, buffer.geometry.size, buffer.geometry.stride, self._place(buffer))
             for position, buffer in zip(extern.taken, extern.outputs, strict=True)
         ]
-        return ir.Invoke(extern.target, args, kwargs, tuple(results))
+        return ir.Invoke(extern.target, args, kwargs, tuple(results), effects=effects)
 
     def _argument(self, value: Any) -> ir.Argument:
         match value:
@@ -162,6 +165,15 @@ class _Maker:
         return value
 
     # -- tensors
+
+    def _place(self, buffer: Buffer) -> str:
+        """The device of a buffer: the schedule's, of which the number is known, or another one."""
+        return self.schedule.place if buffer.device == self.schedule.device else buffer.device
+
+    def _input(self, given: Buffer | Number) -> ir.Input:
+        if isinstance(given, Number):
+            return ir.Input(given.name, None, number=given.value)
+        return ir.Input(given.name, _form(given.geometry), self._place(given))
 
     def _whole(self, name: str) -> ir.Whole:
         """A buffer as it was declared."""
@@ -204,12 +216,6 @@ def _inputs(schedule: Schedule) -> list[Buffer | Number]:
     for number in sorted(schedule.numbers, key=lambda number: number.position):
         given.insert(number.position, number)
     return given
-
-
-def _input(given: Buffer | Number) -> ir.Input:
-    if isinstance(given, Number):
-        return ir.Input(given.name, None, number=given.value)
-    return ir.Input(given.name, _form(given.geometry), given.device)
 
 
 def _read(symbol: Symbol, inputs: Iterable[Buffer]) -> ir.Read:

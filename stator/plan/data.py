@@ -20,7 +20,9 @@ from stator.plan.verify import verify
 from stator.sizes import Size, dump, load
 from stator.sizes.real import Bits
 
-FORMAT = 2
+FORMAT = 3
+#: What follows the name of a tensor that a kernel writes.
+WRITTEN = "!"
 
 
 def to_bytes(plan: ir.Plan) -> bytes:
@@ -228,7 +230,15 @@ def _name_of(tensor: ir.Tensor) -> str | None:
 
 
 def _start_of(address: ir.Address) -> str | None:
-    return _name_of(address.tensor) if address.moved == 0 else None
+    """The name of a tensor that a kernel is given from its beginning; with a mark, where it writes there."""
+    name = _name_of(address.tensor) if address.moved == 0 else None
+    return name and f"{name}{WRITTEN}" if address.written else name
+
+
+@lru_cache(4096)
+def _start(text: str) -> ir.Address:
+    name = text.removesuffix(WRITTEN)
+    return ir.Address(ir.Whole(name), written=name != text)
 
 
 # ---- the records ----------------------------------------------------------------------------------------------------
@@ -240,9 +250,9 @@ _ARGUMENT = _Codec(_write_argument, _read_argument)
 _PLAN = _record(ir.Plan)
 _FORM = _text_or(_record(ir.Form), _form_text, _form)
 _TENSOR = _text_or(_one_of(ir.Turned, ir.Reread), _name_of, lru_cache(4096)(ir.Whole))
-_ADDRESS = _text_or(_record(ir.Address), _start_of, lru_cache(4096)(lambda name: ir.Address(ir.Whole(name))))
-_STEP = _one_of(ir.Allocate, ir.Reuse, ir.Launch, ir.Invoke, ir.Release)
-_TEXTS, _EXTENTS = _many(_TEXT), _many(_EXTENT)
+_ADDRESS = _text_or(_record(ir.Address), _start_of, _start)
+_STEP = _one_of(ir.Allocate, ir.Reuse, ir.Launch, ir.Invoke, ir.Release, ir.Wait)
+_TEXTS, _NUMBERS, _EXTENTS = _many(_TEXT), _many(_NUMBER), _many(_EXTENT)
 #: The records that may stand among the arguments of an operator.
 _ARGUMENTS = {kind.__name__: _record(kind) for kind in (ir.Whole, ir.Turned, ir.Reread, ir.Torch)}
 
@@ -253,26 +263,32 @@ _FIELDS: dict[type, dict[str, _Codec]] = {
     ir.Turned: {"name": _TEXT},
     ir.Reread: {"name": _TEXT, "form": _FORM, "offset": _EXTENT, "casts": _FLAG},
     ir.Torch: {"expression": _TEXT},
-    ir.Address: {"tensor": _TENSOR, "moved": _NUMBER},
-    ir.Allocate: {"name": _TEXT, "form": _FORM, "device": _TEXT, "large": _FLAG},
+    ir.Address: {"tensor": _TENSOR, "moved": _NUMBER, "written": _FLAG},
+    ir.Allocate: {"name": _TEXT, "form": _FORM, "device": _TEXT, "large": _FLAG, "stream": _NUMBER},
     ir.Reuse: {"name": _TEXT, "donor": _TEXT, "form": _maybe(_FORM)},
-    ir.Launch: {"kernel": _TEXT, "addresses": _many(_ADDRESS), "sizes": _EXTENTS},
-    ir.Result: {"position": _NUMBER, "name": _TEXT, "size": _SHAPE, "stride": _SHAPE},
+    ir.Launch: {
+        "kernel": _TEXT, "addresses": _many(_ADDRESS), "sizes": _EXTENTS, "effects": _NUMBERS, "stream": _NUMBER,
+    },
+    ir.Result: {"position": _NUMBER, "name": _TEXT, "size": _SHAPE, "stride": _SHAPE, "device": _TEXT},
     ir.Into: {"target": _TEXT, "tensor": _TENSOR},
     ir.Invoke: {
         "target": _TEXT, "args": _many(_ARGUMENT), "kwargs": _many(_pair(_TEXT, _ARGUMENT)),
         "results": _many(_record(ir.Result)), "into": _maybe(_record(ir.Into)),
+        "effects": _NUMBERS, "stream": _NUMBER,
     },
     ir.Release: {"names": _TEXTS},
+    ir.Wait: {"stream": _NUMBER, "other": _NUMBER},
     ir.Piece: {"name": _TEXT, "form": _FORM, "start": _EXTENT, "block": _maybe(_NUMBER)},
     ir.Block: {"nbytes": _EXTENT, "first": _NUMBER, "last": _NUMBER, "names": _TEXTS},
     ir.Arena: {"nbytes": _NUMBER, "pieces": _many(_record(ir.Piece)), "blocks": _many(_record(ir.Block))},
     ir.Input: {"name": _TEXT, "form": _maybe(_FORM), "device": _TEXT, "number": _maybe(_EXTENT)},
     ir.Read: {"symbol": _TEXT, "name": _TEXT, "what": _TEXT, "dim": _NUMBER},
+    ir.Effect: {"kind": _TEXT, "name": _TEXT},
     ir.Failure: {"begin": _NUMBER, "kept": _TEXTS, "unsure": _NUMBER, "spoiled": _maybe(_NUMBER)},
     ir.Plan: {
         "name": _TEXT, "device": _TEXT, "kernels": _TEXTS, "inputs": _many(_record(ir.Input)), "steps": _many(_STEP),
         "results": _many(_ARGUMENT), "reads": _many(_record(ir.Read)), "unused": _TEXTS, "arena": _record(ir.Arena),
         "failure": _record(ir.Failure), "hints": _many(_pair(_TEXT, _NUMBER)),
+        "effects": _many(_record(ir.Effect)), "streams": _TEXTS,
     },
 }  # fmt: skip

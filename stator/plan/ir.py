@@ -1,18 +1,17 @@
 """What a call of a graph runs, as data: inputs, memory, steps in order, results.
 
-    Plan    = name, inputs, reads, arena, steps, results, failure
+    Plan    = name, inputs, reads, arena, streams, effects, steps, results, failure
     step    = Allocate   name = new memory
             | Reuse      name = memory of an operand that dies in the next step
             | Launch     kernel(address, …, size, …)
             | Invoke     name, … = operator(argument, …), or operator(argument, …, out=tensor)
             | Release    del name, …
-    tensor  = Whole      a name as it was declared
-            | Turned     its transpose
-            | Reread     its memory with another geometry
+            | Wait       a stream goes on behind what another one has been given
+    tensor  = Whole | Turned (the transpose) | Reread (its memory with another geometry)
 
-A name is an input, a piece of the arena, or what a step before has made. Symbols of sizes are numbers among the inputs,
-or read from the geometry of inputs before the first step. Nothing is decided when a plan is printed, kept or run.
-Neighbours: `build` makes plans, `verify` checks, `text` prints, `data` keeps and `runtime/executor.py` runs them.
+A name is an input, a piece of the arena, or what a step before has made. Symbols of sizes are inputs, or read from the
+geometry of inputs. Stream 0 is the current one; effects have the order of the graph. Nothing is decided when a plan is
+printed, kept or run. Neighbours: `build` makes, `verify` checks, `text` prints, `data` keeps, `executor` runs plans.
 """
 
 from __future__ import annotations
@@ -77,10 +76,11 @@ class Torch:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a kernel's argument begins: so many bytes behind a tensor's first element."""
+    """Where a kernel's argument begins, so many bytes behind a tensor's first element; whether the kernel writes it."""
 
     tensor: Tensor
     moved: int = 0
+    written: bool = False
 
 
 Argument: TypeAlias = Any  # Tensor | Torch | None | bool | int | float | complex | str | Size | Bits | tuple of these
@@ -97,6 +97,7 @@ class Allocate:
     form: Form
     device: str = HOST
     large: bool = False
+    stream: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,11 +111,13 @@ class Reuse:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """Run a kernel, by its name, on addresses and then sizes."""
+    """Run a kernel, by its name, on addresses and then sizes, on the device of its stream."""
 
     kernel: str
     addresses: tuple[Address, ...]
     sizes: tuple[Extent, ...] = ()
+    effects: tuple[int, ...] = ()
+    stream: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +128,7 @@ class Result:
     name: str
     size: Shape
     stride: Shape
+    device: str = HOST
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +148,8 @@ class Invoke:
     kwargs: tuple[tuple[str, Argument], ...]
     results: tuple[Result, ...] = ()
     into: Into | None = None
+    effects: tuple[int, ...] = ()
+    stream: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +159,15 @@ class Release:
     names: tuple[str, ...]
 
 
-Step: TypeAlias = Allocate | Reuse | Launch | Invoke | Release
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """A stream goes on when all is done that was queued on another one so far."""
+
+    stream: int
+    other: int
+
+
+Step: TypeAlias = Allocate | Reuse | Launch | Invoke | Release | Wait
 
 
 # ---- memory and plans -----------------------------------------------------------------------------------------------
@@ -209,6 +223,14 @@ class Read:
 
 
 @dataclass(frozen=True, slots=True)
+class Effect:
+    """What a step does beside computing: its kind (`base/effects.py`), and the input that it writes, if it does."""
+
+    kind: str
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Failure:
     """What happens where a step raises, by the numbers of steps.
 
@@ -224,7 +246,11 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A graph as it runs; `unused` are inputs that nothing reads. `hints` are values of symbols to try it with."""
+    """A graph as it runs; `unused` are inputs that nothing reads. `hints` are values of symbols to try it with.
+
+    `streams` are the devices of stream 1, 2, …; `device` is that of stream 0 and of the arena, with its number, or
+    without one the current device of its kind.
+    """
 
     name: str
     device: str
@@ -237,6 +263,8 @@ class Plan:
     arena: Arena = field(default_factory=lambda: Arena(0))
     failure: Failure = field(default_factory=Failure)
     hints: tuple[tuple[str, int], ...] = ()
+    effects: tuple[Effect, ...] = ()
+    streams: tuple[str, ...] = ()
 
     @property
     def launches(self) -> tuple[str, ...]:
@@ -291,6 +319,6 @@ FIELDS: dict[type, tuple[str, ...]] = {
     record: tuple([field.name for field in fields(record)])
     for record in (
         *(Form, Whole, Turned, Reread, Torch, Address, Allocate, Reuse, Launch, Result, Into, Invoke, Release),
-        *(Piece, Block, Arena, Input, Read, Failure, Plan, Bits),
+        *(Wait, Piece, Block, Arena, Input, Read, Effect, Failure, Plan, Bits),
     )
 }

@@ -59,7 +59,7 @@ class _Module:
         body = self._body()
         count = len(plan.launches) + len(plan.externs)
         lines = [f'"""Graph {plan.name}: {count} steps, {len(plan.kernels)} kernels."""', "", *self._imports()]
-        lines += [*_standalone(units, plan.device), ""]
+        lines += [*_standalone(plan, units), ""]
         if plan.kernels:
             lines.append(f"{_listed(plan.kernels)} = [KERNELS[name] for name in {list(plan.kernels)!r}]")
         lines += [f"{name} = {made}" for made, name in (*self.moved.items(), *self.makers.items())]
@@ -113,7 +113,7 @@ class _Module:
 
     def _body(self) -> list[str]:
         plan = self.plan
-        lines = [self.step(step) for step in plan.steps]
+        lines = [self.step(step) + self._remark(step) for step in plan.steps]
         results = [self._argument(result) for result in plan.results]
         head = [f"{_listed([given.name for given in plan.inputs])} = inputs"] if plan.inputs else []
         head.append("inputs.clear()")
@@ -158,6 +158,20 @@ class _Module:
                 return self._invoke(step)
             case ir.Release(names):
                 return f"del {', '.join(names)}"
+            case ir.Wait(stream, other):
+                return f"...  # stream {stream} waits for stream {other}"
+
+    def _remark(self, step: ir.Step) -> str:
+        """What is told of a step behind its line: its effects, by their numbers, and its stream if not the first."""
+        if isinstance(step, ir.Allocate):
+            return f"  # stream {step.stream}" if step.stream else ""
+        if not isinstance(step, ir.Launch | ir.Invoke):
+            return ""
+        told = [f"stream {step.stream}"] * (step.stream != 0)
+        for number in step.effects:
+            effect = self.plan.effects[number]
+            told.append(f"effect {number}: {effect.kind}{effect.name and f' {effect.name}'}")
+        return f"  # {', '.join(told)}" if told else ""
 
     def _allocation(self, step: ir.Allocate) -> str:
         """The expression that makes memory; of a form that is known, by what was made for it before."""
@@ -266,14 +280,15 @@ def _indented(steps: list[str]) -> list[str]:
 # ---- a module that runs on its own
 
 
-def _standalone(units: Sequence[HasSource], device: str) -> list[str]:
+def _standalone(plan: ir.Plan, units: Sequence[HasSource]) -> list[str]:
     if not units:
         return []
     lines = ["from stator.runtime.artifact import Unit", "from stator.runtime.link import load", "", "UNITS = ["]
     for unit in units:
         source = unit.source.replace("\\", "\\\\").replace('"""', '\\"\\"\\"')
         lines += [f'    Unit("""{source}""", {unit.kernels!r}, {unit.flags!r}, {unit.language!r}),']
-    return [*lines, "]", "KERNELS = load(UNITS)" if device == HOST else f"KERNELS = load(UNITS, device={device!r})"]
+    device = "" if plan.device == HOST else f", device={plan.device!r}"
+    return [*lines, "]", f"KERNELS = load(UNITS{device})"]
 
 
 def _main(plan: ir.Plan) -> list[str]:

@@ -1,8 +1,9 @@
 """What every plan keeps to; `verify` raises ValueError with the step where one does not.
 
 Names are declared before they are used, once, and not used after they are let go; pieces lie in the arena or in a
-block; kernels are the plan's; symbols are told; failure speaks of steps that there are. What is printed as it is, names
-and constants of torch, is no other code.
+block; kernels are the plan's, and what they take lies on their device; symbols are told; failure speaks of steps that
+there are. What is printed as it is, names and constants of torch, is no other code. Neighbour: `order.py` (effects and
+streams).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 
 from stator.base.dtypes import NBYTES
 from stator.plan import ir
+from stator.plan.order import verify_effects, verify_streams
 from stator.sizes.strides import span
 
 #: The records that are a tensor.
@@ -38,6 +40,9 @@ def verify(plan: ir.Plan) -> None:
     for number, step in enumerate(plan.steps):
         _verify_step(step, names, plan, f"{plan.name}: step {number}")
     _used(plan.results, names, f"{plan.name}: the results")
+    verify_effects(plan)
+    verify_streams(plan)
+    _verify_devices(plan)
     failure, end = plan.failure, len(plan.steps)
     if not 0 <= failure.begin <= failure.unsure <= end or not failure.unsure <= (failure.spoiled or end) <= end:
         raise ValueError(f"{plan.name}: {failure} is not about its {end} steps")
@@ -52,6 +57,28 @@ def _verify_symbols(plan: ir.Plan) -> None:
     used = ir.symbols_in((plan.arena.pieces, plan.arena.blocks, plan.steps, plan.results))
     if not used <= told:
         raise ValueError(f"{plan.name}: nothing tells {', '.join(sorted(used - told))}")
+
+
+def _verify_devices(plan: ir.Plan) -> None:
+    """What a kernel takes lies where it runs."""
+    places = {given.name: given.device for given in plan.inputs}
+    places.update({piece.name: plan.device for piece in plan.arena.pieces})
+    streams = (plan.device, *plan.streams)
+    for number, step in enumerate(plan.steps):
+        match step:
+            case ir.Allocate(name):
+                places[name] = step.device
+            case ir.Reuse(name, donor):
+                places[name] = places[donor]
+            case ir.Invoke():
+                places.update({result.name: result.device for result in step.results})
+            case ir.Launch():
+                for address in step.addresses:
+                    if places[address.tensor.name] != streams[step.stream]:
+                        name, found = address.tensor.name, places[address.tensor.name]
+                        raise ValueError(
+                            f"{plan.name}: step {number}: {name} is on {found}, the kernel on {streams[step.stream]}"
+                        )
 
 
 def _lies_in(arena: ir.Arena, piece: ir.Piece) -> bool:

@@ -157,6 +157,8 @@ class _Assembly:
                 return self._invoke(step)
             case ir.Release(names):
                 return "release", self._release(names)
+            case ir.Wait():
+                raise NotImplementedError("the C core has one stream")
 
     def _start(self, tensor: ir.Tensor) -> int:
         """The register of what a kernel takes, of which it asks the address only."""

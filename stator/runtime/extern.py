@@ -13,15 +13,13 @@ from collections.abc import Callable, Container, Sequence
 from functools import cache
 from typing import Any
 
+from stator.base.effects import WRITTEN
 from stator.base.errors import InternalError
 from stator.base.promised import as_promised
 from stator.base.workspaces import WORKSPACES
 
 #: Size and strides that are relied on, for each result up to the last that is asked for; None for one that is not.
 Geometry = tuple[tuple[int, ...], tuple[int, ...]] | None
-
-#: The namespace of functional forms of operators that write to arguments (`aot/written.py`).
-WRITTEN = "stator_written"
 
 
 def _overload(target: str) -> Any:

@@ -17,6 +17,7 @@ from typing import Any
 from stator import targets
 from stator.base import log
 from stator.base.device import HOST, kind_of
+from stator.base.errors import Unsupported
 from stator.base.options import Options
 from stator.plan import Plan, module_text
 from stator.runtime import executor
@@ -69,6 +70,8 @@ class Building:
 def link(artifact: GraphArtifact, options: Options | None = None) -> Call:
     """The callable of an artifact."""
     plan = artifact.plan
+    if plan.streams:
+        raise Unsupported(f"the plan of {plan.name}", f"it has {len(plan.streams) + 1} streams, and one is run so far")
     with log.span("link", graph=plan.name):
         kernels = load(artifact.units, options, plan.device)
         return executor.make(plan, kernels) or execute(module_text(plan), plan.name, kernels)

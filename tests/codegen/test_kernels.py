@@ -512,3 +512,17 @@ def test_a_refused_source_names_itself(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with pytest.raises(BuildError, match=r"cpp-.*\.cpp"):
         Cpp().build("this is not C++", ("-shared",))
+
+
+def test_columns_of_what_is_joined() -> None:
+    """Which part a vector of columns lies in is a number that moves from vector to vector and is used in the loop."""
+    x, r = axes_of([192]), axes_of([10], "r")
+    parts, out = [torch.randn(10, 64) for _ in range(3)], torch.empty(192)
+    which, total = e.index(x[0].index // 64), f32(0.0)
+    for i, part in enumerate(parts):
+        loaded = load(i, part, (r[0], x[0].index % 64))
+        total = e.op("add", total, e.op("where", e.op("eq", which, e.const(i, "i64")), loaded, f32(0.0)))
+    made = kernel(x, r, (store(3, at(out, x), e.reduce("sum", total)),), params(*parts, out, out=[3]))
+    batch = Batch()
+    batch.add("joined", made, [*parts, out], {3: torch.cat(parts, 1).sum(0)})
+    batch.check()

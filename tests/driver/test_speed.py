@@ -72,7 +72,7 @@ def test_what_each_mode_does_about_slow_code(mode: str, slow: list[int], tmp_pat
     measured = recorder.of(log.SPEED)
     assert len(measured) == (mode != "off") and len(told) == (mode in ("warn", "eager", "auto"))
     for facts in measured:
-        assert facts["slower"] and facts["graph"] == "f" and facts["compiled"] > 1e-3 > facts["eager"] > 0
+        assert facts["slower"] and facts["graph"] == "f" and facts["compiled"] > 1e-2 > facts["eager"] > 0
     for text in told:
         assert "\n" not in text and text.startswith("f ") and ("runs in eager PyTorch" in text) is (mode == "eager")
         assert "check_speed" in text or mode == "eager"

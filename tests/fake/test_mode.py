@@ -180,6 +180,12 @@ def test_operators_on_numbers_alone_are_known():
             int(torch.add(torch.randint(3, ()), 2))
 
 
+def test_the_host_has_no_number() -> None:
+    with FakeMode():
+        made = torch.ones(3, device="cpu:0")
+    assert made.device == made.to("cpu").device == torch.ones(3, device="cpu:0").device == torch.device("cpu")
+
+
 def test_whole_numbers_of_another_device_are_known() -> None:
     """What decides of sizes is; no float, which may be rounded otherwise there."""
     cuda = torch.device("cuda")

@@ -8,28 +8,41 @@ import pytest
 import torch
 from torch import fx
 
+from stator.aot.written import written_form
+from stator.base.effects import Effect
 from stator.fake import FakeMode
-from stator.graphs.calls import CHECKING, acts, draws, is_pure, is_view, root
+from stator.graphs.calls import CHECKING, effects_of, is_view, may_merge, may_repeat, root
 from stator.graphs.checks import CHECK_DIVISOR, CHECK_POSITIONS
 
 aten = torch.ops.aten
-VIEW, PURE, DRAWS, ACTS = "view", "pure", "draws", "acts"
 
-#: Overload, arguments behind the first, and all that is said of the call.
-CALLS: list[tuple[Any, tuple[Any, ...], set[str]]] = [
-    (aten.add.Tensor, (1,), {PURE}),
-    (aten.add_.Tensor, (1,), set()),
-    (aten.copy_.default, (1,), set()),
-    (aten.view.default, ([-1],), {VIEW, PURE}),
-    (aten.transpose.int, (0, 1), {VIEW, PURE}),
-    (aten.clone.default, (), {PURE}),
-    (aten.nonzero.default, (), {PURE}),
-    (aten.bernoulli.default, (), {DRAWS, ACTS}),
-    (aten.native_dropout.default, (0.5, True), {DRAWS, ACTS}),
-    (aten._linalg_eigh.default, (), {PURE, ACTS}),
-    (aten._assert_async.msg, ("wrong",), {PURE, ACTS}),
-    (CHECK_POSITIONS, (0, 3), {PURE, ACTS}),
-    (CHECK_DIVISOR, (), {PURE, ACTS}),
+LIBRARY = torch.library.Library("stator_calls_tests", "FRAGMENT")
+LIBRARY.define("plain(Tensor x) -> Tensor")
+LIBRARY.define("drawn(Tensor x) -> Tensor", tags=torch.Tag.nondeterministic_seeded)
+LIBRARY.define("told(Tensor x) -> Tensor")
+LIBRARY.define("note(Tensor x) -> ()")
+LIBRARY.define("fill(Tensor x, Tensor(a!) out) -> ()")
+torch.library._register_effectful_op("stator_calls_tests::told", torch.library.EffectType.ORDERED, lib=LIBRARY)
+ours = torch.ops.stator_calls_tests
+
+#: Overload, arguments behind the first, its effects, and whether it may be made once more, and once for equal calls.
+CALLS: list[tuple[Any, tuple[Any, ...], str, bool, bool]] = [
+    (aten.add.Tensor, (1,), "", True, True),
+    (aten.view.default, ([-1],), "", True, True),
+    (aten.nonzero.default, (), "", True, True),
+    (aten.add_.Tensor, (1,), "write", False, False),
+    (aten.copy_.default, (1,), "write", False, False),
+    (aten.bernoulli.default, (), "random", False, False),
+    (aten.native_dropout.default, (0.5, True), "random", False, False),
+    (aten._linalg_eigh.default, (), "check", True, True),
+    (aten._assert_async.msg, ("wrong",), "check", True, False),
+    (CHECK_POSITIONS, (0, 3), "check", True, False),
+    (CHECK_DIVISOR, (), "check", True, False),
+    (ours.plain.default, (), "", True, True),
+    (ours.drawn.default, (), "random", False, False),
+    (ours.told.default, (), "custom", False, False),
+    (ours.note.default, (), "custom", False, False),
+    (ours.fill.default, (1,), "write", False, False),
 ]
 
 
@@ -38,11 +51,21 @@ def call(target: Any, args: tuple[Any, ...]) -> fx.Node:
     return graph.call_function(target, (graph.placeholder("x"), *args))
 
 
-@pytest.mark.parametrize(("target", "args", "said"), CALLS, ids=[str(target) for target, _, _ in CALLS])
-def test_what_a_call_does(target: Any, args: tuple[Any, ...], said: set[str]) -> None:
+@pytest.mark.parametrize(("target", "args", "effects", "repeats", "merges"), CALLS, ids=[str(c[0]) for c in CALLS])
+def test_what_a_call_does(target: Any, args: tuple[Any, ...], effects: str, repeats: bool, merges: bool) -> None:
     node = call(target, args)
-    questions = {VIEW: is_view, PURE: is_pure, DRAWS: draws, ACTS: acts}
-    assert {word for word, ask in questions.items() if ask(node)} == said
+    assert (" ".join(effects_of(node)), may_repeat(node), may_merge(node)) == (effects, repeats, merges)
+    assert is_view(node) == (target is aten.view.default)
+
+
+def test_the_functional_form_of_a_write_has_its_effect() -> None:
+    form = written_form(ours.fill.default)
+    assert form is not None and effects_of(call(form.func, (1,))) == (Effect.WRITE,)
+
+
+def test_collectives_are_known_by_their_namespace() -> None:
+    if torch.distributed.is_available():
+        assert Effect.COLLECTIVE in effects_of(call(torch.ops._c10d_functional.all_reduce.default, ("sum", "0")))
 
 
 def test_a_dropout_of_nothing_draws_nothing() -> None:
@@ -50,14 +73,13 @@ def test_a_dropout_of_nothing_draws_nothing() -> None:
     graph = fx.Graph()
     operands = [graph.placeholder(name) for name in "qkv"]
     nothing, some = (graph.call_function(attention, (*operands, rate)) for rate in (0.0, 0.1))
-    assert not draws(nothing) and is_pure(nothing) and not acts(nothing)
-    assert draws(some) and acts(some)
+    assert effects_of(nothing) == () and effects_of(some) == (Effect.RANDOM,)
 
 
 def test_what_checks_only_checks_in_forward() -> None:
     node = call(aten._linalg_eigh.default, ())
     node.meta["phase"] = "backward"
-    assert not acts(node)
+    assert effects_of(node) == ()
 
 
 def test_the_memory_of_a_value_is_that_of_what_it_is_a_view_of() -> None:

@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.fx import Graph, GraphModule
 
 from stator.base.device import Device
+from stator.base.errors import Unsupported
 from stator.fake import make
 from stator.loop.index import Axis
 from stator.loop.kernel import Launch
@@ -25,6 +26,9 @@ from stator.loop.verify import verify_program
 from stator.lowering import LOWERINGS, lower
 from stator.lowering import product as product_library
 from stator.lowering.view import reshape_indices, view_strides
+from stator.plan import verify as verify_plan
+from stator.plan.build import make as plan_of
+from stator.plan.ir import Allocate
 from stator.prims import DECOMPOSITIONS, PRIMITIVES
 from stator.prims.random import RANDOM
 from stator.targets import typical
@@ -326,6 +330,34 @@ def test_host_values_are_carried_over() -> None:
     assert externs(program) == ["aten._to_copy.default"]
     (call,) = [n for n in program.nodes if isinstance(n, Extern)]
     assert call.kwargs == (("device", "torch.device('cuda')"),) and call.outputs[0].device == "cuda"
+
+
+def on_devices(*names: str) -> GraphModule:
+    """The sum of tensors on these devices, with a number of the host."""
+    g = Writer(*[torch.randn(4) for _ in names], torch.tensor(2.0))
+    total = g.nodes[-1]
+    for node, name in zip(g.nodes, names, strict=False):
+        node.meta["val"] = make((4,), torch.float32, torch.device(name))
+        total = g.call(aten.mul.Tensor, node, total)
+        total.meta["val"] = node.meta["val"]
+    g.graph.output((total,))
+    return GraphModule(torch.nn.Module(), g.graph)
+
+
+@pytest.mark.parametrize(("name", "number"), [("cuda:1", 1), ("cuda:0", 0), ("cuda", None)])
+def test_plans_say_which_device(name: str, number: int | None) -> None:
+    program = lower(on_devices(name), "test", typical(torch.device(name).type))
+    (call,) = [n for n in program.nodes if isinstance(n, Extern)]
+    assert program.device_number == number and call.kwargs == (("device", f"torch.device('{name}')"),)
+    plan = plan_of(schedule(program, typical(program.device)))
+    verify_plan(plan)
+    assert plan.device == name and [given.device for given in plan.inputs] == [name, "cpu"]
+    assert {step.device for step in plan.steps if isinstance(step, Allocate)} == {name}
+
+
+def test_several_devices_are_refused() -> None:
+    with pytest.raises(Unsupported, match=r"a graph on several devices .* are on cuda:0 and cuda:1"):
+        lower(on_devices("cuda:0", "cuda:1"), "test", typical("cuda"))
 
 
 def test_random_numbers() -> None:

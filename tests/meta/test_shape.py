@@ -112,7 +112,7 @@ def test_files_that_texts_name_exist() -> None:
 
 def test_tests_stand_in_a_folder_of_their_room() -> None:
     packages = {m.package for m in modules().values()} | {
-        "meta", "native", "cases", "differential", "models", "architectures", "benchmarks",
+        "meta", "native", "cases", "differential", "effects", "models", "architectures", "benchmarks",
     }  # fmt: skip
     folders = {p.relative_to(ROOT / "tests").parts[0] for p in python_files("tests")} - {"conftest.py"}
     assert folders <= packages, folders - packages

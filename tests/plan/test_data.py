@@ -104,7 +104,7 @@ def test_no_declaration_can_be_left_out() -> None:
 
 @pytest.mark.parametrize(
     "given",
-    [b"{}", b"[]", b'{"format":2,"plan":7}', b'{"format":2,"plan":{"Popen":["ls"]}}', b'{"format":0,"plan":{}}'],
+    [b"{}", b"[]", b'{"format":3,"plan":7}', b'{"format":3,"plan":{"Popen":["ls"]}}', b'{"format":0,"plan":{}}'],
 )
 def test_what_is_no_plan_is_not_read(given: bytes) -> None:
     with pytest.raises(ValueError, match="plan"):

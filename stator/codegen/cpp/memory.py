@@ -86,18 +86,18 @@ class Memory:
         name = self.named(operand)
         kind = kind or name.kind
         if vector and not name.vector:
-            return self._wide(name, kind)
+            return self._wide(name, kind, isinstance(operand, Literal))
         return name.text if name.kind == kind else ops.convert(name.kind, kind, name.text)
 
-    def _wide(self, name: Name, kind: str) -> str:
+    def _wide(self, name: Name, kind: str, literal: bool) -> str:
         """A vector of equal lanes, written once, as far out as its scalar is known."""
         text, home, block = name.text, self.block, self.block
         while block is not None:
             if (text, kind) in block.wides:
                 return block.wides[text, kind]
-            if not text.isidentifier() or text in block.defined:
+            if literal or text in block.defined:
                 home = block
-                if text.isidentifier():
+                if not literal:
                     break
             block = block.parent  # type: ignore[assignment]
         value = text if name.kind == kind else ops.convert(name.kind, kind, text)
