@@ -219,7 +219,9 @@ class _Decision:
                 continue
             inside = reduction.bits | pointwise.bits
             lanes = self.device.cores * (self.device.vector_bytes // 4) * (32 if self.device.kind == "cuda" else 1)
-            if hint(reduction.space.numel) < lanes and any(self._escapes(name, inside) for name in pointwise.writes):
+            if hint(reduction.space.numel) < lanes and any(
+                escapes(name, inside, self.facts) for name in pointwise.writes
+            ):
                 return False
             if not pointwise.writes.keys() & reduction.reads.keys():
                 return False
@@ -240,17 +242,10 @@ class _Decision:
                 return True
         return False
 
-    def _escapes(self, name: str, inside: int) -> bool:
-        """Whether a buffer is needed outside of these nodes."""
-        facts = self.facts
-        if name in facts.kept or name in facts.special:
-            return True
-        return any(not inside >> reader & 1 for reader in facts.readers.get(name, ()))
-
     def _params(self, one: Group, other: Group) -> int:
         inside = one.bits | other.bits
         written = one.writes.keys() | other.writes.keys()
-        stored = [name for name in written if self._escapes(name, inside)]
+        stored = [name for name in written if escapes(name, inside, self.facts)]
         return len(stored) + len((one.reads.keys() | other.reads.keys()) - written)
 
     def _path(self, one: Group, other: Group) -> bool:
@@ -411,6 +406,13 @@ class _Decision:
             group = self.group[number]
             yield group
             numbers &= ~(group.bits | 1 << number)
+
+
+def escapes(name: str, inside: int, facts: Facts) -> bool:
+    """Whether a buffer is needed outside of these nodes."""
+    if name in facts.kept or name in facts.special:
+        return True
+    return any(not inside >> reader & 1 for reader in facts.readers.get(name, ()))
 
 
 def disjoint(one: Index, other: Index) -> bool:

@@ -266,6 +266,8 @@ class Schedule:
     numbers: tuple[Number, ...] = ()
     symbols: tuple[Symbol, ...] = ()
     failure: Failure = Failure()
+    #: What was chosen for buffers that do not lie as eager has them, a line each.
+    layouts: tuple[str, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
