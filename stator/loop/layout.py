@@ -21,7 +21,7 @@ from stator.base.dtypes import ITEMSIZE
 from stator.loop import fusion
 from stator.loop.deps import Facts, analyse
 from stator.loop.device import Device
-from stator.loop.expr import Expr, Rewriter, load
+from stator.loop.expr import Expr, Rewriter, load, postorder
 from stator.loop.fusion import FusionPlan, escapes
 from stator.loop.index import ZERO, Axis, FloorDiv, Index, Mod
 from stator.loop.nest import Argument, Buffer, Extern, Nest, Program, View
@@ -29,10 +29,13 @@ from stator.loop.space import AxisMap, loops
 from stator.sizes import Extent, hint
 from stator.sizes.strides import Shape, contiguous, is_dense, same_layout
 
-#: How many times as long an access takes that is not contiguous along the fast axis; in tiles, where another axis is.
-STRIDED, TILED = 4.0, 2.0
-#: What part of the cost must go for a layout to be taken.
-CLEARLY = 0.05
+#: How many times as long an access takes as a contiguous one: of every second element, of elements that share lines of
+#: the cache with others, of one in each line; and of what is loaded in tiles, as another axis is contiguous.
+SECOND, NEAR, FAR, TILED = 1.25, 4.0, 6.0, 2.0
+#: Elements of a line; the shortest axis that tiles are made along.
+LINE, SHORTEST = 16, 8
+#: What part of the cost must go for a layout to be taken, and how many times what starting a kernel costs.
+CLEARLY, LAUNCHES = 0.05, 2
 
 #: What an extern's results lie like (their strides) if it is called as given; None if it demands what was traced.
 Demand: TypeAlias = Callable[[Extern], "tuple[Shape, ...] | None"]
@@ -84,8 +87,8 @@ class Layout:
 Layouts: TypeAlias = Mapping[str, Layout]
 #: By how much a step of each axis moves an access (0 for others), None where that is not constant; symbols by hint.
 _Steps: TypeAlias = dict[Axis, "int | None"]
-#: The bytes of accesses, and how the axes walk along them.
-_Moved: TypeAlias = list[tuple[float, _Steps]]
+#: Accesses, and how the axes walk along them.
+_Moved: TypeAlias = "list[tuple[_Access, _Steps]]"
 
 
 class Choice(NamedTuple):
@@ -169,6 +172,7 @@ class _Access:
 
     buffer: str
     bytes: float
+    tiled: bool  # it is loaded where tiles are possible
     index: Index
     map: AxisMap
     steps: dict[tuple[int, ...], _Steps]  # by the order of the digits: by how much each axis moves it
@@ -210,16 +214,17 @@ class _Traffic:
         seen: set[tuple[str, Index]] = set()
         for member in group.members:
             facts, mapping = self.facts.nests[member], group.maps[member] or {}
-            ours = [(name, i) for name, some in facts.reads.items() if name not in group.writes for i in some]
+            tiled = not group.space.reduce_axes and all(node.op != "masked" for node in postorder([facts.nest.value]))
+            ours = [(name, i, tiled) for name, some in facts.reads.items() if name not in group.writes for i in some]
             if escapes(facts.nest.buffer.name, group.bits, self.facts):
-                ours.append((facts.nest.buffer.name, facts.nest.index))
-            for name, index in ours:
+                ours.append((facts.nest.buffer.name, facts.nest.index, False))
+            for name, index, in_tiles in ours:
                 mapped = index.substitute(mapping)
                 if (name, mapped) not in seen:
                     seen.add((name, mapped))
                     points = prod([hint(axis.size) for axis in axes if axis in mapped.axes()])
                     nbytes = float(points * ITEMSIZE[buffers[name].dtype])
-                    yield _Access(name, nbytes, index, mapping, {(): _steps(mapped)})
+                    yield _Access(name, nbytes, in_tiles, index, mapping, {(): _steps(mapped)})
 
     def touching(self, names: Iterable[str]) -> dict[str, list[int]]:
         """The groups that have buffers in memory, for each that is."""
@@ -239,7 +244,7 @@ class _Traffic:
         """What a group moves more than if all of it were contiguous."""
         group = self.groups[number]
         points = hint(group.space.numel * group.space.reduce_numel)
-        if points * (len(group.reads) + len(group.writes)) * 8 * STRIDED < self.launch:
+        if points * (len(group.reads) + len(group.writes)) * 8 * FAR < self.launch:
             return 0.0
         return self.cost(number, {}) - sum([access.bytes for access in self.accesses(number)])
 
@@ -251,7 +256,7 @@ class _Traffic:
         if key not in self.costs:
             moved = self._moved(number, layouts)
             costs = [self._along(axis, number, moved) for axis in self.axes(number)]
-            self.costs[key] = min(costs, default=sum([size for size, _ in moved]))
+            self.costs[key] = min(costs, default=sum([access.bytes for access, _ in moved]))
         return self.costs[key]
 
     def ordered(self, number: int, layouts: Layouts, without: str) -> list[Axis]:
@@ -273,13 +278,20 @@ class _Traffic:
 
     def _moved(self, number: int, layouts: Layouts, without: str = "") -> _Moved:
         accesses = [access for access in self.accesses(number) if access.buffer != without]
-        return [(access.bytes, access.under(layouts.get(access.buffer))) for access in accesses]
+        return [(access, access.under(layouts.get(access.buffer))) for access in accesses]
 
     def _along(self, axis: Axis, number: int, moved: _Moved) -> float:
         """What accesses cost if an axis is the fast one."""
-        least = min(max(self.lanes / self._length(axis, number, moved), 1.0), STRIDED)
-        across = TILED if not self.groups[number].space.reduce_axes else STRIDED
-        return sum([size * max(_times(steps, axis, across), least) for size, steps in moved])
+        least = min(max(self.lanes / self._length(axis, number, moved), 1.0), NEAR)
+        total, seen = 0.0, set()
+        for access, steps in moved:
+            times = _times(steps, axis, access.tiled)
+            lines = access.buffer, *steps.items()
+            if times == FAR and lines in seen:  # other elements of the same lines
+                times = SECOND
+            seen.add(lines)
+            total += access.bytes * max(times, least)
+        return total
 
     def _length(self, axis: Axis, number: int, moved: _Moved) -> int:
         """How far an axis goes together with those that all accesses walk as one with it, if that is not far."""
@@ -293,14 +305,16 @@ class _Traffic:
         return max(length, 1)
 
 
-def _times(steps: _Steps, axis: Axis, across: float) -> float:
-    """How many times as long an access takes along an axis as one that is contiguous; `across`: if another one is."""
+def _times(steps: _Steps, axis: Axis, tiled: bool) -> float:
+    """How many times as long an access takes along an axis as one that is contiguous."""
     step = steps.get(axis, 0)
     if step is None:
-        return STRIDED
-    if -1 <= step <= 1:
-        return 1.0
-    return min(float(abs(step)), across if 1 in steps.values() else STRIDED)
+        return NEAR
+    if -2 <= step <= 2:
+        return SECOND if step in (-2, 2) else 1.0
+    if tiled and any(step == 1 and hint(other.size) >= SHORTEST for other, step in steps.items()):
+        return TILED
+    return NEAR if -LINE < step < LINE else FAR
 
 
 # -- decide ----------------------------------------------------------------------------------------
@@ -336,7 +350,7 @@ class _Decision:
             touched = {n for other in grown.keys() - self.chosen.keys() for n in self.touching.get(other, ())}
             before = sum([self.traffic.cost(n, self.chosen) for n in touched])
             saved = before - sum([self.traffic.cost(n, grown) for n in touched])
-            if saved > max(most, before * CLEARLY, self.traffic.launch):
+            if saved > max(most, before * CLEARLY, self.traffic.launch * LAUNCHES):
                 most, found = saved, grown
         new = [other for other in found if other not in self.chosen]
         self.chosen = found
@@ -345,7 +359,7 @@ class _Decision:
     def _candidates(self, name: str) -> list[Layout]:
         """What each of the kernels that touch a buffer would like best."""
         excess = sum([self.traffic.excess(number) for number in self.touching[name]])
-        if name in self.chosen or excess <= self.traffic.launch:
+        if name in self.chosen or excess <= self.traffic.launch * LAUNCHES:
             return []
         found = [self._suiting(name, number, self.chosen) for number in self.touching[name]]
         return list(dict.fromkeys([layout for layout in found if layout is not None]))
@@ -364,13 +378,14 @@ class _Decision:
         return layout if layout.order != tuple(range(len(digits))) and self._keeps_simple(name, layout) else None
 
     def _keeps_simple(self, name: str, layout: Layout) -> bool:
-        """Whether no position becomes harder to compute."""
+        """Whether no position becomes harder to compute, and none is loaded: what such an access costs is not known."""
         facts = self.facts
         for number in (*facts.writers[name], *facts.readers.get(name, ())):
             nest = facts.nests.get(number)
             if nest is not None:
                 own = [nest.nest.index] if nest.nest.buffer.name == name else []
-                if any(_knots(layout.index(i)) > _knots(i) for i in (*own, *nest.reads.get(name, ()))):
+                indices = (*own, *nest.reads.get(name, ()))
+                if any(i.has_indirect or _knots(layout.index(i)) > _knots(i) for i in indices):
                     return False
         return True
 
