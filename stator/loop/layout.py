@@ -59,8 +59,8 @@ class Layout:
     def index(self, position: Index) -> Index:
         """Where that lies which lay at a position."""
         moved, rest = ZERO, position
-        for d, (n, step) in reversed(list(enumerate(zip(self.digits, self.stride, strict=True)))):
-            moved = moved + (rest % n if d else rest) * step
+        for n, step in reversed(list(zip(self.digits, self.stride, strict=True))):
+            moved = moved + rest % n * step
             rest = rest // n
         return moved
 
@@ -92,19 +92,17 @@ _Moved: TypeAlias = "list[tuple[_Access, _Steps]]"
 
 
 class Choice(NamedTuple):
-    """What was chosen for a buffer, and the bytes that it was estimated to save, with those chosen for its sake."""
+    """What was chosen for a buffer, and why: the bytes it is estimated to save, or for which other one's sake."""
 
     buffer: Buffer
     layout: Layout
-    saved: float
+    why: str
 
     def text(self) -> str:
-        """One line: `layout b: f32[64, 2] @ [1, 64] instead of [2, 1]: 768 bytes less`."""
-        now = self.layout.buffer(self.buffer)
-        return (
-            f"layout {now.name}: {now.dtype}{list(now.size)} @ {list(now.stride)} "
-            f"instead of {list(self.buffer.size)} @ {list(self.buffer.stride)}: {self.saved:.0f} bytes less"
-        )
+        """One line: `layout b: f32[64, 2] @ [1, 64] instead of [64, 2] @ [2, 1]: 768 bytes less`."""
+        old, now = self.buffer, self.layout.buffer(self.buffer)
+        lies = f"{list(now.size)} @ {list(now.stride)} instead of {list(old.size)} @ {list(old.stride)}"
+        return f"layout {now.name}: {now.dtype}{lies}: {self.why}"
 
 
 def settle(plan: FusionPlan, device: Device) -> tuple[FusionPlan, tuple[Choice, ...]]:
@@ -326,8 +324,8 @@ def decide(plan: FusionPlan, device: Device) -> list[Choice]:
     buffers = plan.facts.program.buffers
     choices: list[Choice] = []
     for name in sorted(decision.touching, key=lambda name: (-hint(buffers[name].nbytes), name)):
-        for other, layout, saved in decision.best(name):
-            choices.append(Choice(buffers[other], layout, saved))
+        for other, (layout, why) in decision.best(name).items():
+            choices.append(Choice(buffers[other], layout, why))
     return choices
 
 
@@ -340,7 +338,7 @@ class _Decision:
         self.touching = self.traffic.touching(self.digits)
         self.chosen: dict[str, Layout] = {}
 
-    def best(self, name: str) -> Iterator[tuple[str, Layout, float]]:
+    def best(self, name: str) -> dict[str, tuple[Layout, str]]:
         """Choose the layout of a buffer that saves most, and of those that follow it, if it saves enough."""
         most, found = 0.0, self.chosen
         for layout in self._candidates(name):
@@ -354,7 +352,8 @@ class _Decision:
                 most, found = saved, grown
         new = [other for other in found if other not in self.chosen]
         self.chosen = found
-        yield from [(other, found[other], most if other == name else 0.0) for other in new]
+        whys = dict.fromkeys(new, f"as {name} does") | {name: f"{most:.0f} bytes less"}
+        return {other: (found[other], whys[other]) for other in new}
 
     def _candidates(self, name: str) -> list[Layout]:
         """What each of the kernels that touch a buffer would like best."""
