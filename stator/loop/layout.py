@@ -57,12 +57,18 @@ class Layout:
         return tuple([found[d] for d in range(len(found))])
 
     def index(self, position: Index) -> Index:
-        """Where that lies which lay at a position."""
+        """Where that lies which lay at a position.
+
+        The first digit is what is left; its remainder is taken only where bounds would not show else what they showed.
+        """
         moved, rest = ZERO, position
-        for n, step in reversed(list(zip(self.digits, self.stride, strict=True))):
+        for n, step in zip(self.digits[:0:-1], self.stride[:0:-1], strict=True):
             moved = moved + rest % n * step
             rest = rest // n
-        return moved
+        found, numel = moved + rest * self.stride[0], prod(self.digits)
+        if position.within(numel) and not found.within(numel):
+            return moved + rest % self.digits[0] * self.stride[0]
+        return found
 
     def view(self, size: Shape, stride: Shape, offset: Extent = 0) -> tuple[Shape, Extent] | None:
         """Strides and offset by which a view has the same elements, if there are any."""
