@@ -7,7 +7,7 @@ apart into digits (its dims, or parts of them that somebody walks along) and put
 `decide` looks at a fusion plan, so at what is really in memory, and compares what its kernels move: each has an axis
 that it is fastest along, where what is not contiguous counts several times. A layout is taken if that is clearly less;
 all else stays as eager has it. `apply` rewrites the nests, and `settle` fuses them again and looks whether it is less.
-Neighbours: `schedule` calls `settle`; `fusion` makes the plans; lowerings of externs fill `DEMANDS`.
+Neighbours: `schedule` calls `settle`; `fusion` makes the plans; who lowers an extern may enter it in `DEMANDS`.
 """
 
 from __future__ import annotations
@@ -248,7 +248,7 @@ class _Traffic:
         """What a group moves more than if all of it were contiguous."""
         group = self.groups[number]
         points = hint(group.space.numel * group.space.reduce_numel)
-        if points * (len(group.reads) + len(group.writes)) * 8 * FAR < self.launch:
+        if points * (len(group.reads) + len(group.writes)) * max(ITEMSIZE.values()) * FAR < self.launch:
             return 0.0
         return self.cost(number, {}) - sum([access.bytes for access in self.accesses(number)])
 
