@@ -12,7 +12,7 @@ from dataclasses import replace
 from stator.loop.canonical import Draft, canonical
 from stator.loop.deps import Facts
 from stator.loop.expr import Expr, Rewriter, load
-from stator.loop.fusion import Group
+from stator.loop.fusion import Group, escapes
 from stator.loop.index import Axis, Index
 from stator.loop.kernel import Call, Launch, Step, Store
 from stator.loop.nest import Extern
@@ -43,16 +43,10 @@ def _launch(group: Group, facts: Facts) -> Launch:
         name = nest.buffer.name
         if name not in facts.special:
             made[name] = value
-        if _needed(name, group, facts):
+        if escapes(name, group.bits, facts):
             space = "outer" if index.axes().isdisjoint(reduced) else "inner"
             stores.append(Store(name, index, value, space, nest.mode))
     stores.sort(key=lambda store: store.buffer in facts.special)  # what changes an operand comes last
     launch = canonical(Draft(group.space, stores, group.ordered), facts.program.buffers, bool(facts.program.symbols))
     operators = [operator for member in group.members for operator in facts.nests[member].nest.operators]
     return replace(launch, operators=tuple(dict.fromkeys(operators)))
-
-
-def _needed(name: str, group: Group, facts: Facts) -> bool:
-    if name in facts.kept or name in facts.special:
-        return True
-    return any(not group.bits >> reader & 1 for reader in facts.readers.get(name, ()))

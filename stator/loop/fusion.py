@@ -224,7 +224,7 @@ class _Decision:
                 continue
             inside = reduction.bits | pointwise.bits
             few = hint(reduction.space.numel) < self.device.cores * self.device.lanes
-            if few and any(self._escapes(name, inside) for name in pointwise.writes):
+            if few and any(escapes(name, inside, self.facts) for name in pointwise.writes):
                 return False
             if not pointwise.writes.keys() & reduction.reads.keys():
                 return False
@@ -245,17 +245,10 @@ class _Decision:
                 return True
         return False
 
-    def _escapes(self, name: str, inside: int) -> bool:
-        """Whether a buffer is needed outside of these nodes."""
-        facts = self.facts
-        if name in facts.kept or name in facts.special:
-            return True
-        return any(not inside >> reader & 1 for reader in facts.readers.get(name, ()))
-
     def _params(self, one: Group, other: Group) -> int:
         inside = one.bits | other.bits
         written = one.writes.keys() | other.writes.keys()
-        stored = [name for name in written if self._escapes(name, inside)]
+        stored = [name for name in written if escapes(name, inside, self.facts)]
         return len(stored) + len((one.reads.keys() | other.reads.keys()) - written)
 
     def _path(self, one: Group, other: Group) -> bool:
@@ -416,6 +409,13 @@ class _Decision:
             group = self.group[number]
             yield group
             numbers &= ~(group.bits | 1 << number)
+
+
+def escapes(name: str, inside: int, facts: Facts) -> bool:
+    """Whether a buffer is needed outside of these nodes."""
+    if name in facts.kept or name in facts.special:
+        return True
+    return any(not inside >> reader & 1 for reader in facts.readers.get(name, ()))
 
 
 def disjoint(one: Index, other: Index) -> bool:

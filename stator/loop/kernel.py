@@ -268,6 +268,8 @@ class Schedule:
     symbols: tuple[Symbol, ...] = ()
     failure: Failure = Failure()
     reasons: tuple[str, ...] = ()  #: why each kernel is one, by its first launch
+    #: What was chosen for buffers that do not lie as eager has them, a line each.
+    layouts: tuple[str, ...] = ()
     #: The effects of the program in its order, with the memory of the caller that is written; by step, their numbers.
     effects: tuple[tuple[Effect, str], ...] = ()
     acts: tuple[tuple[int, ...], ...] = ()

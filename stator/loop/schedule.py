@@ -1,13 +1,13 @@
 """From a program to a schedule, on one screen: analyse, decide, apply.
 
-`prepare` rewrites the program and `analyse` finds the facts; `fusion`, `order` and `memory` decide; `apply` builds the
-kernels.
+`prepare` rewrites the program and `analyse` finds the facts; `fusion`, `layout`, `order` and `memory` decide; `apply`
+builds the kernels.
 """
 
 from __future__ import annotations
 
 from stator.base.device import Device
-from stator.loop import apply, fusion, memory
+from stator.loop import apply, fusion, layout, memory
 from stator.loop.deps import acts, analyse
 from stator.loop.failing import plan_failure
 from stator.loop.kernel import Kernel, Launch, Schedule
@@ -19,9 +19,9 @@ from stator.loop.split import prepare
 def schedule(program: Program, device: Device) -> Schedule:
     """Fused kernels, the steps that run them, and where memory is."""
     pieces: dict[str, str] = {}
-    program = prepare(program, device, pieces)
-    facts = analyse(program)
-    plan = fusion.decide(facts, device)
+    plan = fusion.decide(analyse(prepare(program, device, pieces)), device)
+    plan, layouts = layout.settle(plan, device)
+    facts, program = plan.facts, plan.facts.program
     ordered = order(plan)
     steps = tuple(apply.step(group, facts) for group in ordered)
     acted = list(acts(facts))
@@ -44,6 +44,7 @@ def schedule(program: Program, device: Device) -> Schedule:
         numbers=program.numbers,
         symbols=program.symbols,
         failure=plan_failure(facts, ordered),
+        layouts=tuple([choice.text() for choice in layouts]),
         reasons=tuple(used.values()),
         effects=tuple([(effect, name) for _, effect, name in acted]),
         acts=tuple([tuple([i for i, (node, *_) in enumerate(acted) if node in group.members]) for group in ordered]),

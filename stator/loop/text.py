@@ -142,6 +142,7 @@ def schedule_text(schedule: Schedule, told: Sequence[str] = ()) -> str:
         out.append(f"  {offset:>10} {buffer_text(schedule.buffers[name])}{over}")
     out += [f"   allocated {buffer_text(schedule.buffers[name])}" for name in memory.allocated]
     out += [f"    returned {buffer_text(schedule.buffers[name])}" for name in memory.returned]
+    out += schedule.layouts
     return "\n".join(out) + "\n"
 
 
