@@ -42,6 +42,7 @@ class Device:
     max_nodes: int = 400  # expression nodes of a kernel, which bounds compile time and registers
     max_params: int = 48
     min_split: int = 1 << 16  # elements read by a reduction that is worth two kernels
+    min_row: int = 0  # elements of a row that is worth two kernels: of shorter ones one program is as fast
     min_rows: int = 0  # with fewer rows, long ones are scanned by PyTorch
     product_work: int = 0  # multiplications of float32 up to which a product is a loop, as no library is called
     onednn_products: bool = False  # whether oneDNN multiplies large float32 matrices faster than PyTorch's BLAS

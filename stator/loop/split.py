@@ -95,7 +95,7 @@ def _pieces(nest: Nest, nodes: list[Expr], device: Device) -> int:
     if not kinds or outer * inner < device.min_split or any(kind not in _SPLITS for kind in kinds):
         return 0
     columns = _columns(nest, nodes)
-    if not columns and inner <= device.row_elements:  # one program has all of a row at hand
+    if not columns and inner < device.min_row:
         return 0
     width, least = (device.columns, device.min_split >> 10) if columns else (1, device.min_split >> 5)
     programs = -(-outer // width)

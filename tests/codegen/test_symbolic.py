@@ -78,7 +78,7 @@ class Built:
 
 def test_random_programs_run_for_all_sizes() -> None:
     programs = [make_symbolic(seed, WITHOUT_CALLS) for seed in range(60)]
-    split = replace(typical("cpu", 2), min_split=8, row_elements=1)
+    split = replace(typical("cpu", 2), min_split=8)
     schedules = [schedule(program, split if i % 3 else typical("cpu")) for i, program in enumerate(programs)]
     built = Built(schedules)
     for program, made in zip(programs, schedules, strict=True):

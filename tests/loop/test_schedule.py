@@ -40,7 +40,7 @@ from tests.loop.build import (
 from tests.loop.random_programs import make
 
 CPU = typical("cpu")
-EAGER_TO_SPLIT = replace(CPU, min_split=8, cores=2, row_elements=1)
+EAGER_TO_SPLIT = replace(CPU, min_split=8, cores=2)
 
 
 def equivalent(program: Program, device: Device = CPU) -> Schedule:
@@ -185,7 +185,7 @@ def test_split_reduction(count: int, outer: tuple[int, ...]) -> None:
     s = b.reduction(outer, [count], lambda *a: op("add", total(get(x, *a)), number(1.0)))
     program = b.program(s)
     assert len(equivalent(program).steps) == 1, "too short to be worth it"
-    assert len(equivalent(program, replace(EAGER_TO_SPLIT, row_elements=61)).steps) == 1, "one program has it at hand"
+    assert len(equivalent(program, replace(EAGER_TO_SPLIT, min_row=62)).steps) == 1, "one program is as fast"
     found = equivalent(program, EAGER_TO_SPLIT)
     assert len(found.steps) == 2
     assert ("masked" in found.text()) == (count == 61)

@@ -23,7 +23,7 @@ from tests.loop.build import Build, at, close, contents, extern_sum, get, layer_
 from tests.loop.random_programs import THREE, TWO, make, make_symbolic
 
 CPU = typical("cpu")
-EAGER_TO_SPLIT = replace(CPU, min_split=8, cores=2, row_elements=1)
+EAGER_TO_SPLIT = replace(CPU, min_split=8, cores=2)
 N, M = Symbol("s0", hint=64), Symbol("s1", hint=512)
 n, m = N.size, M.size
 
