@@ -101,3 +101,14 @@ def test_a_wrong_dtype_and_a_wrong_value_are_noticed(monkeypatch: pytest.MonkeyP
     for wrong in (Tensor.double, lambda t: t * 1.00001):
         monkeypatch.setattr(promotion, "compiled", lambda some, wrong=wrong: [wrong(eager(one)) for one in some])
         assert len(list(differences(chosen))) == 1
+
+
+@pytest.mark.parametrize("of", [torch.float64, F32, BF16, torch.float16], ids=str)
+@pytest.mark.parametrize("exponent", [torch.float64, F32, BF16, torch.float16], ids=str)
+def test_a_power_of_one_number_has_the_dtype_of_both(of: torch.dtype, exponent: torch.dtype) -> None:
+    """2**92 is no float16, but a number of bfloat16 and float16 together."""
+    x = torch.tensor([1.5, -3.0, 0.7], dtype=of)
+    for n in (torch.tensor(92.0, dtype=exponent), torch.tensor([92.0, 3.0, -7.0], dtype=exponent)):
+        for given in (x, x[0]):
+            got = stator.compile(torch.ldexp, fullgraph=True, options={"strict": True})(given, n)
+            torch.testing.assert_close(got, torch.ldexp(given, n), rtol=0, atol=0, equal_nan=True)

@@ -44,7 +44,7 @@ def fill(x: Tensor, out: Tensor, number: int) -> None:
     out.copy_(x + number)
 
 
-@torch.library.custom_op("stator_effects::drawn", mutates_args=(), tags=torch.Tag.nondeterministic_seeded)
+@torch.library.custom_op("stator_effects::drawn", mutates_args=(), tags=(torch.Tag.nondeterministic_seeded,))
 def drawn(x: Tensor, number: int) -> Tensor:
     """It takes random numbers."""
     _log("drawn", number, x)

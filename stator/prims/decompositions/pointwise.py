@@ -354,6 +354,8 @@ def copysign(x: Tensor, sign: Tensor | Number) -> Tensor:
 def ldexp(x: Tensor, exponent: Tensor) -> Tensor:
     """A float times a power of two, exact and rounded once where the exponent is whole; else a product as any other."""
     if not x.is_floating_point() or exponent.is_floating_point():
+        if x.is_floating_point() and x.dtype is not torch.float32:  # eager's base is of x's dtype: powers may be wider
+            exponent = cast(exponent, promote((p.full([], 2.0, dtype=x.dtype, device=x.device), exponent)))
         return p.mul(x, pow_scalar(2.0, exponent))
     rest = p.clamp(cast(cast(exponent, torch.int32), torch.int64), -2200, 2200)  # an int of C takes it
     wide = p.to_copy(x, dtype=torch.float64)
