@@ -40,7 +40,7 @@ def schedules(layers: int) -> list[Schedule]:
 def test_the_number_of_kernels_does_not_depend_on_the_number_of_layers() -> None:
     few, many = schedules(4), schedules(12)
     for a, b in zip(few, many, strict=True):
-        assert len(b.kernels) == len(a.kernels) < 20
+        assert len(b.kernels) == len(a.kernels) < 24
         assert sum(isinstance(step, Launch) for step in b.steps) > sum(isinstance(step, Launch) for step in a.steps)
 
 
