@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import TypeAlias
 
 from stator.kernel import ir
+from stator.kernel.rewrite import replaced
 from stator.loop.extent import less
 from stator.loop.scalar import identity
 
@@ -31,6 +32,10 @@ class _Pair:
     taker: ir.Assign  # of the first loop
     shift: ir.Operand
     total: ir.Value
+
+    def between(self, block: ir.Block) -> ir.Block:
+        """What stands between the loops."""
+        return block[self.first + 1 : self.second]
 
 
 def online_softmax(function: ir.Function) -> ir.Function:
@@ -74,8 +79,15 @@ class _Online:
         loops = [(i, statement) for i, statement in enumerate(block) if isinstance(statement, ir.Loop)]
         for (i, first), (j, second) in pairwise(loops):
             known = less(0, first.axis.size)  # of an empty row there is no greatest, and no mean
-            if known and first.axis is second.axis and (found := self.matched(first.body, second.body)) is not None:
-                return _Pair(i, j, *found)
+            alike = replace(first, body=()) == replace(second, body=())
+            if known and alike and (found := self.matched(first.body, second.body)) is not None:
+                made = _Pair(i, j, *found)
+                if _starts(block[:j], made.total) is not None and not any(
+                    isinstance(s, ir.Store) or made.total in (*ir.operands(s), *ir.targets(s))
+                    for s in made.between(block)
+                    if not isinstance(s, ir.Declare)
+                ):
+                    return made
         return None
 
     def matched(self, first: ir.Block, second: ir.Block) -> tuple[ir.Assign, ir.Operand, ir.Value] | None:
@@ -113,13 +125,13 @@ class _Online:
         fresh = [self.fresh("a", dtype) for _ in range(1 if self.term == "exp" else 3)]
         starts = [ir.Declare(value, ir.Literal(identity("sum", dtype), dtype)) for value in fresh]
         if self.term == "exp":
-            body = _replaced(first.body, taker, ir.Online((taker.target, *fresh), "exp_sum", given))
+            body = replaced(first.body, taker, ir.Online((taker.target, *fresh), "exp_sum", given))
         else:
-            body = _replaced(first.body, taker, taker, ir.Online(tuple(fresh), "welford", given))
-        between = [s for s in block[pair.first + 1 : pair.second] if not _declares(s, total)]
-        before = [s for s in block[: pair.first] if not _declares(s, total)]
+            body = replaced(first.body, taker, taker, ir.Online(tuple(fresh), "welford", given))
+        loop, begin = replace(first, body=body), _starts(block, total)
+        before, between = ([s for s in part if s is not begin] for part in (block[: pair.first], pair.between(block)))
         after = self.result(fresh, taker.target, pair.shift, total)
-        return (*before, *starts, replace(first, body=body), *between, *after, *block[pair.second + 1 :])
+        return (*before, *starts, loop, *between, *after, *block[pair.second + 1 :])
 
     def result(
         self, states: Sequence[ir.Value], best: ir.Value, shift: ir.Operand, total: ir.Value
@@ -166,9 +178,10 @@ def _meaning(statement: _Plain, names: Mapping[ir.Value, ir.Value]) -> ir.Statem
     return found
 
 
-def _replaced(block: ir.Block, old: ir.Statement, *new: ir.Statement) -> ir.Block:
-    return tuple([s for statement in block for s in (new if statement is old else (statement,))])
-
-
-def _declares(statement: ir.Statement, value: ir.Value) -> bool:
-    return isinstance(statement, ir.Declare) and statement.target == value
+def _starts(block: ir.Block, total: ir.Value) -> ir.Declare | None:
+    """Where a block declares a sum that starts from nothing."""
+    for statement in block:
+        match statement:
+            case ir.Declare(target, ir.Literal(number)) if target == total and number == 0:
+                return statement
+    return None

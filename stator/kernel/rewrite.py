@@ -172,7 +172,7 @@ def _with_flushes(path: Sequence[ir.Loop], sums: Sequence[ir.Value]) -> ir.Loop:
         outer = split(loop, PART * max(loop.lanes, 1) * loop.unroll)
         loop = replace(outer, body=(*outer.body, *flushes))
     for level in range(len(path) - 2, -1, -1):
-        body = _replaced(path[level].body, path[level + 1], loop)
+        body = replaced(path[level].body, path[level + 1], loop)
         loop = replace(path[level], body=(*body, *(flushes if level == depth else ())))
     return loop
 
@@ -224,14 +224,14 @@ def _depth(lengths: Sequence[Extent]) -> int | None:
     return len(chains) - 1
 
 
-def _replaced(block: ir.Block, old: ir.Statement, new: ir.Statement) -> ir.Block:
-    """A block with one statement replaced, in loops too."""
+def replaced(block: ir.Block, old: ir.Statement, *new: ir.Statement) -> ir.Block:
+    """A block with others in place of one statement, in loops too."""
     made: list[ir.Statement] = []
     for statement in block:
         if statement is old:
-            made.append(new)
+            made += new
         elif isinstance(statement, ir.Loop):
-            body = _replaced(statement.body, old, new)
+            body = replaced(statement.body, old, *new)
             made.append(statement if body == statement.body else replace(statement, body=body))
         else:
             made.append(statement)

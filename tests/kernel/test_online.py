@@ -104,6 +104,12 @@ OTHERS = {
     "another sign": ("sub(t1, t9)", "sub(t9, t1)"),
     "a shift that varies": ("sub(t1, t9)", "sub(t1, t1)"),
     "another fold": ("add(a1, t3)", "mul(a1, t3)"),
+    "another start": ("a1: Var[f64] = 0.0", "a1: Var[f64] = 2.0"),
+    "a sum that is read between": (
+        "    t9: f64 = add(a0, 0.0)",
+        "    t6: f64 = add(a1, 0.0)\n    t9: f64 = add(a0, t6)",
+    ),
+    "memory that is written between": ("a1: Var[f64] = 0.0", "a1: Var[f64] = 0.0\n    p1[2] = a0"),
     "another row": ("for r in range(12):\n        t1", "for q in range(6):\n        t1"),
 }
 
