@@ -37,7 +37,6 @@ template <class T, class G> INLINE T by_lane(T a, T b, G f) {
     for (int j = 0; j < lanes_of<T>; ++j) a[j] = f(a[j], b[j]);
     return a;
 }
-template <class T> constexpr bool is_float = is_f32<T> || Same<typename Element<T>::type, double>::value;
 // Division of whole numbers in lanes, as floats where all have at most 23 bits, as doubles where they have at most 51. There
 // a rounded quotient is a whole number only if the quotient is: that lies at least 1/b from the nearest other one, and is
 // rounded by less. So it is cut exactly, and what remains of a is exact too.
@@ -110,7 +109,7 @@ template <class T> INLINE T mod_(T a, T b) {
 // 2^(y (e + log2(1 + f))) in double, where f is from sqrt(1/2) - 1 to sqrt(2) - 1: to 1e-10, so that floats are rounded once.
 template <class D> INLINE D raise_(D e, D f, D y) {
     D s = f / (f + 2.0), z = s * s;
-    D l = fma_f64(s, poly_f64(z, 2.885390081777849, 0.9617966941145776, 0.5770779420427942, 0.41220928421524405,
+    D l = fma_(s, poly(z, 2.885390081777849, 0.9617966941145776, 0.5770779420427942, 0.41220928421524405,
                               0.31990437275961786, 0.2829196368200931), e);
     return exp2_near(y * l);
 }

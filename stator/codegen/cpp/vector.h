@@ -28,6 +28,10 @@ LANES_(float) LANES_(double) LANES_(int) LANES_(i64_) LANES_(unsigned) LANES_(u6
 template <class F> constexpr int lanes_of = Element<F>::lanes;
 template <class F> constexpr bool is_f32 = Same<typename Element<F>::type, float>::value;
 template <class F> constexpr bool is_f64 = Same<typename Element<F>::type, double>::value;
+template <class F> constexpr bool is_float = is_f32<F> || is_f64<F>;
+template <class F, class T, int L = lanes_of<F>> struct Like_ { typedef V<T, L> type; };
+template <class F, class T> struct Like_<F, T, 0> { typedef T type; };
+template <class F, class T> using Like = typename Like_<F, T>::type;  // as many T as there are numbers in F
 
 struct Full {};
 struct bf16 { unsigned short bits; };
@@ -38,8 +42,7 @@ struct b8 { unsigned char bits; };
 
 template <class F> INLINE F splat(typename Element<F>::type c) {
     if constexpr (lanes_of<F> == 0) return c;
-    else if constexpr (Same<typename Element<F>::type, float>::value || Same<typename Element<F>::type, double>::value)
-        return c - F{};
+    else if constexpr (is_float<F>) return c - F{};
     else return F{} + c;
 }
 template <class T, int L> INLINE V<T, L> wide(T c) { return splat<V<T, L>>(c); }
@@ -123,21 +126,19 @@ template <class T> INLINE T wrap_u8(T x) { return x & 0xff; }
 template <class T> INLINE T wrap_i8(T x) { return (x << 24) >> 24; }
 template <class T> INLINE T wrap_i16(T x) { return (x << 16) >> 16; }
 
-template <class F> INLINE auto bits_i32(F x) { if constexpr (lanes_of<F> == 0) return __builtin_bit_cast(int, x); else return (V<int, lanes_of<F>>)x; }
-template <class F> INLINE auto bits_f32(F x) { if constexpr (lanes_of<F> == 0) return __builtin_bit_cast(float, x); else return (V<float, lanes_of<F>>)x; }
-template <class F> INLINE auto bits_i64(F x) { if constexpr (lanes_of<F> == 0) return __builtin_bit_cast(i64_, x); else return (V<i64_, lanes_of<F>>)x; }
-template <class F> INLINE auto bits_f64(F x) { if constexpr (lanes_of<F> == 0) return __builtin_bit_cast(double, x); else return (V<double, lanes_of<F>>)x; }
+template <class F> INLINE auto bits_i32(F x) { return __builtin_bit_cast(Like<F, int>, x); }
+template <class F> INLINE auto bits_f32(F x) { return __builtin_bit_cast(Like<F, float>, x); }
+template <class F> INLINE auto bits_i64(F x) { return __builtin_bit_cast(Like<F, i64_>, x); }
+template <class F> INLINE auto bits_f64(F x) { return __builtin_bit_cast(Like<F, double>, x); }
 
 // ---- conversions between register kinds: to_<kind>(value); masks have their own
 
 // What the compiler may assume nothing of: it knows what conversions of floats out of range give, and differs from the
 // processor, which eager's kernels show.
 #if defined(__x86_64__)
-#define REGISTER_ "x"
-#define ANY_REGISTER_ "v"
+#define REGISTER_ "v"
 #else
 #define REGISTER_ "w"
-#define ANY_REGISTER_ "w"
 #endif
 #ifdef __AVX512F__
 constexpr int register_bytes = 64;
@@ -146,46 +147,33 @@ constexpr int register_bytes = 32;
 #else
 constexpr int register_bytes = 16;
 #endif
-INLINE float opaque_(float x) { asm("" : "+" REGISTER_(x)); return x; }
-INLINE double opaque_(double x) { asm("" : "+" REGISTER_(x)); return x; }
 INLINE int opaque_(int x) { asm("" : "+r"(x)); return x; }
 INLINE i64_ opaque_(i64_ x) { asm("" : "+r"(x)); return x; }
-template <class F> INLINE F opaque_(F x) { asm("" : "+" ANY_REGISTER_(x)); return x; }
+template <class F> INLINE F opaque_(F x) { asm("" : "+" REGISTER_(x)); return x; }
 
-#define CONVERT_(NAME, T) \
-    INLINE T NAME(float x) { return (T)x; } \
-    INLINE T NAME(double x) { return (T)x; } \
-    INLINE T NAME(int x) { return (T)x; } \
-    INLINE T NAME(i64_ x) { return (T)x; } \
-    template <class F> INLINE V<T, lanes_of<F>> NAME(F x) { return __builtin_convertvector(x, V<T, lanes_of<F>>); } \
-    MASK_(NAME, T)
-#define MASK_(NAME, T) \
-    INLINE T mask_##NAME(bool m) { return (T)m; } \
-    template <class M> INLINE V<T, lanes_of<M>> mask_##NAME(M m) { \
-        return __builtin_convertvector(-m, V<T, lanes_of<M>>); \
+template <class T, class F> INLINE Like<F, T> converted(F x) {
+    typedef Like<F, T> R;
+    constexpr bool cuts = is_float<F> && !is_float<T>;
+    if constexpr (lanes_of<F> == 0 && cuts) return opaque_((T)opaque_(x));
+    else if constexpr (lanes_of<F> == 0) return (T)x;
+    else if constexpr (is_float<T>) return __builtin_convertvector(x, R);
+    else if constexpr (!cuts) return resized<R>(x);
+    else if constexpr (sizeof(F) <= register_bytes && sizeof(R) <= register_bytes)
+        return opaque_(__builtin_convertvector(opaque_(x), R));
+    else {
+        R r;
+        for (int j = 0; j < lanes_of<F>; ++j) r[j] = converted<T>((typename Element<F>::type)x[j]);
+        return r;
     }
-#define CONVERT_TO_WHOLE_(NAME, T) \
-    INLINE T NAME(float x) { return opaque_((T)opaque_(x)); } \
-    INLINE T NAME(double x) { return opaque_((T)opaque_(x)); } \
-    INLINE T NAME(int x) { return (T)x; } \
-    INLINE T NAME(i64_ x) { return (T)x; } \
-    template <class F> INLINE V<T, lanes_of<F>> NAME(F x) { \
-        typedef typename Element<F>::type E; \
-        typedef V<T, lanes_of<F>> R; \
-        if constexpr (Same<E, int>::value || Same<E, i64_>::value) return resized<R>(x); \
-        else if constexpr (sizeof(F) <= register_bytes && sizeof(R) <= register_bytes) \
-            return opaque_(__builtin_convertvector(opaque_(x), R)); \
-        else { \
-            R r; \
-            for (int j = 0; j < lanes_of<F>; ++j) r[j] = NAME((E)x[j]); \
-            return r; \
-        } \
-    } \
-    MASK_(NAME, T)
-CONVERT_(to_f32, float)
-CONVERT_(to_f64, double)
-CONVERT_TO_WHOLE_(to_i32, int)
-CONVERT_TO_WHOLE_(to_i64, i64_)
+}
+template <class T, class M> INLINE Like<M, T> flags(M m) {
+    if constexpr (lanes_of<M> == 0) return (T)m;
+    else return __builtin_convertvector(-m, V<T, lanes_of<M>>);
+}
+#define CONVERT_(NAME, T) \
+    template <class F> INLINE auto NAME(F x) { return converted<T>(x); } \
+    template <class M> INLINE auto mask_##NAME(M m) { return flags<T>(m); }
+CONVERT_(to_f32, float) CONVERT_(to_f64, double) CONVERT_(to_i32, int) CONVERT_(to_i64, i64_)
 
 // ---- memory: contiguous (load, store), one element (load1, store1), any pattern (lanes, scatter)
 
@@ -290,57 +278,34 @@ template <int L> INLINE V<unsigned short, L> narrow_f16(V<float, L> x) {
     return __builtin_convertvector((V<unsigned, L>)(r | ((sign >> 16) & 0x8000)), V<unsigned short, L>);
 }
 
-template <int L, class N> INLINE V<float, L> load(const float* p, N n) { return raw<float, L>(p, n); }
-template <int L, class N> INLINE V<double, L> load(const double* p, N n) { return raw<double, L>(p, n); }
-template <int L, class N> INLINE V<i64_, L> load(const i64_* p, N n) { return raw<i64_, L>(p, n); }
-template <int L, class N> INLINE V<int, L> load(const int* p, N n) { return raw<int, L>(p, n); }
+template <class T> using Register = decltype(+T{});  // narrow integers are held in int
+template <int L, class T, class N> INLINE V<Register<T>, L> load(const T* p, N n) {
+    return __builtin_convertvector(raw<T, L>(p, n), V<Register<T>, L>);
+}
 template <int L, class N> INLINE V<float, L> load(const bf16* p, N n) {
     return from_bf16<L>(raw<unsigned short, L>((const unsigned short*)p, n));
 }
 template <int L, class N> INLINE V<float, L> load(const f16* p, N n) {
     return from_f16<L>(raw<unsigned short, L>((const unsigned short*)p, n));
 }
-#define LOAD_NARROW_(T) \
-    template <int L, class N> INLINE V<int, L> load(const T* p, N n) { \
-        return __builtin_convertvector(raw<T, L>(p, n), V<int, L>); \
-    }
-LOAD_NARROW_(short) LOAD_NARROW_(signed char) LOAD_NARROW_(unsigned char)
 template <int L, class N> INLINE V<int, L> load(const b8* p, N n) {
     return __builtin_convertvector(raw<unsigned char, L>((const unsigned char*)p, n) != 0, V<int, L>);
 }
 
-template <int L, class N> INLINE void store(float* p, V<float, L> v, N n) { raw_store(p, v, n); }
-template <int L, class N> INLINE void store(double* p, V<double, L> v, N n) { raw_store(p, v, n); }
-template <int L, class N> INLINE void store(i64_* p, V<i64_, L> v, N n) { raw_store(p, v, n); }
-template <int L, class N> INLINE void store(int* p, V<int, L> v, N n) { raw_store(p, v, n); }
+template <int L, class T, class N> INLINE void store(T* p, V<Register<T>, L> v, N n) {
+    raw_store(p, __builtin_convertvector(v, V<T, L>), n);
+}
 template <int L, class N> INLINE void store(bf16* p, V<float, L> v, N n) { raw_store(p, narrow_bf16<L>(v), n); }
 template <int L, class N> INLINE void store(f16* p, V<float, L> v, N n) { raw_store(p, narrow_f16<L>(v), n); }
-#define STORE_NARROW_(T) \
-    template <int L, class N> INLINE void store(T* p, V<int, L> v, N n) { \
-        raw_store(p, __builtin_convertvector(v, V<T, L>), n); \
-    }
-STORE_NARROW_(short) STORE_NARROW_(signed char) STORE_NARROW_(unsigned char)
 template <int L, class N> INLINE void store(b8* p, V<int, L> v, N n) {
     raw_store((unsigned char*)p, __builtin_convertvector(v & 1, V<unsigned char, L>), n);
 }
 
-INLINE float load1(float x) { return x; }
-INLINE double load1(double x) { return x; }
-INLINE i64_ load1(i64_ x) { return x; }
-INLINE int load1(int x) { return x; }
-INLINE int load1(short x) { return x; }
-INLINE int load1(signed char x) { return x; }
-INLINE int load1(unsigned char x) { return x; }
+template <class T> INLINE auto load1(T x) { return +x; }
 INLINE bool load1(b8 x) { return x.bits != 0; }
 INLINE float load1(bf16 x) { return from_bf16<4>(V<unsigned short, 4>{x.bits})[0]; }
 INLINE float load1(f16 x) { return from_f16<8>(V<unsigned short, 8>{x.bits})[0]; }
-INLINE void store1(float* p, float v) { *p = v; }
-INLINE void store1(double* p, double v) { *p = v; }
-INLINE void store1(i64_* p, i64_ v) { *p = v; }
-INLINE void store1(int* p, int v) { *p = v; }
-INLINE void store1(short* p, int v) { *p = (short)v; }
-INLINE void store1(signed char* p, int v) { *p = (signed char)v; }
-INLINE void store1(unsigned char* p, int v) { *p = (unsigned char)v; }
+template <class T> INLINE void store1(T* p, Register<T> v) { *p = (T)v; }
 INLINE void store1(b8* p, int v) { p->bits = v != 0; }
 INLINE void store1(bf16* p, float v) { p->bits = narrow_bf16<4>(V<float, 4>{v})[0]; }
 INLINE void store1(f16* p, float v) { p->bits = narrow_f16<8>(V<float, 8>{v})[0]; }
