@@ -5,8 +5,11 @@
 // of doubles Taylor's, or the coefficients of fdlibm (Sun 1993). No function
 // depends on the vector width, so a value does not change with the lane or the loop that computes it.
 
-#define SCALAR_(NAME) \
-    INLINE float NAME(float x) { return NAME##f32(splat<V<float, 4>>(x))[0]; }
+// Lanes one by one.
+template <class F, class G, class... R> INLINE F by_lane(G f, F x, R... rest) {
+    for (int j = 0; j < lanes_of<F>; ++j) x[j] = f(x[j], rest[j]...);
+    return x;
+}
 #define LIBM2_(NAME, F32, F64) \
     INLINE float NAME(float x, float y) { return F32(x, y); } \
     INLINE double NAME(double x, double y) { return F64(x, y); } \
@@ -16,34 +19,17 @@
     }
 // A function of float vectors whose double form is libm's.
 #define FLOATS_(NAME, F64) \
-    SCALAR_(NAME) \
-    INLINE double NAME(double x) { return F64(x); } \
-    template <class F> INLINE F NAME(F x) { \
-        if constexpr (is_f32<F>) return NAME##f32(x); \
-        else { \
-            for (int j = 0; j < lanes_of<F>; ++j) x[j] = F64(x[j]); \
-            return x; \
-        } \
+    template <class F, class... R> INLINE F NAME(F x, R... y) { \
+        if constexpr (Same<F, float>::value) return NAME##f32(splat<V<float, 4>>(x), splat<V<float, 4>>(y)...)[0]; \
+        else if constexpr (is_f32<F>) return NAME##f32(x, y...); \
+        else if constexpr (lanes_of<F> == 0) return F64(x, y...); \
+        else return by_lane([](auto... a) BODY { return F64(a...); }, x, y...); \
     }
-
-// The same of two operands.
-#define FLOATS2_(NAME, F32, F64) \
-    INLINE float NAME(float x, float y) { return F32(splat<V<float, 4>>(x), splat<V<float, 4>>(y))[0]; } \
-    INLINE double NAME(double x, double y) { return F64(x, y); } \
-    template <class F> INLINE F NAME(F x, F y) { \
-        if constexpr (is_f32<F>) return F32(x, y); \
-        else { \
-            for (int j = 0; j < lanes_of<F>; ++j) x[j] = F64(x[j], y[j]); \
-            return x; \
-        } \
-    }
-
 // One of vectors of both.
 #define BOTH_(NAME) \
-    SCALAR_(NAME) \
-    INLINE double NAME(double x) { return NAME##f64(splat<V<double, 2>>(x))[0]; } \
     template <class F> INLINE F NAME(F x) { \
-        if constexpr (is_f32<F>) return NAME##f32(x); \
+        if constexpr (lanes_of<F> == 0) return NAME(splat<V<F, 16 / sizeof(F)>>(x))[0]; \
+        else if constexpr (is_f32<F>) return NAME##f32(x); \
         else return NAME##f64(x); \
     }
 
@@ -62,8 +48,7 @@ template <class F> INLINE F fma_(F a, F b, F c) {
     if constexpr (sizeof(F) == 16 && is_f32<F>) return __builtin_ia32_vfmaddps(a, b, c);
     if constexpr (sizeof(F) == 16 && is_f64<F>) return __builtin_ia32_vfmaddpd(a, b, c);
     if constexpr (is_f64<F>) {
-        for (int j = 0; j < lanes_of<F>; ++j) a[j] = __builtin_fma(a[j], b[j], c[j]);
-        return a;
+        return by_lane([](double x, double y, double z) BODY { return __builtin_fma(x, y, z); }, a, b, c);
     } else
 #endif
     if constexpr (is_f64<F>) return a * b + c;
@@ -100,7 +85,8 @@ template <class F> INLINE F abs_(F x) {
 }
 template <class F> INLINE F with_sign(F size, F from) {
     constexpr auto sign = Bits<typename Element<F>::type>::sign;
-    return (F)(((Int<F>)size & ~sign) | ((Int<F>)from & sign));
+    if constexpr (lanes_of<F> == 0) return __builtin_copysign(size, from);
+    else return (F)(((Int<F>)size & ~sign) | ((Int<F>)from & sign));
 }
 // The instruction for it, where there is one: MODE is 0 to nearest, ties to even, 1 down, 2 up, 3 to zero.
 #ifdef __AVX__
@@ -181,8 +167,7 @@ template <class F> INLINE F sqrt_(F x) {
     if constexpr (sizeof(F) == 32 && is_f32<F>) return __builtin_ia32_sqrtps256(x);
     if constexpr (sizeof(F) == 32 && !is_f32<F>) return __builtin_ia32_sqrtpd256(x);
 #endif
-    for (int j = 0; j < lanes_of<F>; ++j) x[j] = sqrt_(x[j]);
-    return x;
+    return by_lane([](auto x) BODY { return sqrt_(x); }, x);
 }
 template <class F> INLINE F rsqrt_(F x) { return (typename Element<F>::type)1 / sqrt_(x); }
 
@@ -345,9 +330,7 @@ template <class G, class F, class... R> INLINE F by_doubles(G g, F x, R... rest)
     if constexpr (sizeof(V<double, lanes_of<F>>) <= register_bytes) return to_f32(g(to_f64(x), to_f64(rest)...));
     else {
         auto first = by_doubles(g, low(x), low(rest)...), second = by_doubles(g, high(x), high(rest)...);
-        __builtin_memcpy(&x, &first, sizeof first);
-        __builtin_memcpy((char*)&x + sizeof first, &second, sizeof second);
-        return x;
+        return joined<float, lanes_of<F>>(first, second);
     }
 }
 
