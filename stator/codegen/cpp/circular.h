@@ -22,7 +22,7 @@ template <class F> INLINE F circle_(F x, int shift) {
     template <class F> INLINE F NAME(F x) { \
         F r = CIRCLE(x, SHIFT); \
         auto huge = not_(mask(abs_(x) < 20000)); /* or infinite, or NaN */ \
-        if (__builtin_expect(any<lanes_of<F>>(huge), 0)) \
+        if (__builtin_expect(any(huge), 0)) \
             for (int j = 0; j < lanes_of<F>; ++j) \
                 if (huge[j]) r[j] = LIBM(x[j]); \
         return r; \

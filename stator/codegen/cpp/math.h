@@ -268,8 +268,7 @@ template <class F> INLINE F log1p_f32(F x) {
 
 template <class D> INLINE D exp_f64(D x) {
     typedef Int<D> I;
-    D y = x < -746.0 ? splat<D>(-746.0) : x;
-    y = y > 710.0 ? splat<D>(710.0) : y;
+    D y = clamp_(x, -746.0f, 710.0f);
     D shifted = fma_(y, splat<D>(0x1.71547652b82fep0), splat<D>(0x1.8p52)), n = shifted - 0x1.8p52;
     D r = fma_(n, splat<D>(-0x1.62e42fefa0000p-1), y);  // its product with n is exact
     r = fma_(n, splat<D>(-0x1.cf79abc9e3b3ap-40), r);
@@ -318,8 +317,7 @@ template <class D> INLINE D log1p_f64(D x) {  // what 1 + x lost to rounding is 
 // 2^t to 1e-10, and no further than floats reach: of floats that are rounded once.
 template <class D> INLINE D exp2_near(D t) {
     typedef Int<D> I;
-    t = t < -160.0 ? splat<D>(-160.0) : t;
-    t = t > 130.0 ? splat<D>(130.0) : t;
+    t = clamp_(t, -160.0f, 130.0f);
     D shifted = t + 0x1.8p52, r = t - (shifted - 0x1.8p52);
     D p = poly(r, 0.9999999999616215, 0.6931471807287202, 0.24022651198754255, 0.055504103528196826,
                    0.009618027172798664, 0.0013333922866434365, 0.0001546931729982275, 1.5201898457079265e-05);

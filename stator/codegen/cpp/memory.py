@@ -204,7 +204,7 @@ class Memory:
         text = f"live<{self.width}>(n)"
         if mask is not None:
             text = f"({self.operand(mask, True)} & {text})"
-        return text if vector else f"any<{self.width}>({text})"
+        return text if vector else f"any({text})"
 
     # ---- loads
 

@@ -14,7 +14,7 @@ template <class F> INLINE F fmod_vector(F x, F y) {
     else r = fused_(-q, b, a);
     r = with_sign(q == 0 ? a : (r < 0 ? r + b : r), x);
     auto far = not_(mask(quotient < most));
-    if (__builtin_expect(any<lanes_of<F>>(far), 0))
+    if (__builtin_expect(any(far), 0))
         for (int j = 0; j < lanes_of<F>; ++j)
             if (far[j]) r[j] = is_f32<F> ? (T)__builtin_fmodf(x[j], y[j]) : (T)__builtin_fmod(x[j], y[j]);
     return r;
@@ -37,7 +37,7 @@ template <class F> INLINE F fmod_(F x, F y) {
 // rounded by less. So it is cut exactly, and what remains of a is exact too.
 template <int BITS, class T> INLINE bool has_bits_(T a) {  // with the sign
     typedef typename Unsigned<typename Element<T>::type>::type U;
-    return !any<lanes_of<T>>(mask((V<U, lanes_of<T>>)a + ((U)1 << BITS) >= (U)2 << BITS));
+    return !any(mask((V<U, lanes_of<T>>)a + ((U)1 << BITS) >= (U)2 << BITS));
 }
 template <class T> INLINE Like<T, double> exact_f64(T a) {
     if constexpr (sizeof(typename Element<T>::type) == 4) return __builtin_convertvector(a, Like<T, double>);

@@ -80,19 +80,20 @@ template <class M, class T> INLINE T select(M m, T a, T b) {
     if constexpr (sizeof(M) == sizeof(T)) return m ? a : b;
     else return __builtin_convertvector(m, Int<T>) ? a : b;
 }
-template <int L> INLINE bool any(V<int, L> m) {
+template <class M> INLINE bool any(M m) {  // of a mask, or of a comparison, as wide as what is compared
 #ifdef __AVX512F__
-    if constexpr (L == 16) return __builtin_ia32_cmpd512_mask(m, V<int, L>{}, 4, (unsigned short)-1) != 0;
+    if constexpr (sizeof(m) == 64)
+        return __builtin_ia32_cmpd512_mask((V<int, 16>)m, V<int, 16>{}, 4, (unsigned short)-1) != 0;
 #endif
 #ifdef __AVX__
-    if constexpr (L == 8) return __builtin_ia32_movmskps256((V<float, 8>)m) != 0;
-    else if constexpr (L == 4) return __builtin_ia32_movmskps((V<float, 4>)m) != 0;
+    if constexpr (sizeof(m) == 32) return __builtin_ia32_movmskps256((V<float, 8>)m) != 0;
+    else if constexpr (sizeof(m) == 16) return __builtin_ia32_movmskps((V<float, 4>)m) != 0;
 #endif
     if constexpr (sizeof(m) == 8) return (i64_)m != 0;
     else {
         i64_ r = 0;
-        V<i64_, L / 2> w = (V<i64_, L / 2>)m;
-        for (int j = 0; j < L / 2; ++j) r |= w[j];
+        V<i64_, sizeof(m) / 8> w = (V<i64_, sizeof(m) / 8>)m;
+        for (int j = 0; j < lanes_of<decltype(w)>; ++j) r |= w[j];
         return r != 0;
     }
 }
@@ -403,7 +404,7 @@ template <int L, class F> INLINE F within(F at, i64_ bound, V<int, L> needed, in
     if constexpr (Same<typename Element<F>::type, int>::value)
         out = (V<int, L>)((V<unsigned, L>)at >= (unsigned)(bound < 0x80000000l ? bound : 0x80000000l));
     else out = mask((V<u64_, L>)at >= (u64_)bound);
-    if (__builtin_expect(any<L>(out & needed), 0)) wrong = number;
+    if (__builtin_expect(any(out & needed), 0)) wrong = number;
     return select(out, F{}, at);
 }
 
