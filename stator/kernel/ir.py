@@ -34,6 +34,9 @@
               | for x0 in parallel(extent): block   in any order: they write different places
               | for x0 in lanes(16, extent): block  so many at once; lanes(16*2, …) twice as many. A variable from
               |                                     outside of it only takes what lanes add: none of them looks at it
+              | for x0 in whole(16*4, extent): block    where 64 are left the first 16 of them, at once: what the others
+              |                                     do stands in the block too
+              | for x0 in rest(16*4, extent): block     what is left over by that, 16 at a time
               | for x0 in range(16*x1, min(16*x1 + 16, extent)): block      a piece of such a loop
     operand   = v | number | dtype(number)          a plain number has the dtype of what is defined
     position  = integers, axes, symbols and what `within` gives, with + - * // %
@@ -248,7 +251,7 @@ Plain: TypeAlias = (
 )
 Statement: TypeAlias = Plain | Loop
 Block: TypeAlias = tuple[Statement, ...]
-KINDS = ("range", "parallel", "lanes")
+KINDS = ("range", "parallel", "lanes", "whole", "rest")
 #: What an accumulator takes the next value by, in any order.
 FOLDING = ("add", "mul", "maximum", "minimum", "or", "and")
 #: What variables take together, and how many they are.

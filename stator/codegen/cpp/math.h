@@ -148,8 +148,9 @@ template <bool MAX, class T> INLINE T further_(T a, T b) {
 // NaN wins, as in torch. Lanes are chosen by a comparison of their own width: a mask of doubles or int64 would be narrowed
 // and widened again.
 template <bool MAX, class T> INLINE T extreme_(T a, T b) {
-    if constexpr (is_float<T>) return a != a ? a : further_<MAX>(a, b);
-    else return further_<MAX>(a, b);
+    T further = further_<MAX>(a, b);  // not in the choice: of both, g++ would make one masked instruction, which waits longer
+    if constexpr (is_float<T>) return a != a ? a : further;
+    else return further;
 }
 template <class T> INLINE T min_(T a, T b) { return extreme_<false>(a, b); }
 template <class T> INLINE T max_(T a, T b) { return extreme_<true>(a, b); }

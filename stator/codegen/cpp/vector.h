@@ -425,11 +425,6 @@ template <int L, int U, bool REST, bool TAIL, class B> INLINE void sweep(i64_ fr
 }
 template <class T> INLINE T keep(Full, T now, T) { return now; }
 template <class T> INLINE T keep(i64_ n, T now, T before) { return select(live<lanes_of<T>>(n), now, before); }
-// A block of U vectors side by side, each with its own accumulator.
-template <int L, int U, int K = 0, class N, class B> INLINE void columns(i64_ i, N n, B body) {
-    body(i + K * L, n, Number<K>{});
-    if constexpr (K + 1 < U) columns<L, U, K + 1>(i, n, body);
-}
 template <class T, int U, class F> INLINE void fill(F (&a)[U], T c) {
     for (int u = 0; u < U; ++u) a[u] = splat<F>(c);
 }
