@@ -18,13 +18,13 @@ template <class A, class B> struct Same { static constexpr bool value = false; }
 template <class A> struct Same<A, A> { static constexpr bool value = true; };
 template <bool first, class A, class B> struct Choose { typedef A type; };
 template <class A, class B> struct Choose<false, A, B> { typedef B type; };
-template <class F> struct Element { typedef F type; static constexpr int lanes = 0; };
-#define LANES_(T) \
-    template <> struct Element<V<T, 2>> { typedef T type; static constexpr int lanes = 2; }; \
-    template <> struct Element<V<T, 4>> { typedef T type; static constexpr int lanes = 4; }; \
-    template <> struct Element<V<T, 8>> { typedef T type; static constexpr int lanes = 8; }; \
-    template <> struct Element<V<T, 16>> { typedef T type; static constexpr int lanes = 16; };
-LANES_(float) LANES_(double) LANES_(int) LANES_(i64_) LANES_(unsigned) LANES_(u64_)
+template <class F> struct Value_ { typedef F type; };
+template <class F> struct Value_<F&> { typedef F type; };
+template <class F, class = void> struct Element { typedef F type; static constexpr int lanes = 0; };
+template <class F> struct Element<F, decltype(void(F{}[0]))> {
+    typedef typename Value_<decltype(F{}[0])>::type type;
+    static constexpr int lanes = sizeof(F) / sizeof(type);
+};
 template <class F> constexpr int lanes_of = Element<F>::lanes;
 template <class F> constexpr bool is_f32 = Same<typename Element<F>::type, float>::value;
 template <class F> constexpr bool is_f64 = Same<typename Element<F>::type, double>::value;
@@ -520,10 +520,15 @@ template <int L, int PART = -1, class T> INLINE Held<T, L> load_even(const T* p,
     auto j = iota<typename Element<Int<decltype(low)>>::type, L>();
     return in_turn(low, high, j < L / 2 ? 2 * j : 2 * j + 1);
 }
-template <int L, class T, class F> INLINE void store_pairs(T* p, F even, F odd, Full) {
+template <class F> INLINE void interleave(F a, F b, F& first, F& second) {  // lane by lane in turn
+    constexpr int L = lanes_of<F>;
     auto j = iota<typename Element<Int<F>>::type, L>(), at = j / 2 + (j & 1) * L;
-    store<L>(p, in_turn(even, odd, at), Full{});
-    store<L>(p + L, in_turn(even, odd, at + L / 2), Full{});
+    first = in_turn(a, b, at), second = in_turn(a, b, at + L / 2);
+}
+template <int L, class T, class F> INLINE void store_pairs(T* p, F even, F odd, Full) {
+    interleave(even, odd, even, odd);
+    store<L>(p, even, Full{});
+    store<L>(p + L, odd, Full{});
 }
 template <int L, class T, class F> INLINE void store_pairs(T* p, F even, F odd, i64_ n) {
     for (int j = 0; j < n; ++j) store1(p + 2 * j, even[j]), store1(p + 2 * j + 1, odd[j]);
