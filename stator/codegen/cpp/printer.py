@@ -48,7 +48,7 @@ class _Printer(Memory):
             count = len(function.params) + len(function.symbols)
             self.block.lines.insert(0, "int wrong = 0;")
             self.block.lines.append(f"if (wrong) __atomic_store_n((int*)p[{count}], wrong, __ATOMIC_RELAXED);")
-        sizes = [f"const i64_ {name} = {ops.extent(value)};" for value, name in self.sizes.items()]
+        sizes = [f"const i64_ {name} = {ops.WHOLE.extent(value)};" for value, name in self.sizes.items()]
         lines = "\n".join("    " + line for line in [*self.given(), *sizes, *self.block.lines])
         return (
             f"static void {name}_range(void* const* p, i64_ begin, i64_ end) {{\n{lines}\n}}\n"
@@ -59,12 +59,12 @@ class _Printer(Memory):
         """The symbols as variables (their values come after the pointers), and what is made of them."""
         function, first = self.function, len(self.function.params)
         values = [f"const i64_ {symbol.name} = (i64_)p[{first + i}];" for i, symbol in enumerate(function.symbols)]
-        return values + [f"const i64_ {symbol.name} = {ops.extent(value)};" for symbol, value in function.named]
+        return values + [f"const i64_ {symbol.name} = {ops.WHOLE.extent(value)};" for symbol, value in function.named]
 
     def entry(self, grid: Extent) -> str:
         """Shares the range among threads; with checks, they say through one more pointer which one failed."""
         function = self.function
-        run = f"parallel({function.name}_range, {{}}, {ops.extent(grid)}, {ops.extent(function.threads)});"
+        run = f"parallel({function.name}_range, {{}}, {ops.WHOLE.extent(grid)}, {ops.WHOLE.extent(function.threads)});"
         lines, checks = self.given(), function.checks
         if not checks and not lines:
             return f" {run.format('p')} return 0; "
