@@ -1,8 +1,7 @@
-"""`stator::special`: a formula for each function, or an operator of the scalar table where it takes loops.
+"""`stator::special`: a formula for each function, or an operator of the scalar table.
 
-Formulas are computed in double whatever the result's type, so one set of coefficients serves all; recurrences run in
-the result's own type, as in eager, and so do the formula that eager's rounding shows in and `lgamma`. Neighbours:
-`functions/` (the formulas), `stator.loop.special_functions` (the operators).
+Formulas are computed in double whatever the result's type, so one set of coefficients serves all; the one that eager's
+rounding shows in and `lgamma` are computed in the type that eager takes. Neighbour: `functions/` (the formulas).
 """
 
 from __future__ import annotations
@@ -42,20 +41,9 @@ def _formula(function: Callable[..., Formula], computed: Callable[[str], str] = 
     return Function(lambda *operands: function(*[Formula(operand) for operand in operands]).expr, computed)
 
 
-def _operator(name: str, computed: Callable[[str], str] = _double) -> Function:
-    return Function(lambda *operands: e.op(name, *operands), computed)
-
-
 def _growing(function: Callable[[Formula, str], Formula]) -> Function:
     """Of an operand that is still of the dtype that eager computes in, and that its exponential is held by."""
     return Function(lambda x: function(Formula(e.cast(x, "f64")), x.dtype).expr, compute_dtype)
-
-
-def _shifted(name: str) -> Function:
-    def body(x: Expr, n: Expr) -> Expr:
-        return e.op(name, e.op("sub", e.op("add", x, x), e.const(1, x.dtype)), n)
-
-    return Function(body, compute_dtype)
 
 
 def _next(x: Expr, y: Expr) -> Expr:
@@ -79,12 +67,9 @@ def _next(x: Expr, y: Expr) -> Expr:
 #: By the names in `prims/special_functions.py`.
 FUNCTIONS: dict[str, Function] = {
     "log10": Function(lambda x: e.op("log10", x), compute_dtype, 8),
-    "lgamma": _operator("lgamma", compute_dtype),
+    "lgamma": Function(lambda x: e.op("lgamma", x), compute_dtype),
     "digamma": _formula(gamma.digamma),
     "trigamma": _formula(gamma.trigamma, compute_dtype),
-    "special_zeta": _operator("zeta"),
-    "igamma": _operator("igamma"),
-    "igammac": _operator("igammac"),
     "erfinv": _formula(error.erfinv),
     "special_erfcx": _formula(error.erfcx),
     "special_ndtri": _formula(error.ndtri),
@@ -106,12 +91,6 @@ FUNCTIONS: dict[str, Function] = {
     "special_spherical_bessel_j0": _formula(bessel.spherical_bessel_j0),
     "special_airy_ai": _formula(bessel.airy_ai),
     "nextafter": Function(_next, _own, 0),
-    **{f"special_chebyshev_polynomial_{k}": _operator(f"chebyshev_{k}", compute_dtype) for k in "tuvw"},
-    **{f"special_shifted_chebyshev_polynomial_{k}": _shifted(f"chebyshev_{k}") for k in "tuvw"},
-    "special_hermite_polynomial_h": _operator("hermite_h", compute_dtype),
-    "special_hermite_polynomial_he": _operator("hermite_he", compute_dtype),
-    "special_laguerre_polynomial_l": _operator("laguerre_l", compute_dtype),
-    "special_legendre_polynomial_p": _operator("legendre_p", compute_dtype),
 }
 
 
