@@ -24,12 +24,14 @@ class Uses:
     """How many nodes read a value, and whether extern calls or the output are among them.
 
     `elements` is how many the largest result of its readers has: it is computed that often if nobody puts it in memory.
+    `gathered` is how often it is computed for readers that take it at computed positions, for all that they are part of.
     """
 
     count: int = 0
     extern: int = 0
     output: bool = False
     elements: int = 0
+    gathered: int = 0
 
 
 def find(graph: Graph) -> dict[Node, Uses]:
@@ -49,11 +51,24 @@ def find(graph: Graph) -> dict[Node, Uses]:
                 uses.extern += beyond.extern
                 uses.output = uses.output or beyond.output
                 uses.elements = max(uses.elements, beyond.elements)
+                uses.gathered = max(uses.gathered, beyond.gathered)
                 continue
             uses.count += 1
             uses.elements = max(uses.elements, _elements(user))
+            uses.gathered = max(uses.gathered, _gathered(user, found[user]))
             uses.extern += primitive is None or primitive.kind == "extern"
     return found
+
+
+def _gathered(node: Node, uses: Uses) -> int:
+    """How often readers of a node's result, and itself if it is a gather, compute what it gathers."""
+    primitive = PRIMITIVES.get(node.target)
+    match primitive.kind if primitive is not None and not uses.output else "":
+        case "index":
+            return max(_elements(node), uses.elements, uses.gathered)
+        case "pointwise":
+            return uses.gathered
+    return 0
 
 
 def _elements(node: Node) -> int:
