@@ -13,10 +13,14 @@ from math import prod
 import torch
 from torch.fx import Graph, Node
 
+from stator.fake.overloads import overload
 from stator.fake.symbolic import extents
 from stator.graphs.calls import is_view
 from stator.prims.set import PRIMITIVES
 from stator.sizes import hint
+
+#: What reads at positions that are computed.
+GATHERS = frozenset(map(overload, ("index.Tensor", "index_select", "gather")))
 
 
 @dataclass(slots=True)
@@ -24,7 +28,7 @@ class Uses:
     """How many nodes read a value, and whether extern calls or the output are among them.
 
     `elements` is how many the largest result of its readers has: it is computed that often if nobody puts it in memory.
-    `gathered` is how often it is computed for readers that take it at computed positions, for all that they are part of.
+    `gathered` is how often readers compute it that take it at computed positions, with all that they are part of.
     """
 
     count: int = 0
@@ -62,13 +66,12 @@ def find(graph: Graph) -> dict[Node, Uses]:
 
 def _gathered(node: Node, uses: Uses) -> int:
     """How often readers of a node's result, and itself if it is a gather, compute what it gathers."""
+    if uses.output:
+        return 0
+    if node.target in GATHERS:
+        return max(_elements(node), uses.elements, uses.gathered)
     primitive = PRIMITIVES.get(node.target)
-    match primitive.kind if primitive is not None and not uses.output else "":
-        case "index":
-            return max(_elements(node), uses.elements, uses.gathered)
-        case "pointwise":
-            return uses.gathered
-    return 0
+    return uses.gathered if primitive is not None and primitive.kind == "pointwise" else 0
 
 
 def _elements(node: Node) -> int:
