@@ -7,6 +7,7 @@ rounding shows in and `lgamma` are computed in the type that eager takes. Neighb
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from stator.base.dtypes import ITEMSIZE
@@ -19,6 +20,9 @@ from stator.lowering.table import lowers
 from stator.lowering.value import LazyTensor, Spec, compute_dtype
 from stator.prims.special_functions import SPECIAL
 
+#: What a series may be off by where the result is no double: less than a thousandth of a float's last place.
+SPARE = 2.0**-35
+
 
 def _double(dtype: str) -> str:
     return "f64"
@@ -29,8 +33,8 @@ def _own(dtype: str) -> str:
 
 
 class Function(NamedTuple):
-    """The expression of one element, the dtype of its operands by the result's, and what it counts as beside an
-    addition, where it is decided whether to compute it twice."""
+    """The expression of one element, by the result's dtype and the operands, the dtype of these by the result's, and
+    what it counts as beside an addition, where it is decided whether to compute it twice."""
 
     body: Callable[..., Expr]
     computed: Callable[[str], str] = _double
@@ -38,15 +42,23 @@ class Function(NamedTuple):
 
 
 def _formula(function: Callable[..., Formula], computed: Callable[[str], str] = _double) -> Function:
-    return Function(lambda *operands: function(*[Formula(operand) for operand in operands]).expr, computed)
+    def body(dtype: str, *operands: Expr) -> Expr:
+        spare = 0.0 if dtype == "f64" else SPARE
+        return function(*[Formula(operand, spare) for operand in operands]).expr
+
+    return Function(body, computed)
 
 
 def _growing(function: Callable[[Formula, str], Formula]) -> Function:
     """Of an operand that is still of the dtype that eager computes in, and that its exponential is held by."""
-    return Function(lambda x: function(Formula(e.cast(x, "f64")), x.dtype).expr, compute_dtype)
+
+    def body(dtype: str, x: Expr) -> Expr:
+        return function(Formula(e.cast(x, "f64"), 0.0 if dtype == "f64" else SPARE), x.dtype).expr
+
+    return Function(body, compute_dtype)
 
 
-def _next(x: Expr, y: Expr) -> Expr:
+def _next(_: str, x: Expr, y: Expr) -> Expr:
     """`nextafter`: read as an integer, the bits of a float grow with its magnitude; one more is a step away from 0."""
     bits = {2: "i16", 4: "i32", 8: "i64"}[ITEMSIZE[x.dtype]]
     wide = "f32" if bits == "i16" else x.dtype
@@ -66,8 +78,8 @@ def _next(x: Expr, y: Expr) -> Expr:
 
 #: By the names in `prims/special_functions.py`.
 FUNCTIONS: dict[str, Function] = {
-    "log10": Function(lambda x: e.op("log10", x), compute_dtype, 8),
-    "lgamma": Function(lambda x: e.op("lgamma", x), compute_dtype),
+    "log10": Function(lambda _, x: e.op("log10", x), compute_dtype, 8),
+    "lgamma": Function(lambda _, x: e.op("lgamma", x), compute_dtype),
     "digamma": _formula(gamma.digamma),
     "trigamma": _formula(gamma.trigamma, compute_dtype),
     "erfinv": _formula(error.erfinv),
@@ -97,6 +109,6 @@ FUNCTIONS: dict[str, Function] = {
 @lowers(SPECIAL)
 def special(context: Context, out: Spec, name: str, x: LazyTensor, y: LazyTensor | None = None) -> LazyTensor:
     body, computed, weight = FUNCTIONS[name]
-    value = apply(out, computed(out.dtype), body, *((x,) if y is None else (x, y)))
+    value = apply(out, computed(out.dtype), partial(body, out.dtype), *((x,) if y is None else (x, y)))
     value.weight += weight
     return value
