@@ -9,6 +9,7 @@ from __future__ import annotations
 import operator
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
 import torch
 from torch.fx import Graph, Node
@@ -66,11 +67,12 @@ def find(graph: Graph) -> dict[Node, Uses]:
 
 def _gathered(node: Node, uses: Uses) -> int:
     """How often readers of a node's result, and itself if it is a gather, compute what it gathers."""
+    target: Any = node.target
     if uses.output:
         return 0
-    if node.target in GATHERS:
+    if target in GATHERS:
         return max(_elements(node), uses.elements, uses.gathered)
-    primitive = PRIMITIVES.get(node.target)
+    primitive = PRIMITIVES.get(target)
     return uses.gathered if primitive is not None and primitive.kind == "pointwise" else 0
 
 
