@@ -16,7 +16,6 @@ from fractions import Fraction
 from typing import Any
 
 from stator.base.dtypes import ITEMSIZE
-from stator.loop import special_functions
 
 Number = Any  # a bool, int or float: which one follows from the dtype
 
@@ -210,6 +209,10 @@ def _log(function: Callable[[float], float], zero: float) -> Callable[[float], f
     return lambda a: -math.inf if a == zero else _guarded(function)(a)
 
 
+def _log_gamma(a: float) -> float:
+    return math.inf if a <= 0 and float(a).is_integer() else _guarded(math.lgamma)(a)
+
+
 def _sinh(a: float) -> float:
     return math.sinh(a) if abs(a) < 710 or a != a else math.copysign(math.inf, a)
 
@@ -273,6 +276,7 @@ _TABLE: tuple[tuple[str, int, str, str, Callable[..., Number]], ...] = (
     ("cosh", 1, "float", "hyperbolic cosine", _guarded(math.cosh)),
     ("erf", 1, "float", "error function", math.erf),
     ("erfc", 1, "float", "1 - erf(a)", math.erfc),
+    ("lgamma", 1, "float", "log |gamma(a)|", _log_gamma),
     ("sigmoid", 1, "float", "1 / (1 + exp(-a))", _sigmoid),
     ("sign", 1, "same", "-1, 0 or 1; NaN stays", _sign),
     ("floor", 1, "float", "round down", _rounded(math.floor)),
@@ -296,7 +300,7 @@ _TABLE: tuple[tuple[str, int, str, str, Callable[..., Number]], ...] = (
     ("isinf", 1, "test", "a is an infinity", lambda a: math.isinf(a)),
 )
 
-OPS: dict[str, Operator] = {row[0]: Operator(*row) for row in (*_TABLE, *special_functions.ROWS)}
+OPS: dict[str, Operator] = {row[0]: Operator(*row) for row in _TABLE}
 _ROUNDED_RIGHT = ("div", "sqrt", "reciprocal", "floor", "ceil", "trunc", "round")
 EXACT = frozenset(name for name, o in OPS.items() if (o.rule != "float" or name in _ROUNDED_RIGHT) and name != "pow")
 REDUCTIONS = ("sum", "prod", "max", "min", "any", "all", "argmax", "argmin")

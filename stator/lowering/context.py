@@ -283,11 +283,15 @@ def loop_axes(size: Size, stride: Size) -> tuple[tuple[Axis, ...], Indices]:
 def is_table(value: LazyTensor, uses: Uses) -> bool:
     """Whether it is a small tensor, not cheap to compute, each of whose elements a far larger result reads many times.
 
-    One that is constant along the last dim is computed outside of the innermost loop, and needs no table.
+    One that is constant along the last dim is computed outside of the innermost loop, and needs no table. A read at a
+    computed position counts twice, as no loop computes that less often than it runs; of values of the same size that
+    are computed from each other the last one is the table.
     """
     if value.weight < TABLE_WEIGHT or not value.size or value.size[-1] == 1:
         return False
-    return uses.elements >= TABLE_READS and uses.elements >= TABLE_RATIO * hint(prod(value.size))
+    numel = hint(prod(value.size))
+    reads = uses.gathered if uses.elements > numel else 0
+    return max(2 * reads, uses.elements) >= max(TABLE_READS, TABLE_RATIO * numel)
 
 
 def worth_memory(value: LazyTensor, buffers: dict[str, Buffer]) -> bool:

@@ -1,13 +1,13 @@
-"""`stator::special`: a formula for each function, or an operator of the scalar table where it takes loops.
+"""`stator::special`: a formula for each function, or an operator of the scalar table.
 
-Formulas are computed in double whatever the result's type, so one set of coefficients serves all; recurrences run in
-the result's own type, as in eager, and so do the formula that eager's rounding shows in and `lgamma`. Neighbours:
-`functions/` (the formulas), `stator.loop.special_functions` (the operators).
+Formulas are computed in double whatever the result's type, so one set of coefficients serves all; the one that eager's
+rounding shows in and `lgamma` are computed in the type that eager takes. Neighbour: `functions/` (the formulas).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from stator.base.dtypes import ITEMSIZE
@@ -20,6 +20,9 @@ from stator.lowering.table import lowers
 from stator.lowering.value import LazyTensor, Spec, compute_dtype
 from stator.prims.special_functions import SPECIAL
 
+#: What a series may be off by where the result is no double: less than a thousandth of a float's last place.
+SPARE = 2.0**-35
+
 
 def _double(dtype: str) -> str:
     return "f64"
@@ -30,8 +33,8 @@ def _own(dtype: str) -> str:
 
 
 class Function(NamedTuple):
-    """The expression of one element, the dtype of its operands by the result's, and what it counts as beside an
-    addition, where it is decided whether to compute it twice."""
+    """The expression of one element, by the result's dtype and the operands, the dtype of these by the result's, and
+    what it counts as beside an addition, where it is decided whether to compute it twice."""
 
     body: Callable[..., Expr]
     computed: Callable[[str], str] = _double
@@ -39,26 +42,23 @@ class Function(NamedTuple):
 
 
 def _formula(function: Callable[..., Formula], computed: Callable[[str], str] = _double) -> Function:
-    return Function(lambda *operands: function(*[Formula(operand) for operand in operands]).expr, computed)
+    def body(dtype: str, *operands: Expr) -> Expr:
+        spare = 0.0 if dtype == "f64" else SPARE
+        return function(*[Formula(operand, spare) for operand in operands]).expr
 
-
-def _operator(name: str, computed: Callable[[str], str] = _double) -> Function:
-    return Function(lambda *operands: e.op(name, *operands), computed)
+    return Function(body, computed)
 
 
 def _growing(function: Callable[[Formula, str], Formula]) -> Function:
     """Of an operand that is still of the dtype that eager computes in, and that its exponential is held by."""
-    return Function(lambda x: function(Formula(e.cast(x, "f64")), x.dtype).expr, compute_dtype)
 
-
-def _shifted(name: str) -> Function:
-    def body(x: Expr, n: Expr) -> Expr:
-        return e.op(name, e.op("sub", e.op("add", x, x), e.const(1, x.dtype)), n)
+    def body(dtype: str, x: Expr) -> Expr:
+        return function(Formula(e.cast(x, "f64"), 0.0 if dtype == "f64" else SPARE), x.dtype).expr
 
     return Function(body, compute_dtype)
 
 
-def _next(x: Expr, y: Expr) -> Expr:
+def _next(_: str, x: Expr, y: Expr) -> Expr:
     """`nextafter`: read as an integer, the bits of a float grow with its magnitude; one more is a step away from 0."""
     bits = {2: "i16", 4: "i32", 8: "i64"}[ITEMSIZE[x.dtype]]
     wide = "f32" if bits == "i16" else x.dtype
@@ -78,13 +78,10 @@ def _next(x: Expr, y: Expr) -> Expr:
 
 #: By the names in `prims/special_functions.py`.
 FUNCTIONS: dict[str, Function] = {
-    "log10": Function(lambda x: e.op("log10", x), compute_dtype, 8),
-    "lgamma": _operator("lgamma", compute_dtype),
+    "log10": Function(lambda _, x: e.op("log10", x), compute_dtype, 8),
+    "lgamma": Function(lambda _, x: e.op("lgamma", x), compute_dtype),
     "digamma": _formula(gamma.digamma),
     "trigamma": _formula(gamma.trigamma, compute_dtype),
-    "special_zeta": _operator("zeta"),
-    "igamma": _operator("igamma"),
-    "igammac": _operator("igammac"),
     "erfinv": _formula(error.erfinv),
     "special_erfcx": _formula(error.erfcx),
     "special_ndtri": _formula(error.ndtri),
@@ -106,18 +103,12 @@ FUNCTIONS: dict[str, Function] = {
     "special_spherical_bessel_j0": _formula(bessel.spherical_bessel_j0),
     "special_airy_ai": _formula(bessel.airy_ai),
     "nextafter": Function(_next, _own, 0),
-    **{f"special_chebyshev_polynomial_{k}": _operator(f"chebyshev_{k}", compute_dtype) for k in "tuvw"},
-    **{f"special_shifted_chebyshev_polynomial_{k}": _shifted(f"chebyshev_{k}") for k in "tuvw"},
-    "special_hermite_polynomial_h": _operator("hermite_h", compute_dtype),
-    "special_hermite_polynomial_he": _operator("hermite_he", compute_dtype),
-    "special_laguerre_polynomial_l": _operator("laguerre_l", compute_dtype),
-    "special_legendre_polynomial_p": _operator("legendre_p", compute_dtype),
 }
 
 
 @lowers(SPECIAL)
 def special(context: Context, out: Spec, name: str, x: LazyTensor, y: LazyTensor | None = None) -> LazyTensor:
     body, computed, weight = FUNCTIONS[name]
-    value = apply(out, computed(out.dtype), body, *((x,) if y is None else (x, y)))
+    value = apply(out, computed(out.dtype), partial(body, out.dtype), *((x,) if y is None else (x, y)))
     value.weight += weight
     return value

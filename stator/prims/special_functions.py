@@ -1,9 +1,9 @@
-"""`stator::special`: every special function of one or two tensors, as one primitive.
+"""`stator::special`: special functions of one or two tensors, as one primitive.
 
 `stator::special(name, x, y)` is ATen's function of that name, with its broadcasting and dtypes; run as an operator, it
-is ATen's. `FUNCTIONS` says what each is, and `ON_CPU` which of them only C++ has: on other devices they stay
-ATen's. Neighbours: `decompositions/special_functions.py` (what reduces to it), `lowering/special_functions.py` (what it
-is made of).
+is ATen's. `FUNCTIONS` says what each is. Those that take loops (zeta, incomplete gamma functions, orthogonal
+polynomials) stay ATen's, as no kernel of ours was faster. Neighbours: `decompositions/special_functions.py` (what
+reduces to it), `lowering/special_functions.py` (what it is made of).
 """
 
 from __future__ import annotations
@@ -22,9 +22,6 @@ FUNCTIONS = {
     "lgamma": "log |gamma(x)|",
     "digamma": "the derivative of log gamma",
     "trigamma": "its second derivative",
-    "special_zeta": "Hurwitz's zeta function: the sum of (y + k)**-x",
-    "igamma": "the regularised lower incomplete gamma function",
-    "igammac": "the regularised upper incomplete gamma function",
     "erfinv": "the inverse of erf",
     "special_erfcx": "exp(x**2) erfc(x)",
     "special_ndtri": "the inverse of the normal distribution's function",
@@ -46,20 +43,7 @@ FUNCTIONS = {
     "special_spherical_bessel_j0": "sin(x) / x",
     "special_airy_ai": "Airy's function",
     "nextafter": "the number after x on the way to y",
-    "special_chebyshev_polynomial_t": "Chebyshev polynomial, first kind, degree y",
-    "special_chebyshev_polynomial_u": "Chebyshev polynomial, second kind, degree y",
-    "special_chebyshev_polynomial_v": "Chebyshev polynomial, third kind, degree y",
-    "special_chebyshev_polynomial_w": "Chebyshev polynomial, fourth kind, degree y",
-    "special_shifted_chebyshev_polynomial_t": "the first kind at 2x - 1",
-    "special_shifted_chebyshev_polynomial_u": "the second kind at 2x - 1",
-    "special_shifted_chebyshev_polynomial_v": "the third kind at 2x - 1",
-    "special_shifted_chebyshev_polynomial_w": "the fourth kind at 2x - 1",
-    "special_hermite_polynomial_h": "Hermite polynomial of the physicists, degree y",
-    "special_hermite_polynomial_he": "Hermite polynomial of the probabilists, degree y",
-    "special_laguerre_polynomial_l": "Laguerre polynomial, degree y",
-    "special_legendre_polynomial_p": "Legendre polynomial, degree y",
 }
-ON_CPU = frozenset(("igamma", "igammac"))
 
 _LIBRARY = torch.library.Library("stator", "FRAGMENT")
 _LIBRARY.define("special(str name, Tensor x, Tensor? y=None) -> Tensor", tags=(torch.Tag.pointwise,))

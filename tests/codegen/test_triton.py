@@ -25,8 +25,6 @@ from tests.cases.graphs import trace
 from tests.codegen import hopper
 
 RUNS = [pytest.param(case, dtype, id=f"{case.name}-{str(dtype)[6:]}") for case in CASES for dtype in case.dtypes]
-#: What is an operator of C++ only.
-UNSPELLED = {"igamma", "igammac"}
 
 
 def kernels_of(case: Case, dtype: torch.dtype) -> tuple[Kernel, ...]:
@@ -37,10 +35,7 @@ def kernels_of(case: Case, dtype: torch.dtype) -> tuple[Kernel, ...]:
 @pytest.mark.parametrize(("case", "dtype"), RUNS[::5])
 def test_compiles_for_hopper(case: Case, dtype: torch.dtype) -> None:
     pytest.importorskip("triton", reason="Triton comes with torch for CUDA only")
-    kernels = kernels_of(case, dtype)
-    if any(node.op in UNSPELLED for kernel in kernels for node in kernel.nodes):
-        pytest.skip("it stays ATen's on CUDA")
-    assert all(stages["cubin"] for stages in hopper.built(kernels))
+    assert all(stages["cubin"] for stages in hopper.built(kernels_of(case, dtype)))
 
 
 #: Cases that eager itself does not run on CUDA, or where its CUDA kernels are less exact than its CPU ones.

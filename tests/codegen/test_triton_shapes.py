@@ -29,10 +29,6 @@ from tests.codegen.harness import e, kernel
 FRAMES: dict[str, tuple[int, int]] = {
     "one": (1, 0), "flat": (300, 0), "row": (1, 7), "rows": (5, 7), "point": (1, 1), "loop": (3, 20000),
 }  # fmt: skip
-#: Operators that only C++ has.
-UNSPELLED = frozenset(("igamma", "igammac"))
-#: Operators that programs need in f64 only.
-DOUBLE = frozenset(("zeta",))
 SPREAD = 1 << 20
 
 
@@ -97,15 +93,13 @@ def legal(name: str) -> Iterator[list[str]]:
             spelling(name, dtype)
         except (TypeError, KeyError):
             continue
-        if name in DOUBLE and dtype != "f64":
-            continue
         if dtype != "bool" or name in BOOLEAN or scalar.OPS[name].rule != "same":  # eager has no others of flags
             yield dtypes
 
 
 def operator_kernels(frame: str) -> Iterator[Kernel]:
     for name in scalar.OPS:
-        for dtypes in () if name in UNSPELLED else legal(name):
+        for dtypes in legal(name):
             made = Frame(*FRAMES[frame])
             for values, shape in operands(made, dtypes):
                 made.show(e.op(name, *values), shape)

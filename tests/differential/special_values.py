@@ -67,7 +67,6 @@ DECIDED = {
     "special.i1": "the sign of a zero", "special.i1e": "the sign of a zero", "F.softshrink": "the sign of a zero",
     "fmax": "which of two zeros, which differs between eager's dtypes", "fmin": "as fmax",
     "% 0.3": "as remainder, for a quotient that is too great", "fmod 0.3": "as remainder",
-    "igamma": "our digits are better, and 0 and 3e38 are told from their neighbours", "igammac": "as igamma",
     "logaddexp2": "0 exactly, where eager is off by a rounding of its terms",
 }  # fmt: skip
 

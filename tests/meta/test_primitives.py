@@ -105,10 +105,8 @@ def test_scalar_operators_are_written_for_every_target(name: str) -> None:
             continue
         assert dtype != "bool" or name in cpp.ON_MASKS, dtype
         assert "a" in c.operator(name, dtype, dtype, ["a", "b", "c"][: OPS[name].arity])
-        if name not in special_functions.ON_CPU:
-            assert "{0}" in triton.spelling(name, dtype), dtype
+        assert "{0}" in triton.spelling(name, dtype), dtype
 
 
 def test_special_functions_have_a_formula_each() -> None:
     assert set(formulas.FUNCTIONS) == set(special_functions.FUNCTIONS)
-    assert set(special_functions.FUNCTIONS) >= special_functions.ON_CPU

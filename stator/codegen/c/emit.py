@@ -1,7 +1,7 @@
 """Prints functions of the kernel IR as C: a statement is a line.
 
 Everything is decided by then. Neighbours: `kernel/strategies.py` makes the functions, `spelling` has how operators are
-written, `scalar.h` and `special.h` what they call.
+written, `scalar.h` what they call.
 """
 
 from __future__ import annotations
@@ -10,14 +10,12 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib import resources
 
-from stator.codegen import gamma
 from stator.codegen.c import spelling
 from stator.codegen.c.spelling import WHOLE
 from stator.codegen.places import place
 from stator.kernel import ir
 from stator.kernel.strategies import serial
 from stator.kernel.verify import verify
-from stator.loop import special_functions
 from stator.loop.index import Axis, Index, Indirect
 from stator.loop.kernel import Kernel, kernel_name
 from stator.loop.scalar import FLOATS
@@ -35,18 +33,16 @@ def emit(kernels: Sequence[Kernel], names: Sequence[str] = (), check: bool = Fal
     Kernels are called k0, k1, … where they have no names. With `check` it raises GrammarError where the
     kernel IR breaks its rules.
     """
-    special = any(node.op in special_functions.NAMES for kernel in kernels for node in kernel.nodes)
     named = zip(kernels, names or map(kernel_name, range(len(kernels))), strict=True)
     functions = [serial(kernel, name) for kernel, name in named]
     for function in functions if check else ():
         verify(function)
-    headers = [_header("scalar.h"), *([gamma.text(), _header("special.h")] if special else [])]
-    return "\n".join([*headers, *map(function_text, functions)])
+    return "\n".join([_header(), *map(function_text, functions)])
 
 
 @cache
-def _header(name: str) -> str:
-    return (resources.files(__package__) / name).read_text(encoding="utf-8")
+def _header() -> str:
+    return (resources.files(__package__) / "scalar.h").read_text(encoding="utf-8")
 
 
 def function_text(function: ir.Function) -> str:

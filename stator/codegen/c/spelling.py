@@ -10,7 +10,6 @@ import math
 
 from stator.codegen.places import Whole
 from stator.kernel.writing import COMBINE
-from stator.loop import special_functions
 from stator.loop.scalar import FLOATS, INTEGERS, Number
 
 #: dtype → how memory has it, and how a variable has it.
@@ -27,7 +26,6 @@ _FLOATS = {
     "reciprocal": "1 / {0}", "abs": "fabs{S}({0})", "round": "rint{S}({0})", "pow": "pow{S}({0}, {1})",
     "atan2": "atan2{S}({0}, {1})", "fma": "fma{S}({0}, {1}, {2})",
     **{name: f"{name}_{{D}}({{0}}, {{1}})" for name in ("minimum", "maximum", "floordiv", "mod")},
-    **{name: f"{name}_{{D}}({{0}}, {{1}})" for name in special_functions.NAMES - {"lgamma"}},
     **{name: f"{name}_{{D}}({{0}})" for name in ("rsqrt", "sigmoid", "sign")},
     **{name: f"{name}{{S}}({{0}})" for name in (
         "sqrt exp exp2 expm1 log log10 log2 log1p sin cos tan tanh asin acos atan sinh cosh erf erfc lgamma floor ceil "

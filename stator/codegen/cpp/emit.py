@@ -11,21 +11,19 @@ from functools import cache
 from importlib import resources
 
 from stator.base.device import Device
-from stator.codegen import gamma
 from stator.codegen.cpp.printer import function_text
 from stator.kernel.decisions import LoopPlan, decide
 from stator.kernel.strategies import vectors
-from stator.loop import special_functions
 from stator.loop.kernel import Kernel, kernel_name
 
 CIRCULAR = ("sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh")
 #: Headers, in their order → the operators that need them: others are not read, to save the compiler time.
 HEADERS: dict[str, frozenset[str]] = {
-    "circular.h": special_functions.NAMES | {*CIRCULAR, "random"},
+    "circular.h": frozenset((*CIRCULAR, "random", "lgamma")),
     "power.h": frozenset(),  # sizes are divided: all need it
     "random.h": frozenset(("random",)),
     "scan.h": frozenset(("scan",)),
-    "special.h": special_functions.NAMES,
+    "lgamma.h": frozenset(("lgamma",)),
 }
 # Vectors are explicit, so -O2 makes no kernel faster (measured) and compiles 1.7 times as long. Combining more than two
 # instructions changes 0.2% of them, and takes half of the compiler's time where a kernel gathers much (measured).
@@ -86,7 +84,7 @@ def header(needs: frozenset[str] = frozenset()) -> str:
     texts = []
     for name in ("vector.h", "math.h", *HEADERS, "tile.h"):
         if name in needs or name in ("vector.h", "math.h", "power.h"):
-            texts += [gamma.text()] * (name == "special.h") + [(folder / name).read_text(encoding="utf-8")]
+            texts.append((folder / name).read_text(encoding="utf-8"))
     return "\n".join(texts)
 
 

@@ -10,13 +10,6 @@ template <class F, class G, class... R> INLINE F by_lane(G f, F x, R... rest) {
     for (int j = 0; j < lanes_of<F>; ++j) x[j] = f(x[j], rest[j]...);
     return x;
 }
-#define LIBM2_(NAME, F32, F64) \
-    INLINE float NAME(float x, float y) { return F32(x, y); } \
-    INLINE double NAME(double x, double y) { return F64(x, y); } \
-    template <class F> INLINE F NAME(F x, F y) { \
-        for (int j = 0; j < lanes_of<F>; ++j) x[j] = NAME(x[j], y[j]); \
-        return x; \
-    }
 // A function of float vectors whose double form is libm's.
 #define FLOATS_(NAME, F64) \
     template <class F, class... R> INLINE F NAME(F x, R... y) { \
@@ -274,7 +267,7 @@ template <class D> INLINE D exp_f64(D x) {
     D r = fma_(n, splat<D>(-0x1.62e42fefa0000p-1), y);  // its product with n is exact
     r = fma_(n, splat<D>(-0x1.cf79abc9e3b3ap-40), r);
     D p = poly(r, 1 / 2., 1 / 6., 1 / 24., 1 / 120., 1 / 720., 1 / 5040., 1 / 40320., 1 / 362880., 1 / 3628800.,
-                   1 / 39916800., 1 / 479001600., 1 / 6227020800.);
+               1 / 39916800., 1 / 479001600., 1 / 6227020800.);
     p = fma_(r * r, p, r) + 1.0;
     I k = (I)shifted - (I)splat<D>(0x1.8p52), half = k >> 1;
     return p * (D)((half + 1023) << 52) * (D)((k - half + 1023) << 52);
@@ -290,8 +283,8 @@ template <class D> INLINE void split_f64(D x, D& e, D& f) {  // x = 2^e (1 + f)
 template <class D> INLINE D log_tail_f64(D f, D half, D more) {
     D s = f / (f + 2.0), z = s * s;
     D tail = z * poly(z, 6.666666666666735130e-01, 3.999999999940941908e-01, 2.857142874366239149e-01,
-                          2.222219843214978396e-01, 1.818357216161805012e-01, 1.531383769920937332e-01,
-                          1.479819860511658591e-01);
+                      2.222219843214978396e-01, 1.818357216161805012e-01, 1.531383769920937332e-01,
+                      1.479819860511658591e-01);
     return fma_(s, half + tail, more);
 }
 template <class D> INLINE D log_f64(D x) {
@@ -321,7 +314,7 @@ template <class D> INLINE D exp2_near(D t) {
     t = clamp_(t, -160.0f, 130.0f);
     D shifted = t + 0x1.8p52, r = t - (shifted - 0x1.8p52);
     D p = poly(r, 0.9999999999616215, 0.6931471807287202, 0.24022651198754255, 0.055504103528196826,
-                   0.009618027172798664, 0.0013333922866434365, 0.0001546931729982275, 1.5201898457079265e-05);
+               0.009618027172798664, 0.0013333922866434365, 0.0001546931729982275, 1.5201898457079265e-05);
     return (D)((I)p + ((I)shifted << 52));
 }
 // What g computes of floats in double, by halves where those are wider than a register.
@@ -412,9 +405,9 @@ template <class D> INLINE D erfc_near(D x) {
     D b = a > 10.3 ? splat<D>(10.3) : a, t = (b - 3.75) / (b + 3.75);
     D r = exp2_near(b * b * -0x1.71547652b82fep0);
     r *= poly(t, 0.14558972127398995, -0.27342193166745143, 0.2260080673893968, -0.16357188443552878,
-                  0.10260429610491295, -0.054802536733095375, 0.02414332732724143, -0.008218892822019987,
-                  0.0018034841804511334, -3.1921246233765726e-05, -0.00015876472365273543, 5.5191382307949134e-05,
-                  1.7892865439918152e-05);
+              0.10260429610491295, -0.054802536733095375, 0.02414332732724143, -0.008218892822019987,
+              0.0018034841804511334, -3.1921246233765726e-05, -0.00015876472365273543, 5.5191382307949134e-05,
+              1.7892865439918152e-05);
     r = x < 0.0 ? 2.0 - r : r;
     return x != x ? x : r;
 }

@@ -10,7 +10,6 @@ import math
 from typing import Any
 
 from stator.codegen.places import Whole
-from stator.loop import special_functions
 from stator.loop.scalar import FLOATS
 
 STORAGE = {
@@ -29,7 +28,7 @@ _HELD = {"i64": (-(2**63), 2**63 - 1), "i32": (-(2**31), 2**31 - 1)}  # by a reg
 
 _CALLS = (
     "pow abs sqrt rsqrt exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan atan2 sinh cosh tanh erf erfc "
-    "sigmoid sign floor ceil trunc round isnan isinf"
+    "sigmoid lgamma sign floor ceil trunc round isnan isinf"
 )
 TEXT: dict[str, str] = {
     "add": "({0} + {1})", "sub": "({0} - {1})", "mul": "({0} * {1})", "div": "({0} / {1})", "neg": "(-{0})",
@@ -42,8 +41,6 @@ TEXT: dict[str, str] = {
     "shl": "shl_({0}, {1})", "shr": "shr_({0}, {1})", "where": "select({0}, {1}, {2})",
     **{name: f"{name}_({{0}}, {{1}})" for name in ("pow", "atan2")},
     **{name: f"{name}_({{0}})" for name in _CALLS.split() if name not in ("pow", "atan2")},
-    **{name: f"{name}_({{0}}, {{1}})" if arity == 2 else f"{name}_({{0}})"
-       for name, arity, *_ in special_functions.ROWS},
 }  # fmt: skip
 ON_MASKS: dict[str, str] = {
     "add": "mask({0} | {1})", "mul": "mask({0} & {1})", "minimum": "mask({0} & {1})", "maximum": "mask({0} | {1})",

@@ -95,7 +95,7 @@ template <class T> INLINE T mod_(T a, T b) {
 template <class D> INLINE D raise_(D e, D f, D y) {
     D s = f / (f + 2.0), z = s * s;
     D l = fma_(s, poly(z, 2.885390081777849, 0.9617966941145776, 0.5770779420427942, 0.41220928421524405,
-                              0.31990437275961786, 0.2829196368200931), e);
+                       0.31990437275961786, 0.2829196368200931), e);
     return exp2_near(y * l);
 }
 template <class F> INLINE F powf_f32(F x, F y) {

@@ -111,18 +111,6 @@ template <class F> INLINE F round_bf16(F x) {
         return (F)(up & (int)0xffff0000);
     }
 }
-template <class F> INLINE F round_f16(F x) {
-    if constexpr (lanes_of<F> == 0) return round_f16(splat<V<float, 4>>(x))[0];
-    else {
-        typedef Int<F> I;
-        I bits = (I)x, sign = bits & (int)0x80000000, size = bits ^ sign;
-        F tiny = ((F)size + 0.5f) - 0.5f;  // below 2^-14 the spacing is 2^-24
-        I up = (size + 0xfff + ((size >> 13) & 1)) & ~0x1fff;
-        I r = size < 0x38800000 ? (I)tiny : up;
-        r = r >= 0x47800000 ? I{} + 0x7f800000 : r;
-        return x != x ? x : (F)(r | sign);
-    }
-}
 template <class T> INLINE T wrap_u8(T x) { return x & 0xff; }
 template <class T> INLINE T wrap_i8(T x) { return (x << 24) >> 24; }
 template <class T> INLINE T wrap_i16(T x) { return (x << 16) >> 16; }
@@ -248,6 +236,13 @@ template <class T, class F> INLINE void raw_store(T* p, F v, i64_ n) {
 template <int L> INLINE V<float, L> from_bf16(V<unsigned short, L> h) {
     return (V<float, L>)(__builtin_convertvector(h, V<unsigned, L>) << 16);
 }
+#if defined(__AVX512F__)
+template <int L> constexpr bool converts_f16 = L == 16 || L == 8;
+#elif defined(__F16C__)
+template <int L> constexpr bool converts_f16 = L == 8;
+#else
+template <int L> constexpr bool converts_f16 = false;
+#endif
 template <int L> INLINE V<float, L> from_f16(V<unsigned short, L> h) {
 #ifdef __AVX512F__
     if constexpr (L == 16)
@@ -279,9 +274,25 @@ template <int L> INLINE V<unsigned short, L> narrow_f16(V<float, L> x) {
     return __builtin_convertvector((V<unsigned, L>)(r | ((sign >> 16) & 0x8000)), V<unsigned short, L>);
 }
 
+template <class F> INLINE F round_f16(F x) {
+    constexpr int L = lanes_of<F>;
+    if constexpr (L == 0) return round_f16(splat<V<float, converts_f16<8> ? 8 : 4>>(x))[0];
+    else if constexpr (converts_f16<L>) return from_f16<L>(narrow_f16<L>(x));
+    else {
+        typedef Int<F> I;
+        I bits = (I)x, sign = bits & (int)0x80000000, size = bits ^ sign;
+        F tiny = ((F)size + 0.5f) - 0.5f;  // below 2^-14 the spacing is 2^-24
+        I up = (size + 0xfff + ((size >> 13) & 1)) & ~0x1fff;
+        I r = size < 0x38800000 ? (I)tiny : up;
+        r = r >= 0x47800000 ? I{} + 0x7f800000 : r;
+        return x != x ? x : (F)(r | sign);
+    }
+}
+
 template <class T> using Register = decltype(+T{});  // narrow integers are held in int
+template <class T> using Step_ = typename Choose<sizeof(T) == 1, short, T>::type;  // g++ has none from char to int
 template <int L, class T, class N> INLINE V<Register<T>, L> load(const T* p, N n) {
-    return __builtin_convertvector(raw<T, L>(p, n), V<Register<T>, L>);
+    return __builtin_convertvector(__builtin_convertvector(raw<T, L>(p, n), V<Step_<T>, L>), V<Register<T>, L>);
 }
 template <int L, class N> INLINE V<float, L> load(const bf16* p, N n) {
     return from_bf16<L>(raw<unsigned short, L>((const unsigned short*)p, n));
@@ -294,7 +305,7 @@ template <int L, class N> INLINE V<int, L> load(const b8* p, N n) {
 }
 
 template <int L, class T, class N> INLINE void store(T* p, V<Register<T>, L> v, N n) {
-    raw_store(p, __builtin_convertvector(v, V<T, L>), n);
+    raw_store(p, __builtin_convertvector(__builtin_convertvector(v, V<Step_<T>, L>), V<T, L>), n);
 }
 template <int L, class N> INLINE void store(bf16* p, V<float, L> v, N n) { raw_store(p, narrow_bf16<L>(v), n); }
 template <int L, class N> INLINE void store(f16* p, V<float, L> v, N n) { raw_store(p, narrow_f16<L>(v), n); }

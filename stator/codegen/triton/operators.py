@@ -7,8 +7,6 @@ stands before the kernels of every file. Neighbour: `printer.py` reads the table
 
 from __future__ import annotations
 
-from stator.codegen.triton import special_functions
-
 TYPES = {
     "f64": "tl.float64", "f32": "tl.float32", "bf16": "tl.bfloat16", "f16": "tl.float16", "i64": "tl.int64",
     "i32": "tl.int32", "i16": "tl.int16", "i8": "tl.int8", "u8": "tl.uint8", "bool": "tl.int1",
@@ -40,7 +38,7 @@ SPELLING = {
     "round": "libdevice.rint({0})", "isnan": "({0} != {0})", "isinf": "(tl.abs({0}) == float('inf'))",
     "eq": "{0} == {1}", "ne": "{0} != {1}", "lt": "{0} < {1}", "le": "{0} <= {1}", "gt": "{0} > {1}",
     "ge": "{0} >= {1}", "and": "{0} & {1}", "or": "{0} | {1}", "xor": "{0} ^ {1}", "not": "~{0}",
-    "shl": "_shl({0}, {1})", "shr": "_shr({0}, {1})", "where": "tl.where({0}, {1}, {2})", **special_functions.SPELLING,
+    "shl": "_shl({0}, {1})", "shr": "_shr({0}, {1})", "where": "tl.where({0}, {1}, {2})",
 }  # fmt: skip
 
 INTEGER = {

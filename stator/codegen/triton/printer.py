@@ -15,7 +15,6 @@ import math
 from collections.abc import Sequence
 
 from stator.codegen.places import place
-from stator.codegen.triton import special_functions
 from stator.codegen.triton.operators import ATOMICS, FOLDS, POINTERS, SCANS, SIGNED, TYPES, spelling
 from stator.kernel import ir
 from stator.loop import scalar
@@ -340,7 +339,7 @@ class _Printer:
 
     def given(self, statement: ir.Let, args: Sequence[ir.Operand]) -> list[str]:
         """Texts of operands; where all are numbers, or one is no float, numbers get their dtype said."""
-        single = statement.op in ("div", "shl", "shr", "pow") or statement.op in special_functions.SPELLING
+        single = statement.op in ("div", "shl", "shr", "pow")
         single = single or all(isinstance(arg, ir.Literal) for arg in args)
         return [self.typed(arg) if single or arg.dtype not in ("f32", "i32") else self.operand(arg) for arg in args]
 

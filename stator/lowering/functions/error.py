@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 
 from stator.lowering.functions import coefficients as c
-from stator.lowering.functions.formula import Formula, absolute, chebyshev, exp, log, log1p, sqrt, where
+from stator.lowering.functions.formula import Formula, absolute, chebyshev, exp, log, log1p, rough_log, sqrt, where
 
 
 def erfinv(y: Formula) -> Formula:
     """The inverse error function: y times a series of w = -log(1 - y**2), or of its square root."""
-    w = -log((1.0 - y) * (1.0 + y))
+    w = -rough_log((1.0 - y) * (1.0 + y))
     root = sqrt(w)
     near = chebyshev(c.ERFINV_NEAR, w)
     far = where(w < 16.0, chebyshev(c.ERFINV_MIDDLE, root), chebyshev(c.ERFINV_FAR, root))
@@ -38,10 +38,10 @@ def ndtri(p: Formula) -> Formula:
     low, high = math.exp(-2.0), 1.0 - math.exp(-2.0)
     upper = p > 0.5
     rest = where(upper, 1.0 - p, p)
-    z = sqrt(-2.0 * log(rest))
+    z = sqrt(-2.0 * rough_log(rest))
     u = 1.0 / z
     series = where(z < 8.0, chebyshev(c.NORMAL_TAIL, u), chebyshev(c.NORMAL_FAR_TAIL, u))
-    tail = log(z) * u + series * u - z
+    tail = rough_log(z) * u + series * u - z
     tail = where(upper, -tail, tail)
     value = where((p > low) & (p < high), math.sqrt(2.0) * erfinv(2.0 * p - 1.0), tail)
     value = where(p.equals(0.0), -math.inf, where(p.equals(1.0), math.inf, value))

@@ -1,12 +1,14 @@
 """Formulas: expressions written with Python's operators, for functions that consist of many operations.
 
 A `Formula` is a float or bool `Expr` under construction; numbers among operands become constants of its dtype. What is
-written is computed: nothing is simplified that rounds. Neighbours: `gamma.py`, `error.py`, `bessel.py`.
+written is computed: nothing is simplified that rounds, but series end where the digits of the result do. Neighbours:
+`gamma.py`, `error.py`, `bessel.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 
 from stator.loop import expr as e
 from stator.loop.expr import Expr
@@ -14,12 +16,16 @@ from stator.lowering.functions.coefficients import Ratio, Series
 
 
 class Formula:
-    """A number (or truth value) that is computed where it is read."""
+    """A number (or truth value) that is computed where it is read.
 
-    __slots__ = ("expr",)
+    `spare` is what a series may be off by, as a part of its largest coefficient; 0 where all digits count.
+    """
 
-    def __init__(self, expr: Expr) -> None:
+    __slots__ = ("expr", "spare")
+
+    def __init__(self, expr: Expr, spare: float = 0.0) -> None:
         self.expr = expr
+        self.spare = spare
 
     def __add__(self, other: Formula | float) -> Formula:
         return _op("add", self, other)
@@ -71,7 +77,7 @@ class Formula:
 
 
 def _op(name: str, *operands: Formula | float) -> Formula:
-    return Formula(e.op(name, *_alike(*operands)))
+    return Formula(e.op(name, *_alike(*operands)), max([o.spare for o in operands if isinstance(o, Formula)]))
 
 
 def _alike(*operands: Formula | float) -> list[Expr]:
@@ -89,21 +95,48 @@ sqrt, sin, cos = _function("sqrt"), _function("sin"), _function("cos")
 floor, trunc = _function("floor"), _function("trunc")
 
 
+def rough_log(x: Formula) -> Formula:
+    """The logarithm, computed as a float where the result is one, or shorter."""
+    if not x.spare:
+        return log(x)
+    return Formula(e.cast(e.op("log", e.cast(x.expr, "f32")), x.expr.dtype), x.spare)
+
+
 def where(condition: Formula, a: Formula | float, b: Formula | float) -> Formula:
     """`a` where the condition holds, else `b`."""
-    return Formula(e.op("where", condition.expr, *_alike(a, b)))
+    spare = max([o.spare for o in (condition, a, b) if isinstance(o, Formula)])
+    return Formula(e.op("where", condition.expr, *_alike(a, b)), spare)
 
 
 def chebyshev(series: Series, x: Formula) -> Formula:
-    """A Chebyshev series at x (Clenshaw's recurrence)."""
+    """A Chebyshev series at x: by Clenshaw's recurrence, or, where not all digits count, as a short polynomial."""
     low, high, coefficients = series
     t = (x - (low + high) / 2) * (2 / (high - low))
+    if x.spare:
+        return polynomial(t, *_powers(coefficients, x.spare))
     twice = t + t
     last: Formula | float = 0.0
     value: Formula | float = coefficients[-1]
     for c in reversed(coefficients[1:-1]):
         value, last = twice * value - last + c, value
     return t * value - last + coefficients[0]
+
+
+@cache
+def _powers(series: tuple[float, ...], spare: float) -> tuple[float, ...]:
+    """A Chebyshev series as coefficients of powers, without the terms at its end that `spare` covers."""
+    length, rest = len(series), 0.0
+    while length > 2 and rest + abs(series[length - 1]) <= spare * max(map(abs, series)):
+        length -= 1
+        rest += abs(series[length])
+    found = [0.0] * length
+    before, current = [1.0], [0.0, 1.0]  # the polynomials of degrees 0 and 1
+    for c in series[:length]:
+        for k, power in enumerate(before):
+            found[k] += c * power
+        doubled = [0.0, *[2.0 * power for power in current]]
+        before, current = current, [a - b for a, b in zip(doubled, [*before, 0.0, 0.0], strict=False)]
+    return tuple(found)
 
 
 def ratio(parts: Ratio, x: Formula) -> Formula:
@@ -113,9 +146,9 @@ def ratio(parts: Ratio, x: Formula) -> Formula:
 
 
 def polynomial(x: Formula, *coefficients: float) -> Formula:
-    """The sum of coefficients[k] * x**k."""
+    """The sum of coefficients[k] * x**k; where not all digits count, products and sums are rounded together."""
     value: Formula | float = coefficients[-1]
     for c in reversed(coefficients[:-1]):
-        value = x * value + c
+        value = _op("fma", x, value, c) if x.spare else x * value + c
     assert isinstance(value, Formula)
     return value

@@ -172,9 +172,10 @@ def _adaptive_sums(x: Tensor, places: Sequence[int]) -> Tensor:
             x = w.gathered(x, dim[0], positions, [(counts, None)])
         return x
     terms = [x]
-    for dim in dims:
+    for dim in reversed(dims):  # along the last dim elements lie apart: it comes first, while x is small
         positions, counts = _covered(*dim, x.device)
-        terms = [term for one in terms for term in w.gathered_terms(one, dim[0], positions, [(counts, None)])]
+        found = [w.gathered_terms(term, dim[0], positions, [(counts, None)]) for term in terms]
+        terms = [term for row in zip(*found, strict=True) for term in row]
     return w.total(terms)
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from stator.prims import names as p
 from stator.prims.dtypes import cast, common_type, compute_type, rounds_once
-from stator.prims.special_functions import FUNCTIONS, ON_CPU, SPECIAL
+from stator.prims.special_functions import FUNCTIONS, SPECIAL
 from stator.prims.table import decompose
 
 #: What loops compute on; ATen takes unsigned integers of more than 8 bits too.
@@ -24,17 +24,7 @@ def _register(name: str) -> None:
     @decompose(name)
     def run(x: Tensor, y: Tensor | None = None) -> Any:
         known = x.dtype in NUMBERS and (y is None or y.dtype in NUMBERS)
-        if not known or (name in ON_CPU and x.device.type != "cpu"):
-            return NotImplemented
-        return SPECIAL(name, x, y)
-
-    @decompose(f"{name}.other_scalar", f"{name}.n_scalar")
-    def run_number(x: Tensor, y: float) -> Any:
-        return run(x, _number(y, x))
-
-    @decompose(f"{name}.self_scalar", f"{name}.x_scalar")
-    def run_of_number(x: float, y: Tensor) -> Any:
-        return run(_number(x, y), y)
+        return SPECIAL(name, x, y) if known else NotImplemented
 
 
 def _number(value: float, other: Tensor) -> Tensor:
@@ -56,15 +46,9 @@ def _floating(x: Tensor) -> Tensor:
 
 @decompose("polygamma")
 def polygamma(n: int, x: Tensor) -> Any:
-    if n < 0 or x.dtype not in NUMBERS:
+    if n not in (0, 1) or x.dtype not in NUMBERS:
         return NotImplemented
-    if n < 2:
-        return SPECIAL("trigamma" if n else "digamma", x)
-    x = _floating(x)
-    wide = cast(x, compute_type(x.dtype))
-    factor = p.full([], n + 1.0, dtype=wide.dtype, device=x.device)
-    sign = 1.0 if n % 2 else -1.0
-    return cast(p.mul(SPECIAL("special_zeta", factor, wide), sign * math.gamma(n + 1.0)), x.dtype)
+    return SPECIAL("trigamma" if n else "digamma", x)
 
 
 @decompose("mvlgamma")

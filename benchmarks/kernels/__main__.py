@@ -1,0 +1,159 @@
+"""Patterns of real programs at five sizes: microseconds a call of eager, stator and torch.compile.
+
+    python -m benchmarks.kernels [pattern …] [--sizes 16 100000] [--threads 2] [--peer] [--out kernels.json]
+
+All of a row are measured in turn in one process, allocations and calls included; a figure is the least of several
+rounds, as the machine is shared. `--peer` adds torch.compile. Of patterns that memory bounds the last column is the
+bandwidth they reach, as a part of what copying reaches in this run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+import stator
+from benchmarks.kernels.cases import PATTERNS, SIZES, Pattern
+from benchmarks.worker import flat_outputs
+
+Call = Callable[[], Any]
+#: Seconds that a round of one compiler takes at least, and rounds.
+ROUND, ROUNDS = 0.004, 9
+#: Elements that are copied to learn the bandwidth.
+COPIED = 10_000_000
+#: What counts as slower than eager, and than torch.compile.
+SLOWER_THAN_EAGER, SLOWER_THAN_PEER = 1.03, 1.10
+
+
+class Row(NamedTuple):
+    """Least microseconds a call by compiler, and the bytes that a call reads and writes."""
+
+    pattern: str
+    size: int
+    us: dict[str, float]
+    moved: int
+
+    def ratio(self, other: str) -> float:
+        """How many times as long stator takes."""
+        return self.us["stator"] / self.us[other] if other in self.us else math.nan
+
+
+def compiled(compiler: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """A new function of the same code under a compiler, for static shapes."""
+    match compiler:
+        case "stator":
+            return stator.compile(function, dynamic=False, fullgraph=True)
+        case "torch.compile":
+            torch._dynamo.reset()
+            return torch.compile(function, dynamic=False, fullgraph=True)
+    return function
+
+
+def call_of(compiler: str, pattern: Pattern, given: tuple[Any, ...]) -> Call:
+    """A call forward, or forward and backward with a cotangent of random numbers."""
+    function = compiled(compiler, pattern.run)
+    if not pattern.grad:
+        return lambda: function(*given)
+    inputs = [x.requires_grad_() if x.is_floating_point() else x for x in given]
+    wanted = [x for x in inputs if x.requires_grad]
+    cotangent = torch.randn_like(function(*inputs))
+    return lambda: torch.autograd.grad(function(*inputs), wanted, cotangent)
+
+
+def timed(call: Call, count: int) -> float:
+    """Microseconds a call over so many calls."""
+    start = time.perf_counter()
+    for _ in range(count):
+        call()
+    return (time.perf_counter() - start) / count * 1e6
+
+
+def least(calls: dict[str, Call]) -> dict[str, float]:
+    """The least time of each, measured in turn."""
+    counts = {}
+    for name, call in calls.items():
+        call()
+        counts[name] = max(1, int(ROUND * 1e6 / max(min(timed(call, 1), timed(call, 1)), 0.1)))
+    rounds = [{name: timed(call, counts[name]) for name, call in calls.items()} for _ in range(ROUNDS)]
+    return {name: min(round[name] for round in rounds) for name in calls}
+
+
+def measure(names: Iterable[str], sizes: Iterable[int], compilers: Iterable[str]) -> Iterator[Row]:
+    """The rows, one after the other."""
+    for name in names:
+        pattern = PATTERNS[name]
+        for size in sizes:
+            torch.manual_seed(0)
+            given = pattern.inputs(size)
+            with torch.set_grad_enabled(pattern.grad):
+                calls = {compiler: call_of(compiler, pattern, given) for compiler in compilers}
+                moved = sum(t.nbytes for t in (*given, *flat_outputs(pattern.run(*given))))
+                yield Row(name, size, least(calls), moved)
+
+
+def copying() -> float:
+    """Bytes a microsecond that copying reads and writes."""
+    source, target = torch.randn(COPIED), torch.empty(COPIED)
+    us = least({"copy": lambda: target.copy_(source)})["copy"]
+    return 2 * source.nbytes / us
+
+
+def report(rows: list[Row], compilers: list[str], bandwidth: float) -> Table:
+    """Microseconds, ratios (stator's time as a part of the other's), bandwidth."""
+    table = Table("pattern", "size", *compilers, *[f"of {c}" for c in compilers if c != "stator"], "of copying")
+    for row in rows:
+        ratios = [_ratio(row, c) for c in compilers if c != "stator"]
+        pattern = PATTERNS[row.pattern]
+        part = row.moved / row.us["stator"] / bandwidth
+        reached = f"{part:.2f}" if pattern.moved and not pattern.grad and row.size == max(SIZES) else ""
+        table.add_row(row.pattern, f"{row.size:,}", *[f"{row.us[c]:.1f}" for c in compilers], *ratios, reached)
+    return table
+
+
+def _ratio(row: Row, other: str) -> str:
+    limit = SLOWER_THAN_EAGER if other == "eager" else SLOWER_THAN_PEER
+    ratio = row.ratio(other)
+    return f"[bold]{ratio:.2f}[/bold]" if ratio > limit else f"{ratio:.2f}"
+
+
+def mean(rows: list[Row], other: str) -> float:
+    """The geometric mean of how many times as fast stator is."""
+    return math.exp(-sum(math.log(row.ratio(other)) for row in rows) / len(rows))
+
+
+def main() -> None:
+    """Parse, measure, print, and write what was measured."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("patterns", nargs="*", help="parts of names; all patterns where there are none")
+    parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES), choices=SIZES)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--peer", action="store_true", help="torch.compile too")
+    parser.add_argument("--out", type=Path, help="a file for the figures")
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    compilers = ["eager", "stator", *["torch.compile"] * options.peer]
+    names = [name for name in PATTERNS if not options.patterns or any(part in name for part in options.patterns)]
+    console, bandwidth, rows = Console(), copying(), []
+    for row in measure(names, options.sizes, compilers):
+        rows.append(row)
+        if options.out:
+            options.out.write_text(json.dumps([row._asdict() for row in rows], indent=1), encoding="utf-8")
+    console.print(report(rows, compilers, bandwidth))
+    console.print(f"copying moves {bandwidth / 1e3:.1f} GB/s")
+    for other, limit in (("eager", SLOWER_THAN_EAGER), ("torch.compile", SLOWER_THAN_PEER)):
+        if other in compilers:
+            slower = [row for row in rows if row.ratio(other) > limit]
+            console.print(f"{mean(rows, other):.2f} times {other}'s speed; slower in {len(slower)} of {len(rows)} rows")
+
+
+if __name__ == "__main__":
+    main()
