@@ -83,10 +83,6 @@ class LoopPlan:
         threads = f"cost {hint(self.cost)}, so {hint(self.threads)} threads, each worth {device.thread_work}"
         return f"{', '.join(told)}; {threads}"
 
-    def dtype(self, node: Expr) -> str:
-        """The dtype that a node is computed in."""
-        return "i32" if node in self.narrow else node.dtype
-
     def lane_stride(self, index: Index) -> Extent | None:
         """By how much a lane moves the index within a block of lanes, or None where that is not constant."""
         return 0 if self.vector is None else _lane_stride(index, self.vector, self.lanes, self.deps)

@@ -33,7 +33,7 @@ class _Printer(Memory):
     def __init__(self, function: ir.Function) -> None:
         super().__init__(function)
         self.uses = Counter([o for s in ir.walk(function.body) for o in ir.operands(s)])
-        self.declared: dict[ir.Value, str] = {}  # variables, by the name that their array has
+        self.positions = {best.position for best in self.lanes.best.values()}  # declared and taken with the best values
         self.operators: dict[ir.Value, str] = {}  # what accumulators are folded by
         self.sources: dict[ir.Operand, str] = {}  # the dtypes that casts have converted
         self.whole: ir.Loop | None = None  # what runs over all pieces of a thread at once
@@ -165,8 +165,7 @@ class _Printer(Memory):
             case ir.Best():
                 self.take(statement)
             case ir.Flush(target):
-                name = self.declared[target]
-                self.block.lines.append(f"flush({name}_total, {name}_lost, {name});")
+                self.block.lines.append(f"flush({target.name}_total, {target.name}_lost, {target.name});")
             case ir.Scan():
                 self.scan(statement)
             case ir.Scratch(name, dtype, numel):
@@ -215,10 +214,10 @@ class _Printer(Memory):
 
     def declare(self, statement: ir.Declare) -> None:
         target, start, lines = statement.target, statement.start, self.block.lines
-        if any(best.position == target for best in self.lanes.best.values()):
-            return  # it is declared with the best value
+        if target in self.positions:
+            return
         assert isinstance(start, ir.Literal), "a variable starts from a number"
-        name = self.declared[target] = target.name
+        name = target.name
         if (best := self.lanes.best.get(target)) is not None:
             self.declare_best(best, start)
             return
@@ -239,7 +238,7 @@ class _Printer(Memory):
         self.block.lines.append(f"Best<{shape}, {position}> {best.best.name} = {{splat<{shape}>({number}), {at}}};")
 
     def assign(self, statement: ir.Assign) -> None:
-        target, op, name = statement.target, statement.op, self.declared[statement.target]
+        target, op, name = statement.target, statement.op, statement.target.name
         assert statement.args[0] == target, "a variable takes the next value"
         folded = target in self.lanes.folded
         vector = folded or target in self.lanes.varying
@@ -251,7 +250,7 @@ class _Printer(Memory):
 
     def scan(self, scan: ir.Scan) -> None:
         """One step of a scan, or one for each lane."""
-        dtype, state = scan.target.dtype, f"{self.declared[scan.state]}[0]"
+        dtype, state = scan.target.dtype, f"{scan.state.name}[0]"
         along = scan.state in self.lanes.scanned
         value = self.operand(scan.value, along or scan.target in self.lanes.varying)
         combine, wrap = ops.COMBINE[COMBINE.get(scan.op, scan.op)], ops.WRAP.get(dtype, "")
@@ -282,13 +281,13 @@ class _Printer(Memory):
         value, here = (self.operand(arg, vector, given) for arg, given in ((best.value, kind), (best.here, "")))
         live = f"live<{self.width}>({'n' if folded else 'Full{}'})" if vector else "true"
         flags = f"{_flag(best.op == 'gt')}, {_flag(best.in_turn)}"
-        self.block.lines.append(f"take<{flags}>({self.declared[best.best]}, {value}, {here}, {live});")
+        self.block.lines.append(f"take<{flags}>({best.best.name}, {value}, {here}, {live});")
 
     def fold(self, target: ir.Value) -> None:
         """Name what a variable has come to: folded over lanes where it has a part for each."""
-        if target not in self.declared:
+        if target in self.positions:
             return
-        name, kind, folded = self.declared[target], ops.KIND[target.dtype], target in self.lanes.folded
+        name, kind, folded = target.name, ops.KIND[target.dtype], target in self.lanes.folded
         vector = target in self.lanes.varying
         best = self.lanes.best.get(target)
         if best is not None:
