@@ -69,7 +69,7 @@ def _chosen(q: Any, k: Any, v: Any, scale: float, keep: Any, low: float) -> Any:
 
 
 def _chosen_fused(q: Any, k: Any, v: Any, scale: float, keep: Any, low: float) -> Any:
-    return _biased_fused(q, k, v, scale, _additive(q, keep, low))
+    return _biased_fused(_seen(q, keep), k, v, scale, _additive(q, keep, low))
 
 
 def _chosen_biased(q: Any, k: Any, v: Any, scale: float, keep: Any, low: float, bias: Any) -> Any:
@@ -77,12 +77,17 @@ def _chosen_biased(q: Any, k: Any, v: Any, scale: float, keep: Any, low: float, 
 
 
 def _chosen_biased_fused(q: Any, k: Any, v: Any, scale: float, keep: Any, low: float, bias: Any) -> Any:
-    return _biased_fused(q, k, v, scale, _additive(q, keep, low) + bias)
+    return _biased_fused(_seen(q, keep), k, v, scale, _additive(q, keep, low) + bias)
 
 
 def _additive(q: Any, keep: Any, low: float) -> Any:
     """What to add to scores so that only those are left that are kept."""
     return torch.zeros_like(keep, dtype=q.dtype).masked_fill(torch.logical_not(keep), low)
+
+
+def _seen(q: Any, keep: Any) -> Any:
+    """The queries that some key is kept for: of the others' scores, none has a gradient."""
+    return q.masked_fill(torch.logical_not(keep.any(-1, keepdim=True)), 0.0)
 
 
 # ---- where it is allowed, and where it pays ----------------------------------------------------------------------

@@ -18,7 +18,7 @@ from torch import fx
 
 from stator.base.errors import Location
 from stator.fake.mode import FakeMode
-from stator.fake.symbolic import is_symbolic
+from stator.fake.symbolic import extents, is_symbolic
 from stator.patterns.normal import COMMUTATIVE, Form, form, number, permuted, tensor
 from stator.patterns.pattern import Pattern, kind, run
 
@@ -226,6 +226,9 @@ class _Matcher:
             yield state.with_input(wanted, given)
         elif _same(state.inputs[wanted], given):
             yield state
+        found = form(given) if isinstance(given, fx.Node) else None
+        if found is not None and found.op == "same":
+            yield from self.argument(wanted, found.args[0], replace(state, covered=(*state.covered, given)))
 
     def stands_for(self, wanted: fx.Node, example: torch.Tensor, value: Any) -> bool:
         """Whether a value is of the class that an example names."""
@@ -266,13 +269,17 @@ def _equal(wanted: Any, given: Any) -> bool:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Whether two parts of a program are one value."""
-    if isinstance(one, fx.Node) and isinstance(other, fx.Node):
-        return _origin(one) is _origin(other)
-    return type(one) is type(other) and bool(one == other)
-
-
-def _origin(node: fx.Node) -> fx.Node:
-    while (found := form(node)) is not None and found.op == "same" and isinstance(found.args[0], fx.Node):
-        node = found.args[0]
-    return node
+    """Whether two parts of a program are one value, or are seen to show one."""
+    if one is other:
+        return True
+    if not isinstance(one, fx.Node | Form) or not isinstance(other, fx.Node | Form):
+        return type(one) is type(other) and bool(one == other)
+    left, right = (form(part) if isinstance(part, fx.Node) else part for part in (one, other))
+    if left is not None and left.op == "same":
+        return _same(left.args[0], other)
+    if right is not None and right.op == "same":
+        return _same(one, right.args[0])
+    if left is None or right is None or left.op != right.op or left.op not in {*SHOWING, "logical_not"}:
+        return False
+    sizes = extents(value_of(one).shape) == extents(value_of(other).shape)
+    return sizes and left.args[1:] == right.args[1:] and _same(left.args[0], right.args[0])

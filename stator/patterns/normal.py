@@ -105,47 +105,64 @@ def tensor(node: Any) -> torch.Tensor | None:
     return value if isinstance(value, torch.Tensor) else None
 
 
+class Call(NamedTuple):
+    """One call of a program; its first operand is by position, whatever it is called."""
+
+    node: fx.Node
+    name: str
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+    def argument(self, place: int, name: str, default: Any = None) -> Any:
+        """An argument by position or by name."""
+        return self.args[place] if len(self.args) > place else self.kwargs.get(name, default)
+
+
 def form(node: fx.Node) -> Form | None:
     """The normal form of the node's call; None where it is no call of a tensor operator."""
-    name = name_of(node)
+    name, args, kwargs = name_of(node), node.args, node.kwargs
     if name == "getattr":
-        name = _ATTRIBUTES.get(str(node.args[1]), name)
-    if not name or (tensor(node) is None and not isinstance(node.meta.get("val"), list | tuple)):
+        name = _ATTRIBUTES.get(str(args[1]), name)
+    if name in ("", "getattr") or (tensor(node) is None and not isinstance(node.meta.get("val"), list | tuple)):
         return None
+    if not args and "input" in kwargs:
+        args, kwargs = (kwargs["input"],), {name: value for name, value in kwargs.items() if name != "input"}
+    call = Call(node, name, args, kwargs)
     read = _READERS.get(name)
-    found = read(node) if read is not None else None
-    return found or Form(name, _bound(node))
+    found = read(call) if read is not None and args else None
+    return found or Form(name, _bound(call))
 
 
-def _bound(node: fx.Node) -> tuple[Any, ...]:
+def _bound(call: Call) -> tuple[Any, ...]:
     """The arguments of any call, in the order of its parameters, its defaults among them."""
-    if not node.kwargs and isinstance(node.target, types.BuiltinFunctionType) and node.target.__module__ == "_operator":
-        return node.args
+    node, name, args, kwargs = call
+    if not kwargs and isinstance(node.target, types.BuiltinFunctionType) and node.target.__module__ == "_operator":
+        return args
     if isinstance(node.target, types.FunctionType):
         try:
-            bound = inspect.signature(node.target).bind(*node.args, **node.kwargs)
+            bound = inspect.signature(node.target).bind(*args, **kwargs)
         except (TypeError, ValueError):
-            return (*node.args, *sorted(node.kwargs.items()))
+            return (*args, *sorted(kwargs.items()))
         bound.apply_defaults()
-        return tuple([_dims(node, name, value) for name, value in bound.arguments.items() if name[0] != "_"])
-    for parameters in _schemas(spelled(node)):
+        return tuple([_dims(args, name, value) for name, value in bound.arguments.items() if name[0] != "_"])
+    for parameters in (*_schemas(spelled(node)), *_schemas(name)):
         names = [parameter.name for parameter in parameters]
-        if len(node.args) > len(names) or not set(node.kwargs) <= set(names[len(node.args) :]):
+        if len(args) > len(names) or not set(kwargs) <= set(names[len(args) :]):
             continue
-        rest = parameters[len(node.args) :]
-        if all(p.name in node.kwargs or p.has_default_value() for p in rest):
-            given = (*node.args, *[node.kwargs.get(p.name, p.default_value) for p in rest])
-            return tuple([_dims(node, name, value) for name, value in zip(names, given, strict=True)])
-    return (*node.args, *sorted(node.kwargs.items()))
+        rest = parameters[len(args) :]
+        if all(p.name in kwargs or p.has_default_value() for p in rest):
+            given = (*args, *[kwargs.get(p.name, p.default_value) for p in rest])
+            return tuple([_dims(args, name, value) for name, value in zip(names, given, strict=True)])
+    return (*args, *sorted(kwargs.items()))
 
 
-def _dims(node: fx.Node, name: str, value: Any) -> Any:
+def _dims(args: tuple[Any, ...], name: str, value: Any) -> Any:
     """Dims counted from the front."""
-    first = tensor(node.args[0]) if node.args and name == "dim" else None
+    first = tensor(args[0]) if args and name == "dim" else None
     if first is None or not first.dim():
         return value
     if isinstance(value, list | tuple):
-        return [_dims(node, name, dim) for dim in value]
+        return [_dims(args, name, dim) for dim in value]
     return value % first.dim() if isinstance(value, int) else value
 
 
@@ -158,22 +175,18 @@ def _schemas(name: str) -> tuple[Sequence[Any], ...]:
     return tuple(getattr(packet, overload)._schema.arguments for overload in packet.overloads())
 
 
-def _argument(node: fx.Node, place: int, name: str, default: Any = None) -> Any:
-    return node.args[place] if len(node.args) > place else node.kwargs.get(name, default)
-
-
 # ---- operators with a form of their own -----------------------------------------------------------------------------
 
 
-def _matmul(node: fx.Node) -> Form | None:
-    return Form("matmul", (node.args[0], _argument(node, 1, "mat2" if "mat2" in node.kwargs else "other")))
+def _matmul(call: Call) -> Form | None:
+    return Form("matmul", (call.args[0], call.argument(1, "mat2" if "mat2" in call.kwargs else "other")))
 
 
-def _baddbmm(node: fx.Node) -> Form | None:
-    if len(node.args) != 3:
+def _baddbmm(call: Call) -> Form | None:
+    if len(call.args) != 3:
         return None
-    bias, *factors = node.args
-    beta, alpha = number(node.kwargs.get("beta", 1)), number(node.kwargs.get("alpha", 1))
+    bias, *factors = call.args
+    beta, alpha = number(call.kwargs.get("beta", 1)), number(call.kwargs.get("alpha", 1))
     product = Form("matmul", tuple(factors))
     if alpha is None or beta is None:
         return None
@@ -183,24 +196,24 @@ def _baddbmm(node: fx.Node) -> Form | None:
     return Form("add", (bias if beta == 1 else Form("scale", (bias, float(beta))), scaled))
 
 
-def _sum(node: fx.Node) -> Form | None:
-    other = _argument(node, 1, "other")
-    plain = len(node.args) <= 2 and number(node.kwargs.get("alpha", 1)) == 1
-    return Form(name_of(node), (node.args[0], other)) if plain and other is not None else None
+def _sum(call: Call) -> Form | None:
+    other = call.argument(1, "other")
+    plain = len(call.args) <= 2 and number(call.kwargs.get("alpha", 1)) == 1
+    return Form(call.name, (call.args[0], other)) if plain and other is not None else None
 
 
-def _product(node: fx.Node) -> Form | None:
+def _product(call: Call) -> Form | None:
     """`x * 2`, `2 * x`, `x / 0.5`  -->  `scale(x, 2.0)`, of numbers with a fraction."""
-    left, right = node.args[0], _argument(node, 1, "other")
-    if right is None or len(node.args) > 2 or node.kwargs.get("rounding_mode"):
+    left, right = call.args[0], call.argument(1, "other")
+    if right is None or len(call.args) > 2 or call.kwargs.get("rounding_mode"):
         return None
-    divides = name_of(node) == "div"
+    divides = call.name == "div"
     if number(left) is not None and not divides:
         left, right = right, left
     factor, value = number(right), tensor(left)
-    whole = tensor(node)
+    whole = tensor(call.node)
     if factor is None or value is None or whole is None or value.dtype is not whole.dtype:
-        return Form(name_of(node), (node.args[0], _argument(node, 1, "other")))
+        return Form(call.name, (call.args[0], call.argument(1, "other")))
     if not value.is_floating_point() or (isinstance(right, fx.Node) and value.dim() == 0):
         return None
     if divides and (factor == 0 or math.isinf(1 / factor)):
@@ -210,30 +223,29 @@ def _product(node: fx.Node) -> Form | None:
     return Form("scale", (left, 1 / factor if divides else float(factor)))
 
 
-def _softmax(node: fx.Node) -> Form | None:
-    value, dim = tensor(node.args[0]), _argument(node, 1, "dim")
-    dtype = node.kwargs.get(
-        "dtype", None if spelled(node) == "softmax" and _is_python(node) else _argument(node, 2, "dtype")
+def _softmax(call: Call) -> Form | None:
+    value, dim = tensor(call.args[0]), call.argument(1, "dim")
+    dtype = call.kwargs.get(
+        "dtype",
+        None
+        if spelled(call.node) == "softmax" and isinstance(call.node.target, types.FunctionType)
+        else call.argument(2, "dtype"),
     )
     if value is None or not isinstance(dim, int) or not value.dim():
         return None
-    return Form("softmax", (node.args[0], dim % value.dim(), None if dtype is value.dtype else dtype))
+    return Form("softmax", (call.args[0], dim % value.dim(), None if dtype is value.dtype else dtype))
 
 
-def _is_python(node: fx.Node) -> bool:
-    return isinstance(node.target, types.FunctionType)
-
-
-def _where(node: fx.Node) -> Form | None:
-    if len(node.args) != 3 or node.kwargs:
+def _where(call: Call) -> Form | None:
+    if len(call.args) != 3 or call.kwargs:
         return None
-    condition, yes, no = node.args
+    condition, yes, no = call.args
     return _chosen(condition, yes, no)
 
 
-def _masked_fill(node: fx.Node) -> Form | None:
-    condition, filled = _argument(node, 1, "mask"), _argument(node, 2, "value")
-    return _chosen(condition, filled, node.args[0]) if isinstance(condition, fx.Node) else None
+def _masked_fill(call: Call) -> Form | None:
+    condition, filled = call.argument(1, "mask"), call.argument(2, "value")
+    return _chosen(condition, filled, call.args[0]) if isinstance(condition, fx.Node) else None
 
 
 def _chosen(condition: Any, yes: Any, no: Any) -> Form:
@@ -244,61 +256,61 @@ def _chosen(condition: Any, yes: Any, no: Any) -> Form:
     return Form("where", (condition, yes, no))
 
 
-def _not(node: fx.Node) -> Form | None:
-    value = tensor(node.args[0])
-    return Form("logical_not", (node.args[0],)) if value is not None and value.dtype is torch.bool else None
+def _not(call: Call) -> Form | None:
+    value = tensor(call.args[0])
+    return Form("logical_not", (call.args[0],)) if value is not None and value.dtype is torch.bool else None
 
 
-def _dropout(node: fx.Node) -> Form | None:
+def _dropout(call: Call) -> Form | None:
     rate, active = (
-        _argument(node, 1, "p", 0.5),
-        _argument(node, 2, "train" if "train" in node.kwargs else "training", True),
+        call.argument(1, "p", 0.5),
+        call.argument(2, "train" if "train" in call.kwargs else "training", True),
     )
-    return Form("same", (node.args[0],)) if active is False or rate == 0 else Form("dropout", (node.args[0], rate))
+    return Form("same", (call.args[0],)) if active is False or rate == 0 else Form("dropout", (call.args[0], rate))
 
 
-def _converted(node: fx.Node) -> Form | None:
+def _converted(call: Call) -> Form | None:
     """A conversion to what the operand is already gives the operand, or a copy."""
-    before, after = tensor(node.args[0]), tensor(node)
+    before, after = tensor(call.args[0]), tensor(call.node)
     if before is None or after is None or before.dtype is not after.dtype or before.device != after.device:
         return None
-    return Form("same", (node.args[0],))
+    return Form("same", (call.args[0],))
 
 
-def _reshaped(node: fx.Node) -> Form | None:
+def _reshaped(call: Call) -> Form | None:
     """A view of other sizes in the same order; which sizes is compared by what the nodes give."""
-    before, after = tensor(node.args[0]), tensor(node)
+    before, after = tensor(call.args[0]), tensor(call.node)
     if before is None or after is None or before.dtype is not after.dtype:  # `view(dtype)`
         return None
-    return Form("reshape", (node.args[0],))
+    return Form("reshape", (call.args[0],))
 
 
-def _indexed(node: fx.Node) -> Form | None:
+def _indexed(call: Call) -> Form | None:
     """`x[:, None]` is a reshape."""
-    index = node.args[1] if isinstance(node.args[1], tuple) else (node.args[1],)
+    index = call.args[1] if isinstance(call.args[1], tuple) else (call.args[1],)
     whole = slice(None, None, None)
-    if tensor(node.args[0]) is not None and all(i is None or i is Ellipsis or i == whole for i in index):
-        return Form("reshape", (node.args[0],))
+    if tensor(call.args[0]) is not None and all(i is None or i is Ellipsis or i == whole for i in index):
+        return Form("reshape", (call.args[0],))
     return None
 
 
-def _expanded(node: fx.Node) -> Form | None:
-    return Form("expand", (node.args[0],))
+def _expanded(call: Call) -> Form | None:
+    return Form("expand", (call.args[0],))
 
 
-def _permuted(node: fx.Node) -> Form | None:
-    value, whole = tensor(node.args[0]), tensor(node)
+def _permuted(call: Call) -> Form | None:
+    value, whole = tensor(call.args[0]), tensor(call.node)
     if value is None or whole is None or value.is_complex() or value.dim() > len(_PRIMES):
         return None
     probe = torch.empty(_PRIMES[: value.dim()], device="meta")
-    if spelled(node) == "getattr":
-        turned = getattr(probe, str(node.args[1]))
-    elif node.op == "call_method":
-        turned = getattr(probe, str(node.target))(*node.args[1:], **node.kwargs)
+    if spelled(call.node) == "getattr":
+        turned = getattr(probe, str(call.args[1]))
+    elif call.node.op == "call_method":
+        turned = getattr(probe, str(call.node.target))(*call.args[1:], **call.kwargs)
     else:
-        turned = node.target(probe, *node.args[1:], **node.kwargs)  # type: ignore[operator]
+        turned = call.node.target(probe, *call.args[1:], **call.kwargs)  # type: ignore[operator]
     order = tuple([_PRIMES.index(size) for size in turned.shape])
-    return permuted(node.args[0], order)
+    return permuted(call.args[0], order)
 
 
 def permuted(value: Any, order: tuple[int, ...]) -> Form:
@@ -312,7 +324,7 @@ def permuted(value: Any, order: tuple[int, ...]) -> Form:
     return Form("permute", (value, order))
 
 
-_READERS: dict[str, Callable[[fx.Node], Form | None]] = {
+_READERS: dict[str, Callable[[Call], Form | None]] = {
     "matmul": _matmul,
     "baddbmm": _baddbmm,
     "add": _sum,

@@ -25,7 +25,7 @@ from stator.fake.tensor import FakeTensor, Memory, memory_of
 from stator.graphs.nodes import module
 from stator.patterns import attention as _attention  # noqa: F401  (fills the table)
 from stator.patterns.matcher import SHOWING, Match, find
-from stator.patterns.normal import Form, form, name_of, writes
+from stator.patterns.normal import Form, form, name_of, tensor, writes
 from stator.patterns.pattern import Pattern, call
 from stator.patterns.registry import patterns
 
@@ -50,7 +50,7 @@ def rewrite(gm: fx.GraphModule) -> fx.GraphModule:
 
 
 def _by_anchor() -> dict[str, list[Pattern]]:
-    """The patterns by the operator that graphs are searched for; of those that are wrong in themselves it tells once."""
+    """The patterns by the operator that graphs are searched for; what is wrong in itself is told of once."""
     anchors: dict[str, list[Pattern]] = {}
     for pattern in patterns():
         try:
@@ -149,18 +149,24 @@ def _disturbed(match: Match, covered: set[fx.Node]) -> str:
         if node.op == "call_function" and node.target in _MODES:
             return "a mode changes inside"
         if node in covered:
-            if writes(node) and not _writes_own(node, covered):
+            if writes(node) and not _writes_own(node, match, covered):
                 return f"{node.name} writes to what others see"
         elif written and (writes(node) or not _is_torch(node)):
             return f"an argument is written to, and {node.name} inside may be what does it"
     return ""
 
 
-def _writes_own(node: fx.Node, covered: set[fx.Node]) -> bool:
-    """Whether a call writes to what another covered call has just made, which nobody else reads."""
-    operand = node.args[0]
-    found = form(operand) if isinstance(operand, fx.Node) else None
-    return operand in covered and found is not None and found.op not in SHOWING and set(operand.users) == {node}  # type: ignore[union-attr]
+def _writes_own(node: fx.Node, match: Match, covered: set[fx.Node]) -> bool:
+    """Whether a call writes to memory that covered calls have made, and that nobody reads between."""
+    arguments, reader = _memories(match).values(), node
+    while True:
+        operand = reader.args[0]
+        value = tensor(operand)
+        if operand not in covered or not isinstance(value, FakeTensor) or set(operand.users) != {reader}:  # type: ignore[union-attr]
+            return False
+        reader, below = operand, tensor(operand.args[0])  # type: ignore[assignment, union-attr]
+        if not isinstance(below, FakeTensor) or memory_of(below) is not memory_of(value):
+            return all(memory_of(value) is not memory for memory in arguments)
 
 
 def _is_torch(node: fx.Node) -> bool:
