@@ -52,8 +52,19 @@ def _finite_fused(q: Any, k: Any, v: Any, scale: float, bias: Any) -> Any:
 
 
 def _biased_fused(q: Any, k: Any, v: Any, scale: float, bias: Any) -> Any:
-    nothing = bias.amax(-1, keepdim=True) == _INFINITE
-    return attention(q, k, v, bias, scale=scale) * torch.ones_like(nothing, dtype=q.dtype).masked_fill(nothing, _NAN)
+    lost = bias.amax(-1, keepdim=True) == _INFINITE
+    return attention(q, k, v, bias, scale=scale) * torch.ones_like(lost, dtype=q.dtype).masked_fill(lost, _NAN)
+
+
+def _biased_trained(q: Any, k: Any, v: Any, scale: float, bias: Any) -> Any:
+    """In backward the kernel takes the sum of a row by its logarithm, which a mask as large as that swallows.
+
+    So a row that nothing is left of has its mask made small, and no scores: all its keys weigh the same, as in eager.
+    """
+    most = bias.amax(-1, keepdim=True)
+    lost = most < _LOW
+    q = q - q.detach().masked_fill(torch.logical_not(lost), 0.0)
+    return attention(q, k, v, bias - most.masked_fill(torch.logical_not(lost), 0.0), scale=scale)
 
 
 def _twice(q: Any, k: Any, v: Any, scale: float, bias: Any, mask: Any) -> Any:
@@ -64,20 +75,32 @@ def _twice_fused(q: Any, k: Any, v: Any, scale: float, bias: Any, mask: Any) -> 
     return _biased_fused(q, k, v, scale, bias + mask)
 
 
+def _twice_trained(q: Any, k: Any, v: Any, scale: float, bias: Any, mask: Any) -> Any:
+    return _biased_trained(q, k, v, scale, bias + mask)
+
+
 def _chosen(q: Any, k: Any, v: Any, scale: float, keep: Any, low: float) -> Any:
     return torch.softmax(torch.where(keep, _scores(q, k, scale), low), -1) @ v
 
 
 def _chosen_fused(q: Any, k: Any, v: Any, scale: float, keep: Any, low: float) -> Any:
-    return _biased_fused(_seen(q, keep), k, v, scale, _additive(q, keep, low))
+    return _biased_fused(q, k, v, scale, _additive(q, keep, low))
 
 
-def _chosen_biased(q: Any, k: Any, v: Any, scale: float, keep: Any, low: float, bias: Any) -> Any:
+def _chosen_trained(q: Any, k: Any, v: Any, scale: float, keep: Any, low: float) -> Any:
+    return _biased_trained(_seen(q, keep), k, v, scale, _additive(q, keep, low))
+
+
+def _both(q: Any, k: Any, v: Any, scale: float, keep: Any, low: float, bias: Any) -> Any:
     return torch.softmax(torch.where(keep, _scores(q, k, scale), low) + bias, -1) @ v
 
 
-def _chosen_biased_fused(q: Any, k: Any, v: Any, scale: float, keep: Any, low: float, bias: Any) -> Any:
-    return _biased_fused(_seen(q, keep), k, v, scale, _additive(q, keep, low) + bias)
+def _both_fused(q: Any, k: Any, v: Any, scale: float, keep: Any, low: float, bias: Any) -> Any:
+    return _biased_fused(q, k, v, scale, _additive(q, keep, low) + bias)
+
+
+def _both_trained(q: Any, k: Any, v: Any, scale: float, keep: Any, low: float, bias: Any) -> Any:
+    return _biased_trained(_seen(q, keep), k, v, scale, _additive(q, keep, low) + bias)
 
 
 def _additive(q: Any, keep: Any, low: float) -> Any:
@@ -110,7 +133,7 @@ def _pays(match: Match) -> bool | str:
         return "the kernel takes masks of two or four dimensions"
     if match.inputs.get("low", _INFINITE) > _LOW:
         return "scores that are masked keep some weight"
-    training = torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v, *masks))
+    training = _trains(match)
     if training and any(mask.requires_grad for mask in masks):
         return "the kernel has no gradient of a bias"
     if not torch._C._get_flash_sdp_enabled():
@@ -123,9 +146,22 @@ def _pays(match: Match) -> bool | str:
     return True
 
 
-def _pays_finite(match: Match) -> bool | str:
-    """The same for a mask that has no -inf."""
-    return _pays(match) if _is_finite(match.inputs["bias"]) else "the mask may be -inf"
+def _trains(match: Match) -> bool:
+    """Whether gradients are wanted."""
+    return any(node.meta["val"].requires_grad for node in match.covered)
+
+
+def _in_inference(match: Match) -> bool | str:
+    return not _trains(match) and _pays(match)
+
+
+def _of_finite(match: Match) -> bool | str:
+    """In inference, with a mask that has no -inf: no row can be NaN."""
+    return not _trains(match) and _is_finite(match.inputs["bias"]) and _pays(match)
+
+
+def _in_training(match: Match) -> bool | str:
+    return _trains(match) and _pays(match)
 
 
 def _is_finite(value: Any) -> bool:
@@ -149,16 +185,21 @@ def _sizes(value: torch.Tensor) -> list[int]:
     return [hint(size) for size in extents(value.shape)]
 
 
-def _enter(name: str, search: Any, replace: Any, *more: Any, check: Any = _pays) -> None:
-    q, k, v = (torch.empty(2, 3, length, 8) for length in (4, 5, 5))
-    ranks = frozenset({"bias", "mask", "keep"})
-    enter(Pattern(f"attention{name}", search, replace, (q, k, v, 0.5, *more), check, ranks, anchored="softmax"))
-
-
+_Q, _K = torch.empty(2, 3, 4, 8), torch.empty(2, 3, 5, 8)
 _FLOATS, _TRUTHS = torch.empty(4, 5), torch.empty(4, 5, dtype=torch.bool)
-_enter("", _plain, _plain_fused)
-_enter(", biased", _biased, _finite_fused, _FLOATS, check=_pays_finite)
-_enter(", masked", _biased, _biased_fused, _FLOATS)
-_enter(", masked twice", _twice, _twice_fused, _FLOATS, _FLOATS)
-_enter(", masked by a condition", _chosen, _chosen_fused, _TRUTHS, -1.0)
-_enter(", masked by a condition and a bias", _chosen_biased, _chosen_biased_fused, _TRUTHS, -1.0, _FLOATS)
+_RANKS = frozenset({"bias", "mask", "keep"})
+for _name, _search, _replace, _more, _check in (
+    ("", _plain, _plain_fused, (), _pays),
+    (", finite mask", _biased, _finite_fused, (_FLOATS,), _of_finite),
+    (", mask", _biased, _biased_fused, (_FLOATS,), _in_inference),
+    (", mask, training", _biased, _biased_trained, (_FLOATS,), _in_training),
+    (", two masks", _twice, _twice_fused, (_FLOATS, _FLOATS), _in_inference),
+    (", two masks, training", _twice, _twice_trained, (_FLOATS, _FLOATS), _in_training),
+    (", condition", _chosen, _chosen_fused, (_TRUTHS, -1.0), _in_inference),
+    (", condition, training", _chosen, _chosen_trained, (_TRUTHS, -1.0), _in_training),
+    (", condition and mask", _both, _both_fused, (_TRUTHS, -1.0, _FLOATS), _in_inference),
+    (", condition and mask, training", _both, _both_trained, (_TRUTHS, -1.0, _FLOATS), _in_training),
+):
+    enter(
+        Pattern(f"attention{_name}", _search, _replace, (_Q, _K, _K, 0.5, *_more), _check, _RANKS, anchored="softmax")
+    )

@@ -30,6 +30,8 @@ from stator.patterns.pattern import Pattern, call
 from stator.patterns.registry import patterns
 
 _MODES = frozenset({torch._C._set_grad_enabled, autocast_mode._enter_autocast, autocast_mode._exit_autocast})
+#: What is told of a check that gives False: it matters less than what is given in words.
+_NO = "its check says no"
 
 
 def rewrite(gm: fx.GraphModule) -> fx.GraphModule:
@@ -90,7 +92,7 @@ def _replaced(known: list[Pattern], anchor: fx.Node, graph: str) -> bool:
             if not why:
                 _tell(match, graph, "")
                 return True
-            refused = match, why
+            refused = (match, why) if refused is None or why != _NO else refused
     if refused is not None:
         _tell(refused[0], graph, refused[1])
     return False
@@ -115,9 +117,7 @@ def _objection(match: Match) -> str:
     if why := _disturbed(match, covered):
         return why
     verdict = _verdict(match)
-    if verdict is True:
-        return ""
-    return verdict if isinstance(verdict, str) else "its check says no"
+    return "" if verdict is True else verdict or _NO
 
 
 def _verdict(match: Match) -> bool | str:

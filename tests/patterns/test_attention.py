@@ -114,7 +114,8 @@ def test_masked_by_a_condition(however_small, low, grad) -> None:
     mask = (torch.rand(T, S) > 0.3).float()
     if not (grad and low == -math.inf):
         mask[3] = 0.0  # nothing is left for this one
-    assert agree(text, *operands(grad=grad), mask) == ["attention, masked by a condition"]
+    expected = "attention, condition, training" if grad else "attention, condition"
+    assert agree(text, *operands(grad=grad), mask) == [expected]
 
 
 def test_a_mask_that_leaves_some_weight(however_small) -> None:
@@ -134,7 +135,7 @@ def test_two_masks(however_small) -> None:
 
     lowest = torch.finfo(torch.float32).min
     masks = torch.full((1, 1, T, S), lowest).triu(11), torch.where(torch.rand(B, 1, 1, S) > 0.1, 0.0, lowest)
-    assert agree(text, *operands(grad=True), *masks) == ["attention, masked twice"]
+    assert agree(text, *operands(grad=True), *masks) == ["attention, two masks, training"]
 
 
 def test_a_mask_without_infinities_costs_no_more(however_small) -> None:
@@ -145,7 +146,7 @@ def test_a_mask_without_infinities_costs_no_more(however_small) -> None:
 
     given = (*operands(), torch.rand(B, S) > 0.5)
     result, replaced, _ = compiled(text, *given)
-    assert replaced == ["attention, biased"]
+    assert replaced == ["attention, finite mask"]
     torch.testing.assert_close(result, text(*given))
 
 
@@ -194,7 +195,7 @@ def test_a_bias_that_takes_gradients(however_small) -> None:
     assert refused(text, *operands(grad=True), bias) == ["the kernel has no gradient of a bias"]
     with torch.no_grad():
         stator.reset()
-        assert compiled(text, *operands(), bias)[1] == ["attention, masked"]
+        assert compiled(text, *operands(), bias)[1] == ["attention, mask"]
 
 
 def test_active_dropout_is_left_as_it_is(however_small) -> None:
