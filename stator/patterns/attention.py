@@ -185,6 +185,11 @@ def _sizes(value: torch.Tensor) -> list[int]:
     return [hint(size) for size in extents(value.shape)]
 
 
+def _is_large(probabilities: Any) -> bool:
+    """Whether as many scores as there are probabilities are worth a look."""
+    return math.prod(_sizes(probabilities)) * probabilities.element_size() >= LARGE
+
+
 _Q, _K = torch.empty(2, 3, 4, 8), torch.empty(2, 3, 5, 8)
 _FLOATS, _TRUTHS = torch.empty(4, 5), torch.empty(4, 5, dtype=torch.bool)
 _RANKS = frozenset({"bias", "mask", "keep"})
@@ -200,6 +205,5 @@ for _name, _search, _replace, _more, _check in (
     (", condition and mask", _both, _both_fused, (_TRUTHS, -1.0, _FLOATS), _in_inference),
     (", condition and mask, training", _both, _both_trained, (_TRUTHS, -1.0, _FLOATS), _in_training),
 ):
-    enter(
-        Pattern(f"attention{_name}", _search, _replace, (_Q, _K, _K, 0.5, *_more), _check, _RANKS, anchored="softmax")
-    )
+    _examples = (_Q, _K, _K, 0.5, *_more)
+    enter(Pattern(f"attention{_name}", _search, _replace, _examples, _check, _RANKS, "softmax", _is_large))

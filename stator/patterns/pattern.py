@@ -46,7 +46,8 @@ class Pattern:
     """A search and its replacement.
 
     `any_rank` names inputs that may have another rank than their examples: those that are broadcast. `anchored` is the
-    operator by which graphs are searched; where it is given, a graph without it does not have the pattern traced.
+    operator by which graphs are searched; where it is given, a graph without it does not have the pattern traced, nor
+    is the pattern looked for around one whose result is not `worth` it.
     """
 
     name: str
@@ -56,6 +57,7 @@ class Pattern:
     check: Check | None = None
     any_rank: frozenset[str] = field(default=frozenset())
     anchored: str = ""
+    worth: Callable[[Any], bool] | None = None
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -26,7 +26,7 @@ from stator.graphs.nodes import module
 from stator.patterns import attention as _attention  # noqa: F401  (fills the table)
 from stator.patterns.matcher import SHOWING, Match, find
 from stator.patterns.normal import Form, form, name_of, tensor, writes
-from stator.patterns.pattern import Pattern, call
+from stator.patterns.pattern import Pattern, Traced, call
 from stator.patterns.registry import patterns
 
 _MODES = frozenset({torch._C._set_grad_enabled, autocast_mode._enter_autocast, autocast_mode._exit_autocast})
@@ -37,18 +37,22 @@ _NO = "its check says no"
 def rewrite(gm: fx.GraphModule) -> fx.GraphModule:
     """The graph with every pattern replaced; the same object where there is none."""
     anchors = _by_anchor()
-    if not any(name_of(node) in anchors for node in gm.graph.nodes):
+    if not any(_worth(node, pattern) for node in gm.graph.nodes for pattern in anchors.get(name_of(node), ())):
         return gm
     name, graph = type(gm).__name__, _copied(gm.graph)
     changed = False
     for node in list(graph.nodes):
-        if not node._erased and (known := anchors.get(name_of(node))):
-            changed = _replaced(known, node, name) or changed
+        known = [] if node._erased else [p for p in anchors.get(name_of(node), ()) if _worth(node, p)]
+        changed = (bool(known) and _replaced(known, node, name)) or changed
     if not changed:
         return gm
     rewritten = module(graph, name, gm)
     rewritten.meta.update(gm.meta)
     return rewritten
+
+
+def _worth(anchor: fx.Node, pattern: Pattern) -> bool:
+    return pattern.worth is None or pattern.worth(anchor.meta.get("val"))
 
 
 def _by_anchor() -> dict[str, list[Pattern]]:
@@ -188,10 +192,11 @@ def _put(match: Match) -> str:
     """The replacement in place of the result, and what only that needed goes; or why it cannot stand there."""
     graph, result = match.result.graph, match.result
     kept = ("location", "step", "recompute")
+    replacement = match.pattern.replaced
     emit = _Emitter(graph, {name: result.meta[name] for name in kept if name in result.meta})
     with FakeMode(), torch.no_grad(), graph.inserting_before(result):
         try:
-            new = emit.pattern(match)
+            new = emit.all(match, replacement)
         except (RuntimeError, TypeError, ValueError, IndexError, StatorError) as error:
             emit.undo()
             return f"replace() fails there: {error}"
@@ -242,12 +247,11 @@ class _Emitter:
     def call(self, kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The node of a call, or its value, where that is plain."""
         node = self.graph.create_node(kind, target, args, kwargs)
-        values = {operand: operand.meta["val"] for operand in node.all_input_nodes}
-        value = call(node, values)
-        if not isinstance(value, torch.Tensor | list | tuple | torch.SymInt | torch.SymFloat):
-            self.graph.erase_node(node)
-            return value
         self.made.append(node)
+        value = call(node, {operand: operand.meta["val"] for operand in node.all_input_nodes})
+        if not isinstance(value, torch.Tensor | list | tuple | torch.SymInt | torch.SymFloat):
+            self.graph.erase_node(self.made.pop())
+            return value
         node.meta.update(self.meta, val=value)
         return node
 
@@ -260,9 +264,8 @@ class _Emitter:
             return self.call("call_method", "permute", (operand, *value.args[1]), {})
         return self.call("call_function", torch.logical_not, (operand,), {})
 
-    def pattern(self, match: Match) -> fx.Node:
+    def all(self, match: Match, traced: Traced) -> fx.Node:
         """The replacement of a match."""
-        traced = match.pattern.replaced
         names = zip(match.pattern.names, traced.inputs, strict=True)
         nodes = {
             node: self.bound(match.inputs[name]) if node.users or node is traced.result else None

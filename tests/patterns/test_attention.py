@@ -207,8 +207,14 @@ def test_active_dropout_is_left_as_it_is(however_small) -> None:
     assert not replaced and result.shape == (B, H, T, D)
 
 
-def test_small_ones_are_left_as_they_are() -> None:
-    assert refused(plain, *operands()) == ["it is small: its scores stay in caches"]
+def test_small_ones_are_left_as_they_are(monkeypatch) -> None:
+    assert refused(plain, *operands()) == []  # nobody looks for more than a softmax
+    monkeypatch.setattr(attention, "LARGE", 4 * B * H * T * S)
+    assert refused(lambda *given: plain(*given) * 1.0, *operands(grad=True)) == [
+        "it is small: its scores stay in caches"
+    ]
+    stator.reset()
+    assert compiled(plain, *operands())[1] == ["attention"]
 
 
 def test_softmax_over_another_dim(however_small) -> None:
