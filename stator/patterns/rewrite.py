@@ -111,7 +111,7 @@ def _objection(match: Match) -> str:
     """Why the match is not replaced, or ""."""
     covered = set(match.covered)
     for node in match.covered:
-        reader = next((user for user in node.users if user not in covered), None)
+        reader = next((user for user in node.users if user not in covered and not _is_dead(user)), None)
         if node is not match.result and reader is not None and not _shows_argument(node, match):
             return f"a value inside, {node.name}, is read by {reader.name} too"
     if any(isinstance(bound, fx.Node) and bound in covered for bound in match.inputs.values()):
@@ -122,6 +122,11 @@ def _objection(match: Match) -> str:
         return why
     verdict = _verdict(match)
     return "" if verdict is True else verdict or _NO
+
+
+def _is_dead(node: fx.Node) -> bool:
+    """Whether the program has no use for what a call gives, which only gives that."""
+    return not node.users and form(node) is not None and not writes(node) and _is_torch(node)
 
 
 def _verdict(match: Match) -> bool | str:
@@ -176,7 +181,8 @@ def _writes_own(node: fx.Node, match: Match, covered: set[fx.Node]) -> bool:
 def _is_torch(node: fx.Node) -> bool:
     """Whether it is a call of PyTorch's that writes to nothing unless its name says so."""
     module_name = str(getattr(node.target, "__module__", "") or "")
-    return node.op != "call_function" or module_name.partition(".")[0] in ("torch", "_operator", "", "builtins")
+    known = module_name.partition(".")[0] in ("torch", "_operator", "", "builtins")
+    return node.op != "call_function" or (known and not isinstance(node.target, torch._ops.OpOverload))
 
 
 def _between(result: fx.Node, covered: set[fx.Node]) -> Iterator[fx.Node]:

@@ -88,6 +88,22 @@ def test_a_value_inside_is_read_elsewhere() -> None:
         refuse(text, X, Y, why="read by sum")
 
 
+def test_a_value_inside_is_read_for_nothing() -> None:
+    def text(x, y):
+        inside = torch.tanh(x)
+        inside.sum()
+        return inside * y + x
+
+    def written(x, y):
+        inside = torch.tanh(x)
+        inside[0] = 3.0
+        return inside * y + x
+
+    with registered(tanh_gated, marked, (X, Y)):
+        torch.testing.assert_close(expect(text, X, Y), marked(X, Y))
+        refuse(written, X, Y, why="read by setitem")
+
+
 def test_an_inner_value_that_is_a_result() -> None:
     def text(x, y):
         inside = torch.tanh(x)

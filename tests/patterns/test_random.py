@@ -41,7 +41,7 @@ def pick(values, draw):
 def product(pool, scores, d):
     q, k = pick(pool, d[0]), pick(pool, d[1])
     s = q @ (k.transpose(-1, -2) if d[2] < 0.6 else k.permute(0, 1, 3, 2))
-    scores.append([s, s * 0.5, s / 2.0, 0.25 * s][int(d[3] * 4)])
+    scores.append([lambda: s, lambda: s * 0.5, lambda: s / 2.0, lambda: 0.25 * s][int(d[3] * 4)]())
 
 
 def masked(pool, scores, d):
