@@ -113,6 +113,28 @@ def _seen(q: Any, keep: Any) -> Any:
     return q.masked_fill(torch.logical_not(keep.any(-1, keepdim=True)), 0.0)
 
 
+def _repeated(q: Any, k: Any) -> Any:
+    """Every head of the keys for several heads of the queries."""
+    batch, heads, length, width = k.shape
+    return k[:, :, None].expand(batch, heads, q.shape[1] // heads, length, width).reshape(batch, -1, length, width)
+
+
+def _grouped(q: Any, k: Any, v: Any, scale: float) -> Any:
+    return attention(q, _repeated(q, k), _repeated(q, v), scale=scale)
+
+
+def _grouped_fused(q: Any, k: Any, v: Any, scale: float) -> Any:
+    return attention(q, k, v, scale=scale, enable_gqa=True)
+
+
+def _grouped_masked(q: Any, k: Any, v: Any, scale: float, bias: Any) -> Any:
+    return attention(q, _repeated(q, k), _repeated(q, v), bias, scale=scale)
+
+
+def _grouped_masked_fused(q: Any, k: Any, v: Any, scale: float, bias: Any) -> Any:
+    return attention(q, k, v, bias, scale=scale, enable_gqa=True)
+
+
 # ---- where it is allowed, and where it pays ----------------------------------------------------------------------
 
 
@@ -164,6 +186,11 @@ def _in_training(match: Match) -> bool | str:
     return _trains(match) and _pays(match)
 
 
+def _groups(match: Match) -> bool | str:
+    """Whether it was replaced just now, so that the kernel takes the operands; in training it is slower at times."""
+    return match.values["q"].device.type == HOST and not _trains(match)
+
+
 def _is_finite(value: Any) -> bool:
     """Whether it is seen that a mask has no -inf: it is made of finite numbers."""
     plain = number(value)
@@ -207,3 +234,10 @@ for _name, _search, _replace, _more, _check in (
 ):
     _examples = (_Q, _K, _K, 0.5, *_more)
     enter(Pattern(f"attention{_name}", _search, _replace, _examples, _check, _RANKS, "softmax", _is_large))
+for _name, _search, _replace, _more in (
+    ("", _grouped, _grouped_fused, ()),
+    (", mask", _grouped_masked, _grouped_masked_fused, (_FLOATS[None, None],)),
+):
+    _examples = (torch.empty(2, 6, 4, 8), _K, _K, 0.5, *_more)
+    _fused = "scaled_dot_product_attention"
+    enter(Pattern(f"grouped heads{_name}", _search, _replace, _examples, _groups, _RANKS, _fused))

@@ -46,7 +46,7 @@ class Match:
     """One place where a pattern was found, as `check` sees it.
 
     `inputs` has what the arguments stand for: numbers, nodes, or forms that no node makes yet; `values` the same with
-    fakes in place of nodes; `covered` the nodes that the replacement computes anew.
+    fakes in place of nodes; `covered` the nodes that the replacement computes anew, and `made` those that do.
     """
 
     pattern: Pattern
@@ -54,6 +54,7 @@ class Match:
     covered: tuple[fx.Node, ...]
     inputs: dict[str, Any]
     values: dict[str, Any] = field(default_factory=dict)
+    made: list[fx.Node] = field(default_factory=list)
 
     @property
     def location(self) -> Location | None:

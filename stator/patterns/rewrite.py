@@ -40,10 +40,14 @@ def rewrite(gm: fx.GraphModule) -> fx.GraphModule:
     if not any(_worth(node, pattern) for node in gm.graph.nodes for pattern in anchors.get(name_of(node), ())):
         return gm
     name, graph = type(gm).__name__, _copied(gm.graph)
-    changed = False
-    for node in list(graph.nodes):
+    table, changed = patterns(), False
+    work = [(node, 0) for node in graph.nodes]
+    for node, first in work:
         known = [] if node._erased else [p for p in anchors.get(name_of(node), ()) if _worth(node, p)]
-        changed = (bool(known) and _replaced(known, node, name)) or changed
+        match = _replaced([pattern for pattern in known if table.index(pattern) >= first], node, name)
+        if match is not None:  # what a replacement makes is looked at for the patterns behind it, so this ends
+            work += [(made, table.index(match.pattern) + 1) for made in match.made]
+            changed = True
     if not changed:
         return gm
     rewritten = module(graph, name, gm)
@@ -83,8 +87,8 @@ def _value(node: fx.Node) -> Any:
     return node.meta.get("val")
 
 
-def _replaced(known: list[Pattern], anchor: fx.Node, graph: str) -> bool:
-    """Whether one of the patterns was there and was replaced; of matches that are refused, the last is told."""
+def _replaced(known: list[Pattern], anchor: fx.Node, graph: str) -> Match | None:
+    """What was replaced, if one of the patterns was there; of matches that are refused, the last is told."""
     refused: tuple[Match, str] | None = None
     for pattern in known:
         for match in find(pattern, anchor):
@@ -95,11 +99,11 @@ def _replaced(known: list[Pattern], anchor: fx.Node, graph: str) -> bool:
                 break
             if not why:
                 _tell(match, graph, "")
-                return True
+                return match
             refused = (match, why) if refused is None or why != _NO else refused
     if refused is not None:
         _tell(refused[0], graph, refused[1])
-    return False
+    return None
 
 
 def _tell(match: Match, graph: str, refused: str) -> None:
@@ -215,6 +219,7 @@ def _put(match: Match) -> str:
     if not strides or _lies_in(match, new.meta["val"]) != _lies_in(match, before):
         emit.undo()
         return "the replacement would lie in other memory" if strides else "its strides differ"
+    match.made = emit.made
     result.replace_all_uses_with(new)
     for node in sorted(match.covered, reverse=True):
         if not node.users:

@@ -61,7 +61,7 @@ def t5(q, k, v, bias):
 
 def llama(q, k, v, mask):
     q, k, v = heads(q, k, v)
-    k, v = (x[:, :1, None].expand(B, 1, H, S, D).reshape(B, H, S, D) for x in (k, v))
+    k, v = (x[:, :1][:, :, None].expand(B, 1, H, S, D).reshape(B, H, S, D) for x in (k, v))
     weights = torch.matmul(q, k.transpose(2, 3)) * 0.25 + mask
     weights = F.softmax(weights, dim=-1, dtype=weights.dtype).to(q.dtype)
     return torch.matmul(weights, v).transpose(1, 2).contiguous()
@@ -91,7 +91,8 @@ def test_models(however_small, model, grad, mask) -> None:
     # A condition keeps NaN in the scores of a row with nothing left from its gradients, which the kernel does not.
     grad = grad and (model, mask) != (gpt2, "nothing left")
     replaced = agree(model, *operands(grad=grad), MASKS[mask]())
-    assert len(replaced) == 1 and replaced[0].startswith("attention")
+    grouped = ["grouped heads, mask"] if model is llama and not grad else []
+    assert replaced[0].startswith("attention") and replaced[1:] == grouped
 
 
 def test_without_a_mask(however_small) -> None:
@@ -126,6 +127,31 @@ def test_a_mask_that_leaves_some_weight(however_small) -> None:
     result, replaced, refused = compiled(text, *(given := (*operands(), torch.rand(T, S) > 0.5)))
     assert not replaced and refused == ["scores that are masked keep some weight"]
     torch.testing.assert_close(result, text(*given))
+
+
+@pytest.mark.parametrize("repeat", ["expand", "repeat_interleave"])
+def test_grouped_heads_without_a_mask(however_small, repeat) -> None:
+    def text(q, k, v):
+        q, k, v = heads(q, k, v)
+        if repeat == "expand":
+            k, v = (x[:, :, None, :, :].expand(B, 3, 4, S, D).reshape(B, 12, S, D) for x in (k, v))
+        else:
+            k, v = (x.repeat_interleave(4, dim=1) for x in (k, v))
+        return torch.softmax(q @ k.mT * 0.25, -1) @ v
+
+    _, k, v = operands()
+    expected = ["attention", "grouped heads"] if repeat == "expand" else ["attention"]
+    assert agree(text, torch.randn(B, T, 12, D), k, v) == expected
+
+
+def test_heads_repeated_in_another_order(however_small) -> None:
+    def text(q, k, v):
+        q, k, v = heads(q, k, v)
+        k, v = (x[:, None].expand(B, 4, 3, S, D).reshape(B, 12, S, D) for x in (k, v))
+        return torch.softmax(q @ k.mT * 0.25, -1) @ v
+
+    _, k, v = operands()
+    assert agree(text, torch.randn(B, T, 12, D), k, v) == ["attention"]
 
 
 def test_two_masks(however_small) -> None:
