@@ -28,7 +28,7 @@ _INFINITE, _NAN = -math.inf, math.nan
 _LOW = -1e30
 #: It pays from so many bytes of scores on, those of a mask that is read with them left out; in training, where fewer
 #: heads than this leave the gradients' products large, from so many heads (of all batches) too. See docs/patterns.md.
-LARGE, HEADS = 3 << 20, 24
+LARGE, HEADS = 5 << 19, 24
 
 
 def _scores(q: Any, k: Any, scale: float) -> Any:
@@ -187,7 +187,7 @@ def _in_training(match: Match) -> bool | str:
 
 
 def _groups(match: Match) -> bool | str:
-    """Whether it was replaced just now, so that the kernel takes the operands; in training it is slower at times."""
+    """Whether it was measured to pay: in training the gradients are slower at times. Values are the same to the bit."""
     return match.values["q"].device.type == HOST and not _trains(match)
 
 

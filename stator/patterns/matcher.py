@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from stator.base.errors import Location
+from stator.base.errors import Location, StatorError
 from stator.fake.mode import FakeMode
 from stator.fake.symbolic import extents, is_symbolic
 from stator.patterns.normal import COMMUTATIVE, Form, form, number, permuted, tensor
@@ -117,7 +117,7 @@ class _Matcher:
         self.pattern = pattern
         self.examples = dict(zip(pattern.searched.inputs, pattern.examples, strict=True))
 
-    def any(self, wanted: Any, given: Any, state: State) -> Iterator[State]:
+    def part(self, wanted: Any, given: Any, state: State) -> Iterator[State]:
         """A part of the pattern against a part of the program."""
         if isinstance(wanted, fx.Node):
             yield from self.node(wanted, given, state)
@@ -128,20 +128,21 @@ class _Matcher:
             yield from self.form(wanted, given, state)
         elif isinstance(wanted, list | tuple):
             if isinstance(given, list | tuple) and len(given) == len(wanted):
-                yield from self.all(wanted, given, state)
+                yield from self.parts(wanted, given, state)
         elif isinstance(wanted, int | float) and not isinstance(wanted, bool):
-            if (value := number(given)) is not None and _equal(wanted, value):
+            value = number(given)
+            if value is not None and not isinstance(value, bool) and _equal(wanted, value):
                 yield state
         elif type(wanted) is type(given) and wanted == given:
             yield state
 
-    def all(self, wanted: Sequence[Any], given: Sequence[Any], state: State) -> Iterator[State]:
+    def parts(self, wanted: Sequence[Any], given: Sequence[Any], state: State) -> Iterator[State]:
         """Operands one after the other."""
         if not wanted:
             yield state
             return
-        for first in self.any(wanted[0], given[0], state):
-            yield from self.all(wanted[1:], given[1:], first)
+        for first in self.part(wanted[0], given[0], state):
+            yield from self.parts(wanted[1:], given[1:], first)
 
     def node(self, wanted: fx.Node, given: Any, state: State) -> Iterator[State]:
         """A node of the pattern against a part of the program."""
@@ -164,7 +165,7 @@ class _Matcher:
     def form(self, wanted: Form, given: Any, state: State) -> Iterator[State]:
         """An operator of the pattern against a part of the program."""
         if wanted.op == "same":
-            yield from self.any(wanted.args[0], given, state)
+            yield from self.part(wanted.args[0], given, state)
             return
         found = form(given) if isinstance(given, fx.Node) else given if isinstance(given, Form) else None
         inside = replace(state, covered=(*state.covered, given)) if isinstance(given, fx.Node) else state
@@ -177,12 +178,12 @@ class _Matcher:
         if found is not None:
             for operands in _orders(found) if found.op == wanted.op else ():
                 if len(operands) == len(wanted.args):
-                    yield from self.all(wanted.args, operands, inside)
+                    yield from self.parts(wanted.args, operands, inside)
             if found.op == "same":
                 yield from self.form(wanted, found.args[0], inside)
         if wanted.op == "scale" and isinstance(wanted.args[1], fx.Node | Form):
-            for bound in self.any(wanted.args[1], 1.0, state):
-                yield from self.any(wanted.args[0], given, bound)
+            for bound in self.part(wanted.args[1], 1.0, state):
+                yield from self.part(wanted.args[0], given, bound)
 
     def permutation(self, wanted: Form, given: Any, found: Form | None, inside: State, state: State) -> Iterator[State]:
         """`wanted` is a permutation of something, which then is `given` permuted back."""
@@ -195,16 +196,16 @@ class _Matcher:
         below, left = rest.args
         stripped = found is not None and found.op == "permute"
         target = below if left == tuple(range(len(left))) else rest
-        yield from self.any(base, target, inside if stripped else state)
+        yield from self.part(base, target, inside if stripped else state)
 
     def shown(self, wanted: Form, given: Any, found: Form | None, inside: State, state: State) -> Iterator[State]:
         """A reshape, or an expansion, of something: any number of them that give the same sizes in the end."""
         (base,) = wanted.args
         while isinstance(base, fx.Node) and (below := form(base)) is not None and below.op == wanted.op:
             (base,) = below.args
-        yield from self.any(base, given, state)
+        yield from self.part(base, given, state)
         while found is not None and found.op in (wanted.op, "same"):
-            yield from self.any(base, found.args[0], inside)
+            yield from self.part(base, found.args[0], inside)
             given = found.args[0]
             found = form(given) if isinstance(given, fx.Node) else None
             inside = replace(inside, covered=(*inside.covered, given)) if isinstance(given, fx.Node) else inside
@@ -246,7 +247,7 @@ class _Matcher:
             return False
         try:
             values = run(self.pattern.searched.graph, list(match.values.values()))
-        except (RuntimeError, ValueError):  # it does not compute with these sizes
+        except (RuntimeError, TypeError, ValueError, IndexError, StatorError):  # it does not compute with these sizes
             return False
         agree = all(_equal(values[node], found) for node, found in state.numbers)
         pairs = [(values[wanted], value_of(given)) for wanted, given in state.nodes.items()]

@@ -14,7 +14,7 @@ import math
 import types
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import torch
 from torch import fx
@@ -29,8 +29,6 @@ class Form(NamedTuple):
     op: str
     args: tuple[Any, ...]
 
-
-Operand: TypeAlias = "fx.Node | Form"
 
 #: Other names of an operator, those of Python's operators among them.
 _NAMES = {
@@ -52,6 +50,12 @@ COMMON = frozenset({
 })  # fmt: skip
 #: Python's operators that write to their left operand.
 _IN_PLACE = frozenset({"iadd", "isub", "imul", "itruediv", "imatmul", "iand", "ior", "ixor", "ipow", "setitem"})
+_KEYWORDS = frozenset({"and_", "or_", "not_", "is_"})
+#: Calls that change the geometry of their operand.
+RESTRIDING = frozenset({
+    "t_", "transpose_", "swapaxes_", "swapdims_", "squeeze_", "unsqueeze_", "resize_", "resize_as_", "set_",
+    "as_strided_",
+})  # fmt: skip
 _ATTRIBUTES = {"T": "permute", "mT": "permute", "H": "permute", "mH": "permute"}
 
 
@@ -64,10 +68,20 @@ def spelled(node: fx.Node) -> str:
 
 @cache
 def _function_name(target: Any) -> str:
-    if isinstance(target, torch._ops.OpOverload):
-        return str(target._schema.name.partition("::")[2])
+    if isinstance(target, torch._ops.OpOverload | torch._ops.OpOverloadPacket):
+        space, _, name = str(target).partition(".")
+        return name.partition(".")[0] if space == "aten" else str(target)
     name = getattr(target, "__name__", "") or type(target).__name__
+    if not is_torch(target):
+        return f"{name} of {getattr(target, '__module__', '')}, {id(target)}"
     return name.strip("_") if name.startswith("__") else name
+
+
+def is_torch(target: Any) -> bool:
+    """Whether a function is PyTorch's or Python's own, which its name then says all about."""
+    package = str(getattr(target, "__module__", "") or "").partition(".")[0]
+    known = package in ("torch", "_operator", "", "builtins")
+    return known and not isinstance(target, torch._ops.OpOverload | torch._ops.OpOverloadPacket)
 
 
 def name_of(node: fx.Node) -> str:
@@ -78,14 +92,14 @@ def name_of(node: fx.Node) -> str:
 @cache
 def canonical(name: str) -> str:
     """The operator of a spelling; one in place computes what the other does."""
-    plain = name[:-1] if name.endswith("_") and not name.startswith("_") else name
+    plain = name[:-1] if name.endswith("_") and not name.startswith("_") and name not in _KEYWORDS else name
     return _NAMES.get(plain, plain)
 
 
 def writes(node: fx.Node) -> bool:
     """Whether the call is spelled as one that may write to its first operand, or to an `out`."""
     name = spelled(node)
-    written = name in _IN_PLACE or (name.endswith("_") and not name.startswith("_"))
+    written = name in _IN_PLACE or (name.endswith("_") and not name.startswith("_") and name not in _KEYWORDS)
     return written or "out" in node.kwargs or node.kwargs.get("inplace") is True
 
 
@@ -147,7 +161,12 @@ def _bound(call: Call) -> tuple[Any, ...]:
         return tuple([_dims(args, name, value) for name, value in bound.arguments.items() if name[0] != "_"])
     for parameters in (*_schemas(spelled(node)), *_schemas(name)):
         names = [parameter.name for parameter in parameters]
-        if len(args) > len(names) or not set(kwargs) <= set(names[len(args) :]):
+        if len(args) > sum(not parameter.kwarg_only for parameter in parameters) or not set(kwargs) <= set(
+            names[len(args) :]
+        ):
+            continue
+        numbers = [(p, arg) for p, arg in zip(parameters, args, strict=False) if isinstance(arg, int)]
+        if any((str(p.type) == "bool") is not isinstance(arg, bool) for p, arg in numbers):
             continue
         rest = parameters[len(args) :]
         if all(p.name in kwargs or p.has_default_value() for p in rest):
@@ -225,12 +244,8 @@ def _product(call: Call) -> Form | None:
 
 def _softmax(call: Call) -> Form | None:
     value, dim = tensor(call.args[0]), call.argument(1, "dim")
-    dtype = call.kwargs.get(
-        "dtype",
-        None
-        if spelled(call.node) == "softmax" and isinstance(call.node.target, types.FunctionType)
-        else call.argument(2, "dtype"),
-    )
+    place = 3 if isinstance(call.node.target, types.FunctionType) else 2  # in torch.nn.functional, behind a stack level
+    dtype = call.argument(place, "dtype")
     if value is None or not isinstance(dim, int) or not value.dim():
         return None
     return Form("softmax", (call.args[0], dim % value.dim(), None if dtype is value.dtype else dtype))
@@ -262,19 +277,19 @@ def _not(call: Call) -> Form | None:
 
 
 def _dropout(call: Call) -> Form | None:
-    rate, active = (
-        call.argument(1, "p", 0.5),
-        call.argument(2, "train" if "train" in call.kwargs else "training", True),
-    )
+    rate = call.argument(1, "p", 0.5)
+    active = call.argument(2, "train" if "train" in call.kwargs else "training", True)
     return Form("same", (call.args[0],)) if active is False or rate == 0 else Form("dropout", (call.args[0], rate))
 
 
 def _converted(call: Call) -> Form | None:
     """A conversion to what the operand is already gives the operand, or a copy."""
     before, after = tensor(call.args[0]), tensor(call.node)
-    if before is None or after is None or before.dtype is not after.dtype or before.device != after.device:
+    if before is None or after is None:
         return None
-    return Form("same", (call.args[0],))
+    if before.dtype is after.dtype and before.device == after.device:
+        return Form("same", (call.args[0],))
+    return Form("to", (call.args[0], after.dtype, after.device if after.device != before.device else None))
 
 
 def _reshaped(call: Call) -> Form | None:

@@ -41,7 +41,7 @@ class Traced:
     result: fx.Node
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Pattern:
     """A search and its replacement.
 

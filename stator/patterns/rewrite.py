@@ -25,11 +25,13 @@ from stator.fake.tensor import FakeTensor, Memory, memory_of
 from stator.graphs.nodes import module
 from stator.patterns import attention as _attention  # noqa: F401  (fills the table)
 from stator.patterns.matcher import SHOWING, Match, find
-from stator.patterns.normal import Form, form, name_of, tensor, writes
+from stator.patterns.normal import RESTRIDING, Form, form, is_torch, name_of, spelled, tensor, writes
 from stator.patterns.pattern import Pattern, Traced, call
 from stator.patterns.registry import patterns
 
 _MODES = frozenset({torch._C._set_grad_enabled, autocast_mode._enter_autocast, autocast_mode._exit_autocast})
+#: Operators of torch.nn.functional that write to buffers.
+_STATEFUL = frozenset({"batch_norm", "instance_norm"})
 #: What is told of a check that gives False: it matters less than what is given in words.
 _NO = "its check says no"
 
@@ -38,6 +40,8 @@ def rewrite(gm: fx.GraphModule) -> fx.GraphModule:
     """The graph with every pattern replaced; the same object where there is none."""
     anchors = _by_anchor()
     if not any(_worth(node, pattern) for node in gm.graph.nodes for pattern in anchors.get(name_of(node), ())):
+        return gm
+    if any(spelled(node) in RESTRIDING for node in gm.graph.nodes):  # fakes are as they are in the end
         return gm
     name, graph = type(gm).__name__, _copied(gm.graph)
     table, changed = patterns(), False
@@ -130,7 +134,12 @@ def _objection(match: Match) -> str:
 
 def _is_dead(node: fx.Node) -> bool:
     """Whether the program has no use for what a call gives, which only gives that."""
-    return not node.users and form(node) is not None and not writes(node) and _is_torch(node)
+    return not node.users and form(node) is not None and not writes(node) and _is_known(node)
+
+
+def _is_known(node: fx.Node) -> bool:
+    """Whether it is a call of PyTorch's that writes to nothing unless its name says so."""
+    return node.op != "call_function" or (is_torch(node.target) and name_of(node) not in _STATEFUL)
 
 
 def _verdict(match: Match) -> bool | str:
@@ -164,7 +173,7 @@ def _disturbed(match: Match, covered: set[fx.Node]) -> str:
         if node in covered:
             if writes(node) and not _writes_own(node, match, covered):
                 return f"{node.name} writes to what others see"
-        elif written and (writes(node) or not _is_torch(node)):
+        elif written and (writes(node) or not _is_known(node)):
             return f"an argument is written to, and {node.name} inside may be what does it"
     return ""
 
@@ -180,13 +189,6 @@ def _writes_own(node: fx.Node, match: Match, covered: set[fx.Node]) -> bool:
         reader, below = operand, tensor(operand.args[0])  # type: ignore[assignment, union-attr]
         if not isinstance(below, FakeTensor) or memory_of(below) is not memory_of(value):
             return all(memory_of(value) is not memory for memory in arguments)
-
-
-def _is_torch(node: fx.Node) -> bool:
-    """Whether it is a call of PyTorch's that writes to nothing unless its name says so."""
-    module_name = str(getattr(node.target, "__module__", "") or "")
-    known = module_name.partition(".")[0] in ("torch", "_operator", "", "builtins")
-    return node.op != "call_function" or (known and not isinstance(node.target, torch._ops.OpOverload))
 
 
 def _between(result: fx.Node, covered: set[fx.Node]) -> Iterator[fx.Node]:

@@ -61,7 +61,13 @@ def test_spellings(text) -> None:
 
 def test_other_operands_are_not_the_same() -> None:
     with registered(tanh_gated, marked, (X, Y)):
+
+        def tanh(x):
+            return x.clone()
+
+        stator.allow_in_graph(tanh)
         for text in (
+            lambda x, y: tanh(x) * y + x,
             lambda x, y: torch.tanh(x) * y + y,
             lambda x, y: torch.tanh(x) * y - x,
             lambda x, y: torch.add(torch.tanh(x) * y, x, alpha=2),
@@ -304,6 +310,30 @@ def test_defaults_are_filled_in() -> None:
     with registered(lambda x: x.cumsum(-1), lambda x: x.atan(), (X,)):
         expect(lambda x: torch.cumsum(x, dim=1), X)
         refuse(lambda x: torch.cumsum(x, dim=0), X)
+
+
+def test_conversions_are_to_a_dtype() -> None:
+    with registered(lambda x: torch.tanh(x.double()).float(), lambda x: x.atan(), (X,)):
+        expect(lambda x: x.to(torch.float64).tanh().to(x.dtype), X)
+        refuse(lambda x: torch.tanh(x.half()).float(), X)
+        refuse(lambda x: torch.tanh(x.to(torch.bfloat16)).float(), X)
+
+
+def test_a_truth_value_is_no_number() -> None:
+    with registered(lambda x: torch.std(x, 0), lambda x: x.atan()[0], (X,)):
+        expect(lambda x: x.std(dim=0), X)
+        refuse(lambda x: torch.std(x, False), X)
+
+
+def test_geometry_that_changes_in_place() -> None:
+    def text(x, y):
+        x = x + 0.5
+        z = torch.tanh(x) * y + x
+        z.t_()
+        return z
+
+    with registered(tanh_gated, marked, (X, Y)):
+        refuse(text, X, Y)
 
 
 def test_several_places() -> None:
