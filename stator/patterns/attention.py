@@ -13,12 +13,13 @@ import math
 from typing import Any
 
 import torch
+from torch import fx
 from torch.nn.functional import scaled_dot_product_attention as attention
 
 from stator.base.device import HOST
 from stator.fake.symbolic import extents
 from stator.patterns.matcher import Match
-from stator.patterns.normal import Form, form, number, tensor
+from stator.patterns.normal import Form, form, name_of, number, tensor
 from stator.patterns.pattern import Pattern
 from stator.patterns.registry import enter
 from stator.sizes import hint
@@ -212,9 +213,16 @@ def _sizes(value: torch.Tensor) -> list[int]:
     return [hint(size) for size in extents(value.shape)]
 
 
-def _is_large(probabilities: Any) -> bool:
+def _is_large(softmax: fx.Node) -> bool:
     """Whether as many scores as there are probabilities are worth a look."""
-    return math.prod(_sizes(probabilities)) * probabilities.element_size() >= LARGE
+    value = tensor(softmax)
+    return value is not None and math.prod(_sizes(value)) * value.element_size() >= LARGE
+
+
+def _has_views(fused: fx.Node) -> bool:
+    """Whether the keys are reshaped, as repeated ones are."""
+    key = fused.args[1] if len(fused.args) > 1 else None
+    return isinstance(key, fx.Node) and name_of(key) == "reshape"
 
 
 _Q, _K = torch.empty(2, 3, 4, 8), torch.empty(2, 3, 5, 8)
@@ -240,4 +248,4 @@ for _name, _search, _replace, _more in (
 ):
     _examples = (torch.empty(2, 6, 4, 8), _K, _K, 0.5, *_more)
     _fused = "scaled_dot_product_attention"
-    enter(Pattern(f"grouped heads{_name}", _search, _replace, _examples, _groups, _RANKS, _fused))
+    enter(Pattern(f"grouped heads{_name}", _search, _replace, _examples, _groups, _RANKS, _fused, _has_views))

@@ -47,7 +47,7 @@ class Pattern:
 
     `any_rank` names inputs that may have another rank than their examples: those that are broadcast. `anchored` is the
     operator by which graphs are searched; where it is given, a graph without it does not have the pattern traced, nor
-    is the pattern looked for around one whose result is not `worth` it.
+    is the pattern looked for around one that is not `worth` it.
     """
 
     name: str
@@ -57,7 +57,7 @@ class Pattern:
     check: Check | None = None
     any_rank: frozenset[str] = field(default=frozenset())
     anchored: str = ""
-    worth: Callable[[Any], bool] | None = None
+    worth: Callable[[fx.Node], bool] | None = None
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -60,7 +60,7 @@ def rewrite(gm: fx.GraphModule) -> fx.GraphModule:
 
 
 def _worth(anchor: fx.Node, pattern: Pattern) -> bool:
-    return pattern.worth is None or pattern.worth(anchor.meta.get("val"))
+    return pattern.worth is None or pattern.worth(anchor)
 
 
 def _by_anchor() -> dict[str, list[Pattern]]:

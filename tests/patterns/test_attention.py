@@ -84,6 +84,29 @@ MASKS = {
 }
 
 
+def test_rows_with_nothing_left_in_training(however_small) -> None:
+    def text(q, k, v, mask):
+        q, k, v = heads(q, k, v)
+        return torch.softmax(q @ k.mT * 0.25 + mask, -1) @ v
+
+    mask = torch.zeros(B, 1, 1, S)
+    mask[0] = torch.finfo(torch.float32).min
+    found = operands(grad=True)
+    eager = [x.detach().clone().requires_grad_() for x in found]
+    result, replaced, _ = compiled(text, *found, mask)
+    assert replaced == ["attention, mask, training"]
+    weight = torch.randn_like(result)
+    mine = torch.autograd.grad((result * weight).sum(), found)
+    theirs = torch.autograd.grad((text(*eager, mask) * weight).sum(), eager)
+    torch.testing.assert_close(result, text(*eager, mask), rtol=2e-5, atol=2e-5)
+    for i, rows in (
+        (0, slice(None)),
+        (1, slice(1, None)),
+        (2, slice(None)),
+    ):  # docs/patterns.md says which are left out
+        torch.testing.assert_close(mine[i][rows], theirs[i][rows], rtol=2e-5, atol=2e-5)
+
+
 @pytest.mark.parametrize("mask", MASKS)
 @pytest.mark.parametrize("grad", [False, True], ids=["inference", "training"])
 @pytest.mark.parametrize("model", [bert, gpt2, t5, llama, scaled_before, keys_turned])
