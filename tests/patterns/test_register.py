@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import warnings
 
 import pytest
@@ -42,7 +45,11 @@ def warned(search, replace, examples, function=program, *args, **more) -> str:
     return str(said[0].message)
 
 
-def test_it_is_public_and_costs_nothing_before_it_is_used() -> None:
+def test_it_is_public() -> None:
+    program = "import stator, sys; assert 'torch' not in sys.modules; stator.patterns.register"
+    subprocess.run(
+        [sys.executable, "-c", program], check=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    )
     stator.patterns.register(search, replace, [X], name="public")
     stator.patterns.unregister("public")
     with pytest.raises(InvalidPattern, match="no pattern of that name"):
