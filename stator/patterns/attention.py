@@ -189,7 +189,9 @@ def _in_training(match: Match) -> bool | str:
 
 def _groups(match: Match) -> bool | str:
     """Whether it was measured to pay: in training the gradients are slower at times. Values are the same to the bit."""
-    return match.values["q"].device.type == HOST and not _trains(match)
+    if match.values["q"].device.type != HOST:
+        return "it was not measured on this type of device"
+    return "its gradients are not always faster" if _trains(match) else True
 
 
 def _is_finite(value: Any) -> bool:

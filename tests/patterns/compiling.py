@@ -10,7 +10,7 @@ import torch
 
 import stator
 from stator.base import log
-from stator.patterns import attention, register, unregister
+from stator.patterns import register, unregister
 
 
 def compiled(function: Callable[..., Any], *args: Any, **options: Any) -> tuple[Any, list[str], list[str]]:
@@ -30,14 +30,6 @@ def registered(search: Any, replace: Any, examples: Any, **more: Any) -> Any:
         yield
     finally:
         unregister("mine")
-
-
-@contextmanager
-def everywhere(monkeypatch: Any) -> Any:
-    """Attention is replaced however small it is."""
-    monkeypatch.setattr(attention, "LARGE", -(1 << 40))
-    monkeypatch.setattr(attention, "HEADS", 0)
-    yield
 
 
 def agree(function: Callable[..., Any], *args: torch.Tensor, tolerance: float = 2e-5) -> list[str]:
