@@ -57,27 +57,12 @@ def _biased_fused(q: Any, k: Any, v: Any, scale: float, bias: Any) -> Any:
     return attention(q, k, v, bias, scale=scale) * torch.ones_like(lost, dtype=q.dtype).masked_fill(lost, _NAN)
 
 
-def _biased_trained(q: Any, k: Any, v: Any, scale: float, bias: Any) -> Any:
-    """In backward the kernel takes the sum of a row by its logarithm, which a mask as large as that swallows.
-
-    So a row that nothing is left of has its mask made small, and no scores: all its keys weigh the same, as in eager.
-    """
-    most = bias.amax(-1, keepdim=True)
-    lost = most < _LOW
-    q = q - q.detach().masked_fill(torch.logical_not(lost), 0.0)
-    return attention(q, k, v, bias - most.masked_fill(torch.logical_not(lost), 0.0), scale=scale)
-
-
 def _twice(q: Any, k: Any, v: Any, scale: float, bias: Any, mask: Any) -> Any:
     return torch.softmax(_scores(q, k, scale) + bias + mask, -1) @ v
 
 
 def _twice_fused(q: Any, k: Any, v: Any, scale: float, bias: Any, mask: Any) -> Any:
     return _biased_fused(q, k, v, scale, bias + mask)
-
-
-def _twice_trained(q: Any, k: Any, v: Any, scale: float, bias: Any, mask: Any) -> Any:
-    return _biased_trained(q, k, v, scale, bias + mask)
 
 
 def _chosen(q: Any, k: Any, v: Any, scale: float, keep: Any, low: float) -> Any:
@@ -88,10 +73,6 @@ def _chosen_fused(q: Any, k: Any, v: Any, scale: float, keep: Any, low: float) -
     return _biased_fused(q, k, v, scale, _additive(q, keep, low))
 
 
-def _chosen_trained(q: Any, k: Any, v: Any, scale: float, keep: Any, low: float) -> Any:
-    return _biased_trained(_seen(q, keep), k, v, scale, _additive(q, keep, low))
-
-
 def _both(q: Any, k: Any, v: Any, scale: float, keep: Any, low: float, bias: Any) -> Any:
     return torch.softmax(torch.where(keep, _scores(q, k, scale), low) + bias, -1) @ v
 
@@ -100,18 +81,9 @@ def _both_fused(q: Any, k: Any, v: Any, scale: float, keep: Any, low: float, bia
     return _biased_fused(q, k, v, scale, _additive(q, keep, low) + bias)
 
 
-def _both_trained(q: Any, k: Any, v: Any, scale: float, keep: Any, low: float, bias: Any) -> Any:
-    return _biased_trained(_seen(q, keep), k, v, scale, _additive(q, keep, low) + bias)
-
-
 def _additive(q: Any, keep: Any, low: float) -> Any:
     """What to add to scores so that only those are left that are kept."""
     return torch.zeros_like(keep, dtype=q.dtype).masked_fill(torch.logical_not(keep), low)
-
-
-def _seen(q: Any, keep: Any) -> Any:
-    """The queries that some key is kept for: of the others' scores, none has a gradient."""
-    return q.masked_fill(torch.logical_not(keep.any(-1, keepdim=True)), 0.0)
 
 
 def _repeated(q: Any, k: Any) -> Any:
@@ -157,8 +129,8 @@ def _pays(match: Match) -> bool | str:
     if match.inputs.get("low", _INFINITE) > _LOW:
         return "scores that are masked keep some weight"
     training = _trains(match)
-    if training and any(mask.requires_grad for mask in masks):
-        return "the kernel has no gradient of a bias"
+    if training and masks:
+        return "where a mask leaves nothing of a row, the kernel's gradients are not eager's"
     if not torch._C._get_flash_sdp_enabled():
         return "PyTorch's flash attention is switched off"
     read = max([math.prod(_sizes(mask)) * mask.element_size() for mask in masks], default=0)
@@ -174,17 +146,9 @@ def _trains(match: Match) -> bool:
     return any(node.meta["val"].requires_grad for node in match.covered)
 
 
-def _in_inference(match: Match) -> bool | str:
-    return not _trains(match) and _pays(match)
-
-
 def _of_finite(match: Match) -> bool | str:
-    """In inference, with a mask that has no -inf: no row can be NaN."""
-    return not _trains(match) and _is_finite(match.inputs["bias"]) and _pays(match)
-
-
-def _in_training(match: Match) -> bool | str:
-    return _trains(match) and _pays(match)
+    """With a mask that has no -inf: no row can be NaN."""
+    return _is_finite(match.inputs["bias"]) and _pays(match)
 
 
 def _groups(match: Match) -> bool | str:
@@ -233,14 +197,10 @@ _RANKS = frozenset({"bias", "mask", "keep"})
 for _name, _search, _replace, _more, _check in (
     ("", _plain, _plain_fused, (), _pays),
     (", finite mask", _biased, _finite_fused, (_FLOATS,), _of_finite),
-    (", mask", _biased, _biased_fused, (_FLOATS,), _in_inference),
-    (", mask, training", _biased, _biased_trained, (_FLOATS,), _in_training),
-    (", two masks", _twice, _twice_fused, (_FLOATS, _FLOATS), _in_inference),
-    (", two masks, training", _twice, _twice_trained, (_FLOATS, _FLOATS), _in_training),
-    (", condition", _chosen, _chosen_fused, (_TRUTHS, -1.0), _in_inference),
-    (", condition, training", _chosen, _chosen_trained, (_TRUTHS, -1.0), _in_training),
-    (", condition and mask", _both, _both_fused, (_TRUTHS, -1.0, _FLOATS), _in_inference),
-    (", condition and mask, training", _both, _both_trained, (_TRUTHS, -1.0, _FLOATS), _in_training),
+    (", mask", _biased, _biased_fused, (_FLOATS,), _pays),
+    (", two masks", _twice, _twice_fused, (_FLOATS, _FLOATS), _pays),
+    (", condition", _chosen, _chosen_fused, (_TRUTHS, -1.0), _pays),
+    (", condition and mask", _both, _both_fused, (_TRUTHS, -1.0, _FLOATS), _pays),
 ):
     _examples = (_Q, _K, _K, 0.5, *_more)
     enter(Pattern(f"attention{_name}", _search, _replace, _examples, _check, _RANKS, "softmax", _is_large))

@@ -137,4 +137,5 @@ def test_random_programs(monkeypatch, grad) -> None:
                 gradients = torch.autograd.grad(sum(x.sin().sum() for x in expected), inputs, allow_unused=True)
                 mine = torch.autograd.grad(sum(x.sin().sum() for x in found), inputs, allow_unused=True)
                 torch.testing.assert_close(mine, gradients, rtol=1e-5, atol=1e-5)
-    assert replaced > 20 and refused > 20, (replaced, refused)
+    least = 3 if grad else 20  # in training, attention with a mask is refused
+    assert replaced > least and refused > 20, (replaced, refused)
