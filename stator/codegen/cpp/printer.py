@@ -149,8 +149,8 @@ class _Printer(Memory):
             case ir.Position(target):
                 self.name(target, self.position(statement))
             case ir.Load(target):
-                # g++ would load what several vectors take once for each of them
-                several = self.loop is not None and self.loop.kind == "whole" and self.uses[target] > 1
+                # g++ would load what more than two operators take once for each of them (two: as fast)
+                several = self.loop is not None and self.loop.kind == "whole" and self.uses[target] > 2
                 hidden = several and target in self.lanes.varying
                 self.name(target, f"opaque_({self.load(statement)})" if hidden else self.load(statement))
             case ir.Within(target, value):
