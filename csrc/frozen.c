@@ -15,12 +15,13 @@
 #include <string.h>
 
 #define SAMPLES 4 /* words of a large tensor that are compared */
-#define HOLDERS 8 /* of a storage, after its virtual table; torch may use the upper half of the word */
+#define HOLDERS 8 /* of a storage, after its virtual table, in the lower half of the word */
+#define WRAPPED 63 /* the bit that is set where a Python object is one of them, which may stay for good */
 #define READ(type, address) (*(const type *)(address))
 
 typedef struct {
     const char *metadata, *counter, *storage, *memory;
-    uint32_t version, holders;
+    uint32_t version, holders; /* but for the Python object of the storage */
 } Trace;
 
 typedef struct {
@@ -36,7 +37,8 @@ typedef struct Frozen {
     PyObject_HEAD
     PyObject *forward;    /* from a list of inputs to a tuple */
     PyObject *attributes; /* a tuple of (tensor, bytes, whole) */
-    PyObject *hold;       /* gives what keeps version counters alive: one at the same address is the same */
+    PyObject *hold;       /* gives what keeps version counters alive, so that one at the same address is the same one;
+                             None if writes cannot be seen */
     PyObject *compute;    /* whether they will be kept -> the values, a tuple */
     PyObject *held, *values;
     Py_ssize_t count;
@@ -49,6 +51,7 @@ typedef struct Frozen {
 
 static struct {
     bool prepared, known;
+    bool wrapped; /* whether the bit means that */
     Py_ssize_t counter, version, memory; /* in a tensor, a version counter and a storage */
     getter get;
     setter set;
@@ -59,6 +62,11 @@ static struct {
 
 static const char *metadata_of(PyObject *tensor) { return READ(char *, (char *)tensor + OBJECT_HEADER); }
 
+static uint32_t holders_of(const char *storage) {
+    uint64_t word = READ(uint64_t, storage + HOLDERS);
+    return (uint32_t)word - (state.wrapped && word >> WRAPPED);
+}
+
 static bool read_trace(PyObject *tensor, Trace *trace) {
     uintptr_t storage;
     trace->metadata = metadata_of(tensor);
@@ -66,7 +74,7 @@ static bool read_trace(PyObject *tensor, Trace *trace) {
     if (trace->counter == NULL || tensor_storage(tensor, &storage) < 0 || storage == 0) return false;
     trace->storage = (const char *)storage;
     trace->version = READ(uint32_t, trace->counter + state.version);
-    trace->holders = READ(uint32_t, trace->storage + HOLDERS);
+    trace->holders = holders_of(trace->storage);
     trace->memory = READ(char *, trace->storage + state.memory);
     return true;
 }
@@ -106,7 +114,15 @@ static bool find_fields(PyObject *tensor, const char *storage, uint32_t holders)
     if (fits[2] + fits[3] + fits[4] != 1 || tensor_data(tensor, &data) < 0) return false;
     state.version = fits[2] ? 8 : fits[3] ? 12 : 16;
     state.memory = READ(void *, storage + 16) == data ? 16 : 24;
-    return READ(void *, storage + state.memory) == data && READ(uint32_t, storage + HOLDERS) == holders;
+    return READ(void *, storage + state.memory) == data && holders_of(storage) == holders;
+}
+
+/* Whether a storage whose Python object was made, and dropped, is known to be held by its tensor alone. */
+static bool find_wrapped(PyObject *tensor, const char *storage) {
+    PyObject *object = method(tensor, "untyped_storage");
+    Py_XDECREF(object);
+    state.wrapped = object != NULL && READ(uint32_t, storage + HOLDERS) == 2;
+    return object != NULL && holders_of(storage) == 1;
 }
 
 static bool calibrate(PyObject *tensor, PyObject *other) {
@@ -115,7 +131,7 @@ static bool calibrate(PyObject *tensor, PyObject *other) {
     bool known = alias && tensor_storage(tensor, &storage) == 0 && find_counter(tensor, alias, other, storage) &&
                  find_fields(tensor, (const char *)storage, 2);
     Py_XDECREF(alias);
-    return known && READ(uint32_t, (const char *)storage + HOLDERS) == 1;
+    return known && holders_of((const char *)storage) == 1 && find_wrapped(tensor, (const char *)storage);
 }
 
 /* -- `.data` ----------------------------------------------------------------------------------------------- */
@@ -239,7 +255,7 @@ static PyObject *renew(Frozen *self) {
     self->fresh = false;
     PyObject *held = PyObject_CallNoArgs(self->hold);
     uint64_t turn = ++self->turn;
-    int seen = held == NULL ? -1 : state.known ? look(self) : 0;
+    int seen = held == NULL ? -1 : state.known && held != Py_None ? look(self) : 0;
     PyObject *values = seen < 0 ? NULL : PyObject_CallOneArg(self->compute, seen ? Py_True : Py_False);
     if (values != NULL && !PyTuple_Check(values)) {
         PyErr_SetString(PyExc_TypeError, "the values are a tuple");

@@ -149,7 +149,7 @@ class Frozen:
         cls,
         forward: Callable[[list[Any]], Sequence[Any]],
         attributes: tuple[tuple[torch.Tensor, int, bool], ...],
-        hold: Callable[[], object],
+        hold: Callable[[], object | None],
         compute: Callable[[bool], tuple[torch.Tensor, ...]],
         samples: tuple[torch.Tensor, torch.Tensor],
     ) -> Frozen: ...

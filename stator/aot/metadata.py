@@ -128,7 +128,7 @@ class Memory:
 
     `forward` and `backward` are the most at once while the one or the other runs, `peak` the larger of the two; the
     `arena` of intermediates is part of both, and `saved` is what is kept in between. With symbolic sizes, for the sizes
-    of the call that was compiled.
+    of the call that was compiled. Results of the prologue are `kept` between calls, beside all of that.
     """
 
     peak: int = 0
@@ -136,6 +136,7 @@ class Memory:
     backward: int = 0
     saved: int = 0
     arena: int = 0
+    kept: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +196,8 @@ class Metadata:
     conditions: tuple[Condition, ...] = ()
     #: What a call takes.
     memory: Memory = Memory()
+    #: Flat inputs of the prologue, whose results are the last inputs of the forward graph.
+    frozen: Ints = ()
 
     @property
     def uses_random(self) -> bool:
@@ -264,6 +267,7 @@ class Metadata:
             symbols=tuple(Origin(**{**item, "symbol": _symbol(item["symbol"])}) for item in data["symbols"]),
             conditions=tuple(Condition(op, load(left), load(right)) for op, left, right in data["conditions"]),
             memory=Memory(**data["memory"]),
+            frozen=tuple(data["frozen"]),
         )
 
 

@@ -1,0 +1,62 @@
+"""A forward graph with its prologue: what this computes of parameters is kept, and computed again when they change.
+
+What is looked at before each call is in `csrc/frozen.c`. Here is what it asks for: the values themselves, and tensors
+without memory that keep version counters alive, so that no other can come to lie where one was.
+Neighbours: `prologue.py` splits the graph; `stator.driver` binds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from stator._native import Frozen
+from stator.aot.keeping import counter
+from stator.base.announce import announce
+from stator.base.device import HOST
+from stator.sizes.strides import span
+
+Tensor = torch.Tensor
+Call = Callable[[list[Tensor]], Sequence[Any]]
+
+#: Buffers of so many bytes are compared as a whole, larger ones by samples.
+_WHOLE = 1 << 16
+
+
+_UNSEEN = (
+    "what {name} computes of parameters is computed at each call in spite of freezing, as writes to them would not be "
+    "seen: their memory is held by others as well (a state_dict, NumPy arrays, other processes)"
+)
+
+
+def freeze(forward: Call, prologue: Call, attributes: Sequence[Tensor], name: str) -> Frozen:
+    """`forward`, whose last inputs are the results of `prologue` of these attributes, as a function of the others."""
+    tensors = list(attributes)
+    devices = {tensor.device for tensor in tensors if tensor.device.type != HOST}
+
+    def hold() -> list[Tensor] | None:
+        if any(tensor.device.type == HOST and tensor.is_shared() for tensor in tensors):
+            return None
+        with torch.inference_mode(False), torch.no_grad():
+            return [counter(tensor) for tensor in tensors]
+
+    def compute(seen: bool) -> tuple[Tensor, ...]:
+        if not seen:
+            announce(_UNSEEN.format(name=name), key=f"freezing {name}")
+        with torch.inference_mode(False), torch.no_grad():
+            values = tuple(prologue(list(tensors)))
+        for device in devices:  # other streams than this one's will read them
+            torch.get_device_module(device).synchronize(device)
+        return values
+
+    with torch.inference_mode(False):
+        samples = torch.zeros(3), torch.zeros(3)
+    return Frozen(forward, tuple(map(_watched, tensors)), hold, compute, samples)
+
+
+def _watched(tensor: Tensor) -> tuple[Tensor, int, bool]:
+    """A tensor, how many bytes of it are looked at, and whether all of them are compared."""
+    size = span(tensor.shape, tensor.stride()) * tensor.itemsize if tensor.device.type == HOST else 0
+    return tensor, size, size <= _WHOLE and not isinstance(tensor, torch.nn.Parameter)
