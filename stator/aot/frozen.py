@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from stator._native import Frozen
-from stator.aot.keeping import counter
+from stator.aot.keeping import counter_of
 from stator.base.announce import announce
 from stator.base.device import HOST
 from stator.sizes.strides import span
@@ -25,25 +25,31 @@ Call = Callable[[list[Tensor]], Sequence[Any]]
 _WHOLE = 1 << 16
 
 
+#: After so many calls in a row it is told that nothing is kept; another thread may hold memory for a moment.
+_OFTEN = 8
 _UNSEEN = (
     "what {name} computes of parameters is computed at each call in spite of freezing, as writes to them would not be "
-    "seen: their memory is held by others as well (a state_dict, NumPy arrays, other processes)"
+    "seen: their memory is held by others as well (a state_dict, NumPy arrays, other processes), or PyTorch does not "
+    "keep versions where stator looks for them"
 )
 
 
 def freeze(forward: Call, prologue: Call, attributes: Sequence[Tensor], name: str) -> Frozen:
     """`forward`, whose last inputs are the results of `prologue` of these attributes, as a function of the others."""
     tensors = list(attributes)
+    unseen = 0
     devices = {tensor.device for tensor in tensors if tensor.device.type != HOST}
 
     def hold() -> list[Tensor] | None:
         if any(tensor.device.type == HOST and tensor.is_shared() for tensor in tensors):
             return None
         with torch.inference_mode(False), torch.no_grad():
-            return [counter(tensor) for tensor in tensors]
+            return [counter_of(tensor) for tensor in tensors]
 
     def compute(seen: bool) -> tuple[Tensor, ...]:
-        if not seen:
+        nonlocal unseen
+        unseen = 0 if seen else unseen + 1
+        if unseen == _OFTEN:
             announce(_UNSEEN.format(name=name), key=f"freezing {name}")
         with torch.inference_mode(False), torch.no_grad():
             values = tuple(prologue(list(tensors)))

@@ -1,8 +1,8 @@
 """What a graph computes from parameters and buffers alone: no input, no effect, no symbolic size.
 
 Placeholders that may be taken to stay as they are until somebody is seen to write to them carry the mark `FROZEN`.
-What grows stays where it is: to read it from memory would cost more than to make it again. What leaves the graph is made
-at each call, for the caller may write to it. Neighbours: `passes/affine.py` and `aot/prologue.py` ask for it.
+What grows stays where it is: to read it from memory would cost more than to make it again. What leaves the graph is
+made at each call, for the caller may write to it. Neighbours: `passes/affine.py` and `aot/prologue.py` ask for it.
 """
 
 from __future__ import annotations
@@ -20,27 +20,26 @@ from stator.graphs.calls import effects_of, is_view, root
 
 #: The key in `meta` of such a placeholder.
 FROZEN: Final = "frozen"
-#: Of a value with more bytes than this, and more than `_GROWTH` times those of what it is computed from, we say it grows.
+#: A value grows that has more bytes than this, and more than `_GROWTH` times those of what it is computed from.
 _SMALL, _GROWTH = 1 << 20, 2
 
 
 def frozen(graph: fx.Graph) -> set[fx.Node]:
-    """The marked placeholders, and the calls that need nothing else (what is made of nothing belongs to its readers)."""
+    """The marked placeholders, and the calls that need nothing else and one of them."""
     leaving = {root(node) for node in graph.output_node().all_input_nodes}
     found: set[fx.Node] = set()
-    free: set[fx.Node] = set()
+    free: set[fx.Node] = set()  # what is made of nothing, by whoever reads it
     for node in graph.nodes:
         if node.op == "placeholder" and FROZEN in node.meta:
             found.add(node)
         elif node.op == "call_function" and root(node) not in leaving and _is_plain(node):
             sources = node.all_input_nodes
-            if found.issuperset(sources) and not sources:
+            if not all(source in found or source in free for source in sources):
+                continue
+            if found.isdisjoint(sources):
                 free.add(node)
-            elif all(source in found or source in free for source in sources):
-                if found.isdisjoint(sources):
-                    free.add(node)
-                elif is_view(node) or node.target is getitem or not _grows(node):
-                    found.add(node)
+            elif is_view(node) or node.target is getitem or not _grows(node):
+                found.add(node)
     return found
 
 
