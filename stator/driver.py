@@ -102,9 +102,9 @@ def _linked(gm: fx.GraphModule, found: Compiled, options: Options) -> Call:
     attributes = [*lifted(gm).values(), *found.constants]
     forward: Any = link(found.forward, options)
     backward = link(found.backward, options) if found.backward is not None else None
-    if found.prologue is not None:
-        read = [attributes[i] for i in found.metadata.frozen]
-        forward = freeze(forward, link(found.prologue, options), read, type(gm).__name__)
+    if found.metadata.frozen.inputs:
+        prologue = link(found.prologue, options) if found.prologue is not None else None
+        forward = freeze(forward, prologue, found.metadata.frozen, attributes, type(gm).__name__)
     elif options.freezing and found.metadata.has_backward:
         options.announce(WithoutEffect(_TRAINING))
     return bind(found.metadata, forward, backward, attributes, gm)

@@ -33,6 +33,7 @@ from stator.loop.footprint import Kept, settle
 from stator.loop.kernel import Schedule
 from stator.loop.schedule import schedule as schedule_program
 from stator.passes.affine import FoldAffine
+from stator.passes.packing import PackWeights
 from stator.plan import sources
 from stator.plan.build import make
 from stator.runtime import Building, GraphArtifact, Unit
@@ -50,10 +51,10 @@ def build(gm: fx.GraphModule, example_inputs: Sequence[Any], options: Options) -
     artifacts.stage("joint", lambda: graph_file.functional(joint.graph, "joint"), "py")
     with stage("partition"):
         parts = partition(joint, options.activation_memory_budget)
-    prologue = freeze(parts, joint) if options.freezing and not parts.metadata.has_backward else None
+    prologue = freeze(parts, joint, options) if options.freezing and not parts.metadata.has_backward else None
     metadata = parts.metadata
     with Building(options) as building:
-        first = compile_alone(prologue.graph, "forward_prologue", building, options) if prologue is not None else None
+        first = compile_alone(prologue.graph, "forward_prologue", building, options) if prologue else None
         forward = schedule_graph(parts.forward, "forward", options)
         units = [
             building.begin(emit_kernels(forward, options), forward.place)
@@ -65,9 +66,10 @@ def build(gm: fx.GraphModule, example_inputs: Sequence[Any], options: Options) -
             device = _record(forward, options)
             given = len(metadata.saved)
             forward, backward, footprint = settle(forward, backward, _kept(metadata), given, device=device)
-        kept = prologue.kept if prologue is not None else 0
-        frozen = prologue.inputs if prologue is not None else ()
-        metadata = replace(metadata, memory=Memory(**asdict(footprint), kept=kept), frozen=frozen)
+        metadata = replace(metadata, memory=Memory(**asdict(footprint)))
+        if prologue is not None:
+            memory = replace(metadata.memory, kept=prologue.kept)
+            metadata = replace(metadata, memory=memory, frozen=prologue.frozen)
         halves = [half for half in (forward, backward) if half is not None]
         built = [emit_artifact(half, part, options) for half, part in zip(halves, units, strict=True)]
         with stage("build"):
@@ -79,17 +81,20 @@ def build(gm: fx.GraphModule, example_inputs: Sequence[Any], options: Options) -
     return Compiled(metadata, built[0], built[1] if backward is not None else None, tuple(constants), first)
 
 
-def freeze(parts: Partitioned, joint: Joint) -> Prologue | None:
+def freeze(parts: Partitioned, joint: Joint, options: Options) -> Prologue | None:
     """What the forward graph computes of parameters alone, taken out of it; batch norms become part of that first."""
+    device = targets.record(kind := _device(parts.forward)).read(kind, options.threads)
     with stage("freeze"):
         mark(parts.forward.graph, parts.metadata, joint.attributes)
         passes.run(parts.forward)
-        passes.run(parts.forward, (FoldAffine(),))
+        passes.run(parts.forward, (FoldAffine(), PackWeights(device)))
         return split(parts.forward)
 
 
-def compile_alone(gm: fx.GraphModule, name: str, building: Building, options: Options) -> GraphArtifact:
-    """A graph that shares its memory with no other to what is stored."""
+def compile_alone(gm: fx.GraphModule | None, name: str, building: Building, options: Options) -> GraphArtifact | None:
+    """A graph that shares its memory with no other to what is stored; none where there is none."""
+    if gm is None:
+        return None
     schedule = schedule_graph(gm, name, options)
     units = building.begin(emit_kernels(schedule, options), schedule.place)
     return emit_artifact(schedule, units, options)

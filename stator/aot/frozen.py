@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from stator._native import Frozen
+from stator.aot import metadata
 from stator.aot.keeping import counter_of
 from stator.base.announce import announce
 from stator.base.device import HOST
@@ -34,9 +35,9 @@ _UNSEEN = (
 )
 
 
-def freeze(forward: Call, prologue: Call, attributes: Sequence[Tensor], name: str) -> Frozen:
-    """`forward`, whose last inputs are the results of `prologue` of these attributes, as a function of the others."""
-    tensors = list(attributes)
+def freeze(forward: Call, prologue: Call | None, told: metadata.Frozen, flat: Sequence[Tensor], name: str) -> Frozen:
+    """`forward` as a function of the other inputs, where `flat` are the first; no prologue is one without results."""
+    tensors = [flat[i] for i in told.inputs]
     unseen = 0
     devices = {tensor.device for tensor in tensors if tensor.device.type != HOST}
 
@@ -52,14 +53,21 @@ def freeze(forward: Call, prologue: Call, attributes: Sequence[Tensor], name: st
         if unseen == _OFTEN:
             announce(_UNSEEN.format(name=name), key=f"freezing {name}")
         with torch.inference_mode(False), torch.no_grad():
-            values = tuple(prologue(list(tensors)))
+            values = list(prologue(list(tensors))) if prologue is not None else []
+            packed = [_pack(item, (tensors + values)[item.source]) for item in told.packed]
         for device in devices:  # other streams than this one's will read them
             torch.get_device_module(device).synchronize(device)
-        return values
+        return (*values[: told.results], *packed)
 
     with torch.inference_mode(False):
         samples = torch.zeros(3), torch.zeros(3)
     return Frozen(forward, tuple(map(_watched, tensors)), hold, compute, samples)
+
+
+def _pack(item: metadata.Packed, source: Tensor) -> Tensor:
+    weight = source.as_strided(item.size, item.stride, source.storage_offset() + item.offset)
+    packed: Tensor = torch.ops.mkldnn._reorder_linear_weight(weight, item.rows)
+    return packed
 
 
 def _watched(tensor: Tensor) -> tuple[Tensor, int, bool]:

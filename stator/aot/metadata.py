@@ -140,6 +140,31 @@ class Memory:
 
 
 @dataclass(frozen=True, slots=True)
+class Packed:
+    """A weight in the order of a library: a view of input or result number `source` of the prologue, in which inputs
+    come first, for products of about so many rows.
+    """
+
+    source: int
+    size: Ints
+    stride: Ints
+    offset: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Frozen:
+    """What the forward graph is given beside its inputs: the first `results` of the prologue, then what is packed.
+
+    `inputs` are the flat inputs of the prologue.
+    """
+
+    inputs: Ints = ()
+    results: int = 0
+    packed: tuple[Packed, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Metadata:
     """The forward graph gives `(*values, *extra saved)`, the backward graph takes
     `(*saved, *tangents, *flags, *symbols)`.
@@ -196,8 +221,8 @@ class Metadata:
     conditions: tuple[Condition, ...] = ()
     #: What a call takes.
     memory: Memory = Memory()
-    #: Flat inputs of the prologue, whose results are the last inputs of the forward graph.
-    frozen: Ints = ()
+    #: What is computed of parameters alone.
+    frozen: Frozen = Frozen()
 
     @property
     def uses_random(self) -> bool:
@@ -267,7 +292,7 @@ class Metadata:
             symbols=tuple(Origin(**{**item, "symbol": _symbol(item["symbol"])}) for item in data["symbols"]),
             conditions=tuple(Condition(op, load(left), load(right)) for op, left, right in data["conditions"]),
             memory=Memory(**data["memory"]),
-            frozen=tuple(data["frozen"]),
+            frozen=_frozen(data["frozen"]),
         )
 
 
@@ -292,6 +317,11 @@ def _geometry(item: dict[str, Any], **others: Any) -> dict[str, Any]:
 
 def _spec(item: dict[str, Any]) -> TensorSpec:
     return TensorSpec(**_geometry(item))
+
+
+def _frozen(data: dict[str, Any]) -> Frozen:
+    packed = [Packed(**{**item, "size": tuple(item["size"]), "stride": tuple(item["stride"])}) for item in data["packed"]]
+    return Frozen(tuple(data["inputs"]), data["results"], tuple(packed))
 
 
 def _symbol(data: Any) -> Symbol:

@@ -13,19 +13,19 @@ from dataclasses import dataclass
 import torch
 from torch import fx
 
-from stator.aot.metadata import Ints, Metadata
+from stator.aot.metadata import Frozen, Metadata, Packed
 from stator.base.device import HOST
 from stator.graphs.calls import root
-from stator.graphs.frozen import FROZEN, frozen, nbytes
+from stator.graphs.frozen import FROZEN, PACK, frozen, nbytes
 from stator.graphs.nodes import add_node, copy_call, module
 
 
 @dataclass(frozen=True, slots=True)
 class Prologue:
-    """The graph, the flat inputs that it takes, and how many bytes its results keep."""
+    """The graph (None where it would compute nothing), what the runtime is told, and the bytes that are kept."""
 
-    graph: fx.GraphModule
-    inputs: Ints
+    graph: fx.GraphModule | None
+    frozen: Frozen
     kept: int
 
 
@@ -47,29 +47,48 @@ def split(gm: fx.GraphModule) -> Prologue | None:
     graph = gm.graph
     known = frozen(graph)
     read = {root(node): None for node in graph.nodes if node in known and any(user not in known for user in node.users)}
-    kept = [node for node in read if node.op != "placeholder" and node in known]
-    if not kept:
+    kept = [node for node in read if node.op != "placeholder" and node.target is not PACK]
+    packs = [node for node in read if node.target is PACK]
+    if not kept and not packs:
         return None
+    sources = [root(pack.args[0]) for pack in packs]  # type: ignore[arg-type]
+    results = list(dict.fromkeys([*kept, *[node for node in sources if node.op != "placeholder"]]))
+    needed = _ancestors([*results, *sources])
     places = {node: i for i, node in enumerate(graph.find_nodes(op="placeholder"))}
-    needed = _ancestors(kept)
+    inputs = [node for node in places if node in needed]
+    numbers = {node: i for i, node in enumerate([*inputs, *results])}
+    packed = [_packed(pack, source, numbers[source]) for pack, source in zip(packs, sources, strict=True)]
+    told = Frozen(tuple([places[node] for node in inputs]), len(kept), tuple(packed))
+    prologue = _copied(graph, inputs, results, needed) if results else None
+    last = list(places)[-1]
+    for node in (*kept, *packs):
+        with graph.inserting_after(last):
+            last = add_node(graph, "placeholder", f"{node.name}_kept", (), {}, f"{node.name}_kept")
+        last.meta.update(node.meta)
+        node.replace_all_uses_with(last)
+    return Prologue(prologue, told, sum(nbytes(node.meta["val"]) for node in {*results, *packs}))
+
+
+def _packed(pack: fx.Node, source: fx.Node, number: int) -> Packed:
+    """How the runtime makes what `pack` gives."""
+    weight, rows = pack.args
+    view, whole = weight.meta["val"], source.meta["val"]  # type: ignore[union-attr]
+    offset = view.storage_offset() - whole.storage_offset()
+    return Packed(number, tuple(view.shape), tuple(view.stride()), offset, rows)  # type: ignore[arg-type]
+
+
+def _copied(graph: fx.Graph, inputs: list[fx.Node], results: list[fx.Node], needed: set[fx.Node]) -> fx.GraphModule:
+    """The calls that are needed for some results, as a graph of these inputs."""
     prologue = fx.Graph()
     copies: dict[fx.Node, fx.Node] = {}
-    inputs = [node for node in places if node in needed]
     for node in inputs:
         copies[node] = add_node(prologue, "placeholder", node.target, (), {}, node.name)
         copies[node].meta.update(node.meta)
     for node in graph.nodes:
         if node in needed and node not in copies:
             copies[node] = copy_call(prologue, node, copies)
-    prologue.output(tuple([copies[node] for node in kept]))
-    last = list(places)[-1]
-    for node in kept:
-        with graph.inserting_after(last):
-            last = add_node(graph, "placeholder", f"{node.name}_kept", (), {}, f"{node.name}_kept")
-        last.meta.update(node.meta)
-        node.replace_all_uses_with(last)
-    size = sum(nbytes(node.meta["val"]) for node in kept)
-    return Prologue(module(prologue, "forward_prologue"), tuple([places[node] for node in inputs]), size)
+    prologue.output(tuple([copies[node] for node in results]))
+    return module(prologue, "forward_prologue")
 
 
 def _ancestors(nodes: Sequence[fx.Node]) -> set[fx.Node]:

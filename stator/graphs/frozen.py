@@ -20,6 +20,8 @@ from stator.graphs.calls import effects_of, is_view, root
 
 #: The key in `meta` of such a placeholder.
 FROZEN: Final = "frozen"
+#: (weight, rows): the call whose result is no tensor that kernels could read, and is made by the runtime.
+PACK: Final = torch.ops.mkldnn._reorder_linear_weight.default
 #: A value grows that has more bytes than this, and more than `_GROWTH` times those of what it is computed from.
 _SMALL, _GROWTH = 1 << 20, 2
 
