@@ -320,8 +320,8 @@ def _spec(item: dict[str, Any]) -> TensorSpec:
 
 
 def _frozen(data: dict[str, Any]) -> Frozen:
-    packed = [Packed(**{**item, "size": tuple(item["size"]), "stride": tuple(item["stride"])}) for item in data["packed"]]
-    return Frozen(tuple(data["inputs"]), data["results"], tuple(packed))
+    packed = tuple([Packed(**_geometry(item)) for item in data["packed"]])
+    return Frozen(tuple(data["inputs"]), data["results"], packed)
 
 
 def _symbol(data: Any) -> Symbol:
