@@ -2,7 +2,7 @@
 
 Only under the option `freezing`, and where products are oneDNN's (`lowering/product.py`), which else brings the weight
 into that order in every call: measured on Zen 4 with one thread and two, the products of BERT-base, ViT-B and GPT-2
-take 0.75 of the time with 4 to 16 rows, 0.9 with 64 and 0.95 with 256 and 512. What is packed has no strides, so nothing
+take 0.75 of the time with 4 to 16 rows, 0.9 with 64, 0.95 with 256 and 512. What is packed has no strides, so nothing
 may read it but such a product. Neighbours: `aot/prologue.py`, which gives the packing to the runtime.
 """
 
