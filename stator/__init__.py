@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from stator.base import isolation
 
 if TYPE_CHECKING:
+    from stator import patterns
     from stator.api import compile, reset
     from stator.backends.builtin import list_backends, register_backend
     from stator.base.errors import CaptureError, StatorError
@@ -46,6 +47,7 @@ __all__ = [
     "mark_dynamic",
     "mark_static",
     "maybe_mark_dynamic",
+    "patterns",
     "register_backend",
     "reset",
 ]
@@ -64,6 +66,7 @@ _WHERE = {
     "mark_dynamic": "stator.base.markers",
     "mark_static": "stator.base.markers",
     "maybe_mark_dynamic": "stator.base.markers",
+    "patterns": "stator.patterns",
     "register_backend": "stator.backends.builtin",
     "reset": "stator.api",
 }

@@ -28,6 +28,7 @@ from stator.base.store import Store
 from stator.compiled import Compiled
 from stator.fingerprint import graph_key
 from stator.inspect import graph_file
+from stator.patterns.rewrite import rewrite
 from stator.runtime import link
 from stator.runtime.toolchain import open_store
 
@@ -44,7 +45,11 @@ def compile_graph(gm: fx.GraphModule, example_inputs: Sequence[Any], *, options:
         artifacts.stage("captured", lambda: graph_file.captured(gm, example_inputs), "py")
         try:
             start = time.perf_counter()
-            found, place, hit = _compiled(gm, example_inputs, options)
+            with log.span("patterns"):
+                rewritten = rewrite(gm)
+            if rewritten is not gm:
+                artifacts.stage("rewritten", lambda: graph_file.captured(rewritten, example_inputs), "py")
+            found, place, hit = _compiled(rewritten, example_inputs, options)
             call = _linked(gm, found, options)
         except CompilerMissing:
             raise

@@ -114,7 +114,7 @@ def schedule_graph(gm: fx.GraphModule, name: str, options: Options) -> Schedule:
             verify.verify_program(program)
     artifacts.stage(f"{name}_loops", lambda: text.program_text(program), "txt")
     with stage("schedule", graph=name):
-        schedule = schedule_program(program, device)
+        schedule = schedule_program(program, device, rounds=options.numerics == "eager")
     return schedule
 
 

@@ -1,6 +1,7 @@
 """Patterns of real programs at five sizes: microseconds a call of eager, stator and torch.compile.
 
     python -m benchmarks.kernels [pattern …] [--sizes 16 100000] [--threads 2] [--peer] [--out kernels.json]
+    python -m benchmarks.kernels --read kernels.json … >> docs/kernels.md
 
 All of a row are measured in turn in one process, allocations and calls included; a figure is the least of several
 rounds, as the machine is shared. `--peer` adds torch.compile. Of patterns that memory bounds the last column is the
@@ -125,6 +126,29 @@ def _ratio(row: Row, other: str) -> str:
     return f"[bold]{ratio:.2f}[/bold]" if ratio > limit else f"{ratio:.2f}"
 
 
+def page(rows: list[Row]) -> str:
+    """The rows of a processor as a table: times as a part of eager's and of torch.compile's, by size."""
+    sizes = sorted({row.size for row in rows})
+    cells = {(row.pattern, row.size): row for row in rows}
+    lines = [f"| pattern | {' | '.join(f'{size:,}' for size in sizes)} |", "|---|" + "---:|" * len(sizes)]
+    for name in dict.fromkeys(row.pattern for row in rows):
+        found = [cells.get((name, size)) for size in sizes]
+        parts = [f"{row.ratio('eager'):.2f} / {row.ratio('torch.compile'):.2f}" if row else "" for row in found]
+        lines.append(f"| {name} | {' | '.join(parts)} |")
+    return "\n".join([*lines, "", *summary(rows)])
+
+
+def summary(rows: list[Row]) -> list[str]:
+    """A line for each of the others: how much faster stator is, and where it is slower."""
+    lines = []
+    for other, limit in (("eager", SLOWER_THAN_EAGER), ("torch.compile", SLOWER_THAN_PEER)):
+        if all(other in row.us for row in rows):
+            slower = sum(row.ratio(other) > limit for row in rows)
+            part = f"slower than {limit} times its time in {slower} of {len(rows)} rows"
+            lines.append(f"{mean(rows, other):.2f} times {other}'s speed; {part}")
+    return lines
+
+
 def mean(rows: list[Row], other: str) -> float:
     """The geometric mean of how many times as fast stator is."""
     return math.exp(-sum(math.log(row.ratio(other)) for row in rows) / len(rows))
@@ -138,7 +162,11 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--peer", action="store_true", help="torch.compile too")
     parser.add_argument("--out", type=Path, help="a file for the figures")
+    parser.add_argument("--read", type=Path, nargs="+", help="print the table of these files instead")
     options = parser.parse_args()
+    if options.read:
+        print(page([Row(**row) for path in options.read for row in json.loads(path.read_text(encoding="utf-8"))]))
+        return
     torch.set_num_threads(options.threads)
     compilers = ["eager", "stator", *["torch.compile"] * options.peer]
     names = [name for name in PATTERNS if not options.patterns or any(part in name for part in options.patterns)]
@@ -149,10 +177,8 @@ def main() -> None:
             options.out.write_text(json.dumps([row._asdict() for row in rows], indent=1), encoding="utf-8")
     console.print(report(rows, compilers, bandwidth))
     console.print(f"copying moves {bandwidth / 1e3:.1f} GB/s")
-    for other, limit in (("eager", SLOWER_THAN_EAGER), ("torch.compile", SLOWER_THAN_PEER)):
-        if other in compilers:
-            slower = [row for row in rows if row.ratio(other) > limit]
-            console.print(f"{mean(rows, other):.2f} times {other}'s speed; slower in {len(slower)} of {len(rows)} rows")
+    for line in summary(rows):
+        console.print(line)
 
 
 if __name__ == "__main__":

@@ -251,7 +251,10 @@ class Bound:
         if self.backward is None:
             return [None] * len(self.metadata.inputs)
         try:
-            with torch.no_grad():
+            if torch.is_grad_enabled():
+                with torch.no_grad():
+                    gradients = self.backward(arguments)
+            else:  # as autograd calls it, unless a graph of the gradients is asked for
                 gradients = self.backward(arguments)
         except Exception as error:
             if not _is_fault(error):

@@ -132,6 +132,15 @@ class InvalidArgument(StatorError):
         super().__init__(why=why, hint=hint)
 
 
+class InvalidPattern(StatorError):
+    """A pattern that a user has registered is wrong in itself."""
+
+    template = "the pattern {name!r} cannot be used: {why}"
+
+    def __init__(self, name: str, why: str, hint: str = "") -> None:
+        super().__init__(name=name, why=why, hint=hint)
+
+
 class CaptureError(StatorError):
     """The program cannot be captured whole, and `fullgraph=True` asked for that."""
 
@@ -278,6 +287,10 @@ class SlowWarning(StatorWarning):
 
 class OptionWarning(StatorWarning):
     """Something was asked for that is accepted and does nothing here."""
+
+
+class PatternWarning(StatorWarning):
+    """A registered pattern is wrong in itself, and is left out."""
 
 
 class FallbackWarning(StatorWarning):

@@ -24,6 +24,7 @@ BREAK: Final = "break"  # reason: str, file: str, line: int, hint: str
 GUARDS: Final = "guards"  # guards: list[str]
 KERNELS: Final = "kernels"  # graph: str, names: list[str] (one a launch), externs: list[str] (one a call)
 MEMORY: Final = "memory"  # a training step: the fields of `aot.metadata.Memory`, in bytes
+PATTERN: Final = "pattern"  # name, graph, file: str, line: int, refused: str ("" where it was replaced)
 CACHE: Final = "cache"  # hit: bool, key: str
 RECOMPILE: Final = "recompile"  # reason: str
 SPEED: Final = "speed"  # graph: str, compiled, eager: float (seconds a call), slower: bool, why: str (if not measured)
@@ -39,6 +40,7 @@ LOG_KINDS: Final[dict[str, str]] = {
     "breaks": BREAK,
     "recompiles": RECOMPILE,
     "kernels": KERNELS,
+    "patterns": PATTERN,
     "cache": CACHE,
     "speed": SPEED,
     "faults": FAULT,

@@ -119,11 +119,9 @@ class Options:
     )
     numerics: str = option(
         "eager",
-        "'eager' rounds half types where eager does; 'fast' allows float32 there, and has no effect yet.",
+        "'eager' rounds half types where eager does; 'fast' keeps float32 between the operators of a kernel.",
         in_key=True,
         choices=("eager", "fast"),
-        without_effect=("fast",),
-        until="kernels with looser rounding",
     )
     cache: bool = option(True, "Keep compiled graphs and kernels on disk between processes.", in_key=False)
     cache_dir: str = option("", "Folder of the disk store; empty means the user's cache folder.", in_key=False)

@@ -42,7 +42,7 @@ def effects_of(node: fx.Node) -> tuple[Effect, ...]:
     found = operator_effects(target)
     if target in CHECKING:
         return (Effect.CHECK,) if node.meta.get("phase", "forward") == "forward" else ()
-    if Effect.RANDOM in found and _drops_nothing(target, node):
+    if Effect.RANDOM in found and drops_nothing(target, node.args, node.kwargs):
         return tuple([effect for effect in found if effect is not Effect.RANDOM])
     return found
 
@@ -58,14 +58,14 @@ def may_merge(node: fx.Node) -> bool:
     return may_repeat(node) and (not isinstance(target, torch._ops.OpOverload) or bool(target._schema.returns))
 
 
-def _drops_nothing(target: Any, node: fx.Node) -> bool:
+def drops_nothing(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Whether a call that writes nothing draws random numbers only for a dropout, of which there is none."""
     arguments = target._schema.arguments
     names = [parameter.name for parameter in arguments]
     if "dropout_p" not in names or any(a.alias_info is not None and a.alias_info.is_write for a in arguments):
         return False
     position = names.index("dropout_p")
-    rate = argument(target, node.args, node.kwargs, position)
+    rate = argument(target, args, kwargs, position)
     return bool((arguments[position].default_value if rate is None else rate) == 0)
 
 

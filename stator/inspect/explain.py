@@ -55,6 +55,19 @@ class Speed:
 
 
 @dataclass(frozen=True, slots=True)
+class Replacement:
+    """One place where a pattern was found, and replaced unless it says why not; see docs/patterns.md."""
+
+    pattern: str
+    location: Location | None
+    refused: str = ""
+
+    def __str__(self) -> str:
+        place = f" at {self.location}" if self.location is not None else ""
+        return f"{self.pattern}{place}" + (f" was left as it is: {self.refused}" if self.refused else " was replaced")
+
+
+@dataclass(frozen=True, slots=True)
 class Fault:
     """A failure of stator's own, after which the program went on in eager PyTorch."""
 
@@ -76,6 +89,7 @@ class Explanation:
     guards: tuple[str, ...]
     kernels: tuple[str, ...]
     externs: tuple[str, ...]
+    patterns: tuple[Replacement, ...]
     recompiles: tuple[str, ...]
     speed: tuple[Speed, ...]
     faults: tuple[Fault, ...]
@@ -107,6 +121,10 @@ class Explanation:
             guards=tuple(str(guard) for facts in recorder.of(log.GUARDS) for guard in facts.get("guards", ())),
             kernels=tuple(f"{facts['graph']}.{name}" for facts in launched for name in facts["names"]),
             externs=tuple(str(name) for facts in launched for name in facts["externs"]),
+            patterns=tuple(
+                Replacement(str(facts["name"]), _location(facts), str(facts["refused"]))
+                for facts in recorder.of(log.PATTERN)
+            ),
             recompiles=tuple(str(facts.get("reason", "")) for facts in recorder.of(log.RECOMPILE)),
             speed=tuple(Speed(**facts) for facts in recorder.of(log.SPEED)),
             faults=tuple(_fault(facts) for facts in recorder.of(log.FAULT)),
@@ -122,6 +140,8 @@ class Explanation:
         parts += [_fault_text(item) for item in self.faults]
         parts += [_break_text(item) for item in self.breaks]
         parts += [Text(f"compiled again: {reason}", style="yellow") for reason in self.recompiles]
+        counted = Counter(map(str, self.patterns)).items()
+        parts += [Text(f"pattern: {item}" + (f" ({count} times)" if count > 1 else "")) for item, count in counted]
         parts += [_speed_text(item) for item in self.speed]
         parts += [Text(_memory_text(facts)) for facts in self.memory]
         if self.graphs:

@@ -16,17 +16,18 @@ from stator.loop.fusion import Group, escapes
 from stator.loop.index import Axis, Index
 from stator.loop.kernel import Call, Launch, Step, Store
 from stator.loop.nest import Extern
+from stator.loop.rounding import without_roundings
 
 
-def step(group: Group, facts: Facts) -> Step:
-    """The launch or call that runs a group."""
+def step(group: Group, facts: Facts, rounds: bool = True) -> Step:
+    """The launch or call that runs a group; a kernel need not round between its operators if not `rounds`."""
     node = facts.node(group.members[0])
     if isinstance(node, Extern):
         return Call(node)
-    return _launch(group, facts)
+    return _launch(group, facts, rounds)
 
 
-def _launch(group: Group, facts: Facts) -> Launch:
+def _launch(group: Group, facts: Facts, rounds: bool) -> Launch:
     made: dict[str, Expr] = {}
     stores: list[Store] = []
     reduced = frozenset(group.space.reduce_axes)
@@ -46,6 +47,8 @@ def _launch(group: Group, facts: Facts) -> Launch:
         if escapes(name, group.bits, facts):
             space = "outer" if index.axes().isdisjoint(reduced) else "inner"
             stores.append(Store(name, index, value, space, nest.mode))
+    if not rounds:
+        stores = without_roundings(stores)
     stores.sort(key=lambda store: store.buffer in facts.special)  # what changes an operand comes last
     launch = canonical(Draft(group.space, stores, group.ordered), facts.program.buffers, bool(facts.program.symbols))
     operators = [operator for member in group.members for operator in facts.nests[member].nest.operators]

@@ -16,14 +16,14 @@ from stator.loop.order import order
 from stator.loop.split import prepare
 
 
-def schedule(program: Program, device: Device) -> Schedule:
-    """Fused kernels, the steps that run them, and where memory is."""
+def schedule(program: Program, device: Device, rounds: bool = True) -> Schedule:
+    """Fused kernels, which keep eager's roundings if `rounds`, the steps that run them, and where memory is."""
     pieces: dict[str, str] = {}
     plan = fusion.decide(analyse(prepare(program, device, pieces)), device)
     plan, layouts = layout.settle(plan, device)
     facts, program = plan.facts, plan.facts.program
     ordered = order(plan)
-    steps = tuple(apply.step(group, facts) for group in ordered)
+    steps = tuple(apply.step(group, facts, rounds) for group in ordered)
     acted = list(acts(facts))
     used: dict[Kernel, str] = {}
     for group, step in zip(ordered, steps, strict=True):

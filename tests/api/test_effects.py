@@ -116,6 +116,16 @@ def strict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         run()
 
 
+@effect("numerics", "fast")
+def numerics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def third(x: torch.Tensor) -> torch.Tensor:
+        return (x / 3) * 3
+
+    x = torch.arange(200, dtype=torch.bfloat16)
+    assert torch.equal(stator.compile(third)(x), third(x)) and not torch.equal(third(x), x)
+    assert torch.equal(stator.compile(third, options={"numerics": "fast"})(x), x)
+
+
 def make_it_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every capture end in a fault of stator's own."""
 

@@ -248,13 +248,19 @@ template <class F> INLINE F exp_core(F r) {  // |r| <= ln2 / 2
     return fma_(r * r, poly(r, 0.4999999403953552f, 0.16666515171527863f, 0.04166845604777336f,
                             0.008369420655071735f, 0.001381314592435956f), r) + 1.0f;
 }
+// Exponents of numbers too small for a float, where some processors take fifty times as long if these are next to it.
+#ifdef __AVX512F__
+template <class F> constexpr float nothing = sizeof(F) == 64 ? -1400.0f : -245.0f;
+#else
+template <class F> constexpr float nothing = -245.0f;
+#endif
 template <class F> INLINE F exp_f32(F x) {
-    x = clamp_(x, -104.0f, 89.0f);
+    x = clamp_(x, nothing<F> * 0x1.62e430p-1f, 89.0f);
     F n = nearest_(x, 0x1.715476p0f);
     return scale_(exp_core(madd(n, 0x1.05c610p-29f, madd(n, -0x1.62e430p-1f, x))), n);
 }
 template <class F> INLINE F exp2_f32(F x) {
-    x = clamp_(x, -151.0f, 129.0f);
+    x = clamp_(x, nothing<F>, 129.0f);
     F n = nearest_(x, 1.0f), d = x - n;
     F r = d * 0x1.62e430p-1f;
     F low = madd(d, -0x1.05c610p-29f, madd(d, 0x1.62e430p-1f, -r));
@@ -343,7 +349,7 @@ template <class D, class... R> INLINE D poly_f64(D x, double c, R... rest) {
 }
 template <class D> INLINE D exp_f64(D x) {
     typedef Int<D> I;
-    D y = x < -746.0 ? splat<D>(-746.0) : x;
+    D y = x < -1100.0 ? splat<D>(-1100.0) : x;  // as far below the smallest double as `nothing` is below floats
     y = y > 710.0 ? splat<D>(710.0) : y;
     D shifted = fma_f64(y, splat<D>(0x1.71547652b82fep0), splat<D>(0x1.8p52)), n = shifted - 0x1.8p52;
     D r = fma_f64(n, splat<D>(-0x1.62e42fefa0000p-1), y);  // its product with n is exact
