@@ -136,9 +136,10 @@ static bool calibrate(PyObject *tensor, PyObject *other) {
 
 /* -- `.data` ----------------------------------------------------------------------------------------------- */
 
+/* Somebody may write to the memory of this tensor from now on. */
 static void touch(PyObject *tensor) {
-    uintptr_t storage;
-    if (tensor_storage(tensor, &storage) < 0) PyErr_Clear();
+    uintptr_t storage = 0;
+    tensor_storage(tensor, &storage); /* which cannot fail where offsets are known */
     for (Frozen *frozen = state.all; frozen != NULL; frozen = frozen->next) {
         Py_ssize_t i = 0;
         while (i < frozen->count && (uintptr_t)frozen->watched[i].trace.storage != storage) i++;

@@ -29,6 +29,7 @@ _SMALL, _GROWTH = 1 << 20, 2
 def frozen(graph: fx.Graph) -> set[fx.Node]:
     """The marked placeholders, and the calls that need nothing else and one of them."""
     leaving = {root(node) for node in graph.output_node().all_input_nodes}
+    leaving |= {source for node in leaving if node.target is getitem for source in node.all_input_nodes}
     found: set[fx.Node] = set()
     free: set[fx.Node] = set()  # what is made of nothing, by whoever reads it
     for node in graph.nodes:

@@ -43,7 +43,8 @@ def _may_fold(node: fx.Node, known: Set[fx.Node]) -> bool:
     _, weight, bias, *_, transposed, _, groups = node.args
     value = node.meta["val"]
     return (
-        weight in known
+        node not in known
+        and weight in known
         and (bias is None or bias in known)
         and value.dtype in _WIDE
         and weight.meta["val"].dtype is value.dtype  # type: ignore[union-attr]

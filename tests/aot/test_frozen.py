@@ -222,6 +222,24 @@ def test_results_are_the_callers_own(runs: list[bool]) -> None:
     assert runs == [True]
 
 
+def test_calls_with_several_results(runs: list[bool]) -> None:
+    class Largest(Scaled):
+        def forward(self, x: Tensor) -> tuple[Tensor, ...]:  # type: ignore[override]
+            values, places = self.weight.max(0)
+            first, order = self.gain.sort()
+            return values, x + places, x[:, 0, None] + first[order]
+
+    model, x = Largest(), torch.randn(3, 4)
+    compiled = stator.compile(model, options=OPTIONS)
+    for _ in range(2):
+        with torch.no_grad():
+            for found, want in zip(compiled(x), model(x), strict=True):
+                torch.testing.assert_close(found, want)
+                found.zero_()
+            model.gain.neg_()
+    assert runs == [True, True]
+
+
 def test_sizes_that_change(runs: list[bool]) -> None:
     model = Scaled()
     compiled = stator.compile(model, options=OPTIONS, dynamic=True)
