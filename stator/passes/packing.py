@@ -1,9 +1,10 @@
 """Weights of matrix products, put into the order of the library that computes them, once.
 
-Only under the option `freezing`, and where products are oneDNN's (`lowering/product.py`), which else brings the weight
-into that order in every call: measured on Zen 4 with one thread and two, the products of BERT-base, ViT-B and GPT-2
-take 0.75 of the time with 4 to 16 rows, 0.9 with 64, 0.95 with 256 and 512. What is packed has no strides, so nothing
-may read it but such a product. Neighbours: `aot/prologue.py`, which gives the packing to the runtime.
+Only under the option `freezing`, and where products are oneDNN's (`lowering/product.py`; those of bfloat16 are so in
+eager PyTorch), which else brings the weight into that order in every call, and gives the same bits. Measured on Zen 4
+with one thread and two, the products of BERT-base, ViT-B and GPT-2 take 0.75 of the time with 4 to 16 rows, 0.9 with
+64, 0.95 with 256 and 512, in float32 and in bfloat16. What is packed has no strides, so nothing may read it but such a
+product. Neighbours: `aot/prologue.py`, which gives the packing to the runtime.
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ class PackWeights:
     device: Device
 
     def __call__(self, graph: fx.Graph) -> int:
-        if not self.device.onednn_products or not torch.backends.mkldnn.enabled:
-            return 0
-        known = frozen(graph)
+        takes = {torch.float32: self.device.onednn_products, torch.bfloat16: self.device.onednn_halves}
+        dtypes = [dtype for dtype, known in takes.items() if known and torch.backends.mkldnn.enabled]
+        known = frozen(graph) if dtypes else set()
         changes = 0
         for target in (aten.mm.default, aten.addmm.default):
             for node in graph.find_nodes(op="call_function", target=target):
-                if _may_pack(node, known):
+                if node.meta["val"].dtype in dtypes and _may_pack(node, known):
                     _pack(graph, node)
                     changes += 1
         return changes
@@ -53,7 +54,7 @@ def _may_pack(node: fx.Node, known: Set[fx.Node]) -> bool:
     result, right = node.meta["val"], weight.meta["val"]  # type: ignore[union-attr]
     rows, columns = extents(result.shape)
     work = hint(rows * columns) * right.shape[0]
-    plain = result.dtype is torch.float32 and result.device.type == HOST and right.stride() in _dense(right)
+    plain = result.device.type == HOST and right.stride() in _dense(right)
     fits = all(b.meta["val"].shape == (columns,) and b.meta["val"].stride() == (1,) for b in bias)  # type: ignore[union-attr]
     return plain and fits and rows != 1 and work >= _WORK
 

@@ -59,6 +59,19 @@ def _error(found: Tensor, exact: Tensor) -> float:
     return float((found - exact).norm() / exact.norm())
 
 
+def test_autocast_gives_the_same_bits() -> None:
+    """Weights are converted and packed once; what is rounded in eager is rounded as it was."""
+    model = MODELS["BERT"]().eval()
+    x = torch.randint(0, 1000, (2, 128))
+    results = []
+    for freezing in (False, True):
+        options = {"freezing": freezing, "check_speed": "off", "strict": True, "cache": False}
+        compiled = stator.compile(model, options=options)
+        with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+            results.append(compiled(x).last_hidden_state)
+    assert torch.equal(*results)
+
+
 @pytest.mark.parametrize("rows", ["fixed", "dynamic"])
 def test_packed_weights(rows: str) -> None:
     """Of one memory, turned or not, and computed of parameters."""
