@@ -83,10 +83,6 @@ class LoopPlan:
         threads = f"cost {hint(self.cost)}, so {hint(self.threads)} threads, each worth {device.thread_work}"
         return f"{', '.join(told)}; {threads}"
 
-    def dtype(self, node: Expr) -> str:
-        """The dtype that a node is computed in."""
-        return "i32" if node in self.narrow else node.dtype
-
     def lane_stride(self, index: Index) -> Extent | None:
         """By how much a lane moves the index within a block of lanes, or None where that is not constant."""
         return 0 if self.vector is None else _lane_stride(index, self.vector, self.lanes, self.deps)
@@ -128,15 +124,10 @@ def decide(kernel: Kernel, device: Device) -> LoopPlan:
 
 
 def _lane_stride(index: Index, axis: Axis, lanes: int, deps: dict[Expr, Axes]) -> Extent | None:
-    def varies(node: Expr) -> bool:
-        return axis in deps[node] and not _is_equal_in_blocks(node, axis, lanes, deps)
+    def varies(node: Expr) -> bool:  # not if all lanes of a block load one element, though not that of the next block
+        return axis in deps[node] and not (node.op == "load" and _lane_stride(node.attr[1], axis, lanes, deps) == 0)
 
     return lane_stride(index, axis, lanes, varies)
-
-
-def _is_equal_in_blocks(node: Expr, axis: Axis, lanes: int, deps: dict[Expr, Axes]) -> bool:
-    """Whether all lanes of a block load the same element, though others than those of the next block."""
-    return node.op == "load" and _lane_stride(node.attr[1], axis, lanes, deps) == 0
 
 
 def _narrow(kernel: Kernel, ranges: Ranges) -> frozenset[Expr]:

@@ -6,7 +6,7 @@ Scalars, memory and the random stream are those of `loop/evaluate.py`, against w
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from stator.base.dtypes import ITEMSIZE
 from stator.kernel import ir
@@ -95,13 +95,17 @@ class _Machine:
                     self.loop(statement)
 
     def loop(self, loop: ir.Loop) -> None:
-        points = self.points(loop.axis, loop.piece)
+        points, together = self.points(loop.axis, loop.piece), loop.lanes * loop.unroll
+        if loop.kind in ("whole", "rest"):
+            left = len(points) - len(points) % together
+            firsts = [i for i in range(left) if i % together < loop.lanes]
+            points = [points[i] for i in firsts] if loop.kind == "whole" else points[left:]
         in_order = loop.kind == "range" or any(isinstance(s, ir.Scan) for s in ir.walk(loop.body))
         for point in points if in_order else reversed(points):  # any order: not the one that all expect
             self.axes[loop.axis] = point
             self.block(loop.body)
 
-    def points(self, axis: Axis, piece: ir.Piece | None) -> range:
+    def points(self, axis: Axis, piece: ir.Piece | None) -> Sequence[int]:
         """What a loop over an axis, or a piece of it, runs over."""
         size = self.extent(axis.size)
         if piece is None:

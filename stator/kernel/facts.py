@@ -25,7 +25,7 @@ def dependencies(kernel: Kernel) -> dict[Expr, Axes]:
     deps: dict[Expr, Axes] = {}
     reduced = frozenset(kernel.reduce_axes)
     roots: list[Expr] = [atom.expr for store in kernel.stores for atom in store.index.indirects()]  # type: ignore[misc]
-    for node in _nodes_of(kernel, roots):
+    for node in postorder([*roots, *[store.value for store in kernel.stores]]) if roots else kernel.nodes:
         if node.op in ("load", "index"):
             deps[node] = index_axes(node.attr[1] if node.op == "load" else node.attr, deps)
         elif node.op == "reduce":
@@ -35,10 +35,6 @@ def dependencies(kernel: Kernel) -> dict[Expr, Axes]:
         else:
             deps[node] = NO_AXES.union(*[deps[arg] for arg in node.args])
     return deps
-
-
-def _nodes_of(kernel: Kernel, roots: list[Expr]) -> tuple[Expr, ...]:
-    return tuple(postorder([*roots, *[store.value for store in kernel.stores]])) if roots else kernel.nodes
 
 
 def index_axes(index: Index, deps: dict[Expr, Axes]) -> Axes:

@@ -34,6 +34,9 @@
               | for x0 in parallel(extent): block   in any order: they write different places
               | for x0 in lanes(16, extent): block  so many at once; lanes(16*2, …) twice as many. A variable from
               |                                     outside of it only takes what lanes add: none of them looks at it
+              | for x0 in whole(16*4, extent): block    where 64 are left the first 16 of them, at once: what the others
+              |                                     do stands in the block too
+              | for x0 in rest(16*4, extent): block     what is left over by that, 16 at a time
               | for x0 in range(16*x1, min(16*x1 + 16, extent)): block      a piece of such a loop
     operand   = v | number | dtype(number)          a plain number has the dtype of what is defined
     position  = integers, axes, symbols and what `within` gives, with + - * // %
@@ -49,7 +52,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isnan
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, get_args
 from zlib import crc32
 
 from stator.loop.index import NO_AXES, Axis, Index
@@ -248,7 +251,7 @@ Plain: TypeAlias = (
 )
 Statement: TypeAlias = Plain | Loop
 Block: TypeAlias = tuple[Statement, ...]
-KINDS = ("range", "parallel", "lanes")
+KINDS = ("range", "parallel", "lanes", "whole", "rest")
 #: What an accumulator takes the next value by, in any order.
 FOLDING = ("add", "mul", "maximum", "minimum", "or", "and")
 #: What variables take together, and how many they are.
@@ -287,18 +290,35 @@ def walk(block: Sequence[Statement]) -> list[Statement]:
     return found
 
 
+def _fields(*names: str) -> dict[type, tuple[str, ...]]:
+    return {kind: tuple([name for name in names if name in kind.__slots__]) for kind in get_args(Statement)}
+
+
+_DEFINED = _fields("target", "best", "position", "states", "state")
+_READ = _fields("args", "start", "index", "value", "here", "mask")
+
+
 def targets(statement: Statement) -> tuple[Value, ...]:
     """What a statement defines or changes."""
-    match statement:
-        case Best(best=best, position=position):
-            return best, position
-        case Online(states=states):
-            return states
-        case Scan(target=target, state=state):
-            return target, state
-        case Let() | Position() | Load() | Within() | Declare() | Assign() | Flush():
-            return (statement.target,)
-    return ()
+    return _held(statement, _DEFINED)
+
+
+def operands(statement: Statement) -> tuple[Any, ...]:
+    """The operands of a statement, what its index loads among them."""
+    return _held(statement, _READ)
+
+
+def _held(statement: Statement, fields: Mapping[type, Sequence[str]]) -> tuple[Any, ...]:
+    found: list[Any] = []
+    for name in fields[type(statement)]:
+        match getattr(statement, name):
+            case tuple() as items:
+                found += items
+            case Index() as index:
+                found += [atom.expr for atom in index.indirects()]
+            case Value() | Literal() as item:
+                found.append(item)
+    return tuple(found)
 
 
 def assigned(block: Sequence[Statement]) -> set[Value]:
@@ -320,29 +340,3 @@ def renamed(statement: Plain, names: Mapping[Value, Value], points: Mapping[Axis
         return item
 
     return type(statement)(*[change(getattr(statement, name)) for name in statement.__slots__])
-
-
-def operands(statement: Statement) -> tuple[Any, ...]:
-    """The operands of a statement, what its index loads among them."""
-    match statement:
-        case Let(args=args) | Assign(args=args):
-            return args
-        case Load(index=index, mask=mask):
-            return (*_loaded(index), *([mask] if mask is not None else []))
-        case Within(value=value, mask=mask):
-            return (value, mask) if mask is not None else (value,)
-        case Scan(value=value) | Online(value=value):
-            return (value,)
-        case Declare(start=start):
-            return (start,)
-        case Best(value=value, here=here):
-            return (value, here)
-        case Store(index=index, value=value):
-            return (*_loaded(index), value)
-        case Position(index=index):
-            return _loaded(index)
-    return ()
-
-
-def _loaded(index: Index) -> tuple[Any, ...]:
-    return tuple([atom.expr for atom in index.indirects()])

@@ -169,7 +169,7 @@ class _Reader:
 
     def loop(self, name: str, kind: str, args: list[ast.expr], body: list[ast.stmt], node: ast.AST) -> ir.Loop:
         lanes, unroll = 0, 1
-        if kind == "lanes" and args:
+        if kind not in ("range", "parallel") and args:
             match args.pop(0):
                 case ast.Constant(int() as lanes):
                     pass

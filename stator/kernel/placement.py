@@ -1,67 +1,77 @@
 """Where values are computed: every node once, in the outermost block where all it varies along is known.
 
 So common subexpressions are shared, and what a loop does not change leaves it. What holds a load that may leave its
-memory is computed once for each mask around it; all else once, whatever the masks say. A writer says what a value
-becomes: `writing.py` makes statements of the kernel IR.
+memory is computed once for each mask around it; all else once, whatever the masks say. Neighbour: `writing`, which
+makes statements of the values.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Generic, TypeVar
 
 from stator.kernel.facts import Axes
+from stator.kernel.ir import Operand, Statement, Value
 from stator.loop import expr
 from stator.loop.expr import Expr
 from stator.loop.index import Axis, Indirect
+from stator.sizes import Extent
 
-#: What stands for a value.
-Held = TypeVar("Held")
 #: A node, or a loaded integer that was checked, and the mask that it was computed under.
 Key = tuple[Expr | Indirect, Expr | None]
 
 
-class Scope(Generic[Held]):
-    """A block under construction, which runs once for each point of `axes`, and the values that it makes."""
+class Block:
+    """A block under construction, which runs once for each point of `axes`: its statements, the values that it makes,
+    the integers that lie within bounds there, and what was made of another dtype.
+    """
 
-    __slots__ = ("axes", "names", "parent")
+    __slots__ = ("axes", "bounded", "casts", "names", "parent", "statements")
 
-    def __init__(self, parent: Scope[Held] | None, axes: Axes) -> None:
+    def __init__(self, parent: Block | None, axes: Axes) -> None:
         self.parent, self.axes = parent, axes
-        self.names: dict[Key, Held] = {}
+        self.statements: list[Statement] = []
+        self.names: dict[Key, Operand] = {}
+        self.bounded: dict[tuple[Expr, Extent, Expr | None], Value] = {}
+        self.casts: dict[tuple[Operand, str], Value] = {}
 
-    def chain(self) -> Iterator[Any]:
+    def chain(self) -> Iterator[Block]:
         """This block and those around it."""
-        scope: Scope[Held] | None = self
-        while scope is not None:
-            yield scope
-            scope = scope.parent
+        block: Block | None = self
+        while block is not None:
+            yield block
+            block = block.parent
 
 
-class Placement(Generic[Held]):
+class Placement:
     """Finds the values of one kernel, and has those written that there are not yet; `scope` is where the caller is."""
 
     __slots__ = ("_floor", "_guarded", "_wider", "before", "deps", "scope")
 
-    def __init__(self, scope: Any, deps: dict[Expr, Axes], guarded: set[Expr]) -> None:
-        self.scope = scope
-        self.before = scope  # around the loops over the reduce axes that are being written
+    def __init__(self, deps: dict[Expr, Axes], guarded: set[Expr]) -> None:
+        self.scope = Block(None, frozenset())
+        self.before = self.scope  # around the loops over the reduce axes that are being written
         self.deps = deps
         self._guarded = guarded
-        self._floor: Any = None  # where reductions are known: what uses them is not further out
+        self._floor: Block | None = None  # where reductions are known: what uses them is not further out
         self._wider: dict[Expr, Expr] = {}  # of a mask inside of another: the outer one
 
     @abstractmethod
     def define(self, node: Expr, mask: Expr | None) -> None:
         """Write a node whose operands are known, and keep what stands for it in the block that is its home."""
 
-    def enter(self, *axes: Axis) -> Any:
+    def enter(self, *axes: Axis) -> None:
         """Go into a block inside of loops over these axes."""
-        self.scope = type(self.scope)(self.scope, self.scope.axes | set(axes))
-        return self.scope
+        self.scope = Block(self.scope, self.scope.axes | set(axes))
 
-    def value(self, node: Expr, mask: Expr | None = None) -> Held:
+    def leave(self) -> tuple[Statement, ...]:
+        """Close the block: its statements are the caller's to place in the one around it."""
+        inner = self.scope
+        assert inner.parent is not None
+        self.scope = inner.parent
+        return tuple(inner.statements)
+
+    def value(self, node: Expr, mask: Expr | None = None) -> Operand:
         """What stands for a node, written here or further out; under `mask` its loads are guarded."""
         wanted = self._key(node, mask)
         found = self.find(*wanted)
@@ -79,20 +89,21 @@ class Placement(Generic[Held]):
         assert found is not None
         return found
 
-    def bind(self, node: Expr, held: Held) -> None:
+    def bind(self, node: Expr, held: Operand) -> None:
         """Make the result of a reduction known from here on."""
         self._floor = self.scope
         self.scope.names[node, None] = held
 
-    def find(self, node: Expr | Indirect, mask: Expr | None) -> Held | None:
+    def find(self, node: Expr | Indirect, mask: Expr | None) -> Operand | None:
         """What stands for a node under this mask, or under a wider one, under which each of its loads happened too."""
         while True:
-            key, scope = (node, mask), self.scope
-            while scope is not None:  # no generator: most of what is asked is asked here
-                found: Held | None = scope.names.get(key)
+            key = node, mask
+            block: Block | None = self.scope
+            while block is not None:  # no generator: most of what is asked is asked here
+                found = block.names.get(key)
                 if found is not None:
                     return found
-                scope = scope.parent
+                block = block.parent
             if mask is None:
                 return None
             mask = self._wider.get(mask)
@@ -108,7 +119,7 @@ class Placement(Generic[Held]):
             self._guarded.add(both)
         return both
 
-    def home(self, node: Expr, mask: Expr | None) -> Any:
+    def home(self, node: Expr, mask: Expr | None) -> Block:
         """The outermost block where all is known that a node under a mask varies along."""
         axes, level = self.axes(node), node.level
         if mask is not None:

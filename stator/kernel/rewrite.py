@@ -6,12 +6,12 @@ puts them in a row. Neighbours: `verify` checks what comes out, `evaluate` runs 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 
 from stator.kernel import ir
-from stator.loop.index import Axis
+from stator.loop.index import Axis, Index
 from stator.loop.scalar import FLOATS
 from stator.loop.space import AxisMap, loops, unflatten
 from stator.sizes import Extent
@@ -53,16 +53,16 @@ def merge(function: ir.Function, axes: Sequence[Axis], name: str) -> ir.Function
             (inner,) = innermost.body
             assert isinstance(inner, ir.Loop) and inner.axis is axis and inner.kind == loop.kind
             innermost = inner
-        return ir.Loop(whole, loop.kind, _moved(innermost.body, points))
+        return ir.Loop(whole, loop.kind, _renamed(innermost.body, {}, points))
 
     return replace(function, body=_mapped(function.body, made))
 
 
-def _moved(block: ir.Block, points: AxisMap) -> ir.Block:
-    """Statements at other positions."""
+def _renamed(block: ir.Block, names: Mapping[ir.Value, ir.Value], points: AxisMap) -> ir.Block:
+    """Statements of other values, at other positions."""
     return tuple(
         [
-            replace(s, body=_moved(s.body, points)) if isinstance(s, ir.Loop) else ir.renamed(s, {}, points)
+            replace(s, body=_renamed(s.body, names, points)) if isinstance(s, ir.Loop) else ir.renamed(s, names, points)
             for s in block
         ]
     )
@@ -88,22 +88,49 @@ def jam(function: ir.Function, axis: Axis, count: int) -> ir.Function:
     def made(loop: ir.Loop) -> ir.Loop:
         if loop.axis is not axis:
             return replace(loop, body=_mapped(loop.body, made))
-        values = _differing(loop.body, axis)
-        names = [{v: ir.Value(f"{v.name}_{k}", v.dtype) for v in values} for k in range(count)]
-        return ir.Loop(outer, loop.kind, several(loop.body, values, names))
+        return ir.Loop(outer, loop.kind, _repeated(loop.body, axis, points))
 
-    def several(block: ir.Block, values: set[ir.Value], names: Sequence[dict[ir.Value, ir.Value]]) -> ir.Block:
+    return replace(function, body=_mapped(function.body, made))
+
+
+def columns(function: ir.Function) -> ir.Function:
+    """Vectors of lanes that reduce along loops inside of them go together: what they have in common is computed once.
+
+    for x in lanes(16*4, n): B  -->  for x in whole(16*4, n): B, with four of each statement that differs along x
+                                     for x in rest(16*4, n): B
+    """
+    for loop in ir.walk(function.body):
+        if isinstance(loop, ir.Loop) and loop.unroll > 1 and any(isinstance(s, ir.Loop) for s in loop.body):
+            points = [loop.axis.index + k * loop.lanes for k in range(loop.unroll)]
+            made = [replace(loop, kind="whole", body=_repeated(loop.body, loop.axis, points))]
+            if loop.axis.size % (loop.lanes * loop.unroll) != 0:
+                values = {v: ir.Value(f"{v.name}_rest", v.dtype) for s in ir.walk(loop.body) for v in ir.targets(s)}
+                made.append(replace(loop, kind="rest", body=_renamed(loop.body, values, {})))
+            function = replace(function, body=replaced(function.body, loop, *made))
+    return function
+
+
+def _repeated(block: ir.Block, axis: Axis, points: Sequence[Index]) -> ir.Block:
+    """A block at several points of an axis: runs of statements once for each, after what they have in common."""
+    values = _differing(block, axis)
+    names = [{v: ir.Value(f"{v.name}_{k}", v.dtype) for v in values} for k in range(len(points))]
+
+    def several(block: ir.Block) -> ir.Block:
         body: list[ir.Statement] = []
-        for s in block:
-            if isinstance(s, ir.Loop):
-                body.append(replace(s, body=several(s.body, values, names)))
+        run: list[ir.Plain] = []
+        for s in (*block, None):
+            if s is None or isinstance(s, ir.Loop):
+                at = zip(names, points, strict=True)
+                body += [ir.renamed(item, name, {axis: point}) for name, point in at for item in run]
+                body += [replace(s, body=several(s.body))] if s is not None else []
+                run = []
             elif _differs(s, axis, values):
-                body += [ir.renamed(s, name, {axis: point}) for name, point in zip(names, points, strict=True)]
+                run.append(s)
             else:
                 body.append(s)
         return tuple(body)
 
-    return replace(function, body=_mapped(function.body, made))
+    return several(block)
 
 
 def _differing(block: ir.Block, axis: Axis) -> set[ir.Value]:

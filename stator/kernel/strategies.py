@@ -14,7 +14,7 @@ from stator.kernel.decisions import LoopPlan, guarded, pieces_of
 from stator.kernel.ir import Function, Piece
 from stator.kernel.nest import Order, nest
 from stator.kernel.online import online_softmax, welford
-from stator.kernel.rewrite import flush_sums, jam, merge, share, vectorise
+from stator.kernel.rewrite import columns, flush_sums, jam, merge, share, vectorise
 from stator.loop.index import Axis
 from stator.loop.kernel import Kernel
 from stator.sizes import Extent
@@ -33,7 +33,7 @@ def vectors(plan: LoopPlan, name: str) -> Function:
         function = jam(function, *plan.jammed)
     if plan.vector is not None:
         function = vectorise(function, plan.vector, plan.lanes, plan.unroll)
-    return replace(flush_sums(function), named=tuple(plan.named), threads=plan.threads)
+    return replace(columns(flush_sums(function)), named=tuple(plan.named), threads=plan.threads)
 
 
 def blocks(plan: BlockPlan, name: str) -> Function:

@@ -104,7 +104,7 @@ def statement_text(statement: ir.Statement) -> str:
 def _head(loop: ir.Loop) -> str:
     axis, piece = loop.axis, loop.piece
     parts = []
-    if loop.kind == "lanes":
+    if loop.lanes:
         parts.append(f"{loop.lanes}*{loop.unroll}" if loop.unroll != 1 else str(loop.lanes))
     if piece is None:
         parts.append(str(axis.size))

@@ -9,6 +9,8 @@ Neighbours: `ir` has the grammar, `loop/verify.py` the rules of kernels.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from stator.base.dtypes import ITEMSIZE
 from stator.kernel import ir
 from stator.kernel.text import statement_text
@@ -50,6 +52,7 @@ class _Checker:
         self.owners: dict[str, set[Axis]] = {}  # scratch → the parallel loops around it
         self.pieces: dict[Axis, Axis] = {}  # the axis of pieces → what they are pieces of
         self.blocks: dict[Axis, tuple[Axis, Extent]] = {}  # and how long each is
+        self.whole: ir.Loop | None = None  # the loop around that goes several vectors at a time
         self.empty = False  # inside of a loop without iterations, which touches nothing
         self.statement: ir.Statement | None = None
 
@@ -136,7 +139,8 @@ class _Checker:
             self.require(piece.axis in self.axes, f"{piece.axis} is no axis of a loop around it")
             self.require(type(whole) is not int or 0 <= whole < piece.step, "the pieces are not the whole axis")
         shared, folded, empty = self.shared, self.folded, self.empty
-        if loop.kind == "lanes":
+        of_lanes = loop.kind not in ("range", "parallel")
+        if of_lanes:
             self.require(loop.lanes > 0 and loop.unroll > 0, "no lanes")
             self.folded = self.folded | self.variables & ir.assigned(loop.body)
         else:
@@ -145,19 +149,21 @@ class _Checker:
             self.shared = set(self.variables)
         if loop.kind != "range":
             self.parallel.append(axis)
-        if loop.kind == "lanes":
+        if of_lanes:
             self.lanes.append(axis)
         if piece is not None:
             self.pieces[piece.axis] = axis
             self.blocks[piece.axis] = axis, piece.step
         self.axes.append(axis)
         self.empty = empty or axis.size == 0
+        self.whole, around = loop if loop.kind == "whole" else self.whole, self.whole
         self.block(loop.body)
+        self.whole = around
         self.axes.pop()
         self.shared, self.folded, self.empty = shared, folded, empty
         if loop.kind != "range":
             self.parallel.pop()
-        if loop.kind == "lanes":
+        if of_lanes:
             self.lanes.pop()
 
     # ---- parts
@@ -203,8 +209,16 @@ class _Checker:
         self.require(param.role in (role, "inout"), f"{memory} is {param.role}")
         self.require(mask is None or mask.dtype == "bool", "a mask is a bool")
         self.index(index)
-        inside = mask is not None or self.empty or self.local(index).within(param.numel)
+        inside = mask is not None or self.empty
+        inside = inside or any(self.local(same).within(param.numel) for same in self.alike(index))
         self.require(inside, f"the position leaves 0 … {param.numel}-1")
+
+    def alike(self, index: Index) -> Iterator[Index]:
+        """The index, or that of the first of several vectors that go at a time: in memory if one of them is."""
+        yield index
+        if (loop := self.whole) is not None:
+            for k in range(1, loop.unroll):
+                yield index.substitute({loop.axis: loop.axis.index - k * loop.lanes})
 
     def local(self, index: Index) -> Index:
         """An index with each axis of a piece as its beginning and the way from there."""

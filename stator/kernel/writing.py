@@ -1,7 +1,7 @@
 """Writes expressions as statements of the kernel IR, each where `placement` says.
 
 A loaded integer goes through `Within` before it stands in an index: proved to lie within its bound, or checked.
-Neighbours: `serial` makes loops and asks for values here.
+Neighbours: `nest` makes loops and asks for values here.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Set as AbstractSet
 
 from stator.kernel.facts import INT32, Axes, dependencies, stays_inside
-from stator.kernel.ir import Declare, Let, Literal, Load, Operand, Position, Scan, Statement, Value, Within
-from stator.kernel.placement import Placement, Scope, guarded_nodes
+from stator.kernel.ir import Declare, Let, Literal, Load, Operand, Position, Scan, Value, Within
+from stator.kernel.placement import Placement, guarded_nodes
 from stator.loop import expr
 from stator.loop.expr import Expr
 from stator.loop.index import Axis, Index, Indirect
@@ -24,19 +24,7 @@ COMBINE = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum", "any
 COMPARISONS = frozenset(("eq", "ne", "lt", "le", "gt", "ge"))
 
 
-class Block(Scope[Operand]):
-    """Its statements, the integers that lie within bounds there, and what was made of another dtype."""
-
-    __slots__ = ("bounded", "casts", "statements")
-
-    def __init__(self, parent: Block | None, axes: Axes) -> None:
-        super().__init__(parent, axes)
-        self.statements: list[Statement] = []
-        self.bounded: dict[tuple[Expr, Extent, Expr | None], Value] = {}
-        self.casts: dict[tuple[Operand, str], Value] = {}
-
-
-class Writer(Placement[Operand]):
+class Writer(Placement):
     """Writes the expressions of one kernel; i64 that are `narrow` are i32, in which they fit.
 
     `guarded` are the nodes that hold a load that a mask matters to: without it, those that may leave their memory.
@@ -57,18 +45,12 @@ class Writer(Placement[Operand]):
         deps = dependencies(kernel) if deps is None else deps
         if guarded is None:
             guarded = guarded_nodes(deps, lambda load: stays_inside(load, numels, self.ranges))
-        super().__init__(Block(None, frozenset()), deps, guarded)
+        super().__init__(deps, guarded)
         self.tiled: dict[Expr, tuple[str, Index]] = {}  # loads of a block that was turned over: where it is now
         self.checks: dict[Extent, int] = {}  # the bounds that loaded integers are checked against, and their numbers
         self._count: dict[str, int] = {}
 
     # ---- blocks
-
-    def leave(self) -> tuple[Statement, ...]:
-        """Close the block: its statements are the caller's to place in the one around it."""
-        inner = self.scope
-        self.scope = inner.parent
-        return tuple(inner.statements)
 
     def fresh(self, dtype: str, letter: str = "t") -> Value:
         """A name that nothing has."""
@@ -95,8 +77,7 @@ class Writer(Placement[Operand]):
             return Literal(operand.number, dtype)
         for scope in self.scope.chain():
             if (operand, dtype) in scope.casts:
-                found: Value = scope.casts[operand, dtype]
-                return found
+                return scope.casts[operand, dtype]
         made = self.scope.casts[operand, dtype] = self.let("cast", dtype, operand)
         return made
 

@@ -9,12 +9,13 @@ from stator.kernel.evaluate import run
 from stator.kernel.ir import Function, Loop, walk
 from stator.kernel.nest import Order, nest
 from stator.kernel.parse import parse
-from stator.kernel.rewrite import PART, flush_sums, jam, split
+from stator.kernel.rewrite import PART, columns, flush_sums, jam, split
 from stator.kernel.text import function_text
 from stator.kernel.verify import verify
 from stator.loop.evaluate import Memory
 from stator.loop.kernel import Kernel
-from tests.kernel.programs import compare
+from stator.loop.verify import GrammarError
+from tests.kernel.programs import checked, compare
 
 SUM = """def k(p0: In[{dtype}, {numel}], p1: Out[{dtype}, 1]):
     a0: Var[{dtype}] = {start}
@@ -122,17 +123,49 @@ def test_what_iterations_have_in_common_is_computed_once() -> None:
         a0_0: Var[f32] = 0.0
         a0_1: Var[f32] = 0.0
         for r0 in range(2):
-            t0_0: f32 = p0[4*x0_2 + r0]
-            t0_1: f32 = p0[4*x0_2 + r0 + 2]
             t1: f32 = p1[r0 + 1]
+            t0_0: f32 = p0[4*x0_2 + r0]
             t2_0: f32 = mul(t0_0, t1)
-            t2_1: f32 = mul(t0_1, t1)
             a0_0 = add(a0_0, t2_0)
+            t0_1: f32 = p0[4*x0_2 + r0 + 2]
+            t2_1: f32 = mul(t0_1, t1)
             a0_1 = add(a0_1, t2_1)
         p2[2*x0_2] = a0_0
         p2[2*x0_2 + 1] = a0_1
 """
     )
+
+
+@pytest.mark.parametrize("size", [3, 4, 7, 8, 9, 23])
+def test_vectors_of_columns_go_together_and_the_rest_one_by_one(size: int) -> None:
+    before = parse(f"""def k(p0: In[f32, {3 * size}], p1: Out[f32, {size}]):
+    for x0 in lanes(2*2, {size}):
+        a0: Var[f32] = 0.0
+        for r0 in range(3):
+            t0: f32 = p0[{size}*r0 + x0]
+            a0 = add(a0, t0)
+        p1[x0] = a0
+""")
+    after = checked(columns(before))
+    assert [s.kind for s in after.body if isinstance(s, Loop)] == ["whole", "rest"][: 2 if size % 4 else 1]
+    assert f"p0[{size}*r0 + x0 + 2]" in function_text(after)
+    memories = {p.name: Memory(bytearray(p.numel * 4), 0, "f32") for p in after.params if isinstance(p.numel, int)}
+    for i in range(3 * size):
+        memories["p0"].write(i, float(i * i))
+    run(after, memories)
+    expected = [float(sum((size * r + x) ** 2 for r in range(3))) for x in range(size)]
+    assert [memories["p1"].read(x) for x in range(size)] == expected
+
+
+def test_what_goes_together_stays_in_memory() -> None:
+    text = """def k(p0: Out[f32, 8]):
+    for x0 in whole(2*2, 8):
+        p0[x0] = f32(1.0)
+        p0[x0 + 2] = f32(1.0)
+"""
+    verify(parse(text))
+    with pytest.raises(GrammarError, match="leaves"):
+        verify(parse(text.replace("x0 + 2", "x0 + 3")))
 
 
 @pytest.mark.parametrize("seed", range(60, 80))

@@ -11,24 +11,20 @@ from functools import cache
 from importlib import resources
 
 from stator.codegen.c import spelling
+from stator.codegen.c.spelling import WHOLE
 from stator.codegen.places import place
 from stator.kernel import ir
 from stator.kernel.strategies import serial
 from stator.kernel.verify import verify
-from stator.loop.index import Axis, Index
+from stator.loop.index import Axis, Index, Indirect
 from stator.loop.kernel import Kernel, kernel_name
 from stator.loop.scalar import FLOATS
-from stator.sizes import Extent, Symbol, fold
 
 #: What the compiler is told. Sums keep their order; integers wrap around; kernels may read bytes of any type.
 FLAGS = (
     "-x", "c", "-std=c11", "-O2", "-fPIC", "-shared", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off",
     "-fwrapv", "-fno-strict-aliasing", "-w",
 )  # fmt: skip
-_SIZES = {
-    "+": "({0} + {1})", "-": "({0} - {1})", "*": "{0} * {1}", "//": "floordiv({0}, {1})", "%": "mod({0}, {1})",
-    "max": "most({0}, {1})", "min": "least({0}, {1})",
-}  # fmt: skip
 
 
 def emit(kernels: Sequence[Kernel], names: Sequence[str] = (), check: bool = False) -> str:
@@ -116,7 +112,7 @@ class _Printer:
                     written = spelling.operator(mode, dtype, dtype, [f"({spelling.load(dtype, where)})", written])
                 return f"{where} = {spelling.store(dtype, written)};"
             case ir.Loop(axis, _, _, piece):
-                begin, end = "0", _extent(axis.size)
+                begin, end = "0", WHOLE.extent(axis.size)
                 if piece is not None:
                     begin = f"{piece.step}*{piece.axis.name}"
                     end = f"least({begin} + {piece.step}, {end})"
@@ -137,7 +133,7 @@ class _Printer:
         head = f"const {spelling.TYPE[target.dtype]} {target.name} ="
         if not statement.number:
             return f"{head} {text};"
-        inside = f"({text} >= 0 && {text} < {_extent(statement.bound)})"
+        inside = f"({text} >= 0 && {text} < {WHOLE.extent(statement.bound)})"
         needed = f" && {_operand(statement.mask)}" if statement.mask is not None else ""
         return f"if (!{inside}{needed}) wrong = {statement.number}; {head} {inside} ? {text} : 0;"
 
@@ -161,19 +157,10 @@ def _operand(operand: ir.Operand) -> str:
     return spelling.number(operand.dtype, operand.number) if isinstance(operand, ir.Literal) else operand.name
 
 
-def _extent(extent: Extent) -> str:
-    def leaf(item: Symbol | int) -> str:
-        return item.name if isinstance(item, Symbol) else f"(int64_t){item}"
-
-    return str(extent) if type(extent) is int else fold(extent, leaf, lambda op, a, b: _SIZES[op].format(a, b))
-
-
 def _place(index: Index) -> str:
     """A position."""
-    return place(index, lambda leaf: leaf.name if isinstance(leaf, Axis) else f"(int64_t){leaf.expr}", _extent, _divide)
 
+    def leaf(atom: Axis | Indirect) -> str:
+        return atom.name if isinstance(atom, Axis) else f"(int64_t){atom.expr}"
 
-def _divide(inner: str, sign: str, divisor: str, nonnegative: bool) -> str:
-    if nonnegative:
-        return f"(({inner}) {sign[0]} {divisor})"
-    return f"{'mod' if sign == '%' else 'floordiv'}({inner}, {divisor})"
+    return place(index, leaf, WHOLE.extent, WHOLE.divide)

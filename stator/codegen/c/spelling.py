@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 
+from stator.codegen.places import Whole
 from stator.kernel.writing import COMBINE
 from stator.loop.scalar import FLOATS, INTEGERS, Number
 
@@ -17,6 +18,7 @@ STORAGE = {
     "i16": "int16_t", "i8": "int8_t", "u8": "uint8_t", "bool": "uint8_t",
 }  # fmt: skip
 TYPE = STORAGE | {"bf16": "float", "f16": "float"}
+WHOLE = Whole("int64_t", {"//": "floordiv", "%": "mod", "max": "most", "min": "least"})
 WIDTH = {"i64": 64, "i32": 32, "i16": 16, "i8": 8, "u8": 8}
 
 _FLOATS = {

@@ -22,7 +22,7 @@ template <class F> INLINE F circle_(F x, int shift) {
     template <class F> INLINE F NAME(F x) { \
         F r = CIRCLE(x, SHIFT); \
         auto huge = not_(mask(abs_(x) < 20000)); /* or infinite, or NaN */ \
-        if (__builtin_expect(any<lanes_of<F>>(huge), 0)) \
+        if (__builtin_expect(any(huge), 0)) \
             for (int j = 0; j < lanes_of<F>; ++j) \
                 if (huge[j]) r[j] = LIBM(x[j]); \
         return r; \
@@ -52,20 +52,20 @@ CIRCULAR_(tan_f32, tangent_, __builtin_tanf, 0)
 
 template <class D> INLINE D circle_f64(D x, int shift) {  // products with k are exact by fused multiply-adds only
     typedef Int<D> I;
-    D k = fma_f64(x, splat<D>(0x1.45f306dc9c883p-1), splat<D>(0x1.8p52));
+    D k = fma_(x, splat<D>(0x1.45f306dc9c883p-1), splat<D>(0x1.8p52));
     I q = (I)k + (i64_)shift;
     k = k - 0x1.8p52;
-    D y = fma_f64(k, splat<D>(-0x1.921fb54442d18p0), x);
-    y = fma_f64(k, splat<D>(-0x1.1a62633145c07p-54), y);
-    y = fma_f64(k, splat<D>(0x1.f1976b7ed900bp-110), y);
+    D y = fma_(k, splat<D>(-0x1.921fb54442d18p0), x);
+    y = fma_(k, splat<D>(-0x1.1a62633145c07p-54), y);
+    y = fma_(k, splat<D>(0x1.f1976b7ed900bp-110), y);
     D z = y * y;
-    D s = fma_f64(y * z, poly_f64(z, -1.66666666666666324348e-01, 8.33333333332248946124e-03,
-                                  -1.98412698298579493134e-04, 2.75573137070700676789e-06,
-                                  -2.50507602534068634195e-08, 1.58969099521155010221e-10), y);
+    D s = fma_(y * z, poly(z, -1.66666666666666324348e-01, 8.33333333332248946124e-03,
+                           -1.98412698298579493134e-04, 2.75573137070700676789e-06,
+                           -2.50507602534068634195e-08, 1.58969099521155010221e-10), y);
     D half = z * 0.5, w = 1.0 - half;
-    D c = w + fma_f64(z * z, poly_f64(z, 4.16666666666666019037e-02, -1.38888888888741095749e-03,
-                                      2.48015872894767294178e-05, -2.75573143513906633035e-07,
-                                      2.08757232129817482790e-09, -1.13596475577881948265e-11), (1.0 - w) - half);
+    D c = w + fma_(z * z, poly(z, 4.16666666666666019037e-02, -1.38888888888741095749e-03,
+                               2.48015872894767294178e-05, -2.75573143513906633035e-07,
+                               2.08757232129817482790e-09, -1.13596475577881948265e-11), (1.0 - w) - half);
     D v = (q & 1) != 0 ? c : s;
     D r = (D)((I)v ^ ((q & 2) << 62));
     return shift == 0 ? (x == 0.0 ? x : r) : r;
@@ -150,4 +150,4 @@ FLOATS_(acos_, __builtin_acos)
 FLOATS_(atan_, __builtin_atan)
 FLOATS_(sinh_, __builtin_sinh)
 FLOATS_(cosh_, __builtin_cosh)
-FLOATS2_(atan2_, atan2_f32, __builtin_atan2)
+FLOATS_(atan2_, __builtin_atan2)

@@ -6,7 +6,6 @@ lane, which are folded after the loop. Neighbour: `printer`, which writes what t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from stator.kernel import ir
@@ -39,7 +38,7 @@ class Lanes:
             elif isinstance(statement, ir.Best):
                 found.best[statement.best] = statement
         for loop in ir.walk(function.body):
-            if isinstance(loop, ir.Loop) and loop.kind == "lanes":
+            if isinstance(loop, ir.Loop) and loop.lanes:
                 own = {s.target for s in ir.walk(loop.body) if isinstance(s, ir.Declare)}
                 found.folded.update(dict.fromkeys(ir.assigned(loop.body) - own, loop))
                 states = {s.state for s in ir.walk(loop.body) if isinstance(s, ir.Scan)}
@@ -73,39 +72,3 @@ class Lanes:
     def stride(self, index: Index, loop: ir.Loop | None) -> Extent | None:
         """By how much a lane moves an index within a block of lanes, or None where that is not constant."""
         return 0 if loop is None else lane_stride(index, loop.axis, loop.lanes, self.varying.__contains__)
-
-
-def moving(loop: ir.Loop) -> set[ir.Value]:
-    """The values that differ from block to block of a loop of lanes, also where lanes of a block do not."""
-    found: set[ir.Value] = set()
-    for statement in ir.walk(loop.body):
-        index = getattr(statement, "index", None)
-        if (index is not None and loop.axis in index.axes()) or not found.isdisjoint(ir.operands(statement)):
-            found.update(ir.targets(statement))
-    return found
-
-
-def shared(loop: ir.Loop, moving: set[ir.Value]) -> set[ir.Value]:
-    """Of a loop of lanes that is unrolled around others, what moves and is known in one run of statements and used in
-    another: it has a place for each vector.
-    """
-    made: dict[ir.Value, int] = {}
-    found: set[ir.Value] = set()
-    for number, run in enumerate(runs(loop.body)):
-        for statement in run:
-            found |= {o for o in ir.operands(statement) if made.get(o, number) != number}
-            made.update({target: number for target in ir.targets(statement) if target in moving})
-    return found - {s.target for s in ir.walk(loop.body) if isinstance(s, ir.Declare)}
-
-
-def runs(block: ir.Block) -> Iterator[list[ir.Statement]]:
-    """Statements between loops, those in loops too."""
-    run: list[ir.Statement] = []
-    for statement in block:
-        if isinstance(statement, ir.Loop):
-            yield run
-            yield from runs(statement.body)
-            run = []
-        else:
-            run.append(statement)
-    yield run

@@ -5,97 +5,65 @@
 // of doubles Taylor's, or the coefficients of fdlibm (Sun 1993). No function
 // depends on the vector width, so a value does not change with the lane or the loop that computes it.
 
-#define SCALAR_(NAME) \
-    INLINE float NAME(float x) { return NAME##f32(splat<V<float, 4>>(x))[0]; }
-#define LIBM_(NAME, F32, F64) \
-    INLINE float NAME(float x) { return F32(x); } \
-    INLINE double NAME(double x) { return F64(x); } \
-    template <class F> INLINE F NAME(F x) { \
-        for (int j = 0; j < lanes_of<F>; ++j) x[j] = NAME(x[j]); \
-        return x; \
-    }
-#define LIBM2_(NAME, F32, F64) \
-    INLINE float NAME(float x, float y) { return F32(x, y); } \
-    INLINE double NAME(double x, double y) { return F64(x, y); } \
-    template <class F> INLINE F NAME(F x, F y) { \
-        for (int j = 0; j < lanes_of<F>; ++j) x[j] = NAME(x[j], y[j]); \
-        return x; \
-    }
+// Lanes one by one.
+template <class F, class G, class... R> INLINE F by_lane(G f, F x, R... rest) {
+    for (int j = 0; j < lanes_of<F>; ++j) x[j] = f(x[j], rest[j]...);
+    return x;
+}
 // A function of float vectors whose double form is libm's.
 #define FLOATS_(NAME, F64) \
-    SCALAR_(NAME) \
-    INLINE double NAME(double x) { return F64(x); } \
-    template <class F> INLINE F NAME(F x) { \
-        if constexpr (is_f32<F>) return NAME##f32(x); \
-        else { \
-            for (int j = 0; j < lanes_of<F>; ++j) x[j] = F64(x[j]); \
-            return x; \
-        } \
+    template <class F, class... R> INLINE F NAME(F x, R... y) { \
+        if constexpr (Same<F, float>::value) return NAME##f32(splat<V<float, 4>>(x), splat<V<float, 4>>(y)...)[0]; \
+        else if constexpr (is_f32<F>) return NAME##f32(x, y...); \
+        else if constexpr (lanes_of<F> == 0) return F64(x, y...); \
+        else return by_lane([](auto... a) BODY { return F64(a...); }, x, y...); \
     }
-
-// The same of two operands.
-#define FLOATS2_(NAME, F32, F64) \
-    INLINE float NAME(float x, float y) { return F32(splat<V<float, 4>>(x), splat<V<float, 4>>(y))[0]; } \
-    INLINE double NAME(double x, double y) { return F64(x, y); } \
-    template <class F> INLINE F NAME(F x, F y) { \
-        if constexpr (is_f32<F>) return F32(x, y); \
-        else { \
-            for (int j = 0; j < lanes_of<F>; ++j) x[j] = F64(x[j], y[j]); \
-            return x; \
-        } \
-    }
-
 // One of vectors of both.
 #define BOTH_(NAME) \
-    SCALAR_(NAME) \
-    INLINE double NAME(double x) { return NAME##f64(splat<V<double, 2>>(x))[0]; } \
     template <class F> INLINE F NAME(F x) { \
-        if constexpr (is_f32<F>) return NAME##f32(x); \
+        if constexpr (lanes_of<F> == 0) return NAME(splat<V<F, 16 / sizeof(F)>>(x))[0]; \
+        else if constexpr (is_f32<F>) return NAME##f32(x); \
         else return NAME##f64(x); \
     }
 
+// a * b + c, rounded once, where the processor can; elsewhere floats are rounded twice, doubles as they come.
 template <class F> INLINE F fma_(F a, F b, F c) {
 #if defined(__clang__)
     return __builtin_elementwise_fma(a, b, c);
 #else
 #ifdef __AVX512F__
-    if constexpr (sizeof(F) == 64) return __builtin_ia32_vfmaddps512_mask(a, b, c, (unsigned short)-1, 4);
+    if constexpr (sizeof(F) == 64 && is_f32<F>) return __builtin_ia32_vfmaddps512_mask(a, b, c, (unsigned short)-1, 4);
+    if constexpr (sizeof(F) == 64 && is_f64<F>) return __builtin_ia32_vfmaddpd512_mask(a, b, c, (unsigned char)-1, 4);
 #endif
 #ifdef __FMA__
-    if constexpr (sizeof(F) == 32) return __builtin_ia32_vfmaddps256(a, b, c);
-    if constexpr (sizeof(F) == 16) return __builtin_ia32_vfmaddps(a, b, c);
+    if constexpr (sizeof(F) == 32 && is_f32<F>) return __builtin_ia32_vfmaddps256(a, b, c);
+    if constexpr (sizeof(F) == 32 && is_f64<F>) return __builtin_ia32_vfmaddpd256(a, b, c);
+    if constexpr (sizeof(F) == 16 && is_f32<F>) return __builtin_ia32_vfmaddps(a, b, c);
+    if constexpr (sizeof(F) == 16 && is_f64<F>) return __builtin_ia32_vfmaddpd(a, b, c);
+    if constexpr (is_f64<F>) {
+        return by_lane([](double x, double y, double z) BODY { return __builtin_fma(x, y, z); }, a, b, c);
+    } else
 #endif
-    typedef V<double, lanes_of<F>> D;  // exact product; rounded twice, which is close enough to a fused one
-    return __builtin_convertvector(
-        __builtin_convertvector(a, D) * __builtin_convertvector(b, D) + __builtin_convertvector(c, D), F);
-#endif
-}
-// a * b + c as eager's kernels have it: rounded once, where the processor can.
-#ifdef __FMA__
-INLINE float fused_(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
-INLINE double fused_(double a, double b, double c) { return __builtin_fma(a, b, c); }
-template <class F> INLINE F fused_(F a, F b, F c) {
-#if defined(__clang__)
-    return __builtin_elementwise_fma(a, b, c);
-#else
-    if constexpr (is_f32<F>) {
-        return fma_(a, b, c);
-    } else {
-#ifdef __AVX512F__
-        if constexpr (sizeof(F) == 64) return __builtin_ia32_vfmaddpd512_mask(a, b, c, (unsigned char)-1, 4);
-#endif
-        if constexpr (sizeof(F) == 32) return __builtin_ia32_vfmaddpd256(a, b, c);
-        if constexpr (sizeof(F) == 16) return __builtin_ia32_vfmaddpd(a, b, c);
-        for (int j = 0; j < lanes_of<F>; ++j) a[j] = __builtin_fma(a[j], b[j], c[j]);
-        return a;
+    if constexpr (is_f64<F>) return a * b + c;
+    else {
+        typedef V<double, lanes_of<F>> D;  // exact product; rounded twice, which is close enough to a fused one
+        return __builtin_convertvector(
+            __builtin_convertvector(a, D) * __builtin_convertvector(b, D) + __builtin_convertvector(c, D), F);
     }
 #endif
 }
+// The same as eager's kernels have it.
+#ifdef __FMA__
+INLINE float fused_(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+INLINE double fused_(double a, double b, double c) { return __builtin_fma(a, b, c); }
+template <class F> INLINE F fused_(F a, F b, F c) { return fma_(a, b, c); }
 #else
 template <class F> INLINE F fused_(F a, F b, F c) { return a * b + c; }
 #endif
-template <class F> INLINE F poly(F, float c) { return splat<F>(c); }
-template <class F, class... R> INLINE F poly(F x, float c, R... rest) { return fma_(poly(x, rest...), x, splat<F>(c)); }
+template <class F, class C> INLINE F poly(F, C c) { return splat<F>(c); }
+template <class F, class C, class... R> INLINE F poly(F x, C c, R... rest) {
+    return fma_(poly(x, rest...), x, splat<F>(c));
+}
 template <class F> INLINE F madd(F x, float a, F c) { return fma_(x, splat<F>(a), c); }
 
 // ---- sign, size, rounding: any float kind
@@ -103,18 +71,15 @@ template <class F> INLINE F madd(F x, float a, F c) { return fma_(x, splat<F>(a)
 template <class F> struct Bits;
 template <> struct Bits<float> { typedef int type; static constexpr int sign = (int)0x80000000; };
 template <> struct Bits<double> { typedef i64_ type; static constexpr i64_ sign = (i64_)(1ull << 63); };
-INLINE float abs_(float x) { return __builtin_fabsf(x); }
-INLINE double abs_(double x) { return __builtin_fabs(x); }
-INLINE int abs_(int x) { return x < 0 ? -x : x; }
-INLINE i64_ abs_(i64_ x) { return x < 0 ? -x : x; }
 template <class F> INLINE F abs_(F x) {
-    typedef typename Element<F>::type T;
-    if constexpr (Same<T, float>::value || Same<T, double>::value) return (F)((Int<F>)x & ~Bits<T>::sign);
-    else return x < 0 ? -x : x;
+    if constexpr (!is_float<F>) return x < 0 ? -x : x;
+    else if constexpr (lanes_of<F> == 0) return __builtin_fabs(x);
+    else return (F)((Int<F>)x & ~Bits<typename Element<F>::type>::sign);
 }
 template <class F> INLINE F with_sign(F size, F from) {
     constexpr auto sign = Bits<typename Element<F>::type>::sign;
-    return (F)(((Int<F>)size & ~sign) | ((Int<F>)from & sign));
+    if constexpr (lanes_of<F> == 0) return __builtin_copysign(size, from);
+    else return (F)(((Int<F>)size & ~sign) | ((Int<F>)from & sign));
 }
 // The instruction for it, where there is one: MODE is 0 to nearest, ties to even, 1 down, 2 up, 3 to zero.
 #ifdef __AVX__
@@ -156,42 +121,32 @@ template <class T> INLINE T sign_(T x) {  // zeros and NaN stay
     if constexpr (lanes_of<T> == 0) return x > 0 ? (T)1 : x < 0 ? (T)-1 : x;
     else return (x > 0) ? splat<T>(1) : ((x < 0) ? splat<T>(-1) : x);
 }
-INLINE bool isnan_(float x) { return x != x; }
-INLINE bool isnan_(double x) { return x != x; }
-INLINE bool isinf_(float x) { return __builtin_isinf(x); }
-INLINE bool isinf_(double x) { return __builtin_isinf(x); }
 template <class F> INLINE auto isnan_(F x) { return mask(x != x); }
 template <class F> INLINE auto isinf_(F x) { return mask(abs_(x) == (typename Element<F>::type)__builtin_inf()); }
-// NaN wins, as in torch. The instructions give their second operand where one is NaN. Elsewhere lanes are chosen by a
-// comparison of their own width: a mask of doubles or int64 would be narrowed and widened again.
-template <class T> INLINE T min_(T a, T b) {
+// a > b ? a : b, or a < b: the instruction, which gives its second operand where one is NaN.
+template <bool MAX, class T> INLINE T further_(T a, T b) {
 #ifdef __AVX512F__
     if constexpr (sizeof(T) == 64 && is_f32<T>) {
-        T t = __builtin_ia32_minps512_mask(a, b, a, (unsigned short)-1, 4);
-        return a != a ? a : t;
+        if constexpr (MAX) return __builtin_ia32_maxps512_mask(a, b, a, (unsigned short)-1, 4);
+        else return __builtin_ia32_minps512_mask(a, b, a, (unsigned short)-1, 4);
     }
 #endif
 #ifdef __AVX__
-    if constexpr (sizeof(T) == 32 && is_f32<T>) return a != a ? a : __builtin_ia32_minps256(a, b);
-    if constexpr (sizeof(T) == 32 && is_f64<T>) return a != a ? a : __builtin_ia32_minpd256(a, b);
+    if constexpr (sizeof(T) == 32 && is_f32<T>) return MAX ? __builtin_ia32_maxps256(a, b) : __builtin_ia32_minps256(a, b);
+    if constexpr (sizeof(T) == 32 && is_f64<T>) return MAX ? __builtin_ia32_maxpd256(a, b) : __builtin_ia32_minpd256(a, b);
 #endif
-    if constexpr (!is_f32<T> && !is_f64<T>) return a < b ? a : b;
-    else return (a < b) | (a != a) ? a : b;
+    if constexpr (MAX) return a > b ? a : b;
+    else return a < b ? a : b;
 }
-template <class T> INLINE T max_(T a, T b) {
-#ifdef __AVX512F__
-    if constexpr (sizeof(T) == 64 && is_f32<T>) {
-        T t = __builtin_ia32_maxps512_mask(a, b, a, (unsigned short)-1, 4);
-        return a != a ? a : t;
-    }
-#endif
-#ifdef __AVX__
-    if constexpr (sizeof(T) == 32 && is_f32<T>) return a != a ? a : __builtin_ia32_maxps256(a, b);
-    if constexpr (sizeof(T) == 32 && is_f64<T>) return a != a ? a : __builtin_ia32_maxpd256(a, b);
-#endif
-    if constexpr (!is_f32<T> && !is_f64<T>) return a > b ? a : b;
-    else return (a > b) | (a != a) ? a : b;
+// NaN wins, as in torch. Lanes are chosen by a comparison of their own width: a mask of doubles or int64 would be narrowed
+// and widened again.
+template <bool MAX, class T> INLINE T extreme_(T a, T b) {
+    T further = further_<MAX>(a, b);  // not in the choice: of both, g++ would make one masked instruction, which waits longer
+    if constexpr (is_float<T>) return a != a ? a : further;
+    else return further;
 }
+template <class T> INLINE T min_(T a, T b) { return extreme_<false>(a, b); }
+template <class T> INLINE T max_(T a, T b) { return extreme_<true>(a, b); }
 
 INLINE float sqrt_(float x) { return __builtin_sqrtf(x); }
 INLINE double sqrt_(double x) { return __builtin_sqrt(x); }
@@ -206,8 +161,7 @@ template <class F> INLINE F sqrt_(F x) {
     if constexpr (sizeof(F) == 32 && is_f32<F>) return __builtin_ia32_sqrtps256(x);
     if constexpr (sizeof(F) == 32 && !is_f32<F>) return __builtin_ia32_sqrtpd256(x);
 #endif
-    for (int j = 0; j < lanes_of<F>; ++j) x[j] = sqrt_(x[j]);
-    return x;
+    return by_lane([](auto x) BODY { return sqrt_(x); }, x);
 }
 template <class F> INLINE F rsqrt_(F x) { return (typename Element<F>::type)1 / sqrt_(x); }
 
@@ -224,25 +178,8 @@ template <class F> INLINE F scale_(F x, F n) {  // x * 2^n, n whole, rounded onc
 template <class F> INLINE F nearest_(F x, float scale) {  // of x * scale, which is less than 2^22
     return madd(x, scale, splat<F>(0x1.8p23f)) - 0x1.8p23f;
 }
-// NaN stays: of two operands where one is NaN, these instructions give the second.
-template <class F> INLINE F no_less_(F x, float lo) {
-#ifdef __AVX512F__
-    if constexpr (sizeof(F) == 64) return __builtin_ia32_maxps512_mask(splat<F>(lo), x, x, (unsigned short)-1, 4);
-#endif
-#ifdef __AVX__
-    if constexpr (sizeof(F) == 32) return __builtin_ia32_maxps256(splat<F>(lo), x);
-#endif
-    return x < lo ? splat<F>(lo) : x;
-}
-template <class F> INLINE F no_more_(F x, float hi) {
-#ifdef __AVX512F__
-    if constexpr (sizeof(F) == 64) return __builtin_ia32_minps512_mask(splat<F>(hi), x, x, (unsigned short)-1, 4);
-#endif
-#ifdef __AVX__
-    if constexpr (sizeof(F) == 32) return __builtin_ia32_minps256(splat<F>(hi), x);
-#endif
-    return x > hi ? splat<F>(hi) : x;
-}
+template <class F> INLINE F no_less_(F x, float lo) { return further_<true>(splat<F>(lo), x); }  // NaN stays
+template <class F> INLINE F no_more_(F x, float hi) { return further_<false>(splat<F>(hi), x); }
 template <class F> INLINE F clamp_(F x, float lo, float hi) { return no_more_(no_less_(x, lo), hi); }
 template <class F> INLINE F exp_core(F r) {  // |r| <= ln2 / 2
     return fma_(r * r, poly(r, 0.4999999403953552f, 0.16666515171527863f, 0.04166845604777336f,
@@ -290,9 +227,9 @@ template <class F> INLINE void split_(F x, F& e, F& f) {
     f = (F)((bits & 0x7fffff) + 0x3f3504f3) - 1.0f;
 }
 template <class F> INLINE F log_edges(F x, F r) {
-    F inf = splat<F>(__builtin_inff());
-    F odd = x == 0.0f ? -inf : (x < 0.0f ? splat<F>(__builtin_nanf("")) : x);
-    return (x > 0.0f) & (x < inf) ? r : odd;
+    F inf = splat<F>(__builtin_inff()), zero = {};
+    F odd = x == zero ? -inf : (x < zero ? splat<F>(__builtin_nanf("")) : x);
+    return (x > zero) & (x < inf) ? r : odd;
 }
 template <class F> INLINE F log_finite(F x) {
     F e, f;
@@ -329,34 +266,15 @@ template <class F> INLINE F log1p_f32(F x) {
 
 // ---- the same in double: to 1 ULP
 
-template <class D> INLINE D fma_f64(D a, D b, D c) {
-#if defined(__clang__)
-    return __builtin_elementwise_fma(a, b, c);
-#else
-#ifdef __AVX512F__
-    if constexpr (sizeof(D) == 64) return __builtin_ia32_vfmaddpd512_mask(a, b, c, (unsigned char)-1, 4);
-#endif
-#ifdef __FMA__
-    if constexpr (sizeof(D) == 32) return __builtin_ia32_vfmaddpd256(a, b, c);
-    if constexpr (sizeof(D) == 16) return __builtin_ia32_vfmaddpd(a, b, c);
-#endif
-    return a * b + c;
-#endif
-}
-template <class D> INLINE D poly_f64(D, double c) { return splat<D>(c); }
-template <class D, class... R> INLINE D poly_f64(D x, double c, R... rest) {
-    return fma_f64(poly_f64(x, rest...), x, splat<D>(c));
-}
 template <class D> INLINE D exp_f64(D x) {
     typedef Int<D> I;
-    D y = x < -1100.0 ? splat<D>(-1100.0) : x;  // as far below the smallest double as `nothing` is below floats
-    y = y > 710.0 ? splat<D>(710.0) : y;
-    D shifted = fma_f64(y, splat<D>(0x1.71547652b82fep0), splat<D>(0x1.8p52)), n = shifted - 0x1.8p52;
-    D r = fma_f64(n, splat<D>(-0x1.62e42fefa0000p-1), y);  // its product with n is exact
-    r = fma_f64(n, splat<D>(-0x1.cf79abc9e3b3ap-40), r);
-    D p = poly_f64(r, 1 / 2., 1 / 6., 1 / 24., 1 / 120., 1 / 720., 1 / 5040., 1 / 40320., 1 / 362880., 1 / 3628800.,
-                   1 / 39916800., 1 / 479001600., 1 / 6227020800.);
-    p = fma_f64(r * r, p, r) + 1.0;
+    D y = clamp_(x, -1100.0f, 710.0f);  // as far below the smallest double as `nothing` is below floats
+    D shifted = fma_(y, splat<D>(0x1.71547652b82fep0), splat<D>(0x1.8p52)), n = shifted - 0x1.8p52;
+    D r = fma_(n, splat<D>(-0x1.62e42fefa0000p-1), y);  // its product with n is exact
+    r = fma_(n, splat<D>(-0x1.cf79abc9e3b3ap-40), r);
+    D p = poly(r, 1 / 2., 1 / 6., 1 / 24., 1 / 120., 1 / 720., 1 / 5040., 1 / 40320., 1 / 362880., 1 / 3628800.,
+               1 / 39916800., 1 / 479001600., 1 / 6227020800.);
+    p = fma_(r * r, p, r) + 1.0;
     I k = (I)shifted - (I)splat<D>(0x1.8p52), half = k >> 1;
     return p * (D)((half + 1023) << 52) * (D)((k - half + 1023) << 52);
 }
@@ -370,20 +288,16 @@ template <class D> INLINE void split_f64(D x, D& e, D& f) {  // x = 2^e (1 + f)
 // log(1 + f) = f - f^2/2 + s (f^2/2 + 2 z/3 + 2 z^2/5 + …): what follows f - half, and a small number more.
 template <class D> INLINE D log_tail_f64(D f, D half, D more) {
     D s = f / (f + 2.0), z = s * s;
-    D tail = z * poly_f64(z, 6.666666666666735130e-01, 3.999999999940941908e-01, 2.857142874366239149e-01,
-                          2.222219843214978396e-01, 1.818357216161805012e-01, 1.531383769920937332e-01,
-                          1.479819860511658591e-01);
-    return fma_f64(s, half + tail, more);
-}
-template <class D> INLINE D log_edges_f64(D x, D r) {
-    D odd = x == 0.0 ? splat<D>(-__builtin_inf()) : (x < 0.0 ? splat<D>(__builtin_nan("")) : x);
-    return (x > 0.0) & (x < __builtin_inf()) ? r : odd;
+    D tail = z * poly(z, 6.666666666666735130e-01, 3.999999999940941908e-01, 2.857142874366239149e-01,
+                      2.222219843214978396e-01, 1.818357216161805012e-01, 1.531383769920937332e-01,
+                      1.479819860511658591e-01);
+    return fma_(s, half + tail, more);
 }
 template <class D> INLINE D log_f64(D x) {
     D e, f;
     split_f64(x, e, f);
     D half = f * f * 0.5, tail = log_tail_f64(f, half, e * 0x1.a39ef35793c76p-33);
-    return log_edges_f64(x, e * 0x1.62e42feep-1 - ((half - tail) - f));
+    return log_edges(x, e * 0x1.62e42feep-1 - ((half - tail) - f));
 }
 // In two parts again, the first of exact products of cut factors.
 template <class D> INLINE D log10_f64(D x) {
@@ -393,7 +307,7 @@ template <class D> INLINE D log10_f64(D x) {
     D rest = (f - first) - half + log_tail_f64(f, half, D{});
     D upper = e * 0x1.34413509f6000p-2, scaled = first * 0x1.bcb7b15200000p-2, r = upper + scaled;
     D lower = e * 0x1.9fef311f12b36p-42 + ((rest + first) * 0x1.b9438ca9aadd5p-36 + rest * 0x1.bcb7b15200000p-2);
-    return log_edges_f64(x, r + (lower + ((upper - r) + scaled)));
+    return log_edges(x, r + (lower + ((upper - r) + scaled)));
 }
 template <class D> INLINE D log1p_f64(D x) {  // what 1 + x lost to rounding is added again
     D u = x + 1.0, r = log_f64(u), corrected = r + (x - (u - 1.0)) / u;
@@ -403,11 +317,10 @@ template <class D> INLINE D log1p_f64(D x) {  // what 1 + x lost to rounding is 
 // 2^t to 1e-10, and no further than floats reach: of floats that are rounded once.
 template <class D> INLINE D exp2_near(D t) {
     typedef Int<D> I;
-    t = t < -160.0 ? splat<D>(-160.0) : t;
-    t = t > 130.0 ? splat<D>(130.0) : t;
+    t = clamp_(t, -160.0f, 130.0f);
     D shifted = t + 0x1.8p52, r = t - (shifted - 0x1.8p52);
-    D p = poly_f64(r, 0.9999999999616215, 0.6931471807287202, 0.24022651198754255, 0.055504103528196826,
-                   0.009618027172798664, 0.0013333922866434365, 0.0001546931729982275, 1.5201898457079265e-05);
+    D p = poly(r, 0.9999999999616215, 0.6931471807287202, 0.24022651198754255, 0.055504103528196826,
+               0.009618027172798664, 0.0013333922866434365, 0.0001546931729982275, 1.5201898457079265e-05);
     return (D)((I)p + ((I)shifted << 52));
 }
 // What g computes of floats in double, by halves where those are wider than a register.
@@ -415,9 +328,7 @@ template <class G, class F, class... R> INLINE F by_doubles(G g, F x, R... rest)
     if constexpr (sizeof(V<double, lanes_of<F>>) <= register_bytes) return to_f32(g(to_f64(x), to_f64(rest)...));
     else {
         auto first = by_doubles(g, low(x), low(rest)...), second = by_doubles(g, high(x), high(rest)...);
-        __builtin_memcpy(&x, &first, sizeof first);
-        __builtin_memcpy((char*)&x + sizeof first, &second, sizeof second);
-        return x;
+        return joined<float, lanes_of<F>>(first, second);
     }
 }
 
@@ -499,10 +410,10 @@ template <class D> INLINE D erfc_near(D x) {
     D a = abs_(x);
     D b = a > 10.3 ? splat<D>(10.3) : a, t = (b - 3.75) / (b + 3.75);
     D r = exp2_near(b * b * -0x1.71547652b82fep0);
-    r *= poly_f64(t, 0.14558972127398995, -0.27342193166745143, 0.2260080673893968, -0.16357188443552878,
-                  0.10260429610491295, -0.054802536733095375, 0.02414332732724143, -0.008218892822019987,
-                  0.0018034841804511334, -3.1921246233765726e-05, -0.00015876472365273543, 5.5191382307949134e-05,
-                  1.7892865439918152e-05);
+    r *= poly(t, 0.14558972127398995, -0.27342193166745143, 0.2260080673893968, -0.16357188443552878,
+              0.10260429610491295, -0.054802536733095375, 0.02414332732724143, -0.008218892822019987,
+              0.0018034841804511334, -3.1921246233765726e-05, -0.00015876472365273543, 5.5191382307949134e-05,
+              1.7892865439918152e-05);
     r = x < 0.0 ? 2.0 - r : r;
     return x != x ? x : r;
 }
@@ -530,10 +441,8 @@ FLOATS_(erfc_, __builtin_erfc)
 
 // ---- reductions: combining steps, and the position of the best
 
-// The best value so far and its position, which is an int where all positions provably are. At of a scalar: itself.
-template <class F, class P, int L = lanes_of<F>> struct At { typedef V<P, L> type; };
-template <class F, class P> struct At<F, P, 0> { typedef P type; };
-template <class F, class P> struct Best { F value; typename At<F, P>::type at; };
+// The best value so far and its position, which is an int where all positions provably are.
+template <class F, class P> struct Best { F value; Like<F, P> at; };
 template <bool MAX, class F> INLINE auto better(F a, F b) {  // is a strictly better than b; NaN is best
     if constexpr (MAX) return mask(a > b) | (mask(a != a) & mask(b == b));
     else return mask(a < b) | (mask(a != a) & mask(b == b));

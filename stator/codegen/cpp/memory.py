@@ -62,7 +62,7 @@ class Memory:
 
     def extent(self, value: Extent) -> str:
         """A size; what is computed from symbols gets a name at the top of the kernel."""
-        text = ops.extent(value)
+        text = ops.WHOLE.extent(value)
         if type(value) is not Size or text.isidentifier():
             return text
         return self.sizes.setdefault(value, f"z{len(self.sizes)}")
@@ -119,7 +119,7 @@ class Memory:
             name = self.names[atom.expr]  # type: ignore[index]
             return f"(i64_){name.text}[{lane}]" if name.vector and lane else f"(i64_){name.text}"
 
-        return place(index, leaf, self.extent, _divide)
+        return place(index, leaf, self.extent, ops.WHOLE.divide)
 
     def stride(self, index: Index) -> Extent | None:
         """By how much a lane moves the index, or None where that is not constant."""
@@ -204,7 +204,7 @@ class Memory:
         text = f"live<{self.width}>(n)"
         if mask is not None:
             text = f"({self.operand(mask, True)} & {text})"
-        return text if vector else f"any<{self.width}>({text})"
+        return text if vector else f"any({text})"
 
     # ---- loads
 
@@ -225,20 +225,17 @@ class Memory:
     def _lanes(self, memory: str, index: Index, stride: Extent | None, kind: str, guard: str) -> str:
         """A vector of loads, each under its lane of the guard if there is one."""
         element, width = ops.ELEMENT[kind], self.width
+        where, live = ("_if", f"{guard}, n") if guard else ("", "n")
         if stride == 1:
-            where = f"{memory} + {self.place(index)}"
-            return f"load_if<{width}>({where}, {guard}, n)" if guard else f"load<{width}>({where}, n)"
+            return f"load{where}<{width}>({memory} + {self.place(index)}, {live})"
         if stride == -1 and not guard:
             return f"load_back<{width}>({memory} + {self.place(index)}, n)"
         if stride == 2 and not guard:
             return f"load_even<{width}{self._part(memory, index)}>({memory} + {self.place(index)}, n)"
         if (offsets := self._offsets(index)) is not None:
-            where = f"{memory} + {offsets[0]}, {offsets[1]}"
-            if guard:
-                return f"gather_if<{element}, {width}>({where}, {guard}, n)"
-            return f"gather<{element}, {width}>({where}, n)"
+            return f"gather{where}<{element}, {width}>({memory} + {offsets[0]}, {offsets[1]}, {live})"
         at = f"[&](int j) BODY {{ return load1({memory}[{self._at_lane(index, stride)}]); }}"
-        return f"lanes_if<{element}, {width}>({guard}, n, {at})" if guard else f"lanes<{element}, {width}>(n, {at})"
+        return f"lanes{where}<{element}, {width}>({live}, {at})"
 
     def _part(self, memory: str, index: Index) -> str:
         """Which numbers of pairs these are, where all of the memory is pairs."""
@@ -299,12 +296,6 @@ class Memory:
     def _pair(self, even: Store, odd: Store) -> str:
         parts = ", ".join([self.operand(item.value, True) for item in (even, odd)])
         return f"store_pairs<{self.width}>({even.memory} + {self.place(even.index)}, {parts}, n);"
-
-
-def _divide(inner: str, sign: str, divisor: str, nonnegative: bool) -> str:
-    if nonnegative:
-        return f"(({inner}) {sign[0]} {divisor})"
-    return f"{'mod_' if sign == '%' else 'floordiv_'}((i64_)({inner}), (i64_){divisor})"
 
 
 def _alone(atom: Atom) -> Index:

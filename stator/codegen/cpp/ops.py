@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from stator.codegen.places import Whole
 from stator.loop.scalar import FLOATS
-from stator.sizes import Extent, Size, Symbol, fold
 
 STORAGE = {
     "f64": "double", "f32": "float", "bf16": "bf16", "f16": "f16", "i64": "i64_", "i32": "int", "i16": "short",
@@ -116,22 +116,8 @@ def bitcast(source: str, target: str, text: str) -> str:
             return f"mask({text} != 0)"
 
 
-#: Operations of sizes; all of them are on i64_.
-_OF_SIZES = {
-    "+": "({0} + {1})", "-": "({0} - {1})", "*": "{0} * {1}", "//": "floordiv_({0}, {1})", "%": "mod_({0}, {1})",
-    "max": "max_({0}, {1})", "min": "min_({0}, {1})",
-}  # fmt: skip
-
-
-def extent(value: Extent) -> str:
-    """An extent, where every symbol is a variable of its own name."""
-    if type(value) is not Size:
-        return str(value)
-
-    def leaf(item: Symbol | int) -> str:
-        return item.name if isinstance(item, Symbol) else f"(i64_){item}"
-
-    return fold(value, leaf, lambda op, left, right: _OF_SIZES[op].format(left, right))
+#: Sizes and positions.
+WHOLE = Whole("i64_", {"//": "floordiv_", "%": "mod_", "max": "max_", "min": "min_"})
 
 
 def number(kind: str, value: Any) -> str:
@@ -145,7 +131,7 @@ def number(kind: str, value: Any) -> str:
         if math.isinf(value):
             return f"{'-' if value < 0 else ''}__builtin_inf{end}()"
         if value == int(value) and abs(value) < 1e6:
-            return f"{math.copysign(1.0, value) * abs(int(value)):.1f}{end}"
+            return f"{value:.1f}{end}"
         return f"{float(value).hex()}{end}"
     if not _HELD[kind][0] <= value <= _HELD[kind][1]:
         raise AssertionError(f"{value} is no {ELEMENT[kind]}")

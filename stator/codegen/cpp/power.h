@@ -14,7 +14,7 @@ template <class F> INLINE F fmod_vector(F x, F y) {
     else r = fused_(-q, b, a);
     r = with_sign(q == 0 ? a : (r < 0 ? r + b : r), x);
     auto far = not_(mask(quotient < most));
-    if (__builtin_expect(any<lanes_of<F>>(far), 0))
+    if (__builtin_expect(any(far), 0))
         for (int j = 0; j < lanes_of<F>; ++j)
             if (far[j]) r[j] = is_f32<F> ? (T)__builtin_fmodf(x[j], y[j]) : (T)__builtin_fmod(x[j], y[j]);
     return r;
@@ -24,8 +24,7 @@ INLINE double fmod_(double x, double y) { return __builtin_fmod(x, y); }
 template <class F> INLINE F fmod_(F x, F y) {
 #ifndef __FMA__
     if constexpr (!is_f32<F>) {
-        for (int j = 0; j < lanes_of<F>; ++j) x[j] = __builtin_fmod(x[j], y[j]);
-        return x;
+        return by_lane([](double x, double y) BODY { return __builtin_fmod(x, y); }, x, y);
     } else
 #endif
     return fmod_vector(x, y);
@@ -33,33 +32,25 @@ template <class F> INLINE F fmod_(F x, F y) {
 
 // ---- division
 
-template <class T, class G> INLINE T by_lane(T a, T b, G f) {
-    for (int j = 0; j < lanes_of<T>; ++j) a[j] = f(a[j], b[j]);
-    return a;
-}
-template <class T> constexpr bool is_float = is_f32<T> || Same<typename Element<T>::type, double>::value;
 // Division of whole numbers in lanes, as floats where all have at most 23 bits, as doubles where they have at most 51. There
 // a rounded quotient is a whole number only if the quotient is: that lies at least 1/b from the nearest other one, and is
 // rounded by less. So it is cut exactly, and what remains of a is exact too.
-template <class T> using Doubles_ = V<double, lanes_of<T>>;
 template <int BITS, class T> INLINE bool has_bits_(T a) {  // with the sign
     typedef typename Unsigned<typename Element<T>::type>::type U;
-    return !any<lanes_of<T>>(mask((V<U, lanes_of<T>>)a + ((U)1 << BITS) >= (U)2 << BITS));
+    return !any(mask((V<U, lanes_of<T>>)a + ((U)1 << BITS) >= (U)2 << BITS));
 }
-template <class T> INLINE Doubles_<T> exact_f64(T a) {
-    if constexpr (sizeof(typename Element<T>::type) == 4) return __builtin_convertvector(a, Doubles_<T>);
-    else return (Doubles_<T>)(a + 0x4338000000000000L) - 0x1.8p52;  // as bits, what is added is 0x1.8p52
+template <class T> INLINE Like<T, double> exact_f64(T a) {
+    if constexpr (sizeof(typename Element<T>::type) == 4) return __builtin_convertvector(a, Like<T, double>);
+    else return (Like<T, double>)(a + 0x4338000000000000L) - 0x1.8p52;  // as bits, what is added is 0x1.8p52
 }
-template <class T> INLINE T exact_whole(Doubles_<T> x) {
+template <class T> INLINE T exact_whole(Like<T, double> x) {
     return __builtin_convertvector((V<i64_, lanes_of<T>>)(x + 0x1.8p52) - 0x4338000000000000L, T);
 }
 template <class T, class G> INLINE T divided_as_f64(T a, T b, G of_floats) {
-    if constexpr (sizeof(Doubles_<T>) <= register_bytes) return exact_whole<T>(of_floats(exact_f64(a), exact_f64(b)));
+    if constexpr (sizeof(Like<T, double>) <= register_bytes) return exact_whole<T>(of_floats(exact_f64(a), exact_f64(b)));
     else {
         auto first = divided_as_f64(low(a), low(b), of_floats), second = divided_as_f64(high(a), high(b), of_floats);
-        __builtin_memcpy(&a, &first, sizeof first);
-        __builtin_memcpy((char*)&a + sizeof first, &second, sizeof second);
-        return a;
+        return joined<typename Element<T>::type, lanes_of<T>>(first, second);
     }
 }
 template <class T, class G, class S> INLINE T divided(T a, T b, G of_floats, S of_one) {
@@ -72,26 +63,19 @@ template <class T, class G, class S> INLINE T divided(T a, T b, G of_floats, S o
             r = __builtin_convertvector(of_floats(__builtin_convertvector(a, F), __builtin_convertvector(divisor, F)), T);
         else r = divided_as_f64(a, divisor, of_floats);
     } else if (__builtin_expect(has_bits_<51>(a) && has_bits_<51>(b), 1)) r = divided_as_f64(a, divisor, of_floats);
-    else return by_lane(a, b, of_one);
+    else return by_lane(of_one, a, b);
     return zero ? T{} : r;
-}
-template <class T> INLINE T trunc_div(T a, T b) {
-    if constexpr (lanes_of<T> == 0) return b == 0 ? 0 : b == -1 ? -a : a / b;
-    else return divided(a, b, [](auto x, auto y) BODY { return trunc_(x / y); }, [](auto x, auto y) { return trunc_div(x, y); });
 }
 // Has the remainder m another sign than the divisor?
 template <class T> INLINE auto is_across_(T m, T b) { return mask(mask(m != 0) & mask(mask(b < 0) ^ mask(m < 0))); }
-INLINE float signed_zero_(float x) { return __builtin_copysignf(0, x); }
-INLINE double signed_zero_(double x) { return __builtin_copysign(0, x); }
-template <class F> INLINE F signed_zero_(F x) { return with_sign(F{}, x); }
 template <class T> INLINE T floordiv_(T a, T b) {
     if constexpr (is_float<T>) {  // as torch: from the remainder, corrected to a whole number
         T m = fmod_(a, b), d = (a - m) / b, plain = a / b;
         d = select(is_across_(m, b), d - 1, d);
         T f = floor_(d), near = select(mask(d - f > 0.5f), f + 1, f);
-        return select(mask(b == 0), plain, select(mask(d == 0), signed_zero_(plain), near));
+        return select(mask(b == 0), plain, select(mask(d == 0), with_sign(T{}, plain), near));
     } else if constexpr (lanes_of<T> == 0) {
-        T q = trunc_div(a, b);
+        T q = b == 0 ? 0 : b == -1 ? -a : a / b;
         return q - (T)(a != q * b && (a < 0) != (b < 0) && b != 0);
     } else return divided(a, b, [](auto x, auto y) BODY { return floor_(x / y); }, [](auto x, auto y) { return floordiv_(x, y); });
 }
@@ -110,11 +94,11 @@ template <class T> INLINE T mod_(T a, T b) {
 // 2^(y (e + log2(1 + f))) in double, where f is from sqrt(1/2) - 1 to sqrt(2) - 1: to 1e-10, so that floats are rounded once.
 template <class D> INLINE D raise_(D e, D f, D y) {
     D s = f / (f + 2.0), z = s * s;
-    D l = fma_f64(s, poly_f64(z, 2.885390081777849, 0.9617966941145776, 0.5770779420427942, 0.41220928421524405,
-                              0.31990437275961786, 0.2829196368200931), e);
+    D l = fma_(s, poly(z, 2.885390081777849, 0.9617966941145776, 0.5770779420427942, 0.41220928421524405,
+                       0.31990437275961786, 0.2829196368200931), e);
     return exp2_near(y * l);
 }
-template <class F> INLINE F pow_f32(F x, F y) {
+template <class F> INLINE F powf_f32(F x, F y) {
     constexpr float inf = __builtin_inff(), most = 0x1.fffffep127f;
     F a = abs_(x), half = y * 0.5f, e, f;
     split_(a, e, f);
@@ -126,15 +110,14 @@ template <class F> INLINE F pow_f32(F x, F y) {
     r = (x != x) | (y != y) ? x + y : r;
     return (x == 1.0f) | (y == 0.0f) ? splat<F>(1.0f) : r;
 }
-FLOATS2_(powf_, pow_f32, __builtin_pow)
+FLOATS_(powf_, __builtin_pow)
 template <class T> INLINE T pow_(T a, T b) {
-    typedef typename Element<T>::type E;
-    if constexpr (Same<E, float>::value || Same<E, double>::value) return powf_(a, b);
+    if constexpr (is_float<T>) return powf_(a, b);
     else if constexpr (lanes_of<T> == 0) {
         if (b < 0) return a == 1 ? 1 : a == -1 ? (b & 1 ? -1 : 1) : 0;
         T r = 1;
         for (; b; b >>= 1, a *= a)
             if (b & 1) r *= a;
         return r;
-    } else return by_lane(a, b, [](auto x, auto y) { return pow_(x, y); });
+    } else return by_lane([](auto x, auto y) { return pow_(x, y); }, a, b);
 }

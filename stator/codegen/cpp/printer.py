@@ -8,10 +8,10 @@ that it loaded. Neighbours: `lanes` says what is a vector, `memory` writes loads
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from stator.codegen.cpp import ops
-from stator.codegen.cpp.lanes import moving, shared
 from stator.codegen.cpp.memory import Block, Memory, Name
 from stator.kernel import ir
 from stator.kernel.writing import COMBINE
@@ -32,12 +32,10 @@ class _Printer(Memory):
 
     def __init__(self, function: ir.Function) -> None:
         super().__init__(function)
-        self.declared: dict[ir.Value, str] = {}  # variables, by the name that their array has
+        self.uses = Counter([o for s in ir.walk(function.body) for o in ir.operands(s)])
+        self.positions = {best.position for best in self.lanes.best.values()}  # declared and taken with the best values
         self.operators: dict[ir.Value, str] = {}  # what accumulators are folded by
         self.sources: dict[ir.Operand, str] = {}  # the dtypes that casts have converted
-        self.jammed: set[ir.Value] | None = None  # in a block of several vectors: what has a place for each
-        self.moving: set[ir.Value] = set()  # and what differs from vector to vector
-        self.pending: dict[ir.Value, tuple[str, Name]] = {}  # results that each run names for its vector
         self.whole: ir.Loop | None = None  # what runs over all pieces of a thread at once
 
     def text(self) -> str:
@@ -50,7 +48,7 @@ class _Printer(Memory):
             count = len(function.params) + len(function.symbols)
             self.block.lines.insert(0, "int wrong = 0;")
             self.block.lines.append(f"if (wrong) __atomic_store_n((int*)p[{count}], wrong, __ATOMIC_RELAXED);")
-        sizes = [f"const i64_ {name} = {ops.extent(value)};" for value, name in self.sizes.items()]
+        sizes = [f"const i64_ {name} = {ops.WHOLE.extent(value)};" for value, name in self.sizes.items()]
         lines = "\n".join("    " + line for line in [*self.given(), *sizes, *self.block.lines])
         return (
             f"static void {name}_range(void* const* p, i64_ begin, i64_ end) {{\n{lines}\n}}\n"
@@ -61,12 +59,12 @@ class _Printer(Memory):
         """The symbols as variables (their values come after the pointers), and what is made of them."""
         function, first = self.function, len(self.function.params)
         values = [f"const i64_ {symbol.name} = (i64_)p[{first + i}];" for i, symbol in enumerate(function.symbols)]
-        return values + [f"const i64_ {symbol.name} = {ops.extent(value)};" for symbol, value in function.named]
+        return values + [f"const i64_ {symbol.name} = {ops.WHOLE.extent(value)};" for symbol, value in function.named]
 
     def entry(self, grid: Extent) -> str:
         """Shares the range among threads; with checks, they say through one more pointer which one failed."""
         function = self.function
-        run = f"parallel({function.name}_range, {{}}, {ops.extent(grid)}, {ops.extent(function.threads)});"
+        run = f"parallel({function.name}_range, {{}}, {ops.WHOLE.extent(grid)}, {ops.WHOLE.extent(function.threads)});"
         lines, checks = self.given(), function.checks
         if not checks and not lines:
             return f" {run.format('p')} return 0; "
@@ -151,7 +149,10 @@ class _Printer(Memory):
             case ir.Position(target):
                 self.name(target, self.position(statement))
             case ir.Load(target):
-                self.name(target, self.load(statement))
+                # g++ would load what several vectors take once for each of them
+                several = self.loop is not None and self.loop.kind == "whole" and self.uses[target] > 1
+                hidden = several and target in self.lanes.varying
+                self.name(target, f"opaque_({self.load(statement)})" if hidden else self.load(statement))
             case ir.Within(target, value):
                 if statement.number:
                     self.name(target, self.within(statement))
@@ -164,8 +165,7 @@ class _Printer(Memory):
             case ir.Best():
                 self.take(statement)
             case ir.Flush(target):
-                name = self.declared[target]
-                self.block.lines.append(f"flush({name}_total, {name}_lost, {name});")
+                self.block.lines.append(f"flush({target.name}_total, {target.name}_lost, {target.name});")
             case ir.Scan():
                 self.scan(statement)
             case ir.Scratch(name, dtype, numel):
@@ -176,12 +176,10 @@ class _Printer(Memory):
                 raise NotImplementedError(f"C++ has no {type(statement).__name__}")
 
     def name(self, target: ir.Value, text: str) -> None:
-        """Define a value; one that other runs of a block of several vectors use has a place for each."""
+        """Define a value."""
         vector = target in self.lanes.varying
         self.define(text, target.name)
         self.names[target] = Name(target.name, ops.KIND[target.dtype], vector)
-        if self.jammed is not None and target in self.jammed:
-            self.block.lines.append(f"{target.name}_all[u.value] = {target.name};")
 
     def let(self, target: ir.Value, op: str, args: tuple[ir.Operand, ...]) -> None:
         vector, dtype, kind = any(self.named(arg).vector for arg in args), target.dtype, ops.KIND[target.dtype]
@@ -192,8 +190,7 @@ class _Printer(Memory):
                 self.sources[target] = given
                 if ops.KIND[given] == kind and dtype not in ops.WRAP and dtype != "bool":
                     self.names[target] = Name(texts[0], kind, vector)
-                    if self.jammed is None or target not in self.jammed:
-                        return
+                    return
                 text = ops.cast(given, dtype, texts[0])
             case "bitcast":
                 text = ops.bitcast(args[0].dtype, dtype, texts[0])
@@ -217,17 +214,17 @@ class _Printer(Memory):
 
     def declare(self, statement: ir.Declare) -> None:
         target, start, lines = statement.target, statement.start, self.block.lines
-        if any(best.position == target for best in self.lanes.best.values()):
-            return  # it is declared with the best value
+        if target in self.positions:
+            return
         assert isinstance(start, ir.Literal), "a variable starts from a number"
-        name = self.declared[target] = target.name
+        name = target.name
         if (best := self.lanes.best.get(target)) is not None:
             self.declare_best(best, start)
             return
         kind = ops.KIND[target.dtype]
         shape = self.shape(target, kind)
         folded = self.lanes.folded.get(target)
-        count = str(folded.unroll) if folded is not None else "U.value" if self.jammed is not None else "1"
+        count = str(folded.unroll) if folded is not None else "1"
         number = str(-int(start.number)) if kind == "mask" else ops.number(kind, start.number)
         lines += [f"{shape} {name}[{count}];", f"fill({name}, {number});"]
         if target in self.lanes.flushed:
@@ -241,19 +238,19 @@ class _Printer(Memory):
         self.block.lines.append(f"Best<{shape}, {position}> {best.best.name} = {{splat<{shape}>({number}), {at}}};")
 
     def assign(self, statement: ir.Assign) -> None:
-        target, op, name = statement.target, statement.op, self.declared[statement.target]
+        target, op, name = statement.target, statement.op, statement.target.name
         assert statement.args[0] == target, "a variable takes the next value"
         folded = target in self.lanes.folded
         vector = folded or target in self.lanes.varying
         value = self.operand(statement.args[1], vector)
         self.operators[target] = op
-        item = f"{name}[{'u.value' if folded or self.jammed is not None else '0'}]"
+        item = f"{name}[{'u.value' if folded else '0'}]"
         combined = _combined(op, target.dtype, item, value)
         self.block.lines.append(f"{item} = keep(n, {combined}, {item});" if folded else f"{item} = {combined};")
 
     def scan(self, scan: ir.Scan) -> None:
         """One step of a scan, or one for each lane."""
-        dtype, state = scan.target.dtype, f"{self.declared[scan.state]}[0]"
+        dtype, state = scan.target.dtype, f"{scan.state.name}[0]"
         along = scan.state in self.lanes.scanned
         value = self.operand(scan.value, along or scan.target in self.lanes.varying)
         combine, wrap = ops.COMBINE[COMBINE.get(scan.op, scan.op)], ops.WRAP.get(dtype, "")
@@ -284,23 +281,18 @@ class _Printer(Memory):
         value, here = (self.operand(arg, vector, given) for arg, given in ((best.value, kind), (best.here, "")))
         live = f"live<{self.width}>({'n' if folded else 'Full{}'})" if vector else "true"
         flags = f"{_flag(best.op == 'gt')}, {_flag(best.in_turn)}"
-        self.block.lines.append(f"take<{flags}>({self.declared[best.best]}, {value}, {here}, {live});")
+        self.block.lines.append(f"take<{flags}>({best.best.name}, {value}, {here}, {live});")
 
     def fold(self, target: ir.Value) -> None:
         """Name what a variable has come to: folded over lanes where it has a part for each."""
-        if target not in self.declared:
+        if target in self.positions:
             return
-        name, kind, folded = self.declared[target], ops.KIND[target.dtype], target in self.lanes.folded
+        name, kind, folded = target.name, ops.KIND[target.dtype], target in self.lanes.folded
         vector = target in self.lanes.varying
         best = self.lanes.best.get(target)
         if best is not None:
             text = f"winner<{_flag(best.op == 'gt')}>({name})" if folded else f"{name}.at"
             target, kind = best.position, ops.KIND[best.position.dtype]
-        elif self.jammed is not None:
-            total = f"{name}_total" if target in self.lanes.flushed else name
-            text = f"({total}[u.value] != 0)" if kind == "mask" and not vector else f"{total}[u.value]"
-            self.pending[target] = text, Name(f"{name}_all", kind, vector)
-            return
         elif target in self.lanes.flushed:
             text = f"join({name}_total, {name}_lost)" if folded else f"{name}_total[0]"
         elif folded:
@@ -316,7 +308,7 @@ class _Printer(Memory):
     # ---- loops
 
     def run(self, loop: ir.Loop) -> None:
-        if loop.kind != "lanes":
+        if not loop.lanes:
             self.enter()
             self.statements(loop.body)
             start, stop = self.bounds(loop)
@@ -324,12 +316,9 @@ class _Printer(Memory):
             self.leave(f"for (i64_ {axis} = {start}; {axis} < {stop}; ++{axis}) {{", "}")
             return
         self.loop = loop
-        if loop.unroll > 1 and any(isinstance(s, ir.Loop) for s in loop.body):
-            self.columns(loop)
-        else:
-            self.enter()
-            self.statements(loop.body)
-            self.leave(self.sweep(loop, loop.unroll), "});")
+        self.enter()
+        self.statements(loop.body)
+        self.leave(self.sweep(loop), "});")
         self.loop = None
 
     def bounds(self, loop: ir.Loop) -> tuple[str, str]:
@@ -340,88 +329,21 @@ class _Printer(Memory):
         if loop is self.whole:
             return "from", "to"
         start = f"{self.extent(piece.step)}*{piece.axis.name}"
-        return start, f"least({start} + {self.extent(piece.step)}, {size})"
+        stop = f"{start} + {self.extent(piece.step)}"
+        return start, stop if loop.axis.size % piece.step == 0 else f"least({stop}, {size})"
 
-    def sweep(self, loop: ir.Loop, unroll: int) -> str:
+    def sweep(self, loop: ir.Loop) -> str:
         """The head of a loop of lanes: whether single vectors and a part of one may be left over, too."""
-        left, (start, stop) = loop.axis.size % (loop.lanes * unroll), self.bounds(loop)
-        rest = type(left) is not int or left >= loop.lanes
-        flags = f"{loop.lanes}, {unroll}, {_flag(rest)}, {_flag(loop.axis.size % loop.lanes != 0)}"
+        (start, stop), together = self.bounds(loop), loop.lanes * loop.unroll
+        left, tail = loop.axis.size % together, _flag(loop.axis.size % loop.lanes != 0)
+        match loop.kind:
+            case "whole":
+                flags = f"{together}, 1, false, false"
+            case "rest":
+                start, flags = f"{stop} - ({stop} - {start}) % {together}", f"{loop.lanes}, 1, false, {tail}"
+            case _:
+                flags = f"{loop.lanes}, {loop.unroll}, {_flag(type(left) is not int or left >= loop.lanes)}, {tail}"
         return f"sweep<{flags}>({start}, {stop}, [&](i64_ {loop.axis.name}, auto n, auto u) BODY {{"
-
-    def columns(self, loop: ir.Loop) -> None:
-        """Several vectors of columns together: loops around them, with an accumulator for each."""
-        self.moving = moving(loop)
-        self.jammed = shared(loop, self.moving)
-        self.enter()
-        for value in sorted(self.jammed, key=lambda value: value.name):
-            self.block.lines.append(f"{self.shape(value, ops.KIND[value.dtype])} {value.name}_all[U.value];")
-        self.jam(loop.body)
-        self.leave("auto column = [&](i64_ at, auto n, auto U) BODY {", "};")
-        self.jammed = None
-        self.pending.clear()
-        start, stop = self.bounds(loop)
-        chunk, tail = loop.lanes * loop.unroll, _flag(loop.axis.size % loop.lanes != 0)
-        whole = f"column({start}, Full{{}}, Number<{loop.unroll}>{{}});"
-        rest = "[&](i64_ at, auto n, auto) BODY { column(at, n, Number<1>{}); });"
-        rest = f"sweep<{loop.lanes}, 1, false, {tail}>({start}, {stop}, {rest}"
-        if loop.axis.size % chunk == 0:
-            self.block.lines.append(whole)
-        else:
-            self.block.lines += [f"if ({stop} - {start} == {self.extent(chunk)}) {whole}", f"else {rest}"]
-
-    def jam(self, block: Sequence[ir.Statement]) -> None:
-        """A block of several vectors: runs of statements are written for each of them."""
-        assert self.loop is not None and self.jammed is not None
-        own = {s.target for s in block if isinstance(s, ir.Declare)}
-        run: list[ir.Statement] = []
-        for statement in [*block, None]:
-            if statement is not None and not isinstance(statement, ir.Loop | ir.Declare | ir.Flush):
-                run.append(statement)
-                continue
-            self.each(run)
-            run = []
-            if isinstance(statement, ir.Loop):
-                self.enter()
-                self.jam(statement.body)
-                start, stop = self.bounds(statement)
-                axis = statement.axis.name
-                self.leave(f"for (i64_ {axis} = {start}; {axis} < {stop}; ++{axis}) {{", "}")
-                for target in sorted(ir.assigned(statement.body) & own, key=lambda value: value.name):
-                    self.fold(target)
-            elif statement is not None:
-                self.statement(statement)
-
-    def each(self, run: Sequence[ir.Statement]) -> None:
-        """Statements for each vector; those that are the same for all of them stand before."""
-        assert self.loop is not None and self.jammed is not None
-        varying = self.lanes.varying
-        single: list[ir.Statement] = []
-        rest: list[ir.Statement] = []
-        several = {*self.moving, *varying, *self.pending}
-        for statement in run:
-            if isinstance(statement, ir.Let | ir.Position | ir.Load | ir.Within):
-                if statement.target not in several and several.isdisjoint(ir.operands(statement)):
-                    single.append(statement)
-                    continue
-                several.add(statement.target)
-            rest.append(statement)
-        self.statements(single)
-        if not rest:
-            return
-        self.enter()
-        used = {operand for statement in rest for operand in ir.operands(statement)}
-        for target, (text, name) in self.pending.items():
-            if target in used:
-                self.define(text, name.text)
-                self.names[target] = name
-        self.statements(rest)
-        head = f"columns<{self.loop.lanes}, U.value>(at, n, [&](i64_ {self.loop.axis.name}, auto n, auto u) BODY {{"
-        self.leave(head, "});")
-        for value in self.jammed:
-            if value in self.names:
-                text, kind = f"{value.name}_all[u.value]", ops.KIND[value.dtype]
-                self.names[value] = Name(text, kind, value in varying)
 
 
 def _best_kind(best: ir.Best) -> str:

@@ -29,15 +29,6 @@ template <class F, class N, class G> INLINE F scan(F& before, F v, N n, G f) {  
 // turn. Digits::all: each lane must follow from the one before. Digits::most: last digits aside, so that a block is
 // computed in turn if a sum leaves the range of the dtype, or a product comes to zero or what has no full precision.
 enum class Digits { all, most };
-template <class M> INLINE bool any_lane(M m) {  // of a comparison, as wide as what is compared
-#ifdef __AVX512F__
-    if constexpr (sizeof(m) == 64) return __builtin_ia32_cmpq512_mask((V<long long, 8>)m, V<long long, 8>{}, 4, (unsigned char)-1) != 0;
-#endif
-#ifdef __AVX__
-    if constexpr (sizeof(m) == 32) return __builtin_ia32_movmskps256((V<float, 8>)m) != 0;
-#endif
-    return any<lanes_of<M>>(mask(m));
-}
 template <bool PRODUCT, class F> INLINE bool leaves_range(F v) {
     typedef typename Element<F>::type E;
 #ifdef __AVX512DQ__
@@ -48,8 +39,8 @@ template <bool PRODUCT, class F> INLINE bool leaves_range(F v) {
     constexpr bool single = Same<E, float>::value;
     constexpr E most = single ? (E)__FLT_MAX__ : (E)__DBL_MAX__, least = single ? (E)__FLT_MIN__ : (E)__DBL_MIN__;
     F size = abs_(v);
-    if constexpr (PRODUCT) return any_lane(~((size <= most) & (size >= least)));
-    else return any_lane(~(size <= most));
+    if constexpr (PRODUCT) return any(~((size <= most) & (size >= least)));
+    else return any(~(size <= most));
 }
 template <class F, class G> __attribute__((noinline, cold)) F follow(F before, F v, G f) {  // one lane after the other
     auto so_far = before[0];
@@ -62,7 +53,7 @@ template <Digits D, bool PRODUCT, class F, class N, class G> INLINE F scan_float
     if constexpr (PRODUCT && !Same<N, Full>::value) v = select(lane <= last<L>(n), v, splat<F>(1));
     F parts = prefix<1>(v, f), r = f(before, parts);
     bool odd;
-    if constexpr (D == Digits::all) odd = any_lane(f(lane < 1 ? before : later<1>(r), v) != r);
+    if constexpr (D == Digits::all) odd = any(f(lane < 1 ? before : later<1>(r), v) != r);
     else if constexpr (PRODUCT) odd = leaves_range<true>(parts) | leaves_range<true>(r);
     else odd = leaves_range<false>(r);
     if (__builtin_expect(odd, 0))  // what has come to zero stays so while the factors are finite

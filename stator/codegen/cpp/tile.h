@@ -1,25 +1,13 @@
 // Memory that lies across the lanes: a tile of it is turned over at once, into a buffer whose rows lie along the lanes.
 
-// Row i of a square and row i + N/2 in turn, for all i: after log2(N) times rows are columns.
-template <class T, int N> INLINE void interleave(V<T, N> (&rows)[N]) {
-    V<T, N> next[N];
-    for (int i = 0; i < N / 2; ++i) {
-        V<T, N> a = rows[i], b = rows[i + N / 2];
-        if constexpr (N == 2)
-            next[2 * i] = __builtin_shufflevector(a, b, 0, 2), next[2 * i + 1] = __builtin_shufflevector(a, b, 1, 3);
-        else if constexpr (N == 4)
-            next[2 * i] = __builtin_shufflevector(a, b, 0, 4, 1, 5),
-                     next[2 * i + 1] = __builtin_shufflevector(a, b, 2, 6, 3, 7);
-        else
-            next[2 * i] = __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11),
-                     next[2 * i + 1] = __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15);
-    }
-    for (int i = 0; i < N; ++i) rows[i] = next[i];
-}
 template <class T, int N> INLINE void turn_square(void* to, i64_ width, const void* from, i64_ step) {
     V<T, N> rows[N];
     for (int i = 0; i < N; ++i) __builtin_memcpy(&rows[i], (const T*)from + i * step, 16);
-    for (int half = 1; half < N; half *= 2) interleave<T, N>(rows);
+    for (int half = 1; half < N; half *= 2) {  // row i and row i + N/2 in turn, for all i: in the end rows are columns
+        V<T, N> next[N];
+        for (int i = 0; i < N / 2; ++i) interleave(rows[i], rows[i + N / 2], next[2 * i], next[2 * i + 1]);
+        __builtin_memcpy(rows, next, sizeof rows);
+    }
     for (int i = 0; i < N; ++i) __builtin_memcpy((T*)to + i * width, &rows[i], 16);
 }
 // tile[j * WIDTH + i] = from[i * step + j], for all i below rows and j below columns.

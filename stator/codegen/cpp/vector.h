@@ -18,16 +18,20 @@ template <class A, class B> struct Same { static constexpr bool value = false; }
 template <class A> struct Same<A, A> { static constexpr bool value = true; };
 template <bool first, class A, class B> struct Choose { typedef A type; };
 template <class A, class B> struct Choose<false, A, B> { typedef B type; };
-template <class F> struct Element { typedef F type; static constexpr int lanes = 0; };
-#define LANES_(T) \
-    template <> struct Element<V<T, 2>> { typedef T type; static constexpr int lanes = 2; }; \
-    template <> struct Element<V<T, 4>> { typedef T type; static constexpr int lanes = 4; }; \
-    template <> struct Element<V<T, 8>> { typedef T type; static constexpr int lanes = 8; }; \
-    template <> struct Element<V<T, 16>> { typedef T type; static constexpr int lanes = 16; };
-LANES_(float) LANES_(double) LANES_(int) LANES_(i64_) LANES_(unsigned) LANES_(u64_)
+template <class F> struct Value_ { typedef F type; };
+template <class F> struct Value_<F&> { typedef F type; };
+template <class F, class = void> struct Element { typedef F type; static constexpr int lanes = 0; };
+template <class F> struct Element<F, decltype(void(F{}[0]))> {
+    typedef typename Value_<decltype(F{}[0])>::type type;
+    static constexpr int lanes = sizeof(F) / sizeof(type);
+};
 template <class F> constexpr int lanes_of = Element<F>::lanes;
 template <class F> constexpr bool is_f32 = Same<typename Element<F>::type, float>::value;
 template <class F> constexpr bool is_f64 = Same<typename Element<F>::type, double>::value;
+template <class F> constexpr bool is_float = is_f32<F> || is_f64<F>;
+template <class F, class T, int L = lanes_of<F>> struct Like_ { typedef V<T, L> type; };
+template <class F, class T> struct Like_<F, T, 0> { typedef T type; };
+template <class F, class T> using Like = typename Like_<F, T>::type;  // as many T as there are numbers in F
 
 struct Full {};
 struct bf16 { unsigned short bits; };
@@ -38,8 +42,7 @@ struct b8 { unsigned char bits; };
 
 template <class F> INLINE F splat(typename Element<F>::type c) {
     if constexpr (lanes_of<F> == 0) return c;
-    else if constexpr (Same<typename Element<F>::type, float>::value || Same<typename Element<F>::type, double>::value)
-        return c - F{};
+    else if constexpr (is_float<F>) return c - F{};
     else return F{} + c;
 }
 template <class T, int L> INLINE V<T, L> wide(T c) { return splat<V<T, L>>(c); }
@@ -77,19 +80,20 @@ template <class M, class T> INLINE T select(M m, T a, T b) {
     if constexpr (sizeof(M) == sizeof(T)) return m ? a : b;
     else return __builtin_convertvector(m, Int<T>) ? a : b;
 }
-template <int L> INLINE bool any(V<int, L> m) {
+template <class M> INLINE bool any(M m) {  // of a mask, or of a comparison, as wide as what is compared
 #ifdef __AVX512F__
-    if constexpr (L == 16) return __builtin_ia32_cmpd512_mask(m, V<int, L>{}, 4, (unsigned short)-1) != 0;
+    if constexpr (sizeof(m) == 64)
+        return __builtin_ia32_cmpd512_mask((V<int, 16>)m, V<int, 16>{}, 4, (unsigned short)-1) != 0;
 #endif
 #ifdef __AVX__
-    if constexpr (L == 8) return __builtin_ia32_movmskps256((V<float, 8>)m) != 0;
-    else if constexpr (L == 4) return __builtin_ia32_movmskps((V<float, 4>)m) != 0;
+    if constexpr (sizeof(m) == 32) return __builtin_ia32_movmskps256((V<float, 8>)m) != 0;
+    else if constexpr (sizeof(m) == 16) return __builtin_ia32_movmskps((V<float, 4>)m) != 0;
 #endif
     if constexpr (sizeof(m) == 8) return (i64_)m != 0;
     else {
         i64_ r = 0;
-        V<i64_, L / 2> w = (V<i64_, L / 2>)m;
-        for (int j = 0; j < L / 2; ++j) r |= w[j];
+        V<i64_, sizeof(m) / 8> w = (V<i64_, sizeof(m) / 8>)m;
+        for (int j = 0; j < lanes_of<decltype(w)>; ++j) r |= w[j];
         return r != 0;
     }
 }
@@ -111,21 +115,19 @@ template <class T> INLINE T wrap_u8(T x) { return x & 0xff; }
 template <class T> INLINE T wrap_i8(T x) { return (x << 24) >> 24; }
 template <class T> INLINE T wrap_i16(T x) { return (x << 16) >> 16; }
 
-template <class F> INLINE auto bits_i32(F x) { if constexpr (lanes_of<F> == 0) return __builtin_bit_cast(int, x); else return (V<int, lanes_of<F>>)x; }
-template <class F> INLINE auto bits_f32(F x) { if constexpr (lanes_of<F> == 0) return __builtin_bit_cast(float, x); else return (V<float, lanes_of<F>>)x; }
-template <class F> INLINE auto bits_i64(F x) { if constexpr (lanes_of<F> == 0) return __builtin_bit_cast(i64_, x); else return (V<i64_, lanes_of<F>>)x; }
-template <class F> INLINE auto bits_f64(F x) { if constexpr (lanes_of<F> == 0) return __builtin_bit_cast(double, x); else return (V<double, lanes_of<F>>)x; }
+template <class F> INLINE auto bits_i32(F x) { return __builtin_bit_cast(Like<F, int>, x); }
+template <class F> INLINE auto bits_f32(F x) { return __builtin_bit_cast(Like<F, float>, x); }
+template <class F> INLINE auto bits_i64(F x) { return __builtin_bit_cast(Like<F, i64_>, x); }
+template <class F> INLINE auto bits_f64(F x) { return __builtin_bit_cast(Like<F, double>, x); }
 
 // ---- conversions between register kinds: to_<kind>(value); masks have their own
 
 // What the compiler may assume nothing of: it knows what conversions of floats out of range give, and differs from the
 // processor, which eager's kernels show.
 #if defined(__x86_64__)
-#define REGISTER_ "x"
-#define ANY_REGISTER_ "v"
+#define REGISTER_ "v"
 #else
 #define REGISTER_ "w"
-#define ANY_REGISTER_ "w"
 #endif
 #ifdef __AVX512F__
 constexpr int register_bytes = 64;
@@ -134,46 +136,33 @@ constexpr int register_bytes = 32;
 #else
 constexpr int register_bytes = 16;
 #endif
-INLINE float opaque_(float x) { asm("" : "+" REGISTER_(x)); return x; }
-INLINE double opaque_(double x) { asm("" : "+" REGISTER_(x)); return x; }
 INLINE int opaque_(int x) { asm("" : "+r"(x)); return x; }
 INLINE i64_ opaque_(i64_ x) { asm("" : "+r"(x)); return x; }
-template <class F> INLINE F opaque_(F x) { asm("" : "+" ANY_REGISTER_(x)); return x; }
+template <class F> INLINE F opaque_(F x) { asm("" : "+" REGISTER_(x)); return x; }
 
-#define CONVERT_(NAME, T) \
-    INLINE T NAME(float x) { return (T)x; } \
-    INLINE T NAME(double x) { return (T)x; } \
-    INLINE T NAME(int x) { return (T)x; } \
-    INLINE T NAME(i64_ x) { return (T)x; } \
-    template <class F> INLINE V<T, lanes_of<F>> NAME(F x) { return __builtin_convertvector(x, V<T, lanes_of<F>>); } \
-    MASK_(NAME, T)
-#define MASK_(NAME, T) \
-    INLINE T mask_##NAME(bool m) { return (T)m; } \
-    template <class M> INLINE V<T, lanes_of<M>> mask_##NAME(M m) { \
-        return __builtin_convertvector(-m, V<T, lanes_of<M>>); \
+template <class T, class F> INLINE Like<F, T> converted(F x) {
+    typedef Like<F, T> R;
+    constexpr bool cuts = is_float<F> && !is_float<T>;
+    if constexpr (lanes_of<F> == 0 && cuts) return opaque_((T)opaque_(x));
+    else if constexpr (lanes_of<F> == 0) return (T)x;
+    else if constexpr (is_float<T>) return __builtin_convertvector(x, R);
+    else if constexpr (!cuts) return resized<R>(x);
+    else if constexpr (sizeof(F) <= register_bytes && sizeof(R) <= register_bytes)
+        return opaque_(__builtin_convertvector(opaque_(x), R));
+    else {
+        R r;
+        for (int j = 0; j < lanes_of<F>; ++j) r[j] = converted<T>((typename Element<F>::type)x[j]);
+        return r;
     }
-#define CONVERT_TO_WHOLE_(NAME, T) \
-    INLINE T NAME(float x) { return opaque_((T)opaque_(x)); } \
-    INLINE T NAME(double x) { return opaque_((T)opaque_(x)); } \
-    INLINE T NAME(int x) { return (T)x; } \
-    INLINE T NAME(i64_ x) { return (T)x; } \
-    template <class F> INLINE V<T, lanes_of<F>> NAME(F x) { \
-        typedef typename Element<F>::type E; \
-        typedef V<T, lanes_of<F>> R; \
-        if constexpr (Same<E, int>::value || Same<E, i64_>::value) return resized<R>(x); \
-        else if constexpr (sizeof(F) <= register_bytes && sizeof(R) <= register_bytes) \
-            return opaque_(__builtin_convertvector(opaque_(x), R)); \
-        else { \
-            R r; \
-            for (int j = 0; j < lanes_of<F>; ++j) r[j] = NAME((E)x[j]); \
-            return r; \
-        } \
-    } \
-    MASK_(NAME, T)
-CONVERT_(to_f32, float)
-CONVERT_(to_f64, double)
-CONVERT_TO_WHOLE_(to_i32, int)
-CONVERT_TO_WHOLE_(to_i64, i64_)
+}
+template <class T, class M> INLINE Like<M, T> flags(M m) {
+    if constexpr (lanes_of<M> == 0) return (T)m;
+    else return __builtin_convertvector(-m, V<T, lanes_of<M>>);
+}
+#define CONVERT_(NAME, T) \
+    template <class F> INLINE auto NAME(F x) { return converted<T>(x); } \
+    template <class M> INLINE auto mask_##NAME(M m) { return flags<T>(m); }
+CONVERT_(to_f32, float) CONVERT_(to_f64, double) CONVERT_(to_i32, int) CONVERT_(to_i64, i64_)
 
 // ---- memory: contiguous (load, store), one element (load1, store1), any pattern (lanes, scatter)
 
@@ -300,57 +289,35 @@ template <class F> INLINE F round_f16(F x) {
     }
 }
 
-template <int L, class N> INLINE V<float, L> load(const float* p, N n) { return raw<float, L>(p, n); }
-template <int L, class N> INLINE V<double, L> load(const double* p, N n) { return raw<double, L>(p, n); }
-template <int L, class N> INLINE V<i64_, L> load(const i64_* p, N n) { return raw<i64_, L>(p, n); }
-template <int L, class N> INLINE V<int, L> load(const int* p, N n) { return raw<int, L>(p, n); }
+template <class T> using Register = decltype(+T{});  // narrow integers are held in int
+template <class T> using Step_ = typename Choose<sizeof(T) == 1, short, T>::type;  // g++ has none from char to int
+template <int L, class T, class N> INLINE V<Register<T>, L> load(const T* p, N n) {
+    return __builtin_convertvector(__builtin_convertvector(raw<T, L>(p, n), V<Step_<T>, L>), V<Register<T>, L>);
+}
 template <int L, class N> INLINE V<float, L> load(const bf16* p, N n) {
     return from_bf16<L>(raw<unsigned short, L>((const unsigned short*)p, n));
 }
 template <int L, class N> INLINE V<float, L> load(const f16* p, N n) {
     return from_f16<L>(raw<unsigned short, L>((const unsigned short*)p, n));
 }
-#define LOAD_NARROW_(T) \
-    template <int L, class N> INLINE V<int, L> load(const T* p, N n) { \
-        return __builtin_convertvector(__builtin_convertvector(raw<T, L>(p, n), V<short, L>), V<int, L>); \
-    }
-LOAD_NARROW_(short) LOAD_NARROW_(signed char) LOAD_NARROW_(unsigned char)  // by short, as g++ has no step from char to int
 template <int L, class N> INLINE V<int, L> load(const b8* p, N n) {
     return __builtin_convertvector(raw<unsigned char, L>((const unsigned char*)p, n) != 0, V<int, L>);
 }
 
-template <int L, class N> INLINE void store(float* p, V<float, L> v, N n) { raw_store(p, v, n); }
-template <int L, class N> INLINE void store(double* p, V<double, L> v, N n) { raw_store(p, v, n); }
-template <int L, class N> INLINE void store(i64_* p, V<i64_, L> v, N n) { raw_store(p, v, n); }
-template <int L, class N> INLINE void store(int* p, V<int, L> v, N n) { raw_store(p, v, n); }
+template <int L, class T, class N> INLINE void store(T* p, V<Register<T>, L> v, N n) {
+    raw_store(p, __builtin_convertvector(__builtin_convertvector(v, V<Step_<T>, L>), V<T, L>), n);
+}
 template <int L, class N> INLINE void store(bf16* p, V<float, L> v, N n) { raw_store(p, narrow_bf16<L>(v), n); }
 template <int L, class N> INLINE void store(f16* p, V<float, L> v, N n) { raw_store(p, narrow_f16<L>(v), n); }
-#define STORE_NARROW_(T) \
-    template <int L, class N> INLINE void store(T* p, V<int, L> v, N n) { \
-        raw_store(p, __builtin_convertvector(__builtin_convertvector(v, V<short, L>), V<T, L>), n); \
-    }
-STORE_NARROW_(short) STORE_NARROW_(signed char) STORE_NARROW_(unsigned char)
 template <int L, class N> INLINE void store(b8* p, V<int, L> v, N n) {
     raw_store((unsigned char*)p, __builtin_convertvector(v & 1, V<unsigned char, L>), n);
 }
 
-INLINE float load1(float x) { return x; }
-INLINE double load1(double x) { return x; }
-INLINE i64_ load1(i64_ x) { return x; }
-INLINE int load1(int x) { return x; }
-INLINE int load1(short x) { return x; }
-INLINE int load1(signed char x) { return x; }
-INLINE int load1(unsigned char x) { return x; }
+template <class T> INLINE auto load1(T x) { return +x; }
 INLINE bool load1(b8 x) { return x.bits != 0; }
 INLINE float load1(bf16 x) { return from_bf16<4>(V<unsigned short, 4>{x.bits})[0]; }
 INLINE float load1(f16 x) { return from_f16<8>(V<unsigned short, 8>{x.bits})[0]; }
-INLINE void store1(float* p, float v) { *p = v; }
-INLINE void store1(double* p, double v) { *p = v; }
-INLINE void store1(i64_* p, i64_ v) { *p = v; }
-INLINE void store1(int* p, int v) { *p = v; }
-INLINE void store1(short* p, int v) { *p = (short)v; }
-INLINE void store1(signed char* p, int v) { *p = (signed char)v; }
-INLINE void store1(unsigned char* p, int v) { *p = (unsigned char)v; }
+template <class T> INLINE void store1(T* p, Register<T> v) { *p = (T)v; }
 INLINE void store1(b8* p, int v) { p->bits = v != 0; }
 INLINE void store1(bf16* p, float v) { p->bits = narrow_bf16<4>(V<float, 4>{v})[0]; }
 INLINE void store1(f16* p, float v) { p->bits = narrow_f16<8>(V<float, 8>{v})[0]; }
@@ -448,7 +415,7 @@ template <int L, class F> INLINE F within(F at, i64_ bound, V<int, L> needed, in
     if constexpr (Same<typename Element<F>::type, int>::value)
         out = (V<int, L>)((V<unsigned, L>)at >= (unsigned)(bound < 0x80000000l ? bound : 0x80000000l));
     else out = mask((V<u64_, L>)at >= (u64_)bound);
-    if (__builtin_expect(any<L>(out & needed), 0)) wrong = number;
+    if (__builtin_expect(any(out & needed), 0)) wrong = number;
     return select(out, F{}, at);
 }
 
@@ -469,11 +436,6 @@ template <int L, int U, bool REST, bool TAIL, class B> INLINE void sweep(i64_ fr
 }
 template <class T> INLINE T keep(Full, T now, T) { return now; }
 template <class T> INLINE T keep(i64_ n, T now, T before) { return select(live<lanes_of<T>>(n), now, before); }
-// A block of U vectors side by side, each with its own accumulator.
-template <int L, int U, int K = 0, class N, class B> INLINE void columns(i64_ i, N n, B body) {
-    body(i + K * L, n, Number<K>{});
-    if constexpr (K + 1 < U) columns<L, U, K + 1>(i, n, body);
-}
 template <class T, int U, class F> INLINE void fill(F (&a)[U], T c) {
     for (int u = 0; u < U; ++u) a[u] = splat<F>(c);
 }
@@ -569,10 +531,15 @@ template <int L, int PART = -1, class T> INLINE Held<T, L> load_even(const T* p,
     auto j = iota<typename Element<Int<decltype(low)>>::type, L>();
     return in_turn(low, high, j < L / 2 ? 2 * j : 2 * j + 1);
 }
-template <int L, class T, class F> INLINE void store_pairs(T* p, F even, F odd, Full) {
+template <class F> INLINE void interleave(F a, F b, F& first, F& second) {  // lane by lane in turn
+    constexpr int L = lanes_of<F>;
     auto j = iota<typename Element<Int<F>>::type, L>(), at = j / 2 + (j & 1) * L;
-    store<L>(p, in_turn(even, odd, at), Full{});
-    store<L>(p + L, in_turn(even, odd, at + L / 2), Full{});
+    first = in_turn(a, b, at), second = in_turn(a, b, at + L / 2);
+}
+template <int L, class T, class F> INLINE void store_pairs(T* p, F even, F odd, Full) {
+    interleave(even, odd, even, odd);
+    store<L>(p, even, Full{});
+    store<L>(p + L, odd, Full{});
 }
 template <int L, class T, class F> INLINE void store_pairs(T* p, F even, F odd, i64_ n) {
     for (int j = 0; j < n; ++j) store1(p + 2 * j, even[j]), store1(p + 2 * j + 1, odd[j]);

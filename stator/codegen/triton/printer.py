@@ -219,8 +219,10 @@ class _Printer:
         self.lanes[target], self.made[target] = frozenset("x"), statement
         loops = [s for s in after if isinstance(s, ir.Loop)]
         folded = any(target in ir.assigned(loop.body) for loop in loops)
-        state = any(isinstance(s, ir.Scan) and s.state == target for loop in loops for s in loop.body)
-        if self.whole and (folded or state):
+        inner = [s for loop in loops for s in loop.body]
+        state = any(isinstance(s, ir.Scan) and s.state == target for s in inner)
+        count = any(isinstance(s, ir.Online) and s.op == "welford" and s.states[0] == target for s in inner)
+        if (self.whole and (folded or state)) or count:  # how many a row has follows from where it is
             return
         self.add(f"{target.name} = tl.full({self.shape(folded)}, {self.start(target, folded)}, {dtype})")
 
