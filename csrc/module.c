@@ -40,7 +40,7 @@ PyMODINIT_FUNC PyInit__native(void) {
     if (guards_register(module) < 0 || dispatcher_register(module) < 0 || replay_register(module) < 0 ||
         frame_hook_register(module) < 0 || PyModule_AddType(module, &Kernel_Type) < 0 ||
         PyModule_AddType(module, &Empty_Type) < 0 || PyModule_AddType(module, &Plan_Type) < 0 ||
-        PyModule_AddType(module, &Executor_Type) < 0) {
+        PyModule_AddType(module, &Executor_Type) < 0 || PyModule_AddType(module, &Frozen_Type) < 0) {
         Py_DECREF(module);
         return NULL;
     }

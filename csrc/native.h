@@ -4,7 +4,7 @@
  * condition.c evaluate them, dispatcher.c is the callable that users hold, replay.c what follows when compiled code fails, frame_hook.c and frame_table.c compile
  * the frames below, plan.c is what rewritten code calls, executor.c runs a graph (executor_parse.c reads its steps,
  * executor_call.c calls operators, scratch.c has memory for intermediates), kernels.c calls one compiled kernel, device.c
- * one that a device runs, extent.c computes sizes, empty.c makes a kernel's result, shim.c is torch's stable C interface, module.c puts them together. The GIL protects all state.
+ * one that a device runs, frozen.c keeps what is computed from parameters alone, extent.c computes sizes, empty.c makes a kernel's result, shim.c is torch's stable C interface, module.c puts them together. The GIL protects all state.
  */
 #ifndef STATOR_NATIVE_H
 #define STATOR_NATIVE_H
@@ -140,5 +140,9 @@ PyObject *native_scratch_release(PyObject *module, PyObject *ignored);
 
 extern PyTypeObject Plan_Type;
 PyObject *native_record(PyObject *module, PyObject *const *args, Py_ssize_t count);
+
+/* -- frozen.c ------------------------------------------------------------------------------------- */
+
+extern PyTypeObject Frozen_Type;
 
 #endif

@@ -139,6 +139,24 @@ class Plan:
     @property
     def bound(self) -> Any: ...
 
+class Frozen:
+    """A graph whose last inputs are values of parameters, computed when these are written to; see csrc/frozen.c.
+
+    An attribute is (tensor, how many bytes are looked at, whether all of them are compared).
+    """
+
+    def __new__(
+        cls,
+        forward: Callable[[list[Any]], Sequence[Any]],
+        attributes: tuple[tuple[torch.Tensor, int, bool], ...],
+        hold: Callable[[], object | None],
+        compute: Callable[[bool], tuple[torch.Tensor, ...]],
+        samples: tuple[torch.Tensor, torch.Tensor],
+    ) -> Frozen: ...
+    def __call__(self, inputs: list[Any], /) -> Sequence[Any]: ...
+    @property
+    def fresh(self) -> bool: ...
+
 def record(context: Any, plan: Plan, /, *inputs: Any) -> tuple[Any, ...]: ...
 def scratch_bytes() -> int: ...
 def scratch_release() -> None: ...

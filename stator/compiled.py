@@ -22,12 +22,15 @@ UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, EOFError, Runt
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """Metadata, the two graphs, and the tensors that were constants in the traced function."""
+    """Metadata, the two graphs, the tensors that were constants in the traced function, and what the forward graph's
+    last inputs are computed by.
+    """
 
     metadata: Metadata
     forward: GraphArtifact
     backward: GraphArtifact | None
     constants: tuple[torch.Tensor, ...] = ()
+    prologue: GraphArtifact | None = None
 
     def to_bytes(self) -> bytes:
         """Every part with its length before it."""
@@ -39,6 +42,7 @@ class Compiled:
             self.forward.to_bytes(),
             self.backward.to_bytes() if self.backward is not None else b"",
             stream.getvalue(),
+            self.prologue.to_bytes() if self.prologue is not None else b"",
         ]
         return b"".join(len(part).to_bytes(_LENGTH, "little") + part for part in parts)
 
@@ -51,12 +55,13 @@ class Compiled:
             parts.append(data[at + _LENGTH : at + _LENGTH + size])
             at += _LENGTH + size
         try:
-            metadata, forward, backward, constants = parts
+            metadata, forward, backward, constants, prologue = parts
             return Compiled(
                 Metadata.from_json(metadata.decode()),
                 GraphArtifact.from_bytes(forward),
                 GraphArtifact.from_bytes(backward) if backward else None,
                 tuple(torch.load(io.BytesIO(constants))) if constants else (),
+                GraphArtifact.from_bytes(prologue) if prologue else None,
             )
         except UNREADABLE:
             return None

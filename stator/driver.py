@@ -18,10 +18,11 @@ from torch import fx
 
 from stator import speed
 from stator.aot.attributes import lifted
+from stator.aot.frozen import freeze
 from stator.aot.runtime import bind
 from stator.aot.symbols import adopt
 from stator.base import artifacts, log
-from stator.base.errors import CompilerMissing, InternalError, StatorError, Unsupported
+from stator.base.errors import CompilerMissing, InternalError, StatorError, Unsupported, WithoutEffect
 from stator.base.options import Options
 from stator.base.store import Store
 from stator.compiled import Compiled
@@ -34,6 +35,7 @@ from stator.runtime.toolchain import open_store
 Call = Callable[..., Any]
 #: How many artifacts of one graph are kept, for sizes under different conditions.
 _VARIANTS = 8
+_TRAINING = "option 'freezing' has no effect where gradients are wanted: call the function under torch.no_grad()"
 
 
 def compile_graph(gm: fx.GraphModule, example_inputs: Sequence[Any], *, options: Options) -> Call:
@@ -95,16 +97,22 @@ def _stored(store: Store, key: str, gm: fx.GraphModule) -> tuple[Compiled | None
 
 def _linked(gm: fx.GraphModule, found: Compiled, options: Options) -> Call:
     """The callable, bound to this process's tensors and libraries."""
-    graphs = [found.forward] if found.backward is None else [found.forward, found.backward]
+    graphs = [graph for graph in (found.forward, found.backward, found.prologue) if graph is not None]
     for graph in graphs:
         plan = graph.plan
         log.record(log.KERNELS, graph=plan.name, names=list(plan.launches), externs=list(plan.externs))
         log.count(kernels=len(plan.kernels), externs=len(plan.externs))
     log.count(graphs=1)
     log.record(log.MEMORY, **asdict(found.metadata.memory))
-    forward, *backward = [link(graph, options) for graph in graphs]
     attributes = [*lifted(gm).values(), *found.constants]
-    return bind(found.metadata, forward, backward[0] if backward else None, attributes, gm)
+    forward: Any = link(found.forward, options)
+    backward = link(found.backward, options) if found.backward is not None else None
+    if found.metadata.frozen.inputs:
+        prologue = link(found.prologue, options) if found.prologue is not None else None
+        forward = freeze(forward, prologue, found.metadata.frozen, attributes, type(gm).__name__)
+    elif options.freezing and found.metadata.has_backward:
+        options.announce(WithoutEffect(_TRAINING))
+    return bind(found.metadata, forward, backward, attributes, gm)
 
 
 def _key(gm: fx.GraphModule, example_inputs: Sequence[Any], options: Options) -> str:

@@ -19,8 +19,9 @@ from torch import fx
 from stator import lowering, passes, plan, prims, targets
 from stator.aot.attributes import lifted
 from stator.aot.metadata import Memory, Metadata
-from stator.aot.partition import partition
-from stator.aot.trace import trace
+from stator.aot.partition import Partitioned, partition
+from stator.aot.prologue import Prologue, mark, split
+from stator.aot.trace import Joint, trace
 from stator.base import artifacts, log
 from stator.base.device import HOST, Device
 from stator.base.errors import InternalError, StatorError
@@ -31,6 +32,8 @@ from stator.loop import tables, text, verify
 from stator.loop.footprint import Kept, settle
 from stator.loop.kernel import Schedule
 from stator.loop.schedule import schedule as schedule_program
+from stator.passes.affine import FoldAffine
+from stator.passes.packing import PackWeights
 from stator.plan import sources
 from stator.plan.build import make
 from stator.runtime import Building, GraphArtifact, Unit
@@ -48,8 +51,10 @@ def build(gm: fx.GraphModule, example_inputs: Sequence[Any], options: Options) -
     artifacts.stage("joint", lambda: graph_file.functional(joint.graph, "joint"), "py")
     with stage("partition"):
         parts = partition(joint, options.activation_memory_budget)
+    prologue = freeze(parts, joint, options) if options.freezing and not parts.metadata.has_backward else None
     metadata = parts.metadata
     with Building(options) as building:
+        first = compile_alone(prologue.graph, "forward_prologue", building, options) if prologue else None
         forward = schedule_graph(parts.forward, "forward", options)
         units = [
             building.begin(emit_kernels(forward, options), forward.place)
@@ -62,6 +67,9 @@ def build(gm: fx.GraphModule, example_inputs: Sequence[Any], options: Options) -
             given = len(metadata.saved)
             forward, backward, footprint = settle(forward, backward, _kept(metadata), given, device=device)
         metadata = replace(metadata, memory=Memory(**asdict(footprint)))
+        if prologue is not None:
+            memory = replace(metadata.memory, kept=prologue.kept)
+            metadata = replace(metadata, memory=memory, frozen=prologue.frozen)
         halves = [half for half in (forward, backward) if half is not None]
         built = [emit_artifact(half, part, options) for half, part in zip(halves, units, strict=True)]
         with stage("build"):
@@ -70,7 +78,26 @@ def build(gm: fx.GraphModule, example_inputs: Sequence[Any], options: Options) -
     if environment is not None:
         conditions = [recorded.condition for recorded in environment.conditions[assumed:]]
         metadata = replace(metadata, conditions=tuple(conditions))
-    return Compiled(metadata, built[0], built[1] if backward is not None else None, tuple(constants))
+    return Compiled(metadata, built[0], built[1] if backward is not None else None, tuple(constants), first)
+
+
+def freeze(parts: Partitioned, joint: Joint, options: Options) -> Prologue | None:
+    """What the forward graph computes of parameters alone, taken out of it; batch norms become part of that first."""
+    device = targets.record(kind := _device(parts.forward)).read(kind, options.threads)
+    with stage("freeze"):
+        mark(parts.forward.graph, parts.metadata, joint.attributes)
+        passes.run(parts.forward)
+        passes.run(parts.forward, (FoldAffine(), PackWeights(device)))
+        return split(parts.forward)
+
+
+def compile_alone(gm: fx.GraphModule | None, name: str, building: Building, options: Options) -> GraphArtifact | None:
+    """A graph that shares its memory with no other to what is stored; none where there is none."""
+    if gm is None:
+        return None
+    schedule = schedule_graph(gm, name, options)
+    units = building.begin(emit_kernels(schedule, options), schedule.place)
+    return emit_artifact(schedule, units, options)
 
 
 def schedule_graph(gm: fx.GraphModule, name: str, options: Options) -> Schedule:

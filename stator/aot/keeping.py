@@ -51,7 +51,7 @@ class Record:
         for look in metadata.looks:
             tensor = inputs[look.index] if look.source == "input" else values[look.index]
             held = look.source == "input" and (look.source, look.index) in saved
-            counter = None if hooked or tensor.is_inference() else tensor if held else _counter(tensor)
+            counter = None if hooked or tensor.is_inference() else tensor if held else counter_of(tensor)
             self.seen.append(None if counter is None else (counter, counter._version))
         #: Values that have been differentiated without `retain_graph`.
         self.freed: set[int] = set()
@@ -128,7 +128,7 @@ class _Gone:
         return self.make()
 
 
-def _counter(tensor: Tensor) -> Tensor:
+def counter_of(tensor: Tensor) -> Tensor:
     """A tensor without memory whose version counter is that of another."""
     counter = tensor.detach()
     counter.data = tensor.new_empty(0)

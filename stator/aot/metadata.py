@@ -128,7 +128,7 @@ class Memory:
 
     `forward` and `backward` are the most at once while the one or the other runs, `peak` the larger of the two; the
     `arena` of intermediates is part of both, and `saved` is what is kept in between. With symbolic sizes, for the sizes
-    of the call that was compiled.
+    of the call that was compiled. Results of the prologue are `kept` between calls, beside all of that.
     """
 
     peak: int = 0
@@ -136,6 +136,32 @@ class Memory:
     backward: int = 0
     saved: int = 0
     arena: int = 0
+    kept: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """A weight in the order of a library: a view of input or result number `source` of the prologue, in which inputs
+    come first, for products of about so many rows.
+    """
+
+    source: int
+    size: Ints
+    stride: Ints
+    offset: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Frozen:
+    """What the forward graph is given beside its inputs: the first `results` of the prologue, then what is packed.
+
+    `inputs` are the flat inputs of the prologue.
+    """
+
+    inputs: Ints = ()
+    results: int = 0
+    packed: tuple[Packed, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +221,8 @@ class Metadata:
     conditions: tuple[Condition, ...] = ()
     #: What a call takes.
     memory: Memory = Memory()
+    #: What is computed of parameters alone.
+    frozen: Frozen = Frozen()
 
     @property
     def uses_random(self) -> bool:
@@ -264,6 +292,7 @@ class Metadata:
             symbols=tuple(Origin(**{**item, "symbol": _symbol(item["symbol"])}) for item in data["symbols"]),
             conditions=tuple(Condition(op, load(left), load(right)) for op, left, right in data["conditions"]),
             memory=Memory(**data["memory"]),
+            frozen=_frozen(data["frozen"]),
         )
 
 
@@ -288,6 +317,11 @@ def _geometry(item: dict[str, Any], **others: Any) -> dict[str, Any]:
 
 def _spec(item: dict[str, Any]) -> TensorSpec:
     return TensorSpec(**_geometry(item))
+
+
+def _frozen(data: dict[str, Any]) -> Frozen:
+    packed = tuple([Packed(**_geometry(item)) for item in data["packed"]])
+    return Frozen(tuple(data["inputs"]), data["results"], packed)
 
 
 def _symbol(data: Any) -> Symbol:

@@ -153,6 +153,13 @@ class Options:
         low=0.0,
         high=1.0,
     )
+    freezing: bool = option(
+        False,
+        "Where no gradients are wanted, compute what depends on parameters alone once, and again when they are written "
+        "to; batch norms are folded into convolutions, and weights packed for products.",
+        in_key=True,
+        part=TRACE,
+    )
     recompile_limit: int = option(8, "Compiled versions that one function may have.", in_key=False, part=CAPTURE, low=1)
     compiler: str = option("g++", "The C++ compiler of CPU kernels.", in_key=True)
     cudagraphs: bool = option(

@@ -259,7 +259,8 @@ def _memory_text(facts: Mapping[str, int]) -> str:
     text = f"memory: at most {mib['peak']} MiB at once"
     if facts["backward"]:
         text += f" (forward {mib['forward']}, backward {mib['backward']}), saved {mib['saved']}"
-    return f"{text}, arena {mib['arena']}"
+    kept = f", kept of parameters {mib['kept']}" if facts["kept"] else ""
+    return f"{text}, arena {mib['arena']}{kept}"
 
 
 def _counted(counter: Counter[str]) -> list[tuple[str, ...]]:

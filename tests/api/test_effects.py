@@ -227,6 +227,15 @@ def activation_memory_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert saved[0] < saved[1]
 
 
+@effect("freezing", True)
+def freezing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = torch.nn.Linear(4, 4)
+    for freezes in (False, True):
+        explain = stator.explain(lambda x: model(x) @ model.weight.exp(), options={"freezing": freezes})
+        with torch.no_grad():
+            assert any(facts["kept"] for facts in explain(torch.randn(3, 4)).memory) is freezes
+
+
 @effect("recompile_limit", ...)
 def recompile_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run(wave, 3, 4, 5, dynamic=False)

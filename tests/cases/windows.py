@@ -90,6 +90,7 @@ CASES = [
     Case("average_pool_divisor", pool2d(2, 3, 1, False, True, 3), (normal(1, 2, 8, 7),), WIDE, slack=4.0),
     Case("average_pool_large", pool2d(6, 1), (normal(1, 2, 8, 9),), WIDE, slack=16.0),
     Case("average_pool_last", pool2d(3, 2, 1), (channels_last(normal(2, 3, 6, 5)),), WIDE, slack=4.0),
+    Case("average_pool_all", pool2d(1280, 1280, 2, True), (normal(2, 3, 5, 4),), WIDE, slack=4.0),
     Case("average_pool_whole_numbers", lambda x: F.avg_pool2d(x, 3, 2, 1), (normal(1, 2, 6, 5),), (I64,)),
     Case("average_pool_lines", gradients(lambda x: F.avg_pool1d(x, 3, 2, 1)), (normal(2, 3, 9),), FLOATS, slack=4.0),
     Case(

@@ -46,6 +46,13 @@ class Pool:
             start = p.clamp(start, 0)
         return p.sub(end, start)
 
+    def summed(self) -> tuple[int, int, int]:
+        """Border, excess and length of the windows as they are added up: a single one ends where the elements do."""
+        if any(type(n) is not int for n in (self.places, self.extent)) or self.places != 1:
+            return self.border, self.excess, self.length
+        length = min(self.length - self.border, self.extent)
+        return 0, length - self.extent, length
+
 
 def _dims(
     size: Sequence[int], kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int], ceil: bool, rank: int
@@ -82,9 +89,12 @@ def _quotient(x: Tensor, divisor: Tensor | int) -> Tensor:
 
 def _window_sums(x: Tensor, dims: Sequence[Pool]) -> Tensor:
     rank = len(dims)
+    lengths = []
     for d, pool in enumerate(dims, -rank):
-        x = w.padded(x, d, pool.border, pool.excess)
-    return w.window_sums(x, [(d, pool.length, pool.step) for d, pool in enumerate(dims, x.dim() - rank)])
+        border, excess, length = pool.summed()
+        x = w.padded(x, d, border, excess)
+        lengths.append((d % x.dim(), length, pool.step))
+    return w.window_sums(x, lengths)
 
 
 def _laid_out(value: Tensor, x: Tensor, rank: int) -> Tensor:

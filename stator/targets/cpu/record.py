@@ -43,7 +43,7 @@ def read(device: str = HOST, threads: int = 0) -> Device:
     return replace(
         plain, name=identity(), threads=threads, vector_bytes=width, columns=width // 4,
         cache_bytes=behind or plain.cache_bytes, row_elements=_row(nearest) or plain.row_elements,
-        onednn_products=onednn_is_faster(),
+        onednn_products=onednn_is_faster(), onednn_halves=onednn_multiplies_halves(),
     )  # fmt: skip
 
 
@@ -80,6 +80,15 @@ def onednn_is_faster() -> bool:
     found = processor()
     blas_is_slow = torch.backends.mkl.is_available() and found.maker != "GenuineIntel" and "avx512f" in found.flags
     return blas_is_slow and torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+
+
+@cache
+def onednn_multiplies_halves() -> bool:
+    """Whether PyTorch gives matrices of bfloat16 to oneDNN, by the instructions that it asks for."""
+    import torch
+
+    wide = {"avx512bw", "avx512vl", "avx512dq"} <= set(processor().flags)
+    return wide and torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 
 
 def describe(store: Store) -> Mapping[str, str]:

@@ -1,0 +1,73 @@
+"""What a graph computes from parameters and buffers alone: no input, no effect, no symbolic size.
+
+Placeholders that may be taken to stay as they are until somebody is seen to write to them carry the mark `FROZEN`.
+What grows stays where it is: to read it from memory would cost more than to make it again. What leaves the graph is
+made at each call, for the caller may write to it. Neighbours: `passes/affine.py` and `aot/prologue.py` ask for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+from operator import getitem
+from typing import Any, Final
+
+import torch
+from torch import fx
+
+from stator.fake.symbolic import is_symbolic
+from stator.graphs.calls import effects_of, is_view, root
+
+#: The key in `meta` of such a placeholder.
+FROZEN: Final = "frozen"
+#: (weight, rows): the call whose result is no tensor that kernels could read, and is made by the runtime.
+PACK: Final = torch.ops.mkldnn._reorder_linear_weight.default
+#: A value grows that has more bytes than this, and more than `_GROWTH` times those of what it is computed from.
+_SMALL, _GROWTH = 1 << 20, 2
+
+
+def frozen(graph: fx.Graph) -> set[fx.Node]:
+    """The marked placeholders, and the calls that need nothing else and one of them."""
+    leaving = {root(node) for node in graph.output_node().all_input_nodes}
+    leaving |= {source for node in leaving if node.target is getitem for source in node.all_input_nodes}
+    found: set[fx.Node] = set()
+    free: set[fx.Node] = set()  # what is made of nothing, by whoever reads it
+    for node in graph.nodes:
+        if node.op == "placeholder" and FROZEN in node.meta:
+            found.add(node)
+        elif node.op == "call_function" and root(node) not in leaving and _is_plain(node):
+            sources = node.all_input_nodes
+            if not all(source in found or source in free for source in sources):
+                continue
+            if found.isdisjoint(sources):
+                free.add(node)
+            elif is_view(node) or node.target is getitem or not _grows(node):
+                found.add(node)
+    return found
+
+
+def _is_plain(node: fx.Node) -> bool:
+    """Whether a call has no effects, and gives tensors of known sizes."""
+    values = list(_values(node.meta.get("val")))
+    tensors = all(isinstance(value, torch.Tensor) for value in values)
+    sizes = [*node.args, *node.kwargs.values(), *[n for value in values if tensors for n in value.shape]]
+    return bool(values) and tensors and not effects_of(node) and not is_symbolic(sizes)
+
+
+def _grows(node: fx.Node) -> bool:
+    made = sum(map(nbytes, _values(node.meta["val"])))
+    memory = {root(source) for source in node.all_input_nodes}
+    given = sum(nbytes(value) for source in memory for value in _values(source.meta["val"]))
+    return made > max(_SMALL, _GROWTH * given)
+
+
+def nbytes(value: Any) -> int:
+    """The bytes of a tensor's elements."""
+    return prod(value.shape) * value.dtype.itemsize
+
+
+def _values(value: Any) -> Iterator[Any]:
+    if isinstance(value, (tuple, list)):
+        yield from value
+    else:
+        yield value

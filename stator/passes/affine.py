@@ -1,0 +1,147 @@
+"""Batch norms with frozen statistics, and other scales and shifts of channels, folded into the convolution before them.
+
+Only under the option `freezing`, and where all but the convolution's input is frozen (`graphs/frozen.py`): the products
+with the weight are made once. Results differ from eager's by roundings (docs/numerics.md), so half types, which eager
+rounds in between, are left alone. Neighbours: `aot/prologue.py`, which splits off what is made here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+
+from stator.graphs.frozen import frozen
+from stator.graphs.nodes import add_call, infer
+
+aten = torch.ops.aten
+
+_WIDE = (torch.float32, torch.float64)
+_STEPS = (aten.add.Tensor, aten.sub.Tensor, aten.mul.Tensor, aten.div.Tensor)
+
+
+@dataclass(frozen=True, slots=True)
+class FoldAffine:
+    """`(convolution(x, w, b) - m) * s + t`  -->  `convolution(x, w * s, (b - m) * s + t)`, if only these read it."""
+
+    def __call__(self, graph: fx.Graph) -> int:
+        known = frozen(graph)
+        changes = 0
+        for node in graph.find_nodes(op="call_function", target=aten.convolution.default):
+            chain = _chain(node, known) if _may_fold(node, known) else []
+            if chain:
+                _Fold(node, chain[-1]).replace(chain)
+                changes += 1
+        return changes
+
+
+def _may_fold(node: fx.Node, known: Set[fx.Node]) -> bool:
+    """Whether weight and bias are frozen; a transposed convolution of groups has no dim of its channels."""
+    _, weight, bias, *_, transposed, _, groups = node.args
+    value = node.meta["val"]
+    return (
+        node not in known
+        and weight in known
+        and (bias is None or bias in known)
+        and value.dtype in _WIDE
+        and weight.meta["val"].dtype is value.dtype  # type: ignore[union-attr]
+        and not (transposed and groups != 1)
+    )
+
+
+def _chain(node: fx.Node, known: Set[fx.Node]) -> list[fx.Node]:
+    """The scales and shifts that follow, each the only reader of what is before."""
+    found: list[fx.Node] = []
+    last = node
+    while len(last.users) == 1:
+        user = next(iter(last.users))
+        if user.target not in _STEPS or user.kwargs or not _is_affine(last, user, known):
+            break
+        found.append(last := user)
+    return found
+
+
+def _is_affine(value: fx.Node, step: fx.Node, known: Set[fx.Node]) -> bool:
+    left, right = step.args
+    other = right if left is value else left
+    if step.target is aten.div.Tensor and left is not value:
+        return False
+    result, before = step.meta["val"], value.meta["val"]
+    if result.dtype is not before.dtype or result.shape != before.shape or result.stride() != before.stride():
+        return False
+    if not isinstance(other, fx.Node):
+        return isinstance(other, int | float)
+    if other not in known or other is value:
+        return False
+    tensor = other.meta["val"]
+    shape = (*[1] * (before.ndim - tensor.ndim), *tensor.shape)
+    return tensor.dtype is before.dtype and all(n == 1 for i, n in enumerate(shape) if i != 1)
+
+
+class _Fold:
+    """The arithmetic of one convolution's weights, written before the last step."""
+
+    def __init__(self, convolution: fx.Node, end: fx.Node) -> None:
+        self.convolution = convolution
+        self.end = end
+        self.scale: Any = None
+        self.shift: Any = convolution.args[2]
+
+    def replace(self, chain: list[fx.Node]) -> None:
+        graph = self.end.graph
+        x, weight, _, *rest = self.convolution.args
+        with graph.inserting_before(self.end):
+            before = self.convolution
+            for step in chain:
+                self._take(before, step)
+                before = step
+            if self.scale is not None:
+                ndim = weight.meta["val"].ndim  # type: ignore[union-attr]
+                dim = 1 if rest[3] else 0
+                scale = self._call(aten.view.default, self.scale, [-1 if i == dim else 1 for i in range(ndim)])
+                weight = self._call(aten.mul.Tensor, weight, scale)
+            folded = self._call(aten.convolution.default, x, weight, self.shift, *rest)
+        folded.meta["val"] = self.end.meta["val"]
+        self.end.replace_all_uses_with(folded)
+        for step in reversed([self.convolution, *chain]):
+            graph.erase_node(step)
+
+    def _take(self, before: fx.Node, step: fx.Node) -> None:
+        """The next step: what it does to scale and shift."""
+        left, right = step.args
+        other = self._channels(right if left is before else left)
+        match step.target:
+            case aten.mul.Tensor | aten.div.Tensor:
+                one = self._full(1.0) if self.scale is None else self.scale
+                self.scale = self._call(step.target, one, other)
+                if self.shift is not None:
+                    self.shift = self._call(step.target, self.shift, other)
+            case aten.add.Tensor:
+                self.shift = self._call(step.target, self._shift(), other)
+            case aten.sub.Tensor if left is before:
+                self.shift = self._call(step.target, self._shift(), other)
+            case _:
+                self.shift = self._call(step.target, other, self._shift())
+                one = self._full(1.0) if self.scale is None else self.scale
+                self.scale = self._call(aten.neg.default, one)
+
+    def _shift(self) -> Any:
+        return self._full(0.0) if self.shift is None else self.shift
+
+    def _channels(self, other: Any) -> Any:
+        """An operand as a vector of one or all channels."""
+        if not isinstance(other, fx.Node):
+            return other
+        return self._call(aten.view.default, other, [other.meta["val"].numel()])
+
+    def _full(self, number: float) -> fx.Node:
+        value = self.convolution.meta["val"]
+        return self._call(aten.full.default, [value.shape[1]], number, dtype=value.dtype, device=value.device)
+
+    def _call(self, target: Any, *args: Any, **kwargs: Any) -> fx.Node:
+        node = add_call(self.end.graph, target, args, kwargs, target._opname)
+        node.meta.update(self.end.meta, val=infer(target, args, kwargs))
+        return node
