@@ -36,6 +36,12 @@ class Pool:
         #: How far the last window reaches over the end; negative where it does not come to it.
         self.excess = (self.places - 1) * step + length - extent - border
 
+    @property
+    def beyond(self) -> int:
+        """What a single window need not sum, as it lies over the end."""
+        alone = type(self.excess) is int and self.places == 1
+        return max(self.excess, 0) if alone else 0
+
     def counts(self, include_border: bool, device: torch.device) -> Tensor | int:
         """How many elements each window is divided by."""
         if self.excess <= (self.border if include_border else 0) and (include_border or self.border == 0):
@@ -83,8 +89,9 @@ def _quotient(x: Tensor, divisor: Tensor | int) -> Tensor:
 def _window_sums(x: Tensor, dims: Sequence[Pool]) -> Tensor:
     rank = len(dims)
     for d, pool in enumerate(dims, -rank):
-        x = w.padded(x, d, pool.border, pool.excess)
-    return w.window_sums(x, [(d, pool.length, pool.step) for d, pool in enumerate(dims, x.dim() - rank)])
+        x = w.padded(x, d, pool.border, pool.excess - pool.beyond)
+    lengths = [(d, pool.length - pool.beyond, pool.step) for d, pool in enumerate(dims, x.dim() - rank)]
+    return w.window_sums(x, lengths)
 
 
 def _laid_out(value: Tensor, x: Tensor, rank: int) -> Tensor:
