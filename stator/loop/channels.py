@@ -125,14 +125,15 @@ def _copy(traffic: Traffic, number: int) -> float:
 
 def _groups(traffic: Traffic, free: Mapping[str, Layout]) -> list[_Group]:
     """The images in the order in which they are written, those that a call ties together as one."""
-    facts, buffers = traffic.facts, traffic.facts.program.buffers
+    facts = traffic.facts
     groups = {name: _Group({name: free[name]}) for name in facts.writers if name in free}
-    fixed: set[int] = set()  # by identity: they cannot change, as a call's result cannot
+    fixed: set[int] = set()  # by identity: what calls demand as it is
     for number in facts.live:
         node = facts.node(number)
         if not isinstance(node, Extern) or node.target not in DEMANDS:
             continue
-        source = node.args[0].buffer
+        source, *others = [view.buffer for view in node.views()]
+        fixed.update([id(groups[name]) for name in others if name in groups])  # a weight that was cast
         call = _call(traffic, node, number, free)
         ours = [groups[name] for name in dict.fromkeys((source, node.outputs[0].name)) if name in groups]
         if call is None:
@@ -141,7 +142,6 @@ def _groups(traffic: Traffic, free: Mapping[str, Layout]) -> list[_Group]:
         for other in ours[:-1]:
             _join(ours[-1], other, groups, fixed)
         ours[-1].calls.append(call)
-    assert all(name in buffers for name in groups)
     return list({id(group): group for group in groups.values() if id(group) not in fixed}.values())
 
 

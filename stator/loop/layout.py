@@ -1,13 +1,11 @@
 """Decide: how the buffers between kernels lie in memory.
 
-Strides are given of inputs and outputs, and of what an extern takes and gives, as it was traced; `DEMANDS` says of some
-that they take and give others. Those of all other buffers are chosen. A `Layout` takes the positions in a dense buffer
-apart into digits (its dims, or parts of them that somebody walks along) and puts these in another order:
-    b: f32[64, 2], read as b[2*i] and b[2*i + 1]   -->   b: f32[64, 2] @ [1, 64], read as b[i] and b[i + 64]
-`decide` looks at a fusion plan, so at what is really in memory, and compares what its kernels move: each has an axis
-that it is fastest along, where what is not contiguous counts several times. A layout is taken if that is clearly less;
-all else stays as eager has it. `apply` rewrites the nests, and `settle` fuses them again and looks whether it is less.
-Neighbours: `schedule` calls `settle`; `fusion` makes the plans; who lowers an extern may enter it in `DEMANDS`.
+Strides are given of inputs and outputs, and of what an extern takes and gives, as it was traced; `demands` says of some
+that they take and give others. Those of all other buffers are chosen.
+`decide` looks at a fusion plan, so at what is really in memory, and compares what its kernels move: first for all images
+around convolutions together (`channels`), then for each buffer. A layout is taken if that is clearly less; all else
+stays as eager has it. `apply` rewrites the nests, and `settle` fuses them again and looks whether it is less.
+Neighbours: `schedule` calls `settle`; `fusion` makes the plans; `digits` has layouts, `traffic` what kernels move.
 """
 
 from __future__ import annotations
