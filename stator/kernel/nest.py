@@ -29,8 +29,8 @@ class Order:
 
     Nothing is computed between loops over the axes of one group of `outer`. A loop over an axis of `pieces` runs over
     a piece of it; one thread goes along `swept`. What a `tile` loads is turned over inside of the first group. `staged`
-    are values that the first loop over a row that computes them keeps for the next ones, `ahead` those that are computed
-    along `swept` before all other loops.
+    are values that the first loop over a row that computes them keeps for the next ones, `ahead` those that a loop
+    along `swept` computes before all others.
     With `blocks` nothing is computed between loops over reduce axes, and outer iterations go in any order: where they
     meet they write atomically. `narrow`, `guarded`, `deps` and `lanes` are as for `Writer`.
     """

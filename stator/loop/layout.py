@@ -2,9 +2,9 @@
 
 Strides are given of inputs and outputs, and of what an extern takes and gives, as it was traced; `demands` says of some
 that they take and give others. Those of all other buffers are chosen.
-`decide` looks at a fusion plan, so at what is really in memory, and compares what its kernels move: first for all images
-around convolutions together (`channels`), then for each buffer. A layout is taken if that is clearly less; all else
-stays as eager has it. `apply` rewrites the nests, and `settle` fuses them again and looks whether it is less.
+`decide` looks at a fusion plan, so at what is really in memory, and compares what its kernels move: first for all
+images around convolutions together (`channels`), then for each buffer. A layout is taken if that is clearly less; all
+else stays as eager has it. `apply` rewrites the nests, and `settle` fuses them again and looks whether it is less.
 Neighbours: `schedule` calls `settle`; `fusion` makes the plans; `digits` has layouts, `traffic` what kernels move.
 """
 

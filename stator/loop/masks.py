@@ -58,7 +58,7 @@ def narrowed(mask: Expr) -> Bounds:
 
 def _position(value: Expr) -> Index | None:
     if value.op == "index":
-        return value.attr  # type: ignore[no-any-return]
+        return value.attr
     return Index.of(value.attr) if value.op == "const" and value.dtype == "i64" else None
 
 
