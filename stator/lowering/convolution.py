@@ -18,11 +18,10 @@ from stator.loop.nest import Extern
 from stator.sizes import hint
 from stator.sizes.strides import Shape, contiguous, same_layout
 
-#: Types that the library convolves, other than through PyTorch's own kernels.
-_TYPES = ("f32", "bf16")
 #: What copying an element of an image costs, in bytes that kernels move meanwhile: where each channel is convolved
-#: alone, and where some of it is hidden behind arithmetic. How many times its own bytes a weight costs more.
-_ALONE, _TOGETHER, _WEIGHT = 4.0, 2.0, 3.0
+#: alone; else by type, as much of it is hidden behind arithmetic, which takes longer in float32, or left out by kernels
+#: of PyTorch's own. How many times its own bytes a weight costs more.
+_ALONE, _TOGETHER, _WEIGHT = 4.0, {"f32": 1.0, "bf16": 3.0}, 3.0
 
 
 def convolution(extern: Extern, device: Device) -> Taken | None:
@@ -30,7 +29,7 @@ def convolution(extern: Extern, device: Device) -> Taken | None:
     x, weight, _, _, _, _, transposed, _, _ = extern.args
     (result,) = extern.outputs
     size = result.size
-    if not device.packed_convolutions or result.dtype not in _TYPES or transposed or len(x.size) != 4:
+    if not device.packed_convolutions or result.dtype not in _TOGETHER or transposed or len(x.size) != 4:
         return None
     if 1 in (*x.size[1:], *size[1:]) or 0 in (*x.size, *size):  # what is innermost then would be ambiguous
         return None
@@ -38,7 +37,7 @@ def convolution(extern: Extern, device: Device) -> Taken | None:
         return None
     if same_layout(x.size, x.stride, contiguous(x.size)):
         elements = prod(map(hint, x.size)) + prod(map(hint, size))
-        return Taken((contiguous(size),), elements * (_ALONE if weight.size[1] == 1 else _TOGETHER))
+        return Taken((contiguous(size),), elements * (_ALONE if weight.size[1] == 1 else _TOGETHER[result.dtype]))
     if same_layout(x.size, x.stride, channels_last(x.size)):
         nbytes = prod(map(hint, weight.size)) * ITEMSIZE[result.dtype]
         return Taken((channels_last(size),), nbytes * _WEIGHT)

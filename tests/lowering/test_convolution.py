@@ -38,7 +38,7 @@ def chosen(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Choice]]:
 @pytest.fixture
 def eager_to_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small images pay for no conversion: here convolutions gain whatever it costs."""
-    for name, value in (("_ALONE", 1e6), ("_TOGETHER", 1e6), ("_WEIGHT", 0.0)):
+    for name, value in (("_ALONE", 1e6), ("_TOGETHER", {"f32": 1e6, "bf16": 1e6}), ("_WEIGHT", 0.0)):
         monkeypatch.setattr(convolution, name, value)
 
 
