@@ -9,7 +9,7 @@ what is shared among threads is an expression of their values.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil, prod
 
@@ -20,7 +20,7 @@ from stator.kernel.nest import merges
 from stator.kernel.placement import guarded_nodes
 from stator.kernel.tiles import WIDTH, Tile, choose
 from stator.loop.collision import colliding, scatters
-from stator.loop.expr import Expr, scans
+from stator.loop.expr import Expr, postorder, scans
 from stator.loop.index import Axis, Index
 from stator.loop.kernel import Kernel
 from stator.loop.ranges import Ranges
@@ -30,6 +30,7 @@ from stator.sizes import Extent, Size, Symbol, hint, maximum, minimum
 COSTLY = 10  # what an operator costs that is worth lanes even if they are taken apart afterwards
 LONG = 512  # the length that a loop is unrolled for at least, if it is symbolic
 GRID = 64  # pieces that a long vector axis is cut into, for threads to share
+ROWS = 4  # of one thread, that are worth computing ahead what they share
 ACCUMULATORS = 8  # of products, each a vector: as many again take their operands
 
 
@@ -60,6 +61,7 @@ class LoopPlan:
     named: list[tuple[Symbol, Extent]] = field(default_factory=list)  # numbers known at run time, each by earlier ones
     loops: tuple[Axis, ...] = field(default=())  # reduce axes as nested, the vector axis innermost if it is one
     staged: tuple[Expr, ...] = ()  # what a loop over a row keeps for the next ones
+    ahead: tuple[Expr, ...] = ()  # what differs along the vector axis alone, and is computed before all rows
     jammed: tuple[Axis, int] | None = None  # of a product: so many rows together, which share what they load
 
     def name(self, text: str, value: Extent) -> Extent:
@@ -80,6 +82,8 @@ class LoopPlan:
             told.append(f"{self.jammed[1]} rows along {self.jammed[0].name} together")
         if self.staged:
             told.append(f"{len(self.staged)} values of a row kept")
+        if self.ahead:
+            told.append(f"{len(self.ahead)} values of all rows ahead")
         threads = f"cost {hint(self.cost)}, so {hint(self.threads)} threads, each worth {device.thread_work}"
         return f"{', '.join(told)}; {threads}"
 
@@ -117,6 +121,7 @@ def decide(kernel: Kernel, device: Device) -> LoopPlan:
         made.unroll = min(made.unroll, max(ACCUMULATORS // made.jammed[1], 1))
     _lay_out(made, device.thread_work, whole=swept in collide)
     made.threads = minimum(made.threads, device.threads) if device.threads else made.threads
+    made.ahead = _ahead(made, device)
     return made
 
 
@@ -268,6 +273,39 @@ def _staged(made: LoopPlan, longest: int) -> tuple[Expr, ...]:
         if sum(COST.get(part.op, 1) for part in _computed([node], kernel, found)) >= COSTLY:
             found.append(node)
     return tuple(found)
+
+
+def _ahead(made: LoopPlan, device: Device) -> tuple[Expr, ...]:
+    """What is the same in all rows and costly, such as the deviations of a batch norm's channels, if these are lanes.
+
+    Only what is used as it is, and what no mask keeps from its memory. Each thread computes it once.
+    """
+    kernel, vector = made.kernel, made.vector
+    if made.shape != "pointwise" or vector is None or made.pieces != 1 or made.tile is not None or made.serial:
+        return ()
+    threads = min(hint(made.threads), device.cores)
+    if type(vector.size) is not int or vector.size > device.row_elements or hint(made.grid) < ROWS * threads:
+        return ()
+    numels = {param.name: param.numel for param in kernel.params if param.role == "in"}
+    alone = {node for node in kernel.nodes if made.deps[node] == {vector}}
+    unsure = {node for node in alone if node.op == "load" and not _is_read_only(node, numels, made.ranges)}
+    used = {arg for node in kernel.nodes if node not in alone for arg in node.args}
+    used.update([store.value for store in kernel.stores])
+    found: list[Expr] = []
+    for node in kernel.nodes:
+        if node not in alone or node not in used or node.dtype not in ("f32", "bf16", "f16"):
+            continue
+        parts = postorder([node])
+        if not unsure.isdisjoint(parts) or any(part.op == "masked" for part in parts):
+            continue
+        if sum(COST.get(part.op, 1) for part in parts if part in alone) >= COSTLY:
+            found.append(node)
+    return tuple(found)
+
+
+def _is_read_only(load: Expr, numels: Mapping[str, Extent], ranges: Ranges) -> bool:
+    """Whether it loads what the kernel does not write, at a place inside of it."""
+    return load.attr[0] in numels and stays_inside(load, numels, ranges)
 
 
 def used_by_several_loops(kernel: Kernel) -> list[Expr]:

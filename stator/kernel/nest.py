@@ -29,7 +29,8 @@ class Order:
 
     Nothing is computed between loops over the axes of one group of `outer`. A loop over an axis of `pieces` runs over
     a piece of it; one thread goes along `swept`. What a `tile` loads is turned over inside of the first group. `staged`
-    are values that the first loop over a row that computes them keeps for the next ones.
+    are values that the first loop over a row that computes them keeps for the next ones, `ahead` those that a loop
+    along `swept` computes before all others.
     With `blocks` nothing is computed between loops over reduce axes, and outer iterations go in any order: where they
     meet they write atomically. `narrow`, `guarded`, `deps` and `lanes` are as for `Writer`.
     """
@@ -40,6 +41,7 @@ class Order:
     swept: Axis | None = None
     tile: Tile | None = None
     staged: tuple[Expr, ...] = ()
+    ahead: tuple[Expr, ...] = ()
     blocks: bool = False
     narrow: frozenset[Expr] = frozenset()
     guarded: set[Expr] | None = None
@@ -76,10 +78,13 @@ class _Nest:
         parts = {piece.axis for piece in self.order.pieces.values()}
         groups = [[axis for axis in group if loops(axis) or axis in parts] for group in self.order.outer]
         groups = [group for group in groups if group]
+        if self.order.ahead:
+            self.compute_ahead()
         for i, group in enumerate(groups):
             writer.enter(*group)
             if i == 0 and self.order.tile is not None:
                 self.turn(self.order.tile)
+        self.take_kept()
         self.point()
         for group in reversed(groups):
             body = writer.leave()
@@ -91,6 +96,25 @@ class _Nest:
                 body = (ir.Loop(axis, kind, body, self.order.pieces.get(axis)),)
             writer.scope.statements.extend(body)
         return tuple(writer.scope.statements)
+
+    def compute_ahead(self) -> None:
+        """What all rows share, in a loop of its own."""
+        writer, axis = self.writer, self.order.swept
+        assert axis is not None and type(axis.size) is int
+        writer.enter(axis)
+        for i, node in enumerate(self.order.ahead):
+            writer.scope.statements.append(ir.Store(f"s{i}", axis.index, writer.value(node)))
+        loop = ir.Loop(axis, "parallel", writer.leave())
+        self.kept = {node: f"s{i}" for i, node in enumerate(self.order.ahead)}
+        scratch = [ir.Scratch(name, node.dtype, axis.size) for node, name in self.kept.items()]
+        writer.scope.statements += [*scratch, loop]
+
+    def take_kept(self) -> None:
+        """What is kept of a row, at the place where the loops are."""
+        for node, scratch in self.kept.items():
+            target = self.writer.fresh(node.dtype)
+            self.writer.scope.statements.append(ir.Load(target, scratch, self.row))
+            self.writer.scope.names[node, None] = target
 
     def turn(self, tile: Tile) -> None:
         """Blocks of what lies across the lanes, with their rows along them."""
@@ -184,10 +208,7 @@ class _Nest:
         self.writer.enter()
         for axes in self.reduced:
             self.writer.enter(*axes)
-        for node, scratch in self.kept.items():
-            target = self.writer.fresh(node.dtype)
-            self.writer.scope.statements.append(ir.Load(target, scratch, self.row))
-            self.writer.scope.names[node, None] = target
+        self.take_kept()
 
     def leave(self) -> None:
         writer = self.writer
@@ -210,6 +231,8 @@ class _Nest:
     @property
     def row(self) -> Index:
         """The place in a row that is kept."""
+        if self.order.ahead and self.order.swept is not None:
+            return self.order.swept.index
         return flat([axis for axes in self.reduced for axis in axes])
 
 

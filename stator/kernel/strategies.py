@@ -67,6 +67,6 @@ def _order(plan: LoopPlan) -> Order:
         if plan.pieces != 1 or tile is not None:
             in_pieces(swept, plan.chunk)
     return Order(
-        (grid, *groups), plan.loops, pieces, swept, tile, plan.staged,
+        (grid, *groups), plan.loops, pieces, swept, tile, plan.staged, plan.ahead,
         narrow=plan.narrow, guarded=guarded(plan), deps=plan.deps, lanes=plan.vector,
     )  # fmt: skip

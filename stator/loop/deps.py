@@ -14,12 +14,14 @@ from stator.base.effects import Effect
 from stator.loop.collision import scatters
 from stator.loop.expr import Expr, postorder
 from stator.loop.index import Axis, Index
+from stator.loop.masks import LoadBounds, bounds_of_loads
 from stator.loop.nest import Extern, Nest, Node, Program, View
 
 
 @dataclass(slots=True)
 class NestFacts:
-    """One nest's accesses: `reads` has the distinct indices by buffer, `nodes` counts expression nodes."""
+    """One nest's accesses: `reads` has the distinct indices by buffer, `bounds` what masks say of the axes of some,
+    `nodes` counts expression nodes."""
 
     nest: Nest
     reads: dict[str, list[Index]]
@@ -28,6 +30,7 @@ class NestFacts:
     scans: bool
 
     rowwise: bool  # a reduction runs along the fast axis of what it reads
+    bounds: LoadBounds = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -120,7 +123,7 @@ def _nest_facts(nest: Nest, reads: dict[str, list[Index]], nodes: list[Expr]) ->
     scans = any(n.op == "scan" for n in nodes)
     ordered = scans or any(n.op == "reduce" and n.attr in ("argmax", "argmin") for n in nodes)
     rowwise = along_rows([index for indices in reads.values() for index in indices], nest.reduce_axes)
-    return NestFacts(nest, reads, len(nodes), ordered, scans, rowwise)
+    return NestFacts(nest, reads, len(nodes), ordered, scans, rowwise, bounds_of_loads(nest.value))
 
 
 def along_rows(reads: Iterable[Index], reduced: tuple[Axis, ...]) -> bool:

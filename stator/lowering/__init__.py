@@ -8,6 +8,7 @@ from __future__ import annotations
 from stator.lowering import (
     checks,
     complex,
+    convolution,
     creation,
     indexing,
     opaque,
@@ -27,6 +28,7 @@ from stator.lowering.table import LOWERINGS, lowers
 FAMILIES = (
     checks,
     complex,
+    convolution,
     creation,
     indexing,
     opaque,

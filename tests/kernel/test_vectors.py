@@ -7,9 +7,11 @@ from dataclasses import replace
 import pytest
 
 from stator.kernel.decisions import decide
-from stator.kernel.ir import Function, Let, Loop, Position, walk
+from stator.kernel.evaluate import run
+from stator.kernel.ir import Function, Let, Loop, Position, Scratch, walk
 from stator.kernel.strategies import vectors
 from stator.kernel.text import function_text
+from stator.loop.evaluate import Memory
 from stator.loop.expr import const, index, load, op, reduce
 from stator.loop.index import Axis
 from stator.loop.kernel import Kernel, Param, Store, kernel
@@ -49,3 +51,33 @@ def test_every_decision_shows_in_the_text() -> None:
     whole, rest = (f"in {kind}(16*4, 64*x0_piece, " for kind in ("whole", "rest"))
     for part in ("-> Threads[2]", "in parallel(79)", whole, "flush(a0_3)", rest, "flush(a0_rest)"):
         assert part in text, text
+
+
+def scaled(rows: int, role: str = "in") -> Kernel:
+    """Pixels of 40 channels, times a number of each channel that is costly."""
+    x, c = Axis("x0", rows), Axis("x1", 40)
+    scale = op("rsqrt", op("add", load("p1", c.index, "f32"), const(1.0, "f32")))
+    stores = (Store("p2", x.index * 40 + c, op("mul", load("p0", x.index * 40 + c, "f32"), scale), "outer"),)
+    given = Param("p0", "f32", "in", 40 * rows), Param("p1", "f32", role, 40)
+    return kernel((x, c), (), stores, (*given, Param("p2", "f32", "out", 40 * rows)))
+
+
+def test_what_rows_share_is_computed_ahead() -> None:
+    plan = decide(scaled(100), typical("cpu"))
+    function = checked(vectors(plan, "k"))
+    scratch, ahead, rows = function.body
+    assert isinstance(scratch, Scratch) and isinstance(ahead, Loop) and isinstance(rows, Loop)
+    found = [[s.op for s in walk(loop.body) if isinstance(s, Let)] for loop in (ahead, rows)]
+    assert found == [["add", "rsqrt"], ["mul"]] and "1 values of all rows ahead" in plan.reason(typical("cpu"))
+    given = {"p0": [float(i % 7) for i in range(4000)], "p1": [float(i) for i in range(40)], "p2": [0.0] * 4000}
+    memories = {name: Memory(bytearray(4 * len(values)), 0, "f32") for name, values in given.items()}
+    for name, values in given.items():
+        for i, value in enumerate(values):
+            memories[name].write(i, value)
+    assert run(function, memories) == 0
+    assert all(abs(memories["p2"].read(i) - i % 7 / (i % 40 + 1) ** 0.5) < 1e-5 for i in range(4000))
+
+
+@pytest.mark.parametrize(("rows", "role"), [(2, "in"), (100, "inout")])
+def test_few_rows_and_what_is_written_are_not(rows: int, role: str) -> None:
+    assert decide(scaled(rows, role), typical("cpu")).ahead == ()

@@ -8,17 +8,18 @@ from contextlib import contextmanager
 from unittest import mock
 
 from stator.base.device import Device
-from stator.loop import fusion, layout
+from stator.loop import demands, fusion, layout
 from stator.loop.deps import Facts, analyse
+from stator.loop.digits import Layout
 from stator.loop.fusion import FusionPlan
-from stator.loop.layout import Choice, Layout
+from stator.loop.layout import Choice
 
 
-def any_layouts(facts: Facts, source: random.Random) -> dict[str, Layout]:
+def any_layouts(facts: Facts, device: Device, source: random.Random) -> dict[str, Layout]:
     """A layout drawn for each buffer that no extern has a say in."""
     drawn: dict[str, Layout] = {}
-    with mock.patch.dict(layout.DEMANDS, clear=True):
-        for name, digits in layout.free(facts).items():
+    with mock.patch.dict(demands.DEMANDS, clear=True):
+        for name, digits in layout.free(facts, device).items():
             drawn[name] = Layout(digits, tuple(source.sample(range(len(digits)), len(digits))))
     return drawn
 
@@ -29,7 +30,7 @@ def forced(seed: int) -> Iterator[list[int]]:
     source, counts = random.Random(seed), []
 
     def settle(plan: FusionPlan, device: Device) -> tuple[FusionPlan, tuple[Choice, ...]]:
-        drawn = any_layouts(plan.facts, source)
+        drawn = any_layouts(plan.facts, device, source)
         counts.append(len(drawn))
         changed = layout.apply(plan.facts.program, drawn)
         buffers = plan.facts.program.buffers

@@ -8,13 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stator.loop import layout
+from stator.base.device import Device
+from stator.loop import demands, layout
+from stator.loop.demands import Demand, Taken
 from stator.loop.deps import analyse
+from stator.loop.digits import Layout
 from stator.loop.evaluate import run_program, run_schedule
 from stator.loop.expr import op
 from stator.loop.index import Axis
 from stator.loop.kernel import Call, Schedule
-from stator.loop.layout import Demand, Layout
 from stator.loop.nest import Buffer, Extern, Nest, Program
 from stator.loop.resize import program_at
 from stator.loop.schedule import schedule
@@ -55,7 +57,7 @@ def equivalent(program: Program, other: Program, sizes: dict[Symbol, int] | None
 def changed(program: Program, seed: int) -> Program:
     """The program with any layout for each of its free buffers."""
     facts = analyse(prepare(program, CPU))
-    return layout.apply(facts.program, any_layouts(facts, random.Random(seed)))
+    return layout.apply(facts.program, any_layouts(facts, CPU, random.Random(seed)))
 
 
 @settings(max_examples=200)
@@ -73,11 +75,11 @@ def test_any_layout_of_symbolic_sizes(seed: int, first: int, second: int) -> Non
 
 
 def test_most_random_programs_have_free_buffers() -> None:
-    assert sum(any(layout.free(analyse(draw(seed)))) for seed in range(40)) > 20
+    assert sum(any(layout.free(analyse(draw(seed)), CPU)) for seed in range(40)) > 20
 
 
 def test_forced_layouts_are_told() -> None:
-    program = next(p for p in map(draw, range(40)) if layout.free(analyse(p)))
+    program = next(p for p in map(draw, range(40)) if layout.free(analyse(p), CPU))
     with forced(1) as counts:
         made = schedule(program, CPU)
     assert counts == [len(made.layouts)] and made.layouts[0].endswith(": drawn")
@@ -95,7 +97,7 @@ def test_what_others_see_is_given() -> None:
     between = b.pointwise([4, 6], lambda i, j: get(result, i, j))
     b.pointwise([4, 6], lambda i, j: get(between, i, j), into=x)
     b.mutated.append(x.name)
-    assert list(layout.free(analyse(b.program(result)))) == [between.name]
+    assert list(layout.free(analyse(b.program(result)), CPU)) == [between.name]
 
 
 def test_digits_are_what_is_walked_along() -> None:
@@ -104,7 +106,7 @@ def test_digits_are_what_is_walked_along() -> None:
     x = b.input(2, 12)
     made = b.pointwise([2, 12], lambda i, j: get(x, i, j))
     result = b.pointwise([2, 3, 4], lambda i, j, k: get(made, i, j.index * 4 + k))
-    assert layout.free(analyse(b.program(result))) == {made.name: (2, 3, 4)}
+    assert layout.free(analyse(b.program(result)), CPU) == {made.name: (2, 3, 4)}
 
 
 @pytest.mark.parametrize("size", [(0, 4), (1, 6)])
@@ -112,7 +114,7 @@ def test_nothing_to_choose(size: Shape) -> None:
     b = Build()
     made = b.pointwise(size, lambda i, j: number(1.0))
     result = b.pointwise(size, lambda i, j: get(made, i, j))
-    assert layout.free(analyse(b.program(result))) == {}
+    assert layout.free(analyse(b.program(result)), CPU) == {}
 
 
 def test_views_of_a_layout() -> None:
@@ -176,9 +178,9 @@ def around(n: int, shown: bool = False) -> Program:
     return b.program(result, between) if shown else b.program(result)
 
 
-def follows(extern: Extern) -> tuple[Shape, ...] | None:
+def follows(extern: Extern, device: Device) -> Taken:
     """Takes any dense operand, and its result lies as that does, as those of convolutions do."""
-    return (extern.views()[0].stride,)
+    return Taken((extern.views()[0].stride,))
 
 
 def lie(made: Schedule) -> list[str]:
@@ -186,7 +188,7 @@ def lie(made: Schedule) -> list[str]:
 
 
 def test_results_follow_operands(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(layout.DEMANDS, "test.follows", follows)
+    monkeypatch.setitem(demands.DEMANDS, "test.follows", follows)
     made = schedule(around(512), CPU)
     assert lie(made) == ["f32[512, 512] @ [1, 512] instead of [512, 512] @ [512, 1]"] * 2
     (call,) = [step.extern for step in made.steps if isinstance(step, Call)]
@@ -195,12 +197,12 @@ def test_results_follow_operands(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_result_of_the_program_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(layout.DEMANDS, "test.follows", follows)
+    monkeypatch.setitem(demands.DEMANDS, "test.follows", follows)
     assert schedule(around(512, shown=True), CPU).layouts == ()
 
 
-@pytest.mark.parametrize("demand", [None, lambda extern: None])
+@pytest.mark.parametrize("demand", [None, lambda extern, device: None])
 def test_an_extern_demands_what_it_was_traced_with(monkeypatch: pytest.MonkeyPatch, demand: Demand | None) -> None:
     if demand is not None:
-        monkeypatch.setitem(layout.DEMANDS, "test.follows", demand)
+        monkeypatch.setitem(demands.DEMANDS, "test.follows", demand)
     assert schedule(around(512), CPU).layouts == ()
