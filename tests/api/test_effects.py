@@ -311,7 +311,21 @@ def printed(kind: str, monkeypatch: pytest.MonkeyPatch) -> bool:
     return bool(lines) and set(lines) <= heads
 
 
-for _kind in set(log.LOG_KINDS) - {"graphs", "faults"}:
+@effect("log", "patterns")
+def patterns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attention whose scores are large is replaced, and said to be."""
+
+    def attention(x: torch.Tensor) -> torch.Tensor:
+        return torch.softmax(x @ x.mT * 0.125, -1) @ x
+
+    lines: list[str] = []
+    monkeypatch.setattr(log, "_print", lambda head, facts: lines.append(f"{head} {facts['name']}"))
+    with torch.no_grad():
+        stator.compile(attention, options={"logs": "patterns"})(torch.randn(4, 8, 256, 16))
+    assert lines == ["pattern attention"]
+
+
+for _kind in set(log.LOG_KINDS) - {"graphs", "faults", "patterns"}:
 
     @effect("log", _kind)
     def log_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str = _kind) -> None:
