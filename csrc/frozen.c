@@ -39,7 +39,7 @@ typedef struct Frozen {
     PyObject *attributes; /* a tuple of (tensor, bytes, whole) */
     PyObject *hold;       /* gives what keeps version counters alive, so that one at the same address is the same one;
                              None if writes cannot be seen */
-    PyObject *compute;    /* whether they will be kept -> the values, a tuple */
+    PyObject *compute;    /* whether they will be kept, whether no other thread is in a call -> the values, a tuple */
     PyObject *held, *values;
     Py_ssize_t count;
     Watched *watched;
@@ -56,6 +56,7 @@ static struct {
     getter get;
     setter set;
     Frozen *all;
+    int running; /* calls; they hold parameters for a moment */
 } state;
 
 /* -- where torch keeps versions ---------------------------------------------------------------------------- */
@@ -257,7 +258,8 @@ static PyObject *renew(Frozen *self) {
     PyObject *held = PyObject_CallNoArgs(self->hold);
     uint64_t turn = ++self->turn;
     int seen = held == NULL ? -1 : state.known && held != Py_None ? look(self) : 0;
-    PyObject *values = seen < 0 ? NULL : PyObject_CallOneArg(self->compute, seen ? Py_True : Py_False);
+    PyObject *facts[] = {seen ? Py_True : Py_False, state.running == 1 ? Py_True : Py_False};
+    PyObject *values = seen < 0 ? NULL : PyObject_Vectorcall(self->compute, facts, 2, NULL);
     if (values != NULL && !PyTuple_Check(values)) {
         PyErr_SetString(PyExc_TypeError, "the values are a tuple");
         Py_CLEAR(values);
@@ -277,12 +279,14 @@ static PyObject *frozen_call(PyObject *callable, PyObject *const *args, size_t f
         PyErr_SetString(PyExc_TypeError, "Frozen takes a list of inputs");
         return NULL;
     }
-    PyObject *values = self->fresh && is_unchanged(self) ? Py_NewRef(self->values) : renew(self);
-    if (values == NULL) return NULL;
+    state.running++;
+    PyObject *values = self->fresh && is_unchanged(self) ? Py_NewRef(self->values) : renew(self), *result = NULL;
     Py_ssize_t end = PyList_GET_SIZE(args[0]);
-    int status = PyList_SetSlice(args[0], end, end, values);
-    Py_DECREF(values); /* the list has them */
-    return status == 0 ? PyObject_CallOneArg(self->forward, args[0]) : NULL;
+    int status = values ? PyList_SetSlice(args[0], end, end, values) : -1;
+    Py_XDECREF(values); /* the list has them */
+    if (status == 0) result = PyObject_CallOneArg(self->forward, args[0]);
+    state.running--;
+    return result;
 }
 
 static PyObject *get_fresh(PyObject *object, void *closure) {

@@ -150,7 +150,7 @@ class Frozen:
         forward: Callable[[list[Any]], Sequence[Any]],
         attributes: tuple[tuple[torch.Tensor, int, bool], ...],
         hold: Callable[[], object | None],
-        compute: Callable[[bool], tuple[torch.Tensor, ...]],
+        compute: Callable[[bool, bool], tuple[torch.Tensor, ...]],
         samples: tuple[torch.Tensor, torch.Tensor],
     ) -> Frozen: ...
     def __call__(self, inputs: list[Any], /) -> Sequence[Any]: ...

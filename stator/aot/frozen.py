@@ -15,6 +15,7 @@ import torch
 from stator._native import Frozen
 from stator.aot import metadata
 from stator.aot.keeping import counter_of
+from stator.aot.writers import count_writes
 from stator.base.announce import announce
 from stator.base.device import HOST
 from stator.sizes.strides import span
@@ -26,7 +27,7 @@ Call = Callable[[list[Tensor]], Sequence[Any]]
 _WHOLE = 1 << 16
 
 
-#: After so many calls in a row it is told that nothing is kept; another thread may hold memory for a moment.
+#: After so many calls in a row it is told that nothing is kept; other threads that call hold memory for a moment.
 _OFTEN = 8
 _UNSEEN = (
     "what {name} computes of parameters is computed at each call in spite of freezing, as writes to them would not be "
@@ -37,6 +38,7 @@ _UNSEEN = (
 
 def freeze(forward: Call, prologue: Call | None, told: metadata.Frozen, flat: Sequence[Tensor], name: str) -> Frozen:
     """`forward` as a function of the other inputs, where `flat` are the first; no prologue is one without results."""
+    count_writes()
     tensors = [flat[i] for i in told.inputs]
     unseen = 0
     devices = {tensor.device for tensor in tensors if tensor.device.type != HOST}
@@ -47,9 +49,9 @@ def freeze(forward: Call, prologue: Call | None, told: metadata.Frozen, flat: Se
         with torch.inference_mode(False), torch.no_grad():
             return [counter_of(tensor) for tensor in tensors]
 
-    def compute(seen: bool) -> tuple[Tensor, ...]:
+    def compute(seen: bool, alone: bool) -> tuple[Tensor, ...]:
         nonlocal unseen
-        unseen = 0 if seen else unseen + 1
+        unseen = 0 if seen else unseen + alone
         if unseen == _OFTEN:
             announce(_UNSEEN.format(name=name), key=f"freezing {name}")
         with torch.inference_mode(False), torch.no_grad():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import ctypes
 import os
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor, distributed, nn
 
 import stator
 from stator.aot import frozen
@@ -29,7 +30,7 @@ class Scaled(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.randn(6, 4))
+        self.weight = nn.Parameter(torch.randn(6, 64))
         self.gain = nn.Parameter(torch.randn(6))
         self.register_buffer("shift", torch.randn(6))
 
@@ -53,7 +54,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
     native = frozen.Frozen
 
     def noting(forward: Any, attributes: Any, hold: Any, compute: Any, samples: Any) -> Any:
-        return native(forward, attributes, hold, lambda seen: (found.append(seen), compute(seen))[1], samples)
+        return native(forward, attributes, hold, lambda *seen: (found.append(seen[0]), compute(*seen))[1], samples)
 
     monkeypatch.setattr(frozen, "Frozen", noting)
     yield found
@@ -68,10 +69,30 @@ def by_numpy(p: Tensor) -> None:
     p.detach().numpy()[...] += 1
 
 
-def by_fused_optimizer(p: Tensor) -> None:
-    optimizer = torch.optim.Adam([p], 0.5, fused=True)
-    p.grad = torch.ones_like(p)
-    optimizer.step()
+def by_fused(kind: type[torch.optim.Optimizer]) -> Callable[[Tensor], None]:
+    """A step that changes one element alone, which nobody who looks at some elements sees."""
+
+    def write(p: Tensor) -> None:
+        p.grad = torch.zeros_like(p)
+        p.grad.view(-1)[5] = 1
+        kind([p], lr=0.5, fused=True).step()  # type: ignore[call-arg]
+
+    return write
+
+
+def by_collective(call: Callable[[Tensor], Any]) -> Callable[[Tensor], None]:
+    """As if another process had sent it: one element is written to out of PyTorch's sight, in the call or before."""
+
+    def write(p: Tensor) -> None:
+        address, size = p.data_ptr(), p.numel()
+        (ctypes.c_float * size).from_address(address)[5] += 1
+        distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
+        try:
+            call(p.detach())
+        finally:
+            distributed.destroy_process_group()
+
+    return write
 
 
 def by_optimizer(p: Tensor) -> None:
@@ -99,20 +120,31 @@ def by_compiled_code(p: Tensor) -> None:
         stator.compile(lambda w: w.add_(1), options={"check_speed": "off"})(p)
 
 
+def by_functional(p: Tensor) -> None:
+    functional = torch.ops._c10d_functional
+    functional.wait_tensor(functional.broadcast_(p, 0, distributed.group.WORLD.group_name))
+
+
 #: Ways to write to a parameter.
 WRITES: dict[str, Callable[[Tensor], object]] = {
     "in place": lambda p: p.detach().add_(1), "data": lambda p: p.data.copy_(torch.randn(p.shape)),
     "one element of data": lambda p: p.data.view(-1)[1:2].zero_(), "data of a view": lambda p: p.view(-1).data.neg_(),
-    "numpy": by_numpy, "optimizer": by_optimizer, "fused optimizer": by_fused_optimizer, "new data": by_new_data,
+    "numpy": by_numpy, "optimizer": by_optimizer, "new data": by_new_data,
     "inference mode": by_inference_mode, "swapped": by_two_swaps, "compiled": by_compiled_code,
     "set_": lambda p: p.detach().set_(torch.randn(p.shape)),
+    "fused SGD": by_fused(torch.optim.SGD), "fused Adam": by_fused(torch.optim.Adam),
+    "fused AdamW": by_fused(torch.optim.AdamW), "fused Adagrad": by_fused(torch.optim.Adagrad),
+    "broadcast": by_collective(lambda p: distributed.broadcast(p, 0)),
+    "all_reduce": by_collective(distributed.all_reduce),
+    "async": by_collective(lambda p: distributed.broadcast(p, 0, async_op=True).wait()),
+    "functional": by_collective(by_functional),
     "storage": lambda p: p.untyped_storage().copy_(torch.randn(p.shape).untyped_storage()),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("write", WRITES)
 def test_a_write_to_a_parameter_is_seen(write: str, runs: list[bool]) -> None:
-    model, x = Scaled(), torch.randn(3, 4)
+    model, x = Scaled(), torch.randn(3, 64)
     compiled = stator.compile(model, options=OPTIONS)
     for _ in range(2):
         check(compiled, model, x)
@@ -126,22 +158,22 @@ def test_nothing_is_computed_twice(runs: list[bool]) -> None:
     model = Scaled()
     compiled = stator.compile(model, options=OPTIONS)
     for _ in range(3):
-        check(compiled, model, torch.randn(3, 4))
+        check(compiled, model, torch.randn(3, 64))
     assert runs == [True]
     with torch.no_grad():
         for _ in range(2):
             for parameter in model.parameters():
                 parameter.mul_(1.5)
-            check(compiled, model, torch.randn(3, 4))
+            check(compiled, model, torch.randn(3, 64))
     model.load_state_dict(Scaled().state_dict())
-    check(compiled, model, torch.randn(3, 4))
+    check(compiled, model, torch.randn(3, 64))
     assert runs == [True] * 4
 
 
 @pytest.mark.parametrize("write", ["shift", "gain"])
 def test_memory_that_others_hold(write: str, runs: list[bool]) -> None:
     """Whoever holds it may write without a trace: what depends on it is computed at each call, and that is told."""
-    model, x = Scaled(), torch.randn(3, 4)
+    model, x = Scaled(), torch.randn(3, 64)
     array = getattr(model, write).detach().numpy()
     announce.forget()
     compiled = stator.compile(model, options=OPTIONS)
@@ -195,7 +227,7 @@ def test_what_the_graph_writes_is_not_frozen(runs: list[bool]) -> None:
 
 
 def test_parameters_that_are_shared(runs: list[bool]) -> None:
-    model, x = nn.Sequential(Scaled(), nn.Linear(6, 4), Scaled()), torch.randn(3, 4)
+    model, x = nn.Sequential(Scaled(), nn.Linear(6, 64), Scaled()), torch.randn(3, 64)
     model[2].weight, model[2].gain = model[0].weight, model[0].gain
     compiled = stator.compile(model, options=OPTIONS)
     check(compiled, model, x)
@@ -229,7 +261,7 @@ def test_calls_with_several_results(runs: list[bool]) -> None:
             first, order = self.gain.sort()
             return values, x + places, x[:, 0, None] + first[order]
 
-    model, x = Largest(), torch.randn(3, 4)
+    model, x = Largest(), torch.randn(3, 64)
     compiled = stator.compile(model, options=OPTIONS)
     for _ in range(2):
         with torch.no_grad():
@@ -244,7 +276,7 @@ def test_sizes_that_change(runs: list[bool]) -> None:
     model = Scaled()
     compiled = stator.compile(model, options=OPTIONS, dynamic=True)
     for rows in (3, 5, 9):
-        check(compiled, model, torch.randn(rows, 4))
+        check(compiled, model, torch.randn(rows, 64))
     assert runs == [True]
 
 
@@ -304,7 +336,7 @@ def test_what_grows_stays() -> None:
 
 
 def test_training_and_strict() -> None:
-    model, x = Scaled(), torch.randn(3, 4)
+    model, x = Scaled(), torch.randn(3, 64)
     announce.forget()
     with pytest.warns(OptionWarning, match="'freezing' has no effect where gradients are wanted"):
         compiled = stator.compile(model, options=OPTIONS | {"strict": False})
@@ -394,6 +426,6 @@ def test_threads(runs: list[bool]) -> None:
 def test_a_function_that_is_gone_is_not_looked_for() -> None:
     model = Scaled()
     for _ in range(3):
-        check(stator.compile(copy.deepcopy(model), options=OPTIONS), model, torch.randn(3, 4))
+        check(stator.compile(copy.deepcopy(model), options=OPTIONS), model, torch.randn(3, 64))
     stator.reset()
     model.weight.data.add_(1)

@@ -17,7 +17,7 @@ SAMPLES = torch.zeros(3), torch.zeros(3)
 pytestmark = pytest.mark.skipif(tensor_access() != "raw", reason="nothing is kept")
 
 
-def frozen(tensors: list[torch.Tensor], compute: Callable[[bool], Any], **others: Any) -> Frozen:
+def frozen(tensors: list[torch.Tensor], compute: Callable[[bool, bool], Any], **others: Any) -> Frozen:
     def hold() -> list[torch.Tensor]:
         counters = [tensor.detach() for tensor in tensors]
         for counter in counters:
@@ -31,7 +31,7 @@ def frozen(tensors: list[torch.Tensor], compute: Callable[[bool], Any], **others
 
 def test_values_come_last_and_are_kept() -> None:
     x, seen = torch.arange(4.0), []
-    made = frozen([x], lambda kept: (seen.append(kept), (x.sum(),))[1])
+    made = frozen([x], lambda kept, alone: (seen.append(kept), (x.sum(),))[1])
     assert not made.fresh
     for _ in range(2):
         assert [float(value) for value in made([torch.tensor(1.0)])] == [1, 6] and made.fresh
@@ -43,7 +43,7 @@ def test_values_come_last_and_are_kept() -> None:
 def test_what_no_version_tells(size: int) -> None:
     """A small tensor is compared as a whole, of a large one the ends at least."""
     x = torch.zeros(size)
-    made = frozen([x], lambda kept: ())
+    made = frozen([x], lambda kept, alone: ())
     made([])
     for place in {0, size - 1, *([size // 2] if size < 100 else [])}:
         assert made.fresh
@@ -56,13 +56,13 @@ def test_what_no_version_tells(size: int) -> None:
 
 def test_a_write_while_it_is_computed() -> None:
     x = torch.zeros(4)
-    made = frozen([x], lambda kept: (x.sum(), x.add_(1))[:1])
+    made = frozen([x], lambda kept, alone: (x.sum(), x.add_(1))[:1])
     assert [float(made([])[0]) for _ in range(3)] == [0, 4, 8] and not made.fresh
 
 
 def test_one_that_is_gone_is_forgotten() -> None:
     x = torch.zeros(4)
-    first, second = (frozen([x], lambda kept: ()) for _ in range(2))
+    first, second = (frozen([x], lambda kept, alone: ()) for _ in range(2))
     first([]), second([])
     del first
     gc.collect()
@@ -73,20 +73,20 @@ def test_one_that_is_gone_is_forgotten() -> None:
 def test_mistakes_are_said() -> None:
     x = torch.zeros(4)
     with pytest.raises(TypeError, match="takes a list"):
-        frozen([x], lambda kept: ())(())  # type: ignore[arg-type]
+        frozen([x], lambda kept, alone: ())(())  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="a tuple"):
-        frozen([x], lambda kept: [])([])
+        frozen([x], lambda kept, alone: [])([])
     with pytest.raises(ZeroDivisionError):
-        frozen([x], lambda kept: 1 // 0)([])
+        frozen([x], lambda kept, alone: 1 // 0)([])
     with pytest.raises(TypeError, match="an attribute"):
-        frozen([x], lambda kept: (), attributes=((x, -1, True),))
+        frozen([x], lambda kept, alone: (), attributes=((x, -1, True),))
     with pytest.raises(TypeError, match="an attribute"):
-        frozen([x], lambda kept: (), attributes=(x,))
+        frozen([x], lambda kept, alone: (), attributes=(x,))
 
 
 def test_looking_is_cheap() -> None:
     """A few nanoseconds a tensor; the bound leaves room for a machine that is busy."""
-    made = frozen([torch.zeros(64, 64) for _ in range(200)], lambda kept: ())
+    made = frozen([torch.zeros(64, 64) for _ in range(200)], lambda kept, alone: ())
     made([])
     best = 1.0
     for _ in range(50):
