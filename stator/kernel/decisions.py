@@ -9,7 +9,7 @@ what is shared among threads is an expression of their values.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from math import ceil, prod
 
@@ -288,7 +288,7 @@ def _ahead(made: LoopPlan, device: Device) -> tuple[Expr, ...]:
         return ()
     numels = {param.name: param.numel for param in kernel.params if param.role == "in"}
     alone = {node for node in kernel.nodes if made.deps[node] == {vector}}
-    unsure = {node for node in alone if node.op == "load" and not _is_read_only(node, numels, made.ranges)}
+    known = {n for n in alone if n.op == "load" and n.attr[0] in numels and stays_inside(n, numels, made.ranges)}
     used = {arg for node in kernel.nodes if node not in alone for arg in node.args}
     used.update([store.value for store in kernel.stores])
     found: list[Expr] = []
@@ -296,16 +296,11 @@ def _ahead(made: LoopPlan, device: Device) -> tuple[Expr, ...]:
         if node not in alone or node not in used or node.dtype not in ("f32", "bf16", "f16"):
             continue
         parts = postorder([node])
-        if not unsure.isdisjoint(parts) or any(part.op == "masked" for part in parts):
+        if any(part.op == "masked" or (part.op == "load" and part not in known) for part in parts):
             continue
         if sum(COST.get(part.op, 1) for part in parts if part in alone) >= COSTLY:
             found.append(node)
     return tuple(found)
-
-
-def _is_read_only(load: Expr, numels: Mapping[str, Extent], ranges: Ranges) -> bool:
-    """Whether it loads what the kernel does not write, at a place inside of it."""
-    return load.attr[0] in numels and stays_inside(load, numels, ranges)
 
 
 def used_by_several_loops(kernel: Kernel) -> list[Expr]:

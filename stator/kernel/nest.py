@@ -76,6 +76,7 @@ class _Nest:
         kernel, writer = self.kernel, self.writer
         collide = colliding([store.index for store in kernel.stores if scatters(store)], kernel.axes)
         parts = {piece.axis for piece in self.order.pieces.values()}
+        in_turn = {*self.order.pieces, self.order.swept, *(() if self.order.blocks else collide)}
         groups = [[axis for axis in group if loops(axis) or axis in parts] for group in self.order.outer]
         groups = [group for group in groups if group]
         if self.order.ahead:
@@ -89,10 +90,7 @@ class _Nest:
         for group in reversed(groups):
             body = writer.leave()
             for axis in reversed(group):
-                inside = (
-                    (axis in collide and not self.order.blocks) or axis in self.order.pieces or axis is self.order.swept
-                )
-                kind = "range" if inside else "parallel"
+                kind = "range" if axis in in_turn else "parallel"
                 body = (ir.Loop(axis, kind, body, self.order.pieces.get(axis)),)
             writer.scope.statements.extend(body)
         return tuple(writer.scope.statements)
@@ -220,13 +218,11 @@ class _Nest:
                 assert type(size) is int
                 writer.before.statements.append(ir.Scratch(scratch, node.dtype, size))
                 writer.scope.statements.append(ir.Store(scratch, self.row, value))
-        for axes in reversed(self.reduced):
+        for axes in (*reversed(self.reduced), ()):
             body = writer.leave()
             for axis in reversed(axes):
                 body = (ir.Loop(axis, "range", body, self.order.pieces.get(axis)),)
             writer.scope.statements.extend(body)
-        body = writer.leave()
-        writer.scope.statements.extend(body)
 
     @property
     def row(self) -> Index:

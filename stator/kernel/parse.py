@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import math
+import operator
 from keyword import iskeyword
 from typing import Any
 
@@ -19,6 +20,10 @@ from stator.loop.scalar import FLOATS
 from stator.sizes import Extent, Symbol, maximum, minimum
 
 _ROLES = {name: role for role, name in ROLES.items()}
+_ARITHMETIC: dict[type[ast.operator], Any] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+}  # fmt: skip
 
 
 class ParseError(ValueError):
@@ -102,8 +107,10 @@ class _Reader:
             case ast.AnnAssign(ast.Name(name), ast.Subscript(ast.Name("Scratch"), ast.Tuple([dtype, numel])), None):
                 found = self.scratch[name] = ir.Scratch(name, ast.unparse(dtype), ast.literal_eval(numel))
                 return found
-            case ast.Assign([ast.Tuple([_, _] as names)], ast.Call(ast.Name(name), [ast.Name(op), _, _] as args)):
-                return self.best(names, name == "best_in_turn", op, args[1:])
+            case ast.Assign([ast.Tuple([_, _] as names)], ast.Call(ast.Name(name), [ast.Name(op), value, here])):
+                best, position = map(self.value, names)
+                given = self.operand(value, best.dtype), self.operand(here, position.dtype)
+                return ir.Best(best, position, op, *given, name == "best_in_turn")
             case ast.Assign([ast.Tuple(names)], ast.Call(ast.Name(op), [value])) if op in ir.ONLINE:
                 states = tuple(map(self.value, names))
                 return ir.Online(states, op, self.operand(value, states[0].dtype))
@@ -147,11 +154,6 @@ class _Reader:
             case ast.Call(ast.Name(op), args) if op not in ITEMSIZE:
                 return ir.Assign(target, _operator(op), tuple([self.operand(arg, target.dtype) for arg in args]))
         return ir.Assign(target, "copy", (self.operand(node, target.dtype),))
-
-    def best(self, names: list[ast.expr], in_turn: bool, op: str, args: list[ast.expr]) -> ir.Best:
-        best, position = map(self.value, names)
-        given = self.operand(args[0], best.dtype), self.operand(args[1], position.dtype)
-        return ir.Best(best, position, op, *given, in_turn)
 
     def turn(self, scratch: str, width: int, place: ast.expr, pieces: list[ast.expr]) -> ir.Turn:
         blocks: list[tuple[Axis, ir.Piece]] = []
@@ -233,21 +235,11 @@ class _Reader:
             case ast.Call(ast.Name("max" | "min" as name), [left, right]):
                 choose = maximum if name == "max" else minimum
                 return choose(self._folded(left), self._folded(right))
-            case ast.BinOp(left, op, right):
+            case ast.BinOp(left, op, right) if type(op) in _ARITHMETIC:
                 a, b = self._folded(left), self._folded(right)
-                if isinstance(b, Index) and isinstance(op, ast.Add | ast.Sub):
-                    a = Index.of(a)
-                match op:
-                    case ast.Add():
-                        return a + b
-                    case ast.Sub():
-                        return a - b
-                    case ast.Mult():
-                        return b * a if isinstance(b, Index) else a * b
-                    case ast.FloorDiv():
-                        return a // b
-                    case ast.Mod():
-                        return a % b
+                if isinstance(b, Index):
+                    a, b = (b, a) if isinstance(op, ast.Mult) else (Index.of(a), b)
+                return _ARITHMETIC[type(op)](a, b)
         raise _error(node, f"{ast.unparse(node)} is no integer")
 
     def _named(self, node: ast.expr, name: str) -> Any:

@@ -25,6 +25,7 @@ from stator.sizes import Extent
 
 #: What holds a position.
 POSITIONS = ("i64", "i32")
+_OF_LOOPS = ("shared", "folded", "empty", "whole", "axes", "parallel", "lanes")  # what is known in a loop alone
 
 
 def verify(function: ir.Function) -> None:
@@ -50,8 +51,7 @@ class _Checker:
         self.parallel: list[Axis] = []
         self.lanes: list[Axis] = []
         self.owners: dict[str, set[Axis]] = {}  # scratch → the parallel loops around it
-        self.pieces: dict[Axis, Axis] = {}  # the axis of pieces → what they are pieces of
-        self.blocks: dict[Axis, tuple[Axis, Extent]] = {}  # and how long each is
+        self.pieces: dict[Axis, tuple[Axis, Extent]] = {}  # the axis of pieces → what of, and how long each is
         self.whole: ir.Loop | None = None  # the loop around that goes several vectors at a time
         self.empty = False  # inside of a loop without iterations, which touches nothing
         self.statement: ir.Statement | None = None
@@ -138,33 +138,26 @@ class _Checker:
             whole = piece.axis in self.axes and piece.step * piece.axis.size - axis.size
             self.require(piece.axis in self.axes, f"{piece.axis} is no axis of a loop around it")
             self.require(type(whole) is not int or 0 <= whole < piece.step, "the pieces are not the whole axis")
-        shared, folded, empty = self.shared, self.folded, self.empty
+        around = {name: getattr(self, name) for name in _OF_LOOPS}
         of_lanes = loop.kind not in ("range", "parallel")
         if of_lanes:
             self.require(loop.lanes > 0 and loop.unroll > 0, "no lanes")
             self.folded = self.folded | self.variables & ir.assigned(loop.body)
+            self.lanes = [*self.lanes, axis]
         else:
             self.require((loop.lanes, loop.unroll) == (0, 1), "only a loop of lanes has lanes")
         if loop.kind == "parallel":
             self.shared = set(self.variables)
         if loop.kind != "range":
-            self.parallel.append(axis)
-        if of_lanes:
-            self.lanes.append(axis)
+            self.parallel = [*self.parallel, axis]
         if piece is not None:
-            self.pieces[piece.axis] = axis
-            self.blocks[piece.axis] = axis, piece.step
-        self.axes.append(axis)
-        self.empty = empty or axis.size == 0
-        self.whole, around = loop if loop.kind == "whole" else self.whole, self.whole
+            self.pieces[piece.axis] = axis, piece.step
+        self.axes = [*self.axes, axis]
+        self.empty = self.empty or axis.size == 0
+        self.whole = loop if loop.kind == "whole" else self.whole
         self.block(loop.body)
-        self.whole = around
-        self.axes.pop()
-        self.shared, self.folded, self.empty = shared, folded, empty
-        if loop.kind != "range":
-            self.parallel.pop()
-        if of_lanes:
-            self.lanes.pop()
+        for name, value in around.items():
+            setattr(self, name, value)
 
     # ---- parts
 
@@ -223,7 +216,7 @@ class _Checker:
     def local(self, index: Index) -> Index:
         """An index with each axis of a piece as its beginning and the way from there."""
         found: dict[Axis, Index] = {}
-        for outer, (axis, step) in self.blocks.items():
+        for outer, (axis, step) in self.pieces.items():
             if axis in index.axes() and outer in index.axes():
                 found[axis] = outer.index * step + Axis(f"{axis.name}_local", step)
         return index.substitute(found) if found else index
@@ -247,10 +240,10 @@ class _Checker:
         Each iteration around a block has scratch of its own.
         """
         parallel = [axis for axis in self.parallel if axis not in self.owners.get(memory, ())]
-        threads = {self.pieces.get(axis, axis) for axis in parallel if axis not in self.lanes}
+        threads = {self.pieces.get(axis, (axis,))[0] for axis in parallel if axis not in self.lanes}
         for axis in threads if mode != "store" else ():  # lanes write one after the other where they meet
             self.require(axis not in colliding([index], [axis]), f"iterations along {axis} may write one place")
         if mode == "store" and not index.has_indirect:
-            axes = {self.pieces.get(axis, axis) for axis in parallel}
+            axes = {self.pieces.get(axis, (axis,))[0] for axis in parallel}
             missing = [axis for axis in axes if loops(axis) and axis not in index.axes()]
             self.require(not missing, f"iterations along {missing} write one place")

@@ -116,17 +116,15 @@ class Writer(Placement):
                 body = self.value(node.args[1], self.both(mask, node.args[0]))
                 parts = [self.cast(part, dtype) for part in (body, self.value(node.args[2], mask))]
                 return self.let("where", dtype, self.value(node.args[0], mask), *parts)
-            case "known" | "cast" if dtype == self.value(node.args[0], mask).dtype:
-                return self.value(node.args[0], mask)
-            case "known":
-                return self.cast(self.value(node.args[0], mask), dtype)
+            case "known" | "cast":
+                given = self.value(node.args[0], mask)
+                same = node.op == "known" or dtype == given.dtype
+                return self.cast(given, dtype) if same else self.let("cast", dtype, given)
             case "random":
                 drawn = self.let(node.attr, "f32", *[self.value(arg, mask) for arg in node.args])
                 return drawn if node.dtype == "f32" else self.let("cast", node.dtype, drawn)
             case "scan":
                 return self._scan(node)
-            case "cast":
-                return self.let("cast", dtype, self.value(node.args[0], mask))
             case "bitcast":
                 (arg,) = node.args
                 return self.cast(self.let("bitcast", node.dtype, self.cast(self.value(arg, mask), arg.dtype)), dtype)

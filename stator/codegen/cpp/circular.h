@@ -10,10 +10,9 @@ template <class F> INLINE F circle_(F x, int shift) {
     k = k - 0x1.8p23f;
     F y = madd(k, 0x1.ee59dap-50f, madd(k, 0x1.777a5cp-25f, madd(k, -0x1.921fb6p0f, x)));
     F z = y * y;
-    F s = fma_(y * z, poly(z, -0.1666666716337204f, 0.008333329111337662f, -0.00019839232845697552f,
-                           2.7173659873369616e-06f), y);
-    F c = fma_(z * z, poly(z, 0.0416666679084301f, -0.0013888883404433727f, 2.4799372113193385e-05f,
-                           -2.7198620955459774e-07f), madd(z, -0.5f, splat<F>(1.0f)));
+    F s = fma_(y * z, poly(z, -0.16666667f, 0.008333329f, -0.00019839233f, 2.717366e-6f), y);
+    F c = fma_(z * z, poly(z, 0.041666668f, -0.0013888883f, 2.4799372e-5f,
+                           -2.719862e-7f), madd(z, -0.5f, splat<F>(1.0f)));
     F v = (q & 1) != 0 ? c : s;
     F r = (F)((I)v ^ ((q & 2) << 30));
     return shift == 0 ? (x == 0.0f ? x : r) : r;
@@ -37,8 +36,8 @@ template <class F> INLINE F tangent_(F x, int) {
     F low = ((whole - (y - back)) + (part - back)) + madd(k, 0x1.777a5cp-25f, -part);
     low = madd(k, 0x1.ee59dap-50f, low);
     F z = y * y;
-    F up = fma_(y * z, poly(z, 0.33333349227905273f, 0.13332675397396088f, 0.05405890569090843f, 0.02128629945218563f,
-                            0.010827064514160156f, 9.889954526443034e-05f, 0.004372295457869768f), low);
+    F up = fma_(y * z, poly(z, 0.3333335f, 0.13332675f, 0.054058906f, 0.0212863f, 0.0108270645f, 9.8899545e-5f,
+                            0.0043722955f), low);
     up = fma_(low, z, up);
     F t = y + up, rest = (y - t) + up;  // tan y in two parts
     F c = -1.0f / t;
@@ -59,13 +58,12 @@ template <class D> INLINE D circle_f64(D x, int shift) {  // products with k are
     y = fma_(k, splat<D>(-0x1.1a62633145c07p-54), y);
     y = fma_(k, splat<D>(0x1.f1976b7ed900bp-110), y);
     D z = y * y;
-    D s = fma_(y * z, poly(z, -1.66666666666666324348e-01, 8.33333333332248946124e-03,
-                           -1.98412698298579493134e-04, 2.75573137070700676789e-06,
-                           -2.50507602534068634195e-08, 1.58969099521155010221e-10), y);
+    D s = fma_(y * z, poly(z, -1.66666666666666324348e-01, 8.33333333332248946124e-03, -1.98412698298579493134e-04,
+                           2.75573137070700676789e-06, -2.50507602534068634195e-08, 1.58969099521155010221e-10), y);
     D half = z * 0.5, w = 1.0 - half;
-    D c = w + fma_(z * z, poly(z, 4.16666666666666019037e-02, -1.38888888888741095749e-03,
-                               2.48015872894767294178e-05, -2.75573143513906633035e-07,
-                               2.08757232129817482790e-09, -1.13596475577881948265e-11), (1.0 - w) - half);
+    D c = w + fma_(z * z, poly(z, 4.16666666666666019037e-02, -1.38888888888741095749e-03, 2.48015872894767294178e-05,
+                               -2.75573143513906633035e-07, 2.08757232129817482790e-09,
+                               -1.13596475577881948265e-11), (1.0 - w) - half);
     D v = (q & 1) != 0 ? c : s;
     D r = (D)((I)v ^ ((q & 2) << 62));
     return shift == 0 ? (x == 0.0 ? x : r) : r;
@@ -77,9 +75,8 @@ CIRCULAR_(cos_f64, circle_f64, __builtin_cos, 1)
 
 template <class F> INLINE F atan_part(F t) {  // of |t| <= 1, less t
     F z = t * t;
-    return t * z * poly(z, -0.33333298563957214f, 0.1999853104352951f, -0.14264051616191864f, 0.10951174795627594f,
-                        -0.08400475233793259f, 0.05790654569864273f, -0.031127002090215683f, 0.010887361131608486f,
-                        -0.0017875476041808724f);
+    return t * z * poly(z, -0.333333f, 0.19998531f, -0.14264052f, 0.10951175f, -0.08400475f, 0.057906546f,
+                        -0.031127002f, 0.010887361f, -0.0017875476f);
 }
 constexpr float half_pi = 0x1.921fb6p0f, half_pi_low = -0x1.777a5cp-25f;
 template <class F> INLINE F atan_f32(F x) {
@@ -104,8 +101,7 @@ template <class F> INLINE F atan2_f32(F y, F x) {
 }
 // asin(x) = x + x^3 P(x^2) to 0.55, and pi/2 - 2 asin(sqrt((1 - x) / 2)) above, of which no term is more than one
 template <class F> INLINE F asin_part(F z) {
-    return z * poly(z, 0.1666664034128189f, 0.0750163346529007f, 0.04430922865867615f, 0.0334593690931797f,
-                    0.008517527021467686f, 0.04537452757358551f);
+    return z * poly(z, 0.1666664f, 0.075016335f, 0.04430923f, 0.03345937f, 0.008517527f, 0.045374528f);
 }
 template <class F> INLINE F asin_f32(F x) {
     F a = abs_(x), z = a > 0.55f ? 0.5f - a * 0.5f : a * a, s = a > 0.55f ? sqrt_(z) : a, part = s * asin_part(z);
@@ -128,14 +124,10 @@ template <class F> INLINE F half_exp(F a) {
 }
 template <class F> INLINE F sinh_f32(F x) {
     F z = x * x, e = half_exp(abs_(x));
-    F small = fma_(x * z, poly(z, 0.1666666716337204f, 0.00833331048488617f, 0.00019844529742840677f,
-                               2.737048134804354e-06f, 2.910040564074734e-08f), x);
+    F small = fma_(x * z, poly(z, 0.16666667f, 0.0083333105f, 0.0001984453f, 2.7370481e-6f, 2.9100406e-8f), x);
     return with_sign(abs_(x) < 1.5f ? small : e - 0.25f / e, x);
 }
-template <class F> INLINE F cosh_f32(F x) {
-    F e = half_exp(abs_(x));
-    return e + 0.25f / e;
-}
+template <class F> INLINE F cosh_f32(F x) { F e = half_exp(abs_(x)); return e + 0.25f / e; }
 
 #if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
 BOTH_(sin_)

@@ -176,12 +176,11 @@ template <class T, int L> INLINE V<T, L> raw(const T* p, Full) {
 template <class T, int L> using Word = V<typename Choose<sizeof(T) == 8, double, float>::type, L>;
 #if defined(__AVX512VL__)
 template <class T, int L> constexpr bool ready = (sizeof(T) == 4 && (L == 16 || L == 8)) || (sizeof(T) == 8 && L == 8);
-template <int L> INLINE int lane_bits(V<int, L> m) {
+template <class T, int L> INLINE int first(i64_ n) { return (1 << n) - 1; }
+template <class T, int L> INLINE int chosen(V<int, L> m) {
     if constexpr (L == 16) return (unsigned short)__builtin_ia32_cmpd512_mask(m, V<int, L>{}, 4, (unsigned short)-1);
     else return (unsigned char)__builtin_ia32_cmpd256_mask(m, V<int, L>{}, 4, (unsigned char)-1);
 }
-template <class T, int L> INLINE int first(i64_ n) { return (1 << n) - 1; }
-template <class T, int L> INLINE int chosen(V<int, L> m) { return lane_bits<L>(m); }
 INLINE V<float, 16> move(const void* p, V<float, 16> v, int m) { return __builtin_ia32_loadups512_mask((const float*)p, v, m); }
 INLINE V<float, 8> move(const void* p, V<float, 8> v, int m) { return __builtin_ia32_loadups256_mask((const float*)p, v, m); }
 INLINE V<double, 8> move(const void* p, V<double, 8> v, int m) { return __builtin_ia32_loadupd512_mask((const double*)p, v, m); }
@@ -451,16 +450,13 @@ INLINE i64_ least(i64_ a, i64_ b) { return a < b ? a : b; }
 
 // ---- reductions over lanes, by halves
 
-template <class F> INLINE auto low(F v) {
+template <int K, class F> INLINE auto half(F v) {
     V<typename Element<F>::type, lanes_of<F> / 2> r;
-    __builtin_memcpy(&r, &v, sizeof r);
+    __builtin_memcpy(&r, (char*)&v + K * sizeof r, sizeof r);
     return r;
 }
-template <class F> INLINE auto high(F v) {
-    V<typename Element<F>::type, lanes_of<F> / 2> r;
-    __builtin_memcpy(&r, (char*)&v + sizeof r, sizeof r);
-    return r;
-}
+template <class F> INLINE auto low(F v) { return half<0>(v); }
+template <class F> INLINE auto high(F v) { return half<1>(v); }
 template <class F, class G> INLINE typename Element<F>::type fold(F v, G f) {
     if constexpr (lanes_of<F> == 2) return f(v[0], v[1]);
     else return fold(f(low(v), high(v)), f);
