@@ -368,8 +368,7 @@ print(hits, recorder.of(log.MEMORY)[0]["kept"], "stator.pipeline" in sys.modules
 def test_a_warm_start(tmp_path: Path) -> None:
     told = []
     for seed in "12":  # the parameters are others
-        root = str(Path(stator.__file__).parents[1])
-        environment = {**os.environ, "STATOR_CACHE_DIR": str(tmp_path), "PYTHONPATH": root}
+        environment = {**os.environ, "STATOR_CACHE_DIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
         command = [sys.executable, "-c", SCRIPT, seed]
         told.append(subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout)
     kept = 4 * (4 * 27 + 4)
@@ -390,8 +389,7 @@ with torch.no_grad():
 
 def test_without_the_memory_of_tensors() -> None:
     """Nothing is kept for another call where versions are not found, and that is told."""
-    root = str(Path(stator.__file__).parents[1])
-    environment = {**os.environ, "STATOR_SLOW_TENSORS": "1", "PYTHONPATH": root}
+    environment = {**os.environ, "STATOR_SLOW_TENSORS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
     ran = subprocess.run([sys.executable, "-c", SLOW], env=environment, stderr=subprocess.PIPE, text=True, check=True)
     assert ran.stderr.count("at each call in spite of freezing") == 1
 
