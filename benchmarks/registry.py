@@ -313,8 +313,11 @@ def efficientnet(size: str) -> torch.nn.Module:
     config = transformers.EfficientNetConfig(num_labels=10, **(tiny if size == "tiny" else shape))
     model = transformers.EfficientNetForImageClassification(config)
     for module in model.modules():  # by the library's own initialisation images fade to zero on the way
-        if isinstance(module, torch.nn.Conv2d):
-            torch.nn.init.kaiming_normal_(module.weight)
+        match module:
+            case torch.nn.Conv2d():
+                torch.nn.init.kaiming_normal_(module.weight)
+            case torch.nn.BatchNorm2d():
+                torch.nn.init.ones_(module.weight)
     return model
 
 
