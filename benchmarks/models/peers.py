@@ -32,9 +32,13 @@ class Flat(torch.nn.Module):
     def __init__(self, model: torch.nn.Module, names: list[str]) -> None:
         super().__init__()
         self.model, self.names = model, names
+        self.masked = "decoder_input_ids" if "decoder_input_ids" in names else "input_ids"
 
     def forward(self, *given: Tensor) -> tuple[Tensor, ...]:
-        return tuple(_floating(self.model(**dict(zip(self.names, given, strict=True)))))
+        named = dict(zip(self.names, given, strict=True))
+        if self.masked in named:  # without a mask, decoders look for sequences that are packed into one
+            named[self.masked.replace("input_ids", "attention_mask")] = torch.ones_like(named[self.masked])
+        return tuple(_floating(self.model(**named)))
 
 
 def _floating(output: Any) -> list[Tensor]:
@@ -51,8 +55,7 @@ def make_step(compiler: str, name: str, size: str, mode: str, *, dropout: bool =
     if not dropout:
         disable_dropout(model)
     if compiler == "openvino":
-        model.config.use_cache = False  # what it would keep cannot be traced
-        return _openvino_step(Flat(model, list(given)), list(given.values()), MODES[mode])
+        return _openvino_step(Flat(_convertible(model), list(given)), list(given.values()), MODES[mode])
     holder: list[Any] = []
 
     def inference() -> list[Tensor]:
@@ -100,6 +103,17 @@ def _compiled(compiler: str, model: torch.nn.Module) -> Any:
     import stator  # its import is part of what is measured
 
     return stator.compile(model, fullgraph=True, options={"freezing": True} if compiler == FROZEN else {})
+
+
+def _convertible(model: torch.nn.Module) -> torch.nn.Module:
+    """The model without what OpenVINO cannot convert: caches, a pool whose window is larger than the image, packing."""
+    for module in list(model.modules()):
+        if hasattr(module, "config"):
+            module.config.use_cache = False
+        for name, child in module.named_children():
+            if isinstance(child, torch.nn.AvgPool2d) and child.ceil_mode:
+                setattr(module, name, torch.nn.AdaptiveAvgPool2d(1))
+    return model
 
 
 def _openvino_step(model: Flat, given: list[Tensor], dtype: str) -> Step:

@@ -86,7 +86,7 @@ def speed_table(rows: list[Row]) -> str:
     compilers = [name for name in (EAGER, PEER, OPENVINO, OURS, FROZEN) if any(name in row.rounds for row in rows)]
     ratios = [(OURS, other) for other in (EAGER, PEER) if other in compilers]
     ratios += [(FROZEN, other) for other in (PEER, OPENVINO) if {FROZEN, other} <= set(compilers)]
-    names = [f"{ours} / {other}" for ours, other in ratios]
+    names = [f"{'freezing: ' * (ours == FROZEN)}times {other}'s speed" for ours, other in ratios]
     lines = _head(["model", *[f"{name} ms" for name in compilers], *names])
     for row in rows:
         times = [_figure(row.ms(name), 1) for name in compilers]
