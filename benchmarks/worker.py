@@ -78,6 +78,8 @@ def disable_dropout(model: torch.nn.Module) -> None:
             module.p = 0.0
         elif isinstance(getattr(module, "dropout", None), float):  # probabilities that attention layers keep themselves
             module.dropout = 0.0
+        elif isinstance(getattr(module, "drop_prob", None), float):  # blocks that are left out at random
+            module.drop_prob = 0.0
 
 
 def synchronise(device: str) -> None:

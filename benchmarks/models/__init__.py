@@ -1,0 +1,1 @@
+"""The table of models: stator beside eager, torch.compile and OpenVINO, in three modes."""
