@@ -162,7 +162,11 @@ def _workspaces(schedule: Schedule, device: Device) -> list[Home]:
     """
     found: list[Home] = []
     for number, step in enumerate(schedule.steps):
-        if not device.packed_convolutions or not isinstance(step, Call) or "convolution" not in step.extern.target:
+        if (
+            not device.packed_convolutions
+            or not isinstance(step, Call)
+            or not step.extern.target.startswith("aten.convolution")
+        ):
             continue
         views = list(step.extern.views())
         nbytes = sum(_bytes(view, schedule) for view in views)
