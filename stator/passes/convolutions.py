@@ -28,8 +28,8 @@ aten = torch.ops.aten
 #: What is gained, in bytes that kernels move meanwhile: for each element of an image that the library would copy, where
 #: each channel is convolved alone, and else by type; for each byte of a weight, and more where images lie as it likes
 #: them. What a call takes more, and a copy.
-_ALONE, _TOGETHER = 4.0, {torch.float32: 1.0, torch.bfloat16: 3.0}
-_WEIGHT, _WEIGHT_INNERMOST, _CALL, _COPY = 2.0, 5.0, 300_000.0, 60_000.0
+_ALONE, _TOGETHER = 4.0, {torch.float32: 2.0, torch.bfloat16: 4.0}
+_WEIGHT, _WEIGHT_INNERMOST, _CALL, _COPY = 2.0, 5.0, 200_000.0, 60_000.0
 #: How many times as long as its bytes a copy takes that reads along one axis and writes along another.
 _TURNED = 3.0
 
