@@ -88,7 +88,9 @@ def freeze(parts: Partitioned, joint: Joint, options: Options) -> Prologue | Non
     with stage("freeze"):
         mark(parts.forward.graph, parts.metadata, joint.attributes)
         passes.run(parts.forward)
-        passes.run(parts.forward, (FoldAffine(), FoldPadding(), PackConvolutions(device), PackWeights(device)))
+        loops = frozenset([op for op, line in prims.PRIMITIVES.items() if line.kind != "extern"])
+        convolutions = FoldAffine(), FoldPadding(), PackConvolutions(device, loops)
+        passes.run(parts.forward, (*convolutions, PackWeights(device)))
         return split(parts.forward)
 
 

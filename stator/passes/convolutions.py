@@ -21,7 +21,6 @@ from stator.base.device import HOST, Device
 from stator.fake.symbolic import is_symbolic
 from stator.graphs.frozen import CONVOLUTION, PACK_CONVOLUTION, frozen, nbytes
 from stator.graphs.nodes import add_call
-from stator.prims.set import PRIMITIVES
 
 aten = torch.ops.aten
 
@@ -58,6 +57,7 @@ class PackConvolutions:
     """`convolution(x, w, b, …)`  -->  `mkldnn._convolution_pointwise(x, packed(w), b, …)`, for frozen `w`."""
 
     device: Device
+    loops: Set[Any]  # the operators that kernels of ours compute, which write and read in any order
 
     def __call__(self, graph: fx.Graph) -> int:
         takes = {torch.float32: self.device.onednn_convolutions, torch.bfloat16: self.device.onednn_halves}
@@ -66,7 +66,7 @@ class PackConvolutions:
         known = frozen(graph) if nodes else set()
         packed = {node for node in nodes if _may_pack(node, dtypes, known)}
         changes = 0
-        for group in _groups(graph, packed) if packed else ():
+        for group in _groups(graph, packed, self.loops) if packed else ():
             if group.gain > 0:
                 changes += len(group.calls)
                 for node in group.calls:
@@ -81,18 +81,17 @@ def _may_pack(node: fx.Node, dtypes: Set[torch.dtype], known: Set[fx.Node]) -> b
     if transposed or weight not in known or x in known or result.ndim != 4 or result.dtype not in dtypes:
         return False
     tensors = [item.meta["val"] for item in (x, weight, bias) if isinstance(item, fx.Node)]
-    same = all(t.dtype is result.dtype and t.device.type == HOST and t.numel() for t in tensors if _known(t))
-    whole = all(map(_known, (*tensors, result))) and same and result.numel() > 0
-    return whole and _is_image(result) and (bias is None or tensors[2].stride() == (1,))
-
-
-def _known(value: torch.Tensor) -> bool:
-    return not is_symbolic([*value.shape])
+    if not _is_image(result) or is_symbolic([n for tensor in tensors for n in tensor.shape]):
+        return False
+    same = all(t.dtype is result.dtype and t.device.type == HOST and t.numel() for t in tensors)
+    return same and result.numel() > 0 and (bias is None or tensors[2].stride() == (1,))
 
 
 def _is_image(value: Any) -> bool:
-    """Whether it matters where its channels lie."""
-    return isinstance(value, torch.Tensor) and value.ndim == 4 and value.shape[1] != 1 and value.shape[2:] != (1, 1)
+    """Whether it is known, and matters, where its channels lie."""
+    if not isinstance(value, torch.Tensor) or value.ndim != 4 or is_symbolic([*value.shape]):
+        return False
+    return value.shape[1] != 1 and value.shape[2:] != (1, 1)
 
 
 # -- decide ------------------------------------------------------------------------------------------
@@ -106,7 +105,7 @@ class _Group:
     gain: float = 0.0
 
 
-def _groups(graph: fx.Graph, packed: Set[fx.Node]) -> list[_Group]:
+def _groups(graph: fx.Graph, packed: Set[fx.Node], loops: Set[Any]) -> list[_Group]:
     """All such, as if each were packed: what is computed from their results lies as these do."""
     groups: dict[fx.Node, _Group] = {}
     copied: set[fx.Node] = set()
@@ -115,12 +114,12 @@ def _groups(graph: fx.Graph, packed: Set[fx.Node]) -> list[_Group]:
         above = [groups[source] for source in images if source in groups]
         if node in packed:
             group = _joined([*above, _Group([node], _gain(node))], groups)
-            if (x := node.args[0]) in images and x not in groups and not _is_ours(x):
+            if (x := node.args[0]) in images and x not in groups and x.target not in loops:
                 group.gain -= _copy(x, copied)
             groups[node] = group
-        elif above and _is_ours(node) and _is_image(node.meta["val"]):
+        elif above and node.target in loops and _is_image(node.meta["val"]):
             groups[node] = _joined(above, groups)
-        elif above and not _is_ours(node):
+        elif above and node.target not in loops:
             for source in images:
                 if source in groups:
                     groups[source].gain -= _copy(source, copied)
@@ -135,12 +134,6 @@ def _joined(some: list[_Group], groups: dict[fx.Node, _Group]) -> _Group:
         first.gain += other.gain
         groups.update({node: first for node, group in groups.items() if group is other})
     return first
-
-
-def _is_ours(node: fx.Node) -> bool:
-    """Whether kernels of ours compute it, which write and read in any order."""
-    primitive = PRIMITIVES.get(node.target)  # type: ignore[call-overload]
-    return primitive is not None and primitive.kind != "extern"
 
 
 def _gain(node: fx.Node) -> float:

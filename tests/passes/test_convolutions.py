@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 import stator
 from stator.base import log
+from stator.graphs.frozen import CONVOLUTION, library
 from stator.passes import convolutions
 from stator.targets.cpu import record
 from tests.lowering.test_convolution import Random, agree
@@ -111,6 +112,7 @@ def test_a_weight_that_is_given_stays() -> None:
 
 @pytest.mark.usefixtures("gaining")
 def test_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert library("_convolution_pointwise") is CONVOLUTION and library("_no_operator") is None
     read = record.read
     monkeypatch.setattr(record, "read", lambda *args: replace(read(*args), onednn_convolutions=False))
     model, x = nn.Conv2d(6, 8, 3), torch.randn(2, 6, 9, 9)
