@@ -33,6 +33,7 @@ from stator.loop.footprint import Kept, settle
 from stator.loop.kernel import Schedule
 from stator.loop.schedule import schedule as schedule_program
 from stator.passes.affine import FoldAffine
+from stator.passes.convolutions import FoldPadding, PackConvolutions
 from stator.passes.packing import PackWeights
 from stator.plan import sources
 from stator.plan.build import make
@@ -87,7 +88,9 @@ def freeze(parts: Partitioned, joint: Joint, options: Options) -> Prologue | Non
     with stage("freeze"):
         mark(parts.forward.graph, parts.metadata, joint.attributes)
         passes.run(parts.forward)
-        passes.run(parts.forward, (FoldAffine(), PackWeights(device)))
+        loops = frozenset([op for op, line in prims.PRIMITIVES.items() if line.kind != "extern"])
+        convolutions = FoldAffine(), FoldPadding(), PackConvolutions(device, loops)
+        passes.run(parts.forward, (*convolutions, PackWeights(device)))
         return split(parts.forward)
 
 

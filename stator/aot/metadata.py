@@ -142,14 +142,15 @@ class Memory:
 @dataclass(frozen=True, slots=True)
 class Packed:
     """A weight in the order of a library: a view of input or result number `source` of the prologue, in which inputs
-    come first, for products of about so many rows.
+    come first, as an operator of the library makes it, by what else it is given.
     """
 
     source: int
     size: Ints
     stride: Ints
     offset: int
-    rows: int
+    operator: str
+    args: tuple[int | Ints, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,8 +321,12 @@ def _spec(item: dict[str, Any]) -> TensorSpec:
 
 
 def _frozen(data: dict[str, Any]) -> Frozen:
-    packed = tuple([Packed(**_geometry(item)) for item in data["packed"]])
+    packed = tuple([Packed(**_geometry(item, args=_nested(item["args"]))) for item in data["packed"]])
     return Frozen(tuple(data["inputs"]), data["results"], packed)
+
+
+def _nested(data: Any) -> Any:
+    return tuple([_nested(item) for item in data]) if isinstance(data, list) else data
 
 
 def _symbol(data: Any) -> Symbol:

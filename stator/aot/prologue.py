@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import fx
@@ -16,7 +17,7 @@ from torch import fx
 from stator.aot.metadata import Frozen, Metadata, Packed
 from stator.base.device import HOST
 from stator.graphs.calls import root
-from stator.graphs.frozen import FROZEN, PACK, frozen, nbytes
+from stator.graphs.frozen import FROZEN, PACKS, frozen, nbytes
 from stator.graphs.nodes import add_node, copy_call, module
 
 
@@ -47,8 +48,8 @@ def split(gm: fx.GraphModule) -> Prologue | None:
     graph = gm.graph
     known = frozen(graph)
     read = {root(node): None for node in graph.nodes if node in known and any(user not in known for user in node.users)}
-    kept = [node for node in read if node.op != "placeholder" and node.target is not PACK]
-    packs = [node for node in read if node.target is PACK]
+    kept = [node for node in read if node.op != "placeholder" and node.target not in PACKS]
+    packs = [node for node in read if node.target in PACKS]
     if not kept and not packs:
         return None
     sources = [root(pack.args[0]) for pack in packs]  # type: ignore[arg-type]
@@ -71,10 +72,11 @@ def split(gm: fx.GraphModule) -> Prologue | None:
 
 def _packed(pack: fx.Node, source: fx.Node, number: int) -> Packed:
     """How the runtime makes what `pack` gives."""
-    weight, rows = pack.args
+    weight, *rest = pack.args
     view, whole = weight.meta["val"], source.meta["val"]  # type: ignore[union-attr]
     offset = view.storage_offset() - whole.storage_offset()
-    return Packed(number, tuple(view.shape), tuple(view.stride()), offset, rows)  # type: ignore[arg-type]
+    args: Any = tuple([tuple(item) if isinstance(item, list) else item for item in rest])
+    return Packed(number, tuple(view.shape), tuple(view.stride()), offset, pack.target._opname, args)  # type: ignore[union-attr]
 
 
 def _copied(graph: fx.Graph, inputs: list[fx.Node], results: list[fx.Node], needed: set[fx.Node]) -> fx.GraphModule:

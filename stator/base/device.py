@@ -47,6 +47,7 @@ class Device:
     product_work: int = 0  # multiplications of float32 up to which a product is a loop, as no library is called
     onednn_products: bool = False  # whether oneDNN multiplies large float32 matrices faster than PyTorch's BLAS
     onednn_halves: bool = False  # whether PyTorch multiplies matrices of bfloat16 by oneDNN
+    onednn_convolutions: bool = False  # whether PyTorch convolves float32 by oneDNN, which takes weights in its order
     packed_convolutions: bool = False  # whether PyTorch's convolutions copy their operands into an order of their own
     double_scans: bool = False  # whether eager scans float32 in float64
     #: Mode of a store → dtypes that iterations which run at once combine in memory. None: those that meet go in order.

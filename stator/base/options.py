@@ -156,7 +156,7 @@ class Options:
     freezing: bool = option(
         False,
         "Where no gradients are wanted, compute what depends on parameters alone once, and again when they are written "
-        "to; batch norms are folded into convolutions, and weights packed for products.",
+        "to; batch norms are folded into convolutions, and weights packed for these and for products.",
         in_key=True,
         part=TRACE,
     )

@@ -20,8 +20,21 @@ from stator.graphs.calls import effects_of, is_view, root
 
 #: The key in `meta` of such a placeholder.
 FROZEN: Final = "frozen"
-#: (weight, rows): the call whose result is no tensor that kernels could read, and is made by the runtime.
-PACK: Final = torch.ops.mkldnn._reorder_linear_weight.default
+
+
+def library(name: str) -> Any:
+    """An operator of oneDNN's; None where PyTorch was built without."""
+    packet = getattr(torch.ops.mkldnn, name, None)
+    return packet.default if packet is not None else None
+
+
+#: (weight, rows), and (weight, padding, stride, dilation, groups, size of the image): the calls whose results are no
+#: tensors that kernels could read, and are made by the runtime.
+PACK: Final = library("_reorder_linear_weight")
+PACK_CONVOLUTION: Final = library("_reorder_convolution_weight")
+PACKS: Final = frozenset((PACK, PACK_CONVOLUTION))
+#: The convolution that takes such a weight. It gives images with the channel innermost, whatever it is given.
+CONVOLUTION: Final = library("_convolution_pointwise")
 #: A value grows that has more bytes than this, and more than `_GROWTH` times those of what it is computed from.
 _SMALL, _GROWTH = 1 << 20, 2
 

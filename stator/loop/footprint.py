@@ -161,8 +161,8 @@ def _workspaces(schedule: Schedule, device: Device) -> list[Home]:
     with the channels filled up.
     """
     found: list[Home] = []
-    for number, step in enumerate(schedule.steps):
-        if not device.packed_convolutions or not isinstance(step, Call) or "convolution" not in step.extern.target:
+    for number, step in enumerate(schedule.steps if device.packed_convolutions else ()):
+        if not isinstance(step, Call) or not step.extern.target.startswith("aten.convolution"):
             continue
         views = list(step.extern.views())
         nbytes = sum(_bytes(view, schedule) for view in views)

@@ -27,6 +27,7 @@ from stator.loop.index import Axis, Index
 from stator.loop.nest import Buffer, Nest, Number, Operator, Output, Program, View
 from stator.lowering import opaque, uses
 from stator.lowering.context import Context, loop_axes
+from stator.lowering.convolution import channels_last, wants_innermost
 from stator.lowering.extern import call, extern
 from stator.lowering.table import LOWERINGS
 from stator.lowering.value import (
@@ -39,10 +40,11 @@ from stator.lowering.value import (
     over,
     placed,
     pointwise,
+    with_strides,
 )
 from stator.sizes import Size
 from stator.sizes.real import Bits
-from stator.sizes.strides import same_layout
+from stator.sizes.strides import Shape, same_layout
 
 COPY = torch.ops.aten.copy_.default
 MOVE = torch.ops.aten._to_copy.default
@@ -134,6 +136,8 @@ class Lowering:
             raise
         if isinstance(result, LazyTensor) and result.base is None:
             result.operators = operators
+            if result.innermost is not None and not result.innermost.operators:
+                result.innermost.operators = operators
         for i in range(before, len(nests)):
             nest = nests[i]
             if isinstance(nest, Nest) and not nest.operators:
@@ -160,18 +164,22 @@ class Lowering:
         if opaque.touches(out) or opaque.touches(args):
             result = opaque.lower(self.context, target, out, args, kwargs)
             if isinstance(result, LazyTensor):
-                self._settle(node, numbers(result), out.numbers)
+                self._settle(node, numbers(result), out.numbers.stride)
             return result
         result = function(self.context, out, *args, **kwargs)
         if isinstance(result, LazyTensor):
-            self._settle(node, result, out)
+            fresh = result.place is None and result.base is None and result.innermost is None
+            if fresh and wants_innermost(node, out, args):
+                self._settle(node, result, channels_last(out.size))
+                return with_strides(result, out.stride)
+            self._settle(node, result, out.stride)
         return result
 
-    def _settle(self, node: Node, result: LazyTensor, out: Spec) -> None:
+    def _settle(self, node: Node, result: LazyTensor, stride: Shape) -> None:
         """Strides and name of a value that lies nowhere yet, and whether to put it in memory now."""
         if result.place is None:
             if result.base is None:
-                result.stride = out.stride
+                result.stride = stride
             result.name = result.name or node.name
             self.context.consider(node, result)
 

@@ -127,7 +127,7 @@ Restride = Callable[[Place], Place | None]
 
 
 class LazyTensor:
-    """A tensor under lowering. Make it with `placed`, `pointwise`, `viewed` or `over`."""
+    """A tensor under lowering. Make it with `placed`, `pointwise`, `viewed`, `with_strides` or `over`."""
 
     __slots__ = (
         "_memo",
@@ -135,6 +135,7 @@ class LazyTensor:
         "body",
         "copied",
         "dtype",
+        "innermost",
         "name",
         "operators",
         "parts",
@@ -161,6 +162,8 @@ class LazyTensor:
         self.restride: Restride | None = None
         #: The value that this one is a copy of, for readers that may share its memory.
         self.copied: LazyTensor | None = None
+        #: The same image with the channel innermost, where it has been decided that it lies so.
+        self.innermost: LazyTensor | None = None
         #: The values it is joined from along a dim, which it can be written from one by one.
         self.parts: tuple[int, Sequence[LazyTensor]] | None = None
         #: The values it is joined from along a dim, as slices of it read them (`joined.py`).
@@ -213,6 +216,14 @@ def placed(size: Size, place: Place) -> LazyTensor:
 def pointwise(size: Size, dtype: str, body: Body, weight: int) -> LazyTensor:
     """A value that is computed where it is read."""
     return LazyTensor(size, dtype, body, weight)
+
+
+def with_strides(value: LazyTensor, stride: Size) -> LazyTensor:
+    """The same value for the program, to which it has other strides than with the channel innermost."""
+    found = pointwise(value.size, value.dtype, value.load, value.weight)
+    found.stride, found.innermost, found.name = stride, value, value.name
+    found.copied, found.pieces = value.copied, value.pieces
+    return found
 
 
 def over(raw: LazyTensor, dtype: str) -> LazyTensor:

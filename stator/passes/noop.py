@@ -81,6 +81,10 @@ def _times_one(node: fx.Node) -> Any:
     return node.args[0] if one and not node.meta["val"].is_complex() else None
 
 
+def _unpadded(node: fx.Node) -> Any:
+    return None if any(node.args[1]) else node.args[0]  # type: ignore[arg-type]
+
+
 #: Overload → which argument it gives back, if size, strides and dtype are equal (or None).
 _SOURCES: dict[Any, Callable[[fx.Node], Any]] = {
     aten.clone.default: _first,
@@ -90,6 +94,7 @@ _SOURCES: dict[Any, Callable[[fx.Node], Any]] = {
     aten.permute.default: _first,
     aten.slice.Tensor: _first,
     aten.squeeze.dims: _first,
+    aten.constant_pad_nd.default: _unpadded,
     aten.mul.Tensor: _times_one,
     aten.div.Tensor: _times_one,
 }

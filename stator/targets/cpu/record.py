@@ -44,6 +44,7 @@ def read(device: str = HOST, threads: int = 0) -> Device:
         plain, name=identity(), threads=threads, vector_bytes=width, columns=width // 4,
         cache_bytes=behind or plain.cache_bytes, row_elements=_row(nearest) or plain.row_elements,
         onednn_products=onednn_is_faster(), onednn_halves=onednn_multiplies_halves(),
+        onednn_convolutions=onednn_convolves(),
     )  # fmt: skip
 
 
@@ -89,6 +90,15 @@ def onednn_multiplies_halves() -> bool:
 
     wide = {"avx512bw", "avx512vl", "avx512dq"} <= set(processor().flags)
     return wide and torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+
+
+@cache
+def onednn_convolves() -> bool:
+    """Whether PyTorch's convolutions are oneDNN's own: on other processors it calls further libraries."""
+    import torch
+
+    fast = {"avx2", "fma"} <= set(processor().flags)
+    return fast and torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_convolution_pointwise")
 
 
 def describe(store: Store) -> Mapping[str, str]:
