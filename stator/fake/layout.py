@@ -97,9 +97,9 @@ def is_plain(tensor: torch.Tensor) -> bool:
     """Whether the strides are those of a fresh contiguous tensor, also of dims with one element or none."""
     expected: Any = 1
     for extent, stride in zip(reversed(tensor.shape), reversed(tensor.stride()), strict=True):
-        if size_of(stride) != size_of(expected):
+        if not _equal(stride, expected):
             return False
-        expected = expected * torch.sym_max(extent, 1)
+        expected = expected * (max(extent, 1) if type(extent) is int else torch.sym_max(extent, 1))
     return True
 
 
@@ -107,10 +107,15 @@ def is_contiguous(tensor: torch.Tensor) -> bool:
     """`tensor.is_contiguous()`; asks nothing of sizes whose strides are written as those of a contiguous tensor."""
     expected: Any = 1
     for extent, stride in zip(reversed(tensor.shape), reversed(tensor.stride()), strict=True):
-        if size_of(stride) != size_of(expected):
+        if not _equal(stride, expected):
             return tensor.is_contiguous()
         expected = expected * extent
     return True
+
+
+def _equal(a: Any, b: Any) -> bool:
+    """Whether two numbers are written the same; nothing is asked of symbols."""
+    return bool(a == b) if type(a) is int and type(b) is int else size_of(a) == size_of(b)
 
 
 def is_nothing(size: Sequence[int]) -> bool:
