@@ -52,7 +52,7 @@ class FoldConstants:
     def _fold(self, node: fx.Node, value: Any, numbers: dict[fx.Node, torch.Tensor]) -> torch.Tensor | None:
         """The one number that the node's value consists of, if it does and that is known."""
         inputs = node.all_input_nodes
-        if not inputs or any(source not in numbers for source in inputs):
+        if not inputs or not numbers.keys() >= set(inputs):
             return None
         target: Any = node.target
         if is_view(node):
