@@ -33,16 +33,27 @@ SPECIAL = ("load", "const", "index", "reduce", "scan", "cast", "bitcast", "maske
 
 
 class Expr:
-    """One node. `level` is how deeply reductions nest in it; `digest` is the same in every process."""
+    """One node. `level` is how deeply reductions nest in it."""
 
-    __slots__ = ("args", "attr", "axes", "digest", "dtype", "level", "op")
+    __slots__ = ("_digest", "args", "attr", "axes", "dtype", "level", "op")
     op: str
     args: tuple[Expr, ...]
     dtype: str
     attr: Any
     axes: frozenset[Axis]
-    digest: int
     level: int
+    _digest: int | None
+
+    @property
+    def digest(self) -> int:
+        """A number that is the same in every process; few are asked for theirs."""
+        if self._digest is None:
+            for node in postorder([self]):
+                if node._digest is None:
+                    mark = crc32(f"{node.op} {node.dtype} {node.attr!r}".encode())
+                    node._digest = hash((mark, *[arg._digest for arg in node.args])) & 0xFFFFFFFFFFFFFFFF
+        assert self._digest is not None
+        return self._digest
 
     def substitute(self, mapping: Mapping[Axis, Index]) -> Expr:
         """Replace axes by indices everywhere, loads and indirect indices included."""
@@ -96,8 +107,7 @@ def _intern(op: str, args: tuple[Expr, ...], dtype: str, attr: Any = None) -> Ex
         level = max([child.level for child in self.children()], default=0)
     self.axes = axes
     self.level = level + (op == "reduce")
-    mark = crc32(f"{op} {dtype} {attr!r}".encode())
-    self.digest = hash((mark, *[arg.digest for arg in args])) & 0xFFFFFFFFFFFFFFFF
+    self._digest = None
     return _EXPRS.setdefault(key, self)
 
 
