@@ -117,7 +117,7 @@ class _Binding:
         made = []
         for key, name in self.names.items():
             buffer, start = buffers[key[0]], self._start(key)
-            numel = _length(self.ranges[key][1], buffer.span, start)
+            numel = length(self.ranges[key][1], buffer.span, start)
             made.append(Param(name, buffer.dtype, roles.get(name, "in"), numel))
         return tuple(made)
 
@@ -132,7 +132,7 @@ def _most(one: Bound, other: Bound) -> Bound:
     return None if one is None or other is None else maximum(one, other)
 
 
-def _length(high: Bound, span: Extent, start: int) -> Extent:
+def length(high: Bound, span: Extent, start: int) -> Extent:
     """How many elements may be touched from `start` on, where none beyond `high` is."""
     if type(high) is int and type(span) is int:
         return max(min(high + 1, span) - start, 0)

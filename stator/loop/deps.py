@@ -21,11 +21,11 @@ from stator.loop.nest import Extern, Nest, Node, Program, View
 @dataclass(slots=True)
 class NestFacts:
     """One nest's accesses: `reads` has the distinct indices by buffer, `bounds` what masks say of the axes of some,
-    `nodes` counts expression nodes."""
+    `nodes` are those of its expressions, operands first."""
 
     nest: Nest
     reads: dict[str, list[Index]]
-    nodes: int
+    nodes: list[Expr]
     ordered: bool  # scans, argmax and argmin: the order of the reduce axes has a meaning
     scans: bool
 
@@ -123,7 +123,7 @@ def _nest_facts(nest: Nest, reads: dict[str, list[Index]], nodes: list[Expr]) ->
     scans = any(n.op == "scan" for n in nodes)
     ordered = scans or any(n.op == "reduce" and n.attr in ("argmax", "argmin") for n in nodes)
     rowwise = along_rows([index for indices in reads.values() for index in indices], nest.reduce_axes)
-    return NestFacts(nest, reads, len(nodes), ordered, scans, rowwise, bounds_of_loads(nest.value))
+    return NestFacts(nest, reads, nodes, ordered, scans, rowwise, bounds_of_loads(nest.value))
 
 
 def along_rows(reads: Iterable[Index], reduced: tuple[Axis, ...]) -> bool:

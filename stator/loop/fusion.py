@@ -57,7 +57,7 @@ class Group:
         if facts is not None:
             self.reads = dict(facts.reads)
             self.writes = {facts.nest.buffer.name: facts.nest.index}
-            self.nodes, self.ordered = facts.nodes, facts.ordered
+            self.nodes, self.ordered = len(facts.nodes), facts.ordered
             self.space = Space(facts.nest.axes, facts.nest.reduce_axes)
             self.rowwise, self.scans = facts.rowwise, facts.scans
             self.scatters = scatters(facts.nest)
