@@ -33,14 +33,16 @@ SPECIAL = ("load", "const", "index", "reduce", "scan", "cast", "bitcast", "maske
 
 
 class Expr:
-    """One node. `level` is how deeply reductions nest in it."""
+    """One node. `children` are its operands, and the expressions that its index loads through; `level` is how deeply
+    reductions nest in it."""
 
-    __slots__ = ("_digest", "args", "attr", "axes", "dtype", "level", "op")
+    __slots__ = ("_digest", "args", "attr", "axes", "children", "dtype", "level", "op")
     op: str
     args: tuple[Expr, ...]
     dtype: str
     attr: Any
     axes: frozenset[Axis]
+    children: tuple[Expr, ...]
     level: int
     _digest: int | None
 
@@ -58,16 +60,6 @@ class Expr:
     def substitute(self, mapping: Mapping[Axis, Index]) -> Expr:
         """Replace axes by indices everywhere, loads and indirect indices included."""
         return Rewriter(mapping)(self)
-
-    def children(self) -> tuple[Expr, ...]:
-        """The operands, and the expressions its index loads through."""
-        if self.op == "load":
-            index: Index = self.attr[1]
-        elif self.op == "index":
-            index = self.attr
-        else:
-            return self.args
-        return tuple([atom.expr for atom in index.indirects()]) if index.has_indirect else ()  # type: ignore[misc]
 
     def __repr__(self) -> str:
         if self.op == "load":
@@ -91,22 +83,19 @@ def _intern(op: str, args: tuple[Expr, ...], dtype: str, attr: Any = None) -> Ex
     self = object.__new__(Expr)
     self.op, self.args, self.dtype, self.attr = op, args, dtype, attr
     axes = NO_AXES
-    level = 0
+    children = args
     if args:
         axes = args[0].axes
         for arg in args:
             if arg.axes is not axes and not arg.axes <= axes:
                 axes = axes | arg.axes
-            if arg.level > level:
-                level = arg.level
-    elif op == "load":
-        axes = attr[1].axes()
-    elif op == "index":
-        axes = attr.axes()
-    if op in ("load", "index"):
-        level = max([child.level for child in self.children()], default=0)
-    self.axes = axes
-    self.level = level + (op == "reduce")
+    elif op in ("load", "index"):
+        position: Index = attr[1] if op == "load" else attr
+        axes = position.axes()
+        if position.has_indirect:
+            children = tuple([atom.expr for atom in position.indirects()])  # type: ignore[misc]
+    self.axes, self.children = axes, children
+    self.level = (max([child.level for child in children]) if children else 0) + (op == "reduce")
     self._digest = None
     return _EXPRS.setdefault(key, self)
 
@@ -373,23 +362,17 @@ def postorder(roots: Iterable[Expr]) -> list[Expr]:
     """Every node once, operands first (those inside indirect indices too). Deterministic."""
     seen: set[Expr] = set()
     order: list[Expr] = []
-    stack: list[tuple[Expr, bool]] = [(root, False) for root in reversed(list(roots))]
+    stack = list(roots)[::-1]
     while stack:
-        node, ready = stack.pop()
-        if ready:
+        node = stack[-1]
+        if node not in seen:
+            missing = [child for child in node.children if child not in seen]
+            if missing:
+                stack += missing[::-1]
+                continue
+            seen.add(node)
             order.append(node)
-            continue
-        if node in seen:
-            continue
-        seen.add(node)
-        below = node.children()
-        if not below:
-            order.append(node)
-            continue
-        stack.append((node, True))
-        for child in reversed(below):
-            if child not in seen:
-                stack.append((child, False))
+        stack.pop()
     return order
 
 
@@ -432,7 +415,7 @@ class Rewriter:
             if node in memo:
                 stack.pop()
                 continue
-            missing = [child for child in node.children() if child not in memo]
+            missing = [child for child in node.children if child not in memo]
             if missing:
                 stack.extend(reversed(missing))
                 continue

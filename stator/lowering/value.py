@@ -76,7 +76,10 @@ class Spec(NamedTuple):
         dtype = DTYPES.get(value.dtype)
         if dtype is None:
             raise Unsupported(f"a tensor of {value.dtype}", "the loop IR has no such dtype")
-        return Spec(shape(value.shape), shape(value.stride()), dtype, value.device.type)
+        size, stride = value.shape, value.stride()
+        if value._has_symbolic_sizes_strides:  # type: ignore[attr-defined]
+            return Spec(shape(size), shape(stride), dtype, value.device.type)
+        return Spec(tuple(size), stride, dtype, value.device.type)
 
     @property
     def numbers(self) -> Spec:
@@ -148,10 +151,10 @@ class LazyTensor:
         "weight",
     )
 
-    def __init__(self, size: Size, dtype: str, body: Body | None, weight: int) -> None:
+    def __init__(self, size: Size, dtype: str, body: Body | None, weight: int, stride: Size | None = None) -> None:
         self.size, self.dtype, self.body = size, dtype, body
         #: The strides it gets when it is realised.
-        self.stride = contiguous(size)
+        self.stride = contiguous(size) if stride is None else stride
         #: An upper bound of the size of its expression.
         self.weight = weight
         self.place: Place | None = None
@@ -205,8 +208,8 @@ class LazyTensor:
 
 def placed(size: Size, place: Place) -> LazyTensor:
     """A value that lies in memory."""
-    value = LazyTensor(size, place.buffer.dtype, None, 1)
-    value.place, value.stride = place, place.stride
+    value = LazyTensor(size, place.buffer.dtype, None, 1, place.stride)
+    value.place = place
     return value
 
 
