@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from stator.fake.symbolic import size_of
+from stator.sizes.strides import contiguous
 
 Size = tuple[int, ...]
 
@@ -95,27 +96,26 @@ def contiguous_strides(size: Sequence[int]) -> Size:
 
 def is_plain(tensor: torch.Tensor) -> bool:
     """Whether the strides are those of a fresh contiguous tensor, also of dims with one element or none."""
+    if not tensor._has_symbolic_sizes_strides:  # type: ignore[attr-defined]
+        return tensor.stride() == contiguous(tensor.shape)
     expected: Any = 1
     for extent, stride in zip(reversed(tensor.shape), reversed(tensor.stride()), strict=True):
-        if not _equal(stride, expected):
+        if size_of(stride) != size_of(expected):
             return False
-        expected = expected * (max(extent, 1) if type(extent) is int else torch.sym_max(extent, 1))
+        expected = expected * torch.sym_max(extent, 1)
     return True
 
 
 def is_contiguous(tensor: torch.Tensor) -> bool:
     """`tensor.is_contiguous()`; asks nothing of sizes whose strides are written as those of a contiguous tensor."""
+    if not tensor._has_symbolic_sizes_strides:  # type: ignore[attr-defined]
+        return tensor.is_contiguous()
     expected: Any = 1
     for extent, stride in zip(reversed(tensor.shape), reversed(tensor.stride()), strict=True):
-        if not _equal(stride, expected):
+        if size_of(stride) != size_of(expected):
             return tensor.is_contiguous()
         expected = expected * extent
     return True
-
-
-def _equal(a: Any, b: Any) -> bool:
-    """Whether two numbers are written the same; nothing is asked of symbols."""
-    return bool(a == b) if type(a) is int and type(b) is int else size_of(a) == size_of(b)
 
 
 def is_nothing(size: Sequence[int]) -> bool:

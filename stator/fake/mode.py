@@ -246,7 +246,10 @@ def _restored(saved: tuple[torch.Tensor, int]) -> torch.Tensor:
 
 
 def _has_tensor(items: Any) -> bool:
-    return any(isinstance(item, torch.Tensor) and type(item) is not FakeTensor for item in items)
+    for item in items:
+        if isinstance(item, torch.Tensor) and type(item) is not FakeTensor:
+            return True
+    return False
 
 
 def remember_value(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:

@@ -7,6 +7,7 @@ all calls. Neighbours: `stator.fake.layout` has eager's rules for the strides of
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import overload
 
 from stator.sizes.size import Extent
@@ -17,6 +18,11 @@ Shape = tuple[Extent, ...]
 
 def contiguous(size: Sequence[Extent]) -> Shape:
     """Row-major strides."""
+    return _contiguous(tuple(size))
+
+
+@lru_cache(maxsize=1024)  # of a graph, few sizes differ
+def _contiguous(size: Shape) -> Shape:
     strides: list[Extent] = []
     step: Extent = 1
     for n in reversed(size):
