@@ -246,10 +246,7 @@ def _restored(saved: tuple[torch.Tensor, int]) -> torch.Tensor:
 
 
 def _has_tensor(items: Any) -> bool:
-    for item in items:
-        if isinstance(item, torch.Tensor) and type(item) is not FakeTensor:
-            return True
-    return False
+    return any(isinstance(item, torch.Tensor) and type(item) is not FakeTensor for item in items)
 
 
 def remember_value(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:

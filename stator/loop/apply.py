@@ -20,7 +20,6 @@ from stator.loop.kernel import Call, Launch, Pointer, Step, Store
 from stator.loop.nest import Extern
 from stator.loop.rounding import without_roundings
 
-
 #: A buffer, and the position where only one element of it is read.
 Place: TypeAlias = tuple[str, int | None]
 #: By the form of a group without names: the launch of one such group, and its places in order.

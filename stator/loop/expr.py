@@ -16,7 +16,7 @@ Neighbours: `index` (what loads point with), `nest` and `kernel` (what holds exp
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from zlib import crc32
 
@@ -358,11 +358,24 @@ _RULES: dict[str, Callable[..., Expr | None]] = {
 # -- walking and rewriting -------------------------------------------------------------------------
 
 
-def postorder(roots: Iterable[Expr]) -> list[Expr]:
+#: By a root, what is below it: each stage asks for that of each nest.
+_ORDERS: dict[Expr, tuple[Expr, ...]] = tables.table()
+
+
+def postorder(roots: Sequence[Expr]) -> tuple[Expr, ...]:
     """Every node once, operands first (those inside indirect indices too). Deterministic."""
+    if len(roots) != 1:
+        return tuple(_ordered(roots))
+    found = _ORDERS.get(roots[0])
+    if found is None:
+        found = _ORDERS[roots[0]] = tuple(_ordered(roots))
+    return found
+
+
+def _ordered(roots: Sequence[Expr]) -> list[Expr]:
     seen: set[Expr] = set()
     order: list[Expr] = []
-    stack = list(roots)[::-1]
+    stack = [*reversed(roots)]
     while stack:
         node = stack[-1]
         if node not in seen:
@@ -376,12 +389,12 @@ def postorder(roots: Iterable[Expr]) -> list[Expr]:
     return order
 
 
-def loads(roots: Iterable[Expr]) -> list[Expr]:
+def loads(roots: Sequence[Expr]) -> list[Expr]:
     """The distinct loads, in order of first use."""
     return [node for node in postorder(roots) if node.op == "load"]
 
 
-def scans(roots: Iterable[Expr]) -> bool:
+def scans(roots: Sequence[Expr]) -> bool:
     """Whether there is a scan among these nodes and what they are made of."""
     return any(node.op == "scan" for node in postorder(roots))
 

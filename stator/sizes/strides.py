@@ -37,6 +37,11 @@ def span(size: Sequence[int], stride: Sequence[int]) -> int: ...
 def span(size: Sequence[Extent], stride: Sequence[Extent]) -> Extent: ...
 def span(size: Sequence[Extent], stride: Sequence[Extent]) -> Extent:
     """How many elements lie between the first and the last, both included."""
+    return _span(tuple(size), tuple(stride))
+
+
+@lru_cache(maxsize=1024)
+def _span(size: Shape, stride: Shape) -> Extent:
     last: Extent = 0
     for n, step in zip(size, stride, strict=True):
         if n == 0:
