@@ -34,7 +34,7 @@ from stator.fake.effects import operator_effects
 from stator.fake.execute import CONSTANT_ELEMENTS, RULES, argument, execute, plan_of
 from stator.fake.layout import is_contiguous
 from stator.fake.mode import FACTORIES, Geometry, remember_value
-from stator.fake.overloads import Table
+from stator.fake.overloads import Respelling, Table
 from stator.fake.tensor import memory_of
 from stator.graphs.nodes import add_call, infer
 from stator.sizes import real
@@ -176,9 +176,11 @@ class Tracer(FakeMode):
         special = SPECIAL.get(func)
         if special is not None:
             return lambda func, args, kwargs: special(self, *args, **kwargs)
-        if func in self.decompositions:
-            return self.decompose
-        return self._plain_action(func)
+        decomposition = self.decompositions.get(func)
+        if isinstance(decomposition, Respelling):
+            spell = decomposition.spell
+            return lambda func, args, kwargs: self.run(*spell(*args, **kwargs))
+        return self._plain_action(func) if decomposition is None else self.decompose
 
     def _plain_action(self, func: Any) -> Action:
         """What to do with an overload that has no decomposition, or whose decomposition declined."""

@@ -302,10 +302,7 @@ def _written(target: LazyTensor, value: LazyTensor) -> tuple[Expr, tuple[Axis, .
     place = target.place
     assert place is not None
     axes, at = loop_axes(target.size, place.stride)
-    position = Index.of(place.offset)
-    for index, step in zip(at, place.stride, strict=True):
-        position = position + index * step
-    return broadcast(value, at), axes, position
+    return broadcast(value, at), axes, place.position(at)
 
 
 def _spoiled(element: Expr, mutated: set[str], own: str, position: Index) -> bool:

@@ -20,6 +20,7 @@ from stator.base.dtypes import OPAQUE
 from stator.base.errors import Unsupported
 from stator.fake.symbolic import size_of
 from stator.loop import expr as e
+from stator.loop import tables
 from stator.loop.expr import Expr
 from stator.loop.index import ZERO, Index
 from stator.loop.nest import Buffer, Operator
@@ -124,7 +125,20 @@ class Place(NamedTuple):
     stride: Size
     offset: Extent = 0
 
+    def position(self, at: Indices) -> Index:
+        """The flat position of an element."""
+        key = self.offset, self.stride, at
+        found = _POSITIONS.get(key)
+        if found is None:
+            found = Index.of(self.offset)
+            for index, step in zip(at, self.stride, strict=True):
+                found = found + index * step
+            _POSITIONS[key] = found
+        return found
 
+
+#: By offset, strides and indices: the values of a graph lie in few ways.
+_POSITIONS: dict[tuple[Extent, Size, Indices], Index] = tables.table()
 #: Rewrites the place of a base (of the given size) to the place of a view, or declines.
 Restride = Callable[[Place], Place | None]
 
@@ -185,10 +199,7 @@ class LazyTensor:
                 assert self.body is not None
                 found = self._memo[at] = self.body(at)
             return found
-        position = Index.of(place.offset)
-        for index, step in zip(at, place.stride, strict=True):
-            position = position + index * step
-        return e.load(place.buffer.name, position, self.dtype)
+        return e.load(place.buffer.name, place.position(at), self.dtype)
 
     def settle(self, place: Place) -> Place:
         """From now on the value is read from memory."""
