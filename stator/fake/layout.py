@@ -96,7 +96,7 @@ def contiguous_strides(size: Sequence[int]) -> Size:
 
 def is_plain(tensor: torch.Tensor) -> bool:
     """Whether the strides are those of a fresh contiguous tensor, also of dims with one element or none."""
-    if not tensor._has_symbolic_sizes_strides:  # type: ignore[attr-defined]
+    if not tensor._has_symbolic_sizes_strides:
         return tensor.stride() == contiguous(tensor.shape)
     expected: Any = 1
     for extent, stride in zip(reversed(tensor.shape), reversed(tensor.stride()), strict=True):
@@ -108,7 +108,7 @@ def is_plain(tensor: torch.Tensor) -> bool:
 
 def is_contiguous(tensor: torch.Tensor) -> bool:
     """`tensor.is_contiguous()`; asks nothing of sizes whose strides are written as those of a contiguous tensor."""
-    if not tensor._has_symbolic_sizes_strides:  # type: ignore[attr-defined]
+    if not tensor._has_symbolic_sizes_strides:
         return tensor.is_contiguous()
     expected: Any = 1
     for extent, stride in zip(reversed(tensor.shape), reversed(tensor.stride()), strict=True):

@@ -78,7 +78,7 @@ class Spec(NamedTuple):
         if dtype is None:
             raise Unsupported(f"a tensor of {value.dtype}", "the loop IR has no such dtype")
         size, stride = value.shape, value.stride()
-        if value._has_symbolic_sizes_strides:  # type: ignore[attr-defined]
+        if value._has_symbolic_sizes_strides:
             return Spec(shape(size), shape(stride), dtype, value.device.type)
         return Spec(tuple(size), stride, dtype, value.device.type)
 

@@ -46,7 +46,7 @@ def _same_geometry(a: fx.Node, b: fx.Node) -> bool:
     x, y = a.meta["val"], b.meta["val"]
     if not isinstance(x, torch.Tensor) or x.dtype is not y.dtype or x.device != y.device:
         return False
-    if x._has_symbolic_sizes_strides or y._has_symbolic_sizes_strides:  # type: ignore[attr-defined]
+    if x._has_symbolic_sizes_strides or y._has_symbolic_sizes_strides:
         return extents(x.shape) == extents(y.shape) and extents(x.stride()) == extents(y.stride())
     return x.shape == y.shape and x.stride() == y.stride()
 
