@@ -38,6 +38,8 @@ def is_view(node: fx.Node) -> bool:
 def effects_of(node: fx.Node) -> tuple[Effect, ...]:
     """What the call does beside giving its value; one with effects is never dropped, and keeps its place among them."""
     target: Any = node.target
+    if not isinstance(target, torch._ops.OpOverload):
+        return ()
     always = _effects_of_all(target)
     if always is not None:
         return always
@@ -51,9 +53,7 @@ def effects_of(node: fx.Node) -> tuple[Effect, ...]:
 
 @cache
 def _effects_of_all(target: Any) -> tuple[Effect, ...] | None:
-    """The effects that each call of a target has, whatever is registered later; None where calls differ."""
-    if not isinstance(target, torch._ops.OpOverload):
-        return ()
+    """The effects that each call of an overload has, whatever is registered later; None where calls differ."""
     found = operator_effects(target)
     return None if target in CHECKING or Effect.RANDOM in found or target.namespace not in OURS else found
 
