@@ -186,8 +186,6 @@ def _kept(metadata: Metadata) -> list[Kept]:
 
 def _device(gm: fx.GraphModule) -> str:
     """The device of a graph: its accelerator if it touches one, else the host."""
-    for node in gm.graph.nodes:
-        value = node.meta.get("val")
-        if isinstance(value, torch.Tensor) and value.device.type != HOST:
-            return str(value.device)
-    return HOST
+    values = [node.meta.get("val") for node in gm.graph.nodes]
+    devices = dict.fromkeys([value.device for value in values if isinstance(value, torch.Tensor)])
+    return next((str(device) for device in devices if device.type != HOST), HOST)

@@ -7,6 +7,7 @@ Neighbours: `trace.py` asks; `tracer.py` records what the calls do; `attributes.
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import Any
 
 import torch
@@ -77,4 +78,10 @@ def _operator(node: fx.Node) -> str:
     """What a person calls the operator of a captured call: `gelu`, `layer_norm`, `add`."""
     target: Any = node.target
     name = target if isinstance(target, str) else getattr(target, "_opname", None) or getattr(target, "__name__", "")
-    return re.sub(r"\W+", "_", str(name).rpartition(".")[2], flags=re.ASCII).strip("_").lower()
+    return _plain(str(name))
+
+
+@cache
+def _plain(name: str) -> str:
+    """The last part of a name, as a word of Python's."""
+    return re.sub(r"\W+", "_", name.rpartition(".")[2], flags=re.ASCII).strip("_").lower()

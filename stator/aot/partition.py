@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, reduce
 from operator import getitem, or_
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import fx
@@ -85,7 +85,7 @@ def partition(joint: Joint, budget: float = 1.0) -> Partitioned:
     if not metadata.gradients:
         return Partitioned(_forward(joint, []), None, metadata)
     choice = _Choice(joint)
-    kept = _place(joint, choice.choose(budget), choice.changing)
+    kept = _place(joint, *choice.choose(budget), choice.changing)
     saved = tuple([item.source for item in kept])
     metadata = replace(metadata, saved=saved, looks=tuple(_looks(joint, saved)))
     extra = [item.stored for item in kept if item.source.source == "extra"]
@@ -112,6 +112,13 @@ def _may_be_cheap(target: Any) -> bool:
 # ---- choosing --------------------------------------------------------------------------------------------------------
 
 
+class _Cut(NamedTuple):
+    """The nodes to save, in graph order, and what `_needed` says of them."""
+
+    saved: list[fx.Node]
+    needed: dict[fx.Node, int]
+
+
 class _Choice:
     """The cut of one joint graph."""
 
@@ -128,15 +135,15 @@ class _Choice:
         self.results = _results_of_regions(joint)
         self.written: dict[fx.Node, bool] = {}
 
-    def choose(self, budget: float) -> list[fx.Node]:
+    def choose(self, budget: float) -> _Cut:
         """The nodes to save, in graph order."""
-        saved = self._cut(RecomputePlan())
+        cut = self._cut(RecomputePlan())
         if budget >= 1:
-            return saved
+            return cut
         nodes = [n for n in self.order if n.op == "call_function" and n.meta["phase"] == "forward"]
-        plans = budgets.plans(nodes, saved, is_cheap)
-        cuts = [saved, *[self._cut(plan) for plan in plans[1:]]]
-        costs = [self._price(cut) for cut in cuts]
+        plans = budgets.plans(nodes, cut.saved, is_cheap)
+        cuts = [cut, *[self._cut(plan) for plan in plans[1:]]]
+        costs = [self._price(cut.saved) for cut in cuts]
         return cuts[plans.index(budgets.choose(plans, costs, budget))]
 
     def _price(self, saved: list[fx.Node]) -> Cost:
@@ -151,7 +158,7 @@ class _Choice:
         work = budgets.work(n for n in again if not is_cheap(n))
         return Cost(max(most, before), max(every, before), work)
 
-    def _cut(self, plan: RecomputePlan) -> list[fx.Node]:
+    def _cut(self, plan: RecomputePlan) -> _Cut:
         """The cheapest nodes to save under a plan, of the caller's tensors none but those that eager looks at."""
         while True:
             saved = self._cheapest(plan)
@@ -160,28 +167,29 @@ class _Choice:
             pairs = [(memory, needed[node]) for node in saved for memory in (node, root(node))]
             others = {memory for memory, bits in pairs if memory in self.held and bits & ~looked_at.get(memory, 0)}
             if others <= self.changing:
-                return saved
+                return _Cut(saved, needed)
             self.changing |= others
 
     def _cheapest(self, plan: RecomputePlan) -> list[fx.Node]:
         graph = FlowGraph()
         numbers: dict[fx.Node, tuple[int, int]] = {}
+        parents: dict[fx.Node, list[fx.Node]] = {}
         steps = dict.fromkeys(self.used, 0)
         queue = list(self.used)
         for node in queue:
             numbers[node] = graph.node(), graph.node()
             graph.edge(*numbers[node], self._cost(node, steps[node]))
             if self._recomputable(node, plan):
-                for parent in node.all_input_nodes:
+                parents[node] = node.all_input_nodes
+                for parent in parents[node]:
                     if parent not in steps:
                         steps[parent] = steps[node] + (not is_view(node))
                         queue.append(parent)
             else:
                 graph.edge(0, numbers[node][0], INFINITE)
-        for node in queue:
-            if self._recomputable(node, plan):
-                for parent in node.all_input_nodes:
-                    graph.edge(numbers[parent][1], numbers[node][0], INFINITE)
+        for node, above in parents.items():
+            for parent in above:
+                graph.edge(numbers[parent][1], numbers[node][0], INFINITE)
         for node in self.used:
             graph.edge(numbers[node][1], 1, INFINITE)
         side = graph.source_side()
@@ -195,7 +203,7 @@ class _Choice:
         made = node.args[0] if node.target is getitem else node
         return is_cheap(node) or made in plan.allowed or (isinstance(made, fx.Node) and _marked(made))
 
-    def _cost(self, node: fx.Node, steps: int) -> int:
+    def _cost(self, node: fx.Node, steps: int) -> float:
         value = node.meta["val"]
         if not isinstance(value, torch.Tensor):
             return INFINITE
@@ -267,14 +275,13 @@ class _Kept:
     source: Saved
 
 
-def _place(joint: Joint, saved: list[fx.Node], changing: set[fx.Node]) -> list[_Kept]:
+def _place(joint: Joint, saved: list[fx.Node], needed: dict[fx.Node, int], changing: set[fx.Node]) -> list[_Kept]:
     """Where each saved node is kept; copies of what may be overwritten before backward."""
     inputs = {node: i for i, node in enumerate(joint.inputs)}
     values: dict[fx.Node, int] = {}
     for i, node in enumerate(joint.values):
         values.setdefault(node, i)
     exposed = {root(node) for node in joint.values}
-    needed = _needed(joint, saved)
     numbers = joint.metadata.differentiable
     kept: list[_Kept] = []
     extras = 0

@@ -34,7 +34,7 @@ from stator.fake.effects import operator_effects
 from stator.fake.execute import CONSTANT_ELEMENTS, RULES, argument, execute, plan_of
 from stator.fake.layout import is_contiguous
 from stator.fake.mode import FACTORIES, Geometry, remember_value
-from stator.fake.overloads import Table
+from stator.fake.overloads import Respelling, Table
 from stator.fake.tensor import memory_of
 from stator.graphs.nodes import add_call, infer
 from stator.sizes import real
@@ -68,16 +68,12 @@ class Calls:
 
     def of(self, function: Any) -> tuple[tuple[str, int] | None, int | None]:
         """The call that made a part of autograd's graph."""
-        found = self._number(function)
-        return self.places[found - 1] if found else (None, None)
+        return self.described(function)[:2]
 
-    def operator_of(self, function: Any) -> str:
-        """What the program calls the call that made it ("" where it made none)."""
-        found = self._number(function)
-        return self.operators[found - 1] if found else ""
-
-    def _number(self, function: Any) -> int:
-        return bisect_right(self.first, function._sequence_nr()) if function is not None else 0
+    def described(self, function: Any) -> tuple[tuple[str, int] | None, int | None, str]:
+        """The same, and what the program calls it ("" where it made none)."""
+        found = bisect_right(self.first, function._sequence_nr()) if function is not None else 0
+        return (*self.places[found - 1], self.operators[found - 1]) if found else (None, None, "")
 
 
 #: Dtypes for which not all kernels that derivatives call are written.
@@ -86,7 +82,10 @@ _SELDOM = {torch.bool, torch.float16, torch.bfloat16}
 
 def _check_derivative(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Refuse what a derivative computes where eager's kernel raises in backward: differences of truth values, say."""
-    if not any(type(arg) is FakeTensor and arg.dtype in _SELDOM for arg in args):
+    for arg in args:
+        if type(arg) is FakeTensor and arg.dtype in _SELDOM:
+            break
+    else:
         return
     try:
         refusals.check(func, plan_of(func), args, kwargs)
@@ -177,9 +176,11 @@ class Tracer(FakeMode):
         special = SPECIAL.get(func)
         if special is not None:
             return lambda func, args, kwargs: special(self, *args, **kwargs)
-        if func in self.decompositions:
-            return self.decompose
-        return self._plain_action(func)
+        decomposition = self.decompositions.get(func)
+        if isinstance(decomposition, Respelling):
+            spell = decomposition.spell
+            return lambda func, args, kwargs: self.run(*spell(*args, **kwargs))
+        return self._plain_action(func) if decomposition is None else self.decompose
 
     def _plain_action(self, func: Any) -> Action:
         """What to do with an overload that has no decomposition, or whose decomposition declined."""
@@ -223,11 +224,12 @@ class Tracer(FakeMode):
 
     def _rooted(self, out: Any, args: tuple[Any, ...]) -> Any:
         """What a formula gives; what it cuts from memory that it made itself is no view."""
-        operands = {arg.handle.cell for arg in pytree.tree_leaves(args) if isinstance(arg, FakeTensor) and arg.handle}
         for made in out if isinstance(out, tuple) else (out,):
             handle = getattr(made, "handle", None)
-            if handle is not None and handle.steps and handle.origin is None and handle.cell not in operands:
-                self._own(made, self.node(made))
+            if handle is not None and handle.steps and handle.origin is None:
+                operands = [arg for arg in pytree.tree_leaves(args) if isinstance(arg, FakeTensor) and arg.handle]
+                if all(handle.cell is not arg.handle.cell for arg in operands):
+                    self._own(made, self.node(made))
         return out
 
     def _laid_out(self, out: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -328,8 +330,7 @@ class Tracer(FakeMode):
         location, step, operator = self.location, self.step, self.operator
         if self.phase != "forward":
             function = torch._C._current_autograd_node()
-            location, step = self.calls.of(function)
-            operator = self.calls.operator_of(function)
+            location, step, operator = self.calls.described(function)
             operator = operator and f"{operator}_backward"
             if func is aten.full.default and function is not None and _is_zeros(value, args[1]):
                 self.zero_gradients[node] = function

@@ -7,7 +7,6 @@ plan of a graph comes from here, when it is compiled or, where sizes are symboli
 
 from __future__ import annotations
 
-from bisect import insort
 from collections.abc import Sequence
 
 ALIGNMENT = 64
@@ -17,16 +16,20 @@ def place(blocks: Sequence[tuple[int, int, int]]) -> tuple[list[int], int]:
     """The offset of each block (bytes, first and last step of its life), and the size of the arena."""
     sizes = [-(-nbytes // ALIGNMENT) * ALIGNMENT for nbytes, _, _ in blocks]
     offsets = [0] * len(blocks)
-    placed: list[tuple[int, int, int, int]] = []  # offset, end, first, last; by offset
+    steps = max((last for _, _, last in blocks), default=0) + 1
+    alive: list[list[tuple[int, int]]] = [[] for _ in range(steps)]  # offsets and ends of those placed, by step
+    born: list[list[tuple[int, int]]] = [[] for _ in range(steps)]
     for number in sorted(range(len(blocks)), key=lambda number: (-sizes[number], blocks[number][1:])):
         _, first, last = blocks[number]
         offset = 0
-        for start, end, born, dead in placed:
-            if end <= offset or dead < first or last < born:
-                continue
+        later = [block for starting in born[first + 1 : last + 1] for block in starting]
+        for start, end in sorted([*alive[first], *later]):
             if start >= offset + sizes[number]:
                 break
-            offset = end
+            offset = max(offset, end)
         offsets[number] = offset
-        insort(placed, (offset, offset + sizes[number], first, last))
-    return offsets, max((end for _, end, _, _ in placed), default=0)
+        block = offset, offset + sizes[number]
+        born[first].append(block)
+        for step in range(first, last + 1):
+            alive[step].append(block)
+    return offsets, max((offset + size for offset, size in zip(offsets, sizes, strict=True)), default=0)

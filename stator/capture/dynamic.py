@@ -155,9 +155,9 @@ class History:
         if all(seen() is not module for seen in met):
             met.append(weakref.ref(module))
             count = len(met)
-            within = any(len(self.modules.get(step, ())) > 1 for step in place.path() if step is not place)
             # It is asked for seldom, because looking for who keeps an object takes long.
-            asked = count > 1 and count & (count - 1) == 0 and not within
+            asked = count > 1 and count & (count - 1) == 0
+            asked = asked and all(len(self.modules.get(step, ())) < 2 for step in place.path() if step is not place)
             if count > MOST_MODULES or (asked and forsaken(met[-2])):
                 log.record(
                     log.RECOMPILE, reason=f"{place} is another module at each call: it is taken by its structure"

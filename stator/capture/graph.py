@@ -329,7 +329,8 @@ class GraphBuilder:
     def _append(
         self, kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], value: Any, location: Location
     ) -> fx.Node:
-        node = add_node(self.graph, kind, target, args, kwargs)
+        # What is an attribute's name already needs no other made of it.
+        node = add_node(self.graph, kind, target, args, kwargs, target if kind == "get_attr" else None)
         meta = node.meta
         meta["val"] = value
         meta["location"] = location

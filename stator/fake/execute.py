@@ -115,10 +115,14 @@ def execute(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 def _check_dims(func: Any, positions: list[int], args: tuple[Any, ...]) -> None:
     """Raise as eager does where a dim is named that the first argument has not, nor gets."""
-    given = args[0] if type(args[0]) is list else args[:1]
-    rank = max([tensor.dim() for tensor in given if type(tensor) is FakeTensor], default=None)
-    if rank is None:
-        return
+    first = args[0]
+    if type(first) is FakeTensor:
+        rank = first.dim()
+    else:
+        ranks = [tensor.dim() for tensor in first if type(tensor) is FakeTensor] if type(first) is list else []
+        if not ranks:
+            return
+        rank = max(ranks)
     rank = max(rank + (func in _ADDING), 1)
     for position in positions:
         dims = args[position] if position < len(args) else None

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from stator.fake.symbolic import size_of
+from stator.sizes.strides import contiguous
 
 Size = tuple[int, ...]
 
@@ -95,6 +96,8 @@ def contiguous_strides(size: Sequence[int]) -> Size:
 
 def is_plain(tensor: torch.Tensor) -> bool:
     """Whether the strides are those of a fresh contiguous tensor, also of dims with one element or none."""
+    if not tensor._has_symbolic_sizes_strides:
+        return tensor.stride() == contiguous(tensor.shape)
     expected: Any = 1
     for extent, stride in zip(reversed(tensor.shape), reversed(tensor.stride()), strict=True):
         if size_of(stride) != size_of(expected):
@@ -105,6 +108,8 @@ def is_plain(tensor: torch.Tensor) -> bool:
 
 def is_contiguous(tensor: torch.Tensor) -> bool:
     """`tensor.is_contiguous()`; asks nothing of sizes whose strides are written as those of a contiguous tensor."""
+    if not tensor._has_symbolic_sizes_strides:
+        return tensor.is_contiguous()
     expected: Any = 1
     for extent, stride in zip(reversed(tensor.shape), reversed(tensor.stride()), strict=True):
         if size_of(stride) != size_of(expected):

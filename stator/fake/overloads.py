@@ -25,6 +25,23 @@ def overload(name: str) -> OpOverload | None:
     return getattr(packet, variant or "default", None) if packet is not None else None
 
 
+class Respelling:
+    """What an overload is: one call of another, with the arguments that `spell` gives.
+
+    It is a function of the overload's arguments, as others in a table are; who records calls has no need to make it.
+    """
+
+    __slots__ = ("spell",)
+
+    def __init__(self, spell: Callable[..., tuple[Any, ...]]) -> None:
+        #: The arguments → the other overload, and its arguments.
+        self.spell = spell
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        func, *others = self.spell(*args, **kwargs)
+        return func(*others)
+
+
 class Table(dict[OpOverload, Callable[..., Any]]):
     """Overload → function. `entry` says what a function is, for error messages."""
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 from stator.fake.execute import aten
-from stator.fake.layout import is_float, same
+from stator.fake.layout import is_float, is_plain, same
 from stator.fake.rules import broadcast, fresh, rule
+from stator.fake.tensor import make
 
 
 @rule(aten.addmv.default)
@@ -32,7 +33,7 @@ def _soft_margin(x: Any, target: Any, reduction: int = 1) -> Any:
 def _safe_softmax(x: Any, dim: int, dtype: Any = None) -> Any:
     if not is_float(dtype or x.dtype):
         raise NotImplementedError(f'"softmax" not implemented for {dtype or x.dtype}')
-    return NotImplemented
+    return make(x.shape, dtype or x.dtype, x.device) if is_plain(x) else NotImplemented
 
 
 @rule(aten.index_reduce.default)

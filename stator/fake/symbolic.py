@@ -41,7 +41,7 @@ def size_of(value: int | torch.SymInt) -> Extent:
 
 def extents(values: Sequence[int | torch.SymInt]) -> tuple[Extent, ...]:
     """The extents of a shape."""
-    return tuple([size_of(value) for value in values])
+    return tuple([value if type(value) is int else size_of(value) for value in values])
 
 
 def is_symbolic(values: Iterable[Any]) -> bool:

@@ -6,13 +6,14 @@ them), `fake/effects.py` (the effects of operators), `fake/execute.py` (other fa
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import torch
 from torch import fx
 
 from stator.base.effects import Effect
-from stator.fake.effects import operator_effects
+from stator.fake.effects import OURS, operator_effects
 from stator.fake.execute import argument, plan_of
 from stator.fake.overloads import overload
 
@@ -39,6 +40,9 @@ def effects_of(node: fx.Node) -> tuple[Effect, ...]:
     target: Any = node.target
     if not isinstance(target, torch._ops.OpOverload):
         return ()
+    always = _effects_of_all(target)
+    if always is not None:
+        return always
     found = operator_effects(target)
     if target in CHECKING:
         return (Effect.CHECK,) if node.meta.get("phase", "forward") == "forward" else ()
@@ -47,9 +51,17 @@ def effects_of(node: fx.Node) -> tuple[Effect, ...]:
     return found
 
 
+@cache
+def _effects_of_all(target: Any) -> tuple[Effect, ...] | None:
+    """The effects that each call of an overload has, whatever is registered later; None where calls differ."""
+    found = operator_effects(target)
+    return None if target in CHECKING or Effect.RANDOM in found or target.namespace not in OURS else found
+
+
 def may_repeat(node: fx.Node) -> bool:
     """Whether nobody sees that the call is made again, with the same arguments: it computes, and checks at most."""
-    return not effects_of(node) or effects_of(node) == (Effect.CHECK,)
+    found = effects_of(node)
+    return not found or found == (Effect.CHECK,)
 
 
 def may_merge(node: fx.Node) -> bool:

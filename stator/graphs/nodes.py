@@ -27,7 +27,8 @@ def add_node(
     """A node at the graph's insertion point."""
     node = graph.create_node(kind, target, (), None, name)
     # A node that is set an attribute files itself anew in the graph's index of targets, which knows no arguments.
-    object.__setattr__(node, "args", args)
+    if args:
+        object.__setattr__(node, "args", args)
     if kwargs:
         object.__setattr__(node, "kwargs", kwargs)
     return node

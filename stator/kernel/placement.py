@@ -153,7 +153,7 @@ class Placement:
         elif node.op == "scan":
             wanted = [(node.args[0], None)]  # goes on whether somebody looks or not
         else:
-            wanted = [(child, mask) for child in node.children()]
+            wanted = [(child, mask) for child in node.children]
         if mask is not None and node.op == "load":
             wanted.append((mask, None))
         return [key for key in [self._key(*pair) for pair in wanted] if self.find(*key) is None]
@@ -163,7 +163,7 @@ def guarded_nodes(nodes: Iterable[Expr], free: Callable[[Expr], bool]) -> set[Ex
     """The nodes, given operands first, holding a load that a mask around them matters to; to `free` ones none does."""
     found: set[Expr] = set()
     for node in nodes:
-        guarded = node.op not in ("reduce", "scan") and any(child in found for child in node.children())
+        guarded = node.op not in ("reduce", "scan") and any(child in found for child in node.children)
         if guarded or (node.op == "load" and not free(node)):
             found.add(node)
     return found

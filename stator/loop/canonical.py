@@ -78,7 +78,7 @@ class _Binding:
 
     __slots__ = ("names", "ranges", "stored")
 
-    def __init__(self, draft: Draft, nodes: list[Expr], mapping: AxisMap) -> None:
+    def __init__(self, draft: Draft, nodes: tuple[Expr, ...], mapping: AxisMap) -> None:
         self.stored = {store.buffer for store in draft.stores}
         #: (buffer, the constant position or None) -> the lowest and the highest position.
         self.ranges: dict[tuple[str, int | None], tuple[int, Bound]] = {}
@@ -117,7 +117,7 @@ class _Binding:
         made = []
         for key, name in self.names.items():
             buffer, start = buffers[key[0]], self._start(key)
-            numel = _length(self.ranges[key][1], buffer.span, start)
+            numel = length(self.ranges[key][1], buffer.span, start)
             made.append(Param(name, buffer.dtype, roles.get(name, "in"), numel))
         return tuple(made)
 
@@ -132,7 +132,7 @@ def _most(one: Bound, other: Bound) -> Bound:
     return None if one is None or other is None else maximum(one, other)
 
 
-def _length(high: Bound, span: Extent, start: int) -> Extent:
+def length(high: Bound, span: Extent, start: int) -> Extent:
     """How many elements may be touched from `start` on, where none beyond `high` is."""
     if type(high) is int and type(span) is int:
         return max(min(high + 1, span) - start, 0)
@@ -146,7 +146,7 @@ def _roles(stores: list[Store]) -> dict[str, str]:
     return {store.buffer: "inout" if store.buffer in loaded else "out" for store in stores}
 
 
-def _accesses(draft: Draft, nodes: list[Expr]) -> list[Index]:
+def _accesses(draft: Draft, nodes: tuple[Expr, ...]) -> list[Index]:
     """The distinct indices, stores first."""
     found = [store.index for store in draft.stores]
     found += [node.attr[1] if node.op == "load" else node.attr for node in nodes if node.op in ("load", "index")]

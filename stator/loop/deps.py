@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from stator.base.effects import Effect
 from stator.loop.collision import scatters
@@ -17,15 +18,18 @@ from stator.loop.index import Axis, Index
 from stator.loop.masks import LoadBounds, bounds_of_loads
 from stator.loop.nest import Extern, Nest, Node, Program, View
 
+#: The indices that a node reads, by buffer, and its expression nodes.
+Reads: TypeAlias = tuple[dict[str, list[Index]], tuple[Expr, ...]]
+
 
 @dataclass(slots=True)
 class NestFacts:
     """One nest's accesses: `reads` has the distinct indices by buffer, `bounds` what masks say of the axes of some,
-    `nodes` counts expression nodes."""
+    `nodes` are those of its expressions, operands first."""
 
     nest: Nest
     reads: dict[str, list[Index]]
-    nodes: int
+    nodes: tuple[Expr, ...]
     ordered: bool  # scans, argmax and argmin: the order of the reduce axes has a meaning
     scans: bool
 
@@ -106,10 +110,10 @@ def written(node: Node) -> list[str]:
     return [b.name for b in node.outputs] if isinstance(node, Extern) else [node.buffer.name]
 
 
-def _reads(node: Node) -> tuple[dict[str, list[Index]], list[Expr]]:
+def _reads(node: Node) -> Reads:
     """Indices by buffer (none for an extern's views), and a nest's expression nodes."""
     if isinstance(node, Extern):
-        return {view.buffer: [] for view in node.views()}, []
+        return {view.buffer: [] for view in node.views()}, ()
     reads: dict[str, list[Index]] = {}
     nodes = postorder([node.value, *[a.expr for a in node.index.indirects()]])  # type: ignore[list-item]
     for expr in nodes:
@@ -119,11 +123,11 @@ def _reads(node: Node) -> tuple[dict[str, list[Index]], list[Expr]]:
     return reads, nodes
 
 
-def _nest_facts(nest: Nest, reads: dict[str, list[Index]], nodes: list[Expr]) -> NestFacts:
+def _nest_facts(nest: Nest, reads: dict[str, list[Index]], nodes: tuple[Expr, ...]) -> NestFacts:
     scans = any(n.op == "scan" for n in nodes)
     ordered = scans or any(n.op == "reduce" and n.attr in ("argmax", "argmin") for n in nodes)
     rowwise = along_rows([index for indices in reads.values() for index in indices], nest.reduce_axes)
-    return NestFacts(nest, reads, len(nodes), ordered, scans, rowwise, bounds_of_loads(nest.value))
+    return NestFacts(nest, reads, nodes, ordered, scans, rowwise, bounds_of_loads(nest.value))
 
 
 def along_rows(reads: Iterable[Index], reduced: tuple[Axis, ...]) -> bool:
@@ -137,7 +141,7 @@ def along_rows(reads: Iterable[Index], reduced: tuple[Axis, ...]) -> bool:
     return votes >= 0
 
 
-def _live(program: Program, reads: list[tuple[dict[str, list[Index]], list[Expr]]], needed: set[str]) -> list[int]:
+def _live(program: Program, reads: list[Reads], needed: set[str]) -> list[int]:
     live: list[int] = []
     needed = set(needed)
     for number in range(len(program.nodes) - 1, -1, -1):

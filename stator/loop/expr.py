@@ -16,7 +16,7 @@ Neighbours: `index` (what loads point with), `nest` and `kernel` (what holds exp
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from zlib import crc32
 
@@ -33,30 +33,33 @@ SPECIAL = ("load", "const", "index", "reduce", "scan", "cast", "bitcast", "maske
 
 
 class Expr:
-    """One node. `level` is how deeply reductions nest in it; `digest` is the same in every process."""
+    """One node. `children` are its operands, and the expressions that its index loads through; `level` is how deeply
+    reductions nest in it."""
 
-    __slots__ = ("args", "attr", "axes", "digest", "dtype", "level", "op")
+    __slots__ = ("_digest", "args", "attr", "axes", "children", "dtype", "level", "op")
     op: str
     args: tuple[Expr, ...]
     dtype: str
     attr: Any
     axes: frozenset[Axis]
-    digest: int
+    children: tuple[Expr, ...]
     level: int
+    _digest: int | None
+
+    @property
+    def digest(self) -> int:
+        """A number that is the same in every process; few are asked for theirs."""
+        if self._digest is None:
+            for node in postorder([self]):
+                if node._digest is None:
+                    mark = crc32(f"{node.op} {node.dtype} {node.attr!r}".encode())
+                    node._digest = hash((mark, *[arg._digest for arg in node.args])) & 0xFFFFFFFFFFFFFFFF
+        assert self._digest is not None
+        return self._digest
 
     def substitute(self, mapping: Mapping[Axis, Index]) -> Expr:
         """Replace axes by indices everywhere, loads and indirect indices included."""
         return Rewriter(mapping)(self)
-
-    def children(self) -> tuple[Expr, ...]:
-        """The operands, and the expressions its index loads through."""
-        if self.op == "load":
-            index: Index = self.attr[1]
-        elif self.op == "index":
-            index = self.attr
-        else:
-            return self.args
-        return tuple([atom.expr for atom in index.indirects()]) if index.has_indirect else ()  # type: ignore[misc]
 
     def __repr__(self) -> str:
         if self.op == "load":
@@ -80,24 +83,20 @@ def _intern(op: str, args: tuple[Expr, ...], dtype: str, attr: Any = None) -> Ex
     self = object.__new__(Expr)
     self.op, self.args, self.dtype, self.attr = op, args, dtype, attr
     axes = NO_AXES
-    level = 0
+    children = args
     if args:
         axes = args[0].axes
         for arg in args:
             if arg.axes is not axes and not arg.axes <= axes:
                 axes = axes | arg.axes
-            if arg.level > level:
-                level = arg.level
-    elif op == "load":
-        axes = attr[1].axes()
-    elif op == "index":
-        axes = attr.axes()
-    if op in ("load", "index"):
-        level = max([child.level for child in self.children()], default=0)
-    self.axes = axes
-    self.level = level + (op == "reduce")
-    mark = crc32(f"{op} {dtype} {attr!r}".encode())
-    self.digest = hash((mark, *[arg.digest for arg in args])) & 0xFFFFFFFFFFFFFFFF
+    elif op in ("load", "index"):
+        position: Index = attr[1] if op == "load" else attr
+        axes = position.axes()
+        if position.has_indirect:
+            children = tuple([atom.expr for atom in position.indirects()])  # type: ignore[misc]
+    self.axes, self.children = axes, children
+    self.level = (max([child.level for child in children]) if children else 0) + (op == "reduce")
+    self._digest = None
     return _EXPRS.setdefault(key, self)
 
 
@@ -359,36 +358,43 @@ _RULES: dict[str, Callable[..., Expr | None]] = {
 # -- walking and rewriting -------------------------------------------------------------------------
 
 
-def postorder(roots: Iterable[Expr]) -> list[Expr]:
+#: By a root, what is below it: each stage asks for that of each nest.
+_ORDERS: dict[Expr, tuple[Expr, ...]] = tables.table()
+
+
+def postorder(roots: Sequence[Expr]) -> tuple[Expr, ...]:
     """Every node once, operands first (those inside indirect indices too). Deterministic."""
+    if len(roots) != 1:
+        return tuple(_ordered(roots))
+    found = _ORDERS.get(roots[0])
+    if found is None:
+        found = _ORDERS[roots[0]] = tuple(_ordered(roots))
+    return found
+
+
+def _ordered(roots: Sequence[Expr]) -> list[Expr]:
     seen: set[Expr] = set()
     order: list[Expr] = []
-    stack: list[tuple[Expr, bool]] = [(root, False) for root in reversed(list(roots))]
+    stack = [*reversed(roots)]
     while stack:
-        node, ready = stack.pop()
-        if ready:
+        node = stack[-1]
+        if node not in seen:
+            missing = [child for child in node.children if child not in seen]
+            if missing:
+                stack += missing[::-1]
+                continue
+            seen.add(node)
             order.append(node)
-            continue
-        if node in seen:
-            continue
-        seen.add(node)
-        below = node.children()
-        if not below:
-            order.append(node)
-            continue
-        stack.append((node, True))
-        for child in reversed(below):
-            if child not in seen:
-                stack.append((child, False))
+        stack.pop()
     return order
 
 
-def loads(roots: Iterable[Expr]) -> list[Expr]:
+def loads(roots: Sequence[Expr]) -> list[Expr]:
     """The distinct loads, in order of first use."""
     return [node for node in postorder(roots) if node.op == "load"]
 
 
-def scans(roots: Iterable[Expr]) -> bool:
+def scans(roots: Sequence[Expr]) -> bool:
     """Whether there is a scan among these nodes and what they are made of."""
     return any(node.op == "scan" for node in postorder(roots))
 
@@ -422,7 +428,7 @@ class Rewriter:
             if node in memo:
                 stack.pop()
                 continue
-            missing = [child for child in node.children() if child not in memo]
+            missing = [child for child in node.children if child not in memo]
             if missing:
                 stack.extend(reversed(missing))
                 continue

@@ -52,6 +52,8 @@ def _loaded(nest: Nest) -> list[Indirect]:
 
 def writing(facts: Facts, group: Group) -> list[str]:
     """The memory of the caller that a group writes."""
+    if not facts.program.mutated:
+        return []
     names = [name for member in group.members for name in written(facts.node(member))]
     return [name for name in names if name in facts.program.mutated]
 

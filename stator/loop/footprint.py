@@ -98,7 +98,8 @@ class _Pair:
             [*_made(forward), *_workspaces(forward, device)],
             [*_made(backward), *_workspaces(backward, device), *taken],
         )
-        names = {_buffer(forward, place.output) for place in kept}
+        results = _results(forward)
+        names = {results[place.output] for place in kept}
         self.saved = sum(hint(forward.buffers[name].nbytes) for name in names if name)
 
     def border(self) -> int:
@@ -182,9 +183,10 @@ def _bytes(view: View, schedule: Schedule) -> int:
 def _given(forward: Schedule, backward: Schedule, kept: Sequence[Kept], given: int) -> list[Home]:
     """Tangents and what forward saved, each until its last reader; one memory may be saved as several values."""
     lives = lifetimes(backward.steps, [out.buffer for out in backward.outputs if isinstance(out, View)])
+    results = _results(forward)
     ends: dict[str, int] = {}
     for place in kept:
-        if name := _buffer(forward, place.output):
+        if name := results[place.output]:
             last = lives.get(backward.inputs[place.input].name, (0, 0))[1]
             ends[name] = max(ends.get(name, 0), last)
     tangents = [(hint(t.nbytes), 0, lives.get(t.name, (0, 0))[1]) for t in backward.inputs[given:]]
@@ -192,9 +194,7 @@ def _given(forward: Schedule, backward: Schedule, kept: Sequence[Kept], given: i
     return [*tangents, *saved]
 
 
-def _buffer(schedule: Schedule, output: int) -> str:
-    """The buffer of a result that the schedule makes itself, or ""."""
-    made = schedule.outputs[output]
-    if not isinstance(made, View) or any(made.buffer == given.name for given in schedule.inputs):
-        return ""
-    return made.buffer
+def _results(schedule: Schedule) -> list[str]:
+    """The buffer of each result that the schedule makes itself; "" for others."""
+    given = {buffer.name for buffer in schedule.inputs}
+    return [out.buffer if isinstance(out, View) and out.buffer not in given else "" for out in schedule.outputs]

@@ -57,7 +57,7 @@ class Group:
         if facts is not None:
             self.reads = dict(facts.reads)
             self.writes = {facts.nest.buffer.name: facts.nest.index}
-            self.nodes, self.ordered = facts.nodes, facts.ordered
+            self.nodes, self.ordered = len(facts.nodes), facts.ordered
             self.space = Space(facts.nest.axes, facts.nest.reduce_axes)
             self.rowwise, self.scans = facts.rowwise, facts.scans
             self.scatters = scatters(facts.nest)
@@ -392,12 +392,13 @@ class _Decision:
         self.groups.discard(source)
         bits = target.bits
         for one, other in ((target, source), (source, target)):
-            if other.after & ~one.after & ~bits:
+            after, later = other.after & ~bits, other.later & ~bits
+            if after & ~one.after:
                 for group in self._groups(one.later & ~other.later & ~bits):
-                    group.after |= other.after & ~bits
-            if other.later & ~one.later & ~bits:
+                    group.after |= after
+            if later & ~one.later:
                 for group in self._groups(one.after & ~other.after & ~bits):
-                    group.later |= other.later & ~bits
+                    group.later |= later
         target.before = (target.before | source.before) & ~bits
         target.after = (target.after | source.after) & ~bits
         target.later = (target.later | source.later) & ~bits
@@ -408,7 +409,7 @@ class _Decision:
             number = numbers.bit_length() - 1
             group = self.group[number]
             yield group
-            numbers &= ~(group.bits | 1 << number)
+            numbers &= ~group.bits
 
 
 def escapes(name: str, inside: int, facts: Facts) -> bool:

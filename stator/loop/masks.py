@@ -30,7 +30,7 @@ def bounds_of_loads(root: Expr) -> LoadBounds:
         here = around[node]
         if node.op == "load" and here:
             found[node.attr] = here
-        for i, child in enumerate(node.children()):
+        for i, child in enumerate(node.children):
             passed = _both(here, narrowed(node.args[0])) if node.op == "masked" and i == 1 else here
             around[child] = _either(around[child], passed) if child in around else passed
     return found

@@ -26,13 +26,15 @@ def plan(
     returned = [
         b.name for s in steps if not isinstance(s, Launch) and not s.extern.out_target for b in s.extern.outputs
     ]
-    outside = {*inputs, *kept, *returned}
+    given = set(inputs)
+    outside = {*given, *kept, *returned}
     placed = {name: life for name, life in lives.items() if name not in outside}
     aliases = _in_place(steps, buffers, placed)
     blocks = _blocks(placed, buffers, aliases)
     offsets, size = offsets_of(blocks, hint)
     offsets = {name: offsets[name] for name in placed}
-    own = tuple(name for name in kept if name in lives and name not in returned and name not in set(inputs))
+    elsewhere = given.union(returned)
+    own = tuple([name for name in kept if name in lives and name not in elsewhere])
     return MemoryPlan(size, offsets, own, tuple(returned), tuple(aliases.items()), blocks)
 
 

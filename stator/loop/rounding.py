@@ -29,7 +29,7 @@ def without_roundings(stores: Sequence[Store]) -> list[Store]:
     kept: set[Expr] = {root for store in stores for root in store.roots[1:]}
     for node in reversed(nodes):
         if node in kept or _jumps(node):
-            kept.update(node.children())
+            kept.update(node.children)
     wide = _Wide(kept)
     return [replace(store, value=wide(store.value)) for store in stores]
 

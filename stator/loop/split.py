@@ -88,7 +88,7 @@ def _picked(node: Expr, axis: Axis) -> Expr | None:
     return masked(inside, body.args[1].substitute({axis: to_index(chosen, axis.size)}), nothing)
 
 
-def _pieces(nest: Nest, nodes: list[Expr], device: Device) -> int:
+def _pieces(nest: Nest, nodes: tuple[Expr, ...], device: Device) -> int:
     """Into how many pieces to split the reductions of a nest; 0 for not at all."""
     outer, inner = (prod(hint(axis.size) for axis in axes) for axes in (nest.axes, nest.reduce_axes))
     kinds = [n.attr if n.op == "reduce" else n.op for n in nodes if n.op in ("reduce", "scan")]
@@ -105,11 +105,11 @@ def _pieces(nest: Nest, nodes: list[Expr], device: Device) -> int:
     return pieces if pieces > 1 else 0
 
 
-def _columns(nest: Nest, nodes: list[Expr]) -> bool:
+def _columns(nest: Nest, nodes: tuple[Expr, ...]) -> bool:
     return bool(nest.axes) and not along_rows([n.attr[1] for n in nodes if n.op == "load"], nest.reduce_axes)
 
 
-def _split(nest: Nest, nodes: list[Expr], pieces: int) -> Iterator[Node]:
+def _split(nest: Nest, nodes: tuple[Expr, ...], pieces: int) -> Iterator[Node]:
     """Innermost reductions first: each becomes two nests and then a load. Results along the fast axis stay there."""
     outer = flat(nest.axes)
     size = tuple(axis.size for axis in nest.axes)

@@ -36,7 +36,7 @@ class Lines:
         for root in roots:
             self.uses[root] = self.uses.get(root, 0) + 1
         for node in order:
-            for child in node.children():
+            for child in node.children:
                 self.uses[child] = self.uses.get(child, 0) + 1
         for node in order:
             self._print(node)

@@ -61,7 +61,7 @@ def _reached_without_mask(roots: Iterable[Expr]) -> set[Expr]:
         node = stack.pop()
         if node not in seen:
             seen.add(node)
-            stack.extend((node.args[0], node.args[2]) if node.op == "masked" else node.children())
+            stack.extend((node.args[0], node.args[2]) if node.op == "masked" else node.children)
     return seen
 
 
@@ -124,7 +124,7 @@ def _verify_outer(value: Expr, reduced: frozenset[Axis], where: str) -> None:
         if node in seen or node.op == "reduce":
             continue
         seen.add(node)
-        below = node.children()
+        below = node.children
         _require(below or reduced.isdisjoint(node.axes), where, f"{node} uses a reduce axis outside of a reduction")
         stack.extend(below)
 

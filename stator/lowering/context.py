@@ -142,9 +142,7 @@ class Context:
     def write(self, buffer: Buffer, value: LazyTensor, offset: Extent = 0) -> None:
         """A nest that stores the value in the buffer, outermost loop over the largest stride."""
         axes, at = loop_axes(value.size, buffer.stride)
-        position = Index.of(offset)
-        for index, step in zip(at, buffer.stride, strict=True):
-            position = position + index * step
+        position = Place(buffer, buffer.stride, offset).position(at)
         element = e.cast(value.load(at), buffer.dtype)
         self.nodes += halves(Nest(buffer, axes, (), element, position, operators=value.operators))
 
@@ -176,9 +174,7 @@ class Context:
         """A nest over all of `out` that walks `dim` in order; `value` gives the stored expression."""
         buffer = self.buffer(out.size, out.stride, out.dtype)
         axes, at = loop_axes(out.size, buffer.stride)
-        position = Index.of(0)
-        for index, step in zip(at, buffer.stride, strict=True):
-            position = position + index * step
+        position = Place(buffer, buffer.stride).position(at)
         walked = at[dim].axes()
         outer, inner = (tuple([axis for axis in axes if (axis in walked) is inside]) for inside in (False, True))
         self.nodes.append(Nest(buffer, outer, inner, value(at), position))

@@ -57,8 +57,11 @@ def lower(gm: GraphModule, name: str, device: Device) -> Program:
 
 def _number(gm: GraphModule, kind: str) -> int | None:
     """Which device of its kind the graph is on; None where nothing tells."""
-    values = tree_leaves([node.meta.get("val") for node in gm.graph.nodes])
-    found = {value.device for value in values if isinstance(value, torch.Tensor) and value.device.index is not None}
+    values = [node.meta.get("val") for node in gm.graph.nodes]
+    tensors = [value for value in values if isinstance(value, torch.Tensor)]
+    tensors += [leaf for value in values if type(value) in (tuple, list) for leaf in tree_leaves(value)]
+    found = {value.device for value in tensors if isinstance(value, torch.Tensor)}
+    found = {device for device in found if device.index is not None}
     if len(found) > 1:
         places = " and ".join(sorted(map(str, found)))
         raise Unsupported("a graph on several devices", f"its tensors are on {places}")
@@ -277,10 +280,12 @@ def _operators(node: Node, values: dict[Node, Any]) -> tuple[Operator, ...]:
     """The operators of the program that a node computes, with those of operands that lie nowhere yet."""
     found: dict[Operator, None] = {}
     for operand in node.all_input_nodes:
-        value: Any = values.get(operand)
-        while isinstance(value, LazyTensor) and value.base is not None:
+        value: Any = values[operand]
+        if type(value) is not LazyTensor:
+            continue
+        while value.base is not None:
             value = value.base
-        if isinstance(value, LazyTensor) and value.place is None:
+        if value.place is None and value.operators:
             found.update(dict.fromkeys(value.operators))
     own = node.meta.get("operator")
     if own:
@@ -305,10 +310,7 @@ def _written(target: LazyTensor, value: LazyTensor) -> tuple[Expr, tuple[Axis, .
     place = target.place
     assert place is not None
     axes, at = loop_axes(target.size, place.stride)
-    position = Index.of(place.offset)
-    for index, step in zip(at, place.stride, strict=True):
-        position = position + index * step
-    return broadcast(value, at), axes, position
+    return broadcast(value, at), axes, place.position(at)
 
 
 def _spoiled(element: Expr, mutated: set[str], own: str, position: Index) -> bool:
@@ -324,7 +326,7 @@ def _fill(args: Any, values: dict[Node, Any]) -> Any:
     if isinstance(args, Node):
         return values[args]
     if isinstance(args, tuple | list):
-        filled = [_fill(a, values) for a in args]
+        filled = [values[a] if type(a) is Node else _fill(a, values) for a in args]
         return tuple(filled) if isinstance(args, tuple) else filled
     if isinstance(args, dict):
         return {key: _fill(a, values) for key, a in args.items()}

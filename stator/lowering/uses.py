@@ -42,38 +42,37 @@ class Uses:
 def find(graph: Graph) -> dict[Node, Uses]:
     """The uses of every node."""
     found: dict[Node, Uses] = {}
+    reads: dict[Node, Uses] = {}  # what it is to be read by a node
     for node in reversed(graph.nodes):
         uses = found[node] = Uses()
         for user in node.users:
-            if user.op == "output":
-                uses.count += 1
-                uses.output = True
-                continue
-            primitive = PRIMITIVES.get(user.target)
-            if user.target is operator.getitem or is_view(user):
-                beyond = found[user]
-                uses.count += beyond.count
-                uses.extern += beyond.extern
-                uses.output = uses.output or beyond.output
-                uses.elements = max(uses.elements, beyond.elements)
-                uses.gathered = max(uses.gathered, beyond.gathered)
-                continue
-            uses.count += 1
-            uses.elements = max(uses.elements, _elements(user))
-            uses.gathered = max(uses.gathered, _gathered(user, found[user]))
-            uses.extern += primitive is None or primitive.kind == "extern"
+            read = reads[user]
+            uses.count += read.count
+            uses.extern += read.extern
+            uses.output = uses.output or read.output
+            uses.elements = max(uses.elements, read.elements)
+            uses.gathered = max(uses.gathered, read.gathered)
+        reads[node] = _read(node, uses)
     return found
 
 
-def _gathered(node: Node, uses: Uses) -> int:
-    """How often readers of a node's result, and itself if it is a gather, compute what it gathers."""
+def _read(node: Node, uses: Uses) -> Uses:
+    """What a node is to those that it reads; through views and parts of results its own readers are seen."""
     target: Any = node.target
-    if uses.output:
-        return 0
-    if target in GATHERS:
-        return max(_elements(node), uses.elements, uses.gathered)
+    if node.op == "output":
+        return Uses(1, output=True)
+    if target is operator.getitem or is_view(node):
+        return uses
     primitive = PRIMITIVES.get(target)
-    return uses.gathered if primitive is not None and primitive.kind == "pointwise" else 0
+    kind = "extern" if primitive is None else primitive.kind
+    elements = _elements(node)
+    if uses.output:
+        gathered = 0
+    elif target in GATHERS:  # how often readers of the result, and itself, compute what it gathers
+        gathered = max(elements, uses.elements, uses.gathered)
+    else:
+        gathered = uses.gathered if kind == "pointwise" else 0
+    return Uses(1, int(kind == "extern"), False, elements, gathered)
 
 
 def _elements(node: Node) -> int:

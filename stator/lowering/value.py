@@ -20,6 +20,7 @@ from stator.base.dtypes import OPAQUE
 from stator.base.errors import Unsupported
 from stator.fake.symbolic import size_of
 from stator.loop import expr as e
+from stator.loop import tables
 from stator.loop.expr import Expr
 from stator.loop.index import ZERO, Index
 from stator.loop.nest import Buffer, Operator
@@ -76,7 +77,10 @@ class Spec(NamedTuple):
         dtype = DTYPES.get(value.dtype)
         if dtype is None:
             raise Unsupported(f"a tensor of {value.dtype}", "the loop IR has no such dtype")
-        return Spec(shape(value.shape), shape(value.stride()), dtype, value.device.type)
+        size, stride = value.shape, value.stride()
+        if value._has_symbolic_sizes_strides:
+            return Spec(shape(size), shape(stride), dtype, value.device.type)
+        return Spec(tuple(size), stride, dtype, value.device.type)
 
     @property
     def numbers(self) -> Spec:
@@ -121,7 +125,20 @@ class Place(NamedTuple):
     stride: Size
     offset: Extent = 0
 
+    def position(self, at: Indices) -> Index:
+        """The flat position of an element."""
+        key = self.offset, self.stride, at
+        found = _POSITIONS.get(key)
+        if found is None:
+            found = Index.of(self.offset)
+            for index, step in zip(at, self.stride, strict=True):
+                found = found + index * step
+            _POSITIONS[key] = found
+        return found
 
+
+#: By offset, strides and indices: the values of a graph lie in few ways.
+_POSITIONS: dict[tuple[Extent, Size, Indices], Index] = tables.table()
 #: Rewrites the place of a base (of the given size) to the place of a view, or declines.
 Restride = Callable[[Place], Place | None]
 
@@ -149,10 +166,10 @@ class LazyTensor:
         "weight",
     )
 
-    def __init__(self, size: Size, dtype: str, body: Body | None, weight: int) -> None:
+    def __init__(self, size: Size, dtype: str, body: Body | None, weight: int, stride: Size | None = None) -> None:
         self.size, self.dtype, self.body = size, dtype, body
         #: The strides it gets when it is realised.
-        self.stride = contiguous(size)
+        self.stride = contiguous(size) if stride is None else stride
         #: An upper bound of the size of its expression.
         self.weight = weight
         self.place: Place | None = None
@@ -185,10 +202,7 @@ class LazyTensor:
                 assert self.body is not None
                 found = self._memo[at] = self.body(at)
             return found
-        position = Index.of(place.offset)
-        for index, step in zip(at, place.stride, strict=True):
-            position = position + index * step
-        return e.load(place.buffer.name, position, self.dtype)
+        return e.load(place.buffer.name, place.position(at), self.dtype)
 
     def settle(self, place: Place) -> Place:
         """From now on the value is read from memory."""
@@ -208,8 +222,8 @@ class LazyTensor:
 
 def placed(size: Size, place: Place) -> LazyTensor:
     """A value that lies in memory."""
-    value = LazyTensor(size, place.buffer.dtype, None, 1)
-    value.place, value.stride = place, place.stride
+    value = LazyTensor(size, place.buffer.dtype, None, 1, place.stride)
+    value.place = place
     return value
 
 

@@ -31,12 +31,13 @@ class FoldConstants:
         numbers: dict[fx.Node, torch.Tensor] = {}
         changes = 0
         for node in graph.nodes:
-            if node.op != "call_function":
+            full = node.target is aten.full.default
+            if node.op != "call_function" or not (full or _is_known(node, numbers)):
                 continue
             value = node.meta["val"]
             if not isinstance(value, torch.Tensor) or value.device.type == "meta":
                 continue
-            if node.target is aten.full.default:
+            if full:
                 if is_symbolic(node.args[1:]):
                     continue
                 numbers[node] = torch.full((), node.args[1], dtype=value.dtype)
@@ -50,16 +51,13 @@ class FoldConstants:
         return changes
 
     def _fold(self, node: fx.Node, value: Any, numbers: dict[fx.Node, torch.Tensor]) -> torch.Tensor | None:
-        """The one number that the node's value consists of, if it does and that is known."""
-        inputs = node.all_input_nodes
-        if not inputs or any(source not in numbers for source in inputs):
-            return None
+        """The one number that the node's value consists of, if it does, where those of its operands are known."""
         target: Any = node.target
         if is_view(node):
-            number = numbers[inputs[0]]
+            number = numbers[node.all_input_nodes[0]]
             return None if target in _OTHER_NUMBERS or number.dtype != value.dtype else number
         if target in (aten.clone.default, aten._to_copy.default):
-            return numbers[inputs[0]].to(value.dtype)
+            return numbers[node.all_input_nodes[0]].to(value.dtype)
         if torch.Tag.pointwise not in getattr(target, "tags", ()) or effects_of(node):
             return None
         if is_symbolic(node.args) or is_symbolic(node.kwargs.values()):
@@ -71,6 +69,12 @@ class FoldConstants:
         except RuntimeError:  # a division by zero, say: the kernel raises it if it is called, and has an element
             return None
         return out.flatten()[0].to(value.dtype)
+
+
+def _is_known(node: fx.Node, numbers: dict[fx.Node, torch.Tensor]) -> bool:
+    """Whether the numbers that all operands consist of are."""
+    inputs = node.all_input_nodes
+    return bool(inputs) and all(source in numbers for source in inputs)
 
 
 def _stand_in(arg: Any, numbers: dict[fx.Node, torch.Tensor]) -> Any:

@@ -53,11 +53,13 @@ def _leaving(escapes: Escapes, call: fx.Node) -> set[Any]:
 
 def _key(node: fx.Node) -> Any:
     """Equal for equal calls. Types are part of it: 1, 1.0 and True are equal in Python."""
-    kwargs = tuple((name, _frozen(value)) for name, value in sorted(node.kwargs.items()))
+    kwargs = tuple([(name, _frozen(value)) for name, value in sorted(node.kwargs.items())]) if node.kwargs else ()
     return node.target, _frozen(node.args), kwargs
 
 
 def _frozen(arg: Any) -> Any:
+    if isinstance(arg, fx.Node):
+        return arg
     if isinstance(arg, (list, tuple)):
         return tuple([_frozen(item) for item in arg])
     if isinstance(arg, float):
@@ -66,4 +68,4 @@ def _frozen(arg: Any) -> Any:
         arg = size_of(arg)
     elif isinstance(arg, torch.SymFloat):
         arg = written(arg.node.value)
-    return arg if isinstance(arg, fx.Node) else (type(arg), arg)
+    return type(arg), arg

@@ -44,13 +44,11 @@ def _keeps(escapes: Escapes, source: fx.Node, node: fx.Node) -> bool:
 
 def _same_geometry(a: fx.Node, b: fx.Node) -> bool:
     x, y = a.meta["val"], b.meta["val"]
-    return (
-        isinstance(x, torch.Tensor)
-        and x.dtype is y.dtype
-        and x.device == y.device
-        and extents(x.shape) == extents(y.shape)
-        and extents(x.stride()) == extents(y.stride())
-    )
+    if not isinstance(x, torch.Tensor) or x.dtype is not y.dtype or x.device != y.device:
+        return False
+    if x._has_symbolic_sizes_strides or y._has_symbolic_sizes_strides:
+        return extents(x.shape) == extents(y.shape) and extents(x.stride()) == extents(y.stride())
+    return x.shape == y.shape and x.stride() == y.stride()
 
 
 def _first(node: fx.Node) -> Any:

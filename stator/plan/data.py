@@ -209,6 +209,7 @@ def _read_argument(data: Any) -> Any:
 # ---- what has a text ------------------------------------------------------------------------------------------------
 
 
+@lru_cache(4096)
 def _form_text(form: ir.Form) -> str | None:
     """`f32 2,3 3,1`, where no symbol is in it."""
     if ir.is_sized(form.size, form.stride):

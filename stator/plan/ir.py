@@ -299,8 +299,9 @@ def names_in(item: Any) -> set[str]:
 
 
 def _parts(item: Any, *kinds: type) -> list[Any]:
-    """What is of these kinds in a part of a plan."""
+    """What is of these kinds in a part of a plan; of a record that stands in many places, what is in it once."""
     found, rest = [], [item]
+    seen: set[int] = set()
     while rest:
         item = rest.pop()
         kind = type(item)
@@ -308,7 +309,8 @@ def _parts(item: Any, *kinds: type) -> list[Any]:
             found.append(item)
         if kind is tuple:
             rest.extend([part for part in item if type(part) not in _PLAIN])
-        elif kind in FIELDS:
+        elif kind in FIELDS and id(item) not in seen:
+            seen.add(id(item))
             rest.extend([part for name in FIELDS[kind] if type(part := getattr(item, name)) not in _PLAIN])
     return found
 

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from stator.fake.layout import OPAQUE_DTYPES, promote
-from stator.fake.overloads import Function, Table, overload
+from stator.fake.overloads import Function, Respelling, Table, overload
 from stator.prims.dtypes import cast
 
 #: Overload → decomposition. Filled by importing `stator.prims.decompositions`.
@@ -41,6 +41,16 @@ def decompose(*names: str, also_complex: bool = False, mixed: bool = False) -> C
                 meets = torch.Tag.pointwise in op.tags and not mixed
                 declining = _declining(_meeting(function) if meets else function, also_complex)
                 DECOMPOSITIONS.register(op)(function if op.is_view else declining)
+        return function
+
+    return enter
+
+
+def respell(*names: str) -> Callable[[Function], Function]:
+    """Registers a function that gives the one primitive that some overloads of views are, and its arguments."""
+
+    def enter(function: Function) -> Function:
+        DECOMPOSITIONS.register(*names)(Respelling(function))
         return function
 
     return enter

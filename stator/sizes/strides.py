@@ -7,6 +7,7 @@ all calls. Neighbours: `stator.fake.layout` has eager's rules for the strides of
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import overload
 
 from stator.sizes.size import Extent
@@ -17,6 +18,11 @@ Shape = tuple[Extent, ...]
 
 def contiguous(size: Sequence[Extent]) -> Shape:
     """Row-major strides."""
+    return _contiguous(tuple(size))
+
+
+@lru_cache(maxsize=1024)  # of a graph, few sizes differ
+def _contiguous(size: Shape) -> Shape:
     strides: list[Extent] = []
     step: Extent = 1
     for n in reversed(size):
@@ -31,6 +37,11 @@ def span(size: Sequence[int], stride: Sequence[int]) -> int: ...
 def span(size: Sequence[Extent], stride: Sequence[Extent]) -> Extent: ...
 def span(size: Sequence[Extent], stride: Sequence[Extent]) -> Extent:
     """How many elements lie between the first and the last, both included."""
+    return _span(tuple(size), tuple(stride))
+
+
+@lru_cache(maxsize=1024)
+def _span(size: Shape, stride: Shape) -> Extent:
     last: Extent = 0
     for n, step in zip(size, stride, strict=True):
         if n == 0:

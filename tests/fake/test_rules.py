@@ -119,6 +119,9 @@ def test_layers():
     _, mean, rstd = aten.native_layer_norm(x, [8], w, w, 1e-5)
     compare(aten.native_layer_norm_backward.default, x, x, [8], mean, rstd, w, w, [True, True, False])
     compare(aten._softmax.default, x, -1, False)
+    for given in (x, x.transpose(1, 2), x[:, :1], x[:0], x.bfloat16(), x[0, 0, 0]):
+        compare(aten._safe_softmax.default, given, -1)
+        compare(aten._safe_softmax.default, given, 0, torch.float64)
     compare(aten._log_softmax.default, x.transpose(1, 2), 1, False)
     compare(aten._softmax_backward_data.default, x, x, -1, torch.float32)
     compare(aten.embedding.default, torch.rand(9, 4), torch.tensor([[1, 2], [3, 4]]))

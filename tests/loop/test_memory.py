@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stator.base.placement import ALIGNMENT
+from stator.base.placement import ALIGNMENT, place
 from stator.loop import memory
 from stator.loop.expr import op
 from stator.loop.kernel import Call, MemoryPlan
@@ -39,6 +39,24 @@ def test_plans_are_valid_and_tight(shape: list[tuple[int, list[int]]]) -> None:
     ]
     assert max(at_once, default=0) <= plan.arena_bytes <= 2 * max(at_once, default=0)
     assert all(offset % ALIGNMENT == 0 for offset in plan.offsets.values())
+
+
+@settings(max_examples=200)
+@given(st.lists(st.tuples(st.integers(0, 400), st.integers(0, 20), st.integers(0, 6)), max_size=30))
+def test_each_block_lies_as_low_as_larger_ones_let_it(shapes: list[tuple[int, int, int]]) -> None:
+    blocks = [(nbytes, first, first + more) for nbytes, first, more in shapes]
+    offsets, size = place(blocks)
+    sizes = [-(-nbytes // ALIGNMENT) * ALIGNMENT for nbytes, _, _ in blocks]
+    order = sorted(range(len(blocks)), key=lambda n: (-sizes[n], blocks[n][1:]))
+    for i, n in enumerate(order):
+        at_once = [m for m in order[:i] if blocks[m][1] <= blocks[n][2] and blocks[n][1] <= blocks[m][2]]
+        free = [
+            at
+            for at in (0, *[offsets[m] + sizes[m] for m in at_once])
+            if all(at + sizes[n] <= offsets[m] or offsets[m] + sizes[m] <= at for m in at_once)
+        ]
+        assert offsets[n] == min(free)
+    assert size == max([offset + nbytes for offset, nbytes in zip(offsets, sizes, strict=True)], default=0)
 
 
 def test_checker_finds_overlap() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stator.base.device import Device
-from stator.loop import fusion
+from stator.loop import apply, fusion
 from stator.loop.deps import analyse
 from stator.loop.evaluate import run_program, run_schedule
 from stator.loop.expr import Expr, cast, index, op
@@ -155,6 +155,37 @@ def test_no_fusion_around_an_extern() -> None:
     c = b.pointwise([4, 8], lambda i, j: op("add", op("add", get(a, i, j), get(product, i, j)), get(x, i, j)))
     found = equivalent(b.program(c))
     assert [isinstance(step, Launch) for step in found.steps] == [True, False, True]
+
+
+def test_equal_layers_make_their_kernels_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many there are, each form of a group is made into a kernel once."""
+    made: list[int] = []
+    launch = apply._launch
+    monkeypatch.setattr(apply, "_launch", lambda *args: made.append(1) or launch(*args))
+
+    def count(layers: int) -> int:
+        made.clear()
+        equivalent(transformer(layers, 4, 2, 2))
+        return len(made)
+
+    assert count(7) == count(4) > 0
+
+
+def test_groups_that_read_other_elements_share_a_kernel() -> None:
+    """Which element of which buffer is an argument; whether two elements are read or one is not."""
+    b = Build()
+    seeds, others, x = b.input(8), b.input(8), b.input(4, 4)
+    for one, k, two, n in ((seeds, 0, seeds, 5), (seeds, 3, others, 3), (others, 7, seeds, 0), (seeds, 2, seeds, 2)):
+        value = [(get(one, k), get(two, n)), x]
+        made = b.pointwise(
+            [4, 4],
+            lambda i, j, value=value: op("add", op("mul", get(value[1], i, j), value[0][0]), value[0][1]),
+        )
+        x = b.extern("aten.f", [made], [4, 4])
+    found = equivalent(b.program(x))
+    launches = [step for step in found.steps if isinstance(step, Launch)]
+    assert [len(step.args) for step in launches] == [4, 4, 4, 3]
+    assert len(found.kernels) == 2
 
 
 def test_mutation_joins_its_readers_and_stores_last() -> None:

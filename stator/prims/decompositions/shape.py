@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,21 +12,21 @@ from torch import Tensor
 from stator.fake.layout import is_nothing, suggests_channels_last
 from stator.prims import names as p
 from stator.prims.decompositions.layout import contiguous, iota, iota_along, reshaped
-from stator.prims.table import decompose
+from stator.prims.table import decompose, respell
 
 
-@decompose("t")
-def t(x: Tensor) -> Tensor:
-    return p.permute(x, [1, 0]) if x.dim() == 2 else p.alias(x)
+@respell("t")
+def t(x: Tensor) -> tuple[Any, ...]:
+    return (p.permute, x, [1, 0]) if x.dim() == 2 else (p.alias, x)
 
 
-@decompose("transpose.int")
-def transpose(x: Tensor, a: int, b: int) -> Tensor:
+@respell("transpose.int")
+def transpose(x: Tensor, a: int, b: int) -> tuple[Any, ...]:
     if x.dim() == 0:
-        return p.alias(x)
+        return p.alias, x
     order = list(range(x.dim()))
     order[a], order[b] = order[b], order[a]
-    return p.permute(x, order)
+    return p.permute, x, order
 
 
 @decompose("movedim.intlist")
