@@ -173,23 +173,22 @@ class _Choice:
     def _cheapest(self, plan: RecomputePlan) -> list[fx.Node]:
         graph = FlowGraph()
         numbers: dict[fx.Node, tuple[int, int]] = {}
-        parents: dict[fx.Node, list[fx.Node]] = {}
         steps = dict.fromkeys(self.used, 0)
         queue = list(self.used)
         for node in queue:
             numbers[node] = graph.node(), graph.node()
             graph.edge(*numbers[node], self._cost(node, steps[node]))
             if self._recomputable(node, plan):
-                parents[node] = node.all_input_nodes
-                for parent in parents[node]:
+                for parent in node.all_input_nodes:
                     if parent not in steps:
                         steps[parent] = steps[node] + (not is_view(node))
                         queue.append(parent)
             else:
                 graph.edge(0, numbers[node][0], INFINITE)
-        for node, above in parents.items():
-            for parent in above:
-                graph.edge(numbers[parent][1], numbers[node][0], INFINITE)
+        for node in queue:
+            if self._recomputable(node, plan):
+                for parent in node.all_input_nodes:
+                    graph.edge(numbers[parent][1], numbers[node][0], INFINITE)
         for node in self.used:
             graph.edge(numbers[node][1], 1, INFINITE)
         side = graph.source_side()
@@ -203,7 +202,7 @@ class _Choice:
         made = node.args[0] if node.target is getitem else node
         return is_cheap(node) or made in plan.allowed or (isinstance(made, fx.Node) and _marked(made))
 
-    def _cost(self, node: fx.Node, steps: int) -> float:
+    def _cost(self, node: fx.Node, steps: int) -> int:
         value = node.meta["val"]
         if not isinstance(value, torch.Tensor):
             return INFINITE
