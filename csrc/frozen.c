@@ -137,13 +137,17 @@ static bool calibrate(PyObject *tensor, PyObject *other) {
 
 /* -- `.data` ----------------------------------------------------------------------------------------------- */
 
-/* Somebody may write to the memory of this tensor from now on. */
-static void touch(PyObject *tensor) {
+/* Somebody may write to the memory of this tensor from now on; or, if it is `assigned`, it gets other memory, which
+ * is nothing to others in the old one. */
+static void touch(PyObject *tensor, bool assigned) {
     uintptr_t storage = 0;
     tensor_storage(tensor, &storage); /* which cannot fail where offsets are known */
     for (Frozen *frozen = state.all; frozen != NULL; frozen = frozen->next) {
         Py_ssize_t i = 0;
-        while (i < frozen->count && (uintptr_t)frozen->watched[i].trace.storage != storage) i++;
+        for (; i < frozen->count; i++) {
+            const Watched *watched = &frozen->watched[i];
+            if (assigned ? watched->tensor == tensor : (uintptr_t)watched->trace.storage == storage) break;
+        }
         if (i == frozen->count) continue;
         frozen->fresh = false;
         frozen->turn++;
@@ -151,12 +155,12 @@ static void touch(PyObject *tensor) {
 }
 
 static PyObject *get_data(PyObject *tensor, void *closure) {
-    touch(tensor);
+    touch(tensor, false);
     return state.get(tensor, closure);
 }
 
 static int set_data(PyObject *tensor, PyObject *value, void *closure) {
-    touch(tensor);
+    touch(tensor, true);
     return state.set(tensor, value, closure);
 }
 

@@ -89,7 +89,7 @@ def freeze(parts: Partitioned, joint: Joint, options: Options) -> Prologue | Non
         mark(parts.forward.graph, parts.metadata, joint.attributes)
         passes.run(parts.forward)
         loops = frozenset([op for op, line in prims.PRIMITIVES.items() if line.kind != "extern"])
-        convolutions = FoldAffine(), FoldPadding(), PackConvolutions(device, loops)
+        convolutions = FoldAffine(options.numerics == "fast"), FoldPadding(), PackConvolutions(device, loops)
         passes.run(parts.forward, (*convolutions, PackWeights(device)))
         return split(parts.forward)
 

@@ -2,7 +2,8 @@
 
 A lowering is a function of (context, out, *args, **kwargs) for one overload: `out` is the `Spec` of
 the result (a tuple of them for several results), tensors among the arguments are `LazyTensor`. It
-gives a `LazyTensor`, or a tuple of them. An overload without a lowering becomes an extern call.
+gives a `LazyTensor`, or a tuple of them. An overload without a lowering becomes an extern call. The overloads are
+primitives, and what passes make of them for a library.
 """
 
 from __future__ import annotations

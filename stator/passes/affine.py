@@ -1,13 +1,14 @@
 """Batch norms with frozen statistics, and other scales and shifts of channels, folded into the convolution before them.
 
 Only under the option `freezing`, and where all but the convolution's input is frozen (`graphs/frozen.py`): the products
-with the weight are made once. Results differ from eager's by roundings (docs/numerics.md), so half types, which eager
-rounds in between, are left alone. Neighbours: `aot/prologue.py`, which splits off what is made here.
+with the weight are made once. Results differ from eager's by roundings (docs/numerics.md), so bfloat16, which eager
+rounds in between, is folded under `numerics="fast"` alone: in float32, and the weight is rounded.
+Neighbours: `aot/prologue.py`, which splits off what is made here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Callable, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +20,6 @@ from stator.graphs.nodes import add_call, infer
 
 aten = torch.ops.aten
 
-_WIDE = (torch.float32, torch.float64)
 _STEPS = (aten.add.Tensor, aten.sub.Tensor, aten.mul.Tensor, aten.div.Tensor)
 
 
@@ -27,13 +27,16 @@ _STEPS = (aten.add.Tensor, aten.sub.Tensor, aten.mul.Tensor, aten.div.Tensor)
 class FoldAffine:
     """`(convolution(x, w, b) - m) * s + t`  -->  `convolution(x, w * s, (b - m) * s + t)`, if only these read it."""
 
+    fast: bool = False
+
     def __call__(self, graph: fx.Graph) -> int:
         known = frozen(graph)
         changes = 0
         for node in graph.find_nodes(op="call_function", target=aten.convolution.default):
-            chain = _chain(node, known) if _may_fold(node, known) else []
+            find = _CHAINS[self.fast].get(node.meta["val"].dtype)
+            chain = find(node, known) if find is not None and _may_fold(node, known) else []
             if chain:
-                _Fold(node, chain[-1]).replace(chain)
+                _Fold(node, chain).replace()
                 changes += 1
         return changes
 
@@ -46,7 +49,6 @@ def _may_fold(node: fx.Node, known: Set[fx.Node]) -> bool:
         node not in known
         and weight in known
         and (bias is None or bias in known)
-        and value.dtype in _WIDE
         and weight.meta["val"].dtype is value.dtype  # type: ignore[union-attr]
         and not (transposed and groups != 1)
     )
@@ -62,6 +64,29 @@ def _chain(node: fx.Node, known: Set[fx.Node]) -> list[fx.Node]:
             break
         found.append(last := user)
     return found
+
+
+def _wide_chain(node: fx.Node, known: Set[fx.Node]) -> list[fx.Node]:
+    """Those in float32, with the conversions before and behind them."""
+    wide = _converted(node, torch.float32)
+    steps = _chain(wide, known) if wide is not None else []
+    back = _converted(steps[-1], node.meta["val"].dtype) if steps else None
+    return [wide, *steps, back] if wide is not None and back is not None else []
+
+
+def _converted(node: fx.Node, dtype: torch.dtype) -> fx.Node | None:
+    """The only reader of a value, if it converts it and does no more."""
+    (user, *others) = node.users
+    if others or user.target is not aten._to_copy.default or user.kwargs != {"dtype": dtype}:
+        return None
+    return user if user.meta["val"].stride() == node.meta["val"].stride() else None
+
+
+#: By whether roundings may be left out, and by type.
+_CHAINS: tuple[dict[torch.dtype, Callable[[fx.Node, Set[fx.Node]], list[fx.Node]]], ...] = (
+    {torch.float32: _chain, torch.float64: _chain},
+    {torch.float32: _chain, torch.float64: _chain, torch.bfloat16: _wide_chain},
+)
 
 
 def _is_affine(value: fx.Node, step: fx.Node, known: Set[fx.Node]) -> bool:
@@ -84,29 +109,34 @@ def _is_affine(value: fx.Node, step: fx.Node, known: Set[fx.Node]) -> bool:
 class _Fold:
     """The arithmetic of one convolution's weights, written before the last step."""
 
-    def __init__(self, convolution: fx.Node, end: fx.Node) -> None:
-        self.convolution = convolution
-        self.end = end
+    def __init__(self, convolution: fx.Node, chain: list[fx.Node]) -> None:
+        self.convolution, self.chain, self.end = convolution, chain, chain[-1]
+        self.dtype: torch.dtype = chain[0].meta["val"].dtype
         self.scale: Any = None
-        self.shift: Any = convolution.args[2]
+        self.shift: Any = None
 
-    def replace(self, chain: list[fx.Node]) -> None:
+    def replace(self) -> None:
         graph = self.end.graph
-        x, weight, _, *rest = self.convolution.args
+        x, weight, bias, *rest = self.convolution.args
         with graph.inserting_before(self.end):
+            self.shift = self._cast(bias, self.dtype)
             before = self.convolution
-            for step in chain:
-                self._take(before, step)
+            for step in self.chain:
+                if step.target in _STEPS:
+                    self._take(before, step)
                 before = step
             if self.scale is not None:
                 ndim = weight.meta["val"].ndim  # type: ignore[union-attr]
                 dim = 1 if rest[3] else 0
                 scale = self._call(aten.view.default, self.scale, [-1 if i == dim else 1 for i in range(ndim)])
-                weight = self._call(aten.mul.Tensor, weight, scale)
-            folded = self._call(aten.convolution.default, x, weight, self.shift, *rest)
+                given = weight.meta["val"].dtype  # type: ignore[union-attr]
+                product = self._call(aten.mul.Tensor, self._cast(weight, self.dtype), scale)
+                weight = self._cast(product, given)
+            shift = self._cast(self.shift, weight.meta["val"].dtype)  # type: ignore[union-attr]
+            folded = self._call(aten.convolution.default, x, weight, shift, *rest)
         folded.meta["val"] = self.end.meta["val"]
         self.end.replace_all_uses_with(folded)
-        for step in reversed([self.convolution, *chain]):
+        for step in reversed([self.convolution, *self.chain]):
             graph.erase_node(step)
 
     def _take(self, before: fx.Node, step: fx.Node) -> None:
@@ -139,7 +169,12 @@ class _Fold:
 
     def _full(self, number: float) -> fx.Node:
         value = self.convolution.meta["val"]
-        return self._call(aten.full.default, [value.shape[1]], number, dtype=value.dtype, device=value.device)
+        return self._call(aten.full.default, [value.shape[1]], number, dtype=self.dtype, device=value.device)
+
+    def _cast(self, node: Any, dtype: torch.dtype) -> Any:
+        if node is None or node.meta["val"].dtype is dtype:
+            return node
+        return self._call(aten._to_copy.default, node, dtype=dtype)
 
     def _call(self, target: Any, *args: Any, **kwargs: Any) -> fx.Node:
         node = add_call(self.end.graph, target, args, kwargs, target._opname)

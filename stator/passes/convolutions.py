@@ -147,7 +147,7 @@ def _gain(node: fx.Node) -> float:
 def _copy(node: fx.Node, copied: set[fx.Node]) -> float:
     """What the first copy of an image costs in which the channel lies elsewhere."""
     value = node.meta["val"]
-    if node in copied or (node.op == "placeholder" and value.is_contiguous(memory_format=torch.channels_last)):
+    if node in copied or value.is_contiguous(memory_format=torch.channels_last):
         return 0.0
     copied.add(node)
     return nbytes(value) * _TURNED + _COPY

@@ -170,6 +170,20 @@ def test_nothing_is_computed_twice(runs: list[bool]) -> None:
     assert runs == [True] * 4
 
 
+def test_two_functions_of_one_model(runs: list[bool]) -> None:
+    """What one computes again is nothing to the other, but what is written is."""
+    model, x = Scaled(), torch.randn(3, 4)
+    compiled = [stator.compile(model, options=OPTIONS | {"numerics": how}) for how in ("eager", "fast")]
+    for count in (2, 4):
+        for _ in range(3):
+            for function in compiled:
+                check(function, model, x)
+        assert runs == [True] * count
+        model.weight.data = torch.randn(6, 4)
+    for function in compiled:
+        check(function, model, x)
+
+
 @pytest.mark.parametrize("write", ["shift", "gain"])
 def test_memory_that_others_hold(write: str, runs: list[bool]) -> None:
     """Whoever holds it may write without a trace: what depends on it is computed at each call, and that is told."""

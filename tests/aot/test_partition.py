@@ -2,6 +2,7 @@
 
 import itertools
 import random
+from dataclasses import replace
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from networkx import NetworkXUnbounded
 import stator
 from stator.aot import budget as budgets
 from stator.aot.budget import Cost, RecomputePlan, choose
-from stator.aot.metadata import Metadata, Saved
+from stator.aot.metadata import Frozen, Metadata, Packed, Saved
 from stator.aot.mincut import INFINITE, FlowGraph
 from stator.aot.partition import is_cheap, partition
 from stator.aot.trace import trace
@@ -210,6 +211,10 @@ def test_metadata_survives_text():
     assert [output.kind for output in metadata.outputs] == [
         "value", "output_view", "input", "constant", "input_view", "value",
     ]  # fmt: skip
+    assert Metadata.from_json(metadata.to_json()) == metadata
+    product = Packed(0, (4, 3), (3, 1), 0, "_reorder_linear_weight", (128,))
+    image = Packed(1, (6, 3, 1, 1), (3, 1, 1, 1), 2, "_reorder_convolution_weight", ((0, 0), (1, 1), 1, (2, 3, 9, 9)))
+    metadata = replace(metadata, frozen=Frozen((0, 2), 1, (product, image)))
     assert Metadata.from_json(metadata.to_json()) == metadata
 
 

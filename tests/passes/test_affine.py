@@ -40,10 +40,10 @@ CONVOLUTIONS: dict[str, Callable[[], Any]] = {
 SHAPES = {"one dim": (2, 4, 9), "three dims": (2, 4, 5, 6, 7)}
 
 
-def calls(model: nn.Module, x: Tensor) -> tuple[Tensor, int, int]:
+def calls(model: nn.Module, x: Tensor, **options: object) -> tuple[Tensor, int, int]:
     """The result, how many kernels the main graph runs, and whether there is a prologue."""
     with log.collect() as recorder, torch.no_grad():
-        out = stator.compile(model, options=OPTIONS)(x)
+        out = stator.compile(model, options=OPTIONS | options)(x)
     names = {facts["graph"]: facts["names"] for facts in recorder.of(log.KERNELS)}
     return out, len(names["forward"]), "forward_prologue" in names
 
@@ -109,6 +109,35 @@ def test_what_is_left_alone() -> None:
     assert kernels == 1
     with torch.no_grad():
         torch.testing.assert_close(found, half(x.bfloat16()))
+
+
+@pytest.mark.parametrize("kind", CONVOLUTIONS)
+@pytest.mark.parametrize("autocast", [False, True])
+def test_bfloat16_where_roundings_may_go(kind: str, autocast: bool) -> None:
+    model = Net(CONVOLUTIONS[kind]()).eval()
+    x = torch.randn(SHAPES.get(kind, (2, 4, 9, 8)))
+    if not autocast:
+        model, x = model.bfloat16(), x.bfloat16()
+    with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+        found, kernels, _ = calls(model, x, numerics="fast")
+        with torch.no_grad():
+            want = model(x)
+    with torch.no_grad():
+        exact = model.double()(x.double())
+    assert kernels == (1 if autocast else 0)  # the image is converted
+    assert found.dtype is want.dtype and found.stride() == want.stride()
+    assert (found - exact).norm() <= 2 * (want - exact).norm() + 2**-8 * exact.norm()
+
+
+def test_other_readers_of_what_is_rounded() -> None:
+    """What is read between keeps its rounding; so does what is a half type on the way."""
+    for after in (lambda y, m: m.norm(y) + y, lambda y, m: y * 0.5, lambda y, m: y.float() * m.gain.float()):
+        model = Net(nn.Conv2d(4, 6, 3, padding=1), after).eval().bfloat16()
+        x = torch.randn(2, 4, 6, 6).bfloat16()
+        found, kernels, _ = calls(model, x, numerics="fast")
+        assert kernels == 1
+        with torch.no_grad():
+            torch.testing.assert_close(found, model(x), rtol=2**-6, atol=2**-6)
 
 
 def test_nothing_is_folded_without_the_option() -> None:

@@ -230,6 +230,27 @@ def test_random_networks(seed: int) -> None:
         agree(a, b, c)
 
 
+@pytest.mark.usefixtures("gaining")
+def test_many_of_them_are_packed() -> None:
+    packed = 0
+    for seed in range(6):
+        source = random.Random(seed)
+        packed += run(Random(source, 6).eval(), torch.randn(1, 6, 8, 8))[1]
+    assert packed > 5
+
+
+@pytest.mark.usefixtures("gaining")
+def test_from_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, x = nn.Sequential(nn.Conv2d(6, 8, 3), nn.ReLU(), nn.Conv2d(8, 4, 3)), torch.randn(2, 6, 9, 9)
+    found = []
+    with torch.no_grad():
+        for _ in range(2):
+            found.append(stator.compile(model, fullgraph=True, options=OPTIONS | {"cache": True})(x))
+            monkeypatch.setattr(convolutions, "_pack", None)  # nothing is compiled again
+    assert torch.equal(*found)
+    same(model, x, found[1])
+
+
 #: Borders before a convolution, and whether they become its own.
 BORDERS: dict[str, tuple[Callable[[Tensor], Tensor], bool]] = {
     "all around": (lambda x: F.pad(x, (1, 1, 1, 1)), True),

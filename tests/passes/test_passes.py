@@ -85,7 +85,7 @@ def test_copies_and_views_that_do_nothing():
     y = b(aten.view.default, y, [3, 4])
     y = b(aten.permute.default, y, [0, 1])
     y = b(aten.slice.Tensor, y, 0, 0, 9223372036854775807)
-    y = b(aten.mul.Tensor, y, 1.0)
+    y = b(aten.constant_pad_nd.default, b(aten.mul.Tensor, y, 1.0), [0, 0, 0, 0], 2.0)
     w = b(aten._to_copy.default, b(aten._to_copy.default, h, dtype=torch.float32), dtype=torch.bfloat16)
     b.check([RemoveNoOps(), RemoveDead()], [b(aten.neg.default, y), b(aten.neg.default, w)], "exp neg neg")
 
@@ -98,11 +98,12 @@ def test_copies_that_do_something_stay():
     fresh = b(aten.exp.default, x)
     second = b(aten.clone.default, fresh)
     narrow = b(aten._to_copy.default, b(aten._to_copy.default, x, dtype=torch.bfloat16), dtype=torch.float32)
+    moved = b(aten.constant_pad_nd.default, x, [1, -1], 2.0)
     # Two inputs swap their values: without the copy the second would read what the first wrote.
     b(aten.copy_.default, x, b(aten.clone.default, y))
     b(aten.copy_.default, y, plain)
-    calls = "clone permute clone exp clone _to_copy _to_copy clone copy_ copy_"
-    b.check([RemoveNoOps()], [packed, fresh, second, narrow], calls)
+    calls = "clone permute clone exp clone _to_copy _to_copy constant_pad_nd clone copy_ copy_"
+    b.check([RemoveNoOps()], [packed, fresh, second, narrow, moved], calls)
 
 
 def test_views_compose():
