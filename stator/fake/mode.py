@@ -220,7 +220,7 @@ def is_custom(function: Any) -> bool:
 
 
 @contextmanager
-def without_saved_tensor_hooks(seen: Callable[[torch.Tensor], None] = lambda tensor: None) -> Iterator[None]:
+def without_saved_tensor_hooks(seen: Callable[[torch.Tensor], None] | None = None) -> Iterator[None]:
     """The caller's hooks (checkpointing has some) are for what a call saves, not for the fakes of a compiler.
 
     Ours check what PyTorch does not check under any hooks: that what backward needs was not written to since. `seen` is
@@ -228,10 +228,13 @@ def without_saved_tensor_hooks(seen: Callable[[torch.Tensor], None] = lambda ten
     """
 
     def save(tensor: torch.Tensor) -> tuple[torch.Tensor, int]:
-        seen(tensor)
+        if seen is not None:
+            seen(tensor)
         return tensor, tensor._version
 
-    if not torch._C._autograd._saved_tensors_hooks_is_enabled():  # type: ignore[attr-defined]
+    autograd: Any = torch._C._autograd
+    disabled = not autograd._saved_tensors_hooks_is_enabled()
+    if disabled or (seen is None and autograd._top_saved_tensors_default_hooks(True) is None):
         yield
         return
     with torch.autograd.graph.saved_tensors_hooks(save, _restored):

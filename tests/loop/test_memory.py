@@ -42,7 +42,7 @@ def test_plans_are_valid_and_tight(shape: list[tuple[int, list[int]]]) -> None:
 
 
 @settings(max_examples=200)
-@given(st.lists(st.tuples(st.integers(0, 400), st.integers(0, 20), st.integers(0, 6)), max_size=30))
+@given(st.lists(st.tuples(st.integers(0, 400), st.integers(0, 20), st.sampled_from([0, 1, 3, 6, 70, 90])), max_size=30))
 def test_each_block_lies_as_low_as_larger_ones_let_it(shapes: list[tuple[int, int, int]]) -> None:
     blocks = [(nbytes, first, first + more) for nbytes, first, more in shapes]
     offsets, size = place(blocks)
