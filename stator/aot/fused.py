@@ -2,9 +2,10 @@
 
     _fused_sgd_([a, b], [c, d], [], lr=0.1, …)  -->  a.copy_(a - 0.1 * c); b.copy_(b - 0.1 * d)
 
-As in eager's kernels, bias corrections are computed in float64, version counters stay as they are, and nothing is
-written where `found_inf` is set. Left to eager are tensors of one parameter that differ in strides, which its kernels
-ignore, and half types, to which its kernels round their constants for some elements and not for others.
+As in eager's kernels, bias corrections are computed in float64, and nothing is written where `found_inf` is set.
+Version counters of parameters rise, which eager's kernels leave as they are until something is frozen (`writers.py`).
+Left to eager are tensors of one parameter that differ in strides, which its kernels ignore, and half types, to which
+its kernels round their constants for some elements and not for others.
 Neighbours: `tracer.py` runs what comes out; `foreach.py` is the same for operators that are no whole step.
 """
 
@@ -15,6 +16,7 @@ from typing import Any
 
 import torch
 
+from stator.aot.writers import counts
 from stator.base.errors import Unsupported
 
 aten = torch.ops.aten
@@ -47,6 +49,8 @@ def run_fused(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if maximize:
             tensors[1] = grad.neg()
         step(store, *tensors, **kwargs)
+    if not counts(func):
+        torch.autograd.graph.increment_version(args[0])
 
 
 def _by_parameter(lists: Sequence[Sequence[Tensor]]) -> list[list[Tensor]]:

@@ -19,6 +19,11 @@ _KEY = "ADInplaceOrView"
 _LIBRARIES: dict[str, torch.library.Library] = {}  # whose end would undo it
 
 
+def counts(operator: torch._ops.OpOverload) -> bool:
+    """Whether calls raise the version counters of what they write to."""
+    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(operator.name(), _KEY))
+
+
 def uncounted(names: tuple[str, ...] = WRITERS) -> list[str]:
     """Those of the process's operators in place that raise no version."""
     return [

@@ -80,6 +80,13 @@ def by_fused(kind: type[torch.optim.Optimizer]) -> Callable[[Tensor], None]:
     return write
 
 
+def by_compiled_step(p: Tensor) -> None:
+    p.grad = torch.zeros_like(p)
+    p.grad.view(-1)[5] = 1
+    step = torch.optim.SGD([p], lr=0.5, fused=True).step
+    stator.compile(step, options={"check_speed": "off"})()
+
+
 def by_collective(call: Callable[[Tensor], Any]) -> Callable[[Tensor], None]:
     """As if another process had sent it: one element is written to out of PyTorch's sight, in the call or before."""
 
@@ -137,7 +144,7 @@ WRITES: dict[str, Callable[[Tensor], object]] = {
     "broadcast": by_collective(lambda p: distributed.broadcast(p, 0)),
     "all_reduce": by_collective(distributed.all_reduce),
     "async": by_collective(lambda p: distributed.broadcast(p, 0, async_op=True).wait()),
-    "functional": by_collective(by_functional),
+    "compiled step": by_compiled_step, "functional": by_collective(by_functional),
     "storage": lambda p: p.untyped_storage().copy_(torch.randn(p.shape).untyped_storage()),
 }  # fmt: skip
 
@@ -172,14 +179,14 @@ def test_nothing_is_computed_twice(runs: list[bool]) -> None:
 
 def test_two_functions_of_one_model(runs: list[bool]) -> None:
     """What one computes again is nothing to the other, but what is written is."""
-    model, x = Scaled(), torch.randn(3, 4)
+    model, x = Scaled(), torch.randn(3, 64)
     compiled = [stator.compile(model, options=OPTIONS | {"numerics": how}) for how in ("eager", "fast")]
     for count in (2, 4):
         for _ in range(3):
             for function in compiled:
                 check(function, model, x)
         assert runs == [True] * count
-        model.weight.data = torch.randn(6, 4)
+        model.weight.data = torch.randn(6, 64)
     for function in compiled:
         check(function, model, x)
 

@@ -13,6 +13,7 @@ OTHERS = {
     "aten::detach_": "writes nothing",
     "mkldnn::": "is called by generated code on results of its own",
     "symm_mem::": "writes symmetric memory, which other processes hold: is_shared",
+    "prims::": "is PyTorch's own reference of operators that count",
     "quantized::": "has results of its own",
     "inductor::": "is called by generated code on results of its own",
 }
