@@ -1,29 +1,30 @@
 """The models of the registry at realistic sizes: stator beside eager, torch.compile and OpenVINO.
 
     python -m benchmarks.models [model …] [--modes inference bfloat16 training] [--peers eager torch.compile openvino]
-                                [--freezing] [--threads 2] [--out models.jsonl]
+                                [--freezing] [--threads 2] [--jobs 1] [--out models.jsonl]
     python -m benchmarks.models --layers [1 6 …] [--modes inference training] [--out models.jsonl]
     python -m benchmarks.models --read models.jsonl … >> docs/models.md
 
 Each compiler has a process of its own, in which it compiles with empty caches (cold) and is then called in turn with
 the others; another process starts with the caches that the first filled (warm). torch.compile's precompiled header,
 which lies outside its caches, is built beforehand and not counted. Rows go to the end of the file as they are made, so
-that several commands may write to one; a row that is there already is not made again.
+that several commands may write to one; a row that is there already is not made again. With several jobs so many rows
+compile side by side, on cores of their own; calls are timed in one row after the other all the same.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import platform
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from benchmarks.models.measure import LAYERS, Measurement, measure, measure_layers
+from benchmarks.models.measure import LAYERS, Cores, Measurement, measure, measure_layers
 from benchmarks.models.peers import FROZEN, MODES
 from benchmarks.models.table import LayersRow, Row, layers_table, page
 from benchmarks.registry import MODELS
@@ -49,10 +50,11 @@ def tables(records: list[Record]) -> str:
 
 def build_header(threads: int) -> None:
     """Let torch.compile build its precompiled header."""
-    with tempfile.TemporaryDirectory() as folder:
-        header = Measurement("bert", "inference", threads, Path(folder))
-        with header.workers(["torch.compile"], "--size", "tiny"):
-            pass
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Measurement("bert", "inference", ["torch.compile"], "tiny", threads, Path(folder)) as header,
+    ):
+        header.start()
 
 
 def parser() -> argparse.ArgumentParser:
@@ -65,10 +67,20 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--layers", type=int, nargs="*", help="encoders of so many layers instead of models")
     made.add_argument("--size", default="base", choices=["base", "tiny"])
     made.add_argument("--threads", type=int, default=2)
+    made.add_argument("--jobs", type=int, default=1, help="rows that compile side by side")
     made.add_argument("--header", action=argparse.BooleanOptionalAction, default=True)
     made.add_argument("--out", type=Path, help="a file to which the rows are added")
     made.add_argument("--read", type=Path, nargs="+", help="print the tables of these files instead")
     return made
+
+
+def missing(options: argparse.Namespace, done: list[Record]) -> list[tuple[Any, str]]:
+    """The rows that the command line names and the file does not have: a model or a count of layers, and a mode."""
+    known = {(record["row"].get("model", record["row"].get("layers")), record["row"]["mode"]) for record in done}
+    layers = options.layers is not None
+    names: Iterable[Any] = (options.layers or LAYERS) if layers else (options.models or MODELS)
+    modes = [mode for mode in options.modes if not (layers and mode == "bfloat16")]
+    return [(name, mode) for mode in modes for name in names if (name, mode) not in known]
 
 
 def main() -> None:
@@ -77,30 +89,27 @@ def main() -> None:
     if options.read:
         print(tables(read(options.read)))
         return
-    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: options.threads])
     compilers = ["stator", *[FROZEN] * options.freezing, *options.peers]
     compilers.sort(key=["eager", "stator", FROZEN, "torch.compile", "openvino"].index)
     done = read([options.out]) if options.out and options.out.exists() else []
-    known = {(record["row"].get("model", record["row"].get("layers")), record["row"]["mode"]) for record in done}
-    if options.header and "torch.compile" in compilers:
-        build_header(options.threads)
-    found = []
-    names = (options.layers or LAYERS) if options.layers is not None else (options.models or MODELS)
-    for name in names:
-        for mode in options.modes:
-            if (name, mode) in known or (options.layers is not None and mode == "bfloat16"):
-                continue
-            made: Row | LayersRow
+    rows = missing(options, done)
+    with Cores(options.jobs, options.threads) as pool:
+        if options.header and "torch.compile" in compilers:
+            pool.submit(build_header, options.threads).result()
+        for first in range(0, len(rows), options.jobs):
+            some = rows[first : first + options.jobs]
+            made: list[Row] | list[LayersRow]
             if options.layers is None:
-                made = measure(name, mode, compilers, options.size, options.threads)
+                made = measure(some, compilers, options.size, options.threads, pool)
             else:
-                made = measure_layers(name, mode, compilers, options.threads)
+                made = measure_layers(some, compilers, options.threads, pool)
             facts = {"machine": platform.machine(), "torch": torch.__version__, "threads": options.threads}
-            found.append({**facts, "row": made._asdict()})
+            found = [{**facts, "jobs": options.jobs, "row": row._asdict()} for row in made]
+            done += found
             if options.out:
                 with options.out.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps(found[-1]) + "\n")
-    print(tables(done + found))
+                    file.writelines(json.dumps(record) + "\n" for record in found)
+    print(tables(done))
 
 
 if __name__ == "__main__":

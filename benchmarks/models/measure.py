@@ -1,14 +1,18 @@
-"""A row of the table: first calls cold and warm, rounds of calls in turn, memory, and errors against float64.
+"""Rows of the table: first calls cold and warm, rounds of calls in turn, memory, and errors against float64.
 
 Each compiler runs in a process of its own. All of a row are alive together, so that a round calls one after the other;
-whoever is not called waits for input. Neighbours: `processes.py`, `worker.py`, `table.py`.
+whoever is not called waits for input. Several rows may compile side by side, each on cores of its own; calls are timed
+while nothing else runs. Neighbours: `processes.py`, `worker.py`, `table.py`.
 """
 
 from __future__ import annotations
 
+import os
+import queue
 import statistics
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -22,46 +26,77 @@ ROUNDS, SECONDS = 7, 0.25
 LAYERS = (1, 6, 12, 24, 48)
 
 
-def measure(model: str, mode: str, compilers: Iterable[str], size: str, threads: int) -> Row:
-    """All figures of one model in one mode."""
-    training = mode == "training"
-    compared = [name for name in compilers if not (training and name in (FROZEN, "openvino"))]
-    with tempfile.TemporaryDirectory() as folder:
-        row = Measurement(model, mode, threads, Path(folder))
-        with row.workers(compared, "--size", size) as workers:
-            row.rounds(workers)
-            if not training:
-                row.errors(workers)
-        for compiler in compared:
-            if compiler != "eager" and compiler not in row.made.failed:
-                row.first_warm(compiler, size)
-    if training:  # dropout draws differently in each, and what compiles is another program without
-        with tempfile.TemporaryDirectory() as folder:
-            small = Measurement(model, mode, threads, Path(folder))
-            with small.workers(compared, "--size", "tiny", "--no-dropout") as workers:
-                small.errors(workers)
-        row.made.error.update(small.made.error)
-    return row.made
+class Cores(ThreadPoolExecutor):
+    """Threads that each have cores of their own, which the processes that they start inherit.
+
+    Raises ValueError where the machine has too few.
+    """
+
+    def __init__(self, jobs: int, cores: int) -> None:
+        free = sorted(os.sched_getaffinity(0))
+        if jobs * cores > len(free):
+            raise ValueError(f"{jobs} jobs of {cores} cores each do not fit on {len(free)} cores")
+        self.shares: queue.SimpleQueue[list[int]] = queue.SimpleQueue()
+        for job in range(jobs):
+            self.shares.put(free[job * cores : (job + 1) * cores])
+        super().__init__(jobs, initializer=lambda: os.sched_setaffinity(0, self.shares.get()))
 
 
-def measure_layers(layers: int, mode: str, compilers: Iterable[str], threads: int) -> LayersRow:
-    """Seconds of the first call of an encoder of so many layers, for each compiler."""
-    with tempfile.TemporaryDirectory() as folder:
-        row = Measurement(f"encoder-{layers}", mode, threads, Path(folder))
-        with row.workers([name for name in compilers if name in ("stator", "torch.compile")], "--size", "base"):
-            return LayersRow(layers, mode, row.made.cold)
+def measure(
+    rows: Sequence[tuple[str, str]], compilers: Sequence[str], size: str, threads: int, pool: Cores
+) -> list[Row]:
+    """All figures of rows, each a model and a mode."""
+    with ExitStack() as stack:
+        made = []
+        for model, mode in rows:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            made.append(stack.enter_context(Measurement(model, mode, compilers, size, threads, folder)))
+        list(pool.map(Measurement.start, made))
+        for row in made:
+            row.rounds()
+        list(pool.map(Measurement.finish, made))
+        return [row.made for row in made]
+
+
+def measure_layers(
+    rows: Sequence[tuple[int, str]], compilers: Sequence[str], threads: int, pool: Cores
+) -> list[LayersRow]:
+    """Seconds of the first call of encoders of so many layers, for each compiler; a row is a count and a mode."""
+
+    def seconds(row: tuple[int, str]) -> LayersRow:
+        compared = [name for name in compilers if name in ("stator", "torch.compile")]
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            Measurement(f"encoder-{row[0]}", row[1], compared, "base", threads, Path(folder)) as made,
+        ):
+            made.start()
+            return LayersRow(*row, made.made.cold)
+
+    return list(pool.map(seconds, rows))
 
 
 class Measurement:
-    """A row while it is made."""
+    """A row while it is made; what it started ends with it."""
 
-    def __init__(self, model: str, mode: str, threads: int, folder: Path) -> None:
+    def __init__(
+        self, model: str, mode: str, compilers: Sequence[str], size: str, threads: int, folder: Path, *given: str
+    ) -> None:
         self.made = Row(model, mode, {}, {}, {}, {}, {}, {}, {})
-        self.threads, self.folder = threads, folder
+        self.compilers = [name for name in compilers if not (mode == "training" and name in (FROZEN, "openvino"))]
+        self.size, self.threads, self.folder = size, threads, folder
+        self.given = ["--model", model, "--mode", mode, "--size", size, *given]
+        self.alive = ExitStack()
+        self.workers: dict[str, Worker] = {}
 
-    def worker(self, compiler: str, *arguments: str) -> Worker:
+    def __enter__(self) -> Measurement:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.alive.close()
+
+    def worker(self, compiler: str) -> Worker:
         """A process of a compiler, with the caches of this row."""
-        given = ["--compiler", compiler, "--model", self.made.model, "--mode", self.made.mode, *arguments]
+        given = ["--compiler", compiler, *self.given]
         return Worker(given, self.folder / compiler.replace(", ", "-"), self.threads)
 
     @contextmanager
@@ -72,18 +107,34 @@ class Measurement:
         except WorkerFailed as failure:
             self.made.failed[name] = str(failure)
 
-    @contextmanager
-    def workers(self, compilers: Iterable[str], *arguments: str) -> Iterator[dict[str, Worker]]:
-        """A process for each compiler that has made its first call."""
-        with ExitStack() as stack:
-            found = {}
-            for compiler in compilers:
-                with self.failures_of(compiler):
-                    worker = stack.enter_context(self.worker(compiler, *arguments))
-                    self.first_cold(compiler, worker)
-                    found[compiler] = worker
-            with self.failures_of("calls"):
-                yield found
+    def start(self) -> None:
+        """A process for each compiler, which makes its first call."""
+        for compiler in self.compilers:
+            with self.failures_of(compiler):
+                worker = self.alive.enter_context(self.worker(compiler))
+                self.first_cold(compiler, worker)
+                self.workers[compiler] = worker
+
+    def rounds(self) -> None:
+        """Call each in turn, several times."""
+        with self.failures_of("calls"):
+            for _ in range(ROUNDS):
+                for compiler, worker in self.workers.items():
+                    samples = worker.ask(f"calls {SECONDS}")
+                    self.made.rounds.setdefault(compiler, []).append(statistics.median(samples))
+
+    def finish(self) -> None:
+        """Errors, and first calls that find what the first processes kept."""
+        with self.failures_of("errors"):
+            if self.made.mode == "training":
+                self.errors_of_small()
+            else:
+                self.errors()
+        self.alive.close()
+        for compiler in self.workers:
+            if compiler != "eager":
+                with self.failures_of(compiler), self.worker(compiler) as worker:
+                    self.made.warm[compiler] = worker.ask("first")["seconds"]
 
     def first_cold(self, compiler: str, worker: Worker) -> None:
         """The first call with an empty cache, and the memory that it takes."""
@@ -94,22 +145,23 @@ class Measurement:
         self.made.memory[compiler] = peak.most - peak.start
         self.made.told[compiler] = answer["told"]
 
-    def first_warm(self, compiler: str, size: str) -> None:
-        """The first call in another process, with the cache that the cold one filled."""
-        with self.failures_of(compiler), self.worker(compiler, "--size", size) as worker:
-            self.made.warm[compiler] = worker.ask("first")["seconds"]
-
-    def rounds(self, workers: dict[str, Worker]) -> None:
-        """Each in turn, several times."""
-        for _ in range(ROUNDS):
-            for compiler, worker in workers.items():
-                samples = worker.ask(f"calls {SECONDS}")
-                self.made.rounds.setdefault(compiler, []).append(statistics.median(samples))
-
-    def errors(self, workers: dict[str, Worker]) -> None:
+    def errors(self) -> None:
         """How far the results of each are from float64."""
-        files = {compiler: str(self.folder / f"results{number}") for number, compiler in enumerate(workers)}
-        for compiler, worker in workers.items():
+        files = {compiler: str(self.folder / f"results{number}") for number, compiler in enumerate(self.workers)}
+        for compiler, worker in self.workers.items():
             worker.ask(f"save {files[compiler]}")
-        judge = next(iter(workers.values()))
+        judge = next(iter(self.workers.values()))
         self.made.error.update(zip(files, judge.ask(" ".join(["judge", *files.values()])), strict=True))
+
+    def errors_of_small(self) -> None:
+        """The same of a small version without dropout, which each compiler would draw differently."""
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            Measurement(
+                self.made.model, self.made.mode, self.compilers, "tiny", self.threads, Path(folder), "--no-dropout"
+            ) as small,
+        ):
+            small.start()
+            small.errors()
+            self.made.error.update(small.made.error)
+            self.made.failed.update({f"{name}, small": text for name, text in small.made.failed.items()})
