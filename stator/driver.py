@@ -28,6 +28,7 @@ from stator.base.store import Store
 from stator.compiled import Compiled
 from stator.fingerprint import graph_key
 from stator.inspect import graph_file
+from stator.inspect.question import Question
 from stator.patterns.rewrite import rewrite
 from stator.runtime import link
 from stator.runtime.toolchain import open_store
@@ -49,6 +50,8 @@ def compile_graph(gm: fx.GraphModule, example_inputs: Sequence[Any], *, options:
                 rewritten = rewrite(gm)
             if rewritten is not gm:
                 artifacts.stage("rewritten", lambda: graph_file.captured(rewritten, example_inputs), "py")
+            if log.wanted(log.FUSION):
+                log.record(log.FUSION, graph=name, question=Question(rewritten, example_inputs, options))
             found, place, hit = _compiled(rewritten, example_inputs, options)
             call = _linked(gm, found, options)
         except CompilerMissing:

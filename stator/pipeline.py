@@ -27,7 +27,7 @@ from stator.base.device import HOST, Device
 from stator.base.errors import InternalError, StatorError
 from stator.base.options import Options
 from stator.compiled import Compiled
-from stator.inspect import graph_file
+from stator.inspect import graph_file, separation
 from stator.loop import tables, text, verify
 from stator.loop.footprint import Kept, settle
 from stator.loop.kernel import Schedule
@@ -44,15 +44,9 @@ from stator.sizes.environment import Environment
 @tables.session()
 def build(gm: fx.GraphModule, example_inputs: Sequence[Any], options: Options) -> Compiled:
     """Trace, partition and compile both halves."""
-    random_operators = {} if options.eager_random else prims.RANDOM_OPERATORS
     environment: Environment | None = gm.meta.get("sizes")
     assumed = len(environment.conditions) if environment is not None else 0
-    with stage("trace"):
-        joint = trace(gm, example_inputs, decompositions=prims.DECOMPOSITIONS, random_operators=random_operators)
-    artifacts.stage("joint", lambda: graph_file.functional(joint.graph, "joint"), "py")
-    with stage("partition"):
-        parts = partition(joint, options.activation_memory_budget)
-    prologue = freeze(parts, joint, options) if options.freezing and not parts.metadata.has_backward else None
+    joint, parts, prologue = cut(gm, example_inputs, options)
     metadata = parts.metadata
     with Building(options) as building:
         first = compile_alone(prologue.graph, "forward_prologue", building, options) if prologue else None
@@ -82,6 +76,20 @@ def build(gm: fx.GraphModule, example_inputs: Sequence[Any], options: Options) -
     return Compiled(metadata, built[0], built[1] if backward is not None else None, tuple(constants), first)
 
 
+def cut(
+    gm: fx.GraphModule, example_inputs: Sequence[Any], options: Options
+) -> tuple[Joint, Partitioned, Prologue | None]:
+    """What a graph computes, forward and backward; cut in two; and what is taken out of forward under freezing."""
+    random_operators = {} if options.eager_random else prims.RANDOM_OPERATORS
+    with stage("trace"):
+        joint = trace(gm, example_inputs, decompositions=prims.DECOMPOSITIONS, random_operators=random_operators)
+    artifacts.stage("joint", lambda: graph_file.functional(joint.graph, "joint"), "py")
+    with stage("partition"):
+        parts = partition(joint, options.activation_memory_budget)
+    prologue = freeze(parts, joint, options) if options.freezing and not parts.metadata.has_backward else None
+    return joint, parts, prologue
+
+
 def freeze(parts: Partitioned, joint: Joint, options: Options) -> Prologue | None:
     """What the forward graph computes of parameters alone, taken out of it; batch norms become part of that first."""
     device = targets.record(kind := _device(parts.forward)).read(kind, options.threads)
@@ -92,6 +100,16 @@ def freeze(parts: Partitioned, joint: Joint, options: Options) -> Prologue | Non
         convolutions = FoldAffine(options.numerics == "fast"), FoldPadding(), PackConvolutions(device, loops)
         passes.run(parts.forward, (*convolutions, PackWeights(device)))
         return split(parts.forward)
+
+
+@tables.session()
+def why(gm: fx.GraphModule, example_inputs: Sequence[Any], options: Options, one: str, other: str) -> str:
+    """Why two steps of what a graph compiles to are not one kernel; they are scheduled anew to tell it."""
+    _, parts, prologue = cut(gm, example_inputs, options)
+    graphs = {"forward": parts.forward, "backward": parts.backward, "prologue": prologue.graph if prologue else None}
+    made = {name: graph for name, graph in graphs.items() if graph is not None}
+    halves = {name: (graph.graph, schedule_graph(graph, name, options)) for name, graph in made.items()}
+    return separation.tell(halves, one, other)
 
 
 def compile_alone(gm: fx.GraphModule | None, name: str, building: Building, options: Options) -> GraphArtifact | None:
@@ -174,7 +192,8 @@ def _record(schedule: Schedule, options: Options) -> Device:
 def _fused_text(schedule: Schedule, options: Options) -> str:
     """The schedule, and of each kernel why it is as it is and how it runs."""
     device, printer = _record(schedule, options), targets.printer(schedule.device)
-    return text.schedule_text(schedule, [printer.reason(kernel, device, options) for kernel in schedule.kernels])
+    told = text.schedule_text(schedule, [printer.reason(kernel, device, options) for kernel in schedule.kernels])
+    return "\n".join([told, *(schedule.apart.lines() if schedule.apart is not None else ())]).rstrip() + "\n"
 
 
 def _kept(metadata: Metadata) -> list[Kept]:

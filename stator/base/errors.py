@@ -93,6 +93,12 @@ class UnknownMode(UnknownName):
     what = "mode"
 
 
+class UnknownStep(UnknownName):
+    """A name asked of `explain(...).why` is not that of a node, a buffer or a kernel of the graph."""
+
+    what = "step"
+
+
 class UnknownOption(UnknownName):
     """A key of `options=` is not an option."""
 

@@ -22,6 +22,7 @@ from typing import Any, Final
 GRAPH: Final = "graph"  # name: str, ops: int, text: str (optional), operators: dict[str, int] (optional)
 BREAK: Final = "break"  # reason: str, file: str, line: int, hint: str
 GUARDS: Final = "guards"  # guards: list[str]
+FUSION: Final = "fusion"  # graph: str, question: inspect.question.Question, which tells why steps are apart
 KERNELS: Final = "kernels"  # graph: str, names: list[str] (one a launch), externs: list[str] (one a call)
 MEMORY: Final = "memory"  # a training step: the fields of `aot.metadata.Memory`, in bytes
 PATTERN: Final = "pattern"  # name, graph, file: str, line: int, refused: str ("" where it was replaced)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from rich.console import Console, Group, RenderableType
@@ -19,7 +19,8 @@ from rich.text import Text
 from stator.api import compile as compile_
 from stator.api import decide
 from stator.base import log
-from stator.base.errors import Location
+from stator.base.errors import Location, UnknownStep
+from stator.inspect.question import Question
 
 #: How many guards the report lists; large models have hundreds.
 SHOWN_GUARDS = 25
@@ -98,6 +99,8 @@ class Explanation:
     cache_misses: int
     seconds: Mapping[str, float]
     result: Any = None
+    #: What is kept of each graph for `why`: the graph, with the tensors that it was compiled for.
+    questions: Mapping[str, Question] = field(default_factory=dict, repr=False)
 
     @property
     def operators(self) -> Counter[str]:
@@ -106,6 +109,25 @@ class Explanation:
         for graph in self.graphs:
             total.update(graph.operators)
         return total
+
+    def why(self, one: str, other: str) -> str:
+        """Why two steps are not one kernel, or that they are, a line for each graph that has both.
+
+        A step is a node of a graph or a kernel, as the artifacts and this report name them: `mul_3`, `backward.sum_2`,
+        `softmax_k0`. Answering takes as long as tracing and scheduling the graphs. Raises `UnknownStep`.
+        """
+        told: list[str] = []
+        unknown: UnknownStep | None = None
+        for name, question in self.questions.items():
+            try:
+                answer = question.ask(one, other)
+            except UnknownStep as missing:
+                unknown = missing
+                continue
+            told.append(f"{name}, {answer}" if len(self.questions) > 1 else answer)
+        if not told:
+            raise unknown or UnknownStep(one, ())
+        return "\n".join(told)
 
     @classmethod
     def of(cls, recorder: log.Recorder, result: Any = None) -> Explanation:
@@ -133,6 +155,7 @@ class Explanation:
             cache_misses=len(hits) - sum(hits),
             seconds=recorder.seconds(),
             result=result,
+            questions={str(facts["graph"]): facts["question"] for facts in recorder.of(log.FUSION)},
         )
 
     def __rich__(self) -> RenderableType:

@@ -5,13 +5,15 @@ joining them saves: first producer and consumer (the value stays in registers), 
 groups join if one's loops map onto the other's such that each buffer made in one is read in the other at exactly the
 index where it is made, if no path leads from one to the other through a third, and if the kernel stays within the
 device's limits. `FusionPlan` prints what was decided.
-Neighbours: `deps` has the facts, `space` the maps, `apply` builds kernels from the plan.
+Neighbours: `deps` has the facts, `space` the maps, `apply` builds kernels from the plan, `apart` tells of any two nests
+why they did not join.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from enum import Enum
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -31,6 +33,22 @@ _MANY = 12  # candidates for a map that are tried, at most
 _LONG = 1 << 15  # elements that are worth threads of their own
 #: A tensor with so many times the elements that are scattered into it is large beside what these are made of.
 FEW = 32
+
+
+class Refusal(Enum):
+    """Why two groups may not join."""
+
+    SIZES = "their loops do not have the same number of points"
+    SCATTER = "one scatters, which stays a plain loop, and the other reduces"
+    NOTHING = "there is nothing to loop over"
+    OPERATIONS = "together they have more operations than a kernel may have"
+    BUFFERS = "together they read and write more buffers than a kernel may take"
+    FEW_ROWS = "the scan of a few long rows has little parallelism, so other long loops stay out of it"
+    FEW_COLUMNS = "the reduction down columns has little parallelism, so work needed elsewhere too stays out of it"
+    COLUMNS = "the reduction down columns does not read what the other makes"
+    SCATTERED = "what is scattered into is large, and the other reads more beside what is scattered than fits with it"
+    BETWEEN = "a step must run after one of them and before the other"
+    MAPS = "no order of their loops makes each read what the other makes at the point where it is made"
 
 
 class Group:
@@ -62,6 +80,12 @@ class Group:
             self.rowwise, self.scans = facts.rowwise, facts.scans
             self.scatters = scatters(facts.nest)
 
+    def loops(self) -> str:
+        """The sizes of its axes, and of those that it reduces behind a bar."""
+        axes = "×".join(str(axis.size) for axis in self.space.axes) or "1"
+        reduced = "×".join(str(axis.size) for axis in self.space.reduce_axes)
+        return f"{axes} | {reduced}" if reduced else axes
+
 
 class Pair(NamedTuple):
     """A chance to join: the buffer that two nodes share, and the bytes it saves."""
@@ -79,6 +103,9 @@ class FusionPlan:
     groups: list[Group]
     joined: list[Pair]
     facts: Facts
+    #: All pairs that were tried, and what decided.
+    tried: list[Pair]
+    decision: Decision
 
     def reason(self, group: Group) -> str:
         """Why the nests of a group are one kernel."""
@@ -93,10 +120,7 @@ class FusionPlan:
             if isinstance(node, Extern):
                 out.append(f"extern {node.name}")
                 continue
-            space = "×".join(str(a.size) for a in group.space.axes) or "1"
-            if group.space.reduce_axes:
-                space += " | " + "×".join(str(a.size) for a in group.space.reduce_axes)
-            out.append(f"group [{space}] {', '.join(group.writes)}")
+            out.append(f"group [{group.loops()}] {', '.join(group.writes)}")
         for pair in self.joined:
             one, other = (self.facts.nests[n].nest.buffer.name for n in (pair.one, pair.other))
             out.append(f"  joined {one} and {other} through {pair.buffer}: {pair.bytes:.0f} bytes")
@@ -105,10 +129,10 @@ class FusionPlan:
 
 def decide(facts: Facts, device: Device) -> FusionPlan:
     """The plan for a program."""
-    return _Decision(facts, device).run()
+    return Decision(facts, device).run()
 
 
-class _Decision:
+class Decision:
     """The state of the decision: the group of each node, and which pairs failed in the shape they had."""
 
     def __init__(self, facts: Facts, device: Device) -> None:
@@ -140,7 +164,7 @@ class _Decision:
             if len(self.joined) == before:
                 break
         groups = sorted(self.groups, key=lambda group: group.members[0])
-        return FusionPlan(groups, self.joined, self.facts)
+        return FusionPlan(groups, self.joined, self.facts, vertical + horizontal, self)
 
     # -- candidates --------------------------------------------------------------------------------
 
@@ -190,28 +214,34 @@ class _Decision:
         shapes = one.shape, other.shape
         if one is other or shapes in self.failed:
             return
-        if not self._allowed(one, other) or (found := self._unify(one, other)) is None:
+        if self.refusal(one, other) is not None or (found := self.unify(one, other)) is None:
             self.failed.add(shapes)
             return
         self._join(*found)
         self.joined.append(pair)
 
-    def _allowed(self, one: Group, other: Group) -> bool:
+    def refusal(self, one: Group, other: Group) -> Refusal | None:
         """Sizes, limits, loops that suit each other, and no way between them through a third group."""
         a, b = one.space, other.space
         sizes = {s.numel * s.reduce_numel for s in (a, b)}
         if len(sizes) > 1 and not (a.numel == b.numel and bool(a.reduce_axes) != bool(b.reduce_axes)):
-            return False
+            return Refusal.SIZES
         if (one.scatters or other.scatters) and (a.reduce_axes or b.reduce_axes):
-            return False  # scatters stay plain loops
-        if 0 in sizes or one.nodes + other.nodes > self.device.max_nodes:
-            return False
+            return Refusal.SCATTER
+        if 0 in sizes:
+            return Refusal.NOTHING
+        if one.nodes + other.nodes > self.device.max_nodes:
+            return Refusal.OPERATIONS
         touched = one.reads.keys() | one.writes.keys() | other.reads.keys() | other.writes.keys()
         if len(touched) > self.device.max_params and self._params(one, other) > self.device.max_params:
-            return False
-        return self._suits(one, other) and not self._crowds(one, other) and not self._path(one, other)
+            return Refusal.BUFFERS
+        if (unsuited := self._unsuited(one, other)) is not None:
+            return unsuited
+        if self._crowds(one, other):
+            return Refusal.SCATTERED
+        return Refusal.BETWEEN if self.between(one, other) is not None else None
 
-    def _suits(self, one: Group, other: Group) -> bool:
+    def _unsuited(self, one: Group, other: Group) -> Refusal | None:
         """A reduction down columns has little parallelism: work that is needed elsewhere too stays out of it.
 
         So does any work out of a scan of a few long rows.
@@ -219,16 +249,16 @@ class _Decision:
         for reduction, pointwise in ((one, other), (other, one)):
             few = reduction.scans and hint(reduction.space.numel) < self.device.cores
             if few and not pointwise.space.reduce_axes and hint(pointwise.space.numel) > _LONG:
-                return False
+                return Refusal.FEW_ROWS
             if reduction.rowwise or pointwise.space.reduce_axes or pointwise.space.numel == reduction.space.numel:
                 continue
             inside = reduction.bits | pointwise.bits
             few = hint(reduction.space.numel) < self.device.cores * self.device.lanes
             if few and any(escapes(name, inside, self.facts) for name in pointwise.writes):
-                return False
+                return Refusal.FEW_COLUMNS
             if not pointwise.writes.keys() & reduction.reads.keys():
-                return False
-        return True
+                return Refusal.COLUMNS
+        return None
 
     def _crowds(self, one: Group, other: Group) -> bool:
         """A large buffer that is scattered into stands beside what is scattered, not beside all that this is made of.
@@ -251,8 +281,8 @@ class _Decision:
         stored = [name for name in written if escapes(name, inside, self.facts)]
         return len(stored) + len((one.reads.keys() | other.reads.keys()) - written)
 
-    def _path(self, one: Group, other: Group) -> bool:
-        """Whether something outside of both must run after one of them and before the other."""
+    def between(self, one: Group, other: Group) -> Group | None:
+        """A group outside of both that must run after one of them and before the other."""
         both = one.bits | other.bits
         for first, last in ((one, other), (other, one)):
             if not last.after & first.bits:
@@ -262,11 +292,11 @@ class _Decision:
                 number = direct.bit_length() - 1
                 group = self.group[number]
                 if group.after & first.bits:
-                    return True
+                    return group
                 direct &= ~group.bits & ~(1 << number)
-        return False
+        return None
 
-    def _unify(self, one: Group, other: Group) -> tuple[Group, Group, AxisMap] | None:
+    def unify(self, one: Group, other: Group) -> tuple[Group, Group, AxisMap] | None:
         """(target, source, map of the source's axes), or None."""
         ways = [(one, other), (other, one)]  # (source, target)
         if bool(one.space.reduce_axes) != bool(other.space.reduce_axes):

@@ -20,7 +20,7 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from stator.base.effects import Effect
 from stator.loop import tables, text
@@ -28,6 +28,9 @@ from stator.loop.expr import Expr, postorder
 from stator.loop.index import Axis, Index
 from stator.loop.nest import Buffer, Extern, Number, Operator, Output
 from stator.sizes import Extent, Symbol
+
+if TYPE_CHECKING:
+    from stator.loop.apart import Apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,6 +278,8 @@ class Schedule:
     acts: tuple[tuple[int, ...], ...] = ()
     #: Which device of its kind; None for the one that is current when it runs.
     device_number: int | None = None
+    #: Tells why steps are not one kernel.
+    apart: Apart | None = None
 
     @property
     def place(self) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from stator.base.device import Device
 from stator.loop import apply, fusion, layout, memory
+from stator.loop.apart import Apart
 from stator.loop.deps import acts, analyse
 from stator.loop.failing import plan_failure
 from stator.loop.kernel import Kernel, Launch, Schedule
@@ -50,4 +51,5 @@ def schedule(program: Program, device: Device, rounds: bool = True) -> Schedule:
         effects=tuple([(effect, name) for _, effect, name in acted]),
         acts=tuple([tuple([i for i, (node, *_) in enumerate(acted) if node in group.members]) for group in ordered]),
         device_number=program.device_number,
+        apart=Apart(plan),
     )

@@ -7,7 +7,7 @@ import torch
 
 import stator
 from stator.base import log
-from stator.base.errors import FallbackWarning, Location
+from stator.base.errors import FallbackWarning, Location, UnknownStep
 from stator.inspect.explain import Explanation
 from stator.inspect.statistics import summary
 
@@ -84,6 +84,37 @@ def test_the_memory_of_a_training_step_is_told() -> None:
     with torch.no_grad():
         told = stator.explain(net)(torch.randn(1024, 256))
     assert told.memory[0]["saved"] == 0 and "saved" not in str(told)
+
+
+def test_steps_that_are_apart_say_why() -> None:
+    def f(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        rows = torch.softmax(x @ w, -1)
+        return (rows * 3 + x).sum(0) * rows.relu()
+
+    told = stator.explain(f)(torch.randn(64, 64), torch.randn(64, 64, requires_grad=True))
+    assert "exp and sum_1 are in one kernel" in told.why("exp", "sum_1")
+    made = told.why("mul", "sum_1").splitlines()[0]
+    assert made.startswith("forward: mul is computed with sum_2; sum_2 and sum_1 share")
+    assert "sum_1 is read at r0 for [64 | 64] and made at x0" in made
+    assert "mm is what a call of aten.mm.default gives" in told.why("forward.mm", "exp")
+    kernels = [name for name in dict.fromkeys(told.kernels) if name.startswith("forward.")]
+    backward = next(name for name in told.kernels if name.startswith("backward."))
+    assert f"{kernels[0].removeprefix('forward.')} writes " in told.why(*kernels[:2])
+    assert "forward graph and" in told.why("forward.sum_1", backward)
+    assert "l_x is no step that runs" in told.why("l_x", "exp")
+    with pytest.raises(UnknownStep, match="did you mean 'sum_1'"):
+        told.why("sum_11", "exp")
+
+
+def test_a_question_is_asked_in_the_modes_of_the_call() -> None:
+    """Without gradients there is no backward graph to name, whenever it is asked."""
+    net = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Softmax(-1))
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        told = stator.explain(net)(torch.randn(64, 64))
+    (kernel,) = {name for name in told.kernels if "softmax" in name}
+    assert "in one kernel" in told.why(kernel, kernel)
+    with pytest.raises(UnknownStep):
+        told.why("backward.mm", "exp")
 
 
 def test_long_lists_of_guards_are_cut_in_print_only() -> None:

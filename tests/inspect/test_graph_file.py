@@ -55,6 +55,19 @@ def test_every_stage_is_there_in_order_under_the_users_name(folder: Path) -> Non
     assert sorted(path.name for path in folder.iterdir()) == [f"{i:02}_{name}" for i, name in enumerate(STAGES)]
 
 
+def test_what_is_apart_is_told_behind_what_was_joined(tmp_path: Path) -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        rows = torch.softmax(x, -1)
+        return (rows * 3).sum(0) * rows
+
+    stator.compile(f, options={"debug": str(tmp_path)})(torch.randn(64, 64))
+    (path,) = tmp_path.glob("*/??_forward_fused.txt")
+    text = path.read_text()
+    kernels, lines = text.count(" = kernel("), [line for line in text.splitlines() if line.startswith("apart ")]
+    assert kernels > 1 and lines, text
+    assert re.fullmatch(r"apart \w+ and \w+, which share \w+: .+", lines[0])
+
+
 @pytest.mark.parametrize("name", [name for name in STAGES if name.endswith(".py")])
 def test_each_python_file_runs_by_itself(folder: Path, name: str, tmp_path: Path) -> None:
     (path,) = folder.glob(f"??_{name}")
