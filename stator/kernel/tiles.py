@@ -19,7 +19,9 @@ from stator.sizes import Extent, hint
 
 #: Elements of a tile along the lanes; a multiple of the lanes of any vector.
 WIDTH = 64
-#: Bytes that the widest of its loads has along its other axis: those of a cache line.
+#: Bytes that the widest of its loads has along its other axis: several cache lines, as each row is another page.
+DEPTH = 256
+#: Bytes of a cache line.
 LINE = 64
 #: The shortest axes worth it.
 SHORTEST = 8
@@ -51,7 +53,7 @@ def choose(kernel: Kernel, vector: Axis | None, lane_stride: Callable[[Expr], Ex
     if not found:
         return None
     axis = max(found, key=lambda axis: len(found[axis]))
-    columns = LINE // max(ITEMSIZE[load.dtype] for load in found[axis])
+    columns = DEPTH // max(ITEMSIZE[load.dtype] for load in found[axis])
     return Tile(axis, columns, {load: f"s{i}" for i, load in enumerate(found[axis])})
 
 
