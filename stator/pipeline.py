@@ -33,7 +33,7 @@ from stator.loop.footprint import Kept, settle
 from stator.loop.kernel import Schedule
 from stator.loop.schedule import schedule as schedule_program
 from stator.passes.affine import FoldAffine
-from stator.passes.convolutions import FoldPadding, PackConvolutions
+from stator.passes.convolutions import FoldPadding, MultiplyPixels, PackConvolutions
 from stator.passes.packing import PackWeights
 from stator.plan import sources
 from stator.plan.build import make
@@ -97,8 +97,8 @@ def freeze(parts: Partitioned, joint: Joint, options: Options) -> Prologue | Non
         mark(parts.forward.graph, parts.metadata, joint.attributes)
         passes.run(parts.forward)
         loops = frozenset([op for op, line in prims.PRIMITIVES.items() if line.kind != "extern"])
-        convolutions = FoldAffine(options.numerics == "fast"), FoldPadding(), PackConvolutions(device, loops)
-        passes.run(parts.forward, (*convolutions, PackWeights(device)))
+        fold = FoldAffine(options.numerics == "fast"), FoldPadding(), MultiplyPixels()
+        passes.run(parts.forward, (*fold, PackConvolutions(device, loops), PackWeights(device)))
         return split(parts.forward)
 
 
@@ -125,7 +125,7 @@ def schedule_graph(gm: fx.GraphModule, name: str, options: Options) -> Schedule:
     """A graph of functional ATen overloads to fused kernels: passes, lowering, scheduling."""
     device = targets.record(kind := _device(gm)).read(kind, options.threads)
     with stage("passes", graph=name):
-        passes.run(gm)
+        passes.run(gm, (MultiplyPixels(), *passes.PIPELINE))
         if options.verify:
             prims.verify(gm.graph)
     artifacts.stage(name, lambda: graph_file.functional(gm.graph, name), "py")

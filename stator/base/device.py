@@ -45,6 +45,7 @@ class Device:
     min_row: int = 0  # elements of a row that is worth two kernels: of shorter ones one program is as fast
     min_rows: int = 0  # with fewer rows, long ones are scanned by PyTorch
     product_work: int = 0  # multiplications of float32 up to which a product is a loop, as no library is called
+    depthwise_taps: int = 0  # of a window up to which a convolution of each channel alone is a loop
     onednn_products: bool = False  # whether oneDNN multiplies large float32 matrices faster than PyTorch's BLAS
     onednn_halves: bool = False  # whether PyTorch multiplies matrices of bfloat16 by oneDNN
     onednn_convolutions: bool = False  # whether PyTorch convolves float32 by oneDNN, which takes weights in its order

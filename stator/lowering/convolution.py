@@ -12,6 +12,7 @@ what was measured.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from math import prod
 from typing import Any
 
@@ -20,16 +21,22 @@ from torch.utils._pytree import tree_leaves
 
 from stator.base.device import HOST, Device
 from stator.base.dtypes import ITEMSIZE
+from stator.fake.overloads import overload
+from stator.graphs.calls import is_view
+from stator.graphs.depthwise import both, is_loop
 from stator.graphs.frozen import CONVOLUTION
 from stator.loop.demands import DEMANDS, Taken
 from stator.loop.nest import Buffer, Extern
+from stator.lowering import depthwise
 from stator.lowering.context import Context
-from stator.lowering.extern import call, target_name
+from stator.lowering.extern import call, extern, target_name
 from stator.lowering.table import lowers
-from stator.lowering.value import LazyTensor, Place, Spec, pointwise, with_strides
+from stator.lowering.value import LazyTensor, Place, Spec, pointwise, shape, with_strides
+from stator.prims.set import PRIMITIVES
 from stator.sizes import hint
-from stator.sizes.strides import Shape, contiguous, same_layout
+from stator.sizes.strides import Shape, contiguous, is_dense, same_layout
 
+_PRODUCTS = frozenset(map(overload, ("mm", "addmm", "bmm", "baddbmm")))
 #: The buffer of what only would lie somewhere.
 _NOWHERE = Buffer("", "f32", (), (), HOST)
 #: What copying an element of an image costs, in bytes that kernels move meanwhile: where each channel is convolved
@@ -68,6 +75,21 @@ def channels_last(size: Shape) -> Shape:
 DEMANDS["aten.convolution.default"] = convolution
 
 
+@lowers("convolution")
+def traced_convolution(
+    context: Context, out: Spec, x: LazyTensor, weight: LazyTensor, bias: LazyTensor | None, *args: Any
+) -> LazyTensor:
+    if context.node is None or not is_loop(context.node, context.device):
+        found: LazyTensor = extern(context, out, x, weight, bias, *args)
+        return found
+    stride, padding, dilation, *_ = args
+    window = depthwise.Window(weight.size[2:], *map(both, (stride, padding, dilation)))
+    value = depthwise.lower(context, out, _innermost(context, x), weight, bias, window)
+    value.stride = channels_last(out.size)
+    context.realize(value)
+    return value if same_layout(out.size, out.stride, value.stride) else with_strides(value, out.stride)
+
+
 # -- with a weight in the library's order ------------------------------------------------------------
 
 
@@ -85,6 +107,43 @@ def wants_innermost(node: Node, out: Spec, operands: Any) -> bool:
         return False
     read = any(user.target is CONVOLUTION and user.args[0] is node for user in node.users)
     return read or any(isinstance(x, LazyTensor) and x.innermost is not None for x in tree_leaves(operands))
+
+
+def follows(node: Node, out: Spec, values: Mapping[Node, Any]) -> Shape | None:
+    """The strides to write a value with that only kernels and products read: those of an operand that lies otherwise
+    than in eager, as views of images with the channel innermost do; None where it is to lie as eager has it."""
+    for source in node.all_input_nodes:
+        value, eager = values[source], source.meta["val"]
+        if isinstance(value, LazyTensor) and value.raw is None and value.size == out.size:
+            stride = _lying(value)
+            if not same_layout(value.size, stride, shape(eager.stride())) and is_dense(value.size, stride):
+                return stride if all(map(_takes_any, _readers(node))) else None
+    return None
+
+
+def _readers(node: Node) -> Iterator[Node]:
+    """Who reads a value, through views."""
+    for user in node.users:
+        if is_view(user):
+            yield from _readers(user)
+        else:
+            yield user
+
+
+def _takes_any(node: Node) -> bool:
+    """Whether it takes operands in any layout: a kernel, or a product."""
+    primitive = PRIMITIVES.get(node.target)  # type: ignore[call-overload]
+    return node.target in _PRODUCTS or (primitive is not None and primitive.kind != "extern")
+
+
+def _lying(value: LazyTensor) -> Shape:
+    """As `_lies`, of an image with the channel innermost where there is that one."""
+    if value.innermost is not None:
+        return _lying(value.innermost)
+    if value.place is None and value.base is not None and value.restride is not None:
+        place = value.restride(Place(_NOWHERE, _lying(value.base)))
+        return value.stride if place is None else place.stride
+    return _lies(value)
 
 
 def _innermost(context: Context, x: LazyTensor) -> LazyTensor:

@@ -27,7 +27,7 @@ from stator.loop.index import Axis, Index
 from stator.loop.nest import Buffer, Nest, Number, Operator, Output, Program, View
 from stator.lowering import opaque, uses
 from stator.lowering.context import Context, loop_axes
-from stator.lowering.convolution import channels_last, wants_innermost
+from stator.lowering.convolution import channels_last, follows, wants_innermost
 from stator.lowering.extern import call, extern
 from stator.lowering.table import LOWERINGS
 from stator.lowering.value import (
@@ -175,7 +175,8 @@ class Lowering:
             if fresh and wants_innermost(node, out, args):
                 self._settle(node, result, channels_last(out.size))
                 return with_strides(result, out.stride)
-            self._settle(node, result, out.stride)
+            stride = follows(node, out, values) if fresh else None
+            self._settle(node, result, out.stride if stride is None else stride)
         return result
 
     def _settle(self, node: Node, result: LazyTensor, stride: Shape) -> None:

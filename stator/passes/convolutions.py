@@ -19,8 +19,9 @@ from torch import fx
 
 from stator.base.device import HOST, Device
 from stator.fake.symbolic import is_symbolic
+from stator.graphs.depthwise import both, is_loop
 from stator.graphs.frozen import CONVOLUTION, PACK_CONVOLUTION, frozen, nbytes
-from stator.graphs.nodes import add_call
+from stator.graphs.nodes import add_call, infer
 
 aten = torch.ops.aten
 
@@ -46,10 +47,49 @@ class FoldPadding:
             x, pads, *value = padded.args
             left, right, top, bottom = pads if len(pads) == 4 else (-1, 0, 0, 0)
             if left == right >= 0 and top == bottom >= 0 and not any(value) and not is_symbolic(pads):
-                down, across = _both(padding)
+                down, across = both(padding)
                 node.args = (x, weight, bias, stride, [down + top, across + left], dilation, transposed, *rest)
                 changes += 1
         return changes
+
+
+@dataclass(frozen=True, slots=True)
+class MultiplyPixels:
+    """`convolution(x, w, b)`  -->  `addmm(b, x.view(n, c), w.view(k, c).t())`, for images and windows of one pixel.
+
+    A product of so few rows may be a loop, which what reads it is part of (`lowering/product.py`).
+    """
+
+    def __call__(self, graph: fx.Graph) -> int:
+        found = [n for n in graph.find_nodes(op="call_function", target=aten.convolution.default) if _is_pixel(n)]
+        for node in found:
+            x, weight, bias, *_ = node.args
+            result: torch.Tensor = node.meta["val"]
+            with graph.inserting_before(node):
+                rows = _call(node, aten.view.default, x, [*x.meta["val"].shape[:2]])
+                matrix = _call(node, aten.view.default, weight, [*weight.meta["val"].shape[:2]])
+                columns = _call(node, aten.permute.default, matrix, [1, 0])
+                if bias is None:
+                    product = _call(node, aten.mm.default, rows, columns)
+                else:
+                    product = _call(node, aten.addmm.default, bias, rows, columns)
+                made = _call(node, aten.view.default, product, [*result.shape])
+            node.replace_all_uses_with(made)
+            graph.erase_node(node)
+        return len(found)
+
+
+def _is_pixel(node: fx.Node) -> bool:
+    """Whether image, window and result are one pixel, of known sizes, in one group."""
+    x, weight, bias, _, _, _, transposed, _, groups = node.args
+    result: torch.Tensor = node.meta["val"]
+    values = [item.meta["val"] for item in (x, weight, bias) if isinstance(item, fx.Node)]
+    if transposed or groups != 1 or result.ndim != 4 or result.dtype not in (torch.float32, torch.bfloat16):
+        return False
+    if is_symbolic([n for value in (result, *values) for n in value.shape]) or values[0].numel() == 0:
+        return False
+    plain = all(v.dtype is result.dtype and v.device.type == HOST and v.is_contiguous() for v in (result, *values))
+    return plain and all(value.shape[2:] == (1, 1) for value in (result, *values[:2]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +104,10 @@ class PackConvolutions:
         dtypes = {dtype for dtype, known in takes.items() if known and torch.backends.mkldnn.enabled}
         nodes = graph.find_nodes(op="call_function", target=aten.convolution.default) if dtypes else []
         known = frozen(graph) if nodes else set()
-        packed = {node for node in nodes if _may_pack(node, dtypes, known)}
-        changes = 0
-        for group in _groups(graph, packed, self.loops) if packed else ():
+        alone = [node for node in nodes if is_loop(node, self.device)]
+        packed = {node for node in nodes if node not in alone and _may_pack(node, dtypes, known)}
+        changes = sum([_lay(graph, node) for node in alone if node.args[1] in known])
+        for group in _groups(graph, packed, {*alone}, self.loops) if packed else ():
             if group.gain > 0:
                 changes += len(group.calls)
                 for node in group.calls:
@@ -105,7 +146,7 @@ class _Group:
     gain: float = 0.0
 
 
-def _groups(graph: fx.Graph, packed: Set[fx.Node], loops: Set[Any]) -> list[_Group]:
+def _groups(graph: fx.Graph, packed: Set[fx.Node], alone: Set[fx.Node], loops: Set[Any]) -> list[_Group]:
     """All such, as if each were packed: what is computed from their results lies as these do."""
     groups: dict[fx.Node, _Group] = {}
     copied: set[fx.Node] = set()
@@ -114,10 +155,10 @@ def _groups(graph: fx.Graph, packed: Set[fx.Node], loops: Set[Any]) -> list[_Gro
         above = [groups[source] for source in images if source in groups]
         if node in packed:
             group = _joined([*above, _Group([node], _gain(node))], groups)
-            if (x := node.args[0]) in images and x not in groups and x.target not in loops:
+            if (x := node.args[0]) in images and x not in groups and x not in alone and x.target not in loops:
                 group.gain -= _copy(x, copied)
             groups[node] = group
-        elif above and node.target in loops and _is_image(node.meta["val"]):
+        elif above and (node.target in loops or node in alone) and _is_image(node.meta["val"]):
             groups[node] = _joined(above, groups)
         elif above and node.target not in loops:
             for source in images:
@@ -153,17 +194,12 @@ def _copy(node: fx.Node, copied: set[fx.Node]) -> float:
     return nbytes(value) * _TURNED + _COPY
 
 
-def _both(numbers: Any) -> list[int]:
-    """For each of two dims; one number is for both."""
-    return [*numbers, *numbers][:2]
-
-
 # -- apply -------------------------------------------------------------------------------------------
 
 
 def _pack(graph: fx.Graph, node: fx.Node) -> None:
     x, weight, bias, *windows, _, _, groups = node.args
-    stride, padding, dilation = map(_both, windows)
+    stride, padding, dilation = map(both, windows)
     size = [*x.meta["val"].shape]  # type: ignore[union-attr]
     with graph.inserting_before(node):
         packed = add_call(graph, PACK_CONVOLUTION, (weight, padding, stride, dilation, groups, size), {}, "packed")
@@ -173,3 +209,22 @@ def _pack(graph: fx.Graph, node: fx.Node) -> None:
     convolution.meta.update(node.meta)
     node.replace_all_uses_with(convolution)
     graph.erase_node(node)
+
+
+def _lay(graph: fx.Graph, node: fx.Node) -> int:
+    """The weight of a convolution that is a loop, as that reads it: in float32, place after place in the window."""
+    weight: Any = node.args[1]
+    with graph.inserting_before(node):
+        if weight.meta["val"].dtype is not torch.float32:
+            weight = _call(node, aten._to_copy.default, weight, dtype=torch.float32)
+        turned = _call(node, aten.permute.default, weight, [1, 2, 3, 0])
+        laid = _call(node, aten.clone.default, turned, memory_format=torch.contiguous_format)
+        node.update_arg(1, _call(node, aten.permute.default, laid, [3, 0, 1, 2]))
+    return 1
+
+
+def _call(node: fx.Node, target: Any, *args: Any, **options: Any) -> fx.Node:
+    """A call that becomes part of what a node computes."""
+    made = add_call(node.graph, target, args, options, target._opname)
+    made.meta.update(node.meta, val=infer(target, args, options))
+    return made

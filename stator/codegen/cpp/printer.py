@@ -16,6 +16,7 @@ from stator.codegen.cpp.memory import Block, Memory, Name
 from stator.kernel import ir
 from stator.kernel.writing import COMBINE
 from stator.loop.index import Axis
+from stator.loop.scalar import round_to
 from stator.sizes import Extent
 
 
@@ -36,6 +37,7 @@ class _Printer(Memory):
         self.positions = {best.position for best in self.lanes.best.values()}  # declared and taken with the best values
         self.operators: dict[ir.Value, str] = {}  # what accumulators are folded by
         self.sources: dict[ir.Operand, str] = {}  # the dtypes that casts have converted
+        self.held: dict[ir.Operand, str] = {}  # half types that hold a wider value as it is
         self.whole: ir.Loop | None = None  # what runs over all pieces of a thread at once
 
     def text(self) -> str:
@@ -188,8 +190,13 @@ class _Printer(Memory):
             case "cast":
                 given = args[0].dtype
                 self.sources[target] = given
-                if ops.KIND[given] == kind and dtype not in ops.WRAP and dtype != "bool":
+                if (
+                    ops.KIND[given] == kind
+                    and (dtype not in ops.WRAP or self.holds(dtype, args[0]))
+                    and dtype != "bool"
+                ):
                     self.names[target] = Name(texts[0], kind, vector)
+                    self.held[target] = given
                     return
                 text = ops.cast(given, dtype, texts[0])
             case "bitcast":
@@ -199,10 +206,23 @@ class _Printer(Memory):
                 at = texts[1] if vector else self.operand(args[1], False, "i64")
                 text = f"{op}_<{self.width}>({seed}, {at})" if vector else f"{op}_({seed}, {at})"
             case "where":
+                if not self.named(args[0]).vector:  # all lanes choose alike: a branch, or a move
+                    texts[0] = self.operand(args[0], False)
                 text = ops.operator(op, "", dtype, texts)
             case _:
                 text = ops.operator(op, ops.KIND[args[-1].dtype], dtype, texts)
         self.name(target, text)
+        if op in _CHOOSE:
+            operands = args[op == "where" :]
+            for half in ("bf16", "f16"):
+                if all(self.holds(half, operand) for operand in operands):
+                    self.held[target] = half
+
+    def holds(self, half: str, operand: ir.Operand) -> bool:
+        """Whether a half type holds an operand as it is, so that it need not be rounded."""
+        if isinstance(operand, ir.Literal):
+            return operand.dtype == "f32" and round_to(half, operand.number) == operand.number
+        return self.held.get(operand) == half
 
     # ---- accumulators
 
@@ -344,6 +364,10 @@ class _Printer(Memory):
             case _:
                 flags = f"{loop.lanes}, {loop.unroll}, {_flag(type(left) is not int or left >= loop.lanes)}, {tail}"
         return f"sweep<{flags}>({start}, {stop}, [&](i64_ {loop.axis.name}, auto n, auto u) BODY {{"
+
+
+#: Operators that give one of their operands, or one with another sign.
+_CHOOSE = frozenset(("minimum", "maximum", "where", "neg", "abs"))
 
 
 def _best_kind(best: ir.Best) -> str:

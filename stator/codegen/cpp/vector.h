@@ -233,6 +233,10 @@ template <class T, class F> INLINE void raw_store(T* p, F v, i64_ n) {
 }
 
 template <int L> INLINE V<float, L> from_bf16(V<unsigned short, L> h) {
+#if defined(__AVX512F__) && !defined(__clang__)  // g++ widens each half by itself, and joins them again
+    if constexpr (L == 16)
+        return (V<float, 16>)(__builtin_ia32_pmovzxwd512_mask((V<short, 16>)h, V<int, 16>{}, (unsigned short)-1) << 16);
+#endif
     return (V<float, L>)(__builtin_convertvector(h, V<unsigned, L>) << 16);
 }
 #if defined(__AVX512F__)
