@@ -34,6 +34,7 @@ from stator.loop.kernel import Schedule
 from stator.loop.schedule import schedule as schedule_program
 from stator.passes.affine import FoldAffine
 from stator.passes.convolutions import FoldPadding, PackConvolutions
+from stator.passes.joining import JoinProducts
 from stator.passes.packing import PackWeights
 from stator.plan import sources
 from stator.plan.build import make
@@ -90,7 +91,7 @@ def freeze(parts: Partitioned, joint: Joint, options: Options) -> Prologue | Non
         passes.run(parts.forward)
         loops = frozenset([op for op, line in prims.PRIMITIVES.items() if line.kind != "extern"])
         convolutions = FoldAffine(options.numerics == "fast"), FoldPadding(), PackConvolutions(device, loops)
-        passes.run(parts.forward, (*convolutions, PackWeights(device)))
+        passes.run(parts.forward, (*convolutions, JoinProducts(device), PackWeights(device)))
         return split(parts.forward)
 
 

@@ -1,6 +1,6 @@
 """Matrix products by frozen weights, as passes look for them.
 
-Neighbour: `packing.py`, which packs their weights.
+Neighbours: `joining.py` joins those of one operand, `packing.py` packs their weights.
 """
 
 from __future__ import annotations
