@@ -26,6 +26,19 @@ static PyMethodDef methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
+static PyMethodDef backward = {"backward", (PyCFunction)(void (*)(void))native_backward, METH_FASTCALL,
+                               "backward(context, *tangents): the gradients of a compiled function."};
+
+/* A function that is a method where a class has it. */
+static int add_method(PyObject *module, PyMethodDef *function) {
+    PyObject *plain = PyCFunction_New(function, NULL);
+    PyObject *method = plain ? PyInstanceMethod_New(plain) : NULL;
+    int status = method ? PyModule_AddObjectRef(module, function->ml_name, method) : -1;
+    Py_XDECREF(plain);
+    Py_XDECREF(method);
+    return status;
+}
+
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,
     .m_name = "stator._native",
@@ -40,6 +53,7 @@ PyMODINIT_FUNC PyInit__native(void) {
     if (guards_register(module) < 0 || dispatcher_register(module) < 0 || replay_register(module) < 0 ||
         frame_hook_register(module) < 0 || PyModule_AddType(module, &Kernel_Type) < 0 ||
         PyModule_AddType(module, &Empty_Type) < 0 || PyModule_AddType(module, &Plan_Type) < 0 ||
+        PyModule_AddType(module, &Backward_Type) < 0 || add_method(module, &backward) < 0 ||
         PyModule_AddType(module, &Executor_Type) < 0 || PyModule_AddType(module, &Frozen_Type) < 0) {
         Py_DECREF(module);
         return NULL;

@@ -2,7 +2,7 @@
  *
  * tensor.c reads tensor metadata, state.c torch's global state, tree.c builds guard trees, guards.c and
  * condition.c evaluate them, dispatcher.c is the callable that users hold, replay.c what follows when compiled code fails, frame_hook.c and frame_table.c compile
- * the frames below, plan.c is what rewritten code calls, executor.c runs a graph (executor_parse.c reads its steps,
+ * the frames below, plan.c is what rewritten code calls, backward.c what autograd calls, executor.c runs a graph (executor_parse.c reads its steps,
  * executor_call.c calls operators, scratch.c has memory for intermediates), kernels.c calls one compiled kernel, device.c
  * one that a device runs, frozen.c keeps what is computed from parameters alone, extent.c computes sizes, empty.c makes a kernel's result, shim.c is torch's stable C interface, module.c puts them together. The GIL protects all state.
  */
@@ -140,6 +140,11 @@ PyObject *native_scratch_release(PyObject *module, PyObject *ignored);
 
 extern PyTypeObject Plan_Type;
 PyObject *native_record(PyObject *module, PyObject *const *args, Py_ssize_t count);
+
+/* -- backward.c ----------------------------------------------------------------------------------- */
+
+extern PyTypeObject Backward_Type;
+PyObject *native_backward(PyObject *module, PyObject *const *args, Py_ssize_t count);
 
 /* -- frozen.c ------------------------------------------------------------------------------------- */
 

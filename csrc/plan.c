@@ -25,16 +25,21 @@ typedef struct {
     PyObject *own;        /* from a value that may be a view to one that is none */
     PyObject *anchor;     /* makes one more value, which is saved; NULL where none is needed */
     PyObject *after;      /* (context, inputs): what else there is to record; NULL if nothing */
+    PyObject *record;     /* from a list of what is seen of some tensors to what `context.record` is; NULL if none */
+    PyObject *hooks;      /* (true): what packs saved tensors, or None */
+    PyObject *counter;    /* from a tensor to one without memory that has its version counter */
     Py_ssize_t values;    /* how many of the graph's results are the user's */
     Numbers saved;        /* into (*inputs, *results) */
     Numbers constant;     /* values that are not differentiable */
     Numbers watched;      /* inputs that are not saved, but kept in view */
+    Numbers looks;        /* into (*inputs, *values): what backward looks at, whether it was written to */
+    Numbers held;         /* those inputs among them that are kept alive as they are */
     bool bare, enables_grad;
     vectorcallfunc vectorcall;
 } Plan;
 
 static struct {
-    PyObject *level, *to_save, *non_differentiable, *materialize_grads, *bound, *unsaved, *version;
+    PyObject *level, *to_save, *non_differentiable, *materialize_grads, *bound, *unsaved, *version, *leaf, *record;
 } names;
 static int grad_mode;
 
@@ -189,6 +194,63 @@ static PyObject *take_sights(Plan *self, PyObject *const *inputs) {
     return sights;
 }
 
+/* -- what backward looks at ------------------------------------------------------------------------------- */
+
+/* Whether the object is a tensor that gradients are accumulated in, and so kept alive by its node. */
+static int is_accumulated(PyObject *tensor) {
+    TensorView view;
+    if (tensor_view(tensor, &view) < 0) return -1;
+    if (!view.requires_grad) return 0;
+    PyObject *leaf = PyObject_GetAttr(tensor, names.leaf);
+    Py_XDECREF(leaf);
+    return leaf ? leaf == Py_True : -1;
+}
+
+/* (what has the version counter of a tensor, its version); None for an inference tensor, which has none. */
+static PyObject *take_look(Plan *self, PyObject *tensor, bool held) {
+    PyObject *version = PyObject_GetAttr(tensor, names.version);
+    if (version == NULL) {
+        if (!PyErr_ExceptionMatches(PyExc_RuntimeError)) return NULL;
+        PyErr_Clear();
+        Py_RETURN_NONE;
+    }
+    PyObject *counter = held ? Py_NewRef(tensor) : PyObject_CallOneArg(self->counter, tensor);
+    PyObject *pair = counter ? PyTuple_Pack(2, counter, version) : NULL;
+    Py_DECREF(version);
+    Py_XDECREF(counter);
+    return pair;
+}
+
+static bool among(const Numbers *numbers, Py_ssize_t number) {
+    for (Py_ssize_t i = 0; i < numbers->count; i++) {
+        if (numbers->items[i] == number) return true;
+    }
+    return false;
+}
+
+/* What hooks have packed is not looked at. */
+static PyObject *take_looks(Plan *self, PyObject *const *inputs, Py_ssize_t count, PyObject *values) {
+    PyObject *hooks = PyObject_CallOneArg(self->hooks, Py_True);
+    PyObject *looks = hooks ? PyList_New(self->looks.count) : NULL;
+    for (Py_ssize_t i = 0; looks != NULL && i < self->looks.count; i++) {
+        Py_ssize_t at = self->looks.items[i];
+        PyObject *tensor = at < count ? inputs[at] : PyTuple_GET_ITEM(values, at - count);
+        int held = hooks != Py_None || at >= count ? 0 : among(&self->held, at) ? 1 : is_accumulated(tensor);
+        PyObject *look = held < 0 ? NULL : hooks != Py_None ? Py_NewRef(Py_None) : take_look(self, tensor, held);
+        if (look == NULL) Py_CLEAR(looks);
+        else PyList_SET_ITEM(looks, i, look);
+    }
+    Py_XDECREF(hooks);
+    return looks;
+}
+
+static PyObject *make_record(Plan *self, PyObject *const *inputs, Py_ssize_t count, PyObject *values) {
+    PyObject *looks = take_looks(self, inputs, count, values);
+    PyObject *record = looks ? PyObject_CallOneArg(self->record, looks) : NULL;
+    Py_XDECREF(looks);
+    return record;
+}
+
 static int set_new(PyObject *context, PyObject *name, PyObject *value) {
     int status = value ? PyObject_SetAttr(context, name, value) : -1;
     Py_XDECREF(value);
@@ -204,6 +266,13 @@ static int call_after(Plan *self, PyObject *context, PyObject *const *inputs, Py
     return done ? 0 : -1;
 }
 
+static bool all_below(const Numbers *numbers, Py_ssize_t limit) {
+    for (Py_ssize_t i = 0; i < numbers->count; i++) {
+        if (numbers->items[i] >= limit) return false;
+    }
+    return true;
+}
+
 /* record(context, plan, *inputs) -> values */
 PyObject *native_record(PyObject *module, PyObject *const *args, Py_ssize_t count) {
     (void)module;
@@ -216,7 +285,7 @@ PyObject *native_record(PyObject *module, PyObject *const *args, Py_ssize_t coun
     PyObject *const *inputs = args + 2;
     count -= 2;
     Numbers *watched = &self->watched;
-    if (watched->count > 0 && watched->items[watched->count - 1] >= count) {
+    if (!all_below(watched, count) || !all_below(&self->looks, count + self->values)) {
         PyErr_SetString(PyExc_ValueError, "too few inputs");
         return NULL;
     }
@@ -235,6 +304,9 @@ PyObject *native_record(PyObject *module, PyObject *const *args, Py_ssize_t coun
     if (status == 0) status = PyObject_SetAttr(context, names.bound, self->bound);
     if (status == 0 && watched->count > 0) status = set_new(context, names.unsaved, take_sights(self, inputs));
     if (status == 0 && self->after != NULL) status = call_after(self, context, inputs, count, values);
+    if (status == 0 && self->record != NULL) {
+        status = set_new(context, names.record, make_record(self, inputs, count, values));
+    }
     Py_XDECREF(results);
     if (status < 0) Py_CLEAR(values);
     return values;
@@ -269,6 +341,8 @@ static int intern_names(void) {
     names.materialize_grads = PyUnicode_InternFromString("materialize_grads");
     names.bound = PyUnicode_InternFromString("bound");
     names.unsaved = PyUnicode_InternFromString("unsaved");
+    names.leaf = PyUnicode_InternFromString("is_leaf");
+    names.record = PyUnicode_InternFromString("record");
     names.version = PyUnicode_InternFromString("_version");
     grad_mode = state_number("grad_mode");
     return names.version ? 0 : -1;
@@ -278,15 +352,18 @@ static PyObject *unless_none(PyObject *object) { return object == Py_None ? NULL
 
 static PyObject *plan_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
     static char *arguments[] = {"bound", "forward", "attributes", "general", "levels", "own", "values", "bare",
-                                "apply", "anchor", "after", "saved", "constant", "watched", "enables_grad", NULL};
+                                "apply", "anchor", "after", "record", "hooks", "counter", "saved", "constant",
+                                "watched", "looks", "held", "enables_grad", NULL};
     PyObject *bound, *forward, *attributes, *general, *levels, *own, *apply = Py_None, *anchor = Py_None;
-    PyObject *after = Py_None, *saved = NULL, *constant = NULL, *watched = NULL;
+    PyObject *after = Py_None, *saved = NULL, *constant = NULL, *watched = NULL, *looks = NULL, *held = NULL;
+    PyObject *record = Py_None, *hooks = Py_None, *counter = Py_None;
     Py_ssize_t values;
     int bare, enables_grad = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OOO!OO!Onp|$OOOO!O!O!p:Plan", arguments, &bound, &forward,
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OOO!OO!Onp|$OOOOOOO!O!O!O!O!p:Plan", arguments, &bound, &forward,
                                      &PyTuple_Type, &attributes, &general, &PyDict_Type, &levels, &own, &values, &bare,
-                                     &apply, &anchor, &after, &PyTuple_Type, &saved, &PyTuple_Type, &constant,
-                                     &PyTuple_Type, &watched, &enables_grad)) {
+                                     &apply, &anchor, &after, &record, &hooks, &counter, &PyTuple_Type, &saved,
+                                     &PyTuple_Type, &constant, &PyTuple_Type, &watched, &PyTuple_Type, &looks,
+                                     &PyTuple_Type, &held, &enables_grad)) {
         return NULL;
     }
     if (tensor_prepare() < 0 || intern_names() < 0) return NULL;
@@ -301,13 +378,18 @@ static PyObject *plan_new(PyTypeObject *type, PyObject *args, PyObject *keywords
     self->apply = unless_none(apply);
     self->anchor = unless_none(anchor);
     self->after = unless_none(after);
+    self->record = unless_none(record);
+    self->hooks = unless_none(hooks);
+    self->counter = unless_none(counter);
     self->values = values;
     self->bare = bare;
     self->enables_grad = enables_grad;
     self->vectorcall = plan_call;
     if ((saved && read_numbers(saved, PY_SSIZE_T_MAX, &self->saved) < 0) ||
         (constant && read_numbers(constant, values, &self->constant) < 0) ||
-        (watched && read_numbers(watched, PY_SSIZE_T_MAX, &self->watched) < 0)) {
+        (watched && read_numbers(watched, PY_SSIZE_T_MAX, &self->watched) < 0) ||
+        (looks && read_numbers(looks, PY_SSIZE_T_MAX, &self->looks) < 0) ||
+        (held && read_numbers(held, PY_SSIZE_T_MAX, &self->held) < 0)) {
         Py_DECREF(self);
         return NULL;
     }
@@ -325,6 +407,9 @@ static int plan_traverse(PyObject *object, visitproc visit, void *arg) {
     Py_VISIT(self->own);
     Py_VISIT(self->anchor);
     Py_VISIT(self->after);
+    Py_VISIT(self->record);
+    Py_VISIT(self->hooks);
+    Py_VISIT(self->counter);
     return 0;
 }
 
@@ -341,9 +426,14 @@ static void plan_dealloc(PyObject *object) {
     Py_XDECREF(self->own);
     Py_XDECREF(self->anchor);
     Py_XDECREF(self->after);
+    Py_XDECREF(self->record);
+    Py_XDECREF(self->hooks);
+    Py_XDECREF(self->counter);
     PyMem_Free(self->saved.items);
     PyMem_Free(self->constant.items);
     PyMem_Free(self->watched.items);
+    PyMem_Free(self->looks.items);
+    PyMem_Free(self->held.items);
     Py_TYPE(object)->tp_free(object);
 }
 

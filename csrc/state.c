@@ -22,6 +22,8 @@ static struct {
     int8_t (*default_dtype)(void);
     void *(*context)(void);
     bool (*deterministic)(const void *context);
+    const bool *anomaly_mode;
+    bool (*keep_graph)(void);
 } torch_state;
 
 /* The dispatch keys that this thread includes and excludes, as differences from torch's defaults. */
@@ -47,9 +49,11 @@ static void prepare(void) {
     *(void **)&torch_state.function_modes = dlsym(cpu, "_ZN2at4impl22PythonTorchFunctionTLS9stack_lenEv");
     *(void **)&torch_state.context = dlsym(cpu, "_ZN2at13globalContextEv");
     *(void **)&torch_state.deterministic = dlsym(cpu, "_ZNK2at7Context23deterministicAlgorithmsEv");
+    torch_state.anomaly_mode = dlsym(cpu, "_ZN5torch8autograd11AnomalyMode8_enabledE");
+    *(void **)&torch_state.keep_graph = dlsym(cpu, "_ZN5torch8autograd33get_current_graph_task_keep_graphEv");
 }
 
-/* By name, as guard_kinds.py has them: whether it can be read here, and its value. */
+/* By name, as guard_kinds.py has the first of them: whether it can be read here, and its value. */
 #define STATES(STATE)                                                                                                  \
     STATE(grad_mode, torch_state.grad_mode, torch_state.grad_mode())                                                   \
     STATE(function_modes, torch_state.function_modes, (uint64_t)torch_state.function_modes())                          \
@@ -57,7 +61,9 @@ static void prepare(void) {
     STATE(deterministic, torch_state.context && torch_state.deterministic,                                             \
           torch_state.deterministic(torch_state.context()))                                                            \
     STATE(keys_included, find_local_keys(), local_keys->included)                                                      \
-    STATE(keys_excluded, find_local_keys(), local_keys->excluded)
+    STATE(keys_excluded, find_local_keys(), local_keys->excluded)                                                      \
+    STATE(anomaly_mode, torch_state.anomaly_mode, *torch_state.anomaly_mode)                                           \
+    STATE(keep_graph, torch_state.keep_graph, torch_state.keep_graph())
 
 #define NUMBER(name, ...) STATE_##name,
 #define NAME(name, ...) #name,

@@ -130,14 +130,36 @@ class Plan:
         apply: Callable[..., tuple[Any, ...]] | None = None,
         anchor: Callable[[], torch.Tensor] | None = None,
         after: Callable[[Any, tuple[Any, ...], tuple[Any, ...]], None] | None = None,
+        record: Callable[[list[tuple[torch.Tensor, int] | None]], Any] | None = None,
+        hooks: Callable[[bool], Any] | None = None,
+        counter: Callable[[torch.Tensor], torch.Tensor] | None = None,
         saved: tuple[int, ...] = (),
         constant: tuple[int, ...] = (),
         watched: tuple[int, ...] = (),
+        looks: tuple[int, ...] = (),
+        held: tuple[int, ...] = (),
         enables_grad: bool = False,
     ) -> Plan: ...
     def __call__(self, *placeholders: Any) -> tuple[Any, ...]: ...
     @property
     def bound(self) -> Any: ...
+
+class Backward:
+    """A backward that is a graph and no more where the tangents fit; see csrc/backward.c.
+
+    A tangent is (position, strides, dtype number, dispatch keys).
+    """
+
+    def __new__(
+        cls,
+        graph: Callable[[list[Any]], Sequence[Any]],
+        failed: Callable[[Any, Any, tuple[Any, ...], Exception], None],
+        tangents: tuple[tuple[int, tuple[int, ...], int, int], ...],
+        saved: int,
+        keeps: bool,
+        freed: frozenset[int] | None = None,
+        unseen: list[None] | None = None,
+    ) -> Backward: ...
 
 class Frozen:
     """A graph whose last inputs are values of parameters, computed when these are written to; see csrc/frozen.c.
@@ -158,6 +180,7 @@ class Frozen:
     def fresh(self) -> bool: ...
 
 def record(context: Any, plan: Plan, /, *inputs: Any) -> tuple[Any, ...]: ...
+def backward(context: Any, /, *tangents: torch.Tensor | None) -> tuple[Any, ...]: ...
 def scratch_bytes() -> int: ...
 def scratch_release() -> None: ...
 def load_kernels(path: str, names: Iterable[str], /) -> list[Kernel]: ...

@@ -98,13 +98,16 @@ class _Names(dict[Symbol, str]):
 
 
 def _input(node: fx.Node, value: Any, tensors: dict[int, int], storages: dict[int, int], names: _Names) -> str:
-    """What each call passes; where the placeholder describes it by symbols, these stand for the numbers."""
+    """What each call passes; where the placeholder describes it by symbols, these stand for the numbers.
+
+    The inputs of a function that is mapped have no value: what they are follows from the graph around it.
+    """
     described = node.meta.get("val")
     if isinstance(described, torch.SymFloat):
         return f"float {written(described.node.value, names)}"
     if isinstance(described, torch.SymInt):
         return f"number {python(size_of(described), names)}"
-    if not isinstance(described, FakeTensor) or not described._has_symbolic_sizes_strides:
+    if value is None or not isinstance(described, FakeTensor) or not described._has_symbolic_sizes_strides:
         return _value(value, tensors, storages)
     geometry = [
         [python(extent, names) for extent in extents(numbers)] for numbers in (described.shape, described.stride())

@@ -3,7 +3,9 @@
 Timing must not be seen: only graphs that write nothing, draw no random numbers and hold no code but PyTorch's are run
 again, on tensors of the same memory whose gradients go nowhere, and where no hook would see it. It happens while the
 function is compiled, so the calls that follow carry nothing of it. The option `check_speed` says when and how long:
-"auto" measures what took long to compile (loops that unrolled, mostly), and adds a twentieth to that, and one call.
+"auto" measures what took long to compile (loops that unrolled, mostly), and adds a twentieth to that, and one call. It
+also measures, for some milliseconds, graphs of a few operators on small tensors with gradients: autograd enters and
+leaves a compiled graph by way of Python, which an operator's own node does not need, so eager may be faster there.
 Neighbours: `driver.py`, `stator/inspect/explain.py` (which always asks), docs/speed.md.
 """
 
@@ -13,6 +15,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from operator import getitem
 from typing import Any, NamedTuple
 
 import torch
@@ -34,6 +37,9 @@ Call = Callable[..., Any]
 LONG = 2.0
 SHARE = 0.05
 MEMORY = 256 << 20
+#: Also under "auto": how many operators, and how much memory beside the inputs, a graph with gradients may have to be
+#: timed for so many seconds, and by which factor eager has to be faster to run it.
+FEW, SMALL, BRIEFLY, CLEARLY = 4, 4 << 20, 0.01, 1.03
 #: Otherwise: seconds to measure, but at least `LEAST` rounds.
 SECONDS = 1.0
 LEAST = 2
@@ -69,24 +75,35 @@ def checked(
     """
     asked = options.check_speed
     auto = asked == "auto"
+    small = asked in ("auto", "measure") and is_small(gm, found)
     name = type(gm).__name__
     measured = None
     if auto and not seconds:
         measured = known.read()
-    elif not auto or (seconds >= LONG and found.metadata.memory.peak <= MEMORY):
+    elif not auto or small or (seconds >= LONG and found.metadata.memory.peak <= MEMORY):
         if why := objection(gm, inputs, found):
             log.record(log.SPEED, graph=name, compiled=0.0, eager=0.0, slower=False, why=why)
             return call
-        measured = measure(call, gm, inputs, SHARE * seconds if auto else SECONDS, 0 if auto else LEAST)
+        longest = BRIEFLY if small else SHARE * seconds if auto else SECONDS
+        measured = measure(call, gm, inputs, longest, 0 if auto and not small else LEAST)
         known.write(measured)
     if measured is None:
         return call
     slower = measured.slower(sure=auto)
-    back = slower and asked == "eager"
-    log.record(log.SPEED, graph=name, compiled=measured.compiled, eager=measured.eager, slower=slower)
-    if slower and asked != "measure":
+    back = (slower and asked == "eager") or (small and measured.compiled > CLEARLY * measured.eager)
+    log.record(log.SPEED, graph=name, compiled=measured.compiled, eager=measured.eager, slower=slower, runs_eager=back)
+    if slower and asked != "measure" and not small:
         announce(_sentence(name, measured, back), SlowWarning, key=f"speed {name}")
     return gm.forward if back else call
+
+
+def is_small(gm: fx.GraphModule, found: Compiled) -> bool:
+    """Whether entering a compiled graph into autograd may cost more than all that it computes; for known sizes."""
+    metadata = found.metadata
+    if not metadata.has_backward or metadata.memory.peak > SMALL or "sizes" in gm.meta:
+        return False
+    calls = [node for node in gm.graph.nodes if node.op in ("call_function", "call_method")]
+    return sum(node.target is not getitem for node in calls) <= FEW
 
 
 def _sentence(name: str, measured: Measured, back: bool) -> str:

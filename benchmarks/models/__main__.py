@@ -1,7 +1,8 @@
 """The models of the registry at realistic sizes: stator beside eager, torch.compile and OpenVINO.
 
     python -m benchmarks.models [model …] [--modes inference bfloat16 training] [--peers eager torch.compile openvino]
-                                [--freezing] [--threads 2] [--jobs 1] [--out models.jsonl]
+                                [--freezing] [--threads 2] [--jobs 1] [--caches folder] [--rounds 7]
+                                [--out models.jsonl]
     python -m benchmarks.models --layers [1 6 …] [--modes inference training] [--out models.jsonl]
     python -m benchmarks.models --read models.jsonl … >> docs/models.md
 
@@ -9,7 +10,8 @@ Each compiler has a process of its own, in which it compiles with empty caches (
 the others; another process starts with the caches that the first filled (warm). torch.compile's precompiled header,
 which lies outside its caches, is built beforehand and not counted. Rows go to the end of the file as they are made, so
 that several commands may write to one; a row that is there already is not made again. With several jobs so many rows
-compile side by side, on cores of their own; calls are timed in one row after the other all the same.
+compile side by side, on cores of their own; calls are timed in one row after the other all the same. With a folder for
+caches, a second run has no cold first calls, and takes a minute a row.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.models.measure import LAYERS, Cores, Measurement, measure, measure_layers
+from benchmarks.models.measure import LAYERS, ROUNDS, Cores, Measurement, measure, measure_layers
 from benchmarks.models.peers import FROZEN, MODES
 from benchmarks.models.table import LayersRow, Row, layers_table, page
 from benchmarks.registry import MODELS
@@ -68,6 +70,8 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--size", default="base", choices=["base", "tiny"])
     made.add_argument("--threads", type=int, default=2)
     made.add_argument("--jobs", type=int, default=1, help="rows that compile side by side")
+    made.add_argument("--caches", type=Path, help="a folder in which compilers keep what they compiled")
+    made.add_argument("--rounds", type=int, default=ROUNDS, help="in which all compilers of a row are called in turn")
     made.add_argument("--header", action=argparse.BooleanOptionalAction, default=True)
     made.add_argument("--out", type=Path, help="a file to which the rows are added")
     made.add_argument("--read", type=Path, nargs="+", help="print the tables of these files instead")
@@ -100,7 +104,8 @@ def main() -> None:
             some = rows[first : first + options.jobs]
             made: list[Row] | list[LayersRow]
             if options.layers is None:
-                made = measure(some, compilers, options.size, options.threads, pool)
+                how = {"caches": options.caches, "rounds": options.rounds}
+                made = measure(some, compilers, options.size, options.threads, pool, **how)
             else:
                 made = measure_layers(some, compilers, options.threads, pool)
             facts = {"machine": platform.machine(), "torch": torch.__version__, "threads": options.threads}

@@ -43,17 +43,27 @@ class Cores(ThreadPoolExecutor):
 
 
 def measure(
-    rows: Sequence[tuple[str, str]], compilers: Sequence[str], size: str, threads: int, pool: Cores
+    rows: Sequence[tuple[str, str]],
+    compilers: Sequence[str],
+    size: str,
+    threads: int,
+    pool: Cores,
+    *,
+    caches: Path | None = None,
+    rounds: int = ROUNDS,
 ) -> list[Row]:
-    """All figures of rows, each a model and a mode."""
+    """All figures of rows, each a model and a mode.
+
+    With a folder for `caches` a row's are empty only once: what is there already makes its first calls warm ones.
+    """
     with ExitStack() as stack:
         made = []
         for model, mode in rows:
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            folder = caches or Path(stack.enter_context(tempfile.TemporaryDirectory()))
             made.append(stack.enter_context(Measurement(model, mode, compilers, size, threads, folder)))
         list(pool.map(Measurement.start, made))
         for row in made:
-            row.rounds()
+            row.rounds(rounds)
         list(pool.map(Measurement.finish, made))
         return [row.made for row in made]
 
@@ -97,7 +107,15 @@ class Measurement:
     def worker(self, compiler: str) -> Worker:
         """A process of a compiler, with the caches of this row."""
         given = ["--compiler", compiler, *self.given]
-        return Worker(given, self.folder / compiler.replace(", ", "-"), self.threads)
+        return Worker(given, self.cache(compiler), self.threads)
+
+    def cache(self, compiler: str) -> Path:
+        """What the processes of a compiler keep."""
+        return self.folder / compiler.replace(", ", "-")
+
+    def filled(self, compiler: str) -> Path:
+        """A file that says that this row is in the cache."""
+        return self.cache(compiler) / "filled" / " ".join(self.given)
 
     @contextmanager
     def failures_of(self, name: str) -> Iterator[None]:
@@ -112,13 +130,16 @@ class Measurement:
         for compiler in self.compilers:
             with self.failures_of(compiler):
                 worker = self.alive.enter_context(self.worker(compiler))
-                self.first_cold(compiler, worker)
+                if self.filled(compiler).exists():
+                    self.made.warm[compiler] = worker.ask("first")["seconds"]
+                else:
+                    self.first_cold(compiler, worker)
                 self.workers[compiler] = worker
 
-    def rounds(self) -> None:
-        """Call each in turn, several times."""
+    def rounds(self, count: int) -> None:
+        """Call each in turn, so many times."""
         with self.failures_of("calls"):
-            for _ in range(ROUNDS):
+            for _ in range(count):
                 for compiler, worker in self.workers.items():
                     samples = worker.ask(f"calls {SECONDS}")
                     self.made.rounds.setdefault(compiler, []).append(statistics.median(samples))
@@ -132,7 +153,7 @@ class Measurement:
                 self.errors()
         self.alive.close()
         for compiler in self.workers:
-            if compiler != "eager":
+            if compiler != "eager" and compiler not in self.made.warm:
                 with self.failures_of(compiler), self.worker(compiler) as worker:
                     self.made.warm[compiler] = worker.ask("first")["seconds"]
 
@@ -144,14 +165,17 @@ class Measurement:
         self.made.cold[compiler] = answer["seconds"]
         self.made.memory[compiler] = peak.most - peak.start
         self.made.told[compiler] = answer["told"]
+        self.filled(compiler).parent.mkdir(parents=True, exist_ok=True)
+        self.filled(compiler).touch()
 
     def errors(self) -> None:
         """How far the results of each are from float64."""
-        files = {compiler: str(self.folder / f"results{number}") for number, compiler in enumerate(self.workers)}
-        for compiler, worker in self.workers.items():
-            worker.ask(f"save {files[compiler]}")
-        judge = next(iter(self.workers.values()))
-        self.made.error.update(zip(files, judge.ask(" ".join(["judge", *files.values()])), strict=True))
+        with tempfile.TemporaryDirectory() as folder:
+            files = {compiler: f"{folder}/results{number}" for number, compiler in enumerate(self.workers)}
+            for compiler, worker in self.workers.items():
+                worker.ask(f"save {files[compiler]}")
+            judge = next(iter(self.workers.values()))
+            self.made.error.update(zip(files, judge.ask(" ".join(["judge", *files.values()])), strict=True))
 
     def errors_of_small(self) -> None:
         """The same of a small version without dropout, which each compiler would draw differently."""

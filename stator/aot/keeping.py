@@ -10,6 +10,7 @@ Neighbours: `runtime.py` makes records and asks; `kept.py` finds the facts, `par
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import torch
@@ -38,23 +39,19 @@ def needs_record(metadata: Metadata) -> bool:
 
 
 class Record:
-    """One call: what it was given and gave, as far as backward looks at it, and what is left once some is freed."""
+    """One call: what it was given and gave, as far as backward looks at it, and what is left once some is freed.
+
+    Where backward is a graph and no more, `csrc/backward.c` looks at it, and says in it that all is freed.
+    """
 
     __slots__ = ("freed", "left", "seen")
 
-    def __init__(self, metadata: Metadata, inputs: Sequence[Any], values: Sequence[Any]) -> None:
-        saved = {(place.source, place.index) for place in metadata.saved}
-        #: (a tensor that shares the version counter, its version after the call) for each of `looks`.
-        self.seen: list[tuple[Tensor, int] | None] = []
-        # What hooks have packed is not looked at, and an inference tensor has no counter.
-        hooked = torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
-        for look in metadata.looks:
-            tensor = inputs[look.index] if look.source == "input" else values[look.index]
-            held = look.source == "input" and (look.source, look.index) in saved
-            counter = None if hooked or tensor.is_inference() else tensor if held else counter_of(tensor)
-            self.seen.append(None if counter is None else (counter, counter._version))
+    def __init__(self, seen: list[tuple[Tensor, int] | None]) -> None:
+        #: (a tensor that shares the version counter, its version after the call) for each of `looks`; None for what
+        #: hooks have packed, which is not looked at, and for an inference tensor, which has no counter (`csrc/plan.c`).
+        self.seen = seen
         #: Values that have been differentiated without `retain_graph`.
-        self.freed: set[int] = set()
+        self.freed: frozenset[int] = frozenset()
         #: What is left of the saved tensors then.
         self.left: list[Tensor | _Gone] | None = None
 
@@ -131,5 +128,11 @@ class _Gone:
 def counter_of(tensor: Tensor) -> Tensor:
     """A tensor without memory whose version counter is that of another."""
     counter = tensor.detach()
-    counter.data = tensor.new_empty(0)
+    counter.data = _nothing(tensor.dtype, tensor.device)
     return counter
+
+
+@cache
+def _nothing(dtype: torch.dtype, device: torch.device) -> Tensor:
+    with torch.inference_mode(False):
+        return torch.empty(0, dtype=dtype, device=device)

@@ -20,12 +20,12 @@ import torch
 from torch import fx
 from torch.autograd import forward_ad
 
-from stator._native import Empty, Plan, record
+from stator._native import Backward, Empty, Plan, backward, record, tensor_facts
 from stator.aot.batches import is_batched, mapped
 from stator.aot.casts import active
 from stator.aot.eager_replay import EagerReplay
 from stator.aot.generators import restoring
-from stator.aot.keeping import Record, needs_record
+from stator.aot.keeping import Record, counter_of, needs_record
 from stator.aot.metadata import Metadata, Output, TensorSpec
 from stator.aot.results import geometry_of, result, sized
 from stator.aot.symbols import read
@@ -85,6 +85,7 @@ class Bound:
         "saved",
         "sized",
         "seed_device",
+        "straight",
         "symbols",
         "unsaved",
         "values",
@@ -139,6 +140,8 @@ class Bound:
         self.sized = sized(metadata)
         self.fixed = None if self.sized else geometry_of(metadata, (), ())
         self.geometries = lru_cache(maxsize=_GEOMETRIES)(partial(geometry_of, metadata, self.sized))
+        #: Backward in C, where that may be a graph and no more.
+        self.straight = self._straight() if metadata.has_backward else None
 
     def plan(self) -> Plan:
         """The callable in C: it makes a call that is the graph and no more by itself, and calls back for any other."""
@@ -156,12 +159,30 @@ class Bound:
             self.bare,
             apply=_apply if graded else None,
             anchor=Empty((0,), (1,), torch.float32) if self.anchor else None,
-            after=_after if self.mutated or self.symbols or self.reach or metadata.inner or self.keeps else None,
+            after=_after if self.mutated or self.symbols or self.reach or metadata.inner else None,
+            record=Record if self.keeps else None,
+            hooks=torch._C._autograd._top_saved_tensors_default_hooks if self.keeps else None,
+            counter=counter_of if self.keeps else None,
             saved=tuple([places[saved.source] + saved.index for saved in self.saved]),
             constant=tuple(self.non_differentiable),
             watched=tuple(self.unsaved) if self.again is not None and not self.again.refusal else (),
+            looks=tuple([places[look.source] + look.index for look in metadata.looks]),
+            held=tuple([saved.index for saved in self.saved if saved.source == "input"]),
             enables_grad=metadata.enables_grad,
         )
+
+    def _straight(self) -> Backward | None:
+        """Backward in C, unless it always has more to do than to run the graph."""
+        metadata, fixed = self.metadata, self.fixed
+        # What is let go of result by result, only Python knows.
+        apart = self.keeps and not metadata.one_fate and bool(metadata.saved or metadata.fates)
+        more = self.symbols or self.flags or self.reach or metadata.inner or apart
+        if self.backward is None or fixed is None or more:
+            return None
+        tangents = tuple([(i, form.stride, *_plain(form.dtype, form.device)) for i, form in fixed.tangents])
+        freed = frozenset(metadata.differentiable) if self.keeps and metadata.one_fate else None
+        unseen: list[None] = [None] * len(metadata.looks)
+        return Backward(self.backward, Bound.refail, tangents, len(self.saved), self.keeps, freed, unseen)
 
     # ---- calls -------------------------------------------------------------------------------------------------------
 
@@ -257,13 +278,18 @@ class Bound:
             else:  # as autograd calls it, unless a graph of the gradients is asked for
                 gradients = self.backward(arguments)
         except Exception as error:
-            if not _is_fault(error):
-                raise
-            theirs = _raised_again(ctx, self, tangents, error)
-            if theirs is not None:
-                raise theirs from (error if theirs is not error else None)
-            raise self._failure(error) from error
+            self.refail(ctx, tangents, error)
+            raise
         return _reached(ctx, self, tangents, gradients) if self.reach else gradients
+
+    def refail(self, ctx: Any, tangents: Sequence[Tensor | None], error: Exception) -> None:
+        """Raise what the program is told of an exception of the backward graph, if that is another one."""
+        if not _is_fault(error):
+            return
+        theirs = _raised_again(ctx, self, tangents, error)
+        if theirs is not None:
+            raise theirs from (error if theirs is not error else None)
+        raise self._failure(error) from error
 
     def _failure(self, error: Exception) -> InternalError:
         """What is said of an exception of the backward graph that eager does not raise."""
@@ -305,12 +331,18 @@ def _after(ctx: Any, inputs: tuple[Any, ...], values: tuple[Any, ...]) -> None:
     ctx.sized = read(bound.sized, inputs)
     ctx.inner = [weakref.ref(values[i]) for i, _ in bound.metadata.inner]
     ctx.hooked = {i for i in bound.reach if inputs[i]._backward_hooks}
-    if bound.keeps:
-        ctx.record = Record(bound.metadata, inputs, values)
 
 
 def _tensors_before(metadata: Metadata, index: int) -> int:
     return sum(isinstance(spec, TensorSpec) for spec in metadata.inputs[:index])
+
+
+@cache
+def _plain(dtype: torch.dtype, device: torch.device) -> tuple[int, int]:
+    """The number of the dtype, and the dispatch keys of plain tensors of it."""
+    with torch.inference_mode(False):
+        _, _, number, _, keys, _ = tensor_facts(torch.empty(0, dtype=dtype, device=device))
+    return number, keys
 
 
 @cache
@@ -493,6 +525,8 @@ def _raised_again(ctx: Any, bound: Bound, tangents: Sequence[Tensor | None], err
         return raised
     return unasked if gradients is None else None
 
+
+CompiledFunction._backward_cls.apply = backward  # type: ignore[attr-defined]  # falls back to `CompiledFunction.backward`
 
 _OUTSIDE = "call backward outside of torch.autocast, as PyTorch recommends"
 

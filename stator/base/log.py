@@ -27,7 +27,9 @@ MEMORY: Final = "memory"  # a training step: the fields of `aot.metadata.Memory`
 PATTERN: Final = "pattern"  # name, graph, file: str, line: int, refused: str ("" where it was replaced)
 CACHE: Final = "cache"  # hit: bool, key: str
 RECOMPILE: Final = "recompile"  # reason: str
-SPEED: Final = "speed"  # graph: str, compiled, eager: float (seconds a call), slower: bool, why: str (if not measured)
+SPEED: Final = (
+    "speed"  # graph: str, compiled, eager: float (seconds a call), slower, runs_eager: bool, why: str (if not measured)
+)
 FAULT: Final = "fault"  # the fields of `faults.Fault`, its location as file: str, line: int
 NOTE: Final = "note"  # text: str; what was accepted and has no effect here
 

@@ -52,6 +52,7 @@ class Speed:
     eager: float
     slower: bool
     why: str = ""
+    runs_eager: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +238,8 @@ def _speed_text(item: Speed) -> Text:
     if item.why:
         return Text(f"speed: {item.graph} was not timed against eager: {item.why}")
     figures = f"{item.compiled * 1e3:.3g} ms a call, in eager PyTorch {item.eager * 1e3:.3g} ms"
+    if item.runs_eager:
+        return Text(f"speed: {item.graph} runs in eager PyTorch, which is faster: compiled, it takes {figures}")
     if not item.slower:
         return Text(f"speed: {item.graph} takes {figures}")
     hint = "options={'check_speed': 'eager'} lets it run in eager"

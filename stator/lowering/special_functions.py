@@ -82,7 +82,6 @@ FUNCTIONS: dict[str, Function] = {
     "lgamma": Function(lambda _, x: e.op("lgamma", x), compute_dtype),
     "digamma": _formula(gamma.digamma),
     "trigamma": _formula(gamma.trigamma, compute_dtype),
-    "erfinv": _formula(error.erfinv),
     "special_erfcx": _formula(error.erfcx),
     "special_ndtri": _formula(error.ndtri),
     "special_log_ndtr": _formula(error.log_ndtr),

@@ -1,7 +1,7 @@
 """`stator::special`: special functions of one or two tensors, as one primitive.
 
 `stator::special(name, x, y)` is ATen's function of that name, with its broadcasting and dtypes; run as an operator, it
-is ATen's. `FUNCTIONS` says what each is. Those that take loops (zeta, incomplete gamma functions, orthogonal
+is ATen's. `FUNCTIONS` says what each is. What takes loops (zeta, incomplete gamma functions, orthogonal
 polynomials) stay ATen's, as no kernel of ours was faster. Neighbours: `decompositions/special_functions.py` (what
 reduces to it), `lowering/special_functions.py` (what it is made of).
 """
@@ -22,7 +22,6 @@ FUNCTIONS = {
     "lgamma": "log |gamma(x)|",
     "digamma": "the derivative of log gamma",
     "trigamma": "its second derivative",
-    "erfinv": "the inverse of erf",
     "special_erfcx": "exp(x**2) erfc(x)",
     "special_ndtri": "the inverse of the normal distribution's function",
     "special_log_ndtr": "the logarithm of the normal distribution's function",

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from benchmarks.models.__main__ import read, tables
+from benchmarks.models.measure import Cores, measure
 from benchmarks.models.peers import MODES, exact_results, make_step
 from benchmarks.models.processes import Peak, Worker, WorkerFailed
 from benchmarks.models.table import LayersRow, Row, mean, ratio, slope
@@ -106,3 +107,14 @@ def test_memory_of_processes_below_counts() -> None:
 def test_steps_of_one_model_are_the_same() -> None:
     first, second = (make_step("eager", "vit", "tiny", "inference")() for _ in range(2))
     assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+
+
+def test_caches_that_are_kept_make_first_calls_warm(tmp_path: Path) -> None:
+    with Cores(1, 1) as pool:
+        cold, warm = (
+            measure([("bert", "inference")], ["eager", "stator"], "tiny", 1, pool, caches=tmp_path, rounds=count)[0]
+            for count in (1, 2)
+        )
+    assert cold.cold["stator"] > 0 and cold.warm["stator"] > 0 and not cold.failed
+    assert not warm.cold and warm.warm["stator"] > 0 and not warm.failed
+    assert [len(row.rounds["stator"]) for row in (cold, warm)] == [1, 2]

@@ -20,7 +20,7 @@ S = torch.special
 #: Named otherwise in `torch.special`, or not there.
 NAMED = {
     "lgamma": torch.lgamma, "nextafter": torch.nextafter, "trigamma": lambda x: torch.polygamma(1, x),
-    "digamma": torch.digamma, "erfinv": torch.erfinv, "i0": torch.i0, "log10": torch.log10,
+    "digamma": torch.digamma, "i0": torch.i0, "log10": torch.log10,
 }  # fmt: skip
 
 #: What grows as an exponential does, and the dtypes that eager has kernels of.

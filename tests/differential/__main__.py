@@ -1,7 +1,8 @@
 """Many random programs: `python -m tests.differential --examples 5000 --seed 1 --jobs 2`.
 
-Failures are shortened and printed.
-Every program is compiled twice, by the default backend and by "aot_eager", and called with up to three sizes each.
+Failures are shortened and printed. Every program is compiled in each of the ways that `--ways` names: by the default
+backend and by "aot_eager", if none are; as "fast" numerics and "frozen" with every second input a buffer that is
+written to after a first call. Each is called with up to three sizes.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -29,9 +32,11 @@ from stator.base import faults
 from stator.base.errors import CaptureError, DataDependent, FallbackWarning, Unsupported
 from stator.coverage.compare import EPSILON, Seen, judged
 from tests.differential.observe import observe
-from tests.differential.programs import MOST_STATEMENTS, Program, generate, shorten
+from tests.differential.programs import LEAST_STATEMENTS, MOST_STATEMENTS, Program, generate, shorten
 
 BACKENDS = ("inductor", "aot_eager")
+#: How else a program may be compiled: by the default backend, with these options.
+WAYS: dict[str, dict[str, Any]] = {"fast": {"numerics": "fast"}, "frozen": {"freezing": True}}
 #: How many times as great sizes are in further calls.
 FACTORS = (2, 3)
 #: After how many programs a process is replaced: compilers keep memory for the life of a process.
@@ -51,18 +56,18 @@ class Result(NamedTuple):
     text: str = ""
 
 
-def judge(program: Program, backend: str = "inductor", factors: Sequence[int] = ()) -> tuple[str, str]:
+def judge(program: Program, way: str = "inductor", factors: Sequence[int] = ()) -> tuple[str, str]:
     """The verdict on one program: right, refused, wrong or unusable; and why.
 
     One compiled function is called with each size: the program's own, and so many times as great ones.
     """
+    if way == "frozen":
+        program = replace(program, inputs=tuple(replace(recipe, grad="") for recipe in program.inputs))
     want = observe(program.function(), program.inputs)
     if want.failed is not None:
         return "unusable", str(want.failed)
     stator.reset()
-    options = {"strict": True} | ({"cache": False} if backend == "inductor" else {})
-    compiled = stator.compile(program.function(), backend=backend, fullgraph=True, options=options)
-    verdict, why = _compare(program, compiled, want)
+    verdict, why = _compare(program, compiled := _compiled(program, way), want)
     for factor in factors if verdict == "right" else ():
         larger = program.resized(factor)
         if larger is not None:
@@ -70,6 +75,57 @@ def judge(program: Program, backend: str = "inductor", factors: Sequence[int] = 
             if verdict == "wrong":
                 return "wrong", f"sizes times {factor}: {why}"
     return ("refused", why) if verdict == "refused" else (verdict, why)
+
+
+def _compiled(program: Program, way: str) -> Callable[..., Any]:
+    """The program under one of `BACKENDS` or `WAYS`."""
+    if way in WAYS:
+        options = {"strict": True, "cache": False, **WAYS[way]}
+        compile_ = partial(stator.compile, fullgraph=True, options=options)
+        return Frozen(program.function(), compile_) if way == "frozen" else compile_(program.function())
+    options = {"strict": True} | ({"cache": False} if way == "inductor" else {})
+    return stator.compile(program.function(), backend=way, fullgraph=True, options=options)
+
+
+class Frozen:
+    """A function of which every second input is a buffer of a module, with other values in a first call.
+
+    What is computed of buffers alone is kept then, and has to be computed again.
+    """
+
+    def __init__(self, function: Callable[..., Any], compile_: Callable[..., Callable[..., Any]]) -> None:
+        self.function, self.compile = function, compile_
+
+    def __call__(self, *given: torch.Tensor) -> Any:
+        module = _Module(self.function, given)
+        compiled = self.compile(module)
+        buffers = [tensor for tensor in module.buffers() if _has_no_overlap(tensor)]
+        values = [(tensor.clone(), tensor.shape, tensor.stride(), tensor.storage_offset()) for tensor in given]
+        for tensor in buffers:
+            tensor.copy_(tensor.flip([*range(tensor.dim())]))
+        compiled(*[tensor.clone() for tensor in given[::2]])
+        for tensor, (value, *geometry) in zip(given, values, strict=True):
+            tensor.as_strided_(*geometry)  # the call may have made it another view of its memory
+            if _has_no_overlap(tensor):
+                tensor.copy_(value)
+        return compiled(*given[::2])
+
+
+class _Module(torch.nn.Module):
+    def __init__(self, function: Callable[..., Any], given: Sequence[torch.Tensor]) -> None:
+        super().__init__()
+        self.function = function
+        for number, tensor in enumerate(given[1::2]):
+            self.register_buffer(f"odd{number}", tensor)
+
+    def forward(self, *even: torch.Tensor) -> Any:
+        given = [even[number // 2] if number % 2 == 0 else None for number in range(len(even) + len(self._buffers))]
+        return self.function(*[getattr(self, f"odd{n // 2}") if x is None else x for n, x in enumerate(given)])
+
+
+def _has_no_overlap(tensor: torch.Tensor) -> bool:
+    """Whether each element has memory of its own, so that it can be written."""
+    return not any(stride == 0 and size > 1 for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
 
 
 def _compare(program: Program, compiled: Callable[..., Any], want: Seen) -> tuple[str, str]:
@@ -101,14 +157,16 @@ def kind(why: str) -> str:
     return re.sub(r"[-\d.]+|\[.*?\]|\(.*?\)|nan|inf", "#", why.split(";")[0])[:80]
 
 
-def examine(number: int, program: Program, shrink: int, begin: Callable[[], None]) -> Iterator[Result]:
-    """The program of a seed, under each backend; `begin` is called before each judgement."""
-    for backend in BACKENDS:
+def examine(
+    number: int, program: Program, ways: Sequence[str], shrink: int, begin: Callable[[], None]
+) -> Iterator[Result]:
+    """The program of a seed, compiled in each way; `begin` is called before each judgement."""
+    for way in ways:
 
-        def verdict(p: Program, backend: str = backend) -> tuple[str, str]:
+        def verdict(p: Program, way: str = way) -> tuple[str, str]:
             begin()
             try:
-                return judge(p, backend, FACTORS)
+                return judge(p, way, FACTORS)
             except Exception:
                 return "wrong", traceback.format_exc()[-600:]
 
@@ -118,10 +176,24 @@ def examine(number: int, program: Program, shrink: int, begin: Callable[[], None
             continue
         what = kind(why)
         short = shorten(program, lambda p, what=what, verdict=verdict: kind(verdict(p)[1]) == what, shrink)
-        yield Result(number, found, why, f"# seed {number}, {backend}: {why}\n# now: {verdict(short)[1]}\n{short}\n")
+        yield Result(number, found, why, f"# seed {number}, {way}: {why}\n# now: {verdict(short)[1]}\n{short}\n")
 
 
-def serve(first: int, count: int, shrink: int, statements: int) -> None:
+class Given(NamedTuple):
+    """How programs are made and examined: see the command's help."""
+
+    shrink: int
+    statements: int = MOST_STATEMENTS
+    least: int = LEAST_STATEMENTS
+    ways: Sequence[str] = BACKENDS
+
+    def arguments(self) -> list[str]:
+        """For a process that does so."""
+        numbers = [f"--{name}={getattr(self, name)}" for name in ("shrink", "statements", "least")]
+        return [*numbers, "--ways", *self.ways]
+
+
+def serve(first: int, count: int, given: Given) -> None:
     """What a process does: lines of JSON with the number of each program, its text, its results; null in between."""
 
     def begin() -> None:
@@ -131,23 +203,23 @@ def serve(first: int, count: int, shrink: int, statements: int) -> None:
     warnings.simplefilter("ignore")
     for number in range(first, first + count):
         print(json.dumps(number), flush=True)
-        program = generate(random.Random(number), statements)
+        program = generate(random.Random(number), given.statements, given.least)
         print(json.dumps(str(program)), flush=True)
-        for result in examine(number, program, shrink, begin):
+        for result in examine(number, program, given.ways, given.shrink, begin):
             print(json.dumps(result), flush=True)
 
 
-def served(first: int, count: int, shrink: int, statements: int = MOST_STATEMENTS) -> Iterator[Result]:
+def served(first: int, count: int, given: Given) -> Iterator[Result]:
     """The results of some programs, run in processes of their own: that one dies, or does not end, is a result too.
 
     One that dies before it has told its program died in eager, which runs while the program is written.
     """
     end = first + count
     while first < end:
-        numbers = {"seed": first, "examples": min(end - first, LIFE), "shrink": shrink, "statements": statements}
-        given = ["--serve", *[f"--{name}={number}" for name, number in numbers.items()]]
+        numbers = ["--serve", f"--seed={first}", f"--examples={min(end - first, LIFE)}"]
         text = ""
-        with subprocess.Popen([sys.executable, *COMMAND, *given], stdout=subprocess.PIPE, text=True) as process:
+        command = [sys.executable, *COMMAND, *numbers, *given.arguments()]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
             for line in _watched(process.stdout, process.kill):
                 match json.loads(line):
@@ -184,18 +256,21 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--shrink", type=int, default=60, help="tries to shorten a failing program")
     parser.add_argument("--statements", type=int, default=MOST_STATEMENTS, help="the most that a program has")
+    parser.add_argument("--least", type=int, default=LEAST_STATEMENTS, help="the least that is aimed at")
+    parser.add_argument("--ways", nargs="+", default=BACKENDS, choices=(*BACKENDS, *WAYS), help="how it is compiled")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
-    given = parser.parse_args(arguments)
-    if given.serve:
-        serve(given.seed, given.examples, given.shrink, given.statements)
+    args = parser.parse_args(arguments)
+    given = Given(args.shrink, args.statements, args.least, args.ways)
+    if args.serve:
+        serve(args.seed, args.examples, given)
         return 0
     report = Report()
-    with ThreadPoolExecutor(given.jobs) as pool:
-        starts = range(given.seed, given.seed + given.examples, LIFE)
-        parts = [(start, min(LIFE, given.seed + given.examples - start)) for start in starts]
+    with ThreadPoolExecutor(args.jobs) as pool:
+        starts = range(args.seed, args.seed + args.examples, LIFE)
+        parts = [(start, min(LIFE, args.seed + args.examples - start)) for start in starts]
 
         def run(part: tuple[int, int]) -> None:
-            for result in served(*part, given.shrink, given.statements):
+            for result in served(*part, given):
                 report.add(result)
 
         for _ in pool.map(run, parts):

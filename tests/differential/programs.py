@@ -24,7 +24,7 @@ from tests.differential.inputs import COMPLEX, FLOATS, LAYOUTS, Input
 DTYPES = (*FLOATS, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)
 SIZES = (1, 2, 3, 4, 5, 7, 8, 16, 17, 33)
 MOST_ELEMENTS = 4000
-MOST_STATEMENTS = 12
+LEAST_STATEMENTS, MOST_STATEMENTS = 2, 12
 MOST_RESIZED = 40_000
 _SLOT = re.compile(r"\{(\w*):(\w+?)(=?)(\d?)(?:@(\w+))?\}")
 
@@ -70,9 +70,12 @@ class Program:
         return program
 
 
-def generate(rng: random.Random, most: int = MOST_STATEMENTS) -> Program:
-    """A program of a few statements, at most so many: short ones find faults of single operators sooner."""
-    return _Writer(rng, most=most).write()
+def generate(rng: random.Random, most: int = MOST_STATEMENTS, least: int = LEAST_STATEMENTS) -> Program:
+    """A program of a few statements, at most so many: short ones find faults of single operators sooner.
+
+    It has fewer than `least` where eager refuses too many of those that were tried.
+    """
+    return _Writer(rng, most=most, least=least).write()
 
 
 @dataclass
@@ -83,12 +86,13 @@ class _Writer:
     values: dict[str, Any] = field(default_factory=dict)
     chosen: dict[str, str] = field(default_factory=dict)
     most: int = MOST_STATEMENTS
+    least: int = LEAST_STATEMENTS
 
     def write(self) -> Program:
         """Inputs, statements, outputs."""
         rng = self.rng
         self._make_inputs()
-        wanted, tries = rng.randint(min(2, self.most), self.most), 0
+        wanted, tries = rng.randint(min(self.least, self.most), self.most), 0
         while len(self.lines) < wanted and tries < 60:
             tries += 1
             self._statement()

@@ -9,7 +9,7 @@ import torch
 
 from stator.coverage.compare import Seen, judged
 from tests.differential import __main__ as command
-from tests.differential.__main__ import judge, served
+from tests.differential.__main__ import WAYS, Given, judge, served
 from tests.differential.inputs import LAYOUTS, Input
 from tests.differential.observe import observe
 from tests.differential.operations import FAMILIES
@@ -23,6 +23,15 @@ SEEDS = range(21_000, 21_048)
 def test_random_program(seed: int) -> None:
     program = generate(random.Random(seed))
     verdict, why = judge(program)
+    assert verdict in ("right", "refused"), f"{why}\n{program}"
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("seed", range(22_000, 22_006))
+@pytest.mark.filterwarnings("ignore")
+def test_random_program_under_other_options(way: str, seed: int) -> None:
+    program = generate(random.Random(seed), most=20, least=5)
+    verdict, why = judge(program, way)
     assert verdict in ("right", "refused"), f"{why}\n{program}"
 
 
@@ -81,7 +90,7 @@ def test_a_process_that_dies_is_told_with_its_program(monkeypatch: pytest.Monkey
     for after, verdict, text in (('"def f(x0)"', "wrong", "def f(x0)"), ("6", "unusable", "")):
         code = dies.format('[5, "right", "", ""]', after)
         monkeypatch.setattr(command, "COMMAND", ("-c", code))
-        results = [*served(5, 1, 0)]
+        results = [*served(5, 1, Given(0))]
         assert [r.verdict for r in results] == ["right", verdict]
         assert "ended with -11" in results[1].why and text in results[1].text
 

@@ -88,6 +88,61 @@ def test_what_compiled_quickly_is_not_measured_unasked(tmp_path: Path) -> None:
     assert not recorder.of(log.SPEED)
 
 
+def with_gradients(fn: Callable[..., Any], *inputs: torch.Tensor) -> list[torch.Tensor]:
+    """The result, and the gradients of all inputs."""
+    leaves = [x.detach().requires_grad_() for x in inputs]
+    made = fn(*leaves)
+    return [made.detach(), *torch.autograd.grad(made.square().sum(), leaves)]
+
+
+@pytest.mark.parametrize("mode", ["auto", "measure"])
+def test_small_graphs_with_gradients_run_in_eager_where_it_is_faster(
+    mode: str, slow: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(speed, "LONG", 1e9)
+    x = torch.randn(4, 8)
+    for _ in range(2):  # the second finds it in the store
+        with log.collect() as recorder:
+            compiled = stator.compile(f, options={"check_speed": mode, "cache_dir": str(tmp_path), "strict": True})
+            compiled(x.clone().requires_grad_())
+        (facts,) = recorder.of(log.SPEED)
+        assert facts["runs_eager"] and facts["compiled"] > facts["eager"]
+        before = len(slow)
+        torch.testing.assert_close(with_gradients(compiled, x), with_gradients(f, x), rtol=0, atol=0)
+        assert len(slow) == before, "the compiled graph is not called"
+
+
+@pytest.mark.parametrize("factor", [0.9, 1.02, 1.1])
+def test_how_much_faster_eager_has_to_be(factor: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(speed, "_in_turn", lambda *_: speed.Measured(factor, 1.0))
+    with log.collect() as recorder:
+        options = {"check_speed": "auto", "cache_dir": str(tmp_path), "strict": True}
+        stator.compile(f, options=options)(torch.randn(4, 8, requires_grad=True))
+    assert [facts["runs_eager"] for facts in recorder.of(log.SPEED)] == [factor > speed.CLEARLY]
+
+
+def long(x: torch.Tensor) -> torch.Tensor:
+    for _ in range(speed.FEW):
+        x = x.sin() + 1
+    return x
+
+
+@pytest.mark.parametrize(
+    ("fn", "shape", "dynamic"),
+    [(long, (4, 8), None), (f, (speed.SMALL,), None), (f, (4, 8), True)],
+    ids=["many operators", "large", "symbolic"],
+)
+def test_other_graphs_with_gradients_stay_compiled(
+    fn: Callable[..., Any], shape: tuple[int, ...], dynamic: bool | None, slow: list[int],
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(speed, "LONG", 1e9)
+    options = {"check_speed": "auto", "cache_dir": str(tmp_path)}
+    with log.collect() as recorder:
+        stator.compile(fn, options=options, dynamic=dynamic)(torch.randn(shape, requires_grad=True))
+    assert not recorder.of(log.SPEED) and len(slow) == 1
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_fast_code_is_not_told(mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(speed, "_in_turn", lambda *_: speed.Measured(1.0, 1.0))
@@ -142,6 +197,8 @@ def test_explain_measures_and_says_so(slow: list[int], monkeypatch: pytest.Monke
     noise = stator.explain(lambda x: x + torch.rand_like(x))(torch.zeros(3))
     assert "not timed against eager: it draws random numbers" in str(noise)
     assert not stator.explain(f, options={"check_speed": "off"})(torch.randn(4, 8)).speed
+    trained = stator.explain(f)(torch.randn(4, 8, requires_grad=True))
+    assert trained.speed[0].runs_eager and "runs in eager PyTorch, which is faster" in str(trained)
 
 
 def test_many_threads(slow: list[int], tmp_path: Path) -> None:

@@ -182,3 +182,24 @@ def test_another_process_finds_the_graph_for_its_sizes(tmp_path: Path) -> None:
     again, same_guards = run(tmp_path, 13, 7)
     assert "trace" not in again and again.count("backend") == 1
     assert same_guards == guards
+
+
+def test_mapped_functions_of_symbolic_sizes_are_stored_and_told_apart(tmp_path: Path) -> None:
+    """What is mapped has inputs without values, whose sizes are symbols of the graph around it."""
+
+    def rows(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return torch.vmap(lambda a, b: (a * b.exp()).cumsum(0), (0, None))(x, y)
+
+    def columns(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return torch.vmap(lambda a, b: (a * b.exp()).sum(0) + a, (1, None), 1)(x, y.new_ones(x.size(0)))
+
+    for function in (rows, columns):
+        for first in (True, False):
+            options = {"cache_dir": str(tmp_path), "strict": True}
+            compiled = stator.compile(function, dynamic=True, fullgraph=True, options=options)
+            with log.collect() as recorder:
+                for n, m in ((4, 6), (5, 7), (9, 3)):
+                    x, y = torch.randn(n, m), torch.randn(m)
+                    torch.testing.assert_close(compiled(x, y), function(x, y))
+            hits = [facts["hit"] for facts in recorder.of(log.CACHE) if facts.get("what") == "graph"]
+            assert hits == [not first], "one graph for all sizes, in the store from the first one on"
