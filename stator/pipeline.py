@@ -34,6 +34,7 @@ from stator.loop.kernel import Schedule
 from stator.loop.schedule import schedule as schedule_program
 from stator.passes.affine import FoldAffine
 from stator.passes.convolutions import FoldPadding, MultiplyPixels, PackConvolutions
+from stator.passes.joining import JoinProducts
 from stator.passes.packing import PackWeights
 from stator.plan import sources
 from stator.plan.build import make
@@ -98,7 +99,8 @@ def freeze(parts: Partitioned, joint: Joint, options: Options) -> Prologue | Non
         passes.run(parts.forward)
         loops = frozenset([op for op, line in prims.PRIMITIVES.items() if line.kind != "extern"])
         fold = FoldAffine(options.numerics == "fast"), FoldPadding(), MultiplyPixels()
-        passes.run(parts.forward, (*fold, PackConvolutions(device, loops), PackWeights(device)))
+        packing = PackConvolutions(device, loops), JoinProducts(device), PackWeights(device)
+        passes.run(parts.forward, (*fold, *packing))
         return split(parts.forward)
 
 

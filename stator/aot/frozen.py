@@ -68,7 +68,7 @@ def freeze(forward: Call, prologue: Call | None, told: metadata.Frozen, flat: Se
 
 def _pack(item: metadata.Packed, source: Tensor) -> Tensor:
     weight = source.as_strided(item.size, item.stride, source.storage_offset() + item.offset)
-    packed: Tensor = getattr(torch.ops.mkldnn, item.operator)(weight, *item.args)
+    packed: Tensor = getattr(getattr(torch.ops, item.library), item.operator)(weight, *item.args)
     return packed
 
 

@@ -149,6 +149,7 @@ class Packed:
     size: Ints
     stride: Ints
     offset: int
+    library: str  # the namespace of the operator
     operator: str
     args: tuple[int | Ints, ...]
 

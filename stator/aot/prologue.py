@@ -76,7 +76,9 @@ def _packed(pack: fx.Node, source: fx.Node, number: int) -> Packed:
     view, whole = weight.meta["val"], source.meta["val"]  # type: ignore[union-attr]
     offset = view.storage_offset() - whole.storage_offset()
     args: Any = tuple([tuple(item) if isinstance(item, list) else item for item in rest])
-    return Packed(number, tuple(view.shape), tuple(view.stride()), offset, pack.target._opname, args)  # type: ignore[union-attr]
+    target: Any = pack.target
+    geometry = tuple(view.shape), tuple(view.stride()), offset
+    return Packed(number, *geometry, target.namespace, target._opname, args)
 
 
 def _copied(graph: fx.Graph, inputs: list[fx.Node], results: list[fx.Node], needed: set[fx.Node]) -> fx.GraphModule:

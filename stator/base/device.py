@@ -47,6 +47,7 @@ class Device:
     product_work: int = 0  # multiplications of float32 up to which a product is a loop, as no library is called
     depthwise_taps: int = 0  # of a window up to which a convolution of each channel alone is a loop
     onednn_products: bool = False  # whether oneDNN multiplies large float32 matrices faster than PyTorch's BLAS
+    blas_packs: bool = False  # whether PyTorch's BLAS keeps float32 matrices in its own order, which saves it copies
     onednn_halves: bool = False  # whether PyTorch multiplies matrices of bfloat16 by oneDNN
     onednn_convolutions: bool = False  # whether PyTorch convolves float32 by oneDNN, which takes weights in its order
     packed_convolutions: bool = False  # whether PyTorch's convolutions copy their operands into an order of their own

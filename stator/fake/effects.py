@@ -17,7 +17,7 @@ from torch._library.simple_registry import singleton as register
 from stator.base.effects import WRITTEN, Effect
 
 #: Namespaces of operators that do nothing but what their schemas and tags say; those of others are code of the program.
-OURS = frozenset({"aten", "prims", "stator", "mkldnn", "onednn", "quantized", "_quantized"})
+OURS = frozenset({"aten", "prims", "stator", "mkl", "mkldnn", "onednn", "quantized", "_quantized"})
 _COLLECTIVES = frozenset({"_c10d_functional", "_c10d_functional_autograd", "c10d_functional", "c10d"})
 
 

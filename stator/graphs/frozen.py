@@ -22,17 +22,22 @@ from stator.graphs.calls import effects_of, is_view, root
 FROZEN: Final = "frozen"
 
 
-def library(name: str) -> Any:
-    """An operator of oneDNN's; None where PyTorch was built without."""
-    packet = getattr(torch.ops.mkldnn, name, None)
+def library(name: str, namespace: str = "mkldnn") -> Any:
+    """An operator of oneDNN's or MKL's; None where PyTorch was built without."""
+    packet = getattr(getattr(torch.ops, namespace), name, None)
     return packet.default if packet is not None else None
 
 
-#: (weight, rows), and (weight, padding, stride, dilation, groups, size of the image): the calls whose results are no
-#: tensors that kernels could read, and are made by the runtime.
+#: (weight, rows) of products by oneDNN and by MKL, and (weight, padding, stride, dilation, groups, size of the image):
+#: the calls whose results are no tensors that kernels could read, and are made by the runtime.
 PACK: Final = library("_reorder_linear_weight")
+PACK_BLAS: Final = library("_mkl_reorder_linear_weight", "mkl")
 PACK_CONVOLUTION: Final = library("_reorder_convolution_weight")
-PACKS: Final = frozenset((PACK, PACK_CONVOLUTION))
+PACKS: Final = frozenset((PACK, PACK_BLAS, PACK_CONVOLUTION))
+#: The products that take such weights: (x, weight, bias or None, activation…) and (x, weight, weight as it is, bias or
+#: None, rows), which multiplies other numbers of rows by the weight as it is.
+PRODUCT: Final = library("_linear_pointwise")
+BLAS_PRODUCT: Final = library("_mkl_linear", "mkl")
 #: The convolution that takes such a weight. It gives images with the channel innermost, whatever it is given.
 CONVOLUTION: Final = library("_convolution_pointwise")
 #: A value grows that has more bytes than this, and more than `_GROWTH` times those of what it is computed from.

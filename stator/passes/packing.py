@@ -1,86 +1,125 @@
 """Weights of matrix products, put into the order of the library that computes them, once.
 
-Only under the option `freezing`, and where products are oneDNN's (`lowering/product.py`; those of bfloat16 are so in
-eager PyTorch), which else brings the weight into that order in every call, and gives the same bits. Measured on Zen 4
-with one thread and two, the products of BERT-base, ViT-B and GPT-2 take 0.75 of the time with 4 to 16 rows, 0.9 with
-64, 0.95 with 256 and 512, in float32 and in bfloat16. What is packed has no strides, so nothing may read it but such a
-product. Neighbours: `aot/prologue.py`, which gives the packing to the runtime.
+Only under the option `freezing`. A library that is given a weight as the program has it brings it into its own order in
+every call; `_ONEDNN` and `_BLAS` are the two that can keep it so, each with the products for which that pays: oneDNN
+where it would multiply anyway (`lowering/product.py`; bfloat16 in eager PyTorch too), and MKL, which may take sums in
+another order then. What is packed has no strides, so nothing may read it but such a product.
+Neighbours: `products.py` finds them, `aot/prologue.py` gives the packing to the runtime; docs/freezing.md has figures.
 """
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import fx
 
-from stator.base.device import HOST, Device
+from stator.base.device import Device
 from stator.fake.symbolic import extents
-from stator.graphs.frozen import PACK, frozen
+from stator.graphs.frozen import BLAS_PRODUCT, PACK, PACK_BLAS, PRODUCT
 from stator.graphs.nodes import add_call, infer
-from stator.sizes import Extent, hint
+from stator.passes.products import Product, frozen_products
 
 aten = torch.ops.aten
 
 #: Multiplications from which on it is done: fewer may be a loop (`lowering/product.py`).
 _WORK = 2_000_000
+#: Rows up to which oneDNN gives products of bfloat16 by packed weights to all threads, and columns from which it does.
+_MANY_ROWS, _FEW_COLUMNS = 256, 1536
+#: Rows from which on MKL copies a weight in a time that does not count beside the product.
+_MANY = 2048
+
+
+class Order(NamedTuple):
+    """A library's: what brings a weight (columns, terms) into it, for what products, and the one that takes it."""
+
+    packs: Any
+    pays: Callable[[Product], bool]
+    product: Callable[[fx.Graph, Product, fx.Node, fx.Node], fx.Node]
 
 
 @dataclass(frozen=True, slots=True)
 class PackWeights:
-    """`addmm(b, x, w.t())`  -->  `mkldnn._linear_pointwise(x, packed(w), b)`, for frozen `w`; likewise `mm`."""
+    """`addmm(b, x, w.t())`  -->  `mkldnn._linear_pointwise(x, packed(w), b)`, or that of MKL; likewise `mm`."""
 
     device: Device
 
     def __call__(self, graph: fx.Graph) -> int:
-        takes = {torch.float32: self.device.onednn_products, torch.bfloat16: self.device.onednn_halves}
-        dtypes = [dtype for dtype, known in takes.items() if known and torch.backends.mkldnn.enabled]
-        known = frozen(graph) if dtypes else set()
+        orders = orders_of(self.device)
+        done: dict[tuple[fx.Node, int], tuple[fx.Node, fx.Node]] = {}
         changes = 0
-        for target in (aten.mm.default, aten.addmm.default):
-            for node in graph.find_nodes(op="call_function", target=target):
-                if node.meta["val"].dtype in dtypes and _may_pack(node, known):
-                    _pack(graph, node)
-                    changes += 1
+        for product in frozen_products(graph, orders):
+            order = orders[product.node.meta["val"].dtype]
+            if product.size.work >= _WORK and order.pays(product):
+                key = product.weight, product.size.rows
+                if key not in done:  # layers may share their weights
+                    done[key] = _pack(graph, product, order)
+                _replace(graph, product, order, *done[key])
+                changes += 1
         return changes
 
 
-def _may_pack(node: fx.Node, known: Set[fx.Node]) -> bool:
-    *bias, x, weight = node.args
-    if node.kwargs or weight not in known or x in known:
-        return False
-    result, right = node.meta["val"], weight.meta["val"]  # type: ignore[union-attr]
-    rows, columns = extents(result.shape)
-    work = hint(rows * columns) * right.shape[0]
-    plain = result.device.type == HOST and right.stride() in _dense(right)
-    fits = all(b.meta["val"].shape == (columns,) and b.meta["val"].stride() == (1,) for b in bias)  # type: ignore[union-attr]
-    return plain and fits and rows != 1 and work >= _WORK
+def orders_of(device: Device) -> dict[torch.dtype, Order]:
+    """By the dtype of the product."""
+    onednn = torch.backends.mkldnn.enabled
+    found = {torch.bfloat16: _ONEDNN} if device.onednn_halves and onednn else {}
+    if device.onednn_products and onednn:
+        found[torch.float32] = _ONEDNN
+    elif device.blas_packs:
+        found[torch.float32] = _BLAS
+    return found
 
 
-def _dense(matrix: torch.Tensor) -> tuple[tuple[int, int], ...]:
-    """The strides of its rows side by side, and of its columns."""
-    rows, columns = matrix.shape
-    return (columns, 1), (1, rows)
-
-
-def _pack(graph: fx.Graph, node: fx.Node) -> None:
-    *bias, x, weight = node.args
-    rows: Extent = extents(node.meta["val"].shape)[0]
+def _pack(graph: fx.Graph, product: Product, order: Order) -> tuple[fx.Node, fx.Node]:
+    """The weight in the order of the library, and as (columns, terms)."""
+    node = product.node
     with graph.inserting_before(node):
-        turned = _call(graph, node, aten.permute.default, weight, [1, 0])
-        packed = add_call(graph, PACK, (turned, hint(rows)), {}, "packed")
-        plain = infer(aten.clone.default, (turned,), {"memory_format": torch.contiguous_format})
-        packed.meta.update(node.meta, val=plain)
-        args = (x, packed, *(bias or [None]), "none", [], "")
-        product = add_call(graph, torch.ops.mkldnn._linear_pointwise.default, args, {}, "linear")
-    product.meta.update(node.meta)
-    node.replace_all_uses_with(product)
-    graph.erase_node(node)
+        turned = _call(graph, node, aten.permute.default, product.weight, [1, 0])
+        packed = add_call(graph, order.packs, (turned, product.size.rows), {}, "packed")
+    plain = infer(aten.clone.default, (turned,), {"memory_format": torch.contiguous_format})
+    packed.meta.update(node.meta, val=plain)
+    return packed, turned
+
+
+def _replace(graph: fx.Graph, product: Product, order: Order, packed: fx.Node, turned: fx.Node) -> None:
+    with graph.inserting_before(product.node):
+        result = order.product(graph, product, packed, turned)
+    result.meta.update(product.node.meta)
+    product.node.replace_all_uses_with(result)
+    graph.erase_node(product.node)
+
+
+def _by_onednn(graph: fx.Graph, product: Product, packed: fx.Node, turned: fx.Node) -> fx.Node:
+    return add_call(graph, PRODUCT, (product.x, packed, product.bias, "none", [], ""), {}, "linear")
+
+
+def _by_blas(graph: fx.Graph, product: Product, packed: fx.Node, turned: fx.Node) -> fx.Node:
+    """The bias is added by the kernel that reads the result: the library copies it over all rows before."""
+    args = product.x, packed, turned, None, product.size.rows
+    result = add_call(graph, BLAS_PRODUCT, args, {}, "linear")
+    result.meta.update(product.node.meta)
+    return result if product.bias is None else _call(graph, product.node, aten.add.Tensor, result, product.bias)
 
 
 def _call(graph: fx.Graph, like: fx.Node, target: Any, *args: Any) -> fx.Node:
     node = add_call(graph, target, args, {}, target._opname)
     node.meta.update(like.meta, val=infer(target, args, {}))
     return node
+
+
+def _pays_onednn(product: Product) -> bool:
+    """It gives a result of many rows and few columns to one thread: of bfloat16 by a packed weight from fewer on."""
+    rows, _, columns = product.size
+    halves = product.node.meta["val"].dtype is torch.bfloat16
+    return rows > 1 and not (halves and rows > _MANY_ROWS and columns < _FEW_COLUMNS)
+
+
+def _pays_blas(product: Product) -> bool:
+    """It copies the other operand where that does not lie row by row."""
+    return 1 < product.size.rows < _MANY and extents(product.x.meta["val"].stride()) == (product.size.terms, 1)
+
+
+_ONEDNN = Order(PACK, _pays_onednn, _by_onednn)
+_BLAS = Order(PACK_BLAS, _pays_blas, _by_blas)

@@ -212,8 +212,9 @@ def test_metadata_survives_text():
         "value", "output_view", "input", "constant", "input_view", "value",
     ]  # fmt: skip
     assert Metadata.from_json(metadata.to_json()) == metadata
-    product = Packed(0, (4, 3), (3, 1), 0, "_reorder_linear_weight", (128,))
-    image = Packed(1, (6, 3, 1, 1), (3, 1, 1, 1), 2, "_reorder_convolution_weight", ((0, 0), (1, 1), 1, (2, 3, 9, 9)))
+    product = Packed(0, (4, 3), (3, 1), 0, "mkl", "_mkl_reorder_linear_weight", (128,))
+    sizes = (0, 0), (1, 1), 1, (2, 3, 9, 9)
+    image = Packed(1, (6, 3, 1, 1), (3, 1, 1, 1), 2, "mkldnn", "_reorder_convolution_weight", sizes)
     metadata = replace(metadata, frozen=Frozen((0, 2), 1, (product, image)))
     assert Metadata.from_json(metadata.to_json()) == metadata
 

@@ -43,7 +43,7 @@ def read(device: str = HOST, threads: int = 0) -> Device:
     return replace(
         plain, name=identity(), threads=threads, vector_bytes=width, columns=width // 4,
         cache_bytes=behind or plain.cache_bytes, row_elements=_row(nearest) or plain.row_elements,
-        onednn_products=onednn_is_faster(), onednn_halves=onednn_multiplies_halves(),
+        onednn_products=onednn_is_faster(), blas_packs=blas_packs(), onednn_halves=onednn_multiplies_halves(),
         onednn_convolutions=onednn_convolves(),
     )  # fmt: skip
 
@@ -81,6 +81,15 @@ def onednn_is_faster() -> bool:
     found = processor()
     blas_is_slow = torch.backends.mkl.is_available() and found.maker != "GenuineIntel" and "avx512f" in found.flags
     return blas_is_slow and torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+
+
+@cache
+def blas_packs() -> bool:
+    """Whether PyTorch's BLAS is MKL on a processor that it is made for, and takes weights in its order."""
+    import torch
+
+    made_for = torch.backends.mkl.is_available() and processor().maker == "GenuineIntel"
+    return made_for and torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkl, "_mkl_linear")
 
 
 @cache
