@@ -33,6 +33,7 @@ class Device:
     launch_cost: float  # seconds until a kernel has begun
     bandwidth: float  # bytes of memory that all cores together move in a second
     row_elements: int  # float32 that a program keeps of a row between two loops over it
+    registers: int = 16  # vectors that a core names
     near_bytes: int = 0  # of rows: fewer are read again from the nearest cache, faster than two reductions share a loop
     warp: int = 1  # vectors that a core works on at once
     waves: int = 1  # programs for each core, so that none is idle
@@ -45,6 +46,7 @@ class Device:
     min_row: int = 0  # elements of a row that is worth two kernels: of shorter ones one program is as fast
     min_rows: int = 0  # with fewer rows, long ones are scanned by PyTorch
     product_work: int = 0  # multiplications of float32 up to which a product is a loop, as no library is called
+    product_blocks: bool = False  # whether vectors and registers suffice for loops to compute larger ones too
     onednn_products: bool = False  # whether oneDNN multiplies large float32 matrices faster than PyTorch's BLAS
     onednn_halves: bool = False  # whether PyTorch multiplies matrices of bfloat16 by oneDNN
     onednn_convolutions: bool = False  # whether PyTorch convolves float32 by oneDNN, which takes weights in its order
