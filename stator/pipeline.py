@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from stator import lowering, passes, plan, prims, targets
+from stator import lowering, passes, plan, prims, targets, tuning
 from stator.aot.attributes import lifted
 from stator.aot.metadata import Memory, Metadata
 from stator.aot.partition import Partitioned, partition
@@ -126,10 +126,16 @@ def compile_alone(gm: fx.GraphModule | None, name: str, building: Building, opti
 def schedule_graph(gm: fx.GraphModule, name: str, options: Options) -> Schedule:
     """A graph of functional ATen overloads to fused kernels: passes, lowering, scheduling."""
     device = targets.record(kind := _device(gm)).read(kind, options.threads)
+    if options.cpu_kernels == "c":  # without vectors only few multiplications are worth a loop
+        device = replace(device, product_blocks=False)
     with stage("passes", graph=name):
         passes.run(gm, (MultiplyPixels(), *passes.PIPELINE))
         if options.verify:
             prims.verify(gm.graph)
+    if options.autotune:
+        with stage("autotune", graph=name):
+            tuned = tuning.tune(gm.graph, device, options)
+        artifacts.stage(f"{name}_products", lambda: "".join([f"{item}\n" for item in tuned]), "txt")
     artifacts.stage(name, lambda: graph_file.functional(gm.graph, name), "py")
     with stage("lower", graph=name):
         program = lowering.lower(gm, name, device)

@@ -33,6 +33,7 @@ class Device:
     launch_cost: float  # seconds until a kernel has begun
     bandwidth: float  # bytes of memory that all cores together move in a second
     row_elements: int  # float32 that a program keeps of a row between two loops over it
+    registers: int = 16  # vectors that a core names
     near_bytes: int = 0  # of rows: fewer are read again from the nearest cache, faster than two reductions share a loop
     warp: int = 1  # vectors that a core works on at once
     waves: int = 1  # programs for each core, so that none is idle
@@ -46,6 +47,7 @@ class Device:
     min_rows: int = 0  # with fewer rows, long ones are scanned by PyTorch
     product_work: int = 0  # multiplications of float32 up to which a product is a loop, as no library is called
     depthwise_taps: int = 0  # of a window up to which a convolution of each channel alone is a loop
+    product_blocks: bool = False  # whether vectors and registers suffice for loops to compute larger ones too
     onednn_products: bool = False  # whether oneDNN multiplies large float32 matrices faster than PyTorch's BLAS
     blas_packs: bool = False  # whether PyTorch's BLAS keeps float32 matrices in its own order, which saves it copies
     onednn_halves: bool = False  # whether PyTorch multiplies matrices of bfloat16 by oneDNN

@@ -167,10 +167,9 @@ class Options:
     )
     autotune: bool = option(
         False,
-        "Asks for measured kernel configurations; has no effect yet.",
+        "On the CPU, time each matrix product as a loop and as a library's, with what is computed of it, and take the "
+        "faster one from then on. Has no effect on other devices yet.",
         in_key=True,
-        without_effect=(True,),
-        until="measured kernel configurations",
     )
     check_speed: str = option(
         "auto",
@@ -297,7 +296,9 @@ def _without_effect(made: Options, sources: Mapping[str, str]) -> Iterator[Stato
         if getattr(made, name) in OPTIONS[name].without_effect:
             found.setdefault(source, []).append(OPTIONS[name].until)
     for source, missing in found.items():
-        yield WithoutEffect(f"{source} has no effect until stator has {' and '.join(missing)}")
+        parts = [name for name, given in sources.items() if given == source]
+        part = "a part of " if len(missing) < len(parts) else ""
+        yield WithoutEffect(f"{part}{source} has no effect until stator has {' and '.join(missing)}")
 
 
 def _from_environment() -> dict[str, object]:

@@ -81,7 +81,8 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What one compilation did; printing it gives the report. Kernels and externs are listed once a launch.
+    """What one compilation did; printing it gives the report. Kernels and externs are listed once a launch, products
+    where they were measured.
 
     `memory` has for each graph the bytes that running it is predicted to take, besides inputs and parameters.
     """
@@ -92,6 +93,7 @@ class Explanation:
     kernels: tuple[str, ...]
     externs: tuple[str, ...]
     patterns: tuple[Replacement, ...]
+    products: tuple[str, ...]
     recompiles: tuple[str, ...]
     speed: tuple[Speed, ...]
     faults: tuple[Fault, ...]
@@ -148,6 +150,7 @@ class Explanation:
                 Replacement(str(facts["name"]), _location(facts), str(facts["refused"]))
                 for facts in recorder.of(log.PATTERN)
             ),
+            products=tuple(str(facts["told"]) for facts in recorder.of(log.PRODUCT)),
             recompiles=tuple(str(facts.get("reason", "")) for facts in recorder.of(log.RECOMPILE)),
             speed=tuple(Speed(**facts) for facts in recorder.of(log.SPEED)),
             faults=tuple(_fault(facts) for facts in recorder.of(log.FAULT)),
@@ -166,6 +169,7 @@ class Explanation:
         parts += [Text(f"compiled again: {reason}", style="yellow") for reason in self.recompiles]
         counted = Counter(map(str, self.patterns)).items()
         parts += [Text(f"pattern: {item}" + (f" ({count} times)" if count > 1 else "")) for item, count in counted]
+        parts += [Text(f"product: {told}") for told in self.products]
         parts += [_speed_text(item) for item in self.speed]
         parts += [Text(_memory_text(facts)) for facts in self.memory]
         if self.graphs:

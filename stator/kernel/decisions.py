@@ -18,7 +18,8 @@ from stator.kernel.cost import COST, total_cost
 from stator.kernel.facts import INT32, Axes, dependencies, index_axes, lane_stride, stays_inside
 from stator.kernel.nest import merges
 from stator.kernel.placement import guarded_nodes
-from stator.kernel.tiles import WIDTH, Tile, choose
+from stator.kernel.product import Block, fill, product_of
+from stator.kernel.tiles import Tile, choose
 from stator.loop.collision import colliding, scatters
 from stator.loop.expr import Expr, postorder, scans
 from stator.loop.index import Axis, Index
@@ -31,7 +32,7 @@ COSTLY = 10  # what an operator costs that is worth lanes even if they are taken
 LONG = 512  # the length that a loop is unrolled for at least, if it is symbolic
 GRID = 64  # pieces that a long vector axis is cut into, for threads to share
 ROWS = 4  # of one thread, that are worth computing ahead what they share
-ACCUMULATORS = 8  # of products, each a vector: as many again take their operands
+ACCUMULATORS = 8  # of rows of sums, each a vector: as many again take their operands
 
 
 @dataclass(slots=True)
@@ -62,7 +63,8 @@ class LoopPlan:
     loops: tuple[Axis, ...] = field(default=())  # reduce axes as nested, the vector axis innermost if it is one
     staged: tuple[Expr, ...] = ()  # what a loop over a row keeps for the next ones
     ahead: tuple[Expr, ...] = ()  # what differs along the vector axis alone, and is computed before all rows
-    jammed: tuple[Axis, int] | None = None  # of a product: so many rows together, which share what they load
+    block: Block | None = None  # how it goes, where it does nothing but add products up
+    rows: tuple[Axis, int] | None = None  # of other sums: so many rows together, which share what they load
 
     def name(self, text: str, value: Extent) -> Extent:
         """The value; one that is known at run time only is from here on a variable of this name."""
@@ -78,14 +80,29 @@ class LoopPlan:
         told = [self.shape, f"{self.lanes} lanes{along}" if self.vector is not None else f"one by one{along}"]
         if self.unroll > 1:
             told.append(f"{self.unroll} accumulators")
-        if self.jammed is not None:
-            told.append(f"{self.jammed[1]} rows along {self.jammed[0].name} together")
+        told += [f"{count} along {axis.name} together" for axis, count in self.jammed]
+        if self.inner is not None:
+            told.append(f"all of {self.inner.name} for the same columns")
+        if self.block is not None and self.block.tile is not None:
+            told.append("a factor turned over")
         if self.staged:
             told.append(f"{len(self.staged)} values of a row kept")
         if self.ahead:
             told.append(f"{len(self.ahead)} values of all rows ahead")
         threads = f"cost {hint(self.cost)}, so {hint(self.threads)} threads, each worth {device.thread_work}"
         return f"{', '.join(told)}; {threads}"
+
+    @property
+    def jammed(self) -> tuple[tuple[Axis, int], ...]:
+        """Iterations of axes that go together."""
+        if self.block is not None:
+            return self.block.jammed
+        return (self.rows,) if self.rows is not None else ()
+
+    @property
+    def inner(self) -> Axis | None:
+        """The axis that a thread goes along before it goes on to other columns."""
+        return self.block.inner if self.block is not None else None
 
     def lane_stride(self, index: Index) -> Extent | None:
         """By how much a lane moves the index within a block of lanes, or None where that is not constant."""
@@ -102,7 +119,9 @@ def decide(kernel: Kernel, device: Device) -> LoopPlan:
     vector = _choose(kernel, lanes, deps, collide)
     if any(_is_wide(node, narrow) and (vector in deps[node] or node.op == "reduce") for node in kernel.nodes):
         lanes //= 2
-    swept = vector
+    product = product_of(kernel, vector, deps)
+    block = fill(product, vector, lanes, device.registers, device.cores) if product and vector else None
+    swept = vector = block.swept if block is not None else vector
     if _apart(kernel, vector, lanes, deps):
         vector = None
     made = LoopPlan(kernel, deps, narrow, ranges, vector, swept, lanes)
@@ -116,9 +135,11 @@ def decide(kernel: Kernel, device: Device) -> LoopPlan:
     made.serial = tuple(axis for axis in kernel.axes if axis in collide and axis is not swept)
     if not collide:
         made.tile = choose(kernel, vector, lambda load: made.lane_stride(load.attr[1]))
-    made.jammed = _jammed(made)
-    if made.jammed is not None:
-        made.unroll = min(made.unroll, max(ACCUMULATORS // made.jammed[1], 1))
+    if block is not None:
+        made.block, made.unroll, made.tile = block, block.unroll, block.tile
+    elif (rows := _rows(made)) is not None:
+        made.rows = rows
+        made.unroll = min(made.unroll, max(ACCUMULATORS // rows[1], 1))
     _lay_out(made, device.thread_work, whole=swept in collide)
     made.threads = minimum(made.threads, device.threads) if device.threads else made.threads
     made.ahead = _ahead(made, device)
@@ -343,8 +364,8 @@ def _computed(roots: Iterable[Expr], kernel: Kernel, known: Sequence[Expr] = ())
     return found
 
 
-def _jammed(made: LoopPlan) -> tuple[Axis, int] | None:
-    """Rows of a product that are computed together: along an axis that one of its factors does not vary along."""
+def _rows(made: LoopPlan) -> tuple[Axis, int] | None:
+    """Rows of sums that are computed together: along an axis that some of what they load does not vary along."""
     kernel = made.kernel
     if made.vector is None or made.tile is not None or made.staged or made.serial or scans(kernel.nodes):
         return None
@@ -374,11 +395,12 @@ def _lay_out(made: LoopPlan, thread_work: int, whole: bool) -> None:
     """The grid that threads share, and how many the work is worth; `whole` keeps the innermost loop in one piece."""
     kernel, vector, tile = made.kernel, made.swept, made.tile
     blocked = (vector, tile.axis) if tile is not None else (vector,)
-    made.grid_axes = tuple(axis for axis in kernel.axes if axis not in blocked and axis not in made.serial)
-    outer: Extent = prod(axis.size for axis in made.grid_axes)
-    if tile is not None:
+    apart = (*blocked, *made.serial, made.inner)
+    made.grid_axes = tuple(axis for axis in kernel.axes if axis not in apart)
+    outer: Extent = prod(axis.size for axis in (*made.grid_axes, made.inner) if axis is not None)
+    if tile is not None and tile.axis in kernel.axes:
         outer *= made.name("blocks", pieces_of(tile.axis.size, tile.columns))
-    made.cost = total_cost(kernel) // (made.jammed[1] if made.jammed is not None else 1)  # they share most of it
+    made.cost = total_cost(kernel) // max([count for _, count in made.jammed], default=1)  # they share most of it
     wanted = made.name("wanted", minimum(GRID, pieces_of(made.cost, thread_work)))
     pieces: Extent = 1
     if vector in kernel.axes and vector is not None and whole:
@@ -386,7 +408,7 @@ def _lay_out(made: LoopPlan, thread_work: int, whole: bool) -> None:
     elif vector in kernel.axes and vector is not None:
         block = made.lanes * made.unroll
         if made.shape == "column" or tile is not None:
-            made.chunk = block if tile is None else WIDTH
+            made.chunk = block if tile is None else tile.width
         else:
             parts = made.name("parts", maximum(pieces_of(wanted, maximum(outer, 1)), 1))
             made.chunk = made.name("chunk", maximum(pieces_of(vector.size, parts * block), 1) * block)

@@ -252,8 +252,8 @@ Plain: TypeAlias = (
 Statement: TypeAlias = Plain | Loop
 Block: TypeAlias = tuple[Statement, ...]
 KINDS = ("range", "parallel", "lanes", "whole", "rest")
-#: What an accumulator takes the next value by, in any order.
-FOLDING = ("add", "mul", "maximum", "minimum", "or", "and")
+#: What an accumulator takes the next value by, in any order → which operand it is itself.
+FOLDING = {"add": 0, "mul": 0, "maximum": 0, "minimum": 0, "or": 0, "and": 0, "fma": 2}
 #: What variables take together, and how many they are.
 ONLINE = {"exp_sum": 2, "welford": 3}
 #: Operators beside those of `scalar.OPS`: the operand in another dtype, its bits, Philox of (seed, counter).

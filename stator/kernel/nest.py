@@ -12,7 +12,7 @@ from math import prod
 
 from stator.kernel import ir
 from stator.kernel.facts import Axes
-from stator.kernel.tiles import WIDTH, Tile
+from stator.kernel.tiles import Tile
 from stator.kernel.writing import COMBINE, Writer
 from stator.loop import kernel as loop_kernel
 from stator.loop.collision import colliding, scatters
@@ -120,11 +120,11 @@ class _Nest:
         assert swept is not None
         height, width = self.order.pieces[rows], self.order.pieces[swept]
         across, along = rows.index - height.axis.index * height.step, swept.index - width.axis.index * width.step
-        place = across * WIDTH + along
+        place = across * tile.width + along
         for load, scratch in tile.buffers.items():
             memory, index = load.attr
-            turned = ir.Turn(scratch, WIDTH, memory, index, (rows, height), (swept, width))
-            self.writer.scope.statements += [ir.Scratch(scratch, load.dtype, tile.columns * WIDTH), turned]
+            turned = ir.Turn(scratch, tile.width, memory, index, (rows, height), (swept, width))
+            self.writer.scope.statements += [ir.Scratch(scratch, load.dtype, tile.columns * tile.width), turned]
             self.writer.tiled[load] = scratch, place
 
     def point(self) -> None:

@@ -6,6 +6,7 @@ puts them in a row. Neighbours: `verify` checks what comes out, `evaluate` runs 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import prod
@@ -77,20 +78,75 @@ def share(function: ir.Function, axis: Axis, step: int) -> ir.Function:
 
 
 def jam(function: ir.Function, axis: Axis, count: int) -> ir.Function:
-    """So many iterations of a loop together, of a size that they divide: what they have in common is computed once.
+    """So many iterations of a loop together: what they have in common is computed once. So it is of those left over.
 
     for x in parallel(n): B  -->  for x_4 in parallel(n / 4): B, with four of each statement that differs along x
+                                  B, with n % 4 of each
     """
-    assert axis.size % count == 0, "iterations are left over"
-    outer = Axis(f"{axis.name}_{count}", axis.size // count)
+    assert isinstance(axis.size, int), "how many are left over is not known"
+    outer, left = Axis(f"{axis.name}_{count}", axis.size // count), axis.size % count
     points = [outer.index * count + k for k in range(count)]
+    last = [Index.of(axis.size - left + k) for k in range(left)]
+
+    def made(block: ir.Block) -> ir.Block:
+        body: list[ir.Statement] = []
+        for s in block:
+            if not isinstance(s, ir.Loop):
+                body.append(s)
+            elif s.axis is not axis:
+                body.append(replace(s, body=made(s.body)))
+            else:
+                body += [ir.Loop(outer, s.kind, _repeated(s.body, axis, points))] if outer.size else []
+                if left:
+                    rest = _repeated(s.body, axis, last)
+                    body += _renamed(rest, _named(rest, "left"), {})
+        return tuple(body)
+
+    return replace(function, body=made(function.body))
+
+
+def strip(function: ir.Function, axis: Axis | None, count: int) -> ir.Function:
+    """All of a function for one part of an axis after the other, of as many as divide it.
+
+    A: for x in parallel(n): B  -->  for x_strip in parallel(4): A: for x in parallel(n / 4): B, of n/4*x_strip + x
+    """
+    if axis is None or count == 1:
+        return function
+    outer, inner = Axis(f"{axis.name}_strip", count), Axis(axis.name, axis.size // count)
 
     def made(loop: ir.Loop) -> ir.Loop:
         if loop.axis is not axis:
             return replace(loop, body=_mapped(loop.body, made))
-        return ir.Loop(outer, loop.kind, _repeated(loop.body, axis, points))
+        return replace(loop, axis=inner, body=_renamed(loop.body, {}, {axis: outer.index * inner.size + inner}))
 
-    return replace(function, body=_mapped(function.body, made))
+    return replace(function, body=(ir.Loop(outer, "parallel", _mapped(function.body, made)),))
+
+
+def contract(function: ir.Function) -> ir.Function:
+    """Products that are added up are rounded with the sum, not before.
+
+    t = mul(x, y); a = add(a, t)  -->  a = fma(x, y, a)
+    """
+    uses = Counter([operand for s in ir.walk(function.body) for operand in ir.operands(s)])
+
+    def made(block: ir.Block) -> ir.Block:
+        factors = {s.target: s.args for s in block if isinstance(s, ir.Let) and s.op == "mul"}
+        body: list[ir.Statement] = []
+        taken: set[ir.Value] = set()
+        for s in block:
+            match s:
+                case ir.Loop():
+                    body.append(replace(s, body=made(s.body)))
+                case ir.Assign(target, "add", (first, ir.Value() as term)) if (
+                    first == target and term in factors and uses[term] == 1 and target.dtype in FLOATS
+                ):
+                    body.append(ir.Assign(target, "fma", (*factors[term], target)))
+                    taken.add(term)
+                case _:
+                    body.append(s)
+        return tuple([s for s in body if not (isinstance(s, ir.Let) and s.target in taken)])
+
+    return replace(function, body=made(function.body))
 
 
 def columns(function: ir.Function) -> ir.Function:
@@ -104,10 +160,14 @@ def columns(function: ir.Function) -> ir.Function:
             points = [loop.axis.index + k * loop.lanes for k in range(loop.unroll)]
             made = [replace(loop, kind="whole", body=_repeated(loop.body, loop.axis, points))]
             if loop.axis.size % (loop.lanes * loop.unroll) != 0:
-                values = {v: ir.Value(f"{v.name}_rest", v.dtype) for s in ir.walk(loop.body) for v in ir.targets(s)}
-                made.append(replace(loop, kind="rest", body=_renamed(loop.body, values, {})))
+                made.append(replace(loop, kind="rest", body=_renamed(loop.body, _named(loop.body, "rest"), {})))
             function = replace(function, body=replaced(function.body, loop, *made))
     return function
+
+
+def _named(block: ir.Block, suffix: str) -> dict[ir.Value, ir.Value]:
+    """Other names for what a block defines."""
+    return {v: ir.Value(f"{v.name}_{suffix}", v.dtype) for s in ir.walk(block) for v in ir.targets(s)}
 
 
 def _repeated(block: ir.Block, axis: Axis, points: Sequence[Index]) -> ir.Block:

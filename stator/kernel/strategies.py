@@ -14,7 +14,7 @@ from stator.kernel.decisions import LoopPlan, guarded, pieces_of
 from stator.kernel.ir import Function, Piece
 from stator.kernel.nest import Order, nest
 from stator.kernel.online import online_softmax, welford
-from stator.kernel.rewrite import columns, flush_sums, jam, merge, share, vectorise
+from stator.kernel.rewrite import columns, contract, flush_sums, jam, merge, share, strip, vectorise
 from stator.loop.index import Axis
 from stator.loop.kernel import Kernel
 from stator.sizes import Extent
@@ -29,11 +29,15 @@ def vectors(plan: LoopPlan, name: str) -> Function:
     """Lanes innermost, threads outermost."""
     kernel = plan.kernel
     function = nest(kernel, name, _order(plan))
-    if plan.jammed is not None:
-        function = jam(function, *plan.jammed)
+    if plan.block is not None:
+        function = strip(contract(function), plan.block.inner, plan.block.strips)
+    for axis, count in plan.jammed:
+        function = jam(function, axis, count)
     if plan.vector is not None:
         function = vectorise(function, plan.vector, plan.lanes, plan.unroll)
-    return replace(columns(flush_sums(function)), named=tuple(plan.named), threads=plan.threads)
+    if plan.block is None:
+        function = flush_sums(function)
+    return replace(columns(function), named=tuple(plan.named), threads=plan.threads)
 
 
 def blocks(plan: BlockPlan, name: str) -> Function:
@@ -51,7 +55,7 @@ def blocks(plan: BlockPlan, name: str) -> Function:
 def _order(plan: LoopPlan) -> Order:
     """The grid, loops that one thread runs in order, and what is swept."""
     grid, swept, tile = plan.grid_axes, plan.swept, plan.tile
-    groups = [(axis,) for axis in plan.serial]
+    groups = [(axis,) for axis in (*plan.serial, plan.inner) if axis is not None]
     pieces: dict[Axis, Piece] = {}
 
     def in_pieces(axis: Axis, step: Extent) -> None:
@@ -61,7 +65,7 @@ def _order(plan: LoopPlan) -> Order:
 
     if tile is not None:
         in_pieces(tile.axis, tile.columns)
-        groups.append((tile.axis,))
+        groups += [(tile.axis,)] if tile.axis in plan.kernel.axes else []
     if swept is not None and swept in plan.kernel.axes:
         groups.append((swept,))
         if plan.pieces != 1 or tile is not None:

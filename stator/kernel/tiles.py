@@ -31,11 +31,15 @@ KEPT_LINES = 64
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """The axis along which its loads are contiguous, how much of it one tile has, and the buffer of each load."""
+    """The axis along which its loads are contiguous, how much of it one tile has, and the buffer of each load.
+
+    A row of a buffer has `width` elements along the lanes.
+    """
 
     axis: Axis
     columns: int
     buffers: Mapping[Expr, str]
+    width: int = WIDTH
 
 
 def choose(kernel: Kernel, vector: Axis | None, lane_stride: Callable[[Expr], Extent | None]) -> Tile | None:

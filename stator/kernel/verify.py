@@ -67,7 +67,9 @@ class _Checker:
             self.statement = statement
             for i, operand in enumerate(ir.operands(statement)):
                 self.operand(operand)
-                taken = i == 0 and isinstance(statement, ir.Assign) and statement.target == operand
+                taken = False
+                if isinstance(statement, ir.Assign):
+                    taken = statement.target == operand and i == ir.FOLDING.get(statement.op)
                 self.require(taken or operand not in self.folded, "a lane looks at what others add to")
             self.check(statement)
         self.known, self.variables = known, variables
@@ -96,7 +98,7 @@ class _Checker:
             case ir.Assign(target, op, args):
                 self.require(target in self.variables, "only variables are assigned to")
                 self.require(target not in self.shared, "parallel iterations share the variable")
-                adds = op in ir.FOLDING and args[0] == target
+                adds = op in ir.FOLDING and args[ir.FOLDING[op]] == target
                 self.require(adds or target not in self.folded, "lanes do not only add to the variable")
                 given = args[0].dtype if op == "copy" else self.result(op, args, target.dtype)
                 self.require(given == target.dtype, "the operator gives another dtype")
@@ -239,11 +241,11 @@ class _Checker:
 
         Each iteration around a block has scratch of its own.
         """
-        parallel = [axis for axis in self.parallel if axis not in self.owners.get(memory, ())]
+        parallel = [axis for axis in self.parallel if axis not in self.owners.get(memory, ()) and loops(axis)]
         threads = {self.pieces.get(axis, (axis,))[0] for axis in parallel if axis not in self.lanes}
         for axis in threads if mode != "store" else ():  # lanes write one after the other where they meet
             self.require(axis not in colliding([index], [axis]), f"iterations along {axis} may write one place")
         if mode == "store" and not index.has_indirect:
             axes = {self.pieces.get(axis, (axis,))[0] for axis in parallel}
-            missing = [axis for axis in axes if loops(axis) and axis not in index.axes()]
+            missing = [axis for axis in axes if axis not in index.axes()]
             self.require(not missing, f"iterations along {missing} write one place")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from math import prod
 from typing import TypeAlias
 
 from stator.base.effects import Effect
@@ -17,7 +18,13 @@ from stator.loop.expr import Expr, postorder
 from stator.loop.index import Axis, Index
 from stator.loop.masks import LoadBounds, bounds_of_loads
 from stator.loop.nest import Extern, Nest, Node, Program, View
+from stator.loop.scalar import COSTLY
+from stator.sizes import hint
 
+#: Terms of a product up to which a factor is turned over where its terms, not its columns, lie side by side.
+SHORT_TERMS = 256
+#: Dot products whose readers are computed one by one too, rather than in a kernel of their own.
+FEW_DOTS = 512
 #: The indices that a node reads, by buffer, and its expression nodes.
 Reads: TypeAlias = tuple[dict[str, list[Index]], tuple[Expr, ...]]
 
@@ -34,6 +41,8 @@ class NestFacts:
     scans: bool
 
     rowwise: bool  # a reduction runs along the fast axis of what it reads
+    dots: bool  # of long rows of two factors: what becomes of its results is done one by one
+    costly: bool
     bounds: LoadBounds = field(default_factory=dict)
 
 
@@ -127,7 +136,18 @@ def _nest_facts(nest: Nest, reads: dict[str, list[Index]], nodes: tuple[Expr, ..
     scans = any(n.op == "scan" for n in nodes)
     ordered = scans or any(n.op == "reduce" and n.attr in ("argmax", "argmin") for n in nodes)
     rowwise = along_rows([index for indices in reads.values() for index in indices], nest.reduce_axes)
-    return NestFacts(nest, reads, nodes, ordered, scans, rowwise, bounds_of_loads(nest.value))
+    costly = any(n.op in COSTLY for n in nodes)
+    return NestFacts(nest, reads, nodes, ordered, scans, rowwise, _is_dots(nest), costly, bounds_of_loads(nest.value))
+
+
+def _is_dots(nest: Nest) -> bool:
+    """Whether it is a product whose terms lie side by side in both factors, more than are worth turning over."""
+    match nest.value.op, nest.reduce_axes:
+        case "reduce", (terms,) if nest.value.attr == "sum" and nest.value.args[0].op == "mul":
+            reads = [node.attr[1] for node in postorder(nest.value.args) if node.op == "load"]
+            long = hint(terms.size) > SHORT_TERMS and hint(prod([axis.size for axis in nest.axes])) > FEW_DOTS
+            return long and all(index.stride(terms) == 1 and not index.axes().issuperset(nest.axes) for index in reads)
+    return False
 
 
 def along_rows(reads: Iterable[Index], reduced: tuple[Axis, ...]) -> bool:

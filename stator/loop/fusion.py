@@ -55,7 +55,7 @@ class Group:
     """Nests that become one kernel; reads and writes are in terms of the group's own space."""
 
     __slots__ = (
-        "after", "before", "bits", "later", "maps", "members", "nodes",
+        "after", "before", "bits", "costly", "dots", "later", "maps", "members", "nodes",
         "ordered", "reads", "rowwise", "scans", "scatters", "shape", "space", "writes",
     )  # fmt: skip
 
@@ -71,6 +71,7 @@ class Group:
         self.writes: dict[str, Index] = {}
         self.nodes = 0
         self.scatters, self.scans, self.ordered, self.rowwise = False, False, False, True
+        self.dots, self.costly = False, False
         self.space = Space((), ())
         if facts is not None:
             self.reads = dict(facts.reads)
@@ -78,6 +79,7 @@ class Group:
             self.nodes, self.ordered = len(facts.nodes), facts.ordered
             self.space = Space(facts.nest.axes, facts.nest.reduce_axes)
             self.rowwise, self.scans = facts.rowwise, facts.scans
+            self.dots, self.costly = facts.dots, facts.costly
             self.scatters = scatters(facts.nest)
 
     def loops(self) -> str:
@@ -244,9 +246,11 @@ class Decision:
     def _unsuited(self, one: Group, other: Group) -> Refusal | None:
         """A reduction down columns has little parallelism: work that is needed elsewhere too stays out of it.
 
-        So does any work out of a scan of a few long rows.
+        So does any work out of a scan of a few long rows, and out of dot products what is costly one by one.
         """
         for reduction, pointwise in ((one, other), (other, one)):
+            if reduction.dots and pointwise.costly and not pointwise.space.reduce_axes:
+                return False
             few = reduction.scans and hint(reduction.space.numel) < self.device.cores
             if few and not pointwise.space.reduce_axes and hint(pointwise.space.numel) > _LONG:
                 return Refusal.FEW_ROWS
@@ -403,6 +407,7 @@ class Decision:
         target.ordered = target.ordered or source.ordered
         target.scatters = target.scatters or source.scatters
         target.scans = target.scans or source.scans
+        target.dots, target.costly = target.dots or source.dots, target.costly or source.costly
         for name, indices in source.reads.items():
             known = target.reads.setdefault(name, [])
             target.reads[name] = known + [i for i in _mapped(indices, found) if i not in known]

@@ -304,6 +304,13 @@ OPS: dict[str, Operator] = {row[0]: Operator(*row) for row in _TABLE}
 _ROUNDED_RIGHT = ("div", "sqrt", "reciprocal", "floor", "ceil", "trunc", "round")
 EXACT = frozenset(name for name, o in OPS.items() if (o.rule != "float" or name in _ROUNDED_RIGHT) and name != "pow")
 REDUCTIONS = ("sum", "prod", "max", "min", "any", "all", "argmax", "argmin")
+#: Operators that cost about as much as an access to memory.
+COSTLY = frozenset(
+    (
+        "exp exp2 expm1 log log2 log10 log1p sin cos tan tanh asin acos atan atan2 sinh cosh erf erfc sigmoid pow "
+        "random"
+    ).split()
+)
 #: Scan -> how what was so far takes the next value. Of equal values the next one is kept, and NaN stays.
 SCANS: dict[str, Callable[[Number, Number], Number]] = {
     "sum": lambda a, b: a + b, "prod": lambda a, b: a * b, "max": _maximum, "min": _minimum, "logsumexp": _logaddexp,

@@ -23,19 +23,13 @@ from stator.loop.expr import postorder
 from stator.loop.index import ZERO, Axis, Index
 from stator.loop.nest import Buffer, Extern, Nest, Number, View
 from stator.loop.ranges import Ranges
+from stator.loop.scalar import COSTLY
 from stator.lowering.parity import halves
 from stator.lowering.uses import Uses
 from stator.lowering.value import Body, Indices, LazyTensor, Place, Size, Spec, placed, pointwise
 from stator.sizes import Extent, hint
 from stator.sizes.strides import contiguous, is_dense, same_layout
 
-#: Operators that cost about as much as an access to memory.
-COSTLY = frozenset(
-    (
-        "exp exp2 expm1 log log2 log10 log1p sin cos tan tanh asin acos atan atan2 sinh cosh erf erfc sigmoid pow "
-        "random"
-    ).split()
-)
 #: A value whose expression may be larger than this is realised whoever reads it.
 MAX_WEIGHT = 160
 #: What is a table: at least so large an expression, so many reads in all, and so many of each element.

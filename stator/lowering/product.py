@@ -1,13 +1,12 @@
 """Matrix products: which library computes one, or a loop, and what becomes of a bias.
 
-A call of a library costs one to three microseconds before it multiplies anything, and what reads the product is another
-kernel. A loop of ours has the result by then where there are few multiplications, and its reader in the same kernel:
-`takes_loop` says where that was measured to be faster (Zen 4, one thread: 60 random products take 0.34 of the time).
+A call of a library costs a few microseconds before it multiplies anything, brings a weight into an order of its own,
+and leaves what reads the product to another pass. So products of few multiplications, few rows or few terms are loops,
+with their readers in the same kernel: by rule (`takes_loop`) where that was measured to be clearly faster
+(docs/benchmarks.md), under the option `autotune` where it was on this machine (`stator/tuning.py`).
 
-ATen gives float32 products to the BLAS it was built with. Where that is MKL and the processor has AVX-512 but is not
-Intel's, MKL does not use it, and oneDNN's product (part of the same PyTorch) takes less than half the time: measured
-on Zen 5 with two threads, 2.0 to 2.5 times over all shapes and layouts of GPT-2 and ViT, forward and backward, from
-about two million multiplications on; below that its set-up costs more than it saves. It adds a bias for free.
+Where PyTorch's BLAS is MKL and the processor has AVX-512 but is not Intel's, MKL does not use it, and oneDNN's product
+takes less than half the time from about two million multiplications on (Zen 5, two threads). It adds a bias for free.
 The choice depends on the machine alone, so that every process computes the same numbers.
 
 `splits_bias` is the decision whether another `addmm` is a product and a pointwise addition.
@@ -19,11 +18,13 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch.fx import Node
 
+from stator.base.device import Device
 from stator.base.dtypes import ITEMSIZE
 from stator.loop import expr as e
 from stator.loop.expr import Expr
-from stator.loop.index import ZERO, Index
+from stator.loop.index import ZERO
 from stator.lowering.context import Context
 from stator.lowering.extern import call, extern
 from stator.lowering.table import lowers
@@ -37,7 +38,7 @@ from stator.lowering.value import (
     pointwise,
     viewed,
 )
-from stator.sizes import hint
+from stator.sizes import Extent, hint
 from stator.sizes.strides import contiguous
 
 ONEDNN = "mkldnn._linear_pointwise.default"
@@ -47,6 +48,15 @@ ONEDNN_WORK = 2_000_000
 LOOP_DOTS = 512
 #: Columns from which on, and terms up to which, products with all columns of a row at once are.
 LOOP_COLUMNS, LOOP_TERMS = 8, 256
+#: Rows between which dot products are ours however many there are: a library first brings the weight, all that takes
+#: time, into an order of its own, and reads it several times.
+SKINNY = 3, 16
+#: Rows up to which, and elements of a factor up to which, each product of a batch is.
+FEW_ROWS, SMALL = 64, 1 << 13
+#: Rows from which on, and terms and columns up to which, a product with a reader is: a pass over results costs much.
+TALL, NARROW = 512, 128
+#: In the `meta` of a node: which way was the faster one, where that was measured (`stator/tuning.py`).
+TAKES_LOOP = "takes_loop"
 
 
 def takes_onednn(context: Context, out: Spec, a: LazyTensor) -> bool:
@@ -57,25 +67,44 @@ def takes_onednn(context: Context, out: Spec, a: LazyTensor) -> bool:
     return plain and large and bool(torch.backends.mkldnn.enabled)
 
 
-def takes_loop(context: Context, out: Spec, a: LazyTensor, b: LazyTensor) -> bool:
-    """Whether a kernel of ours computes this product.
+def may_loop(node: Node, device: Device) -> bool:
+    """Whether a loop may compute a product: one of float32 or float64, of sizes that are known and not 0."""
+    values = [node.meta["val"], *[arg.meta["val"] for arg in node.args[-2:]]]  # type: ignore[union-attr]
+    wide: bool = values[0].dtype in (torch.float32, torch.float64)
+    known = all(type(size) is int and size for value in values for size in value.shape)
+    plain: bool = (node.kwargs.get("beta", 1), node.kwargs.get("alpha", 1)) == (1, 1)
+    return device.product_work > 0 and wide and known and plain
 
-    It does so by dot products where the terms of both operands lie side by side, and by rows where columns do; these
-    only with a reader, which it is fused with.
-    """
-    rows, columns, terms = (*out.size, a.size[1])
-    known = isinstance(rows, int) and isinstance(columns, int) and isinstance(terms, int)
-    limit = context.device.product_work
-    if not limit or out.dtype not in ("f32", "f64") or not known or 0 in (rows, columns, terms):
+
+def takes_loop(context: Context, out: Spec, a: LazyTensor, b: LazyTensor) -> bool:
+    """Whether a kernel of ours computes this product: as was measured, or by rule."""
+    assert context.node is not None
+    if not may_loop(context.node, context.device):
         return False
+    if (measured := context.node.meta.get(TAKES_LOOP)) is not None:
+        return bool(measured)
+    *batches, rows, columns = out.size
+    terms = a.size[-1]
     if terms == 1:
         return True
-    if rows * columns * terms * ITEMSIZE[out.dtype] > limit * ITEMSIZE["f32"]:
-        return False
     left, right = context.place(a).stride, context.place(b).stride
-    if left[1] == right[0] == 1:
-        return rows * columns <= LOOP_DOTS
-    return right[1] == 1 and columns >= LOOP_COLUMNS and terms <= LOOP_TERMS and _has_reader(context)
+    dots = left[-1] == right[-2] == 1
+    if not dots and right[-1] != 1:
+        return False
+    small = rows * columns * terms * ITEMSIZE[out.dtype] <= context.device.product_work * ITEMSIZE["f32"]
+    if small and not batches:
+        return rows * columns <= LOOP_DOTS if dots else _is_wide(columns, terms) and _has_reader(context)
+    if not context.device.product_blocks:
+        return False
+    if batches:
+        return rows <= FEW_ROWS and columns * terms <= SMALL and rows * terms <= SMALL
+    if dots and SKINNY[0] <= rows <= SKINNY[1]:
+        return True
+    return rows >= TALL and terms <= NARROW and columns <= NARROW and _has_reader(context)
+
+
+def _is_wide(columns: Extent, terms: Extent) -> bool:
+    return columns >= LOOP_COLUMNS and terms <= LOOP_TERMS
 
 
 def _has_reader(context: Context) -> bool:
@@ -89,14 +118,16 @@ def _loop(context: Context, out: Spec, a: LazyTensor, b: LazyTensor) -> LazyTens
     """`a @ b` as a sum of products of elements, or as products alone."""
     for operand in (a, b):
         context.place(operand)  # each element is read many times
-    if a.size[1] == 1:
-        return pointwise(out.size, out.dtype, lambda at: _term(a, b, at[0], ZERO, at[1]), 1)
-    size = (*out.size, a.size[1])
-    return context.reduce(size, [2], out.dtype, lambda at: e.reduce("sum", _term(a, b, at[0], at[2], at[1])), False)
+    if a.size[-1] == 1:
+        return pointwise(out.size, out.dtype, lambda at: _term(a, b, (*at, ZERO)), 1)
+    size = (*out.size, a.size[-1])
+    return context.reduce(size, [len(size) - 1], out.dtype, lambda at: e.reduce("sum", _term(a, b, at)), False)
 
 
-def _term(a: LazyTensor, b: LazyTensor, row: Index, step: Index, column: Index) -> Expr:
-    return e.op("mul", a.load((row, step)), b.load((step, column)))
+def _term(a: LazyTensor, b: LazyTensor, at: Indices) -> Expr:
+    """The product of two elements, at a batch if there are several, a row, a column and a term."""
+    *batch, row, column, term = at
+    return e.op("mul", a.load((*batch, row, term)), b.load((*batch, term, column)))
 
 
 @lowers("mm")
@@ -104,6 +135,11 @@ def mm(context: Context, out: Spec, a: LazyTensor, b: LazyTensor) -> Any:
     if takes_loop(context, out, a, b):
         return _loop(context, out, a, b)
     return _linear(context, out, a, b, None) if takes_onednn(context, out, a) else extern(context, out, a, b)
+
+
+@lowers("bmm")
+def bmm(context: Context, out: Spec, a: LazyTensor, b: LazyTensor) -> Any:
+    return _loop(context, out, a, b) if takes_loop(context, out, a, b) else extern(context, out, a, b)
 
 
 @lowers("addmm")

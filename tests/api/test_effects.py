@@ -325,11 +325,29 @@ def patterns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert lines == ["pattern attention"]
 
 
-for _kind in set(log.LOG_KINDS) - {"graphs", "faults", "patterns"}:
+for _kind in set(log.LOG_KINDS) - {"graphs", "faults", "patterns", "products"}:
 
     @effect("log", _kind)
     def log_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str = _kind) -> None:
         assert printed(kind, monkeypatch)
+
+
+@effect("autotune", True)
+@effect("mode", "max-autotune-no-cudagraphs")
+@effect("log", "products")
+def products(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A product is timed in both ways, and said to be."""
+
+    def linear(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return torch.relu(x @ w.mT)
+
+    lines: list[str] = []
+    monkeypatch.setattr(log, "_print", lambda head, facts: lines.append(f"{head} {facts['product']}"))
+    options = {"logs": "products", "cache_dir": str(tmp_path)}
+    given = torch.randn(96, 40), torch.randn(72, 40)
+    compiled = stator.compile(linear, mode="max-autotune-no-cudagraphs", options=options)
+    torch.testing.assert_close(compiled(*given), linear(*given), rtol=1e-4, atol=1e-4)
+    assert lines == ["product mm 96×40 @ 40×72 float32 clamp"]
 
 
 # -- arguments -------------------------------------------------------------------------------------------------

@@ -53,6 +53,11 @@ GRAPHS: dict[str, tuple[Callable[..., object], tuple[Tensor, ...]]] = {
         lambda x, w, b: (x @ w + b).relu(),
         (torch.zeros(16, 32), torch.zeros(32, 48), torch.zeros(48)),
     ),
+    "skinny": (
+        lambda x, w, b: F.linear(x, w, b).relu(),
+        (torch.zeros(5, 768), torch.zeros(264, 768), torch.zeros(264)),
+    ),
+    "windows": (lambda q, k: q @ k.mT * 0.5, (torch.zeros(8, 9, 24), torch.zeros(8, 20, 24))),
     "columns": (lambda x: x.sum(0), (torch.zeros(300, 40),)),
     "variance": (lambda x: x.var(), (torch.zeros(5000),)),
     "best": (lambda x: x.argmax(1), (torch.zeros(12, 77),)),

@@ -6,16 +6,16 @@ import pytest
 
 from stator.base.dtypes import ITEMSIZE
 from stator.kernel.evaluate import run
-from stator.kernel.ir import Function, Loop, walk
+from stator.kernel.ir import Assign, Function, Loop, walk
 from stator.kernel.nest import Order, nest
 from stator.kernel.parse import parse
-from stator.kernel.rewrite import PART, columns, flush_sums, jam, split
+from stator.kernel.rewrite import PART, columns, contract, flush_sums, jam, split, strip
 from stator.kernel.text import function_text
 from stator.kernel.verify import verify
 from stator.loop.evaluate import Memory
 from stator.loop.kernel import Kernel
 from stator.loop.verify import GrammarError
-from tests.kernel.programs import checked, compare
+from tests.kernel.programs import Strategy, checked, compare
 
 SUM = """def k(p0: In[{dtype}, {numel}], p1: Out[{dtype}, 1]):
     a0: Var[{dtype}] = {start}
@@ -88,19 +88,72 @@ def test_a_split_loop_meets_every_point_once(size: int) -> None:
 
 
 def jammed(kernel: Kernel, name: str) -> Function:
-    """Iterations of the outermost loop that may go in any order, as many together as divide them."""
+    """Iterations of a loop that may go in any order, three together and those that are left over."""
     function = nest(kernel, name, Order.of(kernel))
     for loop in [s for s in walk(function.body) if isinstance(s, Loop) and s.kind == "parallel"]:
-        size = loop.axis.size
-        count = next((c for c in (5, 4, 3, 2) if type(size) is int and size and size % c == 0), 1)
-        if count > 1:
-            return jam(function, loop.axis, count)
+        if type(loop.axis.size) is int and loop.axis.size > 1:
+            return jam(function, loop.axis, 3)
     return function
 
 
+def stripped(kernel: Kernel, name: str) -> Function:
+    """Parts of a loop that may go in any order around all others, as many as divide it; products rounded with sums."""
+    function = contract(nest(kernel, name, Order.of(kernel)))
+    for loop in [s for s in walk(function.body) if isinstance(s, Loop) and s.kind == "parallel"]:
+        size = loop.axis.size
+        count = next((c for c in (5, 4, 3, 2) if type(size) is int and size and size % c == 0), 1)
+        if count > 1 and len(function.body) == 1:
+            return strip(function, loop.axis, count)
+    return function
+
+
+@pytest.mark.parametrize("strategy", [jammed, stripped])
 @pytest.mark.parametrize("seed", range(80, 120))
-def test_iterations_together(seed: int) -> None:
-    compare(seed, jammed)
+def test_iterations_together(seed: int, strategy: Strategy) -> None:
+    compare(seed, strategy)
+
+
+PRODUCT = """def k(p0: In[f32, {numel}], p1: In[f32, 8], p2: Out[f32, {rows}]):
+    for x0 in parallel({rows}):
+        a0: Var[f32] = 0.0
+        for r0 in range(8):
+            t0: f32 = p0[8*x0 + r0]
+            t1: f32 = p1[r0]
+            t2: f32 = mul(t0, t1)
+            a0 = add(a0, t2)
+        p2[x0] = a0
+"""
+
+
+def test_a_product_is_rounded_with_its_sum() -> None:
+    before = parse(PRODUCT.format(numel=24, rows=3))
+    text = function_text(checked(contract(before)))
+    assert "a0 = fma(t0, t1, a0)" in text and "mul" not in text and "add(" not in text
+
+
+def test_a_product_that_is_used_elsewhere_too_stays() -> None:
+    text = PRODUCT.format(numel=24, rows=3)
+    before = parse(text.replace("a0 = add(a0, t2)", "a0 = add(a0, t2)\n            p2[x0] = t2"))
+    assert contract(before) == before
+
+
+@pytest.mark.parametrize("rows", range(1, 12))
+def test_iterations_left_over_are_together_too(rows: int) -> None:
+    before = parse(PRODUCT.format(numel=8 * rows, rows=rows))
+    (loop,) = before.body
+    assert isinstance(loop, Loop)
+    after = checked(jam(contract(before), loop.axis, 4))
+    sums = [s for s in walk(after.body) if isinstance(s, Assign)]
+    assert len(sums) == (4 if rows >= 4 else 0) + rows % 4
+    found = []
+    for function in (before, after):
+        memories = {p.name: Memory(bytearray(4 * p.numel), 0, "f32") for p in function.params}  # type: ignore[operator]
+        for name, numel in (("p0", 8 * rows), ("p1", 8)):
+            for i in range(numel):
+                memories[name].write(i, float(i % 5))
+        assert run(function, memories) == 0
+        found.append([memories["p2"].read(i) for i in range(rows)])
+    assert found[0] == found[1]
 
 
 def test_what_iterations_have_in_common_is_computed_once() -> None:

@@ -16,7 +16,7 @@ import pytest
 from tests.meta.source_tree import ROOT, Import, Module, modules
 
 # Files at the top of the package that know every package, as `driver` does.
-TOP = {"stator", "__main__", "api", "compiled", "driver", "fingerprint", "pipeline", "speed"}
+TOP = {"stator", "__main__", "api", "compiled", "driver", "fingerprint", "pipeline", "speed", "tuning"}
 
 # Modules of torch that are its own compiler.
 COMPILER = ("_dynamo", "_inductor", "_functorch", "_prims", "_refs", "compile", "jit")

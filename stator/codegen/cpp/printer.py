@@ -259,13 +259,16 @@ class _Printer(Memory):
 
     def assign(self, statement: ir.Assign) -> None:
         target, op, name = statement.target, statement.op, statement.target.name
-        assert statement.args[0] == target, "a variable takes the next value"
+        assert statement.args[ir.FOLDING[op]] == target, "a variable takes the next value"
         folded = target in self.lanes.folded
         vector = folded or target in self.lanes.varying
-        value = self.operand(statement.args[1], vector)
-        self.operators[target] = op
+        values = [self.operand(arg, vector) for arg in statement.args if arg != target]
         item = f"{name}[{'u.value' if folded else '0'}]"
-        combined = _combined(op, target.dtype, item, value)
+        if op == "fma":  # what it is folded by in the end is a sum
+            op, combined = "add", f"fused_({', '.join(values)}, {item})"
+        else:
+            combined = _combined(op, target.dtype, item, *values)
+        self.operators[target] = op
         self.block.lines.append(f"{item} = keep(n, {combined}, {item});" if folded else f"{item} = {combined};")
 
     def scan(self, scan: ir.Scan) -> None:

@@ -466,10 +466,14 @@ template <class F, class G> INLINE typename Element<F>::type fold(F v, G f) {
     else return fold(f(low(v), high(v)), f);
 }
 
+template <class F> INLINE F in_register(F x) {  // g++ would keep in memory what is cut into halves
+    if constexpr (sizeof(F) <= register_bytes) return opaque_(x);
+    else return x;
+}
 template <int U, class F, class G> INLINE typename Element<F>::type fold_all(F (&a)[U], G f) {
     if constexpr (U == 4) return fold(f(f(a[0], a[1]), f(a[2], a[3])), f);
     else if constexpr (U == 2) return fold(f(a[0], a[1]), f);
-    else return fold(a[0], f);
+    else return fold(in_register(a[0]), f);
 }
 // What long sums add up to. Totals of floats are joined in double, with what they lost: in float each halving would round
 // a number about as large as the result, and these few roundings would be more than all of those before them.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -29,8 +30,8 @@ def typical(cores: int = 0) -> Device:
     """Four cores with vectors of 64 bytes."""
     return Device(
         HOST, "typical", cores or 4, vector_bytes=64, cache_bytes=1 << 20, launch_cost=3e-6, bandwidth=2e10,
-        row_elements=_row(32 << 10), waves=4, columns=16, thread_work=60_000, product_work=65536,
-        packed_convolutions=True, depthwise_taps=25, double_scans=True,
+        row_elements=_row(32 << 10), registers=32, waves=4, columns=16, thread_work=60_000, product_work=65536,
+        product_blocks=True, packed_convolutions=True, depthwise_taps=25, double_scans=True,
     )  # fmt: skip
 
 
@@ -41,8 +42,9 @@ def read(device: str = HOST, threads: int = 0) -> Device:
     nearest, behind = caches()
     width, plain = vector_bytes(), typical(threads or torch.get_num_threads())
     return replace(
-        plain, name=identity(), threads=threads, vector_bytes=width, columns=width // 4,
-        cache_bytes=behind or plain.cache_bytes, row_elements=_row(nearest) or plain.row_elements,
+        plain, name=identity(), threads=threads, vector_bytes=width, registers=registers(width), columns=width // 4,
+        product_blocks=width >= 32, cache_bytes=behind or plain.cache_bytes,
+        row_elements=_row(nearest) or plain.row_elements,
         onednn_products=onednn_is_faster(), blas_packs=blas_packs(), onednn_halves=onednn_multiplies_halves(),
         onednn_convolutions=onednn_convolves(),
     )  # fmt: skip
@@ -59,6 +61,11 @@ def vector_bytes() -> int:
     if {"avx512f", "avx512dq", "avx512vl"} <= flags:
         return 64
     return 32 if {"avx2", "fma"} <= flags else 16
+
+
+def registers(width: int) -> int:
+    """How many registers of this width instructions can name."""
+    return 32 if width == 64 or platform.machine() not in ("x86_64", "AMD64") else 16
 
 
 def caches() -> tuple[int, int]:

@@ -1,0 +1,190 @@
+"""Products by measurement: under the option `autotune` each is timed as a loop and as a library's, once.
+
+A product is timed with what reads it, where that is one pointwise operator after the other, as a loop computes it in
+the same kernel and a library leaves it to another one. What is found is kept in the store under all that it depends
+on, so that no other process measures again and all decide alike; lowering finds it in the `meta` of the product.
+Where loops do not compute products it is said that there is nothing to measure.
+Neighbours: `pipeline.py` asks, `lowering/product.py` decides by it, or by rule where nothing is measured.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import fx
+
+from stator import lowering, targets
+from stator.base import log
+from stator.base.device import Device
+from stator.base.errors import WithoutEffect
+from stator.base.options import Options
+from stator.base.store import Store, key_of
+from stator.loop.schedule import schedule
+from stator.lowering.product import TAKES_LOOP, may_loop
+from stator.plan.build import make
+from stator.prims.set import PRIMITIVES
+from stator.runtime import Building, GraphArtifact
+from stator.runtime.link import link
+from stator.runtime.toolchain import open_store
+
+aten = torch.ops.aten
+PRODUCTS = (aten.mm.default, aten.addmm.default, aten.bmm.default)
+#: Operators that read a product one after the other and are timed with it, at most.
+READERS = 12
+#: Seconds that a sample takes, at least, and how many there are of each way.
+SAMPLE, ROUNDS = 2e-3, 7
+#: What a loop takes at most of a library's time to be taken: less is within what measuring is wrong by.
+LEAST_GAIN = 0.97
+
+
+@dataclass(frozen=True, slots=True)
+class Tuned:
+    """A product, the seconds that it takes in either way, and which is taken."""
+
+    product: str
+    loop: float
+    library: float
+    takes_loop: bool
+
+    def __str__(self) -> str:
+        taken = "a loop" if self.takes_loop else "the library"
+        return f"{self.product}: {self.loop * 1e6:.1f} µs as a loop, {self.library * 1e6:.1f} by the library: {taken}"
+
+
+def tune(graph: fx.Graph, device: Device, options: Options) -> list[Tuned]:
+    """Decide for each product of a graph of known sizes; what was measured, or found in the store, of each kind."""
+    nodes = [node for target in PRODUCTS for node in graph.find_nodes(op="call_function", target=target)]
+    if not device.product_blocks:
+        where = "in plain C" if device.host else f"on {device.kind}"
+        options.announce(
+            WithoutEffect(f"option 'autotune' has no effect {where}, where products are left to libraries")
+        )
+        return []
+    store = open_store(options)
+    parts = {node: _Part(node) for node in nodes if may_loop(node, device)}
+    keys = {node: f"product-{key_of(part.text, str(device), torch.__version__)}" for node, part in parts.items()}
+    found: dict[str, Tuned] = {}
+    for node, key in keys.items():
+        if key not in found:
+            found[key] = _kept(store, key) or _measured(parts[node], device, options)
+            store.put(key, json.dumps(asdict(found[key])).encode())
+            log.record(log.PRODUCT, told=str(found[key]), **asdict(found[key]))
+        node.meta[TAKES_LOOP] = found[key].takes_loop
+    return list(found.values())
+
+
+def _kept(store: Store, key: str) -> Tuned | None:
+    """What is kept; what another version has written is nothing."""
+    data = store.get(key)
+    try:
+        return Tuned(**json.loads(data)) if data is not None else None
+    except (ValueError, TypeError):
+        return None
+
+
+class _Part:
+    """A product and what is computed of it alone, as a graph of its own."""
+
+    def __init__(self, node: fx.Node) -> None:
+        self.nodes = _with_readers(node)
+        self.graph = fx.Graph()
+        given_to = dict.fromkeys([given for one in self.nodes for given in one.all_input_nodes])
+        self.inputs = [given for given in given_to if given not in self.nodes]
+        copies: dict[fx.Node, fx.Node] = {}
+        for i, given in enumerate(self.inputs):
+            copies[given] = self.graph.placeholder(f"x{i}")
+            copies[given].meta.update(val=given.meta["val"])
+        for one in self.nodes:
+            copies[one] = self.graph.node_copy(one, lambda used: copies[used])
+            copies[one].meta = {"val": one.meta["val"]}
+        self.product = copies[node]
+        self.graph.output((copies[self.nodes[-1]],))
+        lines = [_tensor(given.meta["val"]) for given in self.inputs]
+        numbers = {copies[one]: f"%{i}" for i, one in enumerate([*self.inputs, *self.nodes])}
+        for one in self.nodes:
+            args = fx.node.map_arg((copies[one].args, copies[one].kwargs), lambda used: numbers[used])
+            lines.append(f"{one.target} {args} {_tensor(one.meta['val'])}")
+        self.text = "\n".join(lines)
+
+    def title(self) -> str:
+        """What people are told."""
+        left, right = [n.meta["val"] for n in self.product.args[-2:]]  # type: ignore[union-attr]
+        sizes = " @ ".join(["×".join(map(str, value.shape)) for value in (left, right)])
+        readers = "".join([f" {n.target._opname}" for n in self.nodes[1:]])  # type: ignore[union-attr]
+        return f"{self.product.target._opname} {sizes} {str(left.dtype).removeprefix('torch.')}{readers}"  # type: ignore[union-attr]
+
+    def artifact(self, loop: bool, device: Device, building: Building, options: Options) -> GraphArtifact:
+        """It compiled in one way."""
+        self.product.meta[TAKES_LOOP] = loop
+        made = schedule(lowering.lower(fx.GraphModule({}, self.graph), "product", device), device)
+        kernels, emit = made.kernels, targets.printer(made.device).emit
+        units = emit(kernels, made.names, device, options) if kernels else []
+        return GraphArtifact(make(made), building.begin(units, made.place))
+
+    def arguments(self) -> list[torch.Tensor]:
+        """Random numbers in the layout of the inputs; of integers and truth values zeros."""
+        random = torch.Generator().manual_seed(0)
+        made = []
+        for given in self.inputs:
+            value = given.meta["val"]
+            made.append(torch.empty_strided(value.shape, value.stride(), dtype=value.dtype).zero_())
+            if value.dtype.is_floating_point:
+                made[-1].normal_(generator=random)
+        return made
+
+
+def _with_readers(node: fx.Node) -> list[fx.Node]:
+    """The product, and each pointwise operator that alone reads what was before it and has a result as large."""
+    found = [node]
+    while len(found) <= READERS and len(found[-1].users) == 1:
+        (user,) = found[-1].users
+        line = PRIMITIVES.get(user.target) if user.op == "call_function" else None  # type: ignore[call-overload]
+        if line is None or line.kind not in ("pointwise", "view") or not _fits(user, node):
+            break
+        found.append(user)
+    while len(found) > 1 and PRIMITIVES[found[-1].target].kind == "view":  # type: ignore[index]
+        found.pop()  # nothing is computed of it
+    return found
+
+
+def _fits(user: fx.Node, product: fx.Node) -> bool:
+    value, inputs = user.meta.get("val"), [given.meta.get("val") for given in user.all_input_nodes]
+    known = all(isinstance(v, torch.Tensor) and all(type(n) is int for n in v.shape) for v in (value, *inputs))
+    return known and value.numel() == product.meta["val"].numel()  # type: ignore[union-attr]
+
+
+def _tensor(value: torch.Tensor) -> str:
+    return f"{value.dtype} {tuple(value.shape)} {tuple(value.stride())}"
+
+
+def _measured(part: _Part, device: Device, options: Options) -> Tuned:
+    """Both ways compiled, and timed in turn."""
+    with Building(options) as building:
+        artifacts = [part.artifact(loop, device, building, options) for loop in (True, False)]
+        building.finish()
+    given = part.arguments()
+    loop, library = in_turn([_bound(link(artifact, options), given) for artifact in artifacts])
+    return Tuned(part.title(), loop, library, loop < LEAST_GAIN * library)
+
+
+def _bound(call: Callable[..., Any], given: Sequence[torch.Tensor]) -> Callable[[], Any]:
+    return lambda: call(list(given))  # it empties the list
+
+
+def in_turn(ways: Sequence[Callable[[], Any]]) -> list[float]:
+    """Seconds a call of each, the least of some samples in turn."""
+    counts = [max(1, int(SAMPLE / max(min(_sample(way, 1), _sample(way, 1)), 1e-7))) for way in ways]
+    samples = [[_sample(way, count) for way, count in zip(ways, counts, strict=True)] for _ in range(ROUNDS)]
+    return [min(times) for times in zip(*samples, strict=True)]
+
+
+def _sample(way: Callable[[], Any], count: int) -> float:
+    start = time.perf_counter()
+    for _ in range(count):
+        way()
+    return (time.perf_counter() - start) / count
