@@ -43,6 +43,7 @@ class Refusal(Enum):
     NOTHING = "there is nothing to loop over"
     OPERATIONS = "together they have more operations than a kernel may have"
     BUFFERS = "together they read and write more buffers than a kernel may take"
+    DOTS = "dot products come one by one, and what the other computes of each is costly without vectors"
     FEW_ROWS = "the scan of a few long rows has little parallelism, so other long loops stay out of it"
     FEW_COLUMNS = "the reduction down columns has little parallelism, so work needed elsewhere too stays out of it"
     COLUMNS = "the reduction down columns does not read what the other makes"
@@ -250,7 +251,7 @@ class Decision:
         """
         for reduction, pointwise in ((one, other), (other, one)):
             if reduction.dots and pointwise.costly and not pointwise.space.reduce_axes:
-                return False
+                return Refusal.DOTS
             few = reduction.scans and hint(reduction.space.numel) < self.device.cores
             if few and not pointwise.space.reduce_axes and hint(pointwise.space.numel) > _LONG:
                 return Refusal.FEW_ROWS
