@@ -1,0 +1,186 @@
+"""Convolutions of each channel alone as loops: which they are, their values and strides, what is fused with them."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import stator
+from stator.base import log
+from stator.targets.cpu import record
+
+OPTIONS: dict[str, Any] = {"strict": True, "cache": False, "check_speed": "off"}
+CHANNELS = 24  # no multiple of a vector, and as many as the widest has lanes, or more
+
+
+def run(function: Callable[..., Any], *given: Tensor, **options: Any) -> tuple[Any, list[str], list[str]]:
+    """The result, the kernels and the calls of libraries in forward."""
+    with log.collect() as recorder:
+        found = stator.compile(function, fullgraph=True, options={**OPTIONS, **options})(*given)
+    (facts,) = [facts for facts in recorder.of(log.KERNELS) if facts["graph"] == "forward"]
+    return found, list(facts["names"]), list(facts["externs"])
+
+
+def near(found: Tensor, wanted: Tensor, exact: Tensor) -> None:
+    """Strides of eager's, and numbers as near to the exact ones as a rounding of the largest terms."""
+    assert found.stride() == wanted.stride() and found.dtype is wanted.dtype
+    scale = exact.abs().max().item()
+    error = (found.double() - exact).abs().max().item()
+    assert error <= scale * (2.0**-7 if found.dtype is torch.bfloat16 else 4e-6)
+
+
+def image(dtype: torch.dtype, innermost: bool, *size: int) -> Tensor:
+    made = torch.randn(size).to(dtype)
+    return made.contiguous(memory_format=torch.channels_last) if innermost else made
+
+
+WINDOWS = {
+    "3": {"kernel_size": 3, "padding": 1}, "5": {"kernel_size": 5, "padding": 2}, "no border": {"kernel_size": 3},
+    "stride": {"kernel_size": 3, "stride": 2, "padding": 1}, "uneven": {"kernel_size": (2, 4), "stride": (1, 3)},
+    "dilated": {"kernel_size": 3, "dilation": (2, 3), "padding": (2, 3)}, "one pixel": {"kernel_size": 1},
+    "no bias": {"kernel_size": 3, "padding": (0, 2), "bias": False}, "wide border": {"kernel_size": 2, "padding": 3},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", WINDOWS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("innermost", [False, True])
+@pytest.mark.parametrize("freezing", [False, True])
+def test_values_and_strides(kind: str, dtype: torch.dtype, innermost: bool, freezing: bool) -> None:
+    layer = nn.Conv2d(CHANNELS, CHANNELS, groups=CHANNELS, **WINDOWS[kind]).to(dtype)
+    x = image(dtype, innermost, 2, CHANNELS, 9, 11)
+
+    def function(x: Tensor) -> Tensor:
+        return F.hardswish(layer(x * 2)) + 1
+
+    model = nn.Sequential(layer)
+    model.forward = function  # type: ignore[method-assign]  # parameters are frozen only of modules
+    with torch.no_grad():
+        found, kernels, calls = run(model, x, freezing=freezing)
+        wanted = function(x)
+        exact = F.hardswish(layer.double()(x.double() * 2)) + 1
+    assert not calls and 1 <= len(kernels) <= 4
+    near(found, wanted, exact)
+
+
+@pytest.mark.parametrize("innermost", [False, True])
+def test_gradients_are_eagers(innermost: bool) -> None:
+    layer = nn.Conv2d(CHANNELS, CHANNELS, 3, padding=1, groups=CHANNELS)
+    x = image(torch.float32, innermost, 2, CHANNELS, 6, 7)
+    wanted, found = (
+        torch.autograd.grad(function(leaf := x.clone().requires_grad_()).tanh().sum(), [leaf, *layer.parameters()])
+        for function in (layer, stator.compile(layer, fullgraph=True, options=OPTIONS))
+    )
+    for a, b in zip(found, wanted, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
+
+
+STAYS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
+    "few channels": (lambda: nn.Conv2d(3, 3, 3, groups=3), (2, 3, 8, 9)),
+    "several results": (lambda: nn.Conv2d(CHANNELS, 2 * CHANNELS, 3, groups=CHANNELS), (2, CHANNELS, 8, 9)),
+    "large window": (lambda: nn.Conv2d(CHANNELS, CHANNELS, 7, groups=CHANNELS), (1, CHANNELS, 9, 9)),
+    "all channels": (lambda: nn.Conv2d(CHANNELS, 8, 3), (2, CHANNELS, 8, 9)),
+    "transposed": (lambda: nn.ConvTranspose2d(CHANNELS, CHANNELS, 3, groups=CHANNELS), (2, CHANNELS, 8, 9)),
+    "one dim": (lambda: nn.Conv1d(CHANNELS, CHANNELS, 3, groups=CHANNELS), (2, CHANNELS, 9)),
+    "one row": (lambda: nn.Conv2d(CHANNELS, CHANNELS, (8, 3), groups=CHANNELS), (2, CHANNELS, 8, 9)),
+    "float64": (lambda: nn.Conv2d(CHANNELS, CHANNELS, 3, groups=CHANNELS).double(), (2, CHANNELS, 8, 9)),
+}
+
+
+@pytest.mark.parametrize("kind", STAYS)
+def test_what_stays_with_the_library(kind: str) -> None:
+    build, size = STAYS[kind]
+    layer = build()
+    x = torch.randn(size, dtype=next(layer.parameters()).dtype)
+    with torch.no_grad():
+        found, _, calls = run(lambda x: layer(x * 2) + 1, x)
+        assert calls == ["aten.convolution.default"]
+        torch.testing.assert_close(found, layer(x * 2) + 1, rtol=1e-4, atol=1e-4)
+
+
+def test_sizes_that_change() -> None:
+    layer = nn.Conv2d(CHANNELS, CHANNELS, 3, padding=1, groups=CHANNELS)
+    compiled = stator.compile(lambda x: layer(x) * 2, fullgraph=True, options=OPTIONS)
+    with torch.no_grad():
+        for batch, height in ((2, 8), (3, 8), (4, 10)):
+            x = torch.randn(batch, CHANNELS, height, 9)
+            torch.testing.assert_close(compiled(x), layer(x) * 2, rtol=1e-4, atol=1e-5)
+
+
+def test_what_is_returned_or_kept_lies_as_in_eager() -> None:
+    layer, x = nn.Conv2d(CHANNELS, CHANNELS, 3, padding=1, groups=CHANNELS), torch.randn(2, CHANNELS, 8, 9)
+    with torch.no_grad():
+        found, _, calls = run(lambda x: (layer(x * 2), x), x)
+        wanted = layer(x * 2)
+    assert calls == ["aten.convolution.default"] and found[0].stride() == wanted.stride()
+    torch.testing.assert_close(found[0], wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -0.0])
+def test_special_values_reach_what_reads_them(value: float) -> None:
+    layer = nn.Conv2d(CHANNELS, CHANNELS, 3, padding=1, groups=CHANNELS)
+    x = torch.randn(1, CHANNELS, 7, 6)
+    x[0, 5, 0, 0] = x[0, 6, 3, 3] = value
+    with torch.no_grad():
+        found, _, calls = run(lambda x: layer(x * 1.5).neg(), x)
+        wanted = layer(x * 1.5).neg()
+    assert not calls
+    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5, equal_nan=True)
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("freezing", [False, True])
+def test_random_networks(seed: int, freezing: bool) -> None:
+    """Convolutions of each channel alone between others, with norms, gates and residuals."""
+    source = random.Random(seed)
+    torch.manual_seed(seed)
+    channels, layers = source.choice((16, 24, 40)), []
+    for _ in range(source.randint(2, 4)):
+        length, step = source.choice((3, 5)), source.randint(1, 2)
+        layers += [
+            nn.Conv2d(channels, channels, length, step, length // 2, groups=channels, bias=source.random() < 0.5),
+            nn.BatchNorm2d(channels).eval(), source.choice((nn.ReLU6(), nn.SiLU(), nn.Hardswish())),
+            nn.Conv2d(channels, channels := source.choice((16, 24, 32)), 1),
+        ]  # fmt: skip
+    model = nn.Sequential(*layers).eval()
+    x = torch.randn(source.randint(1, 2), model[0].in_channels, source.randint(17, 20), source.randint(17, 20))
+    with torch.no_grad():
+        found, _, calls = run(model, x, freezing=freezing)
+        wanted, exact = model(x), model.double()(x.double())
+    alone = sum(isinstance(layer, nn.Conv2d) and layer.groups > 1 for layer in layers)
+    assert len(calls) <= len(layers) // 2 - alone, "only the others are a library's"
+    near(found, wanted, exact)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("bias", [False, True])
+def test_single_pixels_are_products(dtype: torch.dtype, bias: bool) -> None:
+    """As gates of squeeze and excitation have them."""
+    layer, x = nn.Conv2d(48, 12, 1, bias=bias).to(dtype), torch.randn(3, 48, 5, 5).to(dtype)
+
+    def gate(x: Tensor) -> Tensor:
+        return layer(x.mean((2, 3), keepdim=True)).sigmoid()
+
+    with torch.no_grad():
+        found, _, calls = run(gate, x)
+        wanted = gate(x)
+        exact = layer.double()(x.double().mean((2, 3), keepdim=True)).sigmoid()
+    assert "aten.convolution.default" not in calls
+    near(found, wanted, exact)
+
+
+def test_machines_without_wide_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With narrow vectors fewer channels are enough; the values are the same."""
+    monkeypatch.setattr(record, "vector_bytes", lambda: 32)
+    layer, x = nn.Conv2d(9, 9, 3, padding=1, groups=9), torch.randn(2, 9, 6, 7)
+    with torch.no_grad():
+        found, _, calls = run(lambda x: layer(x * 2).neg(), x)
+        assert not calls
+        torch.testing.assert_close(found, layer(x * 2).neg(), rtol=1e-5, atol=1e-5)
