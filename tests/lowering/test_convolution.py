@@ -157,7 +157,10 @@ def test_gradients_of_random_networks(seed: int) -> None:
 
 
 def test_convolutions_in_a_row(chosen: list[Choice]) -> None:
-    """Inverted residuals: all between the given image and the sum over it has the channel innermost."""
+    """Inverted residuals: all between the given image and the sum over it has the channel innermost.
+
+    What convolutions of each channel alone read and give has it so anyway.
+    """
     torch.manual_seed(0)
     block = [nn.Conv2d(16, 72, 1), norm(72), nn.Hardswish(), nn.Conv2d(72, 72, 3, 1, 1, groups=72), norm(72), nn.ReLU()]
     model = nn.Sequential(*block, nn.Conv2d(72, 16, 1), norm(16), *block, nn.AdaptiveAvgPool2d(1)).eval()
@@ -166,7 +169,7 @@ def test_convolutions_in_a_row(chosen: list[Choice]) -> None:
         found, wanted = stator.compile(model, fullgraph=True)(x), model(x)
     agree(found, wanted, wanted.double())
     strides = {choice.buffer.name: choice.layout.buffer(choice.buffer).stride for choice in chosen}
-    assert len(strides) == 10 and all(stride[1] == 1 for stride in strides.values())
+    assert len(strides) == 6 and all(stride[1] == 1 for stride in strides.values())
     assert any(choice.call is not None for choice in chosen)
 
 
