@@ -136,10 +136,16 @@ def guards_of(function: Any, inputs: list[torch.Tensor]) -> Call:
     return lambda: [tree.check(*last) for tree in trees]
 
 
-def wrapper_of(function: Any, given: torch.Tensor) -> tuple[Call, Call]:
-    """The runtime wrapper around kernels that do nothing, and that nothing, which makes the results."""
+def wrapper_of(function: Any, given: torch.Tensor) -> tuple[Call, Call] | None:
+    """The runtime wrapper around kernels that do nothing, and that nothing, which makes the results.
+
+    None where there is no wrapper: a small graph with gradients may run in eager.
+    """
     consts = [const for _, entry in versions_of(function) for const in entry.__code__.co_consts]
-    bound = next(const for const in consts if isinstance(const, Plan)).bound
+    plans = [const for const in consts if isinstance(const, Plan)]
+    if not plans:
+        return None
+    bound = plans[0].bound
     with torch.no_grad():
         results = bound.forward([*bound.attributes, given])
     makers = [Empty(tuple(result.shape), result.stride(), result.dtype) for result in results]
@@ -190,8 +196,8 @@ def measure(case: Case, compilers: list[str], rounds: int) -> dict[str, Figures]
             calls[compiler] = in_turn(function, inputs)
             if compiler == "stator":
                 calls["guards"] = guards_of(function, inputs)
-                if len(inputs) == 1:
-                    calls["wrapper"], calls["nothing"] = wrapper_of(function, inputs[0])
+                if len(inputs) == 1 and (parts := wrapper_of(function, inputs[0])):
+                    calls["wrapper"], calls["nothing"] = parts
         loops = {name: loops_for(call, 0.02) for name, call in calls.items()}
         times: dict[str, dict[str, list[float]]] = {name: {"hot": [], "flushed": []} for name in calls}
         for _ in range(rounds):

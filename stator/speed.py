@@ -30,6 +30,7 @@ from stator.base.errors import SlowWarning
 from stator.base.options import Options
 from stator.base.store import Store
 from stator.compiled import Compiled
+from stator.graphs.nodes import forward_of
 
 Call = Callable[..., Any]
 
@@ -94,7 +95,7 @@ def checked(
     log.record(log.SPEED, graph=name, compiled=measured.compiled, eager=measured.eager, slower=slower, runs_eager=back)
     if slower and asked != "measure" and not small:
         announce(_sentence(name, measured, back), SlowWarning, key=f"speed {name}")
-    return gm.forward if back else call
+    return forward_of(gm) if back else call
 
 
 def is_small(gm: fx.GraphModule, found: Compiled) -> bool:
@@ -181,7 +182,8 @@ def measure(call: Call, gm: fx.GraphModule, inputs: Sequence[Any], seconds: floa
     grad, state = torch.is_grad_enabled(), torch.get_rng_state()
     try:
         with unseen_by_hooks():
-            return _in_turn(lambda: _step(call, own, leaves), lambda: _step(gm.forward, own, leaves), seconds, least)
+            eager = forward_of(gm)
+            return _in_turn(lambda: _step(call, own, leaves), lambda: _step(eager, own, leaves), seconds, least)
     except Exception:  # the call itself will raise it
         return None
     finally:

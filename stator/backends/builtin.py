@@ -15,13 +15,14 @@ from torch import fx
 from stator.backends.atomic import atomic
 from stator.backends.registry import Backend, enter, list_backends, lookup, register_backend
 from stator.base.options import CAPTURE, PARTS, TRACE, Options
+from stator.graphs.nodes import forward_of
 
 __all__ = ["eager", "list_backends", "lookup", "register_backend"]
 
 
 def eager(gm: fx.GraphModule, example_inputs: list[Any], *, options: Options) -> Callable[..., Any]:
     """Run the captured graph by Python: what is wrong here is wrong in capture."""
-    return atomic(gm, gm.forward, example_inputs)
+    return atomic(gm, forward_of(gm), example_inputs)
 
 
 enter(Backend("inductor", "stator.driver:compile_graph", own=True, parts=PARTS))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import linecache
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -72,6 +72,14 @@ class LazyModule(_LazyGraphModule):
         return type(self).forward(self, *args, **kwargs)
 
     forward = _lazy_forward
+
+
+def forward_of(gm: fx.GraphModule) -> Callable[..., Any]:
+    """What runs the graph in eager, its text made now: through the lazy method each call would ask for it again."""
+    if isinstance(gm, LazyModule):
+        gm.real_recompile()
+    forward: Callable[..., Any] = gm.forward
+    return forward
 
 
 def forget_text(file: str) -> None:

@@ -17,6 +17,7 @@ import stator
 from stator import driver, speed
 from stator.base import announce, log
 from stator.base.errors import SlowWarning
+from stator.graphs.nodes import LazyModule
 from stator.runtime import toolchain
 
 MODES = ("off", "measure", "warn", "eager", "auto")
@@ -119,6 +120,21 @@ def test_how_much_faster_eager_has_to_be(factor: float, tmp_path: Path, monkeypa
         options = {"check_speed": "auto", "cache_dir": str(tmp_path), "strict": True}
         stator.compile(f, options=options)(torch.randn(4, 8, requires_grad=True))
     assert [facts["runs_eager"] for facts in recorder.of(log.SPEED)] == [factor > speed.CLEARLY]
+
+
+def test_what_runs_in_eager_asks_for_its_text_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(speed, "_in_turn", lambda *_: speed.Measured(2.0, 1.0))
+    asked: list[object] = []
+    recompile = LazyModule.real_recompile
+    monkeypatch.setattr(LazyModule, "real_recompile", lambda self: (asked.append(self), recompile(self))[1])
+    options = {"check_speed": "auto", "cache_dir": str(tmp_path), "strict": True}
+    compiled = stator.compile(f, options=options)
+    x = torch.randn(4, 8, requires_grad=True)
+    compiled(x)
+    assert asked
+    before = len(asked)
+    compiled(x)
+    assert len(asked) == before
 
 
 def long(x: torch.Tensor) -> torch.Tensor:
