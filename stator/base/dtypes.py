@@ -26,3 +26,14 @@ TORCH: Final = {
     "f8e4m3": "float8_e4m3fn", "f8e5m2": "float8_e5m2", "f8e4m3z": "float8_e4m3fnuz", "f8e5m2z": "float8_e5m2fnuz",
     "f8e8m0": "float8_e8m0fnu",
 }  # fmt: skip
+#: Dtype → dtypes that hold each of its values exactly.
+_WIDER: Final = {
+    "bf16": {"f32", "f64"}, "f16": {"f32", "f64"}, "f32": {"f64"}, "i32": {"i64", "f64"},
+    "i16": {"i32", "i64", "f32", "f64"}, "i8": {"i16", "i32", "i64", "f32", "f64", "f16", "bf16"},
+    "u8": {"i16", "i32", "i64", "f32", "f64", "f16", "bf16"}, "bool": {*ITEMSIZE} - {"bool"},
+}  # fmt: skip
+
+
+def contains(wide: str, narrow: str) -> bool:
+    """Whether every value of `narrow` is exact in `wide`; never said of a dtype that loops do not compute on."""
+    return wide in _WIDER.get(narrow, ()) or (wide == narrow and wide in ITEMSIZE)

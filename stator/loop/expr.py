@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from zlib import crc32
 
-from stator.base.dtypes import ITEMSIZE
+from stator.base.dtypes import ITEMSIZE, contains
 from stator.loop import scalar, tables
 from stator.loop.extent import Bound, less
 from stator.loop.index import NO_AXES, Axis, Index, Indexable, indirect
@@ -156,7 +156,7 @@ def cast(value: Expr, dtype: str) -> Expr:
         return value
     if value.op == "const" and not (dtype in INTEGERS and value.dtype in FLOATS and not _plain(value.attr)):
         return const(value.attr, dtype)
-    if value.op == "cast" and scalar.holds(value.dtype, value.args[0].dtype):
+    if value.op == "cast" and contains(value.dtype, value.args[0].dtype):
         return cast(value.args[0], dtype)
     return _intern("cast", (value,), dtype)
 

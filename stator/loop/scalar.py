@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from stator.base.dtypes import ITEMSIZE
-
 Number = Any  # a bool, int or float: which one follows from the dtype
 
 FLOATS = frozenset(("f64", "f32", "bf16", "f16"))
@@ -24,12 +22,6 @@ INTEGERS = frozenset(("i64", "i32", "i16", "i8", "u8"))
 COMPUTED = frozenset(("f64", "f32", *INTEGERS, "bool"))  # arithmetic happens on these
 _FORMAT = {"f64": "<d", "f32": "<f", "f16": "<e", "i64": "<q", "i32": "<i", "i16": "<h", "i8": "<b", "u8": "<B"}
 _BITS = {"i64": 64, "i32": 32, "i16": 16, "i8": 8, "u8": 8}
-# dtype -> dtypes that hold each of its values exactly
-_WIDER = {
-    "bf16": {"f32", "f64"}, "f16": {"f32", "f64"}, "f32": {"f64"}, "i32": {"i64", "f64"},
-    "i16": {"i32", "i64", "f32", "f64"}, "i8": {"i16", "i32", "i64", "f32", "f64", "f16", "bf16"},
-    "u8": {"i16", "i32", "i64", "f32", "f64", "f16", "bf16"}, "bool": {*ITEMSIZE} - {"bool"},
-}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +33,6 @@ class Operator:
     rule: str
     meaning: str
     compute: Callable[..., Number]
-
-
-def holds(wide: str, narrow: str) -> bool:
-    """Whether every value of `narrow` is exact in `wide`."""
-    return wide == narrow or wide in _WIDER.get(narrow, ())
 
 
 def round_to(dtype: str, value: Number) -> Number:

@@ -12,12 +12,15 @@ from typing import Any
 import torch
 from torch import fx
 
-from stator.fake.layout import OPAQUE_DTYPES
+from stator.base.dtypes import ITEMSIZE, TORCH, contains
 from stator.fake.symbolic import extents
 from stator.graphs.calls import is_view
 from stator.passes.memory import Escapes
 
 aten = torch.ops.aten
+
+#: The short names of the dtypes that loops compute on.
+_NAMES = {getattr(torch, TORCH[name]): name for name in ITEMSIZE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +72,8 @@ def _wide_and_back(node: fx.Node) -> Any:
 
 
 def _holds(wide: torch.dtype, narrow: torch.dtype) -> bool:
-    """Whether one dtype has every value of the other, as far as it is known: nothing is promoted to 8-bit floats."""
-    return not OPAQUE_DTYPES & {wide, narrow} and torch.promote_types(narrow, wide) is wide
+    """Whether one dtype has every value of the other; promotion does not say so: int64 becomes float32."""
+    return wide in _NAMES and narrow in _NAMES and contains(_NAMES[wide], _NAMES[narrow])
 
 
 def _times_one(node: fx.Node) -> Any:
