@@ -26,10 +26,11 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 
 import stator
 from stator.base import faults
-from stator.base.errors import CaptureError, DataDependent, FallbackWarning, Unsupported
+from stator.base.errors import CaptureError, DataDependent, FallbackWarning, Unsupported, WithoutEffect
 from stator.coverage.compare import EPSILON, Seen, judged
 from tests.differential.observe import observe
 from tests.differential.programs import LEAST_STATEMENTS, MOST_STATEMENTS, Program, generate, shorten
@@ -37,6 +38,8 @@ from tests.differential.programs import LEAST_STATEMENTS, MOST_STATEMENTS, Progr
 BACKENDS = ("inductor", "aot_eager")
 #: How else a program may be compiled: by the default backend, with these options.
 WAYS: dict[str, dict[str, Any]] = {"fast": {"numerics": "fast"}, "frozen": {"freezing": True}}
+#: What a compiler may say instead of running a program: freezing, where gradients are asked for on the way.
+REFUSALS = (CaptureError, Unsupported, DataDependent, WithoutEffect)
 #: How many times as great sizes are in further calls.
 FACTORS = (2, 3)
 #: After how many programs a process is replaced: compilers keep memory for the life of a process.
@@ -67,11 +70,11 @@ def judge(program: Program, way: str = "inductor", factors: Sequence[int] = ()) 
     if want.failed is not None:
         return "unusable", str(want.failed)
     stator.reset()
-    verdict, why = _compare(program, compiled := _compiled(program, way), want)
+    verdict, why = _compare(program, compiled := _compiled(program, way), want, way)
     for factor in factors if verdict == "right" else ():
         larger = program.resized(factor)
         if larger is not None:
-            verdict, why = _compare(larger, compiled, observe(larger.function(), larger.inputs))
+            verdict, why = _compare(larger, compiled, observe(larger.function(), larger.inputs), way)
             if verdict == "wrong":
                 return "wrong", f"sizes times {factor}: {why}"
     return ("refused", why) if verdict == "refused" else (verdict, why)
@@ -96,14 +99,19 @@ class Frozen:
     def __init__(self, function: Callable[..., Any], compile_: Callable[..., Callable[..., Any]]) -> None:
         self.function, self.compile = function, compile_
 
-    def __call__(self, *given: torch.Tensor) -> Any:
+    def __call__(self, *given: Tensor) -> Any:
         module = _Module(self.function, given)
         compiled = self.compile(module)
         buffers = [tensor for tensor in module.buffers() if _has_no_overlap(tensor)]
         values = [(tensor.clone(), tensor.shape, tensor.stride(), tensor.storage_offset()) for tensor in given]
         for tensor in buffers:
             tensor.copy_(tensor.flip([*range(tensor.dim())]))
-        compiled(*[tensor.clone() for tensor in given[::2]])
+        other = [tensor.clone() for tensor in given]
+        try:
+            compiled(*[tensor.clone() for tensor in given[::2]])
+        except Exception:
+            if not _raises(self.function, other):
+                raise
         for tensor, (value, *geometry) in zip(given, values, strict=True):
             tensor.as_strided_(*geometry)  # the call may have made it another view of its memory
             if _has_no_overlap(tensor):
@@ -112,23 +120,32 @@ class Frozen:
 
 
 class _Module(torch.nn.Module):
-    def __init__(self, function: Callable[..., Any], given: Sequence[torch.Tensor]) -> None:
+    def __init__(self, function: Callable[..., Any], given: Sequence[Tensor]) -> None:
         super().__init__()
         self.function = function
         for number, tensor in enumerate(given[1::2]):
             self.register_buffer(f"odd{number}", tensor)
 
-    def forward(self, *even: torch.Tensor) -> Any:
+    def forward(self, *even: Tensor) -> Any:
         given = [even[number // 2] if number % 2 == 0 else None for number in range(len(even) + len(self._buffers))]
         return self.function(*[getattr(self, f"odd{n // 2}") if x is None else x for n, x in enumerate(given)])
 
 
-def _has_no_overlap(tensor: torch.Tensor) -> bool:
+def _raises(function: Callable[..., Any], given: Sequence[Tensor]) -> bool:
+    """Whether eager raises, too."""
+    try:
+        function(*given)
+    except Exception:
+        return True
+    return False
+
+
+def _has_no_overlap(tensor: Tensor) -> bool:
     """Whether each element has memory of its own, so that it can be written."""
     return not any(stride == 0 and size > 1 for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
 
 
-def _compare(program: Program, compiled: Callable[..., Any], want: Seen) -> tuple[str, str]:
+def _compare(program: Program, compiled: Callable[..., Any], want: Seen, way: str) -> tuple[str, str]:
     """The verdict on one call."""
     function = program.function()
 
@@ -142,14 +159,39 @@ def _compare(program: Program, compiled: Callable[..., Any], want: Seen) -> tupl
     if faults.total() != before:
         return "wrong", "; ".join(map(str, faults.recent(before)))
     for error in (got.failed, got.backward_failed):
-        if isinstance(error, (CaptureError, Unsupported, DataDependent)):
+        if isinstance(error, REFUSALS):
             return "refused", str(error).split("\n")[0]
     coarse = min(max((EPSILON.get(item.dtype, 1e-7) for item in program.inputs), default=0.0), EPSILON[torch.float32])
     for dtype, text in ((torch.float16, r"\bfloat16|half\("), (torch.bfloat16, "bfloat16")):
         if re.search(text, program.source):  # a result of another type may have been of this one
             coarse = max(coarse, EPSILON[dtype])
     found = judged(got, eager, want, coarse)
+    if found and way == "fast" and (wide := _without_halves(program, want)) is not None:
+        found = judged(got, wide, wide(), coarse)
     return ("wrong", "; ".join(found)) if found else ("right", "")
+
+
+def _without_halves(program: Program, want: Seen) -> Callable[..., Seen] | None:
+    """The program in eager with wide types instead of half ones, its results as they are wanted; None if it has none.
+
+    Right under fast numerics is that as well: what overflows in a half type, need not where it is kept as float32.
+    """
+    widened = program.widened()
+    if widened == program and not any(item.dtype in (torch.float16, torch.bfloat16) for item in program.inputs):
+        return None
+
+    def run(**how: Any) -> Seen:
+        seen = observe(widened.function(), widened.inputs, **{**how, "wide": True})
+
+        def like(found: list[Any], wanted: list[Any]) -> list[Any]:
+            both = zip(found, wanted, strict=True) if len(found) == len(wanted) else ()
+            return [a.to(b.dtype) if isinstance(a, Tensor) and isinstance(b, Tensor) else a for a, b in both]
+
+        results, inputs = like(seen.results, want.results), like(seen.inputs, want.inputs)
+        gradients = like(seen.gradients, want.gradients)
+        return replace(want, results=results, inputs=inputs, gradients=gradients, failed=seen.failed)
+
+    return run
 
 
 def kind(why: str) -> str:

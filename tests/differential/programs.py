@@ -55,6 +55,12 @@ class Program:
         inputs = "".join(f"    {item!r},\n" for item in self.inputs)
         return f"{self.source}inputs = (\n{inputs})"
 
+    def widened(self) -> Program:
+        """The same program with float32 wherever its text asks for a half type."""
+        text = [re.sub(r"\.(half|bfloat16)\(\)", ".float()", line) for line in self.lines]
+        text = [re.sub(r"torch\.b?float16\b", "torch.float32", line) for line in text]
+        return replace(self, lines=tuple(text))
+
     def resized(self, factor: int) -> Program | None:
         """The same program with every size above 1 so many times as great, if eager runs it."""
         inputs = [replace(i, size=tuple(n * factor if n > 1 else n for n in i.size)) for i in self.inputs]

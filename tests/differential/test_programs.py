@@ -13,7 +13,7 @@ from tests.differential.__main__ import WAYS, Given, judge, served
 from tests.differential.inputs import LAYOUTS, Input
 from tests.differential.observe import observe
 from tests.differential.operations import FAMILIES
-from tests.differential.programs import _Writer, generate
+from tests.differential.programs import Program, _Writer, generate
 
 SEEDS = range(21_000, 21_048)
 
@@ -33,6 +33,30 @@ def test_random_program_under_other_options(way: str, seed: int) -> None:
     program = generate(random.Random(seed), most=20, least=5)
     verdict, why = judge(program, way)
     assert verdict in ("right", "refused"), f"{why}\n{program}"
+
+
+HALVES = {
+    "what overflows in a half type": ("v0 = (x0 * 1e5).to(torch.float16)", "v1 = torch.softmax(v0, 0)"),
+    "also where the text has another word for it": ("v0 = (x0 * 1e5).half()", "v1 = v0 - v0"),
+}
+
+
+@pytest.mark.parametrize("name", HALVES)
+def test_fast_numerics_may_keep_what_eager_loses(name: str) -> None:
+    program = Program((Input((7, 5), values="positive", seed=3),), HALVES[name], ("v1",))
+    assert observe(program.function(), program.inputs).results[0].isnan().any()
+    assert judge(program, "fast") == ("right", "")
+    other = "v1 = v1 if torch.compiler.is_compiling() else v1 + 1"
+    assert judge(Program(program.inputs, (*HALVES[name], other), ("v1",)), "fast")[0] == "wrong"
+
+
+def test_a_program_may_raise_on_the_first_values_of_its_buffers() -> None:
+    """Only where eager does too: the second call, on the values that were given, has to be right."""
+    given = Input((4,), values="normal", seed=1), Input((3,), torch.int64, values="positive", seed=2)
+    places = given[1].build()[0]
+    program = Program(given, (f"v0 = x0[torch.where(x1 == torch.tensor({places.tolist()}), 0, 9)]",), ("v0",))
+    assert not torch.equal(places, places.flip(0))
+    assert judge(program, "frozen") == ("right", "")
 
 
 def test_most_random_programs_are_compiled() -> None:
