@@ -24,6 +24,7 @@ from stator.loop.index import ZERO, Axis, Index
 from stator.loop.nest import Buffer, Extern, Nest, Number, View
 from stator.loop.ranges import Ranges
 from stator.loop.scalar import COSTLY
+from stator.lowering.joined import is_read
 from stator.lowering.parity import halves
 from stator.lowering.uses import Uses
 from stator.lowering.value import Body, Indices, LazyTensor, Place, Size, Spec, placed, pointwise
@@ -35,6 +36,8 @@ MAX_WEIGHT = 160
 #: What is a table: at least so large an expression, so many reads in all, and so many of each element.
 TABLE_WEIGHT, TABLE_READS, TABLE_RATIO = 6, 1 << 14, 32
 INT32 = 2**31
+#: Views that are taken from the parts that they meet.
+SLICES = frozenset((torch.ops.aten.slice.Tensor, torch.ops.aten.select.int))
 
 #: Names that no buffer gets, because the generated wrapper uses them; nor does it get a kernel's name.
 TAKEN = frozenset(
@@ -177,31 +180,47 @@ class Context:
     # -- views of memory ---------------------------------------------------------------------------
 
     def place(self, value: LazyTensor) -> Place:
-        """Where the value can be read with strides; a view shares the memory of its base."""
+        """Where the value can be read with strides: a view shares the memory of its base, a copy that of its source."""
         if value.place is not None:
             return value.place
-        if value.base is not None and value.restride is not None:
+        found = self._lies(value)
+        if found is None and value.base is not None and value.restride is not None:
             found = value.restride(self.place(value.base))
-            if found is not None:
-                # Where the base is a copy that only shares memory for this reader, the view does so too.
-                return value.settle(found) if value.base.place is not None else found
-        source = value.copied
-        if source is not None:
-            lies = source.place
-            if lies is None and source.base is not None and same_layout(value.size, value.stride, source.stride):
-                lies = self.place(source)
-            if lies is not None and same_layout(value.size, value.stride, lies.stride):
-                return lies
-        return self.realize(value)
+            if found is not None and value.base.place is not None:  # otherwise it is shared for this reader only
+                return value.settle(found)
+        if found is None and value.copied is not None:
+            found = self._source(value, value.copied)
+        return self.realize(value) if found is None else found
+
+    def _source(self, value: LazyTensor, source: LazyTensor) -> Place | None:
+        """Where a copy's source lies, if it is laid out like the copy."""
+        lies = source.place
+        if lies is None and source.base is not None and same_layout(value.size, value.stride, source.stride):
+            lies = self.place(source)
+        return lies if lies is not None and same_layout(value.size, value.stride, lies.stride) else None
+
+    def _lies(self, value: LazyTensor) -> Place | None:
+        """Where the value lies already, with the strides it would get: all that its expression does is to read it.
+
+        What was moved there and back, or taken apart and joined again, is found so.
+        """
+        if 0 in value.size:
+            return None
+        _, at = loop_axes(value.size, value.stride)
+        element = value.load(at)
+        if element.op != "load":
+            return None
+        name, position = element.attr
+        found = Place(self.buffers[name], value.stride, position.const)
+        return found if found.buffer.dtype == value.dtype and found.position(at) == position else None
 
     def own_place(self, value: LazyTensor) -> Place:
-        """Where the value lies; a copy that the program asked for is no other name of what it copies."""
-        origin: LazyTensor | None = value
-        while origin is not None:
-            if origin.copied is not None:
-                self.realize(origin)
-            origin = origin.base
-        return self.place(value)
+        """Where the value lies; what the program made anew is no other name of what it was made from."""
+        if value.place is None and value.base is not None and value.restride is not None:
+            found = value.restride(self.own_place(value.base))
+            if found is not None:
+                return value.settle(found)
+        return self.realize(value)
 
     def view(self, value: LazyTensor) -> View:
         """The value as an extern argument."""
@@ -230,7 +249,8 @@ class Context:
             value.weight = 1 + sum([plane.weight for plane in value.planes])
             return
         uses = self.uses[node]
-        if value.weight > MAX_WEIGHT or (uses.count > 1 and worth_memory(value, self.buffers)):
+        again = uses.count > 1 and not _only_slices(node, value) and worth_memory(value, self.buffers)
+        if value.weight > MAX_WEIGHT or again:
             self.realize(value)
         elif is_table(value, uses):
             self._tabulate(value)
@@ -251,6 +271,11 @@ class Context:
         table.name = value.name
         self.realize(table)
         value.rewrite(lambda at: e.known(e.cast(table.load(at), "i64"), *found), 4)
+
+
+def _only_slices(node: Node, value: LazyTensor) -> bool:
+    """Whether readers take no more than slices of what is joined from memory, and so read that."""
+    return is_read(value) and all(user.target in SLICES for user in node.users)
 
 
 def _side_by_side(size: Size, place: Place, width: int) -> bool:

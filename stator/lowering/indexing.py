@@ -16,7 +16,7 @@ from stator.loop.index import Index
 from stator.loop.ranges import Ranges
 from stator.lowering.context import Context
 from stator.lowering.extern import extern
-from stator.lowering.joined import all_of, cut, join, keep_parts, within
+from stator.lowering.joined import adjacent, all_of, cut, join, keep_parts, within
 from stator.lowering.table import lowers
 from stator.lowering.value import (
     Indices,
@@ -26,6 +26,7 @@ from stator.lowering.value import (
     broadcast,
     broadcast_sizes,
     compute_dtype,
+    copied,
     pointwise,
 )
 from stator.lowering.view import slice_start
@@ -139,6 +140,9 @@ def cat(context: Context, out: Spec, tensors: Sequence[LazyTensor], dim: int = 0
     parts = [t for t in tensors if t.rank == rank and (t.size != (0,) or rank != 1)]
     parts = [t if t.dtype == out.dtype else _cast(t, out.dtype) for t in parts]
     dim %= max(rank, 1)
+    parts = adjacent(dim, parts) or parts
+    if len(parts) == 1 and parts[0].size == out.size:
+        return copied(parts[0])
     joined = join(out.size, out.dtype, dim, parts)
     if parts:
         joined.parts = dim, parts

@@ -2,7 +2,7 @@
 
 A program that fills a tensor slice by slice (`y[:, :k] = a; y[:, k:] = y[:, :m]`) joins it from parts at every step,
 and reads slices of what it has so far. Taken from the parts, such a slice asks for no position but where it meets
-several.
+several. Parts that follow each other in memory are one part.
 Neighbours: `indexing.py` and `view.py`, whose lowerings these are parts of.
 """
 
@@ -14,7 +14,7 @@ from stator.loop import expr as e
 from stator.loop.expr import Expr
 from stator.loop.extent import less
 from stator.loop.index import ZERO
-from stator.lowering.value import Indices, LazyTensor, Size, pointwise
+from stator.lowering.value import Indices, LazyTensor, Size, placed, pointwise
 from stator.sizes import Extent
 
 #: Parts of parts that are kept; slices along several dims in turn would double them each time.
@@ -59,6 +59,48 @@ def keep_parts(value: LazyTensor, dim: int, parts: Sequence[LazyTensor]) -> None
         value.pieces = dim, kept
 
 
+def adjacent(dim: int, parts: Sequence[LazyTensor]) -> list[LazyTensor]:
+    """The parts along a dim, those that follow each other in memory as one: what was split is whole again."""
+    found: list[LazyTensor] = []
+    for part in parts:
+        for piece in _in_memory(dim, part):
+            whole = _followed(dim, found[-1], piece) if found else None
+            if whole is not None:
+                found[-1] = whole
+            elif piece.size[dim] != 0:
+                found.append(piece)
+    return found
+
+
+def _in_memory(dim: int, part: LazyTensor) -> Sequence[LazyTensor]:
+    """What a part that lies nowhere is joined from, if that lies in memory; otherwise the part."""
+    if part.place is None and part.pieces is not None and part.pieces[0] == dim and is_read(part):
+        return part.pieces[1]
+    return [part]
+
+
+def is_read(value: LazyTensor) -> bool:
+    """Whether all that a value is joined from lies in memory."""
+    return value.pieces is not None and all(piece.place is not None for piece in value.pieces[1])
+
+
+def _followed(dim: int, a: LazyTensor, b: LazyTensor) -> LazyTensor | None:
+    """Two values in memory as one, if the second follows the first there along a dim."""
+    first, second = a.place, b.place
+    if first is None or second is None or first.buffer is not second.buffer:
+        return None
+    steps = {place.stride[dim] for value, place in ((a, first), (b, second)) if value.size[dim] != 1}
+    step = second.offset - first.offset if not steps else steps.pop()
+    stride = (*first.stride[:dim], step, *first.stride[dim + 1 :])
+    others = zip(a.size, first.stride, second.stride, strict=True)
+    if steps or any(n != 1 and one != other for d, (n, one, other) in enumerate(others) if d != dim):
+        return None
+    if second.offset != first.offset + a.size[dim] * step:
+        return None
+    size = (*a.size[:dim], a.size[dim] + b.size[dim], *a.size[dim + 1 :])
+    return placed(size, first._replace(stride=stride))
+
+
 def _count(value: LazyTensor) -> int:
     return 1 if value.pieces is None else sum([_count(part) for part in value.pieces[1]])
 
@@ -68,7 +110,10 @@ def cut(value: LazyTensor, dim: int, first: int, count: int) -> LazyTensor:
     size = (*value.size[:dim], count, *value.size[dim + 1 :])
     if count == value.size[dim]:
         return value
-    if value.place is not None or value.pieces is None:
+    if value.place is not None:
+        place = value.place
+        return placed(size, place._replace(offset=place.offset + first * place.stride[dim]))
+    if value.pieces is None:
         return pointwise(
             size, value.dtype, lambda at: value.load((*at[:dim], at[dim] + first, *at[dim + 1 :])), value.weight
         )
@@ -110,7 +155,7 @@ def read_slice(view: LazyTensor, base: LazyTensor, dim: int, first: Extent, drop
 
     view.rewrite(body, found.weight)
     if not dropped:
-        view.pieces = found.pieces
+        view.pieces = (dim, [found]) if found.place is not None else found.pieces
     return view
 
 

@@ -17,7 +17,7 @@ from stator.loop.scalar import FLOATS, INTEGERS, OPS
 from stator.lowering.context import Context
 from stator.lowering.extern import extern
 from stator.lowering.table import lowers
-from stator.lowering.value import DTYPES, HALF, Indices, LazyTensor, Spec, broadcast, compute_dtype, pointwise
+from stator.lowering.value import DTYPES, HALF, Indices, LazyTensor, Spec, broadcast, compute_dtype, copied, pointwise
 from stator.prims.set import PRIMITIVES, Primitive
 from stator.prims.types import same
 from stator.sizes import Size
@@ -338,9 +338,7 @@ def where(context: Context, out: Spec, mask: LazyTensor, a: Operand, b: Operand)
 
 @lowers("clone")
 def clone(context: Context, out: Spec, x: LazyTensor, *, memory_format: Any = None) -> LazyTensor:
-    value = pointwise(x.size, x.dtype, x.load, x.weight)
-    value.copied, value.pieces = x, x.pieces
-    return value
+    return copied(x)
 
 
 @lowers("copy")

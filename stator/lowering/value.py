@@ -232,6 +232,13 @@ def pointwise(size: Size, dtype: str, body: Body, weight: int) -> LazyTensor:
     return LazyTensor(size, dtype, body, weight)
 
 
+def copied(value: LazyTensor) -> LazyTensor:
+    """A copy of a value, for the program memory of its own."""
+    found = pointwise(value.size, value.dtype, value.load, value.weight)
+    found.copied, found.pieces = value, value.pieces
+    return found
+
+
 def with_strides(value: LazyTensor, stride: Size) -> LazyTensor:
     """The same value for the program, to which it has other strides than with the channel innermost."""
     found = pointwise(value.size, value.dtype, value.load, value.weight)

@@ -21,6 +21,12 @@ COPIES: dict[str, Function] = {
     "into new memory": lambda x: torch.empty_like(x).copy_(x),
     "contiguous of a transpose": lambda x: x.transpose(0, 1).contiguous(),
     "twice": lambda x: x.clone().clone(),
+    "turned round and back": lambda x: x.flip(0).flip(0),
+    "split and joined": lambda x: torch.cat(x.split(1)),
+    "joined and taken apart": lambda x: torch.cat([x + 1, x])[len(x) :],
+    "stacked and selected": lambda x: torch.stack([x + 1, x])[1],
+    "rolled and back": lambda x: x.roll(1, 0).roll(-1, 0),
+    "repeated and cut": lambda x: x.repeat(2, 1, 1)[: len(x)],
 }
 VIEWS: dict[str, Function] = {
     "strided": lambda c: c.as_strided((2, 2), (1, 3), 1),
