@@ -93,7 +93,7 @@ def cut(
 
 def freeze(parts: Partitioned, joint: Joint, options: Options) -> Prologue | None:
     """What the forward graph computes of parameters alone, taken out of it; batch norms become part of that first."""
-    device = targets.record(kind := _device(parts.forward)).read(kind, options.threads)
+    device = _target(parts.forward, options)
     with stage("freeze"):
         mark(parts.forward.graph, parts.metadata, joint.attributes)
         passes.run(parts.forward)
@@ -125,9 +125,7 @@ def compile_alone(gm: fx.GraphModule | None, name: str, building: Building, opti
 
 def schedule_graph(gm: fx.GraphModule, name: str, options: Options) -> Schedule:
     """A graph of functional ATen overloads to fused kernels: passes, lowering, scheduling."""
-    device = targets.record(kind := _device(gm)).read(kind, options.threads)
-    if options.cpu_kernels == "c":  # without vectors only few multiplications are worth a loop
-        device = replace(device, product_blocks=False)
+    device = _target(gm, options)
     with stage("passes", graph=name):
         passes.run(gm, (MultiplyPixels(), *passes.PIPELINE))
         if options.verify:
@@ -191,6 +189,14 @@ def stage(name: str, **facts: Any) -> Iterator[None]:
             raise
         except Exception as error:
             raise InternalError(name, f"{type(error).__name__}: {error}") from error
+
+
+def _target(gm: fx.GraphModule, options: Options) -> Device:
+    """The record of the device of a graph, by which it is decided what its kernels compute."""
+    device = targets.record(kind := _device(gm)).read(kind, options.threads)
+    if options.cpu_kernels == "c":  # without vectors only few multiplications are worth a loop
+        device = replace(device, product_blocks=False)
+    return device
 
 
 def _record(schedule: Schedule, options: Options) -> Device:

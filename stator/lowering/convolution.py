@@ -24,19 +24,24 @@ from stator.base.dtypes import ITEMSIZE
 from stator.fake.overloads import overload
 from stator.graphs.calls import is_view
 from stator.graphs.depthwise import both, is_loop
-from stator.graphs.frozen import CONVOLUTION
+from stator.graphs.frozen import BLAS_PRODUCT, CONVOLUTION, PRODUCT
+from stator.graphs.pixels import BLAS, LOOP, MULTIPLY_PIXELS
+from stator.loop import expr as e
 from stator.loop.demands import DEMANDS, Taken
+from stator.loop.expr import Expr
 from stator.loop.nest import Buffer, Extern
 from stator.lowering import depthwise
 from stator.lowering.context import Context
 from stator.lowering.extern import call, extern, target_name
 from stator.lowering.table import lowers
-from stator.lowering.value import LazyTensor, Place, Spec, pointwise, shape, with_strides
+from stator.lowering.value import Indices, LazyTensor, Place, Spec, placed, pointwise, shape, with_strides
 from stator.prims.set import PRIMITIVES
 from stator.sizes import hint
 from stator.sizes.strides import Shape, contiguous, is_dense, same_layout
 
 _PRODUCTS = frozenset(map(overload, ("mm", "addmm", "bmm", "baddbmm")))
+#: What takes images with the channel innermost, and gives them so.
+_TAKE_INNERMOST = frozenset((CONVOLUTION, MULTIPLY_PIXELS))
 #: The buffer of what only would lie somewhere.
 _NOWHERE = Buffer("", "f32", (), (), HOST)
 #: What copying an element of an image costs, in bytes that kernels move meanwhile: where each channel is convolved
@@ -100,12 +105,68 @@ def packed_convolution(context: Context, out: Spec, x: LazyTensor, *args: Any) -
     return value if same_layout(out.size, out.stride, made.stride) else with_strides(value, out.stride)
 
 
+@lowers(MULTIPLY_PIXELS)
+def pixels(
+    context: Context, out: Spec, x: LazyTensor, weight: LazyTensor, bias: LazyTensor | None, packed: Any, by: str
+) -> LazyTensor:
+    """The product of a matrix with a row for each pixel, and the weight."""
+    image, made = _innermost(context, x), out._replace(stride=channels_last(out.size))
+    if by == LOOP:
+        value = _biased(made, _loop(context, made, image, weight), bias)
+    else:
+        value = _by_library(context, made, image, weight, bias, packed, by)
+    return value if same_layout(out.size, out.stride, made.stride) else with_strides(value, out.stride)
+
+
+def _by_library(
+    context: Context, made: Spec, image: LazyTensor, weight: LazyTensor, bias: Any, packed: Any, by: str
+) -> LazyTensor:
+    """MKL's product copies a bias over all rows before, so the kernel that reads the result adds it."""
+    columns, terms = weight.size
+    rows, place = made.size[0] * made.size[2] * made.size[3], context.place(image)
+    matrix = placed((rows, terms), Place(place.buffer, (terms, 1), place.offset))
+    result = Spec((rows, columns), (columns, 1), made.dtype, made.device)
+    if by == BLAS:
+        product = call(context, target_name(BLAS_PRODUCT), result, (matrix, packed, weight, None, rows), {})
+    else:
+        product = call(context, target_name(PRODUCT), result, (matrix, packed, bias, "none", (), ""), {})
+    value = placed(made.size, Place(product.place.buffer, made.stride))
+    return _biased(made, value, bias) if by == BLAS else value
+
+
+def _loop(context: Context, made: Spec, image: LazyTensor, weight: LazyTensor) -> LazyTensor:
+    n, columns, h, w = made.size
+    context.place(image)
+    context.place(weight)
+
+    def term(at: Indices) -> Expr:
+        batch, row, column, result, channel = at
+        return e.op("mul", image.load((batch, channel, row, column)), weight.load((result, channel)))
+
+    size = (n, h, w, columns, weight.size[1])
+    product = context.reduce(size, [4], made.dtype, lambda at: e.reduce("sum", term(at)), False)
+    assert product.place is not None
+    return placed(made.size, Place(product.place.buffer, made.stride))
+
+
+def _biased(made: Spec, product: LazyTensor, bias: LazyTensor | None) -> LazyTensor:
+    if bias is None:
+        return product
+
+    def body(at: Indices) -> Expr:
+        return e.op("add", product.load(at), bias.load((at[1],)))
+
+    value = pointwise(made.size, made.dtype, body, 3)
+    value.stride = made.stride
+    return value
+
+
 def wants_innermost(node: Node, out: Spec, operands: Any) -> bool:
     """Whether the value of a node is to have the channel innermost: such a convolution reads it, or an image that it
     is computed from has it so."""
     if len(out.size) != 4 or same_layout(out.size, out.stride, channels_last(out.size)):
         return False
-    read = any(user.target is CONVOLUTION and user.args[0] is node for user in node.users)
+    read = any(user.target in _TAKE_INNERMOST and user.args[0] is node for user in node.users)
     return read or any(isinstance(x, LazyTensor) and x.innermost is not None for x in tree_leaves(operands))
 
 

@@ -22,6 +22,7 @@ from stator.fake.symbolic import is_symbolic
 from stator.graphs.depthwise import both, is_loop
 from stator.graphs.frozen import CONVOLUTION, PACK_CONVOLUTION, frozen, nbytes
 from stator.graphs.nodes import add_call, infer
+from stator.passes import pixels
 
 aten = torch.ops.aten
 
@@ -111,7 +112,8 @@ class PackConvolutions:
             if group.gain > 0:
                 changes += len(group.calls)
                 for node in group.calls:
-                    _pack(graph, node)
+                    if not pixels.multiply(node, self.device, self.loops):
+                        _pack(graph, node)
         return changes
 
 

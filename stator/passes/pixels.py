@@ -1,0 +1,92 @@
+"""Convolutions with windows of one pixel and frozen weights, as products: which, and by what.
+
+Only under the option `freezing`, of images that have the channel innermost anyway. A library's convolution takes some
+20 µs besides convolving, and its product a few; of few pixels much of the time is that. Of many pixels and few channels
+memory takes most of it, and a loop of ours computes what follows as it writes.
+Neighbours: `convolutions.py`, which packs the other convolutions; `packing.py` has the orders of weights of products.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from math import prod
+from typing import Any
+
+import torch
+from torch import fx
+
+from stator.base.device import Device
+from stator.graphs.depthwise import both
+from stator.graphs.frozen import PACK, PACK_BLAS
+from stator.graphs.nodes import add_call, infer
+from stator.graphs.pixels import BLAS, LOOP, MULTIPLY_PIXELS, ONEDNN
+from stator.passes.packing import orders_of
+
+aten = torch.ops.aten
+
+_PACKED_BY = {PACK: ONEDNN, PACK_BLAS: BLAS}
+#: Pixels up to which a library's product is faster than its convolution, for more multiplications than a loop pays for.
+_FEW_PIXELS = 2047
+#: Pixels from which on, and channels up to which on both sides, a loop is.
+_MANY_PIXELS, _FEW_CHANNELS = 512, 256
+
+
+def multiply(node: fx.Node, device: Device, loops: Set[Any]) -> bool:
+    """Replace `convolution(x, w, b)` by a product where that is faster; `loops` are operators that kernels compute."""
+    if not _is_product(node):
+        return False
+    order = orders_of(device).get(node.meta["val"].dtype)
+    if _takes_loop(node, device, loops):
+        _replace(node, LOOP, None)
+    elif order is not None and _pixels(node) <= _FEW_PIXELS:
+        _replace(node, _PACKED_BY[order.packs], order.packs)
+    else:
+        return False
+    return True
+
+
+def _is_product(node: fx.Node) -> bool:
+    """Whether each result is a sum over the channels of one pixel."""
+    args: Any = node.args
+    x, weight, _, stride, padding, _, _, _, groups = args
+    window = tuple(weight.meta["val"].shape[2:])
+    still: bool = window == (1, 1) and both(stride) == [1, 1] and both(padding) == [0, 0]
+    return still and bool(groups == 1 and x.meta["val"].shape[1] > 1)
+
+
+def _pixels(node: fx.Node) -> int:
+    size = node.meta["val"].shape
+    return int(size[0] * prod(size[2:]))
+
+
+def _takes_loop(node: fx.Node, device: Device, loops: Set[Any]) -> bool:
+    """Whether a loop multiplies: of float32, few channels, many pixels, and with a kernel that reads each result."""
+    columns, terms = node.args[1].meta["val"].shape[:2]  # type: ignore[union-attr]
+    fits: bool = device.product_blocks and max(columns, terms) <= _FEW_CHANNELS and _pixels(node) >= _MANY_PIXELS
+    return fits and node.meta["val"].dtype is torch.float32 and all(user.target in loops for user in node.users)
+
+
+def _replace(node: fx.Node, by: str, packs: Any) -> None:
+    graph = node.graph
+    x, weight, bias, *_ = node.args
+    rows = _pixels(node)
+    with graph.inserting_before(node):
+        matrix = _call(node, aten.view.default, weight, [*weight.meta["val"].shape[:2]])  # type: ignore[union-attr]
+        packed = None
+        if packs is not None:
+            packed = add_call(graph, packs, (matrix, rows), {}, "packed")
+            packed.meta.update(node.meta, val=matrix.meta["val"])
+        else:  # columns are lanes, so these lie side by side
+            turned = _call(node, aten.permute.default, matrix, [1, 0])
+            laid = _call(node, aten.clone.default, turned, memory_format=torch.contiguous_format)
+            matrix = _call(node, aten.permute.default, laid, [1, 0])
+        product = add_call(graph, MULTIPLY_PIXELS, (x, matrix, bias, packed, by), {}, "convolution")
+    product.meta.update(node.meta)
+    node.replace_all_uses_with(product)
+    graph.erase_node(node)
+
+
+def _call(node: fx.Node, target: Any, *args: Any, **options: Any) -> fx.Node:
+    made = add_call(node.graph, target, args, options, target._opname)
+    made.meta.update(node.meta, val=infer(target, args, options))
+    return made
