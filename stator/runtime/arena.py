@@ -143,7 +143,10 @@ def allocate(nbytes: int, device: str = HOST) -> torch.Tensor:
     import torch  # the package itself does not need torch
 
     with torch.inference_mode(False), torch.no_grad():
-        return torch.empty(nbytes, dtype=torch.uint8, device=device)
+        made = torch.empty(nbytes, dtype=torch.uint8, device=device)
+        if device == HOST:
+            pages.ask_for_huge_ones(made.untyped_storage())
+        return made
 
 
 def views(base: torch.Tensor, pieces: Sequence[Piece | None]) -> tuple[Any, ...]:

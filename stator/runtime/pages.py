@@ -15,8 +15,9 @@ import ctypes
 import sys
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from stator.base.device import HOST
 from stator.sizes.strides import span
@@ -26,8 +27,9 @@ if TYPE_CHECKING:
 
 #: Storages of fewer bytes are not remembered; of others, how many bytes at most.
 LEAST, MOST = 1 << 20, 256 << 20
-#: After how many other large results a storage that was not needed makes way for others.
-AGE = 256
+#: Of results for which there is no room, which one in turn takes that of storages that were not needed for the longest:
+#: where calls ask for more than there is room for, over and over, the others leave what is kept in peace.
+PATIENCE = 4
 
 _HUGE_PAGE = 2 << 20
 _MADV_HUGEPAGE = 14
@@ -47,7 +49,7 @@ def large(size: tuple[int, ...], stride: tuple[int, ...], dtype: torch.dtype) ->
     if made is None:
         made = torch.empty_strided(size, stride, dtype=dtype, device=HOST)
         if type(made) is torch.Tensor:  # no mode has made something else of it
-            _ask_for_huge_pages(made.untyped_storage())
+            ask_for_huge_ones(made.untyped_storage())
             _storages.remember(made.untyped_storage())
     return made
 
@@ -65,7 +67,8 @@ def release() -> None:
 # ---- memory that is used again
 
 
-class _Known(NamedTuple):
+@dataclass(slots=True, eq=False)
+class _Known:
     """A storage, where it is as long as nobody changes it, and when it was last made or handed out."""
 
     storage: torch.UntypedStorage
@@ -88,10 +91,11 @@ class _Storages:
     two threads do not use the same.
     """
 
-    __slots__ = ("by_bytes", "total", "turn")
+    __slots__ = ("by_bytes", "refused", "total", "turn")
 
     def __init__(self) -> None:
         self.by_bytes: dict[int, deque[_Known]] = {}
+        self.refused = 0
         self.total = 0
         self.turn = 0
 
@@ -106,9 +110,10 @@ class _Storages:
             if not known.is_as_made(nbytes):
                 self.total -= nbytes
                 continue
-            idle = known.is_idle()
-            made = around(known.storage) if idle else None
-            records.append(known._replace(turn=self.turn) if idle else known)
+            made = around(known.storage) if known.is_idle() else None
+            if made is not None:
+                known.turn = self.turn
+            records.append(known)
             if made is not None:
                 return made
         return None
@@ -116,9 +121,13 @@ class _Storages:
     def remember(self, storage: torch.UntypedStorage) -> None:
         """A new one, if there is room, or can be made."""
         nbytes = storage.nbytes()
+        if not LEAST <= nbytes <= MOST:
+            return
         if self.total + nbytes > MOST:
-            self._make_room()
-        if nbytes >= LEAST and self.total + nbytes <= MOST:
+            self.refused += 1
+            if self.refused % PATIENCE == 0:
+                self._make_room(MOST - nbytes)
+        if self.total + nbytes <= MOST:
             self.total += nbytes
             self.by_bytes.setdefault(nbytes, deque()).append(_Known(storage, storage.data_ptr(), self.turn))
 
@@ -129,17 +138,17 @@ class _Storages:
     def clear(self) -> None:
         self.by_bytes, self.total = {}, 0
 
-    def _make_room(self) -> None:
-        """Forget what was not handed out for long."""
-        for nbytes, records in list(self.by_bytes.items()):
-            for _ in range(len(records)):
-                known = _pop(records)
-                if known is not None and known.turn + AGE > self.turn:
-                    records.append(known)
-                elif known is not None:
-                    self.total -= nbytes
-            if not records:
-                self.by_bytes.pop(nbytes, None)
+    def _make_room(self, most: int) -> None:
+        """Forget idle ones, the oldest first, until there are so many bytes left, if there can be."""
+        known = [(one, nbytes) for nbytes, records in self.by_bytes.items() for one in tuple(records)]
+        idle = [(one.turn, nbytes, one) for one, nbytes in known if one.is_idle()]
+        if self.total - sum(nbytes for _, nbytes, _ in idle) > most:
+            return
+        for _, nbytes, one in sorted(idle, key=lambda item: item[:2]):
+            records = self.by_bytes[nbytes]
+            if self.total > most and one in records:
+                records.remove(one)
+                self.total -= nbytes
 
 
 def _pop(records: deque[_Known]) -> _Known | None:
@@ -155,7 +164,7 @@ _storages = _Storages()
 # ---- fresh memory
 
 
-def _ask_for_huge_pages(storage: torch.UntypedStorage) -> None:
+def ask_for_huge_ones(storage: torch.UntypedStorage) -> None:
     """Only whole huge pages inside of it; a refusal changes nothing."""
     address = storage.data_ptr()
     start = -(-address // _HUGE_PAGE) * _HUGE_PAGE

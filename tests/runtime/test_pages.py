@@ -112,15 +112,19 @@ def test_under_inference_mode_and_outside() -> None:
 
 def test_no_more_is_kept_than_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pages, "MOST", 10 << 20)
-    monkeypatch.setattr(pages, "AGE", 4)
     first = [make() for _ in range(4)]
     assert pages.held() == 0
     first.clear()
     assert pages.held() == 8 << 20 <= arena.held()
-    pages.large((3 << 20,), (1,), torch.int8)  # one of the others is old, and makes way
-    assert pages.held() == 7 << 20
-    for _ in range(5):  # which was made in the same memory
+    for _ in range(pages.PATIENCE):  # the last of them takes the place of one of the others
         pages.large((3 << 20,), (1,), torch.int8)
+    assert pages.held() == 7 << 20
+    kept = make()
+    for _ in range(2 * pages.PATIENCE):  # what is in use does not make way, nor does anything for what is too large
+        pages.large((11 << 20,), (1,), torch.int8)
+        pages.large((8 << 20,), (1,), torch.int8)
+    assert pages.held() == 3 << 20
+    del kept
     assert pages.held() == 7 << 20
     arena.release()
     assert pages.held() == 0
@@ -145,7 +149,7 @@ def test_threads_do_not_share_memory() -> None:
 
 def test_results_of_compiled_code() -> None:
     double = stator.compile(lambda x: x * 2.0, dynamic=False)
-    x = torch.randn(1200, 1200)
+    x = torch.randn(1500, 1500)
     kept = [double(x + number) for number in range(3)]
     address = kept.pop().data_ptr()
     again = double(x)
@@ -155,7 +159,7 @@ def test_results_of_compiled_code() -> None:
 
 def test_results_that_backward_needs() -> None:
     step = stator.compile(lambda x: x.exp(), dynamic=False)
-    x, y = torch.randn(1200, 1200, requires_grad=True), torch.randn(1200, 1200, requires_grad=True)
+    x, y = torch.randn(1500, 1500, requires_grad=True), torch.randn(1500, 1500, requires_grad=True)
     total = step(x).sum()
     other = step(y).sum()  # the first result is saved, so it is not written over
     (total + other).backward()
