@@ -103,7 +103,9 @@ class _Storages:
         """A tensor around one of so many bytes that is idle."""
         self.turn += 1
         records = self.by_bytes.get(nbytes)
-        for _ in range(len(records) if records else 0):
+        if records is None:
+            return None
+        for _ in range(len(records)):
             known = _pop(records)
             if known is None:
                 break
