@@ -4,8 +4,9 @@
     python -m benchmarks.kernels --read kernels.json … >> docs/kernels.md
 
 All of a row are measured in turn in one process, allocations and calls included; a figure is the least of several
-rounds, as the machine is shared. `--peer` adds torch.compile. Of patterns that memory bounds the last column is the
-bandwidth they reach, as a part of what copying reaches in this run.
+rounds, as the machine is shared. `--peer` adds torch.compile. Of patterns that memory bounds the last columns are the
+bandwidth that they reach, and which part that is of what copying reaches in this process: into memory that is there,
+and into fresh memory (`clone`), as results are.
 """
 
 from __future__ import annotations
@@ -29,23 +30,40 @@ from benchmarks.worker import flat_outputs
 Call = Callable[[], Any]
 #: Seconds that a round of one compiler takes at least, and rounds.
 ROUND, ROUNDS = 0.004, 9
-#: Elements that are copied to learn the bandwidth.
-COPIED = 10_000_000
 #: What counts as slower than eager, and than torch.compile.
 SLOWER_THAN_EAGER, SLOWER_THAN_PEER = 1.03, 1.10
 
 
+class Copying(NamedTuple):
+    """Bytes a microsecond that copying reads and writes: into memory that is there, and into fresh memory."""
+
+    held: float
+    fresh: float
+
+
 class Row(NamedTuple):
-    """Least microseconds a call by compiler, and the bytes that a call reads and writes."""
+    """Least microseconds a call by compiler, the bytes that a call reads and writes, and how fast they are copied."""
 
     pattern: str
     size: int
     us: dict[str, float]
     moved: int
+    copying: Copying
 
     def ratio(self, other: str) -> float:
         """How many times as long stator takes."""
         return self.us["stator"] / self.us[other] if other in self.us else math.nan
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether memory bounds it: what it moves exceeds the caches of a core by far, and it computes little."""
+        pattern = PATTERNS[self.pattern]
+        return pattern.moved and not pattern.grad and self.size == max(SIZES)
+
+    @property
+    def bandwidth(self) -> float:
+        """Bytes a microsecond."""
+        return self.moved / self.us["stator"]
 
 
 def compiled(compiler: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -88,7 +106,7 @@ def least(calls: dict[str, Call]) -> dict[str, float]:
     return {name: min(round[name] for round in rounds) for name in calls}
 
 
-def measure(names: Iterable[str], sizes: Iterable[int], compilers: Iterable[str]) -> Iterator[Row]:
+def measure(names: Iterable[str], sizes: Iterable[int], compilers: Iterable[str], copying: Copying) -> Iterator[Row]:
     """The rows, one after the other."""
     for name in names:
         pattern = PATTERNS[name]
@@ -98,26 +116,32 @@ def measure(names: Iterable[str], sizes: Iterable[int], compilers: Iterable[str]
             with torch.set_grad_enabled(pattern.grad):
                 calls = {compiler: call_of(compiler, pattern, given) for compiler in compilers}
                 moved = sum(t.nbytes for t in (*given, *flat_outputs(pattern.run(*given))))
-                yield Row(name, size, least(calls), moved)
+                yield Row(name, size, least(calls), moved, copying)
 
 
-def copying() -> float:
-    """Bytes a microsecond that copying reads and writes."""
-    source, target = torch.randn(COPIED), torch.empty(COPIED)
-    us = least({"copy": lambda: target.copy_(source)})["copy"]
-    return 2 * source.nbytes / us
+def copy() -> Copying:
+    """How fast the largest operands are copied."""
+    source = torch.randn(max(SIZES))
+    target = torch.empty_like(source)
+    us = least({"held": lambda: target.copy_(source), "fresh": source.clone})
+    return Copying(2 * source.nbytes / us["held"], 2 * source.nbytes / us["fresh"])
 
 
-def report(rows: list[Row], compilers: list[str], bandwidth: float) -> Table:
+def report(rows: list[Row], compilers: list[str]) -> Table:
     """Microseconds, ratios (stator's time as a part of the other's), bandwidth."""
-    table = Table("pattern", "size", *compilers, *[f"of {c}" for c in compilers if c != "stator"], "of copying")
+    others = [c for c in compilers if c != "stator"]
+    table = Table("pattern", "size", *compilers, *[f"of {c}" for c in others], "GB/s", "of copying", "of cloning")
     for row in rows:
-        ratios = [_ratio(row, c) for c in compilers if c != "stator"]
-        pattern = PATTERNS[row.pattern]
-        part = row.moved / row.us["stator"] / bandwidth
-        reached = f"{part:.2f}" if pattern.moved and not pattern.grad and row.size == max(SIZES) else ""
-        table.add_row(row.pattern, f"{row.size:,}", *[f"{row.us[c]:.1f}" for c in compilers], *ratios, reached)
+        reached = _reached(row) if row.is_bound else []
+        us = [f"{row.us[c]:.1f}" for c in compilers]
+        table.add_row(row.pattern, f"{row.size:,}", *us, *[_ratio(row, c) for c in others], *reached)
     return table
+
+
+def _reached(row: Row) -> list[str]:
+    """The bandwidth of a row, and which part it is of what copying reaches."""
+    parts = [f"{row.bandwidth / reached:.2f}" for reached in row.copying]
+    return [f"{row.bandwidth / 1e3:.1f}", *parts]
 
 
 def _ratio(row: Row, other: str) -> str:
@@ -135,7 +159,15 @@ def page(rows: list[Row]) -> str:
         found = [cells.get((name, size)) for size in sizes]
         parts = [f"{row.ratio('eager'):.2f} / {row.ratio('torch.compile'):.2f}" if row else "" for row in found]
         lines.append(f"| {name} | {' | '.join(parts)} |")
-    return "\n".join([*lines, "", *summary(rows)])
+    return "\n".join([*lines, "", *summary(rows), "", *bound(rows)])
+
+
+def bound(rows: list[Row]) -> list[str]:
+    """The rows that memory bounds, as a table: what a call moves, how fast, and which part of copying it is."""
+    lines = ["| pattern | MB | GB/s | of copying | of cloning |", "|---|" + "---:|" * 4]
+    found = [row for row in rows if row.is_bound]
+    lines += [f"| {row.pattern} | {row.moved / 1e6:.0f} | {' | '.join(_reached(row))} |" for row in found]
+    return lines if found else []
 
 
 def summary(rows: list[Row]) -> list[str]:
@@ -154,6 +186,12 @@ def mean(rows: list[Row], other: str) -> float:
     return math.exp(-sum(math.log(row.ratio(other)) for row in rows) / len(rows))
 
 
+def read(path: Path) -> list[Row]:
+    """What was measured and written to a file."""
+    rows = [Row(**row) for row in json.loads(path.read_text(encoding="utf-8"))]
+    return [row._replace(copying=Copying(*row.copying)) for row in rows]
+
+
 def main() -> None:
     """Parse, measure, print, and write what was measured."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -165,18 +203,18 @@ def main() -> None:
     parser.add_argument("--read", type=Path, nargs="+", help="print the table of these files instead")
     options = parser.parse_args()
     if options.read:
-        print(page([Row(**row) for path in options.read for row in json.loads(path.read_text(encoding="utf-8"))]))
+        print(page([row for path in options.read for row in read(path)]))
         return
     torch.set_num_threads(options.threads)
     compilers = ["eager", "stator", *["torch.compile"] * options.peer]
     names = [name for name in PATTERNS if not options.patterns or any(part in name for part in options.patterns)]
-    console, bandwidth, rows = Console(), copying(), []
-    for row in measure(names, options.sizes, compilers):
+    console, copying, rows = Console(), copy(), []
+    for row in measure(names, options.sizes, compilers, copying):
         rows.append(row)
         if options.out:
             options.out.write_text(json.dumps([row._asdict() for row in rows], indent=1), encoding="utf-8")
-    console.print(report(rows, compilers, bandwidth))
-    console.print(f"copying moves {bandwidth / 1e3:.1f} GB/s")
+    console.print(report(rows, compilers))
+    console.print(f"copying moves {copying.held / 1e3:.1f} GB/s, cloning {copying.fresh / 1e3:.1f}")
     for line in summary(rows):
         console.print(line)
 

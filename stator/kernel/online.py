@@ -1,12 +1,13 @@
 """Reductions that need what another one over the same row has found, in the loop of that one: a row is read once less.
 
-Both rewrites look for two loops over one axis, of which the second adds up a function of `t - c`: `t` is what the first
+All rewrites look for two loops over one axis, of which the second adds up a function of `t - c`: `t` is what the first
 one reduces, `c` is any number known between them, such as the greatest `t` or the mean.
 Neighbours: `rewrite` has the others; `strategies` asks for these where a row does not stay in registers or a cache.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -15,12 +16,15 @@ from typing import TypeAlias
 from stator.kernel import ir
 from stator.kernel.rewrite import replaced
 from stator.loop.extent import less
+from stator.loop.index import Index
 from stator.loop.scalar import identity
 
 #: What computes a value of a row, without an effect.
 _Plain: TypeAlias = ir.Let | ir.Position | ir.Load | ir.Within
 _PLAIN = (ir.Let, ir.Position, ir.Load, ir.Within)
 _FLOATS = ("f32", "f64")
+#: The longest row whose squares are added up from its first number on.
+_LONGEST = 1 << 22
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,21 @@ def welford(function: ir.Function) -> ir.Function:
     Welford, "Note on a method for calculating corrected sums of squares and products", 1962.
     """
     return _Online(function, "add", "square").run()
+
+
+def from_first(function: ir.Function) -> ir.Function:
+    """The sum of squared differences in the loop that adds up, both from the first number of the row on.
+
+    for r: a = add(a, t)                 u = t of the first r
+    for r: q = add(q, (t - c)**2)   -->  for r: s = add(s, t - u), z = add(z, (t - u)**2)
+                                         a = s + n * u
+                                         q = z + (u - c) * (2 * s + n * (u - c))
+
+    Only of narrower floats in float64, where nothing else takes a and c: in a row that begins with an infinity, a would
+    be NaN. However far the first number is from the others, its own square is a part of q, so z is at most n + 1 times
+    q, and loses no more digits than these have.
+    """
+    return _FromFirst(function, "add", "square").run()
 
 
 class _Online:
@@ -158,6 +177,71 @@ class _Online:
             number += 1
         self.names.add(f"{letter}{number}")
         return ir.Value(f"{letter}{number}", dtype)
+
+
+class _FromFirst(_Online):
+    """`from_first`."""
+
+    def pair(self, block: ir.Block) -> _Pair | None:
+        pair = super().pair(block)
+        if pair is None or _starts(block[: pair.first], pair.taker.target) is None:
+            return None
+        uses = Counter([operand for s in ir.walk(self.function.body) for operand in ir.operands(s)])
+        if uses[pair.taker.target] != 2 or uses[pair.shift] != 1:  # by the loops, and by what makes the mean of the sum
+            return None
+        first = block[pair.first]
+        assert isinstance(first, ir.Loop)
+        size, needed = first.axis.size, _needed(first.body, pair.taker.args[1])
+        if type(size) is not int or size > _LONGEST or any(isinstance(s, ir.Within) for s in needed):
+            return None
+        match needed:
+            case [*_, ir.Let(ir.Value(dtype="f64"), "cast", (given,))] if given.dtype in ("f32", "bf16", "f16"):
+                return pair
+        return None
+
+    def joined(self, block: ir.Block, pair: _Pair) -> ir.Block:
+        first, taker, total = block[pair.first], pair.taker, pair.total
+        assert isinstance(first, ir.Loop)
+        needed = _needed(first.body, taker.args[1])
+        names = {s.target: self.fresh("t", s.target.dtype) for s in needed}
+        begin = [ir.renamed(s, names, {first.axis: Index.of(0)}) for s in needed]
+        given, start, count = taker.args[1], begin[-1].target, ir.Literal(float(first.axis.size), "f64")
+        apart, square, sums, squares = [self.fresh(letter, "f64") for letter in "ttaa"]
+        starts = [ir.Declare(value, ir.Literal(0.0, "f64")) for value in (sums, squares)]
+        steps = (
+            ir.Let(apart, "sub", (given, start)),
+            ir.Assign(sums, "add", (sums, apart)),
+            ir.Let(square, "mul", (apart, apart)),
+            ir.Assign(squares, "add", (squares, square)),
+        )
+        loop = replace(first, body=replaced(first.body, taker, *steps))
+        made: list[ir.Statement] = []
+
+        def let(op: str, *args: ir.Operand, target: ir.Value | None = None) -> ir.Value:
+            target = target or self.fresh("t", "f64")
+            made.append(ir.Let(target, op, args))
+            return target
+
+        let("add", sums, let("mul", count, start), target=taker.target)
+        whole, made = made, []
+        away = let("sub", start, pair.shift)
+        twice = let("add", let("add", sums, sums), let("mul", count, away))
+        let("add", squares, let("mul", away, twice), target=total)
+        gone = [_starts(block, total), _starts(block, taker.target)]
+        before, between = ([s for s in part if s not in gone] for part in (block[: pair.first], pair.between(block)))
+        return (*before, *begin, *starts, loop, *whole, *between, *made, *block[pair.second + 1 :])
+
+
+def _needed(body: ir.Block, value: ir.Operand) -> list[_Plain]:
+    """The statements that a value is computed by, in order; none where a variable is among what they read."""
+    wanted, found = {value}, []
+    for statement in reversed(body):
+        if any(target in wanted for target in ir.targets(statement)):
+            if not isinstance(statement, _PLAIN):
+                return []
+            found.append(statement)
+            wanted.update(ir.operands(statement))
+    return found[::-1]
 
 
 def _common(first: Sequence[ir.Statement], second: Sequence[ir.Statement]) -> dict[ir.Value, ir.Value]:

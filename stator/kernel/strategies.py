@@ -13,7 +13,7 @@ from stator.kernel.blocks import BlockPlan
 from stator.kernel.decisions import LoopPlan, guarded, pieces_of
 from stator.kernel.ir import Function, Piece
 from stator.kernel.nest import Order, nest
-from stator.kernel.online import online_softmax, welford
+from stator.kernel.online import from_first, online_softmax, welford
 from stator.kernel.rewrite import columns, contract, flush_sums, jam, merge, share, strip, vectorise
 from stator.loop.index import Axis
 from stator.loop.kernel import Kernel
@@ -28,7 +28,7 @@ def serial(kernel: Kernel, name: str) -> Function:
 def vectors(plan: LoopPlan, name: str) -> Function:
     """Lanes innermost, threads outermost."""
     kernel = plan.kernel
-    function = nest(kernel, name, _order(plan))
+    function = from_first(nest(kernel, name, _order(plan)))
     if plan.block is not None:
         function = strip(contract(function), plan.block.inner, plan.block.strips)
     for axis, count in plan.jammed:

@@ -122,6 +122,17 @@ def test_how_much_faster_eager_has_to_be(factor: float, tmp_path: Path, monkeypa
     assert [facts["runs_eager"] for facts in recorder.of(log.SPEED)] == [factor > speed.CLEARLY]
 
 
+def test_graphs_of_views_alone_run_in_eager_where_it_is_faster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(speed, "_in_turn", lambda *_: speed.Measured(1.1, 1.0))
+    options = {"check_speed": "auto", "cache_dir": str(tmp_path), "strict": True}
+    x = torch.randn(1, 1, 4, 4)
+    with log.collect() as recorder:
+        made = stator.compile(lambda x: x.permute(0, 2, 3, 1).contiguous(), options=options)(x)
+        stator.compile(lambda x: x + 1, options=options)(x)
+    assert [facts["runs_eager"] for facts in recorder.of(log.SPEED)] == [True], "what computes is not asked"
+    assert made.data_ptr() == x.data_ptr() and made.shape == (1, 4, 4, 1)
+
+
 def test_what_runs_in_eager_asks_for_its_text_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(speed, "_in_turn", lambda *_: speed.Measured(2.0, 1.0))
     asked: list[object] = []

@@ -1,4 +1,4 @@
-"""Online softmax and Welford: one loop for two, with the same results."""
+"""Online softmax, Welford and sums from the first number on: one loop for two, with the same results."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from stator.base.dtypes import ITEMSIZE
 from stator.kernel.evaluate import run
 from stator.kernel.ir import Function, Loop, Online, walk
-from stator.kernel.online import online_softmax, welford
+from stator.kernel.online import from_first, online_softmax, welford
 from stator.kernel.parse import parse
 from stator.kernel.rewrite import vectorise
 from stator.loop.evaluate import Memory
@@ -53,6 +53,23 @@ VARIANCE = """def k(p0: In[f64, 12], p1: Out[f64, 3]):
     p1[0] = a0
     p1[1] = a1
 """
+#: The same of floats, and the variance alone.
+NARROW = """def k(p0: In[f32, 12], p1: Out[f64, 3]):
+    a0: Var[f64] = 0.0
+    for r in range(12):
+        t0: f32 = p0[r]
+        t5: f64 = cast(t0)
+        a0 = add(a0, t5)
+    a1: Var[f64] = 0.0
+    t1: f64 = div(a0, 12.0)
+    for r in range(12):
+        t2: f32 = p0[r]
+        t6: f64 = cast(t2)
+        t3: f64 = sub(t6, t1)
+        t4: f64 = mul(t3, t3)
+        a1 = add(a1, t4)
+    p1[0] = a1
+"""
 NUMBERS = st.one_of(st.floats(-50, 50), st.sampled_from([math.inf, -math.inf, math.nan, 0.0, -0.0, 800.0]))
 
 
@@ -85,6 +102,39 @@ def test_variance_of_any_numbers(values: list[float]) -> None:
     after = checked(welford(before))
     scale = max([value**2 for value in values if math.isfinite(value)], default=1)
     assert alike(results(after, values), results(before, values), scale), values
+
+
+FLOATS = st.one_of(st.floats(width=32), st.floats(-2, 2, width=32), st.sampled_from([1e6, 1e30, -3e38, 1e-45]))
+
+
+@given(st.lists(FLOATS, min_size=12, max_size=12))
+@settings(max_examples=300, deadline=None)
+def test_variance_from_the_first_number_on(values: list[float]) -> None:
+    """Right to many more digits than a float has, whatever the first one is."""
+    before = parse(NARROW)
+    after = checked(from_first(before))
+    assert sum(isinstance(s, Loop) for s in walk(after.body)) == 1
+    ((found, _), (wanted, _)) = results(after, values), results(before, values)
+    assert (found != found) == (wanted != wanted)
+    assert found != found or abs(found - wanted) <= 1e-13 * abs(wanted), values
+
+
+@pytest.mark.parametrize(
+    "old, new",
+    [
+        ("p1[0] = a1", "p1[0] = a1\n    p1[1] = a0"),
+        ("p1[0] = a1", "p1[0] = a1\n    p1[1] = t1"),
+        ("In[f32, 12]", "In[f64, 12]"),
+        ("range(12)", f"range({1 << 23})"),
+    ],
+)
+def test_variances_that_are_added_up_in_two_loops(old: str, new: str) -> None:
+    """Where the sum or the mean is asked for too, of what is float64 already, and of very long rows."""
+    text = NARROW.replace(old, new).replace("f32, 12", f"f32, {1 << 23}" if "range" in old else "f32, 12")
+    if "f64" in new and "In" in new:
+        text = text.replace("f32 = p0", "f64 = p0").replace("cast(t", "neg(t")
+    before = parse(text)
+    assert from_first(before) == before
 
 
 def test_what_they_make() -> None:
