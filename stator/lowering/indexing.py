@@ -7,8 +7,8 @@ check that it lies in range then, and raise.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from dataclasses import dataclass
 from stator.loop import expr as e
 from stator.loop.expr import Expr
 from stator.loop.extent import less
@@ -28,7 +28,7 @@ from stator.lowering.value import (
     compute_dtype,
     pointwise,
 )
-from stator.lowering.view import slice_start
+from stator.lowering.view import from_start, slice_start
 from stator.sizes import Extent, hint
 from stator.sizes.strides import may_overlap
 
@@ -235,7 +235,7 @@ def select_scatter(
     if _shares_elements(out):
         return extern(context, out, x, source, dim, position)
     dim %= x.rank
-    chosen = e.index(position + x.size[dim] if position < 0 else position)
+    chosen = e.index(from_start(position, x.size[dim]))
 
     def body(at: Indices) -> Expr:
         here = e.op("eq", e.index(at[dim]), chosen)
