@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import io
 import pickle
-from dataclasses import dataclass
 
 import torch
 
 from stator.aot.metadata import Metadata
+from stator.base.records import dataclass
 from stator.runtime.artifact import GraphArtifact
 
 _LENGTH = 8

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 import torch
@@ -23,6 +23,7 @@ from stator.base import log
 from stator.base.device import Device
 from stator.base.errors import WithoutEffect
 from stator.base.options import Options
+from stator.base.records import dataclass
 from stator.base.store import Store, key_of
 from stator.loop.schedule import schedule
 from stator.lowering.product import TAKES_LOOP, may_loop
@@ -66,7 +67,7 @@ def tune(graph: fx.Graph, device: Device, options: Options) -> list[Tuned]:
         )
         return []
     store = open_store(options)
-    parts = {node: _Part(node) for node in nodes if may_loop(node, device)}
+    parts = {node: _Part(node) for node in nodes if may_loop(node, device) and _is_known(node)}
     keys = {node: f"product-{key_of(part.text, str(device), torch.__version__)}" for node, part in parts.items()}
     found: dict[str, Tuned] = {}
     for node, key in keys.items():
@@ -76,6 +77,11 @@ def tune(graph: fx.Graph, device: Device, options: Options) -> list[Tuned]:
             log.record(log.PRODUCT, told=str(found[key]), **asdict(found[key]))
         node.meta[TAKES_LOOP] = found[key].takes_loop
     return list(found.values())
+
+
+def _is_known(node: fx.Node) -> bool:
+    """Whether the sizes of a product are numbers, so that it can be run."""
+    return all(type(size) is int for value in (node, *node.all_input_nodes) for size in value.meta["val"].shape)
 
 
 def _kept(store: Store, key: str) -> Tuned | None:

@@ -13,7 +13,6 @@ Neighbours: `trace.py` asks where a written input turns out to share memory; cap
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -23,6 +22,7 @@ from stator.aot.functional import Cell, Handle
 from stator.aot.metadata import Ints, Output
 from stator.aot.tracer import Tracer
 from stator.base.errors import Unsupported
+from stator.base.records import dataclass
 from stator.fake import FakeTensor, make
 from stator.fake.tensor import memory_of
 from stator.graphs.lineage import RECORDED, UNRECORDED, count_together, creation, is_watched, whole_of

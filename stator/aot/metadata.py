@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 import torch
 
+from stator.base.records import dataclass
 from stator.fake.symbolic import extents
 from stator.sizes import Condition, Extent, Size, Symbol, dump, evaluate, load
 

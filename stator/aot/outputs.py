@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -20,6 +19,7 @@ from stator.aot.metadata import Output
 from stator.aot.results import OLDER
 from stator.aot.tracer import Tracer
 from stator.base.errors import Unsupported
+from stator.base.records import dataclass
 from stator.fake import FakeTensor
 from stator.fake.mode import is_custom
 from stator.fake.symbolic import extents, size_of

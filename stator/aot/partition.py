@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, reduce
 from operator import getitem, or_
 from typing import Any, NamedTuple
@@ -31,6 +31,7 @@ from stator.aot.symbols import shown
 from stator.aot.trace import Joint
 from stator.base.effects import Effect
 from stator.base.errors import Unsupported
+from stator.base.records import dataclass
 from stator.fake.execute import plan_of
 from stator.graphs.calls import effects_of, is_view, may_repeat, root
 from stator.graphs.nodes import add_call, copy_call, infer, module

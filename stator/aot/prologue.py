@@ -8,7 +8,6 @@ Neighbours: `graphs/frozen.py` says which calls these are; `stator.pipeline` com
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -16,6 +15,7 @@ from torch import fx
 
 from stator.aot.metadata import Frozen, Metadata, Packed
 from stator.base.device import HOST
+from stator.base.records import dataclass
 from stator.graphs.calls import root
 from stator.graphs.frozen import FROZEN, PACKS, frozen, nbytes
 from stator.graphs.nodes import add_node, copy_call, module

@@ -8,13 +8,13 @@ Neighbours: `metadata.Output` is the description; `runtime.py` calls this.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import torch
 
 from stator.aot.metadata import Ints, Metadata, Origin, Output, TensorSpec, Values, at
 from stator.aot.zeros import zeros
+from stator.base.records import dataclass
 from stator.sizes import Extent, Symbol, symbols
 
 Tensor = torch.Tensor

@@ -16,7 +16,7 @@ import traceback
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -34,6 +34,7 @@ from stator.aot.symbols import extent_of, origins
 from stator.aot.tangents import GivenTangents, Reachability
 from stator.aot.tracer import Tracer
 from stator.base.errors import StatorError, Unsupported
+from stator.base.records import dataclass
 from stator.fake import FakeTensor, make
 from stator.fake.layout import contiguous_strides, is_dense
 from stator.fake.mode import inner, is_inner, leaf_like, without_saved_tensor_hooks

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final, TypeVar, overload
@@ -19,6 +19,7 @@ from typing import Any, Final, TypeVar, overload
 from stator.backends.checked import Checked
 from stator.base.errors import InvalidArgument, UnknownBackend, UnknownOption
 from stator.base.options import CAPTURE, OPTIONS, Options
+from stator.base.records import dataclass
 
 GROUP: Final = "stator_backends"
 

@@ -9,8 +9,10 @@ is not there, and a key of the store that holds the record says all that the mac
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
+
+from stator.base.records import dataclass
 
 #: torch's type of the host's memory: what a tensor is on where a program says nothing.
 HOST: Final = "cpu"

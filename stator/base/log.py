@@ -15,9 +15,11 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import TracebackType
 from typing import Any, Final
+
+from stator.base.records import dataclass
 
 GRAPH: Final = "graph"  # name: str, ops: int, text: str (optional), operators: dict[str, int] (optional)
 BREAK: Final = "break"  # reason: str, file: str, line: int, hint: str

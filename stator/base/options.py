@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -28,6 +28,7 @@ from stator.base.errors import (
     WithoutEffect,
     nearest,
 )
+from stator.base.records import dataclass
 
 #: Which part of the compiler reads an option; a backend says which parts it runs.
 CAPTURE: Final = "capture"

@@ -7,8 +7,8 @@ printers of `c`, `cpp`, `triton`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from stator.base.records import dataclass
 from stator.loop.index import Axis, FloorDiv, Index, Indirect
 from stator.sizes import Extent, Size, Symbol, fold
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import torch
@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from stator.base.errors import StatorError
+from stator.base.records import dataclass
 from stator.coverage.ways import FORWARD_WAYS, WAYS, Around, Plain, Together, moved_like, plain_forward
 from stator.graphs.formulas import as_eager_chooses
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
+
+from stator.base.records import dataclass
 
 DTYPES = {
     "float32": torch.float32,

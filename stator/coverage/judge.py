@@ -13,7 +13,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
@@ -23,6 +22,7 @@ from torch._ops import OpOverload
 import stator
 from stator.base import faults, log
 from stator.base.errors import CaptureError, DataDependent, FallbackWarning, Unsupported
+from stator.base.records import dataclass
 from stator.coverage.compare import Seen, judged, observe_on
 from stator.coverage.database import FREE, SEED, UNWRITTEN, UNWRITTEN_RESULTS, Arguments, Sample
 from stator.coverage.ways import wide_results

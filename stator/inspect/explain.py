@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from rich.console import Console, Group, RenderableType
@@ -20,6 +20,7 @@ from stator.api import compile as compile_
 from stator.api import decide
 from stator.base import log
 from stator.base.errors import Location, UnknownStep
+from stator.base.records import dataclass
 from stator.inspect.question import Question
 
 #: How many guards the report lists; large models have hundreds.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import field
 from importlib import import_module
 from typing import Any
 
@@ -17,6 +17,7 @@ from torch import fx
 
 from stator.aot import casts
 from stator.base.options import Options
+from stator.base.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,9 @@ a row of symbolic length is always walked in a loop. Neighbours: `strategies`; `
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from stator.base.device import Device
 from stator.base.dtypes import ITEMSIZE
+from stator.base.records import dataclass
 from stator.kernel.decisions import pieces_of, used_by_several_loops
 from stator.loop.expr import Expr
 from stator.loop.kernel import Kernel

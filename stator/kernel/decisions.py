@@ -10,10 +10,11 @@ what is shared among threads is an expression of their values.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import ceil, prod
 
 from stator.base.device import Device
+from stator.base.records import dataclass
 from stator.kernel.cost import COST, total_cost
 from stator.kernel.facts import INT32, Axes, dependencies, index_axes, lane_stride, stays_inside
 from stator.kernel.nest import merges

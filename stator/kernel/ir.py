@@ -49,12 +49,13 @@ Neighbours: `serial` makes functions from kernels, `rewrite` changes them, `veri
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import isnan
 from types import MappingProxyType
 from typing import Any, TypeAlias, get_args
 from zlib import crc32
 
+from stator.base.records import dataclass
 from stator.loop.index import NO_AXES, Axis, Index
 from stator.loop.kernel import Param
 from stator.loop.scalar import FLOATS, Number

@@ -7,9 +7,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import prod
 
+from stator.base.records import dataclass
 from stator.kernel import ir
 from stator.kernel.facts import Axes
 from stator.kernel.tiles import Tile

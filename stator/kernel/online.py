@@ -8,10 +8,11 @@ Neighbours: `rewrite` has the others; `strategies` asks for these where a row do
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import TypeAlias
 
+from stator.base.records import dataclass
 from stator.kernel import ir
 from stator.kernel.rewrite import replaced
 from stator.loop.extent import less

@@ -8,9 +8,9 @@ by the target.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from stator.base.dtypes import ITEMSIZE
+from stator.base.records import dataclass
 from stator.loop.expr import Expr, postorder
 from stator.loop.index import Axis
 from stator.loop.kernel import Kernel

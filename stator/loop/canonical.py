@@ -11,8 +11,8 @@ order of use.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from stator.base.records import dataclass
 from stator.loop.collision import colliding, scatters
 from stator.loop.expr import Expr, Rewriter, load, postorder
 from stator.loop.extent import Bound, less

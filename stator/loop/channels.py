@@ -11,11 +11,12 @@ Neighbours: `layout` calls `choose`, and applies what is chosen.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import prod
 from typing import NamedTuple
 
 from stator.base.dtypes import ITEMSIZE
+from stator.base.records import dataclass
 from stator.loop.demands import DEMANDS, Taken, relaid
 from stator.loop.digits import Layout
 from stator.loop.nest import Buffer, Extern, View

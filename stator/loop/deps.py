@@ -8,11 +8,12 @@ Neighbours: `fusion`, `order` and `apply` read the facts.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import prod
 from typing import TypeAlias
 
 from stator.base.effects import Effect
+from stator.base.records import dataclass
 from stator.loop.collision import scatters
 from stator.loop.expr import Expr, postorder
 from stator.loop.index import Axis, Index

@@ -9,11 +9,12 @@ Neighbours: `demands` says which layouts externs take, `traffic` what kernels mo
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from types import MappingProxyType
 from typing import TypeAlias
 
+from stator.base.records import dataclass
 from stator.loop.index import ZERO, Axis, FloorDiv, Index, Mod
 from stator.loop.masks import Bounds
 from stator.loop.nest import Buffer

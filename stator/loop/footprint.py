@@ -12,12 +12,13 @@ Neighbours: `memory.py` plans one graph; the pipeline files the `Footprint` with
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
 from stator.base.device import Device
 from stator.base.dtypes import ITEMSIZE
 from stator.base.placement import ALIGNMENT
+from stator.base.records import dataclass
 from stator.loop.kernel import Block, Call, MemoryPlan, Schedule
 from stator.loop.memory import lifetimes, offsets_of
 from stator.loop.nest import View

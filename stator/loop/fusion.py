@@ -12,12 +12,12 @@ why they did not join.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from enum import Enum
 from itertools import pairwise
 from typing import NamedTuple
 
 from stator.base.device import Device
+from stator.base.records import dataclass
 from stator.loop.collision import scatters
 from stator.loop.deps import Facts, NestFacts
 from stator.loop.extent import less

@@ -17,12 +17,12 @@ Neighbours: `schedule` makes them, `codegen` prints them as C++ and Triton, `ver
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, TypeAlias
 
 from stator.base.effects import Effect
+from stator.base.records import dataclass
 from stator.loop import tables, text
 from stator.loop.expr import Expr, postorder
 from stator.loop.index import Axis, Index

@@ -14,7 +14,6 @@ Neighbours: lowering makes programs, `schedule` turns them into kernels, `verify
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 from typing import Any, NamedTuple, TypeAlias
@@ -22,6 +21,7 @@ from typing import Any, NamedTuple, TypeAlias
 from stator.base.device import HOST
 from stator.base.dtypes import ITEMSIZE, OPAQUE
 from stator.base.effects import LASTING, Effect
+from stator.base.records import dataclass
 from stator.loop.expr import Expr, scans
 from stator.loop.index import Axis, Index
 from stator.sizes import Extent, Size, Symbol, symbols

@@ -11,11 +11,11 @@ import math
 import struct
 from collections.abc import Callable
 from ctypes import c_float
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 from stator.base.dtypes import ITEMSIZE
+from stator.base.records import dataclass
 
 Number = Any  # a bool, int or float: which one follows from the dtype
 

@@ -7,12 +7,12 @@ Neighbours: `layout` and `channels` decide by it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from math import prod
 from typing import TypeAlias
 
 from stator.base.device import Device
 from stator.base.dtypes import ITEMSIZE
+from stator.base.records import dataclass
 from stator.loop.demands import taken
 from stator.loop.digits import Layout, Layouts
 from stator.loop.expr import postorder

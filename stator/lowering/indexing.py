@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dataclasses import dataclass
+from stator.base.records import dataclass
 from stator.loop import expr as e
 from stator.loop.expr import Expr
 from stator.loop.extent import less

@@ -7,13 +7,13 @@ A view costs nothing, so the readers of a view are readers of its base. Neighbou
 from __future__ import annotations
 
 import operator
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 import torch
 from torch.fx import Graph, Node
 
+from stator.base.records import dataclass
 from stator.fake.overloads import overload
 from stator.fake.symbolic import extents
 from stator.graphs.calls import is_view

@@ -6,12 +6,12 @@ second is a few rows in a tensor of zeros as large as the weight; it is never ma
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import fx
 
+from stator.base.records import dataclass
 from stator.fake.symbolic import extents
 from stator.graphs.nodes import add_call
 

@@ -9,12 +9,12 @@ Neighbours: `aot/prologue.py`, which splits off what is made here.
 from __future__ import annotations
 
 from collections.abc import Callable, Set
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import fx
 
+from stator.base.records import dataclass
 from stator.graphs.frozen import frozen
 from stator.graphs.nodes import add_call, infer
 

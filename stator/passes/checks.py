@@ -8,12 +8,12 @@ a read at them is needed whole, or anything of a write at them. Neighbours: `aot
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
 from torch import fx
 
+from stator.base.records import dataclass
 from stator.fake.overloads import overload
 from stator.fake.symbolic import size_of
 from stator.graphs.calls import effects_of, is_view

@@ -6,12 +6,12 @@ contiguous, as `full` is. Neighbour: `pipeline.py`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import fx
 
+from stator.base.records import dataclass
 from stator.fake.execute import on_cpu
 from stator.fake.symbolic import is_symbolic
 from stator.graphs.calls import effects_of, is_view

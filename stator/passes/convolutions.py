@@ -11,13 +11,14 @@ Neighbours: `packing.py`, which does so for products, `aot/prologue.py`, which g
 from __future__ import annotations
 
 from collections.abc import Set
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import torch
 from torch import fx
 
 from stator.base.device import HOST, Device
+from stator.base.records import dataclass
 from stator.fake.symbolic import is_symbolic
 from stator.graphs.depthwise import both, is_loop
 from stator.graphs.frozen import CONVOLUTION, PACK_CONVOLUTION, frozen, nbytes

@@ -6,10 +6,9 @@ effect is needed though nothing reads its value. Neighbours: `pipeline.py`, `gra
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from torch import fx
 
+from stator.base.records import dataclass
 from stator.graphs.calls import effects_of
 
 

@@ -6,13 +6,13 @@ results in place. Neighbours: `pipeline.py`, `memory.py` (what leaves).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from operator import getitem
 from typing import Any
 
 import torch
 from torch import fx
 
+from stator.base.records import dataclass
 from stator.fake.symbolic import size_of
 from stator.graphs.calls import may_merge, root
 from stator.passes.memory import Escapes

@@ -10,13 +10,13 @@ Neighbours: `products.py` finds products, `packing.py` packs what is joined.
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import fx
 
 from stator.base.device import Device
+from stator.base.records import dataclass
 from stator.graphs.calls import root
 from stator.graphs.frozen import frozen
 from stator.graphs.nodes import add_call, infer

@@ -6,12 +6,12 @@ Neighbour: `memory.py` says where a copy is more than its values.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import fx
 
+from stator.base.records import dataclass
 from stator.fake.layout import OPAQUE_DTYPES
 from stator.fake.symbolic import extents
 from stator.graphs.calls import is_view

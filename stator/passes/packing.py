@@ -10,13 +10,13 @@ Neighbours: `products.py` finds them, `aot/prologue.py` gives the packing to the
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 from torch import fx
 
 from stator.base.device import Device
+from stator.base.records import dataclass
 from stator.fake.symbolic import extents
 from stator.graphs.frozen import BLAS_PRODUCT, PACK, PACK_BLAS, PRODUCT
 from stator.graphs.nodes import add_call, infer

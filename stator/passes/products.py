@@ -6,13 +6,13 @@ Neighbours: `joining.py` joins those of one operand, `packing.py` packs their we
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import fx
 
 from stator.base.device import HOST
+from stator.base.records import dataclass
 from stator.fake.symbolic import extents
 from stator.graphs.frozen import frozen
 from stator.sizes import hint

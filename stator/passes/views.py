@@ -6,11 +6,12 @@ The strides of the result stay as they were. The inner views may be dead afterwa
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import fx
+
+from stator.base.records import dataclass
 
 aten = torch.ops.aten
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import torch
 from torch import fx
 
 from stator.base.errors import Location, StatorError
+from stator.base.records import dataclass
 from stator.fake.mode import FakeMode
 from stator.fake.symbolic import extents, is_symbolic
 from stator.patterns.normal import COMMUTATIVE, Form, form, number, permuted, tensor

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ import torch
 from torch import fx
 
 from stator.base.errors import InvalidPattern
+from stator.base.records import dataclass
 from stator.fake.effects import operator_effects
 from stator.fake.mode import FakeMode
 from stator.graphs import composite

@@ -16,10 +16,11 @@ printed, kept or run. Neighbours: `build` makes, `verify` checks, `text` prints,
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import Any, TypeAlias
 
 from stator.base.device import HOST
+from stator.base.records import dataclass
 from stator.sizes import Extent, Size
 from stator.sizes.real import Bits
 from stator.sizes.strides import Shape

@@ -12,10 +12,11 @@ Neighbour: `verify.py` checks names and calls both.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from stator.base.dtypes import NBYTES
 from stator.base.effects import LASTING, Effect
+from stator.base.records import dataclass
 from stator.plan import ir
 from stator.sizes.strides import span
 

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakSet
 
 from stator import targets
 from stator.base.device import HOST
+from stator.base.records import dataclass
 from stator.sizes.strides import span
 
 if TYPE_CHECKING:

@@ -7,9 +7,10 @@ they were built, and built again where they are missing. `to_bytes` and `from_by
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 from stator import plan as plans
+from stator.base.records import dataclass
 
 FORMAT = 4
 _LENGTH = 8

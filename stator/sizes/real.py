@@ -14,10 +14,10 @@ import math
 import operator
 import struct
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from stator.base.errors import Undecided
+from stator.base.records import dataclass
 from stator.sizes.environment import Environment
 from stator.sizes.size import Condition, Extent, Size, Symbol
 from stator.sizes.writing import evaluate, python, symbols

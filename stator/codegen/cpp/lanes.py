@@ -6,8 +6,9 @@ lane, which are folded after the loop. Neighbour: `printer`, which writes what t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from stator.base.records import dataclass
 from stator.kernel import ir
 from stator.kernel.facts import lane_stride
 from stator.loop.index import Index

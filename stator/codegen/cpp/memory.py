@@ -6,8 +6,7 @@ every other place, backwards, or each at an address of its own. Neighbour: `prin
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from stator.base.records import dataclass
 from stator.codegen.cpp import ops
 from stator.codegen.cpp.lanes import Lanes
 from stator.codegen.places import place
