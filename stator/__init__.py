@@ -10,7 +10,7 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from stator.base import isolation
+from stator.base import collector, isolation
 
 if TYPE_CHECKING:
     from stator import patterns
@@ -75,7 +75,8 @@ _WHERE = {
 def __getattr__(name: str) -> Any:
     if name not in _WHERE:
         raise AttributeError(f"module 'stator' has no attribute {name!r}")
-    import_module(_WHERE[name])
+    with collector.paused():  # modules stay
+        import_module(_WHERE[name])
     # With it comes what else is loaded by now: a program that is captured names markers, and must not run this.
     for other, where in _WHERE.items():
         if where in sys.modules and other in vars(sys.modules[where]):
