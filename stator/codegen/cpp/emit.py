@@ -37,7 +37,7 @@ FLAGS = (
 )  # fmt: skip
 #: Characters of kernels in a unit; of more there are several, which compile side by side. The compiler takes about a
 #: second for so many, and a twentieth of one for what every unit starts with. Fewer are shared among the cores.
-UNIT_TEXT, LEAST_TEXT = 80_000, 8_000
+UNIT_TEXT, LEAST_TEXT = 80_000, 4_000
 
 
 def emit(kernels: Sequence[Kernel], device: Device, names: Sequence[str] = ()) -> str:
