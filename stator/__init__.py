@@ -10,7 +10,7 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from stator.base import collector, isolation
+from stator.base import isolation
 
 if TYPE_CHECKING:
     from stator import patterns
@@ -75,7 +75,7 @@ _WHERE = {
 def __getattr__(name: str) -> Any:
     if name not in _WHERE:
         raise AttributeError(f"module 'stator' has no attribute {name!r}")
-    with collector.paused():  # modules stay
+    with import_module("stator.base.collector").paused():  # modules stay
         import_module(_WHERE[name])
     # With it comes what else is loaded by now: a program that is captured names markers, and must not run this.
     for other, where in _WHERE.items():
