@@ -21,6 +21,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.installed import compile_bytecode
+
 COMPILERS = ("eager", "stator", "torch.compile")
 Row = dict[str, Any]
 
@@ -135,6 +137,7 @@ def main(arguments: list[str] | None = None) -> None:
     args = parser().parse_args(arguments)
     console = Console(width=max(Console().width, 120))
     build_header(args, console)
+    compile_bytecode()
     rows = []
     for model in args.models:
         for mode in args.modes:

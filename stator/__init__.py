@@ -75,7 +75,8 @@ _WHERE = {
 def __getattr__(name: str) -> Any:
     if name not in _WHERE:
         raise AttributeError(f"module 'stator' has no attribute {name!r}")
-    import_module(_WHERE[name])
+    with import_module("stator.base.collector").paused():  # modules stay
+        import_module(_WHERE[name])
     # With it comes what else is loaded by now: a program that is captured names markers, and must not run this.
     for other, where in _WHERE.items():
         if where in sys.modules and other in vars(sys.modules[where]):

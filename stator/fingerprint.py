@@ -236,6 +236,6 @@ def versions_text() -> str:
     parts: list[str | bytes] = []
     for path in sorted(path for path in paths if path.endswith((".py", ".h", ".so"))):
         with open(path, "rb") as file:
-            parts += [os.path.relpath(path, root), file.read()]
+            parts += [path.removeprefix(str(root)), file.read()]
     versions = torch.__version__, torch.version.git_version, platform.python_version()
     return repr((*versions, processor.identity(), key_of(*parts)))

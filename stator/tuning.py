@@ -66,7 +66,7 @@ def tune(graph: fx.Graph, device: Device, options: Options) -> list[Tuned]:
         )
         return []
     store = open_store(options)
-    parts = {node: _Part(node) for node in nodes if may_loop(node, device)}
+    parts = {node: _Part(node) for node in nodes if may_loop(node, device) and _is_known(node)}
     keys = {node: f"product-{key_of(part.text, str(device), torch.__version__)}" for node, part in parts.items()}
     found: dict[str, Tuned] = {}
     for node, key in keys.items():
@@ -76,6 +76,11 @@ def tune(graph: fx.Graph, device: Device, options: Options) -> list[Tuned]:
             log.record(log.PRODUCT, told=str(found[key]), **asdict(found[key]))
         node.meta[TAKES_LOOP] = found[key].takes_loop
     return list(found.values())
+
+
+def _is_known(node: fx.Node) -> bool:
+    """Whether the sizes of a product are numbers, so that it can be run."""
+    return all(type(size) is int for value in (node, *node.all_input_nodes) for size in value.meta["val"].shape)
 
 
 def _kept(store: Store, key: str) -> Tuned | None:

@@ -26,6 +26,7 @@ from typing import Any
 
 import torch
 
+from benchmarks.installed import compile_bytecode
 from benchmarks.models.measure import LAYERS, ROUNDS, Cores, Measurement, measure, measure_layers
 from benchmarks.models.peers import FROZEN, MODES
 from benchmarks.models.table import LayersRow, Row, layers_table, page
@@ -97,6 +98,7 @@ def main() -> None:
     compilers.sort(key=["eager", "stator", FROZEN, "torch.compile", "openvino"].index)
     done = read([options.out]) if options.out and options.out.exists() else []
     rows = missing(options, done)
+    compile_bytecode()
     with Cores(options.jobs, options.threads) as pool:
         if options.header and "torch.compile" in compilers:
             pool.submit(build_header, options.threads).result()

@@ -53,6 +53,7 @@ from stator.capture.recovery import Recovery, Replay, Uncompiled
 from stator.capture.resume import ResumePoint, ResumePoints
 from stator.capture.source import ConstSource
 from stator.capture.values.torch.nn_module import WRAPPERS
+from stator.sizes import held
 
 #: Every function that has been compiled, for `reset`.
 _all: WeakSet[Versions] = WeakSet()
@@ -198,7 +199,7 @@ class Versions:
     def captured(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[frames.Entry, _native.GuardTree]:
         """What capture makes of the call, with its guards as a tree."""
         function, settings = self.function, self.settings
-        with log.span("compile", function=function.__qualname__):
+        with held(), log.span("compile", function=function.__qualname__):
             entry = frames.convert(
                 function, args, kwargs, settings.backend, settings.options,
                 fullgraph=settings.fullgraph, point=self.point, points=self.points, history=self.history,

@@ -14,20 +14,19 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import gc
 import inspect
 import os
 import re
 import types
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
 
 from stator import _native
-from stator.base import isolation, log
+from stator.base import collector, isolation, log
 from stator.base.errors import (
     CaptureError,
     DataDependent,
@@ -174,7 +173,7 @@ def convert(
     """
     conversion = Conversion(fn, bind_call(fn, args, kwargs), backend, options, fullgraph, point, points, history)
     conversion.review()
-    with collector_paused(), without_saved_tensor_hooks(), without_default_device():
+    with collector.paused(), without_saved_tensor_hooks(), without_default_device():
         try:
             entry = conversion.entry()
         except NotForAllSizes as refusal:
@@ -282,7 +281,7 @@ class Conversion:
                 assembler = self.execute(machine)
                 guard_aliasing(machine, guards)
             except Undecided as error:
-                raise NotForAllSizes(sizes, error.message) from error
+                raise sizes.refusal(error.message) from error
             finally:
                 guards.update(sizes.guard_list())
                 self.history.fixed = set(sizes.fixed_places())
@@ -493,25 +492,6 @@ class Conversion:
         if fixed is not None:
             raise fixed
         return made
-
-
-@contextlib.contextmanager
-def collector_paused() -> Iterator[None]:
-    """Keeps the garbage collector from walking the many objects of a capture, which nearly all stay alive.
-
-    Nor does it walk them as new ones afterwards: they go on as old ones, unless the user has frozen others.
-    """
-    if not gc.isenabled():
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        if not gc.get_freeze_count():
-            gc.freeze()
-            gc.unfreeze()
-        gc.enable()
 
 
 def bind_call(fn: types.FunctionType, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:

@@ -178,7 +178,34 @@ _OTHERS: dict[Any, Callable[..., Any]] = {
     **{function: partial(_max_pool1d, function) for function in (torch.max_pool1d, F.max_pool1d)},
 }
 
+#: The operators of modes whose decomposition takes sizes that are not known, for inputs of three dims, four and five.
+_RESAMPLING = {
+    "nearest": ("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d"),
+    "nearest-exact": ("_upsample_nearest_exact1d", "_upsample_nearest_exact2d", "_upsample_nearest_exact3d"),
+}
+
+
+def _interpolate(x: Any, size: Any = None, scale_factor: Any = None, mode: str = "nearest", **named: Any) -> Any:
+    """To a size, or by a whole factor: what the function calls takes numbers, and the operator behind that sizes."""
+    if any(value is not None and value is not False for value in named.values()) or mode not in _RESAMPLING:
+        return NotImplemented
+    given = size if scale_factor is None else scale_factor if size is None else None
+    if given is None or not isinstance(x, FakeTensor) or not 3 <= x.dim() <= 5:
+        return NotImplemented
+    each = list(given) if isinstance(given, Sequence) else [given] * (x.dim() - 2)
+    if len(each) != x.dim() - 2:
+        return NotImplemented
+    scales: list[float] = []
+    if size is None:
+        if not all(isinstance(scale, int | float) and scale == int(scale) > 0 for scale in each):
+            return NotImplemented
+        scales = [float(scale) for scale in each]
+        each = [extent * int(scale) for extent, scale in zip(x.shape[2:], scales, strict=True)]
+    return getattr(torch.ops.aten, _RESAMPLING[mode][x.dim() - 3]).default(x, each, *scales)
+
+
 _FORMS: dict[Any, Callable[..., Any]] = {
+    F.interpolate: _interpolate,
     **dict.fromkeys((torch.matmul, torch.Tensor.matmul, torch.Tensor.__matmul__, operator.matmul), _matmul),
     torch.ops.aten.matmul.default: _matmul,
     torch.Tensor.__rmatmul__: lambda a, b: _matmul(b, a),

@@ -23,6 +23,7 @@ from stator.loop.expr import Expr, scans
 from stator.loop.index import Axis
 from stator.loop.kernel import Kernel
 from stator.loop.space import loops
+from stator.sizes import hint
 
 #: Iterations of one axis, and vectors of columns, that go together at most: what is written grows with them.
 MOST, VECTORS = 8, 6
@@ -74,7 +75,7 @@ class Block:
 
 
 def product_of(kernel: Kernel, swept: Axis | None, deps: dict[Expr, Axes]) -> Product | None:
-    """What a kernel is as a product: nothing but sums of products, along axes of known length."""
+    """What a kernel is as a product: nothing but sums of products, along axes of known length, in batches of any."""
     sums = [node for node in kernel.nodes if node.op == "reduce"]
     if not sums or kernel.levels != 1 or scans(kernel.nodes):
         return None
@@ -82,7 +83,7 @@ def product_of(kernel: Kernel, swept: Axis | None, deps: dict[Expr, Axes]) -> Pr
         return None
     if any(store.space != "outer" or store.mode != "store" or scatters(store) for store in kernel.stores):
         return None
-    if any(type(axis.size) is not int for axis in (*kernel.axes, *kernel.reduce_axes)) or kernel.reduce_numel == 0:
+    if kernel.reduce_numel == 0:
         return None
     loads = [node for node in kernel.nodes if node.op == "load" and node in kernel.inner]
     using = {axis: [load for load in loads if axis in deps[load]] for axis in kernel.axes}
@@ -92,8 +93,10 @@ def product_of(kernel: Kernel, swept: Axis | None, deps: dict[Expr, Axes]) -> Pr
     if columns is None or rows is None:
         return None
     terms = tuple(filter(loops, kernel.reduce_axes))
+    if any(type(axis.size) is not int for axis in (rows, columns, *terms, swept or rows)):
+        return None
     row_bytes, column_bytes = (_bytes(using[axis], (axis, *terms), deps) for axis in (rows, columns))
-    batches = prod([length(axis) for axis in kernel.axes if axis not in (rows, columns)])
+    batches = prod([hint(axis.size) for axis in kernel.axes if axis not in (rows, columns)])
     across = tuple(using[columns]) if not any(node.op == "masked" for node in kernel.inner) else ()
     if not _is_short(terms) or not all(_contiguous(load, terms[0], columns) for load in across):
         across = ()

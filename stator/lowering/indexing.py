@@ -29,7 +29,7 @@ from stator.lowering.value import (
     copied,
     pointwise,
 )
-from stator.lowering.view import slice_start
+from stator.lowering.view import from_start, slice_start
 from stator.sizes import Extent, hint
 from stator.sizes.strides import may_overlap
 
@@ -239,7 +239,7 @@ def select_scatter(
     if _shares_elements(out):
         return extern(context, out, x, source, dim, position)
     dim %= x.rank
-    chosen = e.index(position + x.size[dim] if position < 0 else position)
+    chosen = e.index(from_start(position, x.size[dim]))
 
     def body(at: Indices) -> Expr:
         here = e.op("eq", e.index(at[dim]), chosen)

@@ -68,10 +68,14 @@ def takes_onednn(context: Context, out: Spec, a: LazyTensor) -> bool:
 
 
 def may_loop(node: Node, device: Device) -> bool:
-    """Whether a loop may compute a product: one of float32 or float64, of sizes that are known and not 0."""
+    """Whether a loop may compute a product: one of float32 or float64, of sizes that are known and not 0.
+
+    How many products a batch has need not be known: what each of them takes decides.
+    """
     values = [node.meta["val"], *[arg.meta["val"] for arg in node.args[-2:]]]  # type: ignore[union-attr]
     wide: bool = values[0].dtype in (torch.float32, torch.float64)
-    known = all(type(size) is int and size for value in values for size in value.shape)
+    known = all(type(size) is int and size for value in values for size in value.shape[-2:])
+    known = known and all(type(size) is not int or size for value in values for size in value.shape[:-2])
     plain: bool = (node.kwargs.get("beta", 1), node.kwargs.get("alpha", 1)) == (1, 1)
     return device.product_work > 0 and wide and known and plain
 

@@ -8,7 +8,7 @@ from math import prod
 import torch
 
 from stator.base.dtypes import OPAQUE
-from stator.base.errors import Unsupported
+from stator.loop.extent import less
 from stator.loop.index import ZERO, Index
 from stator.lowering.context import Context
 from stator.lowering.joined import read_slice
@@ -76,17 +76,27 @@ def slice_(
 
 
 def slice_start(extent: Extent, start: Extent | None) -> Extent:
-    """The first position of a slice, as Python counts; one beyond a symbolic extent matters to nobody: all is empty."""
+    """The first position of a slice, as Python counts; one beyond a symbolic extent matters to nobody: all is empty.
+
+    Whether it counts from the end is as in the call at hand: its shape rule has asked, so it is so in all calls.
+    """
     if start is None:
         return 0
-    first = maximum(start + extent if start < 0 else start, 0)
+    first = maximum(start + extent if hint(start) < 0 else start, 0)
     return min(first, extent) if type(first) is int and type(extent) is int else first
+
+
+def from_start(position: Extent, extent: Extent) -> Extent:
+    """A position within a dim, counted from its start; of which sign it is may be open."""
+    if less(position, 0):
+        return position + extent
+    return position if less(-1, position) else position % extent
 
 
 @lowers("select.int")
 def select(context: Context, out: Spec, x: LazyTensor, dim: int, position: Extent) -> LazyTensor:
     dim %= x.rank
-    at_dim = Index.of(position + x.size[dim] if position < 0 else position)
+    at_dim = Index.of(from_start(position, x.size[dim]))
 
     def restride(place: Place) -> Place:
         stride = place.stride
@@ -231,7 +241,9 @@ def view_strides(old: Size, stride: Size, new: Size) -> Size | None:
 def reshape_indices(at: Indices, new: Size, old: Size) -> Indices:
     """The indices into a tensor of size `old` for those of its reshape to `new`.
 
-    Dims are matched in groups of equal product, so that `//` and `%` appear only inside a group.
+    Dims are matched in groups of equal product, so that `//` and `%` appear only inside a group. A view has all
+    elements of what it is of, so what is left over is a group too, even where nothing shows that its products are
+    equal.
     """
     result: list[Index] = [ZERO] * len(old)
     if 0 in old:
@@ -242,9 +254,7 @@ def reshape_indices(at: Indices, new: Size, old: Size) -> Indices:
         a: Extent = 1
         b = old[j]
         j -= 1
-        while a != b or (i >= 0 and new[i] == 1):
-            if i < 0 and j < 0:
-                raise Unsupported(f"a view of {old} as {new}", "the sizes are not seen to be equal")
+        while (a != b and (i >= 0 or j >= 0)) or (i >= 0 and new[i] == 1):
             if j < 0 or (i >= 0 and hint(a) <= hint(b)):
                 group_new.append(i)
                 a *= new[i]

@@ -35,8 +35,8 @@ class Environment:
     """Makes symbols, decides conditions on them, and keeps what has been decided."""
 
     __slots__ = (
-        "_answers", "_closed", "_distinct", "_facts", "_fitting", "_now", "_numbers", "_open", "_shared", "_simple",
-        "conditions", "locate", "marked", "places",
+        "_answers", "_closed", "_distinct", "_facts", "_fitting", "_now", "_numbers", "_open", "_same", "_shared",
+        "_simple", "conditions", "locate", "marked", "places",
     )  # fmt: skip
 
     def __init__(self, locate: Callable[[], Any] = nowhere) -> None:
@@ -56,6 +56,8 @@ class Environment:
         self._numbers: dict[Size, int] = {}
         # What sizes are by that; every node that torch holds of a size asks for it.
         self._simple: dict[Size, Extent] = {}
+        # What is written for symbols by that, as far as they have to be; None until it is asked for.
+        self._same: dict[Symbol, Extent] | None = None
         # Extents known to be at least 0, each with its value in the call at hand, and such as are known not to be 0.
         self._facts: dict[Size, int] = {}
         self._distinct: set[Size] = set()
@@ -186,7 +188,7 @@ class Environment:
         return size
 
     def simplify(self, size: Extent) -> Extent:
-        """The size with numbers for what has been assumed to be one."""
+        """The size with numbers for what has been assumed to be one, and one symbol for those that are equal."""
         if not isinstance(size, Size) or not (self._now or self._numbers):
             return size
         found = self._simple.get(size)
@@ -194,9 +196,21 @@ class Environment:
             found = substitute(size, self._now)
             found = self._numbers.get(found, found) if isinstance(found, Size) else found
             if not isinstance(found, int):
-                fixed = {symbol: extent for symbol, extent in self._now.items() if isinstance(extent, int)}
-                found = substitute(size, fixed) if fixed else size
+                if self._same is None:
+                    self._same = self._equal_symbols()
+                found = substitute(size, self._same) if self._same else size
             self._simple[size] = found
+        return found
+
+    def _equal_symbols(self) -> dict[Symbol, Extent]:
+        """What is to be written for a symbol: its number, or the first symbol that is known to be the same."""
+        first: dict[Extent, Symbol] = {}
+        found: dict[Symbol, Extent] = {}
+        for symbol in self.places:
+            now = self._now.get(symbol, symbol.size)
+            same = now if isinstance(now, int) else first.setdefault(now, symbol).size
+            if same is not symbol.size:
+                found[symbol] = same
         return found
 
     # -- what was assumed ----------------------------------------------------------------------------
@@ -288,6 +302,7 @@ class Environment:
     def _replace(self, symbol: Symbol, by: Extent) -> None:
         """From now on a symbol stands for something else that it is known to equal."""
         self._simple.clear()
+        self._same = None
         mapping = {symbol: by}
         self._now = {key: substitute(value, mapping) for key, value in self._now.items()}
         self._now.setdefault(symbol, by)

@@ -11,7 +11,8 @@ Neighbours: `environment.py` makes symbols and decides by hint what the ranges l
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import reduce
 from math import gcd
 from typing import Any, ClassVar, Final, NamedTuple, NoReturn, TypeAlias
@@ -85,15 +86,37 @@ Extent: TypeAlias = "int | Size"
 _SYMBOLS: WeakValueDictionary[tuple[Any, ...], Symbol] = WeakValueDictionary()
 _COMPOUNDS: WeakValueDictionary[tuple[Any, ...], Compound] = WeakValueDictionary()
 _SIZES: WeakValueDictionary[tuple[int, Terms], Size] = WeakValueDictionary()
+#: What is kept for those who hold sizes, the latest of them last.
+_HELD: list[list[Any]] = []
+
+
+@contextmanager
+def held() -> Iterator[None]:
+    """Sizes made in here live as long as it lasts, so that what is found out about them is not found out again."""
+    made: list[Any] = []
+    _HELD.append(made)
+    try:
+        yield
+    finally:
+        _HELD[:] = [other for other in _HELD if other is not made]
+
+
+def _hold(made: Size | Compound) -> None:
+    for kept in _HELD[-1:]:
+        kept.append(made)
 
 
 class Size:
     """An integer expression that is not constant. Build it from `symbol.size` and ints with `+ - * // %`."""
 
-    __slots__ = ("__weakref__", "_bounds", "const", "terms")
+    __slots__ = ("__weakref__", "_bounds", "_hint", "_symbols", "_text", "const", "terms")
     const: int
     terms: Terms
+    # What was found out about it, which the same few sizes of a graph are asked again and again.
     _bounds: Range | None
+    _hint: int | None
+    _symbols: frozenset[Symbol] | None
+    _text: str | None
 
     # -- arithmetic --------------------------------------------------------------------------------
 
@@ -334,8 +357,10 @@ def _intern(const: int, terms: Terms) -> Size:
     found = _SIZES.get(key)
     if found is None:
         found = object.__new__(Size)
-        found.const, found.terms, found._bounds = const, terms, None
+        found.const, found.terms = const, terms
+        found._bounds = found._hint = found._symbols = found._text = None
         found = _SIZES.setdefault(key, found)
+        _hold(found)
     return found
 
 
@@ -395,7 +420,10 @@ def _product(left: Size, right: Size) -> Extent:
 def _compound(op: str, left: Extent, right: Extent) -> Compound:
     key = (op, left, right)
     found = _COMPOUNDS.get(key)
-    return found if found is not None else _COMPOUNDS.setdefault(key, Compound(op, left, right))
+    if found is None:
+        found = _COMPOUNDS.setdefault(key, Compound(op, left, right))
+        _hold(found)
+    return found
 
 
 def _atom(op: str, left: Extent, right: Extent) -> Size:

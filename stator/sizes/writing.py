@@ -77,11 +77,13 @@ def hint(x: Extent) -> int:
     """The value of `x` in the call met first: for decisions that are about speed only."""
     if isinstance(x, int):
         return x
-    return fold(
-        x,
-        lambda leaf: leaf if isinstance(leaf, int) else leaf.hint,
-        lambda op, left, right: ON_INTS[op](left, right),
-    )
+    if x._hint is None:
+        x._hint = fold(
+            x,
+            lambda leaf: leaf if isinstance(leaf, int) else leaf.hint,
+            lambda op, left, right: ON_INTS[op](left, right),
+        )
+    return x._hint
 
 
 def fits(x: Extent) -> bool:
@@ -112,11 +114,15 @@ def operands(x: Extent) -> list[Size]:
 
 def symbols(x: Extent) -> frozenset[Symbol]:
     """Every symbol that `x` depends on."""
-    return fold(
-        x,
-        lambda leaf: frozenset(() if isinstance(leaf, int) else (leaf,)),
-        lambda op, left, right: left | right,
-    )
+    if isinstance(x, int):
+        return frozenset()
+    if x._symbols is None:
+        x._symbols = fold(
+            x,
+            lambda leaf: frozenset(() if isinstance(leaf, int) else (leaf,)),
+            lambda op, left, right: left | right,
+        )
+    return x._symbols
 
 
 # -- writing ---------------------------------------------------------------------------------------
@@ -127,7 +133,16 @@ _BINDING: Final = {"+": 1, "-": 1, "*": 2, "//": 2, "%": 2}
 
 def python(x: Extent, names: Mapping[Symbol, str] | None = None) -> str:
     """A Python expression; `names` gives expressions for symbols, else they stand by name."""
+    if isinstance(x, int):
+        return str(x)
+    if names is None:
+        if x._text is None:
+            x._text = _python(x, None)
+        return x._text
+    return _python(x, names)
 
+
+def _python(x: Size, names: Mapping[Symbol, str] | None) -> str:
     def leaf(symbol: Symbol | int) -> tuple[int, str]:
         if isinstance(symbol, int):
             return 9 if symbol >= 0 else 0, str(symbol)

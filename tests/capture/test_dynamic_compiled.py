@@ -7,6 +7,7 @@ import torch
 
 import stator
 from stator.base import log
+from stator.base.errors import MarkedSizeFixed
 from stator.capture.entry import versions_of
 from tests.capture.changing_sizes import rand, same
 from tests.capture.test_dynamic import PROGRAMS
@@ -76,3 +77,70 @@ def test_an_int_reaches_the_kernels() -> None:
         x = torch.randn(10)
         torch.testing.assert_close(compiled(x, n), f(x, n))
     assert len(versions_of(compiled)) == 2
+
+
+def marked(*shape: int) -> torch.Tensor:
+    """A tensor all of whose sizes may change."""
+    x = torch.randn(shape)
+    stator.mark_dynamic(x, list(range(len(shape))))
+    return x
+
+
+def test_views_whose_sizes_a_condition_relates() -> None:
+    """Pairs of rows: that a size is even, or two are equal, is only known by what was recorded."""
+
+    def pairs(x: torch.Tensor) -> torch.Tensor:
+        n, m, _ = x.shape
+        if m % 2:
+            x, m = x[:, 1:], m - 1
+        return (x * 2).permute(2, 0, 1).reshape(-1, n * (m // 2), 2).sum(-1) + 1
+
+    def heads(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        rows, other = x.reshape(-1, x.shape[-1]), y.shape[0]
+        return rows.view(other, -1, x.shape[-1]) * y[:, None, None]
+
+    compiled = stator.compile(pairs, fullgraph=True)
+    torch.testing.assert_close(compiled(x := marked(3, 8, 5)), pairs(x))
+    for shape in ((5, 12, 4), (2, 6, 9)):
+        torch.testing.assert_close(compiled(x := torch.randn(shape)), pairs(x))
+    assert len(versions_of(compiled)) == 1
+    compiled = stator.compile(heads, fullgraph=True)
+    for n, make in ((3, marked), (4, torch.randn), (7, torch.randn)):
+        x, y = make(n, 4, 5), make(n)
+        torch.testing.assert_close(compiled(x, y), heads(x, y))
+    assert len(versions_of(compiled)) == 1
+
+
+def test_positions_of_either_sign() -> None:
+    """Of which sign a position is may be open for sizes in range, though not for those of the calls."""
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        n = x.shape[0]
+        first = n + 1 - (n % 4 + 3) % 4 - 3
+        return (x * 2)[first:] + x.select(0, first)
+
+    compiled = stator.compile(f, fullgraph=True)
+    for n, make in ((12, marked), (16, torch.randn), (24, torch.randn)):
+        torch.testing.assert_close(compiled(x := make(n, 3)), f(x))
+
+
+@pytest.mark.parametrize("mode", ["nearest", "nearest-exact"])
+def test_resampling_to_sizes_that_change(mode: str) -> None:
+    def f(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.interpolate(x * 2, size=y.shape[2:], mode=mode) + y
+
+    compiled = stator.compile(f, fullgraph=True)
+    for n, m, make in ((8, 20, marked), (12, 31, torch.randn), (9, 14, torch.randn)):
+        x, y = make(2, 3, n, n + 1), make(2, 3, m, m + 3)
+        torch.testing.assert_close(compiled(x, y), f(x, y))
+    assert len(versions_of(compiled)) == 1
+
+
+def test_a_mark_that_an_operator_cannot_keep_is_an_error() -> None:
+    """What capture has no shape for is told as what the backend refuses is."""
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.interpolate(x, scale_factor=1.7, mode="bilinear")
+
+    with pytest.raises(MarkedSizeFixed):
+        stator.compile(f, fullgraph=True)(marked(2, 3, 8, 9))

@@ -32,6 +32,11 @@ def test_every_kernel_is_in_one_unit_and_no_unit_is_much_longer() -> None:
         assert len(shared) <= sum(lengths) // emit.UNIT_TEXT + 1
 
 
+def test_short_texts_are_shared_among_the_cores() -> None:
+    assert len(emit._shared([emit.LEAST_TEXT] * 4, cores=2)) == 2
+    assert len(emit._shared([emit.LEAST_TEXT // 8] * 4, cores=2)) == 1
+
+
 def test_units_run_as_one_would(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(emit, "UNIT_TEXT", 1)
     seen: list[GraphArtifact] = []

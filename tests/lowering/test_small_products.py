@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 import stator
+from stator.inspect.statistics import summary
 
 
 class Case(NamedTuple):
@@ -120,3 +121,31 @@ def test_results_of_calls_that_are_written_to(result: str, write: str, rows: int
     a, b = torch.randn(3, 3, generator=random)[:rows], torch.randn(3, 3, generator=random)
     got = stator.compile(function, fullgraph=True, options={"strict": True})(a, b)
     torch.testing.assert_close(got, function(a, b))
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_batch_that_changes_is_as_one_of_known_size(turned: bool) -> None:
+    """What each product of a batch takes decides, not how many there are."""
+
+    def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return torch.softmax(q @ k.transpose(1, 2), -1) @ v
+
+    def operands(batch: int) -> list[Tensor]:
+        if turned:
+            return [torch.randn(batch, 24, 33).transpose(1, 2) for _ in range(3)]
+        return [torch.randn(batch, 33, 24) for _ in range(3)]
+
+    counts = []
+    for mark in (False, True):
+        before = summary()
+        compiled = stator.compile(attend, fullgraph=True)
+        for batch in (6, 2, 17) if mark else (6,):
+            given = operands(batch)
+            if mark:
+                for x in given:
+                    stator.mark_dynamic(x, 0)
+            got, want = compiled(*given), attend(*[x.double() for x in given])
+            torch.testing.assert_close(got.double(), want, atol=1e-5, rtol=1e-5)
+        counts.append({name: count - before[name] for name, count in summary().items()})
+    assert counts[0] == counts[1]
+    assert counts[0]["externs"] == 0

@@ -36,8 +36,8 @@ FLAGS = (
     "-fexpensive-optimizations", "--param=max-combine-insns=2",
 )  # fmt: skip
 #: Characters of kernels in a unit; of more there are several, which compile side by side. The compiler takes about a
-#: second for so many, and a tenth of one for what every unit starts with.
-UNIT_TEXT = 80_000
+#: second for so many, and a twentieth of one for what every unit starts with. Fewer are shared among the cores.
+UNIT_TEXT, LEAST_TEXT = 80_000, 4_000
 
 
 def emit(kernels: Sequence[Kernel], device: Device, names: Sequence[str] = ()) -> str:
@@ -53,13 +53,14 @@ def emit_units(kernels: Sequence[Kernel], device: Device, names: Sequence[str]) 
     texts = [emit_kernel(made, name) for name, made in zip(names, plans, strict=True)]
     return [
         (_unit([plans[i] for i in group], [texts[i] for i in group]), tuple([names[i] for i in group]))
-        for group in _shared([len(text) for text in texts])
+        for group in _shared([len(text) for text in texts], device.cores)
     ]
 
 
-def _shared(lengths: Sequence[int]) -> list[list[int]]:
+def _shared(lengths: Sequence[int], cores: int = 1) -> list[list[int]]:
     """Texts of these lengths shared among units of about equal length; the longest are placed first."""
-    count = max(-(-sum(lengths) // UNIT_TEXT), 1)
+    total = sum(lengths)
+    count = max(-(-total // UNIT_TEXT), min(cores, total // LEAST_TEXT), 1)
     groups: list[list[int]] = [[] for _ in range(count)]
     totals = [0] * count
     for i in sorted(range(len(lengths)), key=lambda i: -lengths[i]):

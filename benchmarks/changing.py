@@ -1,0 +1,197 @@
+"""The models of the registry with sizes marked dynamic: what is refused, compiled again, or wrong.
+
+    python -m benchmarks.changing [model …] [--modes inference training] [--size tiny]
+
+Each size of a model's inputs that eager lets change (the batch, the length of a text, a side of an image), and all of
+them at once, is marked by `mark_dynamic`; then the model is called with three values of it. What eager computes, one
+compiled version has to compute too. A row has the kernels of a version of the first values alone and of the marked one,
+seconds of the first call of each, and what went wrong; the command fails where anything did.
+Neighbours: `registry.py` has the models, tests/models/test_changing.py runs some of the rows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+import transformers
+
+import stator
+from benchmarks import registry
+from benchmarks.registry import MODELS, Inputs
+from benchmarks.worker import disable_dropout, error, flat_outputs
+from stator.base.errors import StatorError
+from stator.inspect.statistics import summary
+
+MODES = ("inference", "training")
+#: The values that a size has in the three calls, by the one that it has in the registry.
+Values = tuple[Callable[[int], int], ...]
+SHORTER: Values = (lambda n: n // 2, lambda n: n // 2 + 5, lambda n: n // 2 + 11)
+LARGER: Values = (lambda n: n + 32, lambda n: n + 64, lambda n: n + 128)
+BATCHES: Values = (lambda n: n, lambda n: n + 3, lambda n: 2 * n + 1)
+#: Models in whose code the number of steps depends on a size: another value may be another version.
+BRANCHES = {"mamba": ("length", "all")}
+#: A wrong index is no rounding: errors against eager are below this.
+ROUNDING = 5e-4
+
+
+class Place(NamedTuple):
+    """A dim of an input that changes."""
+
+    input: str
+    dim: int
+    values: Values
+
+
+def _batch(given: Inputs) -> list[Place]:
+    return [Place(name, 0, BATCHES) for name, value in given.items() if isinstance(value, torch.Tensor)]
+
+
+def _text(given: Inputs, name: str) -> list[Place]:
+    """The length of a text, and of labels for each of its tokens, which are the decoder's where there is one."""
+    last = next((text for text in ("decoder_input_ids", "input_ids") if text in given), "")
+    labels = ["labels"] if name == last and "labels" in given and given["labels"].dim() == 2 else []
+    return [Place(text, 1, SHORTER) for text in (name, *labels)] if name in given else []
+
+
+def _side(given: Inputs, dim: int) -> list[Place]:
+    """A side of images, and of labels for each of their pixels."""
+    if "pixel_values" not in given:
+        return []
+    labels = [Place("labels", dim - 1, LARGER)] if "labels" in given and given["labels"].dim() == 3 else []
+    return [Place("pixel_values", dim, LARGER), *labels]
+
+
+SIZES: dict[str, Callable[[Inputs], list[Place]]] = {
+    "batch": _batch,
+    "length": partial(_text, name="input_ids"),
+    "length of the decoder": partial(_text, name="decoder_input_ids"),
+    "height": partial(_side, dim=2),
+    "width": partial(_side, dim=3),
+}
+
+
+class Row(NamedTuple):
+    """What a model does with sizes marked: kernels and seconds of the first call without marks and with them."""
+
+    model: str
+    mode: str
+    marked: str
+    kernels: tuple[int, int]
+    seconds: tuple[float, float]
+    faults: list[str]
+
+    def __str__(self) -> str:
+        counts = [f"{kernels} kernels in {s:.1f} s" for kernels, s in zip(self.kernels, self.seconds, strict=True)]
+        told = "; ".join(self.faults) or "right"
+        return f"{self.model}, {self.mode}, {self.marked}: {', marked '.join(counts)}: {told}"
+
+
+class Model:
+    """A model of the registry in one mode, and its inputs."""
+
+    def __init__(self, name: str, mode: str, size: str) -> None:
+        self.name, self.mode = name, mode
+        self.module = registry.build(name, size).train(mode == "training")
+        disable_dropout(self.module)
+        self.given = registry.inputs(name, self.module, 1, labels=mode == "training")
+        if all(self.given[place.input].shape[0] == 1 for place in _batch(self.given)):  # a size of its own to programs
+            self.given = self._resized([place._replace(values=(lambda n: 3,)) for place in _batch(self.given)], 0)
+
+    def rows(self, only: str = "") -> Iterator[Row]:
+        """A row for each size that eager lets change, and for all at once; or only the one that is named."""
+        changing = {name: places for name, find in SIZES.items() if (places := find(self.given))}
+        changing = {name: places for name, places in changing.items() if self._expected(places)}
+        if len(changing) > 1:
+            changing["all"] = [place for places in changing.values() for place in places]
+        for name, places in changing.items():
+            if only in ("", name) and (expected := self._expected(places)):
+                yield self._row(name, places, expected)
+
+    def _row(self, name: str, places: Sequence[Place], expected: Sequence[list[torch.Tensor]]) -> Row:
+        """Compare with what eager gave."""
+        faults: list[str] = []
+        static = self._compiled(places, expected[:1], faults, mark=False)
+        marked = self._compiled(places, expected, faults, mark=True)
+        branches = name in BRANCHES.get(self.name, ())
+        if marked["graphs"] != static["graphs"] and not (faults or branches):
+            faults.append(f"{marked['graphs']:.0f} graphs where one set of sizes has {static['graphs']:.0f}")
+        kernels = int(static["kernels"]), int(marked["kernels"])
+        return Row(self.name, self.mode, name, kernels, (static["seconds"], marked["seconds"]), faults)
+
+    def _compiled(
+        self, places: Sequence[Place], expected: Sequence[list[torch.Tensor]], faults: list[str], *, mark: bool
+    ) -> dict[str, float]:
+        """Graphs and kernels of all calls, and seconds of the first one."""
+        compiled = stator.compile(self.module, fullgraph=True, options={"check_speed": "off"})
+        before, seconds = summary(), []
+        for call, want in enumerate(expected):
+            inputs = self._resized(places, call)
+            if mark and call == 0:
+                for place in places:
+                    stator.mark_dynamic(inputs[place.input], place.dim)
+            start = time.perf_counter()
+            try:
+                got = self._results(compiled, inputs)
+            except StatorError as refusal:
+                faults.append(f"call {call}: {' '.join(str(refusal).split())}")
+                break
+            seconds.append(time.perf_counter() - start)
+            if (wrong := error(got, want)) >= ROUNDING:
+                faults.append(f"call {call}: an error of {wrong:.1e}")
+        counts = {name: count - before[name] for name, count in summary().items()}
+        return counts | {"seconds": next(iter(seconds), 0.0)}
+
+    def _expected(self, places: Sequence[Place]) -> list[list[torch.Tensor]]:
+        """What eager gives for the three values; nothing where it takes only one."""
+        try:
+            return [self._results(self.module, self._resized(places, call)) for call in range(3)]
+        except (ValueError, IndexError, RuntimeError):  # tables of positions, patches of one image size
+            return []
+
+    def _resized(self, places: Sequence[Place], call: int) -> Inputs:
+        """The inputs of a call: what there is, repeated."""
+        resized = dict(self.given)
+        for name, dim, values in places:
+            old = self.given[name].shape[dim]
+            resized[name] = resized[name].index_select(dim, torch.arange(values[call](old)) % old)
+        return resized
+
+    def _results(self, module: Any, inputs: Inputs) -> list[torch.Tensor]:
+        """Floating results, and the gradients in training."""
+        if self.mode == "inference":
+            with torch.no_grad():
+                return [value for value in flat_outputs(module(**inputs)) if value.is_floating_point()]
+        output = module(**inputs)
+        output.loss.backward()
+        gradients = [p.grad for p in self.module.parameters() if p.grad is not None]
+        self.module.zero_grad(set_to_none=True)
+        return [value.detach() for value in flat_outputs(output) if value.is_floating_point()] + gradients
+
+
+def main() -> None:
+    """Print the rows that the command line names; fail where one has a fault."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="*", help="all where there are none", choices=[*MODELS, []])
+    parser.add_argument("--modes", nargs="+", default=list(MODES), choices=MODES)
+    parser.add_argument("--size", default="tiny", choices=["base", "tiny"])
+    parser.add_argument("--only", default="", choices=["", *SIZES, "all"], help="only this size")
+    options = parser.parse_args()
+    transformers.utils.logging.set_verbosity_error()
+    faults = 0
+    for name in options.models or MODELS:
+        for mode in options.modes:
+            for row in Model(name, mode, options.size).rows(options.only):
+                print(row, flush=True)
+                faults += len(row.faults)
+    if faults:
+        sys.exit(f"{faults} faults")
+
+
+if __name__ == "__main__":
+    main()

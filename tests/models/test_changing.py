@@ -1,0 +1,21 @@
+"""Models whose sizes are marked dynamic: one version for all values, as eager. `benchmarks.changing` has every row."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.changing import Model
+
+#: Rows whose sizes are related in ways that only conditions on them tell, or that compile in a second or two.
+ROWS = [
+    ("mamba", "inference", "length"),
+    ("whisper", "inference", "batch"),
+    ("convnext", "inference", "height"),
+    ("t5", "training", "all"),
+]
+
+
+@pytest.mark.parametrize(("name", "mode", "size"), ROWS)
+def test_as_eager(name: str, mode: str, size: str) -> None:
+    (row,) = Model(name, mode, "tiny").rows(size)
+    assert not row.faults, str(row)
