@@ -34,6 +34,8 @@ from stator.loop.kernel import Schedule
 from stator.loop.schedule import schedule as schedule_program
 from stator.passes.affine import FoldAffine
 from stator.passes.convolutions import FoldPadding, MultiplyPixels, PackConvolutions
+from stator.passes.equal import MergeEqual
+from stator.passes.halves import WidenProducts
 from stator.passes.joining import JoinProducts
 from stator.passes.packing import PackWeights
 from stator.plan import sources
@@ -100,7 +102,7 @@ def freeze(parts: Partitioned, joint: Joint, options: Options) -> Prologue | Non
         loops = frozenset([op for op, line in prims.PRIMITIVES.items() if line.kind != "extern"])
         fold = FoldAffine(options.numerics == "fast"), FoldPadding(), MultiplyPixels()
         packing = PackConvolutions(device, loops), JoinProducts(device), PackWeights(device)
-        passes.run(parts.forward, (*fold, *packing))
+        passes.run(parts.forward, (*fold, WidenProducts(device), MergeEqual(), *packing))
         return split(parts.forward)
 
 
@@ -127,7 +129,7 @@ def schedule_graph(gm: fx.GraphModule, name: str, options: Options) -> Schedule:
     """A graph of functional ATen overloads to fused kernels: passes, lowering, scheduling."""
     device = _target(gm, options)
     with stage("passes", graph=name):
-        passes.run(gm, (MultiplyPixels(), *passes.PIPELINE))
+        passes.run(gm, (MultiplyPixels(), WidenProducts(device), *passes.PIPELINE))
         if options.verify:
             prims.verify(gm.graph)
     if options.autotune:

@@ -51,6 +51,7 @@ class Device:
     onednn_products: bool = False  # whether oneDNN multiplies large float32 matrices faster than PyTorch's BLAS
     blas_packs: bool = False  # whether PyTorch's BLAS keeps float32 matrices in its own order, which saves it copies
     onednn_halves: bool = False  # whether PyTorch multiplies matrices of bfloat16 by oneDNN
+    widens_halves: bool = False  # whether it multiplies float32 faster than bfloat16
     onednn_convolutions: bool = False  # whether PyTorch convolves float32 by oneDNN, which takes weights in its order
     packed_convolutions: bool = False  # whether PyTorch's convolutions copy their operands into an order of their own
     double_scans: bool = False  # whether eager scans float32 in float64

@@ -46,7 +46,7 @@ def read(device: str = HOST, threads: int = 0) -> Device:
         product_blocks=width >= 32, cache_bytes=behind or plain.cache_bytes,
         row_elements=_row(nearest) or plain.row_elements,
         onednn_products=onednn_is_faster(), blas_packs=blas_packs(), onednn_halves=onednn_multiplies_halves(),
-        onednn_convolutions=onednn_convolves(),
+        onednn_convolutions=onednn_convolves(), widens_halves=multiplies_halves_slowly(),
     )  # fmt: skip
 
 
@@ -106,6 +106,15 @@ def onednn_multiplies_halves() -> bool:
 
     wide = {"avx512bw", "avx512vl", "avx512dq"} <= set(processor().flags)
     return wide and torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+
+
+@cache
+def multiplies_halves_slowly() -> bool:
+    """Whether products of bfloat16 take longer than MKL's of float32, as they do on Intel's without matrix units.
+
+    With the instructions that AVX-512 has for them oneDNN takes 1.3 to 1.9 times as long (Emerald Rapids).
+    """
+    return blas_packs() and "amx_bf16" not in processor().flags
 
 
 @cache
