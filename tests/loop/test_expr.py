@@ -123,7 +123,8 @@ def test_every_operator_agrees_with_its_evaluation(name: str) -> None:
         loaded = op(name, *[load(f"v{k}", 0, d) for k, d in enumerate(dtypes)])
         folded = op(name, *[const(v, d) for v, d in zip(numbers, dtypes, strict=True)])
         computed = [_Values({}, memories, {})(e) for e in (loaded, folded)]
-        assert scalar.pack(loaded.dtype, computed[0]) == scalar.pack(folded.dtype, computed[1])
+        same = scalar.pack(loaded.dtype, computed[0]) == scalar.pack(folded.dtype, computed[1])
+        assert same or all(value != value for value in computed)  # one constant stands for NaN of both signs
 
 
 def test_dtype_rules() -> None:

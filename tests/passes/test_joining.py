@@ -14,6 +14,8 @@ from torch import Tensor
 from stator.passes import joining
 from tests.passes.test_packing import ONEDNN, Network, halves, run, same
 
+pytestmark = pytest.mark.usefixtures("matrix_units")
+
 
 def _attention(x: Tensor, q: Tensor, k: Tensor, v: Tensor, *biases: Tensor) -> Tensor:
     b = biases or (None, None, None)

@@ -17,6 +17,8 @@ from stator.passes import packing
 from stator.targets.cpu import record
 from tests.lowering.test_convolution import agree
 
+pytestmark = pytest.mark.usefixtures("matrix_units")
+
 OPTIONS: dict[str, object] = {"freezing": True, "strict": True, "cache": False}
 ONEDNN, BLAS = "mkldnn._linear_pointwise.default", "mkl._mkl_linear.default"
 
