@@ -11,7 +11,7 @@ ROWS = [
     ("mamba", "inference", "length"),
     ("whisper", "inference", "batch"),
     ("convnext", "inference", "height"),
-    ("t5", "training", "all"),
+    ("bert", "training", "all"),
 ]
 
 
