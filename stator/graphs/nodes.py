@@ -107,3 +107,12 @@ def _value_of(arg: Any) -> Any:
 def infer(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     """The fake of a call over nodes."""
     return execute(func, values_of(args), {name: _value_of(value) for name, value in kwargs.items()})
+
+
+def call_for(node: fx.Node, target: Any, *args: Any, **kwargs: Any) -> fx.Node:
+    """A call at the graph's insertion point that becomes part of what a node computes: its fake is inferred, the rest
+    of what is known of it (its place in the program, say) is the node's.
+    """
+    made = add_call(node.graph, target, args, kwargs, target._opname)
+    made.meta.update(node.meta, val=infer(target, args, kwargs))
+    return made

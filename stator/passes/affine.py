@@ -16,7 +16,7 @@ import torch
 from torch import fx
 
 from stator.graphs.frozen import frozen
-from stator.graphs.nodes import add_call, infer
+from stator.graphs.nodes import call_for
 
 aten = torch.ops.aten
 
@@ -177,6 +177,4 @@ class _Fold:
         return self._call(aten._to_copy.default, node, dtype=dtype)
 
     def _call(self, target: Any, *args: Any, **kwargs: Any) -> fx.Node:
-        node = add_call(self.end.graph, target, args, kwargs, target._opname)
-        node.meta.update(self.end.meta, val=infer(target, args, kwargs))
-        return node
+        return call_for(self.end, target, *args, **kwargs)

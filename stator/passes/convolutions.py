@@ -21,7 +21,7 @@ from stator.base.device import HOST, Device
 from stator.fake.symbolic import is_symbolic
 from stator.graphs.depthwise import both, is_loop
 from stator.graphs.frozen import CONVOLUTION, PACK_CONVOLUTION, frozen, nbytes
-from stator.graphs.nodes import add_call, infer
+from stator.graphs.nodes import add_call, call_for
 from stator.passes import pixels
 
 aten = torch.ops.aten
@@ -67,14 +67,14 @@ class MultiplyPixels:
             x, weight, bias, *_ = node.args
             result: torch.Tensor = node.meta["val"]
             with graph.inserting_before(node):
-                rows = _call(node, aten.view.default, x, [*x.meta["val"].shape[:2]])
-                matrix = _call(node, aten.view.default, weight, [*weight.meta["val"].shape[:2]])
-                columns = _call(node, aten.permute.default, matrix, [1, 0])
+                rows = call_for(node, aten.view.default, x, [*x.meta["val"].shape[:2]])
+                matrix = call_for(node, aten.view.default, weight, [*weight.meta["val"].shape[:2]])
+                columns = call_for(node, aten.permute.default, matrix, [1, 0])
                 if bias is None:
-                    product = _call(node, aten.mm.default, rows, columns)
+                    product = call_for(node, aten.mm.default, rows, columns)
                 else:
-                    product = _call(node, aten.addmm.default, bias, rows, columns)
-                made = _call(node, aten.view.default, product, [*result.shape])
+                    product = call_for(node, aten.addmm.default, bias, rows, columns)
+                made = call_for(node, aten.view.default, product, [*result.shape])
             node.replace_all_uses_with(made)
             graph.erase_node(node)
         return len(found)
@@ -218,15 +218,8 @@ def _lay(graph: fx.Graph, node: fx.Node) -> int:
     weight: Any = node.args[1]
     with graph.inserting_before(node):
         if weight.meta["val"].dtype is not torch.float32:
-            weight = _call(node, aten._to_copy.default, weight, dtype=torch.float32)
-        turned = _call(node, aten.permute.default, weight, [1, 2, 3, 0])
-        laid = _call(node, aten.clone.default, turned, memory_format=torch.contiguous_format)
-        node.update_arg(1, _call(node, aten.permute.default, laid, [3, 0, 1, 2]))
+            weight = call_for(node, aten._to_copy.default, weight, dtype=torch.float32)
+        turned = call_for(node, aten.permute.default, weight, [1, 2, 3, 0])
+        laid = call_for(node, aten.clone.default, turned, memory_format=torch.contiguous_format)
+        node.update_arg(1, call_for(node, aten.permute.default, laid, [3, 0, 1, 2]))
     return 1
-
-
-def _call(node: fx.Node, target: Any, *args: Any, **options: Any) -> fx.Node:
-    """A call that becomes part of what a node computes."""
-    made = add_call(node.graph, target, args, options, target._opname)
-    made.meta.update(node.meta, val=infer(target, args, options))
-    return made

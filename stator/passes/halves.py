@@ -17,7 +17,7 @@ from torch import fx
 
 from stator.base.device import HOST, Device
 from stator.fake.symbolic import extents
-from stator.graphs.nodes import add_call, infer
+from stator.graphs.nodes import add_call, call_for
 from stator.sizes import hint
 
 aten = torch.ops.aten
@@ -76,16 +76,9 @@ def _widen(node: fx.Node) -> None:
     with graph.inserting_before(node):
         for place in _OPERANDS[node.target]:
             if isinstance(args[place], fx.Node):
-                args[place] = _call(node, aten._to_copy.default, args[place], dtype=torch.float32)
-        product = _call(node, node.target, *args, **node.kwargs)
+                args[place] = call_for(node, aten._to_copy.default, args[place], dtype=torch.float32)
+        product = call_for(node, node.target, *args, **node.kwargs)
         narrow = add_call(graph, aten._to_copy.default, (product,), {"dtype": torch.bfloat16}, node.name)
     narrow.meta.update(node.meta)
     node.replace_all_uses_with(narrow)
     graph.erase_node(node)
-
-
-def _call(node: fx.Node, target: Any, *args: Any, **options: Any) -> fx.Node:
-    """A call that becomes part of what a node computes."""
-    made = add_call(node.graph, target, args, options, target._opname)
-    made.meta.update(node.meta, val=infer(target, args, options))
-    return made

@@ -19,7 +19,7 @@ from torch import fx
 from stator.base.device import Device
 from stator.graphs.calls import root
 from stator.graphs.frozen import frozen
-from stator.graphs.nodes import add_call, infer
+from stator.graphs.nodes import call_for
 from stator.passes.products import Product, frozen_products
 
 aten = torch.ops.aten
@@ -67,19 +67,19 @@ def _join(graph: fx.Graph, products: Sequence[Product], made: dict[tuple[fx.Node
     _move_up(graph, {*weights, *biases}, first)
     with graph.inserting_before(first):
         if weights not in made:
-            turned = [_call(graph, first, aten.permute.default, weight, [1, 0]) for weight in weights]
-            rows = _call(graph, first, aten.cat.default, turned)
-            made[weights] = _call(graph, first, aten.permute.default, rows, [1, 0])
+            turned = [call_for(first, aten.permute.default, weight, [1, 0]) for weight in weights]
+            rows = call_for(first, aten.cat.default, turned)
+            made[weights] = call_for(first, aten.permute.default, rows, [1, 0])
         if biases and biases not in made:
-            made[biases] = _call(graph, first, aten.cat.default, biases)
+            made[biases] = call_for(first, aten.cat.default, biases)
         if biases:
-            product = _call(graph, first, aten.addmm.default, made[biases], x, made[weights])
+            product = call_for(first, aten.addmm.default, made[biases], x, made[weights])
         else:
-            product = _call(graph, first, aten.mm.default, x, made[weights])
+            product = call_for(first, aten.mm.default, x, made[weights])
         start = 0
         for old in products:
             end = start + old.size.columns
-            old.node.replace_all_uses_with(_call(graph, old.node, aten.slice.Tensor, product, 1, start, end))
+            old.node.replace_all_uses_with(call_for(old.node, aten.slice.Tensor, product, 1, start, end))
             start = end
     for old in products:
         graph.erase_node(old.node)
@@ -96,9 +96,3 @@ def _move_up(graph: fx.Graph, nodes: Set[fx.Node], place: fx.Node) -> None:
     for node in order[order.index(place) :]:
         if node in needed:
             place.prepend(node)
-
-
-def _call(graph: fx.Graph, like: fx.Node, target: Any, *args: Any) -> fx.Node:
-    node = add_call(graph, target, args, {}, target._opname)
-    node.meta.update(like.meta, val=infer(target, args, {}))
-    return node

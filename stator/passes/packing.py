@@ -19,7 +19,7 @@ from torch import fx
 from stator.base.device import Device
 from stator.fake.symbolic import extents
 from stator.graphs.frozen import BLAS_PRODUCT, PACK, PACK_BLAS, PRODUCT
-from stator.graphs.nodes import add_call, infer
+from stator.graphs.nodes import add_call, call_for, infer
 from stator.passes.products import Product, frozen_products
 
 aten = torch.ops.aten
@@ -76,7 +76,7 @@ def _pack(graph: fx.Graph, product: Product, order: Order) -> tuple[fx.Node, fx.
     """The weight in the order of the library, and as (columns, terms)."""
     node = product.node
     with graph.inserting_before(node):
-        turned = _call(graph, node, aten.permute.default, product.weight, [1, 0])
+        turned = call_for(node, aten.permute.default, product.weight, [1, 0])
         packed = add_call(graph, order.packs, (turned, product.size.rows), {}, "packed")
     plain = infer(aten.clone.default, (turned,), {"memory_format": torch.contiguous_format})
     packed.meta.update(node.meta, val=plain)
@@ -100,13 +100,7 @@ def _by_blas(graph: fx.Graph, product: Product, packed: fx.Node, turned: fx.Node
     args = product.x, packed, turned, None, product.size.rows
     result = add_call(graph, BLAS_PRODUCT, args, {}, "linear")
     result.meta.update(product.node.meta)
-    return result if product.bias is None else _call(graph, product.node, aten.add.Tensor, result, product.bias)
-
-
-def _call(graph: fx.Graph, like: fx.Node, target: Any, *args: Any) -> fx.Node:
-    node = add_call(graph, target, args, {}, target._opname)
-    node.meta.update(like.meta, val=infer(target, args, {}))
-    return node
+    return result if product.bias is None else call_for(product.node, aten.add.Tensor, result, product.bias)
 
 
 def _pays_onednn(product: Product) -> bool:

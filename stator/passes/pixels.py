@@ -18,7 +18,7 @@ from torch import fx
 from stator.base.device import Device
 from stator.graphs.depthwise import both
 from stator.graphs.frozen import PACK, PACK_BLAS
-from stator.graphs.nodes import add_call, infer
+from stator.graphs.nodes import add_call, call_for
 from stator.graphs.pixels import BLAS, LOOP, MULTIPLY_PIXELS, ONEDNN
 from stator.passes.packing import orders_of
 
@@ -71,22 +71,16 @@ def _replace(node: fx.Node, by: str, packs: Any) -> None:
     x, weight, bias, *_ = node.args
     rows = _pixels(node)
     with graph.inserting_before(node):
-        matrix = _call(node, aten.view.default, weight, [*weight.meta["val"].shape[:2]])  # type: ignore[union-attr]
+        matrix = call_for(node, aten.view.default, weight, [*weight.meta["val"].shape[:2]])  # type: ignore[union-attr]
         packed = None
         if packs is not None:
             packed = add_call(graph, packs, (matrix, rows), {}, "packed")
             packed.meta.update(node.meta, val=matrix.meta["val"])
         else:  # columns are lanes, so these lie side by side
-            turned = _call(node, aten.permute.default, matrix, [1, 0])
-            laid = _call(node, aten.clone.default, turned, memory_format=torch.contiguous_format)
-            matrix = _call(node, aten.permute.default, laid, [1, 0])
+            turned = call_for(node, aten.permute.default, matrix, [1, 0])
+            laid = call_for(node, aten.clone.default, turned, memory_format=torch.contiguous_format)
+            matrix = call_for(node, aten.permute.default, laid, [1, 0])
         product = add_call(graph, MULTIPLY_PIXELS, (x, matrix, bias, packed, by), {}, "convolution")
     product.meta.update(node.meta)
     node.replace_all_uses_with(product)
     graph.erase_node(node)
-
-
-def _call(node: fx.Node, target: Any, *args: Any, **options: Any) -> fx.Node:
-    made = add_call(node.graph, target, args, options, target._opname)
-    made.meta.update(node.meta, val=infer(target, args, options))
-    return made
