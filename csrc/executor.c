@@ -8,8 +8,10 @@
 
 #include <stddef.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #define MOST_REGISTERS 1024 /* on the stack */
+#define HUGE_PAGE ((uintptr_t)2 << 20)
 
 /* -- numbers ------------------------------------------------------------------------------------------ */
 
@@ -93,24 +95,14 @@ static bool register_address(const Run *run, Py_ssize_t index, void **address) {
 
 /* -- steps -------------------------------------------------------------------------------------------- */
 
-/* What Python makes: memory of a large result. */
-static int make_large(Run *run, const Step *step, const int64_t *extents) {
-    hold_gil(run);
-    Py_ssize_t dimensions = step->memory.form.dimensions;
-    PyObject *sizes = tensor_integers(extents, dimensions);
-    PyObject *strides = sizes ? tensor_integers(extents + dimensions, dimensions) : NULL;
-    PyObject *arguments[] = {sizes, strides, step->memory.dtype_object};
-    PyObject *made = strides ? PyObject_Vectorcall(step->memory.make, arguments, 3, NULL) : NULL;
-    Py_XDECREF(sizes);
-    Py_XDECREF(strides);
-    if (made == NULL) return -1;
-    if (!tensor_check(made)) {
-        Py_DECREF(made);
-        PyErr_SetString(PyExc_SystemError, "what makes large results did not make a tensor");
-        return -1;
-    }
-    register_set_object(run, step->memory.index, made);
-    return 0;
+/* The first write to a fresh page costs a fault: large results ask for huge ones. A refusal changes nothing. */
+static void ask_for_huge_pages(const Run *run, TensorHandle handle) {
+    void *data;
+    int64_t bytes;
+    if (run->shim->address(handle, &data) != 0 || run->shim->storage_bytes(handle, &bytes) != 0) return;
+    uintptr_t start = ((uintptr_t)data + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+    uintptr_t end = ((uintptr_t)data + (uintptr_t)bytes) / HUGE_PAGE * HUGE_PAGE;
+    if (end > start) madvise((void *)start, end - start, MADV_HUGEPAGE);
 }
 
 /* Torch's own error, by asking for the same through Python. */
@@ -137,12 +129,12 @@ static int run_allocate(Run *run, const Step *step) {
     Py_ssize_t dimensions = step->memory.form.dimensions;
     const int64_t *extents = form_values(&step->memory.form, run->numbers, room);
     if (extents == NULL) return hold_gil(run), overflowed();
-    if (step->memory.make != NULL) return make_large(run, step, extents);
     TensorHandle made;
     if (run->shim->make(dimensions, extents, extents + dimensions, step->memory.dtype, step->memory.device_type,
                         step->memory.device_index, &made) != 0) {
         return allocation_failed(run, step, extents);
     }
+    if (step->memory.large) ask_for_huge_pages(run, made);
     set_handle(run, step->memory.index, made);
     return 0;
 }

@@ -73,8 +73,7 @@ typedef struct {
             int dtype;
             PyObject *device; /* borrowed; where memory is made, as torch has it and as its interface numbers it */
             int32_t device_type, device_index;
-            PyObject *make, *dtype_object; /* borrowed; make(size, stride, dtype), or NULL where torch's interface makes it */
-            bool same;
+            bool large, same;
         } memory;
         struct {
             KernelFunction function; /* or NULL, and code for a device */

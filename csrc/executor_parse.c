@@ -126,22 +126,20 @@ static int read_argument(Executor *self, PyObject *spec, Argument *argument) {
 
 /* -- steps -------------------------------------------------------------------------------------------- */
 
-/* ("allocate", register, dtype, size, stride, make, torch.device, its type, its index); make(size, stride, dtype) or None */
+/* ("allocate", register, dtype, size, stride, large, torch.device, its type, its index) */
 static int read_allocate(Executor *self, PyObject *spec, Step *step) {
-    PyObject *kind, *dtype, *size, *stride, *make, *device;
+    PyObject *kind, *dtype, *size, *stride, *device;
     const char *type;
-    int index;
+    int large, index;
     Py_ssize_t number;
-    if (!PyArg_ParseTuple(spec, "OnOOOOOsi:allocate", &kind, &number, &dtype, &size, &stride, &make, &device, &type,
+    if (!PyArg_ParseTuple(spec, "OnOOOpOsi:allocate", &kind, &number, &dtype, &size, &stride, &large, &device, &type,
                           &index)) {
         return -1;
     }
     if (number < 0 || number >= self->register_count) return wrong("an allocation");
     step->memory.index = number;
     step->memory.dtype = dtype_number(dtype);
-    if (make != Py_None && (!(step->memory.make = borrow(self, make)) || !(step->memory.dtype_object = borrow(self, dtype)))) {
-        return -1;
-    }
+    step->memory.large = large;
     step->memory.device_type = shim_device_type(type);
     step->memory.device_index = index;
     if (step->memory.device_type < 0) PyErr_Format(PyExc_NotImplementedError, "torch's interface has no %s", type);

@@ -21,9 +21,8 @@ from stator.loop.nest import Buffer, Extern, Geometry, Number, Text, View
 from stator.plan import ir
 from stator.sizes import Symbol, hint
 
-#: Bytes from which on the memory of a result comes from `runtime/pages.py`: less is soon the allocator's own to give
-#: again, and the Python in between would show.
-LARGE = 8 << 20
+#: Bytes from which on the memory of a result is asked for in huge pages.
+LARGE = 4 << 20
 
 
 def make(schedule: Schedule) -> ir.Plan:

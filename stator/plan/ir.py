@@ -91,7 +91,7 @@ Argument: TypeAlias = Any  # Tensor | Torch | None | bool | int | float | comple
 
 @dataclass(frozen=True, slots=True)
 class Allocate:
-    """Memory that nobody else holds, not cleared; `large` by `runtime/pages.py`."""
+    """New memory, not cleared; `large` in huge pages."""
 
     name: str
     form: Form

@@ -20,7 +20,6 @@ from weakref import WeakSet
 
 from stator import targets
 from stator.base.device import HOST
-from stator.runtime import pages
 from stator.sizes.strides import span
 
 if TYPE_CHECKING:
@@ -143,10 +142,7 @@ def allocate(nbytes: int, device: str = HOST) -> torch.Tensor:
     import torch  # the package itself does not need torch
 
     with torch.inference_mode(False), torch.no_grad():
-        made = torch.empty(nbytes, dtype=torch.uint8, device=device)
-        if device == HOST:
-            pages.ask_for_huge_ones(made.untyped_storage())
-        return made
+        return torch.empty(nbytes, dtype=torch.uint8, device=device)
 
 
 def views(base: torch.Tensor, pieces: Sequence[Piece | None]) -> tuple[Any, ...]:
@@ -189,24 +185,17 @@ def _reinterpreted(
 
 
 def held() -> int:
-    """The bytes of this thread's arenas, of those that the C core keeps for graphs of any thread, and of large results
-    that nobody has any more.
-    """
+    """The bytes of this thread's arenas, and of those that the C core keeps for graphs of any thread."""
     from stator._native import scratch_bytes  # needs torch, which this package does not
 
-    return (
-        scratch_bytes()
-        + pages.held()
-        + sum(arena.base.numel() for arena in _arenas.by_place.values() if arena.base is not None)
-    )
+    return scratch_bytes() + sum(arena.base.numel() for arena in _arenas.by_place.values() if arena.base is not None)
 
 
 def release() -> None:
-    """Give all that back; graphs make it again when they next run."""
+    """Give this thread's arenas and those of the C core back; graphs make them again when they next run."""
     from stator._native import scratch_release  # needs torch, which this package does not
 
     scratch_release()
-    pages.release()
     for (_, stream), arena in _arenas.by_place.items():
         for user in arena.users:
             user.forget(stream)

@@ -20,7 +20,7 @@ from stator.base.errors import mark_partly_done
 from stator.base.placement import place
 from stator.plan import ir
 from stator.plan.text import step_text
-from stator.runtime import extern, pages
+from stator.runtime import extern
 from stator.runtime.arena import Piece, allocate, view, views
 from stator.runtime.undo import keep, put_back
 from stator.sizes import Size
@@ -143,8 +143,7 @@ class _Assembly:
                 shape = self._extents(form.size), self._extents(form.stride)
                 device = self.torch.device(step.device)
                 place = device, device.type, targets.toolchain(step.device).number(step.device)
-                make = pages.large if step.large else None
-                return "allocate", self._declare(name), self._dtype(form.dtype), *shape, make, *place
+                return "allocate", self._declare(name), self._dtype(form.dtype), *shape, step.large, *place
             case ir.Reuse(name, donor, form):
                 taken = self._register(donor)
                 if form is None:

@@ -90,6 +90,24 @@ def test_no_python_runs_between_kernels() -> None:
     assert not frames
 
 
+def test_no_python_runs_for_large_results() -> None:
+    frames: list[str] = []
+    x, w = torch.randn(2048, 512), torch.randn(512, 4096)
+    with watching() as made:
+        compiled = stator.compile(
+            lambda x, w: (x @ w).exp() + 1, fullgraph=True, options={"strict": True, "cache": False}
+        )
+        compiled(x, w)
+    (graph,) = made
+    assert graph.native is not None
+    sys.setprofile(lambda frame, event, _: frames.append(frame.f_code.co_qualname) if event == "call" else None)
+    try:
+        graph.native([x, w])
+    finally:
+        sys.setprofile(None)
+    assert not frames
+
+
 def programs(symbolic: bool) -> list[Schedule]:
     """Random programs of loops."""
     makers = [Maker(seed, SYMBOLIC if symbolic else None, LOOPS) for seed in range(40)]
