@@ -1,17 +1,19 @@
 """The models of the registry with sizes marked dynamic: what is refused, compiled again, or wrong.
 
-    python -m benchmarks.changing [model …] [--modes inference training] [--size tiny]
+    python -m benchmarks.changing [model …] [--modes inference training] [--size tiny] [--only batch] [--rounds 0]
 
 Each size of a model's inputs that eager lets change (the batch, the length of a text, a side of an image), and all of
 them at once, is marked by `mark_dynamic`; then the model is called with three values of it. What eager computes, one
 compiled version has to compute too. A row has the kernels of a version of the first values alone and of the marked one,
-seconds of the first call of each, and what went wrong; the command fails where anything did.
+seconds of the first call of each, and what went wrong; the command fails where anything did. With rounds, both versions
+are called in turn with the first values, and a row has how many times as fast the marked one is: the median of rounds.
 Neighbours: `registry.py` has the models, tests/models/test_changing.py runs some of the rows.
 """
 
 from __future__ import annotations
 
 import argparse
+import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -38,6 +40,8 @@ BATCHES: Values = (lambda n: n, lambda n: n + 3, lambda n: 2 * n + 1)
 BRANCHES = {"mamba": ("length", "all")}
 #: A wrong index is no rounding: errors against eager are below this.
 ROUNDING = 5e-4
+#: Seconds that each version is called for in a round.
+SECONDS = 0.25
 
 
 class Place(NamedTuple):
@@ -85,18 +89,28 @@ class Row(NamedTuple):
     kernels: tuple[int, int]
     seconds: tuple[float, float]
     faults: list[str]
+    speed: float | None  #: of the marked version, where that of the other is 1
 
     def __str__(self) -> str:
         counts = [f"{kernels} kernels in {s:.1f} s" for kernels, s in zip(self.kernels, self.seconds, strict=True)]
+        speed = "" if self.speed is None else f", {self.speed:.2f} times as fast"
         told = "; ".join(self.faults) or "right"
-        return f"{self.model}, {self.mode}, {self.marked}: {', marked '.join(counts)}: {told}"
+        return f"{self.model}, {self.mode}, {self.marked}: {', marked '.join(counts)}{speed}: {told}"
+
+
+class Version(NamedTuple):
+    """A compiled model, and what the compiler counted in its calls."""
+
+    module: Any
+    counts: dict[str, float]
+    seconds: float  #: of the first call
 
 
 class Model:
     """A model of the registry in one mode, and its inputs."""
 
-    def __init__(self, name: str, mode: str, size: str) -> None:
-        self.name, self.mode = name, mode
+    def __init__(self, name: str, mode: str, size: str, rounds: int = 0) -> None:
+        self.name, self.mode, self.rounds = name, mode, rounds
         self.module = registry.build(name, size).train(mode == "training")
         disable_dropout(self.module)
         self.given = registry.inputs(name, self.module, 1, labels=mode == "training")
@@ -119,15 +133,36 @@ class Model:
         static = self._compiled(places, expected[:1], faults, mark=False)
         marked = self._compiled(places, expected, faults, mark=True)
         branches = name in BRANCHES.get(self.name, ())
-        if marked["graphs"] != static["graphs"] and not (faults or branches):
-            faults.append(f"{marked['graphs']:.0f} graphs where one set of sizes has {static['graphs']:.0f}")
-        kernels = int(static["kernels"]), int(marked["kernels"])
-        return Row(self.name, self.mode, name, kernels, (static["seconds"], marked["seconds"]), faults)
+        if marked.counts["graphs"] != static.counts["graphs"] and not (faults or branches):
+            graphs = f"{marked.counts['graphs']:.0f} graphs where one set of sizes has {static.counts['graphs']:.0f}"
+            faults.append(graphs)
+        kernels = int(static.counts["kernels"]), int(marked.counts["kernels"])
+        speed = self._speed(static.module, marked.module, places) if self.rounds and not faults else None
+        return Row(self.name, self.mode, name, kernels, (static.seconds, marked.seconds), faults, speed)
+
+    def _speed(self, static: Any, marked: Any, places: Sequence[Place]) -> float:
+        """How many times as fast the marked version is with the first values."""
+        inputs, ratios = self._resized(places, 0), []
+        for _ in range(self.rounds):
+            static_ms, marked_ms = (self._milliseconds(module, inputs) for module in (static, marked))
+            ratios.append(static_ms / marked_ms)
+        return statistics.median(ratios)
+
+    def _milliseconds(self, module: Any, inputs: Inputs) -> float:
+        """The median of calls, after one that is not timed."""
+        self._results(module, inputs)
+        samples: list[float] = []
+        end = time.perf_counter() + SECONDS
+        while not samples or time.perf_counter() < end:
+            start = time.perf_counter()
+            self._results(module, inputs)
+            samples.append((time.perf_counter() - start) * 1e3)
+        return statistics.median(samples)
 
     def _compiled(
         self, places: Sequence[Place], expected: Sequence[list[torch.Tensor]], faults: list[str], *, mark: bool
-    ) -> dict[str, float]:
-        """Graphs and kernels of all calls, and seconds of the first one."""
+    ) -> Version:
+        """A version that has been called with as many values as there are results to compare with."""
         compiled = stator.compile(self.module, fullgraph=True, options={"check_speed": "off"})
         before, seconds = summary(), []
         for call, want in enumerate(expected):
@@ -145,7 +180,7 @@ class Model:
             if (wrong := error(got, want)) >= ROUNDING:
                 faults.append(f"call {call}: an error of {wrong:.1e}")
         counts = {name: count - before[name] for name, count in summary().items()}
-        return counts | {"seconds": next(iter(seconds), 0.0)}
+        return Version(compiled, counts, next(iter(seconds), 0.0))
 
     def _expected(self, places: Sequence[Place]) -> list[list[torch.Tensor]]:
         """What eager gives for the three values; nothing where it takes only one."""
@@ -181,12 +216,13 @@ def main() -> None:
     parser.add_argument("--modes", nargs="+", default=list(MODES), choices=MODES)
     parser.add_argument("--size", default="tiny", choices=["base", "tiny"])
     parser.add_argument("--only", default="", choices=["", *SIZES, "all"], help="only this size")
+    parser.add_argument("--rounds", type=int, default=0, help="in which both versions are timed")
     options = parser.parse_args()
     transformers.utils.logging.set_verbosity_error()
     faults = 0
     for name in options.models or MODELS:
         for mode in options.modes:
-            for row in Model(name, mode, options.size).rows(options.only):
+            for row in Model(name, mode, options.size, options.rounds).rows(options.only):
                 print(row, flush=True)
                 faults += len(row.faults)
     if faults:

@@ -48,6 +48,7 @@ _OPERANDS: dict[Any, tuple[int, ...]] = {
     aten.mm.default: (0, 1),
     aten.bmm.default: (0, 1),
     aten.addmm.default: (0, 1, 2),
+    aten.baddbmm.default: (0, 1, 2),
     aten.convolution.default: (0, 1, 2),
 }
 

@@ -43,6 +43,27 @@ def test_bits(name: str, dtype: torch.dtype) -> None:
     assert torch.equal(compiled(x, y), function(x, y))
 
 
+#: Products whose sum with something else is rounded once, and the sizes of their operands.
+SUMS: dict[str, tuple[Callable[..., Tensor], Sequence[tuple[int, ...]]]] = {
+    "addmm": (torch.addmm, [(33, 47), (33, 65), (65, 47)]),
+    "baddbmm": (torch.baddbmm, [(4, 33, 47), (4, 33, 65), (4, 65, 47)]),
+    "addmv": (torch.addmv, [(33,), (33, 65), (65,)]),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("factors", [{}, {"beta": 0.5, "alpha": 0.3}, {"beta": 0}], ids=str)
+@pytest.mark.parametrize("name", SUMS)
+def test_sums_with_products(name: str, factors: dict[str, float], dtype: torch.dtype) -> None:
+    """As near to float64 as eager: the product is not rounded before the addition."""
+    function, sizes = SUMS[name]
+    operands = [torch.randn(size, generator=torch.Generator().manual_seed(len(size))).to(dtype) for size in sizes]
+    compiled = stator.compile(lambda *given: function(*given, **factors).relu() * 2, fullgraph=True)
+    exact = function(*(x.double() for x in operands), **factors).relu() * 2
+    ours, eager = compiled(*operands), function(*operands, **factors).relu() * 2
+    assert (ours - exact).abs().mean() <= 1.01 * (eager - exact).abs().mean()
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
 def test_squared_distances(reduction: str, dtype: torch.dtype) -> None:

@@ -36,6 +36,7 @@ PRODUCTS: dict[str, tuple[Callable[..., Tensor], tuple[Tensor, ...], int]] = {
     "with a bias": (F.linear, (X, halves(192, 256), halves(192)), 1),
     "with factors": (lambda b, x, y: torch.addmm(b, x, y, beta=0.5, alpha=2), (halves(192), X, Y), 1),
     "batches": (torch.bmm, (halves(3, 128, 256), halves(3, 256, 192)), 1),
+    "batches added to": (torch.baddbmm, (halves(192), halves(3, 128, 256), halves(3, 256, 192)), 1),
     "a convolution": (F.conv2d, (IMAGE, WINDOWS, halves(48)), 1),
     "two of one operand": (lambda x, y, z: x @ y + x @ z, (X, Y, halves(256, 192, seed=3)), 2),
     "few rows": (torch.mm, (X[:16], Y), 0),

@@ -13,7 +13,7 @@ from stator.prims import names as p
 from stator.prims.decompositions.complex import sum_of
 from stator.prims.decompositions.layout import contiguous, reshaped
 from stator.prims.decompositions.shape import roll
-from stator.prims.dtypes import cast, is_one
+from stator.prims.dtypes import HALF_TYPES, cast, is_one
 from stator.prims.table import decompose
 
 
@@ -26,6 +26,9 @@ def _scaled(value: Tensor, factor: float) -> Tensor:
 
 @decompose("baddbmm")
 def baddbmm(x: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    """In half types the product is not rounded before `x` is added: that stays one call."""
+    if a.dtype in HALF_TYPES:
+        return NotImplemented
     product = _scaled(p.bmm(a, b), alpha)
     return product if beta == 0 else p.add(product, _scaled(x, beta))
 
@@ -46,6 +49,9 @@ def mv(a: Tensor, x: Tensor) -> Tensor:
 
 @decompose("addmv")
 def addmv(x: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    """Rounded once in half types, as `baddbmm`."""
+    if a.dtype in HALF_TYPES:
+        return NotImplemented
     product = _scaled(mv(a, b), alpha)
     return product if beta == 0 else p.add(product, _scaled(x, beta))
 
