@@ -119,9 +119,11 @@ def _pool_backward(grad: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
 # ---- resampling and borders ------------------------------------------------------------------------------------------
 
 
-@rule(*variants("upsample_nearest1d _upsample_nearest_exact1d"))
-def _nearest_signal(x: Any, size: Any, scale: Any = None) -> Any:
+@rule(*variants("upsample_nearest1d _upsample_nearest_exact1d upsample_linear1d"))
+def _resampled_signal(x: Any, size: Any, *args: Any) -> Any:
     """Contiguous, however the lines lie; images may have the channel innermost."""
+    if x.dim() != 3:
+        return NotImplemented
     return make((*x.shape[:2], *size), x.dtype, x.device)
 
 
@@ -135,6 +137,20 @@ def _resampled(x: Any, size: Sequence[int], *args: Any, **kwargs: Any) -> Any:
     if x.device.type != "cpu" or len(shape) != x.dim() or any(n <= 0 for n in (*x.shape[1:], *size)):
         return NotImplemented
     return make(shape, x.dtype, x.device, channels_last_strides(shape) if suggests_channels_last(x) else None)
+
+
+@rule(*variants("upsample_nearest1d_backward _upsample_nearest_exact1d_backward upsample_linear1d_backward"))
+def _signal_gradient(grad: Any, size: Any, input_size: Any, *args: Any) -> Any:
+    return make(tuple(input_size), grad.dtype, grad.device)
+
+
+@rule(
+    *variants("upsample_nearest2d_backward _upsample_nearest_exact2d_backward upsample_bilinear2d_backward"),
+    *variants("upsample_nearest3d_backward _upsample_nearest_exact3d_backward upsample_trilinear3d_backward"),
+    *variants("upsample_bicubic2d_backward"),
+)
+def _image_gradient(grad: Any, size: Any, input_size: Sequence[int], *args: Any) -> Any:
+    return _resampled(grad, input_size[2:])
 
 
 @rule(aten.constant_pad_nd.default)

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+
 from stator.fake.execute import aten, common_device, plan_of, run_on_meta
-from stator.fake.layout import promote
+from stator.fake.layout import promote, same
 from stator.fake.overloads import overload
 from stator.fake.rules import broadcast, fresh, rule, variants
 from stator.fake.tensor import FakeTensor, make
@@ -35,9 +37,23 @@ def _enter(name: str) -> None:
 
 for _name in (
     *variants("isin", "Tensor_Tensor Tensor_Scalar"),
-    *variants("nll_loss2d_forward glu_backward"),
+    *variants("glu_backward"),
 ):
     _enter(_name)
+
+
+@rule(aten.nll_loss2d_forward.default)
+def _nll_of_images(x: Any, target: Any, weight: Any, reduction: int, ignore: int) -> Any:
+    fits = x.dim() == 4 and target.dim() == 3 and target.dtype in (torch.int64, torch.uint8)
+    fits = fits and same(target.shape, (x.shape[0], *x.shape[2:]))
+    if not fits or (weight is not None and not (weight.dtype is x.dtype and same(weight.shape, x.shape[1:2]))):
+        return _packed(aten.nll_loss2d_forward.default, x, target, weight, reduction, ignore)
+    return make(target.shape if reduction == 0 else (), x.dtype, x.device), make((), x.dtype, x.device)
+
+
+@rule(aten.nll_loss2d_backward.default)
+def _nll_of_images_backward(grad: Any, x: Any, *args: Any) -> Any:
+    return make(x.shape, x.dtype, x.device) if x.is_contiguous() else NotImplemented
 
 
 @rule(aten.angle.default)

@@ -43,6 +43,8 @@ def call(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str,
 
 
 def _is_symbolic(arg: Any) -> bool:
+    if isinstance(arg, list | tuple):
+        return any(isinstance(item, torch.SymInt) for item in arg)
     return isinstance(arg, torch.SymInt) or (isinstance(arg, FakeTensor) and arg._has_symbolic_sizes_strides)
 
 
@@ -178,22 +180,36 @@ _OTHERS: dict[Any, Callable[..., Any]] = {
     **{function: partial(_max_pool1d, function) for function in (torch.max_pool1d, F.max_pool1d)},
 }
 
-#: The operators of modes whose decomposition takes sizes that are not known, for inputs of three dims, four and five.
-_RESAMPLING = {
+#: The operators of modes, for inputs of three dims, four and five; None where there is no such.
+_RESAMPLING: dict[str, tuple[str | None, ...]] = {
     "nearest": ("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d"),
     "nearest-exact": ("_upsample_nearest_exact1d", "_upsample_nearest_exact2d", "_upsample_nearest_exact3d"),
+    "linear": ("upsample_linear1d", None, None),
+    "bilinear": (None, "upsample_bilinear2d", None),
+    "trilinear": (None, None, "upsample_trilinear3d"),
+    "bicubic": (None, "upsample_bicubic2d", None),
 }
 
 
-def _interpolate(x: Any, size: Any = None, scale_factor: Any = None, mode: str = "nearest", **named: Any) -> Any:
+def _interpolate(
+    x: Any,
+    size: Any = None,
+    scale_factor: Any = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+    recompute_scale_factor: bool | None = None,
+    antialias: bool = False,
+) -> Any:
     """To a size, or by a whole factor: what the function calls takes numbers, and the operator behind that sizes."""
-    if any(value is not None and value is not False for value in named.values()) or mode not in _RESAMPLING:
+    nearest = mode in ("nearest", "nearest-exact")
+    if recompute_scale_factor or antialias or (nearest and align_corners is not None):
         return NotImplemented
     given = size if scale_factor is None else scale_factor if size is None else None
     if given is None or not isinstance(x, FakeTensor) or not 3 <= x.dim() <= 5:
         return NotImplemented
     each = list(given) if isinstance(given, Sequence) else [given] * (x.dim() - 2)
-    if len(each) != x.dim() - 2:
+    operator = _RESAMPLING.get(mode, (None,) * 3)[x.dim() - 3]
+    if operator is None or len(each) != x.dim() - 2:
         return NotImplemented
     scales: list[float] = []
     if size is None:
@@ -201,7 +217,8 @@ def _interpolate(x: Any, size: Any = None, scale_factor: Any = None, mode: str =
             return NotImplemented
         scales = [float(scale) for scale in each]
         each = [extent * int(scale) for extent, scale in zip(x.shape[2:], scales, strict=True)]
-    return getattr(torch.ops.aten, _RESAMPLING[mode][x.dim() - 3]).default(x, each, *scales)
+    how = () if nearest else (bool(align_corners),)
+    return getattr(torch.ops.aten, operator).default(x, each, *how, *scales)
 
 
 _FORMS: dict[Any, Callable[..., Any]] = {

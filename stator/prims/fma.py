@@ -7,9 +7,12 @@ are lowered so. Run as an operator it is `addcmul`. Neighbour: `special_function
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch import Tensor
 
+from stator.fake.rules import as_promoted, rule
 from stator.prims.set import PRIMITIVES, Primitive
 from stator.prims.types import TYPE_RULES
 
@@ -25,3 +28,4 @@ _LIBRARY.impl("fma", _fma, "CompositeExplicitAutograd")
 
 FMA = torch.ops.stator.fma.default
 PRIMITIVES[FMA] = Primitive("pointwise", (TYPE_RULES["promoted"],), "x * y + other, rounded once", "fma")
+rule(FMA)(partial(as_promoted, 3))

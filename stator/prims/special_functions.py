@@ -13,6 +13,7 @@ from torch import Tensor
 from torch._ops import OpOverload
 
 from stator.fake.overloads import overload
+from stator.fake.rules import as_float, rule
 from stator.prims.set import PRIMITIVES, Primitive
 from stator.prims.types import TYPE_RULES
 
@@ -63,3 +64,4 @@ SPECIAL = torch.ops.stator.special.default
 PRIMITIVES[SPECIAL] = Primitive(
     "pointwise", (TYPE_RULES["float"],), "a special function of one or two tensors, by its name in ATen"
 )
+rule(SPECIAL)(lambda name, *operands: as_float(len(operands), *operands))

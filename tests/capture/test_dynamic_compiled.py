@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import torch
 
@@ -124,14 +127,74 @@ def test_positions_of_either_sign() -> None:
         torch.testing.assert_close(compiled(x := make(n, 3)), f(x))
 
 
-@pytest.mark.parametrize("mode", ["nearest", "nearest-exact"])
-def test_resampling_to_sizes_that_change(mode: str) -> None:
+#: Ways to resample, and the rank of what is resampled.
+RESAMPLED: dict[str, tuple[dict[str, Any], int]] = {
+    "nearest": ({"mode": "nearest"}, 4),
+    "nearest-exact": ({"mode": "nearest-exact"}, 4),
+    "linear": ({"mode": "linear"}, 3),
+    "bilinear": ({"mode": "bilinear"}, 4),
+    "bilinear, corners": ({"mode": "bilinear", "align_corners": True}, 4),
+    "bicubic": ({"mode": "bicubic"}, 4),
+    "trilinear": ({"mode": "trilinear"}, 5),
+}
+
+
+@pytest.mark.parametrize("name", RESAMPLED)
+def test_resampling_to_sizes_that_change(name: str) -> None:
+    how, rank = RESAMPLED[name]
+
     def f(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        return torch.nn.functional.interpolate(x * 2, size=y.shape[2:], mode=mode) + y
+        twice = torch.nn.functional.interpolate(x, scale_factor=2, **how)
+        return torch.nn.functional.interpolate(x * 2, size=y.shape[2:], **how) + y + twice.mean()
 
     compiled = stator.compile(f, fullgraph=True)
-    for n, m, make in ((8, 20, marked), (12, 31, torch.randn), (9, 14, torch.randn)):
-        x, y = make(2, 3, n, n + 1), make(2, 3, m, m + 3)
+    for n, m in ((8, 20), (12, 31), (9, 14)):
+        x = torch.randn(2, 3, *[n + i for i in range(rank - 2)], requires_grad=True)
+        y = torch.randn(2, 3, *[m + 3 * i for i in range(rank - 2)])
+        if n == 8:
+            for tensor in (x, y):
+                stator.mark_dynamic(tensor, range(2, rank))
+        got, want, weight = compiled(x, y), f(x, y), torch.randn(y.shape)
+        torch.testing.assert_close(got, want)
+        torch.testing.assert_close(*(torch.autograd.grad((out * weight).sum(), x)[0] for out in (got, want)))
+    assert len(versions_of(compiled)) == 1
+
+
+@pytest.mark.parametrize("weight", [None, torch.rand(5)], ids=["alike", "weighted"])
+def test_losses_of_images_whose_sizes_change(weight: torch.Tensor | None) -> None:
+    def f(x: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        loss = torch.nn.functional.cross_entropy(x, labels, weight, ignore_index=2)
+        return loss, torch.nn.functional.cross_entropy(x * 2, labels, weight, reduction="none")
+
+    compiled = stator.compile(f, fullgraph=True)
+    for n, change in ((6, stator.mark_dynamic), (9, None), (4, None)):
+        x, labels = torch.randn(2, 5, n, n + 1, requires_grad=True), torch.randint(0, 5, (2, n, n + 1))
+        if change:
+            change(x, (2, 3))
+            change(labels, (1, 2))
+        got, want = compiled(x, labels), f(x, labels)
+        torch.testing.assert_close(got, want)
+        grads = (torch.autograd.grad(loss + each.sum(), x)[0] for loss, each in (got, want))
+        torch.testing.assert_close(*grads)
+    assert len(versions_of(compiled)) == 1
+
+
+#: Functions that are a primitive of ours.
+OURS: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
+    "addcmul": lambda x, y: torch.addcmul(x, y, y, value=0.5),
+    "lerp": lambda x, y: torch.lerp(x, y, 0.3),
+    "lgamma": lambda x, y: torch.lgamma(x.abs() + 1),
+    "nextafter": lambda x, y: torch.nextafter(x, y),
+    "log_ndtr": lambda x, y: torch.special.log_ndtr(x) + torch.i0(y),
+}
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_primitives_that_are_not_operators_of_pytorch(name: str) -> None:
+    f = OURS[name]
+    compiled = stator.compile(f, fullgraph=True)
+    for n, make in ((8, marked), (12, torch.randn), (9, torch.randn)):
+        x, y = make(n, 3), make(n, 3)
         torch.testing.assert_close(compiled(x, y), f(x, y))
     assert len(versions_of(compiled)) == 1
 
