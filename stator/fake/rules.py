@@ -99,8 +99,7 @@ def as_copied(x: FakeTensor, dtype: torch.dtype) -> FakeTensor:
     return copy
 
 
-def as_promoted(count: int, *args: Any, **kwargs: Any) -> Any:
-    """The result of an elementwise operator on its first arguments, of the dtype that they are promoted to."""
+def _same(count: int, *args: Any, **kwargs: Any) -> Any:
     operands = args[:count]
     if len(operands) == 1:
         return fresh(operands, operands[0].dtype)
@@ -109,7 +108,7 @@ def as_promoted(count: int, *args: Any, **kwargs: Any) -> Any:
 
 
 def _with_number(count: int, *args: Any, **kwargs: Any) -> Any:
-    """Like `as_promoted`, of one tensor, copied first on any device, and a number that its kernel takes as one."""
+    """Like `_same`, of one tensor, which is copied first on any device, and a number that its kernel takes as one."""
     dtype = promote(args[:count])
     return fresh((as_copied(args[0], dtype),), dtype)
 
@@ -119,8 +118,7 @@ def _are_tensors(operands: Sequence[Any]) -> bool:
     return len(operands) > 2 or all(isinstance(operand, FakeTensor) for operand in operands)
 
 
-def as_float(count: int, *args: Any, **kwargs: Any) -> Any:
-    """The same of a floating dtype: the default one of whole numbers."""
+def _float(count: int, *args: Any, **kwargs: Any) -> Any:
     operands = args[:count]
     dtype = promote(operands)
     dtype = dtype if is_float(dtype) else torch.get_default_dtype()
@@ -141,6 +139,10 @@ def _number(count: int, *args: Any, **kwargs: Any) -> Any:
     return NotImplemented if args[0].dtype is torch.bool else fresh(args[:count], args[0].dtype)
 
 
+#: For elementwise primitives of ours: how many leading arguments are operands, and these.
+as_promoted, as_float = _same, _float
+
+
 def variants(names: str, overloads: str = "default") -> list[str]:
     """`name.overload` for all of these names and overloads; which of them exist differs between releases of PyTorch."""
     return [f"{name}.{overload}" for name in names.split() for overload in overloads.split()]
@@ -157,46 +159,36 @@ POLYNOMIALS = " ".join(
 _ELEMENTWISE: tuple[tuple[Callable[..., Any], int, str, str], ...] = (
     (_number, 1, "neg positive", "default"),
     (_first, 1, "relu sign ceil floor round trunc bitwise_not square clone_", "default"),
-    (
-        as_float,
-        1,
-        "exp exp2 expm1 log log2 log10 log1p sqrt rsqrt sin cos tan asin acos atan sinh cosh tanh",
-        "default",
-    ),
-    (as_float, 1, "asinh acosh atanh erf erfc erfinv sigmoid reciprocal lgamma digamma logit frac", "default"),
+    (_float, 1, "exp exp2 expm1 log log2 log10 log1p sqrt rsqrt sin cos tan asin acos atan sinh cosh tanh", "default"),
+    (_float, 1, "asinh acosh atanh erf erfc erfinv sigmoid reciprocal lgamma digamma logit frac", "default"),
     (_first, 1, "gelu silu mish softplus elu leaky_relu hardswish hardsigmoid threshold celu log_sigmoid", "default"),
     (_bool, 1, "logical_not isnan isinf isfinite", "default"),
-    (as_promoted, 2, "add sub mul maximum minimum remainder fmod bitwise_and bitwise_or bitwise_xor", "Tensor default"),
-    (as_promoted, 2, "remainder", "Scalar_Tensor"),
-    (as_promoted, 2, "add sub mul remainder fmod bitwise_and bitwise_or bitwise_xor floor_divide", "Scalar"),
-    (as_promoted, 2, "floor_divide", "default"),
-    (as_float, 2, "copysign", "Tensor Scalar"),
-    (as_float, 2, "xlogy", "Tensor Scalar_Self Scalar_Other"),
-    (as_float, 2, "igamma igammac", "default"),
-    (as_float, 2, "special_xlog1py special_zeta", "default self_scalar other_scalar"),
-    (as_float, 2, POLYNOMIALS, "default x_scalar n_scalar"),
-    (as_promoted, 2, "heaviside hypot nextafter fmax fmin gcd lcm logaddexp logaddexp2", "default"),
-    (as_promoted, 2, "pow", "Tensor_Tensor"),
+    (_same, 2, "add sub mul maximum minimum remainder fmod bitwise_and bitwise_or bitwise_xor", "Tensor default"),
+    (_same, 2, "remainder", "Scalar_Tensor"),
+    (_same, 2, "add sub mul remainder fmod bitwise_and bitwise_or bitwise_xor floor_divide", "Scalar"),
+    (_same, 2, "floor_divide", "default"),
+    (_float, 2, "copysign", "Tensor Scalar"),
+    (_float, 2, "xlogy", "Tensor Scalar_Self Scalar_Other"),
+    (_float, 2, "igamma igammac", "default"),
+    (_float, 2, "special_xlog1py special_zeta", "default self_scalar other_scalar"),
+    (_float, 2, POLYNOMIALS, "default x_scalar n_scalar"),
+    (_same, 2, "heaviside hypot nextafter fmax fmin gcd lcm logaddexp logaddexp2", "default"),
+    (_same, 2, "pow", "Tensor_Tensor"),
     (_with_number, 2, "pow", "Tensor_Scalar"),
     (_with_number, 2, "clamp_min clamp_max", "default"),
-    (as_promoted, 2, "clamp_min clamp_max", "Tensor"),
-    (as_promoted, 3, "clamp", "default Tensor"),
-    (as_float, 2, "div atan2", "Tensor Scalar default"),
+    (_same, 2, "clamp_min clamp_max", "Tensor"),
+    (_same, 3, "clamp", "default Tensor"),
+    (_float, 2, "div atan2", "Tensor Scalar default"),
     (_bool, 2, "eq ne lt le gt ge", "Tensor Scalar"),
     (_bool, 2, "logical_and logical_or logical_xor", "default"),
-    (as_promoted, 3, "addcmul addcdiv", "default"),
-    (as_promoted, 2, "lerp", "Scalar"),
-    (as_promoted, 3, "lerp", "Tensor"),
-    (as_promoted, 2, "sigmoid_backward tanh_backward threshold_backward gelu_backward silu_backward", "default"),
+    (_same, 3, "addcmul addcdiv", "default"),
+    (_same, 2, "lerp", "Scalar"),
+    (_same, 3, "lerp", "Tensor"),
+    (_same, 2, "sigmoid_backward tanh_backward threshold_backward gelu_backward silu_backward", "default"),
+    (_same, 2, "elu_backward leaky_relu_backward hardtanh_backward hardswish_backward hardsigmoid_backward", "default"),
+    (_same, 2, "softplus_backward mish_backward logit_backward", "default"),
     (
-        as_promoted,
-        2,
-        "elu_backward leaky_relu_backward hardtanh_backward hardswish_backward hardsigmoid_backward",
-        "default",
-    ),
-    (as_promoted, 2, "softplus_backward mish_backward logit_backward", "default"),
-    (
-        as_promoted,
+        _same,
         2,
         "bitwise_left_shift bitwise_right_shift __lshift__ __rshift__",
         "Tensor Tensor_Scalar Scalar_Tensor Scalar",
@@ -286,8 +278,8 @@ def _ldexp(x: Any, exponent: Any) -> Any:
         out = fresh((x, exponent), x.dtype)
         return like(x, None, None, None) if out is not NotImplemented and same(out.shape, x.shape) else out
     by_number = x.dtype is torch.float32 or not is_float(x.dtype)
-    powers = _pow_of_number(2.0, exponent) if by_number else as_promoted(2, make((), x.dtype, x.device), exponent)
-    return NotImplemented if powers is NotImplemented else as_promoted(2, x, powers)
+    powers = _pow_of_number(2.0, exponent) if by_number else _same(2, make((), x.dtype, x.device), exponent)
+    return NotImplemented if powers is NotImplemented else _same(2, x, powers)
 
 
 @rule(aten.masked_fill.Scalar, aten.masked_fill.Tensor)

@@ -139,16 +139,17 @@ def _resampled(x: Any, size: Sequence[int], *args: Any, **kwargs: Any) -> Any:
     return make(shape, x.dtype, x.device, channels_last_strides(shape) if suggests_channels_last(x) else None)
 
 
-@rule(*variants("upsample_nearest1d_backward _upsample_nearest_exact1d_backward upsample_linear1d_backward"))
-def _signal_gradient(grad: Any, size: Any, input_size: Any, *args: Any) -> Any:
-    return make(tuple(input_size), grad.dtype, grad.device)
-
-
 @rule(
-    *variants("upsample_nearest2d_backward _upsample_nearest_exact2d_backward upsample_bilinear2d_backward"),
-    *variants("upsample_nearest3d_backward _upsample_nearest_exact3d_backward upsample_trilinear3d_backward"),
-    *variants("upsample_bicubic2d_backward"),
+    *variants("upsample_nearest1d_backward _upsample_nearest_exact1d_backward upsample_linear1d_backward"),
+    *variants("upsample_nearest3d_backward _upsample_nearest_exact3d_backward upsample_bicubic2d_backward"),
 )
+def _contiguous_gradient(grad: Any, size: Any, input_size: Any, *args: Any) -> Any:
+    """Contiguous on the CPU, whatever the layout."""
+    return make(tuple(input_size), grad.dtype, grad.device) if grad.device.type == "cpu" else NotImplemented
+
+
+@rule(*variants("upsample_nearest2d_backward _upsample_nearest_exact2d_backward upsample_bilinear2d_backward"))
+@rule(*variants("upsample_trilinear3d_backward"))
 def _image_gradient(grad: Any, size: Any, input_size: Sequence[int], *args: Any) -> Any:
     return _resampled(grad, input_size[2:])
 
