@@ -89,7 +89,7 @@ def traced_convolution(
         return found
     stride, padding, dilation, *_ = args
     window = depthwise.Window(weight.size[2:], *map(both, (stride, padding, dilation)))
-    value = depthwise.lower(context, out, _innermost(context, x), weight, bias, window)
+    value = depthwise.lower(context, out, _without_border(context, x), weight, bias, window)
     value.stride = channels_last(out.size)
     context.realize(value)
     return value if same_layout(out.size, out.stride, value.stride) else with_strides(value, out.stride)
@@ -220,6 +220,17 @@ def _innermost(context: Context, x: LazyTensor) -> LazyTensor:
     if x.place is None:
         x.rewrite(x.innermost.load, 1)
     return x.innermost
+
+
+def _without_border(context: Context, x: LazyTensor) -> LazyTensor:
+    """The image with the channel innermost; of one with a border around only what is inside is in memory."""
+    image = x if x.innermost is None else x.innermost
+    if image.place is not None or image.bordered is None:
+        return _innermost(context, x)
+    _innermost(context, image.bordered)
+    assert image.body is not None
+    image.rewrite(image.body, 3)
+    return image
 
 
 def _lies(value: LazyTensor) -> Shape:
