@@ -1,8 +1,8 @@
 """Convolutions with windows of one pixel and frozen weights, as products: which, and by what.
 
 Only under the option `freezing`, of images that have the channel innermost anyway. A library's convolution takes some
-20 µs besides convolving, and its product a few; of few pixels much of the time is that. Of many pixels and few channels
-memory takes most of it, and a loop of ours computes what follows as it writes.
+20 µs besides convolving, and its product a few; of few pixels much of the time is that. A loop of ours computes what
+follows as it writes, and is the faster one as long as its weight stays in a core's cache.
 Neighbours: `convolutions.py`, which packs the other convolutions; `packing.py` has the orders of weights of products.
 """
 
@@ -17,7 +17,7 @@ from torch import fx
 
 from stator.base.device import Device
 from stator.graphs.depthwise import both
-from stator.graphs.frozen import PACK, PACK_BLAS
+from stator.graphs.frozen import PACK, PACK_BLAS, nbytes
 from stator.graphs.nodes import add_call, call_for
 from stator.graphs.pixels import BLAS, LOOP, MULTIPLY_PIXELS, ONEDNN
 from stator.passes.packing import orders_of
@@ -27,8 +27,10 @@ aten = torch.ops.aten
 _PACKED_BY = {PACK: ONEDNN, PACK_BLAS: BLAS}
 #: Pixels up to which a library's product is faster than its convolution, for more multiplications than a loop pays for.
 _FEW_PIXELS = 2047
-#: Pixels from which on, and channels up to which on both sides, a loop is.
-_MANY_PIXELS, _FEW_CHANNELS = 512, 256
+#: Pixels from which on a loop is, where a kernel reads each result, and where none does.
+_LOOP_PIXELS, _MANY_PIXELS = 64, 512
+#: What part of a core's cache a weight may be for it: what it takes more is brought there for each block of rows.
+_PART = 3
 
 
 def multiply(node: fx.Node, device: Device, loops: Set[Any]) -> bool:
@@ -60,10 +62,11 @@ def _pixels(node: fx.Node) -> int:
 
 
 def _takes_loop(node: fx.Node, device: Device, loops: Set[Any]) -> bool:
-    """Whether a loop multiplies: of float32, few channels, many pixels, and with a kernel that reads each result."""
-    columns, terms = node.args[1].meta["val"].shape[:2]  # type: ignore[union-attr]
-    fits: bool = device.product_blocks and max(columns, terms) <= _FEW_CHANNELS and _pixels(node) >= _MANY_PIXELS
-    return fits and node.meta["val"].dtype is torch.float32 and all(user.target in loops for user in node.users)
+    """Whether a loop multiplies: of float32, by a weight that a core keeps, and many pixels or what else it saves."""
+    read = all(user.target in loops for user in node.users)
+    fits: bool = device.product_blocks and _pixels(node) >= (_LOOP_PIXELS if read else _MANY_PIXELS)
+    weight: torch.Tensor = node.args[1].meta["val"]  # type: ignore[union-attr]
+    return fits and weight.dtype is torch.float32 and _PART * nbytes(weight) <= device.cache_bytes
 
 
 def _replace(node: fx.Node, by: str, packs: Any) -> None:

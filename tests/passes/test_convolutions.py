@@ -15,7 +15,7 @@ from torch import Tensor, nn
 import stator
 from stator.base import log
 from stator.graphs.frozen import CONVOLUTION, library
-from stator.passes import convolutions
+from stator.passes import convolutions, pixels
 from stator.targets.cpu import record
 from tests.lowering.test_convolution import Random, agree
 
@@ -29,9 +29,11 @@ halves = pytest.mark.skipif(not record.onednn_multiplies_halves(), reason="no in
 
 @pytest.fixture
 def gaining(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small images pay for no copy: here each convolution gains whatever it costs."""
+    """Small images pay for no copy: here each convolution gains whatever it costs, and none is a loop."""
     for name in ("_CALL", "_COPY", "_TURNED"):
         monkeypatch.setattr(convolutions, name, 0.0)
+    for name in ("_LOOP_PIXELS", "_MANY_PIXELS"):
+        monkeypatch.setattr(pixels, name, 1 << 40)
 
 
 def run(model: nn.Module, x: Tensor, **others: Any) -> tuple[Any, int, int]:

@@ -34,7 +34,8 @@ def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     blas = request.param == "mkl"
     read = record.read
     monkeypatch.setattr(record, "read", lambda *args: replace(read(*args), blas_packs=blas, onednn_products=not blas))
-    monkeypatch.setattr(pixels, "_MANY_PIXELS", 1 << 40)
+    for name in ("_LOOP_PIXELS", "_MANY_PIXELS"):
+        monkeypatch.setattr(pixels, name, 1 << 40)
     return LIBRARIES[request.param]
 
 
@@ -42,7 +43,8 @@ def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 def loops(monkeypatch: pytest.MonkeyPatch) -> None:
     """Loops multiply, of however few pixels."""
     _gaining(monkeypatch)
-    monkeypatch.setattr(pixels, "_MANY_PIXELS", 1)
+    for name in ("_LOOP_PIXELS", "_MANY_PIXELS"):
+        monkeypatch.setattr(pixels, name, 1)
 
 
 def _gaining(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,6 +148,26 @@ def test_what_follows_is_part_of_the_loop() -> None:
     model, x = nn.Sequential(*[Block(8, 24) for _ in range(3)]).eval(), torch.randn(2, 8, 9, 10)
     found, kernels, calls = run(model, x)
     assert calls == [] and len(kernels) <= 3 * 3 + 2  # the image with the channel innermost, and back
+    same(model, x, found)
+
+
+CHANNELS = {"few": (24, 32), "many": (384, 512)}
+
+
+@pytest.mark.parametrize("channels", CHANNELS)
+@pytest.mark.parametrize("side", [6, 10, 24])
+@pytest.mark.parametrize("read", [False, True])
+def test_which_are_loops(channels: str, side: int, read: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those with a weight that a core's cache holds, of many pixels, or of fewer where a kernel reads them."""
+    _gaining(monkeypatch)
+    known = record.read
+    monkeypatch.setattr(record, "read", lambda *args: replace(known(*args), cache_bytes=1 << 19))
+    narrow, wide = CHANNELS[channels]
+    after = nn.Conv2d(wide, narrow, 3, padding=1)
+    model, x = nn.Sequential(nn.Conv2d(narrow, wide, 1), *[nn.ReLU()] * read, after), torch.randn(2, narrow, side, side)
+    found, _, calls = run(model, x)
+    loop = channels == "few" and 2 * side * side >= (64 if read else 512)
+    assert len(calls) == 2 - loop
     same(model, x, found)
 
 
