@@ -27,6 +27,8 @@ aten = torch.ops.aten
 _PACKED_BY = {PACK: ONEDNN, PACK_BLAS: BLAS}
 #: Pixels up to which a library's product is faster than its convolution, for more multiplications than a loop pays for.
 _FEW_PIXELS = 2047
+#: Pixels up to which one of MKL's is, with a copy of what it reads, where the convolution steps over pixels.
+_STEP_PIXELS = 511
 #: Pixels from which on a loop is, where a kernel reads each result, and where none does.
 _LOOP_PIXELS, _MANY_PIXELS = 64, 512
 #: What part of a core's cache a weight may be for it: what it takes more is brought there for each block of rows.
@@ -38,7 +40,11 @@ def multiply(node: fx.Node, device: Device, loops: Set[Any]) -> bool:
     if not _is_product(node):
         return False
     order = orders_of(device).get(node.meta["val"].dtype)
-    if _takes_loop(node, device, loops):
+    if both(node.args[3]) != [1, 1]:
+        if order is None or _PACKED_BY[order.packs] != BLAS or _pixels(node) > _STEP_PIXELS:
+            return False
+        _replace(node, BLAS, order.packs)
+    elif _takes_loop(node, device, loops):
         _replace(node, LOOP, None)
     elif order is not None and _pixels(node) <= _FEW_PIXELS:
         _replace(node, _PACKED_BY[order.packs], order.packs)
@@ -50,10 +56,10 @@ def multiply(node: fx.Node, device: Device, loops: Set[Any]) -> bool:
 def _is_product(node: fx.Node) -> bool:
     """Whether each result is a sum over the channels of one pixel."""
     args: Any = node.args
-    x, weight, _, stride, padding, _, _, _, groups = args
+    x, weight, _, _, padding, _, _, _, groups = args
     window = tuple(weight.meta["val"].shape[2:])
-    still: bool = window == (1, 1) and both(stride) == [1, 1] and both(padding) == [0, 0]
-    return still and bool(groups == 1 and x.meta["val"].shape[1] > 1)
+    one: bool = window == (1, 1) and both(padding) == [0, 0]
+    return one and bool(groups == 1 and x.meta["val"].shape[1] > 1)
 
 
 def _pixels(node: fx.Node) -> int:
@@ -71,9 +77,12 @@ def _takes_loop(node: fx.Node, device: Device, loops: Set[Any]) -> bool:
 
 def _replace(node: fx.Node, by: str, packs: Any) -> None:
     graph = node.graph
-    x, weight, bias, *_ = node.args
+    x, weight, bias, stride, *_ = node.args
     rows = _pixels(node)
     with graph.inserting_before(node):
+        for dim, step in enumerate(both(stride), 2):
+            if step != 1:
+                x = call_for(node, aten.slice.Tensor, x, dim, 0, x.meta["val"].shape[dim], step)  # type: ignore[union-attr]
         matrix = call_for(node, aten.view.default, weight, [*weight.meta["val"].shape[:2]])  # type: ignore[union-attr]
         packed = None
         if packs is not None:

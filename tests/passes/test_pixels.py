@@ -172,7 +172,7 @@ def test_which_are_loops(channels: str, side: int, read: bool, monkeypatch: pyte
 
 
 STAYS: dict[str, Callable[[], nn.Module]] = {
-    "steps": lambda: nn.Conv2d(6, 8, 1, 2), "border": lambda: nn.Conv2d(6, 8, 1, padding=1),
+    "border": lambda: nn.Conv2d(6, 8, 1, padding=1),
     "groups": lambda: nn.Conv2d(6, 8, 1, groups=2), "window": lambda: nn.Conv2d(6, 8, (1, 3)),
 }  # fmt: skip
 
@@ -183,6 +183,19 @@ def test_what_stays(kind: str, library: str) -> None:
     found, _, calls = run(model, x)
     assert calls == [CONVOLUTION]
     same(model, x, found)
+
+
+@pytest.mark.parametrize("steps", [2, (1, 3)])
+@pytest.mark.parametrize("innermost", [False, True])
+def test_steps_over_pixels(steps: Any, innermost: bool, library: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is read is copied first, which pays for few pixels and was measured with MKL."""
+    model, x = nn.Sequential(nn.ReLU(), nn.Conv2d(6, 8, 1, steps), nn.ReLU6()), torch.randn(2, 6, 9, 8)
+    x = x.contiguous(memory_format=torch.channels_last) if innermost else x
+    found, _, calls = run(model, x)
+    assert calls == [library if library == LIBRARIES["mkl"] else CONVOLUTION]
+    same(model, x, found)
+    monkeypatch.setattr(pixels, "_STEP_PIXELS", 20)
+    assert run(model, x)[2] == [CONVOLUTION]
 
 
 def test_many_pixels_stay(monkeypatch: pytest.MonkeyPatch, library: str) -> None:
