@@ -40,7 +40,7 @@ def is_loop(node: fx.Node, device: Device) -> bool:
 
 
 def is_stem(node: fx.Node, device: Device) -> bool:
-    """Whether a kernel computes this `aten.convolution` of float32, once its weight is laid for that: few terms each."""
+    """Whether a kernel computes this `aten.convolution` of float32, once its weight is laid for it: few terms each."""
     x, weight, _, _, padding, _, transposed, _, groups = _arguments(node)
     result: torch.Tensor = node.meta["val"]
     given, window = x.meta["val"], weight.meta["val"]
