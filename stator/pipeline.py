@@ -43,6 +43,9 @@ from stator.plan.build import make
 from stator.runtime import Building, GraphArtifact, Unit
 from stator.sizes.environment import Environment
 
+#: The operators that kernels of ours compute.
+_LOOPS = frozenset([op for op, line in prims.PRIMITIVES.items() if line.kind != "extern"])
+
 
 @tables.session()
 def build(gm: fx.GraphModule, example_inputs: Sequence[Any], options: Options) -> Compiled:
@@ -99,10 +102,9 @@ def freeze(parts: Partitioned, joint: Joint, options: Options) -> Prologue | Non
     with stage("freeze"):
         mark(parts.forward.graph, parts.metadata, joint.attributes)
         passes.run(parts.forward)
-        loops = frozenset([op for op, line in prims.PRIMITIVES.items() if line.kind != "extern"])
         fold = FoldAffine(options.numerics == "fast"), FoldPadding(), MultiplyPixels()
-        packing = PackConvolutions(device, loops), JoinProducts(device), PackWeights(device)
-        passes.run(parts.forward, (*fold, WidenProducts(device), MergeEqual(), *packing))
+        packing = PackConvolutions(device, _LOOPS), JoinProducts(device), PackWeights(device)
+        passes.run(parts.forward, (*fold, WidenProducts(device, _LOOPS), MergeEqual(), *packing))
         return split(parts.forward)
 
 
@@ -129,7 +131,7 @@ def schedule_graph(gm: fx.GraphModule, name: str, options: Options) -> Schedule:
     """A graph of functional ATen overloads to fused kernels: passes, lowering, scheduling."""
     device = _target(gm, options)
     with stage("passes", graph=name):
-        passes.run(gm, (MultiplyPixels(), WidenProducts(device), *passes.PIPELINE))
+        passes.run(gm, (MultiplyPixels(), WidenProducts(device, _LOOPS), *passes.PIPELINE))
         if options.verify:
             prims.verify(gm.graph)
     if options.autotune:

@@ -1,4 +1,4 @@
-"""Which convolutions of each channel alone a kernel of ours computes.
+"""Which convolutions a kernel of ours computes: of each channel alone, and under `freezing` those of few terms.
 
 `passes/convolutions.py` lays their weights for it, `lowering/depthwise.py` makes the loop.
 In two dims of known sizes, with a result for each channel and as many channels as lanes, or more. What autograd keeps,
@@ -16,6 +16,9 @@ from torch import fx
 from stator.base.device import HOST, Device
 from stator.fake.symbolic import is_symbolic
 
+#: Terms of a result, and channels of the image, up to which a convolution of all channels is a loop, and the pixels
+#: from which on.
+STEM_TERMS, STEM_CHANNELS, STEM_PIXELS = 32, 4, 512
 DTYPES = (torch.float32, torch.bfloat16)
 
 
@@ -34,6 +37,25 @@ def is_loop(node: fx.Node, device: Device) -> bool:
     plain = all(t.device.type == HOST and t.numel() and t.dtype in (result.dtype, torch.float32) for t in tensors)
     leaving = any(user.op == "output" for known in (node, x) for user in known.users)
     return fits and plain and device.host and result.numel() > 0 and not leaving
+
+
+def is_stem(node: fx.Node, device: Device) -> bool:
+    """Whether a kernel computes this `aten.convolution` of float32, once its weight is laid for it: few terms each."""
+    x, weight, _, _, padding, _, transposed, _, groups = _arguments(node)
+    result: torch.Tensor = node.meta["val"]
+    given, window = x.meta["val"], weight.meta["val"]
+    if transposed or groups != 1 or result.ndim != 4 or result.dtype is not torch.float32 or not device.product_blocks:
+        return False
+    if is_symbolic([*result.shape, *given.shape, *window.shape]) or both(padding) != [0, 0]:
+        return False
+    few = prod(window.shape[1:]) <= STEM_TERMS and window.shape[0] >= device.vector_bytes // 4
+    return few and window.shape[1] <= STEM_CHANNELS and result.shape[0] * prod(result.shape[2:]) >= STEM_PIXELS
+
+
+def is_laid(node: fx.Node) -> bool:
+    """Whether the weight of a convolution lies as loops read it: results side by side."""
+    size, stride = _arguments(node)[1].meta["val"].shape, _arguments(node)[1].meta["val"].stride()
+    return bool(size[0] > 1 and stride[0] == 1 and prod(size[1:]) > 1)
 
 
 def _arguments(node: fx.Node) -> Any:

@@ -74,7 +74,7 @@ class Apart:
         """The numbers and names behind a refusal."""
         device = self.decision.device
         match refusal:
-            case Refusal.SIZES | Refusal.FEW_ROWS | Refusal.FEW_COLUMNS | Refusal.COLUMNS:
+            case Refusal.SIZES | Refusal.FEW_ROWS | Refusal.FEW_COLUMNS | Refusal.WINDOWS | Refusal.COLUMNS:
                 return f" ([{one.loops()}] and [{other.loops()}])"
             case Refusal.OPERATIONS:
                 return f" ({one.nodes} and {other.nodes}, of {device.max_nodes})"

@@ -31,6 +31,8 @@ _NEAR = 96  # how far apart in the program two readers of a buffer may be, so th
 _SMALL = 20  # launches: work below is worth joining for the launch alone
 _MANY = 12  # candidates for a map that are tried, at most
 _LONG = 1 << 15  # elements that are worth threads of their own
+#: Places that are a window over what is read, not some neighbours.
+_WINDOW = 4
 #: A tensor with so many times the elements that are scattered into it is large beside what these are made of.
 FEW = 32
 
@@ -46,6 +48,7 @@ class Refusal(Enum):
     DOTS = "dot products come one by one, and what the other computes of each is costly without vectors"
     FEW_ROWS = "the scan of a few long rows has little parallelism, so other long loops stay out of it"
     FEW_COLUMNS = "the reduction down columns has little parallelism, so work needed elsewhere too stays out of it"
+    WINDOWS = "the reduction down columns reads a part of each row, and windows of more rows than caches hold"
     COLUMNS = "the reduction down columns does not read what the other makes"
     SCATTERED = "what is scattered into is large, and the other reads more beside what is scattered than fits with it"
     BETWEEN = "a step must run after one of them and before the other"
@@ -259,11 +262,16 @@ class Decision:
                 continue
             inside = reduction.bits | pointwise.bits
             few = hint(reduction.space.numel) < self.device.cores * self.device.lanes
-            if few and any(escapes(name, inside, self.facts) for name in pointwise.writes):
-                return Refusal.FEW_COLUMNS
+            far = self._windows(pointwise) > self.device.cores * self.device.cache_bytes
+            if (few or far) and any(escapes(name, inside, self.facts) for name in pointwise.writes):
+                return Refusal.FEW_COLUMNS if few else Refusal.WINDOWS
             if not pointwise.writes.keys() & reduction.reads.keys():
                 return Refusal.COLUMNS
         return None
+
+    def _windows(self, group: Group) -> int:
+        """Bytes of the buffers that a group reads in several places for each point of its loops."""
+        return sum([self.bytes[name] for name, places in group.reads.items() if len(places) >= _WINDOW])
 
     def _crowds(self, one: Group, other: Group) -> bool:
         """A large buffer that is scattered into stands beside what is scattered, not beside all that this is made of.

@@ -23,7 +23,7 @@ from stator.base.device import HOST, Device
 from stator.base.dtypes import ITEMSIZE
 from stator.fake.overloads import overload
 from stator.graphs.calls import is_view
-from stator.graphs.depthwise import both, is_loop
+from stator.graphs.depthwise import both, is_laid, is_loop, is_stem
 from stator.graphs.frozen import BLAS_PRODUCT, CONVOLUTION, PRODUCT
 from stator.graphs.pixels import BLAS, LOOP, MULTIPLY_PIXELS
 from stator.loop import expr as e
@@ -84,15 +84,40 @@ DEMANDS["aten.convolution.default"] = convolution
 def traced_convolution(
     context: Context, out: Spec, x: LazyTensor, weight: LazyTensor, bias: LazyTensor | None, *args: Any
 ) -> LazyTensor:
+    if context.node is not None and is_stem(context.node, context.device) and is_laid(context.node):
+        return _stem(context, out, x, weight, bias, *args)
     if context.node is None or not is_loop(context.node, context.device):
         found: LazyTensor = extern(context, out, x, weight, bias, *args)
         return found
     stride, padding, dilation, *_ = args
     window = depthwise.Window(weight.size[2:], *map(both, (stride, padding, dilation)))
-    value = depthwise.lower(context, out, _innermost(context, x), weight, bias, window)
+    value = depthwise.lower(context, out, _without_border(context, x), weight, bias, window)
     value.stride = channels_last(out.size)
     context.realize(value)
     return value if same_layout(out.size, out.stride, value.stride) else with_strides(value, out.stride)
+
+
+def _stem(
+    context: Context, out: Spec, x: LazyTensor, weight: LazyTensor, bias: LazyTensor | None, *args: Any
+) -> LazyTensor:
+    """One of few terms: the product of what windows read, which is not copied for it, and the weight."""
+    stride, _, dilation, *_ = args
+    (down, across), (below, beside) = both(stride), both(dilation)
+    context.place(x)
+    context.place(weight)
+
+    def term(at: Indices) -> Expr:
+        batch, row, column, result, channel, i, j = at
+        pixel = x.load((batch, channel, row * down + i * below, column * across + j * beside))
+        return e.op("mul", pixel, weight.load((result, channel, i, j)))
+
+    made = out._replace(stride=channels_last(out.size))
+    n, columns, h, w = out.size
+    size = (n, h, w, columns, *weight.size[1:])
+    product = context.reduce(size, [4, 5, 6], out.dtype, lambda at: e.reduce("sum", term(at)), False)
+    assert product.place is not None
+    value = _biased(made, placed(made.size, Place(product.place.buffer, made.stride)), bias)
+    return value if same_layout(out.size, out.stride, made.stride) else with_strides(value, out.stride)
 
 
 # -- with a weight in the library's order ------------------------------------------------------------
@@ -220,6 +245,17 @@ def _innermost(context: Context, x: LazyTensor) -> LazyTensor:
     if x.place is None:
         x.rewrite(x.innermost.load, 1)
     return x.innermost
+
+
+def _without_border(context: Context, x: LazyTensor) -> LazyTensor:
+    """The image with the channel innermost; of one with a border around only what is inside is in memory."""
+    image = x if x.innermost is None else x.innermost
+    if image.place is not None or image.bordered is None:
+        return _innermost(context, x)
+    _innermost(context, image.bordered)
+    assert image.body is not None
+    image.rewrite(image.body, 3)
+    return image
 
 
 def _lies(value: LazyTensor) -> Shape:

@@ -168,7 +168,9 @@ def constant_pad(context: Context, out: Spec, x: LazyTensor, pads: Sequence[Exte
 
     if 0 in x.size:
         return pointwise(out.size, out.dtype, lambda at: border, 1)
-    return pointwise(out.size, out.dtype, body, x.weight + 3)
+    bordered = pointwise(out.size, out.dtype, body, x.weight + 3)
+    bordered.bordered = x
+    return bordered
 
 
 # Eager copies its operand with the strides that it has, then writes into the copy. Where elements share memory (windows

@@ -3,7 +3,8 @@
 A call of a library costs a few microseconds before it multiplies anything, brings a weight into an order of its own,
 and leaves what reads the product to another pass. So products of few multiplications, few rows or few terms are loops,
 with their readers in the same kernel: by rule (`takes_loop`) where that was measured to be clearly faster
-(docs/benchmarks.md), under the option `autotune` where it was on this machine (`stator/tuning.py`).
+(docs/benchmarks.md), of bfloat16 more of them, and under the option `autotune` where it was on this machine
+(`stator/tuning.py`).
 
 Where PyTorch's BLAS is MKL and the processor has AVX-512 but is not Intel's, MKL does not use it, and oneDNN's product
 takes less than half the time from about two million multiplications on (Zen 5, two threads). It adds a bias for free.
@@ -35,6 +36,7 @@ from stator.lowering.value import (
     Place,
     Spec,
     broadcast,
+    compute_dtype,
     pointwise,
     viewed,
 )
@@ -55,6 +57,9 @@ SKINNY = 3, 16
 FEW_ROWS, SMALL = 64, 1 << 13
 #: Rows from which on, and terms and columns up to which, a product with a reader is: a pass over results costs much.
 TALL, NARROW = 512, 128
+#: Multiplications, and results where each is a dot product, up to which products of bfloat16 are: oneDNN takes some
+#: 25 µs before it multiplies any.
+HALF_WORK, HALF_DOTS = 1 << 20, 4096
 #: In the `meta` of a node: which way was the faster one, where that was measured (`stator/tuning.py`).
 TAKES_LOOP = "takes_loop"
 
@@ -68,12 +73,12 @@ def takes_onednn(context: Context, out: Spec, a: LazyTensor) -> bool:
 
 
 def may_loop(node: Node, device: Device) -> bool:
-    """Whether a loop may compute a product: one of float32 or float64, of sizes that are known and not 0.
+    """Whether a loop may compute a product: of float32, float64 or bfloat16, of sizes that are known and not 0.
 
     How many products a batch has need not be known: what each of them takes decides.
     """
     values = [node.meta["val"], *[arg.meta["val"] for arg in node.args[-2:]]]  # type: ignore[union-attr]
-    wide: bool = values[0].dtype in (torch.float32, torch.float64)
+    wide: bool = values[0].dtype in (torch.float32, torch.float64, torch.bfloat16)
     known = all(type(size) is int and size for value in values for size in value.shape[-2:])
     known = known and all(type(size) is not int or size for value in values for size in value.shape[:-2])
     plain: bool = (node.kwargs.get("beta", 1), node.kwargs.get("alpha", 1)) == (1, 1)
@@ -95,6 +100,9 @@ def takes_loop(context: Context, out: Spec, a: LazyTensor, b: LazyTensor) -> boo
     dots = left[-1] == right[-2] == 1
     if not dots and right[-1] != 1:
         return False
+    if out.dtype in HALF:
+        few = rows * columns <= HALF_DOTS if dots else columns >= LOOP_COLUMNS
+        return context.device.product_blocks and not batches and few and rows * columns * terms <= HALF_WORK
     small = rows * columns * terms * ITEMSIZE[out.dtype] <= context.device.product_work * ITEMSIZE["f32"]
     if small and not batches:
         return rows * columns <= LOOP_DOTS if dots else _is_wide(columns, terms) and _has_reader(context)
@@ -119,31 +127,41 @@ def _has_reader(context: Context) -> bool:
 
 
 def _loop(context: Context, out: Spec, a: LazyTensor, b: LazyTensor) -> LazyTensor:
-    """`a @ b` as a sum of products of elements, or as products alone."""
+    """`a @ b` as a sum of products of elements, or as products alone, in the dtype that it is computed in."""
     for operand in (a, b):
         context.place(operand)  # each element is read many times
+    wide = compute_dtype(out.dtype)
     if a.size[-1] == 1:
-        return pointwise(out.size, out.dtype, lambda at: _term(a, b, (*at, ZERO)), 1)
+        return pointwise(out.size, wide, lambda at: _term(a, b, (*at, ZERO), wide), 1)
     size = (*out.size, a.size[-1])
-    return context.reduce(size, [len(size) - 1], out.dtype, lambda at: e.reduce("sum", _term(a, b, at)), False)
+    return context.reduce(size, [len(size) - 1], wide, lambda at: e.reduce("sum", _term(a, b, at, wide)), False)
 
 
-def _term(a: LazyTensor, b: LazyTensor, at: Indices) -> Expr:
+def _term(a: LazyTensor, b: LazyTensor, at: Indices, wide: str) -> Expr:
     """The product of two elements, at a batch if there are several, a row, a column and a term."""
     *batch, row, column, term = at
-    return e.op("mul", a.load((*batch, row, term)), b.load((*batch, term, column)))
+    return e.op("mul", e.cast(a.load((*batch, row, term)), wide), e.cast(b.load((*batch, term, column)), wide))
+
+
+def _rounded(out: Spec, product: LazyTensor) -> LazyTensor:
+    """A product as the program has it."""
+    if product.dtype == out.dtype:
+        return product
+    return pointwise(out.size, out.dtype, lambda at: e.cast(product.load(at), out.dtype), product.weight + 1)
 
 
 @lowers("mm")
 def mm(context: Context, out: Spec, a: LazyTensor, b: LazyTensor) -> Any:
     if takes_loop(context, out, a, b):
-        return _loop(context, out, a, b)
+        return _rounded(out, _loop(context, out, a, b))
     return _linear(context, out, a, b, None) if takes_onednn(context, out, a) else extern(context, out, a, b)
 
 
 @lowers("bmm")
 def bmm(context: Context, out: Spec, a: LazyTensor, b: LazyTensor) -> Any:
-    return _loop(context, out, a, b) if takes_loop(context, out, a, b) else extern(context, out, a, b)
+    if takes_loop(context, out, a, b):
+        return _rounded(out, _loop(context, out, a, b))
+    return extern(context, out, a, b)
 
 
 @lowers("addmm")
@@ -166,7 +184,8 @@ def addmm(
 
 def _biased(out: Spec, product: LazyTensor, bias: LazyTensor) -> LazyTensor:
     def body(at: Indices) -> Expr:
-        return e.op("add", product.load(at), e.cast(broadcast(bias, at), out.dtype))
+        total = e.op("add", product.load(at), e.cast(broadcast(bias, at), product.dtype))
+        return e.cast(total, out.dtype)
 
     return pointwise(out.size, out.dtype, body, 2 + bias.weight)
 

@@ -150,6 +150,7 @@ class LazyTensor:
         "_memo",
         "base",
         "body",
+        "bordered",
         "copied",
         "dtype",
         "innermost",
@@ -179,6 +180,8 @@ class LazyTensor:
         self.restride: Restride | None = None
         #: The value that this one is a copy of, for readers that may share its memory.
         self.copied: LazyTensor | None = None
+        #: The value that this one is with a border around, which readers may as well read from that.
+        self.bordered: LazyTensor | None = None
         #: The same image with the channel innermost, where it has been decided that it lies so.
         self.innermost: LazyTensor | None = None
         #: The values it is joined from along a dim, which it can be written from one by one.

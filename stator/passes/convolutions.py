@@ -19,7 +19,7 @@ from torch import fx
 
 from stator.base.device import HOST, Device
 from stator.fake.symbolic import is_symbolic
-from stator.graphs.depthwise import both, is_loop
+from stator.graphs.depthwise import both, is_loop, is_stem
 from stator.graphs.frozen import CONVOLUTION, PACK_CONVOLUTION, frozen, nbytes
 from stator.graphs.nodes import add_call, call_for
 from stator.passes import pixels
@@ -112,7 +112,9 @@ class PackConvolutions:
             if group.gain > 0:
                 changes += len(group.calls)
                 for node in group.calls:
-                    if not pixels.multiply(node, self.device, self.loops):
+                    if is_stem(node, self.device):
+                        _lay(graph, node)
+                    elif not pixels.multiply(node, self.device, self.loops):
                         _pack(graph, node)
         return changes
 

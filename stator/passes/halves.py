@@ -8,6 +8,7 @@ Neighbours: `Device.widens_halves` says where; `joining.py` and `packing.py` see
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -22,8 +23,9 @@ from stator.sizes import hint
 
 aten = torch.ops.aten
 
-#: Multiplications that a product needs to be widened, in all and for each element that is converted for it.
-_LEAST_WORK, _LEAST_RATIO = 1 << 22, 32
+#: Multiplications that a product needs to be widened, in all, and for each element that is converted for it: in a pass
+#: of its own, or by a kernel that computes or reads it anyway, and moves twice the bytes then.
+_LEAST_WORK, _COPIED, _COMPUTED = 1 << 22, 32, 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +33,13 @@ class WidenProducts:
     """`mm(a, b)` of bfloat16  -->  `mm(a.float(), b.float()).bfloat16()`; convolutions of all channels likewise."""
 
     device: Device
+    loops: Set[Any]  # the operators that kernels of ours compute
 
     def __call__(self, graph: fx.Graph) -> int:
         if not self.device.widens_halves:
             return 0
-        found = [
-            node for target in _OPERANDS for node in graph.find_nodes(op="call_function", target=target) if _pays(node)
-        ]
+        products = [n for target in _OPERANDS for n in graph.find_nodes(op="call_function", target=target)]
+        found = [node for node in products if _pays(node, self.loops)]
         for node in found:
             _widen(node)
         return len(found)
@@ -57,7 +59,7 @@ def _operands(node: fx.Node) -> list[fx.Node]:
     return [node.args[place] for place in _OPERANDS[node.target] if isinstance(node.args[place], fx.Node)]  # type: ignore[misc]
 
 
-def _pays(node: fx.Node) -> bool:
+def _pays(node: fx.Node, loops: Set[Any]) -> bool:
     """Whether multiplying takes so long that conversions do not matter; with symbolic sizes as in the call at hand."""
     value = node.meta["val"]
     if value.device.type != HOST or any(x.meta["val"].dtype is not torch.bfloat16 for x in (node, *_operands(node))):
@@ -69,7 +71,9 @@ def _pays(node: fx.Node) -> bool:
     right = sizes[2] if convolution else sizes[-1]
     terms = prod(right[1:]) if convolution else right[-2]
     work = prod(sizes[0]) * terms
-    return work >= _LEAST_WORK and work >= _LEAST_RATIO * sum(map(prod, sizes))
+    kernels = [all(user.target in loops for user in node.users), *[x.target in loops for x in _operands(node)]]
+    least = sum([prod(size) * (_COMPUTED if ours else _COPIED) for size, ours in zip(sizes, kernels, strict=True)])
+    return work >= max(_LEAST_WORK, least)
 
 
 def _widen(node: fx.Node) -> None:

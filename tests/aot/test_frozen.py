@@ -342,7 +342,7 @@ def test_conversions_and_arithmetic_of_parameters_move() -> None:
         (Holder(weight, lambda x, w: x @ w.t().contiguous()), 0),
         (nn.utils.parametrizations.weight_norm(nn.Linear(64, 64)), 0),
         (Holder(weight, lambda x, w: x @ (1 + w)), 0),
-        (Holder(nn.Linear(64, 64), cast), 1),  # of the input
+        (Holder(nn.Linear(64, 128), cast), 1),  # of the input
     ]
     for program, left in programs:
         prologue, main = moved(program, x)

@@ -89,3 +89,16 @@ def test_a_position_known_to_be_inside_needs_no_mask() -> None:
     before, loop = text[text.index("k0_range") :].split("sweep<", 1)
     assert "load1(" in before and "load" not in loop and "gather" not in loop
     torch.testing.assert_close(stator.compile(fn)(x), fn(x), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.int16, torch.float32], ids=str)
+def test_rows_and_borders_of_any_length(dtype: torch.dtype) -> None:
+    """What is left over of a row, and what is inside of a border, is moved under a mask: nothing beside it changes."""
+    rows = [(torch.randn(3, length) * 99).to(dtype) for length in range(1, 36)]
+
+    def function(*rows: torch.Tensor) -> list[torch.Tensor]:
+        return [torch.nn.functional.pad(-row, (2, 3), value=7) for row in rows] + [-row for row in rows]
+
+    compiled = stator.compile(function, fullgraph=True, options={"cache": False})
+    for found, wanted in zip(compiled(*rows), function(*rows), strict=True):
+        torch.testing.assert_close(found, wanted, rtol=0, atol=0)

@@ -71,6 +71,16 @@ def columns() -> Made:
     return b.program(one, two), one.name, two.name
 
 
+def windows() -> Made:
+    b = Build()
+    x = b.input(12, 64)
+    moved = [lambda i, j, d=d: get(x, i.index + d, j) for d in range(4)]
+    pairs = [lambda i, j, d=d: op("add", moved[d](i, j), moved[d + 1](i, j)) for d in (0, 2)]
+    one = b.pointwise([8, 64], lambda i, j: op("add", pairs[0](i, j), pairs[1](i, j)))
+    two = b.reduction([64], [8], lambda j, i: total(get(one, i, j)))
+    return b.program(one, two), one.name, two.name
+
+
 def strangers() -> Made:
     b = Build()
     one, two = plus(b, b.input(8, 16)), plus(b, b.input(8, 16), 2.0)
@@ -83,6 +93,7 @@ REFUSED: list[tuple[Callable[[], Made], Refusal, str, Device]] = [
     (transposed, Refusal.MAPS, "b0 is made at i0 for [64 | 64] and read at j0 for [64 | 64]", CPU),
     (between, Refusal.BETWEEN, ": b1", CPU),
     (columns, Refusal.FEW_COLUMNS, "([512×8] and [8 | 512])", CPU),
+    (windows, Refusal.WINDOWS, "([8×64] and [64 | 8])", replace(CPU, cores=1, cache_bytes=1 << 10)),
     (chain, Refusal.OPERATIONS, "(3 and 3, of 4)", replace(CPU, max_nodes=4)),
     (chain, Refusal.BUFFERS, "(2)", replace(CPU, max_params=2)),
 ]

@@ -70,6 +70,47 @@ def test_values_and_strides(kind: str, dtype: torch.dtype, innermost: bool, free
     near(found, wanted, exact)
 
 
+BORDERS: dict[str, dict[str, Any]] = {
+    "one side": {"pads": (0, 1, 0, 1), "stride": 2}, "uneven": {"pads": (1, 2, 3, 0)}, "even": {"pads": (1, 1, 1, 1)},
+    "of ones": {"pads": (0, 1, 2, 1), "value": 1.0}, "cut": {"pads": (-1, 1, 2, -2)},
+    "beside the window's": {"pads": (0, 1, 1, 0), "padding": 1}, "of channels too": {"pads": (1, 0, 0, 1, 1, 2)},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", BORDERS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("freezing", [False, True])
+def test_a_border_is_no_memory(kind: str, dtype: torch.dtype, freezing: bool) -> None:
+    """What is inside is written once, by the kernel that computes it; weights that are no numbers meet the border."""
+    given = dict(BORDERS[kind])
+    pads, value = given.pop("pads"), given.pop("value", 0.0)
+    channels = CHANNELS + sum(pads[4:])
+    layer = nn.Conv2d(channels, channels, 3, groups=channels, **given).to(dtype)
+    x = image(dtype, False, 2, CHANNELS, 10, 9)
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = layer
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.layer(F.pad(F.relu6(x * 2), pads, value=value)).relu()
+
+    model = Model()
+    with torch.no_grad():
+        found, kernels, calls = run(model, x, freezing=freezing)
+        wanted = model(x)
+        exact = model.double()(x.double())
+        layer.to(dtype)
+        assert not calls and len(kernels) <= 4
+        near(found, wanted, exact)
+        if kind == "one side":
+            layer.weight[3, 0, 2, 2] = math.inf
+            inner = stator.compile(model, fullgraph=True, options={**OPTIONS, "freezing": freezing})(x)
+            torch.testing.assert_close(inner.isnan(), model(x).isnan())
+            assert inner.isnan().any()
+
+
 @pytest.mark.parametrize("innermost", [False, True])
 def test_gradients_are_eagers(innermost: bool) -> None:
     layer = nn.Conv2d(CHANNELS, CHANNELS, 3, padding=1, groups=CHANNELS)

@@ -77,8 +77,23 @@ def test_few_multiplications_need_no_library() -> None:
 
     given = torch.randn(2, 16), torch.randn(32, 16), torch.randn(32)
     assert not stator.explain(linear)(*given).externs
-    assert stator.explain(linear)(*[x.bfloat16() for x in given]).externs
     assert stator.explain(linear)(torch.randn(20, 16), *given[1:]).externs
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_products_of_bfloat16(turned: bool) -> None:
+    """More of them are loops; sums are float32's, rounded once."""
+    torch.manual_seed(0)
+    x, b = torch.randn(2, 1152).bfloat16(), torch.randn(48).bfloat16()
+    w = torch.randn(1152, 48).bfloat16().t() if turned else torch.randn(48, 1152).bfloat16()
+    for function in (F.linear, lambda x, w, b: x @ w.t(), lambda x, w, b: (F.linear(x, w, b) @ w).sigmoid()):
+        compiled = stator.compile(function, fullgraph=True, options={"strict": True})
+        assert not stator.explain(function)(x, w, b).externs
+        got, eager, exact = compiled(x, w, b), function(x, w, b), function(x.double(), w.double(), b.double())
+        assert got.dtype is torch.bfloat16 and got.stride() == eager.stride()
+        error, allowed = [(value.double() - exact).abs().max() for value in (got, eager)]
+        assert error <= 1.25 * allowed
+    assert stator.explain(F.linear)(torch.randn(300, 1152).bfloat16(), w, b).externs
 
 
 RESULTS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {

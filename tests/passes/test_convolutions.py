@@ -15,7 +15,7 @@ from torch import Tensor, nn
 import stator
 from stator.base import log
 from stator.graphs.frozen import CONVOLUTION, library
-from stator.passes import convolutions
+from stator.passes import convolutions, pixels
 from stator.targets.cpu import record
 from tests.lowering.test_convolution import Random, agree
 
@@ -29,9 +29,11 @@ halves = pytest.mark.skipif(not record.onednn_multiplies_halves(), reason="no in
 
 @pytest.fixture
 def gaining(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small images pay for no copy: here each convolution gains whatever it costs."""
+    """Small images pay for no copy: here each convolution gains whatever it costs, and none is a loop."""
     for name in ("_CALL", "_COPY", "_TURNED"):
         monkeypatch.setattr(convolutions, name, 0.0)
+    for name in ("_LOOP_PIXELS", "_MANY_PIXELS"):
+        monkeypatch.setattr(pixels, name, 1 << 40)
 
 
 def run(model: nn.Module, x: Tensor, **others: Any) -> tuple[Any, int, int]:
@@ -283,3 +285,44 @@ def test_borders(what: str, padding: Any) -> None:
     assert (kernels == 0) is folded
     with torch.no_grad():
         torch.testing.assert_close(found, model(x))
+
+
+class Stem(nn.Module):
+    """What mobile networks begin with: a border on one side, few channels, many results."""
+
+    def __init__(self, bias: bool = True, **given: Any) -> None:
+        super().__init__()
+        self.layer = nn.Conv2d(given.pop("channels", 3), given.pop("results", 32), bias=bias, **given)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.relu(self.layer(torch.nn.functional.pad(x, (0, 1, 0, 1)))) * 2
+
+
+STEMS: dict[str, dict[str, Any]] = {
+    "steps": {"kernel_size": 3, "stride": 2}, "no bias": {"kernel_size": 3, "stride": 2, "bias": False},
+    "odd": {"kernel_size": (2, 3), "stride": (1, 3), "results": 37}, "dilated": {"kernel_size": 3, "dilation": (2, 3)},
+    "one channel": {"kernel_size": 5, "channels": 1},
+}  # fmt: skip
+NO_STEMS: dict[str, dict[str, Any]] = {
+    "own border": {"kernel_size": 3, "padding": 1}, "many terms": {"kernel_size": 4},
+    "many channels": {"kernel_size": 2, "channels": 5}, "few results": {"kernel_size": 3, "results": 8},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", [*STEMS, *NO_STEMS])
+@pytest.mark.parametrize("innermost", [False, True])
+def test_few_terms_are_a_loop(kind: str, innermost: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With what follows, also of weights that are written to; others, and those of few pixels, are the library's."""
+    for name in ("_CALL", "_COPY", "_TURNED"):
+        monkeypatch.setattr(convolutions, name, -1e9)
+    model = Stem(**(STEMS | NO_STEMS)[kind])
+    x = torch.randn(2, model.layer.in_channels, 41, 44)
+    x = x.contiguous(memory_format=torch.channels_last) if innermost else x
+    with torch.no_grad():
+        compiled = stator.compile(model, fullgraph=True, options=OPTIONS)
+        compiled(x)
+        model.layer.weight.mul_(-0.5)
+        found = compiled(x)
+    same(model, x, found)
+    assert run(model, x)[1] == (kind in NO_STEMS)
+    assert run(model, x[:, :, :14, :15])[1] == 1

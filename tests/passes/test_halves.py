@@ -14,12 +14,13 @@ import stator
 from stator.aot.trace import trace
 from stator.passes import run
 from stator.passes.halves import WidenProducts
-from stator.prims import DECOMPOSITIONS, RANDOM_OPERATORS
+from stator.prims import DECOMPOSITIONS, PRIMITIVES, RANDOM_OPERATORS
 from stator.targets import typical
 from stator.targets.cpu import record
 from tests.aot.models import Function, captured
 
 aten = torch.ops.aten
+LOOPS = frozenset([op for op, line in PRIMITIVES.items() if line.kind != "extern"])
 WIDENS = replace(typical("cpu"), widens_halves=True)
 
 
@@ -29,6 +30,7 @@ def halves(*size: int, seed: int = 0) -> Tensor:
 
 X, Y = halves(128, 256), halves(256, 192, seed=1)
 IMAGE, WINDOWS = halves(2, 32, 24, 24), halves(48, 32, 3, 3, seed=2)
+WIDE, ONES = halves(2, 24, 56, 56, seed=4), halves(48, 24, 1, 1, seed=5)
 #: Products, and how many of them are widened.
 PRODUCTS: dict[str, tuple[Callable[..., Tensor], tuple[Tensor, ...], int]] = {
     "matrices": (torch.mm, (X, Y), 1),
@@ -39,6 +41,8 @@ PRODUCTS: dict[str, tuple[Callable[..., Tensor], tuple[Tensor, ...], int]] = {
     "batches added to": (torch.baddbmm, (halves(192), halves(3, 128, 256), halves(3, 256, 192)), 1),
     "a convolution": (F.conv2d, (IMAGE, WINDOWS, halves(48)), 1),
     "two of one operand": (lambda x, y, z: x @ y + x @ z, (X, Y, halves(256, 192, seed=3)), 2),
+    "few channels, and kernels around": (lambda x, w: F.conv2d(x.relu(), w).relu(), (WIDE, ONES), 1),
+    "few channels": (F.conv2d, (WIDE, ONES), 0),
     "few rows": (torch.mm, (X[:16], Y), 0),
     "few multiplications": (torch.mm, (X[:, :32], Y[:32]), 0),
     "float32": (torch.mm, (X.float(), Y.float()), 0),
@@ -54,8 +58,8 @@ def test_which_are_widened(name: str) -> None:
     gm = captured(Function(function), operands)
     joint = trace(gm, operands, decompositions=DECOMPOSITIONS, random_operators=RANDOM_OPERATORS)
     graph = joint.graph
-    assert WidenProducts(typical("cpu"))(graph) == 0
-    assert WidenProducts(WIDENS)(graph) == count
+    assert WidenProducts(typical("cpu"), LOOPS)(graph) == 0
+    assert WidenProducts(WIDENS, LOOPS)(graph) == count
     run(graph)
     casts = [node for node in graph.nodes if node.target is aten._to_copy.default]
     if count:

@@ -34,7 +34,8 @@ def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     blas = request.param == "mkl"
     read = record.read
     monkeypatch.setattr(record, "read", lambda *args: replace(read(*args), blas_packs=blas, onednn_products=not blas))
-    monkeypatch.setattr(pixels, "_MANY_PIXELS", 1 << 40)
+    for name in ("_LOOP_PIXELS", "_MANY_PIXELS"):
+        monkeypatch.setattr(pixels, name, 1 << 40)
     return LIBRARIES[request.param]
 
 
@@ -42,7 +43,8 @@ def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 def loops(monkeypatch: pytest.MonkeyPatch) -> None:
     """Loops multiply, of however few pixels."""
     _gaining(monkeypatch)
-    monkeypatch.setattr(pixels, "_MANY_PIXELS", 1)
+    for name in ("_LOOP_PIXELS", "_MANY_PIXELS"):
+        monkeypatch.setattr(pixels, name, 1)
 
 
 def _gaining(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,8 +151,28 @@ def test_what_follows_is_part_of_the_loop() -> None:
     same(model, x, found)
 
 
+CHANNELS = {"few": (24, 32), "many": (384, 512)}
+
+
+@pytest.mark.parametrize("channels", CHANNELS)
+@pytest.mark.parametrize("side", [6, 10, 24])
+@pytest.mark.parametrize("read", [False, True])
+def test_which_are_loops(channels: str, side: int, read: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those with a weight that a core's cache holds, of many pixels, or of fewer where a kernel reads them."""
+    _gaining(monkeypatch)
+    known = record.read
+    monkeypatch.setattr(record, "read", lambda *args: replace(known(*args), cache_bytes=1 << 19))
+    narrow, wide = CHANNELS[channels]
+    after = nn.Conv2d(wide, narrow, 3, padding=1)
+    model, x = nn.Sequential(nn.Conv2d(narrow, wide, 1), *[nn.ReLU()] * read, after), torch.randn(2, narrow, side, side)
+    found, _, calls = run(model, x)
+    loop = channels == "few" and 2 * side * side >= (64 if read else 512)
+    assert len(calls) == 2 - loop
+    same(model, x, found)
+
+
 STAYS: dict[str, Callable[[], nn.Module]] = {
-    "steps": lambda: nn.Conv2d(6, 8, 1, 2), "border": lambda: nn.Conv2d(6, 8, 1, padding=1),
+    "border": lambda: nn.Conv2d(6, 8, 1, padding=1),
     "groups": lambda: nn.Conv2d(6, 8, 1, groups=2), "window": lambda: nn.Conv2d(6, 8, (1, 3)),
 }  # fmt: skip
 
@@ -161,6 +183,19 @@ def test_what_stays(kind: str, library: str) -> None:
     found, _, calls = run(model, x)
     assert calls == [CONVOLUTION]
     same(model, x, found)
+
+
+@pytest.mark.parametrize("steps", [2, (1, 3)])
+@pytest.mark.parametrize("innermost", [False, True])
+def test_steps_over_pixels(steps: Any, innermost: bool, library: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is read is copied first, which pays for few pixels and was measured with MKL."""
+    model, x = nn.Sequential(nn.ReLU(), nn.Conv2d(6, 8, 1, steps), nn.ReLU6()), torch.randn(2, 6, 9, 8)
+    x = x.contiguous(memory_format=torch.channels_last) if innermost else x
+    found, _, calls = run(model, x)
+    assert calls == [library if library == LIBRARIES["mkl"] else CONVOLUTION]
+    same(model, x, found)
+    monkeypatch.setattr(pixels, "_STEP_PIXELS", 20)
+    assert run(model, x)[2] == [CONVOLUTION]
 
 
 def test_many_pixels_stay(monkeypatch: pytest.MonkeyPatch, library: str) -> None:

@@ -173,9 +173,18 @@ template <class T, int L> INLINE V<T, L> raw(const T* p, Full) {
 }
 // Some of the lanes: a masked move where there is one (ready says so), else as many bytes as there are. What says which
 // lanes is a number of bits, or lanes of 0 and -1: first<T, L>(n) and chosen<T, L>(mask).
-template <class T, int L> using Word = V<typename Choose<sizeof(T) == 8, double, float>::type, L>;
+template <class T, int L>
+using Word = V<typename Choose<sizeof(T) == 8, double, typename Choose<sizeof(T) == 2, short, float>::type>::type, L>;
 #if defined(__AVX512VL__)
-template <class T, int L> constexpr bool ready = (sizeof(T) == 4 && (L == 16 || L == 8)) || (sizeof(T) == 8 && L == 8);
+#if defined(__AVX512BW__) && !defined(__clang__)  // which declares these otherwise
+constexpr bool moves_halves = true;
+INLINE V<short, 16> move(const void* p, V<short, 16> v, int m) { return __builtin_ia32_loaddquhi256_mask((const short*)p, v, m); }
+INLINE void move_to(void* p, V<short, 16> v, int m) { __builtin_ia32_storedquhi256_mask((short*)p, v, m); }
+#else
+constexpr bool moves_halves = false;
+#endif
+template <class T, int L> constexpr bool ready =
+    (sizeof(T) == 4 && (L == 16 || L == 8)) || (sizeof(T) == 8 && L == 8) || (moves_halves && sizeof(T) == 2 && L == 16);
 template <class T, int L> INLINE int first(i64_ n) { return (1 << n) - 1; }
 template <class T, int L> INLINE int chosen(V<int, L> m) {
     if constexpr (L == 16) return (unsigned short)__builtin_ia32_cmpd512_mask(m, V<int, L>{}, 4, (unsigned short)-1);
@@ -362,10 +371,17 @@ template <int L, class G> INLINE void each(Full, G f) {
 template <int L, class G> INLINE void each(i64_ n, G f) {
     for (int j = 0; j < n; ++j) f(j);
 }
+// A vector as it lies in memory → as it is in registers.
+template <int L, class T, class W> INLINE auto widened(W v) {
+    if constexpr (Same<T, bf16>::value) return from_bf16<L>((V<unsigned short, L>)v);
+    else if constexpr (Same<T, f16>::value) return from_f16<L>((V<unsigned short, L>)v);
+    else if constexpr (sizeof(T) == 2) return __builtin_convertvector((V<T, L>)v, V<int, L>);
+    else return (V<T, L>)v;
+}
 // load_if: contiguous, only the lanes under the mask are read; the others are zero.
 template <int L, class T, class N> INLINE auto load_if(const T* p, V<int, L> m, N n) -> decltype(load<L>(p, Full{})) {
     m &= live<L>(n);
-    if constexpr (ready<T, L>) return (V<T, L>)move(p, Word<T, L>{}, chosen<T, L>(m));
+    if constexpr (ready<T, L>) return widened<L, T>(move(p, Word<T, L>{}, chosen<T, L>(m)));
     decltype(load<L>(p, Full{})) r = {};
     for (int j = 0; j < L; ++j)
         if (m[j]) r[j] = lane_of<L>(load1(p[j]));
