@@ -139,7 +139,7 @@ class Compilation:
         target = self._folder / f"{key}.so"
         text = target.with_suffix(".cpp")
         text.write_text(source, encoding="utf-8")
-        command = [_program(self._cpp.compiler), *flags, text.name, "-o", str(target)]
+        command = [_program(self._cpp.compiler), *flags, text.name, "-lm", "-o", str(target)]
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=self._folder
         )

@@ -61,7 +61,7 @@ def test_what_all_lanes_share_is_loaded_without_a_mask() -> None:
 
     gm, _ = trace(fn, (torch.randn(12, 30), torch.rand(12)), DECOMPOSITIONS)
     text = cpp.emit(schedule(lower(gm, "test", typical("cpu")), typical("cpu", 2)).kernels, read())
-    before, loop = text[text.index("k0_range") :].split("sweep<", 1)
+    before, loop = text[text.index("k0_range") :].split("SWEEP(", 1)
     assert "rsqrt_" in before and "rsqrt_" not in loop
     assert "load_if" in loop and "gather_if" not in loop
 
@@ -86,7 +86,7 @@ def test_a_position_known_to_be_inside_needs_no_mask() -> None:
     x = torch.randn(64)
     gm, _ = trace(fn, (x,), DECOMPOSITIONS)
     text = cpp.emit(schedule(lower(gm, "test", typical("cpu")), typical("cpu", 2)).kernels, read())
-    before, loop = text[text.index("k0_range") :].split("sweep<", 1)
+    before, loop = text[text.index("k0_range") :].split("SWEEP(", 1)
     assert "load1(" in before and "load" not in loop and "gather" not in loop
     torch.testing.assert_close(stator.compile(fn)(x), fn(x), rtol=0, atol=0)
 

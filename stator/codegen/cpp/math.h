@@ -147,6 +147,11 @@ template <bool MAX, class T> INLINE T extreme_(T a, T b) {
 }
 template <class T> INLINE T min_(T a, T b) { return extreme_<false>(a, b); }
 template <class T> INLINE T max_(T a, T b) { return extreme_<true>(a, b); }
+// What the lanes of accumulators are folded by: one of each a unit, whose steps all kernels share.
+#define FOLDING_(NAME, TEXT) \
+    struct NAME { template <class T> BODY T operator()(T a, T b) const { return TEXT; } };
+FOLDING_(Sum, a + b) FOLDING_(Product, a * b) FOLDING_(Greatest, max_(a, b)) FOLDING_(Least, min_(a, b))
+FOLDING_(Either, a | b) FOLDING_(Both, a & b)
 
 INLINE float sqrt_(float x) { return __builtin_sqrtf(x); }
 INLINE double sqrt_(double x) { return __builtin_sqrt(x); }

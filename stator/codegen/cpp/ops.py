@@ -58,6 +58,13 @@ COMBINE = {
 }  # fmt: skip
 COMBINE_MASKS = COMBINE | {"add": "{0} | {1}", "mul": "{0} & {1}", "maximum": "{0} | {1}", "minimum": "{0} & {1}"}
 
+#: Texts that combine the lanes of an accumulator → the functions in `math.h` that do it. Others are written where they
+#: are used, and cost the compiler more: it makes all steps of folding anew for a function of another place.
+FOLDS = {
+    "a + b": "Sum{}", "a * b": "Product{}", "max_(a, b)": "Greatest{}", "min_(a, b)": "Least{}",
+    "a | b": "Either{}", "a & b": "Both{}",
+}  # fmt: skip
+
 
 def operator(name: str, kind: str, dtype: str, operands: list[str]) -> str:
     """The text of an operator whose (value) operands are of a register kind."""

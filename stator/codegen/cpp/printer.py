@@ -1,7 +1,7 @@
 """Prints functions of the kernel IR as C++ with vectors: `extern "C" const char* k<i>(void* const* p)` for each.
 
 A function is one over a range of its grid, the parallel loops that it begins with, which `parallel` in `vector.h`
-shares among threads. A loop of lanes is a `sweep`: its body is written once, for a block of lanes, of which `n` are
+shares among threads. A loop of lanes is a `SWEEP`: its body is written once, for a block of lanes, of which `n` are
 alive. The values of symbolic sizes follow the pointers. What a kernel returns is null, or what was wrong with an index
 that it loaded. Neighbours: `lanes` says what is a vector, `memory` writes loads and stores, `ops` has the spellings.
 """
@@ -263,7 +263,7 @@ class _Printer(Memory):
         folded = target in self.lanes.folded
         vector = folded or target in self.lanes.varying
         values = [self.operand(arg, vector) for arg in statement.args if arg != target]
-        item = f"{name}[{'u.value' if folded else '0'}]"
+        item = f"{name}[{'u' if folded else '0'}]"
         if op == "fma":  # what it is folded by in the end is a sum
             op, combined = "add", f"fused_({', '.join(values)}, {item})"
         else:
@@ -320,7 +320,7 @@ class _Printer(Memory):
             text = f"join({name}_total, {name}_lost)" if folded else f"{name}_total[0]"
         elif folded:
             body = _combined(self.operators[target], target.dtype, "a", "b")
-            text = f"fold_all({name}, [](auto a, auto b) BODY {{ return {body}; }})"
+            text = f"fold_all({name}, {ops.FOLDS.get(body) or f'[](auto a, auto b) BODY {{ return {body}; }}'})"
         else:
             text = f"{name}[0]"
         if kind == "mask" and not vector:
@@ -341,7 +341,7 @@ class _Printer(Memory):
         self.loop = loop
         self.enter()
         self.statements(loop.body)
-        self.leave(self.sweep(loop), "});")
+        self.leave(self.sweep(loop), "})")
         self.loop = None
 
     def bounds(self, loop: ir.Loop) -> tuple[str, str]:
@@ -358,17 +358,22 @@ class _Printer(Memory):
     def sweep(self, loop: ir.Loop) -> str:
         """The head of a loop of lanes: whether single vectors and a part of one may be left over, too."""
         (start, stop), together = self.bounds(loop), loop.lanes * loop.unroll
-        left, tail = loop.axis.size % together, _flag(loop.axis.size % loop.lanes != 0)
+        left, tail = loop.axis.size % together, loop.axis.size % loop.lanes != 0
+        lanes, unroll, rest = loop.lanes, 1, False
         match loop.kind:
             case "whole":
-                flags = f"{together}, 1, false, false"
+                lanes, tail = together, False
             case "rest":
-                start, flags = f"{stop} - ({stop} - {start}) % {together}", f"{loop.lanes}, 1, false, {tail}"
+                start = f"{stop} - ({stop} - {start}) % {together}"
             case _:
-                flags = f"{loop.lanes}, {loop.unroll}, {_flag(type(left) is not int or left >= loop.lanes)}, {tail}"
-        return f"sweep<{flags}>({start}, {stop}, [&](i64_ {loop.axis.name}, auto n, auto u) BODY {{"
+                unroll = loop.unroll
+                rest = unroll > 1 and (type(left) is not int or left >= lanes)
+        over = _LEFT[rest, tail]
+        return f"SWEEP({lanes}, {unroll}, {over}, {loop.axis.name}, {start}, {stop}, {{"
 
 
+#: What a loop may leave over, by whether that may be single vectors, and a part of one.
+_LEFT = {(False, False): "none", (True, False): "rest", (False, True): "tail", (True, True): "both"}
 #: Operators that give one of their operands, or one with another sign.
 _CHOOSE = frozenset(("minimum", "maximum", "where", "neg", "abs"))
 

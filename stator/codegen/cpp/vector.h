@@ -13,7 +13,6 @@ typedef unsigned long u64_;
 template <class T, int L> struct Vector { typedef T type __attribute__((vector_size(sizeof(T) * L))); };
 template <class T, int L> using V = typename Vector<T, L>::type;
 template <class F> using Int = decltype(F{} < F{});  // the signed integers of the same shape: what comparisons give
-template <int N> struct Number { static constexpr int value = N; };
 template <class A, class B> struct Same { static constexpr bool value = false; };
 template <class A> struct Same<A, A> { static constexpr bool value = true; };
 template <bool first, class A, class B> struct Choose { typedef A type; };
@@ -438,21 +437,25 @@ template <int L, class F> INLINE F within(F at, i64_ bound, V<int, L> needed, in
     return select(out, F{}, at);
 }
 
-// ---- loops: sweep calls body(position, live lanes, number of the accumulator) over [from, to) by vectors of L,
-// U of them at a time; REST and TAIL say whether single vectors and a partial one may be left over.
+// ---- loops: SWEEP runs a block at the places X of [FROM, TO), by vectors of L, U of them together. LEFT says what may be
+// left over: single vectors (rest), a part of one (tail), both, or none. In the block `n` says which lanes are live, `u`
+// is the number of the accumulator. Its text is pasted: of a function g++ would optimize a copy at each level of calls.
 
-template <int L, int U, int K, class B> INLINE void burst(i64_ i, B& body) {
-    body(i + K * L, Full{}, Number<K>{});
-    if constexpr (K + 1 < U) burst<L, U, K + 1>(i, body);
-}
-template <int L, int U, bool REST, bool TAIL, class B> INLINE void sweep(i64_ from, i64_ to, B body) {
-    i64_ i = from;
-    for (; i + L * U <= to; i += L * U) burst<L, U, 0>(i, body);
-    if constexpr (REST && U > 1)
-        for (; i + L <= to; i += L) body(i, Full{}, Number<0>{});
-    if constexpr (TAIL)
-        if (i < to) body(i, to - i, Number<0>{});
-}
+constexpr Full n{};  // where the block is not of a part
+#define BLOCK_(AT, K, X, ...) { const i64_ X = AT; constexpr int u = K; __VA_ARGS__ }
+#define TOGETHER_1(L, X, ...) BLOCK_(at_, 0, X, __VA_ARGS__)
+#define TOGETHER_2(L, X, ...) TOGETHER_1(L, X, __VA_ARGS__) BLOCK_(at_ + L, 1, X, __VA_ARGS__)
+#define TOGETHER_3(L, X, ...) TOGETHER_2(L, X, __VA_ARGS__) BLOCK_(at_ + 2 * L, 2, X, __VA_ARGS__)
+#define TOGETHER_4(L, X, ...) TOGETHER_3(L, X, __VA_ARGS__) BLOCK_(at_ + 3 * L, 3, X, __VA_ARGS__)
+#define LEFT_none(L, X, ...)
+#define LEFT_rest(L, X, ...) for (; at_ + L <= to_; at_ += L) BLOCK_(at_, 0, X, __VA_ARGS__)
+#define LEFT_tail(L, X, ...) if (at_ < to_) { const i64_ n = to_ - at_; BLOCK_(at_, 0, X, __VA_ARGS__) }
+#define LEFT_both(L, X, ...) LEFT_rest(L, X, __VA_ARGS__) LEFT_tail(L, X, __VA_ARGS__)
+#define SWEEP(L, U, LEFT, X, FROM, TO, ...) { \
+    i64_ at_ = FROM; \
+    const i64_ to_ = TO; \
+    for (; at_ + L * U <= to_; at_ += L * U) { TOGETHER_##U(L, X, __VA_ARGS__) } \
+    LEFT_##LEFT(L, X, __VA_ARGS__) }
 template <class T> INLINE T keep(Full, T now, T) { return now; }
 template <class T> INLINE T keep(i64_ n, T now, T before) { return select(live<lanes_of<T>>(n), now, before); }
 template <class T, int U, class F> INLINE void fill(F (&a)[U], T c) {
