@@ -42,7 +42,7 @@ torch.testing.assert_close(w.grad, expected)
 print(json.dumps({
     "spans": sorted({span.name for span in recorder.spans}),
     "packages": sorted({name.split(".")[1] for name in loaded if name.startswith("stator.")}),
-    "foreign": [name for name in ("sympy", "torch._dynamo", "torch._inductor") if name in loaded],
+    "foreign": [name for name in ("sympy", "networkx", "torch._dynamo", "torch._inductor") if name in loaded],
     "warnings": [str(w.message) for w in caught if isinstance(w.message, CacheWarning)],
 }))
 """
