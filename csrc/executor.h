@@ -73,7 +73,7 @@ typedef struct {
             int dtype;
             PyObject *device; /* borrowed; where memory is made, as torch has it and as its interface numbers it */
             int32_t device_type, device_index;
-            bool large, same;
+            bool large, reuse, same; /* in huge pages; in memory of earlier results; as the donor lies */
         } memory;
         struct {
             KernelFunction function; /* or NULL, and code for a device */

@@ -126,20 +126,21 @@ static int read_argument(Executor *self, PyObject *spec, Argument *argument) {
 
 /* -- steps -------------------------------------------------------------------------------------------- */
 
-/* ("allocate", register, dtype, size, stride, large, torch.device, its type, its index) */
+/* ("allocate", register, dtype, size, stride, large, reuse, torch.device, its type, its index) */
 static int read_allocate(Executor *self, PyObject *spec, Step *step) {
     PyObject *kind, *dtype, *size, *stride, *device;
     const char *type;
-    int large, index;
+    int large, reuse, index;
     Py_ssize_t number;
-    if (!PyArg_ParseTuple(spec, "OnOOOpOsi:allocate", &kind, &number, &dtype, &size, &stride, &large, &device, &type,
-                          &index)) {
+    if (!PyArg_ParseTuple(spec, "OnOOOppOsi:allocate", &kind, &number, &dtype, &size, &stride, &large, &reuse, &device,
+                          &type, &index)) {
         return -1;
     }
     if (number < 0 || number >= self->register_count) return wrong("an allocation");
     step->memory.index = number;
     step->memory.dtype = dtype_number(dtype);
     step->memory.large = large;
+    step->memory.reuse = reuse;
     step->memory.device_type = shim_device_type(type);
     step->memory.device_index = index;
     if (step->memory.device_type < 0) PyErr_Format(PyExc_NotImplementedError, "torch's interface has no %s", type);

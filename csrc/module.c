@@ -20,6 +20,8 @@ static PyMethodDef methods[] = {
      "record(context, plan, *inputs): runs a plan's forward graph inside an autograd function."},
     {"scratch_bytes", native_scratch_bytes, METH_NOARGS, "The bytes that executors keep for their next calls."},
     {"scratch_release", native_scratch_release, METH_NOARGS, "Gives them back; executors make them again."},
+    {"results_bytes", native_results_bytes, METH_NOARGS, "The bytes of large results that nobody has and that are kept for others."},
+    {"results_release", native_results_release, METH_NOARGS, "Gives them back."},
     {"suspend", native_suspend, METH_NOARGS, "Dispatchers of this thread call their originals until resume()."},
     {"resume", native_resume, METH_NOARGS, "Undoes one suspend()."},
     {"suspended", native_suspended, METH_NOARGS, "Whether dispatchers of this thread call their originals."},

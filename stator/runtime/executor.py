@@ -36,15 +36,17 @@ if TYPE_CHECKING:
 Extent = int | tuple[tuple[Any, ...], ...]
 
 
-def make(plan: ir.Plan, kernels: Mapping[str, Any]) -> Executor | None:
-    """What runs the plan in C, or None. ValueError where the plan's names do not fit together."""
+def make(plan: ir.Plan, kernels: Mapping[str, Any], reuse: bool = True) -> Executor | None:
+    """What runs the plan in C, or None; `reuse`: large results take the memory of earlier ones. ValueError where the
+    plan's names do not fit together.
+    """
     from stator._native import Executor, Kernel  # needs torch, which this package does not
 
     kinds = _kinds(plan)
     if not all(map(targets.has, kinds)) or any(type(kernel) is not Kernel for kernel in kernels.values()):
         return None
     try:
-        return Executor(*_Assembly(plan, kernels, kinds).arguments())
+        return Executor(*_Assembly(plan, kernels, kinds, reuse).arguments())
     except NotImplementedError:
         return None
 
@@ -58,12 +60,12 @@ def _kinds(plan: ir.Plan) -> set[str]:
 class _Assembly:
     """The arguments of an `Executor` under construction; registers that are let go are taken again."""
 
-    __slots__ = ("count", "free", "kernels", "kinds", "numbers", "operators", "plan", "registers", "torch")
+    __slots__ = ("count", "free", "kernels", "kinds", "numbers", "operators", "plan", "registers", "reuse", "torch")
 
-    def __init__(self, plan: ir.Plan, kernels: Mapping[str, Any], kinds: set[str]) -> None:
+    def __init__(self, plan: ir.Plan, kernels: Mapping[str, Any], kinds: set[str], reuse: bool) -> None:
         import torch  # the package itself does not need torch
 
-        self.plan, self.kernels, self.kinds, self.torch = plan, kernels, kinds, torch
+        self.plan, self.kernels, self.kinds, self.reuse, self.torch = plan, kernels, kinds, reuse, torch
         self.registers: dict[str, int] = {}
         self.free: list[int] = []
         self.count = 0
@@ -143,7 +145,8 @@ class _Assembly:
                 shape = self._extents(form.size), self._extents(form.stride)
                 device = self.torch.device(step.device)
                 place = device, device.type, targets.toolchain(step.device).number(step.device)
-                return "allocate", self._declare(name), self._dtype(form.dtype), *shape, step.large, *place
+                kept = step.large, step.large and self.reuse
+                return "allocate", self._declare(name), self._dtype(form.dtype), *shape, *kept, *place
             case ir.Reuse(name, donor, form):
                 taken = self._register(donor)
                 if form is None:
