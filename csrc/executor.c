@@ -1,7 +1,8 @@
 /* Runs the plan of a graph: its steps one after another, with no Python between kernels.
  *
  * An Executor is called with a list of inputs, which it empties, and gives a tuple. The GIL is let go at the first
- * kernel or product and taken back where an object has to be made, given up or called. What raises ends the call:
+ * kernel or product and taken back where an object has to be made, given up or called; a brief graph keeps it, since getting
+ * it back from a thread that computes in Python may take a thousand times as long as the graph. What raises ends the call:
  * `fail` puts memory of the caller back where that is asked for, and says which step it was.
  */
 #include "executor.h"
@@ -38,7 +39,7 @@ void hold_gil(Run *run) {
 }
 
 void let_gil_go(Run *run) {
-    if (run->thread == NULL) run->thread = PyEval_SaveThread();
+    if (run->thread == NULL && !run->self->brief) run->thread = PyEval_SaveThread();
 }
 
 TensorHandle register_handle(const Run *run, Py_ssize_t index) {

@@ -115,6 +115,7 @@ typedef struct {
     PyObject *retype;      /* view(tensor, size, stride, offset, dtype) */
     PyObject *keep, *fail; /* keep(*tensors), NULL if there are none; fail(step, error, kept) */
     Py_ssize_t kept_count, *kept, begin;
+    bool brief;      /* all steps take less than others may be kept waiting for: the GIL stays */
     char device[16]; /* the type of the one device of all tensors; empty where there are several */
 } Executor;
 

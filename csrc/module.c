@@ -56,7 +56,8 @@ PyMODINIT_FUNC PyInit__native(void) {
         frame_hook_register(module) < 0 || PyModule_AddType(module, &Kernel_Type) < 0 ||
         PyModule_AddType(module, &Empty_Type) < 0 || PyModule_AddType(module, &Plan_Type) < 0 ||
         PyModule_AddType(module, &Backward_Type) < 0 || add_method(module, &backward) < 0 ||
-        PyModule_AddType(module, &Executor_Type) < 0 || PyModule_AddType(module, &Frozen_Type) < 0) {
+        PyModule_AddType(module, &Executor_Type) < 0 || PyModule_AddType(module, &Straight_Type) < 0 ||
+        PyModule_AddType(module, &Frozen_Type) < 0) {
         Py_DECREF(module);
         return NULL;
     }

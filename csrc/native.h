@@ -1,7 +1,7 @@
 /* Shared declarations of the extension module stator._native.
  *
  * tensor.c reads tensor metadata, state.c torch's global state, tree.c builds guard trees, guards.c and
- * condition.c evaluate them, dispatcher.c is the callable that users hold, replay.c what follows when compiled code fails, frame_hook.c and frame_table.c compile
+ * condition.c evaluate them, dispatcher.c is the callable that users hold, straight.c runs an entry that is a graph and no more, replay.c what follows when compiled code fails, frame_hook.c and frame_table.c compile
  * the frames below, plan.c is what rewritten code calls, backward.c what autograd calls, executor.c runs a graph (executor_parse.c reads its steps,
  * executor_call.c calls operators, scratch.c has memory for intermediates, results.c of large results), kernels.c calls one compiled kernel, device.c
  * one that a device runs, frozen.c keeps what is computed from parameters alone, extent.c computes sizes, empty.c makes a kernel's result, shim.c is torch's stable C interface, module.c puts them together. The GIL protects all state.
@@ -99,6 +99,12 @@ int dispatcher_register(PyObject *module);
 PyObject *native_suspend(PyObject *module, PyObject *ignored);
 PyObject *native_resume(PyObject *module, PyObject *ignored);
 PyObject *native_suspended(PyObject *module, PyObject *ignored);
+
+/* -- straight.c ----------------------------------------------------------------------------------- */
+
+extern PyTypeObject Straight_Type;
+/* What an entry gives whose parameters are bound to these slots. */
+PyObject *straight_call(PyObject *straight, PyObject *const *slots, Py_ssize_t count);
 
 /* -- replay.c ------------------------------------------------------------------------------------- */
 

@@ -1,12 +1,14 @@
 """Patterns of real programs at five sizes: microseconds a call of eager, stator and torch.compile.
 
     python -m benchmarks.kernels [pattern …] [--sizes 16 100000] [--threads 2] [--peer] [--out kernels.json]
+    python -m benchmarks.kernels --odd --dtype bfloat16 --threads 1
     python -m benchmarks.kernels --read kernels.json … >> docs/kernels.md
 
 All of a row are measured in turn in one process, allocations and calls included; a figure is the least of several
-rounds, as the machine is shared. `--peer` adds torch.compile. Of patterns that memory bounds the last columns are the
-bandwidth that they reach, and which part that is of what copying reaches in this process: into memory that is there,
-and into fresh memory (`clone`), as results are.
+rounds, as the machine is shared. `--peer` adds torch.compile. `--odd` and `--dtype` sweep beside the table: other
+sizes, and operands of another dtype in those patterns whose operands are float32. Of patterns that memory bounds the
+last columns are the bandwidth that they reach, and which part that is of what copying reaches in this process: into
+memory that is there, and into fresh memory (`clone`), as results are.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from rich.console import Console
 from rich.table import Table
 
 import stator
-from benchmarks.kernels.cases import PATTERNS, SIZES, Pattern
+from benchmarks.kernels.cases import ODD_SIZES, PATTERNS, SIZES, Pattern
 from benchmarks.worker import flat_outputs
 
 Call = Callable[[], Any]
@@ -106,13 +108,29 @@ def least(calls: dict[str, Call]) -> dict[str, float]:
     return {name: min(round[name] for round in rounds) for name in calls}
 
 
-def measure(names: Iterable[str], sizes: Iterable[int], compilers: Iterable[str], copying: Copying) -> Iterator[Row]:
+def inputs_of(pattern: Pattern, size: int, dtype: torch.dtype) -> tuple[Any, ...]:
+    """Random inputs, in a dtype instead of float32; none where no operand is float32."""
+    torch.manual_seed(0)
+    given = pattern.inputs(size)
+    if all(x.dtype != torch.float32 for x in given):
+        return given if dtype == torch.float32 else ()
+    return tuple([x.to(dtype) if x.dtype == torch.float32 else x for x in given])
+
+
+def measure(
+    names: Iterable[str],
+    sizes: Iterable[int],
+    compilers: Iterable[str],
+    copying: Copying,
+    dtype: torch.dtype = torch.float32,
+) -> Iterator[Row]:
     """The rows, one after the other."""
     for name in names:
         pattern = PATTERNS[name]
         for size in sizes:
-            torch.manual_seed(0)
-            given = pattern.inputs(size)
+            given = inputs_of(pattern, size, dtype)
+            if not given:
+                continue
             with torch.set_grad_enabled(pattern.grad):
                 calls = {compiler: call_of(compiler, pattern, given) for compiler in compilers}
                 moved = sum(t.nbytes for t in (*given, *flat_outputs(pattern.run(*given))))
@@ -196,7 +214,9 @@ def main() -> None:
     """Parse, measure, print, and write what was measured."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("patterns", nargs="*", help="parts of names; all patterns where there are none")
-    parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES), choices=SIZES)
+    parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES), choices=(*SIZES, *ODD_SIZES))
+    parser.add_argument("--odd", action="store_const", dest="sizes", const=list(ODD_SIZES), help="odd sizes")
+    parser.add_argument("--dtype", default="float32", choices=("float32", "float64", "bfloat16", "float16"))
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--peer", action="store_true", help="torch.compile too")
     parser.add_argument("--out", type=Path, help="a file for the figures")
@@ -209,7 +229,7 @@ def main() -> None:
     compilers = ["eager", "stator", *["torch.compile"] * options.peer]
     names = [name for name in PATTERNS if not options.patterns or any(part in name for part in options.patterns)]
     console, copying, rows = Console(), copy(), []
-    for row in measure(names, options.sizes, compilers, copying):
+    for row in measure(names, options.sizes, compilers, copying, getattr(torch, options.dtype)):
         rows.append(row)
         if options.out:
             options.out.write_text(json.dumps([row._asdict() for row in rows], indent=1), encoding="utf-8")

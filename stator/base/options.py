@@ -162,8 +162,8 @@ class Options:
     )
     reuse_results: bool = option(
         True,
-        "Give results of 4 MiB or more on the CPU the memory of earlier ones that the program has let go of; kept are at "
-        "most a quarter of the most memory that the process ever had, and 1 GiB.",
+        "Give results of 4 MiB or more on the CPU the memory of earlier ones that the program has let go of; at most a "
+        "quarter of the most memory that the process ever had, and 1 GiB, are kept.",
         in_key=False,
     )
     recompile_limit: int = option(8, "Compiled versions that one function may have.", in_key=False, part=CAPTURE, low=1)

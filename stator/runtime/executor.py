@@ -9,13 +9,14 @@ Neighbours: `extern.py` binds operators, `csrc/executor.c` runs the steps, `csrc
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from stator import targets
-from stator.base.device import kind_of
-from stator.base.dtypes import TORCH
+from stator.base.device import HOST, kind_of
+from stator.base.dtypes import NBYTES, TORCH
 from stator.base.errors import mark_partly_done
 from stator.base.placement import place
 from stator.plan import ir
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
     from stator._native import Executor
 
+#: Bytes that a graph may touch and keep the GIL: what it computes of them takes some microseconds.
+BRIEF = 16 << 10
 #: A size for the C core: a number, or a postfix program over numbers.
 Extent = int | tuple[tuple[Any, ...], ...]
 
@@ -55,6 +58,17 @@ def _kinds(plan: ir.Plan) -> set[str]:
     """The types of devices that it has memory on."""
     made = [step.device for step in plan.steps if isinstance(step, ir.Allocate)]
     return {kind_of(device) for device in (plan.device, *made, *[given.device for given in plan.inputs])}
+
+
+def _touched(plan: ir.Plan) -> float:
+    """The bytes of all tensors; infinite where sizes are symbolic, or an operator runs code of others."""
+    forms = [step.form for step in plan.steps if isinstance(step, ir.Allocate)]
+    forms += [piece.form for piece in plan.arena.pieces]
+    given = [value.form for value in plan.inputs]
+    known = [form for form in (*forms, *given) if form is not None and all(type(n) is int for n in form.size)]
+    if plan.externs or len(known) < len(forms) + len(given):
+        return math.inf
+    return sum(math.prod(map(int, form.size)) * NBYTES[form.dtype] for form in known)
 
 
 class _Assembly:
@@ -92,6 +106,7 @@ class _Assembly:
         yield from (self.count, len(self.numbers), inputs, reads, unused, self._scratch(), tuple(steps), results)
         yield from (view, _Failing(plan).tell, keep if kept else None, kept, plan.failure.begin)
         yield next(iter(self.kinds)) if len(self.kinds) == 1 else ""
+        yield self.kinds == {HOST} and _touched(plan) <= BRIEF
 
     # -- names
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import torch
+
 from benchmarks.kernels import __main__ as kernels
 from benchmarks.kernels.__main__ import Copying, Row
 
@@ -42,3 +44,11 @@ def test_a_small_row_is_measured() -> None:
     (row,) = kernels.measure(["add"], [16], ["eager", "stator"], COPYING)
     assert row.moved == 3 * 16 * 4 and set(row.us) == {"eager", "stator"} and min(row.us.values()) > 0
     assert not row.is_bound
+
+
+def test_operands_in_another_dtype() -> None:
+    inputs = kernels.inputs_of(kernels.PATTERNS["cross_entropy"], 1_005, torch.bfloat16)
+    assert [x.dtype for x in inputs] == [torch.bfloat16, torch.int64] and inputs[0].shape == (15, 67)
+    assert kernels.inputs_of(kernels.PATTERNS["bfloat16 softmax"], 16, torch.float64) == ()
+    (row,) = kernels.measure(["add", "bfloat16 softmax"], [1_005], ["stator"], COPYING, torch.float64)
+    assert row.moved == 3 * 15 * 67 * 8
