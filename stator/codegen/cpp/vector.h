@@ -310,10 +310,8 @@ template <class T> using Register = decltype(+T{});  // narrow integers are held
 template <class T> using Step_ = typename Choose<sizeof(T) == 1, short, T>::type;  // g++ has none from char to int
 // What elements are in memory, and what lanes of them are in registers.
 template <class T> struct Memory_ { typedef T type; };
-template <> struct Memory_<bf16> { typedef unsigned short type; };
-template <> struct Memory_<f16> { typedef unsigned short type; };
-template <> struct Memory_<b8> { typedef unsigned char type; };
-template <class T> using Bits_of = typename Memory_<T>::type;
+template <> struct Memory_<bf16> { typedef unsigned short type; }; template <> struct Memory_<f16> : Memory_<bf16> {};
+template <> struct Memory_<b8> { typedef unsigned char type; }; template <class T> using Bits_of = typename Memory_<T>::type;
 template <int L, class T> INLINE V<Register<T>, L> held(const T*, V<T, L> r) {
     return __builtin_convertvector(__builtin_convertvector(r, V<Step_<T>, L>), V<Register<T>, L>);
 }
@@ -427,8 +425,7 @@ template <class T, int L, class P, class A, class N> INLINE V<T, L> gather_if(co
     else return lanes_if<T, L>(m, n, [&](int j) BODY { return load1(p[at[j]]); });
 }
 template <class T, int L, class P, class A> INLINE V<T, L> gather(const P* p, A at, Full n) {
-    if constexpr (sizeof(P) <= 2 && L >= 4)
-        return held_wide<L>(p, lanes<int, L>(n, [&](int j) BODY { return (int)((const Bits_of<P>*)p)[at[j]]; }));
+    if constexpr (sizeof(P) <= 2 && L >= 4) return held_wide<L>(p, lanes<int, L>(n, [&](int j) BODY { return (int)((const Bits_of<P>*)p)[at[j]]; }));
     else return lanes<T, L>(n, [&](int j) BODY { return load1(p[at[j]]); });  // faster than what the processor has for it
 }
 template <class T, int L, class P, class A> INLINE V<T, L> gather(const P* p, A at, i64_ n) {
