@@ -20,7 +20,14 @@ typedef struct {
     PyObject *function;
     bool watch; /* whether frames below the entry are to be captured (frame_hook.c) */
     PyObject *retired; /* if its code has failed: what is told of each call, for which the original runs; else NULL */
+    PyObject *straight; /* a Straight that does what the function does, or NULL */
 } DispatchEntry;
+
+/* What was found for a call: new references, or NULL. */
+typedef struct {
+    PyObject *function, *straight;
+    bool watch;
+} Found;
 
 typedef struct {
     PyObject_HEAD
@@ -91,6 +98,24 @@ static void bind_defaults(PyObject *function, PyCodeObject *code, PyObject *name
     }
 }
 
+static PyObject *spare; /* an empty dict for **kwargs that nobody else has */
+
+static PyObject *take_spare(void) {
+    PyObject *taken = spare;
+    spare = NULL;
+    return taken ? taken : PyDict_New();
+}
+
+/* Lets go of what a binding has made. */
+static void let_go(Bound *bound) {
+    Py_XDECREF(bound->rest);
+    if (spare == NULL && bound->extra && PyDict_GET_SIZE(bound->extra) == 0 && Py_REFCNT(bound->extra) == 1) {
+        spare = bound->extra;
+    } else {
+        Py_XDECREF(bound->extra);
+    }
+}
+
 /* 1 bound, 0 the call does not fit the signature, -1 an exception. */
 static int bind(PyObject *function, PyCodeObject *code, PyObject *names, PyObject *const *args, Py_ssize_t count,
                 PyObject *kwnames, Bound *bound) {
@@ -107,7 +132,7 @@ static int bind(PyObject *function, PyCodeObject *code, PyObject *names, PyObjec
         bound->slots[next++] = bound->rest;
     }
     if (has_extra) {
-        bound->extra = PyDict_New();
+        bound->extra = take_spare();
         if (bound->extra == NULL) return -1;
         bound->slots[next++] = bound->extra;
     }
@@ -148,23 +173,25 @@ static PyObject *told(PyObject *retired, PyObject *result) {
     return result;
 }
 
-/* The function of the first entry that matches (new reference); NULL with or without an exception. */
-static PyObject *find_entry(Dispatcher *self, const Bound *bound, bool *watch) {
+/* The first entry that matches; nothing with or without an exception. */
+static Found find_entry(Dispatcher *self, const Bound *bound) {
     for (Py_ssize_t i = 0; i < self->count; i++) {
         PyObject *tree = Py_NewRef(self->entries[i].tree); /* guards may run code that changes the entries */
         int status = guard_tree_check(tree, bound->slots, bound->count);
         bool unchanged = i < self->count && self->entries[i].tree == tree;
         Py_DECREF(tree);
-        if (status < 0) return NULL;
+        if (status < 0) break;
         if (!unchanged) i = -1;
         else if (status == 1) {
-            PyObject *function = Py_NewRef(self->entries[i].function), *retired = self->entries[i].retired;
-            *watch = self->entries[i].watch;
+            const DispatchEntry *entry = &self->entries[i];
+            Found found = {Py_NewRef(entry->function), Py_XNewRef(entry->straight), entry->watch};
+            PyObject *retired = entry->retired;
             if (i > 0) move_to_front(self, i);
-            return retired ? told(retired, function) : function;
+            if (retired) found.function = told(retired, found.function);
+            return found;
         }
     }
-    return NULL;
+    return (Found){NULL, NULL, false};
 }
 
 /* Entries keep the defaults that the original has now. */
@@ -208,6 +235,12 @@ static PyObject *call_entry(Dispatcher *self, PyObject *function, bool watch, Py
     return result;
 }
 
+/* Whether somebody sees the frames that run: then the entry's own has to be among them. */
+static bool is_seen(void) {
+    PyThreadState *thread = PyThreadState_Get();
+    return thread->c_profilefunc != NULL || thread->c_tracefunc != NULL;
+}
+
 static PyObject *dispatch_bound(Dispatcher *self, PyObject *const *args, size_t flags, PyObject *kwnames) {
     PyObject *original = self->original;
     PyCodeObject *code = (PyCodeObject *)PyFunction_GET_CODE(original);
@@ -218,20 +251,24 @@ static PyObject *dispatch_bound(Dispatcher *self, PyObject *const *args, size_t 
     PyObject *slots[parameters + 1];
     Bound bound = {.slots = slots, .count = parameters};
     Py_ssize_t count = PyVectorcall_NARGS(flags);
-    PyObject *function = NULL, *result = NULL;
-    bool watch = false;
+    PyObject *result = NULL;
+    Found found = {NULL, NULL, false};
     int fits = bind(original, code, names, args, count, kwnames, &bound);
-    if (fits == 1) function = find_entry(self, &bound, &watch);
+    if (fits == 1) found = find_entry(self, &bound);
+    bool straight = found.straight != NULL && activity.settings == NULL && !is_seen();
+    if (straight) result = straight_call(found.straight, bound.slots, bound.count);
     Py_DECREF(names);
-    Py_XDECREF(bound.rest);
-    Py_XDECREF(bound.extra);
-    if (PyErr_Occurred()) return NULL;
-    if (fits == 0) return PyObject_Vectorcall(original, args, flags, kwnames); /* raises Python's own TypeError */
-    if (function == NULL) return call_fallback(self, args, count, kwnames);
-    if (follow_defaults(original, function) == 0) {
-        result = call_entry(self, function, watch, args, flags, kwnames);
+    let_go(&bound);
+    Py_XDECREF(found.straight);
+    if (!straight) {
+        if (PyErr_Occurred()) return NULL;
+        if (fits == 0) return PyObject_Vectorcall(original, args, flags, kwnames); /* raises Python's own TypeError */
+        if (found.function == NULL) return call_fallback(self, args, count, kwnames);
+        if (follow_defaults(original, found.function) == 0) {
+            result = call_entry(self, found.function, found.watch, args, flags, kwnames);
+        }
     }
-    Py_DECREF(function);
+    Py_XDECREF(found.function);
     if (result == NULL && PyErr_ExceptionMatches(run_original)) {
         PyObject *replay = replay_begin();
         if (replay != NULL) result = replay_end(replay, PyObject_Vectorcall(original, args, flags, kwnames));
@@ -343,11 +380,14 @@ static PyObject *dispatcher_new(PyTypeObject *type, PyObject *args, PyObject *ke
 
 static PyObject *dispatcher_add(PyObject *object, PyObject *const *args, Py_ssize_t count) {
     Dispatcher *self = (Dispatcher *)object;
-    if (count < 2 || count > 3 || !Py_IS_TYPE(args[0], &GuardTree_Type) || !PyCallable_Check(args[1])) {
-        PyErr_SetString(PyExc_TypeError, "add(tree: GuardTree, function: Callable, watch: bool = False)");
+    PyObject *straight = count == 4 && args[3] != Py_None ? args[3] : NULL;
+    if (count < 2 || count > 4 || !Py_IS_TYPE(args[0], &GuardTree_Type) || !PyCallable_Check(args[1]) ||
+        (straight != NULL && !Py_IS_TYPE(straight, &Straight_Type))) {
+        PyErr_SetString(PyExc_TypeError, "add(tree: GuardTree, function: Callable, watch: bool = False, "
+                                         "straight: Straight | None = None)");
         return NULL;
     }
-    int watch = count == 3 ? PyObject_IsTrue(args[2]) : 0;
+    int watch = count >= 3 ? PyObject_IsTrue(args[2]) : 0;
     if (watch < 0) return NULL;
     if (self->count == self->room) {
         Py_ssize_t room = self->room ? 2 * self->room : 4;
@@ -356,7 +396,8 @@ static PyObject *dispatcher_add(PyObject *object, PyObject *const *args, Py_ssiz
         self->entries = entries;
         self->room = room;
     }
-    self->entries[self->count++] = (DispatchEntry){Py_NewRef(args[0]), Py_NewRef(args[1]), watch, NULL};
+    self->entries[self->count++] = (DispatchEntry){Py_NewRef(args[0]), Py_NewRef(args[1]), watch, NULL,
+                                                     Py_XNewRef(straight)};
     Py_RETURN_NONE;
 }
 
@@ -369,12 +410,14 @@ static PyObject *dispatcher_retire(PyObject *object, PyObject *const *args, Py_s
     for (Py_ssize_t i = 0; i < self->count; i++) {
         DispatchEntry *entry = &self->entries[i];
         if (entry->tree != args[0]) continue;
-        PyObject *before[] = {entry->function, entry->retired};
+        PyObject *before[] = {entry->function, entry->retired, entry->straight};
         entry->function = Py_NewRef(self->original);
         entry->watch = false;
         entry->retired = Py_NewRef(args[1]);
+        entry->straight = NULL;
         Py_DECREF(before[0]);
         Py_XDECREF(before[1]);
+        Py_XDECREF(before[2]);
         break;
     }
     Py_RETURN_NONE;
@@ -389,6 +432,7 @@ static void drop_entries(Dispatcher *self) {
         Py_DECREF(entries[i].tree);
         Py_DECREF(entries[i].function);
         Py_XDECREF(entries[i].retired);
+        Py_XDECREF(entries[i].straight);
     }
     PyMem_Free(entries);
 }
@@ -416,8 +460,7 @@ static PyObject *dispatcher_bind(PyObject *object, PyObject *const *args, Py_ssi
         PyErr_SetString(PyExc_TypeError, "the arguments do not fit the signature");
     }
     Py_DECREF(names);
-    Py_XDECREF(bound.rest);
-    Py_XDECREF(bound.extra);
+    let_go(&bound);
     return result;
 }
 
@@ -475,6 +518,7 @@ static int dispatcher_traverse(PyObject *object, visitproc visit, void *arg) {
         Py_VISIT(self->entries[i].tree);
         Py_VISIT(self->entries[i].function);
         Py_VISIT(self->entries[i].retired);
+        Py_VISIT(self->entries[i].straight);
     }
     return 0;
 }

@@ -1,10 +1,12 @@
 /* Runs the plan of a graph: its steps one after another, with no Python between kernels.
  *
  * An Executor is called with a list of inputs, which it empties, and gives a tuple. The GIL is let go at the first
- * kernel or product and taken back where an object has to be made, given up or called. What raises ends the call:
+ * kernel or product and taken back where an object has to be made, given up or called; a brief graph keeps it, since getting
+ * it back from a thread that computes in Python may take a thousand times as long as the graph. What raises ends the call:
  * `fail` puts memory of the caller back where that is asked for, and says which step it was.
  */
 #include "executor.h"
+#include "results.h"
 
 #include <stddef.h>
 #include <string.h>
@@ -37,7 +39,7 @@ void hold_gil(Run *run) {
 }
 
 void let_gil_go(Run *run) {
-    if (run->thread == NULL) run->thread = PyEval_SaveThread();
+    if (run->thread == NULL && !run->self->brief) run->thread = PyEval_SaveThread();
 }
 
 TensorHandle register_handle(const Run *run, Py_ssize_t index) {
@@ -124,17 +126,32 @@ static int allocation_failed(Run *run, const Step *step, const int64_t *extents)
     return -1;
 }
 
+/* Fresh memory; NULL where there is none, even without what lies idle. */
+static TensorHandle make_memory(Run *run, const Step *step, const int64_t *extents) {
+    TensorHandle made = NULL;
+    Py_ssize_t dimensions = step->memory.form.dimensions;
+    for (int tried = 0; made == NULL && tried < 2; tried++) {
+        if (tried > 0) results_release();
+        if (run->shim->make(dimensions, extents, extents + dimensions, step->memory.dtype, step->memory.device_type,
+                            step->memory.device_index, &made) != 0) {
+            made = NULL;
+        }
+    }
+    if (made == NULL || !step->memory.large) return made;
+    ask_for_huge_pages(run, made);
+    const Geometry geometry = {dimensions, extents, step->memory.dtype};
+    if (step->memory.reuse) results_remember(run->shim, made, &geometry);
+    return made;
+}
+
 static int run_allocate(Run *run, const Step *step) {
     int64_t room[2 * MAX_DIMENSIONS];
     Py_ssize_t dimensions = step->memory.form.dimensions;
     const int64_t *extents = form_values(&step->memory.form, run->numbers, room);
     if (extents == NULL) return hold_gil(run), overflowed();
-    TensorHandle made;
-    if (run->shim->make(dimensions, extents, extents + dimensions, step->memory.dtype, step->memory.device_type,
-                        step->memory.device_index, &made) != 0) {
-        return allocation_failed(run, step, extents);
-    }
-    if (step->memory.large) ask_for_huge_pages(run, made);
+    const Geometry geometry = {dimensions, extents, step->memory.dtype};
+    TensorHandle made = step->memory.reuse ? results_take(run->shim, &geometry) : NULL;
+    if (made == NULL && (made = make_memory(run, step, extents)) == NULL) return allocation_failed(run, step, extents);
     set_handle(run, step->memory.index, made);
     return 0;
 }
@@ -307,6 +324,7 @@ static PyObject *run_all(Run *run, PyObject *inputs) {
     for (Py_ssize_t i = 0; i < self->unused_count; i++) clear_register(run, self->unused[i]);
     PyObject *results = run_steps(run);
     if (self->layouts.place != NULL) scratch_give(&run->taken);
+    results_tidy();
     return results;
 }
 
@@ -336,7 +354,7 @@ static PyObject *executor_call(PyObject *callable, PyObject *const *args, size_t
 /* -- the type ----------------------------------------------------------------------------------------- */
 
 static PyObject *executor_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
-    if (tensor_prepare() < 0) return NULL;
+    if (tensor_prepare() < 0 || results_prepare() < 0) return NULL;
     if (shim_get() == NULL) {
         PyErr_SetString(PyExc_NotImplementedError, "torch's stable C interface is not there, or not as it is known");
         return NULL;

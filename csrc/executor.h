@@ -73,7 +73,7 @@ typedef struct {
             int dtype;
             PyObject *device; /* borrowed; where memory is made, as torch has it and as its interface numbers it */
             int32_t device_type, device_index;
-            bool large, same;
+            bool large, reuse, same; /* in huge pages; in memory of earlier results; as the donor lies */
         } memory;
         struct {
             KernelFunction function; /* or NULL, and code for a device */
@@ -115,6 +115,7 @@ typedef struct {
     PyObject *retype;      /* view(tensor, size, stride, offset, dtype) */
     PyObject *keep, *fail; /* keep(*tensors), NULL if there are none; fail(step, error, kept) */
     Py_ssize_t kept_count, *kept, begin;
+    bool brief;      /* all steps take less than others may be kept waiting for: the GIL stays */
     char device[16]; /* the type of the one device of all tensors; empty where there are several */
 } Executor;
 

@@ -126,20 +126,21 @@ static int read_argument(Executor *self, PyObject *spec, Argument *argument) {
 
 /* -- steps -------------------------------------------------------------------------------------------- */
 
-/* ("allocate", register, dtype, size, stride, large, torch.device, its type, its index) */
+/* ("allocate", register, dtype, size, stride, large, reuse, torch.device, its type, its index) */
 static int read_allocate(Executor *self, PyObject *spec, Step *step) {
     PyObject *kind, *dtype, *size, *stride, *device;
     const char *type;
-    int large, index;
+    int large, reuse, index;
     Py_ssize_t number;
-    if (!PyArg_ParseTuple(spec, "OnOOOpOsi:allocate", &kind, &number, &dtype, &size, &stride, &large, &device, &type,
-                          &index)) {
+    if (!PyArg_ParseTuple(spec, "OnOOOppOsi:allocate", &kind, &number, &dtype, &size, &stride, &large, &reuse, &device,
+                          &type, &index)) {
         return -1;
     }
     if (number < 0 || number >= self->register_count) return wrong("an allocation");
     step->memory.index = number;
     step->memory.dtype = dtype_number(dtype);
     step->memory.large = large;
+    step->memory.reuse = reuse;
     step->memory.device_type = shim_device_type(type);
     step->memory.device_index = index;
     if (step->memory.device_type < 0) PyErr_Format(PyExc_NotImplementedError, "torch's interface has no %s", type);
@@ -357,18 +358,20 @@ static int read_results(Executor *self, PyObject *specs) {
 
 int executor_parse(Executor *self, PyObject *args, PyObject *keywords) {
     static char *names[] = {"registers", "numbers", "inputs", "reads", "unused", "scratch", "steps", "results",
-                            "retype", "fail", "keep", "kept", "begin", "device", NULL};
+                            "retype", "fail", "keep", "kept", "begin", "device", "brief", NULL};
     PyObject *inputs, *reads, *unused, *scratch, *steps, *results, *retype, *fail, *keep, *kept;
     const char *device;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "nnO!O!O!OO!O!OOOO!ns:Executor", names, &self->register_count,
+    int brief = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "nnO!O!O!OO!O!OOOO!ns|p:Executor", names, &self->register_count,
                                      &self->number_count, &PyTuple_Type, &inputs, &PyTuple_Type, &reads, &PyTuple_Type,
                                      &unused, &scratch, &PyTuple_Type, &steps, &PyTuple_Type, &results, &retype, &fail,
-                                     &keep, &PyTuple_Type, &kept, &self->begin, &device)) {
+                                     &keep, &PyTuple_Type, &kept, &self->begin, &device, &brief)) {
         return -1;
     }
     if (self->register_count < 0 || self->number_count < 0) return wrong("the size");
     if (strlen(device) >= sizeof self->device) return wrong("the device");
     strcpy(self->device, device);
+    self->brief = brief;
     self->objects = PyList_New(0);
     if (self->objects == NULL || !(self->retype = borrow(self, retype)) || !(self->fail = borrow(self, fail))) return -1;
     if (keep != Py_None && !(self->keep = borrow(self, keep))) return -1;

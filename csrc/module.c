@@ -20,6 +20,8 @@ static PyMethodDef methods[] = {
      "record(context, plan, *inputs): runs a plan's forward graph inside an autograd function."},
     {"scratch_bytes", native_scratch_bytes, METH_NOARGS, "The bytes that executors keep for their next calls."},
     {"scratch_release", native_scratch_release, METH_NOARGS, "Gives them back; executors make them again."},
+    {"results_bytes", native_results_bytes, METH_NOARGS, "The bytes of large results that nobody has and that are kept for others."},
+    {"results_release", native_results_release, METH_NOARGS, "Gives them back."},
     {"suspend", native_suspend, METH_NOARGS, "Dispatchers of this thread call their originals until resume()."},
     {"resume", native_resume, METH_NOARGS, "Undoes one suspend()."},
     {"suspended", native_suspended, METH_NOARGS, "Whether dispatchers of this thread call their originals."},
@@ -54,7 +56,8 @@ PyMODINIT_FUNC PyInit__native(void) {
         frame_hook_register(module) < 0 || PyModule_AddType(module, &Kernel_Type) < 0 ||
         PyModule_AddType(module, &Empty_Type) < 0 || PyModule_AddType(module, &Plan_Type) < 0 ||
         PyModule_AddType(module, &Backward_Type) < 0 || add_method(module, &backward) < 0 ||
-        PyModule_AddType(module, &Executor_Type) < 0 || PyModule_AddType(module, &Frozen_Type) < 0) {
+        PyModule_AddType(module, &Executor_Type) < 0 || PyModule_AddType(module, &Straight_Type) < 0 ||
+        PyModule_AddType(module, &Frozen_Type) < 0) {
         Py_DECREF(module);
         return NULL;
     }

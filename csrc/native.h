@@ -1,9 +1,9 @@
 /* Shared declarations of the extension module stator._native.
  *
  * tensor.c reads tensor metadata, state.c torch's global state, tree.c builds guard trees, guards.c and
- * condition.c evaluate them, dispatcher.c is the callable that users hold, replay.c what follows when compiled code fails, frame_hook.c and frame_table.c compile
+ * condition.c evaluate them, dispatcher.c is the callable that users hold, straight.c runs an entry that is a graph and no more, replay.c what follows when compiled code fails, frame_hook.c and frame_table.c compile
  * the frames below, plan.c is what rewritten code calls, backward.c what autograd calls, executor.c runs a graph (executor_parse.c reads its steps,
- * executor_call.c calls operators, scratch.c has memory for intermediates), kernels.c calls one compiled kernel, device.c
+ * executor_call.c calls operators, scratch.c has memory for intermediates, results.c of large results), kernels.c calls one compiled kernel, device.c
  * one that a device runs, frozen.c keeps what is computed from parameters alone, extent.c computes sizes, empty.c makes a kernel's result, shim.c is torch's stable C interface, module.c puts them together. The GIL protects all state.
  */
 #ifndef STATOR_NATIVE_H
@@ -50,6 +50,8 @@ PyObject *tensor_integers(const int64_t *values, Py_ssize_t count);
 int tensor_offset(PyObject *tensor, int64_t *offset);
 /* The identity of the tensor's storage, 0 if it has none; -1 with an exception. */
 int tensor_storage(PyObject *tensor, uintptr_t *storage);
+/* The same of the tensor behind a handle; only where `tensor_raw`. */
+uintptr_t tensor_storage_behind(const void *handle);
 /* The address of the first element; -1 with an exception. */
 int tensor_data(PyObject *tensor, void **data);
 /* Whether autograd keeps nothing about the tensor, so that it is no view; false where that is not known. */
@@ -98,6 +100,12 @@ PyObject *native_suspend(PyObject *module, PyObject *ignored);
 PyObject *native_resume(PyObject *module, PyObject *ignored);
 PyObject *native_suspended(PyObject *module, PyObject *ignored);
 
+/* -- straight.c ----------------------------------------------------------------------------------- */
+
+extern PyTypeObject Straight_Type;
+/* What an entry gives whose parameters are bound to these slots. */
+PyObject *straight_call(PyObject *straight, PyObject *const *slots, Py_ssize_t count);
+
 /* -- replay.c ------------------------------------------------------------------------------------- */
 
 /* Raised by an entry that has done nothing yet: whoever called it calls the original. */
@@ -130,11 +138,13 @@ PyObject *native_load_kernels(PyObject *module, PyObject *args);
 
 extern PyTypeObject Empty_Type;
 
-/* -- executor.c and scratch.c --------------------------------------------------------------------- */
+/* -- executor.c, scratch.c, results.c --------------------------------------------------------------------- */
 
 extern PyTypeObject Executor_Type;
 PyObject *native_scratch_bytes(PyObject *module, PyObject *ignored);
 PyObject *native_scratch_release(PyObject *module, PyObject *ignored);
+PyObject *native_results_bytes(PyObject *module, PyObject *ignored);
+PyObject *native_results_release(PyObject *module, PyObject *ignored);
 
 /* -- plan.c --------------------------------------------------------------------------------------- */
 

@@ -506,6 +506,8 @@ int tensor_storage(PyObject *tensor, uintptr_t *storage) {
     return status;
 }
 
+uintptr_t tensor_storage_behind(const void *handle) { return READ(uintptr_t, *(char *const *)handle + state.storage); }
+
 int tensor_data(PyObject *tensor, void **data) {
     if (state.data_pointer != NULL && state.raw) {
         if (state.data_pointer((char *)tensor + OBJECT_HEADER, data) == 0) return 0;

@@ -1,12 +1,14 @@
 """Patterns of real programs at five sizes: microseconds a call of eager, stator and torch.compile.
 
     python -m benchmarks.kernels [pattern …] [--sizes 16 100000] [--threads 2] [--peer] [--out kernels.json]
+    python -m benchmarks.kernels --odd --dtype bfloat16 --threads 1
     python -m benchmarks.kernels --read kernels.json … >> docs/kernels.md
 
 All of a row are measured in turn in one process, allocations and calls included; a figure is the least of several
-rounds, as the machine is shared. `--peer` adds torch.compile. Of patterns that memory bounds the last columns are the
-bandwidth that they reach, and which part that is of what copying reaches in this process: into memory that is there,
-and into fresh memory (`clone`), as results are.
+rounds, as the machine is shared. `--peer` adds torch.compile. `--odd` and `--dtype` sweep beside the table: other
+sizes, and operands of another dtype in those patterns whose operands are float32. Of patterns that memory bounds the
+last columns are the bandwidth that they reach, and which part that is of what copying reaches that moves as many bytes
+and is measured in turn with them: into memory that is there, and into fresh memory (`clone`).
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from rich.console import Console
 from rich.table import Table
 
 import stator
-from benchmarks.kernels.cases import PATTERNS, SIZES, Pattern
+from benchmarks.kernels.cases import ODD_SIZES, PATTERNS, SIZES, Pattern
 from benchmarks.worker import flat_outputs
 
 Call = Callable[[], Any]
@@ -42,28 +44,27 @@ class Copying(NamedTuple):
 
 
 class Row(NamedTuple):
-    """Least microseconds a call by compiler, the bytes that a call reads and writes, and how fast they are copied."""
+    """Least microseconds a call by compiler, the bytes that a call moves, and how fast as many are copied."""
 
     pattern: str
     size: int
     us: dict[str, float]
     moved: int
-    copying: Copying
+    copying: Copying | None = None
 
     def ratio(self, other: str) -> float:
         """How many times as long stator takes."""
         return self.us["stator"] / self.us[other] if other in self.us else math.nan
 
     @property
-    def is_bound(self) -> bool:
-        """Whether memory bounds it: what it moves exceeds the caches of a core by far, and it computes little."""
-        pattern = PATTERNS[self.pattern]
-        return pattern.moved and not pattern.grad and self.size == max(SIZES)
-
-    @property
     def bandwidth(self) -> float:
         """Bytes a microsecond."""
         return self.moved / self.us["stator"]
+
+
+def is_bound(pattern: Pattern, size: int) -> bool:
+    """Whether memory bounds a pattern at a size."""
+    return pattern.moved and not pattern.grad and size == max(SIZES)
 
 
 def compiled(compiler: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -106,25 +107,41 @@ def least(calls: dict[str, Call]) -> dict[str, float]:
     return {name: min(round[name] for round in rounds) for name in calls}
 
 
-def measure(names: Iterable[str], sizes: Iterable[int], compilers: Iterable[str], copying: Copying) -> Iterator[Row]:
+def inputs_of(pattern: Pattern, size: int, dtype: torch.dtype) -> tuple[Any, ...]:
+    """Random inputs, in a dtype instead of float32; none where no operand is float32."""
+    torch.manual_seed(0)
+    given = pattern.inputs(size)
+    if all(x.dtype != torch.float32 for x in given):
+        return given if dtype == torch.float32 else ()
+    return tuple([x.to(dtype) if x.dtype == torch.float32 else x for x in given])
+
+
+def measure(
+    names: Iterable[str],
+    sizes: Iterable[int],
+    compilers: Iterable[str],
+    dtype: torch.dtype = torch.float32,
+) -> Iterator[Row]:
     """The rows, one after the other."""
     for name in names:
         pattern = PATTERNS[name]
         for size in sizes:
-            torch.manual_seed(0)
-            given = pattern.inputs(size)
+            given = inputs_of(pattern, size, dtype)
+            if not given:
+                continue
             with torch.set_grad_enabled(pattern.grad):
                 calls = {compiler: call_of(compiler, pattern, given) for compiler in compilers}
                 moved = sum(t.nbytes for t in (*given, *flat_outputs(pattern.run(*given))))
-                yield Row(name, size, least(calls), moved, copying)
+                us = least(calls | (copies(moved) if is_bound(pattern, size) else {}))
+                copying = Copying(moved / us.pop("held"), moved / us.pop("fresh")) if "held" in us else None
+                yield Row(name, size, us, moved, copying)
 
 
-def copy() -> Copying:
-    """How fast the largest operands are copied."""
-    source = torch.randn(max(SIZES))
-    target = torch.empty_like(source)
-    us = least({"held": lambda: target.copy_(source), "fresh": source.clone})
-    return Copying(2 * source.nbytes / us["held"], 2 * source.nbytes / us["fresh"])
+def copies(moved: int) -> dict[str, Call]:
+    """Copying that reads and writes so many bytes."""
+    source = torch.ones(moved // 8)
+    target = torch.zeros_like(source)
+    return {"held": lambda: target.copy_(source), "fresh": source.clone}
 
 
 def report(rows: list[Row], compilers: list[str]) -> Table:
@@ -132,15 +149,15 @@ def report(rows: list[Row], compilers: list[str]) -> Table:
     others = [c for c in compilers if c != "stator"]
     table = Table("pattern", "size", *compilers, *[f"of {c}" for c in others], "GB/s", "of copying", "of cloning")
     for row in rows:
-        reached = _reached(row) if row.is_bound else []
+        reached = _reached(row, row.copying) if row.copying else []
         us = [f"{row.us[c]:.1f}" for c in compilers]
         table.add_row(row.pattern, f"{row.size:,}", *us, *[_ratio(row, c) for c in others], *reached)
     return table
 
 
-def _reached(row: Row) -> list[str]:
+def _reached(row: Row, copying: Copying) -> list[str]:
     """The bandwidth of a row, and which part it is of what copying reaches."""
-    parts = [f"{row.bandwidth / reached:.2f}" for reached in row.copying]
+    parts = [f"{row.bandwidth / reached:.2f}" for reached in copying]
     return [f"{row.bandwidth / 1e3:.1f}", *parts]
 
 
@@ -165,8 +182,8 @@ def page(rows: list[Row]) -> str:
 def bound(rows: list[Row]) -> list[str]:
     """The rows that memory bounds, as a table: what a call moves, how fast, and which part of copying it is."""
     lines = ["| pattern | MB | GB/s | of copying | of cloning |", "|---|" + "---:|" * 4]
-    found = [row for row in rows if row.is_bound]
-    lines += [f"| {row.pattern} | {row.moved / 1e6:.0f} | {' | '.join(_reached(row))} |" for row in found]
+    found = [(row, row.copying) for row in rows if row.copying]
+    lines += [f"| {row.pattern} | {row.moved / 1e6:.0f} | {' | '.join(_reached(row, c))} |" for row, c in found]
     return lines if found else []
 
 
@@ -189,14 +206,16 @@ def mean(rows: list[Row], other: str) -> float:
 def read(path: Path) -> list[Row]:
     """What was measured and written to a file."""
     rows = [Row(**row) for row in json.loads(path.read_text(encoding="utf-8"))]
-    return [row._replace(copying=Copying(*row.copying)) for row in rows]
+    return [row._replace(copying=Copying(*row.copying)) if row.copying else row for row in rows]
 
 
 def main() -> None:
     """Parse, measure, print, and write what was measured."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("patterns", nargs="*", help="parts of names; all patterns where there are none")
-    parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES), choices=SIZES)
+    parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES), choices=(*SIZES, *ODD_SIZES))
+    parser.add_argument("--odd", action="store_const", dest="sizes", const=list(ODD_SIZES), help="odd sizes")
+    parser.add_argument("--dtype", default="float32", choices=("float32", "float64", "bfloat16", "float16"))
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--peer", action="store_true", help="torch.compile too")
     parser.add_argument("--out", type=Path, help="a file for the figures")
@@ -208,13 +227,12 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     compilers = ["eager", "stator", *["torch.compile"] * options.peer]
     names = [name for name in PATTERNS if not options.patterns or any(part in name for part in options.patterns)]
-    console, copying, rows = Console(), copy(), []
-    for row in measure(names, options.sizes, compilers, copying):
+    console, rows = Console(), []
+    for row in measure(names, options.sizes, compilers, getattr(torch, options.dtype)):
         rows.append(row)
         if options.out:
             options.out.write_text(json.dumps([row._asdict() for row in rows], indent=1), encoding="utf-8")
     console.print(report(rows, compilers))
-    console.print(f"copying moves {copying.held / 1e3:.1f} GB/s, cloning {copying.fresh / 1e3:.1f}")
     for line in summary(rows):
         console.print(line)
 

@@ -160,6 +160,12 @@ class Options:
         in_key=True,
         part=TRACE,
     )
+    reuse_results: bool = option(
+        True,
+        "Give results of 4 MiB or more on the CPU the memory of earlier ones that the program has let go of; at most a "
+        "quarter of the most memory that the process ever had, and 1 GiB, are kept.",
+        in_key=False,
+    )
     recompile_limit: int = option(8, "Compiled versions that one function may have.", in_key=False, part=CAPTURE, low=1)
     compiler: str = option("g++", "The C++ compiler of CPU kernels.", in_key=True)
     cudagraphs: bool = option(

@@ -177,7 +177,7 @@ class Versions:
         if entry.raises and entry.at not in self.history.raised:
             return functools.partial(self.must_raise, entry, tree)
         target = function if entry.code is function.__code__ else self.with_code(entry.code)
-        self.dispatcher.add(tree, target, bool(entry.breaks))
+        self.dispatcher.add(tree, target, bool(entry.breaks), entry.straight)
         self.adopt(entry, tree)
         self.made_for[self.modules_of(bound)] += 1
         if entry.handles:

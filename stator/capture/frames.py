@@ -109,6 +109,8 @@ class Entry(NamedTuple):
     handles: bool = False
     #: What the code calls when its graph raises.
     recovery: Recovery | None = None
+    #: Does what the code does, without a frame.
+    straight: _native.Straight | None = None
 
 
 class Escaped(GraphBreak):
@@ -460,8 +462,10 @@ class Conversion:
             compiled = functools.partial(called_without_default_device, compiled)
         # Frames below it are captured, but not those of its graph.
         called = functools.partial(_native.watched, None, compiled) if self.breaks else compiled
+        straight = None if grad_flags else assembler.straight(called, inputs, recovery.frameless)
         code = assembler.assemble(called, inputs, grad_flags, recovery)
-        return Entry(guards, code, [GraphInfo(module, inputs, calls, compiled)], self.breaks, recovery=recovery)
+        graphs = [GraphInfo(module, inputs, calls, compiled)]
+        return Entry(guards, code, graphs, self.breaks, recovery=recovery, straight=straight)
 
     def recovery(self, machine: RootMachine) -> Recovery:
         """What is called when the graph raises."""

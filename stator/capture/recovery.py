@@ -90,6 +90,14 @@ class Recovery:
             raise error  # what eager raises there; user code is not run twice without need
         raise RunOriginal(Replay(self, error, inputs)) from error
 
+    def frameless(self, error: BaseException, *inputs: Any) -> NoReturn:
+        """Called instead by an entry that has run without a frame: the error passes this one."""
+        try:
+            raise error
+        except BaseException as caught:
+            error = caught
+        self(error, *inputs)
+
     def explained(self) -> None:
         """The original has raised what the compiled code has: nothing is to be said."""
 

@@ -14,6 +14,7 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from inspect import CO_VARARGS
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ import torch
 from bytecode import Bytecode, CompilerFlags, Instr, Label
 from bytecode.instr import FreeVar, TryBegin, TryEnd
 
+from stator._native import Plan, Straight
 from stator.base.errors import InternalError
 from stator.capture.arguments import parameters
 from stator.capture.source import (
@@ -318,6 +320,56 @@ class Assembler:
             self.call(called, *args, *kwargs.values())
             self.emit("STORE_FAST", f".earlier_{index}")
         self._code = before
+
+    # -- what is no more than the graph -----------------------------------------------------------------------
+
+    def straight(
+        self, graph: Callable[..., Sequence[Any]], inputs: Sequence[Source], recovery: Callable[..., object]
+    ) -> Straight | None:
+        """What does the same without a frame, where all is to call a compiled graph and give what it gives.
+
+        Asked once everything is emitted, before it is assembled.
+        """
+        places = [self._place(source) for source in inputs]
+        returned = self._returned()
+        count = len(self.outputs)
+        whole = returned == tuple(range(count))
+        if type(graph) is not Plan or self._earlier or self.changes or not (whole or isinstance(returned, int)):
+            return None
+        found = tuple([place for place in places if place is not None])
+        return Straight(graph, recovery, found, count, -1 if whole else returned) if len(found) == len(places) else None
+
+    def _place(self, source: Source) -> tuple[int, int] | None:
+        """A parameter and -1, or *args and the number of an item."""
+        names = parameters(self.code)
+        plain = self.code.co_argcount + self.code.co_kwonlyargcount
+        match source:
+            case LocalSource(name=name) if name in names:
+                return names.index(name), -1
+            case ItemSource(base=LocalSource(name=name), key=int(key)) if key >= 0 and self.code.co_flags & CO_VARARGS:
+                return (plain, key) if names[plain] == name else None
+        return None
+
+    def _returned(self) -> Any:
+        """What is returned: the number of an output, or a tuple of such; None where the code does anything else."""
+        slots: dict[object, Any] = {slot: self.outputs.index(node) for node, slot in self._output_slots.items()}
+        stack: list[Any] = []
+        for item in self._body:
+            match (item.name, item.arg) if isinstance(item, Instr) else (None, None):
+                case "LOAD_FAST", slot if slot in slots:
+                    stack.append(slots[slot])
+                case "COPY", 1:
+                    stack.append(stack[-1])
+                case "STORE_FAST", slot:
+                    slots[slot] = stack.pop()
+                case "BUILD_TUPLE", int(count):
+                    first = len(stack) - count
+                    stack[first:] = [tuple(stack[first:])]
+                case "RETURN_VALUE", _:
+                    return stack[-1]
+                case _:
+                    return None
+        return None
 
     # -- the whole -----------------------------------------------------------------------------------------
 

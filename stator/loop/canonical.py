@@ -39,10 +39,10 @@ def canonical(draft: Draft, buffers: Mapping[str, Buffer], symbolic: bool = Fals
     accesses = _accesses(draft, nodes)
     scattered = [store.index for store in draft.stores if scatters(store)]
     outer = _real(draft.space.axes)
-    outer, mapping = _merged(_sorted(outer, accesses, colliding(scattered, outer)), accesses, {})
+    outer, mapping = merged(_sorted(outer, accesses, colliding(scattered, outer)), accesses, {})
     inner = _real(draft.space.reduce_axes)
     inner = inner if draft.ordered else _sorted(inner, accesses)
-    inner, mapping = _merged(inner, [index.substitute(mapping) for index in accesses], mapping)
+    inner, mapping = merged(inner, [index.substitute(mapping) for index in accesses], mapping)
     fixed = colliding([index.substitute(mapping) for index in scattered], outer)
     outer = _sorted(outer, [index.substitute(mapping) for index in accesses], fixed)
     axes = tuple(Axis(f"x{i}", axis.size) for i, axis in enumerate(outer))
@@ -176,8 +176,8 @@ def _sorted(axes: list[Axis], accesses: list[Index], fixed: frozenset[Axis] = NO
 # -- merging ---------------------------------------------------------------------------------------
 
 
-def _merged(axes: list[Axis], accesses: list[Index], mapping: AxisMap) -> tuple[list[Axis], AxisMap]:
-    """Merge neighbours from the inside out; `mapping` takes the old axes to the new ones."""
+def merged(axes: list[Axis], accesses: list[Index], mapping: AxisMap) -> tuple[list[Axis], AxisMap]:
+    """Neighbours that all accesses walk as one, merged from the inside out; `mapping` takes the old axes to the new."""
     axes = list(axes)
     position = len(axes) - 2
     while position >= 0:

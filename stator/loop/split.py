@@ -4,7 +4,7 @@
     s = sum(where(r == t, v[r], 0) for r < N)   -->   s = where(0 <= t < N, v[t], 0)
 `split_reductions` makes a large reduction with few results parallel:
     s = sum(x[r] for r < N)   -->   part[p] = sum(x[p*c + r] for r < c);  s = sum(part[p] for p < P)
-With a symbolic N, `c` is `N // P`, and the P-1 elements that may be left over are added in the second sum.
+`c` is `N // P`, and the P-1 elements that may be left over are added in the second sum.
 `detach` gives a nest that overwrites what it reads elsewhere a buffer of its own, and copies at the end.
 """
 
@@ -16,6 +16,7 @@ from math import prod
 
 from stator.base.device import Device
 from stator.loop import scalar
+from stator.loop.canonical import merged
 from stator.loop.deps import along_rows
 from stator.loop.expr import Expr, Rewriter, const, index, load, masked, op, postorder, reduce, to_index
 from stator.loop.index import Axis, Index
@@ -143,34 +144,37 @@ def _divisor(total: Extent, wanted: int) -> int:
 
 
 def _chunked(kind: str, body: Expr, axes: tuple[Axis, ...], piece: Axis) -> tuple[Axis, Expr, Expr | None]:
-    """(chunk, the body over one chunk, what is left over). A last chunk that is too long is masked.
-
-    A symbolic total is cut into chunks that are not too long; each piece gets one of the elements left over.
+    """(chunk, the body over one chunk, what is left over): each piece gets one of the elements left over, masked where
+    there are too few, so that no mask is in the loop over a chunk.
     """
+    joined, mapping = merged(list(axes), [*_accesses(body)], {})
+    axes, body = tuple(joined), body.substitute(mapping)
     total = prod(axis.size for axis in axes)
-    nothing = const(scalar.identity(kind, body.dtype), body.dtype)
-    if type(total) is not int:
-        chunk = Axis("chunk", total // piece.size)
-        position = piece.index * chunk.size + chunk
-        left = chunk.size * piece.size + piece.index
-        inside = op("lt", index(left), index(total))
-        rest = masked(inside, body.substitute(_positions(left, axes)), nothing)
-        return chunk, body.substitute(_positions(position, axes)), rest
-    chunk = Axis("chunk", -(-total // piece.size))
-    position = piece.index * chunk.size + chunk
-    value = body.substitute(_positions(position, axes))
-    if chunk.size * piece.size == total:
+    chunk = Axis("chunk", total // piece.size)
+    value = body.substitute(_positions(piece.index * chunk.size + chunk, axes))
+    if type(total) is int and total % piece.size == 0:
         return chunk, value, None
-    inside = op("lt", index(position), const(total, "i64"))
-    return chunk, masked(inside, value, nothing), None
+    left = piece.index + chunk.size * piece.size
+    inside = op("lt", index(left), index(total))
+    nothing = const(scalar.identity(kind, body.dtype), body.dtype)
+    return chunk, value, masked(inside, body.substitute(_positions(left, axes)), nothing)
+
+
+def _accesses(body: Expr) -> Iterator[Index]:
+    """Where it reads, and the positions that it computes with."""
+    for node in postorder([body]):
+        if node.op == "load":
+            yield node.attr[1]
+        elif node.op == "index":
+            yield node.attr
 
 
 def _positions(flat_position: Index, axes: tuple[Axis, ...]) -> dict[Axis, Index]:
-    """Where the axes stand at a flat position, which is below their product."""
+    """Where the axes stand at a flat position; what is read at one that is not below their product is masked."""
     mapping: dict[Axis, Index] = {}
     step: Extent = 1
     for axis in reversed(axes):
-        outermost = axis is axes[0] and type(flat_position.high) is not int
-        mapping[axis] = flat_position // step if outermost else (flat_position // step) % axis.size
+        at = flat_position // step
+        mapping[axis] = at if axis is axes[0] else at % axis.size
         step *= axis.size
     return mapping

@@ -91,7 +91,7 @@ Argument: TypeAlias = Any  # Tensor | Torch | None | bool | int | float | comple
 
 @dataclass(frozen=True, slots=True)
 class Allocate:
-    """New memory, not cleared; `large` in huge pages."""
+    """Memory that nobody else holds, not cleared; `large` in that of earlier results, or in huge pages."""
 
     name: str
     form: Form

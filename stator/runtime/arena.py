@@ -185,17 +185,21 @@ def _reinterpreted(
 
 
 def held() -> int:
-    """The bytes of this thread's arenas, and of those that the C core keeps for graphs of any thread."""
-    from stator._native import scratch_bytes  # needs torch, which this package does not
+    """The bytes of this thread's arenas, of those that the C core keeps for graphs of any thread, and of large results
+    that the program has let go of and that are kept for others (`csrc/results.c`).
+    """
+    from stator._native import results_bytes, scratch_bytes  # needs torch, which this package does not
 
-    return scratch_bytes() + sum(arena.base.numel() for arena in _arenas.by_place.values() if arena.base is not None)
+    kept = scratch_bytes() + results_bytes()
+    return kept + sum(arena.base.numel() for arena in _arenas.by_place.values() if arena.base is not None)
 
 
 def release() -> None:
-    """Give this thread's arenas and those of the C core back; graphs make them again when they next run."""
-    from stator._native import scratch_release  # needs torch, which this package does not
+    """Give all of it back; graphs make it again when they next run."""
+    from stator._native import results_release, scratch_release  # needs torch, which this package does not
 
     scratch_release()
+    results_release()
     for (_, stream), arena in _arenas.by_place.items():
         for user in arena.users:
             user.forget(stream)

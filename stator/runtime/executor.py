@@ -9,13 +9,14 @@ Neighbours: `extern.py` binds operators, `csrc/executor.c` runs the steps, `csrc
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from stator import targets
-from stator.base.device import kind_of
-from stator.base.dtypes import TORCH
+from stator.base.device import HOST, kind_of
+from stator.base.dtypes import NBYTES, TORCH
 from stator.base.errors import mark_partly_done
 from stator.base.placement import place
 from stator.plan import ir
@@ -32,19 +33,23 @@ if TYPE_CHECKING:
 
     from stator._native import Executor
 
+#: Bytes that a graph may touch and keep the GIL: what it computes of them takes some microseconds.
+BRIEF = 16 << 10
 #: A size for the C core: a number, or a postfix program over numbers.
 Extent = int | tuple[tuple[Any, ...], ...]
 
 
-def make(plan: ir.Plan, kernels: Mapping[str, Any]) -> Executor | None:
-    """What runs the plan in C, or None. ValueError where the plan's names do not fit together."""
+def make(plan: ir.Plan, kernels: Mapping[str, Any], reuse: bool = True) -> Executor | None:
+    """What runs the plan in C, or None; `reuse`: large results take the memory of earlier ones. ValueError where the
+    plan's names do not fit together.
+    """
     from stator._native import Executor, Kernel  # needs torch, which this package does not
 
     kinds = _kinds(plan)
     if not all(map(targets.has, kinds)) or any(type(kernel) is not Kernel for kernel in kernels.values()):
         return None
     try:
-        return Executor(*_Assembly(plan, kernels, kinds).arguments())
+        return Executor(*_Assembly(plan, kernels, kinds, reuse).arguments())
     except NotImplementedError:
         return None
 
@@ -55,15 +60,26 @@ def _kinds(plan: ir.Plan) -> set[str]:
     return {kind_of(device) for device in (plan.device, *made, *[given.device for given in plan.inputs])}
 
 
+def _touched(plan: ir.Plan) -> float:
+    """The bytes of all tensors; infinite where sizes are symbolic, or an operator runs code of others."""
+    forms = [step.form for step in plan.steps if isinstance(step, ir.Allocate)]
+    forms += [piece.form for piece in plan.arena.pieces]
+    given = [value.form for value in plan.inputs]
+    known = [form for form in (*forms, *given) if form is not None and all(type(n) is int for n in form.size)]
+    if plan.externs or len(known) < len(forms) + len(given):
+        return math.inf
+    return sum(math.prod(map(int, form.size)) * NBYTES[form.dtype] for form in known)
+
+
 class _Assembly:
     """The arguments of an `Executor` under construction; registers that are let go are taken again."""
 
-    __slots__ = ("count", "free", "kernels", "kinds", "numbers", "operators", "plan", "registers", "torch")
+    __slots__ = ("count", "free", "kernels", "kinds", "numbers", "operators", "plan", "registers", "reuse", "torch")
 
-    def __init__(self, plan: ir.Plan, kernels: Mapping[str, Any], kinds: set[str]) -> None:
+    def __init__(self, plan: ir.Plan, kernels: Mapping[str, Any], kinds: set[str], reuse: bool) -> None:
         import torch  # the package itself does not need torch
 
-        self.plan, self.kernels, self.kinds, self.torch = plan, kernels, kinds, torch
+        self.plan, self.kernels, self.kinds, self.reuse, self.torch = plan, kernels, kinds, reuse, torch
         self.registers: dict[str, int] = {}
         self.free: list[int] = []
         self.count = 0
@@ -90,6 +106,7 @@ class _Assembly:
         yield from (self.count, len(self.numbers), inputs, reads, unused, self._scratch(), tuple(steps), results)
         yield from (view, _Failing(plan).tell, keep if kept else None, kept, plan.failure.begin)
         yield next(iter(self.kinds)) if len(self.kinds) == 1 else ""
+        yield self.kinds == {HOST} and _touched(plan) <= BRIEF
 
     # -- names
 
@@ -143,7 +160,8 @@ class _Assembly:
                 shape = self._extents(form.size), self._extents(form.stride)
                 device = self.torch.device(step.device)
                 place = device, device.type, targets.toolchain(step.device).number(step.device)
-                return "allocate", self._declare(name), self._dtype(form.dtype), *shape, step.large, *place
+                kept = step.large, step.large and self.reuse
+                return "allocate", self._declare(name), self._dtype(form.dtype), *shape, *kept, *place
             case ir.Reuse(name, donor, form):
                 taken = self._register(donor)
                 if form is None:

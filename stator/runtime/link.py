@@ -72,9 +72,10 @@ def link(artifact: GraphArtifact, options: Options | None = None) -> Call:
     plan = artifact.plan
     if plan.streams:
         raise Unsupported(f"the plan of {plan.name}", f"it has {len(plan.streams) + 1} streams, and one is run so far")
+    options = options or Options()
     with log.span("link", graph=plan.name):
         kernels = load(artifact.units, options, plan.device)
-        return executor.make(plan, kernels) or execute(module_text(plan), plan.name, kernels)
+        return executor.make(plan, kernels, options.reuse_results) or execute(module_text(plan), plan.name, kernels)
 
 
 def load(units: Sequence[Unit], options: Options | None = None, device: str = HOST) -> dict[str, Any]:

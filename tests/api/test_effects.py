@@ -18,6 +18,7 @@ import torch
 
 import stator
 from stator import speed
+from stator._native import results_bytes
 from stator.base import announce, log
 from stator.base.errors import (
     CaptureError,
@@ -34,7 +35,7 @@ from stator.base.errors import (
 from stator.base.options import MODES, OPTIONS, VARIABLES, Options
 from stator.capture import entry
 from stator.loop import verify
-from stator.runtime import toolchain
+from stator.runtime import arena, toolchain
 
 
 def asked() -> Iterator[tuple[str, object]]:
@@ -234,6 +235,15 @@ def freezing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         explain = stator.explain(lambda x: model(x) @ model.weight.exp(), options={"freezing": freezes})
         with torch.no_grad():
             assert any(facts["kept"] for facts in explain(torch.randn(3, 4)).memory) is freezes
+
+
+@effect("reuse_results", False)
+def reuse_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = torch.ones(1 << 20)
+    for reuses in (False, True):
+        arena.release()
+        stator.compile(lambda x: x * 2, options={"reuse_results": reuses})(x)
+        assert (results_bytes() > 0) is reuses
 
 
 @effect("recompile_limit", ...)

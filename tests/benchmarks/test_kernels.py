@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import torch
+
 from benchmarks.kernels import __main__ as kernels
 from benchmarks.kernels.__main__ import Copying, Row
 
 COPYING = Copying(20_000.0, 10_000.0)
 ROWS = [
-    Row("add", 16, {"eager": 1.0, "stator": 1.5, "torch.compile": 3.0}, 192, COPYING),
+    Row("add", 16, {"eager": 1.0, "stator": 1.5, "torch.compile": 3.0}, 192),
     Row("add", 10_000_000, {"eager": 12_000.0, "stator": 6_000.0, "torch.compile": 5_000.0}, 120_000_000, COPYING),
-    Row("gelu", 10_000_000, {"eager": 8_000.0, "stator": 4_000.0, "torch.compile": 8_000.0}, 80_000_000, COPYING),
+    Row("gelu", 10_000_000, {"eager": 8_000.0, "stator": 4_000.0, "torch.compile": 8_000.0}, 80_000_000),
 ]
 
 
@@ -39,6 +41,14 @@ def test_figures_come_back_from_their_file(tmp_path: Path) -> None:
 
 
 def test_a_small_row_is_measured() -> None:
-    (row,) = kernels.measure(["add"], [16], ["eager", "stator"], COPYING)
+    (row,) = kernels.measure(["add"], [16], ["eager", "stator"])
     assert row.moved == 3 * 16 * 4 and set(row.us) == {"eager", "stator"} and min(row.us.values()) > 0
-    assert not row.is_bound
+    assert row.copying is None and set(kernels.copies(80)) == {"held", "fresh"}
+
+
+def test_operands_in_another_dtype() -> None:
+    inputs = kernels.inputs_of(kernels.PATTERNS["cross_entropy"], 1_005, torch.bfloat16)
+    assert [x.dtype for x in inputs] == [torch.bfloat16, torch.int64] and inputs[0].shape == (15, 67)
+    assert kernels.inputs_of(kernels.PATTERNS["bfloat16 softmax"], 16, torch.float64) == ()
+    (row,) = kernels.measure(["add", "bfloat16 softmax"], [1_005], ["stator"], torch.float64)
+    assert row.moved == 3 * 15 * 67 * 8

@@ -287,8 +287,10 @@ CPU = torch.device("cpu")
     "change",
     [
         {"registers": -1}, {"inputs": (9,)}, {"inputs": (-9,)}, {"unused": (5,)}, {"steps": (("fly", 1),)},
-        {"steps": (("allocate", 7, torch.float32, (2,), (1,), False, CPU, "cpu", 0),)}, {"steps": (("release", (9,)),)},
-        {"steps": (("allocate", 0, torch.float32, (2,), (1, 1), False, CPU, "cpu", 0),)}, {"results": (("whole", 4),)},
+        {"steps": (("allocate", 7, torch.float32, (2,), (1,), False, False, CPU, "cpu", 0),)},
+        {"steps": (("release", (9,)),)},
+        {"steps": (("allocate", 0, torch.float32, (2,), (1, 1), False, False, CPU, "cpu", 0),)},
+        {"results": (("whole", 4),)},
         {"steps": (("launch", print, (), (), ()),)}, {"results": (("number", (("operand", 3),)),)},
         {"results": (("number", (("+",),)),)}, {"reads": ((0, 1, False, 0),)}, {"device": "d" * 99},
         {"scratch": (99, (), id, None, id, 0, 0)},
@@ -305,7 +307,7 @@ def test_steps_that_do_not_fit_are_not_taken(change: dict[str, Any]) -> None:
     with pytest.raises((ValueError, TypeError)):
         Executor(**{**whole, **change})  # type: ignore[arg-type]
     with pytest.raises(NotImplementedError, match="no abacus"):  # the plan runs as Python then
-        steps = ("allocate", 1, torch.float32, (2,), (1,), False, CPU, "abacus", 0)
+        steps = ("allocate", 1, torch.float32, (2,), (1,), False, False, CPU, "abacus", 0)
         Executor(**{**whole, "steps": (steps,)})  # type: ignore[arg-type]
 
 

@@ -62,7 +62,7 @@ def test_a_device_without_a_number_is_the_current_one(monkeypatch: pytest.Monkey
     form = ir.Form("f32", (4,), (1,))
     steps = tuple([ir.Allocate(f"a{i}", form, device) for i, device in enumerate(("cuda", "cuda:1", "cpu"))])
     plan = ir.Plan("test", "cuda", (), (), steps, (), arena=ir.Arena(64, (ir.Piece("p", form, 0),)))
-    assembly = executor._Assembly(plan, {}, {"cuda", "cpu"})
+    assembly = executor._Assembly(plan, {}, {"cuda", "cpu"}, reuse=True)
     assert [assembly._step(step)[-2:] for step in steps] == [("cuda", 3), ("cuda", 1), ("cpu", 0)]
     assert (assembly._scratch() or ())[-2:] == (3, 77)
 

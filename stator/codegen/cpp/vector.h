@@ -172,18 +172,23 @@ template <class T, int L> INLINE V<T, L> raw(const T* p, Full) {
 }
 // Some of the lanes: a masked move where there is one (ready says so), else as many bytes as there are. What says which
 // lanes is a number of bits, or lanes of 0 and -1: first<T, L>(n) and chosen<T, L>(mask).
-template <class T, int L>
-using Word = V<typename Choose<sizeof(T) == 8, double, typename Choose<sizeof(T) == 2, short, float>::type>::type, L>;
+template <class T> using Wide_ = typename Choose<sizeof(T) == 8, double, float>::type;
+template <class T> using Narrow_ = typename Choose<sizeof(T) == 2, short, char>::type;
+template <class T, int L> using Word = V<typename Choose<sizeof(T) <= 2, Narrow_<T>, Wide_<T>>::type, L>;
 #if defined(__AVX512VL__)
 #if defined(__AVX512BW__) && !defined(__clang__)  // which declares these otherwise
-constexpr bool moves_halves = true;
+template <class T, int L> constexpr bool ready_narrow = (sizeof(T) == 2 && (L == 16 || L == 8)) || (sizeof(T) == 1 && L == 16);
 INLINE V<short, 16> move(const void* p, V<short, 16> v, int m) { return __builtin_ia32_loaddquhi256_mask((const short*)p, v, m); }
+INLINE V<short, 8> move(const void* p, V<short, 8> v, int m) { return __builtin_ia32_loaddquhi128_mask((const short*)p, v, m); }
+INLINE V<char, 16> move(const void* p, V<char, 16> v, int m) { return __builtin_ia32_loaddquqi128_mask((const char*)p, v, m); }
 INLINE void move_to(void* p, V<short, 16> v, int m) { __builtin_ia32_storedquhi256_mask((short*)p, v, m); }
+INLINE void move_to(void* p, V<short, 8> v, int m) { __builtin_ia32_storedquhi128_mask((short*)p, v, m); }
+INLINE void move_to(void* p, V<char, 16> v, int m) { __builtin_ia32_storedquqi128_mask((char*)p, v, m); }
 #else
-constexpr bool moves_halves = false;
+template <class T, int L> constexpr bool ready_narrow = false;
 #endif
 template <class T, int L> constexpr bool ready =
-    (sizeof(T) == 4 && (L == 16 || L == 8)) || (sizeof(T) == 8 && L == 8) || (moves_halves && sizeof(T) == 2 && L == 16);
+    (sizeof(T) == 4 && (L == 16 || L == 8)) || (sizeof(T) == 8 && L == 8) || ready_narrow<T, L>;
 template <class T, int L> INLINE int first(i64_ n) { return (1 << n) - 1; }
 template <class T, int L> INLINE int chosen(V<int, L> m) {
     if constexpr (L == 16) return (unsigned short)__builtin_ia32_cmpd512_mask(m, V<int, L>{}, 4, (unsigned short)-1);
@@ -302,17 +307,25 @@ template <class F> INLINE F round_f16(F x) {
 
 template <class T> using Register = decltype(+T{});  // narrow integers are held in int
 template <class T> using Step_ = typename Choose<sizeof(T) == 1, short, T>::type;  // g++ has none from char to int
-template <int L, class T, class N> INLINE V<Register<T>, L> load(const T* p, N n) {
-    return __builtin_convertvector(__builtin_convertvector(raw<T, L>(p, n), V<Step_<T>, L>), V<Register<T>, L>);
+// What elements are in memory, and what lanes of them are in registers.
+template <class T> struct Memory_ { typedef T type; };
+template <> struct Memory_<bf16> { typedef unsigned short type; }; template <> struct Memory_<f16> : Memory_<bf16> {};
+template <> struct Memory_<b8> { typedef unsigned char type; }; template <class T> using Bits_of = typename Memory_<T>::type;
+template <int L, class T> INLINE V<Register<T>, L> held(const T*, V<T, L> r) {
+    return __builtin_convertvector(__builtin_convertvector(r, V<Step_<T>, L>), V<Register<T>, L>);
 }
-template <int L, class N> INLINE V<float, L> load(const bf16* p, N n) {
-    return from_bf16<L>(raw<unsigned short, L>((const unsigned short*)p, n));
+template <int L> INLINE V<float, L> held(const bf16*, V<unsigned short, L> r) { return from_bf16<L>(r); }
+template <int L> INLINE V<float, L> held(const f16*, V<unsigned short, L> r) { return from_f16<L>(r); }
+template <int L> INLINE V<int, L> held(const b8*, V<unsigned char, L> r) { return __builtin_convertvector(r != 0, V<int, L>); }
+// The same of elements that are in lanes of int by their bits: narrow ones are put together so.
+template <int L, class T> INLINE auto held_wide(const T*, V<int, L> r) {
+    if constexpr (Same<T, bf16>::value) return (V<float, L>)(r << 16);
+    else if constexpr (Same<T, f16>::value) return from_f16<L>(__builtin_convertvector(r, V<unsigned short, L>));
+    else if constexpr (Same<T, b8>::value) return (V<int, L>)(r != 0);
+    else return r;
 }
-template <int L, class N> INLINE V<float, L> load(const f16* p, N n) {
-    return from_f16<L>(raw<unsigned short, L>((const unsigned short*)p, n));
-}
-template <int L, class N> INLINE V<int, L> load(const b8* p, N n) {
-    return __builtin_convertvector(raw<unsigned char, L>((const unsigned char*)p, n) != 0, V<int, L>);
+template <int L, class T, class N> INLINE auto load(const T* p, N n) {
+    return held<L>(p, raw<Bits_of<T>, L>((const Bits_of<T>*)p, n));
 }
 
 template <int L, class T, class N> INLINE void store(T* p, V<Register<T>, L> v, N n) {
@@ -370,17 +383,11 @@ template <int L, class G> INLINE void each(Full, G f) {
 template <int L, class G> INLINE void each(i64_ n, G f) {
     for (int j = 0; j < n; ++j) f(j);
 }
-// A vector as it lies in memory → as it is in registers.
-template <int L, class T, class W> INLINE auto widened(W v) {
-    if constexpr (Same<T, bf16>::value) return from_bf16<L>((V<unsigned short, L>)v);
-    else if constexpr (Same<T, f16>::value) return from_f16<L>((V<unsigned short, L>)v);
-    else if constexpr (sizeof(T) == 2) return __builtin_convertvector((V<T, L>)v, V<int, L>);
-    else return (V<T, L>)v;
-}
 // load_if: contiguous, only the lanes under the mask are read; the others are zero.
 template <int L, class T, class N> INLINE auto load_if(const T* p, V<int, L> m, N n) -> decltype(load<L>(p, Full{})) {
+    typedef Bits_of<T> B;
     m &= live<L>(n);
-    if constexpr (ready<T, L>) return widened<L, T>(move(p, Word<T, L>{}, chosen<T, L>(m)));
+    if constexpr (ready<B, L>) return held<L>(p, (V<B, L>)move(p, Word<B, L>{}, chosen<B, L>(m)));
     decltype(load<L>(p, Full{})) r = {};
     for (int j = 0; j < L; ++j)
         if (m[j]) r[j] = lane_of<L>(load1(p[j]));
@@ -412,10 +419,13 @@ template <class T, int L, class P, class A, class N> INLINE V<T, L> gather_if(co
         return (V<T, L>)fetch((const W*)p, at, chosen<T, L>(m & live<L>(n)));
     }
 #endif
-    return lanes_if<T, L>(m, n, [&](int j) BODY { return load1(p[at[j]]); });
+    if constexpr (sizeof(P) <= 2 && L >= 4)
+        return held_wide<L>(p, lanes_if<int, L>(m, n, [&](int j) BODY { return (int)((const Bits_of<P>*)p)[at[j]]; }));
+    else return lanes_if<T, L>(m, n, [&](int j) BODY { return load1(p[at[j]]); });
 }
 template <class T, int L, class P, class A> INLINE V<T, L> gather(const P* p, A at, Full n) {
-    return lanes<T, L>(n, [&](int j) BODY { return load1(p[at[j]]); });  // faster than what the processor has for it
+    if constexpr (sizeof(P) <= 2 && L >= 4) return held_wide<L>(p, lanes<int, L>(n, [&](int j) BODY { return (int)((const Bits_of<P>*)p)[at[j]]; }));
+    else return lanes<T, L>(n, [&](int j) BODY { return load1(p[at[j]]); });  // faster than what the processor has for it
 }
 template <class T, int L, class P, class A> INLINE V<T, L> gather(const P* p, A at, i64_ n) {
     return gather_if<T, L>(p, at, live<L>(n), n);
