@@ -17,7 +17,9 @@ from stator.kernel.strategies import vectors
 from stator.loop.kernel import Kernel, kernel_name
 
 CIRCULAR = ("sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh")
-#: Headers, in their order → the operators that need them: others are not read, to save the compiler time.
+#: The headers that every unit starts with.
+ALWAYS = ("vector.h", "loops.h", "math.h")
+#: Others, in their order → the operators that need them: others are not read, to save the compiler time.
 HEADERS: dict[str, frozenset[str]] = {
     "circular.h": frozenset((*CIRCULAR, "random", "lgamma")),
     "power.h": frozenset(),  # sizes are divided: all need it
@@ -85,8 +87,8 @@ def header(needs: frozenset[str] = frozenset()) -> str:
     """The text that every unit starts with: what all need, and those of `HEADERS` and `tile.h`."""
     folder = resources.files(__package__)
     texts = []
-    for name in ("vector.h", "math.h", *HEADERS, "tile.h"):
-        if name in needs or name in ("vector.h", "math.h", "power.h"):
+    for name in (*ALWAYS, *HEADERS, "tile.h"):
+        if name in needs or name in (*ALWAYS, "power.h"):
             texts.append((folder / name).read_text(encoding="utf-8"))
     return "\n".join(texts)
 

@@ -447,40 +447,6 @@ template <int L, class F> INLINE F within(F at, i64_ bound, V<int, L> needed, in
     return select(out, F{}, at);
 }
 
-// ---- loops: SWEEP runs a block at the places X of [FROM, TO), by vectors of L, U of them together. LEFT says what may be
-// left over: single vectors (rest), a part of one (tail), both, or none. In the block `n` says which lanes are live, `u`
-// is the number of the accumulator. Its text is pasted: of a function g++ would optimize a copy at each level of calls.
-
-constexpr Full n{};  // where the block is not of a part
-#define BLOCK_(AT, K, X, ...) { const i64_ X = AT; constexpr int u = K; __VA_ARGS__ }
-#define TOGETHER_1(L, X, ...) BLOCK_(at_, 0, X, __VA_ARGS__)
-#define TOGETHER_2(L, X, ...) TOGETHER_1(L, X, __VA_ARGS__) BLOCK_(at_ + L, 1, X, __VA_ARGS__)
-#define TOGETHER_3(L, X, ...) TOGETHER_2(L, X, __VA_ARGS__) BLOCK_(at_ + 2 * L, 2, X, __VA_ARGS__)
-#define TOGETHER_4(L, X, ...) TOGETHER_3(L, X, __VA_ARGS__) BLOCK_(at_ + 3 * L, 3, X, __VA_ARGS__)
-#define LEFT_none(L, X, ...)
-#define LEFT_rest(L, X, ...) for (; at_ + L <= to_; at_ += L) BLOCK_(at_, 0, X, __VA_ARGS__)
-#define LEFT_tail(L, X, ...) if (at_ < to_) { const i64_ n = to_ - at_; BLOCK_(at_, 0, X, __VA_ARGS__) }
-#define LEFT_both(L, X, ...) LEFT_rest(L, X, __VA_ARGS__) LEFT_tail(L, X, __VA_ARGS__)
-#define SWEEP(L, U, LEFT, X, FROM, TO, ...) { \
-    i64_ at_ = FROM; \
-    const i64_ to_ = TO; \
-    for (; at_ + L * U <= to_; at_ += L * U) { TOGETHER_##U(L, X, __VA_ARGS__) } \
-    LEFT_##LEFT(L, X, __VA_ARGS__) }
-template <class T> INLINE T keep(Full, T now, T) { return now; }
-template <class T> INLINE T keep(i64_ n, T now, T before) { return select(live<lanes_of<T>>(n), now, before); }
-template <class T, int U, class F> INLINE void fill(F (&a)[U], T c) {
-    for (int u = 0; u < U; ++u) a[u] = splat<F>(c);
-}
-// Long sums: a short sum is added to its total, which remembers what rounding lost (what overflows loses nothing).
-template <int U, class F> INLINE void flush(F (&total)[U], F (&lost)[U], F (&a)[U]) {
-    for (int u = 0; u < U; ++u) {
-        F add = a[u] - lost[u], sum = total[u] + add, rest = (sum - total[u]) - add;
-        lost[u] = select(mask(rest - rest == F{}), rest, F{});
-        total[u] = sum, a[u] = F{};
-    }
-}
-INLINE i64_ least(i64_ a, i64_ b) { return a < b ? a : b; }
-
 // ---- reductions over lanes, by halves
 
 template <int K, class F> INLINE auto half(F v) {
