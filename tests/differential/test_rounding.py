@@ -61,7 +61,7 @@ def test_sums_with_products(name: str, factors: dict[str, float], dtype: torch.d
     compiled = stator.compile(lambda *given: function(*given, **factors).relu() * 2, fullgraph=True)
     exact = function(*(x.double() for x in operands), **factors).relu() * 2
     ours, eager = compiled(*operands), function(*operands, **factors).relu() * 2
-    assert (ours - exact).abs().mean() <= 1.01 * (eager - exact).abs().mean()
+    assert (ours - exact).abs().mean() <= 1.05 * (eager - exact).abs().mean()
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
