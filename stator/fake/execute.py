@@ -272,7 +272,7 @@ def _may_be_constant(plan: OperatorFacts, args: tuple[Any, ...]) -> bool:
             return arg.constant is not None
         if type(arg) is list and arg and isinstance(arg[0], FakeTensor):
             return arg[0].constant is not None
-    return plan.numbers and not _any_symbolic(args)
+    return plan.numbers and not any_symbolic(args)
 
 
 def _constants(args: tuple[Any, ...]) -> list[Any] | None:
@@ -373,7 +373,7 @@ def run_on_meta(func: Any, plan: OperatorFacts, args: tuple[Any, ...], kwargs: d
         if is_without_shape_function(func):
             raise without_shape_function(func) from error
         # Some kernels take plain numbers only; where the shapes do not fit, the kernel says so again.
-        if not (_any_symbolic(args) or _any_symbolic(kwargs.values())):
+        if not (any_symbolic(args) or any_symbolic(kwargs.values())):
             raise
         fixed = {name: specialised(value) for name, value in kwargs.items()}
         out, device = unfake(func, plan, tuple([specialised(arg) for arg in args]), fixed)
@@ -395,12 +395,12 @@ def without_shape_function(func: Any) -> Unsupported:
     return Unsupported(func, "it has no shape function", hint)
 
 
-def _any_symbolic(args: Iterable[Any]) -> bool:
+def any_symbolic(args: Iterable[Any]) -> bool:
     """Whether an argument is a symbolic size, or a tensor that has one."""
     for arg in args:
         if isinstance(arg, torch.SymInt) or (isinstance(arg, FakeTensor) and arg._has_symbolic_sizes_strides):
             return True
-        if isinstance(arg, (list, tuple)) and _any_symbolic(arg):
+        if isinstance(arg, (list, tuple)) and any_symbolic(arg):
             return True
     return False
 

@@ -148,8 +148,10 @@ def _contiguous_gradient(grad: Any, size: Any, input_size: Any, *args: Any) -> A
     return make(tuple(input_size), grad.dtype, grad.device) if grad.device.type == "cpu" else NotImplemented
 
 
-@rule(*variants("upsample_nearest2d_backward _upsample_nearest_exact2d_backward upsample_bilinear2d_backward"))
-@rule(*variants("upsample_trilinear3d_backward"))
+@rule(
+    *variants("upsample_nearest2d_backward _upsample_nearest_exact2d_backward upsample_bilinear2d_backward"),
+    *variants("upsample_trilinear3d_backward"),
+)
 def _image_gradient(grad: Any, size: Any, input_size: Sequence[int], *args: Any) -> Any:
     return _resampled(grad, input_size[2:])
 

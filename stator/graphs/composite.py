@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from stator.fake.execute import any_symbolic
 from stator.fake.tensor import FakeTensor
 from stator.graphs.formulas import as_eager_chooses
 from stator.graphs.recurrent import lstm
@@ -30,7 +31,7 @@ def call(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str,
         out = other(*args, **kwargs)
         if out is not NotImplemented:
             return out
-    if not any(_is_symbolic(arg) for arg in (*args, *kwargs.values())):
+    if not any_symbolic((*args, *kwargs.values())):
         return function(*args, **kwargs)
     form = _FORMS.get(function)
     if form is not None:
@@ -40,12 +41,6 @@ def call(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str,
     if isinstance(function, FunctionType) and function.__globals__ is vars(F):
         function = _functions()[function.__name__]
     return function(*args, **kwargs)
-
-
-def _is_symbolic(arg: Any) -> bool:
-    if isinstance(arg, list | tuple):
-        return any(isinstance(item, torch.SymInt) for item in arg)
-    return isinstance(arg, torch.SymInt) or (isinstance(arg, FakeTensor) and arg._has_symbolic_sizes_strides)
 
 
 @cache

@@ -10,7 +10,7 @@ order of use.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from stator.loop.collision import colliding, scatters
@@ -148,9 +148,12 @@ def _roles(stores: list[Store]) -> dict[str, str]:
 
 def _accesses(draft: Draft, nodes: tuple[Expr, ...]) -> list[Index]:
     """The distinct indices, stores first."""
-    found = [store.index for store in draft.stores]
-    found += [node.attr[1] if node.op == "load" else node.attr for node in nodes if node.op in ("load", "index")]
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys([*[store.index for store in draft.stores], *indices_in(nodes)]))
+
+
+def indices_in(nodes: Iterable[Expr]) -> list[Index]:
+    """Where expressions read, and the positions that they compute with."""
+    return [node.attr[1] if node.op == "load" else node.attr for node in nodes if node.op in ("load", "index")]
 
 
 def _sorted(axes: list[Axis], accesses: list[Index], fixed: frozenset[Axis] = NO_AXES) -> list[Axis]:

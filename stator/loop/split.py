@@ -16,7 +16,7 @@ from math import prod
 
 from stator.base.device import Device
 from stator.loop import scalar
-from stator.loop.canonical import merged
+from stator.loop.canonical import indices_in, merged
 from stator.loop.deps import along_rows
 from stator.loop.expr import Expr, Rewriter, const, index, load, masked, op, postorder, reduce, to_index
 from stator.loop.index import Axis, Index
@@ -147,7 +147,7 @@ def _chunked(kind: str, body: Expr, axes: tuple[Axis, ...], piece: Axis) -> tupl
     """(chunk, the body over one chunk, what is left over): each piece gets one of the elements left over, masked where
     there are too few, so that no mask is in the loop over a chunk.
     """
-    joined, mapping = merged(list(axes), [*_accesses(body)], {})
+    joined, mapping = merged(list(axes), indices_in(postorder([body])), {})
     axes, body = tuple(joined), body.substitute(mapping)
     total = prod(axis.size for axis in axes)
     chunk = Axis("chunk", total // piece.size)
@@ -158,15 +158,6 @@ def _chunked(kind: str, body: Expr, axes: tuple[Axis, ...], piece: Axis) -> tupl
     inside = op("lt", index(left), index(total))
     nothing = const(scalar.identity(kind, body.dtype), body.dtype)
     return chunk, value, masked(inside, body.substitute(_positions(left, axes)), nothing)
-
-
-def _accesses(body: Expr) -> Iterator[Index]:
-    """Where it reads, and the positions that it computes with."""
-    for node in postorder([body]):
-        if node.op == "load":
-            yield node.attr[1]
-        elif node.op == "index":
-            yield node.attr
 
 
 def _positions(flat_position: Index, axes: tuple[Axis, ...]) -> dict[Axis, Index]:
