@@ -23,7 +23,7 @@ from stator.base.device import HOST, Device
 from stator.base.dtypes import ITEMSIZE
 from stator.fake.overloads import overload
 from stator.graphs.calls import is_view
-from stator.graphs.depthwise import both, is_laid, is_loop, is_stem
+from stator.graphs.convolutions import both, is_depthwise, is_laid, is_stem
 from stator.graphs.frozen import BLAS_PRODUCT, CONVOLUTION, PRODUCT
 from stator.graphs.pixels import BLAS, LOOP, MULTIPLY_PIXELS
 from stator.loop import expr as e
@@ -86,7 +86,7 @@ def traced_convolution(
 ) -> LazyTensor:
     if context.node is not None and is_stem(context.node, context.device) and is_laid(context.node):
         return _stem(context, out, x, weight, bias, *args)
-    if context.node is None or not is_loop(context.node, context.device):
+    if context.node is None or not is_depthwise(context.node, context.device):
         found: LazyTensor = extern(context, out, x, weight, bias, *args)
         return found
     stride, padding, dilation, *_ = args

@@ -19,7 +19,7 @@ from torch import fx
 
 from stator.base.device import HOST, Device
 from stator.fake.symbolic import is_symbolic
-from stator.graphs.depthwise import both, is_loop, is_stem
+from stator.graphs.convolutions import both, is_depthwise, is_stem
 from stator.graphs.frozen import CONVOLUTION, PACK_CONVOLUTION, frozen, nbytes
 from stator.graphs.nodes import add_call, call_for
 from stator.passes import pixels
@@ -105,7 +105,7 @@ class PackConvolutions:
         dtypes = {dtype for dtype, known in takes.items() if known and torch.backends.mkldnn.enabled}
         nodes = graph.find_nodes(op="call_function", target=aten.convolution.default) if dtypes else []
         known = frozen(graph) if nodes else set()
-        alone = [node for node in nodes if is_loop(node, self.device)]
+        alone = [node for node in nodes if is_depthwise(node, self.device)]
         packed = {node for node in nodes if node not in alone and _may_pack(node, dtypes, known)}
         changes = sum([_lay(graph, node) for node in alone if node.args[1] in known])
         for group in _groups(graph, packed, {*alone}, self.loops) if packed else ():

@@ -16,7 +16,7 @@ import torch
 from torch import fx
 
 from stator.base.device import Device
-from stator.graphs.depthwise import both
+from stator.graphs.convolutions import both
 from stator.graphs.frozen import PACK, PACK_BLAS, nbytes
 from stator.graphs.nodes import add_call, call_for
 from stator.graphs.pixels import BLAS, LOOP, MULTIPLY_PIXELS, ONEDNN

@@ -1,6 +1,7 @@
 """Which convolutions a kernel of ours computes: of each channel alone, and under `freezing` those of few terms.
 
-`passes/convolutions.py` lays their weights for it, `lowering/depthwise.py` makes the loop.
+`passes/convolutions.py` lays their weights for it, `lowering/convolution.py` makes the loop, by `lowering/depthwise.py`
+where each channel is alone. Those with windows of one pixel are products (`pixels.py`).
 In two dims of known sizes, with a result for each channel and as many channels as lanes, or more. What autograd keeps,
 or the program returns, lies as in eager, so those around it are left to PyTorch.
 """
@@ -22,8 +23,8 @@ STEM_TERMS, STEM_CHANNELS, STEM_PIXELS = 32, 4, 512
 DTYPES = (torch.float32, torch.bfloat16)
 
 
-def is_loop(node: fx.Node, device: Device) -> bool:
-    """Whether a kernel computes this `aten.convolution`; a weight of bfloat16 may be there in float32."""
+def is_depthwise(node: fx.Node, device: Device) -> bool:
+    """Whether a kernel computes this `aten.convolution`, each channel alone; bfloat16's weight may be float32 there."""
     x, weight, bias, *moves, transposed, _, groups = _arguments(node)
     result: torch.Tensor = node.meta["val"]
     tensors = [item.meta["val"] for item in (x, weight, bias) if isinstance(item, fx.Node)]
