@@ -2,8 +2,9 @@
 
 A function is one over a range of its grid, the parallel loops that it begins with, which `parallel` in `vector.h`
 shares among threads. A loop of lanes is a `SWEEP` (`loops.h`): its body is written once, for a block of lanes, of which
-`n` are alive. The values of symbolic sizes follow the pointers. What a kernel returns is null, or what was wrong with an index
-that it loaded. Neighbours: `lanes` says what is a vector, `memory` writes loads and stores, `ops` has the spellings.
+`n` are alive. The values of symbolic sizes follow the pointers. What a kernel returns is null, or what was wrong with
+an index that it loaded. Neighbours: `lanes` says what is a vector, `memory` writes loads and stores, `ops` has the
+spellings.
 """
 
 from __future__ import annotations
