@@ -25,6 +25,7 @@ typedef struct {
     PyObject *freed;  /* what a record has to say after a backward that keeps no graph; NULL if nothing */
     PyObject *unseen; /* and what it looks at from then on */
     Py_ssize_t saved; /* tensors that the graph takes of those that were saved */
+    uint64_t unnamed; /* what autograd itself excludes while a node runs: the dispatch key of names, up to torch 2.12 */
     bool keeps;       /* there is a record */
     Tangent tangents[];
 } Backward;
@@ -56,9 +57,10 @@ static int intern_names(void) {
 }
 
 /* Whether this thread is as autograd leaves it: no autocast, no map, no mode that sees operators or gradients. */
-static bool is_undisturbed(void) {
+static bool is_undisturbed(const Backward *self) {
     uint64_t value;
-    return state_read(included, &value) && value == 0 && state_read(excluded, &value) && value == 0 &&
+    return state_read(included, &value) && value == 0 &&
+           state_read(excluded, &value) && (value & ~self->unnamed) == 0 &&
            state_read(grad_mode, &value) && value == 0 && state_read(anomaly, &value) && value == 0;
 }
 
@@ -175,7 +177,7 @@ static PyObject *with_none(PyObject *gradients) {
 
 /* Whether the graph is all that there is to this call: 1, 0, or -1 with an exception. */
 static int is_straight(const Backward *self, PyObject *record, PyObject *const *tangents, Py_ssize_t count) {
-    if (!is_undisturbed()) return 0;
+    if (!is_undisturbed(self)) return 0;
     for (Py_ssize_t i = 0; i < Py_SIZE(self); i++) {
         const Tangent *tangent = &self->tangents[i];
         if (tangent->position >= count || !fits(tangent, tangents[tangent->position])) return 0;
@@ -248,12 +250,13 @@ static int read_tangent(PyObject *item, Tangent *tangent) {
 }
 
 static PyObject *backward_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
-    static char *arguments[] = {"graph", "failed", "tangents", "saved", "keeps", "freed", "unseen", NULL};
+    static char *arguments[] = {"graph", "failed", "tangents", "saved", "keeps", "unnamed", "freed", "unseen", NULL};
     PyObject *graph, *failed, *tangents, *freed = Py_None, *unseen = Py_None;
     Py_ssize_t saved;
     int keeps;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OOO!np|OO:Backward", arguments, &graph, &failed, &PyTuple_Type,
-                                     &tangents, &saved, &keeps, &freed, &unseen)) {
+    unsigned long long unnamed;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OOO!npK|OO:Backward", arguments, &graph, &failed, &PyTuple_Type,
+                                     &tangents, &saved, &keeps, &unnamed, &freed, &unseen)) {
         return NULL;
     }
     if (tensor_prepare() < 0 || intern_names() < 0) return NULL;
@@ -266,6 +269,7 @@ static PyObject *backward_new(PyTypeObject *type, PyObject *args, PyObject *keyw
     self->unseen = Py_NewRef(unseen);
     self->saved = saved;
     self->keeps = keeps;
+    self->unnamed = unnamed;
     for (Py_ssize_t i = 0; i < count; i++) {
         if (read_tangent(PyTuple_GET_ITEM(tangents, i), &self->tangents[i]) < 0) {
             Py_DECREF(self);

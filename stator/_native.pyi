@@ -167,7 +167,7 @@ class Plan:
 class Backward:
     """A backward that is a graph and no more where the tangents fit; see csrc/backward.c.
 
-    A tangent is (position, strides, dtype number, dispatch keys).
+    A tangent is (position, strides, dtype number, dispatch keys); `unnamed` are keys that may be excluded meanwhile.
     """
 
     def __new__(
@@ -177,6 +177,7 @@ class Backward:
         tangents: tuple[tuple[int, tuple[int, ...], int, int], ...],
         saved: int,
         keeps: bool,
+        unnamed: int,
         freed: frozenset[int] | None = None,
         unseen: list[None] | None = None,
     ) -> Backward: ...

@@ -142,7 +142,7 @@ def _added_last(tensor: Tensor, cotangent: Tensor) -> Tensor:
 
 def _added_around(view: Tensor, whole: Tensor, cotangent: Tensor) -> Tensor:
     """The same for a view of an input, which is cut from it beside the compiled program."""
-    if not whole.requires_grad:
+    if not whole.requires_grad or view.grad_fn is None:  # a view that `no_grad` made of a leaf is a leaf itself
         return cotangent
     (own,) = torch.autograd.grad(view, whole, cotangent, retain_graph=True, allow_unused=True)
     if own is None:

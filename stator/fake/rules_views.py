@@ -289,9 +289,17 @@ def _written_along(func: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
     return make(x.shape, x.dtype, x.device)
 
 
-for _func in map(overload, variants("scatter scatter_add scatter_reduce index_copy", "default src value two")):
+for _func in map(overload, variants("scatter scatter_add scatter_reduce", "default src value two")):
     if _func is not None:
         rule(_func)(partial(_written_along, _func))
+
+
+@rule(aten.index_copy.default)
+def _index_copy(x: Any, dim: int, index: Any, source: Any) -> Any:
+    """Unlike other writes along a dim, it takes a number for a row of one, and the reverse, but no other ranks."""
+    if x.dim() and source.dim() and x.dim() != source.dim():  # PyTorch 2.11's shape function takes them
+        raise IndexError(f"index_copy: a source of {source.dim()} dims for an input of {x.dim()}")
+    return _written_along(aten.index_copy.default, x, dim, index, source)
 
 
 @rule(aten.index_add.default)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import stator
-from stator.coverage import errors, record
+from stator.coverage import database, errors, record
 
 PARTS = 24
 #: Every entry, without an import of the database.
@@ -20,6 +20,8 @@ OPEN: dict[tuple[str, str], str] = {}
 
 @pytest.mark.parametrize("name", [n for n in NAMES if zlib.crc32(n.encode()) % PARTS == 0])
 def test_what_eager_refuses_is_refused(name: str) -> None:
+    if name not in database.all_names():
+        pytest.skip("the operator database of this PyTorch has no such entry")
     found = {label: errors.wrong(sample) for label, sample in errors.cases(name) if (name, label) not in OPEN}
     assert not {label: why for label, why in found.items() if why}
 

@@ -56,9 +56,9 @@ class Program:
         return f"{self.source}inputs = (\n{inputs})"
 
     def widened(self) -> Program:
-        """The same program with float32 wherever its text asks for a half type."""
-        text = [re.sub(r"\.(half|bfloat16)\(\)", ".float()", line) for line in self.lines]
-        text = [re.sub(r"torch\.b?float16\b", "torch.float32", line) for line in text]
+        """The same program with float64 wherever its text asks for a half type."""
+        text = [re.sub(r"\.(half|bfloat16)\(\)", ".double()", line) for line in self.lines]
+        text = [re.sub(r"torch\.b?float16\b", "torch.float64", line) for line in text]
         return replace(self, lines=tuple(text))
 
     def resized(self, factor: int) -> Program | None:
