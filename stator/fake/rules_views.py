@@ -296,9 +296,9 @@ for _func in map(overload, variants("scatter scatter_add scatter_reduce", "defau
 
 @rule(aten.index_copy.default)
 def _index_copy(x: Any, dim: int, index: Any, source: Any) -> Any:
-    """Unlike other writes along a dim, it takes a number for a row of one, and the reverse, but no other ranks."""
-    if x.dim() and source.dim() and x.dim() != source.dim():  # PyTorch 2.11's shape function takes them
-        raise IndexError(f"index_copy: a source of {source.dim()} dims for an input of {x.dim()}")
+    """PyTorch 2.11's shape function looks at less; it alone knows when a number may stand for a row of one."""
+    if x.dim() and source.dim():
+        check_along("index_copy", x, dim, index, source)
     return _written_along(aten.index_copy.default, x, dim, index, source)
 
 
