@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
@@ -112,3 +116,38 @@ def test_a_power_of_one_number_has_the_dtype_of_both(of: torch.dtype, exponent: 
         for given in (x, x[0]):
             got = stator.compile(torch.ldexp, fullgraph=True, options={"strict": True})(given, n)
             torch.testing.assert_close(got, torch.ldexp(given, n), rtol=0, atol=0, equal_nan=True)
+
+
+#: Gradients of activations, most of which PyTorch does not call pointwise, with what they take besides two tensors.
+GRADIENTS: dict[str, tuple[Any, ...]] = {
+    "silu_backward": (), "mish_backward": (), "sigmoid_backward": (), "tanh_backward": (), "hardswish_backward": (),
+    "hardsigmoid_backward": (), "softplus_backward": (1.0, 20.0), "leaky_relu_backward": (0.1, False),
+    "threshold_backward": (0.1,), "hardtanh_backward": (-1.0, 1.0), "hardshrink_backward": (0.5,),
+    "softshrink_backward": (0.5,), "logit_backward": (None,),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", GRADIENTS)
+def test_gradients_of_two_dtypes_are_computed_in_the_one_that_both_promote_to(name: str) -> None:
+    gradient, rest = getattr(torch.ops.aten, name), GRADIENTS[name]
+    kinds = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
+    made = [(torch.randn(50, dtype=a), torch.rand(50, dtype=b)) for a, b in itertools.permutations(kinds, 2)]
+    pairs = [pair for pair in made if _takes(lambda pair: gradient(*pair, *rest), pair)]
+    assert pairs
+
+    def all_of(pairs: list[tuple[Tensor, Tensor]]) -> list[Tensor]:
+        return [gradient(*pair, *rest) for pair in pairs]
+
+    for got, want in zip(stator.compile(all_of, fullgraph=True)(pairs), all_of(pairs), strict=True):
+        assert got.dtype is want.dtype
+        eps = torch.finfo(want.dtype).eps
+        torch.testing.assert_close(got, want, rtol=4 * eps, atol=4 * eps)
+
+
+def _takes(function: Callable[..., Any], pair: tuple[Tensor, Tensor]) -> bool:
+    """Whether eager does."""
+    try:
+        function(pair)
+    except RuntimeError:
+        return False
+    return True
