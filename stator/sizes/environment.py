@@ -14,7 +14,8 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import Any, NamedTuple
 
 from stator.base.errors import Undecided
-from stator.sizes.size import Condition, Extent, Size, Symbol, prove, substitute
+from stator.sizes.derived import Part, derived, part_name
+from stator.sizes.size import Compound, Condition, Extent, Size, Symbol, prove, substitute
 from stator.sizes.writing import LEAST, MOST, evaluate, fits, hint, operands
 
 
@@ -202,6 +203,17 @@ class Environment:
             self._simple[size] = found
         return found
 
+    def known(self, size: Extent) -> Extent:
+        """The size in terms of all that is known of its symbols, some of which no input tells: see `derived.py`."""
+        if not isinstance(size, Size) or not (self._now or self._numbers):
+            return size
+        found = substitute(size, self._now)
+        return self._numbers.get(found, found) if isinstance(found, Size) else found
+
+    def parts(self) -> dict[Symbol, Part]:
+        """What sizes as `known` gives them have for symbols that inputs tell."""
+        return derived(self._now, self.places)
+
     def _equal_symbols(self) -> dict[Symbol, Extent]:
         """What is to be written for a symbol: its number, or the first symbol that is known to be the same."""
         first: dict[Extent, Symbol] = {}
@@ -279,9 +291,10 @@ class Environment:
 
     def _narrow(self, least: Extent, excluded: int | None) -> bool:
         """Narrows the range of a symbol that alone makes up `least >= 0` (or `least != 0`, where a bound is it)."""
-        linear = _linear(least)
+        linear = _linear(least if excluded is not None else _of_dividend(least))
         if linear is None:
-            return False
+            beside = _beside(least) if excluded is not None else None
+            return beside is not None and self._narrow(beside, None)
         factor, symbol, const = linear
         low, high = symbol.low, symbol.high
         if excluded is not None:
@@ -339,6 +352,36 @@ def _linear(size: Extent) -> tuple[int, Symbol, int] | None:
     return (factor, atom, size.const) if isinstance(atom, Symbol) and power == 1 and not others else None
 
 
+def _quotient(size: Extent) -> tuple[int, Compound, int] | None:
+    """`factor * (x // n) + const` for an int n, where a size is that."""
+    if not isinstance(size, Size) or len(size.terms) != 1:
+        return None
+    monomial, factor = size.terms[0]
+    (atom, power), *others = monomial
+    plain = isinstance(atom, Compound) and atom.op == "//" and isinstance(atom.right, int) and power == 1
+    return (factor, atom, size.const) if plain and not others else None
+
+
+def _of_dividend(least: Extent) -> Extent:
+    """What is at least 0 where that is: `x // n - k`  -->  `x - n*k`, and `k - x // n`  -->  `n*k + n - 1 - x`."""
+    while (found := _quotient(least)) is not None:
+        factor, atom, const = found
+        x, n = atom.left, atom.right
+        least = x + const // factor * n if factor > 0 else const // -factor * n + (n - 1) - x
+    return least
+
+
+def _beside(nonzero: Extent) -> Extent | None:
+    """What is at least 0 where that is not 0, as a quotient is at an end of its range: `x // n - low - 1`, say."""
+    found = _quotient(nonzero)
+    if found is None or found[2] % found[0]:
+        return None
+    factor, atom, const = found
+    excluded = -const // factor
+    low, high = atom.size.bounds()
+    return atom.size - (low + 1) if low == excluded else (high - 1) - atom.size if high == excluded else None
+
+
 def _solved(zero: Size) -> tuple[Symbol, Extent] | None:
     """A symbol, and what it is if `zero` is 0."""
     linear = _linear(zero)
@@ -369,4 +412,4 @@ def _multiple(zero: Size) -> tuple[Symbol, Extent] | None:
     high = None if symbol.high is None else symbol.high // n
     if low is not None and low == high:
         return symbol, low * n
-    return symbol, Symbol(f"{symbol.name}/{n}", low, high, symbol.hint // n).size * n
+    return symbol, Symbol(part_name(symbol, n), low, high, symbol.hint // n).size * n
