@@ -268,6 +268,8 @@ class Environment:
                 else:  # a product, say: no symbol stands for another, but it is neither less nor more
                     self._keep([difference, difference * -1])
                     self._number(left, right)
+            case "!=" if (other := _other_of_two(difference)) is not None:
+                self._learn(Condition("==", difference, other))
             case "!=":
                 self._narrow(difference, 0)
                 self._narrow(difference * -1, 0)
@@ -275,7 +277,9 @@ class Environment:
             case _:
                 least = difference - int(op == "<")
                 assert isinstance(least, Size)
-                if not self._narrow(least, None):
+                if least.high == 0:
+                    self._learn(Condition("==", least, 0))
+                elif not self._narrow(least, None):
                     self._keep([least])
 
     def _number(self, left: Extent, right: Extent) -> None:
@@ -371,6 +375,14 @@ def _of_dividend(least: Extent) -> Extent:
     return least
 
 
+def _other_of_two(nonzero: Size) -> int | None:
+    """What is left of two values where one is 0: `x % 2 - 1` is -1 then."""
+    low, high = nonzero.bounds()
+    if low is None or high != low + 1 or 0 not in (low, high):
+        return None
+    return low + high
+
+
 def _beside(nonzero: Extent) -> Extent | None:
     """What is at least 0 where that is not 0, as a quotient is at an end of its range: `x // n - low - 1`, say."""
     found = _quotient(nonzero)
@@ -398,14 +410,14 @@ def _solved(zero: Size) -> tuple[Symbol, Extent] | None:
 
 
 def _multiple(zero: Size) -> tuple[Symbol, Extent] | None:
-    """`symbol % n == 0` makes the symbol `n` times another one."""
-    if len(zero.terms) != 1 or zero.const:
+    """`symbol % n == 0`, or `(symbol + 3) % n == 3`, makes the symbol `n` times another one."""
+    if len(zero.terms) != 1 or abs(zero.terms[0][1]) != 1:
         return None
-    (atom, power), *others = zero.terms[0][0]
+    ((atom, power), *others), sign = zero.terms[0]
     if others or power != 1 or isinstance(atom, Symbol) or atom.op != "%" or not isinstance(atom.right, int):
         return None
     inner, n = _linear(atom.left), atom.right
-    if inner is None or inner[0] != 1 or inner[2] != 0:
+    if inner is None or inner[0] != 1 or (-zero.const * sign - inner[2]) % n:
         return None
     symbol = inner[1]
     low = None if symbol.low is None else -(-symbol.low // n)
