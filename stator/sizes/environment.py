@@ -246,6 +246,17 @@ class Environment:
                 found[symbol] = next((r for r in about if r.condition.op == "=="), (about or self.conditions)[-1])
         return found
 
+    def demanded(self) -> dict[Symbol, Recorded]:
+        """The fixed symbols that equalities alone fix; others are one number by all that the program has branched on,
+        as which it takes others too."""
+        alone = Environment()
+        for op, left, right in [recorded.condition for recorded in self.conditions if recorded.condition.op == "=="]:
+            condition = alone._current(Condition(op, left, right))
+            difference = condition.right - condition.left
+            if isinstance(difference, Size) and all(type(a) is Symbol for terms, _ in difference.terms for a, _ in terms):
+                alone._learn(condition)
+        return {symbol: recorded for symbol, recorded in self.fixed().items() if type(alone._now.get(symbol)) is int}
+
     # -- learning ------------------------------------------------------------------------------------
 
     def _current(self, condition: Condition) -> Condition:
