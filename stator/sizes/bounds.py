@@ -157,7 +157,7 @@ def _quotients(x: Size) -> Iterator[tuple[int, Compound, int]]:
 
 
 def _without_quotients(x: Size, scale: int, down: bool) -> Extent:
-    """At most (`down`) or at least `scale * x`, by what its quotients are quotients of: `n * (a // n)` is in a-n+1 … a."""
+    """At most (`down`) or at least `scale * x`, by what its quotients are of: `n * (a // n)` is in a-n+1 … a."""
     if not any(True for _ in _quotients(x)):
         return x
     result: Extent = x * scale

@@ -35,20 +35,21 @@ def part_name(symbol: Symbol, factor: int) -> str:
 
 def derived(known: Mapping[Symbol, Extent], told: Collection[Symbol]) -> dict[Symbol, Part]:
     """The parts of symbols by what is known of these, also such as are known to be more themselves by now."""
-    multiples = [(symbol, *found) for symbol, size in known.items() if (found := _multiple_of(size)) is not None]
-    found: dict[Symbol, Part] = {}
+    multiples = [(symbol, *multiple) for symbol, size in known.items() if (multiple := _multiple_of(size)) is not None]
+    parts: dict[Symbol, Part] = {}
     for symbol, part, factor in multiples:
-        if symbol in told and symbol is not part and (part not in found or factor < found[part].factor):
-            found[part] = Part(symbol, factor)
+        if symbol in told and symbol is not part and (part not in parts or factor < parts[part].factor):
+            parts[part] = Part(symbol, factor)
     for symbol, part, factor in multiples:
-        if symbol not in told and part in found and found[part].factor % factor == 0:
-            found[symbol] = Part(found[part].of, found[part].factor // factor)
-    return found
+        if symbol not in told and part in parts and parts[part].factor % factor == 0:
+            parts[symbol] = Part(parts[part].of, parts[part].factor // factor)
+    return parts
 
 
 def _multiple_of(size: Extent) -> tuple[Symbol, int] | None:
+    """The symbol of which a size is a multiple, and how often it has it."""
     match size:
-        case Size(const=0, terms=(((((Symbol() as symbol), 1),), factor),)) if factor > 0:
+        case Size(const=0, terms=((((Symbol() as symbol, 1),), factor),)) if factor > 0:
             return symbol, factor
     return None
 

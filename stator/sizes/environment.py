@@ -250,10 +250,11 @@ class Environment:
         """The fixed symbols that equalities alone fix; others are one number by all that the program has branched on,
         as which it takes others too."""
         alone = Environment()
-        for op, left, right in [recorded.condition for recorded in self.conditions if recorded.condition.op == "=="]:
-            condition = alone._current(Condition(op, left, right))
+        for condition in [recorded.condition for recorded in self.conditions if recorded.condition.op == "=="]:
+            condition = alone._current(condition)
             difference = condition.right - condition.left
-            if isinstance(difference, Size) and all(type(a) is Symbol for terms, _ in difference.terms for a, _ in terms):
+            atoms = [] if isinstance(difference, int) else [atom for term, _ in difference.terms for atom, _ in term]
+            if atoms and all(isinstance(atom, Symbol) for atom in atoms):
                 alone._learn(condition)
         return {symbol: recorded for symbol, recorded in self.fixed().items() if type(alone._now.get(symbol)) is int}
 
@@ -373,8 +374,9 @@ def _quotient(size: Extent) -> tuple[int, Compound, int] | None:
         return None
     monomial, factor = size.terms[0]
     (atom, power), *others = monomial
-    plain = isinstance(atom, Compound) and atom.op == "//" and isinstance(atom.right, int) and power == 1
-    return (factor, atom, size.const) if plain and not others else None
+    if not isinstance(atom, Compound) or atom.op != "//" or not isinstance(atom.right, int) or power != 1 or others:
+        return None
+    return factor, atom, size.const
 
 
 def _of_dividend(least: Extent) -> Extent:

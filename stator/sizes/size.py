@@ -550,11 +550,12 @@ def _remainder_by_number(x: Size, n: int) -> Extent:
 def _whole(x: Size, n: int) -> Size:
     """What has the same remainder by `n`: `a` in place of `a % n`, and of remainders by multiples of `n`."""
     for monomial, coefficient in x.terms:
-        ((atom, power), *others) = monomial
-        if isinstance(atom, Compound) and atom.op == "%" and isinstance(atom.right, int):
-            if not others and power == 1 and atom.right % n == 0:
-                whole = x + (atom.left - atom.size) * coefficient
-                return _whole(whole, n) if isinstance(whole, Size) else x
+        (atom, power), *others = monomial
+        if others or power != 1 or not isinstance(atom, Compound) or atom.op != "%" or not isinstance(atom.right, int):
+            continue
+        whole = x + (atom.left - atom.size) * coefficient
+        if atom.right % n == 0 and isinstance(whole, Size):
+            return _whole(whole, n)
     return x
 
 

@@ -51,7 +51,7 @@ def _span(size: Shape, stride: Shape) -> Extent:
 
 
 def same_layout(size: Sequence[Extent], a: Sequence[Extent], b: Sequence[Extent]) -> bool:
-    """Whether strides place the elements alike: what dims of size 1 say does not matter, nor anything where one is 0."""
+    """Whether strides place the elements alike: what dims of size 1 say does not matter, and nothing where one is 0."""
     if 0 in size or all(n == 1 or s == t for n, s, t in zip(size, a, b, strict=True)):
         return True
     if all(type(n) is int for n in size):
