@@ -278,8 +278,11 @@ class Environment:
                 if solved is not None:
                     self._replace(*solved)
                 else:  # a product, say: no symbol stands for another, but it is neither less nor more
-                    self._keep([difference, difference * -1])
-                    self._number(left, right)
+                    for side in (difference, difference * -1):
+                        side = substitute(side, self._now)
+                        if isinstance(side, Size) and not self._narrow(side, None):
+                            self._keep([side])
+                    self._number(substitute(left, self._now), substitute(right, self._now))
             case "!=" if (other := _other_of_two(difference)) is not None:
                 self._learn(Condition("==", difference, other))
             case "!=":
