@@ -2,7 +2,8 @@
 
 `passes/convolutions.py` lays their weights for it, `lowering/convolution.py` makes the loop, by `lowering/depthwise.py`
 where each channel is alone. Those with windows of one pixel are products (`pixels.py`).
-In two dims of known sizes, with a result for each channel and as many channels as lanes, or more. What autograd keeps,
+In two dims, with a result for each channel and as many channels as lanes, or more, of which channels, windows and steps
+are known; how many images there are, and their sides, need not be where channels are alone. What autograd keeps,
 or the program returns, lies as in eager, so those around it are left to PyTorch.
 """
 
