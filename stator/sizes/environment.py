@@ -248,7 +248,7 @@ class Environment:
 
     def demanded(self) -> dict[Symbol, Recorded]:
         """The fixed symbols that equalities alone fix; others are one number by all that the program has branched on,
-        as which it takes others too."""
+        as which it takes others too, and so are those that were compared with such a size after it was a number."""
         alone = Environment()
         for condition in [recorded.condition for recorded in self.conditions if recorded.condition.op == "=="]:
             condition = alone._current(condition)
@@ -256,7 +256,9 @@ class Environment:
             atoms = [] if isinstance(difference, int) else [atom for term, _ in difference.terms for atom, _ in term]
             if atoms and all(isinstance(atom, Symbol) for atom in atoms):
                 alone._learn(condition)
-        return {symbol: recorded for symbol, recorded in self.fixed().items() if type(alone._now.get(symbol)) is int}
+        fixed = self.fixed()
+        branched = {symbol.hint for symbol in fixed if type(alone._now.get(symbol)) is not int}
+        return {symbol: recorded for symbol, recorded in fixed.items() if symbol.hint not in branched}
 
     # -- learning ------------------------------------------------------------------------------------
 

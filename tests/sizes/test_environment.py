@@ -214,5 +214,8 @@ def test_only_equalities_demand_a_number() -> None:
     n, m = branched.symbol(16, "a").size, demanded.symbol(16, "a").size
     assert branched.decide(Condition("==", n // 16, 1)) and branched.decide(Condition("==", n % 16, 0))
     assert branched.known(n) == 16 and branched.fixed() and not branched.demanded()
+    other = branched.symbol(16, "b", marked=True).size
+    assert branched.decide(Condition("==", 3 * branched.simplify(n), 3 * other))
+    assert len(branched.fixed()) == 2 and not branched.demanded()
     demanded.specialise(m, "why")
     assert [recorded.reason for recorded in demanded.demanded().values()] == ["why"]
