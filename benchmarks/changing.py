@@ -115,6 +115,7 @@ class Version(NamedTuple):
 
     module: Any
     counts: dict[str, float]
+    kernels: int  #: of the version that the first call made
     seconds: float  #: of the first call
 
 
@@ -148,7 +149,7 @@ class Model:
         if marked.counts["graphs"] != static.counts["graphs"] and not (faults or branches):
             graphs = f"{marked.counts['graphs']:.0f} graphs where one set of sizes has {static.counts['graphs']:.0f}"
             faults.append(graphs)
-        kernels = int(static.counts["kernels"]), int(marked.counts["kernels"])
+        kernels = static.kernels, marked.kernels
         speed = self._speed(static.module, marked.module, places) if self.rounds and not faults else None
         return Row(self.name, self.mode, name, kernels, (static.seconds, marked.seconds), faults, speed)
 
@@ -176,7 +177,7 @@ class Model:
     ) -> Version:
         """A version that has been called with as many values as there are results to compare with."""
         compiled = stator.compile(self.module, fullgraph=True, options={"check_speed": "off"})
-        before, seconds = summary(), []
+        before, kernels, seconds = summary(), 0.0, []
         for call, want in enumerate(expected):
             inputs = self._resized(places, call)
             if mark and call == 0:
@@ -189,10 +190,11 @@ class Model:
                 faults.append(f"call {call}: {' '.join(str(refusal).split())}")
                 break
             seconds.append(time.perf_counter() - start)
+            kernels = kernels or summary()["kernels"] - before["kernels"]
             if (wrong := error(got, want)) >= ROUNDING and self._is_worse(got, want, inputs):
                 faults.append(f"call {call}: an error of {wrong:.1e}")
         counts = {name: count - before[name] for name, count in summary().items()}
-        return Version(compiled, counts, next(iter(seconds), 0.0))
+        return Version(compiled, counts, int(kernels), next(iter(seconds), 0.0))
 
     def _is_worse(self, got: list[torch.Tensor], want: list[torch.Tensor], inputs: Inputs) -> bool:
         """Whether results are farther from float64 than eager's are, also of inputs that are rounded otherwise."""

@@ -418,8 +418,8 @@ class Sizes(Environment):
         self.locate = nowhere
 
     def fixed_mark(self) -> MarkedSizeFixed | None:
-        """What to say where a size that the user marked can only be one number."""
-        for symbol, recorded in self.fixed().items():
+        """What to say where the program takes only one number for a size that the user marked."""
+        for symbol, recorded in self.demanded().items():
             if symbol in self.marked:
                 why = recorded.reason or "an operator depends on it"
                 return MarkedSizeFixed(self.places[symbol][0], symbol.hint, why, recorded.location)

@@ -39,6 +39,23 @@ def size_of(value: int | torch.SymInt) -> Extent:
     return int(value)
 
 
+def known(value: torch.SymInt) -> Extent:
+    """The extent in terms of all that is known of it, some of which no input tells."""
+    node = value.node
+    assert isinstance(node, SizeNode), "a symbolic int of another compiler"
+    return node.environment.known(node.size)
+
+
+def environment_of(values: Iterable[Any]) -> Environment | None:
+    """In which the sizes of these tensors and numbers are decided; None where none is symbolic."""
+    for value in values:
+        numbers = (*value.shape, *value.stride()) if isinstance(value, torch.Tensor) else (value,)
+        for number in numbers:
+            if isinstance(number, torch.SymInt) and isinstance(number.node, SizeNode):
+                return number.node.environment
+    return None
+
+
 def extents(values: Sequence[int | torch.SymInt]) -> tuple[Extent, ...]:
     """The extents of a shape."""
     return tuple([value if type(value) is int else size_of(value) for value in values])

@@ -2,7 +2,8 @@
 
 `passes/convolutions.py` lays their weights for it, `lowering/convolution.py` makes the loop, by `lowering/depthwise.py`
 where each channel is alone. Those with windows of one pixel are products (`pixels.py`).
-In two dims of known sizes, with a result for each channel and as many channels as lanes, or more. What autograd keeps,
+In two dims, with a result for each channel and as many channels as lanes, or more, of which channels, windows and steps
+are known; how many images there are, and their sides, need not be where channels are alone. What autograd keeps,
 or the program returns, lies as in eager, so those around it are left to PyTorch.
 """
 
@@ -15,7 +16,8 @@ import torch
 from torch import fx
 
 from stator.base.device import HOST, Device
-from stator.fake.symbolic import is_symbolic
+from stator.fake.symbolic import extents, is_symbolic
+from stator.sizes import hint
 
 #: Terms of a result, and channels of the image, up to which a convolution of all channels is a loop, and the pixels
 #: from which on.
@@ -30,14 +32,16 @@ def is_depthwise(node: fx.Node, device: Device) -> bool:
     tensors = [item.meta["val"] for item in (x, weight, bias) if isinstance(item, fx.Node)]
     if transposed or result.ndim != 4 or result.dtype not in DTYPES:
         return False
-    if is_symbolic([*moves, *[n for tensor in (result, *tensors) for n in tensor.shape]]):
+    made, given = extents(result.shape), extents(tensors[0].shape)
+    if is_symbolic([*moves, groups, given[1], made[1], *tensors[1].shape]):
         return False
-    given, window = tensors[0].shape, tensors[1].shape
-    alone = groups == given[1] == result.shape[1] == window[0] and groups >= device.vector_bytes // 4
-    fits: bool = alone and prod(window[2:]) <= device.depthwise_taps and 1 not in (*given[2:], *result.shape[2:])
-    plain = all(t.device.type == HOST and t.numel() and t.dtype in (result.dtype, torch.float32) for t in tensors)
+    window = tensors[1].shape
+    alone = groups == given[1] == made[1] == window[0] and groups >= device.vector_bytes // 4
+    sides = [hint(side) for side in (*given[2:], *made[2:])]
+    fits: bool = alone and prod(window[2:]) <= device.depthwise_taps and 1 not in sides
+    plain = all(t.device.type == HOST and t.dtype in (result.dtype, torch.float32) for t in tensors)
     leaving = any(user.op == "output" for known in (node, x) for user in known.users)
-    return fits and plain and device.host and result.numel() > 0 and not leaving
+    return fits and plain and device.host and hint(made[0]) > 0 and 0 not in sides and not leaving
 
 
 def is_stem(node: fx.Node, device: Device) -> bool:

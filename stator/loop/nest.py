@@ -14,7 +14,7 @@ Neighbours: lowering makes programs, `schedule` turns them into kernels, `verify
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
 from typing import Any, NamedTuple, TypeAlias
@@ -24,7 +24,7 @@ from stator.base.dtypes import ITEMSIZE, OPAQUE
 from stator.base.effects import LASTING, Effect
 from stator.loop.expr import Expr, scans
 from stator.loop.index import Axis, Index
-from stator.sizes import Extent, Size, Symbol, symbols
+from stator.sizes import Derived, Extent, Size, Symbol, symbols
 from stator.sizes.strides import Shape, span
 
 
@@ -197,10 +197,12 @@ class Program:
     numbers: tuple[Number, ...] = ()
     #: Which device of its kind; None for the one that is current when it runs.
     device_number: int | None = None
+    #: The symbols that are parts of those that inputs tell when it runs.
+    parts: Derived = field(default_factory=dict)
 
     @cached_property
     def symbols(self) -> tuple[Symbol, ...]:
-        """What the program must be told at run time: every symbol of its inputs."""
+        """Every symbol of its inputs."""
         return symbols_of(self.inputs, self.numbers)
 
     @cached_property

@@ -16,7 +16,7 @@ from stator.loop.index import Axis, FloorDiv, Index, Indirect, Mod
 from stator.loop.kernel import Call, Kernel, Launch, Param, Schedule, Step, Store, kernel
 from stator.loop.memory import offsets_of
 from stator.loop.nest import Buffer, Extern, Nest, Number, Program, View
-from stator.sizes import Extent, Size, Symbol, evaluate, substitute, symbols
+from stator.sizes import Derived, Extent, Size, Symbol, evaluate, in_told, substitute, symbols
 from stator.sizes.real import Bits
 from stator.sizes.strides import Shape
 
@@ -93,6 +93,26 @@ class Resizer(Rewriter):
     def number(self, number: Number) -> Number:
         """An input that is a number, with its value."""
         return replace(number, value=self.size(number.value))
+
+
+class Teller(Resizer):
+    """Rewrites with the symbols that inputs tell in place of parts of them."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self, parts: Derived) -> None:
+        super().__init__({})
+        self.parts = parts
+
+    def size(self, extent: Extent) -> Extent:
+        """One extent."""
+        return in_told(extent, self.parts)
+
+    def step(self, step: Step) -> Step:
+        """What runs: a kernel has symbols of its own, which the launch tells."""
+        if isinstance(step, Call):
+            return Call(self.extern(step.extern))
+        return replace(step, sizes=self.shape(step.sizes))
 
 
 def program_at(program: Program, values: Mapping[Symbol, Extent]) -> Program:

@@ -1,7 +1,7 @@
 """From a program to a schedule, on one screen: analyse, decide, apply.
 
 `prepare` rewrites the program and `analyse` finds the facts; `fusion`, `layout`, `order` and `memory` decide; `apply`
-builds the kernels.
+builds the kernels. What runs them is written in terms of the symbols that inputs tell.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from stator.loop.apart import Apart
 from stator.loop.deps import acts, analyse
 from stator.loop.failing import plan_failure
 from stator.loop.kernel import Kernel, Launch, Schedule
-from stator.loop.nest import Program
+from stator.loop.nest import Program, symbols_of
 from stator.loop.order import order
+from stator.loop.resize import Teller
 from stator.loop.split import prepare
 
 
@@ -32,19 +33,23 @@ def schedule(program: Program, device: Device, rounds: bool = True) -> Schedule:
         if isinstance(step, Launch) and step.kernel not in used:
             found = [plan.reason(group), *[pieces[name] for name in group.writes if name in pieces]]
             used[step.kernel] = "; ".join(filter(None, found))
-    place = memory.plan(steps, program.buffers, [b.name for b in program.inputs], program.outputs)
+    teller = Teller(program.parts)
+    steps, outputs = tuple([teller.step(step) for step in steps]), teller.argument(program.outputs)
+    buffers = {name: teller.buffer(buffer) for name, buffer in program.buffers.items()}
+    inputs, numbers = tuple([buffers[b.name] for b in program.inputs]), tuple(map(teller.number, program.numbers))
+    place = memory.plan(steps, buffers, [buffer.name for buffer in inputs], outputs)
     return Schedule(
         name=program.name,
         device=program.device,
         kernels=tuple(used),
         steps=steps,
-        buffers=program.buffers,
+        buffers=buffers,
         memory=place,
-        inputs=program.inputs,
-        outputs=program.outputs,
+        inputs=inputs,
+        outputs=outputs,
         mutated=program.mutated,
-        numbers=program.numbers,
-        symbols=program.symbols,
+        numbers=numbers,
+        symbols=symbols_of(inputs, numbers),
         failure=plan_failure(facts, ordered),
         layouts=tuple([choice.text() for choice in layouts]),
         reasons=tuple(used.values()),

@@ -21,6 +21,7 @@ from torch.utils._pytree import tree_leaves
 from stator.base.device import Device
 from stator.base.dtypes import OPAQUE
 from stator.base.errors import InternalError, Unsupported
+from stator.fake.symbolic import environment_of
 from stator.loop import expr as e
 from stator.loop.expr import Expr, postorder
 from stator.loop.index import Axis, Index
@@ -94,6 +95,7 @@ class Lowering:
                 case _:
                     raise InternalError("lowering", f"a {node.op} node in a graph of ATen overloads: {node.name}")
         context.node = None
+        environment = environment_of([node.meta["val"] for node in gm.graph.nodes if node.op == "placeholder"])
         return Program(
             name,
             context.device.kind,
@@ -103,6 +105,7 @@ class Lowering:
             tuple([_buffer(target).name for target, _ in self.writes]),
             tuple(context.numbers),
             context.number,
+            environment.parts() if environment is not None else {},
         )
 
     # -- nodes -------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ import torch
 
 from stator.base.dtypes import OPAQUE
 from stator.base.errors import Unsupported
-from stator.fake.symbolic import size_of
+from stator.fake.symbolic import known
 from stator.loop import expr as e
 from stator.loop import tables
 from stator.loop.expr import Expr
@@ -104,7 +104,7 @@ def extent(value: Any) -> Any:
         return value
     match value:
         case torch.SymInt():
-            return size_of(value)
+            return known(value)
         case torch.SymFloat():
             found = value.node.value
             return Bits(symbol_of(found).size) if isinstance(found, Real) else found

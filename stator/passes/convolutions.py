@@ -18,11 +18,12 @@ import torch
 from torch import fx
 
 from stator.base.device import HOST, Device
-from stator.fake.symbolic import is_symbolic
+from stator.fake.symbolic import extents, is_symbolic
 from stator.graphs.convolutions import both, is_depthwise, is_stem
 from stator.graphs.frozen import CONVOLUTION, PACK_CONVOLUTION, frozen, nbytes
 from stator.graphs.nodes import add_call, call_for
 from stator.passes import pixels
+from stator.sizes.strides import contiguous, same_layout
 
 aten = torch.ops.aten
 
@@ -81,16 +82,22 @@ class MultiplyPixels:
 
 
 def _is_pixel(node: fx.Node) -> bool:
-    """Whether image, window and result are one pixel, of known sizes, in one group."""
+    """Whether image, window and result are one pixel, of known channels, in one group; images may be any number."""
     x, weight, bias, _, _, _, transposed, _, groups = node.args
     result: torch.Tensor = node.meta["val"]
     values = [item.meta["val"] for item in (x, weight, bias) if isinstance(item, fx.Node)]
     if transposed or groups != 1 or result.ndim != 4 or result.dtype not in (torch.float32, torch.bfloat16):
         return False
-    if is_symbolic([n for value in (result, *values) for n in value.shape]) or values[0].numel() == 0:
+    if any(is_symbolic(value.shape[1:]) or value.shape[2:] != (1, 1) for value in (result, *values[:2])):
         return False
-    plain = all(v.dtype is result.dtype and v.device.type == HOST and v.is_contiguous() for v in (result, *values))
-    return plain and all(value.shape[2:] == (1, 1) for value in (result, *values[:2]))
+    if is_symbolic([*values[1].shape]) or 0 in extents(values[0].shape):
+        return False
+    return all(v.dtype is result.dtype and v.device.type == HOST and _is_contiguous(v) for v in (result, *values))
+
+
+def _is_contiguous(value: torch.Tensor) -> bool:
+    size = extents(value.shape)
+    return same_layout(size, extents(value.stride()), contiguous(size))
 
 
 @dataclass(frozen=True, slots=True)

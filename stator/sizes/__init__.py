@@ -1,6 +1,7 @@
 """Symbolic sizes: integer expressions over sizes that are known only at run time. Front door of the package; no
 torch."""
 
+from stator.sizes.derived import Derived, in_told
 from stator.sizes.environment import Environment, Recorded
 from stator.sizes.size import (
     OPERATIONS,
@@ -20,6 +21,7 @@ from stator.sizes.writing import dump, evaluate, fold, hint, postfix, python, sy
 __all__ = [
     "OPERATIONS",
     "Condition",
+    "Derived",
     "Environment",
     "Extent",
     "Recorded",
@@ -30,6 +32,7 @@ __all__ = [
     "fold",
     "held",
     "hint",
+    "in_told",
     "load",
     "maximum",
     "minimum",

@@ -5,6 +5,8 @@ Neighbours: `size.py` keeps what is found here with each size.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from math import lcm
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 if TYPE_CHECKING:
@@ -16,6 +18,8 @@ Range: TypeAlias = tuple[Bound, Bound]
 
 #: The most `max` and `min` that bounds are found for case by case.
 MOST_CHOICES: Final = 6
+#: The most times a size is taken to measure its quotients together.
+MOST_SCALE: Final = 1 << 12
 
 
 def of_size(x: Size) -> Range:
@@ -24,10 +28,13 @@ def of_size(x: Size) -> Range:
     if choice is not None and len(_choices(x, set())) <= MOST_CHOICES:
         return _choice_bounds(x, choice)
     low, high = of_terms(x.const, x.terms)
-    if low is None and (least := _without_quotients(x, down=True)) is not x:
-        low = of_extent(least)[0]
-    if high is None and (most := _without_quotients(x, down=False)) is not x:
-        high = of_extent(most)[1]
+    scale = _scale(x) if low is None or high is None else 1
+    if low is None and (least := _without_quotients(x, scale, down=True)) is not x:
+        bottom = of_extent(least)[0]
+        low = None if bottom is None else -(-bottom // scale)
+    if high is None and (most := _without_quotients(x, scale, down=False)) is not x:
+        top = of_extent(most)[1]
+        high = None if top is None else top // scale
     return low, high
 
 
@@ -134,17 +141,31 @@ def times(left: Monomial, right: Monomial) -> Monomial:
     return tuple(sorted(powers.items(), key=lambda item: item[0].order))
 
 
-def _without_quotients(x: Size, down: bool) -> Extent:
-    """At most (`down`) or at least `x`, by what its quotients are quotients of: `d * (a // d)` is in a-d+1 … a."""
-    result: Extent = x
+def _scale(x: Size) -> int:
+    """How many times `x` has for each of its quotients a multiple of what it divides by; 1 where that is too much."""
+    divisors = [lcm(c, n) // abs(c) for c, _, n in _quotients(x)]
+    scale = lcm(*divisors)
+    return scale if scale <= MOST_SCALE else 1
+
+
+def _quotients(x: Size) -> Iterator[tuple[int, Compound, int]]:
+    """The terms that are a quotient by a number, with how often there is each."""
     for monomial, c in x.terms:
         (atom, power), *others = monomial
-        if others or power != 1 or atom.op != "//":
-            continue
-        divisor = atom.right
-        if isinstance(divisor, int) and divisor > 0 and c % divisor == 0:
-            rest = divisor - 1 if (c > 0) is down else 0
-            result = result + (atom.left - rest) * (c // divisor) - atom.size * c
+        if not others and power == 1 and atom.op == "//" and isinstance(atom.right, int) and atom.right > 0:
+            yield c, atom, atom.right
+
+
+def _without_quotients(x: Size, scale: int, down: bool) -> Extent:
+    """At most (`down`) or at least `scale * x`, by what its quotients are of: `n * (a // n)` is in a-n+1 … a."""
+    if not any(True for _ in _quotients(x)):
+        return x
+    result: Extent = x * scale
+    for c, atom, n in _quotients(x):
+        c *= scale
+        if c % n == 0:
+            rest = n - 1 if (c > 0) is down else 0
+            result = result + (atom.left - rest) * (c // n) - atom.size * c
     return result
 
 

@@ -14,7 +14,8 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import Any, NamedTuple
 
 from stator.base.errors import Undecided
-from stator.sizes.size import Condition, Extent, Size, Symbol, prove, substitute
+from stator.sizes.derived import Part, derived, part_name
+from stator.sizes.size import Compound, Condition, Extent, Size, Symbol, prove, substitute
 from stator.sizes.writing import LEAST, MOST, evaluate, fits, hint, operands
 
 
@@ -202,6 +203,17 @@ class Environment:
             self._simple[size] = found
         return found
 
+    def known(self, size: Extent) -> Extent:
+        """The size in terms of all that is known of its symbols, some of which no input tells: see `derived.py`."""
+        if not isinstance(size, Size) or not (self._now or self._numbers):
+            return size
+        found = substitute(size, self._now)
+        return self._numbers.get(found, found) if isinstance(found, Size) else found
+
+    def parts(self) -> dict[Symbol, Part]:
+        """What sizes as `known` gives them have for symbols that inputs tell."""
+        return derived(self._now, self.places)
+
     def _equal_symbols(self) -> dict[Symbol, Extent]:
         """What is to be written for a symbol: its number, or the first symbol that is known to be the same."""
         first: dict[Extent, Symbol] = {}
@@ -234,6 +246,20 @@ class Environment:
                 found[symbol] = next((r for r in about if r.condition.op == "=="), (about or self.conditions)[-1])
         return found
 
+    def demanded(self) -> dict[Symbol, Recorded]:
+        """The fixed symbols that equalities alone fix; others are one number by all that the program has branched on,
+        as which it takes others too, and so are those that were compared with such a size after it was a number."""
+        alone = Environment()
+        for condition in [recorded.condition for recorded in self.conditions if recorded.condition.op == "=="]:
+            condition = alone._current(condition)
+            difference = condition.right - condition.left
+            atoms = [] if isinstance(difference, int) else [atom for term, _ in difference.terms for atom, _ in term]
+            if atoms and all(isinstance(atom, Symbol) for atom in atoms):
+                alone._learn(condition)
+        fixed = self.fixed()
+        branched = {symbol.hint for symbol in fixed if type(alone._now.get(symbol)) is not int}
+        return {symbol: recorded for symbol, recorded in fixed.items() if symbol.hint not in branched}
+
     # -- learning ------------------------------------------------------------------------------------
 
     def _current(self, condition: Condition) -> Condition:
@@ -254,8 +280,13 @@ class Environment:
                 if solved is not None:
                     self._replace(*solved)
                 else:  # a product, say: no symbol stands for another, but it is neither less nor more
-                    self._keep([difference, difference * -1])
-                    self._number(left, right)
+                    for side in (difference, difference * -1):
+                        side = substitute(side, self._now)
+                        if isinstance(side, Size) and not self._narrow(side, None):
+                            self._keep([side])
+                    self._number(substitute(left, self._now), substitute(right, self._now))
+            case "!=" if (other := _other_of_two(difference)) is not None:
+                self._learn(Condition("==", difference, other))
             case "!=":
                 self._narrow(difference, 0)
                 self._narrow(difference * -1, 0)
@@ -263,7 +294,9 @@ class Environment:
             case _:
                 least = difference - int(op == "<")
                 assert isinstance(least, Size)
-                if not self._narrow(least, None):
+                if least.high == 0:
+                    self._learn(Condition("==", least, 0))
+                elif not self._narrow(least, None):
                     self._keep([least])
 
     def _number(self, left: Extent, right: Extent) -> None:
@@ -279,9 +312,10 @@ class Environment:
 
     def _narrow(self, least: Extent, excluded: int | None) -> bool:
         """Narrows the range of a symbol that alone makes up `least >= 0` (or `least != 0`, where a bound is it)."""
-        linear = _linear(least)
+        linear = _linear(least if excluded is not None else _of_dividend(least))
         if linear is None:
-            return False
+            beside = _beside(least) if excluded is not None else None
+            return beside is not None and self._narrow(beside, None)
         factor, symbol, const = linear
         low, high = symbol.low, symbol.high
         if excluded is not None:
@@ -339,6 +373,45 @@ def _linear(size: Extent) -> tuple[int, Symbol, int] | None:
     return (factor, atom, size.const) if isinstance(atom, Symbol) and power == 1 and not others else None
 
 
+def _quotient(size: Extent) -> tuple[int, Compound, int] | None:
+    """`factor * (x // n) + const` for an int n, where a size is that."""
+    if not isinstance(size, Size) or len(size.terms) != 1:
+        return None
+    monomial, factor = size.terms[0]
+    (atom, power), *others = monomial
+    if not isinstance(atom, Compound) or atom.op != "//" or not isinstance(atom.right, int) or power != 1 or others:
+        return None
+    return factor, atom, size.const
+
+
+def _of_dividend(least: Extent) -> Extent:
+    """What is at least 0 where that is: `x // n - k`  -->  `x - n*k`, and `k - x // n`  -->  `n*k + n - 1 - x`."""
+    while (found := _quotient(least)) is not None:
+        factor, atom, const = found
+        x, n = atom.left, atom.right
+        least = x + const // factor * n if factor > 0 else const // -factor * n + (n - 1) - x
+    return least
+
+
+def _other_of_two(nonzero: Size) -> int | None:
+    """What is left of two values where one is 0: `x % 2 - 1` is -1 then."""
+    low, high = nonzero.bounds()
+    if low is None or high != low + 1 or 0 not in (low, high):
+        return None
+    return low + high
+
+
+def _beside(nonzero: Extent) -> Extent | None:
+    """What is at least 0 where that is not 0, as a quotient is at an end of its range: `x // n - low - 1`, say."""
+    found = _quotient(nonzero)
+    if found is None or found[2] % found[0]:
+        return None
+    factor, atom, const = found
+    excluded = -const // factor
+    low, high = atom.size.bounds()
+    return atom.size - (low + 1) if low == excluded else (high - 1) - atom.size if high == excluded else None
+
+
 def _solved(zero: Size) -> tuple[Symbol, Extent] | None:
     """A symbol, and what it is if `zero` is 0."""
     linear = _linear(zero)
@@ -355,18 +428,18 @@ def _solved(zero: Size) -> tuple[Symbol, Extent] | None:
 
 
 def _multiple(zero: Size) -> tuple[Symbol, Extent] | None:
-    """`symbol % n == 0` makes the symbol `n` times another one."""
-    if len(zero.terms) != 1 or zero.const:
+    """`symbol % n == 0`, or `(symbol + 3) % n == 3`, makes the symbol `n` times another one."""
+    if len(zero.terms) != 1 or abs(zero.terms[0][1]) != 1:
         return None
-    (atom, power), *others = zero.terms[0][0]
+    ((atom, power), *others), sign = zero.terms[0]
     if others or power != 1 or isinstance(atom, Symbol) or atom.op != "%" or not isinstance(atom.right, int):
         return None
     inner, n = _linear(atom.left), atom.right
-    if inner is None or inner[0] != 1 or inner[2] != 0:
+    if inner is None or inner[0] != 1 or (-zero.const * sign - inner[2]) % n:
         return None
     symbol = inner[1]
     low = None if symbol.low is None else -(-symbol.low // n)
     high = None if symbol.high is None else symbol.high // n
     if low is not None and low == high:
         return symbol, low * n
-    return symbol, Symbol(f"{symbol.name}/{n}", low, high, symbol.hint // n).size * n
+    return symbol, Symbol(part_name(symbol, n), low, high, symbol.hint // n).size * n

@@ -535,7 +535,7 @@ def _remainder_by_number(x: Size, n: int) -> Extent:
         return x
     if x.divisible_by(n):
         return 0
-    rest = _reduced(x, n)
+    rest = _reduced(_whole(x, n), n)
     if rest is not x:
         return _remainder(rest, n)
     common = reduce(gcd, [abs(coefficient) for _, coefficient in x.terms], n)
@@ -545,6 +545,18 @@ def _remainder_by_number(x: Size, n: int) -> Extent:
     if x.terms[0][1] < 0:
         return _remainder(x * -1 - 1, n) * -1 + (n - 1)
     return _atom("%", x, n)
+
+
+def _whole(x: Size, n: int) -> Size:
+    """What has the same remainder by `n`: `a` in place of `a % n`, and of remainders by multiples of `n`."""
+    for monomial, coefficient in x.terms:
+        (atom, power), *others = monomial
+        if others or power != 1 or not isinstance(atom, Compound) or atom.op != "%" or not isinstance(atom.right, int):
+            continue
+        whole = x + (atom.left - atom.size) * coefficient
+        if atom.right % n == 0 and isinstance(whole, Size):
+            return _whole(whole, n)
+    return x
 
 
 def _reduced(x: Size, n: int) -> Extent:

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import overload
 
-from stator.sizes.size import Extent
-from stator.sizes.writing import hint
+from stator.sizes.size import OPERATIONS, Extent
+from stator.sizes.writing import fold, hint
 
 Shape = tuple[Extent, ...]
 
@@ -51,8 +51,26 @@ def _span(size: Shape, stride: Shape) -> Extent:
 
 
 def same_layout(size: Sequence[Extent], a: Sequence[Extent], b: Sequence[Extent]) -> bool:
-    """Whether strides place the elements alike (what dims of size 1 say does not matter)."""
-    return 0 in size or all(n == 1 or s == t for n, s, t in zip(size, a, b, strict=True))
+    """Whether strides place the elements alike: what dims of size 1 say does not matter, and nothing where one is 0."""
+    if 0 in size or all(n == 1 or s == t for n, s, t in zip(size, a, b, strict=True)):
+        return True
+    if all(type(n) is int for n in size):
+        return False
+    return all(n == 1 or _filled(s, size) == _filled(t, size) for n, s, t in zip(size, a, b, strict=True))
+
+
+def _filled(step: Extent, size: Sequence[Extent]) -> Extent:
+    """A stride where no size is 0: eager's are products of `max(1, n)`."""
+
+    def apply(op: str, left: Extent, right: Extent) -> Extent:
+        if op == "max" and 1 in (left, right):
+            filled = right if left == 1 else left
+            if filled in size:
+                return filled
+        result: Extent = OPERATIONS[op](left, right)
+        return result
+
+    return fold(step, lambda leaf: leaf if isinstance(leaf, int) else leaf.size, apply)
 
 
 def may_overlap(size: Sequence[int], stride: Sequence[int]) -> bool:

@@ -105,6 +105,24 @@ def test_a_mark_that_cannot_be_kept_names_the_line() -> None:
     assert caught.value.location.line == f.__code__.co_firstlineno + 2
 
 
+def test_a_mark_is_kept_where_branches_leave_one_number() -> None:
+    """The program takes other numbers too, by other branches: each is a version."""
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        n, total = x.size(0), x.sum(0)
+        while n > 1:
+            total = total * 2 if n % 2 else total + 1
+            n = n // 2
+        return total
+
+    x = rand(6, 3)
+    stator.mark_dynamic(x, 0)
+    compiled = stator.compile(f, fullgraph=True)
+    torch.testing.assert_close(compiled(x), f(x))
+    for n in (7, 12):
+        torch.testing.assert_close(compiled(y := rand(n, 3)), f(y))
+
+
 def test_never_wins() -> None:
     x = rand(6, 3)
     stator.mark_dynamic(x, 0)

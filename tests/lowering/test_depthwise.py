@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import random
 from collections.abc import Callable
@@ -225,3 +226,44 @@ def test_machines_without_wide_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
         found, _, calls = run(lambda x: layer(x * 2).neg(), x)
         assert not calls
         torch.testing.assert_close(found, layer(x * 2).neg(), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", WINDOWS)
+@pytest.mark.parametrize("dims", [(0,), (2,), (0, 2, 3)], ids=str)
+@pytest.mark.parametrize("freezing", [False, True])
+def test_one_version_for_several_sizes(kind: str, dims: tuple[int, ...], freezing: bool) -> None:
+    """It has the loops that known sizes have, and is right for odd sizes and for small ones."""
+    model = nn.Sequential(nn.Conv2d(CHANNELS, CHANNELS, groups=CHANNELS, **WINDOWS[kind]), nn.Hardswish())
+    compiled = stator.compile(model, fullgraph=True, options={**OPTIONS, "freezing": freezing})
+    sizes = [(2, 9, 11), (3, 24, 17), (5, 8, 7), (7, 30, 30), (1, 5, 4)]
+    with torch.no_grad(), log.collect() as recorder:
+        for call, others in enumerate(sizes):
+            n, h, w = (
+                other if dim in dims else now for dim, other, now in zip((0, 2, 3), others, sizes[0], strict=True)
+            )
+            x = torch.randn(n, CHANNELS, h, w)
+            found = compiled(x if call else marked(x, dims))
+            near(found, model(x), copy.deepcopy(model).double()(x.double()))
+    first, *_ = [facts for facts in recorder.of(log.KERNELS) if facts["graph"] == "forward"]
+    assert not first["externs"] and len(first["names"]) <= 3
+
+
+def marked(x: Tensor, dims: tuple[int, ...]) -> Tensor:
+    stator.mark_dynamic(x, list(dims))
+    return x
+
+
+def test_gates_of_a_number_of_images_that_changes() -> None:
+    """Convolutions of one pixel are products, however many images there are."""
+    model = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Conv2d(24, 6, 1), nn.SiLU(), nn.Conv2d(6, 24, 1, bias=False))
+
+    def gated(x: Tensor) -> Tensor:
+        return x * torch.sigmoid(model(x))
+
+    compiled = stator.compile(gated, fullgraph=True, options=OPTIONS)
+    with torch.no_grad(), log.collect() as recorder:
+        for n in (2, 3, 16, 700):
+            x = torch.randn(n, 24, 5, 6)
+            torch.testing.assert_close(compiled(marked(x, (0,))), gated(x))
+    (facts,) = [facts for facts in recorder.of(log.KERNELS) if facts["graph"] == "forward"]
+    assert not [name for name in facts["externs"] if "convolution" in name]

@@ -19,3 +19,21 @@ ROWS = [
 def test_as_eager(name: str, mode: str, size: str) -> None:
     (row,) = Model(name, mode, "tiny").rows(size)
     assert not row.faults, str(row)
+
+
+#: Rows where loops are as for known sizes only by what conditions say of the marked ones.
+AS_MANY = [
+    ("mobilenet", "inference", "height"),
+    ("efficientnet", "inference", "width"),
+    ("convnext", "training", "height"),
+    ("resnet", "training", "width"),
+    ("swin", "inference", "height"),
+    ("mamba", "training", "length"),
+]
+
+
+@pytest.mark.parametrize(("name", "mode", "size"), AS_MANY)
+def test_no_more_kernels_than_for_known_sizes(name: str, mode: str, size: str) -> None:
+    (row,) = Model(name, mode, "tiny").rows(size)
+    assert not row.faults, str(row)
+    assert row.kernels[1] <= row.kernels[0], str(row)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stator.sizes import Condition, Environment, Extent, Symbol
+from stator.sizes import Condition, Environment, Extent, Symbol, in_told
 from stator.sizes.writing import evaluate
 
 HINTS = (8, 5, 12)
@@ -50,6 +53,8 @@ def test_decisions_hold_wherever_the_guards_hold(data: st.DataObject) -> None:
                 assert condition.evaluate(point) is answer
             for symbol in symbols:
                 assert evaluate(env.simplify(symbol.size), point) == point[symbol]
+            size = data.draw(inside)
+            assert evaluate(in_told(env.known(size), env.parts()), point) == evaluate(size, point)
 
 
 @settings(max_examples=300, deadline=None)
@@ -154,3 +159,63 @@ def test_what_no_guard_can_compute_fixes_its_symbols() -> None:
     assert not env.decide(Condition("<", s.size * s.size, 13))
     assert env.simplify(s.size) == 2**40
     assert [str(recorded.condition) for recorded in env.conditions] == [f"s0 == {2**40}"]
+
+
+def test_sizes_are_products_of_parts() -> None:
+    env = Environment()
+    n = env.symbol(96, "a").size
+    before = n // 16
+    assert env.decide(Condition("==", n % 4, 0)) and env.decide(Condition("==", n // 4 % 8, 0))
+    assert str(env.known(n)) == "32*(s0//32)" and str(env.known(before)) == "2*(s0//32)"
+    assert str(env.known(n // 32)) == "(s0//32)" and env.known(n // 32) is not n // 32
+    assert env.known(n).low == 32
+    assert in_told(env.known(64 * n * n + 3), env.parts()) is 64 * n * n + 3
+    assert in_told(env.known(before), env.parts()) is 2 * (n // 32)
+
+
+def test_a_part_that_became_a_multiple_itself_is_told() -> None:
+    env = Environment()
+    n = env.symbol(96, "a").size
+    assert env.decide(Condition("==", n % 4, 0))
+    halfway = env.known(n * n)
+    assert env.decide(Condition("==", n % 32, 0))
+    assert in_told(halfway, env.parts()) is n * n
+    narrowed = Environment()
+    m = narrowed.symbol(96, "a").size
+    assert narrowed.decide(Condition("<", 7, m))
+    assert narrowed.known(m).low == 8 and in_told(narrowed.known(m), narrowed.parts()) is m  # type: ignore[union-attr]
+
+
+LEARNT: list[tuple[Callable[[Any], Condition], Callable[[Any], Condition]]] = [
+    (lambda n: Condition("<", 0, n // 32), lambda n: Condition("<=", 32, n)),
+    (lambda n: Condition("<=", n // 32, 4), lambda n: Condition("<", n, 160)),
+    (lambda n: Condition("<", 5, 3 * (n // 8 // 2)), lambda n: Condition("<=", 32, n)),
+    (lambda n: Condition("<=", -2 * (n // 8), -7), lambda n: Condition("<=", 32, n)),
+    (lambda n: Condition("!=", n // 8, 0), lambda n: Condition("<=", 8, n)),
+    (lambda n: Condition("!=", n % 2, 1), lambda n: Condition("==", n % 2, 0)),
+    (lambda n: Condition("==", (n + 3) % 4, 3), lambda n: Condition("==", n % 4, 0)),
+    (lambda n: Condition("<=", 3 - (n + 3) % 4, 0), lambda n: Condition("==", n % 4, 0)),
+]
+
+
+@pytest.mark.parametrize("number", range(len(LEARNT)))
+def test_what_quotients_and_remainders_say(number: int) -> None:
+    assumed, follows = LEARNT[number]
+    env = Environment()
+    n = env.symbol(96, "a").size
+    assert env.prove(follows(n)) is None
+    assert env.decide(assumed(n))
+    assert env.prove(follows(n)) is True
+    assert len(env.conditions) == 1
+
+
+def test_only_equalities_demand_a_number() -> None:
+    branched, demanded = Environment(), Environment()
+    n, m = branched.symbol(16, "a").size, demanded.symbol(16, "a").size
+    assert branched.decide(Condition("==", n // 16, 1)) and branched.decide(Condition("==", n % 16, 0))
+    assert branched.known(n) == 16 and branched.fixed() and not branched.demanded()
+    other = branched.symbol(16, "b", marked=True).size
+    assert branched.decide(Condition("==", 3 * branched.simplify(n), 3 * other))
+    assert len(branched.fixed()) == 2 and not branched.demanded()
+    demanded.specialise(m, "why")
+    assert [recorded.reason for recorded in demanded.demanded().values()] == ["why"]

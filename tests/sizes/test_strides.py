@@ -7,6 +7,7 @@ from itertools import product
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stator.sizes import Symbol, maximum
 from stator.sizes.strides import contiguous, is_dense, may_overlap, same_layout, span
 
 DIMS = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 12)), max_size=3)
@@ -41,3 +42,12 @@ def test_layouts_are_the_same_where_all_positions_are(dims: list[tuple[int, int]
     size, a, b = tuple(n for n, _ in dims), tuple(step for _, step in dims), tuple(other[: len(dims)])
     assert same_layout(size, a, b) is (positions(size, a) == positions(size, b))
     assert same_layout(size, a, a)
+
+
+def test_layouts_that_differ_where_nothing_is_are_the_same() -> None:
+    n, m = (Symbol(f"s{i}", None, None, 5).size for i in range(2))
+    size = (3, n, 4)
+    assert same_layout(size, (4 * maximum(1, n), 4, 1), (4 * n, 4, 1))
+    assert same_layout((3, n, m), (m * maximum(1, n), m, 1), (maximum(1, m) * n, maximum(1, m), 1))
+    assert not same_layout(size, (4 * maximum(1, m), 4, 1), (4 * m, 4, 1))
+    assert not same_layout(size, (4 * maximum(2, n), 4, 1), (4 * n, 4, 1))
