@@ -454,7 +454,12 @@ template <bool MAX, bool IN_TURN, class F, class P, class A, class M> INLINE voi
     best.value = select(m, v, best.value);
     best.at = select(m, at, best.at);
 }
-template <bool MAX, class F, class P> INLINE P winner(Best<F, P> best) {
+template <int U, class F, class P, class T> INLINE void fill(Best<F, P> (&best)[U], T worst) {
+    for (int u = 0; u < U; ++u) best[u] = {splat<F>(worst), iota<P, lanes_of<F>>()};
+}
+template <bool MAX, int U, class F, class P> INLINE P winner(Best<F, P> (&all)[U]) {
+    Best<F, P> best = all[0];
+    for (int u = 1; u < U; ++u) take<MAX, false>(best, all[u].value, all[u].at, live<lanes_of<F>>(Full{}));
     auto v = best.value[0];
     P at = best.at[0];
     for (int j = 1; j < lanes_of<F>; ++j) {
