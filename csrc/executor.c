@@ -14,6 +14,7 @@
 
 #define MOST_REGISTERS 1024 /* on the stack */
 #define HUGE_PAGE ((uintptr_t)2 << 20)
+#define LEAST_HUGE ((int64_t)4 << 20)
 
 /* -- numbers ------------------------------------------------------------------------------------------ */
 
@@ -102,6 +103,7 @@ static void ask_for_huge_pages(const Run *run, TensorHandle handle) {
     void *data;
     int64_t bytes;
     if (run->shim->address(handle, &data) != 0 || run->shim->storage_bytes(handle, &bytes) != 0) return;
+    if (bytes < LEAST_HUGE) return;
     uintptr_t start = ((uintptr_t)data + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
     uintptr_t end = ((uintptr_t)data + (uintptr_t)bytes) / HUGE_PAGE * HUGE_PAGE;
     if (end > start) madvise((void *)start, end - start, MADV_HUGEPAGE);

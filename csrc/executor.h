@@ -9,6 +9,7 @@
 
 #include "device.h"
 #include "extent.h"
+#include "packed.h"
 #include "scratch.h"
 #include "shim.h"
 
@@ -62,6 +63,7 @@ typedef struct {
     Product product;
     ScaledProduct scaled;
     double beta, alpha;
+    int64_t packed; /* the rows of a product by a packed weight (packed.h); 0 for any other call */
 } Call;
 
 typedef struct {

@@ -124,6 +124,27 @@ static bool run_product(Run *run, const Call *call) {
     return found;
 }
 
+/* The same of a product by a packed weight. */
+static bool run_packed(Run *run, const Call *call) {
+    TensorHandle operands[3], owned[3] = {NULL};
+    const Argument *given[3] = {&call->arguments[call->count], &call->arguments[0], &call->arguments[1]};
+    bool found = true;
+    for (int i = 0; i < 3; i++) found = (operands[i] = operand(run, given[i], &owned[i])) != NULL && found;
+    if (found) {
+        let_gil_go(run);
+        found = packed_multiply(run->shim, operands[0], operands[1], operands[2], call->packed);
+    }
+    for (int i = 0; i < 3; i++) {
+        if (owned[i] != NULL) run->shim->release(owned[i]);
+    }
+    return found;
+}
+
+static bool run_without_python(Run *run, const Call *call) {
+    if (call->packed != 0) return run_packed(run, call);
+    return (call->product || call->scaled) && run_product(run, call);
+}
+
 /* -- calls -------------------------------------------------------------------------------------------- */
 
 static bool as_promised(Run *run, PyObject *result, const Form *form) {
@@ -185,7 +206,7 @@ static int settle_results(Run *run, const Call *call, PyObject *result) {
 }
 
 int run_call(Run *run, const Call *call) {
-    if ((call->product || call->scaled) && !run->shim->has_callbacks() && run_product(run, call)) return 0;
+    if (!run->shim->has_callbacks() && run_without_python(run, call)) return 0;
     hold_gil(run);
     Py_ssize_t count = call->count + call->named, made = 0;
     PyObject *given[count + 1], *result = NULL;

@@ -198,9 +198,21 @@ static bool read_scale(const Call *call, const char *name, double *scale) {
     return true;
 }
 
+/* Whether a call is one of a product by a packed weight: (x, packed, weight, None, rows, out=…). */
+static void find_packed(Call *call, const char *name, const char *device) {
+    if (strcmp(name, "mkl._mkl_linear.out") != 0 || strcmp(device, "cpu") != 0 || !packed_known()) return;
+    if (call->count != 5 || call->named != 1 || call->promise_count > 0) return;
+    const Argument *given = call->arguments;
+    if (!is_tensor(&given[0]) || given[1].kind != ARGUMENT_WHOLE || !is_tensor(&given[5])) return;
+    if (given[3].object != Py_None || given[4].kind != ARGUMENT_CONSTANT || !PyLong_CheckExact(given[4].object)) return;
+    call->packed = PyLong_AsLongLong(given[4].object);
+    if (call->packed < 0) call->packed = 0, PyErr_Clear();
+}
+
 /* Whether a call is one of a product that needs no Python, which has tensors, scales and `out`, last, and no more. */
 static void find_product(Call *call, PyObject *target, const char *device) {
     const char *name = PyUnicode_Check(target) ? PyUnicode_AsUTF8(target) : NULL;
+    if (name != NULL) find_packed(call, name, device);
     for (size_t i = 0; name != NULL && i < sizeof(PRODUCTS) / sizeof(PRODUCTS[0]); i++) {
         bool scaled = PRODUCTS[i].scaled;
         if (strcmp(PRODUCTS[i].target, name) != 0) continue;

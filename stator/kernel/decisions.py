@@ -130,7 +130,7 @@ def decide(kernel: Kernel, device: Device) -> LoopPlan:
         made.shape, made.loops = "row", (*made.loops, vector)
     elif kernel.reduce_axes:
         made.shape = "column"
-    made.unroll = _unroll(made)
+    made.unroll = _unroll(made, device)
     made.staged = _staged(made, device.row_elements)
     made.serial = tuple(axis for axis in kernel.axes if axis in collide and axis is not swept)
     if not collide:
@@ -254,25 +254,34 @@ def _apart(kernel: Kernel, axis: Axis | None, lanes: int, deps: dict[Expr, Axes]
     return any(_lane_stride(index, axis, lanes, deps) not in (0, *_NEAR) for index in loads)
 
 
-def _unroll(made: LoopPlan) -> int:
+def _unroll(made: LoopPlan, device: Device) -> int:
     """Accumulators a reduction keeps: many where the body is cheap, few where it is long already."""
     kernel = made.kernel
     if not kernel.reduce_axes or made.vector is None:
         return 1
     length = max(hint(made.vector.size), 0 if type(made.vector.size) is int else LONG)
-    if any(node.op == "reduce" and node.attr.startswith("arg") for node in kernel.nodes):
-        return 1
     weight = sum(COST.get(node.op, 1) for node in kernel.inner) / max(kernel.levels, 1)
     if made.shape == "column":
-        if not _single_column(made) or kernel.reduce_numel == 0:
-            return 1
-        unroll = 4 if weight < 24 else 2
-        reductions = sum(node.op == "reduce" for node in kernel.nodes)
-        while unroll > 1 and (unroll * reductions > 12 or length < unroll * made.lanes):
-            unroll //= 2
-        return unroll
+        return _columns(made, device, length, weight)
     unroll = 4 if weight < 30 else 2
     while unroll > 1 and length < 2 * unroll * made.lanes:
+        unroll //= 2
+    return unroll
+
+
+def _columns(made: LoopPlan, device: Device, length: int, weight: float) -> int:
+    """Vectors of columns that are reduced together: each row is read as far as the cache's lines are fetched ahead.
+
+    A long sum takes three registers a vector. Every core is left some columns.
+    """
+    kernel = made.kernel
+    reductions = [node for node in kernel.nodes if node.op == "reduce"]
+    if not _single_column(made) or kernel.reduce_numel == 0 or any(node.attr.startswith("arg") for node in reductions):
+        return 1
+    unroll = 8 if weight < 6 and 3 * 8 * len(reductions) < device.registers else 4 if weight < 24 else 2
+    while unroll > 4 and length < unroll * made.lanes * device.cores:
+        unroll //= 2
+    while unroll > 1 and (unroll * len(reductions) > 12 or length < unroll * made.lanes):
         unroll //= 2
     return unroll
 

@@ -36,6 +36,7 @@ OUT_VARIANTS = {
     "aten.bmm.default": "aten.bmm.out",
     "aten.addmm.default": "aten.addmm.out",
     "aten.cumsum.default": "aten.cumsum.out",
+    "mkl._mkl_linear.default": "mkl._mkl_linear.out",
 }
 
 #: Operators of PyTorch that take all values: no element of what they are given makes them raise. Any other may.

@@ -101,6 +101,44 @@ def _is_contiguous(value: torch.Tensor) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
+class ConvolveAsImages:
+    """`convolution(x, w, b, [s], …)`  -->  `squeeze(convolution(unsqueeze(x, 2), unsqueeze(w, 2), b, [1, s], …), [2])`.
+
+    Of one dim, as PyTorch convolves it too. What convolves each channel alone is a kernel's or the library's as it is.
+    """
+
+    def __call__(self, graph: fx.Graph) -> int:
+        nodes = graph.find_nodes(op="call_function", target=aten.convolution.default)
+        known = frozen(graph) if nodes else set()
+        return sum([_convolve_as_image(graph, node) for node in nodes if node.args[1] in known and _is_row(node)])
+
+
+def _is_row(node: fx.Node) -> bool:
+    x, weight, *_, transposed, _, groups = node.args
+    value, window = x.meta["val"], weight.meta["val"]  # type: ignore[union-attr]
+    if transposed or value.ndim != 3 or is_symbolic([*value.shape, *window.shape]):
+        return False
+    return not groups == value.shape[1] == window.shape[0]
+
+
+def _convolve_as_image(graph: fx.Graph, node: fx.Node) -> int:
+    """Where the result lies as it did: who reads it may rely on that."""
+    x, weight, bias, stride, padding, dilation, transposed, extra, groups = node.args
+    with graph.inserting_before(node):
+        image, window = (call_for(node, aten.unsqueeze.default, value, 2) for value in (x, weight))
+        moves = [1, *stride], [0, *padding], [1, *dilation], transposed, [0, *extra]  # type: ignore[misc]
+        made = call_for(node, aten.convolution.default, image, window, bias, *moves, groups)
+        row = call_for(node, aten.squeeze.dims, made, [2])
+    if row.meta["val"].stride() != node.meta["val"].stride():
+        for unused in (row, made, window, image):
+            graph.erase_node(unused)
+        return 0
+    node.replace_all_uses_with(row)
+    graph.erase_node(node)
+    return 1
+
+
+@dataclass(frozen=True, slots=True)
 class PackConvolutions:
     """`convolution(x, w, b, …)`  -->  `mkldnn._convolution_pointwise(x, packed(w), b, …)`, for frozen `w`."""
 

@@ -21,8 +21,9 @@ from stator.loop.nest import Buffer, Extern, Geometry, Number, Text, View
 from stator.plan import ir
 from stator.sizes import Symbol, hint
 
-#: Bytes from which on the memory of a result is asked for in huge pages.
-LARGE = 4 << 20
+#: Bytes from which on the memory of a result may be that of an earlier one (`csrc/results.c`): what allocators give
+#: back to the system and ask for again.
+LARGE = 512 << 10
 
 
 def make(schedule: Schedule) -> ir.Plan:

@@ -51,10 +51,21 @@ class _Written:
         self._op = run
 
 
+def _multiply_packed(*args: Any, out: Any) -> None:
+    """`mkl._mkl_linear`, which has no out variant: the C core calls MKL itself where it finds it (`csrc/packed.c`)."""
+    out.copy_(_overload("mkl._mkl_linear.default")._op(*args))
+
+
+#: Operators that write into `out` in name only.
+_COPYING: dict[str, Callable[..., Any]] = {"mkl._mkl_linear.out": _multiply_packed}
+
+
 def into(target: str) -> Callable[..., Any]:
     """An operator that writes its result into `out`. Torch's own binding costs half of the overload's call."""
     import torch  # the package itself does not need torch
 
+    if target in _COPYING:
+        return _COPYING[target]
     namespace, name, overload = target.split(".")
     direct = getattr(torch, name, None) if (namespace, overload) == ("aten", "out") else None
     return direct if direct is not None else _overload(target)._op

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     import torch
 
 _HUGE_PAGE = 2 << 20
+#: Bytes from which on it is asked for them.
+_LEAST = 4 << 20
 _MADV_HUGEPAGE = 14
 
 
@@ -26,7 +28,7 @@ def large(size: tuple[int, ...], stride: tuple[int, ...], dtype: torch.dtype) ->
     made = torch.empty_strided(size, stride, dtype=dtype)
     start = -(-made.data_ptr() // _HUGE_PAGE) * _HUGE_PAGE
     length = (made.data_ptr() + made.untyped_storage().nbytes() - start) // _HUGE_PAGE * _HUGE_PAGE
-    if length > 0:
+    if length > 0 and made.untyped_storage().nbytes() >= _LEAST:
         _advise()(start, length, _MADV_HUGEPAGE)  # only whole huge pages inside; a refusal changes nothing
     return made
 

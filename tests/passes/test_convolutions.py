@@ -82,7 +82,6 @@ def test_a_convolution(kind: str, form: str) -> None:
 #: What stays as it is: a module, and the shape of what it is given.
 STAYS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "transposed": (lambda: nn.ConvTranspose2d(6, 8, 3), (2, 6, 9, 9)),
-    "one dim": (lambda: nn.Conv1d(6, 8, 3), (2, 6, 9)),
     "three dims": (lambda: nn.Conv3d(6, 8, 3), (2, 6, 5, 5, 5)),
     "no images": (lambda: nn.Conv2d(6, 8, 3), (0, 6, 9, 9)),
     "one pixel": (lambda: nn.Conv2d(6, 8, 3), (2, 6, 3, 3)),
@@ -102,6 +101,41 @@ def test_what_stays(kind: str) -> None:
     assert packed == 0
     with torch.no_grad():
         torch.testing.assert_close(found, model(x), rtol=1e-2, atol=1e-2)
+
+
+#: Convolutions of one dim, and how many of them are packed.
+ROWS: dict[str, tuple[Callable[[], nn.Module], int]] = {
+    "plain": (lambda: nn.Conv1d(6, 8, 3), 1), "strides": (lambda: nn.Conv1d(6, 8, 5, 2, 3), 1),
+    "dilated": (lambda: nn.Conv1d(6, 8, 3, dilation=2, bias=False), 1),
+    "groups": (lambda: nn.Conv1d(6, 9, 3, groups=3), 1),
+    "two": (lambda: nn.Sequential(nn.Conv1d(6, 8, 3, 1, 1), nn.GELU(), nn.Conv1d(8, 8, 3, 2, 1), nn.ReLU()), 2),
+    "each alone": (lambda: nn.Conv1d(6, 6, 3, groups=6), 0), "transposed": (lambda: nn.ConvTranspose1d(6, 8, 3), 0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ROWS)
+@pytest.mark.parametrize("form", ["plain", "turned", "sliced"])
+@pytest.mark.usefixtures("gaining")
+def test_of_one_dim(kind: str, form: str) -> None:
+    make, packs = ROWS[kind]
+    shown: dict[str, Callable[[], Tensor]] = {
+        "plain": lambda: torch.randn(2, 6, 31), "turned": lambda: torch.randn(2, 31, 6).transpose(1, 2),
+        "sliced": lambda: torch.randn(2, 9, 40)[:, 2:8, 5:36],
+    }  # fmt: skip
+    model, x = make(), shown[form]()
+    found, packed, _ = run(model, x)
+    assert packed == (max(packs - 1, 0) if form == "turned" else packs), "as an image its result would lie otherwise"
+    assert found.stride() == model(x).stride()
+    same(model, x, found)
+
+
+@pytest.mark.usefixtures("gaining")
+def test_nothing_is_copied_between_those_of_one_dim() -> None:
+    """What is read is brought into the library's order, and what follows the last one is in eager's."""
+    model, x = ROWS["two"][0](), torch.randn(2, 6, 31)
+    found, packed, kernels = run(model, x)
+    assert packed == 2 and kernels == 3
+    same(model, x, found)
 
 
 @pytest.mark.usefixtures("gaining")

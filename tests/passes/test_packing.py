@@ -82,6 +82,20 @@ def test_weights_in_the_order_of_the_blas(kind: str, sizes: str) -> None:
 
 
 @blas
+def test_a_product_writes_into_memory_that_is_there() -> None:
+    """No Python runs, and none of PyTorch's operators: their calls would show in a profile."""
+    model = Network(lambda x, w, v: F.linear(F.linear(x, w), v[:, 1:]), (192, 256), (256, 193))
+    x = torch.randn(64, 256)
+    compiled = stator.compile(model, fullgraph=True, options=OPTIONS)
+    with torch.no_grad():
+        same(model, x, compiled(x))
+        before = compiled(x)
+        with torch.profiler.profile() as profile:  # which is told what runs, so PyTorch's operator is called
+            assert torch.equal(compiled(x), before)
+        assert "mkl::_mkl_linear" in {event.key for event in profile.key_averages()}
+
+
+@blas
 def test_other_rows_and_weights_that_change() -> None:
     """The order is for a number of rows; others are multiplied by the weight as it is."""
     model = Network(F.linear, (192, 256), (192,))

@@ -16,6 +16,14 @@ def test_into_writes_and_returning_makes():
     assert torch.equal(made, out)
 
 
+@pytest.mark.skipif(not hasattr(torch.ops.mkl, "_mkl_linear"), reason="PyTorch's BLAS is not MKL")
+def test_into_for_a_product_that_has_no_out_variant():
+    x, weight, out = torch.randn(5, 4), torch.randn(3, 4), torch.full((5, 3), torch.nan)
+    packed = torch.ops.mkl._mkl_reorder_linear_weight(weight, 5)
+    into("mkl._mkl_linear.out")(x, packed, weight, None, 5, out=out)
+    torch.testing.assert_close(out, x @ weight.t())
+
+
 @pytest.mark.parametrize("n", [3, 7])
 def test_geometry_as_an_argument(n):
     x = torch.randn(n, 6)

@@ -1,5 +1,5 @@
 // Circular and hyperbolic functions, and their inverses: of floats by own polynomials (minimax fits made for this file), of
-// doubles sine and cosine by those of fdlibm (Sun 1993), the rest by libm.
+// doubles sine and cosine by those of fdlibm (Sun 1993), hyperbolic ones by `doubles.h`, the rest by libm.
 
 // ---- circular: reduced by three parts of pi/2; huge arguments go to libm lane by lane
 
@@ -140,6 +140,6 @@ FLOATS_(tan_, __builtin_tan)
 FLOATS_(asin_, __builtin_asin)
 FLOATS_(acos_, __builtin_acos)
 FLOATS_(atan_, __builtin_atan)
-FLOATS_(sinh_, __builtin_sinh)
-FLOATS_(cosh_, __builtin_cosh)
+BOTH_(sinh_)
+BOTH_(cosh_)
 FLOATS_(atan2_, __builtin_atan2)

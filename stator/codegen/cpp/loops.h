@@ -8,6 +8,9 @@ constexpr Full n{};  // where the block is not of a part
 #define TOGETHER_2(L, X, ...) TOGETHER_1(L, X, __VA_ARGS__) BLOCK_(at_ + L, 1, X, __VA_ARGS__)
 #define TOGETHER_3(L, X, ...) TOGETHER_2(L, X, __VA_ARGS__) BLOCK_(at_ + 2 * L, 2, X, __VA_ARGS__)
 #define TOGETHER_4(L, X, ...) TOGETHER_3(L, X, __VA_ARGS__) BLOCK_(at_ + 3 * L, 3, X, __VA_ARGS__)
+#define TOGETHER_8(L, X, ...) TOGETHER_4(L, X, __VA_ARGS__) \
+    BLOCK_(at_ + 4 * L, 4, X, __VA_ARGS__) BLOCK_(at_ + 5 * L, 5, X, __VA_ARGS__) \
+    BLOCK_(at_ + 6 * L, 6, X, __VA_ARGS__) BLOCK_(at_ + 7 * L, 7, X, __VA_ARGS__)
 #define LEFT_none(L, X, ...)
 #define LEFT_rest(L, X, ...) for (; at_ + L <= to_; at_ += L) BLOCK_(at_, 0, X, __VA_ARGS__)
 #define LEFT_tail(L, X, ...) if (at_ < to_) { const i64_ n = to_ - at_; BLOCK_(at_, 0, X, __VA_ARGS__) }

@@ -1,5 +1,5 @@
 // Scalar functions on vectors and scalars: float by own polynomials (about 1 ULP), double by those for exponentials and
-// logarithms, rare ones by libm. `circular.h` and `power.h` follow.
+// logarithms, rare ones by libm. `doubles.h`, `circular.h` and `power.h` follow.
 //
 // Polynomials of floats are minimax fits made for this file (weighted least squares in double, printed as floats), those
 // of doubles Taylor's, or the coefficients of fdlibm (Sun 1993). No function
@@ -418,22 +418,15 @@ template <class D> INLINE D erfc_near(D x) {
 }
 template <class F> INLINE F erfc_f32(F x) { return by_doubles([](auto x) BODY { return erfc_near(x); }, x); }
 template <class F> INLINE F sigmoid_f32(F x) { return 1.0f / (1.0f + exp_f32(-x)); }
-INLINE double sigmoid_s(double x) { return 1.0 / (1.0 + __builtin_exp(-x)); }
 
 BOTH_(exp_)
-FLOATS_(exp2_, __builtin_exp2)
-FLOATS_(expm1_, __builtin_expm1)
 BOTH_(log_)
-FLOATS_(log2_, __builtin_log2)
 BOTH_(log10_)
 BOTH_(log1p_)
 template <class T> INLINE T logaddexp_(T a, T b) {
     T low = min_(a, b), high = max_(a, b);
     return select(mask(mask(low == high) & isinf_(low)), high, log1p_(exp_(low - high)) + high);
 }
-FLOATS_(tanh_, __builtin_tanh)
-FLOATS_(erf_, __builtin_erf)
-FLOATS_(sigmoid_, sigmoid_s)
 FLOATS_(erfc_, __builtin_erfc)
 
 // ---- reductions: combining steps, and the position of the best
@@ -454,7 +447,12 @@ template <bool MAX, bool IN_TURN, class F, class P, class A, class M> INLINE voi
     best.value = select(m, v, best.value);
     best.at = select(m, at, best.at);
 }
-template <bool MAX, class F, class P> INLINE P winner(Best<F, P> best) {
+template <int U, class F, class P, class T> INLINE void fill(Best<F, P> (&best)[U], T worst) {
+    for (int u = 0; u < U; ++u) best[u] = {splat<F>(worst), iota<P, lanes_of<F>>()};
+}
+template <bool MAX, int U, class F, class P> INLINE P winner(Best<F, P> (&all)[U]) {
+    Best<F, P> best = all[0];
+    for (int u = 1; u < U; ++u) take<MAX, false>(best, all[u].value, all[u].at, live<lanes_of<F>>(Full{}));
     auto v = best.value[0];
     P at = best.at[0];
     for (int j = 1; j < lanes_of<F>; ++j) {

@@ -254,9 +254,12 @@ class _Printer(Memory):
     def declare_best(self, best: ir.Best, start: ir.Literal) -> None:
         kind, position = _best_kind(best), ops.ELEMENT[ops.KIND[best.position.dtype]]
         shape, folded = self.shape(best.best, kind), self.lanes.folded.get(best.best)
-        at = f"iota<{position}, {folded.lanes}>()" if folded is not None else "{}"
         number = ops.number(kind, int(start.number) if start.dtype == "bool" else start.number)
-        self.block.lines.append(f"Best<{shape}, {position}> {best.best.name} = {{splat<{shape}>({number}), {at}}};")
+        kind, name = f"Best<{shape}, {position}>", best.best.name
+        if folded is None:
+            self.block.lines.append(f"{kind} {name}[1] = {{{{splat<{shape}>({number}), {{}}}}}};")
+        else:
+            self.block.lines += [f"{kind} {name}[{folded.unroll}];", f"fill({name}, {number});"]
 
     def assign(self, statement: ir.Assign) -> None:
         target, op, name = statement.target, statement.op, statement.target.name
@@ -304,8 +307,8 @@ class _Printer(Memory):
         vector = folded or best.best in self.lanes.varying
         value, here = (self.operand(arg, vector, given) for arg, given in ((best.value, kind), (best.here, "")))
         live = f"live<{self.width}>({'n' if folded else 'Full{}'})" if vector else "true"
-        flags = f"{_flag(best.op == 'gt')}, {_flag(best.in_turn)}"
-        self.block.lines.append(f"take<{flags}>({best.best.name}, {value}, {here}, {live});")
+        flags, item = f"{_flag(best.op == 'gt')}, {_flag(best.in_turn)}", "u" if folded else "0"
+        self.block.lines.append(f"take<{flags}>({best.best.name}[{item}], {value}, {here}, {live});")
 
     def fold(self, target: ir.Value) -> None:
         """Name what a variable has come to: folded over lanes where it has a part for each."""
@@ -315,7 +318,7 @@ class _Printer(Memory):
         vector = target in self.lanes.varying
         best = self.lanes.best.get(target)
         if best is not None:
-            text = f"winner<{_flag(best.op == 'gt')}>({name})" if folded else f"{name}.at"
+            text = f"winner<{_flag(best.op == 'gt')}>({name})" if folded else f"{name}[0].at"
             target, kind = best.position, ops.KIND[best.position.dtype]
         elif target in self.lanes.flushed:
             text = f"join({name}_total, {name}_lost)" if folded else f"{name}_total[0]"
