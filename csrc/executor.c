@@ -6,15 +6,13 @@
  * `fail` puts memory of the caller back where that is asked for, and says which step it was.
  */
 #include "executor.h"
+#include "pages.h"
 #include "results.h"
 
 #include <stddef.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #define MOST_REGISTERS 1024 /* on the stack */
-#define HUGE_PAGE ((uintptr_t)2 << 20)
-#define LEAST_HUGE ((int64_t)4 << 20)
 
 /* -- numbers ------------------------------------------------------------------------------------------ */
 
@@ -98,15 +96,10 @@ static bool register_address(const Run *run, Py_ssize_t index, void **address) {
 
 /* -- steps -------------------------------------------------------------------------------------------- */
 
-/* The first write to a fresh page costs a fault: large results ask for huge ones. A refusal changes nothing. */
 static void ask_for_huge_pages(const Run *run, TensorHandle handle) {
     void *data;
     int64_t bytes;
-    if (run->shim->address(handle, &data) != 0 || run->shim->storage_bytes(handle, &bytes) != 0) return;
-    if (bytes < LEAST_HUGE) return;
-    uintptr_t start = ((uintptr_t)data + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
-    uintptr_t end = ((uintptr_t)data + (uintptr_t)bytes) / HUGE_PAGE * HUGE_PAGE;
-    if (end > start) madvise((void *)start, end - start, MADV_HUGEPAGE);
+    if (run->shim->address(handle, &data) == 0 && run->shim->storage_bytes(handle, &bytes) == 0) pages_ask(data, bytes);
 }
 
 /* Torch's own error, by asking for the same through Python. */

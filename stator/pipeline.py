@@ -38,6 +38,7 @@ from stator.passes.equal import MergeEqual
 from stator.passes.halves import WidenProducts
 from stator.passes.joining import JoinProducts
 from stator.passes.packing import PackWeights
+from stator.passes.sums import JoinTerms
 from stator.plan import sources
 from stator.plan.build import make
 from stator.runtime import Building, GraphArtifact, Unit
@@ -131,7 +132,8 @@ def schedule_graph(gm: fx.GraphModule, name: str, options: Options) -> Schedule:
     """A graph of functional ATen overloads to fused kernels: passes, lowering, scheduling."""
     device = _target(gm, options)
     with stage("passes", graph=name):
-        passes.run(gm, (MultiplyPixels(), WidenProducts(device, _LOOPS), *passes.PIPELINE))
+        first = MultiplyPixels(), WidenProducts(device, _LOOPS)
+        passes.run(gm, (*first, *passes.PIPELINE, JoinTerms(device)))
         if options.verify:
             prims.verify(gm.graph)
     if options.autotune:
