@@ -42,7 +42,8 @@ static bool ask(uintptr_t start, uintptr_t end) {
 void pages_ask(void *fresh, int64_t bytes) {
     uintptr_t start = ((uintptr_t)fresh + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
     uintptr_t end = ((uintptr_t)fresh + (uintptr_t)bytes) / HUGE_PAGE * HUGE_PAGE;
-    if (bytes < LEAST_HUGE || start >= end || nanoseconds(CLOCK_MONOTONIC) < __atomic_load_n(&resting_until, __ATOMIC_RELAXED)) return;
+    if (bytes < LEAST_HUGE || start >= end) return;
+    if (nanoseconds(CLOCK_MONOTONIC) < __atomic_load_n(&resting_until, __ATOMIC_RELAXED)) return;
     for (uintptr_t part = start; part < end; part += STRETCH) {
         if (!ask(part, part + HUGE_PAGE)) return;
         if (is_slow((char *)part)) {
