@@ -83,7 +83,7 @@ def _pays(total: fx.Node, products: Sequence[fx.Node]) -> bool:
 
 
 def _join(graph: fx.Graph, total: fx.Node, products: Sequence[fx.Node]) -> None:
-    sides = [[product.args[side] for product in products] for side in (0, 1)]
+    sides: list[list[Any]] = [[product.args[side] for product in products] for side in (0, 1)]
     with graph.inserting_before(total):
         left, right = _joined(total, sides[0], 1), _joined(total, sides[1], 0)
         made = call_for(total, aten.mm.default, left, right)
