@@ -22,9 +22,9 @@ from stator.base.errors import Unsupported
 from stator.fake.layout import is_dense
 from stator.fake.overloads import Table
 from stator.fake.starts import KEEPING
-from stator.fake.symbolic import is_symbolic
+from stator.fake.symbolic import is_symbolic, lies_alike
 from stator.graphs.calls import is_view
-from stator.sizes.strides import may_overlap, same_layout
+from stator.sizes.strides import may_overlap
 
 aten = torch.ops.aten
 
@@ -131,7 +131,7 @@ def relocated(func: Any, args: tuple[Any, ...], geometry: Any, value: fx.Node) -
     size, stride, offset = geometry
     now = value.meta["val"]
     start = args[2] if len(args) > 2 else None
-    if not same_layout(size, now.stride(), stride) or (start is not None and _begins_elsewhere(value)):
+    if not lies_alike(size, now.stride(), stride) or (start is not None and _begins_elsewhere(value)):
         raise Unsupported(func, "it counts through memory of a tensor that was written to")
     moved = now.storage_offset() - offset
     return args if start is None or not moved else (*args[:2], start + moved)

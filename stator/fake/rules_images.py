@@ -16,8 +16,8 @@ from stator.fake.execute import aten, plan_of, run_on_meta
 from stator.fake.layout import channels_last_strides, is_contiguous, is_nothing, same, suggests_channels_last
 from stator.fake.rules import like, rule, variants
 from stator.fake.rules_layers import image, per_dim
+from stator.fake.symbolic import lies_alike
 from stator.fake.tensor import FakeTensor, make
-from stator.sizes.strides import same_layout
 
 # ---- rearranged pixels and channels ----------------------------------------------------------------------------------
 
@@ -102,7 +102,7 @@ def _max_pool_of_volumes(x: Any, *args: Any, **kwargs: Any) -> Any:
     if suggests_channels_last(x):
         raise RuntimeError("Unsupported memory format. Supports only ChannelsLast3d, Contiguous")
     size, stride = (1, *x.shape), channels_last_strides((1, *x.shape))
-    inside = not x.is_contiguous() and same_layout(size, (0, *x.stride()), stride)
+    inside = not x.is_contiguous() and lies_alike(size, (0, *x.stride()), stride)
     step = channels_last_strides((1, *values.shape))[1:] if inside else None
     return tuple([make(out.shape, out.dtype, x.device, step) for out in (values, positions)])
 

@@ -19,6 +19,7 @@ import torch
 from stator.base.errors import Unsupported
 from stator.sizes import Condition, Environment, Extent, Size, maximum, minimum, real
 from stator.sizes.real import Number, Real
+from stator.sizes.strides import same_layout
 
 #: torch's symbolic numbers.
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
@@ -54,6 +55,11 @@ def environment_of(values: Iterable[Any]) -> Environment | None:
             if isinstance(number, torch.SymInt) and isinstance(number.node, SizeNode):
                 return number.node.environment
     return None
+
+
+def lies_alike(size: Sequence[Any], a: Sequence[Any], b: Sequence[Any]) -> bool:
+    """Whether strides place the elements of a tensor alike; sizes and strides may be torch's symbolic ints."""
+    return same_layout(extents(size), extents(a), extents(b))
 
 
 def extents(values: Sequence[int | torch.SymInt]) -> tuple[Extent, ...]:

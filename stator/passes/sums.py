@@ -18,6 +18,7 @@ import torch
 from torch import fx
 
 from stator.base.device import Device
+from stator.fake.symbolic import is_symbolic
 from stator.graphs.nodes import call_for
 
 aten = torch.ops.aten
@@ -66,7 +67,10 @@ def _terms(total: fx.Node) -> list[fx.Node]:
 
 
 def _is_alike(term: fx.Node, total: fx.Node) -> bool:
+    """Of the same known size and type, row by row: symbolic sizes are not compared, which would guard them."""
     found, wanted = term.meta["val"], total.meta["val"]
+    if is_symbolic([*found.shape, *wanted.shape]):
+        return False
     return bool(found.shape == wanted.shape and found.dtype is wanted.dtype and found.is_contiguous())
 
 
@@ -75,7 +79,7 @@ def _pays(total: fx.Node, products: Sequence[fx.Node]) -> bool:
     value = total.meta["val"]
     shapes = [product.args[0].meta["val"].shape for product in products]  # type: ignore[union-attr]
     sizes = [*value.shape, *[shape[1] for shape in shapes]]
-    if value.dtype not in _WIDE or not all(type(size) is int for size in sizes):
+    if value.dtype not in _WIDE or is_symbolic(sizes):
         return False
     rows, columns, *terms = sizes
     copied = sum(terms) * (rows + columns)

@@ -83,3 +83,17 @@ def test_gradients_of_a_layer_that_runs_several_times() -> None:
     assert len([name for name in externs if "mm" in name or "linear" in name]) == 12
     for one, other in zip(found, torch.autograd.grad(loss(exact, x.double()), list(exact.parameters())), strict=True):
         assert (one - other).abs().max() <= 1e-5 * other.abs().max()
+
+
+def test_symbolic_sizes_are_not_compared() -> None:
+    """Products that grow with a size stay, and nothing is asked of the size."""
+
+    def program(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
+        return x @ y + (2 * x) @ z
+
+    compiled = stator.compile(program, fullgraph=True, dynamic=True)
+    with log.collect() as recorder:
+        for n in (3, 512, 300):
+            given = torch.randn(n, 8), torch.randn(8, 512), torch.randn(8, 512)
+            torch.testing.assert_close(compiled(*given), program(*given))
+    assert len(recorder.of(log.GRAPH)) == 1
