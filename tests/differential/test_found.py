@@ -14,6 +14,20 @@ F16, BF16, F32, F64 = torch.float16, torch.bfloat16, torch.float32, torch.float6
 LEAF = {"grad": "leaf"}
 
 RIGHT = {
+    "no products of another dtype": Program(
+        (Input((3, 4), F16, seed=1), Input((0, 3, 5), F64, seed=2), Input((0, 5, 4), F64, seed=3)),
+        ("v0 = torch.addbmm(x0, x1, x2, alpha=0.5)",),
+        ("v0",),
+    ),
+    "a view that no_grad made of a leaf": Program(
+        (Input((7, 4, 7), F16, values="special", seed=9, **LEAF),),
+        (
+            "with torch.no_grad(): v0 = x0.view_as(x0)",
+            "v1 = v0.half()",
+            "v2, v3 = torch.std_mean(v0, -1, keepdim=True)",
+        ),
+        ("v1", "v3"),
+    ),
     "gradients of running products whose sums overflow": Program(
         (Input((32, 32, 14), values="edges", seed=32, **LEAF),),
         ("v0 = torch.cumprod(x0, 2).to(torch.float16)",),

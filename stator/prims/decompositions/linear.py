@@ -35,10 +35,11 @@ def baddbmm(x: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 
 
 @decompose("addbmm")
 def addbmm(x: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
-    """The sum of the products of a batch is one product."""
+    """The sum of the products of a batch is one product. An empty batch may be of another dtype."""
     batch, rows, inner = a.shape
     wide = reshaped(p.permute(a, [1, 0, 2]), [rows, batch * inner])
-    product = _scaled(p.mm(wide, p.view(contiguous(b), [batch * inner, b.shape[2]])), alpha)
+    factors = wide, p.view(contiguous(b), [batch * inner, b.shape[2]])
+    product = _scaled(p.mm(*[cast(factor, x.dtype) for factor in factors]), alpha)
     return product if beta == 0 else p.add(product, _scaled(x, beta))
 
 
