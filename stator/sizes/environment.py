@@ -374,14 +374,14 @@ def _linear(size: Extent) -> tuple[int, Symbol, int] | None:
 
 
 def _quotient(size: Extent) -> tuple[int, Compound, int] | None:
-    """`factor * (x // n) + const` for an int n, where a size is that."""
+    """`factor * (x // n) + const` for a positive int n, where a size is that."""
     if not isinstance(size, Size) or len(size.terms) != 1:
         return None
     monomial, factor = size.terms[0]
     (atom, power), *others = monomial
-    if not isinstance(atom, Compound) or atom.op != "//" or not isinstance(atom.right, int) or power != 1 or others:
+    if others or power != 1 or not isinstance(atom, Compound) or atom.op != "//":
         return None
-    return factor, atom, size.const
+    return (factor, atom, size.const) if isinstance(atom.right, int) and atom.right > 0 else None
 
 
 def _of_dividend(least: Extent) -> Extent:
