@@ -221,7 +221,8 @@ class Reordered(TorchDispatchMode):
         squares = [x * up if self.extreme else self.moved(x) for x in squares]
         left = torch.cat([a * -2, squares[0], torch.ones_like(squares[0])], -1)
         right = torch.cat([b, torch.ones_like(squares[1]), squares[1]], -1)
-        return out.copy_(torch.matmul(left, right.mT).clamp_min(0).sqrt())
+        multiply = torch.mm if left.dim() == 2 else torch.bmm  # below autograd `matmul` is no product that this sees
+        return out.copy_(multiply(left, right.mT).clamp_min(0).sqrt())
 
     def recombined(self, args: Sequence[Any], first: int, left: int, right: int) -> list[Any]:
         order = torch.randperm(args[first].shape[left], generator=self.random).to(args[first].device)

@@ -19,6 +19,9 @@ RIGHT = {
         ("v0 = torch.addbmm(x0, x1, x2, alpha=0.5)",),
         ("v0",),
     ),
+    "products that overflow beside infinities in distances": Program(
+        (Input((3, 33, 5), F64, values="edges", seed=90),), ("v0 = torch.cdist(x0, x0 * 2 + 1)",), ("v0",)
+    ),
     "a view that no_grad made of a leaf": Program(
         (Input((7, 4, 7), F16, values="special", seed=9, **LEAF),),
         (
