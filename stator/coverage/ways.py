@@ -28,6 +28,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 from stator.coverage.reordered import Reordered
 from stator.coverage.stepwise import Stepwise, in_memory
 from stator.coverage.tied import Tied
+from stator.prims.table import is_pointwise
 
 aten = torch.ops.aten
 
@@ -39,14 +40,6 @@ WIDE = {
 }
 #: Their rounding is no arithmetic's: every compiler has to do the same.
 CONVERSIONS = {aten._to_copy.default, aten.copy_.default, aten.copy.default}
-#: Elementwise gradients that PyTorch does not tag so.
-GRADIENTS = {
-    getattr(aten, f"{name}_backward").default
-    for name in (
-        *("hardshrink", "softshrink", "hardtanh", "elu", "leaky_relu", "hardsigmoid", "hardswish", "log_sigmoid"),
-        *("softplus",),
-    )
-}
 #: Their truth values choose, and are not computed with.
 CHOOSING = {aten.where.self, aten.masked_fill.Scalar, aten.masked_fill.Tensor}
 #: Functions whose values are no fractions, but at a few places: where one in float64 is short (erfcx(1e-40) = 1,
@@ -197,7 +190,7 @@ class Elsewhere(TorchDispatchMode):
         if not _is_view(func):
             args, kwargs = tree_map(in_memory, (args, kwargs))
         out = func(*args, **kwargs)
-        if func._schema.is_mutable or not (torch.Tag.pointwise in func.tags or func in GRADIENTS):
+        if func._schema.is_mutable or not is_pointwise(func):
             return out
         if not isinstance(out, Tensor) or func in CHOOSING:
             return out

@@ -54,20 +54,6 @@ def floating(x: torch.Tensor) -> torch.Tensor:
     return x if x.is_floating_point() else cast(x, torch.get_default_dtype())
 
 
-def promotes(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Run `function` on tensors of their common dtype, as eager does where a formula has several steps."""
-
-    @functools.wraps(function)
-    def run(*args: Any, **kwargs: Any) -> Any:
-        tensors = [a for a in args if isinstance(a, torch.Tensor)]
-        if all(tensor.dtype is tensors[0].dtype for tensor in tensors):
-            return function(*args, **kwargs)
-        dtype = promote(tensors)
-        return function(*[cast(a, dtype) if isinstance(a, torch.Tensor) else a for a in args], **kwargs)
-
-    return run
-
-
 def rounds_once(function: Callable[..., Any]) -> Callable[..., Any]:
     """Run `function` in float32 where an argument is of a half type, and round what it gives if the result is too."""
 

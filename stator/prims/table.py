@@ -26,7 +26,17 @@ from stator.prims.dtypes import cast
 #: Overload → decomposition. Filled by importing `stator.prims.decompositions`.
 DECOMPOSITIONS = Table("decomposition")
 
+#: Elementwise gradients that PyTorch does not tag as pointwise.
+_UNTAGGED = frozenset(
+    overload(f"{name}_backward")
+    for name in "hardshrink softshrink hardtanh elu leaky_relu hardsigmoid hardswish log_sigmoid softplus".split()
+)
 COMPLEX = frozenset((torch.complex32, torch.complex64, torch.complex128))
+
+
+def is_pointwise(op: Any) -> bool:
+    """Whether an overload gives for each element what it computes of those of its operands."""
+    return torch.Tag.pointwise in op.tags or op in _UNTAGGED
 
 
 def decompose(*names: str, also_complex: bool = False, mixed: bool = False) -> Callable[[Function], Function]:
@@ -38,7 +48,7 @@ def decompose(*names: str, also_complex: bool = False, mixed: bool = False) -> C
     def enter(function: Function) -> Function:
         for op in map(overload, names):
             if op is not None:
-                meets = torch.Tag.pointwise in op.tags and not mixed
+                meets = is_pointwise(op) and not mixed
                 declining = _declining(_meeting(function) if meets else function, also_complex)
                 DECOMPOSITIONS.register(op)(function if op.is_view else declining)
         return function

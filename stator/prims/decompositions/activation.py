@@ -10,8 +10,9 @@ import math
 
 from torch import Tensor
 
+from stator.fake.layout import promote
 from stator.prims import names as p
-from stator.prims.dtypes import cast, floating, promotes, rounds_once
+from stator.prims.dtypes import cast, floating, rounds_once
 from stator.prims.table import decompose
 
 SQRT_HALF = 0.7071067811865476
@@ -32,7 +33,6 @@ def gelu(x: Tensor, approximate: str = "none") -> Tensor:
 
 
 @decompose("gelu_backward")
-@promotes
 @rounds_once
 def gelu_backward(grad: Tensor, x: Tensor, approximate: str = "none") -> Tensor:
     if approximate == "tanh":
@@ -55,7 +55,6 @@ def silu(x: Tensor) -> Tensor:
 
 
 @decompose("silu_backward")
-@promotes
 @rounds_once
 def silu_backward(grad: Tensor, x: Tensor) -> Tensor:
     s = p.sigmoid(x)
@@ -79,7 +78,6 @@ def threshold(x: Tensor, limit: float, value: float) -> Tensor:
 
 
 @decompose("threshold_backward")
-@promotes
 @rounds_once
 def threshold_backward(grad: Tensor, x: Tensor, limit: float) -> Tensor:
     return p.where(p.le(x, limit), 0.0, grad)
@@ -92,7 +90,6 @@ def leaky_relu(x: Tensor, slope: float = 0.01) -> Tensor:
 
 
 @decompose("leaky_relu_backward")
-@promotes
 @rounds_once
 def leaky_relu_backward(grad: Tensor, x: Tensor, slope: float, is_result: bool) -> Tensor:
     return p.where(p.gt(x, 0), grad, p.mul(grad, slope))
@@ -106,7 +103,6 @@ def elu(x: Tensor, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 
 
 
 @decompose("elu_backward")
-@promotes
 @rounds_once
 def elu_backward(grad: Tensor, alpha: float, scale: float, input_scale: float, is_result: bool, x: Tensor) -> Tensor:
     if is_result:
@@ -124,7 +120,6 @@ def hardtanh(x: Tensor, low: float = -1.0, high: float = 1.0) -> Tensor:
 
 
 @decompose("hardtanh_backward")
-@promotes
 def hardtanh_backward(grad: Tensor, x: Tensor, low: float, high: float) -> Tensor:
     return p.where(p.logical_and(p.gt(x, low), p.lt(x, high)), grad, 0.0)
 
@@ -145,7 +140,6 @@ def hardsigmoid(x: Tensor) -> Tensor:
 
 
 @decompose("hardsigmoid_backward")
-@promotes
 @rounds_once
 def hardsigmoid_backward(grad: Tensor, x: Tensor) -> Tensor:
     inside = p.logical_and(p.gt(x, -3.0), p.lt(x, 3.0))
@@ -159,7 +153,6 @@ def hardswish(x: Tensor) -> Tensor:
 
 
 @decompose("hardswish_backward")
-@promotes
 @rounds_once
 def hardswish_backward(grad: Tensor, x: Tensor) -> Tensor:
     middle = p.mul(grad, p.add(p.div(x, 3.0), 0.5))
@@ -174,7 +167,6 @@ def softplus(x: Tensor, beta: float = 1.0, limit: float = 20.0) -> Tensor:
 
 
 @decompose("softplus_backward")
-@promotes
 @rounds_once
 def softplus_backward(grad: Tensor, x: Tensor, beta: float, limit: float) -> Tensor:
     scaled = p.mul(x, beta)
@@ -195,10 +187,11 @@ def mish(x: Tensor) -> Tensor:
 
 @decompose("mish_backward")
 def mish_backward(grad: Tensor, x: Tensor) -> Tensor:
-    return cast(_mish_gradient(grad, x), x.dtype)
+    """Computed in the dtype that both promote to, given in that of `x`."""
+    dtype = promote((grad, x))
+    return cast(_mish_gradient(cast(grad, dtype), cast(x, dtype)), x.dtype)
 
 
-@promotes
 @rounds_once
 def _mish_gradient(grad: Tensor, x: Tensor) -> Tensor:
     t = p.tanh(_log1p_exp(x))
@@ -223,14 +216,12 @@ def log_sigmoid_backward(grad: Tensor, x: Tensor, buffer: Tensor) -> Tensor:
 
 
 @decompose("sigmoid_backward")
-@promotes
 @rounds_once
 def sigmoid_backward(grad: Tensor, y: Tensor) -> Tensor:
     return p.mul(p.mul(grad, p.sub(1.0, y)), y)
 
 
 @decompose("tanh_backward")
-@promotes
 @rounds_once
 def tanh_backward(grad: Tensor, y: Tensor) -> Tensor:
     return p.mul(grad, p.sub(1.0, p.mul(y, y)))
@@ -242,13 +233,11 @@ def celu(x: Tensor, alpha: float = 1.0) -> Tensor:
 
 
 @decompose("softshrink_backward", "hardshrink_backward")
-@promotes
 def shrink_backward(grad: Tensor, x: Tensor, limit: float) -> Tensor:
     return p.where(p.logical_and(p.ge(x, -limit), p.le(x, limit)), 0.0, grad)
 
 
 @decompose("logit_backward")
-@promotes
 @rounds_once
 def logit_backward(grad: Tensor, x: Tensor, eps: float | None = None) -> Tensor:
     low = 0.0 if eps is None else eps
