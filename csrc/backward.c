@@ -25,7 +25,7 @@ typedef struct {
     PyObject *freed;  /* what a record has to say after a backward that keeps no graph; NULL if nothing */
     PyObject *unseen; /* and what it looks at from then on */
     Py_ssize_t saved; /* tensors that the graph takes of those that were saved */
-    uint64_t unnamed; /* what autograd itself excludes while a node runs: the dispatch key of names, up to torch 2.12 */
+    uint64_t named_key; /* what autograd itself excludes while a node runs: in torch 2.11 the key of named tensors */
     bool keeps;       /* there is a record */
     Tangent tangents[];
 } Backward;
@@ -60,7 +60,7 @@ static int intern_names(void) {
 static bool is_undisturbed(const Backward *self) {
     uint64_t value;
     return state_read(included, &value) && value == 0 &&
-           state_read(excluded, &value) && (value & ~self->unnamed) == 0 &&
+           state_read(excluded, &value) && (value & ~self->named_key) == 0 &&
            state_read(grad_mode, &value) && value == 0 && state_read(anomaly, &value) && value == 0;
 }
 
@@ -250,13 +250,13 @@ static int read_tangent(PyObject *item, Tangent *tangent) {
 }
 
 static PyObject *backward_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
-    static char *arguments[] = {"graph", "failed", "tangents", "saved", "keeps", "unnamed", "freed", "unseen", NULL};
+    static char *arguments[] = {"graph", "failed", "tangents", "saved", "keeps", "named_key", "freed", "unseen", NULL};
     PyObject *graph, *failed, *tangents, *freed = Py_None, *unseen = Py_None;
     Py_ssize_t saved;
     int keeps;
-    unsigned long long unnamed;
+    unsigned long long named_key;
     if (!PyArg_ParseTupleAndKeywords(args, keywords, "OOO!npK|OO:Backward", arguments, &graph, &failed, &PyTuple_Type,
-                                     &tangents, &saved, &keeps, &unnamed, &freed, &unseen)) {
+                                     &tangents, &saved, &keeps, &named_key, &freed, &unseen)) {
         return NULL;
     }
     if (tensor_prepare() < 0 || intern_names() < 0) return NULL;
@@ -269,7 +269,7 @@ static PyObject *backward_new(PyTypeObject *type, PyObject *args, PyObject *keyw
     self->unseen = Py_NewRef(unseen);
     self->saved = saved;
     self->keeps = keeps;
-    self->unnamed = unnamed;
+    self->named_key = named_key;
     for (Py_ssize_t i = 0; i < count; i++) {
         if (read_tangent(PyTuple_GET_ITEM(tangents, i), &self->tangents[i]) < 0) {
             Py_DECREF(self);

@@ -63,7 +63,7 @@ typedef struct {
     Product product;
     ScaledProduct scaled;
     double beta, alpha;
-    int64_t packed; /* the rows of a product by a packed weight (packed.h); 0 for any other call */
+    int64_t packed_rows; /* of a product by a packed weight (packed.h); 0 for any other call */
 } Call;
 
 typedef struct {

@@ -132,7 +132,7 @@ static bool run_packed(Run *run, const Call *call) {
     for (int i = 0; i < 3; i++) found = (operands[i] = operand(run, given[i], &owned[i])) != NULL && found;
     if (found) {
         let_gil_go(run);
-        found = packed_multiply(run->shim, operands[0], operands[1], operands[2], call->packed);
+        found = packed_multiply(run->shim, operands[0], operands[1], operands[2], call->packed_rows);
     }
     for (int i = 0; i < 3; i++) {
         if (owned[i] != NULL) run->shim->release(owned[i]);
@@ -141,7 +141,7 @@ static bool run_packed(Run *run, const Call *call) {
 }
 
 static bool run_without_python(Run *run, const Call *call) {
-    if (call->packed != 0) return run_packed(run, call);
+    if (call->packed_rows != 0) return run_packed(run, call);
     return (call->product || call->scaled) && run_product(run, call);
 }
 

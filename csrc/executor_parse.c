@@ -205,8 +205,8 @@ static void find_packed(Call *call, const char *name, const char *device) {
     const Argument *given = call->arguments;
     if (!is_tensor(&given[0]) || given[1].kind != ARGUMENT_WHOLE || !is_tensor(&given[5])) return;
     if (given[3].object != Py_None || given[4].kind != ARGUMENT_CONSTANT || !PyLong_CheckExact(given[4].object)) return;
-    call->packed = PyLong_AsLongLong(given[4].object);
-    if (call->packed < 0) call->packed = 0, PyErr_Clear();
+    call->packed_rows = PyLong_AsLongLong(given[4].object);
+    if (call->packed_rows < 0) call->packed_rows = 0, PyErr_Clear();
 }
 
 /* Whether a call is one of a product that needs no Python, which has tensors, scales and `out`, last, and no more. */

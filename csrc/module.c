@@ -14,6 +14,8 @@ static PyMethodDef methods[] = {
      "tensor_access(): 'raw' if metadata is read at verified offsets, 'python' if through attributes."},
     {"matches", (PyCFunction)(void (*)(void))native_matches, METH_FASTCALL,
      "matches(tensor, size, stride, dtype): whether the tensor has exactly these."},
+    {"ask_for_huge_pages", (PyCFunction)(void (*)(void))native_ask_for_huge_pages, METH_FASTCALL,
+     "ask_for_huge_pages(address, bytes): for fresh memory, where they are quickly had; writes to it."},
     {"read_state", native_read_state, METH_O,
      "read_state(name): a piece of torch's global state as a number, None if it cannot be read here."},
     {"record", (PyCFunction)(void (*)(void))native_record, METH_FASTCALL,

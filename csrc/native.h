@@ -76,6 +76,10 @@ bool state_set_grad_mode(bool enabled);
 
 PyObject *native_read_state(PyObject *module, PyObject *name);
 
+/* -- pages.c -------------------------------------------------------------------------------------- */
+
+PyObject *native_ask_for_huge_pages(PyObject *module, PyObject *const *args, Py_ssize_t count);
+
 /* -- tree.c --------------------------------------------------------------------------------------- */
 
 /* The place of a name in a list that ends with NULL; -1 with an exception. */

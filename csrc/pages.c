@@ -8,6 +8,8 @@
 #define _GNU_SOURCE /* madvise */
 #include "pages.h"
 
+#include "native.h"
+
 #include <stdbool.h>
 #include <sys/mman.h>
 #include <time.h>
@@ -52,4 +54,17 @@ void pages_ask(void *fresh, int64_t bytes) {
         }
         if (!ask(part + HUGE_PAGE, end - part < STRETCH ? end : part + STRETCH)) return;
     }
+}
+
+PyObject *native_ask_for_huge_pages(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    (void)module;
+    if (count != 2) {
+        PyErr_SetString(PyExc_TypeError, "ask_for_huge_pages(address, bytes)");
+        return NULL;
+    }
+    void *fresh = PyLong_AsVoidPtr(args[0]);
+    int64_t bytes = PyErr_Occurred() ? -1 : PyLong_AsLongLong(args[1]);
+    if (PyErr_Occurred()) return NULL;
+    pages_ask(fresh, bytes);
+    Py_RETURN_NONE;
 }

@@ -167,7 +167,7 @@ class Plan:
 class Backward:
     """A backward that is a graph and no more where the tangents fit; see csrc/backward.c.
 
-    A tangent is (position, strides, dtype number, dispatch keys); `unnamed` are keys that may be excluded meanwhile.
+    A tangent is (position, strides, dtype number, dispatch keys); `named_key` are keys that may be excluded meanwhile.
     """
 
     def __new__(
@@ -177,7 +177,7 @@ class Backward:
         tangents: tuple[tuple[int, tuple[int, ...], int, int], ...],
         saved: int,
         keeps: bool,
-        unnamed: int,
+        named_key: int,
         freed: frozenset[int] | None = None,
         unseen: list[None] | None = None,
     ) -> Backward: ...
@@ -211,6 +211,7 @@ def tensor_facts(tensor: torch.Tensor, /) -> tuple[tuple[int, ...], tuple[int, .
 def tensor_access() -> str: ...
 def matches(tensor: torch.Tensor, size: tuple[int, ...], stride: tuple[int, ...], dtype: torch.dtype, /) -> bool: ...
 def read_state(name: str, /) -> int | None: ...
+def ask_for_huge_pages(address: int, bytes: int, /) -> None: ...
 
 #: The rows of csrc/guard_kinds.h: (name, cost, payload, whether a relation, meaning, text).
 GUARD_KINDS: tuple[tuple[str, int, str, bool, str, str], ...]

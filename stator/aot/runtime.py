@@ -42,7 +42,7 @@ _INT64_MAX = (1 << 63) - 1
 _GEOMETRIES = 128
 #: PyTorch 2.11 excludes the dispatch key of named tensors while a node runs; later versions have no such key.
 _NAMED = torch._C._parse_dispatch_key("Named")
-_UNNAMED = 0 if _NAMED is None else torch._C.DispatchKeySet(_NAMED).raw_repr()
+_NAMED_KEY = 0 if _NAMED is None else torch._C.DispatchKeySet(_NAMED).raw_repr()
 
 
 def bind(
@@ -185,7 +185,7 @@ class Bound:
         tangents = tuple([(i, form.stride, *_plain(form.dtype, form.device)) for i, form in fixed.tangents])
         freed = frozenset(metadata.differentiable) if self.keeps and metadata.one_fate else None
         unseen: list[None] = [None] * len(metadata.looks)
-        return Backward(self.backward, Bound.refail, tangents, len(self.saved), self.keeps, _UNNAMED, freed, unseen)
+        return Backward(self.backward, Bound.refail, tangents, len(self.saved), self.keeps, _NAMED_KEY, freed, unseen)
 
     # ---- calls -------------------------------------------------------------------------------------------------------
 
