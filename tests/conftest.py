@@ -56,6 +56,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     config.stash[_left_out] = len(needing)
 
 
+def _seed() -> None:
+    random.seed(0)
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.manual_seed(0)
+
+
+def pytest_collectstart(collector: pytest.Collector) -> None:
+    """A module's own tensors are made when it is imported, which is when it is collected: the same ones on every run."""
+    if isinstance(collector, pytest.Module):
+        _seed()
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
     # Under xdist the workers collect and the main process reports.
@@ -78,10 +91,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 @pytest.fixture(autouse=True)
 def _seeded() -> None:
     """Random numbers are the same on every run and in every order of tests."""
-    random.seed(0)
-    torch = sys.modules.get("torch")
-    if torch is not None:
-        torch.manual_seed(0)
+    _seed()
 
 
 @pytest.fixture(autouse=True)

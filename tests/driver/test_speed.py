@@ -233,7 +233,7 @@ def test_many_threads(slow: list[int], tmp_path: Path) -> None:
 
     def work(compiled: Any, seed: int) -> None:
         x = torch.randn(3 + seed % 3, 8, generator=torch.Generator().manual_seed(seed))
-        results.extend(torch.allclose(compiled(x), f(x)) for _ in range(5))
+        results.extend(torch.allclose(compiled(x), f(x), 1e-5, 1e-6) for _ in range(5))
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SlowWarning)
