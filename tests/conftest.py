@@ -64,7 +64,7 @@ def _seed() -> None:
 
 
 def pytest_collectstart(collector: pytest.Collector) -> None:
-    """A module's own tensors are made when it is imported, which is when it is collected: the same ones on every run."""
+    """A module's own tensors are made when it is imported, as it is collected: the same ones on every run."""
     if isinstance(collector, pytest.Module):
         _seed()
 
