@@ -1,12 +1,14 @@
 """The models of the registry with sizes marked dynamic: what is refused, compiled again, or wrong.
 
-    python -m benchmarks.changing [model …] [--modes inference training] [--size tiny] [--only batch] [--rounds 0]
+    python -m benchmarks.changing [model …] [--modes inference training] [--size tiny] [--only batch] [--rounds 3]
 
 Each size of a model's inputs that eager lets change (the batch, the length of a text, a side of an image), and all of
 them at once, is marked by `mark_dynamic`; then the model is called with three values of it. What eager computes, one
 compiled version has to compute too. A row has the kernels of a version of the first values alone and of the marked one,
 seconds of the first call of each, and what went wrong; the command fails where anything did. With rounds, both versions
 are called in turn with the first values, and a row has how many times as fast the marked one is: the median of rounds.
+With `--seen` nothing is marked: the second call shows what changes, and its version is the one that a row tells of.
+Equal sizes are one there; each mark makes one of its own.
 Neighbours: `registry.py` has the models, tests/models/test_changing.py runs some of the rows.
 """
 
@@ -93,7 +95,8 @@ SIZES: dict[str, Callable[[Inputs], list[Place]]] = {
 
 
 class Row(NamedTuple):
-    """What a model does with sizes marked: kernels and seconds of the first call without marks and with them."""
+    """What a model does with sizes marked or seen to change: kernels and seconds of a version of one set of sizes, and
+    of one for all."""
 
     model: str
     mode: str
@@ -102,12 +105,13 @@ class Row(NamedTuple):
     seconds: tuple[float, float]
     faults: list[str]
     speed: float | None  #: of the marked version, where that of the other is 1
+    how: str  #: "marked", or "seen" to change
 
     def __str__(self) -> str:
         counts = [f"{kernels} kernels in {s:.1f} s" for kernels, s in zip(self.kernels, self.seconds, strict=True)]
         speed = "" if self.speed is None else f", {self.speed:.2f} times as fast"
         told = "; ".join(self.faults) or "right"
-        return f"{self.model}, {self.mode}, {self.marked}: {', marked '.join(counts)}{speed}: {told}"
+        return f"{self.model}, {self.mode}, {self.marked}: {f', {self.how} '.join(counts)}{speed}: {told}"
 
 
 class Version(NamedTuple):
@@ -115,15 +119,15 @@ class Version(NamedTuple):
 
     module: Any
     counts: dict[str, float]
-    kernels: int  #: of the version that the first call made
-    seconds: float  #: of the first call
+    kernels: int  #: of the version that a row tells of
+    seconds: float  #: of the call that made it
 
 
 class Model:
     """A model of the registry in one mode, and its inputs."""
 
-    def __init__(self, name: str, mode: str, size: str, rounds: int = 0) -> None:
-        self.name, self.mode, self.rounds = name, mode, rounds
+    def __init__(self, name: str, mode: str, size: str, rounds: int = 0, seen: bool = False) -> None:
+        self.name, self.mode, self.rounds, self.seen = name, mode, rounds, seen
         self.module = registry.build(name, size).train(mode == "training")
         disable_dropout(self.module)
         self.given = registry.inputs(name, self.module, 1, labels=mode == "training")
@@ -146,12 +150,13 @@ class Model:
         static = self._compiled(places, expected[:1], faults, mark=False)
         marked = self._compiled(places, expected, faults, mark=True)
         branches = name in BRANCHES.get(self.name, ())
-        if marked.counts["graphs"] != static.counts["graphs"] and not (faults or branches):
+        if marked.counts["graphs"] != static.counts["graphs"] * (1 + self.seen) and not (faults or branches):
             graphs = f"{marked.counts['graphs']:.0f} graphs where one set of sizes has {static.counts['graphs']:.0f}"
             faults.append(graphs)
         kernels = static.kernels, marked.kernels
         speed = self._speed(static.module, marked.module, places) if self.rounds and not faults else None
-        return Row(self.name, self.mode, name, kernels, (static.seconds, marked.seconds), faults, speed)
+        seconds, how = (static.seconds, marked.seconds), "seen" if self.seen else "marked"
+        return Row(self.name, self.mode, name, kernels, seconds, faults, speed, how)
 
     def _speed(self, static: Any, marked: Any, places: Sequence[Place]) -> float:
         """How many times as fast the marked version is with the first values."""
@@ -180,21 +185,24 @@ class Model:
         before, kernels, seconds = summary(), 0.0, []
         for call, want in enumerate(expected):
             inputs = self._resized(places, call)
-            if mark and call == 0:
+            if mark and call == 0 and not self.seen:
                 for place in places:
                     stator.mark_dynamic(inputs[place.input], place.dim)
-            start = time.perf_counter()
+            start, earlier = time.perf_counter(), summary()["kernels"]
             try:
                 got = self._results(compiled, inputs)
             except StatorError as refusal:
                 faults.append(f"call {call}: {' '.join(str(refusal).split())}")
                 break
             seconds.append(time.perf_counter() - start)
-            kernels = kernels or summary()["kernels"] - before["kernels"]
+            if call == (mark and self.seen):  # the call that makes the version
+                kernels = summary()["kernels"] - earlier
             if (wrong := error(got, want)) >= ROUNDING and self._is_worse(got, want, inputs):
                 faults.append(f"call {call}: an error of {wrong:.1e}")
         counts = {name: count - before[name] for name, count in summary().items()}
-        return Version(compiled, counts, int(kernels), next(iter(seconds), 0.0))
+        return Version(
+            compiled, counts, int(kernels), seconds[mark and self.seen] if len(seconds) > 1 else sum(seconds)
+        )
 
     def _is_worse(self, got: list[torch.Tensor], want: list[torch.Tensor], inputs: Inputs) -> bool:
         """Whether results are farther from float64 than eager's are, also of inputs that are rounded otherwise."""
@@ -239,12 +247,13 @@ def main() -> None:
     parser.add_argument("--size", default="tiny", choices=["base", "tiny"])
     parser.add_argument("--only", default="", choices=["", *SIZES, "all"], help="only this size")
     parser.add_argument("--rounds", type=int, default=0, help="in which both versions are timed")
+    parser.add_argument("--seen", action="store_true", help="mark nothing: the second call shows what changes")
     options = parser.parse_args()
     transformers.utils.logging.set_verbosity_error()
     faults = 0
     for name in options.models or MODELS:
         for mode in options.modes:
-            for row in Model(name, mode, options.size, options.rounds).rows(options.only):
+            for row in Model(name, mode, options.size, options.rounds, options.seen).rows(options.only):
                 print(row, flush=True)
                 faults += len(row.faults)
     if faults:
