@@ -35,6 +35,7 @@ class Device:
     row_elements: int  # float32 that a program keeps of a row between two loops over it
     registers: int = 16  # vectors that a core names
     near_bytes: int = 0  # of rows: fewer are read again from the nearest cache, faster than two reductions share a loop
+    stream_bytes: int = 0  # that each core stores of a result from which its stores go past the caches; 0: never
     warp: int = 1  # vectors that a core works on at once
     waves: int = 1  # programs for each core, so that none is idle
     columns: int = 1  # of a reduction down columns, how many one program takes

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from math import ceil, prod
 
 from stator.base.device import Device
+from stator.base.dtypes import ITEMSIZE
 from stator.kernel.cost import COST, total_cost
 from stator.kernel.facts import INT32, Axes, dependencies, index_axes, lane_stride, stays_inside
 from stator.kernel.nest import merges
@@ -64,6 +65,7 @@ class LoopPlan:
     staged: tuple[Expr, ...] = ()  # what a loop over a row keeps for the next ones
     ahead: tuple[Expr, ...] = ()  # what differs along the vector axis alone, and is computed before all rows
     block: Block | None = None  # how it goes, where it does nothing but add products up
+    streamed: frozenset[str] = frozenset()  # parameters that caches cannot hold, so that stores go past them
     rows: tuple[Axis, int] | None = None  # of other sums: so many rows together, which share what they load
 
     def name(self, text: str, value: Extent) -> Extent:
@@ -89,6 +91,8 @@ class LoopPlan:
             told.append(f"{len(self.staged)} values of a row kept")
         if self.ahead:
             told.append(f"{len(self.ahead)} values of all rows ahead")
+        if self.streamed:
+            told.append(f"stores past the caches to {', '.join(sorted(self.streamed))}")
         threads = f"cost {hint(self.cost)}, so {hint(self.threads)} threads, each worth {device.thread_work}"
         return f"{', '.join(told)}; {threads}"
 
@@ -143,6 +147,7 @@ def decide(kernel: Kernel, device: Device) -> LoopPlan:
     _lay_out(made, device.thread_work, whole=swept in collide)
     made.threads = minimum(made.threads, device.threads) if device.threads else made.threads
     made.ahead = _ahead(made, device)
+    made.streamed = _streamed(kernel, device)
     return made
 
 
@@ -430,3 +435,13 @@ def _lay_out(made: LoopPlan, thread_work: int, whole: bool) -> None:
 def pieces_of(total: Extent, size: Extent) -> Extent:
     """Into how many pieces of a size a total falls, the last of which may be smaller."""
     return (total + size - 1) // size
+
+
+def _streamed(kernel: Kernel, device: Device) -> frozenset[str]:
+    """The results of which each core stores more than its caches can hold until something reads it."""
+    if not device.stream_bytes:
+        return frozenset()
+    least = device.stream_bytes * device.cores
+    plain = {store.buffer for store in kernel.stores if store.mode == "store"}
+    results = [param for param in kernel.params if param.role == "out" and param.name in plain]
+    return frozenset([param.name for param in results if hint(param.numel) * ITEMSIZE[param.dtype] >= least])

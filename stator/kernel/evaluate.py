@@ -73,7 +73,7 @@ class _Machine:
                 case ir.Declare(target, start):
                     self.values[target] = self.operand(start)
                     self.totals.pop(target, None)
-                case ir.Store(memory, index, value, mode, _):
+                case ir.Store(memory, index, value, mode):
                     self.store(self.memories[memory], self.index(index), self.operand(value), mode)
                 case ir.Best():
                     self.best(statement)

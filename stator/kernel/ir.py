@@ -28,6 +28,7 @@
               | turn(s0[64], p0[position], x1, 16*x2, extent, x0, 64*x3, extent)     s0[64*i + j] = p0[position]
               |                                     for a piece of x1 and one of x0; i and j count from their beginnings
               | p0[position] = operand              a store; no other iteration writes there
+              | stream(p0[position], operand)       the same, past the caches where lanes store side by side
               | mode(p0[position], operand)         a store in another mode of `collision.MODES`
               | atomic_mode(p0[position], operand)  the same, where parallel iterations may meet at one place
               | for x0 in range(extent): block      iterations in order
@@ -158,13 +159,17 @@ class Assign:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """`memory[index] = value`, or what a mode of `collision.MODES` makes of what is there and the value."""
+    """`memory[index] = value`, or what a mode of `collision.MODES` makes of what is there and the value.
+
+    `stream` is a hint: caches need not keep what is stored.
+    """
 
     memory: str
     index: Index
     value: Operand
     mode: str = "store"
     atomic: bool = False
+    stream: bool = False
 
 
 @dataclass(frozen=True, slots=True)

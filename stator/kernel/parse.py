@@ -122,6 +122,8 @@ class _Reader:
                 return self.assignment(self.value(targets[0]), value)
             case ast.Assign([ast.Subscript() as place], value):
                 return ir.Store(*self.place(place), self.operand(value))
+            case ast.Expr(ast.Call(ast.Name("stream"), [ast.Subscript() as place, value])):
+                return ir.Store(*self.place(place), self.operand(value), stream=True)
             case ast.Expr(ast.Call(ast.Name(mode), [ast.Subscript() as place, value])):
                 atomic = mode.startswith("atomic_")
                 return ir.Store(*self.place(place), self.operand(value), mode.removeprefix("atomic_"), atomic)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from math import prod
 
@@ -225,6 +226,19 @@ def vectorise(function: ir.Function, axis: Axis, lanes: int, unroll: int) -> ir.
         return replace(loop, kind="lanes", body=body, lanes=lanes, unroll=unroll if reduces else 1)
 
     return replace(function, body=_mapped(function.body, made))
+
+
+def stream(function: ir.Function, memories: AbstractSet[str]) -> ir.Function:
+    """Stores to these memories go past the caches.
+
+    p0[x] = t  -->  stream(p0[x], t)
+    """
+
+    def made(loop: ir.Loop) -> ir.Loop:
+        body = [replace(s, stream=True) if isinstance(s, ir.Store) and s.memory in memories else s for s in loop.body]
+        return replace(loop, body=_mapped(tuple(body), made))
+
+    return replace(function, body=_mapped(function.body, made)) if memories else function
 
 
 def flush_sums(function: ir.Function) -> ir.Function:

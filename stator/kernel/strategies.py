@@ -14,7 +14,7 @@ from stator.kernel.decisions import LoopPlan, guarded, pieces_of
 from stator.kernel.ir import Function, Piece
 from stator.kernel.nest import Order, nest
 from stator.kernel.online import from_first, online_softmax, welford
-from stator.kernel.rewrite import columns, contract, flush_sums, jam, merge, share, strip, vectorise
+from stator.kernel.rewrite import columns, contract, flush_sums, jam, merge, share, stream, strip, vectorise
 from stator.loop.index import Axis
 from stator.loop.kernel import Kernel
 from stator.sizes import Extent
@@ -37,7 +37,8 @@ def vectors(plan: LoopPlan, name: str) -> Function:
         function = vectorise(function, plan.vector, plan.lanes, plan.unroll)
     if plan.block is None:
         function = flush_sums(function)
-    return replace(columns(function), named=tuple(plan.named), threads=plan.threads)
+    function = stream(columns(function), plan.streamed)
+    return replace(function, named=tuple(plan.named), threads=plan.threads)
 
 
 def blocks(plan: BlockPlan, name: str) -> Function:

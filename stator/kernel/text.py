@@ -94,9 +94,11 @@ def statement_text(statement: ir.Statement) -> str:
             return f"turn({scratch}[{width}], {memory}[{index_text(index)}], {pieces})"
         case ir.Scratch(name, dtype, numel):
             return f"{name}: Scratch[{dtype}, {numel}]"
-        case ir.Store(memory, index, value, mode, atomic):
+        case ir.Store(memory, index, value, mode, atomic, stream):
             place, written = f"{memory}[{index_text(index)}]", operand_text(value)
-            return f"{place} = {written}" if mode == "store" else f"{'atomic_' * atomic}{mode}({place}, {written})"
+            if mode == "store" and not stream:
+                return f"{place} = {written}"
+            return f"{'stream' if stream else 'atomic_' * atomic + mode}({place}, {written})"
         case ir.Loop():
             return _head(statement)
 

@@ -123,8 +123,9 @@ class _Checker:
                 self.names.add(name)
                 self.owners[name] = set(self.parallel)
                 self.params[name] = Param(name, dtype, "inout", numel)
-            case ir.Store(memory, index, value, mode, atomic):
+            case ir.Store(memory, index, value, mode, atomic, stream):
                 self.require(mode in MODES and not (atomic and mode == "store"), "an unknown mode")
+                self.require(mode == "store" or not stream, "what is combined with what is there is in a cache")
                 self.access(memory, index, value.dtype, "out" if mode in ("store", "put") else "inout", None)
                 if not atomic:
                     self.disjoint(memory, index, mode)

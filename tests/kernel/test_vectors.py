@@ -25,7 +25,8 @@ LANES = (64, 16)
 @pytest.mark.parametrize("seed", [*range(200, 260), 5593])
 def test_random_kernels(seed: int, vector_bytes: int) -> None:
     def strategy(kernel: Kernel, name: str) -> Function:
-        return vectors(decide(kernel, replace(typical("cpu"), vector_bytes=vector_bytes)), name)
+        device = replace(typical("cpu"), vector_bytes=vector_bytes, stream_bytes=seed % 2)
+        return vectors(decide(kernel, device), name)
 
     assert compare(seed, strategy) > 0
 
@@ -81,3 +82,19 @@ def test_what_rows_share_is_computed_ahead() -> None:
 @pytest.mark.parametrize(("rows", "role"), [(2, "in"), (100, "inout")])
 def test_few_rows_and_what_is_written_are_not(rows: int, role: str) -> None:
     assert decide(scaled(rows, role), typical("cpu")).ahead == ()
+
+
+def test_results_that_caches_cannot_hold_are_stored_past_them() -> None:
+    """By their bytes for each core; what is read again, or added to, is in a cache already."""
+    device = replace(typical("cpu"), cores=2)
+    rows = device.stream_bytes * 2 // (4 * 40)
+    many, few = (decide(scaled(count), device) for count in (rows + 1, rows - 1))
+    assert many.streamed == {"p2"} and "stores past the caches to p2" in many.reason(device)
+    assert not few.streamed and "past the caches" not in few.reason(device)
+    assert function_text(checked(vectors(many, "k"))).count("stream(p2[") == 1
+    assert not decide(scaled(rows + 1), replace(device, stream_bytes=0)).streamed
+    x = Axis("x0", 40 * rows + 40)
+    for role, mode in (("inout", "store"), ("inout", "add")):
+        stores = (Store("p1", x.index, load("p0", x.index, "f32"), "outer", mode),)
+        made = kernel((x,), (), stores, (Param("p0", "f32", "in", x.size), Param("p1", "f32", role, x.size)))
+        assert not decide(made, device).streamed

@@ -105,7 +105,7 @@ class _Printer:
             case ir.Scan(target, op, state, value):
                 step = spelling.scan(op, target.dtype, [state.name, _operand(value)])
                 return f"const {spelling.TYPE[target.dtype]} {target.name} = {state.name} = {step};"
-            case ir.Store(memory, index, value, mode, _):
+            case ir.Store(memory, index, value, mode):
                 where, dtype = f"{memory}[{_place(index)}]", self.memory[memory]
                 written = _operand(value)
                 if mode not in ("store", "put"):

@@ -28,6 +28,8 @@ HEADERS: dict[str, frozenset[str]] = {
     "scan.h": frozenset(("scan",)),
     "lgamma.h": frozenset(("lgamma",)),
 }
+#: What no operator needs, but how a kernel runs.
+OTHERS = ("tile.h", "stream.h")
 # Vectors are explicit, so -O2 makes no kernel faster (measured) and compiles 1.7 times as long. Combining more than two
 # instructions changes 0.2% of them, and takes half of the compiler's time where a kernel gathers much (measured).
 # Without expensive optimizations gcc leaves the upper halves of vector registers as they are when a kernel returns or
@@ -80,15 +82,17 @@ def _unit(plans: Sequence[LoopPlan], texts: Sequence[str]) -> str:
     needs = {name for name, users in HEADERS.items() if not operators.isdisjoint(users)}
     if any(made.tile is not None for made in plans):
         needs.add("tile.h")
+    if any(made.streamed for made in plans):
+        needs.add("stream.h")
     return "\n".join([header(frozenset(needs)), *texts])
 
 
 @cache
 def header(needs: frozenset[str] = frozenset()) -> str:
-    """The text that every unit starts with: what all need, and those of `HEADERS` and `tile.h`."""
+    """The text that every unit starts with: what all need, and those of `HEADERS` and of `OTHERS`."""
     folder = resources.files(__package__)
     texts = []
-    for name in (*ALWAYS, *HEADERS, "tile.h"):
+    for name in (*ALWAYS, *HEADERS, *OTHERS):
         if name in needs or name in (*ALWAYS, "power.h"):
             texts.append((folder / name).read_text(encoding="utf-8"))
     return "\n".join(texts)

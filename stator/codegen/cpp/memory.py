@@ -270,6 +270,8 @@ class Memory:
         if stride == 1:
             if mode not in ("store", "put"):
                 text = ops.operator(mode, kind, dtype, [f"load<{width}>({where}, n)", text])
+            if item.stream:
+                return f"stream<{width}>({where}, {text}, n, fresh_{memory});"
             return f"store<{width}>({where}, {text}, n);"
         if stride == -1 and mode == "store":
             return f"store_back<{width}>({where}, {text}, n);"

@@ -46,7 +46,12 @@ class _Printer(Memory):
         for i, param in enumerate(function.params):
             const, storage = "const " if param.role == "in" else "", ops.STORAGE[param.dtype]
             self.block.lines.append(f"{const}{storage}* {param.name} = ({storage}*)p[{i}];")
+        streamed = sorted({s.memory for s in ir.walk(function.body) if isinstance(s, ir.Store) and s.stream})
+        for result in streamed:  # where it takes the place of an operand, that is in the caches
+            others = [f"(void*){result} != {param.name}" for param in function.params if param.role == "in"]
+            self.block.lines.append(f"const bool fresh_{result} = {' && '.join(others) or 'true'};")
         grid = self.grid()
+        self.block.lines += ["end_streams();"] * bool(streamed)
         if function.checks:
             count = len(function.params) + len(function.symbols)
             self.block.lines.insert(0, "int wrong = 0;")

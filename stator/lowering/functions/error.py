@@ -17,7 +17,9 @@ def erfinv(y: Formula) -> Formula:
     w = -rough_log((1.0 - y) * (1.0 + y))
     root = sqrt(w)
     near = chebyshev(c.ERFINV_NEAR, w)
-    far = where(w < 16.0, chebyshev(c.ERFINV_MIDDLE, root), chebyshev(c.ERFINV_FAR, root))
+    far = chebyshev(c.ERFINV_MIDDLE, root)
+    if not y.spare:  # a float nearer to 1 than 2**-24 is 1, so its w is below 15.95
+        far = where(w < 16.0, far, chebyshev(c.ERFINV_FAR, root))
     value = y * where(w < 6.25, near, far)
     value = where(absolute(y).equals(1.0), y * math.inf, value)
     return where(absolute(y) > 1.0, math.nan, value)
