@@ -165,10 +165,11 @@ class _Nest:
                 nothing = 0 if node.attr.startswith("arg") else identity(node.attr, dtype)
                 writer.bind(node, ir.Literal(nothing, dtype))
             return
-        accumulators = [self.declare(node) for node in nodes]
+        found_beside = {} if self.order.blocks else _found_beside(nodes)
+        accumulators = {node: self.declare(node) for node in nodes if node not in found_beside}
         self.enter()
         steps: list[ir.Statement] = []
-        for node, variables in zip(nodes, accumulators, strict=True):
+        for node, variables in accumulators.items():
             value = writer.cast(writer.value(node.args[0]), variables[0].dtype)
             if len(variables) == 2:
                 steps.append(self.best(node, value, *variables))
@@ -177,8 +178,10 @@ class _Nest:
         writer.scope.statements.extend(steps)
         self.store(stores)
         self.leave()
-        for node, variables in zip(nodes, accumulators, strict=True):
+        for node, variables in accumulators.items():
             writer.bind(node, variables[-1])
+        for node, beside in found_beside.items():
+            writer.bind(node, accumulators[beside][0])
 
     def declare(self, node: Expr) -> tuple[ir.Value, ...]:
         """The accumulator of a reduction; of the position of an extreme, that value and the position."""
@@ -230,6 +233,13 @@ class _Nest:
         if self.order.ahead and self.order.swept is not None:
             return self.order.swept.index
         return flat([axis for axes in self.reduced for axis in axes])
+
+
+def _found_beside(nodes: Sequence[Expr]) -> dict[Expr, Expr]:
+    """The extremes whose position is asked for too: what finds that finds them. Truth values are numbers there."""
+    positions = {(node.attr, node.args[0]): node for node in nodes if node.attr.startswith("arg")}
+    extremes = {node: positions.get((f"arg{node.attr}", node.args[0])) for node in nodes if node.dtype != "bool"}
+    return {node: beside for node, beside in extremes.items() if beside is not None}
 
 
 def merges(kernel: Kernel, stores: Sequence[loop_kernel.Store]) -> bool:

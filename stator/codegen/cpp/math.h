@@ -434,8 +434,8 @@ FLOATS_(erfc_, __builtin_erfc)
 // The best value so far and its position, which is an int where all positions provably are.
 template <class F, class P> struct Best { F value; Like<F, P> at; };
 template <bool MAX, class F> INLINE auto better(F a, F b) {  // is a strictly better than b; NaN is best
-    if constexpr (MAX) return mask(a > b) | (mask(a != a) & mask(b == b));
-    else return mask(a < b) | (mask(a != a) & mask(b == b));
+    if constexpr (MAX) return mask(not_(a <= b)) & mask(b == b);
+    else return mask(not_(a >= b)) & mask(b == b);
 }
 // Of equal values the one at the first position stays; IN_TURN says that positions come in their order.
 template <bool MAX, bool IN_TURN, class F, class P, class A, class M> INLINE void take(Best<F, P>& best, F v, A at, M on) {
@@ -450,7 +450,7 @@ template <bool MAX, bool IN_TURN, class F, class P, class A, class M> INLINE voi
 template <int U, class F, class P, class T> INLINE void fill(Best<F, P> (&best)[U], T worst) {
     for (int u = 0; u < U; ++u) best[u] = {splat<F>(worst), iota<P, lanes_of<F>>()};
 }
-template <bool MAX, int U, class F, class P> INLINE P winner(Best<F, P> (&all)[U]) {
+template <bool MAX, int U, class F, class P> INLINE Best<typename Element<F>::type, P> winner(Best<F, P> (&all)[U]) {
     Best<F, P> best = all[0];
     for (int u = 1; u < U; ++u) take<MAX, false>(best, all[u].value, all[u].at, live<lanes_of<F>>(Full{}));
     auto v = best.value[0];
@@ -459,7 +459,7 @@ template <bool MAX, int U, class F, class P> INLINE P winner(Best<F, P> (&all)[U
         bool beats = better<MAX>(best.value[j], v), ties = !beats && !better<MAX>(v, best.value[j]);
         if (beats || (ties && best.at[j] < at)) v = best.value[j], at = best.at[j];
     }
-    return at;
+    return {v, at};
 }
 
 // ---- bits

@@ -321,11 +321,14 @@ class _Printer(Memory):
             return
         name, kind, folded = target.name, ops.KIND[target.dtype], target in self.lanes.folded
         vector = target in self.lanes.varying
-        best = self.lanes.best.get(target)
-        if best is not None:
-            text = f"winner<{_flag(best.op == 'gt')}>({name})" if folded else f"{name}[0].at"
-            target, kind = best.position, ops.KIND[best.position.dtype]
-        elif target in self.lanes.flushed:
+        if (best := self.lanes.best.get(target)) is not None:
+            self.define(f"winner<{_flag(best.op == 'gt')}>({name})" if folded else f"{name}[0]", f"{name}_found")
+            for part, value in (("value", best.best), ("at", best.position)):
+                self.define(f"{name}_found.{part}", f"{value.name}_all")
+                kind = _best_kind(best) if part == "value" else ops.KIND[value.dtype]
+                self.names[value] = Name(f"{value.name}_all", kind, vector)
+            return
+        if target in self.lanes.flushed:
             text = f"join({name}_total, {name}_lost)" if folded else f"{name}_total[0]"
         elif folded:
             body = _combined(self.operators[target], target.dtype, "a", "b")
