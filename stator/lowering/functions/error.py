@@ -13,14 +13,17 @@ from stator.lowering.functions.formula import Formula, absolute, chebyshev, exp,
 
 
 def erfinv(y: Formula) -> Formula:
-    """The inverse error function: y times a series of w = -log(1 - y**2), or of its square root."""
+    """The inverse error function: y times a series of w = -log(1 - y**2), or of its square root.
+
+    A float nearer to 1 than 2**-24 is 1, so its w is below 15.95: one series reaches as far, without a square root.
+    """
     w = -rough_log((1.0 - y) * (1.0 + y))
-    root = sqrt(w)
-    near = chebyshev(c.ERFINV_NEAR, w)
-    far = chebyshev(c.ERFINV_MIDDLE, root)
-    if not y.spare:  # a float nearer to 1 than 2**-24 is 1, so its w is below 15.95
-        far = where(w < 16.0, far, chebyshev(c.ERFINV_FAR, root))
-    value = y * where(w < 6.25, near, far)
+    if y.spare:
+        value = y * chebyshev(c.ERFINV_FLOAT, w)
+    else:
+        root = sqrt(w)
+        far = where(w < 16.0, chebyshev(c.ERFINV_MIDDLE, root), chebyshev(c.ERFINV_FAR, root))
+        value = y * where(w < 6.25, chebyshev(c.ERFINV_NEAR, w), far)
     value = where(absolute(y).equals(1.0), y * math.inf, value)
     return where(absolute(y) > 1.0, math.nan, value)
 
