@@ -1,0 +1,1 @@
+"""stator's Triton language: `import stator.tile as triton`."""
