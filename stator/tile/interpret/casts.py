@@ -128,9 +128,9 @@ def bitcast(data: Data, target: np.dtype[Any]) -> Data:
 
 def tf32(data: Data) -> Data:
     """f32 numbers rounded to the ten bits of a fraction that tensor cores read, ties away from zero."""
-    bits = np.ascontiguousarray(data, np.float32).view(np.uint32)
-    rounded = (bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)
-    return np.where(np.isfinite(data), rounded.view(np.float32), data)
+    bits = bitcast(np.asarray(data, np.float32), np.dtype(np.uint32))
+    rounded = np.add(bits, np.uint32(0x1000)) & np.uint32(0xFFFFE000)
+    return np.where(np.isfinite(data), bitcast(np.asarray(rounded), np.dtype(np.float32)), data)
 
 
 def bf16(data: Data) -> Data:
