@@ -7,6 +7,7 @@ Neighbours: `frontend/source.py` makes a `Place`; `stator.base.errors` has the b
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from stator.base.errors import StatorError
@@ -22,11 +23,12 @@ class Place:
     text: str
     function: str
 
-    def render(self) -> str:
+    def render(self, how: str = "") -> str:
         """The place, the line, and a caret below it."""
         indent = len(self.text) - len(self.text.lstrip())
         caret = " " * max(self.column - indent, 0) + "^"
-        return f"  at {self.file}:{self.line}, in {self.function}\n    {self.text.strip()}\n    {caret}"
+        where = f"  {how}{' ' if how else ''}at {self.file}:{self.line}, in {self.function}"
+        return "\n".join([where, f"    {self.text.strip()}", f"    {caret}"])
 
 
 class TritonError(StatorError):
@@ -41,11 +43,12 @@ class InvalidUse(TritonError):
 
 
 class PlacedError(TritonError):
-    """Something about one place of a kernel."""
+    """Something about one place of a kernel, and the calls that led there, the nearest first."""
 
-    def __init__(self, why: str, place: Place | None = None, hint: str = "") -> None:
-        self.place = place
-        super().__init__(message=why if place is None else f"{why}\n{place.render()}", hint=hint)
+    def __init__(self, why: str, place: Place | None = None, hint: str = "", callers: Sequence[Place] = ()) -> None:
+        self.why, self.place = why, place
+        places = [] if place is None else [place.render(), *[caller.render("called") for caller in callers]]
+        super().__init__(message="\n".join([why, *places]), hint=hint)
 
 
 class CompilationError(PlacedError):

@@ -179,12 +179,12 @@ def invert(x: Any) -> Any:
 
 def compare(op: str, x: Any, y: Any) -> tensor:
     """One of eq, ne, lt, le, gt, ge: an int1 for each pair."""
-    a, b = to_tensor(x), to_tensor(y)
-    if a.dtype.is_ptr() and a.dtype == b.dtype:
-        a, b = broadcast_all([a, b])
-    else:
-        a, b = promote(x, y)
+    a, b = broadcast_all([x, y]) if _same_pointers(x, y) else promote(x, y)
     return emit(op, a, b, type=a.type.with_element_ty(int1))
+
+
+def _same_pointers(x: Any, y: Any) -> bool:
+    return isinstance(x, tensor) and isinstance(y, tensor) and x.dtype.is_ptr() and x.dtype == y.dtype
 
 
 def truth(x: Any) -> tensor:
@@ -246,12 +246,8 @@ def clamp(x: Any, min: Any, max: Any, propagate_nan: Any = PropagateNan.NONE) ->
 def where(condition: Any, x: Any, y: Any) -> tensor:
     """`x` where the condition holds, else `y`; both are computed."""
     holds = truth(condition)
-    first, second = to_tensor(x), to_tensor(y)
-    if first.dtype.is_ptr() and first.dtype == second.dtype:
-        holds, first, second = broadcast_all([holds, first, second])
-    else:
-        first, second = promote(x, y, left_pointer=True, right_pointer=True)
-        holds, first, second = broadcast_all([holds, first, second])
+    first, second = broadcast_all([x, y]) if _same_pointers(x, y) else promote(x, y)
+    holds, first, second = broadcast_all([holds, first, second])
     return emit("select", holds, first, second, type=first.type)
 
 

@@ -62,15 +62,18 @@ def entered(context: Context) -> Iterator[Context]:
         _ACTIVE.reset(token)
 
 
-def emit_all(op: str, operands: Sequence[Any], regions: Sequence[Any] = (), **attrs: Any) -> list[Any]:
-    """Appends an operation and gives the handles of its results."""
-    context = active()
+def emit_operation(op: str, handles: Sequence[Any], regions: Sequence[Any] = (), **attrs: Any) -> list[Any]:
+    """Appends an operation on handles and gives the handles of its results."""
     plain = {name: unwrap(value) for name, value in attrs.items()}
-    handles = [operand.handle for operand in operands]
     try:
-        return list(context.builder.emit(op, handles, plain, tuple(regions)))
+        return list(active().builder.emit(op, handles, plain, tuple(regions)))
     except TypeRule as error:
         raise InvalidUse(str(error), _HINTS.get(op, "")) from error
+
+
+def emit_all(op: str, operands: Sequence[Any], regions: Sequence[Any] = (), **attrs: Any) -> list[Any]:
+    """Appends an operation on tensors and gives the handles of its results."""
+    return emit_operation(op, [operand.handle for operand in operands], regions, **attrs)
 
 
 #: What helps where an operator of the IR does not take what it is given.

@@ -109,10 +109,10 @@ def abs(x: Any) -> tensor:
 
 def fdiv(x: Any, y: Any, ieee_rounding: Any = False) -> tensor:
     """A quotient of floats, correctly rounded if `ieee_rounding`."""
-    for item in (to_tensor(x), to_tensor(y)):
-        if not item.dtype.is_floating():
-            raise InvalidUse(f"fdiv takes floats, not {item.dtype}", "`/` divides integers as fp32")
-    return emit("div_rn" if unwrap(ieee_rounding) else "div", *promote(x, y))
+    a, b = promote(x, y)
+    if not a.dtype.is_floating():
+        raise InvalidUse(f"fdiv takes floats, not {a.dtype}", "`/` divides integers as fp32")
+    return emit("div_rn" if unwrap(ieee_rounding) else "div", a, b)
 
 
 def div_rn(x: Any, y: Any) -> tensor:

@@ -12,7 +12,7 @@ from typing import Any
 
 from stator.tile.errors import InvalidUse
 from stator.tile.language.context import emit, emit_all
-from stator.tile.language.promotion import broadcast_to, cast_to, to_tensor
+from stator.tile.language.promotion import broadcast_to, cast_to, is_number, to_tensor, typed_constant
 from stator.tile.language.static import unwrap
 from stator.tile.language.types import bfloat16, dtype, float16, int1
 from stator.tile.language.values import sequence, tensor
@@ -51,7 +51,7 @@ def pointee(pointer: Any, what: str) -> dtype:
 
 def _beside(what: str, pointer: tensor, value: Any, type: dtype) -> tensor:
     """A mask or value of a dtype in the shape of the pointers that it belongs to."""
-    item = to_tensor(value)
+    item = typed_constant(value, type) if is_number(value) else to_tensor(value)
     if item.type.shape and not pointer.type.shape:
         raise InvalidUse(f"{what} is a block of {item.type}, and the pointer is a single one")
     return broadcast_to(cast_to(item, type), pointer.type.shape)

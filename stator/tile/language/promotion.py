@@ -12,7 +12,7 @@ from typing import Any
 
 from stator.tile.errors import InvalidUse
 from stator.tile.language.context import constant, emit
-from stator.tile.language.static import constexpr, unwrap
+from stator.tile.language.static import unwrap
 from stator.tile.language.types import (
     as_dtype,
     bfloat16,
@@ -74,11 +74,15 @@ def to_tensor(value: Any) -> tensor:
     """A tensor as it is, a number of Python's as one."""
     if isinstance(value, tensor):
         return value
+    number = _number(value)
+    return constant(number, number_type(number))
+
+
+def _number(value: Any) -> Any:
     number = unwrap(value)
     if not is_number(number):
-        kind = "a constexpr of" if isinstance(value, constexpr) else "a"
-        raise InvalidUse(f"{kind} {type(number).__name__} ({number!r}) is no number or tensor, where one is needed")
-    return constant(number, number_type(number))
+        raise InvalidUse(f"{number!r} ({type(number).__name__}) is no number or tensor, where one is needed")
+    return number
 
 
 # ---- casts
@@ -203,24 +207,29 @@ def promote(
 ) -> tuple[tensor, tensor]:
     """Both operands as tensors of one dtype and one shape. Pointers, where they are allowed, keep their type."""
     numbers = is_number(left), is_number(right)
-    a, b = to_tensor(left), to_tensor(right)
-    _check_pointers(a.dtype, b.dtype, left_pointer)
-    _check_pointers(b.dtype, a.dtype, right_pointer)
-    if not a.dtype.is_ptr() and not b.dtype.is_ptr():
-        if numbers[0] != numbers[1]:
-            number, other = (a.dtype, b.dtype) if numbers[0] else (b.dtype, a.dtype)
-            common = _type_beside_number(number, other, divides)
-        else:
-            common = _common_type(a.dtype, b.dtype, divides)
-        a, b = [_converted(*each, common) for each in ((left, a, numbers[0]), (right, b, numbers[1]))]
-    return broadcast_pair(a, b)
+    types = [_scalar_type(value) for value in (left, right)]
+    _check_pointers(types[0], types[1], left_pointer)
+    _check_pointers(types[1], types[0], right_pointer)
+    if types[0].is_ptr() or types[1].is_ptr():
+        return broadcast_pair(to_tensor(left), to_tensor(right))
+    if numbers[0] != numbers[1]:
+        number, other = types if numbers[0] else types[::-1]
+        common = _type_beside_number(number, other, divides)
+    else:
+        common = _common_type(types[0], types[1], divides)
+    return broadcast_pair(_converted(left, common), _converted(right, common))
 
 
-def _converted(given: Any, value: tensor, is_plain: bool, common: dtype) -> tensor:
-    if not is_plain:
-        return cast_to(value, common)
+def _scalar_type(value: Any) -> dtype:
+    """The dtype of an operand, which is a tensor or a number."""
+    return value.dtype if isinstance(value, tensor) else number_type(_number(value))
+
+
+def _converted(given: Any, common: dtype) -> tensor:
+    if isinstance(given, tensor):
+        return cast_to(given, common)
     _check_fits(given, common)
-    return value if value.dtype == common else typed_constant(given, common)
+    return typed_constant(given, common)
 
 
 # ---- shapes

@@ -1,0 +1,75 @@
+"""Runs the programs of a launch: a module by the interpreter of tile IR, or a kernel's text directly.
+
+Both see the same memory, that of the tensors among the arguments, and touch nothing else.
+Neighbours: `jit.py` launches; `stator.tile.interpret` computes.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from stator.tile.arguments import Argument
+from stator.tile.errors import InvalidUse, LaunchError
+from stator.tile.frontend.direct import function_of, located
+from stator.tile.frontend.kernel import Compiled
+from stator.tile.frontend.source import Source
+from stator.tile.interpret.eager import Cell, EagerBuilder
+from stator.tile.interpret.memory import Memory
+from stator.tile.interpret.run import run
+from stator.tile.language.context import Context, entered
+from stator.tile.language.static import unwrap
+
+
+def grid_sizes(grid: Any, meta: Mapping[str, Any]) -> tuple[int, int, int]:
+    """The sizes of a grid: a tuple, a number, or what a function gives for the arguments of the launch."""
+    found = grid(dict(meta)) if callable(grid) else grid
+    found = unwrap(found)
+    sizes = [unwrap(size) for size in (found if isinstance(found, tuple | list) else [found])]
+    if not 1 <= len(sizes) <= 3 or not all(isinstance(size, int) and size >= 0 for size in sizes):
+        raise LaunchError(f"a grid is one to three sizes, not {found!r}", "for instance `kernel[(n, m)](…)`")
+    first, second, third = (*sizes, 1, 1)[:3]
+    return first, second, third
+
+
+def memory_of(arguments: Mapping[str, Argument]) -> Memory:
+    """The memory of the tensors among arguments."""
+    memory = Memory()
+    for name, argument in arguments.items():
+        for region in argument.regions:
+            memory.add(region.address, region.size, name)
+    return memory
+
+
+def run_module(compiled: Compiled, arguments: Mapping[str, Argument], grid: tuple[int, int, int]) -> None:
+    """A module's kernel for every program of a grid."""
+    numbers = [number for argument in arguments.values() for number in argument.numbers]
+    run(compiled.module, compiled.name, numbers, memory_of(arguments), grid)
+
+
+def run_text(source: Source, arguments: Mapping[str, Argument], grid: tuple[int, int, int], debug: bool) -> None:
+    """A kernel's text for every program of a grid."""
+    function = function_of(source)
+    builder = EagerBuilder(memory_of(arguments), grid)
+    values = [_value(argument) for argument in arguments.values()]
+    context = Context(builder, call=_call, direct=True, debug=debug)
+    with entered(context):
+        for z, y, x in itertools.product(*[range(size) for size in reversed(grid)]):
+            builder.program.place = (x, y, z)
+            try:
+                result = function(*values)
+                if unwrap(result) is not None:
+                    raise InvalidUse("a kernel returns something, and gives its results through pointers alone")
+            except Exception as error:  # whatever it was, it was the kernel's text that did it
+                raise located(source, error, f", in program {(x, y, z)}") from error
+
+
+def _call(function: Any, args: Sequence[Any]) -> Any:
+    return unwrap(function)(*args)
+
+
+def _value(argument: Argument) -> Any:
+    types = argument.type.handle_types()
+    cells = [Cell.of(type, number) for type, number in zip(types, argument.numbers, strict=True)]
+    return argument.type.assemble(iter(cells))
