@@ -58,7 +58,7 @@ def _half_turns(data: Data) -> tuple[Data, Data, Data]:
 def _sinpi(data: Data) -> Data:
     sine, cosine, quarter = _half_turns(data)
     found = np.choose(quarter, [sine, cosine, -sine, -cosine])
-    return np.where(data == np.trunc(data), np.copysign(0.0, data), found)
+    return np.where(np.isfinite(data) & (data == np.trunc(data)), np.copysign(0.0, data), found)
 
 
 def _cospi(data: Data) -> Data:

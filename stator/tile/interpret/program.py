@@ -49,7 +49,7 @@ class Program:
         if op in ACCESS:
             found = ACCESS[op](self.memory, given, *data)
             return [] if found is None else [np.asarray(found)]
-        return _OTHERS[op](self, given, *([] if combine is None else [combine]), *data)
+        return OTHERS[op](self, given, *([] if combine is None else [combine]), *data)
 
     # ---- rows that need the program, or give several results
 
@@ -109,7 +109,7 @@ def printed(type_: Type, data: Data, hexadecimal: bool = False) -> str:
     return np.array2string(words, formatter={"int": lambda word: f"{int(word):#0{digits + 2}x}"})
 
 
-_OTHERS: dict[str, Callable[..., Results]] = {
+OTHERS: dict[str, Callable[..., Results]] = {
     "program_id": Program.program_id, "num_programs": Program.num_programs, "split": Program.split,
     "reduce": Program.reduce, "scan": Program.scan, "extern": Program.extern, "inline_asm": Program.inline_asm,
     "assert": Program.holds, "assume": Program.holds, "print": Program.print, "barrier": Program.nothing,
