@@ -1,7 +1,7 @@
 """Choosing a kernel's meta-parameters: by timing configurations, or by functions of its arguments.
 
-`@autotune` runs a kernel with each configuration the first time that the arguments named by `key`, and the dtypes of its
-tensors, are new, and keeps the fastest; with `cache_results` for later processes too. What runs change is reset or
+`@autotune` runs a kernel with each configuration the first time that the arguments named by `key`, and the dtypes of
+its tensors, are new, and keeps the fastest; with `cache_results` for later processes too. What runs change is reset or
 restored. `@heuristics` computes meta-parameters at each launch.
 Neighbours: `jit.py` has what is launched, `testing.py` times, `stator.base.store` keeps results.
 """
@@ -97,14 +97,14 @@ class Autotuner(KernelInterface):
         self.base_fn: JITFunction = fn
         while not isinstance(self.base_fn, JITFunction):
             self.base_fn = self.base_fn.fn
-        self.arg_names = self.base_fn.arg_names
+        self.arg_names, self.name = self.base_fn.arg_names, self.base_fn.fn.__name__
         self.cache: dict[tuple[Any, ...], Config] = {}
         self.configs_timings: dict[Config, Sequence[float]] = {}
         self.best_config: Config | None = None
         self._copies: dict[str, Any] = {}
         for name in (*self.keys, *self.reset_to_zero, *self.restore_value):
             if name not in self.arg_names:
-                raise LaunchError(f"{self.base_fn.__name__} has no parameter {name!r}, which autotune names")
+                raise LaunchError(f"{self.name} has no parameter {name!r}, which autotune names")
 
     # ---- what runs change
 
@@ -150,7 +150,7 @@ class Autotuner(KernelInterface):
             found = self.do_bench(call, quantiles=_QUANTILES)
         except (OutOfResources, CompileTimeAssertionFailure) as error:
             if _is_on(_PRINT_SWITCHES):
-                print(f"{self.base_fn.__name__}: {config} cannot be used: {error}")
+                print(f"{self.name}: {config} cannot be used: {error}")
             return [float("inf")] * 3
         return found if isinstance(found, Sequence) else [float(found)]
 
@@ -159,7 +159,7 @@ class Autotuner(KernelInterface):
         self.configs_timings = timings
         best = min(timings, key=lambda config: list(timings[config]))
         if timings[best][0] == float("inf"):
-            raise AutotunerError(f"no configuration of {self.base_fn.__name__} can be used", "add smaller ones")
+            raise AutotunerError(f"no configuration of {self.name} can be used", "add smaller ones")
         everything = {**dict(zip(self.arg_names, args, strict=False)), **named, **best.all_kwargs()}
         self._before(everything, reset_only=True)
         return best
@@ -180,7 +180,7 @@ class Autotuner(KernelInterface):
             measure = functools.partial(self._measure, args, named, configs)
             self.cache[key] = self._kept(key, configs, measure) if keeps else measure()
             if _is_on(_PRINT_SWITCHES):
-                print(f"{self.base_fn.__name__}: {self.cache[key]} is the fastest for {key}")
+                print(f"{self.name}: {self.cache[key]} is the fastest for {key}")
         return self.cache[key]
 
     def _kept(self, key: tuple[Any, ...], configs: Sequence[Config], measure: Callable[[], Config]) -> Config:
@@ -205,7 +205,7 @@ class Autotuner(KernelInterface):
         if "early_config_prune" in self.prune:
             configs = list(self.prune["early_config_prune"](configs, given, **named))
             if not configs:
-                raise AutotunerError(f"early_config_prune leaves no configuration of {self.base_fn.__name__}")
+                raise AutotunerError(f"early_config_prune leaves no configuration of {self.name}")
         model, top_k = self.prune.get("perf_model"), self.prune.get("top_k", 1.0)
         if model is None:
             return configs
@@ -251,25 +251,12 @@ def autotune(
     if use_cuda_graph:
         raise LaunchError("use_cuda_graph is not supported: kernels run on the CPU", "leave it out")
     if do_bench is None and (warmup is not None or rep is not None):
-        do_bench = functools.partial(
-            default_bench, warmup=25 if warmup is None else warmup, rep=100 if rep is None else rep
-        )
+        times: dict[str, Any] = {"warmup": 25 if warmup is None else warmup, "rep": 100 if rep is None else rep}
+        do_bench = functools.partial(default_bench, **times)
 
-    def decorate(fn: Any) -> Autotuner:
-        return Autotuner(
-            fn,
-            configs,
-            key,
-            prune_configs_by,
-            reset_to_zero,
-            restore_value,
-            pre_hook,
-            post_hook,
-            do_bench,
-            cache_results,
-        )
-
-    return decorate
+    tuned = functools.partial(Autotuner, configs=configs, key=key, prune_configs_by=prune_configs_by)
+    kept = functools.partial(tuned, reset_to_zero=reset_to_zero, restore_value=restore_value, pre_hook=pre_hook)
+    return functools.partial(kept, post_hook=post_hook, do_bench=do_bench, cache_results=cache_results)
 
 
 class Heuristics(KernelInterface):

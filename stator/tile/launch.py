@@ -20,6 +20,7 @@ from stator.tile.interpret.memory import Memory
 from stator.tile.interpret.run import run
 from stator.tile.language.context import Context, entered
 from stator.tile.language.static import unwrap
+from stator.tile.live import LiveMemory
 
 
 def grid_sizes(grid: Any, meta: Mapping[str, Any]) -> tuple[int, int, int]:
@@ -33,9 +34,8 @@ def grid_sizes(grid: Any, meta: Mapping[str, Any]) -> tuple[int, int, int]:
     return first, second, third
 
 
-def memory_of(arguments: Mapping[str, Argument]) -> Memory:
+def memory_of(arguments: Mapping[str, Argument], memory: Memory) -> Memory:
     """The memory of the tensors among arguments."""
-    memory = Memory()
     for name, argument in arguments.items():
         for region in argument.regions:
             memory.add(region.address, region.size, name)
@@ -45,15 +45,16 @@ def memory_of(arguments: Mapping[str, Argument]) -> Memory:
 def run_module(compiled: Compiled, arguments: Mapping[str, Argument], grid: tuple[int, int, int]) -> None:
     """A module's kernel for every program of a grid."""
     numbers = [number for argument in arguments.values() for number in argument.numbers]
-    run(compiled.module, compiled.name, numbers, memory_of(arguments), grid)
+    memory = memory_of(arguments, LiveMemory() if compiled.makes_pointers else Memory())
+    run(compiled.module, compiled.name, numbers, memory, grid)
 
 
 def run_text(source: Source, arguments: Mapping[str, Argument], grid: tuple[int, int, int], debug: bool) -> None:
     """A kernel's text for every program of a grid."""
     function = function_of(source)
-    builder = EagerBuilder(memory_of(arguments), grid)
     values = [_value(argument) for argument in arguments.values()]
-    context = Context(builder, call=_call, direct=True, debug=debug)
+    context = Context(None, call=_call, direct=True, debug=debug)
+    builder = context.builder = EagerBuilder(memory_of(arguments, _TextMemory(context)), grid)
     with entered(context):
         for z, y, x in itertools.product(*[range(size) for size in reversed(grid)]):
             builder.program.place = (x, y, z)
@@ -63,6 +64,17 @@ def run_text(source: Source, arguments: Mapping[str, Argument], grid: tuple[int,
                     raise InvalidUse("a kernel returns something, and gives its results through pointers alone")
             except Exception as error:  # whatever it was, it was the kernel's text that did it
                 raise located(source, error, f", in program {(x, y, z)}") from error
+
+
+class _TextMemory(LiveMemory):
+    """Memory of a kernel whose text runs: only then it shows whether it makes pointers."""
+
+    def __init__(self, context: Context) -> None:
+        super().__init__()
+        self.context = context
+
+    def _add_touched(self, addresses: Any) -> bool:
+        return self.context.makes_pointers and super()._add_touched(addresses)
 
 
 def _call(function: Any, args: Sequence[Any]) -> Any:

@@ -118,9 +118,8 @@ class Table:
         texts = [[f"{item:.6g}" if isinstance(item, float) else str(item) for item in row] for row in self.rows]
         widths = [max(map(len, column)) for column in zip(self.columns, *texts, strict=True)]
         lines = [self.columns, *texts]
-        return "\n".join(
-            "  ".join(item.rjust(width) for item, width in zip(line, widths, strict=True)) for line in lines
-        )
+        padded = [[item.rjust(width) for item, width in zip(line, widths, strict=True)] for line in lines]
+        return "\n".join("  ".join(line) for line in padded)
 
     def to_csv(self, path: Path) -> None:
         """Writes the table as a file of comma-separated values."""

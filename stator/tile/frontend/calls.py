@@ -27,7 +27,6 @@ from stator.tile.frontend.generator import (
 )
 from stator.tile.frontend.names import BUILTINS
 from stator.tile.frontend.source import Source
-from stator.tile.frontend.statements import is_constexpr_annotation
 from stator.tile.ir.build import IRBuilder, new_function
 from stator.tile.language import arithmetic, effects, ranges
 from stator.tile.language.aggregates import aggregate_value, bound_method, jit_callable
@@ -136,13 +135,8 @@ def _scope(source: Source, arguments: Mapping[str, Any]) -> dict[str, Any]:
     parameters = source.tree.args
     scope = {}
     for parameter in (*parameters.posonlyargs, *parameters.args, *parameters.kwonlyargs):
-        value = arguments[parameter.arg]
-        if is_constexpr_annotation(parameter.annotation) and not is_known(value):
-            raise InvalidUse(
-                f"the parameter {parameter.arg} of {source.name} is a constexpr, and {value} is not known",
-                "pass what is known while compiling, or leave the annotation out",
-            )
-        scope[parameter.arg] = value
+        # What is annotated as constexpr may be a tensor here: only a launch needs to tell them apart.
+        scope[parameter.arg] = arguments[parameter.arg]
     if parameters.vararg is not None:
         scope[parameters.vararg.arg] = lift(arguments[parameters.vararg.arg])
     if parameters.kwarg is not None:

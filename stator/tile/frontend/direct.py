@@ -106,7 +106,7 @@ class _Rewriter(ast.NodeTransformer):
         for other in others:
             empty = ast.arguments([], [], None, [], [], None, [])
             result = self.call(node, name, result, ast.copy_location(ast.Lambda(empty, other), other))
-        return result  # type: ignore[no-any-return]
+        return result
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
         node.operand = self.visit(node.operand)
@@ -168,7 +168,7 @@ def _code(source: Source) -> CodeType:
         body += made if isinstance(made, list) else [made]
     tree.body = body
     for node in ast.walk(tree):
-        if hasattr(node, "lineno"):
+        if isinstance(node, ast.expr | ast.stmt | ast.excepthandler | ast.arg):
             node.lineno += source.first_line - 1
             node.end_lineno = (node.end_lineno or 1) + source.first_line - 1
             node.col_offset += source.indent
@@ -197,9 +197,9 @@ def function_of(source: Source) -> Callable[..., Any]:
 
 #: Builtins that mean something else in kernels, but for `print`, which shows numbers here.
 _BUILTINS: dict[str, Any] = {
-    function.__name__: meaning
-    for function, meaning in {**PLAIN, **BUILTINS}.items()
-    if getattr(builtins, function.__name__, None) is function and function is not print
+    name: {**PLAIN, **BUILTINS}[function]
+    for name, function in vars(builtins).items()
+    if callable(function) and function is not print and function in {**PLAIN, **BUILTINS}
 }
 
 

@@ -61,7 +61,7 @@ class Session:
     captured: dict[Any, Any] = field(default_factory=dict)
 
 
-Statement: TypeAlias = Callable[["Generator", Any], "Returned | None"]
+Statement: TypeAlias = Callable[..., "Returned | None"]
 Expression: TypeAlias = Callable[["Generator", Any], Any]
 
 STATEMENTS: dict[type[ast.stmt], Statement] = {}
@@ -134,7 +134,7 @@ class Generator:
         for position, item in enumerate(statements):
             returned = self._handle(STATEMENTS, item, statements[position + 1 :])
             if returned is not None:
-                return returned  # type: ignore[no-any-return]
+                return returned
         return None
 
     def evaluate(self, node: ast.expr) -> Any:

@@ -34,6 +34,7 @@ class Compiled:
     module: Module
     name: str
     captured: dict[Any, Any] = field(repr=False)
+    makes_pointers: bool = False
 
     def is_current(self) -> bool:
         """Whether the names that the text has seen still stand for the same."""
@@ -75,7 +76,7 @@ def compile_kernel(
         value = generate(session, source, builder, scope)
     _finish(source, builder, value)
     verify(module)
-    return Compiled(module, function.name, session.captured)
+    return Compiled(module, function.name, session.captured, session.context.makes_pointers)
 
 
 def _finish(source: Source, builder: IRBuilder, value: Any) -> None:

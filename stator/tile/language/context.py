@@ -33,6 +33,8 @@ class Context:
     #: Whether what is built now is thrown away afterwards: nothing is printed for it.
     discarded: bool = False
     debug: bool = False
+    #: Whether the kernel has made a pointer of an integer, which may be into memory that no argument names.
+    makes_pointers: bool = False
 
 
 _ACTIVE: ContextVar[Context | None] = ContextVar("stator_tile_context", default=None)

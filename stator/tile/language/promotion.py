@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from stator.tile.errors import InvalidUse
-from stator.tile.language.context import constant, emit
+from stator.tile.language.context import active, constant, emit
 from stator.tile.language.static import unwrap
 from stator.tile.language.types import (
     as_dtype,
@@ -111,6 +111,7 @@ def cast_to(input: tensor, type: dtype, rounding: str | None = None) -> tensor:
             if not source.is_int():
                 raise InvalidUse(f"{source} cannot become a pointer", "cast to `tl.int64` first")
             wide = input if source.primitive_bitwidth == 64 else cast_to(input, int64)
+            active().makes_pointers = True
             return emit("int_to_ptr", wide, dtype=target.ir, type=result)
     if target.is_bool():
         zero = broadcast_to(typed_constant(0, source), input.type.shape)

@@ -1,0 +1,13 @@
+"""Fixtures of the tile language: each kernel is run in both ways, as tile IR and as its text."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.fixture(params=["module", "text"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """How kernels run."""
+    monkeypatch.setenv("STATOR_TILE_INTERPRET", "1" if request.param == "text" else "0")
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    return str(request.param)
