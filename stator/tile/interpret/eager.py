@@ -75,7 +75,12 @@ class EagerRegion:
         wanted, given = list(self.types[: len(self.types) // 2]), [cell.type for cell in found]
         if given != wanted:
             raise TypeRule(f"what combines gives {listed(given)}, not {listed(wanted)}")
-        return [np.broadcast_to(cell.data, data[0].shape) for cell in found]
+        return [spread(cell.data, data[0].shape) for cell in found]
+
+
+def spread(data: Data, shape: tuple[int, ...]) -> Data:
+    """What a body gives for a batch, which may be one number for all places."""
+    return data if data.shape == shape else np.broadcast_to(data, shape)
 
 
 def one_by_one(call: Callable[[Sequence[Data]], Sequence[Data]]) -> Combine:

@@ -17,7 +17,7 @@ import numpy as np
 from stator.tile.errors import InterpreterError, Place
 from stator.tile.interpret.casts import Data
 from stator.tile.interpret.compute import Fault, Given, constant
-from stator.tile.interpret.eager import one_by_one
+from stator.tile.interpret.eager import one_by_one, spread
 from stator.tile.interpret.memory import Memory
 from stator.tile.interpret.program import Program
 from stator.tile.interpret.tiles import Combine
@@ -125,7 +125,7 @@ class Machine:
             return self.block(region, known)
 
         def batch(left: Sequence[Data], right: Sequence[Data]) -> list[Data]:
-            return [np.broadcast_to(item, left[0].shape) for item in call([*left, *right])]
+            return [spread(item, left[0].shape) for item in call([*left, *right])]
 
         each = [OPERATORS[operation.op] for operation in region.operations[:-1]]
         alike = all(operator.elementwise or operator.name == "constant" for operator in each)
