@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from stator.tile import language, testing, tools
+from stator.tile import language, runtime, testing, tools
 from stator.tile.allocation import set_allocator
 from stator.tile.autotune import Config, autotune, heuristics
 from stator.tile.errors import CompilationError, InterpreterError, OutOfResources, TritonError
@@ -18,8 +18,22 @@ from stator.tile.wrappers import MockTensor, TensorWrapper, must_use_result, rei
 __all__ = [
     "CompilationError", "Config", "InterpreterError", "JITFunction", "KernelInterface", "MockTensor",
     "OutOfResources", "TensorWrapper", "TritonError", "autotune", "cdiv", "constexpr_function", "heuristics", "jit",
-    "language", "must_use_result", "next_power_of_2", "reinterpret", "set_allocator", "testing", "tools",
+    "language", "must_use_result", "next_power_of_2", "reinterpret", "runtime", "set_allocator", "testing", "tools",
 ]  # fmt: skip
+
+
+#: A name that Triton has and this does not → why.
+REFUSED = {
+    "AsyncCompileMode": "kernels are compiled where they are launched",
+    "FutureKernel": "kernels are compiled where they are launched",
+    "compile": "there is no code generation yet; `kernel.warmup(…)` gives a kernel's tile IR",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in REFUSED:
+        raise AttributeError(f"triton.{name} is not supported: {REFUSED[name]}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 @constexpr_function

@@ -201,6 +201,11 @@ def set_gpu_clock(ref_sm_clock: int = 1350, ref_mem_clock: int = 1215) -> Any:
     return _refuse("set_gpu_clock")
 
 
+def cuda_memcheck(**target_kwargs: Any) -> Any:
+    """Refused: runs a test under a checker of GPUs' memory."""
+    return _refuse("cuda_memcheck")
+
+
 def nvsmi(attrs: Sequence[str]) -> Any:
     """Refused: asks a GPU's driver."""
     return _refuse("nvsmi")

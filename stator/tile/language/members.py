@@ -88,7 +88,7 @@ _METHODS: dict[str, Callable[..., Any]] = {
 }
 _METHODS |= {
     name: getattr(shapes, name)
-    for name in "broadcast_to expand_dims gather permute ravel reshape split trans view".split()
+    for name in "broadcast_to expand_dims gather item permute ravel reshape split trans view".split()
 }
 _METHODS |= {
     name: getattr(reductions, name)

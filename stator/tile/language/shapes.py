@@ -127,6 +127,13 @@ def ravel(x: Any, can_reorder: Any = False) -> tensor:
     return reshape(x, [x.type.numel], can_reorder=can_reorder)
 
 
+def item(input: Any) -> tensor:
+    """The number of a block of one element."""
+    if input.type.numel != 1:
+        raise InvalidUse(f"item takes a block of one element, not {input.type}", "reduce it first")
+    return reshape(input, [])
+
+
 def wrap_axis(axis: Any, rank: int) -> int:
     """An axis counted from the front."""
     axis = unwrap(axis)

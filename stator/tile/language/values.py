@@ -64,7 +64,7 @@ class tensor(base_value):
             )
         return data
 
-    def item(self) -> Any:
+    def number(self) -> Any:
         """The number of a tensor of one element, where the kernel's text is run directly."""
         if self.type.numel != 1:
             raise InvalidUse(
@@ -75,18 +75,18 @@ class tensor(base_value):
         return self.data if item is None else item()
 
     def __bool__(self) -> bool:
-        return bool(self.item())
+        return bool(self.number())
 
     def __index__(self) -> int:
         if not self.dtype.is_int():
             raise InvalidUse(f"a number of {self.dtype} is no index")
-        return int(self.item())
+        return int(self.number())
 
     def __int__(self) -> int:
-        return int(self.item())
+        return int(self.number())
 
     def __float__(self) -> float:
-        return float(self.item())
+        return float(self.number())
 
     def __str__(self) -> str:
         data = getattr(self.handle, "data", None)
