@@ -254,6 +254,18 @@ def test_any_number_may_be_taken_for_a_pointer(address: int) -> None:
         launch([("i32", np.zeros(4, np.int32))], body)
 
 
+@pytest.mark.parametrize(("op", "wanted"), [("lt", True), ("gt", False), ("eq", False), ("ne", True), ("le", True)])
+def test_addresses_have_no_sign(op: str, wanted: bool) -> None:
+    addresses, found = np.array([4096, -4096]), np.zeros(1, np.bool_)
+
+    def body(builder: IRBuilder, numbers: Value, place: Value) -> None:
+        (pointers,) = builder.emit("int_to_ptr", [tile(builder, numbers, (2,))], {"dtype": Pointer(I32)})
+        builder.emit("store", [place, builder.emit(op, builder.emit("split", [pointers]))[0]])
+
+    launch([("i64", addresses), ("i1", found)], body)
+    assert found.item() is wanted
+
+
 def test_pointers_lie_in_memory() -> None:
     """A list of pointers, as grouped products take one."""
     first, second, total = np.arange(4, dtype=np.int32), np.arange(10, 14, dtype=np.int32), np.zeros(1, np.int32)

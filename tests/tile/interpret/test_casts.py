@@ -86,6 +86,26 @@ def test_casts_are_torchs(source: str, target: str) -> None:
     assert len(data) > 3 and alike(numbers_of(target, found), expected)
 
 
+@pytest.mark.parametrize(
+    ("source", "number", "target", "wanted"),
+    [
+        ("f64", 1 + 2**-8 + 2**-40, "bf16", 1 + 2**-7),  # by f32 it would be a tie, and go to 1
+        ("f64", 1 + 2**-11 + 2**-40, "f16", 1 + 2**-10),
+        ("f64", 1 + 2**-4 + 2**-40, "f8e4nv", 1 + 2**-3),
+        ("i64", 2**62 + 2**54 + 1, "bf16", 2**62 + 2**55),  # by f64 it would be a tie as well
+        ("i64", -(2**62) - 2**54 - 1, "bf16", -(2**62) - 2**55),
+        ("u64", 2**63 + 2**55 + 1, "bf16", 2**63 + 2**56),
+        ("i64", 2**62 + 2**54, "bf16", 2**62),
+        ("i64", 2**53 + 1, "f64", 2**53),
+        ("f16", 6e-8, "f8e5b16", 0.0),
+    ],
+)
+def test_casts_round_once(source: str, number: Any, target: str, wanted: float) -> None:
+    data = np.array([number], DTYPES[source].numpy)
+    (found,) = Case("cast", ((source, data),), {"dtype": DTYPES[target]}).run()
+    assert numbers_of(target, found) == [float(wanted)]
+
+
 @pytest.mark.parametrize("name", FP8)
 def test_every_byte_is_a_number_that_stays(name: str) -> None:
     data = np.arange(256, dtype=np.uint8).view(DTYPES[name].numpy)

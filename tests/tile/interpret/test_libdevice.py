@@ -217,6 +217,13 @@ def test_numbers_to_floats(symbol: str, source: str, target: str, way: str) -> N
     assert found.tolist() == [chosen(Fraction(number), target, way) if number else 0.0 for number in data]
 
 
+def test_ties_go_to_the_even_number() -> None:
+    data = [2**24 + 1, 2**24 + 3, -(2**24) - 1]
+    assert called("int2float_rn", ("i32", data)).tolist() == [2.0**24, 2.0**24 + 4, -(2.0**24)]
+    found = called("add_rn", ("f32", [1.0, 1 + 2**-23]), ("f32", [2**-24, 2**-24]))
+    assert found.tolist() == [1.0, 1 + 2**-22]
+
+
 def test_integers_that_fit_stay() -> None:
     assert called("int2double_rn", ("i32", [-(2**31), 7])).tolist() == [-(2.0**31), 7.0]
     assert called("uint2double_rn", ("u32", [2**32 - 1])).tolist() == [2.0**32 - 1]

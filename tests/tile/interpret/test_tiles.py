@@ -114,6 +114,12 @@ def test_sort(dtype: str, axis: int, descending: bool) -> None:
     assert np.array_equal(found.astype(wide.dtype), np.flip(wanted, axis) if descending else wanted, equal_nan=True)
 
 
+def test_sort_keeps_the_order_of_equal_numbers() -> None:
+    data = np.array([0.0, -0.0, 1.0] * 16, np.float32)
+    (found,) = Case("sort", (("f32", data),), {"axis": 0}).run()
+    assert np.signbit(found[:32]).tolist() == [False, True] * 16
+
+
 #: Combination → what it does to two numbers of Python's.
 FOLDS: dict[str, Callable[[Any, Any], Any]] = {
     "add": lambda a, b: a + b, "mul": lambda a, b: a * b, "minimum": min, "maximum": max, "and": lambda a, b: a & b,

@@ -39,6 +39,7 @@ class Control(Protocol):
 
     def if_(self, condition: Any, branches: Sequence[Callable[[], Any]]) -> Any: ...
     def for_(self, count: int, start: Any, body: Callable[[Any, Any], Any]) -> Any: ...
+    def while_(self, start: Sequence[Any], test: Callable[..., Any], body: Callable[..., Sequence[Any]]) -> Any: ...
 
 
 class Structured:
@@ -54,6 +55,14 @@ class Structured:
         bounds = [self.builder.emit("constant", [], {"value": v, "type": Type(I32)})[0] for v in (0, count, 1)]
         region = self._region([Type(I32), start.type], body)
         return self.builder.emit("for", [*bounds, start], {}, [region])[0]
+
+    def while_(self, start: Sequence[Any], test: Callable[..., Any], body: Callable[..., Sequence[Any]]) -> Any:
+        types = [value.type for value in start]
+        with self.builder.inside(self.builder.block_of(types)) as condition:
+            self.builder.emit("condition", [test(*condition.args), *condition.args])
+        with self.builder.inside(self.builder.block_of(types)) as block:
+            self.builder.emit("yield", body(*block.args))
+        return self.builder.emit("while", start, {}, [condition, block])[-1]
 
     def _region(self, types: Sequence[Type], body: Callable[..., Any]) -> Any:
         with self.builder.inside(self.builder.block_of(types)) as block:
@@ -74,6 +83,11 @@ class Direct:
         for i in range(count):
             start = body(self.builder.emit("constant", [], {"value": i, "type": Type(I32)})[0], start)
         return start
+
+    def while_(self, start: Sequence[Any], test: Callable[..., Any], body: Callable[..., Sequence[Any]]) -> Any:
+        while test(*start).item():
+            start = body(*start)
+        return start[-1]
 
 
 class Writer:
@@ -105,10 +119,14 @@ class Writer:
         return self.random.choice([v for v in self.known if v.type == value.type])
 
     def steps(self, count: int, depth: int = 0) -> None:
-        kinds = [self.unary, self.binary, self.choice, self.cast, self.shape, self.along, self.access]
+        kinds = [
+            self.unary, self.binary, self.choice, self.cast, self.shape, self.pair, self.along, self.together,
+            self.product, self.count, self.access, self.change,
+        ]  # fmt: skip
+        flow = [self.branch, self.loop, self.countdown] if depth < 2 else []
         for _ in range(count):
-            kind = self.random.choice([*kinds, *([self.branch, self.loop] if depth < 2 else [])])
-            self.known.append(kind(depth) if kind in (self.branch, self.loop) else kind())
+            kind = self.random.choice([*kinds, *flow])
+            self.known.append(kind(depth) if kind in flow else kind())
 
     def unary(self) -> Any:
         value = self.pick(lambda type_: type_.element != I1)
@@ -135,10 +153,10 @@ class Writer:
                 return self.emit("splat", value, shape=self.random.choice(_SHAPES[1:]))
             case 1:
                 return self.emit("expand_dims", value, axis=0)
-        if 1 in shape:
+        if shape in _SHAPES[3:]:
             return self.emit("broadcast", value, shape=(4, 8))
         turned = self.emit("permute", value, order=(1, 0))
-        return self.emit("reshape", turned, shape=(4, 8))
+        return self.emit("reshape", turned, shape=shape)
 
     def along(self) -> Any:
         value = self.pick(lambda type_: type_.rank > 0 and type_.element != I1)
@@ -152,16 +170,63 @@ class Writer:
             return builder.emit("scan", [value], {"axis": axis, "reverse": self.random.random() < 0.5}, [region])[0]
         return builder.emit("reduce", [value], {"axis": axis}, [region])[0]
 
-    def access(self) -> Any:
-        """A load and a store at places that a value says, all of which are in memory."""
+    def pair(self) -> Any:
+        """Two values in one, or the halves of it the other way round."""
+        value = self.pick(lambda type_: type_.rank < 3)
+        joined = self.emit("join", value, self.same(value))
+        if self.random.random() < 0.3 and joined.type.rank == 2:
+            return self.emit("cat", joined, joined)
+        first, second = self.control.builder.emit("split", [joined])
+        return self.random.choice([first, second])
+
+    def together(self) -> Any:
+        """Two values reduced by a body that mixes them."""
+        value = self.pick(lambda type_: type_.rank > 0 and type_.element in (F32, I32))
+        other, builder, scalar = self.same(value), self.control.builder, Type(value.type.element)
+
+        def body(a: Any, b: Any, c: Any, d: Any) -> list[Any]:
+            first = builder.emit("lt", [a, c])[0]
+            return [builder.emit("select", [first, a, c])[0], builder.emit("select", [first, b, d])[0]]
+
+        region = builder.region([scalar] * 4, body)
+        return builder.emit("reduce", [value, other], {"axis": value.type.rank - 1}, [region])[1]
+
+    def product(self) -> Any:
+        """A row times itself, as matrices."""
+        value = self.pick(lambda type_: type_.shape == (4, 8))
+        numbers = self.emit("cast", value, dtype=self.random.choice([DTYPES["f16"], F32]))
+        turned = self.emit("permute", numbers, order=(1, 0))
+        start = self.constant(Type(F32, (4, 4)), 1)
+        return self.emit("dot", numbers, turned, start, precision=self.random.choice(["ieee", "tf32", "bf16x3"]))
+
+    def count(self) -> Any:
+        value = self.emit("cast", self.pick(lambda type_: type_.rank == 1), dtype=I32)
+        eight = self.constant(value.type, 7)
+        inside = self.emit("and", value, eight)
+        gathered = self.emit(
+            "gather", value, self.emit("rem", inside, self.constant(value.type, value.type.numel)), axis=0
+        )
+        return self.emit("add", self.emit("histogram", gathered, bins=8), self.constant(Type(I32, (8,)), 3))
+
+    def places(self, memory: Any) -> tuple[Any, Any]:
+        """Pointers to places that a value says, all of which are in memory, and a mask."""
         index = self.emit("cast", self.pick(), dtype=I32)
-        size = self.emit("constant", type=index.type, value=SIZE - 1)
-        inside = self.emit("and", index, size)
-        memory = self.random.choice(self.memory)
+        inside = self.emit("and", index, self.constant(index.type, SIZE - 1))
         if index.type.shape:
             memory = self.emit("splat", memory, shape=index.type.shape)
-        place = self.emit("addptr", memory, inside)
-        mask = self.emit("gt", index, inside)
+        return self.emit("addptr", memory, inside), self.emit("gt", index, inside)
+
+    def change(self) -> Any:
+        """An atomic."""
+        place, mask = self.places(self.memory[1])
+        value = self.constant(Type(I32, place.type.shape), 3)
+        if self.random.random() < 0.2:
+            return self.emit("atomic_cas", place, value, self.constant(value.type, 5))
+        return self.emit("atomic_rmw", place, value, mask, kind=self.random.choice(["add", "max", "xor", "xchg"]))
+
+    def access(self) -> Any:
+        """A load and a store."""
+        place, mask = self.places(self.random.choice(self.memory))
         loaded = self.emit("load", place, mask)
         self.control.builder.emit("store", [place, self.emit("add", loaded, loaded), mask])
         return self.emit("load", place)
@@ -177,6 +242,21 @@ class Writer:
         return self.control.for_(
             self.random.randrange(4), start, lambda i, carried: self.nested(seed, start.type, [i, carried], depth)
         )
+
+    def countdown(self, depth: int) -> Any:
+        """A loop that ends after as many turns as the lower bits of a number say."""
+        start, seed = self.pick(), self.random.random()
+        number = self.emit("cast", self.pick(lambda type_: type_.is_scalar), dtype=I32)
+        turns = self.emit("and", number, self.constant(Type(I32), 3))
+
+        def test(left: Any, carried: Any) -> Any:
+            return self.emit("gt", left, self.constant(Type(I32), 0))
+
+        def body(left: Any, carried: Any) -> list[Any]:
+            fewer = self.emit("sub", left, self.constant(Type(I32), 1))
+            return [fewer, self.nested(seed, start.type, [left, carried], depth)]
+
+        return self.control.while_([turns, start], test, body)
 
     def nested(self, seed: float, result: Type, more: Sequence[Any], depth: int) -> Any:
         inner = Writer(0, self.control, [*self.known, *more], self.memory)

@@ -58,7 +58,7 @@ def test_a_text_is_what_it_was_read_from() -> None:
     assert [str(result) for result in module.functions["half"].results] == ["f32", "i32"]
 
 
-@settings(max_examples=60, deadline=None, database=None, derandomize=True)
+@settings(max_examples=25, deadline=None, database=None, derandomize=True)
 @given(st.integers(0, 10**6))
 def test_random_functions_go_through_text(seed: int) -> None:
     module, _ = random_module(seed)
