@@ -3,7 +3,7 @@
     module    = function …
     function  = @function(noinline=…, attribute=…)     only if there are any
                 def NAME(parameter, …) -> type:         `-> (type, type)` for several results, none for no result
-    parameter = x: type | x: type = param(divisibility=16)
+    parameter = x: type | x: type(divisibility=16)      with what is known of it
     operation = v: type = op(operand, …, attribute=value, …)      one result
               | v, w = op(operand, …)                              several
               | op(operand, …)                                     none

@@ -56,15 +56,14 @@ class _Reader:
                 case _:
                     raise _error(decorator, "a function is decorated by function(attribute=…) alone")
         location, noinline = _location(node, attrs.pop("at", None)), attrs.pop("noinline", False)
+        hints: dict[str, dict[str, Any]] = {}
+        for arg in node.args.args:
+            match arg.annotation:
+                case ast.Call(annotation, [], keywords):
+                    arg.annotation = annotation
+                    hints[arg.arg] = {str(keyword.arg): _value(keyword.value) for keyword in keywords}
+        _only_names(node)
         params = tuple([self.define(arg) for arg in node.args.args])
-        hints = {}
-        for param, default in zip(params[len(params) - len(node.args.defaults) :], node.args.defaults, strict=True):
-            match default:
-                case ast.Call(ast.Name("param"), [], keywords):
-                    found = {str(keyword.arg): _value(keyword.value) for keyword in keywords}
-                    hints.update({param.name: found} if found else {})
-                case _:
-                    raise _error(default, "what is known of a parameter is written param(hint=…)")
         results: tuple[Type, ...] = ()
         match node.returns:
             case ast.Tuple(types):
@@ -97,6 +96,7 @@ class _Reader:
             for name in operator.regions:
                 match rest[:1]:
                     case [ast.FunctionDef(name=str(given)) as region] if given == name:
+                        _only_names(region)
                         regions.append(
                             Block(tuple([self.define(a) for a in region.args.args]), self.block(region.body))
                         )
@@ -138,6 +138,14 @@ class _Reader:
         if name not in self.values:
             raise _error(node, f"{name} is not defined")
         return self.values[name]
+
+
+def _only_names(node: ast.FunctionDef) -> None:
+    """A function and a region have parameters with types, and nothing else that Python has there."""
+    given = node.args
+    others = [given.vararg, given.kwarg, *given.posonlyargs, *given.kwonlyargs, *given.defaults]
+    if any(others):
+        raise _error(node, f"{node.name} has parameters that are no names with types")
 
 
 def _statement(node: ast.stmt) -> tuple[Sequence[ast.expr], ast.expr | None, ast.Call]:

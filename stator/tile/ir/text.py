@@ -87,7 +87,7 @@ def _at(location: Location | None, wanted: bool) -> list[str]:
 
 
 def _param(name: str, type_: str, hints: Mapping[str, Mapping[str, Any]]) -> str:
-    known = f" = param({', '.join(_attributes(hints[name]))})" if hints.get(name) else ""
+    known = f"({', '.join(_attributes(hints[name]))})" if hints.get(name) else ""
     return f"{name}: {type_}{known}"
 
 

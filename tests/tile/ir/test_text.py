@@ -16,7 +16,7 @@ from tests.tile.ir.programs import random_module
 
 PRINTED = """\
 @function(noinline=True, num_warps=4)
-def half(x: ptr[f32], n: i32 = param(divisibility=16)) -> (f32, i32):
+def half(x: ptr[f32](divisibility=16, alias=('y', 2)), n: i32) -> (f32, i32):
     v0: i32[16] = arange(start=0, end=16, contiguity=(16,))
     v1: ptr[f32][16] = splat(x, shape=(16,))
     v2: ptr[f32][16] = addptr(v1, v0)
@@ -54,7 +54,7 @@ def test_a_text_is_what_it_was_read_from() -> None:
     module = parse(PRINTED)
     assert module_text(module) == PRINTED
     assert module.functions["half"].noinline and module.functions["half"].attrs == {"num_warps": 4}
-    assert module.functions["half"].hints == {"n": {"divisibility": 16}}
+    assert module.functions["half"].hints == {"x": {"divisibility": 16, "alias": ("y", 2)}}
     assert [str(result) for result in module.functions["half"].results] == ["f32", "i32"]
 
 
@@ -148,7 +148,9 @@ def test_what_is_no_text_is_refused(line: str, message: str) -> None:
         ("def f():\n    return_()\ndef f():\n    return_()", "there is a function f already"),
         ("@jit\ndef f():\n    return_()", "decorated by function"),
         ("def f(n):\n    return_()", "n has no type"),
-        ("def f(n: i32 = 3):\n    return_()", "param"),
+        ("def f(n: i32 = 3):\n    return_()", "f has parameters that are no names with types"),
+        ("def f(*n: i32):\n    return_()", "f has parameters that are no names with types"),
+        ("def f(n: i32(16)):\n    return_()", "is no type"),
         ("def f(n: f32[4][4]):\n    return_()", "is no element"),
     ],
 )
