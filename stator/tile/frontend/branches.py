@@ -41,10 +41,8 @@ def condition(g: Generator, node: ast.expr) -> Any:
         return bool(plain(value))
     tested = to_tensor(value)
     if tested.type.shape:
-        raise InvalidUse(
-            f"a block of {tested.type} has no one truth value",
-            "reduce it first (`tl.max(x) > 0`), or choose between elements with `tl.where`",
-        )
+        hint = "reduce it first (`tl.max(x) > 0`), or choose between elements with `tl.where`"
+        raise g.error(node, InvalidUse(f"a block of {tested.type} has no one truth value", hint))
     return truth(tested).handle
 
 

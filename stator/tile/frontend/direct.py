@@ -140,6 +140,9 @@ class _Rewriter(ast.NodeTransformer):
         return [*[self.carry(node, name) for name in names], self.generic_visit(node)]
 
     def visit_While(self, node: ast.While) -> Any:
+        if isinstance(node.test, ast.Constant) and node.test.value:
+            why = "the condition of this loop is always true, and nothing else ends it"
+            raise self.refused(node, why, "let it depend on a tensor")
         names = assigned(node.body)
         return [*[self.carry(node, name) for name in names], self.generic_visit(node)]
 

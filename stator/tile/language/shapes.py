@@ -23,7 +23,7 @@ from stator.tile.language.promotion import (
     typed_constant,
 )
 from stator.tile.language.promotion import broadcast_to as broadcast_shape
-from stator.tile.language.static import constexpr, unwrap
+from stator.tile.language.static import unwrap
 from stator.tile.language.types import as_dtype, block_type, int32
 from stator.tile.language.values import sequence, shape_of, slice, tensor, tuple
 
@@ -231,7 +231,7 @@ def gather(src: Any, index: Any, axis: Any) -> tensor:
 
 def subscript(input: tensor, key: Any) -> Any:
     """`x[:, None]` and the like: each `:` is a dim, each `None` a new one."""
-    places = [key] if key is None or isinstance(key, slice | builtins.slice | constexpr) else list(key)
+    places = list(key) if isinstance(key, tuple | builtins.tuple | list) else [key]
     value = to_tensor(input)
     added = []
     for place, item in enumerate(places):
