@@ -23,7 +23,7 @@ from stator.tile.language.promotion import (
     typed_constant,
 )
 from stator.tile.language.static import constexpr, unwrap
-from stator.tile.language.types import float32, int1, int64
+from stator.tile.language.types import bfloat16, float32, int1, int64
 from stator.tile.language.values import tensor
 
 
@@ -77,10 +77,10 @@ def sub(x: Any, y: Any, sanitize_overflow: Any = True) -> Any:
     """The difference of two numbers, or a pointer and how many elements back it points."""
     if is_number(x) and is_number(y):
         return _folded(lambda a, b: a - b, x, y)
-    a, b = promote(x, y, left_pointer=True)
+    a, b = promote(x, y, left_pointer=True, right_pointer=True)
+    if b.dtype.is_ptr():
+        raise InvalidUse("pointers cannot be subtracted", "cast both to `tl.int64`")
     if a.dtype.is_ptr():
-        if b.dtype.is_ptr():
-            raise InvalidUse("two pointers cannot be subtracted", "cast both to `tl.int64`")
         return _offset(a, minus(b if b.dtype.int_bitwidth == 64 else cast_to(b, int64)))
     if unwrap(sanitize_overflow):
         _guard_overflow("sub", a, b)
@@ -178,8 +178,11 @@ def invert(x: Any) -> Any:
 
 
 def compare(op: str, x: Any, y: Any) -> tensor:
-    """One of eq, ne, lt, le, gt, ge: an int1 for each pair."""
-    a, b = broadcast_all([x, y]) if _same_pointers(x, y) else promote(x, y)
+    """One of eq, ne, lt, le, gt, ge: an int1 for each pair. Numbers have the type that they have alone."""
+    left, right = to_tensor(x), to_tensor(y)
+    a, b = broadcast_all([left, right]) if _same_pointers(left, right) else promote(left, right)
+    if a.dtype.is_fp8():
+        a, b = cast_to(a, float32), cast_to(b, float32)  # exact, and the IR computes with wider floats
     return emit(op, a, b, type=a.type.with_element_ty(int1))
 
 
@@ -207,8 +210,14 @@ def logical_not(x: Any) -> tensor:
     return emit("not", truth(x))
 
 
+def _wide(x: Any) -> tensor:
+    """A tensor, of which bfloat16 is computed with as fp32; numbers have the type that they have alone."""
+    value = to_tensor(x)
+    return cast_to(value, float32) if value.dtype == bfloat16 else value
+
+
 def _chosen(op: str, x: Any, y: Any, propagate_nan: Any) -> Any:
-    a, b = promote(x, y)
+    a, b = promote(_wide(x), _wide(y))
     if a.dtype.is_bool():
         return emit("or" if op == "maximum" else "and", a, b)
     return emit(op, a, b, nan=_nan_rule(propagate_nan))
@@ -233,8 +242,8 @@ def maximum(x: Any, y: Any, propagate_nan: Any = PropagateNan.NONE) -> Any:
 
 def clamp(x: Any, min: Any, max: Any, propagate_nan: Any = PropagateNan.NONE) -> tensor:
     """`x` moved into min … max."""
-    low, high = promote(min, max)
-    value, low = promote(x, low)
+    low, high = promote(_wide(min), _wide(max))
+    value, low = promote(_wide(x), low)
     value, high = promote(value, high)
     low = broadcast_to(cast_to(low, value.dtype), value.type.shape)
     value, low, high = broadcast_all([value, low, high])
