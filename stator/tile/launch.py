@@ -52,14 +52,15 @@ def run_module(compiled: Compiled, arguments: Mapping[str, Argument], grid: tupl
 def run_text(source: Source, arguments: Mapping[str, Argument], grid: tuple[int, int, int], debug: bool) -> None:
     """A kernel's text for every program of a grid."""
     function = function_of(source)
-    values = [_value(argument) for argument in arguments.values()]
+    values = {name: _value(argument) for name, argument in arguments.items()}
+    named = {parameter.arg: values.pop(parameter.arg) for parameter in source.tree.args.kwonlyargs}
     context = Context(None, call=_call, direct=True, debug=debug)
     builder = context.builder = EagerBuilder(memory_of(arguments, _TextMemory(context)), grid)
     with entered(context):
         for z, y, x in itertools.product(*[range(size) for size in reversed(grid)]):
             builder.program.place = (x, y, z)
             try:
-                result = function(*values)
+                result = function(*values.values(), **named)
                 if unwrap(result) is not None:
                     raise InvalidUse("a kernel returns something, and gives its results through pointers alone")
             except Exception as error:  # whatever it was, it was the kernel's text that did it
