@@ -1,8 +1,9 @@
 """Bessel functions of integer order, to nearly the precision of f64, number by number.
 
 J is found by going down from a high order (Miller's algorithm), Y0 and Y1 from series of all J, and both for great
-arguments from Hankel's asymptotic expansion; Y of higher orders by going up. I0 and I1 are their power series, and the
-asymptotic one beyond. See NIST's Digital Library of Mathematical Functions, 10.12, 10.17, 10.23, 10.25 and 10.40.
+arguments from Hankel's asymptotic expansion; Y of higher orders, and J of those below the argument, by going up. I0 and
+I1 are their power series, and the asymptotic one beyond. See NIST's Digital Library of Mathematical Functions, 10.12,
+10.17, 10.23, 10.25 and 10.40.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import math
 
 #: From here on the asymptotic expansions are exact to all bits.
 _FAR = 45.0
+#: Up to here the first terms of the power series are.
+_NEAR = 1e-8
 _EULER = 0.57721566490153286060651209
 
 
@@ -27,9 +30,30 @@ def bessel_j(order: int, x: float) -> float:
         x, sign = -x, sign * (-1) ** (order % 2)
     if x == 0:
         return sign if order == 0 else 0.0
-    if x > _FAR and x > order * order:
-        return sign * _hankel(order, x)[0]
+    if x < _NEAR:
+        return sign * _first_term(order, x)
+    if x > _FAR and x >= order:
+        return sign * _upward(order, x, _hankel(0, x)[0], _hankel(1, x)[0])
     return sign * _all_j(x, order)[order]
+
+
+def _first_term(order: int, x: float) -> float:
+    """(x/2)**order / order!, for a small x."""
+    term = 1.0
+    for n in range(1, order + 1):
+        term *= x / 2 / n
+        if term == 0:
+            break
+    return term
+
+
+def _upward(order: int, x: float, first: float, second: float) -> float:
+    """J or Y of an order from those of orders 0 and 1, which is exact for J while the order is below x."""
+    for n in range(1, order):
+        first, second = second, 2 * n / x * second - first
+        if math.isinf(second):
+            return second
+    return first if order == 0 else second
 
 
 def _all_j(x: float, least: int) -> list[float]:
@@ -56,19 +80,15 @@ def bessel_y(order: int, x: float) -> float:
     if math.isinf(x):
         return 0.0
     first, second = (_hankel(0, x)[1], _hankel(1, x)[1]) if x > _FAR else _first_y(x)
-    if order == 0:
-        return first
-    for n in range(1, order):
-        first, second = second, 2 * n / x * second - first
-        if math.isinf(second):
-            return second
-    return second
+    return _upward(order, x, first, second)
 
 
 def _first_y(x: float) -> tuple[float, float]:
     """Y0 and Y1, from J of all orders."""
+    logarithm = math.log(x) - math.log(2) + _EULER
+    if x < _NEAR:
+        return 2 / math.pi * logarithm, -2 / math.pi / x
     j = _all_j(x, 2)
-    logarithm = math.log(x / 2) + _EULER
     even = math.fsum([(-1) ** k * j[2 * k] / k for k in range(1, len(j) // 2)])
     odd = math.fsum([(-1) ** k * (j[2 * k - 1] - j[2 * k + 1]) / k for k in range(1, len(j) // 2 - 1)])
     zero = 2 / math.pi * (logarithm * j[0] - 2 * even)

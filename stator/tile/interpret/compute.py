@@ -204,7 +204,7 @@ def _fma_exactly(a: float, b: float, c: float) -> float:
     try:
         return numerator / (ratios[0][1] * ratios[1][1] * ratios[2][1])
     except OverflowError:
-        return math.copysign(math.inf, numerator)
+        return math.inf if numerator > 0 else -math.inf
 
 
 def _select(given: Given, condition: Data, a: Data, b: Data) -> Data:

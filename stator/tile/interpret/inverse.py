@@ -57,7 +57,8 @@ def erfcinv(x: float) -> float:
         return erfinv(1 - x)
     y, logarithm = math.sqrt(-math.log(x)), math.log(x)
     for _ in range(30):
-        step = (math.log(math.erfc(y)) - logarithm) * math.erfc(y) / (_SLOPE * math.exp(-y * y))
+        scaled = erfcx(y)
+        step = (math.log(scaled) - y * y - logarithm) * scaled / _SLOPE
         y += step
         if abs(step) <= 1e-16 * y:
             break

@@ -18,13 +18,15 @@ import numpy as np
 from stator.tile.interpret import inverse
 from stator.tile.interpret.bessel import bessel_i, bessel_j, bessel_y
 from stator.tile.interpret.casts import Data, bitcast, narrow
-from stator.tile.interpret.compute import COMPUTE, FUNCTIONS, Given
+from stator.tile.interpret.compute import COMPUTE, FUNCTIONS, Fault, Given
 from stator.tile.interpret.exact import directed, directed_integers, directed_root
 from stator.tile.ir.rules import dtype_of
 from stator.tile.ir.types import F64, DType, Type
 
 Function: TypeAlias = Callable[..., Data]
 WAYS = ("rn", "rz", "rd", "ru")
+#: The greatest order of a Bessel function that is computed.
+ORDERS = 100_000
 
 
 def call(symbol: str, types: Sequence[Type], result: Type, *data: Data) -> Data:
@@ -68,9 +70,12 @@ def _cospi(data: Data) -> Data:
 
 
 def _lgamma(x: float) -> float:
-    if x <= 0 and x == math.floor(x):
+    if math.isinf(x) or (x <= 0 and x == math.floor(x)):
         return math.inf
-    return math.lgamma(x)
+    try:
+        return math.lgamma(x)
+    except OverflowError:
+        return math.inf
 
 
 def _tgamma(x: float) -> float:
@@ -134,6 +139,17 @@ def _scaled(data: Data, exponent: Data) -> Data:
     return np.ldexp(data, np.clip(exponent, -5000, 5000))
 
 
+def _of_order(function: Callable[[int, float], float]) -> Function:
+    """A Bessel function of any order that can be computed in reasonable time."""
+
+    def call(order: int, x: float) -> float:
+        if abs(order) > ORDERS:
+            raise Fault(f"a Bessel function of order {order}: the interpreter knows those up to {ORDERS}")
+        return function(int(order), x)
+
+    return _each(call)
+
+
 def _high_word(data: Data) -> Data:
     return bitcast(bitcast(np.asarray(data), np.dtype(np.uint64)) & np.uint64(0xFFFFFFFF00000000), np.dtype(np.float64))
 
@@ -153,7 +169,7 @@ NUMBERS: dict[str, Function] = {
     "cyl_bessel_i0": _each(lambda x: bessel_i(0, x)), "cyl_bessel_i1": _each(lambda x: bessel_i(1, x)),
     "j0": _each(lambda x: bessel_j(0, x)), "j1": _each(lambda x: bessel_j(1, x)),
     "y0": _each(lambda x: bessel_y(0, x)), "y1": _each(lambda x: bessel_y(1, x)),
-    "jn": _each(lambda n, x: bessel_j(int(n), x)), "yn": _each(lambda n, x: bessel_y(int(n), x)),
+    "jn": _of_order(bessel_j), "yn": _of_order(bessel_y),
     "copysign": np.copysign, "fdim": lambda x, y: np.where(x <= y, 0.0, x - y), "fmod": np.fmod,
     "remainder": _each(_remainder), "hypot": _length, "rhypot": lambda *x: 1 / _length(*x), "norm3d": _length,
     "rnorm3d": lambda *x: 1 / _length(*x), "norm4d": _length, "rnorm4d": lambda *x: 1 / _length(*x),
