@@ -54,11 +54,23 @@ class Parameter:
     annotation: str
     do_not_specialize: bool
     do_not_specialize_on_alignment: bool
+    #: The dtype that the text gives a number, whatever its size.
+    dtype: dtype | None = None
+
+
+#: An annotation → the dtype that it gives a number: the language's names, and those of Triton's signatures.
+_ANNOTATED: dict[str, dtype] = {
+    **{found.codegen_name(): found for found in BY_IR_NAME.values()},
+    **{f"fp{bits}": BY_IR_NAME[f"f{bits}"] for bits in (16, 32, 64)},
+    **{short: found for short, found in BY_IR_NAME.items() if short[0] in "iub"},
+}
 
 
 def _annotation(annotation: Any) -> str:
     if annotation is inspect.Parameter.empty:
         return ""
+    if isinstance(annotation, dtype):
+        return annotation.codegen_name()
     return annotation if isinstance(annotation, str) else getattr(annotation, "__name__", str(annotation))
 
 
@@ -73,7 +85,7 @@ def parameters_of(
         found.append(
             Parameter(
                 name, number, kind == "constexpr", kind == "const", text,
-                number in plain or name in plain, number in unaligned or name in unaligned,
+                number in plain or name in plain, number in unaligned or name in unaligned, _ANNOTATED.get(kind),
             )
         )  # fmt: skip
     return found
@@ -156,7 +168,21 @@ def describe(parameter: Parameter, value: Any, warmup: bool = False) -> Argument
     value = unwrap(value)
     if parameter.is_constexpr:
         return Argument(constexpr_type(value))
+    if parameter.dtype is not None and isinstance(value, bool | int | float | np.number):
+        return _annotated(parameter, parameter.dtype, value)
     return _described(parameter, parameter.name, value, warmup)
+
+
+def _annotated(parameter: Parameter, type: dtype, value: Any) -> Argument:
+    """A number of the dtype that the kernel's text says."""
+    if type.is_floating():
+        return Argument(type, [float(value)], [{}])
+    if type.is_bool():
+        return Argument(type, [bool(value)], [{}])
+    number = int(value)
+    if number != value or not type.get_int_min_value() <= number <= type.get_int_max_value():
+        raise LaunchError(f"the argument {parameter.name} is {value}, and the kernel says that it is {type}")
+    return Argument(type, [number], [_aligned(parameter, number)])
 
 
 def _described(parameter: Parameter, name: str, value: Any, warmup: bool) -> Argument:

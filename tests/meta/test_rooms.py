@@ -34,7 +34,6 @@ UNUSED = {
     "stator/inspect/statistics.py": "totals of this process, for users and for the benchmarks",
     "stator/kernel/evaluate.py": "the definition of the kernel IR, which tests run",
     "stator/kernel/parse.py": "reads what `text` prints, for tests and for people who edit it",
-    "stator/tile/language/core.py": "kernels import names of the language from it",
     "stator/tile/ir/parse.py": "reads what `text` prints, for tests and for people who edit it",
 }
 

@@ -86,6 +86,19 @@ def test_parameters_that_are_not_specialised() -> None:
     assert [p.name for p in kernel.params if p.do_not_specialize] == ["n"]
 
 
+def test_annotations_give_numbers_their_dtype() -> None:
+    @triton.jit
+    def kernel(out, a: tl.int64, b: tl.float64, c: tl.int8, d: tl.uint32, e: tl.int1):
+        tl.store(out, a + b + c + d + e)
+
+    text = signature(torch.zeros(4), 1, 2, 3, 16, 1, kernel=kernel)
+    assert "a: i64, b: f64, c: i8, d: u32(divisibility=16), e: i1" in text
+    with pytest.raises(LaunchError, match="c is 300, and the kernel says that it is int8"):
+        kernel[(1,)](torch.zeros(4), 1, 2, 300, 16, 1)
+    with pytest.raises(LaunchError, match=r"a is 1\.5, and the kernel says that it is int64"):
+        kernel[(1,)](torch.zeros(4), 1.5, 2, 3, 16, 1)
+
+
 def test_kernels_are_compiled_once_for_a_signature() -> None:
     whole.cache.clear()
     out = torch.zeros(8)

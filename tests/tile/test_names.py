@@ -229,6 +229,8 @@ def test_values_of_the_language_are_there() -> None:
     assert isinstance(tl.math, ModuleType) and isinstance(tl.extra, ModuleType)
     dtypes = [getattr(tl, name) for name in VALUES.split() if isinstance(getattr(tl, name), tl.dtype)]
     assert len({str(dtype) for dtype in dtypes}) == len(dtypes) == 20
+    with pytest.raises(AttributeError, match="no attribute 'cores'"):
+        tl.cores  # noqa: B018
 
 
 def test_modules_of_the_language_have_their_names() -> None:
@@ -240,8 +242,8 @@ def test_modules_of_the_language_have_their_names() -> None:
     for name in LIBDEVICE.split():
         assert callable(getattr(libdevice, name)), name
     assert "fast_tanhf" in dir(libdevice)
-    core = __import__("stator.tile.language.core", fromlist=["core"])
-    assert core.load is tl.load and core.constexpr is tl.constexpr
+    core = tl.core
+    assert core.__name__ == "stator.tile.language.core" and core.load is tl.load and core.constexpr is tl.constexpr
 
 
 def test_names_of_the_language_are_all_known() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import Any
+
 from stator.tile.language import extra, math, members, target_info
 from stator.tile.language.aggregates import aggregate as _aggregate
 from stator.tile.language.arithmetic import PropagateNan, add, clamp, maximum, minimum, mul, sub, where
@@ -166,3 +169,10 @@ __all__ = [
     "tensor_descriptor_type", "to_tensor", "topk", "trans", "tuple", "tuple_type", "uint8", "uint16", "uint32",
     "uint64", "uint_to_uniform_float", "umulhi", "view", "void", "where", "xor_sum", "zeros", "zeros_like",
 ]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    """`tl.core`, which has the same names; it is built upon this file."""
+    if name == "core":
+        return import_module("stator.tile.language.core")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -353,7 +353,14 @@ float32 = dtype("fp32")
 float64 = dtype("fp64")
 pi32_t = pointer_type(int32)
 
-BY_IR_NAME = {short: dtype(name) for name, short in IR_NAMES.items()}
+#: A dtype's name in the IR → it; the same object that `tl` names.
+BY_IR_NAME = {
+    IR_NAMES[type.name]: type
+    for type in (
+        *(int1, int8, int16, int32, int64, uint8, uint16, uint32, uint64),
+        *(float8e4nv, float8e5, float8e4b8, float8e5b16, float8e4b15, float16, bfloat16, float32, float64),
+    )
+}
 
 
 def get_int_dtype(bitwidth: Any, signed: Any) -> dtype:
