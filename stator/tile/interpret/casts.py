@@ -1,7 +1,7 @@
 """What `cast` and `bitcast` mean: rounding, saturation, wrapping, and how dtypes that numpy lacks are read and written.
 
-- A float that is too great becomes an infinity in f16, bf16 and f32, and the greatest number in the kinds of fp8, as do
-  infinities there; under "rtz" it becomes the greatest number everywhere. A NaN stays one where there is one; f8e4b15
+- A float that is too great becomes an infinity in f16, bf16 and f32, under "rtz" the greatest number. In the kinds of
+  fp8 it becomes the greatest number in either way, and so does an infinity. A NaN stays one where there is one; f8e4b15
   has none, and takes its greatest number.
 - A float becomes an integer by dropping its fraction; what lies outside becomes the least or greatest integer, NaN 0.
 - Integers wrap around. What is not 0 is True.
@@ -50,9 +50,10 @@ def round_to(data: Data, dtype: DType, rounding: str) -> Data:
     quantum = np.ldexp(1.0, np.maximum(exponent - 1, 1 - dtype.bias) - dtype.mantissa)
     steps = data / quantum
     rounded = (np.rint(steps) if rounding == "rtne" else np.trunc(steps)) * quantum
-    if rounding == "rtz" or dtype.is_fp8:
-        infinite = np.isinf(data) & (not dtype.is_fp8)
-        rounded = np.where(infinite, data, np.clip(np.where(np.isinf(data), data, rounded), -limit, limit))
+    if dtype.is_fp8:
+        rounded = np.clip(rounded, -limit, limit)
+    elif rounding == "rtz":
+        rounded = np.where(np.isinf(data), data, np.clip(rounded, -limit, limit))
     else:
         rounded = np.where(np.abs(rounded) > limit, np.copysign(np.inf, data), rounded)
     return np.where(np.isnan(data), limit if dtype.name == "f8e4b15" else np.nan, rounded)
@@ -114,8 +115,7 @@ def _sticky(data: Data) -> Data:
     """
     if data.dtype.itemsize < 8:
         return np.asarray(data.astype(np.float64))
-    large = data >> 53 != (-1 if data.dtype.kind == "i" else 0)
-    large &= data >> 53 != 0
+    large = ~np.isin(data >> 53, [0, -1] if data.dtype.kind == "i" else [0])
     low = data & data.dtype.type(2047)
     traced = (data - low) | np.where(low != 0, data.dtype.type(2048), data.dtype.type(0))
     return np.asarray(np.where(large, traced, data).astype(np.float64))

@@ -119,12 +119,6 @@ def _clamp(given: Given, value: Data, low: Data, high: Data) -> Data:
     return _minimum(given, _maximum(given, value, low), high)
 
 
-def _absolute(given: Given, data: Data) -> Data:
-    return bitcast(bitcast(data, np.dtype(np.uint16)) & np.uint16(0x7FFF), data.dtype) if (
-        given.dtype.bits == 16 and given.dtype.is_float
-    ) else np.asarray(np.abs(data))  # fmt: skip
-
-
 def _negative(given: Given, data: Data) -> Data:
     return data if given.dtype.is_bool else np.asarray(np.negative(data))
 
@@ -242,7 +236,7 @@ COMPUTE: dict[str, Row] = {
     "and": lambda given, a, b: np.bitwise_and(a, b), "or": lambda given, a, b: np.bitwise_or(a, b),
     "xor": lambda given, a, b: np.bitwise_xor(a, b), "not": lambda given, a: np.invert(a),
     "shl": _shift(np.left_shift), "shr": _shift(np.right_shift),
-    "abs": _absolute, "neg": _negative, "mulhi": _high_bits, "fma": _fma,
+    "abs": lambda given, a: np.abs(a), "neg": _negative, "mulhi": _high_bits, "fma": _fma,
     "eq": _compare(np.equal), "ne": _compare(np.not_equal), "lt": _compare(np.less), "le": _compare(np.less_equal),
     "gt": _compare(np.greater), "ge": _compare(np.greater_equal),
     "select": _select,

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 from stator.tile.ir import rules
+from stator.tile.ir.core import Operation
 from stator.tile.ir.externs import extern
 from stator.tile.ir.rules import FORMATS, Rule, TypeRule, elementwise
 from stator.tile.ir.types import DTYPES, DType, Pointer, Type
@@ -50,7 +51,7 @@ class Operator:
 
     @property
     def is_pure(self) -> bool:
-        """Whether nothing but its results tells that it ran. Regions may have effects of their own."""
+        """Whether the row has no effects; `effects_of` says it of an operation, whose regions may have some."""
         return not self.effects
 
     @property
@@ -79,6 +80,17 @@ class Operator:
 
 
 OPERATORS: dict[str, Operator] = {}
+
+
+def effects_of(operation: Operation) -> frozenset[str]:
+    """What an operation does beside giving values: by its row, by its attributes, and in its regions."""
+    found = OPERATORS[operation.op].effects
+    if operation.op == "inline_asm" and not operation.attrs["is_pure"]:
+        found |= {"reads", "writes"}
+    for region in operation.regions:
+        for inner in region.operations:
+            found |= effects_of(inner) - {"ends"}
+    return found
 
 
 def _int(value: object) -> bool:
@@ -214,7 +226,7 @@ _add("atomic_rmw", rules.atomic_rmw, "changes what lies at pointers, in order; g
 _add("atomic_cas", rules.atomic_cas, "writes the third value where the second one's bits are; gives what was there",
      effects="reads writes", attributes=_ATOMIC)  # fmt: skip
 
-_add("dot", rules.dot, "acc + a @ b: products exact, summed in the dtype of acc, or f32 where that is less",
+_add("dot", rules.dot, "acc + a @ b, with sums as good as those in f32, or in f64 where that is the dtype",
      attributes={
          "precision": _choice("tf32", "tf32x3", "ieee", "bf16x3", "bf16x6", default="tf32"),
          "max_imprecise": _typed(int, "an int", 0),

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from stator.tile.ir.build import complete, infer
 from stator.tile.ir.core import Block, Function, Module, Operation, Value
-from stator.tile.ir.operators import OPERATORS
+from stator.tile.ir.operators import OPERATORS, effects_of
 from stator.tile.ir.rules import TypeRule, listed
 from stator.tile.ir.text import operation_text
 
@@ -110,7 +110,7 @@ class _Checker:
 
     def only_computes(self, region: Block) -> None:
         for inner in region.walk():
-            impure = OPERATORS[inner.op].effects & _IMPURE
+            impure = effects_of(inner) & _IMPURE
             self.require(not impure, f"{inner.op} is more than a combination")
 
     def call(self, operation: Operation) -> None:

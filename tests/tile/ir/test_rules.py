@@ -8,7 +8,7 @@ import pytest
 
 from stator.tile.ir.build import IRBuilder, complete, infer, new_function
 from stator.tile.ir.core import Block, Module
-from stator.tile.ir.operators import OPERATORS
+from stator.tile.ir.operators import OPERATORS, effects_of
 from stator.tile.ir.parse import parse
 from stator.tile.ir.rules import TypeRule
 from stator.tile.ir.types import DTYPES, DType, Pointer, Type
@@ -248,6 +248,32 @@ def test_every_operator_says_what_it_does() -> None:
         assert operator.name == name and operator.doc and operator.doc[0] != " " and operator.effects <= known
         assert operator.is_pure == (not operator.effects)
     assert not {n for n, o in OPERATORS.items() if o.elementwise and o.effects}
+
+
+def test_regions_have_effects() -> None:
+    text = """\
+def f(c: i1, x: ptr[i32]) -> i32:
+    v0: i32 = if_(c)
+    def then():
+        v1: i32 = load(x)
+        v2: i32 = inline_asm(v1, asm='', constraints='', dtypes=(i32,), pack=1, is_pure=False)
+        yield_(v2)
+    def otherwise():
+        assume(c)
+        v4: i32 = constant(value=1, type=i32)
+        v3: i32 = inline_asm(v4, asm='', constraints='', dtypes=(i32,), pack=1)
+        yield_(v3)
+    return_(v0)
+"""
+    first, *_ = parse(text).functions["f"].body.operations
+    then, otherwise = first.regions
+    assert [sorted(effects_of(operation)) for operation in then.operations] == [
+        ["reads"],
+        ["reads", "writes"],
+        ["ends"],
+    ]
+    assert [sorted(effects_of(operation)) for operation in otherwise.operations] == [["fails"], [], [], ["ends"]]
+    assert effects_of(first) == {"reads", "writes", "fails"}
 
 
 def test_every_operator_is_in_a_table_here() -> None:
