@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from stator.base.errors import StatorError
+from stator.base.errors import StatorError, StatorWarning
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +72,17 @@ class LaunchError(TritonError):
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message=message, hint=hint)
+
+
+class CodeRefused(TritonError):
+    """A kernel has something that there is no code for, where code is wanted strictly."""
+
+    def __init__(self, message: str, hint: str = "without STATOR_TILE_STRICT it is interpreted") -> None:
+        super().__init__(message=message, hint=hint)
+
+
+class CodeWarning(StatorWarning):
+    """A kernel is interpreted, and takes much longer than its machine code would."""
 
 
 class OutOfResources(TritonError):

@@ -17,6 +17,7 @@ from typing import Any
 from stator.base.store import key_of
 from stator.tile import launch
 from stator.tile.arguments import Argument, Parameter, Signature, describe, parameters_of
+from stator.tile.cpu.entry import MachineCode, code_of
 from stator.tile.errors import LaunchError
 from stator.tile.frontend.direct import function_of
 from stator.tile.frontend.kernel import Compiled, compile_kernel
@@ -62,6 +63,11 @@ class CompiledKernel:
     def asm(self) -> dict[str, str]:
         """The kernel's text at each stage."""
         return {"tir": module_text(self.compiled.module)}
+
+    @functools.cached_property
+    def code(self) -> MachineCode | None:
+        """Its machine code, or None where it is interpreted."""
+        return code_of(self.compiled.module, self.compiled.name)
 
 
 class JITFunction(jit_callable, KernelInterface):
@@ -146,7 +152,7 @@ class JITFunction(jit_callable, KernelInterface):
             launch.run_text(self.source, described, sizes, debug)
             return None
         kernel = self.compile(described, options, debug)
-        launch.run_module(kernel.compiled, described, sizes)
+        launch.run_module(kernel.compiled, kernel.code, described, sizes)
         return kernel
 
     def compile(self, described: Mapping[str, Argument], options: Options, debug: bool) -> CompiledKernel:

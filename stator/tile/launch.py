@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stator.tile.arguments import Argument
+from stator.tile.cpu.entry import MachineCode
 from stator.tile.errors import InvalidUse, LaunchError
 from stator.tile.frontend.direct import function_of, located
 from stator.tile.frontend.kernel import Compiled
@@ -42,9 +43,14 @@ def memory_of(arguments: Mapping[str, Argument], memory: Memory) -> Memory:
     return memory
 
 
-def run_module(compiled: Compiled, arguments: Mapping[str, Argument], grid: tuple[int, int, int]) -> None:
-    """A module's kernel for every program of a grid."""
+def run_module(
+    compiled: Compiled, code: MachineCode | None, arguments: Mapping[str, Argument], grid: tuple[int, int, int]
+) -> None:
+    """A module's kernel for every program of a grid, as machine code if there is some."""
     numbers = [number for argument in arguments.values() for number in argument.numbers]
+    if code is not None:
+        code.run(numbers, grid)
+        return
     memory = memory_of(arguments, LiveMemory() if compiled.makes_pointers else Memory())
     run(compiled.module, compiled.name, numbers, memory, grid)
 

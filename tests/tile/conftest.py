@@ -11,3 +11,9 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setenv("STATOR_TILE_INTERPRET", "1" if request.param == "text" else "0")
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
     return str(request.param)
+
+
+@pytest.fixture(autouse=True)
+def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels are interpreted unless a test wants code: tests provoke accesses that only the interpreter checks."""
+    monkeypatch.setenv("STATOR_TILE_CODE", "0")
