@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from stator.tile.errors import InterpreterError
+from stator.tile.interpret.compute import Fault
 from stator.tile.interpret.memory import Memory
 from stator.tile.interpret.run import run
 from stator.tile.ir.build import IRBuilder, new_function
@@ -296,9 +297,36 @@ def test_allocations_that_overlap_are_one() -> None:
         (5, 0, "f"),
     ):
         memory.add(address, size, name)
+    memory.add(310, 0, "g")
+    memory.add(300, 10, "b")
     assert [(a.address, a.size, a.names) for a in memory.allocations] == [
         (0, 5, ["e"]), (100, 100, ["a", "c", "d"]), (300, 10, ["b"]),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("skipped", range(9))
+def test_an_allocation_may_begin_anywhere(skipped: int) -> None:
+    data = np.arange(16, dtype=np.int32)
+    memory = Memory()
+    base = data.__array_interface__["data"][0]
+    memory.add(base + skipped, data.nbytes - skipped, "data")
+    inside = np.arange(-(-skipped // 4), 16)
+    assert memory.read(base + 4 * inside, np.dtype(np.int32)).tolist() == inside.tolist()
+    memory.write(base + 4 * inside, np.full(len(inside), -1, np.int32))
+    assert (data == -1).tolist() == [place in inside for place in range(16)]
+    if skipped:
+        with pytest.raises(Fault, match="bytes before data"):
+            memory.read(np.array([base]), np.dtype(np.int32))
+
+
+def test_the_first_place_that_is_outside_is_named() -> None:
+    data = np.zeros(4, np.int32)
+    memory = Memory()
+    base = memory.add_array(data, "data")
+    with pytest.raises(Fault, match=r"4 bytes behind data, which has 16 \(one of 3 such places\)"):
+        memory.read(base + 4 * np.array([0, 5, 1, 9, 4]), np.dtype(np.int32))
+    with pytest.raises(Fault, match=r"0 bytes behind data, which has 16$"):
+        memory.read(base + 4 * np.array([0, 4]), np.dtype(np.int32))
 
 
 def test_elements_of_several_allocations() -> None:

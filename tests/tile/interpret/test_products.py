@@ -104,6 +104,15 @@ def test_precisions_are_as_good_as_they_say(precision: str, least: float, most: 
     assert least <= error.max() <= most
 
 
+def test_three_products_of_two_parts() -> None:
+    """The product of the small parts is left out."""
+    a, b = np.array([[1 + 3 * 2.0**-10]], np.float32), np.array([[1 + 2.0**-10]], np.float32)
+    high, low = 1.0, (3 * 2.0**-10, 2.0**-10)
+    operands = (("f32", a), ("f32", b), ("f32", np.zeros((1, 1), np.float32)))
+    (found,) = Case("dot", operands, {"precision": "bf16x3"}).run()
+    assert found.item() == high + low[0] + low[1] != (high + low[0]) * (high + low[1])
+
+
 @pytest.mark.parametrize("precision", ["ieee", "tf32", "tf32x3", "bf16x3", "bf16x6"])
 def test_infinities_stay(precision: str) -> None:
     a, b = np.array([[np.inf, 1.5]], np.float32), np.array([[2.0], [0.1]], np.float32)
