@@ -36,8 +36,10 @@ class LiveMemory(Memory):
             return False
         found = False
         for item in gc.get_objects():
-            # Tensors without memory of their own (fake ones, those of sparse layouts) have no address to compare.
-            if not issubclass(type(item), torch.Tensor) or item.layout != torch.strided or item.device.type != "cpu":
+            # Subclasses (fake tensors, wrappers) and sparse layouts have no memory of their own to compare with.
+            if type(item) not in (torch.Tensor, torch.nn.Parameter):
+                continue
+            if item.layout != torch.strided or item.device.type != "cpu":
                 continue
             storage = item.untyped_storage()
             start, size = storage.data_ptr(), storage.nbytes()

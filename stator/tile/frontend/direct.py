@@ -5,6 +5,8 @@ The text is Python's but for a few rewrites that keep lines and columns, where P
     a and b, not a    -->  the language's logic, which takes tensors
     a is b            -->  the same of what constexprs hold
     before a loop     -->  numbers that its body assigns become tensors, as what a compiled loop carries
+    behind an if      -->  the same of what its branches assign or return, unless its condition is known
+    a if c else b     -->  the same
     assert c, m       -->  the language's assertion
 
 and builtins stand for what they are in kernels. Neighbours: `calls.py` has the builtins; `stator.tile.interpret.eager`
@@ -22,7 +24,7 @@ from typing import Any
 
 from stator.tile.errors import InterpreterError, InvalidUse, Place, PlacedError, UnsupportedLanguageConstruct
 from stator.tile.frontend.calls import PLAIN
-from stator.tile.frontend.generator import REFUSED, is_known, lift, plain
+from stator.tile.frontend.generator import REFUSED, is_known, plain
 from stator.tile.frontend.loops import assigned
 from stator.tile.frontend.names import BUILTINS
 from stator.tile.frontend.source import Source
@@ -30,9 +32,12 @@ from stator.tile.language.arithmetic import logical_and, logical_not, logical_or
 from stator.tile.language.effects import device_assert, static_assert
 from stator.tile.language.promotion import is_number, to_tensor
 from stator.tile.language.static import constexpr
+from stator.tile.language.values import tuple
 
 _PREFIX = "__stator_tile_"
 _UNROLLED = {"static_range"}
+#: The variable that says whether a tensor has decided which return it is.
+DECIDED = f"{_PREFIX}decided"
 
 
 def _both(value: Any, other: Callable[[], Any]) -> Any:
@@ -66,6 +71,30 @@ def _carried(value: Any) -> Any:
     return to_tensor(value) if is_number(value) else value
 
 
+def _merged(value: Any, condition: Any) -> Any:
+    return value if is_known(condition) else _carried(value)
+
+
+def _chosen(condition: Any, first: Callable[[], Any], second: Callable[[], Any]) -> Any:
+    return _merged(first() if condition else second(), condition)
+
+
+def _returned(value: Any, decided: bool) -> Any:
+    """What a function returns; `decided` says whether a tensor has decided which return it is."""
+    if not decided:
+        return value
+    match value:
+        case builtins.tuple() if not hasattr(value, "_fields"):
+            return builtins.tuple([_carried(item) for item in value])
+        case tuple():
+            return tuple([_carried(item) for item in value], value.type if value.type.fields else None)
+    return _carried(value)
+
+
+def _decides(condition: Any) -> bool:
+    return not is_known(condition)
+
+
 def _assert(holds: Any, message: Any = "") -> None:
     if is_known(holds):
         static_assert(plain(holds), message)
@@ -75,7 +104,8 @@ def _assert(holds: Any, message: Any = "") -> None:
 
 #: What rewritten text calls, by the name behind the prefix.
 _RUNTIME: dict[str, Callable[..., Any]] = {
-    "and": _both, "or": _either, "not": _not, "is": _same, "carried": _carried, "assert": _assert, "list": lift,
+    "and": _both, "or": _either, "not": _not, "is": _same, "carried": _carried, "merged": _merged, "chosen": _chosen,
+    "returned": _returned, "decides": _decides, "assert": _assert,
 }  # fmt: skip
 
 
@@ -84,6 +114,7 @@ class _Rewriter(ast.NodeTransformer):
 
     def __init__(self, source: Source) -> None:
         self.source = source
+        self.tests = 0
 
     def visit(self, node: ast.AST) -> Any:
         if type(node) in REFUSED and node is not self.source.tree and not isinstance(node, ast.FunctionDef):
@@ -104,9 +135,40 @@ class _Rewriter(ast.NodeTransformer):
         name = "and" if isinstance(node.op, ast.And) else "or"
         result, *others = [self.visit(value) for value in node.values]
         for other in others:
-            empty = ast.arguments([], [], None, [], [], None, [])
-            result = self.call(node, name, result, ast.copy_location(ast.Lambda(empty, other), other))
+            result = self.call(node, name, result, self.later(other))
         return result
+
+    def later(self, node: ast.expr) -> ast.expr:
+        """A function of an expression, for what may not be computed."""
+        return ast.copy_location(ast.Lambda(ast.arguments([], [], None, [], [], None, []), node), node)
+
+    def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
+        ways = [self.later(self.visit(part)) for part in (node.body, node.orelse)]
+        return self.call(node, "chosen", self.visit(node.test), *ways)
+
+    def visit_If(self, node: ast.If) -> list[ast.stmt]:
+        names = assigned([*node.body, *node.orelse])
+        returns = any(isinstance(item, ast.Return) for item in ast.walk(node))
+        self.tests += 1
+        test = f"{_PREFIX}test{self.tests}"
+        made = [self.assign(node.test, test, self.visit(node.test))]
+        if returns:
+            both = [self.name(node, DECIDED), self.call(node, "decides", self.name(node, test))]
+            made.append(self.assign(node.test, DECIDED, ast.copy_location(ast.BoolOp(ast.Or(), both), node)))
+        node.test = ast.copy_location(self.name(node, test), node.test)
+        after = [self.rewrite(node, name, "merged", test) for name in names]
+        return [*made, self.generic_visit(node), *after]  # type: ignore[list-item]
+
+    def visit_Return(self, node: ast.Return) -> ast.stmt:
+        if node.value is not None:
+            node.value = self.call(node, "returned", self.visit(node.value), self.name(node, DECIDED))
+        return node
+
+    def name(self, node: ast.AST, name: str) -> ast.expr:
+        return ast.copy_location(ast.Name(name, ast.Load()), node)
+
+    def assign(self, node: ast.AST, name: str, value: ast.expr) -> ast.stmt:
+        return ast.copy_location(ast.Assign([ast.copy_location(ast.Name(name, ast.Store()), node)], value), node)
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
         node.operand = self.visit(node.operand)
@@ -137,18 +199,18 @@ class _Rewriter(ast.NodeTransformer):
         over = node.iter.func if isinstance(node.iter, ast.Call) else node.iter
         name = over.attr if isinstance(over, ast.Attribute) else getattr(over, "id", "")
         names = [] if name in _UNROLLED or not isinstance(node.iter, ast.Call) else assigned(node.body)
-        return [*[self.carry(node, name) for name in names], self.generic_visit(node)]
+        return [*[self.rewrite(node, name, "carried") for name in names], self.generic_visit(node)]
 
     def visit_While(self, node: ast.While) -> Any:
         if isinstance(node.test, ast.Constant) and node.test.value:
             why = "the condition of this loop is always true, and nothing else ends it"
             raise self.refused(node, why, "let it depend on a tensor")
         names = assigned(node.body)
-        return [*[self.carry(node, name) for name in names], self.generic_visit(node)]
+        return [*[self.rewrite(node, name, "carried") for name in names], self.generic_visit(node)]
 
-    def carry(self, node: ast.AST, name: str) -> ast.stmt:
-        """`name = carried(name)`, if it has a value here."""
-        value = self.call(node, "carried", ast.Name(name, ast.Load()))
+    def rewrite(self, node: ast.AST, name: str, function: str, *args: str) -> ast.stmt:
+        """`name = function(name, args)`, if it has a value here."""
+        value = self.call(node, function, ast.Name(name, ast.Load()), *[self.name(node, arg) for arg in args])
         handler = ast.ExceptHandler(ast.Name("NameError", ast.Load()), None, [ast.Pass()])
         made = ast.Try([ast.Assign([ast.Name(name, ast.Store())], value)], [handler], [], [])
         for item in ast.walk(made):
@@ -165,7 +227,7 @@ def _code(source: Source) -> CodeType:
             parameter.annotation = None
     tree.args.defaults, tree.args.kw_defaults = [], [None] * len(tree.args.kwonlyargs)
     rewriter = _Rewriter(source)
-    body: list[ast.stmt] = []
+    body: list[ast.stmt] = [rewriter.assign(tree, DECIDED, ast.copy_location(ast.Constant(False), tree))]
     for item in tree.body:
         made = rewriter.visit(item)
         body += made if isinstance(made, list) else [made]

@@ -14,7 +14,7 @@ from typing import Any
 
 from stator.tile.errors import InvalidUse
 from stator.tile.frontend.generator import Generator, Undefined, expression, is_known, lift, plain
-from stator.tile.frontend.names import lookup
+from stator.tile.frontend.names import lookup, of_module
 from stator.tile.language.aggregates import aggregate_value
 from stator.tile.language.arithmetic import logical_and, logical_not, logical_or
 from stator.tile.language.promotion import to_tensor
@@ -191,10 +191,10 @@ def visit_attribute(g: Generator, node: ast.Attribute) -> Any:
     if not hasattr(owner, node.attr):
         what = f"the module {owner.__name__}" if isinstance(owner, ModuleType) else _described(owner)
         raise InvalidUse(f"{what} has no attribute {node.attr!r}")
-    found = getattr(owner, node.attr)
     if isinstance(owner, ModuleType) and not owner.__name__.startswith("stator.tile"):
-        return found if callable(found) or isinstance(found, ModuleType) else lift(found)
-    return lift(found) if not isinstance(owner, aggregate_value) else found
+        return of_module(g, owner, node.attr)
+    found = getattr(owner, node.attr)
+    return found if isinstance(owner, aggregate_value) else lift(found)
 
 
 @expression(ast.Subscript)

@@ -22,6 +22,28 @@ BUILTINS: dict[Any, Any] = {}
 _SEEN = (ModuleType, jit_callable, dtype, constexpr, type, BuiltinFunctionType, FunctionType)
 
 
+class ModuleNames:
+    """The names of a module, as a source has those around a function."""
+
+    def __init__(self, module: ModuleType) -> None:
+        self.module = module
+
+    def captured(self, name: str) -> Any:
+        """What the name stands for now; KeyError if it is nothing."""
+        if not hasattr(self.module, name):
+            raise KeyError(name)
+        return getattr(self.module, name)
+
+
+def of_module(g: Generator, module: ModuleType, name: str) -> Any:
+    """What a module's name stands for; if that is a number or the like, the kernel is compiled again when it changes."""
+    value = getattr(module, name)
+    if callable(value) or isinstance(value, ModuleType):
+        return value
+    g.session.captured[ModuleNames(module), name] = value
+    return lift(value)
+
+
 def lookup(g: Generator, name: str) -> Any:
     """The value of a name that the kernel's function does not define."""
     try:

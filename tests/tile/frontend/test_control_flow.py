@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import types
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -284,6 +286,43 @@ def test_a_constexpr_global_that_changes_is_seen(monkeypatch: pytest.MonkeyPatch
     assert run(expressions, 4, True, None)[5] == 131
     monkeypatch.setitem(globals(), "WIDTH", 5)
     assert run(expressions, 4, True, None)[5] == 133
+
+
+SETTINGS = types.ModuleType("settings")
+SETTINGS.FACTOR = 3  # type: ignore[attr-defined]
+
+
+@triton.jit
+def of_module(out):
+    tl.store(out, SETTINGS.FACTOR * math.floor(2.5))
+
+
+def test_a_number_of_a_module_that_changes_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run(of_module, size=1) == [6]
+    monkeypatch.setattr(SETTINGS, "FACTOR", 5)
+    assert run(of_module, size=1) == [10]
+
+
+@triton.jit
+def halves(x):
+    if x > 2:
+        return -7
+    return 7
+
+
+@triton.jit
+def of_branches(out, n):
+    k = 7
+    if n > 2:
+        k = -7
+    tl.store(out, k // 2)
+    tl.store(out + 1, (-9 if n > 2 else 9) % 4)
+    tl.store(out + 2, halves(n) // 2)
+
+
+def test_numbers_that_branches_choose_divide_as_tensors_do() -> None:
+    assert run(of_branches, 5, size=3) == [-3, -1, -3]
+    assert run(of_branches, 1, size=3) == [3, 1, 3]
 
 
 @triton.constexpr_function
