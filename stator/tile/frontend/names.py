@@ -36,7 +36,7 @@ class ModuleNames:
 
 
 def of_module(g: Generator, module: ModuleType, name: str) -> Any:
-    """What a module's name stands for; if that is a number or the like, the kernel is compiled again when it changes."""
+    """What a module's name stands for; when a number or the like changes, the kernel is compiled again."""
     value = getattr(module, name)
     if callable(value) or isinstance(value, ModuleType):
         return value
