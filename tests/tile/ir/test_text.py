@@ -123,6 +123,7 @@ def test_names_are_those_of_the_kernel_where_they_are_free() -> None:
         ("v0: i32 = neg(m)", "m is not defined"),
         ("v0: f32 = neg(n)", "neg gives i32, not f32"),
         ("v0, v1 = neg(n)", "neg gives 1 results, not 2"),
+        ("neg(n)", "neg gives 1 results, not 0"),
         ("n: i32 = neg(n)", "n is defined already"),
         ("v0: i32 = add(n)", "add: takes 2 operands, not 1"),
         ("v0: i32 = program_id()", "needs the attribute 'axis'"),
