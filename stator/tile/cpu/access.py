@@ -48,6 +48,8 @@ def load(code: Code, width: int, place: Place, other: Lanes | None) -> Lanes:
     m = Maker(code, 0 if single else width)
     if single:
         found = _load_one(code, place, other)
+    elif place.contiguous and mask is not None and mask.uniform:
+        found = _load_run_if(m, place, mask, other)
     elif place.contiguous:
         found = _load_run(m, place, other)
     else:
@@ -98,6 +100,19 @@ def _load_run(m: Maker, place: Place, other: Lanes | None) -> str:
     return _filled(m, place, other, read)
 
 
+def _load_run_if(m: Maker, place: Place, mask: Lanes, other: Lanes | None) -> str:
+    """A whole vector or none of it, as one condition says."""
+    kind, type_ = m.type(casts.memory(place.element)), casts.register(place.element)
+    target = m.code.memory(m.type(type_))
+    rest = m.number(type_, 0) if other is None else expanded(m.code, other, m.width)
+    m.code.store(m.type(type_), rest, target)
+    with m.code.when(mask.text):
+        address = _address(m.code, place.pointer.text)
+        found = m.code.value(f"load {kind}, ptr {address}, align {place.element.itemsize}")
+        m.code.store(m.type(type_), casts.unpack(m, place.element, found), target)
+    return m.code.load(m.type(type_), target)
+
+
 def _pointers(m: Maker, place: Place) -> str:
     addresses = expanded(m.code, place.pointer, m.width)
     return m.code.value(f"inttoptr {m.type('i64')} {addresses} to {m.type('ptr')}")
@@ -126,6 +141,10 @@ def store(code: Code, width: int, place: Place, value: Lanes) -> None:
     if place.contiguous and mask is None:
         code.do(f"store {m.type(kind)} {text}, ptr {_address(code, pointer.text)}, align {size}")
         return
+    if place.contiguous and mask is not None and mask.uniform:
+        with code.when(mask.text):
+            code.do(f"store {m.type(kind)} {text}, ptr {_address(code, pointer.text)}, align {size}")
+        return
     holds = m.number("i1", True) if mask is None else expanded(code, mask, width)
     if place.contiguous:
         code.call(
@@ -151,8 +170,6 @@ def each_lane(
     """The results of something that is done for lane after lane: given an address, and one lane of each value."""
     type_ = casts.register(place.element)
     given = [place.pointer, *values, *([] if place.mask is None else [place.mask])]
-    if all(lanes.uniform for lanes in given):
-        width = 0
     target = code.memory(type_ if not width else f"[{width} x {type_}]")
 
     def one(texts: list[str], slot: str) -> None:

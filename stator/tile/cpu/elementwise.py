@@ -31,6 +31,27 @@ def _divide(m: Maker, dtype: DType, attrs: Mapping[str, Any], a: str, b: str) ->
     return rounded(m, dtype, m.op("fdiv", register(dtype), a, b))
 
 
+def divide_all(m: Maker, dtype: DType, a: str, b: str) -> str:
+    """All lanes by one number, as products with its reciprocal: an ulp off at most.
+
+    The divisor is brought to a size whose reciprocal is a normal number; the power of two that this takes goes into
+    the product in two equal parts, so that neither factor leaves the range before the quotient does.
+    """
+    one = Maker(m.code, 0)
+    size = one.intrinsic("fabs", "float", b)
+    small = one.compare("olt", "float", size, one.number("float", 2.0**-60))
+    great = one.compare("ogt", "float", size, one.number("float", 2.0**60))
+
+    def power(exponent: int) -> str:
+        upper = one.select(great, "float", one.number("float", 2.0**-exponent), one.number("float", 1.0))
+        return one.select(small, "float", one.number("float", 2.0**exponent), upper)
+
+    reciprocal = one.op("fdiv", "float", one.number("float", 1.0), one.op("fmul", "float", b, power(64)))
+    half = m.splat("float", power(32))
+    found = m.op("fmul", "float", m.op("fmul", "float", a, half), m.splat("float", reciprocal))
+    return rounded(m, dtype, m.op("fmul", "float", found, half))
+
+
 def _not_zero(m: Maker, type_: str, b: str, signed: bool, a: str) -> tuple[str, str]:
     """A divisor that nothing fails for, and whether it was 0."""
     zero = m.compare("eq", type_, b, m.number(type_, 0))

@@ -112,8 +112,8 @@ class Evaluator:
             if known.contiguity[axis] >= self.width and not (isinstance(element, DType) and element.is_float):
                 step = element.to.itemsize if isinstance(element, Pointer) else 1
                 return replace(self.at(value, first), width=self.width, step=step)
-        if operation.op in _VIEWS:
-            return _VIEWS[operation.op](self, operation, value, index)
+        if operation.op in VIEWS:
+            return VIEWS[operation.op](self, operation, value, index)
         return self.compute(operation, [self.at(operand, index) for operand in operation.operands])
 
     def compute(self, operation: Operation, given: Sequence[Lanes]) -> Lanes:
@@ -171,6 +171,8 @@ def compute(
         case "extern":
             text = extern(m, attrs["symbol"], [dtype_of(t) for t in types], dtype_of(operation.results[0].type), texts,
                           operation.location)  # fmt: skip
+        case "div" if width and given[1].uniform and register(element) == "float":
+            text = elementwise.divide_all(m, dtype_of(types[0]), texts[0], given[1].text)
         case op if op in elementwise.ROWS:
             text = elementwise.ROWS[op](m, dtype_of(types[0]), attrs, *texts)
         case op:
@@ -290,7 +292,7 @@ def _bounded(e: Evaluator, coordinate: Coordinate, shift: int, size: int) -> Coo
     return Coordinate("0", vector=place) if width else Coordinate(place)
 
 
-_VIEWS: dict[str, Callable[[Evaluator, Operation, Value, Index], Lanes]] = {
+VIEWS: dict[str, Callable[[Evaluator, Operation, Value, Index], Lanes]] = {
     "constant": constant, "arange": _arange, "splat": _splat, "broadcast": _broadcast, "expand_dims": _expand,
     "permute": _permute, "reshape": _reshape, "join": _join, "split": _split, "cat": _cat,
 }  # fmt: skip

@@ -71,6 +71,10 @@ class Inlining:
             self._sources[value] = tuple(found.items())
         return self._sources[value]
 
+    def of_places(self, value: Value) -> bool:
+        """Whether a tile is computed of positions and scalars alone."""
+        return value in self._costs
+
     def used(self, operation: Operation) -> tuple[Value, ...]:
         """What an operation with regions uses of what is around it, but for tiles that it starts to carry."""
         scalars = [operand for operand in operation.operands if operand.type.is_scalar]

@@ -1,45 +1,24 @@
 """A plan as text of LLVM: the function of one program, and the function that runs programs until none is left.
 
     void run(context)            takes programs from the context's counter, with memory of its own for buffers
-    void program(context, x, y, z, scratch)
+    void program(context, number, x, y, z, scratch)
 
-The context is an array of 64-bit words: see `Word`. A failed assertion leaves its number there and ends its program.
-Neighbours: `schedule` has decided; `nests` writes loops; `build` makes machine code; `launch` fills the context.
+The context is an array of 64-bit words: see `writer.Word`. A failed assertion leaves its number there and ends its
+program. Neighbours: `schedule` has decided; `nests` writes loops; `build` makes machine code; `launch` fills contexts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 
 from stator.tile.analysis.axes import Axes
-from stator.tile.cpu.access import atomic_cas, atomic_rmw, load, place_of, refuse_booleans, store
 from stator.tile.cpu.casts import register
-from stator.tile.cpu.code import Code, Maker
-from stator.tile.cpu.evaluate import Evaluator, compute, constant
-from stator.tile.cpu.lanes import Index, Lanes
 from stator.tile.cpu.nests import Nests
 from stator.tile.cpu.plan import Body, Control, Nest, Plan, Whole
-from stator.tile.ir.core import Location, Operation, Value
+from stator.tile.cpu.writer import Site, Word, Writer
+from stator.tile.ir.core import Operation, Value
 from stator.tile.ir.rules import dtype_of
-from stator.tile.ir.types import Type
-
-
-class Word(IntEnum):
-    """What lies where in the context."""
-
-    NEXT, TOTAL, CHUNK, X, Y, Z, FAULT, PROGRAM, PRINT, ARGUMENTS = range(10)
-
-
-@dataclass(frozen=True, slots=True)
-class Site:
-    """A place that fails or prints: what it says, and of what."""
-
-    message: str
-    location: Location | None
-    types: tuple[Type, ...] = ()
-    hex: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,25 +30,12 @@ class Text:
     prints: bool
 
 
-class Writer:
+class Program(Writer):
     """Writes the function of one program."""
 
     def __init__(self, plan: Plan, axes: Mapping[Value, Axes], lanes: int) -> None:
-        self.plan, self.axes, self.lanes = plan, axes, lanes
-        self.code = Code()
-        self.scalars: dict[Value, str] = {}
-        self.sites: list[Site] = []
+        super().__init__(plan, axes, lanes)
         self.nests = Nests(self)
-
-    def evaluator(self, width: int, here: Index = ()) -> Evaluator:
-        return Evaluator(self.code, self.plan, self.axes, self.scalars, width, here)
-
-    def word(self, number: int) -> str:
-        return self.code.at("%context", str(number), "i64")
-
-    def parameters(self) -> None:
-        for number, param in enumerate(self.plan.function.params):
-            self.scalars[param] = self.code.load(register(param.type.element), self.word(Word.ARGUMENTS + number))
 
     def body(self, body: Body) -> None:
         for item in body.items:
@@ -82,84 +48,6 @@ class Writer:
                     self.control(operation, bodies)
                 case Operation():
                     self.scalar(item)
-
-    # ---- scalars
-
-    def scalar(self, operation: Operation) -> None:
-        given = [Lanes(self.scalars[v], register(v.type.element)) for v in operation.operands]
-        match operation.op:
-            case "constant":
-                found = constant(self.evaluator(0), operation, operation.result, ())
-            case "program_id":
-                found = Lanes(f"%{'xyz'[operation.attrs['axis']]}", "i32")
-            case "num_programs":
-                wide = self.code.load("i64", self.word(Word.X + operation.attrs["axis"]))
-                found = Lanes(self.code.value(f"trunc i64 {wide} to i32"), "i32")
-            case "load" | "atomic_rmw" | "atomic_cas":
-                found = self.access(operation, given, 0)
-            case "store":
-                self.access(operation, given, 0)
-                return
-            case "assert":
-                self.fail_unless(given[0].text, f"assertion failed: {operation.attrs['message']}", operation)
-                return
-            case "barrier":
-                self.code.do("fence acq_rel")
-                return
-            case _:
-                types = [operand.type for operand in operation.operands]
-                found = compute(self.code, 0, operation, types, operation.attrs, given)
-        self.scalars[operation.result] = found.text
-
-    def access(self, operation: Operation, given: Sequence[Lanes], width: int) -> Lanes:
-        """A load, store or atomic."""
-        code, pointer, rest = self.code, given[0], given[1:]
-        match operation.op:
-            case "load":
-                place = place_of(operation, pointer, rest[0] if rest else None)
-                return load(code, width, place, rest[1] if len(rest) > 1 else None)
-            case "store":
-                store(code, width, place_of(operation, pointer, rest[1] if len(rest) > 1 else None), rest[0])
-                return rest[0]
-        refuse_booleans(operation)
-        if operation.op == "atomic_cas":
-            return atomic_cas(code, width, operation, place_of(operation, pointer, None), *rest)
-        place = place_of(operation, pointer, rest[1] if len(rest) > 1 else None)
-        return atomic_rmw(code, width, operation, place, rest[0])
-
-    # ---- failures and prints
-
-    def fail_unless(self, condition: str, message: str, operation: Operation) -> None:
-        """Ends the program with a number in the context that stands for a message, the first one's."""
-        code = self.code
-        self.sites.append(Site(message, operation.location))
-        with code.when(code.value(f"xor i1 {condition}, true")):
-            place = self.word(Word.FAULT)
-            pair = code.value(f"cmpxchg ptr {place}, i64 0, i64 {len(self.sites)} acq_rel monotonic")
-            with code.when(code.value(f"extractvalue {{ i64, i1 }} {pair}, 1")):
-                code.store("i64", "%number", self.word(Word.PROGRAM))
-            code.do("ret void")
-            code.block(code.fresh("never"))
-
-    def print(self, operation: Operation) -> None:
-        """Calls back with the places of the operands."""
-        code = self.code
-        types = tuple([operand.type for operand in operation.operands])
-        self.sites.append(Site(operation.attrs["prefix"], operation.location, types, operation.attrs["hex"]))
-        places = code.memory("ptr", max(len(types), 1), 8)
-        for number, operand in enumerate(operation.operands):
-            if operand.type.is_scalar:
-                type_ = register(operand.type.element)
-                address = code.memory("i64")
-                m = Maker(code, 0)
-                text = self.scalars[operand]
-                text, type_ = (m.convert("zext", "i1", "i8", text), "i8") if type_ == "i1" else (text, type_)
-                code.store(type_, text, address)
-            else:
-                address = self.evaluator(0).address(self.plan.buffers[operand], "0")
-            code.store("ptr", address, code.at(places, str(number), "ptr"))
-        function = code.load("ptr", self.word(Word.PRINT))
-        code.do(f"call void {function}(i64 {len(self.sites)}, i64 %number, ptr {places})")
 
     # ---- control flow
 
@@ -307,7 +195,7 @@ declare void @free(ptr)
 
 def write(plan: Plan, axes: Mapping[Value, Axes], lanes: int) -> Text:
     """The text of a kernel for vectors of so many lanes of 32 bits."""
-    writer = Writer(plan, axes, lanes)
+    writer = Program(plan, axes, lanes)
     writer.parameters()
     writer.body(plan.body)
     code = writer.code
@@ -320,4 +208,7 @@ def write(plan: Plan, axes: Mapping[Value, Axes], lanes: int) -> Text:
     vectors = f'"prefer-vector-width"="{32 * lanes}" "min-legal-vector-width"="{32 * lanes}"'
     tail = ["  ret void", "}", run, *declared.values(), f"attributes #0 = {{ nounwind {vectors} }}"]
     prints = any(operation.op == "print" for operation in plan.function.body.walk())
-    return Text("\n".join([*lines, *tail]) + "\n", tuple(writer.sites), prints)
+    text = "\n".join([*lines, *tail]) + "\n"
+    if not plan.function.attrs.get("enable_fp_fusion", True):
+        text = text.replace(" contract ", " ")
+    return Text(text, tuple(writer.sites), prints)

@@ -21,10 +21,11 @@ from stator.tile.analysis.axes import analyse
 from stator.tile.cpu.buffers import place
 from stator.tile.cpu.build import Loaded, target
 from stator.tile.cpu.casts import stored
-from stator.tile.cpu.kernel import Site, Text, Word, write
+from stator.tile.cpu.kernel import Text, write
 from stator.tile.cpu.plan import Plan
 from stator.tile.cpu.prepare import prepare
 from stator.tile.cpu.schedule import Scheduler
+from stator.tile.cpu.writer import Site, Word
 from stator.tile.errors import InterpreterError, Place
 from stator.tile.interpret.casts import Data, narrow
 from stator.tile.interpret.program import printed

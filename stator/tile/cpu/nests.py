@@ -2,28 +2,25 @@
 
 The last axis of a nest is walked by vectors, as many lanes as divide its size; the axis along which a nest reduces is
 the innermost loop. All that a chunk computes is computed before anything of it is written to buffers, so that a carried
-tile may be overwritten in place. Neighbours: `kernel` writes what is around nests; `reductions`, `along`, `products`.
+tile may be overwritten in place. Neighbours: `writer` writes the rest of a program; `reductions`, `along`, `products`.
 """
 
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
 
 from stator.tile.cpu.along import Scan, commutative, sort
 from stator.tile.cpu.casts import register, stored
 from stator.tile.cpu.code import Maker
-from stator.tile.cpu.evaluate import Evaluator
+from stator.tile.cpu.evaluate import VIEWS, Evaluator
 from stator.tile.cpu.lanes import Coordinate, Index, Lanes, expanded
 from stator.tile.cpu.plan import Assign, Buffer, Nest
 from stator.tile.cpu.products import Product
 from stator.tile.cpu.reductions import Reduction
 from stator.tile.cpu.refused import Refused
+from stator.tile.cpu.writer import Writer
 from stator.tile.ir.core import Operation
 from stator.tile.ir.rules import dtype_of
-
-if TYPE_CHECKING:
-    from stator.tile.cpu.kernel import Writer
 
 #: Vectors that a reduction along the lanes takes at once.
 _COPIES = 4
@@ -154,6 +151,10 @@ class Nests:
                 self.hold_all(operation)
             case "print":
                 self.writer.print(operation)
+            case op if op in VIEWS:  # of single elements: scalars that a tile is split into
+                for result in operation.results:
+                    e = self.writer.evaluator(0)
+                    self.writer.scalars[result] = VIEWS[op](e, operation, result, ()).text
             case op:
                 raise Refused(op, "there is no code for it", operation.location)
 

@@ -128,4 +128,8 @@ def _step(step: Step, plan: Plan) -> Iterator[str]:
 
 def _operation(operation: Operation, plan: Plan) -> str:
     kept = [f" → {plan.buffers[result].name}" for result in operation.results if result in plan.buffers]
-    return operation_text(operation) + "".join(kept)
+    if operation.op == "copy":
+        text = f"{operation.result.name}: {operation.result.type} = copy({operation.operands[0].name})"
+    else:
+        text = operation_text(operation)
+    return text + "".join(kept)

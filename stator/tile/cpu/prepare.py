@@ -10,7 +10,7 @@
           yield_(addptr(p_1, splat(s)))                         yield_(add(d_1, cast(s)))
 
 - A product whose sum is all that is used adds up from the other summand: `x + dot(a, b, 0)` is `dot(a, b, x)`.
-- A product of scaled operands is one of others: see `scaled`.
+- A product of scaled operands is one of others: see `scaled`. Sums are carried instead of tiles: see `sums`.
 - Operations that nobody uses are left out, and so are `assume`s.
 
 Neighbours: `schedule` takes the copy.
@@ -24,6 +24,7 @@ from dataclasses import dataclass
 
 from stator.tile.cpu.refused import Refused
 from stator.tile.cpu.scaled import Scaled
+from stator.tile.cpu.sums import carry_sums
 from stator.tile.ir.build import IRBuilder, new_function
 from stator.tile.ir.core import Block, Function, Module, Operation, Value
 from stator.tile.ir.operators import OPERATORS
@@ -42,6 +43,8 @@ def prepare(module: Module, name: str) -> Function:
     copier = _Copier(module, builder, dict(zip(source.params, function.params, strict=True)), uses)
     returned = copier.block(source.body)
     builder.emit("return", returned)
+    remove_dead(function.body)
+    carry_sums(function.body)
     remove_dead(function.body)
     return function
 

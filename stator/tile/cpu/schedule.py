@@ -4,7 +4,8 @@ Operations are put on levels. On a level first its scalars are computed, then it
 one. An operation comes as early as what it needs allows; it joins the nest of its space there, if all that it needs of
 that nest is the element that is just computed. Reads come behind the writes before them, writes behind the accesses
 before them, but for this: a nest may read and write at once what is reached through different parameters, or by the
-same pointers. (Overlaps of what one program reads and writes elsewhere are a race in Triton, but for a barrier.)
+same pointers if no data decides them. (Overlaps of what one program reads and writes elsewhere are a race in Triton,
+but for a barrier.)
 
 What a loop carries lies in a buffer, which the operation that computes its next value writes in place if nobody reads
 the old one later; otherwise it is copied at the end of the turn.
@@ -17,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
-from stator.tile.cpu.inlining import Inlining
+from stator.tile.cpu.inlining import VIEWS, Inlining
 from stator.tile.cpu.plan import Assign, Body, Buffer, Control, Item, Nest, Plan, Whole
 from stator.tile.cpu.refused import Refused
 from stator.tile.ir.core import Block, Function, Operation, Value
@@ -124,7 +125,7 @@ class _BlockScheduler:
             self.control(operation)
         elif all(result in self.inlining.inline for result in operation.results) and operation.results:
             return
-        elif op in WHOLES or (op == "assert" and tiles):
+        elif op in WHOLES or (op in VIEWS | {"assert"} and tiles):
             self.whole(operation)
         elif not tiles:
             self.scalar(operation)
@@ -183,14 +184,16 @@ class _BlockScheduler:
         if pointer is None or access.pointer is None:
             return False
         root = self.inlining.root(pointer)
-        return access.pointer is pointer or (root is not None and access.root is not None and root is not access.root)
+        alike = access.pointer is pointer and self.inlining.of_places(pointer)
+        return alike or (root is not None and access.root is not None and root is not access.root)
 
     def member(self, operation: Operation) -> None:
         """Into the nest of its space, on the first level where that has all it needs."""
         shape = operation.operands[1 if operation.op == "gather" else 0].type.shape
         axis = operation.attrs["axis"] if operation.op == "reduce" else None
-        reads = operation.operands
-        level = self.joining(reads, shape)
+        elsewhere = operation.operands[:1] if operation.op == "gather" else ()
+        reads = operation.operands[len(elsewhere) :]
+        level = max(self.joining(reads, shape), self.ready(elsewhere))
         while True:
             nest = self.nests.get((level, shape))
             if nest is not None and axis is not None and nest.axis not in (None, axis):
@@ -211,7 +214,10 @@ class _BlockScheduler:
             for result in operation.results:
                 if not result.type.is_scalar:
                     self.scheduler.buffer(result)
-        self.keep(reads, nest, operation)
+        self.keep(reads, nest)
+        for source, _ in self.sources(elsewhere):
+            self.reads.setdefault(source, []).append(Read(level, nest, here=False))
+            self.target(source)
 
     def joining(self, values: Sequence[Value], shape: tuple[int, ...], nest: object = None, level: int = 0) -> int:
         """The first level where a nest of a space has values."""
@@ -229,7 +235,7 @@ class _BlockScheduler:
                 level = max(level, at + 1)
         return level
 
-    def keep(self, values: Sequence[Value], item: object, operation: Operation | None) -> None:
+    def keep(self, values: Sequence[Value], item: object) -> None:
         """Buffers for what is read elsewhere than in its own nest."""
         for source, here in self.sources(values):
             if source.type.is_scalar or source in self.scheduler.buffers:
@@ -246,9 +252,10 @@ class _BlockScheduler:
         item = Whole(operation)
         self.level(level).nests.append(item)
         self.place(operation, level, item)
-        self.keep(operation.operands, item, operation)
+        self.keep(operation.operands, item)
         for result in operation.results:
-            self.scheduler.buffer(result)
+            if not result.type.is_scalar:
+                self.scheduler.buffer(result)
 
     def copied(self, operation: Operation) -> Operation:
         """The same operation on values that lie in buffers as they are."""
@@ -290,7 +297,7 @@ class _BlockScheduler:
         self.level(level).nests.append(item)
         self.places.update(dict.fromkeys(operation.results, (level, item)))
         self.note(self.inlining.used(operation), level, item)
-        self.keep(self.inlining.used(operation), item, None)
+        self.keep(self.inlining.used(operation), item)
         effects = {effect for each in _inside(operation) for effect in OPERATORS[each.op].effects} - {"ends"}
         if effects:
             self.accesses.append(Access(level, item, effects != {"reads"}, None, None))
@@ -316,7 +323,7 @@ class _BlockScheduler:
             self.level(level).nests.append(nest)
         nest.steps.append(Assign(buffer, value))
         self.note([value], level, nest)
-        self.keep([value], nest, None)
+        self.keep([value], nest)
 
     def loop(self, operation: Operation, level: int) -> list[Body]:
         (region,) = operation.regions
