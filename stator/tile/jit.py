@@ -24,7 +24,7 @@ from stator.tile.frontend.kernel import Compiled, compile_kernel
 from stator.tile.frontend.source import Source, read
 from stator.tile.ir.text import module_text
 from stator.tile.language.aggregates import jit_callable
-from stator.tile.language.context import active, is_active
+from stator.tile.language.context import Checks, active, is_active
 from stator.tile.language.static import base_value, unwrap
 from stator.tile.language.values import type_of
 from stator.tile.options import Options, split_options
@@ -145,23 +145,24 @@ class JITFunction(jit_callable, KernelInterface):
             hook(*args, **named)
         described = {p.name: describe(p, arguments[p.name], warmup) for p in self.params}
         debug = bool(self.debug or options.debug or os.environ.get("TRITON_DEBUG", "0") == "1")
+        checks = Checks(debug, debug and options.sanitize_overflow)
         if warmup:
-            return self.compile(described, options, debug)
+            return self.compile(described, options, checks)
         sizes = launch.grid_sizes(grid, {name: unwrap(value) for name, value in arguments.items()})
         if interprets():
-            launch.run_text(self.source, described, sizes, debug)
+            launch.run_text(self.source, described, sizes, checks)
             return None
-        kernel = self.compile(described, options, debug)
+        kernel = self.compile(described, options, checks)
         launch.run_module(kernel.compiled, kernel.code, described, sizes)
         return kernel
 
-    def compile(self, described: Mapping[str, Argument], options: Options, debug: bool) -> CompiledKernel:
+    def compile(self, described: Mapping[str, Argument], options: Options, checks: Checks) -> CompiledKernel:
         """The kernel for arguments of some types, from the cache if what it saw of the program is as it was."""
         signature = Signature.of(described)
-        key = (signature.key, options, debug)
+        key = (signature.key, options, checks)
         kernel = self.cache.get(key)
         if kernel is None or not kernel.compiled.is_current():
-            compiled = compile_kernel(self.source, signature.types, signature.hints, debug)
+            compiled = compile_kernel(self.source, signature.types, signature.hints, checks)
             compiled.module.functions[compiled.name].attrs.update(options.given())
             kernel = self.cache[key] = CompiledKernel(compiled.name, compiled, options)
         return kernel

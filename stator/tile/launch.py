@@ -19,7 +19,7 @@ from stator.tile.frontend.source import Source
 from stator.tile.interpret.eager import Cell, EagerBuilder
 from stator.tile.interpret.memory import Memory
 from stator.tile.interpret.run import run
-from stator.tile.language.context import Context, entered
+from stator.tile.language.context import Checks, Context, entered
 from stator.tile.language.static import unwrap
 from stator.tile.live import LiveMemory
 
@@ -55,12 +55,12 @@ def run_module(
     run(compiled.module, compiled.name, numbers, memory, grid)
 
 
-def run_text(source: Source, arguments: Mapping[str, Argument], grid: tuple[int, int, int], debug: bool) -> None:
+def run_text(source: Source, arguments: Mapping[str, Argument], grid: tuple[int, int, int], checks: Checks) -> None:
     """A kernel's text for every program of a grid."""
     function = function_of(source)
     values = {name: _value(argument) for name, argument in arguments.items()}
     named = {parameter.arg: values.pop(parameter.arg) for parameter in source.tree.args.kwonlyargs}
-    context = Context(None, call=_call, direct=True, debug=debug)
+    context = Context(None, call=_call, direct=True, checks=checks)
     builder = context.builder = EagerBuilder(memory_of(arguments, _TextMemory(context)), grid)
     with entered(context):
         for z, y, x in itertools.product(*[range(size) for size in reversed(grid)]):

@@ -28,7 +28,7 @@ class Options:
     launch_cooperative_grid: bool = False
     launch_pdl: bool = False
     debug: bool = False
-    sanitize_overflow: bool = False
+    sanitize_overflow: bool = True  # under debug
 
     def given(self) -> dict[str, Any]:
         """What differs from its default."""

@@ -19,7 +19,7 @@ from stator.tile.frontend.source import Source
 from stator.tile.ir.build import IRBuilder, new_function
 from stator.tile.ir.core import Module
 from stator.tile.ir.verify import verify
-from stator.tile.language.context import Context, entered
+from stator.tile.language.context import NO_CHECKS, Checks, Context, entered
 from stator.tile.language.static import base_type
 
 #: The files that fill the tables of the generator.
@@ -57,7 +57,7 @@ def compile_kernel(
     source: Source,
     types: Mapping[str, base_type],
     hints: Mapping[int, Mapping[str, Any]] | None = None,
-    debug: bool = False,
+    checks: Checks = NO_CHECKS,
 ) -> Compiled:
     """The module of a kernel whose parameters have these types; those of known values have no parameter in it.
 
@@ -70,7 +70,7 @@ def compile_kernel(
     function.hints = {names[position]: dict(hint) for position, hint in (hints or {}).items()}
     handles = iter(function.params)
     scope = {name: type.assemble(handles) for name, type in types.items()}
-    session = Session(module, Context(builder, call=lambda *_: None, debug=debug))
+    session = Session(module, Context(builder, call=lambda *_: None, checks=checks))
     session.context.call = combine(session)
     with entered(session.context):
         value = generate(session, source, builder, scope)

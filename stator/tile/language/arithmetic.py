@@ -39,9 +39,9 @@ def _folded(apply: Callable[[Any, Any], Any], x: Any, y: Any) -> Any:
 
 
 def _guard_overflow(op: str, a: tensor, b: tensor) -> None:
-    """Under `debug`, checks that the exact result of an operation on integers has the type of its operands."""
+    """Checks, if asked for, that the exact result of an operation on integers has the type of its operands."""
     type = a.dtype
-    if not active().debug or not type.is_int() or type.is_bool() or type.int_bitwidth >= 64:
+    if not active().checks.overflow or not type.is_int() or type.is_bool() or type.int_bitwidth >= 64:
         return
     exact = emit(op, cast_to(a, int64), cast_to(b, int64))
     low, high = [typed_constant(limit, int64) for limit in (type.get_int_min_value(), type.get_int_max_value())]

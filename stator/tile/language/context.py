@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from stator.tile.errors import InvalidUse
 from stator.tile.ir.rules import TypeRule
@@ -19,6 +19,16 @@ from stator.tile.ir.types import Type
 from stator.tile.language.static import unwrap
 from stator.tile.language.types import dtype, type_of_ir
 from stator.tile.language.values import tensor
+
+
+class Checks(NamedTuple):
+    """What a kernel checks while it runs: its own assertions, and that integers of up to 32 bits do not overflow."""
+
+    assertions: bool = False
+    overflow: bool = False
+
+
+NO_CHECKS = Checks()
 
 
 @dataclass
@@ -32,7 +42,7 @@ class Context:
     direct: bool = False
     #: Whether what is built now is thrown away afterwards: nothing is printed for it.
     discarded: bool = False
-    debug: bool = False
+    checks: Checks = NO_CHECKS
     #: Whether the kernel has made a pointer of an integer, which may be into memory that no argument names.
     makes_pointers: bool = False
 

@@ -114,7 +114,7 @@ def device_print(prefix: Any, *args: Any, hex: Any = False) -> None:
 
 def device_assert(cond: Any, msg: Any = "", mask: Any = None) -> None:
     """Under `debug`, the program fails unless a condition holds for all elements that the mask takes."""
-    if not active().debug:
+    if not active().checks.assertions:
         return
     holds = cast_to(to_tensor(cond), int1)
     if unwrap(mask) is not None:

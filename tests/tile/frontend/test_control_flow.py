@@ -419,3 +419,16 @@ def test_device_assertions_are_there_under_debug(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(triton.InterpreterError, match="n is too small") as caught:
         run(checked, 2, size=1)
     assert 'tl.device_assert(n > 3, "n is too small")' in str(caught.value)
+
+
+@triton.jit
+def doubled(out, x):
+    tl.store(out, x + x)
+
+
+def test_overflow_is_checked_under_debug_unless_told_otherwise() -> None:
+    large = 2**30 + 5
+    assert run(doubled, large, size=1) == [2 * large - 2**32]
+    with pytest.raises(triton.InterpreterError, match="int32 overflow in add"):
+        run(doubled, large, size=1, debug=True)
+    assert run(doubled, large, size=1, debug=True, sanitize_overflow=False) == [2 * large - 2**32]
