@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import ml_dtypes
 import numpy as np
 
-from stator.tile.ir.types import DTYPES, F32, F64, DType
+from stator.tile.ir.types import F32, F64, DType
 
 Data: TypeAlias = np.ndarray[Any, Any]
 
@@ -124,15 +124,3 @@ def _sticky(data: Data) -> Data:
 def bitcast(data: Data, target: np.dtype[Any]) -> Data:
     """The same bits as another dtype of as many."""
     return np.ascontiguousarray(data).view(target).reshape(data.shape)
-
-
-def tf32(data: Data) -> Data:
-    """f32 numbers rounded to the ten bits of a fraction that tensor cores read, ties away from zero."""
-    bits = bitcast(np.asarray(data, np.float32), np.dtype(np.uint32))
-    rounded = np.add(bits, np.uint32(0x1000)) & np.uint32(0xFFFFE000)
-    return np.where(np.isfinite(data), bitcast(np.asarray(rounded), np.dtype(np.float32)), data)
-
-
-def bf16(data: Data) -> Data:
-    """f32 numbers rounded to bf16, still as f32."""
-    return narrow(data, DTYPES["bf16"]).astype(np.float32)

@@ -2,25 +2,19 @@
 
 Products and sums are taken in f64, and the result is rounded once: it is what the exact sum would be, or very nearly.
 Generated code adds up in f32 and in another order, so it differs by what that rounds. Integers are exact, and wrap
-around. The input precision of f32 says what the operands are rounded to first, and into how many parts they are split.
+around. The input precision of f32 says how much of the operands tensor cores may leave out; here, as on any device that
+has none, it changes nothing.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable
-
 import numpy as np
 
-from stator.tile.interpret.casts import Data, bf16, narrow, tf32, widen
+from stator.tile.interpret.casts import Data, narrow, widen
 from stator.tile.interpret.compute import Given, Row
 from stator.tile.ir.rules import SCALE_GROUP, dtype_of
 from stator.tile.ir.types import F32, DType
 
-#: Input precision → how a part is rounded, and how many parts an operand is split into.
-_PARTS: dict[str, tuple[Callable[[Data], Data], int]] = {
-    "tf32": (tf32, 1), "tf32x3": (tf32, 2), "bf16x3": (bf16, 2), "bf16x6": (bf16, 3),
-}  # fmt: skip
 #: The numbers of e2m1, by their bits.
 _E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6])
 
@@ -29,11 +23,7 @@ def _dot(given: Given, a: Data, b: Data, acc: Data) -> Data:
     left, right, result = map(dtype_of, given.types)
     if not left.is_float:
         return (_exact(a, b) + acc).astype(result.numpy)
-    first, second = _numbers(a, left), _numbers(b, right)
-    if left == F32 and given.attrs["precision"] in _PARTS:
-        total = _in_parts(first, second, *_PARTS[given.attrs["precision"]])
-    else:
-        total = first @ second
+    total = _numbers(a, left) @ _numbers(b, right)
     return narrow(total + _numbers(acc, result), result)
 
 
@@ -44,25 +34,6 @@ def _numbers(data: Data, dtype: DType) -> Data:
 def _exact(a: Data, b: Data) -> Data:
     """Sums of products of 8 bits stay below what f64 holds exactly."""
     return (a.astype(np.float64) @ b.astype(np.float64)).astype(np.int64)
-
-
-def _in_parts(a: Data, b: Data, rounded: Callable[[Data], Data], count: int) -> Data:
-    """The product of the parts, without those that are as small as what is left out of the operands."""
-    left, right = ([*_split(item, rounded, count)] for item in (a, b))
-    first = total = left[0] @ right[0]
-    for i, j in itertools.product(range(count), range(count)):
-        if 0 < i + j < count:
-            total = total + left[i] @ right[j]
-    return np.where(np.isfinite(first), total, first)  # the small parts of an infinity are 0, and 0 times it a NaN
-
-
-def _split(data: Data, rounded: Callable[[Data], Data], count: int) -> list[Data]:
-    parts = []
-    for _ in range(count):
-        part = rounded(data.astype(np.float32)).astype(np.float64)
-        parts.append(part)
-        data = np.where(np.isfinite(part), data - part, 0.0)
-    return parts
 
 
 def _dot_scaled(given: Given, a: Data, b: Data, acc: Data, *scales: Data) -> Data:

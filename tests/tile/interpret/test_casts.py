@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 
-from stator.tile.interpret.casts import bf16, greatest, tf32
+from stator.tile.interpret.casts import greatest
 from stator.tile.interpret.exact import rounded
 from stator.tile.ir.types import DTYPES, DType, Pointer, Type
-from tests.tile.interpret.cases import EVERY, FLOATS, FP8, Case, Data, draw, numbers_of, wrapped
+from tests.tile.interpret.cases import EVERY, FLOATS, FP8, Case, draw, numbers_of, wrapped
 
 TORCH = {
     "i1": torch.bool, "i8": torch.int8, "i16": torch.int16, "i32": torch.int32, "i64": torch.int64, "u8": torch.uint8,
@@ -135,17 +135,3 @@ def test_pointers_are_integers(name: str) -> None:
     (addresses,) = integers.run()
     assert addresses.tobytes() == data.tobytes()
     assert integers.module()[1] == [Type(Pointer(DTYPES["f32"]), (32,))]
-
-
-@pytest.mark.parametrize(
-    ("number", "wanted"),
-    [(1 + 2**-11, 1 + 2**-10), (-1 - 2**-11, -1 - 2**-10), (1 + 2**-12, 1.0), (1 + 3 * 2**-11, 1 + 2**-9)],
-)
-def test_tf32_rounds_ties_away(number: float, wanted: float) -> None:
-    assert float(tf32(np.array(number, np.float32))) == wanted
-
-
-def test_tf32_and_bf16_keep_what_is_not_finite() -> None:
-    data: Data = np.array([np.inf, -np.inf, np.nan], np.float32)
-    for function in (tf32, bf16):
-        assert str(function(data)) == str(data)

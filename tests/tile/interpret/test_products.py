@@ -1,4 +1,4 @@
-"""Products of matrices against exact fractions: every dtype and precision, batches, and the formats that are scaled."""
+"""Products of matrices against exact fractions: every dtype, batches, and the formats that are scaled."""
 
 from __future__ import annotations
 
@@ -69,48 +69,11 @@ def test_integers(dtype: str, shapes: tuple[tuple[int, ...], ...]) -> None:
     assert given.run()[0].ravel().tolist() == wanted
 
 
-def coarse(number: float, bits: int) -> Fraction:
-    """A number with so many bits of a fraction, ties away from zero."""
-    if number == 0:
-        return Fraction(0)
-    step = Fraction(2) ** (int(np.frexp(number)[1]) - 1 - bits)
-    steps = abs(Fraction(number)) / step
-    return (step * int(steps + Fraction(1, 2))) * (1 if number > 0 else -1)
-
-
-def test_tf32_rounds_the_operands() -> None:
-    given = case("f32", "f32", "f32", SHAPES[0], precision="tf32")
-    a, b, acc = (data for _, data in given.operands)
-    left, right = (np.vectorize(lambda number: coarse(number, 10), otypes=[object])(data) for data in (a, b))
-    for number, wanted in zip(given.run()[0].ravel(), exactly(left, right, fractions("f32", acc)), strict=True):
-        assert abs(float(number) - float(wanted)) <= 2.0**-23 * max(1.0, abs(float(wanted)))
-
-
-@pytest.mark.parametrize(
-    ("precision", "least", "most"),
-    [
-        ("ieee", 0, 2**-22),
-        ("tf32x3", 0, 2**-19),
-        ("bf16x6", 0, 2**-19),
-        ("bf16x3", 2**-19, 2**-12),
-        ("tf32", 2**-15, 2**-8),
-    ],
-)
-def test_precisions_are_as_good_as_they_say(precision: str, least: float, most: float) -> None:
-    """The greatest error, in units of the sum of the magnitudes."""
-    given = case("f32", "f32", "f32", ((8, 32), (32, 8)), precision=precision)
-    a, b, acc = (data.astype(np.float64) for _, data in given.operands)
-    error = np.abs(given.run()[0] - (a @ b + acc)) / (np.abs(a) @ np.abs(b) + np.abs(acc)) * 4
-    assert least <= error.max() <= most
-
-
-def test_three_products_of_two_parts() -> None:
-    """The product of the small parts is left out."""
-    a, b = np.array([[1 + 3 * 2.0**-10]], np.float32), np.array([[1 + 2.0**-10]], np.float32)
-    high, low = 1.0, (3 * 2.0**-10, 2.0**-10)
-    operands = (("f32", a), ("f32", b), ("f32", np.zeros((1, 1), np.float32)))
-    (found,) = Case("dot", operands, {"precision": "bf16x3"}).run()
-    assert found.item() == high + low[0] + low[1] != (high + low[0]) * (high + low[1])
+@pytest.mark.parametrize("precision", ["tf32", "tf32x3", "bf16x3", "bf16x6"])
+def test_precision_is_about_tensor_cores(precision: str) -> None:
+    """There are none here."""
+    given = [case("f32", "f32", "f32", SHAPES[0], precision=name).run()[0] for name in ("ieee", precision)]
+    assert given[0].tobytes() == given[1].tobytes()
 
 
 @pytest.mark.parametrize("precision", ["ieee", "tf32", "tf32x3", "bf16x3", "bf16x6"])
