@@ -7,6 +7,7 @@ tile may be overwritten in place. Neighbours: `writer` writes the rest of a prog
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
 from stator.tile.cpu.along import Scan, commutative, sort
@@ -15,11 +16,12 @@ from stator.tile.cpu.code import Maker
 from stator.tile.cpu.evaluate import VIEWS, Evaluator
 from stator.tile.cpu.lanes import Coordinate, Index, Lanes, expanded
 from stator.tile.cpu.plan import Assign, Buffer, Nest
+from stator.tile.cpu.prefixes import prefixes
 from stator.tile.cpu.products import Product
 from stator.tile.cpu.reductions import Reduction
 from stator.tile.cpu.refused import Refused
 from stator.tile.cpu.writer import Writer
-from stator.tile.ir.core import Operation
+from stator.tile.ir.core import Operation, Value
 from stator.tile.ir.rules import dtype_of
 
 #: Vectors that a reduction along the lanes takes at once.
@@ -47,21 +49,53 @@ class Nests:
         with ExitStack() as stack:
             index: list[Coordinate] = []
             for axis, size in enumerate(shape):
-                if axis == nest.axis or size == 1:
-                    index.append(Coordinate("0"))
-                elif axis == last and width:
-                    place = stack.enter_context(self.code.loop("0", str(size), width)) if size > width else "0"
+                if axis == last and width and nest.axis != last:
+                    loops = nest.axis is not None and size > width
+                    place = stack.enter_context(self.code.loop("0", str(size), width)) if loops else "0"
                     index.append(Coordinate(place, 1, aligned=True))
+                elif axis == nest.axis or size == 1:
+                    index.append(Coordinate("0"))
                 else:
                     index.append(Coordinate(stack.enter_context(self.code.loop("0", str(size)))))
             if nest.axis is None:
-                self.chunk(nest, tuple(index), width)
+                self.rows(nest, tuple(index), width)
             else:
                 self.reduce(nest, nest.axis, tuple(index), width)
 
-    def chunk(self, nest: Nest, here: Index, width: int) -> Evaluator:
-        """All steps at one place."""
+    def rows(self, nest: Nest, index: Index, width: int) -> None:
+        """All along the last axis, if it is longer than a vector."""
+        if nest.shape[-1] <= width or not width:
+            self.chunk(nest, index, width, ())
+            return
+
+        def run(known: Sequence[Value]) -> None:
+            with self.code.loop("0", str(nest.shape[-1]), width) as place:
+                self.chunk(nest, (*index[:-1], Coordinate(place, 1, aligned=True)), width, known)
+
+        self.versions(nest, index, run)
+
+    def versions(self, nest: Nest, index: Index, run: Callable[[Sequence[Value]], None]) -> None:
+        """Twice: once for rows that masks leave whole, which need none then, once for others."""
+        masks, code = prefixes(nest, self.writer.plan, self.writer.axes), self.code
+        if not masks:
+            run(())
+            return
+        e, end = self.writer.evaluator(0), (*index[:-1], Coordinate(str(nest.shape[-1] - 1)))
+        whole = "true"
+        for mask in masks:
+            whole = code.value(f"and i1 {whole}, {e.at(mask, end).text}")
+        names = [code.fresh(name) for name in ("whole", "masked", "end")]
+        code.branch(whole, names[0], names[1])
+        for name, known in zip(names, (masks, ()), strict=False):
+            code.block(name)
+            run(known)
+            code.jump(names[2])
+        code.block(names[2])
+
+    def chunk(self, nest: Nest, here: Index, width: int, known: Sequence[Value]) -> Evaluator:
+        """All steps at one place, where some masks are known to hold."""
         e = self.writer.evaluator(width, here)
+        e.registers.update(dict.fromkeys(known, Lanes("true", "i1")))
         writes: list[tuple[Buffer, Lanes]] = []
         for step in nest.steps:
             if isinstance(step, Assign):
@@ -118,15 +152,23 @@ class Nests:
         if any(commutative(operation.regions[0]) is None for operation in operations):
             copies = 1
         found = [Reduction(code, operation, width, copies, across, self.writer.evaluator) for operation in operations]
-        with code.loop("0", str(size), step * copies) as place:
-            is_first = code.value(f"icmp eq i64 {place}, 0")
-            for copy in range(copies):
-                base = code.value(f"add nuw nsw i64 {place}, {copy * step}") if copy else place
-                coordinate = Coordinate(base, 1, aligned=True) if across else Coordinate(base)
-                here = (*index[:axis], coordinate, *index[axis + 1 :])
-                e = self.chunk(nest, here, width)
-                for reduction in found:
-                    reduction.take(copy, [e.at(operand, here) for operand in reduction.operation.operands], is_first)
+
+        def run(known: Sequence[Value]) -> None:
+            with code.loop("0", str(size), step * copies) as place:
+                is_first = code.value(f"icmp eq i64 {place}, 0")
+                for copy in range(copies):
+                    base = code.value(f"add nuw nsw i64 {place}, {copy * step}") if copy else place
+                    coordinate = Coordinate(base, 1, aligned=True) if across else Coordinate(base)
+                    here = (*index[:axis], coordinate, *index[axis + 1 :])
+                    e = self.chunk(nest, here, width, known)
+                    for reduction in found:
+                        values = [e.at(operand, here) for operand in reduction.operation.operands]
+                        reduction.take(copy, values, is_first)
+
+        if across and size > width:
+            self.versions(nest, index, run)
+        else:
+            run(())
         rest = (*index[:axis], *index[axis + 1 :])
         for reduction in found:
             for result, lanes in zip(reduction.operation.results, reduction.finish(), strict=True):
