@@ -53,10 +53,10 @@ def _clamped(m: Maker, type_: str, x: str, low: float, high: float) -> str:
     return x
 
 
-def _to_nearest(m: Maker, type_: str, x: str) -> tuple[str, str]:
-    """The nearest integer, as a float and as an integer of as many bits; what is no number gives any."""
+def _to_nearest(m: Maker, type_: str, x: str, factor: float = 1.0) -> tuple[str, str]:
+    """The integer nearest to a product, as a float and as an integer of as many bits; what is no number gives any."""
     magic, bits = (1.5 * 2.0**23, "i32") if type_ == "float" else (1.5 * 2.0**52, "i64")
-    shifted = m.op("fadd", type_, x, m.number(type_, magic))
+    shifted = m.fma(type_, x, m.number(type_, factor), m.number(type_, magic))
     whole = m.op("fsub", type_, shifted, m.number(type_, magic))
     base = m.bits(type_, bits, m.number(type_, magic))
     return whole, m.op("sub", bits, m.bits(type_, bits, shifted), base)
@@ -82,7 +82,7 @@ def _scaled(m: Maker, value: str, whole: str, exponent: str) -> str:
 
 def exp(m: Maker, x: str) -> str:
     x = _clamped(m, "float", x, -104.0, 89.0)
-    whole, exponent = _to_nearest(m, "float", m.op("fmul", "float", x, _number(m, _LOG2E)))
+    whole, exponent = _to_nearest(m, "float", x, _LOG2E)
     rest = m.fma("float", whole, _number(m, -_LN2_HIGH), x)
     rest = m.fma("float", whole, _number(m, -_LN2_LOW), rest)
     return _scaled(m, m.polynomial("float", rest, _EXP), whole, exponent)
@@ -126,7 +126,7 @@ def log2(m: Maker, x: str) -> str:
 
 def _exp_f64(m: Maker, x: str) -> str:
     """Of f64 numbers from 0 to 50, to as many bits as f32 needs."""
-    whole, exponent = _to_nearest(m, "double", m.op("fmul", "double", x, m.number("double", _LOG2E)))
+    whole, exponent = _to_nearest(m, "double", x, _LOG2E)
     rest = m.fma("double", whole, m.number("double", -_LN2), x)
     return m.op("fmul", "double", m.polynomial("double", rest, _EXP_F64), _power(m, "double", exponent))
 
@@ -153,7 +153,7 @@ def erf(m: Maker, x: str) -> str:
 
 def _circular(m: Maker, x: str, quarter: int) -> str:
     """The sine (or from the first quarter on, the cosine) of f64 numbers up to 2 ** 50."""
-    whole, count = _to_nearest(m, "double", m.op("fmul", "double", x, m.number("double", 1 / _PI2_HIGH)))
+    whole, count = _to_nearest(m, "double", x, 1 / _PI2_HIGH)
     rest = m.fma("double", whole, m.number("double", -_PI2_HIGH), x)
     rest = m.fma("double", whole, m.number("double", -_PI2_LOW), rest)
     square = m.op("fmul", "double", rest, rest)

@@ -22,6 +22,12 @@ def coded(interpreted: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(entry, "_said", set())
 
 
+def forget(kernel: triton.JITFunction) -> None:
+    """The kernel is compiled anew at its next launch."""
+    kernel.cache.clear()
+    kernel.launches.known.clear()
+
+
 @triton.jit
 def count_kernel(out, counter, BLOCK: tl.constexpr):
     place = tl.program_id(0) + tl.num_programs(0) * (tl.program_id(1) + tl.num_programs(1) * tl.program_id(2))
@@ -82,9 +88,9 @@ def test_prints_are_those_of_the_interpreter(
     printing_kernel[(2,)](x, BLOCK=4)
     found = capsys.readouterr().out
     monkeypatch.setenv("STATOR_TILE_CODE", "0")
-    printing_kernel.cache.clear()
+    forget(printing_kernel)
     printing_kernel[(2,)](x, BLOCK=4)
-    printing_kernel.cache.clear()
+    forget(printing_kernel)
     assert found == capsys.readouterr().out and found.count("\n") == 4
 
 
@@ -95,19 +101,19 @@ def refused_kernel(x, BLOCK: tl.constexpr):
 
 
 def test_what_is_refused_is_said_once_and_interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
-    refused_kernel.cache.clear()
+    forget(refused_kernel)
     x = torch.tensor([0.0, 0.5])
     with pytest.warns(
         CodeWarning, match="refused_kernel is interpreted, slowly: no code for extern.*erfinv.*test_launch"
     ):
         refused_kernel[(1,)](x, BLOCK=2)
     torch.testing.assert_close(x, torch.erfinv(torch.tensor([0.0, 0.5])))
-    refused_kernel.cache.clear()
+    forget(refused_kernel)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         refused_kernel[(1,)](x, BLOCK=2)
     monkeypatch.setenv("STATOR_TILE_STRICT", "1")
-    refused_kernel.cache.clear()
+    forget(refused_kernel)
     with pytest.raises(CodeRefused, match="erfinv"):
         refused_kernel[(1,)](x, BLOCK=2)
 
@@ -115,7 +121,7 @@ def test_what_is_refused_is_said_once_and_interpreted(monkeypatch: pytest.Monkey
 def test_machine_code_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
     out, counter = torch.zeros(4, dtype=torch.int32), torch.zeros(1, dtype=torch.int32)
     count_kernel[(1,)](out, counter, BLOCK=4)
-    count_kernel.cache.clear()
+    forget(count_kernel)
     monkeypatch.setattr(build, "optimized", lambda text: pytest.fail("code was made again"))
     count_kernel[(1,)](out, counter, BLOCK=4)
     assert counter.item() == 2
@@ -160,3 +166,49 @@ def test_division_by_one_number(by: float) -> None:
     divide_kernel[(1,)](x, divisor, out, BLOCK=16)
     expected = (x.double() / divisor.double()).float()
     torch.testing.assert_close(out, expected, rtol=2.4e-7, atol=1.5e-45, equal_nan=True)
+
+
+@triton.jit
+def specialised_kernel(x, n, scale, out, flag, BLOCK: tl.constexpr):
+    places = tl.arange(0, BLOCK)
+    value = tl.load(x + places, mask=places < n, other=0.0) * scale
+    if flag:
+        value = -value
+    tl.store(out + places, value)
+
+
+def test_launches_like_one_before_go_the_short_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    forget(specialised_kernel)
+    whole = torch.randn(40, dtype=torch.float64)
+
+    def check(x: torch.Tensor, n: int, scale: float, flag: bool, block: int) -> None:
+        out = torch.full((block,), 9.0, dtype=x.dtype)
+        specialised_kernel[lambda meta: (meta["n"] // meta["n"],)](x, n, scale, flag=flag, out=out, BLOCK=block)
+        expected = torch.zeros(block, dtype=x.dtype)
+        expected[:n] = (x[:n].double() * scale * (-1 if flag else 1)).to(x.dtype)
+        torch.testing.assert_close(out, expected[:block])
+
+    launches = [
+        (x, n, scale, flag, block)
+        for x in (whole, whole[1:], whole.float())
+        for n in (16, 1, 5)
+        for scale in (2.0, -0.5)
+        for flag in (True, False)
+        for block in (16, 32)
+    ]
+    for arguments in launches:
+        check(*arguments)
+    kinds = len(specialised_kernel.launches.known)
+    assert kinds == 3 * 3 * 2
+    monkeypatch.setattr(triton.JITFunction, "bind", lambda *_: pytest.fail("went the long way"))
+    for arguments in reversed(launches):
+        check(*arguments)
+    assert len(specialised_kernel.launches.known) == kinds
+
+
+def test_the_short_way_is_left_where_switches_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    out, counter = torch.zeros(4, dtype=torch.int32), torch.zeros(1, dtype=torch.int32)
+    assert count_kernel[(1,)](out, counter, BLOCK=4) is not None
+    assert count_kernel[(1,)](out, counter, BLOCK=4) is not None
+    monkeypatch.setenv("STATOR_TILE_INTERPRET", "1")
+    assert count_kernel[(1,)](out, counter, BLOCK=4) is None and counter.item() == 3
