@@ -9,8 +9,7 @@
           x = load(p_1)                                         x = load(addptr(p, splat(d_1)))
           yield_(addptr(p_1, splat(s)))                         yield_(add(d_1, cast(s)))
 
-- A product whose sum is all that is used adds up from the other summand: `x + dot(a, b, 0)` is `dot(a, b, x)`.
-- A product of scaled operands is one of others: see `scaled`. Sums are carried instead of tiles: see `sums`.
+- `x + dot(a, b, 0)` is `dot(a, b, x)`; scaled products are plain ones (`scaled`); sums are carried, not tiles (`sums`).
 - Operations that nobody uses are left out, and so are `assume`s.
 
 Neighbours: `schedule` takes the copy.

@@ -1,4 +1,8 @@
-"""What code generation refuses. Neighbours: everything here raises it; `launch` says it once and interprets."""
+"""What code generation refuses: an operator, why, and the line of the kernel where it is.
+
+A refusal comes before anything has run. Neighbours: everything in this package raises it; `entry` says it once and
+leaves the kernel to the interpreter.
+"""
 
 from __future__ import annotations
 

@@ -108,7 +108,8 @@ def test_low_memory_dropout() -> None:
         _seeded_dropout[(2,)](x, output, 100, 0.25, seed, BLOCK_SIZE=64)
         results.append(output.clone())
         kept = output != 0
-        assert torch.equal(output[kept], (x / 0.75)[kept]) and 50 < kept.sum() < 95
+        torch.testing.assert_close(output[kept], (x / 0.75)[kept], rtol=3e-7, atol=0)  # `/` may be an ulp off
+        assert 50 < kept.sum() < 95
     assert torch.equal(results[0], results[1]) and not torch.equal(results[0], results[2])
 
 
