@@ -48,7 +48,7 @@ def exchanged_kernel(x, out, n, BLOCK: tl.constexpr):
 @triton.jit
 def scattered_mask_kernel(x, out, n, BLOCK: tl.constexpr):
     places = tl.arange(0, BLOCK)
-    tl.store(out + places, tl.load(x + places, mask=(places * 5) % BLOCK < n, other=-1.0))
+    tl.store(out + places, tl.load(x + places, mask=(places * 31) % BLOCK < n, other=-1.0))
 
 
 @triton.jit
