@@ -283,6 +283,11 @@ _WHAT: Final = {CAPTURE: "capture", TRACE: "trace", CODE: "code generation"}
 #: STATOR_ names that are no options.
 VARIABLES: Final = {
     "STATOR_PYTHON": "which Python `make` makes the environment with",
+    "STATOR_TILE_CACHE_AUTOTUNING": "keep what kernels' autotuning finds, as `cache_results` does (stator.tile.autotune)",
+    "STATOR_TILE_INTERPRET": "run the text of Triton kernels directly (stator.tile)",
+    "STATOR_TILE_CODE": "0: interpret Triton kernels instead of making machine code of them (stator.tile)",
+    "STATOR_TILE_STRICT": "an error, not a warning, where a Triton kernel is interpreted (stator.tile)",
+    "STATOR_TILE_PRINT_AUTOTUNING": "print what kernels' autotuning finds (stator.tile.autotune)",
     "STATOR_SLOW_TENSORS": "read tensors through PyTorch's interface, not their memory (csrc/tensor.c)",
 }
 

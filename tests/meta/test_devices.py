@@ -27,6 +27,7 @@ SPEAKS: dict[str, str] = {
     "fingerprint.py": "switches of PyTorch, which it names by device",
     "graphs": "what eager's operators are made of differs by device",
     "prims": "what eager's operators compute differs by device",
+    "tile": "kernels say for which devices they are, and launches on which their tensors have to be",
 }
 
 

@@ -34,6 +34,7 @@ UNUSED = {
     "stator/inspect/statistics.py": "totals of this process, for users and for the benchmarks",
     "stator/kernel/evaluate.py": "the definition of the kernel IR, which tests run",
     "stator/kernel/parse.py": "reads what `text` prints, for tests and for people who edit it",
+    "stator/tile/ir/parse.py": "reads what `text` prints, for tests and for people who edit it",
 }
 
 # Imports inside a function: what may be absent, or what a package must not import while it is imported itself.

@@ -1,0 +1,1 @@
+"""Facts about tile IR, which targets decide by: found once, changed by nobody."""

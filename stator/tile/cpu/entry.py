@@ -1,0 +1,60 @@
+"""Whether a launch runs generated code: it does unless the kernel is refused, or code is not wanted.
+
+What is refused is said once for each reason, in one line, and interpreted; under `STATOR_TILE_STRICT=1` it is an error.
+`STATOR_TILE_CODE=0` interprets tile IR without a word. Without llvmlite there is no code, which is said once too.
+Neighbours: `stator.tile.jit` asks; `launch` has the kernels.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Sequence
+from typing import Protocol
+
+from stator.tile.cpu.refused import Refused
+from stator.tile.errors import CodeRefused, CodeWarning
+from stator.tile.ir.core import Module
+
+try:
+    from stator.tile.cpu.launch import Kernel
+except ModuleNotFoundError as error:
+    if error.name is None or error.name.split(".")[0] != "llvmlite":
+        raise
+    HAS_LLVM = False
+else:
+    HAS_LLVM = True
+
+_said: set[str] = set()
+
+
+class MachineCode(Protocol):
+    """A kernel that runs for all programs of a grid, on the numbers of its parameters."""
+
+    def run(self, numbers: Sequence[bool | int | float], grid: tuple[int, int, int]) -> None: ...
+
+
+def _switch(name: str, default: str) -> bool:
+    return os.environ.get(name, default) not in ("", "0")
+
+
+def code_of(module: Module, name: str) -> MachineCode | None:
+    """A kernel's machine code, or None where it is interpreted."""
+    if not _switch("STATOR_TILE_CODE", "1"):
+        return None
+    if not HAS_LLVM:
+        _say(f"{name} is interpreted, slowly: code needs llvmlite (pip install llvmlite)")
+        return None
+    try:
+        return Kernel(module, name)
+    except Refused as refused:
+        _say(f"{name} is interpreted, slowly: no code for {refused}")
+        return None
+
+
+def _say(text: str) -> None:
+    if _switch("STATOR_TILE_STRICT", "0"):
+        raise CodeRefused(text)
+    if text not in _said:
+        _said.add(text)
+        warnings.warn(text, CodeWarning, stacklevel=6)

@@ -1,0 +1,1 @@
+"""Tile IR: kernels in SSA form with structured control flow, over scalars and tiles of them."""

@@ -1,0 +1,22 @@
+"""Random programs as machine code leave the memory behind that the interpreter does, but for a few ulps."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from stator.tile.cpu.launch import Kernel
+from tests.tile.interpret.compare import Arguments, by_ir
+from tests.tile.ir.programs import random_module
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_code_agrees_with_the_interpreter(seed: int) -> None:
+    module, function = random_module(seed)
+    expected = by_ir(module)
+    function.attrs["enable_fp_fusion"] = False
+    arguments = Arguments()
+    Kernel(module, "main").run(arguments.numbers, (1, 1, 1))
+    x, y = (np.frombuffer(part, dtype) for part, dtype in ((expected[:256], np.float32), (expected[256:], np.int32)))
+    np.testing.assert_array_equal(arguments.y, y)
+    np.testing.assert_allclose(arguments.x, x, rtol=1e-4, atol=1e-5)
