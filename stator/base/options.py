@@ -283,7 +283,7 @@ _WHAT: Final = {CAPTURE: "capture", TRACE: "trace", CODE: "code generation"}
 #: STATOR_ names that are no options.
 VARIABLES: Final = {
     "STATOR_PYTHON": "which Python `make` makes the environment with",
-    "STATOR_TILE_CACHE_AUTOTUNING": "keep what kernels' autotuning finds, as `cache_results` does (stator.tile.autotune)",
+    "STATOR_TILE_CACHE_AUTOTUNING": "keep what autotuning of kernels finds, as `cache_results` does (stator.tile)",
     "STATOR_TILE_INTERPRET": "run the text of Triton kernels directly (stator.tile)",
     "STATOR_TILE_CODE": "0: interpret Triton kernels instead of making machine code of them (stator.tile)",
     "STATOR_TILE_STRICT": "an error, not a warning, where a Triton kernel is interpreted (stator.tile)",
