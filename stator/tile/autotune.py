@@ -16,7 +16,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from stator.base.options import Options
-from stator.base.store import Store, key_of
+from stator.base.processor import identity
+from stator.base.store import key_of
+from stator.runtime.toolchain import open_store
 from stator.tile.errors import AutotunerError, CompileTimeAssertionFailure, LaunchError, OutOfResources
 from stator.tile.jit import JITFunction, KernelInterface, interprets
 from stator.tile.testing import do_bench as default_bench
@@ -187,7 +189,8 @@ class Autotuner(KernelInterface):
         """The fastest configuration, from the store if it is there; hooks cannot be a part of what is stored."""
         if any(config.pre_hook is not None for config in configs):
             return measure()
-        store, name = _store(), f"tile-autotune-{key_of(self.base_fn.cache_key, key, *configs)}"
+        store = open_store(Options.from_user())
+        name = f"tile-autotune-{key_of(identity(), self.base_fn.cache_key, key, *configs)}"
         data = store.get(name)
         if data is not None:
             timings = [(configs[number], time) for number, time in json.loads(data)]
@@ -225,12 +228,6 @@ class Autotuner(KernelInterface):
         if config.pre_hook is not None:
             config.pre_hook({**dict(zip(self.arg_names, args, strict=False)), **named, **config.all_kwargs()})
         return self.fn.run(*args, **named, **config.all_kwargs())
-
-
-@functools.cache
-def _store() -> Store:
-    options = Options.from_user()
-    return Store(options.cache_root(), options.cache_bytes)
 
 
 def autotune(

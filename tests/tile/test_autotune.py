@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -95,8 +94,6 @@ def test_configurations_are_pruned() -> None:
 
 def test_results_are_kept_on_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     monkeypatch.setenv("STATOR_CACHE_DIR", str(tmp_path))
-    tuning = importlib.import_module("stator.tile.autotune")
-    tuning._store.cache_clear()
     runs: list[int] = []
     launch(tuned(runs, cache_results=True), torch.zeros(16))
     assert runs == [4, 8, 16, 8]
@@ -107,7 +104,6 @@ def test_results_are_kept_on_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Any
     runs.clear()
     launch(tuned(runs, cache_results=True, hook=lambda args: None), torch.zeros(16))
     assert runs == [4, 8, 16, 8]
-    tuning._store.cache_clear()
 
 
 def test_configurations_that_cannot_be_used_are_left_out(capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakValueDictionary
 
 from stator.tile.arguments import Parameter
 
@@ -35,7 +36,8 @@ class Launches:
     def __init__(self, params: Sequence[Parameter]) -> None:
         self.params = list(params)
         self.by_name = {param.name: param for param in params}
-        self.known: dict[tuple[Any, ...], Any] = {}  # the compiled kernels, by key
+        #: The compiled kernels, by key, as long as the kernel's own cache (or a program) has them.
+        self.known: WeakValueDictionary[tuple[Any, ...], Any] = WeakValueDictionary()
 
     def given(self, args: Sequence[Any], named: Mapping[str, Any]) -> Given | None:
         """The key and the numbers of a launch, or None if it has no key."""

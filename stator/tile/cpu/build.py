@@ -15,7 +15,8 @@ import llvmlite  # type: ignore[import-untyped]
 import llvmlite.binding as llvm  # type: ignore[import-untyped]
 
 from stator.base.options import Options
-from stator.base.store import Store, key_of
+from stator.base.store import key_of
+from stator.runtime.toolchain import open_store
 
 _LOCK = threading.Lock()
 _NUMBERS = itertools.count()
@@ -74,19 +75,13 @@ def object_of(text: str) -> bytes:
     """The object file of a text, from the store if another process has made it."""
     made_for = target()
     key = f"tile-cpu-{key_of(text, made_for.triple, made_for.name, made_for.features, llvmlite.__version__, _SPEED)}"
-    store = _store()
+    store = open_store(Options.from_user())
     data = store.get(key)
     if data is None:
         with _LOCK:
             data = bytes(_machine(made_for).emit_object(optimized(text)))
         store.put(key, data)
     return data
-
-
-@functools.cache
-def _store() -> Store:
-    options = Options.from_user()
-    return Store(options.cache_root(), options.cache_bytes)
 
 
 @functools.cache

@@ -25,7 +25,6 @@ def coded(interpreted: None, monkeypatch: pytest.MonkeyPatch) -> None:
 def forget(kernel: triton.JITFunction) -> None:
     """The kernel is compiled anew at its next launch."""
     kernel.cache.clear()
-    kernel.launches.known.clear()
 
 
 @triton.jit
