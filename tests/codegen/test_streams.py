@@ -54,7 +54,7 @@ def test_a_result_in_the_place_of_an_operand() -> None:
     expected = a * 3
     tripled = e.op("mul", load(0, a, x), e.const(3.0, "f32"))
     made = kernel(x, (), (store(1, at(a, x), tripled),), params(a, torch.empty(4096), out=[1]))
-    assert "fresh_p1 = (void*)p1 != p0;" in emit([made], streaming(read()))
+    assert "apart_p1 = (void*)p1 != p0;" in emit([made], streaming(read()))
     batch = Batch(streaming(read()))
     batch.add("in place", made, [a, a], {1: expected}, rtol=0, atol=0)
     batch.check()

@@ -271,7 +271,7 @@ class Memory:
             if mode not in ("store", "put"):
                 text = ops.operator(mode, kind, dtype, [f"load<{width}>({where}, n)", text])
             if item.stream:
-                return f"stream<{width}>({where}, {text}, n, fresh_{memory});"
+                return f"stream<{width}>({where}, {text}, n, apart_{memory});"
             return f"store<{width}>({where}, {text}, n);"
         if stride == -1 and mode == "store":
             return f"store_back<{width}>({where}, {text}, n);"

@@ -49,7 +49,7 @@ class _Printer(Memory):
         streamed = sorted({s.memory for s in ir.walk(function.body) if isinstance(s, ir.Store) and s.stream})
         for result in streamed:  # where it takes the place of an operand, that is in the caches
             others = [f"(void*){result} != {param.name}" for param in function.params if param.role == "in"]
-            self.block.lines.append(f"const bool fresh_{result} = {' && '.join(others) or 'true'};")
+            self.block.lines.append(f"const bool apart_{result} = {' && '.join(others) or 'true'};")
         grid = self.grid()
         self.block.lines += ["end_streams();"] * bool(streamed)
         if function.checks:

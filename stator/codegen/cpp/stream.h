@@ -1,6 +1,6 @@
-// ---- stream: stores past the caches (non-temporal), for results that these cannot hold: no line is read only to be written
-// over, unless it is there already. A vector must lie at a multiple of its size; others are stored as ever. `end_streams`
-// comes before other threads read.
+// ---- stream: stores past the caches (non-temporal), for results that these cannot hold: no line is read only to be
+// written over. Where a result does not lie apart from all operands its lines are in the caches, and are stored to as
+// ever, as are vectors that do not lie at a multiple of their size. `end_streams` comes before other threads read.
 #if defined(__SSE2__) && !defined(__clang__)
 INLINE void move_past(void* p, V<float, 4> v) { __builtin_ia32_movntps((float*)p, v); }
 #ifdef __AVX__
@@ -9,10 +9,10 @@ INLINE void move_past(void* p, V<float, 8> v) { __builtin_ia32_movntps256((float
 #ifdef __AVX512F__
 INLINE void move_past(void* p, V<float, 16> v) { __builtin_ia32_movntps512((float*)p, v); }
 #endif
-template <class T, class F> INLINE void raw_stream(T* p, F v, bool fresh) {
+template <class T, class F> INLINE void raw_stream(T* p, F v, bool apart) {
     constexpr int size = sizeof v;
     if constexpr (size >= 16 && size <= register_bytes)
-        if (fresh && __builtin_expect(((u64_)p & (size - 1)) == 0, 1)) return move_past(p, (V<float, size / 4>)v);
+        if (apart && __builtin_expect(((u64_)p & (size - 1)) == 0, 1)) return move_past(p, (V<float, size / 4>)v);
     raw_store(p, v, Full{});
 }
 INLINE void end_streams() { __builtin_ia32_sfence(); }
@@ -20,12 +20,12 @@ INLINE void end_streams() { __builtin_ia32_sfence(); }
 template <class T, class F> INLINE void raw_stream(T* p, F v, bool) { raw_store(p, v, Full{}); }
 INLINE void end_streams() {}
 #endif
-template <int L, class T> INLINE void stream(T* p, V<Register<T>, L> v, Full, bool fresh) {
-    raw_stream(p, __builtin_convertvector(__builtin_convertvector(v, V<Step_<T>, L>), V<T, L>), fresh);
+template <int L, class T> INLINE void stream(T* p, V<Register<T>, L> v, Full, bool apart) {
+    raw_stream(p, __builtin_convertvector(__builtin_convertvector(v, V<Step_<T>, L>), V<T, L>), apart);
 }
-template <int L> INLINE void stream(bf16* p, V<float, L> v, Full, bool fresh) { raw_stream(p, narrow_bf16<L>(v), fresh); }
-template <int L> INLINE void stream(f16* p, V<float, L> v, Full, bool fresh) { raw_stream(p, narrow_f16<L>(v), fresh); }
-template <int L> INLINE void stream(b8* p, V<int, L> v, Full, bool fresh) {
-    raw_stream((unsigned char*)p, __builtin_convertvector(v & 1, V<unsigned char, L>), fresh);
+template <int L> INLINE void stream(bf16* p, V<float, L> v, Full, bool apart) { raw_stream(p, narrow_bf16<L>(v), apart); }
+template <int L> INLINE void stream(f16* p, V<float, L> v, Full, bool apart) { raw_stream(p, narrow_f16<L>(v), apart); }
+template <int L> INLINE void stream(b8* p, V<int, L> v, Full, bool apart) {
+    raw_stream((unsigned char*)p, __builtin_convertvector(v & 1, V<unsigned char, L>), apart);
 }
 template <int L, class T, class F> INLINE void stream(T* p, F v, i64_ n, bool) { store<L>(p, v, n); }
