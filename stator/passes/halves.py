@@ -18,14 +18,16 @@ from torch import fx
 
 from stator.base.device import HOST, Device
 from stator.fake.symbolic import extents
+from stator.graphs.calls import is_view
+from stator.graphs.frozen import frozen
 from stator.graphs.nodes import add_call, call_for
 from stator.sizes import hint
 
 aten = torch.ops.aten
 
 #: Multiplications that a product needs to be widened, in all, and for each element that is converted for it: in a pass
-#: of its own, or by a kernel that computes or reads it anyway, and moves twice the bytes then.
-_LEAST_WORK, _COPIED, _COMPUTED = 1 << 22, 32, 8
+#: of its own; once, and read at every call as twice the bytes; or by a kernel that computes or reads it anyway.
+_LEAST_WORK, _COPIED, _FROZEN, _COMPUTED = 1 << 22, 32, 16, 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,8 @@ class WidenProducts:
         if not self.device.widens_halves:
             return 0
         products = [n for target in _OPERANDS for n in graph.find_nodes(op="call_function", target=target)]
-        found = [node for node in products if _pays(node, self.loops)]
+        known = frozen(graph)
+        found = [node for node in products if _pays(node, self.loops, known)]
         for node in found:
             _widen(node)
         return len(found)
@@ -59,8 +62,11 @@ def _operands(node: fx.Node) -> list[fx.Node]:
     return [node.args[place] for place in _OPERANDS[node.target] if isinstance(node.args[place], fx.Node)]  # type: ignore[misc]
 
 
-def _pays(node: fx.Node, loops: Set[Any]) -> bool:
-    """Whether multiplying takes so long that conversions do not matter; with symbolic sizes as in the call at hand."""
+def _pays(node: fx.Node, loops: Set[Any], known: Set[fx.Node]) -> bool:
+    """Whether multiplying takes so long that conversions do not matter; with symbolic sizes as in the call at hand.
+
+    What depends on parameters alone is `known`.
+    """
     value = node.meta["val"]
     if value.device.type != HOST or any(x.meta["val"].dtype is not torch.bfloat16 for x in (node, *_operands(node))):
         return False
@@ -71,9 +77,16 @@ def _pays(node: fx.Node, loops: Set[Any]) -> bool:
     right = sizes[2] if convolution else sizes[-1]
     terms = prod(right[1:]) if convolution else right[-2]
     work = prod(sizes[0]) * terms
-    kernels = [all(user.target in loops for user in node.users), *[x.target in loops for x in _operands(node)]]
-    least = sum([prod(size) * (_COMPUTED if ours else _COPIED) for size, ours in zip(sizes, kernels, strict=True)])
-    return work >= max(_LEAST_WORK, least)
+    rates = [_COMPUTED if all(user.target in loops for user in node.users) else _COPIED]
+    rates += [_rate(x, loops, known) for x in _operands(node)]
+    return work >= max(_LEAST_WORK, sum([prod(size) * rate for size, rate in zip(sizes, rates, strict=True)]))
+
+
+def _rate(operand: fx.Node, loops: Set[Any], known: Set[fx.Node]) -> int:
+    """What an element of an operand costs: a transposed parameter is no more computed here than the parameter."""
+    while operand not in known and is_view(operand):
+        (operand,) = operand.all_input_nodes
+    return _FROZEN if operand in known else _COMPUTED if operand.target in loops else _COPIED
 
 
 def _widen(node: fx.Node) -> None:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 import stator
 from stator.aot.trace import trace
+from stator.graphs.frozen import FROZEN
 from stator.passes import run
 from stator.passes.halves import WidenProducts
 from stator.prims import DECOMPOSITIONS, PRIMITIVES, RANDOM_OPERATORS
@@ -44,6 +45,7 @@ PRODUCTS: dict[str, tuple[Callable[..., Tensor], tuple[Tensor, ...], int]] = {
     "few channels, and kernels around": (lambda x, w: F.conv2d(x.relu(), w).relu(), (WIDE, ONES), 1),
     "few channels": (F.conv2d, (WIDE, ONES), 0),
     "few rows": (torch.mm, (X[:16], Y), 0),
+    "few rows by a turned matrix": (lambda x, y: x @ y.t(), (halves(24, 1024), halves(2048, 1024)), 0),
     "few multiplications": (torch.mm, (X[:, :32], Y[:32]), 0),
     "float32": (torch.mm, (X.float(), Y.float()), 0),
     "float16": (torch.mm, (X.half(), Y.half()), 0),
@@ -65,6 +67,14 @@ def test_which_are_widened(name: str) -> None:
     if count:
         assert sum(node.meta["val"].dtype is torch.bfloat16 for node in casts) == count
         assert len({node.args[0] for node in casts}) == len(casts), "each operand is converted once"
+
+
+def test_few_rows_by_parameters_converted_once() -> None:
+    x, weight = halves(24, 1024), halves(2048, 1024)
+    gm = captured(Function(lambda x, y: x @ y.t()), (x, weight))
+    graph = trace(gm, (x, weight), decompositions=DECOMPOSITIONS, random_operators=RANDOM_OPERATORS).graph
+    graph.find_nodes(op="placeholder")[1].meta[FROZEN] = True
+    assert WidenProducts(WIDENS, LOOPS)(graph) == 1
 
 
 @pytest.mark.parametrize("frozen", [False, True], ids=["inference", "freezing"])
