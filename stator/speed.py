@@ -4,9 +4,9 @@ Timing must not be seen: only graphs that write nothing, draw no random numbers 
 again, on tensors of the same memory whose gradients go nowhere, and where no hook would see it. It happens while the
 function is compiled, so the calls that follow carry nothing of it. The option `check_speed` says when and how long:
 "auto" measures what took long to compile (loops that unrolled, mostly), and adds a twentieth to that, and one call. It
-also measures, for some milliseconds, graphs of a few operators on small tensors with gradients, and of views alone:
-autograd enters and leaves a compiled graph by way of Python, which an operator's own node does not need, and views are
-made by Python too, so eager may be faster there.
+also measures, for some milliseconds, graphs of a few operators on small tensors with gradients, and of views and
+library calls alone: autograd enters and leaves a compiled graph by way of Python, which an operator's own node does not
+need, views are made by Python too, and what PyTorch's own kernels take is all that eager takes, so it may be faster.
 Neighbours: `driver.py`, `stator/inspect/explain.py` (which always asks), docs/speed.md.
 """
 
@@ -100,14 +100,14 @@ def checked(
 
 
 def is_small(gm: fx.GraphModule, found: Compiled) -> bool:
-    """Whether entering a compiled graph into autograd, or making views of its inputs, may cost more than all that it
-    computes; for known sizes.
+    """Whether entering a compiled graph into autograd, or a graph without kernels of ours, may cost more than is won by
+    it; for known sizes.
     """
     metadata = found.metadata
     if (
         metadata.memory.peak > SMALL
         or "sizes" in gm.meta
-        or not (metadata.has_backward or not found.forward.plan.steps)
+        or not (metadata.has_backward or not found.forward.plan.launches)
     ):
         return False
     calls = [node for node in gm.graph.nodes if node.op in ("call_function", "call_method")]

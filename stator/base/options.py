@@ -181,7 +181,7 @@ class Options:
         "auto",
         "Time compiled code against eager while compiling: 'off'; 'measure' for logs and explain; 'warn' where it is "
         "slower; 'eager' to run eager there; 'auto' warns of what took long to compile, and runs small graphs with "
-        "gradients, or of views alone, in eager where that is faster.",
+        "gradients, or of views and library calls alone, in eager where that is faster.",
         in_key=False,
         choices=("auto", "off", "measure", "warn", "eager"),
     )

@@ -133,6 +133,19 @@ def test_graphs_of_views_alone_run_in_eager_where_it_is_faster(tmp_path: Path, m
     assert made.data_ptr() == x.data_ptr() and made.shape == (1, 4, 4, 1)
 
 
+def test_graphs_of_library_calls_alone_run_in_eager_where_it_is_faster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(speed, "_in_turn", lambda *_: speed.Measured(1.1, 1.0))
+    options = {"check_speed": "auto", "cache_dir": str(tmp_path), "strict": True}
+    x = torch.randn(16, 16)
+    with log.collect() as recorder:
+        made = stator.compile(lambda x: torch.sort(x @ x), options=options)(x)
+        stator.compile(lambda x: torch.sort(x @ x)[0] + 1, options=options)(x)
+    assert [facts["runs_eager"] for facts in recorder.of(log.SPEED)] == [True], "what has a kernel of ours is not asked"
+    torch.testing.assert_close(made, torch.sort(x @ x), rtol=0, atol=0)
+
+
 def test_what_runs_in_eager_asks_for_its_text_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(speed, "_in_turn", lambda *_: speed.Measured(2.0, 1.0))
     asked: list[object] = []
