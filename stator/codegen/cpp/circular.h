@@ -104,12 +104,12 @@ template <class F> INLINE F asin_part(F z) {
     return z * poly(z, 0.1666664f, 0.075016335f, 0.04430923f, 0.03345937f, 0.008517527f, 0.045374528f);
 }
 template <class F> INLINE F asin_f32(F x) {
-    F a = abs_(x), z = a > 0.55f ? 0.5f - a * 0.5f : a * a, s = a > 0.55f ? sqrt_(z) : a, part = s * asin_part(z);
+    F a = abs_(x), z = a > 0.55f ? 0.5f - a * 0.5f : a * a, s = a > 0.55f ? divider_sqrt_(z) : a, part = s * asin_part(z);
     F big = half_pi - ((s + s) - (half_pi_low - 2.0f * part));
     return with_sign(a > 0.55f ? big : s + part, x);
 }
 template <class F> INLINE F acos_f32(F x) {
-    F a = abs_(x), z = a > 0.55f ? 0.5f - a * 0.5f : a * a, s = a > 0.55f ? sqrt_(z) : x, part = s * asin_part(z);
+    F a = abs_(x), z = a > 0.55f ? 0.5f - a * 0.5f : a * a, s = a > 0.55f ? divider_sqrt_(z) : x, part = s * asin_part(z);
     F twice = 2.0f * (s + part);
     F big = x < 0.0f ? 2.0f * half_pi - (twice - 2.0f * half_pi_low) : twice;
     return a > 0.55f ? big : half_pi - (s - (half_pi_low - part));
