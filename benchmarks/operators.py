@@ -93,13 +93,22 @@ add(
         name: getattr(torch, name)
         for name in (
             "exp",
+            "exp2",
             "log1p",
             "sqrt",
             "rsqrt",
             "sigmoid",
             "tanh",
             "sin",
+            "cos",
+            "tan",
+            "asin",
+            "acos",
+            "sinh",
+            "cosh",
             "erf",
+            "erfc",
+            "erfinv",
             "abs",
             "sign",
             "round",
@@ -119,6 +128,7 @@ add(
         )
     },
 )
+add(lambda: (torch.rand(*ROWS).add_(0.01).requires_grad_(),), log=torch.log, log2=torch.log2, log10=torch.log10)
 add(
     two,
     **{
