@@ -39,6 +39,13 @@ class Device:
     warp: int = 1  # vectors that a core works on at once
     waves: int = 1  # programs for each core, so that none is idle
     columns: int = 1  # of a reduction down columns, how many one program takes
+    column_points: int = 1  # and of how many rows by columns at once
+    points: int = 1  # of a pointwise kernel that one program takes
+    row_points: int = 1  # of short rows, how many points one program takes together
+    loop_points: int = 1  # of a row that is too long to be kept, how many points are taken at once
+    thread_points: int = 1  # of a block, that each thread takes
+    max_warps: int = 1  # of a program
+    line_bytes: int = 128  # that neighbours move together, at least: of a tile along each of its axes
     threads: int = 0  # that a kernel may take at most, where that is not 0
     thread_work: int = 0  # cost units (`kernel/cost.py`) that pay for one more thread
     max_nodes: int = 400  # expression nodes of a kernel, which bounds compile time and registers

@@ -75,7 +75,11 @@ def share(function: ir.Function, axis: Axis, step: int) -> ir.Function:
 
     for x in parallel(n): B  -->  for x_0 in parallel(ceil(n / step)): for x in range(step*x_0, …): B
     """
-    return replace(function, body=_mapped(function.body, lambda loop: split(loop, step) if loop.axis is axis else loop))
+
+    def made(loop: ir.Loop) -> ir.Loop:
+        return split(loop, step) if loop.axis is axis else replace(loop, body=_mapped(loop.body, made))
+
+    return replace(function, body=_mapped(function.body, made))
 
 
 def jam(function: ir.Function, axis: Axis, count: int) -> ir.Function:

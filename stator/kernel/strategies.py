@@ -1,8 +1,8 @@
 """Strategies: how a kernel becomes a function that a machine runs well, as a few steps each.
 
 `serial` is for any machine. `vectors` is for one with vectors, by the numbers that `decisions` chose: pointwise kernels
-and columns have an outer axis as lanes, rows a reduce axis. `blocks` is for a GPU: lanes along both, by the numbers of
-`blocks.choose`. Neighbours: `nest` makes loops, `rewrite` changes them.
+and columns have an outer axis as lanes, rows a reduce axis. `blocks` is for a GPU: tiles of lanes along outer axes and
+the reduce axes, by the numbers of `blocks.choose`. Neighbours: `nest` makes loops, `rewrite` changes them.
 """
 
 from __future__ import annotations
@@ -42,15 +42,23 @@ def vectors(plan: LoopPlan, name: str) -> Function:
 
 
 def blocks(plan: BlockPlan, name: str) -> Function:
-    """Outer points in one row and points of the reduce axes in another; blocks of both are lanes."""
+    """Each range of outer points, and of points of the reduce axes, in one row: blocks of all of them are lanes.
+
+    A range of which a block takes one point has no lanes, unless there would be none at all.
+    """
     kernel = plan.kernel
-    order = Order((kernel.axes,), kernel.reduce_axes, staged=plan.staged, blocks=True)
-    function = merge(nest(kernel, name, order), kernel.axes, "x")
+    outer = tuple([points.axes for points in plan.outer])
+    function = nest(kernel, name, Order(outer, kernel.reduce_axes, staged=plan.staged, blocks=True))
+    for points in plan.outer:
+        function = merge(function, points.axes, points.name)
     function = merge(function, kernel.reduce_axes, "r")
     function = welford(online_softmax(function)) if plan.online else function
-    outer, reduced = Axis("x", kernel.outer_numel), Axis("r", kernel.reduce_numel)
-    function = vectorise(share(function, outer, plan.x), outer, plan.x, 1)
-    return replace(vectorise(function, reduced, plan.r, 1), threads=plan.threads)
+    alone = None if kernel.reduce_axes else plan.outer[-1]
+    for points in plan.outer:
+        axis = Axis(points.name, points.size)
+        if points.count > 1 or points is alone:
+            function = vectorise(share(function, axis, points.count), axis, points.count, 1)
+    return replace(vectorise(function, Axis("r", kernel.reduce_numel), plan.r, 1), threads=plan.threads)
 
 
 def _order(plan: LoopPlan) -> Order:

@@ -27,8 +27,15 @@ def test_random_kernels(seed: int) -> None:
     assert compare(seed, made) > 0
 
 
+#: A device on which small kernels run as large ones do on others: in many blocks, in tiles, rows in loops.
+SMALL = replace(
+    typical("cuda"), cores=1, waves=1, points=4, line_bytes=16, columns=2, column_points=4, row_points=4,
+    loop_points=2, row_elements=2, near_bytes=0,
+)  # fmt: skip
+
+
 def in_small_blocks(kernel: Kernel, name: str = "k") -> Function:
-    return blocks(replace(choose(kernel, typical("cuda")), x=2, r=2, staged=(), online=True), name)
+    return blocks(choose(kernel, SMALL), name)
 
 
 @pytest.mark.parametrize("seed", range(260, 320))
