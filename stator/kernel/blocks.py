@@ -170,11 +170,9 @@ def _columns(kernel: Kernel, device: Device) -> BlockPlan:
     outer, reduced, width = hint(kernel.outer_numel), hint(kernel.reduce_numel), hint(along.size)
     x = _shared(min(device.columns, power_of_two(outer)), 16, outer, device)
     r = min(device.column_points // x, power_of_two(reduced))
-    padded = pieces_of(width, x) * x
-    if any(map(loops, rest)) and padded <= PADDING * width:
+    points: tuple[Points, ...] = (Points("x", kernel.axes, x),)
+    if any(map(loops, rest)) and -(-width // x) * x <= PADDING * width:
         points = (Points("z", tuple(rest), 1), Points("x", (along,), x))
-    else:
-        points = (Points("x", kernel.axes, x),)
     return _reducing(kernel, points, r, _threads(x * r, device), device)
 
 

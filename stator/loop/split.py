@@ -4,7 +4,11 @@
     s = sum(where(r == t, v[r], 0) for r < N)   -->   s = where(0 <= t < N, v[t], 0)
 `split_reductions` makes a large reduction with few results parallel:
     s = sum(x[r] for r < N)   -->   part[p] = sum(x[p*c + r] for r < c);  s = sum(part[p] for p < P)
-`c` is `N // P`, and the P-1 elements that may be left over are added in the second sum.
+`c` is `N // P`, and the P-1 elements that may be left over are added in the second sum. Where the device wants it, parts
+of squared differences are about their own mean, so that they need not wait for what is subtracted, which often is the
+mean of all (Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979):
+    s = sum((x[r] - m)**2 for r < N)   -->   mean[p] = sum(x[p*c + r] for r < c) / c
+        part[p] = sum((x[p*c + r] - mean[p])**2 for r < c);  s = sum(part[p] + c*(mean[p] - m)**2 for p < P)
 `detach` gives a nest that overwrites what it reads elsewhere a buffer of its own, and copies at the end.
 """
 
@@ -56,7 +60,7 @@ def _parts(nest: Nest, device: Device) -> Iterator[Node]:
         return
     count = _pieces(nest, nodes, device)
     if count:
-        yield from _split(nest, nodes, count)
+        yield from _split(nest, nodes, count, device.parts_online)
     else:
         yield nest
 
@@ -110,29 +114,52 @@ def _columns(nest: Nest, nodes: tuple[Expr, ...]) -> bool:
     return bool(nest.axes) and not along_rows([n.attr[1] for n in nodes if n.op == "load"], nest.reduce_axes)
 
 
-def _split(nest: Nest, nodes: tuple[Expr, ...], pieces: int) -> Iterator[Node]:
-    """Innermost reductions first: each becomes two nests and then a load. Results along the fast axis stay there."""
+def _split(nest: Nest, nodes: tuple[Expr, ...], pieces: int, online: bool) -> Iterator[Node]:
+    """Innermost reductions first: each becomes two nests, or three, and then a load. Results along the fast axis stay
+    there.
+    """
     outer = flat(nest.axes)
     size = tuple(axis.size for axis in nest.axes)
     columns = _columns(nest, nodes)
     pieces = _divisor(prod([axis.size for axis in nest.reduce_axes]), pieces)
     piece = Axis("piece", pieces)
+    parts = (pieces, *size) if columns else (*size, pieces)
+    at = piece.index * prod(size) + outer if columns else outer * pieces + piece
     memo: dict[Expr, Expr] = {}
     rewrite = Rewriter({}, memo=memo)
+
+    def part(name: str, value: Expr, chunk: Axis) -> Nest:
+        buffer = Buffer(name, value.dtype, parts, contiguous(parts), nest.buffer.device)
+        return Nest(buffer, (*nest.axes, piece), (chunk,), value, at, operators=nest.operators)
+
     for number, node in enumerate(n for n in nodes if n.op == "reduce"):
         body = rewrite(node.args[0])
         name = f"{nest.buffer.name}_part{number}"
-        parts = (pieces, *size) if columns else (*size, pieces)
-        part = Buffer(name, node.dtype, parts, contiguous(parts), nest.buffer.device)
         whole = Buffer(f"{name}_whole", node.dtype, size, contiguous(size), nest.buffer.device)
         chunk, value, rest = _chunked(node.attr, body, nest.reduce_axes, piece)
-        at = piece.index * prod(size) + outer if columns else outer * pieces + piece
-        yield Nest(part, (*nest.axes, piece), (chunk,), reduce(node.attr, value), at, operators=nest.operators)
         done = load(name, at, node.dtype)
+        difference = _squared(value, chunk) if online and node.attr == "sum" and type(chunk.size) is int else None
+        if difference is not None:
+            term, shift = difference.args
+            count, around = const(float(chunk.size), node.dtype), load(f"{name}_mean", at, node.dtype)
+            yield part(f"{name}_mean", op("div", reduce("sum", term), count), chunk)
+            apart, shifted = op("sub", term, around), op("sub", around, shift)
+            value = op("mul", apart, apart)
+            done = op("add", done, op("mul", count, op("mul", shifted, shifted)))
+        yield part(name, reduce(node.attr, value), chunk)
         total = done if rest is None else op(_SPLITS[node.attr], done, rest)
         yield Nest(whole, nest.axes, (piece,), reduce(node.attr, total), outer, operators=nest.operators)
         memo[node] = load(whole.name, outer, node.dtype)
     yield replace(nest, reduce_axes=(), value=rewrite(nest.value))
+
+
+def _squared(value: Expr, chunk: Axis) -> Expr | None:
+    """The difference whose square it is, if that is of what differs within a chunk and what does not."""
+    match value.op, value.args:
+        case "mul", (left, right) if left is right and left.op == "sub" and left.dtype in ("f32", "f64"):
+            term, shift = left.args
+            return left if chunk in term.axes and chunk not in shift.axes else None
+    return None
 
 
 def _divisor(total: Extent, wanted: int) -> int:

@@ -230,6 +230,23 @@ def test_random_programs_with_split_reductions(seed: int) -> None:
     equivalent(program, EAGER_TO_SPLIT)
 
 
+@pytest.mark.parametrize("count", [60, 61])
+@pytest.mark.parametrize("far", [0.0, 1000.0])
+def test_a_split_variance_reads_its_row_once(count: int, far: float) -> None:
+    """Parts about their own mean are one kernel with the parts of the sum, whatever the squares are about."""
+    b = Build()
+    x = b.input(3, count)
+    mean = b.reduction([3], [count], lambda i, j: op("div", total(get(x, i, j)), number(float(count))))
+
+    def squared(i: Axis, j: Axis) -> Expr:
+        apart = op("sub", get(x, i, j), op("sub", get(mean, i), number(far)))
+        return total(op("mul", apart, apart))
+
+    program = b.program(mean, b.reduction([3], [count], squared))
+    online = equivalent(program, replace(EAGER_TO_SPLIT, parts_online=True))
+    assert len(online.steps) == 2 and len(equivalent(program, EAGER_TO_SPLIT).steps) == 4
+
+
 def test_parts_of_one_buffer_are_one_kernel() -> None:
     """A concatenation: three nests that write apart from each other."""
     b = Build()
