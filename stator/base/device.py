@@ -52,7 +52,11 @@ class Device:
     max_params: int = 48
     min_split: int = 1 << 16  # elements read by a reduction that is worth two kernels
     min_row: int = 0  # elements of a row that is worth two kernels: of shorter ones one program is as fast
-    parts_online: bool = False  # whether parts of a variance are about their own mean, and so read what they are of once
+    parts_online: bool = (
+        False  # whether parts of a variance are about their own mean, and so read what they are of once
+    )
+    packs: bool = False  # whether small kernels of the same loops run as one, whatever they read
+    row_parts: int = 0  # of sums down columns that a kernel along rows makes too, at most; 0: none does
     min_rows: int = 0  # with fewer rows, long ones are scanned by PyTorch
     product_work: int = 0  # multiplications of float32 up to which a product is a loop, as no library is called
     depthwise_taps: int = 0  # of a window up to which a convolution of each channel alone is a loop

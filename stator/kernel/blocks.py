@@ -14,14 +14,14 @@ Neighbours: `strategies` makes functions by these plans; `decisions` is for vect
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from stator.base.device import Device
 from stator.base.dtypes import ITEMSIZE
 from stator.kernel.decisions import pieces_of, used_by_several_loops
 from stator.loop.expr import Expr
-from stator.loop.index import Axis, Index
+from stator.loop.index import Axis, FloorDiv, Index
 from stator.loop.kernel import Kernel
 from stator.loop.space import loops
 from stator.sizes import Extent, hint
@@ -60,15 +60,17 @@ class BlockPlan:
     threads: int
     staged: tuple[Expr, ...] = ()
     online: bool = False  # whether one loop over a row reduces what takes two if each is on its own
+    turns: int = 0  # rows that a program takes one after the other, where it sums them up down columns too
 
     def reason(self, device: Device) -> str:
         """The decisions in a line."""
-        count = prod([hint(points.blocks) for points in self.outer])
+        count = pieces_of(prod([hint(points.blocks) for points in self.outer]), max(self.turns, 1))
         counts = [points.count for points in self.outer if points.name != "z"] + [self.r] * bool(
             self.kernel.reduce_axes
         )
         size = " by ".join(map(str, counts))
         kept = f", {len(self.staged)} values of a row kept" if self.staged else ", in one loop" * self.online
+        kept += f", {self.turns} rows in turn, summed down columns" if self.turns else ""
         return f"{count} blocks of {size} by {self.threads} threads, of which {device.programs} fill the device{kept}"
 
 
@@ -81,6 +83,8 @@ def choose(kernel: Kernel, device: Device) -> BlockPlan:
     """The blocks of a kernel."""
     if not kernel.reduce_axes:
         return _pointwise(kernel, device)
+    if any(store.mode == "sum" for store in kernel.stores):
+        return _mixed(kernel, device)
     return _columns(kernel, device) if along_columns(kernel) else _rows(kernel, device)
 
 
@@ -131,20 +135,14 @@ def _along(index: Index, axes: Sequence[Axis]) -> Axis | None:
 def _tile(kernel: Kernel, crossing: Sequence[Axis], device: Device) -> tuple[Points, ...]:
     """A tile over the two axes that matter most; the others are single points, or go with one too short for a tile."""
     across, along = crossing[-2:]
-    width = max([ITEMSIZE[dtype] for _, dtype in _accesses(kernel)])
-    side = max(device.line_bytes // width, 1)
-    columns = min(side, power_of_two(hint(along.size)))
-    rows = min(side, power_of_two(hint(across.size)))
+    side = max(device.line_bytes // max([ITEMSIZE[dtype] for _, dtype in _accesses(kernel)]), 1)
+    most = [power_of_two(hint(axis.size)) for axis in (across, along)]
+    rows, columns = (min(side, count) for count in most)
+    rows = min(side * side // columns, most[0])
+    columns = min(side * side // rows, most[1])
     rest = tuple([axis for axis in kernel.axes if axis not in (across, along)])
-    if rows * columns * 2 < side * side and rest:  # one of them is short
-        if rows < columns:
-            rows = side * side // columns
-            return Points("y", (*rest, across), rows), Points("x", (along,), columns)
-        columns = side * side // rows
-        return Points("y", (across,), rows), Points("x", (*rest, along), columns)
-    rows, columns = max(rows, side * side // columns), max(columns, side * side // rows)
-    rows = min(rows, power_of_two(hint(across.size)))
-    columns = min(columns, power_of_two(hint(along.size)))
+    if rows * columns * 2 < side * side and rest:
+        return Points("y", (*rest, across), side * side // columns), Points("x", (along,), columns)
     tile = (Points("y", (across,), rows), Points("x", (along,), columns))
     return (Points("z", rest, 1), *tile) if any(map(loops, rest)) else tile
 
@@ -185,6 +183,21 @@ def _rows(kernel: Kernel, device: Device) -> BlockPlan:
     else:
         x = _shared(min(power_of_two(outer), max(1, device.row_points // r)), 1, outer, device)
     return _reducing(kernel, (Points("x", kernel.axes, x),), r, _threads(x * r, device), device)
+
+
+def _mixed(kernel: Kernel, device: Device) -> BlockPlan:
+    """Each program has as many rows as it sums into one place."""
+    (turns,) = {
+        atom.divisor
+        for store in kernel.stores
+        if store.mode == "sum"
+        for atom, _ in store.index.terms
+        if isinstance(atom, FloorDiv)
+    }
+    assert type(turns) is int and type(kernel.reduce_numel) is int, "only fixed rows are taken in turn"
+    r = power_of_two(kernel.reduce_numel)
+    plan = _reducing(kernel, (Points("x", kernel.axes, 1),), r, _threads(r, device), device)
+    return replace(plan, turns=turns)
 
 
 def _reducing(kernel: Kernel, points: tuple[Points, ...], r: int, threads: int, device: Device) -> BlockPlan:

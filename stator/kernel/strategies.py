@@ -14,7 +14,18 @@ from stator.kernel.decisions import LoopPlan, guarded, pieces_of
 from stator.kernel.ir import Function, Piece
 from stator.kernel.nest import Order, nest
 from stator.kernel.online import from_first, online_softmax, welford
-from stator.kernel.rewrite import columns, contract, flush_sums, jam, merge, share, stream, strip, vectorise
+from stator.kernel.rewrite import (
+    columns,
+    contract,
+    flush_sums,
+    jam,
+    merge,
+    share,
+    stream,
+    strip,
+    sum_rows,
+    vectorise,
+)
 from stator.loop.index import Axis
 from stator.loop.kernel import Kernel
 from stator.sizes import Extent
@@ -53,12 +64,16 @@ def blocks(plan: BlockPlan, name: str) -> Function:
         function = merge(function, points.axes, points.name)
     function = merge(function, kernel.reduce_axes, "r")
     function = welford(online_softmax(function)) if plan.online else function
+    row = Axis("r", kernel.reduce_numel)
+    if plan.turns:
+        (points,) = plan.outer
+        function = sum_rows(function, Axis(points.name, points.size), plan.turns, row)
     alone = None if kernel.reduce_axes else plan.outer[-1]
     for points in plan.outer:
         axis = Axis(points.name, points.size)
         if points.count > 1 or points is alone:
             function = vectorise(share(function, axis, points.count), axis, points.count, 1)
-    return replace(vectorise(function, Axis("r", kernel.reduce_numel), plan.r, 1), threads=plan.threads)
+    return replace(vectorise(function, row, plan.r, 1), threads=plan.threads)
 
 
 def _order(plan: LoopPlan) -> Order:

@@ -4,9 +4,10 @@
     s = sum(where(r == t, v[r], 0) for r < N)   -->   s = where(0 <= t < N, v[t], 0)
 `split_reductions` makes a large reduction with few results parallel:
     s = sum(x[r] for r < N)   -->   part[p] = sum(x[p*c + r] for r < c);  s = sum(part[p] for p < P)
-`c` is `N // P`, and the P-1 elements that may be left over are added in the second sum. Where the device wants it, parts
-of squared differences are about their own mean, so that they need not wait for what is subtracted, which often is the
-mean of all (Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979):
+`c` is `N // P`, and the P-1 elements that may be left over are added in the second sum. Where the device wants it,
+parts of squared differences are about their own mean, so that they need not wait for what is subtracted, which often is
+the mean of all (Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances",
+1979):
     s = sum((x[r] - m)**2 for r < N)   -->   mean[p] = sum(x[p*c + r] for r < c) / c
         part[p] = sum((x[p*c + r] - mean[p])**2 for r < c);  s = sum(part[p] + c*(mean[p] - m)**2 for p < P)
 `detach` gives a nest that overwrites what it reads elsewhere a buffer of its own, and copies at the end.
@@ -24,6 +25,7 @@ from stator.loop.canonical import indices_in, merged
 from stator.loop.deps import along_rows
 from stator.loop.expr import Expr, Rewriter, const, index, load, masked, op, postorder, reduce, to_index
 from stator.loop.index import Axis, Index
+from stator.loop.mixed import Rows, pieces_by_rows, rows_of
 from stator.loop.nest import Buffer, Nest, Node, Program
 from stator.loop.space import flat
 from stator.sizes import Extent, hint
@@ -36,8 +38,9 @@ _SPLITS = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum", "any
 def prepare(program: Program, device: Device, reasons: dict[str, str] | None = None) -> Program:
     """All rewrites; the same object where nothing changed. `reasons` takes why a reduction is split, by its parts."""
     nodes: list[Node] = []
+    rows = rows_of(program, device)
     for node in program.nodes:
-        parts = list(_parts(node, device)) if isinstance(node, Nest) else [node]
+        parts = list(_parts(node, device, rows)) if isinstance(node, Nest) else [node]
         nodes.extend(parts)
         if reasons is not None and isinstance(node, Nest):
             why = f"{prod(axis.size for axis in node.axes)} results do not fill {device.programs} programs"
@@ -46,7 +49,7 @@ def prepare(program: Program, device: Device, reasons: dict[str, str] | None = N
     return program if nodes == list(program.nodes) else replace(program, nodes=tuple(nodes))
 
 
-def _parts(nest: Nest, device: Device) -> Iterator[Node]:
+def _parts(nest: Nest, device: Device, rows: Rows) -> Iterator[Node]:
     nest = _pick(nest)
     nodes = postorder([nest.value])
     own = [n for n in nodes if n.op == "load" and n.attr[0] == nest.buffer.name]
@@ -55,10 +58,10 @@ def _parts(nest: Nest, device: Device) -> Iterator[Node]:
         size = tuple(axis.size for axis in points)
         buffer = Buffer(f"{nest.buffer.name}_next", nest.buffer.dtype, size, contiguous(size), nest.buffer.device)
         position = flat(points)
-        yield from _parts(replace(nest, buffer=buffer, index=position), device)
+        yield from _parts(replace(nest, buffer=buffer, index=position), device, rows)
         yield replace(nest, axes=points, reduce_axes=(), value=load(buffer.name, position, buffer.dtype))
         return
-    count = _pieces(nest, nodes, device)
+    count = _pieces(nest, nodes, device, rows)
     if count:
         yield from _split(nest, nodes, count, device.parts_online)
     else:
@@ -93,7 +96,7 @@ def _picked(node: Expr, axis: Axis) -> Expr | None:
     return masked(inside, body.args[1].substitute({axis: to_index(chosen, axis.size)}), nothing)
 
 
-def _pieces(nest: Nest, nodes: tuple[Expr, ...], device: Device) -> int:
+def _pieces(nest: Nest, nodes: tuple[Expr, ...], device: Device, rows: Rows) -> int:
     """Into how many pieces to split the reductions of a nest; 0 for not at all."""
     outer, inner = (prod(hint(axis.size) for axis in axes) for axes in (nest.axes, nest.reduce_axes))
     kinds = [n.attr if n.op == "reduce" else n.op for n in nodes if n.op in ("reduce", "scan")]
@@ -102,6 +105,10 @@ def _pieces(nest: Nest, nodes: tuple[Expr, ...], device: Device) -> int:
     columns = _columns(nest, nodes)
     if not columns and inner < device.min_row:
         return 0
+    if columns and kinds == ["sum"] and rows:
+        names = [node.attr[0] for node in nodes if node.op == "load"]
+        if count := pieces_by_rows(nest, names, rows, device):
+            return count
     width, least = (device.columns, device.min_split >> 10) if columns else (1, device.min_split >> 5)
     programs = -(-outer // width)
     if programs * 2 > device.programs:

@@ -15,7 +15,8 @@ from stator.loop.index import Axis, indirect
 from stator.loop.kernel import Kernel, Param, kernel
 from stator.loop.kernel import Store as Write
 from stator.targets import typical
-from tests.kernel.programs import checked, compare
+from tests.kernel.programs import checked, compare, compare_program
+from tests.loop.build import Build, layer_norm_backward
 
 
 def made(kernel: Kernel, name: str = "k") -> Function:
@@ -41,7 +42,59 @@ def in_small_blocks(kernel: Kernel, name: str = "k") -> Function:
 @pytest.mark.parametrize("seed", range(260, 320))
 def test_random_kernels_in_small_blocks(seed: int) -> None:
     """Rows are walked in loops, some of them once for what two loops would reduce."""
-    compare(seed, in_small_blocks)
+    compare(seed, in_small_blocks, SMALL)
+
+
+#: The same, but that rows are kept, and summed down columns by programs that take some in turn.
+MIXING = replace(
+    SMALL, row_elements=64, warp=1, thread_points=1, row_parts=4, min_split=8, cores=2, parts_online=True, packs=True
+)
+
+
+@pytest.mark.parametrize("seed", range(320, 360))
+def test_random_kernels_of_rows_and_columns(seed: int) -> None:
+    compare(seed, lambda kernel, name: blocks(choose(kernel, MIXING), name), MIXING)
+
+
+@pytest.mark.parametrize(("rows", "length"), [(12, 8), (16, 5)])
+def test_rows_are_summed_down_columns_by_the_programs_that_have_them(rows: int, length: int) -> None:
+    b = Build()
+    dy, x, mean, rstd = b.input(rows, length), b.input(rows, length), b.input(rows), b.input(rows)
+    program = b.program(*layer_norm_backward(b, dy, x, mean, rstd, b.input(length)))
+    functions: list[Function] = []
+
+    def strategy(kernel: Kernel, name: str) -> Function:
+        functions.append(blocks(choose(kernel, MIXING), name))
+        return functions[-1]
+
+    compare_program(program, strategy, MIXING)
+    text, step = function_text(functions[0]), rows // 4
+    assert text.count("add(s") == 2 and f"for x in range({step}*x_{step}, " in text, text
+
+
+def test_accesses_that_cross_are_moved_in_tiles() -> None:
+    """Both rows of lanes are as long as a line of memory, and another axis goes with one that is shorter."""
+
+    def transposed(*size: int) -> str:
+        axes = tuple([Axis(f"x{i}", length) for i, length in enumerate(size)])
+        *outer, rows, columns = axes
+        first = outer[0].index * rows.size * columns.size if outer else Axis("none", 1).index * 0
+        given = load("p0", first + rows.index * columns.size + columns, "f32")
+        write = Write("p1", first + columns.index * rows.size + rows, given, "outer")
+        numel = rows.size * columns.size * (outer[0].size if outer else 1)
+        params = (Param("p0", "f32", "in", numel), Param("p1", "f32", "out", numel))
+        return function_text(checked(made(kernel(axes, (), (write,), params))))
+
+    text = transposed(300, 200)
+    assert "for y in lanes(32, 32*y_32," in text and "for x in lanes(32, 32*x_32," in text, text
+    text = transposed(7, 300, 200)
+    assert "for z in parallel(7):" in text and "for y in lanes(32, 32*y_32," in text, text
+    text = transposed(100, 300, 3)
+    assert "for z in parallel(100):" in text and "lanes(4, " in text and "lanes(256, " in text, text
+    text = transposed(5000, 6, 3)
+    assert (
+        "for z in" not in text and "lanes(4, " in text and "lanes(256, 256*y_256, min(256*y_256 + 256, 30000))" in text
+    )
 
 
 def softmax(rows: int, columns: int) -> Kernel:

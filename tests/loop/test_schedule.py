@@ -146,6 +146,65 @@ def test_layer_norm_backward(golden: Golden) -> None:
     golden("layer_norm_backward", found.text())
 
 
+#: A device whose programs keep a row of a few elements, and sum such rows down columns.
+MIXING = replace(EAGER_TO_SPLIT, warp=1, thread_points=1, row_elements=64, row_parts=4, packs=True)
+
+
+def test_gradients_of_a_norm_and_its_weights_are_one_kernel() -> None:
+    """Its sums down columns have a part for each few rows; another kernel adds the parts up."""
+    b = Build()
+    dy, x, mean, rstd, weight = b.input(12, 8), b.input(12, 8), b.input(12), b.input(12), b.input(8)
+    program = b.program(*layer_norm_backward(b, dy, x, mean, rstd, weight))
+    found = equivalent(program, MIXING)
+    assert len(found.steps) == 2 and found.text().count("sum= ") == 2, found.text()
+    assert "x0//3" in found.text(), "four parts of three rows"
+    assert "sum= " not in equivalent(program, replace(MIXING, row_elements=7)).text(), "no program keeps a row"
+    assert "sum= " not in equivalent(program, replace(MIXING, row_parts=0)).text()
+
+
+def test_columns_of_what_nothing_else_reads_along_rows_stay_alone() -> None:
+    b = Build()
+    x, y = b.input(12, 8), b.input(12, 8)
+    rows = b.reduction([12], [8], lambda i, j: total(get(x, i, j)))
+    columns = b.reduction([8], [12], lambda j, i: total(get(y, i, j)))
+    assert "sum= " not in equivalent(b.program(rows, columns), MIXING).text()
+
+
+def test_columns_wait_for_what_is_made_of_rows() -> None:
+    """The sum of columns is of what an operator makes of the rows' results, so that no kernel could make both."""
+    b = Build()
+    x, y = b.input(12, 8), b.input(12, 8)
+    rows = b.reduction([12], [8], lambda i, j: total(op("mul", get(x, i, j), get(y, i, j))))
+    other = b.extern("aten.mm", [rows], [12])
+    columns = b.reduction([8], [12], lambda j, i: total(op("mul", get(x, i, j), get(other, i))))
+    found = equivalent(b.program(rows, columns), MIXING)
+    assert "sum= " not in found.text() and len(found.steps) == 4, found.text()
+
+
+def test_small_kernels_of_the_same_loops_are_packed() -> None:
+    """Three of the four: the last needs what the first ones make."""
+    b = Build()
+    inputs = [b.input(6, 4) for _ in range(6)]
+    made = [
+        b.pointwise([6, 4], lambda i, j, x=x, y=y: op("add", get(x, i, j), get(y, i, j)))
+        for x, y in zip(inputs[:3], inputs[3:], strict=True)
+    ]
+    product = b.extern("aten.mm", made[:2], [6, 4])
+    last = b.pointwise([6, 4], lambda i, j: op("mul", get(product, i, j), get(product, i, j)))
+    program = b.program(*made, last)
+    apart = equivalent(program, replace(MIXING, packs=False))
+    found = equivalent(program, replace(MIXING, launch_cost=1.0))
+    assert [isinstance(step, Launch) for step in found.steps] == [True, False, True]
+    assert len(apart.steps) == 5 and len(found.steps[0].kernel.stores) == 3
+    assert len(equivalent(program, replace(MIXING, launch_cost=0.0)).steps) == 5, "what they do takes longer"
+
+
+@settings(max_examples=100)
+@given(st.integers(0, 2**32))
+def test_random_programs_with_rows_and_columns_together(seed: int) -> None:
+    equivalent(make(seed), MIXING)
+
+
 def test_no_fusion_around_an_extern() -> None:
     """a and c share everything, but c needs an extern that needs a."""
     b = Build()

@@ -97,6 +97,9 @@ class _Printer:
         self.lanes: dict[ir.Value, Lanes] = {}
         self.made: dict[ir.Value, ir.Statement] = {}
         self.scratch: dict[str, ir.Operand] = {}
+        stores = [s for s in ir.walk(function.body) if isinstance(s, ir.Store)]
+        local = {s.name for s in ir.walk(function.body) if isinstance(s, ir.Scratch)}
+        self.sums = {s.memory for s in stores if s.memory in local and s.mode == "add"}  # rows that are variables
         self.wide = not function.symbols and bool(_counted(function))
 
     @property
@@ -194,7 +197,7 @@ class _Printer:
 
     def loop(self, loop: ir.Loop) -> None:
         if self.row is None or loop.axis is not self.row.axis:
-            self.block(loop.body)
+            self.turns(loop) if loop.kind == "range" else self.block(loop.body)
             return
         self.inner, indent = True, self.indent
         if not self.whole:
@@ -204,6 +207,16 @@ class _Printer:
             self.points("start + base")
         self.block(loop.body)
         self.inner, self.indent = False, indent
+
+    def turns(self, loop: ir.Loop) -> None:
+        """Rows that one program takes one after the other."""
+        assert loop.piece is not None and type(loop.piece.step) is int
+        first, step, indent = f"{loop.piece.axis.name} * {loop.piece.step}", loop.piece.step, self.indent
+        end = f"{first} + {step}" if loop.axis.size % step == 0 else f"min({first} + {step}, {loop.axis.size})"
+        self.add(f"for {loop.axis.name} in range({first}, {end}):")
+        self.indent += "    "
+        self.block(loop.body)
+        self.indent = indent
 
     def statement(self, statement: ir.Statement) -> None:
         match statement:
@@ -265,13 +278,8 @@ class _Printer:
 
     def taken(self, operand: ir.Operand, target: ir.Value) -> str:
         """What a row has of a value, and elsewhere what changes nothing."""
-        shape, dtype = self.shape(True), TYPES[target.dtype]
-        text, start = self.operand(operand), self.start(target)
+        text, start = self.wide_value(operand), self.start(target)
         assert self.row is not None
-        if isinstance(operand, ir.Literal):
-            text = f"tl.full({shape}, {text}, {dtype})"
-        elif self.lanes_of(operand) != frozenset(self.letters):
-            text = f"tl.broadcast_to({text}, {shape})"
         text = text if _full(self.row) else f"tl.where(rm, {text}, {start})"
         return text + (".to(tl.int1)" if target.dtype == "bool" else "")
 
@@ -414,6 +422,13 @@ class _Printer:
 
         return place(index, leaf, wrapped, _divide)
 
+    def wide_value(self, value: ir.Operand) -> str:
+        """A value with all lanes."""
+        text, shape = self.operand(value), self.shape(True)
+        if isinstance(value, ir.Literal):
+            return f"tl.full({shape}, {text}, {TYPES[value.dtype]})"
+        return text if self.lanes_of(value) == frozenset(self.letters) else f"tl.broadcast_to({text}, {shape})"
+
     def guard(self, lanes: Lanes, mask: ir.Operand | None = None) -> list[str]:
         """Which lanes there are, and under the mask."""
         masks = [f"{loop.axis.name}m" for loop in self.dims if loop.axis.name in lanes and not _full(loop)]
@@ -424,6 +439,9 @@ class _Printer:
         if memory in self.scratch:
             self.rename(target, self.scratch[memory])
             return
+        if memory in self.sums:
+            self.texts[target], self.lanes[target] = memory, frozenset(self.letters)
+            return
         lanes, more = self.lanes_at(index), self.lanes_of(mask)
         where = " + ".join([self.place(index), *[f"{name} * 0" for name in self.letters if name in more - lanes]])
         where, guard = where if where.isalnum() else f"({where})", self.guard(lanes, mask)
@@ -432,6 +450,11 @@ class _Printer:
 
     def store(self, statement: ir.Store) -> None:
         memory, value, mode = statement.memory, statement.value, statement.mode
+        if memory in self.sums:
+            assert self.whole, "a row that is walked in a loop is kept nowhere"
+            text = self.wide_value(value)
+            self.add(f"{memory} = {text if mode == 'store' else f'{memory} + {text}'}")
+            return
         if memory not in {param.name for param in self.function.params}:
             assert self.whole, "a row that is walked in a loop is kept nowhere"
             self.scratch[memory] = value
