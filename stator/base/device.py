@@ -39,13 +39,16 @@ class Device:
     warp: int = 1  # vectors that a core works on at once
     waves: int = 1  # programs for each core, so that none is idle
     columns: int = 1  # of a reduction down columns, how many one program takes
+    min_columns: int = 0  # and how many at least; 0: as many as lanes
     column_points: int = 1  # and of how many rows by columns at once
-    points: int = 1  # of a pointwise kernel that one program takes
+    block_bytes: int = 1  # of its widest result, that a program of a pointwise kernel stores
+    thread_bytes: int = 1  # and that each of its threads does
     row_points: int = 1  # of short rows, how many points one program takes together
     loop_points: int = 1  # of a row that is too long to be kept, how many points are taken at once
-    thread_points: int = 1  # of a block, that each thread takes
+    thread_points: int = 1  # of a block of a reduction, that each thread takes
     max_warps: int = 1  # of a program
-    line_bytes: int = 128  # that neighbours move together, at least: of a tile along each of its axes
+    line_bytes: int = 128  # of memory that a tile covers along each of its axes, where it has two
+    short_axis: int = 0  # points of an axis up to which a tile along it is not worth it
     threads: int = 0  # that a kernel may take at most, where that is not 0
     thread_work: int = 0  # cost units (`kernel/cost.py`) that pay for one more thread
     max_nodes: int = 400  # expression nodes of a kernel, which bounds compile time and registers
@@ -75,6 +78,11 @@ class Device:
     def lanes(self) -> int:
         """float32 that a core computes at once."""
         return self.vector_bytes // 4 * self.warp
+
+    @property
+    def full_columns(self) -> int:
+        """How many columns keep all cores busy, each with as few as it takes."""
+        return self.cores * (self.min_columns or self.lanes)
 
     @property
     def programs(self) -> int:

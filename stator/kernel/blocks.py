@@ -92,18 +92,25 @@ def choose(kernel: Kernel, device: Device) -> BlockPlan:
 
 
 def _pointwise(kernel: Kernel, device: Device) -> BlockPlan:
-    outer = hint(kernel.outer_numel)
-    crossing = _crossing(kernel)
-    if len(crossing) < 2:
-        size = _shared(min(device.points, power_of_two(outer)), 128, outer, device)
-        return BlockPlan(kernel, (Points("x", kernel.axes, size),), 1, _threads(size, device))
-    tile = _tile(kernel, crossing, device)
-    return BlockPlan(kernel, tile, 1, _threads(prod([points.count for points in tile]), device))
+    outer, crossing = hint(kernel.outer_numel), _crossing(kernel)
+    short = [axis for axis in crossing if hint(axis.size) <= device.short_axis]
+    if len(crossing) > 1 and not short:
+        tile = _tile(kernel, crossing, device)
+        points = prod([points.count for points in tile])
+        return BlockPlan(kernel, tile, 1, _threads(points, device.thread_points, device))
+    axes = kernel.axes
+    if (
+        len(crossing) > 1
+    ):  # neighbours along a short axis are taken together: each access finds some of its own in a row
+        axes = (*[axis for axis in axes if axis is not short[-1]], short[-1])
+    width = max([ITEMSIZE[store.value.dtype] for store in kernel.stores])
+    size = _shared(min(max(device.block_bytes // width, 1), power_of_two(outer)), 128, outer, device)
+    return BlockPlan(kernel, (Points("x", axes, size),), 1, _threads(size, device.thread_bytes // width, device))
 
 
-def _threads(points: int, device: Device) -> int:
-    """Threads for a block of so many points."""
-    warps = points // (device.warp * device.thread_points)
+def _threads(points: int, each: int, device: Device) -> int:
+    """Threads for a block of so many points, of which each thread takes so many."""
+    warps = points // (device.warp * max(each, 1))
     return device.warp * max(1, min(device.max_warps, power_of_two(warps)))
 
 
@@ -135,8 +142,10 @@ def _along(index: Index, axes: Sequence[Axis]) -> Axis | None:
 def _tile(kernel: Kernel, crossing: Sequence[Axis], device: Device) -> tuple[Points, ...]:
     """A tile over the two axes that matter most; the others are single points, or go with one too short for a tile."""
     across, along = crossing[-2:]
-    side = max(device.line_bytes // max([ITEMSIZE[dtype] for _, dtype in _accesses(kernel)]), 1)
     most = [power_of_two(hint(axis.size)) for axis in (across, along)]
+    side = max(device.line_bytes // max([ITEMSIZE[dtype] for _, dtype in _accesses(kernel)]), 1)
+    while side > 32 and hint(kernel.outer_numel) < side * side * device.programs:
+        side //= 2
     rows, columns = (min(side, count) for count in most)
     rows = min(side * side // columns, most[0])
     columns = min(side * side // rows, most[1])
@@ -166,23 +175,26 @@ def along_columns(kernel: Kernel) -> bool:
 def _columns(kernel: Kernel, device: Device) -> BlockPlan:
     *rest, along = kernel.axes
     outer, reduced, width = hint(kernel.outer_numel), hint(kernel.reduce_numel), hint(along.size)
-    x = _shared(min(device.columns, power_of_two(outer)), 16, outer, device)
+    x = _shared(min(device.columns, power_of_two(outer)), device.min_columns or 1, outer, device)
     r = min(device.column_points // x, power_of_two(reduced))
     points: tuple[Points, ...] = (Points("x", kernel.axes, x),)
     if any(map(loops, rest)) and -(-width // x) * x <= PADDING * width:
         points = (Points("z", tuple(rest), 1), Points("x", (along,), x))
-    return _reducing(kernel, points, r, _threads(x * r, device), device)
+    few = pieces_of(outer, x) < device.programs  # then each has more threads
+    each = device.thread_points // 2 if few else device.thread_points
+    return _reducing(kernel, points, r, _threads(x * r, each, device), device)
 
 
 def _rows(kernel: Kernel, device: Device) -> BlockPlan:
     outer, reduced = hint(kernel.outer_numel), hint(kernel.reduce_numel)
-    fixed = type(kernel.reduce_numel) is int
+    fixed, each = type(kernel.reduce_numel) is int, device.thread_points
     r = power_of_two(reduced) if fixed else min(power_of_two(reduced), device.loop_points)
     if r > device.row_elements:
-        x, r = 1, device.loop_points
+        x, r, each = 1, device.loop_points, each // 2
     else:
         x = _shared(min(power_of_two(outer), max(1, device.row_points // r)), 1, outer, device)
-    return _reducing(kernel, (Points("x", kernel.axes, x),), r, _threads(x * r, device), device)
+        each = 2 * each if r <= device.warp * each else each  # a row is in one warp, or in few
+    return _reducing(kernel, (Points("x", kernel.axes, x),), r, _threads(x * r, each, device), device)
 
 
 def _mixed(kernel: Kernel, device: Device) -> BlockPlan:
@@ -196,7 +208,8 @@ def _mixed(kernel: Kernel, device: Device) -> BlockPlan:
     }
     assert type(turns) is int and type(kernel.reduce_numel) is int, "only fixed rows are taken in turn"
     r = power_of_two(kernel.reduce_numel)
-    plan = _reducing(kernel, (Points("x", kernel.axes, 1),), r, _threads(r, device), device)
+    threads = _threads(r, device.thread_points // 2, device)
+    plan = _reducing(kernel, (Points("x", kernel.axes, 1),), r, threads, device)
     return replace(plan, turns=turns)
 
 

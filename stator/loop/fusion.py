@@ -265,11 +265,12 @@ class Decision:
             if reduction.rowwise or pointwise.space.reduce_axes or pointwise.space.numel == reduction.space.numel:
                 continue
             inside = reduction.bits | pointwise.bits
-            few = hint(reduction.space.numel) < self.device.cores * self.device.lanes
+            few = hint(reduction.space.numel) < self.device.full_columns
             far = self._windows(pointwise) > self.device.cores * self.device.cache_bytes
             if (few or far) and any(escapes(name, inside, self.facts) for name in pointwise.writes):
                 return Refusal.FEW_COLUMNS if few else Refusal.WINDOWS
-            if not pointwise.writes.keys() & reduction.reads.keys():
+            needs = pointwise.reads.keys() & reduction.writes.keys() if self.device.min_columns else ()
+            if not needs and not pointwise.writes.keys() & reduction.reads.keys():
                 return Refusal.COLUMNS
         return None
 

@@ -16,7 +16,7 @@ the mean of all (Chan, Golub and LeVeque, "Updating formulae and a pairwise algo
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import prod
 
 from stator.base.device import Device
@@ -35,12 +35,20 @@ from stator.sizes.strides import contiguous
 _SPLITS = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum", "any": "or", "all": "and"}
 
 
+@dataclass(frozen=True, slots=True)
+class _Around:
+    """What other nests of a program read: along rows, and at each point of loops that reduce nothing, so many."""
+
+    rows: Rows
+    points: frozenset[tuple[str, Extent]]
+
+
 def prepare(program: Program, device: Device, reasons: dict[str, str] | None = None) -> Program:
     """All rewrites; the same object where nothing changed. `reasons` takes why a reduction is split, by its parts."""
     nodes: list[Node] = []
-    rows = rows_of(program, device)
+    found = _Around(rows_of(program, device), _read_by_points(program))
     for node in program.nodes:
-        parts = list(_parts(node, device, rows)) if isinstance(node, Nest) else [node]
+        parts = list(_parts(node, device, found)) if isinstance(node, Nest) else [node]
         nodes.extend(parts)
         if reasons is not None and isinstance(node, Nest):
             why = f"{prod(axis.size for axis in node.axes)} results do not fill {device.programs} programs"
@@ -49,7 +57,16 @@ def prepare(program: Program, device: Device, reasons: dict[str, str] | None = N
     return program if nodes == list(program.nodes) else replace(program, nodes=tuple(nodes))
 
 
-def _parts(nest: Nest, device: Device, rows: Rows) -> Iterator[Node]:
+def _read_by_points(program: Program) -> frozenset[tuple[str, Extent]]:
+    points: set[tuple[str, Extent]] = set()
+    for node in program.nodes:
+        if isinstance(node, Nest) and not node.reduce_axes:
+            numel = prod([axis.size for axis in node.axes])
+            points |= {(expr.attr[0], numel) for expr in postorder([node.value]) if expr.op == "load"}
+    return frozenset(points)
+
+
+def _parts(nest: Nest, device: Device, around: _Around) -> Iterator[Node]:
     nest = _pick(nest)
     nodes = postorder([nest.value])
     own = [n for n in nodes if n.op == "load" and n.attr[0] == nest.buffer.name]
@@ -58,10 +75,10 @@ def _parts(nest: Nest, device: Device, rows: Rows) -> Iterator[Node]:
         size = tuple(axis.size for axis in points)
         buffer = Buffer(f"{nest.buffer.name}_next", nest.buffer.dtype, size, contiguous(size), nest.buffer.device)
         position = flat(points)
-        yield from _parts(replace(nest, buffer=buffer, index=position), device, rows)
+        yield from _parts(replace(nest, buffer=buffer, index=position), device, around)
         yield replace(nest, axes=points, reduce_axes=(), value=load(buffer.name, position, buffer.dtype))
         return
-    count = _pieces(nest, nodes, device, rows)
+    count = _pieces(nest, nodes, device, around)
     if count:
         yield from _split(nest, nodes, count, device.parts_online)
     else:
@@ -96,7 +113,7 @@ def _picked(node: Expr, axis: Axis) -> Expr | None:
     return masked(inside, body.args[1].substitute({axis: to_index(chosen, axis.size)}), nothing)
 
 
-def _pieces(nest: Nest, nodes: tuple[Expr, ...], device: Device, rows: Rows) -> int:
+def _pieces(nest: Nest, nodes: tuple[Expr, ...], device: Device, around: _Around) -> int:
     """Into how many pieces to split the reductions of a nest; 0 for not at all."""
     outer, inner = (prod(hint(axis.size) for axis in axes) for axes in (nest.axes, nest.reduce_axes))
     kinds = [n.attr if n.op == "reduce" else n.op for n in nodes if n.op in ("reduce", "scan")]
@@ -105,10 +122,11 @@ def _pieces(nest: Nest, nodes: tuple[Expr, ...], device: Device, rows: Rows) -> 
     columns = _columns(nest, nodes)
     if not columns and inner < device.min_row:
         return 0
-    if columns and kinds == ["sum"] and rows:
-        names = [node.attr[0] for node in nodes if node.op == "load"]
-        if count := pieces_by_rows(nest, names, rows, device):
-            return count
+    names = [node.attr[0] for node in nodes if node.op == "load"]
+    if columns and outer >= device.full_columns and any((name, outer * inner) in around.points for name in names):
+        return 0  # one kernel reads them again while they are in a cache
+    if columns and kinds == ["sum"] and (count := pieces_by_rows(nest, names, around.rows, device)):
+        return count
     width, least = (device.columns, device.min_split >> 10) if columns else (1, device.min_split >> 5)
     programs = -(-outer // width)
     if programs * 2 > device.programs:

@@ -31,7 +31,7 @@ GPU = typical("cuda")
 DEVICES = {
     "as it is": GPU,
     "small blocks": replace(
-        GPU, cores=2, waves=1, points=32, line_bytes=16, columns=4, column_points=16, row_points=16, loop_points=16,
+        GPU, cores=2, waves=1, block_bytes=64, line_bytes=16, short_axis=0, columns=4, column_points=16, row_points=16, loop_points=16,
         row_elements=32, near_bytes=0,
     ),
     "split": replace(GPU, min_split=64, min_row=16, cores=4, waves=2, columns=4, loop_points=32, row_elements=16),
@@ -50,6 +50,7 @@ def layer_norm_gradients(x: Tensor, w: Tensor, dy: Tensor) -> tuple[Tensor, ...]
 PROGRAMS: dict[str, tuple[Callable[..., object], Callable[[int, int], tuple[tuple[int, ...], ...]]]] = {
     "transposed": (lambda x: x.t().contiguous(), lambda m, n: ((m, n),)),
     "permuted": (lambda x: (x.permute(2, 0, 1) * 2).contiguous(), lambda m, n: ((3, m, n),)),
+    "more channels": (lambda x: x.permute(0, 2, 3, 1).contiguous(), lambda m, n: ((2, 5, m, n),)),
     "channels last": (lambda x: x.permute(0, 2, 3, 1).contiguous(), lambda m, n: ((2, 3, m, n),)),
     "crossing": (lambda x, y: x + y.t() * x.sum(1, keepdim=True), lambda m, n: ((m, n), (n, m))),
     "broadcast": (lambda x, y, z: (x * y + z).relu(), lambda m, n: ((m, n), (n,), (m, 1))),
@@ -107,7 +108,7 @@ def test_agrees_with_float64(name: str, device: str, dtype: torch.dtype) -> None
 
 @pytest.mark.parametrize(("name", "device", "wanted"), [
     ("transposed", "small blocks", "y = "),
-    ("channels last", "as it is", "z = "),
+    ("channels last", "small blocks", "z = "),
     ("sum", "split", "in 8 pieces"),
     ("layer norm, gradients", "rows in turn", "rows in turn"),
     ("statistics", "split", "nests"),

@@ -101,6 +101,7 @@ class _Printer:
         local = {s.name for s in ir.walk(function.body) if isinstance(s, ir.Scratch)}
         self.sums = {s.memory for s in stores if s.memory in local and s.mode == "add"}  # rows that are variables
         self.wide = not function.symbols and bool(_counted(function))
+        self.evictions = {} if self.whole else _evictions(function)
 
     @property
     def whole(self) -> bool:
@@ -445,7 +446,9 @@ class _Printer:
         lanes, more = self.lanes_at(index), self.lanes_of(mask)
         where = " + ".join([self.place(index), *[f"{name} * 0" for name in self.letters if name in more - lanes]])
         where, guard = where if where.isalnum() else f"({where})", self.guard(lanes, mask)
-        text = f"tl.load({memory} + {where}" + (f", {' & '.join(guard)}, other=0)" if guard else ")")
+        text = f"tl.load({memory} + {where}" + (f", {' & '.join(guard)}, other=0" if guard else "")
+        policy = self.evictions.get(statement)
+        text += f", eviction_policy='{policy}')" if policy else ")"
         self.define(statement, target, text, lanes | more)
 
     def store(self, statement: ir.Store) -> None:
@@ -475,6 +478,26 @@ class _Printer:
         function, more = ("tl.store", "") if mode in ("store", "put") else (ATOMICS[mode], ", sem='relaxed'")
         guard = guard if more or guard != ", None" else ""
         self.add(f"{function}({where}, {text}{guard}{more})")
+
+
+def _evictions(function: ir.Function) -> dict[ir.Load, str]:
+    """What of the caches' memory loads in loops over a row may take, where each element is one program's alone.
+
+    What no later loop reads is read past the rest, what one does is kept for it.
+    """
+    loops = _loops(function)
+    rows = [loop for loop in loops if loop.kind == "lanes" and loop.piece is None]
+    points = {loop.piece.axis: loop.axis for loop in loops if loop.piece is not None}
+    alone = {points.get(loop.axis, loop.axis) for loop in loops if loop.kind == "parallel"}
+    found: dict[ir.Load, str] = {}
+    later: set[str] = set()
+    for row in reversed(rows):
+        loads = [s for s in ir.walk(row.body) if isinstance(s, ir.Load)]
+        for load in loads:
+            if alone | {row.axis} <= load.index.axes():
+                found[load] = "evict_last" if load.memory in later else "evict_first"
+        later.update([load.memory for load in loads])
+    return found
 
 
 def _full(loop: ir.Loop) -> bool:
