@@ -31,8 +31,8 @@ GPU = typical("cuda")
 DEVICES = {
     "as it is": GPU,
     "small blocks": replace(
-        GPU, cores=2, waves=1, block_bytes=64, line_bytes=16, short_axis=0, columns=4, column_points=16, row_points=16, loop_points=16,
-        row_elements=32, near_bytes=0,
+        GPU, cores=2, waves=1, block_bytes=64, line_bytes=16, short_axis=0, columns=4, column_points=16, row_points=16,
+        loop_points=16, row_elements=32, near_bytes=0,
     ),
     "split": replace(GPU, min_split=64, min_row=16, cores=4, waves=2, columns=4, loop_points=32, row_elements=16),
     "rows in turn": replace(GPU, min_split=64, cores=2, row_parts=16, thread_points=1, columns=4),

@@ -30,8 +30,8 @@ def test_random_kernels(seed: int) -> None:
 
 #: A device on which small kernels run as large ones do on others: in many blocks, in tiles, rows in loops.
 SMALL = replace(
-    typical("cuda"), cores=1, waves=1, block_bytes=16, line_bytes=16, short_axis=0, columns=2, column_points=4, row_points=4,
-    loop_points=2, row_elements=2, near_bytes=0,
+    typical("cuda"), cores=1, waves=1, block_bytes=16, line_bytes=16, short_axis=0, columns=2, min_columns=1,
+    column_points=4, row_points=4, loop_points=2, row_elements=2, near_bytes=0,
 )  # fmt: skip
 
 
