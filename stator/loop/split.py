@@ -15,7 +15,7 @@ the mean of all (Chan, Golub and LeVeque, "Updating formulae and a pairwise algo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -37,10 +37,15 @@ _SPLITS = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum", "any
 
 @dataclass(frozen=True, slots=True)
 class _Around:
-    """What other nests of a program read: along rows, and at each point of loops that reduce nothing, so many."""
+    """What other nests of a program read: along rows, and at each of so many points of loops that reduce nothing."""
 
     rows: Rows
-    points: frozenset[tuple[str, Extent]]
+    points: list[tuple[Extent, set[str]]]
+
+    def read_again(self, nest: Nest, names: Sequence[str], numel: Extent) -> bool:
+        """Whether a nest over all that another one reduces reads it once more, beside the result."""
+        buffer = nest.buffer.name
+        return any(numel == size and buffer in found and not found.isdisjoint(names) for size, found in self.points)
 
 
 def prepare(program: Program, device: Device, reasons: dict[str, str] | None = None) -> Program:
@@ -57,13 +62,10 @@ def prepare(program: Program, device: Device, reasons: dict[str, str] | None = N
     return program if nodes == list(program.nodes) else replace(program, nodes=tuple(nodes))
 
 
-def _read_by_points(program: Program) -> frozenset[tuple[str, Extent]]:
-    points: set[tuple[str, Extent]] = set()
-    for node in program.nodes:
-        if isinstance(node, Nest) and not node.reduce_axes:
-            numel = prod([axis.size for axis in node.axes])
-            points |= {(expr.attr[0], numel) for expr in postorder([node.value]) if expr.op == "load"}
-    return frozenset(points)
+def _read_by_points(program: Program) -> list[tuple[Extent, set[str]]]:
+    plain = [node for node in program.nodes if isinstance(node, Nest) and not node.reduce_axes]
+    reads = [{expr.attr[0] for expr in postorder([nest.value]) if expr.op == "load"} for nest in plain]
+    return [(prod([axis.size for axis in nest.axes]), names) for nest, names in zip(plain, reads, strict=True)]
 
 
 def _parts(nest: Nest, device: Device, around: _Around) -> Iterator[Node]:
@@ -123,10 +125,15 @@ def _pieces(nest: Nest, nodes: tuple[Expr, ...], device: Device, around: _Around
     if not columns and inner < device.min_row:
         return 0
     names = [node.attr[0] for node in nodes if node.op == "load"]
-    if columns and outer >= device.full_columns and any((name, outer * inner) in around.points for name in names):
-        return 0  # one kernel reads them again while they are in a cache
     if columns and kinds == ["sum"] and (count := pieces_by_rows(nest, names, around.rows, device)):
         return count
+    if (
+        columns
+        and device.min_columns
+        and outer >= device.full_columns
+        and around.read_again(nest, names, outer * inner)
+    ):
+        return 0  # one kernel reads all of it again while it is in a cache
     width, least = (device.columns, device.min_split >> 10) if columns else (1, device.min_split >> 5)
     programs = -(-outer // width)
     if programs * 2 > device.programs:
