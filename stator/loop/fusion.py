@@ -441,15 +441,13 @@ class Decision:
             parts = [by_rows(nest) for nest in nests] if columns.space.reduce_axes and not columns.rowwise else []
             if not parts or None in parts or columns.reads.keys() & columns.writes.keys():
                 continue
-            worth = {
-                rows: sum([self.bytes[name] for name in rows.reads.keys() & columns.reads.keys()]) for rows in kept
-            }
+            shared = {rows: (rows.reads.keys() | rows.writes.keys()) & columns.reads.keys() for rows in kept}
+            worth = {rows: float(sum([self.bytes[name] for name in names])) for rows, names in shared.items()}
+            name = nests[0].buffer.name
             for rows in sorted(kept, key=lambda group: (-worth[group], group.members[0])):
                 facts = [facts_of(part) for part in parts if part is not None]
                 if worth[rows] and rows in self.groups and self._joins_rows(rows, columns, facts):
-                    self.joined.append(
-                        Pair(float(worth[rows]), rows.members[0], columns.members[0], nests[0].buffer.name)
-                    )
+                    self.joined.append(Pair(worth[rows], rows.members[0], columns.members[0], name))
                     break
 
     def _joins_rows(self, rows: Group, columns: Group, facts: list[NestFacts]) -> bool:
@@ -459,7 +457,8 @@ class Decision:
             return False
         if rows.nodes + columns.nodes > self.device.max_nodes or self._params(rows, columns) > self.device.max_params:
             return False
-        found = [map_onto(each, rows.space, rows.reads) for each in facts]
+        touched = rows.reads | {name: [index] for name, index in rows.writes.items()}
+        found = [map_onto(each, rows.space, touched) for each in facts]
         reads: dict[str, list[Index]] = {}
         for each, mapping in zip(facts, found, strict=True):
             for name, indices in each.reads.items() if mapping is not None else ():

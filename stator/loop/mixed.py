@@ -23,21 +23,29 @@ from stator.loop.nest import Nest, Program
 from stator.loop.space import AxisMap, Space, maps
 from stator.sizes import Extent
 
-#: What is read by a reduction along rows: the buffer, how many rows, and how long they are.
+#: What is read by a reduction along rows, or made of its results at each point of the rows: the buffer, how many rows,
+#: and how long they are.
 Rows: TypeAlias = frozenset[tuple[str, Extent, Extent]]
 #: Candidates for a map that are tried, at most.
 _MANY = 8
 
 
 def rows_of(program: Program, device: Device) -> Rows:
-    """What the reductions of a program read along rows that a kernel keeps in registers."""
+    """What the reductions of a program read along rows that a kernel keeps in registers, and what is made with them."""
     found: set[tuple[str, Extent, Extent]] = set()
+    results: dict[str, tuple[Extent, Extent]] = {}  # of these reductions, and what is made of them at each point
     for node in program.nodes if device.row_parts else ():
-        if not isinstance(node, Nest) or not node.reduce_axes or scatters(node):
+        if not isinstance(node, Nest) or scatters(node):
             continue
         loads = [expr.attr for expr in postorder([node.value]) if expr.op == "load"]
         rows, length = (prod([axis.size for axis in axes]) for axes in (node.axes, node.reduce_axes))
-        if is_kept(length, device) and along_rows([index for _, index in loads], node.reduce_axes):
+        if not node.reduce_axes:
+            sizes = [results[name] for name, _ in loads if name in results]
+            if (size := next((size for size in sizes if prod(size) == rows), None)) is not None:
+                results[node.buffer.name] = size
+                found.add((node.buffer.name, *size))
+        elif is_kept(length, device) and along_rows([index for _, index in loads], node.reduce_axes):
+            results[node.buffer.name] = rows, length
             found |= {(name, rows, length) for name, index in loads if not index.axes().isdisjoint(node.reduce_axes)}
     return frozenset(found)
 
@@ -78,7 +86,9 @@ def _divides(index: Index, row: Axis) -> bool:
 
 
 def map_onto(facts: NestFacts, space: Space, reads: Mapping[str, list[Index]]) -> AxisMap | None:
-    """How a nest over all rows and columns runs in the space of a reduction along rows: some read is the same then."""
+    """How a nest over all rows and columns runs in the space of a reduction along rows, whose accesses to memory are
+    `reads`: some read is the same then.
+    """
     both = [(facts.reads[name], reads[name]) for name in facts.reads if name in reads]
     shared = [(ours, theirs) for some, others in both for ours in some for theirs in others]
     for found in maps(Space(facts.nest.axes, ()), space, shared[:_MANY]):

@@ -162,6 +162,16 @@ def test_gradients_of_a_norm_and_its_weights_are_one_kernel() -> None:
     assert "sum= " not in equivalent(program, replace(MIXING, row_parts=0)).text()
 
 
+def test_columns_of_what_is_made_of_rows_are_one_kernel_with_it() -> None:
+    """The gradient of a bias is a sum of what the norm behind it gives back."""
+    b = Build()
+    dy, x, mean, rstd, weight = b.input(12, 8), b.input(12, 8), b.input(12), b.input(12), b.input(8)
+    dx, *_ = layer_norm_backward(b, dy, x, mean, rstd, weight)
+    bias = b.reduction([8], [12], lambda j, i: total(get(dx, i, j)))
+    found = equivalent(b.program(dx, bias), MIXING)
+    assert len(found.steps) == 2 and found.text().count("sum= ") == 1, found.text()
+
+
 def test_columns_of_what_nothing_else_reads_along_rows_stay_alone() -> None:
     b = Build()
     x, y = b.input(12, 8), b.input(12, 8)
