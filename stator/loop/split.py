@@ -51,7 +51,7 @@ class _Around:
 def prepare(program: Program, device: Device, reasons: dict[str, str] | None = None) -> Program:
     """All rewrites; the same object where nothing changed. `reasons` takes why a reduction is split, by its parts."""
     nodes: list[Node] = []
-    found = _Around(rows_of(program, device), _read_by_points(program))
+    found = _Around(rows_of(program, device), _read_by_points(program) if device.min_columns else [])
     for node in program.nodes:
         parts = list(_parts(node, device, found)) if isinstance(node, Nest) else [node]
         nodes.extend(parts)
