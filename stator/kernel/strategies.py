@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from stator.kernel.blocks import BlockPlan
 from stator.kernel.decisions import LoopPlan, guarded, pieces_of
+from stator.kernel.facts import INT32
 from stator.kernel.ir import Function, Piece
 from stator.kernel.nest import Order, nest
 from stator.kernel.online import from_first, online_softmax, welford
@@ -26,6 +27,7 @@ from stator.kernel.rewrite import (
     sum_rows,
     vectorise,
 )
+from stator.loop.expr import Expr
 from stator.loop.index import Axis
 from stator.loop.kernel import Kernel
 from stator.sizes import Extent
@@ -59,7 +61,8 @@ def blocks(plan: BlockPlan, name: str) -> Function:
     """
     kernel = plan.kernel
     outer = tuple([points.axes for points in plan.outer])
-    function = nest(kernel, name, Order(outer, kernel.reduce_axes, staged=plan.staged, blocks=True))
+    order = Order(outer, kernel.reduce_axes, staged=plan.staged, blocks=True, narrow=_positions(kernel))
+    function = nest(kernel, name, order)
     for points in plan.outer:
         function = merge(function, points.axes, points.name)
     function = merge(function, kernel.reduce_axes, "r")
@@ -74,6 +77,12 @@ def blocks(plan: BlockPlan, name: str) -> Function:
         if points.count > 1 or points is alone:
             function = vectorise(share(function, axis, points.count), axis, points.count, 1)
     return replace(vectorise(function, row, plan.r, 1), threads=plan.threads)
+
+
+def _positions(kernel: Kernel) -> frozenset[Expr]:
+    """The places of extremes, where 32 bits hold any."""
+    short = type(kernel.reduce_numel) is int and kernel.reduce_numel < INT32
+    return frozenset([n for n in kernel.nodes if short and n.op == "reduce" and n.attr.startswith("arg")])
 
 
 def _order(plan: LoopPlan) -> Order:

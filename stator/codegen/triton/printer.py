@@ -29,8 +29,8 @@ from stator.sizes.writing import postfix
 #: What a value varies along.
 Lanes = frozenset[str]
 NO_LANES: Lanes = frozenset()
-#: A position that no element has: what stands for the best of none.
-NOWHERE = 2**62
+#: A position that no element has, by the dtype of positions: what stands for the best of none.
+NOWHERE = {"i64": 2**62, "i32": 2**31 - 1}
 
 
 def function_text(function: ir.Function) -> str:
@@ -273,7 +273,7 @@ class _Printer:
         statement = self.made[target]
         assert isinstance(statement, ir.Declare) and isinstance(statement.start, ir.Literal), "it starts from a number"
         if position and any(isinstance(s, ir.Best) and s.position == target for s in ir.walk(self.function.body)):
-            return str(NOWHERE)
+            return str(NOWHERE[target.dtype])
         number = statement.start.number
         return str(int(number)) if target.dtype == "bool" else _number(number, target.dtype)
 
@@ -326,7 +326,8 @@ class _Printer:
             case ir.Best(best=best) if target == best:
                 return
             case ir.Best(best=best):
-                self.add(f"_, {name} = tl.reduce(({best.name}, {name}), {dim}, {_merge(taker)}, keep_dims=True)")
+                names = f"{best.name}, {name}"
+                self.add(f"{names} = tl.reduce(({names}), {dim}, {_merge(taker)}, keep_dims=True)")
             case ir.Assign(op=op):
                 self.add(f"{name} = {FOLDS[op][1].format(name, dim)}")
                 if op in ("add", "mul") and dtype not in ("f32", "f64"):
