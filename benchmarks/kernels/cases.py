@@ -17,15 +17,18 @@ from torch.nn import functional as F
 #: Elements of the main operand → its rows and columns, and what they are as images.
 ROWS = {
     16: (2, 8), 1000: (16, 64), 100_000: (128, 768), 1_000_000: (512, 2048), 10_000_000: (2560, 4096),
-    1_005: (15, 67), 99_949: (127, 787), 1_004_257: (509, 1973),
+    1_005: (15, 67), 99_949: (127, 787), 1_004_257: (509, 1973), 33_554_432: (8192, 4096),
 }  # fmt: skip
 IMAGES = {
     16: (1, 1, 4, 4), 1000: (1, 4, 16, 16), 100_000: (2, 16, 56, 56), 1_000_000: (4, 32, 88, 88),
     10_000_000: (8, 64, 140, 140), 1_005: (1, 4, 15, 17), 99_949: (2, 16, 55, 57), 1_004_257: (4, 32, 87, 91),
+    33_554_432: (32, 64, 128, 128),
 }  # fmt: skip
 #: The sizes of the table, and odd ones: no length of a row is a multiple of a vector, nor one of rows of threads.
 SIZES = (16, 1000, 100_000, 1_000_000, 10_000_000)
 ODD_SIZES = (1_005, 99_949, 1_004_257)
+#: What no cache of a GPU holds: 64 MiB in bfloat16.
+LARGE = 33_554_432
 GROUPS = {1: 1, 4: 2, 16: 4, 32: 8, 64: 16}
 
 Inputs = Callable[[int], tuple[Any, ...]]

@@ -39,12 +39,27 @@ class Device:
     warp: int = 1  # vectors that a core works on at once
     waves: int = 1  # programs for each core, so that none is idle
     columns: int = 1  # of a reduction down columns, how many one program takes
+    min_columns: int = 0  # and how many at least; 0: as many as lanes
+    column_points: int = 1  # and of how many rows by columns at once
+    block_bytes: int = 1  # of its widest result, that a program of a pointwise kernel stores
+    thread_bytes: int = 1  # and that each of its threads does
+    row_points: int = 1  # of short rows, how many points one program takes together
+    loop_points: int = 1  # of a row that is too long to be kept, how many points are taken at once
+    thread_points: int = 1  # of a block of a reduction, that each thread takes
+    max_warps: int = 1  # of a program
+    line_bytes: int = 128  # of memory that a tile covers along each of its axes, where it has two
+    short_axis: int = 0  # points of an axis up to which a tile along it is not worth it
     threads: int = 0  # that a kernel may take at most, where that is not 0
     thread_work: int = 0  # cost units (`kernel/cost.py`) that pay for one more thread
     max_nodes: int = 400  # expression nodes of a kernel, which bounds compile time and registers
     max_params: int = 48
     min_split: int = 1 << 16  # elements read by a reduction that is worth two kernels
     min_row: int = 0  # elements of a row that is worth two kernels: of shorter ones one program is as fast
+    parts_online: bool = (
+        False  # whether parts of a variance are about their own mean, and so read what they are of once
+    )
+    packs: bool = False  # whether small kernels of the same loops run as one, whatever they read
+    row_parts: int = 0  # of sums down columns that a kernel along rows makes too, at most; 0: none does
     min_rows: int = 0  # with fewer rows, long ones are scanned by PyTorch
     product_work: int = 0  # multiplications of float32 up to which a product is a loop, as no library is called
     depthwise_taps: int = 0  # of a window up to which a convolution of each channel alone is a loop
@@ -63,6 +78,11 @@ class Device:
     def lanes(self) -> int:
         """float32 that a core computes at once."""
         return self.vector_bytes // 4 * self.warp
+
+    @property
+    def full_columns(self) -> int:
+        """How many columns keep all cores busy, each with as few as it takes."""
+        return self.cores * (self.min_columns or self.lanes)
 
     @property
     def programs(self) -> int:

@@ -1,41 +1,76 @@
 """Decides how large a piece of a kernel one block of a GPU's threads takes.
 
-A pointwise kernel is one flat range cut into blocks of `x`. A reduction is a block of `x` outer points by `r` points of
-the reduce axes; where `r` covers all of them, every value is loaded once and kept in registers. The numbers follow
-from the kernel's sizes and from which axis is contiguous. Symbolic sizes count as what they were in the first call, and
-a row of symbolic length is always walked in a loop. Neighbours: `strategies`; `decisions` is for vectors.
+A block is a tile of up to three rows of points: outer points along `x`, where memory wants it also along `y`, and
+points of the reduce axes along `r`. What is left of the outer axes is `z`, of which each program has one point.
+- Pointwise: one flat range. Where some memory is contiguous along another axis than the rest, a tile over both, so
+  that whole lines of each are moved.
+- Rows: so many rows by all of `r`, which are loaded once and kept in registers; in a loop where a row is too long.
+- Columns: neighbours in memory lie along an outer axis. So many columns by so many rows of them, in a loop.
+The numbers follow from the kernel's sizes, from strides and from the device record. Symbolic sizes count as what they
+were in the first call, and a row of symbolic length is always walked in a loop.
+Neighbours: `strategies` makes functions by these plans; `decisions` is for vectors.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import prod
 
 from stator.base.device import Device
 from stator.base.dtypes import ITEMSIZE
 from stator.kernel.decisions import pieces_of, used_by_several_loops
 from stator.loop.expr import Expr
+from stator.loop.index import Axis, FloorDiv, Index
 from stator.loop.kernel import Kernel
-from stator.sizes import hint
+from stator.loop.space import loops
+from stator.sizes import Extent, hint
 
-LOOP = 2048  # elements of a longer row that are taken at once
+#: A padded tile may have so many times the points of the axis that it covers.
+PADDING = 1.25
+#: An access to fewer of a kernel's points than this part stays in a cache, however it is read.
+CACHED = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Points:
+    """Outer axes as one range in this order, and how many points of it a block takes: a power of two."""
+
+    name: str
+    axes: tuple[Axis, ...]
+    count: int
+
+    @property
+    def size(self) -> Extent:
+        return prod([axis.size for axis in self.axes])
+
+    @property
+    def blocks(self) -> Extent:
+        """In how many blocks the range is cut."""
+        return pieces_of(self.size, self.count)
 
 
 @dataclass(frozen=True, slots=True)
 class BlockPlan:
-    """The decisions for one kernel: points of a block, both powers of two, its threads, and how it reads a row."""
+    """The decisions for one kernel: the points of a block, outermost first, its threads, and how it reads a row."""
 
     kernel: Kernel
-    x: int
+    outer: tuple[Points, ...]
     r: int
     threads: int
     staged: tuple[Expr, ...] = ()
     online: bool = False  # whether one loop over a row reduces what takes two if each is on its own
+    turns: int = 0  # rows that a program takes one after the other, where it sums them up down columns too
 
     def reason(self, device: Device) -> str:
         """The decisions in a line."""
-        count = pieces_of(hint(self.kernel.outer_numel), self.x)
-        size = f"{self.x} by {self.r}" if self.kernel.reduce_axes else f"{self.x}"
+        count = pieces_of(prod([hint(points.blocks) for points in self.outer]), max(self.turns, 1))
+        counts = [points.count for points in self.outer if points.name != "z"] + [self.r] * bool(
+            self.kernel.reduce_axes
+        )
+        size = " by ".join(map(str, counts))
         kept = f", {len(self.staged)} values of a row kept" if self.staged else ", in one loop" * self.online
+        kept += f", {self.turns} rows in turn, summed down columns" if self.turns else ""
         return f"{count} blocks of {size} by {self.threads} threads, of which {device.programs} fill the device{kept}"
 
 
@@ -46,22 +81,142 @@ def power_of_two(number: int) -> int:
 
 def choose(kernel: Kernel, device: Device) -> BlockPlan:
     """The blocks of a kernel."""
-    outer, reduced = hint(kernel.outer_numel), hint(kernel.reduce_numel)
     if not kernel.reduce_axes:
-        size = _shared(min(1024, power_of_two(outer)), 128, outer, device)
-        return BlockPlan(kernel, size, 1, device.warp * max(1, min(4, size // 128)))
-    fixed = type(kernel.reduce_numel) is int
-    if _columns(kernel):
-        x = _shared(min(device.columns, power_of_two(outer)), 16, outer, device)
-        r, warps = min(64, power_of_two(reduced)), 4
-    elif (r := power_of_two(reduced) if fixed else min(power_of_two(reduced), LOOP)) > device.row_elements:
-        x, r, warps = 1, LOOP, 8
+        return _pointwise(kernel, device)
+    if any(store.mode == "sum" for store in kernel.stores):
+        return _mixed(kernel, device)
+    return _columns(kernel, device) if along_columns(kernel) else _rows(kernel, device)
+
+
+# ---- pointwise
+
+
+def _pointwise(kernel: Kernel, device: Device) -> BlockPlan:
+    outer, crossing = hint(kernel.outer_numel), _crossing(kernel)
+    short = [axis for axis in crossing if hint(axis.size) <= device.short_axis]
+    if len(crossing) > 1 and not short:
+        tile = _tile(kernel, crossing, device)
+        points = prod([points.count for points in tile])
+        return BlockPlan(kernel, tile, 1, _threads(points, device.thread_points, device))
+    axes = kernel.axes
+    if (
+        len(crossing) > 1
+    ):  # neighbours along a short axis are taken together: each access finds some of its own in a row
+        axes = (*[axis for axis in axes if axis is not short[-1]], short[-1])
+    width = max([ITEMSIZE[store.value.dtype] for store in kernel.stores])
+    size = _shared(min(max(device.block_bytes // width, 1), power_of_two(outer)), 128, outer, device)
+    return BlockPlan(kernel, (Points("x", axes, size),), 1, _threads(size, device.thread_bytes // width, device))
+
+
+def _threads(points: int, each: int, device: Device) -> int:
+    """Threads for a block of so many points, of which each thread takes so many."""
+    warps = points // (device.warp * max(each, 1))
+    return device.warp * max(1, min(device.max_warps, power_of_two(warps)))
+
+
+def _crossing(kernel: Kernel) -> list[Axis]:
+    """The axes along which the kernel's accesses to memory are contiguous: that of the most bytes last."""
+    votes: dict[Axis, int] = {}
+    total = hint(kernel.outer_numel)
+    for index, dtype in _accesses(kernel):
+        points = prod([hint(axis.size) for axis in index.axes()])
+        along = _along(index, kernel.axes)
+        if along is not None and points * CACHED > total:
+            votes[along] = votes.get(along, 0) + ITEMSIZE[dtype]
+    order = {axis: number for number, axis in enumerate(kernel.axes)}
+    return sorted(votes, key=lambda axis: (votes[axis], order[axis]))
+
+
+def _accesses(kernel: Kernel) -> list[tuple[Index, str]]:
+    """Where memory is read and written, each place once, and the dtype that lies there."""
+    found = {node.attr: node.dtype for node in kernel.nodes if node.op == "load"}
+    found |= {(store.buffer, store.index): store.value.dtype for store in kernel.stores}
+    return [(index, dtype) for (_, index), dtype in found.items()]
+
+
+def _along(index: Index, axes: Sequence[Axis]) -> Axis | None:
+    """The axis along which an index goes through memory step by step."""
+    return next((axis for axis in reversed(axes) if loops(axis) and index.stride(axis) in (1, -1)), None)
+
+
+def _tile(kernel: Kernel, crossing: Sequence[Axis], device: Device) -> tuple[Points, ...]:
+    """A tile over the two axes that matter most; the others are single points, or go with one too short for a tile."""
+    across, along = crossing[-2:]
+    most = [power_of_two(hint(axis.size)) for axis in (across, along)]
+    side = max(device.line_bytes // max([ITEMSIZE[dtype] for _, dtype in _accesses(kernel)]), 1)
+    while side > 32 and hint(kernel.outer_numel) < side * side * device.programs:
+        side //= 2
+    rows, columns = (min(side, count) for count in most)
+    rows = min(side * side // columns, most[0])
+    columns = min(side * side // rows, most[1])
+    rest = tuple([axis for axis in kernel.axes if axis not in (across, along)])
+    if rows * columns * 2 < side * side and rest:
+        return Points("y", (*rest, across), side * side // columns), Points("x", (along,), columns)
+    tile = (Points("y", (across,), rows), Points("x", (along,), columns))
+    return (Points("z", rest, 1), *tile) if any(map(loops, rest)) else tile
+
+
+# ---- reductions
+
+
+def along_columns(kernel: Kernel) -> bool:
+    """Whether neighbours in memory lie along an outer axis rather than along the reduce axes."""
+    if not kernel.axes or kernel.reduce_numel <= 1:
+        return False
+    outer, inner = kernel.axes[-1], kernel.reduce_axes[-1]
+    votes = 0
+    for node in kernel.nodes:
+        if node.op == "load" and node in kernel.inner:
+            position = node.attr[1]
+            votes += (position.stride(outer) == 1) - (position.stride(inner) == 1)
+    return votes > 0
+
+
+def _columns(kernel: Kernel, device: Device) -> BlockPlan:
+    *rest, along = kernel.axes
+    outer, reduced, width = hint(kernel.outer_numel), hint(kernel.reduce_numel), hint(along.size)
+    x = _shared(min(device.columns, power_of_two(outer)), device.min_columns or 1, outer, device)
+    r = min(device.column_points // x, power_of_two(reduced))
+    points: tuple[Points, ...] = (Points("x", kernel.axes, x),)
+    if any(map(loops, rest)) and -(-width // x) * x <= PADDING * width:
+        points = (Points("z", tuple(rest), 1), Points("x", (along,), x))
+    few = pieces_of(outer, x) < device.programs  # then each has more threads
+    each = device.thread_points // 2 if few else device.thread_points
+    return _reducing(kernel, points, r, _threads(x * r, each, device), device)
+
+
+def _rows(kernel: Kernel, device: Device) -> BlockPlan:
+    outer, reduced = hint(kernel.outer_numel), hint(kernel.reduce_numel)
+    fixed, each = type(kernel.reduce_numel) is int, device.thread_points
+    r = power_of_two(reduced) if fixed else min(power_of_two(reduced), device.loop_points)
+    if r > device.row_elements:
+        x, r, each = 1, device.loop_points, each // 2
     else:
-        x = _shared(min(power_of_two(outer), max(1, 1024 // r)), 1, outer, device)
-        warps = max(1, min(16, x * r // 256))
-    whole = fixed and r >= reduced
-    online = not whole and x * _row_bytes(kernel) >= device.near_bytes
-    return BlockPlan(kernel, x, r, device.warp * warps, _staged(kernel) if whole else (), online)
+        x = _shared(min(power_of_two(outer), max(1, device.row_points // r)), 1, outer, device)
+        each = 2 * each if r <= device.warp * each else each  # a row is in one warp, or in few
+    return _reducing(kernel, (Points("x", kernel.axes, x),), r, _threads(x * r, each, device), device)
+
+
+def _mixed(kernel: Kernel, device: Device) -> BlockPlan:
+    """Each program has as many rows as it sums into one place."""
+    (turns,) = {
+        atom.divisor
+        for store in kernel.stores
+        if store.mode == "sum"
+        for atom, _ in store.index.terms
+        if isinstance(atom, FloorDiv)
+    }
+    assert type(turns) is int and type(kernel.reduce_numel) is int, "only fixed rows are taken in turn"
+    r = power_of_two(kernel.reduce_numel)
+    threads = _threads(r, device.thread_points // 2, device)
+    plan = _reducing(kernel, (Points("x", kernel.axes, 1),), r, threads, device)
+    return replace(plan, turns=turns)
+
+
+def _reducing(kernel: Kernel, points: tuple[Points, ...], r: int, threads: int, device: Device) -> BlockPlan:
+    whole = type(kernel.reduce_numel) is int and r >= kernel.reduce_numel
+    online = not whole and points[-1].count * _row_bytes(kernel) >= device.near_bytes
+    return BlockPlan(kernel, points, r, threads, _staged(kernel) if whole else (), online)
 
 
 def _shared(size: int, least: int, points: int, device: Device) -> int:
@@ -79,16 +234,3 @@ def _row_bytes(kernel: Kernel) -> int:
 def _staged(kernel: Kernel) -> tuple[Expr, ...]:
     """What a block that has a whole row computes for several loops over it."""
     return tuple([node for node in used_by_several_loops(kernel) if node.op != "const" and node in kernel.inner])
-
-
-def _columns(kernel: Kernel) -> bool:
-    """Whether neighbours in memory lie along an outer axis rather than along the reduce axes."""
-    if not kernel.axes or kernel.reduce_numel <= 1:
-        return False
-    outer, inner = kernel.axes[-1], kernel.reduce_axes[-1]
-    votes = 0
-    for node in kernel.nodes:
-        if node.op == "load" and node in kernel.inner:
-            position = node.attr[1]
-            votes += (position.stride(outer) == 1) - (position.stride(inner) == 1)
-    return votes > 0

@@ -165,7 +165,7 @@ class _Nest:
                 nothing = 0 if node.attr.startswith("arg") else identity(node.attr, dtype)
                 writer.bind(node, ir.Literal(nothing, dtype))
             return
-        found_beside = {} if self.order.blocks else _found_beside(nodes)  # what prints blocks names positions alone
+        found_beside = _found_beside(nodes)
         accumulators = {node: self.declare(node) for node in nodes if node not in found_beside}
         self.enter()
         steps: list[ir.Statement] = []

@@ -14,7 +14,7 @@ from math import prod
 
 from stator.kernel import ir
 from stator.loop.index import Axis, Index
-from stator.loop.scalar import FLOATS
+from stator.loop.scalar import FLOATS, identity
 from stator.loop.space import AxisMap, loops, unflatten
 from stator.sizes import Extent
 
@@ -75,7 +75,56 @@ def share(function: ir.Function, axis: Axis, step: int) -> ir.Function:
 
     for x in parallel(n): B  -->  for x_0 in parallel(ceil(n / step)): for x in range(step*x_0, …): B
     """
-    return replace(function, body=_mapped(function.body, lambda loop: split(loop, step) if loop.axis is axis else loop))
+
+    def made(loop: ir.Loop) -> ir.Loop:
+        return split(loop, step) if loop.axis is axis else replace(loop, body=_mapped(loop.body, made))
+
+    return replace(function, body=_mapped(function.body, made))
+
+
+def sum_rows(function: ir.Function, axis: Axis, count: int, row: Axis) -> ir.Function:
+    """Sums of so many iterations of a loop are kept by the one program that runs them, a row of numbers each.
+
+    for x in parallel(n): B: sum(p0[8*(x//16) + r], t)  -->  for x_16 in parallel(n / 16): s0: Scratch[f32, 8]
+                                                                  for r in range(8): s0[r] = 0
+                                                                  for x in range(16*x_16, …): B: add(s0[r], t)
+                                                                  for r in range(8): p0[8*x_16 + r] = s0[r]
+    """
+    found = [s for s in ir.walk(function.body) if isinstance(s, ir.Store) and s.mode == "sum"]
+    taken = {s.name for s in ir.walk(function.body) if isinstance(s, ir.Scratch)}
+    names = {store: f"s{len(taken) + i}" for i, store in enumerate(found)}
+
+    def kept(s: ir.Statement) -> ir.Statement:
+        if isinstance(s, ir.Loop):
+            return replace(s, body=tuple(map(kept, s.body)))
+        return ir.Store(names[s], row.index, s.value, "add") if isinstance(s, ir.Store) and s in names else s
+
+    def made(loop: ir.Loop) -> ir.Loop:
+        if loop.axis is not axis:
+            return replace(loop, body=_mapped(loop.body, made))
+        outer = split(replace(loop, body=tuple(map(kept, loop.body))), count)
+        scratch, last = _row_sums(names, row, {axis: outer.axis.index * count})
+        first = [ir.Store(s.name, row.index, ir.Literal(identity("sum", s.dtype), s.dtype)) for s in scratch]
+        begin, end = (ir.Loop(row, "range", tuple(body)) for body in (first, last))
+        (inner,) = outer.body
+        assert isinstance(inner, ir.Loop)
+        return replace(outer, body=(*scratch, begin, replace(inner, kind="range"), end))
+
+    return replace(function, body=_mapped(function.body, made)) if found else function
+
+
+def _row_sums(
+    names: Mapping[ir.Store, str], row: Axis, first: Mapping[Axis, Index]
+) -> tuple[list[ir.Scratch], list[ir.Statement]]:
+    """Memory for rows of sums, and what stores them where the first of their iterations would."""
+    assert type(row.size) is int
+    scratch, last = [], list[ir.Statement]()
+    for store, name in names.items():
+        total = ir.Value(f"{name}_sum", store.value.dtype)
+        scratch.append(ir.Scratch(name, total.dtype, row.size))
+        last.append(ir.Load(total, name, row.index))
+        last.append(ir.Store(store.memory, store.index.substitute(first), total))
+    return scratch, last
 
 
 def jam(function: ir.Function, axis: Axis, count: int) -> ir.Function:

@@ -1,8 +1,8 @@
 """Strategies: how a kernel becomes a function that a machine runs well, as a few steps each.
 
 `serial` is for any machine. `vectors` is for one with vectors, by the numbers that `decisions` chose: pointwise kernels
-and columns have an outer axis as lanes, rows a reduce axis. `blocks` is for a GPU: lanes along both, by the numbers of
-`blocks.choose`. Neighbours: `nest` makes loops, `rewrite` changes them.
+and columns have an outer axis as lanes, rows a reduce axis. `blocks` is for a GPU: tiles of lanes along outer axes and
+the reduce axes, by the numbers of `blocks.choose`. Neighbours: `nest` makes loops, `rewrite` changes them.
 """
 
 from __future__ import annotations
@@ -11,10 +11,23 @@ from dataclasses import replace
 
 from stator.kernel.blocks import BlockPlan
 from stator.kernel.decisions import LoopPlan, guarded, pieces_of
+from stator.kernel.facts import INT32
 from stator.kernel.ir import Function, Piece
 from stator.kernel.nest import Order, nest
 from stator.kernel.online import from_first, online_softmax, welford
-from stator.kernel.rewrite import columns, contract, flush_sums, jam, merge, share, stream, strip, vectorise
+from stator.kernel.rewrite import (
+    columns,
+    contract,
+    flush_sums,
+    jam,
+    merge,
+    share,
+    stream,
+    strip,
+    sum_rows,
+    vectorise,
+)
+from stator.loop.expr import Expr
 from stator.loop.index import Axis
 from stator.loop.kernel import Kernel
 from stator.sizes import Extent
@@ -42,15 +55,34 @@ def vectors(plan: LoopPlan, name: str) -> Function:
 
 
 def blocks(plan: BlockPlan, name: str) -> Function:
-    """Outer points in one row and points of the reduce axes in another; blocks of both are lanes."""
+    """Each range of outer points, and of points of the reduce axes, in one row: blocks of all of them are lanes.
+
+    A range of which a block takes one point has no lanes, unless there would be none at all.
+    """
     kernel = plan.kernel
-    order = Order((kernel.axes,), kernel.reduce_axes, staged=plan.staged, blocks=True)
-    function = merge(nest(kernel, name, order), kernel.axes, "x")
+    outer = tuple([points.axes for points in plan.outer])
+    order = Order(outer, kernel.reduce_axes, staged=plan.staged, blocks=True, narrow=_positions(kernel))
+    function = nest(kernel, name, order)
+    for points in plan.outer:
+        function = merge(function, points.axes, points.name)
     function = merge(function, kernel.reduce_axes, "r")
     function = welford(online_softmax(function)) if plan.online else function
-    outer, reduced = Axis("x", kernel.outer_numel), Axis("r", kernel.reduce_numel)
-    function = vectorise(share(function, outer, plan.x), outer, plan.x, 1)
-    return replace(vectorise(function, reduced, plan.r, 1), threads=plan.threads)
+    row = Axis("r", kernel.reduce_numel)
+    if plan.turns:
+        (points,) = plan.outer
+        function = sum_rows(function, Axis(points.name, points.size), plan.turns, row)
+    alone = None if kernel.reduce_axes else plan.outer[-1]
+    for points in plan.outer:
+        axis = Axis(points.name, points.size)
+        if points.count > 1 or points is alone:
+            function = vectorise(share(function, axis, points.count), axis, points.count, 1)
+    return replace(vectorise(function, row, plan.r, 1), threads=plan.threads)
+
+
+def _positions(kernel: Kernel) -> frozenset[Expr]:
+    """The places of extremes, where 32 bits hold any."""
+    short = type(kernel.reduce_numel) is int and kernel.reduce_numel < INT32
+    return frozenset([n for n in kernel.nodes if short and n.op == "reduce" and n.attr.startswith("arg")])
 
 
 def _order(plan: LoopPlan) -> Order:

@@ -247,6 +247,8 @@ class _Checker:
         for axis in threads if mode != "store" else ():  # lanes write one after the other where they meet
             self.require(axis not in colliding([index], [axis]), f"iterations along {axis} may write one place")
         if mode == "store" and not index.has_indirect:
-            axes = {self.pieces.get(axis, (axis,))[0] for axis in parallel}
-            missing = [axis for axis in axes if axis not in index.axes()]
+            ways = {
+                axis: {axis, *self.pieces.get(axis, ())} for axis in parallel
+            }  # its own digit, or that of its points
+            missing = [axis for axis in parallel if ways[axis].isdisjoint(index.axes())]
             self.require(not missing, f"iterations along {missing} write one place")

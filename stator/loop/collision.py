@@ -15,9 +15,9 @@ from stator.loop.extent import Bound, less
 from stator.loop.index import Axis, FloorDiv, Index, Indirect, Mod
 from stator.sizes import Extent
 
-#: "store" writes each address once, "put" perhaps more than once; the others combine with what is there, by the
-#: operator of that name.
-MODES = ("store", "put", "add", "mul", "minimum", "maximum")
+#: "store" writes each address once, "put" perhaps more than once; "sum" leaves the sum of all that is written to an
+#: address, whatever was there; the others combine with what is there, by the operator of that name.
+MODES = ("store", "put", "sum", "add", "mul", "minimum", "maximum")
 
 
 class Write(Protocol):
@@ -28,8 +28,8 @@ class Write(Protocol):
 
 
 def scatters(write: Write) -> bool:
-    """Whether different iterations may write one address."""
-    return write.mode != "store"
+    """Whether different iterations may write one address, in an order that matters; of sums it does not."""
+    return write.mode not in ("store", "sum")
 
 
 def colliding(scattered: Iterable[Index], axes: Iterable[Axis]) -> frozenset[Axis]:

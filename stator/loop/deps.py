@@ -132,6 +132,11 @@ def _reads(node: Node) -> Reads:
     return reads, nodes
 
 
+def facts_of(nest: Nest) -> NestFacts:
+    """The accesses of one nest that is no node of a program."""
+    return _nest_facts(nest, *_reads(nest))
+
+
 def _nest_facts(nest: Nest, reads: dict[str, list[Index]], nodes: tuple[Expr, ...]) -> NestFacts:
     scans = any(n.op == "scan" for n in nodes)
     ordered = scans or any(n.op == "reduce" and n.attr in ("argmax", "argmin") for n in nodes)

@@ -121,7 +121,7 @@ def run_kernel(kernel: Kernel, memories: Memories) -> None:
 
     So a result may lie over an operand that another store of the iteration still reads.
     """
-    top = kernel.levels
+    top, summed = kernel.levels, set[tuple[str, int]]()
     reductions = [node for node in kernel.nodes if node.op == "reduce"]
     for point in _points(kernel.axes):
         done: dict[Expr, Number] = {}
@@ -138,9 +138,9 @@ def run_kernel(kernel: Kernel, memories: Memories) -> None:
                     values(node)
                 for node, terms in zip(bodies, sums, strict=True):
                     terms.append(values(node.args[0]))
-                _commit(stores, values, memories)
+                _commit(stores, values, memories, summed)
             done.update({node: _reduced(node, terms) for node, terms in zip(bodies, sums, strict=True)})
-        _commit([s for s in kernel.stores if s.space == "outer"], _Values(point, memories, done), memories)
+        _commit([s for s in kernel.stores if s.space == "outer"], _Values(point, memories, done), memories, summed)
 
 
 def _run_nest(nest: Nest, memories: Memories) -> None:
@@ -281,10 +281,14 @@ def _inputs(buffers: Iterable[Buffer], values: Mapping[str, Sequence[Number]]) -
     return memories
 
 
-def _commit(stores: Iterable[Store], values: _Values, memories: Memories) -> None:
-    writes = [(memories[s.buffer], values.index(s.index), values(s.value), s.mode) for s in stores]
-    for memory, position, value, mode in writes:
-        _write(memory, position, value, mode)
+def _commit(stores: Iterable[Store], values: _Values, memories: Memories, summed: set[tuple[str, int]]) -> None:
+    """All values first; `summed` are the places of sums that have something already."""
+    writes = [(s.buffer, values.index(s.index), values(s.value), s.mode) for s in stores]
+    for name, position, value, mode in writes:
+        if mode == "sum":
+            mode = "add" if (name, position) in summed else "store"
+            summed.add((name, position))
+        _write(memories[name], position, value, mode)
 
 
 def _write(memory: Memory, position: int, value: Number, mode: str) -> None:

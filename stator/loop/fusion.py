@@ -19,9 +19,10 @@ from typing import NamedTuple
 
 from stator.base.device import Device
 from stator.loop.collision import scatters
-from stator.loop.deps import Facts, NestFacts
+from stator.loop.deps import Facts, NestFacts, facts_of
 from stator.loop.extent import less
 from stator.loop.index import Index
+from stator.loop.mixed import by_rows, is_kept, map_onto
 from stator.loop.nest import Extern
 from stator.loop.space import AxisMap, Space, composed, flat, maps
 from stator.sizes import hint
@@ -116,7 +117,8 @@ class FusionPlan:
     def reason(self, group: Group) -> str:
         """Why the nests of a group are one kernel."""
         saved = [pair.bytes for pair in self.joined if group.bits >> pair.one & 1]
-        return f"{len(group.members)} nests, joined for {sum(saved):.0f} bytes" if saved else ""
+        launches = ", and for launches" if 0.0 in saved else ""
+        return f"{len(group.members)} nests, joined for {sum(saved):.0f} bytes{launches}" if saved else ""
 
     def text(self) -> str:
         """One line a group, then one line a join."""
@@ -169,6 +171,8 @@ class Decision:
                     self._try(pair)
             if len(self.joined) == before:
                 break
+        self._mix()
+        self._pack()
         groups = sorted(self.groups, key=lambda group: group.members[0])
         return FusionPlan(groups, self.joined, self.facts, vertical + horizontal, self)
 
@@ -261,11 +265,12 @@ class Decision:
             if reduction.rowwise or pointwise.space.reduce_axes or pointwise.space.numel == reduction.space.numel:
                 continue
             inside = reduction.bits | pointwise.bits
-            few = hint(reduction.space.numel) < self.device.cores * self.device.lanes
+            few = hint(reduction.space.numel) < self.device.full_columns
             far = self._windows(pointwise) > self.device.cores * self.device.cache_bytes
             if (few or far) and any(escapes(name, inside, self.facts) for name in pointwise.writes):
                 return Refusal.FEW_COLUMNS if few else Refusal.WINDOWS
-            if not pointwise.writes.keys() & reduction.reads.keys():
+            needs = pointwise.reads.keys() & reduction.writes.keys() if self.device.min_columns else ()
+            if not needs and not pointwise.writes.keys() & reduction.reads.keys():
                 return Refusal.COLUMNS
         return None
 
@@ -425,6 +430,75 @@ class Decision:
         self.shapes += 1
         target.shape = self.shapes
         self._spread(target, source)
+
+    def _mix(self) -> None:
+        """Parts of sums down columns go to the kernel of rows that reads the most of what they do, see `mixed`."""
+        if not self.device.row_parts:
+            return
+        kept = [g for g in self.groups if g.space.reduce_axes and is_kept(g.space.reduce_numel, self.device)]
+        for columns in sorted(self.groups, key=lambda group: group.members[0]):
+            nests = [self.facts.nests[n].nest for n in columns.members if n in self.facts.nests]
+            parts = [by_rows(nest) for nest in nests] if columns.space.reduce_axes and not columns.rowwise else []
+            if not parts or None in parts or columns.reads.keys() & columns.writes.keys():
+                continue
+            shared = {rows: (rows.reads.keys() | rows.writes.keys()) & columns.reads.keys() for rows in kept}
+            worth = {rows: float(sum([self.bytes[name] for name in names])) for rows, names in shared.items()}
+            name = nests[0].buffer.name
+            for rows in sorted(kept, key=lambda group: (-worth[group], group.members[0])):
+                facts = [facts_of(part) for part in parts if part is not None]
+                if worth[rows] and rows in self.groups and self._joins_rows(rows, columns, facts):
+                    self.joined.append(Pair(worth[rows], rows.members[0], columns.members[0], name))
+                    break
+
+    def _joins_rows(self, rows: Group, columns: Group, facts: list[NestFacts]) -> bool:
+        """Whether parts of sums down columns, as nests over all rows and columns, joined a kernel of rows."""
+        sizes = {group.space.numel * group.space.reduce_numel for group in (rows, columns)}
+        if len(sizes) > 1 or rows.scans or not rows.rowwise or rows.reads.keys() & columns.writes.keys():
+            return False
+        if rows.nodes + columns.nodes > self.device.max_nodes or self._params(rows, columns) > self.device.max_params:
+            return False
+        touched = rows.reads | {name: [index] for name, index in rows.writes.items()}
+        found = [map_onto(each, rows.space, touched) for each in facts]
+        reads: dict[str, list[Index]] = {}
+        for each, mapping in zip(facts, found, strict=True):
+            for name, indices in each.reads.items() if mapping is not None else ():
+                reads.setdefault(name, []).extend(_mapped(indices, mapping or {}))
+        made = [(rows.writes[name], index) for name in reads.keys() & rows.writes.keys() for index in reads[name]]
+        special = self.facts.special & (rows.writes.keys() | columns.writes.keys())
+        if None in found or special or any(ours is not index for ours, index in made):
+            return False
+        if self.between(rows, columns) is not None:
+            return False
+        for number, each, mapping in zip(columns.members, facts, found, strict=True):
+            self.facts.nests[number], columns.maps[number] = each, mapping
+            columns.writes[each.nest.buffer.name] = each.nest.index.substitute(mapping or {})
+        columns.reads = {name: list(dict.fromkeys(indices)) for name, indices in reads.items()}
+        self._join(rows, columns, {})
+        return True
+
+    def _pack(self) -> None:
+        """Small kernels of the same loops that share nothing, where a launch costs more than they do."""
+        found: dict[tuple[object, ...], Group] = {}
+        for group in sorted(self.groups, key=lambda group: group.members[0]) if self.device.packs else ():
+            space = group.space
+            work = 4 * hint(space.numel * space.reduce_numel) / self.device.bandwidth
+            if not group.nodes or group.scatters or group.ordered or work > self.device.launch_cost:
+                continue
+            sizes = tuple([tuple([axis.size for axis in axes]) for axes in space])
+            if (first := found.get((sizes, group.rowwise))) is not None and self._shares_nothing(first, group):
+                mine, theirs = (one.axes + one.reduce_axes for one in (space, first.space))
+                self._join(first, group, {axis: other.index for axis, other in zip(mine, theirs, strict=True)})
+                self.joined.append(Pair(0.0, first.members[0], group.members[0], next(iter(group.writes))))
+            else:
+                found[sizes, group.rowwise] = group
+
+    def _shares_nothing(self, first: Group, second: Group) -> bool:
+        """Whether groups that are near each other may join as they are, neither of which needs the other."""
+        if second.members[0] - first.members[-1] > _NEAR or self.refusal(first, second) is not None:
+            return False
+        touched = [group.reads.keys() | group.writes.keys() for group in (first, second)]
+        written = first.writes.keys() | second.writes.keys()
+        return written.isdisjoint(touched[0] & touched[1]) and written.isdisjoint(self.facts.special)
 
     def _spread(self, target: Group, source: Group) -> None:
         """Keep `after` and `later` transitive: all that follows a member follows what any member follows.

@@ -47,7 +47,7 @@ class Param:
 class Store:
     """`buffer[index] = value`, or what a mode of `collision.MODES` makes of the value there and this one.
 
-    Where iterations write one address, their order is that of the colliding axes.
+    Where iterations write one address, their order is that of the colliding axes; that of a sum is free.
     """
 
     buffer: str

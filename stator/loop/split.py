@@ -4,14 +4,19 @@
     s = sum(where(r == t, v[r], 0) for r < N)   -->   s = where(0 <= t < N, v[t], 0)
 `split_reductions` makes a large reduction with few results parallel:
     s = sum(x[r] for r < N)   -->   part[p] = sum(x[p*c + r] for r < c);  s = sum(part[p] for p < P)
-`c` is `N // P`, and the P-1 elements that may be left over are added in the second sum.
+`c` is `N // P`, and the P-1 elements that may be left over are added in the second sum. Where the device wants it,
+parts of squared differences are about their own mean, so that they need not wait for what is subtracted, which often is
+the mean of all (Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances",
+1979):
+    s = sum((x[r] - m)**2 for r < N)   -->   mean[p] = sum(x[p*c + r] for r < c) / c
+        part[p] = sum((x[p*c + r] - mean[p])**2 for r < c);  s = sum(part[p] + c*(mean[p] - m)**2 for p < P)
 `detach` gives a nest that overwrites what it reads elsewhere a buffer of its own, and copies at the end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from math import prod
 
 from stator.base.device import Device
@@ -20,6 +25,7 @@ from stator.loop.canonical import indices_in, merged
 from stator.loop.deps import along_rows
 from stator.loop.expr import Expr, Rewriter, const, index, load, masked, op, postorder, reduce, to_index
 from stator.loop.index import Axis, Index
+from stator.loop.mixed import Rows, pieces_by_rows, rows_of
 from stator.loop.nest import Buffer, Nest, Node, Program
 from stator.loop.space import flat
 from stator.sizes import Extent, hint
@@ -29,11 +35,25 @@ from stator.sizes.strides import contiguous
 _SPLITS = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum", "any": "or", "all": "and"}
 
 
+@dataclass(frozen=True, slots=True)
+class _Around:
+    """What other nests of a program read: along rows, and at each of so many points of loops that reduce nothing."""
+
+    rows: Rows
+    points: list[tuple[Extent, set[str]]]
+
+    def read_again(self, nest: Nest, names: Sequence[str], numel: Extent) -> bool:
+        """Whether a nest over all that another one reduces reads it once more, beside the result."""
+        buffer = nest.buffer.name
+        return any(numel == size and buffer in found and not found.isdisjoint(names) for size, found in self.points)
+
+
 def prepare(program: Program, device: Device, reasons: dict[str, str] | None = None) -> Program:
     """All rewrites; the same object where nothing changed. `reasons` takes why a reduction is split, by its parts."""
     nodes: list[Node] = []
+    found = _Around(rows_of(program, device), _read_by_points(program) if device.min_columns else [])
     for node in program.nodes:
-        parts = list(_parts(node, device)) if isinstance(node, Nest) else [node]
+        parts = list(_parts(node, device, found)) if isinstance(node, Nest) else [node]
         nodes.extend(parts)
         if reasons is not None and isinstance(node, Nest):
             why = f"{prod(axis.size for axis in node.axes)} results do not fill {device.programs} programs"
@@ -42,7 +62,13 @@ def prepare(program: Program, device: Device, reasons: dict[str, str] | None = N
     return program if nodes == list(program.nodes) else replace(program, nodes=tuple(nodes))
 
 
-def _parts(nest: Nest, device: Device) -> Iterator[Node]:
+def _read_by_points(program: Program) -> list[tuple[Extent, set[str]]]:
+    plain = [node for node in program.nodes if isinstance(node, Nest) and not node.reduce_axes]
+    reads = [{expr.attr[0] for expr in postorder([nest.value]) if expr.op == "load"} for nest in plain]
+    return [(prod([axis.size for axis in nest.axes]), names) for nest, names in zip(plain, reads, strict=True)]
+
+
+def _parts(nest: Nest, device: Device, around: _Around) -> Iterator[Node]:
     nest = _pick(nest)
     nodes = postorder([nest.value])
     own = [n for n in nodes if n.op == "load" and n.attr[0] == nest.buffer.name]
@@ -51,12 +77,12 @@ def _parts(nest: Nest, device: Device) -> Iterator[Node]:
         size = tuple(axis.size for axis in points)
         buffer = Buffer(f"{nest.buffer.name}_next", nest.buffer.dtype, size, contiguous(size), nest.buffer.device)
         position = flat(points)
-        yield from _parts(replace(nest, buffer=buffer, index=position), device)
+        yield from _parts(replace(nest, buffer=buffer, index=position), device, around)
         yield replace(nest, axes=points, reduce_axes=(), value=load(buffer.name, position, buffer.dtype))
         return
-    count = _pieces(nest, nodes, device)
+    count = _pieces(nest, nodes, device, around)
     if count:
-        yield from _split(nest, nodes, count)
+        yield from _split(nest, nodes, count, device.parts_online)
     else:
         yield nest
 
@@ -89,7 +115,7 @@ def _picked(node: Expr, axis: Axis) -> Expr | None:
     return masked(inside, body.args[1].substitute({axis: to_index(chosen, axis.size)}), nothing)
 
 
-def _pieces(nest: Nest, nodes: tuple[Expr, ...], device: Device) -> int:
+def _pieces(nest: Nest, nodes: tuple[Expr, ...], device: Device, around: _Around) -> int:
     """Into how many pieces to split the reductions of a nest; 0 for not at all."""
     outer, inner = (prod(hint(axis.size) for axis in axes) for axes in (nest.axes, nest.reduce_axes))
     kinds = [n.attr if n.op == "reduce" else n.op for n in nodes if n.op in ("reduce", "scan")]
@@ -98,6 +124,16 @@ def _pieces(nest: Nest, nodes: tuple[Expr, ...], device: Device) -> int:
     columns = _columns(nest, nodes)
     if not columns and inner < device.min_row:
         return 0
+    names = [node.attr[0] for node in nodes if node.op == "load"]
+    if columns and kinds == ["sum"] and (count := pieces_by_rows(nest, names, around.rows, device)):
+        return count
+    if (
+        columns
+        and device.min_columns
+        and outer >= device.full_columns
+        and around.read_again(nest, names, outer * inner)
+    ):
+        return 0  # one kernel reads all of it again while it is in a cache
     width, least = (device.columns, device.min_split >> 10) if columns else (1, device.min_split >> 5)
     programs = -(-outer // width)
     if programs * 2 > device.programs:
@@ -110,29 +146,52 @@ def _columns(nest: Nest, nodes: tuple[Expr, ...]) -> bool:
     return bool(nest.axes) and not along_rows([n.attr[1] for n in nodes if n.op == "load"], nest.reduce_axes)
 
 
-def _split(nest: Nest, nodes: tuple[Expr, ...], pieces: int) -> Iterator[Node]:
-    """Innermost reductions first: each becomes two nests and then a load. Results along the fast axis stay there."""
+def _split(nest: Nest, nodes: tuple[Expr, ...], pieces: int, online: bool) -> Iterator[Node]:
+    """Innermost reductions first: each becomes two nests, or three, and then a load. Results along the fast axis stay
+    there.
+    """
     outer = flat(nest.axes)
     size = tuple(axis.size for axis in nest.axes)
     columns = _columns(nest, nodes)
     pieces = _divisor(prod([axis.size for axis in nest.reduce_axes]), pieces)
     piece = Axis("piece", pieces)
+    parts = (pieces, *size) if columns else (*size, pieces)
+    at = piece.index * prod(size) + outer if columns else outer * pieces + piece
     memo: dict[Expr, Expr] = {}
     rewrite = Rewriter({}, memo=memo)
+
+    def part(name: str, value: Expr, chunk: Axis) -> Nest:
+        buffer = Buffer(name, value.dtype, parts, contiguous(parts), nest.buffer.device)
+        return Nest(buffer, (*nest.axes, piece), (chunk,), value, at, operators=nest.operators)
+
     for number, node in enumerate(n for n in nodes if n.op == "reduce"):
         body = rewrite(node.args[0])
         name = f"{nest.buffer.name}_part{number}"
-        parts = (pieces, *size) if columns else (*size, pieces)
-        part = Buffer(name, node.dtype, parts, contiguous(parts), nest.buffer.device)
         whole = Buffer(f"{name}_whole", node.dtype, size, contiguous(size), nest.buffer.device)
         chunk, value, rest = _chunked(node.attr, body, nest.reduce_axes, piece)
-        at = piece.index * prod(size) + outer if columns else outer * pieces + piece
-        yield Nest(part, (*nest.axes, piece), (chunk,), reduce(node.attr, value), at, operators=nest.operators)
         done = load(name, at, node.dtype)
+        difference = _squared(value, chunk) if online and node.attr == "sum" and type(chunk.size) is int else None
+        if difference is not None:
+            term, shift = difference.args
+            count, around = const(float(chunk.size), node.dtype), load(f"{name}_mean", at, node.dtype)
+            yield part(f"{name}_mean", op("div", reduce("sum", term), count), chunk)
+            apart, shifted = op("sub", term, around), op("sub", around, shift)
+            value = op("mul", apart, apart)
+            done = op("add", done, op("mul", count, op("mul", shifted, shifted)))
+        yield part(name, reduce(node.attr, value), chunk)
         total = done if rest is None else op(_SPLITS[node.attr], done, rest)
         yield Nest(whole, nest.axes, (piece,), reduce(node.attr, total), outer, operators=nest.operators)
         memo[node] = load(whole.name, outer, node.dtype)
     yield replace(nest, reduce_axes=(), value=rewrite(nest.value))
+
+
+def _squared(value: Expr, chunk: Axis) -> Expr | None:
+    """The difference whose square it is, if that is of what differs within a chunk and what does not."""
+    match value.op, value.args:
+        case "mul", (left, right) if left is right and left.op == "sub" and left.dtype in ("f32", "f64"):
+            term, shift = left.args
+            return left if chunk in term.axes and chunk not in shift.axes else None
+    return None
 
 
 def _divisor(total: Extent, wanted: int) -> int:

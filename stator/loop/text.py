@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _WIDTH = 72
 #: How a store in each mode is written.
-_SIGNS = {"store": "=", "put": "<-", "add": "+=", "mul": "*=", "minimum": "min=", "maximum": "max="}
+_SIGNS = {"store": "=", "put": "<-", "sum": "sum=", "add": "+=", "mul": "*=", "minimum": "min=", "maximum": "max="}
 
 
 class Lines:

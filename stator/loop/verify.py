@@ -100,7 +100,7 @@ def _verify_nest(nest: Nest, known: Mapping[str, tuple[str, Extent]]) -> None:
     axes = nest.axes + nest.reduce_axes
     _require(len(set(axes)) == len(axes) == len({a.name for a in axes}), where, "an axis occurs twice")
     _require(nest.value.dtype == nest.buffer.dtype, where, f"value is {nest.value.dtype}, buffer {nest.buffer.dtype}")
-    _require(nest.mode in MODES, where, f"unknown mode {nest.mode}")
+    _require(nest.mode in MODES and nest.mode != "sum", where, f"mode {nest.mode} is none of a nest's")
     _require(nest.mode == "store" or nest.buffer.name in known, where, "changes a buffer that nothing initialised")
     scanning = scans([nest.value])
     reducing = scanning or nest.value.level > 0

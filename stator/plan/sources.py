@@ -5,6 +5,7 @@ What is compiled and kept in the store says nothing of it: it is found again for
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from stator.loop.kernel import Kernel, Launch, Schedule
@@ -16,10 +17,18 @@ def launch_remarks(schedule: Schedule) -> list[list[str]]:
 
 
 def unit_text(source: str, kernels: Sequence[str], schedule: Schedule, mark: str) -> str:
-    """The source of a unit under a list of its kernels, as comments, which begin with `mark`."""
-    remarks = _kernel_remarks(schedule)
-    lines = [f"{mark} {line}" for name in kernels for line in (name, *[f"  {remark}" for remark in remarks[name]])]
-    return "\n".join([*lines, "", source])
+    """The source of a unit with comments, which begin with `mark`: over each kernel, where it is a function in Python's
+    grammar, else over all of them as a list.
+    """
+    remarks, listed = _kernel_remarks(schedule), list[str]()
+    for name in kernels:
+        defined = re.search(rf"^(@\S+\n)*def {name}\(", source, re.MULTILINE)
+        if defined is None:
+            listed += [f"{mark} {line}" for line in (name, *[f"  {remark}" for remark in remarks[name]])]
+            continue
+        start, lines = defined.start(), [f"{mark} {remark}\n" for remark in remarks[name]]
+        source = "".join([source[:start], *lines, source[start:]])
+    return "\n".join([*listed, "", source]) if listed else source
 
 
 def _kernel_remarks(schedule: Schedule) -> dict[str, list[str]]:

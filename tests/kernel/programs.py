@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from unittest import mock
 
+from stator.base.device import Device
 from stator.kernel.evaluate import run
 from stator.kernel.ir import Function
 from stator.kernel.parse import parse
@@ -13,6 +14,7 @@ from stator.kernel.text import function_text
 from stator.kernel.verify import verify
 from stator.loop import evaluate, tables
 from stator.loop.kernel import Kernel, Launch
+from stator.loop.nest import Program
 from stator.loop.schedule import schedule
 from stator.targets import typical
 from tests.loop.build import close, contents, extern_sum, numbers
@@ -30,8 +32,18 @@ def checked(function: Function) -> Function:
     return back
 
 
-def compare(seed: int, strategy: Strategy = serial) -> int:
+def compare(seed: int, strategy: Strategy = serial, device: Device | None = None) -> int:
     """Run a random program by its kernels and by functions; gives how many kernels there were."""
+    with tables.session():
+        count = compare_program(make(seed), strategy, device or typical("cpu"), seed)
+        for kernel in symbolic_kernels(seed):
+            checked(strategy(kernel, "k"))
+            count += 1
+    return count
+
+
+def compare_program(program: Program, strategy: Strategy, device: Device, seed: int = 0) -> int:
+    """The same for a program that is given, scheduled for a device."""
     count = 0
 
     def run_function(kernel: Kernel, memories: evaluate.Memories) -> None:
@@ -39,17 +51,12 @@ def compare(seed: int, strategy: Strategy = serial) -> int:
         count += 1
         assert run(checked(strategy(kernel, "k")), memories) == 0
 
-    with tables.session():
-        program = make(seed)
-        planned, inputs = schedule(program, typical("cpu")), numbers(program, seed)
-        expected = contents(program, evaluate.run_schedule(planned, inputs, extern_sum))
-        with mock.patch.object(evaluate, "run_kernel", run_function):
-            found = contents(program, evaluate.run_schedule(planned, inputs, extern_sum))
-        for name, values in expected.items():
-            assert close(found[name], values, 1e-4), f"seed {seed}: {name} differs:\n{planned.text()}"
-        for kernel in symbolic_kernels(seed):
-            checked(strategy(kernel, "k"))
-            count += 1
+    planned, inputs = schedule(program, device), numbers(program, seed)
+    expected = contents(program, evaluate.run_schedule(planned, inputs, extern_sum))
+    with mock.patch.object(evaluate, "run_kernel", run_function):
+        found = contents(program, evaluate.run_schedule(planned, inputs, extern_sum))
+    for name, values in expected.items():
+        assert close(found[name], values, 1e-4), f"seed {seed}: {name} differs:\n{planned.text()}"
     return count
 
 

@@ -15,7 +15,8 @@ from stator.loop.index import Axis, indirect
 from stator.loop.kernel import Kernel, Param, kernel
 from stator.loop.kernel import Store as Write
 from stator.targets import typical
-from tests.kernel.programs import checked, compare
+from tests.kernel.programs import checked, compare, compare_program
+from tests.loop.build import Build, layer_norm_backward
 
 
 def made(kernel: Kernel, name: str = "k") -> Function:
@@ -27,14 +28,72 @@ def test_random_kernels(seed: int) -> None:
     assert compare(seed, made) > 0
 
 
+#: A device on which small kernels run as large ones do on others: in many blocks, in tiles, rows in loops.
+SMALL = replace(
+    typical("cuda"), cores=1, waves=1, block_bytes=16, line_bytes=16, short_axis=0, columns=2, min_columns=1,
+    column_points=4, row_points=4, loop_points=2, row_elements=2, near_bytes=0,
+)  # fmt: skip
+
+
 def in_small_blocks(kernel: Kernel, name: str = "k") -> Function:
-    return blocks(replace(choose(kernel, typical("cuda")), x=2, r=2, staged=(), online=True), name)
+    return blocks(choose(kernel, SMALL), name)
 
 
 @pytest.mark.parametrize("seed", range(260, 320))
 def test_random_kernels_in_small_blocks(seed: int) -> None:
     """Rows are walked in loops, some of them once for what two loops would reduce."""
-    compare(seed, in_small_blocks)
+    compare(seed, in_small_blocks, SMALL)
+
+
+#: The same, but that rows are kept, and summed down columns by programs that take some in turn.
+MIXING = replace(
+    SMALL, row_elements=64, warp=1, thread_points=1, row_parts=4, min_split=8, cores=2, parts_online=True, packs=True
+)
+
+
+@pytest.mark.parametrize("seed", range(320, 360))
+def test_random_kernels_of_rows_and_columns(seed: int) -> None:
+    compare(seed, lambda kernel, name: blocks(choose(kernel, MIXING), name), MIXING)
+
+
+@pytest.mark.parametrize(("rows", "length"), [(12, 8), (16, 5)])
+def test_rows_are_summed_down_columns_by_the_programs_that_have_them(rows: int, length: int) -> None:
+    b = Build()
+    dy, x, mean, rstd = b.input(rows, length), b.input(rows, length), b.input(rows), b.input(rows)
+    program = b.program(*layer_norm_backward(b, dy, x, mean, rstd, b.input(length)))
+    functions: list[Function] = []
+
+    def strategy(kernel: Kernel, name: str) -> Function:
+        functions.append(blocks(choose(kernel, MIXING), name))
+        return functions[-1]
+
+    compare_program(program, strategy, MIXING)
+    text, step = function_text(functions[0]), rows // 4
+    assert text.count("add(s") == 2 and f"for x in range({step}*x_{step}, " in text, text
+
+
+def test_accesses_that_cross_are_moved_in_tiles() -> None:
+    """Both rows of lanes are as long as a line of memory, and another axis goes with one that is shorter."""
+
+    def transposed(*size: int) -> str:
+        axes = tuple([Axis(f"x{i}", length) for i, length in enumerate(size)])
+        *outer, rows, columns = axes
+        first = outer[0].index * rows.size * columns.size if outer else Axis("none", 1).index * 0
+        given = load("p0", first + rows.index * columns.size + columns, "f32")
+        write = Write("p1", first + columns.index * rows.size + rows, given, "outer")
+        numel = rows.size * columns.size * (outer[0].size if outer else 1)
+        params = (Param("p0", "f32", "in", numel), Param("p1", "f32", "out", numel))
+        return function_text(checked(made(kernel(axes, (), (write,), params))))
+
+    text = transposed(300, 200)
+    assert "for y in lanes(32, 32*y_32," in text and "for x in lanes(32, 32*x_32," in text, text
+    text = transposed(7, 300, 200)
+    assert "for z in parallel(7):" in text and "for y in lanes(32, 32*y_32," in text, text
+    text = transposed(100, 300, 3)
+    assert "for x in lanes(128, 128*x_128, min(128*x_128 + 128, 90000))" in text and "= p0[x]" in text, "no tile of 3"
+    text = transposed(5000, 6, 5)
+    assert "for z in" not in text and "lanes(8, " in text, text
+    assert "for y in lanes(128, 128*y_128, min(128*y_128 + 128, 30000))" in text, text
 
 
 def softmax(rows: int, columns: int) -> Kernel:
@@ -52,13 +111,13 @@ def test_a_row_that_one_block_covers_is_read_once() -> None:
     text = function_text(function)
     assert text.count("p0[") == text.count("exp(") == 1, text
     assert {s.numel for s in walk(function.body) if isinstance(s, Scratch)} == {100}
-    assert "-> Threads[128]" in text and "for x in lanes(8, 8*x_8, min(8*x_8 + 8, 3000))" in text, text
+    assert "-> Threads[32]" in text and "for x in lanes(4, 4*x_4, min(4*x_4 + 4, 3000))" in text, text
 
 
 def test_a_longer_row_is_walked_in_a_loop() -> None:
     function = checked(made(softmax(30, 100_000)))
     lanes = [s.lanes for s in walk(function.body) if isinstance(s, Loop) and s.axis.name == "r"]
-    assert lanes == [2048] * 2, "the sum of exponentials is found with the greatest"
+    assert lanes == [4096] * 2, "the sum of exponentials is found with the greatest"
     assert not any(isinstance(s, Scratch) for s in walk(function.body))
 
 

@@ -50,7 +50,7 @@ def scatter(mode: str, outer: tuple[Axis, ...]) -> Program:
     return Program("scatter", "cpu", (table, places, values), (copy, write), (View("out", out.size, out.stride),))
 
 
-@pytest.mark.parametrize("mode", [mode for mode in MODES if mode != "store"])
+@pytest.mark.parametrize("mode", [mode for mode in MODES if mode not in ("store", "sum")])
 @pytest.mark.parametrize("outer", [(i, j), (j, i)], ids=["rows", "columns"])
 def test_order_is_that_of_the_loops(mode: str, outer: tuple[Axis, ...]) -> None:
     program = scatter(mode, outer)

@@ -146,6 +146,75 @@ def test_layer_norm_backward(golden: Golden) -> None:
     golden("layer_norm_backward", found.text())
 
 
+#: A device whose programs keep a row of a few elements, and sum such rows down columns.
+MIXING = replace(EAGER_TO_SPLIT, warp=1, thread_points=1, row_elements=64, row_parts=4, packs=True)
+
+
+def test_gradients_of_a_norm_and_its_weights_are_one_kernel() -> None:
+    """Its sums down columns have a part for each few rows; another kernel adds the parts up."""
+    b = Build()
+    dy, x, mean, rstd, weight = b.input(12, 8), b.input(12, 8), b.input(12), b.input(12), b.input(8)
+    program = b.program(*layer_norm_backward(b, dy, x, mean, rstd, weight))
+    found = equivalent(program, MIXING)
+    assert len(found.steps) == 2 and found.text().count("sum= ") == 2, found.text()
+    assert "x0//3" in found.text(), "four parts of three rows"
+    assert "sum= " not in equivalent(program, replace(MIXING, row_elements=7)).text(), "no program keeps a row"
+    assert "sum= " not in equivalent(program, replace(MIXING, row_parts=0)).text()
+
+
+def test_columns_of_what_is_made_of_rows_are_one_kernel_with_it() -> None:
+    """The gradient of a bias is a sum of what the norm behind it gives back."""
+    b = Build()
+    dy, x, mean, rstd, weight = b.input(12, 8), b.input(12, 8), b.input(12), b.input(12), b.input(8)
+    dx, *_ = layer_norm_backward(b, dy, x, mean, rstd, weight)
+    bias = b.reduction([8], [12], lambda j, i: total(get(dx, i, j)))
+    found = equivalent(b.program(dx, bias), MIXING)
+    assert len(found.steps) == 2 and found.text().count("sum= ") == 1, found.text()
+
+
+def test_columns_of_what_nothing_else_reads_along_rows_stay_alone() -> None:
+    b = Build()
+    x, y = b.input(12, 8), b.input(12, 8)
+    rows = b.reduction([12], [8], lambda i, j: total(get(x, i, j)))
+    columns = b.reduction([8], [12], lambda j, i: total(get(y, i, j)))
+    assert "sum= " not in equivalent(b.program(rows, columns), MIXING).text()
+
+
+def test_columns_wait_for_what_is_made_of_rows() -> None:
+    """The sum of columns is of what an operator makes of the rows' results, so that no kernel could make both."""
+    b = Build()
+    x, y = b.input(12, 8), b.input(12, 8)
+    rows = b.reduction([12], [8], lambda i, j: total(op("mul", get(x, i, j), get(y, i, j))))
+    other = b.extern("aten.mm", [rows], [12])
+    columns = b.reduction([8], [12], lambda j, i: total(op("mul", get(x, i, j), get(other, i))))
+    found = equivalent(b.program(rows, columns), MIXING)
+    assert "sum= " not in found.text() and len(found.steps) == 4, found.text()
+
+
+def test_small_kernels_of_the_same_loops_are_packed() -> None:
+    """Three of the four: the last needs what the first ones make."""
+    b = Build()
+    inputs = [b.input(6, 4) for _ in range(6)]
+    made = [
+        b.pointwise([6, 4], lambda i, j, x=x, y=y: op("add", get(x, i, j), get(y, i, j)))
+        for x, y in zip(inputs[:3], inputs[3:], strict=True)
+    ]
+    product = b.extern("aten.mm", made[:2], [6, 4])
+    last = b.pointwise([6, 4], lambda i, j: op("mul", get(product, i, j), get(product, i, j)))
+    program = b.program(*made, last)
+    apart = equivalent(program, replace(MIXING, packs=False))
+    found = equivalent(program, replace(MIXING, launch_cost=1.0))
+    assert [isinstance(step, Launch) for step in found.steps] == [True, False, True]
+    assert len(apart.steps) == 5 and len(found.steps[0].kernel.stores) == 3
+    assert len(equivalent(program, replace(MIXING, launch_cost=0.0)).steps) == 5, "what they do takes longer"
+
+
+@settings(max_examples=100)
+@given(st.integers(0, 2**32))
+def test_random_programs_with_rows_and_columns_together(seed: int) -> None:
+    equivalent(make(seed), MIXING)
+
+
 def test_no_fusion_around_an_extern() -> None:
     """a and c share everything, but c needs an extern that needs a."""
     b = Build()
@@ -228,6 +297,23 @@ def test_random_programs_with_split_reductions(seed: int) -> None:
     program = make(seed)
     equivalent(prepare(program, EAGER_TO_SPLIT))
     equivalent(program, EAGER_TO_SPLIT)
+
+
+@pytest.mark.parametrize("count", [60, 61])
+@pytest.mark.parametrize("far", [0.0, 1000.0])
+def test_a_split_variance_reads_its_row_once(count: int, far: float) -> None:
+    """Parts about their own mean are one kernel with the parts of the sum, whatever the squares are about."""
+    b = Build()
+    x = b.input(3, count)
+    mean = b.reduction([3], [count], lambda i, j: op("div", total(get(x, i, j)), number(float(count))))
+
+    def squared(i: Axis, j: Axis) -> Expr:
+        apart = op("sub", get(x, i, j), op("sub", get(mean, i), number(far)))
+        return total(op("mul", apart, apart))
+
+    program = b.program(mean, b.reduction([3], [count], squared))
+    online = equivalent(program, replace(EAGER_TO_SPLIT, parts_online=True))
+    assert len(online.steps) == 2 and len(equivalent(program, EAGER_TO_SPLIT).steps) == 4
 
 
 def test_parts_of_one_buffer_are_one_kernel() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import torch
@@ -9,6 +10,12 @@ from torch import Tensor
 from torch.nn import functional as F
 
 import stator
+from stator.loop.expr import const, load, op
+from stator.loop.index import Axis
+from stator.loop.nest import Buffer, Nest, Operator, Program, View
+from stator.loop.schedule import schedule
+from stator.plan.sources import unit_text
+from stator.targets import typical
 
 
 def layer(x: Tensor) -> Tensor:
@@ -23,6 +30,21 @@ def twice(x: Tensor) -> Tensor:
 def line(number: int) -> str:
     """A line of `layer`, counted from its first, as artifacts call it."""
     return f"{__file__}:{layer.__code__.co_firstlineno + number}"
+
+
+def test_kernels_in_python_have_their_lines_over_them() -> None:
+    buffers = [Buffer(name, "f32", (8,), (1,)) for name in ("x", "y", "z")]
+    axis = Axis("x0", 8)
+    nests = [
+        Nest(buffer, (axis,), (), op("add", load(given.name, axis.index, "f32"), const(1.0, "f32")), axis.index,
+             operators=(Operator("add", ("model.py", number)),))
+        for number, (given, buffer) in enumerate(pairwise(buffers))
+    ]  # fmt: skip
+    outputs = tuple([View(buffer.name, (8,), (1,)) for buffer in buffers[1:]])
+    made = schedule(Program("told", "cpu", tuple(buffers[:1]), tuple(nests), outputs), typical("cpu"))
+    source = f"import triton\n\n\n@triton.jit\ndef {made.names[0]}(p0):\n    pass\n"
+    told = "# model.py:0: add\n# model.py:1: add\n@triton.jit\ndef "
+    assert unit_text(source, made.names, made, "#") == source.replace("@triton.jit\ndef ", told)
 
 
 def test_launches_and_kernels_have_the_lines_they_come_from(tmp_path: Path) -> None:

@@ -62,5 +62,5 @@ def test_a_gpu(monkeypatch: pytest.MonkeyPatch, more: dict[str, int], bandwidth:
     """By its properties, of which older versions of PyTorch tell fewer."""
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda number: SimpleNamespace(**H200, **more))
     found = gpu._read.__wrapped__(0)
-    assert (found.kind, found.name, found.cores, found.programs, found.lanes) == ("cuda", "NVIDIA H200", 132, 264, 128)
+    assert (found.kind, found.name, found.cores, found.programs, found.lanes) == ("cuda", "NVIDIA H200", 132, 528, 128)
     assert found.row_elements == 8192 and found.bandwidth == pytest.approx(bandwidth, rel=0.01)

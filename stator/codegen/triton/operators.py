@@ -74,14 +74,14 @@ def spelling(name: str, dtype: str) -> str:
     raise KeyError(name)
 
 
-# Operator of an accumulator -> how that takes a value, how a block of them is folded.
+# Operator of an accumulator -> how that takes a value, how a block of them is folded along a dim.
 FOLDS = {
-    "add": ("{0} + {1}", "tl.sum({0}, 1)"),
-    "mul": ("{0} * {1}", "tl.reduce({0}, 1, _product)"),
-    "maximum": ("_maximum({0}, {1})", "tl.reduce({0}, 1, _maximum)"),
-    "minimum": ("_minimum({0}, {1})", "tl.reduce({0}, 1, _minimum)"),
-    "or": ("{0} | {1}", "(tl.max({0}.to(tl.int32), 1) != 0)"),
-    "and": ("{0} & {1}", "(tl.min({0}.to(tl.int32), 1) != 0)"),
+    "add": ("{0} + {1}", "tl.sum({0}, {1}, keep_dims=True)"),
+    "mul": ("{0} * {1}", "tl.reduce({0}, {1}, _product, keep_dims=True)"),
+    "maximum": ("_maximum({0}, {1})", "tl.reduce({0}, {1}, _maximum, keep_dims=True)"),
+    "minimum": ("_minimum({0}, {1})", "tl.reduce({0}, {1}, _minimum, keep_dims=True)"),
+    "or": ("{0} | {1}", "(tl.max({0}.to(tl.int32), {1}, keep_dims=True) != 0)"),
+    "and": ("{0} & {1}", "(tl.min({0}.to(tl.int32), {1}, keep_dims=True) != 0)"),
 }
 
 # Scan -> the function that joins what was so far with what comes next.
@@ -98,9 +98,10 @@ def _exp_sum(best, total, value):
 
 
 @triton.jit
-def _exp_sum_of_row(best, total):
-    most = tl.reduce(best, 1, _maximum)[:, None]
-    return most, tl.sum(tl.where(best == most, total, total * libdevice.exp(best - most)), 1)[:, None]
+def _exp_sum_of_row(best, total, dim: tl.constexpr):
+    most = tl.reduce(best, dim, _maximum, keep_dims=True)
+    total = tl.where(best == most, total, total * libdevice.exp(best - most))
+    return most, tl.sum(total, dim, keep_dims=True)
 
 
 @triton.jit
@@ -111,12 +112,12 @@ def _welford(mean, squares, value, live, turn):
 
 
 @triton.jit
-def _welford_of_row(mean, squares, count):
+def _welford_of_row(mean, squares, count, dim: tl.constexpr):
     count = count.to(mean.dtype)
-    whole = tl.sum(count, 1)[:, None]
-    middle = tl.sum(count * mean, 1)[:, None] / whole
+    whole = tl.sum(count, dim, keep_dims=True)
+    middle = tl.sum(count * mean, dim, keep_dims=True) / whole
     apart = mean - middle
-    return whole, middle, tl.sum(squares + count * apart * apart, 1)[:, None]
+    return whole, middle, tl.sum(squares + count * apart * apart, dim, keep_dims=True)
 """
 
 

@@ -1,11 +1,12 @@
 """Prints functions of the kernel IR as `@triton.jit` functions: a statement is a line, a loop of lanes a block.
 
-The parallel loop of a function is its grid. Outer points are lanes of `x`, points of the reduce axes lanes of `r`: a
-value has the lanes of what it is made of, of one, of both or of none. A loop over `r` that one block covers is no loop
-in the text, so what is in scratch there are names. A loaded index out of its bound stops the device, as eager's kernels
-do, and nothing is touched there. Triton widens the mask of a load to its pointers, never the other way round, so
-pointers are widened here where the mask has more lanes. Symbolic sizes are arguments, on whose values nothing is
-specialised; a launch computes the grid, and whether positions need 64 bits.
+The parallel loops of a function are its grid. Loops of lanes are the dims of a tile, outer points first, then `r`, the
+points of the reduce axes: a value has the lanes of what it is made of, of all, of some or of none. A loop over `r` that
+one block covers is no loop in the text, so what is in scratch there are names. A block that ends where its axis does
+has no mask. A loaded index out of its bound stops the device, as eager's kernels do, and nothing is touched there.
+Triton widens the mask of a load to its pointers, never the other way round, so pointers are widened here where the mask
+has more lanes. Symbolic sizes are arguments, on whose values nothing is specialised; a launch computes the grid, and
+whether positions need 64 bits.
 Neighbours: `operators` has the spellings, `kernel/strategies.py` made the functions.
 """
 
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from math import prod
 
 from stator.codegen.places import place
 from stator.codegen.triton.operators import ATOMICS, FOLDS, POINTERS, SCANS, SIGNED, TYPES, spelling
@@ -27,8 +29,8 @@ from stator.sizes.writing import postfix
 #: What a value varies along.
 Lanes = frozenset[str]
 NO_LANES: Lanes = frozenset()
-#: A position that no element has: what stands for the best of none.
-NOWHERE = 2**62
+#: A position that no element has, by the dtype of positions: what stands for the best of none.
+NOWHERE = {"i64": 2**62, "i32": 2**31 - 1}
 
 
 def function_text(function: ir.Function) -> str:
@@ -43,7 +45,7 @@ def launch_text(function: ir.Function, warp: int) -> str:
     def program(extent: Extent) -> object:
         return postfix(extent, numbers) if isinstance(extent, Size) else extent
 
-    grid = next((loop.axis.size for loop in _loops(function) if loop.kind == "parallel"), 1 if function.body else 0)
+    grid = prod([loop.axis.size for loop in _loops(function) if loop.kind == "parallel"]) if function.body else 0
     options: dict[str, object] = {"num_warps": max(function.threads // warp, 1), "enable_fp_fusion": False}
     if function.checks:
         options |= {"debug": True, "sanitize_overflow": False}  # without `debug`, Triton drops assertions
@@ -81,8 +83,13 @@ class _Printer:
     def __init__(self, function: ir.Function) -> None:
         self.function = function
         lanes = [loop for loop in _loops(function) if loop.kind == "lanes"]
-        self.outer = next((loop for loop in lanes if loop.piece is not None), None)
-        self.row = next((loop for loop in lanes if loop.piece is None), None)
+        self.outer = [loop for loop in lanes if loop.piece is not None]
+        rows = {loop.axis: loop for loop in lanes if loop.piece is None}
+        assert len(rows) < 2, "a tile has one row of points of the reduce axes"
+        self.row = next(iter(rows.values()), None)
+        self.dims = [*self.outer, *rows.values()]
+        self.letters = [loop.axis.name for loop in self.dims]
+        self.around: Lanes = frozenset([loop.axis.name for loop in self.outer])
         self.inner = False  # in the loop over `r`
         self.indent = "    "
         self.lines: list[str] = []
@@ -90,7 +97,11 @@ class _Printer:
         self.lanes: dict[ir.Value, Lanes] = {}
         self.made: dict[ir.Value, ir.Statement] = {}
         self.scratch: dict[str, ir.Operand] = {}
+        stores = [s for s in ir.walk(function.body) if isinstance(s, ir.Store)]
+        local = {s.name for s in ir.walk(function.body) if isinstance(s, ir.Scratch)}
+        self.sums = {s.memory for s in stores if s.memory in local and s.mode == "add"}  # rows that are variables
         self.wide = not function.symbols and bool(_counted(function))
+        self.evictions = {} if self.whole else _evictions(function)
 
     @property
     def whole(self) -> bool:
@@ -100,8 +111,8 @@ class _Printer:
 
     def shape(self, inner: bool) -> str:
         """The shape of blocks, with all lanes of a row or one for it."""
-        x = self.outer.lanes if self.outer is not None else 1
-        return f"[{x}]" if self.row is None else f"[{x}, {self.row.lanes if inner else 1}]"
+        sizes = [loop.lanes if loop is not self.row or inner else 1 for loop in self.dims]
+        return f"[{', '.join(map(str, sizes or [1]))}]"
 
     def text(self) -> str:
         function = self.function
@@ -116,25 +127,46 @@ class _Printer:
 
     def head(self) -> None:
         """The points of this program, and of a row."""
-        x, r = self.outer.lanes if self.outer else 1, self.row.lanes if self.row else 0
-        row, wide = "[:, None]" if r else "", ".to(tl.int64)" if self.wide else ""
-        self.add("program = tl.program_id(0)" + wide)
-        if r:
-            self.add(f"base = tl.arange(0, {r})[None, :]" + wide)
-        if self.function.symbols:
+        wide = ".to(tl.int64)" if self.wide else ""
+        row, function = self.row, self.function
+        if function.symbols or self.outer or any(loop.kind == "parallel" for loop in _loops(function)):
+            self.add("program = tl.program_id(0)" + wide)
+        if row is not None:
+            self.add(f"base = {self.range(row)}" + wide)
+        if function.symbols:
             self.add("if WIDE:")
-            for name in ["program", *["base"] * bool(r), *[symbol.name for symbol in self.function.symbols]]:
+            for name in ["program", *["base"] * bool(row), *[symbol.name for symbol in function.symbols]]:
                 self.add(f"    {name} = {name}.to(tl.int64)")
-        points = f"program * {x} + tl.arange(0, {x})"
-        self.add(f"x = ({points}){row}" if row else f"x = {points}")
-        self.add(f"xm = x < {self.outer.axis.size if self.outer else 1}")
-        if r and self.whole:
+        self.programs()
+        if row is not None and self.whole:
             self.points("base")
+
+    def programs(self) -> None:
+        """Where this program is along each axis of the grid, the last of which goes fastest."""
+        blocks = {loop.piece.axis: loop for loop in self.outer if loop.piece is not None}
+        grid = [loop.axis for loop in _loops(self.function) if loop.kind == "parallel"]
+        for i, axis in enumerate(grid):
+            behind, digit = prod([later.size for later in grid[i + 1 :]]), "program"
+            digit += f" // {wrapped(behind)}" if behind != 1 else ""
+            digit += f" % {wrapped(axis.size)}" if i else ""
+            if (loop := blocks.get(axis)) is None:
+                self.add(f"{axis.name} = {digit}")
+                continue
+            name, first = loop.axis.name, f"{digit if digit.isidentifier() else f'({digit})'} * {loop.lanes} + "
+            self.add(f"{name} = {first if axis.size != 1 else ''}{self.range(loop)}")
+            if not _full(loop):
+                self.add(f"{name}m = {name} < {loop.axis.size}")
+
+    def range(self, loop: ir.Loop) -> str:
+        """The numbers of lanes, along their dim of the tile."""
+        at = ", ".join([":" if other is loop else "None" for other in self.dims])
+        return f"tl.arange(0, {loop.lanes})" + (f"[{at}]" if len(self.dims) > 1 else "")
 
     def points(self, text: str) -> None:
         assert self.row is not None
         self.add(f"r = {text}")
-        self.add(f"rm = r < {self.row.axis.size}")
+        if not _full(self.row):
+            self.add(f"rm = r < {self.row.axis.size}")
 
     # ---- statements
 
@@ -166,7 +198,7 @@ class _Printer:
 
     def loop(self, loop: ir.Loop) -> None:
         if self.row is None or loop.axis is not self.row.axis:
-            self.block(loop.body)
+            self.turns(loop) if loop.kind == "range" else self.block(loop.body)
             return
         self.inner, indent = True, self.indent
         if not self.whole:
@@ -176,6 +208,16 @@ class _Printer:
             self.points("start + base")
         self.block(loop.body)
         self.inner, self.indent = False, indent
+
+    def turns(self, loop: ir.Loop) -> None:
+        """Rows that one program takes one after the other."""
+        assert loop.piece is not None and type(loop.piece.step) is int
+        first, step, indent = f"{loop.piece.axis.name} * {loop.piece.step}", loop.piece.step, self.indent
+        end = f"{first} + {step}" if loop.axis.size % step == 0 else f"min({first} + {step}, {loop.axis.size})"
+        self.add(f"for {loop.axis.name} in range({first}, {end}):")
+        self.indent += "    "
+        self.block(loop.body)
+        self.indent = indent
 
     def statement(self, statement: ir.Statement) -> None:
         match statement:
@@ -216,7 +258,7 @@ class _Printer:
     def declare(self, statement: ir.Declare, after: Sequence[ir.Statement]) -> None:
         """What a block takes all at once starts from nothing."""
         target, dtype = statement.target, TYPES[statement.target.dtype]
-        self.lanes[target], self.made[target] = frozenset("x"), statement
+        self.lanes[target], self.made[target] = self.around, statement
         loops = [s for s in after if isinstance(s, ir.Loop)]
         folded = any(target in ir.assigned(loop.body) for loop in loops)
         inner = [s for loop in loops for s in loop.body]
@@ -231,20 +273,16 @@ class _Printer:
         statement = self.made[target]
         assert isinstance(statement, ir.Declare) and isinstance(statement.start, ir.Literal), "it starts from a number"
         if position and any(isinstance(s, ir.Best) and s.position == target for s in ir.walk(self.function.body)):
-            return str(NOWHERE)
+            return str(NOWHERE[target.dtype])
         number = statement.start.number
         return str(int(number)) if target.dtype == "bool" else _number(number, target.dtype)
 
     def taken(self, operand: ir.Operand, target: ir.Value) -> str:
         """What a row has of a value, and elsewhere what changes nothing."""
-        shape, dtype = self.shape(True), TYPES[target.dtype]
-        text, start = self.operand(operand), self.start(target)
-        block = (
-            f"tl.full({shape}, {text}, {dtype})"
-            if isinstance(operand, ir.Literal)
-            else f"tl.broadcast_to({text}, {shape})"
-        )
-        return f"tl.where(rm, {block}, {start})" + (".to(tl.int1)" if target.dtype == "bool" else "")
+        text, start = self.wide_value(operand), self.start(target)
+        assert self.row is not None
+        text = text if _full(self.row) else f"tl.where(rm, {text}, {start})"
+        return text + (".to(tl.int1)" if target.dtype == "bool" else "")
 
     def assign(self, statement: ir.Assign) -> None:
         target, op, (_, value) = statement.target, statement.op, statement.args
@@ -271,12 +309,12 @@ class _Printer:
             case "exp_sum":
                 self.add(f"{', '.join(names)} = _exp_sum({', '.join(names)}, {self.taken(value, statement.states[0])})")
             case "welford":  # how many values a lane has taken follows from where it is
-                mean = ", ".join(names[1:])
-                self.add(f"{mean} = _welford({mean}, {self.operand(value)}, rm, start // {self.row.lanes} + 1)")
+                mean, live = ", ".join(names[1:]), "True" if _full(self.row) else "rm"
+                self.add(f"{mean} = _welford({mean}, {self.operand(value)}, {live}, start // {self.row.lanes} + 1)")
 
     def fold(self, target: ir.Value, loop: ir.Loop) -> None:
         """What lanes of a row have come to."""
-        dtype, name = target.dtype, target.name
+        dtype, name, dim = target.dtype, target.name, len(self.dims) - 1
         (taker,) = [s for s in ir.walk(loop.body) if not isinstance(s, ir.Loop) and target in ir.assigned([s])]
         match taker:
             case ir.Online(states, op) if target == states[0]:
@@ -284,14 +322,14 @@ class _Printer:
                 given = names
                 if op == "welford":
                     given = [*names[1:], f"({loop.axis.size} - base + {loop.lanes - 1}) // {loop.lanes}"]
-                self.add(f"{', '.join(names)} = _{op}_of_row({', '.join(given)})")
+                self.add(f"{', '.join(names)} = _{op}_of_row({', '.join(given)}, {dim})")
             case ir.Best(best=best) if target == best:
                 return
             case ir.Best(best=best):
-                self.add(f"_, {name} = tl.reduce(({best.name}, {name}), 1, {_merge(taker)})")
-                self.add(f"{name} = {name}[:, None]")
+                names = f"{best.name}, {name}"
+                self.add(f"{names} = tl.reduce(({names}), {dim}, {_merge(taker)}, keep_dims=True)")
             case ir.Assign(op=op):
-                self.add(f"{name} = {FOLDS[op][1].format(name)}[:, None]")
+                self.add(f"{name} = {FOLDS[op][1].format(name, dim)}")
                 if op in ("add", "mul") and dtype not in ("f32", "f64"):
                     self.add(f"{name} = {name}.to({TYPES[dtype]})")
 
@@ -300,15 +338,16 @@ class _Printer:
         name, state, join = scan.target.name, scan.state.name, SCANS[scan.op]
         if not self.inner:
             self.add(f"{state} = {join}({state}, {self.typed(scan.value)})")
-            self.define(scan, scan.target, state, frozenset("x"))
+            self.define(scan, scan.target, state, self.around)
             return
-        block = f"tl.broadcast_to({self.typed(scan.value)}, {self.shape(True)})"
-        self.define(scan, scan.target, f"tl.associative_scan({block}, 1, {join})", frozenset("xr"))
+        block, dim, all_lanes = self.typed(scan.value), len(self.dims) - 1, frozenset(self.letters)
+        block = block if self.lanes_of(scan.value) == all_lanes else f"tl.broadcast_to({block}, {self.shape(True)})"
+        self.define(scan, scan.target, f"tl.associative_scan({block}, {dim}, {join})", all_lanes)
         if not self.whole:
             assert self.row is not None
             last = f"tl.where(base == {self.row.lanes - 1}, {name}, 0)"
             self.add(f"{name} = {join}({state}, {name})")
-            self.add(f"{state} = tl.sum({last}, 1)[:, None].to({TYPES[scan.target.dtype]})")
+            self.add(f"{state} = tl.sum({last}, {dim}, keep_dims=True).to({TYPES[scan.target.dtype]})")
 
     # ---- values
 
@@ -376,9 +415,7 @@ class _Printer:
     def lanes_at(self, index: Index) -> Lanes:
         """The lanes of a position: those of its axes, and of what it loads."""
         axes = index.axes()
-        lanes = frozenset(
-            [letter for letter, loop in (("x", self.outer), ("r", self.row)) if loop and loop.axis in axes]
-        )
+        lanes = frozenset([loop.axis.name for loop in self.dims if loop.axis in axes])
         return lanes.union(*[self.lanes_of(atom.expr) for atom in index.indirects()])  # type: ignore[arg-type]
 
     def place(self, index: Index) -> str:
@@ -387,34 +424,86 @@ class _Printer:
 
         return place(index, leaf, wrapped, _divide)
 
+    def wide_value(self, value: ir.Operand) -> str:
+        """A value with all lanes."""
+        text, shape = self.operand(value), self.shape(True)
+        if isinstance(value, ir.Literal):
+            return f"tl.full({shape}, {text}, {TYPES[value.dtype]})"
+        return text if self.lanes_of(value) == frozenset(self.letters) else f"tl.broadcast_to({text}, {shape})"
+
     def guard(self, lanes: Lanes, mask: ir.Operand | None = None) -> list[str]:
         """Which lanes there are, and under the mask."""
-        return [f"{letter}m" for letter in "xr" if letter in lanes] + ([self.operand(mask)] if mask is not None else [])
+        masks = [f"{loop.axis.name}m" for loop in self.dims if loop.axis.name in lanes and not _full(loop)]
+        return masks + ([self.operand(mask)] if mask is not None else [])
 
     def load(self, statement: ir.Load) -> None:
         target, memory, index, mask = statement.target, statement.memory, statement.index, statement.mask
         if memory in self.scratch:
             self.rename(target, self.scratch[memory])
             return
+        if memory in self.sums:
+            self.texts[target], self.lanes[target] = memory, frozenset(self.letters)
+            return
         lanes, more = self.lanes_at(index), self.lanes_of(mask)
-        where = " + ".join([self.place(index), *[f"{letter} * 0" for letter in sorted(more - lanes)]])
-        guard = self.guard(lanes, mask)
-        text = f"tl.load({memory} + ({where})" + (f", {' & '.join(guard)}, other=0)" if guard else ")")
+        where = " + ".join([self.place(index), *[f"{name} * 0" for name in self.letters if name in more - lanes]])
+        where, guard = where if where.isalnum() else f"({where})", self.guard(lanes, mask)
+        text = f"tl.load({memory} + {where}" + (f", {' & '.join(guard)}, other=0" if guard else "")
+        policy = self.evictions.get(statement)
+        text += f", eviction_policy='{policy}')" if policy else ")"
         self.define(statement, target, text, lanes | more)
 
     def store(self, statement: ir.Store) -> None:
         memory, value, mode = statement.memory, statement.value, statement.mode
+        if memory in self.sums:
+            assert self.whole, "a row that is walked in a loop is kept nowhere"
+            text = self.wide_value(value)
+            self.add(f"{memory} = {text if mode == 'store' else f'{memory} + {text}'}")
+            return
         if memory not in {param.name for param in self.function.params}:
             assert self.whole, "a row that is walked in a loop is kept nowhere"
             self.scratch[memory] = value
             return
-        shape, guard = self.shape(self.inner), "xm & rm" if self.inner else "xm"
-        points = self.place(statement.index) + (" + x * 0" if not self.lanes_at(statement.index) else "")
-        where = f"{memory} + tl.broadcast_to({points}, {shape})"
+        shape = self.shape(self.inner)
+        everywhere = self.around | (frozenset(self.letters) if self.inner else NO_LANES)
+        place = self.place(statement.index)
+        if place.isdigit():
+            place = f"tl.full({shape}, {place}, tl.{'int32' if int(place) < 2**31 else 'int64'})"
+        elif self.lanes_at(statement.index) != everywhere or not everywhere:
+            place = f"tl.broadcast_to({place}, {shape})"
+        elif not place.isidentifier():
+            place = f"({place})"
+        where = f"{memory} + {place}"
         text = self.operand(value)
         text = f"tl.full({shape}, {text}, {TYPES[value.dtype]})" if isinstance(value, ir.Literal) else text
+        guard = ", " + (" & ".join(self.guard(everywhere)) or "None")
         function, more = ("tl.store", "") if mode in ("store", "put") else (ATOMICS[mode], ", sem='relaxed'")
-        self.add(f"{function}({where}, tl.broadcast_to({text}, {shape}), {guard}{more})")
+        guard = guard if more or guard != ", None" else ""
+        self.add(f"{function}({where}, {text}{guard}{more})")
+
+
+def _evictions(function: ir.Function) -> dict[ir.Load, str]:
+    """What of the caches' memory loads in loops over a row may take, where each element is one program's alone.
+
+    What no later loop reads is read past the rest, what one does is kept for it.
+    """
+    loops = _loops(function)
+    rows = [loop for loop in loops if loop.kind == "lanes" and loop.piece is None]
+    points = {loop.piece.axis: loop.axis for loop in loops if loop.piece is not None}
+    alone = {points.get(loop.axis, loop.axis) for loop in loops if loop.kind == "parallel"}
+    found: dict[ir.Load, str] = {}
+    later: set[str] = set()
+    for row in reversed(rows):
+        loads = [s for s in ir.walk(row.body) if isinstance(s, ir.Load)]
+        for load in loads:
+            if alone | {row.axis} <= load.index.axes():
+                found[load] = "evict_last" if load.memory in later else "evict_first"
+        later.update([load.memory for load in loads])
+    return found
+
+
+def _full(loop: ir.Loop) -> bool:
+    """Whether blocks of lanes end where their axis does."""
+    return type(loop.axis.size) is int and loop.axis.size % loop.lanes == 0
 
 
 def _merge(best: ir.Best) -> str:

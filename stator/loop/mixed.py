@@ -1,0 +1,97 @@
+"""Reductions down columns that the kernel of a reduction along rows can make, as it reads the same memory.
+
+A split reduction down columns has parts, each the sum of some rows. A program that goes through these rows one after
+the other, each kept in registers for reductions along it, has all that the part is made of:
+    part[p, j] = sum(body(c*p + i, j) for i < c)   -->   part[row // c, j] sums body(row, j), at each point of the rows
+So what the gradients of a norm's input and of its weights are made of is read once.
+Neighbours: `split` makes parts for it, `fusion` joins the kernels, `kernel/strategies.py` has the loop over rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import prod
+from typing import TypeAlias
+
+from stator.base.device import Device
+from stator.loop.collision import scatters
+from stator.loop.deps import NestFacts, along_rows
+from stator.loop.expr import postorder
+from stator.loop.index import Axis, FloorDiv, Index, Mod
+from stator.loop.nest import Nest, Program
+from stator.loop.space import AxisMap, Space, maps
+from stator.sizes import Extent
+
+#: What is read by a reduction along rows, or made of its results at each point of the rows: the buffer, how many rows,
+#: and how long they are.
+Rows: TypeAlias = frozenset[tuple[str, Extent, Extent]]
+#: Candidates for a map that are tried, at most.
+_MANY = 8
+
+
+def rows_of(program: Program, device: Device) -> Rows:
+    """What the reductions of a program read along rows that a kernel keeps in registers, and what is made with them."""
+    found: set[tuple[str, Extent, Extent]] = set()
+    results: dict[str, tuple[Extent, Extent]] = {}  # of these reductions, and what is made of them at each point
+    for node in program.nodes if device.row_parts else ():
+        if not isinstance(node, Nest) or scatters(node):
+            continue
+        loads = [expr.attr for expr in postorder([node.value]) if expr.op == "load"]
+        rows, length = (prod([axis.size for axis in axes]) for axes in (node.axes, node.reduce_axes))
+        if not node.reduce_axes:
+            sizes = [results[name] for name, _ in loads if name in results]
+            if (size := next((size for size in sizes if prod(size) == rows), None)) is not None:
+                results[node.buffer.name] = size
+                found.add((node.buffer.name, *size))
+        elif is_kept(length, device) and along_rows([index for _, index in loads], node.reduce_axes):
+            results[node.buffer.name] = rows, length
+            found |= {(name, rows, length) for name, index in loads if not index.axes().isdisjoint(node.reduce_axes)}
+    return frozenset(found)
+
+
+def is_kept(length: Extent, device: Device) -> bool:
+    """Whether a program keeps a row in registers, and all of its threads have something of it."""
+    return type(length) is int and device.warp * device.thread_points <= length <= device.row_elements
+
+
+def pieces_by_rows(nest: Nest, names: Sequence[str], rows: Rows, device: Device) -> int:
+    """Into how many pieces to split a reduction down columns that goes with one along the same rows; 0 if none does."""
+    columns, length = (prod([axis.size for axis in axes]) for axes in (nest.axes, nest.reduce_axes))
+    if type(length) is not int or not any((name, length, columns) in rows for name in names):
+        return 0
+    found = next((n for n in range(min(device.row_parts, length // 2), 0, -1) if length % n == 0), 0)
+    return found if found >= device.cores else 0
+
+
+def by_rows(nest: Nest) -> Nest | None:
+    """The parts of a split sum down columns as a nest over all rows and columns, which sums in memory."""
+    if len(nest.reduce_axes) != 1 or not nest.axes or nest.mode != "store":
+        return None
+    (chunk,), (*columns, piece) = nest.reduce_axes, nest.axes
+    if nest.value.op != "reduce" or nest.value.attr != "sum" or nest.value.level != 1:
+        return None
+    if type(piece.size) is not int or type(chunk.size) is not int:
+        return None
+    row = Axis("row", piece.size * chunk.size)
+    value = nest.value.args[0].substitute({piece: row.index // chunk.size, chunk: row.index % chunk.size})
+    if any(_divides(expr.attr[1], row) for expr in postorder([value]) if expr.op == "load"):
+        return None
+    index = nest.index.substitute({piece: row.index // chunk.size})
+    return replace(nest, axes=(row, *columns), reduce_axes=(), value=value, index=index, mode="sum")
+
+
+def _divides(index: Index, row: Axis) -> bool:
+    return any(isinstance(atom, FloorDiv | Mod) and row in atom.inner.axes() for atom, _ in index.terms)
+
+
+def map_onto(facts: NestFacts, space: Space, reads: Mapping[str, list[Index]]) -> AxisMap | None:
+    """How a nest over all rows and columns runs in the space of a reduction along rows, whose accesses to memory are
+    `reads`: some read is the same then.
+    """
+    both = [(facts.reads[name], reads[name]) for name in facts.reads if name in reads]
+    shared = [(ours, theirs) for some, others in both for ours in some for theirs in others]
+    for found in maps(Space(facts.nest.axes, ()), space, shared[:_MANY]):
+        if any(ours.substitute(found) is theirs for ours, theirs in shared):
+            return found
+    return None

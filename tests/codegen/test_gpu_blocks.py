@@ -1,0 +1,124 @@
+"""Every way that blocks of a GPU are laid out, on small random shapes: a device record makes small tensors large ones.
+
+Programs are compiled for devices whose programs take a few points each, so that tiles have edges, rows are walked in
+loops, reductions are split, and programs take rows in turn. Results are compared with eager's in float64.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from stator import runtime
+from stator.codegen import triton
+from stator.kernel.blocks import choose
+from stator.loop.kernel import Schedule
+from stator.loop.schedule import schedule
+from stator.lowering import lower
+from stator.plan.build import make
+from stator.prims import DECOMPOSITIONS
+from stator.targets import typical
+from tests.cases.graphs import trace
+
+GPU = typical("cuda")
+#: As if the device were tiny, in one way each.
+DEVICES = {
+    "as it is": GPU,
+    "small blocks": replace(
+        GPU, cores=2, waves=1, block_bytes=64, line_bytes=16, short_axis=0, columns=4, column_points=16, row_points=16,
+        loop_points=16, row_elements=32, near_bytes=0,
+    ),
+    "split": replace(GPU, min_split=64, min_row=16, cores=4, waves=2, columns=4, loop_points=32, row_elements=16),
+    "rows in turn": replace(GPU, min_split=64, cores=2, row_parts=16, thread_points=1, columns=4),
+}  # fmt: skip
+
+
+def layer_norm_gradients(x: Tensor, w: Tensor, dy: Tensor) -> tuple[Tensor, ...]:
+    length = x.shape[-1]
+    mean = x.mean(-1, keepdim=True)
+    rstd = (x.var(-1, keepdim=True, unbiased=False) + 1e-5).rsqrt()
+    return torch.ops.aten.native_layer_norm_backward(dy, x, [length], mean, rstd, w, w, [True, True, True])
+
+
+#: Programs, and the shapes of their inputs by rows and columns.
+PROGRAMS: dict[str, tuple[Callable[..., object], Callable[[int, int], tuple[tuple[int, ...], ...]]]] = {
+    "transposed": (lambda x: x.t().contiguous(), lambda m, n: ((m, n),)),
+    "permuted": (lambda x: (x.permute(2, 0, 1) * 2).contiguous(), lambda m, n: ((3, m, n),)),
+    "more channels": (lambda x: x.permute(0, 2, 3, 1).contiguous(), lambda m, n: ((2, 5, m, n),)),
+    "channels last": (lambda x: x.permute(0, 2, 3, 1).contiguous(), lambda m, n: ((2, 3, m, n),)),
+    "crossing": (lambda x, y: x + y.t() * x.sum(1, keepdim=True), lambda m, n: ((m, n), (n, m))),
+    "broadcast": (lambda x, y, z: (x * y + z).relu(), lambda m, n: ((m, n), (n,), (m, 1))),
+    "sum": (lambda x: x.sum(), lambda m, n: ((m, n),)),
+    "rows": (lambda x: (x.sum(-1), x.amax(-1)), lambda m, n: ((m, n),)),
+    "columns": (lambda x: (x.sum(0), (x * x).mean(0)), lambda m, n: ((m, n),)),
+    "middle": (lambda x: x.sum(1), lambda m, n: ((3, m, n),)),
+    "softmax": (lambda x: x.softmax(-1), lambda m, n: ((m, n),)),
+    "softmax of columns": (lambda x: x.softmax(0), lambda m, n: ((m, n),)),
+    "variance": (lambda x: (x.var(), x.var(0), x.var(1)), lambda m, n: ((m, n),)),
+    "statistics": (lambda x: (x.mean((0, 2)), x.var((0, 2))), lambda m, n: ((3, m, n),)),
+    "layer norm": (lambda x, w: F.layer_norm(x, x.shape[-1:], w, w), lambda m, n: ((m, n), (n,))),
+    "layer norm, gradients": (layer_norm_gradients, lambda m, n: ((m, n), (n,), (m, n))),
+    "running sums": (lambda x: (x.cumsum(0), x.cumsum(1)), lambda m, n: ((m, n),)),
+    "several": (lambda x, y, z: (x * 2, y + 1, z * z), lambda m, n: ((m, n),) * 3),
+}
+#: Rows and columns: small and odd ones, and some that the record of a real device splits too.
+SIZES = ((1, 1), (5, 3), (33, 70), (64, 64), (7, 300), (300, 7), (96, 257), (2048, 384))
+
+
+def compiled(program: Callable[..., object], inputs: tuple[Tensor, ...], device: str) -> tuple[object, Schedule]:
+    """What a program gives, compiled for one of the devices, and the kernels that it ran."""
+    record = DEVICES[device]
+    gm, given = trace(program, inputs, DECOMPOSITIONS)
+    made = schedule(lower(gm, "program", record), record)
+    text = triton.emit(made.kernels, record, made.names, check=True)
+    units = [runtime.Unit(text, made.names, (), "triton")] if made.names else []
+    return runtime.link(runtime.build(make(made), units))(list(given)), made
+
+
+def flat(results: object) -> list[Tensor]:
+    return list(results) if isinstance(results, tuple | list) else [results]  # type: ignore[list-item]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_agrees_with_float64(name: str, device: str, dtype: torch.dtype) -> None:
+    program, shapes = PROGRAMS[name]
+    source = random.Random(f"{name} {device}")
+    for rows, columns in [*source.sample(SIZES, 4), (source.randint(2, 400), source.randint(2, 400))]:
+        torch.manual_seed(rows)
+        inputs = tuple([torch.randn(shape, device="cuda", dtype=dtype) for shape in shapes(rows, columns)])
+        found, _ = compiled(program, inputs, device)
+        exact = flat(program(*[x.double() for x in inputs]))
+        eager = flat(program(*inputs))
+        for ours, theirs, right in zip(flat(found), eager, exact, strict=True):
+            assert ours.shape == right.shape and ours.dtype == theirs.dtype
+            assert torch.equal(ours.isnan(), theirs.isnan()), (rows, columns)
+            scale = right.nan_to_num().abs().max().item() + 1e-3
+            wrong, allowed = ((x.double() - right).nan_to_num().abs().max().item() for x in (ours, theirs))
+            assert wrong <= 2 * allowed + 8 * torch.finfo(dtype).eps * scale, (rows, columns, wrong, allowed, scale)
+
+
+@pytest.mark.parametrize(("name", "device", "wanted"), [
+    ("transposed", "small blocks", "y = "),
+    ("channels last", "small blocks", "z = "),
+    ("sum", "split", "in 8 pieces"),
+    ("layer norm, gradients", "rows in turn", "rows in turn"),
+    ("statistics", "split", "nests"),
+])  # fmt: skip
+def test_small_shapes_are_laid_out_in_every_way(name: str, device: str, wanted: str) -> None:
+    """Without a GPU: each device has the layout that it is there for."""
+    program, shapes = PROGRAMS[name]
+    record = DEVICES[device]
+    inputs = tuple([torch.zeros(shape) for shape in shapes(96, 64)])
+    made = schedule(lower(trace(program, inputs, DECOMPOSITIONS)[0], "program", typical("cpu")), record)
+    text = triton.emit(made.kernels, record, made.names, check=True)
+    reasons = [*made.reasons, *[choose(kernel, record).reason(record) for kernel in made.kernels]]
+    assert any(wanted in line for line in (*text.splitlines(), *reasons)), (reasons, text)
