@@ -1,0 +1,276 @@
+"""One recording: the call is made once more while the device keeps what is queued, and what came of it is described.
+
+What the call is given decides what the recording depends on: an input itself (read where it is), or a tensor of ours in
+its place, into which each call copies. Results are looked up by the storage that they lie in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from stator.recording.lanes import Lane, blocks_of
+from stator.sizes.strides import span
+
+if TYPE_CHECKING:
+    import torch
+
+    from stator._native import Place, Recording
+
+
+class NotRecorded(Exception):
+    """Why a call cannot be recorded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """An allocation that results lie in: the number of the first of them, its geometry, and a place, if it has one."""
+
+    first: int
+    dtype: torch.dtype
+    size: tuple[int, ...]
+    stride: tuple[int, ...]
+    place: Place | None = None
+
+    def at(self, place: Place | None) -> Slot:
+        """The same in a place."""
+        return replace(self, place=place)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is asked of one recording.
+
+    `copied` are inputs that are copied; `written` those that the call writes, `unread` those that nothing reads;
+    `geometry`: inputs whose sizes and strides no guard knows. `slots` are the allocations that have a place; None where
+    the call has no such thing. `fresh` are results, by number, of whose memory a call gives a copy. `shared`: what the
+    call allocates beside is gone when it ends, so that recordings may have it in common. `random`: it draws numbers
+    from a generator.
+    """
+
+    call: Callable[..., Any]
+    copied: Collection[int] = ()
+    written: Collection[int] = ()
+    unread: Collection[int] = ()
+    geometry: Collection[int] = ()
+    slots: Sequence[Slot] | None = None
+    fresh: Collection[int] = ()
+    shared: bool = False
+    random: bool = False
+
+
+@dataclass(slots=True)
+class Made:
+    """A recording, and the memory of its results by the number of the first result in it."""
+
+    recording: Recording
+    places: dict[int, Place] = field(default_factory=dict)
+
+
+def capture(request: Request, inputs: Sequence[Any], lane: Lane) -> Made:
+    """Record a call. `NotRecorded` where its inputs or results are none that a recording can have; else what the call
+    raises, or the device.
+    """
+    from stator._native import Recording  # needs torch, which this package does not
+
+    check_sharing(request, inputs)
+    given = [_static(value) if i in request.copied else value for i, value in enumerate(inputs)]
+    memory = _memory(request, lane)
+    pool = lane.pool if request.shared else None
+    graph, results = lane.recorder.capture(lane.side, pool, _into(request, memory), list(given))
+    held = (lane, blocks_of(lane), [given[i] for i in request.copied])
+    described = _Described(request, given)
+    described.take(results)
+    places, copies = described.settle(results, memory)
+    del results, memory
+    recording = Recording(
+        graph,
+        lane.recorder.executable(graph),
+        lane.recorder.replay(graph) if request.random else None,
+        lane.recorder.driver(),
+        lane.recorder.KIND,
+        lane.number,
+        lane.context,
+        lane.stream,
+        tuple([_input(request, i, value, given[i]) for i, value in enumerate(inputs)]),
+        tuple(places),
+        copies,
+        tuple(described.results),
+        held,
+    )
+    lane.storages.update(described.storages)
+    return Made(recording, dict(zip(described.firsts, places, strict=True)))
+
+
+def _memory(request: Request, lane: Lane) -> list[torch.Tensor]:
+    """A tensor for each allocation that has a place, in it or in memory that is new."""
+    import torch  # the package itself does not need torch
+
+    device = torch.device(lane.recorder.KIND, lane.number)
+    with torch.inference_mode(False), torch.no_grad():
+        return [
+            slot.place.tensor(slot.dtype, slot.size, slot.stride, 0)
+            if slot.place is not None
+            else torch.empty_strided(slot.size, slot.stride, dtype=slot.dtype, device=device)
+            for slot in request.slots or ()
+        ]
+
+
+def _into(request: Request, memory: Sequence[torch.Tensor]) -> Callable[[list[Any]], tuple[Any, ...]]:
+    call: Any = request.call
+    if request.slots is None:
+        return call  # type: ignore[no-any-return]
+    return partial(_call_into, call, tuple(memory))
+
+
+def _call_into(call: Any, memory: tuple[torch.Tensor, ...], inputs: list[Any]) -> tuple[Any, ...]:
+    results: tuple[Any, ...] = call.into(inputs, memory)
+    return results
+
+
+def check_sharing(request: Request, inputs: Sequence[Any]) -> None:
+    """`NotRecorded` where an input that is to be copied shares memory that is written with another one."""
+    import torch  # the package itself does not need torch
+
+    ranges = [
+        (i, *memory_of(value))
+        for i, value in enumerate(inputs)
+        if isinstance(value, torch.Tensor) and i not in request.unread
+    ]
+    for i, begin, end in ranges:
+        for k, other, last in ranges:
+            if (
+                i < k
+                and begin < last
+                and other < end
+                and {i, k} & set(request.written)
+                and {i, k} & set(request.copied)
+            ):
+                raise NotRecorded(f"inputs {i} and {k} share memory that is written, and lie elsewhere at each call")
+
+
+def memory_of(tensor: torch.Tensor) -> tuple[int, int]:
+    """Where the elements of a tensor begin and end."""
+    begin = tensor.data_ptr()
+    return begin, begin + span(tuple(tensor.shape), tensor.stride()) * tensor.itemsize
+
+
+def _static(tensor: torch.Tensor) -> torch.Tensor:
+    """Memory of ours with the geometry of an input, and what it holds."""
+    import torch  # the package itself does not need torch
+
+    count = span(tuple(tensor.shape), tensor.stride())
+    with torch.no_grad():
+        made = torch.empty(count, dtype=tensor.dtype, device=tensor.device)
+        made.copy_(tensor.as_strided((count,), (1,)))
+        return made.as_strided(tensor.shape, tensor.stride(), 0)
+
+
+def _input(request: Request, number: int, value: Any, given: Any) -> tuple[Any, ...]:
+    """As a `Recording` takes it."""
+    import torch  # the package itself does not need torch
+
+    if not isinstance(value, torch.Tensor):
+        return "number", value, 0, False, None, None
+    form = (tuple(value.shape), value.stride()) if number in request.geometry else (None, None)
+    if number in request.unread:
+        return "unread", 0, 0, False, *form
+    begin, end = memory_of(given)
+    if number in request.copied:
+        return "copied", begin, end - begin, number in request.written, *form
+    return "fixed", begin, 0, False, *form
+
+
+class _Described:
+    """Results as a `Recording` takes them, and the storages of those that are no inputs."""
+
+    __slots__ = ("_given", "_inputs", "_request", "firsts", "results", "storages")
+
+    def __init__(self, request: Request, given: Sequence[Any]) -> None:
+        import torch  # the package itself does not need torch
+
+        from stator._native import storage_of
+
+        self._request = request
+        self._given = given
+        self._inputs = {
+            storage_of(value): i for i, value in reversed(list(enumerate(given))) if isinstance(value, torch.Tensor)
+        }
+        self.results: list[tuple[Any, ...]] = []
+        #: Storage → which one it is; and the numbers of the first results in each.
+        self.storages: dict[int, int] = {}
+        self.firsts: list[int] = []
+
+    def take(self, results: Sequence[Any]) -> None:
+        """Describe all of them."""
+        for number, result in enumerate(results):
+            self.results.append(self._result(number, result, results[:number]))
+
+    def _result(self, number: int, result: Any, earlier: Sequence[Any]) -> tuple[Any, ...]:
+        import torch  # the package itself does not need torch
+
+        from stator._native import storage_of
+
+        if not isinstance(result, torch.Tensor):
+            return "constant", 0, result, None, None, 0
+        for i, other in enumerate(earlier):
+            if other is result:
+                return "same", i, None, None, None, 0
+        for i, value in enumerate(self._given):
+            if value is result:
+                return "input", i, None, None, None, 0
+        if (
+            type(result) is not torch.Tensor
+            or result.layout is not torch.strided
+            or result.is_conj()
+            or result.is_neg()
+        ):
+            raise NotRecorded(f"result {number} is no plain tensor")
+        storage = storage_of(result)
+        form = result.dtype, tuple(result.shape), result.stride()
+        if storage in self._inputs:
+            source = self._inputs[storage]
+            begin = self._given[source]
+            if begin.dtype != result.dtype:
+                raise NotRecorded(f"result {number} is an input as another dtype")
+            return "view", source, *form, result.storage_offset() - begin.storage_offset()
+        if storage not in self.storages:
+            self.storages[storage] = len(self.storages)
+            self.firsts.append(number)
+        return "own", self.storages[storage], *form, result.storage_offset()
+
+    def settle(
+        self, results: Sequence[Any], memory: Sequence[torch.Tensor]
+    ) -> tuple[list[Place], tuple[tuple[int, int], ...]]:
+        """The places, and those that are copied, with the elements of each."""
+        from stator._native import storage_of  # needs torch, which this package does not
+
+        slots = dict(zip([storage_of(tensor) for tensor in memory], self._request.slots or (), strict=True))
+        places, copies = [], []
+        for storage, index in self.storages.items():
+            mine = [i for i, (kind, at, *_) in enumerate(self.results) if kind == "own" and at == index]
+            if self._request.shared and storage not in slots:
+                raise NotRecorded(f"result {mine[0]} lies in memory that recordings share")
+            place = self._place(slots.get(storage), [results[i] for i in mine])
+            places.append(place)
+            if self.firsts[index] in self._request.fresh:
+                copies.append((index, self._copied(mine, results, place.nbytes)))
+        for number, (kind, index, *rest) in enumerate(self.results):
+            copied = [at for at, (place_index, _) in enumerate(copies) if kind == "own" and place_index == index]
+            if copied:
+                self.results[number] = ("fresh", copied[0], *rest)
+        return places, tuple(copies)
+
+    def _place(self, slot: Slot | None, tensors: Sequence[torch.Tensor]) -> Place:
+        from stator._native import Place  # needs torch, which this package does not
+
+        if slot is not None and slot.place is not None:
+            return slot.place
+        return Place(*{tensor.dtype: tensor for tensor in tensors}.values())
+
+    def _copied(self, mine: Sequence[int], results: Sequence[torch.Tensor], nbytes: int) -> int:
+        if len({results[i].dtype for i in mine}) > 1:
+            raise NotRecorded(f"results {list(mine)} are one memory in several dtypes, and are kept")
+        return -(-nbytes // results[mine[0]].itemsize)
