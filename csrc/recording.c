@@ -2,7 +2,8 @@
  *
  * An input is read where it was when the call was recorded (`fixed`), or is copied to memory of the recording first
  * (`copied`), and what is written to it is copied back. Results are tensors in places, which are idle before each replay;
- * of those in the `copies`, a call gives fresh memory with a copy, so that these are always idle.
+ * of those in the `copies`, a call gives fresh memory with a copy, so that these are always idle. All copies are steps of
+ * the graph: telling it where one begins or ends takes a quarter of the time of queueing a copy.
  */
 #include "recording.h"
 
@@ -25,7 +26,8 @@ typedef struct {
     InputKind kind;
     void *address;       /* fixed: where the tensor begins; copied: the memory that it is copied to */
     int64_t number;      /* the number; copied: how many bytes */
-    bool written;        /* copied: it is copied back */
+    void *node, *back;   /* copied: the steps that copy it, and back if it is written; NULL: none */
+    void *from;          /* where the steps copy from, and back to */
     int64_t dimensions;  /* of the tensors; -1: guards know them */
     int64_t *extents;    /* sizes and then strides */
 } Input;
@@ -38,10 +40,11 @@ typedef struct {
     PyObject *constant; /* borrowed from `results` */
 } Result;
 
-/* A place whose memory is copied for each call, and how many elements of its first dtype that is. */
+/* A place whose memory is copied for each call, how many elements of its first dtype that is, and the step. */
 typedef struct {
     Py_ssize_t place;
     int64_t elements;
+    void *node;
 } Copy;
 
 typedef struct {
@@ -109,18 +112,26 @@ static int refused(int status, const char *where) {
     return status != 0 ? -1 : 0;
 }
 
-static int copy_input(const Recording *self, const Input *input, PyObject *tensor, bool back) {
-    void *data;
-    if (input->kind != INPUT_COPIED || input->number == 0 || (back && !input->written)) return 0;
-    if (tensor_data(tensor, &data) < 0) return -1;
-    uint64_t own = (uint64_t)(uintptr_t)input->address, theirs = (uint64_t)(uintptr_t)data;
-    int status = self->driver.copy(back ? theirs : own, back ? own : theirs, (size_t)input->number, self->stream);
-    return refused(status, "an input of a recorded graph was copied");
+enum { DEVICE_MEMORY = 2 };
+
+static int set_copy(const Recording *self, void *node, const void *to, const void *from, int64_t nbytes) {
+    DriverCopy copy = {.from_type = DEVICE_MEMORY, .from = (uint64_t)(uintptr_t)from, .to_type = DEVICE_MEMORY,
+                       .to = (uint64_t)(uintptr_t)to, .width = (size_t)nbytes, .height = 1, .depth = 1};
+    return refused(self->driver.set_copy(self->executable, node, &copy, self->context), "a copy was moved");
 }
 
-static int copy_inputs(const Recording *self, PyObject *inputs, bool back) {
+/* Tells the steps that copy inputs where these are. */
+static int set_inputs(Recording *self, PyObject *inputs) {
     for (Py_ssize_t i = 0; i < self->input_count; i++) {
-        if (copy_input(self, &self->inputs[i], PyList_GET_ITEM(inputs, i), back) < 0) return -1;
+        Input *input = &self->inputs[i];
+        void *data;
+        if (input->node == NULL) continue;
+        if (tensor_data(PyList_GET_ITEM(inputs, i), &data) < 0) return -1;
+        if (data == input->from) continue;
+        input->from = NULL; /* unless all of it succeeds */
+        if (set_copy(self, input->node, input->address, data, input->number) < 0) return -1;
+        if (input->back && set_copy(self, input->back, data, input->address, input->number) < 0) return -1;
+        input->from = data;
     }
     return 0;
 }
@@ -134,30 +145,29 @@ static int launch(const Recording *self) {
     return done ? 0 : -1;
 }
 
-/* Fresh memory with what lies in a place. */
-static TensorHandle copy_place(const Recording *self, const Copy *copy) {
+/* Fresh memory that a step copies a place to. */
+static TensorHandle make_copy(const Recording *self, const Copy *copy) {
     static const int64_t one = 1;
     const Place *place = (Place *)PyTuple_GET_ITEM(self->places, copy->place);
     TensorHandle made = NULL;
     void *data;
     const Shim *shim = shim_get();
     int dtype = place->keepers[0].dtype;
-    if (shim->make(1, &copy->elements, &one, dtype, self->device_type, self->device, &made) != 0) return NULL;
-    if (place->nbytes == 0) return made;
-    if (shim->address(made, &data) == 0 &&
-        self->driver.copy((uint64_t)(uintptr_t)data, (uint64_t)(uintptr_t)holders_memory(place->storage),
-                          (size_t)place->nbytes, self->stream) == 0) {
+    if (shim->make(1, &copy->elements, &one, dtype, self->device_type, self->device, &made) != 0 ||
+        shim->address(made, &data) != 0) {
+        PyErr_SetString(PyExc_MemoryError, "there is no memory for a result of a recorded graph");
+        return NULL;
+    }
+    if (copy->node == NULL || set_copy(self, copy->node, data, holders_memory(place->storage), place->nbytes) == 0) {
         return made;
     }
     shim->release(made);
     return NULL;
 }
 
-static int copy_places(const Recording *self, TensorHandle *fresh) {
+static int make_copies(const Recording *self, TensorHandle *fresh) {
     for (Py_ssize_t i = 0; i < self->copy_count; i++) {
-        if ((fresh[i] = copy_place(self, &self->copies[i])) != NULL) continue;
-        PyErr_SetString(PyExc_MemoryError, "there is no memory for a result of a recorded graph");
-        return -1;
+        if ((fresh[i] = make_copy(self, &self->copies[i])) == NULL) return -1;
     }
     return 0;
 }
@@ -191,31 +201,31 @@ static PyObject *make_result(const Recording *self, const Result *result, PyObje
     }
 }
 
-static PyObject *make_results(const Recording *self, PyObject *inputs) {
-    TensorHandle fresh[self->copy_count + 1];
-    memset(fresh, 0, sizeof fresh);
-    PyObject *results = copy_places(self, fresh) == 0 ? PyTuple_New(self->result_count) : NULL;
+static PyObject *make_results(const Recording *self, PyObject *inputs, TensorHandle *fresh) {
+    PyObject *results = PyTuple_New(self->result_count);
     for (Py_ssize_t i = 0; results != NULL && i < self->result_count; i++) {
         PyObject *result = make_result(self, &self->results[i], inputs, results, fresh);
         if (result == NULL) Py_CLEAR(results);
         else PyTuple_SET_ITEM(results, i, result);
     }
-    for (Py_ssize_t i = 0; i < self->copy_count; i++) {
-        if (fresh[i] != NULL) shim_get()->release(fresh[i]);
-    }
     return results;
 }
 
 /* In the context of the recording, which the thread may not be in. */
-static PyObject *replay(const Recording *self, PyObject *inputs) {
+static PyObject *replay(Recording *self, PyObject *inputs) {
     void *before = NULL;
+    TensorHandle fresh[self->copy_count + 1];
+    memset(fresh, 0, sizeof fresh);
     if (refused(self->driver.get_context(&before), "its context was asked for") < 0) return NULL;
     if (before != self->context && refused(self->driver.set_context(self->context), "a context was entered") < 0) {
         return NULL;
     }
     PyObject *results = NULL;
-    if (copy_inputs(self, inputs, false) == 0 && launch(self) == 0 && copy_inputs(self, inputs, true) == 0) {
-        results = make_results(self, inputs);
+    if (make_copies(self, fresh) == 0 && set_inputs(self, inputs) == 0 && launch(self) == 0) {
+        results = make_results(self, inputs, fresh);
+    }
+    for (Py_ssize_t i = 0; i < self->copy_count; i++) {
+        if (fresh[i] != NULL) shim_get()->release(fresh[i]);
     }
     if (before != self->context) self->driver.set_context(before);
     return results;
@@ -243,15 +253,15 @@ PyObject *recording_replay(PyObject *recording, PyObject *inputs) {
 /* -- what it is made of ------------------------------------------------------------------------------- */
 
 int driver_read(PyObject *addresses, Driver *driver) {
-    unsigned long long launch, copy, get, set, capturing, stream;
-    if (!PyArg_ParseTuple(addresses, "KKKKKK:driver", &launch, &copy, &get, &set, &capturing, &stream)) return -1;
+    unsigned long long launch, move, get, set, capturing, stream;
+    if (!PyArg_ParseTuple(addresses, "KKKKKK:driver", &launch, &move, &get, &set, &capturing, &stream)) return -1;
     *(void **)&driver->launch = (void *)(uintptr_t)launch;
-    *(void **)&driver->copy = (void *)(uintptr_t)copy;
+    *(void **)&driver->set_copy = (void *)(uintptr_t)move;
     *(void **)&driver->get_context = (void *)(uintptr_t)get;
     *(void **)&driver->set_context = (void *)(uintptr_t)set;
     *(void **)&driver->is_capturing = (void *)(uintptr_t)capturing;
     driver->stream = (StreamGetter)(uintptr_t)stream;
-    if (launch && copy && get && set && capturing && stream) return 0;
+    if (launch && move && get && set && capturing && stream) return 0;
     PyErr_SetString(PyExc_ValueError, "a function of the driver is not there");
     return -1;
 }
@@ -271,17 +281,19 @@ static int read_extents(Recording *self, PyObject *size, PyObject *stride, int64
     return PyErr_Occurred() ? -1 : 0;
 }
 
-/* (kind, address or number, bytes, written, size or None, stride) */
+/* (kind, address or number, bytes, the step that copies it and the one back or 0, size or None, stride) */
 static int read_input(Recording *self, PyObject *spec, Input *input) {
     PyObject *kind, *value, *size, *stride;
     long long nbytes;
-    int written, overflow = 0;
+    unsigned long long node, back;
+    int overflow = 0;
     if (!PyTuple_Check(spec)) return wrong("an input of a recording");
-    if (!PyArg_ParseTuple(spec, "OOLpOO:input", &kind, &value, &nbytes, &written, &size, &stride)) return -1;
+    if (!PyArg_ParseTuple(spec, "OOLKKOO:input", &kind, &value, &nbytes, &node, &back, &size, &stride)) return -1;
     int found = name_index(input_names, kind);
     if (found < 0 || !PyLong_Check(value)) return wrong("an input of a recording");
     input->kind = (InputKind)found;
-    input->written = written;
+    input->node = (void *)(uintptr_t)node;
+    input->back = (void *)(uintptr_t)back;
     input->dimensions = -1;
     if (input->kind == INPUT_NUMBER) {
         input->number = PyLong_AsLongLongAndOverflow(value, &overflow);
@@ -348,8 +360,10 @@ static int read_places(Recording *self, PyObject *copies) {
     self->copies = memory_take(&self->memory, self->copy_count, sizeof(Copy));
     for (Py_ssize_t i = 0; self->copies != NULL && i < self->copy_count; i++) {
         long long elements;
+        unsigned long long node;
         Copy *copy = &self->copies[i];
-        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(copies, i), "nL:copy", &copy->place, &elements)) return -1;
+        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(copies, i), "nLK:copy", &copy->place, &elements, &node)) return -1;
+        copy->node = (void *)(uintptr_t)node;
         if (copy->place < 0 || copy->place >= PyTuple_GET_SIZE(self->places) || elements < 0) return wrong("a copy");
         copy->elements = elements;
     }

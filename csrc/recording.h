@@ -34,17 +34,34 @@ PyObject *native_storage_of(PyObject *module, PyObject *tensor);
 
 /* -- recording.c -------------------------------------------------------------------------------------- */
 
+/* A copy as the driver takes it, of memory of a device in one row of bytes; the other fields are zero. */
+typedef struct {
+    size_t from_x, from_y, from_z, from_level;
+    unsigned from_type;
+    const void *from_host;
+    uint64_t from;
+    void *from_array, *reserved;
+    size_t from_pitch, from_height;
+    size_t to_x, to_y, to_z, to_level;
+    unsigned to_type;
+    void *to_host;
+    uint64_t to;
+    void *to_array, *reserved_too;
+    size_t to_pitch, to_height;
+    size_t width, height, depth;
+} DriverCopy;
+
 /* Functions of the device's driver, by address, so that this needs no headers of it; each gives 0, or an error. */
 typedef struct {
     int (*launch)(void *executable, void *stream);
-    int (*copy)(uint64_t to, uint64_t from, size_t nbytes, void *stream);
+    int (*set_copy)(void *executable, void *node, const DriverCopy *copy, void *context);
     int (*get_context)(void **context);
     int (*set_context)(void *context);
     int (*is_capturing)(void *stream, int *status);
     StreamGetter stream;
 } Driver;
 
-/* (launch, copy, get_context, set_context, is_capturing, stream); 0 or -1 with an exception. */
+/* (launch, set_copy, get_context, set_context, is_capturing, stream); 0 or -1 with an exception. */
 int driver_read(PyObject *addresses, Driver *driver);
 
 extern PyTypeObject Recording_Type;

@@ -79,12 +79,23 @@ def capture(request: Request, inputs: Sequence[Any], lane: Lane) -> Made:
     given = [_static(value) if i in request.copied else value for i, value in enumerate(inputs)]
     memory = _memory(request, lane)
     pool = lane.pool if request.shared else None
-    graph, results = lane.recorder.capture(lane.side, pool, _into(request, memory), list(given))
-    held = (lane, blocks_of(lane), [given[i] for i in request.copied])
+    copied = [i for i in request.copied if flat(inputs[i]).numel()]
+    back = [i for i in copied if i in request.written]
     described = _Described(request, given)
-    described.take(results)
-    places, copies = described.settle(results, memory)
-    del results, memory
+
+    def after(results: Sequence[Any]) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        described.take(results)
+        return [*[(flat(inputs[i]), flat(given[i])) for i in back], *described.copy(results)]
+
+    before = [(flat(given[i]), flat(inputs[i])) for i in copied]
+    call = _into(request, memory)
+    graph, results, steps = lane.recorder.capture(lane.side, pool, before, call, list(given), after)
+    held = (lane, blocks_of(lane), [given[i] for i in request.copied])
+    places = described.places(results, memory)
+    forward, backward = dict(zip(copied, steps, strict=False)), dict(zip(back, steps[len(copied) :], strict=False))
+    copies = described.copies(steps[len(copied) + len(back) :])
+    del results, memory, before, after, call
+    nodes = [(forward.get(i, 0), backward.get(i, 0)) for i in range(len(inputs))]
     recording = Recording(
         graph,
         lane.recorder.executable(graph),
@@ -94,7 +105,7 @@ def capture(request: Request, inputs: Sequence[Any], lane: Lane) -> Made:
         lane.number,
         lane.context,
         lane.stream,
-        tuple([_input(request, i, value, given[i]) for i, value in enumerate(inputs)]),
+        tuple([_input(request, i, value, given[i], nodes[i]) for i, value in enumerate(inputs)]),
         tuple(places),
         copies,
         tuple(described.results),
@@ -102,6 +113,11 @@ def capture(request: Request, inputs: Sequence[Any], lane: Lane) -> Made:
     )
     lane.storages.update(described.storages)
     return Made(recording, dict(zip(described.firsts, places, strict=True)))
+
+
+def flat(tensor: torch.Tensor) -> torch.Tensor:
+    """The memory between the first element of a tensor and its last, in one row."""
+    return tensor.as_strided((span(tuple(tensor.shape), tensor.stride()),), (1,))
 
 
 def _memory(request: Request, lane: Lane) -> list[torch.Tensor]:
@@ -164,29 +180,29 @@ def _static(tensor: torch.Tensor) -> torch.Tensor:
     count = span(tuple(tensor.shape), tensor.stride())
     with torch.no_grad():
         made = torch.empty(count, dtype=tensor.dtype, device=tensor.device)
-        made.copy_(tensor.as_strided((count,), (1,)))
+        made.copy_(flat(tensor))
         return made.as_strided(tensor.shape, tensor.stride(), 0)
 
 
-def _input(request: Request, number: int, value: Any, given: Any) -> tuple[Any, ...]:
+def _input(request: Request, number: int, value: Any, given: Any, nodes: tuple[int, int]) -> tuple[Any, ...]:
     """As a `Recording` takes it."""
     import torch  # the package itself does not need torch
 
     if not isinstance(value, torch.Tensor):
-        return "number", value, 0, False, None, None
+        return "number", value, 0, 0, 0, None, None
     form = (tuple(value.shape), value.stride()) if number in request.geometry else (None, None)
     if number in request.unread:
-        return "unread", 0, 0, False, *form
+        return "unread", 0, 0, 0, 0, *form
     begin, end = memory_of(given)
     if number in request.copied:
-        return "copied", begin, end - begin, number in request.written, *form
-    return "fixed", begin, 0, False, *form
+        return "copied", begin, end - begin, *nodes, *form
+    return "fixed", begin, 0, 0, 0, *form
 
 
 class _Described:
     """Results as a `Recording` takes them, and the storages of those that are no inputs."""
 
-    __slots__ = ("_given", "_inputs", "_request", "firsts", "results", "storages")
+    __slots__ = ("_copied", "_given", "_inputs", "_request", "_where", "firsts", "results", "storages")
 
     def __init__(self, request: Request, given: Sequence[Any]) -> None:
         import torch  # the package itself does not need torch
@@ -199,14 +215,21 @@ class _Described:
             storage_of(value): i for i, value in reversed(list(enumerate(given))) if isinstance(value, torch.Tensor)
         }
         self.results: list[tuple[Any, ...]] = []
+        #: By result, the storage that is its own; and those that are copied, with their elements.
+        self._where: list[int] = []
+        self._copied: list[tuple[int, int]] = []
         #: Storage → which one it is; and the numbers of the first results in each.
         self.storages: dict[int, int] = {}
         self.firsts: list[int] = []
 
     def take(self, results: Sequence[Any]) -> None:
         """Describe all of them."""
+        from stator._native import storage_of  # needs torch, which this package does not
+
         for number, result in enumerate(results):
             self.results.append(self._result(number, result, results[:number]))
+            own = self.results[-1][0] == "own"
+            self._where.append(storage_of(result) if own else 0)
 
     def _result(self, number: int, result: Any, earlier: Sequence[Any]) -> tuple[Any, ...]:
         import torch  # the package itself does not need torch
@@ -241,36 +264,56 @@ class _Described:
             self.firsts.append(number)
         return "own", self.storages[storage], *form, result.storage_offset()
 
-    def settle(
-        self, results: Sequence[Any], memory: Sequence[torch.Tensor]
-    ) -> tuple[list[Place], tuple[tuple[int, int], ...]]:
-        """The places, and those that are copied, with the elements of each."""
+    def copy(self, results: Sequence[Any]) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """Of storages of which each call gives a copy: memory, which no call sees, and what is copied there."""
+        import torch  # the package itself does not need torch
+
+        from stator._native import Place
+
+        pairs = []
+        for index, first in enumerate(self.firsts):
+            if first not in self._request.fresh:
+                continue
+            mine = [i for i, (kind, at, *_) in enumerate(self.results) if kind == "own" and at == index]
+            if len({results[i].dtype for i in mine}) > 1:
+                raise NotRecorded(f"results {mine} are one memory in several dtypes, and are kept")
+            result = results[first]
+            elements = Place(result).nbytes // result.itemsize
+            for i in mine:
+                self.results[i] = ("fresh", len(self._copied), *self.results[i][2:])
+            self._copied.append((index, elements))
+            if elements:
+                pairs.append(
+                    (
+                        torch.empty(elements, dtype=result.dtype, device=result.device),
+                        result.as_strided((elements,), (1,), 0),
+                    )
+                )
+        return pairs
+
+    def copies(self, steps: Sequence[int]) -> tuple[tuple[int, int, int], ...]:
+        """The same as a `Recording` takes it, with the steps that copy."""
+        left = iter(steps)
+        return tuple([(index, elements, next(left) if elements else 0) for index, elements in self._copied])
+
+    def places(self, results: Sequence[Any], memory: Sequence[torch.Tensor]) -> list[Place]:
+        """One for each storage."""
         from stator._native import storage_of  # needs torch, which this package does not
 
         slots = dict(zip([storage_of(tensor) for tensor in memory], self._request.slots or (), strict=True))
-        places, copies = [], []
-        for storage, index in self.storages.items():
-            mine = [i for i, (kind, at, *_) in enumerate(self.results) if kind == "own" and at == index]
+        places = []
+        for storage, first in zip(self.storages, self.firsts, strict=True):
             if self._request.shared and storage not in slots:
-                raise NotRecorded(f"result {mine[0]} lies in memory that recordings share")
-            place = self._place(slots.get(storage), [results[i] for i in mine])
-            places.append(place)
-            if self.firsts[index] in self._request.fresh:
-                copies.append((index, self._copied(mine, results, place.nbytes)))
-        for number, (kind, index, *rest) in enumerate(self.results):
-            copied = [at for at, (place_index, _) in enumerate(copies) if kind == "own" and place_index == index]
-            if copied:
-                self.results[number] = ("fresh", copied[0], *rest)
-        return places, tuple(copies)
+                raise NotRecorded(f"result {first} lies in memory that recordings share")
+            mine = [result for result, there in zip(results, self._where, strict=True) if there == storage]
+            places.append(_place(slots.get(storage), mine))
+        return places
 
-    def _place(self, slot: Slot | None, tensors: Sequence[torch.Tensor]) -> Place:
-        from stator._native import Place  # needs torch, which this package does not
 
-        if slot is not None and slot.place is not None:
-            return slot.place
-        return Place(*{tensor.dtype: tensor for tensor in tensors}.values())
+def _place(slot: Slot | None, tensors: Sequence[torch.Tensor]) -> Place:
+    """The place that it has, or a new one in all its dtypes."""
+    from stator._native import Place  # needs torch, which this package does not
 
-    def _copied(self, mine: Sequence[int], results: Sequence[torch.Tensor], nbytes: int) -> int:
-        if len({results[i].dtype for i in mine}) > 1:
-            raise NotRecorded(f"results {list(mine)} are one memory in several dtypes, and are kept")
-        return -(-nbytes // results[mine[0]].itemsize)
+    if slot is not None and slot.place is not None:
+        return slot.place
+    return Place(*{tensor.dtype: tensor for tensor in tensors}.values())

@@ -92,8 +92,8 @@ class Recorder(Protocol):
     REFUSED: Mapping[str, str]
 
     def driver(self) -> tuple[int, int, int, int, int, int]:
-        """Addresses of what launches, copies, gives and sets the context, tells whether a stream is being captured, and
-        gives the current stream (`csrc/recording.h`). NotImplementedError where there are none.
+        """Addresses of what launches, moves a copy, gives and sets the context, tells whether a stream is being
+        captured, and gives the current stream (`csrc/recording.h`). NotImplementedError where there are none.
         """
 
     def context(self, number: int) -> int:
@@ -109,10 +109,18 @@ class Recorder(Protocol):
         """A name for memory of captures that have it in common."""
 
     def capture(
-        self, side: Any, pool: Any, call: Callable[[list[Any]], Any], inputs: list[Any]
-    ) -> tuple[Any, tuple[Any, ...]]:
+        self,
+        side: Any,
+        pool: Any,
+        before: Sequence[tuple[Any, Any]],
+        call: Callable[[list[Any]], Any],
+        inputs: list[Any],
+        after: Callable[[Sequence[Any]], Sequence[tuple[Any, Any]]],
+    ) -> tuple[Any, tuple[Any, ...], list[int]]:
         """What a call queues, kept and not run, with its results, in memory of the pool or, for None, of its own.
 
+        `before` are copies that come first, as pairs of rows of memory, to and from; `after(results)` those that come
+        last. They have a step each, which is given for all in order, and may be told other addresses.
         However the call ends, nothing is being captured when this returns or raises.
         """
 

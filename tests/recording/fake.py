@@ -18,7 +18,9 @@ from stator import _native
 from stator.sizes.strides import span
 
 LAUNCH = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
-COPY = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_size_t, ctypes.c_void_p)
+COPY = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+#: Of what the driver is told of a copy: where from, where to, how many bytes (`csrc/recording.h`).
+FROM, TO, WIDTH = 48, 136, 176
 GET = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_void_p))
 SET = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 CAPTURING = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ctypes.c_int))
@@ -58,13 +60,20 @@ class Graph:
     call: Callable[[list[Any]], Any]
     inputs: list[Any]  # (address, a tensor like it) or a number
     results: list[tuple[int, torch.Tensor] | None]  # of those that are no inputs
+    copies: dict[int, tuple[int, int, int]]  # step → to, from, bytes
+    first: int  # how many come before the call
 
     def launch(self) -> None:
+        copies = list(self.copies.values())
+        for copy in copies[: self.first]:
+            ctypes.memmove(*copy)
         given = [at(*value) if isinstance(value, tuple) else value for value in self.inputs]
         made = self.call(given)
         for place, result in zip(self.results, made, strict=True):
             if place is not None and result.data_ptr() != place[0]:
                 at(*place).copy_(result)
+        for copy in copies[self.first :]:
+            ctypes.memmove(*copy)
 
 
 @dataclass
@@ -106,9 +115,12 @@ class Recorder:
         return 0
 
     @unseen
-    def _copy(self, to: int, source: int, nbytes: int, stream: int) -> int:
+    def _copy(self, executable: int, step: int, told: int, context: int) -> int:
         self.copies += 1
-        ctypes.memmove(to, source, nbytes)
+        source, to, nbytes = [ctypes.c_uint64.from_address(told + place).value for place in (FROM, TO, WIDTH)]
+        graph = self.graphs[executable]
+        assert graph.copies[step][2] == nbytes and context == CONTEXT
+        graph.copies[step] = to, source, nbytes
         return 0
 
     @unseen
@@ -145,34 +157,37 @@ class Recorder:
 
     @unseen
     def capture(
-        self, side: int, pool: Any, call: Callable[[list[Any]], Any], inputs: list[Any]
-    ) -> tuple[Graph, tuple[Any, ...]]:
+        self, side: int, pool: Any, before: Any, call: Callable[[list[Any]], Any], inputs: list[Any], after: Any
+    ) -> tuple[Graph, tuple[Any, ...], list[int]]:
         self.captures += 1
         if self.fails is not None:
             raise self.fails
         tensors = [value for value in inputs if isinstance(value, torch.Tensor)]
         memory = [at(tensor.data_ptr(), _flat(tensor)) for tensor in tensors]
         with torch.inference_mode(False), torch.no_grad():
-            before = [item.clone() for item in memory]
+            held = [item.clone() for item in memory]
         drawn = torch.get_rng_state()
         try:
             results = tuple(call(list(inputs)))
         finally:
             torch.set_rng_state(drawn)
-            for item, was in zip(memory, before, strict=True):
+            for item, was in zip(memory, held, strict=True):
                 item.copy_(was)
+        pairs = [*before, *after(results)]
         places = {value.data_ptr() - value.storage_offset() * value.itemsize for value in tensors}
         graph = Graph(
             len(self.graphs) + 1,
             call.args[0] if isinstance(call, functools.partial) else call,  # without the memory that it was given
             [(v.data_ptr(), _like(v)) if isinstance(v, torch.Tensor) else v for v in inputs],
             [_place(result, places) for result in results],
+            {i + 1: (to.data_ptr(), source.data_ptr(), to.nbytes) for i, (to, source) in enumerate(pairs)},
+            len(before),
         )
         for result in results:  # what was computed was only queued
             if isinstance(result, torch.Tensor) and _place(result, places) is not None and result.numel():
                 at(result.data_ptr(), result).fill_(99)
         self.graphs[graph.number] = graph
-        return graph, results
+        return graph, results, list(graph.copies)
 
     def executable(self, graph: Graph) -> int:
         return graph.number
