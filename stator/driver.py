@@ -22,7 +22,7 @@ from stator.aot.frozen import freeze
 from stator.aot.runtime import bind
 from stator.aot.symbols import adopt
 from stator.base import artifacts, log
-from stator.base.errors import CompilerMissing, InternalError, StatorError, Unsupported, WithoutEffect
+from stator.base.errors import CompilerMissing, InternalError, StatorError, StatorWarning, Unsupported, WithoutEffect
 from stator.base.options import Options
 from stator.base.store import Store
 from stator.compiled import Compiled
@@ -55,7 +55,7 @@ def compile_graph(gm: fx.GraphModule, example_inputs: Sequence[Any], *, options:
                 log.record(log.FUSION, graph=name, question=Question(rewritten, example_inputs, options))
             found, place, hit = _compiled(rewritten, example_inputs, options)
             call = _linked(gm, found, options)
-        except CompilerMissing:
+        except (CompilerMissing, StatorWarning):
             raise
         except Exception as error:
             raise _failure(error, gm, example_inputs, options) from error

@@ -17,6 +17,8 @@ from stator.plan import ir
 
 #: The memory that parts share, as an input of theirs.
 ARENA = "whole_arena"
+#: Stands for the dtype of an operator's result, which a plan does not say, and nobody asks of an input.
+_UNTOLD = "f32"
 _WHY = {
     Effect.CHECK: "it raises for some data, which is looked at when it is called",
     Effect.COLLECTIVE: "it meets calls of other processes",
@@ -126,7 +128,7 @@ class _Moved:
                     self.forms[name] = replace(self.forms[donor], name=name, form=form or self.forms[donor].form)
                 case ir.Invoke(results=results):
                     for result in results:
-                        form = ir.Form("", result.size, result.stride)
+                        form = ir.Form(_UNTOLD, result.size, result.stride)
                         self.forms[result.name] = ir.Input(result.name, form, result.device)
 
     def part(self, first: int, last: int, why: str) -> Part:

@@ -9,15 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import torch
+
+from stator._native import Place, Recording, storage_of
 from stator.recording.lanes import Lane, blocks_of
 from stator.sizes.strides import span
-
-if TYPE_CHECKING:
-    import torch
-
-    from stator._native import Place, Recording
 
 
 class NotRecorded(Exception):
@@ -73,8 +71,6 @@ def capture(request: Request, inputs: Sequence[Any], lane: Lane) -> Made:
     """Record a call. `NotRecorded` where its inputs or results are none that a recording can have; else what the call
     raises, or the device.
     """
-    from stator._native import Recording  # needs torch, which this package does not
-
     check_sharing(request, inputs)
     given = [_static(value) if i in request.copied else value for i, value in enumerate(inputs)]
     memory = _memory(request, lane)
@@ -122,8 +118,6 @@ def flat(tensor: torch.Tensor) -> torch.Tensor:
 
 def _memory(request: Request, lane: Lane) -> list[torch.Tensor]:
     """A tensor for each allocation that has a place, in it or in memory that is new."""
-    import torch  # the package itself does not need torch
-
     device = torch.device(lane.recorder.KIND, lane.number)
     with torch.inference_mode(False), torch.no_grad():
         return [
@@ -148,8 +142,6 @@ def _call_into(call: Any, memory: tuple[torch.Tensor, ...], inputs: list[Any]) -
 
 def check_sharing(request: Request, inputs: Sequence[Any]) -> None:
     """`NotRecorded` where an input that is to be copied shares memory that is written with another one."""
-    import torch  # the package itself does not need torch
-
     ranges = [
         (i, *memory_of(value))
         for i, value in enumerate(inputs)
@@ -175,8 +167,6 @@ def memory_of(tensor: torch.Tensor) -> tuple[int, int]:
 
 def _static(tensor: torch.Tensor) -> torch.Tensor:
     """Memory of ours with the geometry of an input, and what it holds."""
-    import torch  # the package itself does not need torch
-
     count = span(tuple(tensor.shape), tensor.stride())
     with torch.no_grad():
         made = torch.empty(count, dtype=tensor.dtype, device=tensor.device)
@@ -186,8 +176,6 @@ def _static(tensor: torch.Tensor) -> torch.Tensor:
 
 def _input(request: Request, number: int, value: Any, given: Any, nodes: tuple[int, int]) -> tuple[Any, ...]:
     """As a `Recording` takes it."""
-    import torch  # the package itself does not need torch
-
     if not isinstance(value, torch.Tensor):
         return "number", value, 0, 0, 0, None, None
     form = (tuple(value.shape), value.stride()) if number in request.geometry else (None, None)
@@ -205,10 +193,6 @@ class _Described:
     __slots__ = ("_copied", "_given", "_inputs", "_request", "_where", "firsts", "results", "storages")
 
     def __init__(self, request: Request, given: Sequence[Any]) -> None:
-        import torch  # the package itself does not need torch
-
-        from stator._native import storage_of
-
         self._request = request
         self._given = given
         self._inputs = {
@@ -224,18 +208,12 @@ class _Described:
 
     def take(self, results: Sequence[Any]) -> None:
         """Describe all of them."""
-        from stator._native import storage_of  # needs torch, which this package does not
-
         for number, result in enumerate(results):
             self.results.append(self._result(number, result, results[:number]))
             own = self.results[-1][0] == "own"
             self._where.append(storage_of(result) if own else 0)
 
     def _result(self, number: int, result: Any, earlier: Sequence[Any]) -> tuple[Any, ...]:
-        import torch  # the package itself does not need torch
-
-        from stator._native import storage_of
-
         if not isinstance(result, torch.Tensor):
             return "constant", 0, result, None, None, 0
         for i, other in enumerate(earlier):
@@ -266,10 +244,6 @@ class _Described:
 
     def copy(self, results: Sequence[Any]) -> list[tuple[torch.Tensor, torch.Tensor]]:
         """Of storages of which each call gives a copy: memory, which no call sees, and what is copied there."""
-        import torch  # the package itself does not need torch
-
-        from stator._native import Place
-
         pairs = []
         for index, first in enumerate(self.firsts):
             if first not in self._request.fresh:
@@ -298,8 +272,6 @@ class _Described:
 
     def places(self, results: Sequence[Any], memory: Sequence[torch.Tensor]) -> list[Place]:
         """One for each storage."""
-        from stator._native import storage_of  # needs torch, which this package does not
-
         slots = dict(zip([storage_of(tensor) for tensor in memory], self._request.slots or (), strict=True))
         places = []
         for storage, first in zip(self.storages, self.firsts, strict=True):
@@ -312,8 +284,6 @@ class _Described:
 
 def _place(slot: Slot | None, tensors: Sequence[torch.Tensor]) -> Place:
     """The place that it has, or a new one in all its dtypes."""
-    from stator._native import Place  # needs torch, which this package does not
-
     if slot is not None and slot.place is not None:
         return slot.place
     return Place(*{tensor.dtype: tensor for tensor in tensors}.values())

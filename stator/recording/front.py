@@ -6,7 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+import torch
+
 from stator import targets
+from stator._native import Recorded
 from stator.base import artifacts, log
 from stator.base.device import kind_of
 from stator.base.dtypes import TORCH
@@ -119,8 +122,6 @@ def record_call(call: Call, name: str, written: frozenset[int], device: str, opt
 def _native(
     call: Call, facts: Facts, device: str, options: Options, retry: Callable[[Exception], Call | None] | None
 ) -> Call:
-    from stator._native import Recorded  # needs torch, which this package does not
-
     recorder: Any = targets.recorder(device)
     number = targets.toolchain(device).number(device)
     policy = Policy(call, facts, recorder, number, options, retry)
@@ -164,8 +165,6 @@ def _slots(
     plan: ir.Plan, places: Sequence[ir.Allocate], firsts: Mapping[str, int], inputs: Sequence[Any]
 ) -> list[Slot]:
     """The allocations with a place for the sizes of a call."""
-    import torch  # the package itself does not need torch
-
     values = _values(plan, inputs)
     found = []
     for step in places:

@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Hashable
 from typing import Any
 
+from stator._native import scratch_blocks, scratch_forget
 from stator.targets import Recorder
 
 _lanes: weakref.WeakValueDictionary[tuple[Hashable, ...], Lane] = weakref.WeakValueDictionary()
@@ -45,13 +46,9 @@ def lane_of(recorder: Recorder, number: int, stream: int) -> Lane:
 
 def _let_go(number: int, stream: int) -> None:
     """Intermediates of graphs have a block for each stream."""
-    from stator._native import scratch_forget  # needs torch, which this package does not
-
     scratch_forget(number, stream)
 
 
 def blocks_of(lane: Lane) -> list[Any]:
     """The memory of intermediates that calls on the stream beside have used."""
-    from stator._native import scratch_blocks  # needs torch, which this package does not
-
     return scratch_blocks(lane.number, lane.recorder.stream_number(lane.side))

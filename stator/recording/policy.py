@@ -11,18 +11,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import torch
+
+from stator._native import Place, Recording, storage_of
 from stator.base import log
 from stator.base.announce import announce
 from stator.base.errors import RecordingWarning, WithoutEffect
 from stator.base.options import Options
 from stator.recording.capture import NotRecorded, Request, Slot, capture, memory_of
 from stator.recording.lanes import Lane, lane_of
-
-if TYPE_CHECKING:
-    from stator._native import Place, Recording
-    from stator.targets import Recorder
+from stator.targets import Recorder
 
 #: How often an input may be found elsewhere and be recorded there; then it is copied at each call.
 MOVES, MOVES_OF_PARAMETERS, MOVES_OF_RESULTS = 0, 4, 8
@@ -80,7 +80,7 @@ class Policy:
     `retry(error)`: told what recording raised, it may give what runs the graph from then on.
     """
 
-    __slots__ = ("_by_key", "call", "facts", "number", "options", "recorder", "recordings", "retry", "told")
+    __slots__ = ("_by_key", "apart", "call", "facts", "number", "options", "recorder", "recordings", "retry", "told")
 
     def __init__(
         self,
@@ -93,13 +93,15 @@ class Policy:
     ) -> None:
         self.call, self.facts, self.recorder, self.number, self.options = call, facts, recorder, number, options
         self.retry = retry
+        #: Whether `call` is by now a sequence of parts, which are recorded by themselves.
+        self.apart = False
         self.recordings: list[Recording] = []
         self.told: set[str] = set()
         self._by_key: dict[tuple[Any, ...], Variant] = {}
 
     def decide(self, inputs: list[Any], stream: int) -> tuple[Any, ...]:
         """What a call gives that no recording fits, or none that is idle."""
-        variant = self._variant(inputs, stream)
+        variant = self._variant(inputs, stream) if not self.apart else None
         if variant is None or variant.refused:
             return self.call(inputs)
         if not variant.warm:
@@ -129,8 +131,6 @@ class Policy:
         return found
 
     def _key(self, inputs: Sequence[Any], stream: int) -> tuple[Any, ...]:
-        import torch  # the package itself does not need torch
-
         parts: list[Any] = [stream]
         for number, value in enumerate(inputs):
             if not isinstance(value, torch.Tensor):
@@ -144,8 +144,6 @@ class Policy:
 
     def _objection(self, inputs: Sequence[Any]) -> str:
         """Why calls with such inputs are not recorded."""
-        import torch  # the package itself does not need torch
-
         here = {torch.device(self.recorder.KIND), torch.device(self.recorder.KIND, self.number)}
         for number, value in enumerate(inputs):
             if isinstance(value, torch.Tensor):
@@ -159,7 +157,6 @@ class Policy:
 
     def _warm_up(self, variant: Variant, inputs: list[Any]) -> tuple[Any, ...]:
         """The first call as it is: what first calls make (kernels, handles of libraries) is there for the next."""
-
         self._look(variant, inputs)
         variant.warm = True
         if not self.facts.opaque:
@@ -173,8 +170,6 @@ class Policy:
 
     def _look(self, variant: Variant, inputs: Sequence[Any]) -> None:
         """Which inputs have moved since the last look, and so are copied from now on."""
-        import torch  # the package itself does not need torch
-
         for number, value in enumerate(inputs):
             if not isinstance(value, torch.Tensor) or number in self.facts.unread:
                 continue
@@ -185,12 +180,10 @@ class Policy:
             variant.moves[number] += 1
             if variant.moves[number] > self._allowed(variant, value):
                 variant.copied.add(number)
+                for recording in list(variant.recordings):  # the next one fits wherever the input is
+                    self._drop(variant, recording)
 
     def _allowed(self, variant: Variant, value: Any) -> int:
-        import torch  # the package itself does not need torch
-
-        from stator._native import storage_of
-
         if storage_of(value) in variant.lane.storages:
             return MOVES_OF_RESULTS
         return MOVES_OF_PARAMETERS if isinstance(value, torch.nn.Parameter) else MOVES
@@ -209,19 +202,25 @@ class Policy:
             self._look(variant, inputs)
         if len(variant.recordings) >= MOST and not self._start_anew(variant, inputs):
             return None
-        if why := self._too_much(variant, inputs):
-            return self._refuse(variant, why)
+        why = self._too_much(variant, inputs)
         try:
-            return self._record(variant, inputs)
+            if not why:
+                return self._record(variant, inputs)
         except NotRecorded as refusal:
-            return self._refuse(variant, str(refusal))
+            why = str(refusal)
         except Exception as error:
             other = self.retry(error) if self.retry is not None else None
-            if other is None:
-                return self._refuse(variant, _sentence(error))
-            self.call, self.retry = other, None
-            variant.refused = "it runs in parts"
-            return None
+            if other is not None:
+                self._go_apart(other)
+                return None
+            why = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+        self._refuse(variant, why)
+        return None
+
+    def _go_apart(self, call: Callable[[list[Any]], tuple[Any, ...]]) -> None:
+        self.call, self.retry, self.apart = call, None, True
+        self.recordings.clear()
+        self._by_key.clear()
 
     def _forget_moved(self, variant: Variant) -> None:
         """Recordings of which somebody has given the memory of a result another size are never idle again."""
@@ -319,7 +318,3 @@ class Policy:
         if self.options.strict:
             raise WithoutEffect(text)
         announce(text, RecordingWarning)
-
-
-def _sentence(error: Exception) -> str:
-    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"

@@ -89,6 +89,7 @@ class Recorder:
     copies: int = 0
     captures: int = 0
     fails: Exception | None = None
+    recording: bool = False  # while a call is being captured
     status: int = 0
 
     def __post_init__(self) -> None:
@@ -167,9 +168,11 @@ class Recorder:
         with torch.inference_mode(False), torch.no_grad():
             held = [item.clone() for item in memory]
         drawn = torch.get_rng_state()
+        self.recording = True
         try:
             results = tuple(call(list(inputs)))
         finally:
+            self.recording = False
             torch.set_rng_state(drawn)
             for item, was in zip(memory, held, strict=True):
                 item.copy_(was)

@@ -229,11 +229,11 @@ def test_attention_and_convolutions(machine: Machine, dtype: torch.dtype) -> Non
     class Net(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.conv, self.norm, self.to = nn.Conv2d(3, 16, 3), nn.BatchNorm2d(16), nn.Linear(16, 96)
+            self.conv, self.norm, self.heads = nn.Conv2d(3, 16, 3), nn.BatchNorm2d(16), nn.Linear(16, 96)
 
         def forward(self, x: Tensor) -> Tensor:
             x = self.norm(self.conv(x)).relu().flatten(2).transpose(1, 2)
-            q, k, v = self.to(x).view(*x.shape[:2], 3, 2, 16).permute(2, 0, 3, 1, 4)
+            q, k, v = self.heads(x).view(*x.shape[:2], 3, 2, 16).permute(2, 0, 3, 1, 4)
             return F.scaled_dot_product_attention(q, k, v, is_causal=True).mean((1, 2))
 
     torch.manual_seed(0)

@@ -59,7 +59,7 @@ def _cuda() -> Any:
 
 @cache
 def driver() -> tuple[int, int, int, int, int, int]:
-    """Addresses of what launches a graph, moves a copy, gives and sets the context, tells of captures, gives the stream."""
+    """Addresses of what launches, moves a copy, gives and sets the context, tells of captures, gives the stream."""
     cuda = _cuda()
     try:
         torch = ctypes.CDLL("libtorch_cuda.so", os.RTLD_NOLOAD | os.RTLD_LAZY)
@@ -117,7 +117,7 @@ def capture(
 
     graph = torch.cuda.CUDAGraph(keep_graph=True)
     with torch.cuda.stream(side), _collecting_nothing():
-        torch._C._cuda_clearCublasWorkspaces()  # type: ignore[attr-defined]
+        torch._C._cuda_clearCublasWorkspaces()
         graph.capture_begin(pool=pool, capture_error_mode="thread_local")
         try:
             _copy(before)
@@ -130,7 +130,7 @@ def capture(
             _abandon(graph, side)
             raise
         finally:
-            torch._C._cuda_clearCublasWorkspaces()  # type: ignore[attr-defined]
+            torch._C._cuda_clearCublasWorkspaces()
         graph.capture_end()
     graph.instantiate()
     return graph, results, _steps(graph, pairs)
@@ -177,17 +177,17 @@ _THREAD_LOCAL: Final = 1
 class _Copy(ctypes.Structure):
     """A copy as the driver describes it."""
 
-    _fields_ = [
-        *[(f"from_{name}", ctypes.c_size_t) for name in ("x", "y", "z", "level")],
-        *[("from_type", ctypes.c_int), ("from_host", ctypes.c_void_p), ("source", ctypes.c_uint64)],
-        *[("from_array", ctypes.c_void_p), ("reserved", ctypes.c_void_p)],
-        *[("from_pitch", ctypes.c_size_t), ("from_height", ctypes.c_size_t)],
-        *[(f"to_{name}", ctypes.c_size_t) for name in ("x", "y", "z", "level")],
-        *[("to_type", ctypes.c_int), ("to_host", ctypes.c_void_p), ("to", ctypes.c_uint64)],
-        *[("to_array", ctypes.c_void_p), ("reserved_too", ctypes.c_void_p)],
-        *[("to_pitch", ctypes.c_size_t), ("to_height", ctypes.c_size_t)],
-        *[("width", ctypes.c_size_t), ("height", ctypes.c_size_t), ("depth", ctypes.c_size_t)],
-    ]
+    _fields_ = (
+        *((f"from_{name}", ctypes.c_size_t) for name in ("x", "y", "z", "level")),
+        *(("from_type", ctypes.c_int), ("from_host", ctypes.c_void_p), ("source", ctypes.c_uint64)),
+        *(("from_array", ctypes.c_void_p), ("reserved", ctypes.c_void_p)),
+        *(("from_pitch", ctypes.c_size_t), ("from_height", ctypes.c_size_t)),
+        *((f"to_{name}", ctypes.c_size_t) for name in ("x", "y", "z", "level")),
+        *(("to_type", ctypes.c_int), ("to_host", ctypes.c_void_p), ("to", ctypes.c_uint64)),
+        *(("to_array", ctypes.c_void_p), ("reserved_too", ctypes.c_void_p)),
+        *(("to_pitch", ctypes.c_size_t), ("to_height", ctypes.c_size_t)),
+        *((name, ctypes.c_size_t) for name in ("width", "height", "depth")),
+    )
 
 
 _MEMCPY: Final = 1  # the type of such a step
