@@ -131,7 +131,7 @@ def _memory(request: Request, lane: Lane) -> list[torch.Tensor]:
 def _into(request: Request, memory: Sequence[torch.Tensor]) -> Callable[[list[Any]], tuple[Any, ...]]:
     call: Any = request.call
     if request.slots is None:
-        return call  # type: ignore[no-any-return]
+        return call
     return partial(_call_into, call, tuple(memory))
 
 

@@ -17,7 +17,7 @@ import stator
 from stator.base import announce
 from stator.base.errors import FallbackWarning, RecordingWarning
 from tests.recording.conftest import Machine
-from tests.recording.test_programs import Count, Kept, close, mlp, steps, twins
+from tests.recording.programs import Count, Kept, close, mlp, steps, twins
 
 pytestmark = pytest.mark.gpu
 

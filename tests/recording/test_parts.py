@@ -16,7 +16,7 @@ from stator.plan import ir, verify
 from stator.plan.parts import ARENA, barriers, ending, split
 from tests.recording.conftest import Machine
 from tests.recording.fake import Recorder
-from tests.recording.test_programs import Count, Kept, close, steps, twins
+from tests.recording.programs import Count, Kept, close, steps, twins
 
 #: Products are called, whatever their sizes, and so are refused here.
 REFUSED = dict.fromkeys(
