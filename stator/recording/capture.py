@@ -85,7 +85,9 @@ def capture(request: Request, inputs: Sequence[Any], lane: Lane) -> Made:
 
     before = [(flat(given[i]), flat(inputs[i])) for i in copied]
     call = _into(request, memory)
-    graph, results, steps = lane.recorder.capture(lane.side, pool, before, call, list(given), after)
+    taken = lane.recorder.capture(lane.side, pool, before, call, list(given), after, request.random)
+    graph, results, steps = taken
+    del taken
     held = (lane, blocks_of(lane), [given[i] for i in request.copied])
     places = described.places(results, memory)
     forward, backward = dict(zip(copied, steps, strict=False)), dict(zip(back, steps[len(copied) :], strict=False))
@@ -95,7 +97,7 @@ def capture(request: Request, inputs: Sequence[Any], lane: Lane) -> Made:
     recording = Recording(
         graph,
         lane.recorder.executable(graph),
-        lane.recorder.replay(graph) if request.random else None,
+        lane.recorder.replay(graph),
         lane.recorder.driver(),
         lane.recorder.KIND,
         lane.number,

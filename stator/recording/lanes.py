@@ -26,7 +26,7 @@ class Lane:
     def __init__(self, recorder: Recorder, number: int, stream: int) -> None:
         self.recorder, self.number, self.stream = recorder, number, stream
         self.side = recorder.side_stream(number)
-        self.pool = recorder.new_pool()
+        self.pool = recorder.new_pool(number)
         self.context = recorder.context(number)
         #: Held while a call is being recorded; who does not get it runs as it is.
         self.lock = threading.Lock()

@@ -28,6 +28,8 @@ from stator.targets import Recorder
 MOVES, MOVES_OF_PARAMETERS, MOVES_OF_RESULTS = 0, 4, 8
 #: Recordings of one variant; over that, those inputs that move are copied and it is recorded anew, so often.
 MOST, ANEW = 12, 2
+#: How often recording may fail before it is given up.
+TRIES = 2
 #: How many calls may have results that are still there and memory of their own, before the next ones give copies: of
 #: results of few bytes, and of larger ones.
 KEPT, KEPT_LARGE, FEW_BYTES = 2, 4, 1 << 20
@@ -71,6 +73,7 @@ class Variant:
     #: The places of results, by the number of the first one in each.
     places: dict[int, list[Place]] = field(default_factory=dict)
     anew: int = 0
+    failures: int = 0
     refused: str = ""
 
 
@@ -214,6 +217,10 @@ class Policy:
                 self._go_apart(other)
                 return None
             why = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+            variant.failures += 1
+            if variant.failures < TRIES:  # some things are only made at a thread's first call
+                log.record(log.RECORDING, graph=self.facts.name, recorded=False, why=why, copied=0)
+                return None
         self._refuse(variant, why)
         return None
 

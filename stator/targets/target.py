@@ -105,8 +105,8 @@ class Recorder(Protocol):
     def stream_number(self, side: Any) -> int:
         """Its number."""
 
-    def new_pool(self) -> Any:
-        """A name for memory of captures that have it in common."""
+    def new_pool(self, number: int) -> Any:
+        """Memory of a device that captures have in common."""
 
     def capture(
         self,
@@ -116,19 +116,21 @@ class Recorder(Protocol):
         call: Callable[[list[Any]], Any],
         inputs: list[Any],
         after: Callable[[Sequence[Any]], Sequence[tuple[Any, Any]]],
+        random: bool,
     ) -> tuple[Any, tuple[Any, ...], list[int]]:
         """What a call queues, kept and not run, with its results, in memory of the pool or, for None, of its own.
 
         `before` are copies that come first, as pairs of rows of memory, to and from; `after(results)` those that come
-        last. They have a step each, which is given for all in order, and may be told other addresses.
+        last. They have a step each, which is given for all in order, and may be told other addresses. `random`: the
+        call draws numbers of PyTorch's generator, other ones each time.
         However the call ends, nothing is being captured when this returns or raises.
         """
 
     def executable(self, graph: Any) -> int:
         """What is launched of a capture."""
 
-    def replay(self, graph: Any) -> Callable[[], object]:
-        """What launches a capture that draws random numbers: each time the next ones."""
+    def replay(self, graph: Any) -> Callable[[], object] | None:
+        """What launches a capture that draws random numbers: each time the next ones. None for others."""
 
     def draws(self, number: int) -> object:
         """How many random numbers have been drawn; equal as long as none is."""

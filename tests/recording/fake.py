@@ -62,6 +62,7 @@ class Graph:
     results: list[tuple[int, torch.Tensor] | None]  # of those that are no inputs
     copies: dict[int, tuple[int, int, int]]  # step → to, from, bytes
     first: int  # how many come before the call
+    random: bool
 
     def launch(self) -> None:
         copies = list(self.copies.values())
@@ -153,12 +154,19 @@ class Recorder:
     def stream_number(self, side: int) -> int:
         return side
 
-    def new_pool(self) -> object:
+    def new_pool(self, number: int) -> object:
         return object()
 
     @unseen
     def capture(
-        self, side: int, pool: Any, before: Any, call: Callable[[list[Any]], Any], inputs: list[Any], after: Any
+        self,
+        side: int,
+        pool: Any,
+        before: Any,
+        call: Callable[[list[Any]], Any],
+        inputs: list[Any],
+        after: Any,
+        random: bool,
     ) -> tuple[Graph, tuple[Any, ...], list[int]]:
         self.captures += 1
         if self.fails is not None:
@@ -185,6 +193,7 @@ class Recorder:
             [_place(result, places) for result in results],
             {i + 1: (to.data_ptr(), source.data_ptr(), to.nbytes) for i, (to, source) in enumerate(pairs)},
             len(before),
+            random,
         )
         for result in results:  # what was computed was only queued
             if isinstance(result, torch.Tensor) and _place(result, places) is not None and result.numel():
@@ -195,8 +204,8 @@ class Recorder:
     def executable(self, graph: Graph) -> int:
         return graph.number
 
-    def replay(self, graph: Graph) -> Callable[[], object]:
-        return lambda: self._launch(graph.number, self.stream)
+    def replay(self, graph: Graph) -> Callable[[], object] | None:
+        return (lambda: self._launch(graph.number, self.stream)) if graph.random else None
 
     def draws(self, number: int) -> object:
         return bytes(torch.get_rng_state().numpy())

@@ -1,9 +1,10 @@
-"""CUDA graphs: what a call queues is captured by PyTorch on a stream beside, and launched by the driver from C.
+"""CUDA graphs: what a call queues is captured on a stream beside, and launched by the driver from C.
 
-PyTorch's own `CUDAGraph` captures, for it has the allocator give memory of a pool that lives as long as the graph, and
-generators numbers that advance. Launching one costs more than the driver's launch, for both are looked after at each
-replay: so the driver launches what draws no random numbers.
-Other threads may go on with the device meanwhile ("thread_local"): capturing only forbids this thread what would wait.
+The driver captures; memory comes from a pool of PyTorch's allocator meanwhile. What draws numbers of PyTorch's
+generator is captured by PyTorch's `CUDAGraph`, which has it give other numbers at each replay: that takes longer to
+launch, and other threads cannot draw numbers of the device while it is captured.
+Apart from that other threads may go on with the device ("thread_local"): a capture only forbids its own thread what
+would wait for the device.
 """
 
 from __future__ import annotations
@@ -14,12 +15,15 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import torch
+
+    #: Where a copy goes, and where it comes from.
+    Pair = tuple[torch.Tensor, torch.Tensor]
 
 KIND: Final = "cuda"
 _READS = "the host waits for what it computes"
@@ -97,81 +101,137 @@ def stream_number(side: torch.cuda.Stream) -> int:
     return int(side.cuda_stream)
 
 
-def new_pool() -> Any:
-    """A pool of PyTorch's allocator."""
+def new_pool(number: int) -> torch.cuda.MemPool:
+    """A pool of PyTorch's allocator; its memory goes back when neither it nor a tensor in it is left."""
     import torch
 
-    return torch.cuda.graph_pool_handle()
+    with torch.cuda.device(number):
+        return torch.cuda.MemPool()
+
+
+class Graph:
+    """What was captured: the graph, of which steps are known, and what is launched of it."""
+
+    __slots__ = ("_cuda", "executable", "pool", "raw", "theirs")
+
+    def __init__(self, pool: torch.cuda.MemPool, theirs: torch.cuda.CUDAGraph | None = None) -> None:
+        self.raw = self.executable = 0
+        self.pool, self.theirs = pool, theirs
+        self._cuda = _cuda()  # it may be let go of when modules are gone
+
+    def __del__(self) -> None:
+        if self.theirs is not None:
+            self.theirs.reset()  # before the pool, which it uses
+            return
+        if self.executable:
+            self._cuda.cuGraphExecDestroy(ctypes.c_void_p(self.executable))
+        if self.raw:
+            self._cuda.cuGraphDestroy(ctypes.c_void_p(self.raw))
 
 
 def capture(
     side: torch.cuda.Stream,
     pool: Any,
-    before: Sequence[tuple[torch.Tensor, torch.Tensor]],
+    before: Sequence[Pair],
     call: Callable[[list[Any]], Any],
     inputs: list[Any],
-    after: Callable[[Sequence[Any]], Sequence[tuple[torch.Tensor, torch.Tensor]]],
-) -> tuple[torch.cuda.CUDAGraph, tuple[Any, ...], list[int]]:
+    after: Callable[[Sequence[Any]], Sequence[Pair]],
+    random: bool,
+) -> tuple[Graph, tuple[Any, ...], list[int]]:
     """The graph of a call, its results, and the steps of the copies. Workspaces of cuBLAS belong to the pool."""
     import torch
 
-    graph = torch.cuda.CUDAGraph(keep_graph=True)
+    number = side.device_index
+    pool = pool if pool is not None else new_pool(number)
+    capturing = _capturing_with_numbers if random else _capturing
+    pairs: list[Pair] = list(before)
     with torch.cuda.stream(side), _collecting_nothing():
+        torch.cuda.current_blas_handle()  # a thread's first one cannot be made later
         torch._C._cuda_clearCublasWorkspaces()
-        graph.capture_begin(pool=pool, capture_error_mode="thread_local")
         try:
-            _copy(before)
-            results = tuple(call(inputs))
-            pairs = [*before, *(last := after(results))]
-            _copy(last)
-            if _status(side) != _CAPTURING:
-                raise RuntimeError("what was queued has ended the capture")
-        except BaseException:
-            _abandon(graph, side)
-            raise
+            with capturing(side, pool) as graph:
+                _copy(before)
+                results = tuple(call(inputs))
+                last = after(results)
+                _copy(last)
+                pairs += last
         finally:
             torch._C._cuda_clearCublasWorkspaces()
-        graph.capture_end()
-    graph.instantiate()
     return graph, results, _steps(graph, pairs)
 
 
-#: What the driver says of a stream: nothing is captured, something is, or was until something forbidden was done.
-_IDLE, _CAPTURING, _SPOILED = range(3)
+@contextmanager
+def _capturing(side: torch.cuda.Stream, pool: torch.cuda.MemPool) -> Iterator[Graph]:
+    """What is queued in here on the stream becomes the graph, which has no address before."""
+    import torch
+
+    stream, graph = ctypes.c_void_p(side.cuda_stream), Graph(pool)
+    raw, executable = ctypes.c_void_p(), ctypes.c_void_p()
+    with torch.cuda.use_mem_pool(pool, side.device_index):
+        _check(_cuda().cuStreamBeginCapture_v2(stream, _THREAD_LOCAL), "beginning to capture")
+        try:
+            yield graph
+        finally:
+            status = _cuda().cuStreamEndCapture(stream, ctypes.byref(raw))
+            graph.raw = raw.value or 0
+    _check(status, "ending a capture")
+    _check(_cuda().cuGraphInstantiateWithFlags(ctypes.byref(executable), raw, ctypes.c_ulonglong(0)), "making a graph")
+    graph.executable = executable.value or 0
 
 
-def _status(side: torch.cuda.Stream) -> int:
+@contextmanager
+def _capturing_with_numbers(side: torch.cuda.Stream, pool: torch.cuda.MemPool) -> Iterator[Graph]:
+    """The same by PyTorch, for what draws numbers of its generator.
+
+    PyTorch does not end a capture that the driver refuses to end: its generator would go on as if it were under way. So
+    the driver's is ended here, and PyTorch ends another one in its place, in which something trivial is queued.
+    """
+    import torch
+
+    theirs = torch.cuda.CUDAGraph(keep_graph=True)
+    graph, memory = Graph(pool, theirs), cast(Any, pool.id)
+    theirs.capture_begin(pool=memory, capture_error_mode="thread_local")
+    try:
+        yield graph
+        if _is_spoiled(side):
+            raise RuntimeError("what was queued has ended the capture")
+    except BaseException:
+        if _is_spoiled(side):
+            stream, nothing = ctypes.c_void_p(side.cuda_stream), ctypes.c_void_p()
+            _cuda().cuStreamEndCapture(stream, ctypes.byref(nothing))
+            _check(_cuda().cuStreamBeginCapture_v2(stream, _THREAD_LOCAL), "beginning to capture")
+        torch.zeros(1, device=side.device)
+        theirs.capture_end()
+        theirs.reset()
+        raise
+    theirs.capture_end()
+    theirs.instantiate()
+    graph.raw, graph.executable = theirs.raw_cuda_graph(), theirs.raw_cuda_graph_exec()
+
+
+#: A capture forbids this thread alone what would wait for the device.
+_THREAD_LOCAL: Final = 1
+#: What the driver says of a stream on which something is captured, and nothing forbidden was done.
+_IS_CAPTURING: Final = 1
+
+
+def _is_spoiled(side: torch.cuda.Stream) -> bool:
     found = ctypes.c_int()
     _cuda().cuStreamIsCapturing(ctypes.c_void_p(side.cuda_stream), ctypes.byref(found))
-    return found.value
+    return found.value != _IS_CAPTURING
 
 
-def _copy(pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> None:
+def _check(status: int, what: str) -> None:
+    if status != 0:
+        raise RuntimeError(f"CUDA error {status} in {what}")
+
+
+def _copy(pairs: Sequence[Pair]) -> None:
     import torch
 
     with torch.no_grad():
         for to, source in pairs:
             to.copy_(source)
-
-
-def _abandon(graph: torch.cuda.CUDAGraph, side: torch.cuda.Stream) -> None:
-    """Ends a capture whose call has raised.
-
-    PyTorch does not end one that the driver refuses: allocator and generators would go on as if it were under way. So
-    the driver's is ended here, and PyTorch ends one in its place in which something trivial is queued.
-    """
-    import torch
-
-    if _status(side) != _CAPTURING:
-        stream, nothing = ctypes.c_void_p(side.cuda_stream), ctypes.c_void_p()
-        _cuda().cuStreamEndCapture(stream, ctypes.byref(nothing))
-        _cuda().cuStreamBeginCapture_v2(stream, _THREAD_LOCAL)
-        torch.zeros(1, device=side.device)
-    graph.capture_end()
-    graph.reset()
-
-
-_THREAD_LOCAL: Final = 1
 
 
 class _Copy(ctypes.Structure):
@@ -193,11 +253,11 @@ class _Copy(ctypes.Structure):
 _MEMCPY: Final = 1  # the type of such a step
 
 
-def _steps(graph: torch.cuda.CUDAGraph, pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> list[int]:
+def _steps(graph: Graph, pairs: Sequence[Pair]) -> list[int]:
     """The steps that copy these pairs, found by where they copy from and to."""
     if not pairs:
         return []
-    cuda, raw, count = _cuda(), ctypes.c_void_p(graph.raw_cuda_graph()), ctypes.c_size_t()
+    cuda, raw, count = _cuda(), ctypes.c_void_p(graph.raw), ctypes.c_size_t()
     cuda.cuGraphGetNodes(raw, None, ctypes.byref(count))
     nodes = (ctypes.c_void_p * count.value)()
     cuda.cuGraphGetNodes(raw, nodes, ctypes.byref(count))
@@ -226,14 +286,14 @@ def _collecting_nothing() -> Iterator[None]:
         gc.enable()
 
 
-def executable(graph: torch.cuda.CUDAGraph) -> int:
+def executable(graph: Graph) -> int:
     """What the driver launches."""
-    return int(graph.raw_cuda_graph_exec())
+    return graph.executable
 
 
-def replay(graph: torch.cuda.CUDAGraph) -> Callable[[], object]:
-    """PyTorch's own way, which gives generators their numbers first."""
-    return graph.replay
+def replay(graph: Graph) -> Callable[[], object] | None:
+    """PyTorch's own way of launching, which gives generators their numbers first; None where nothing draws any."""
+    return graph.theirs.replay if graph.theirs is not None else None
 
 
 def draws(number: int) -> object:
