@@ -139,13 +139,26 @@ static TensorHandle make_memory(Run *run, const Step *step, const int64_t *exten
     return made;
 }
 
+/* A view of memory that the caller gives; NULL, with `wanted`, where there is none for the step. */
+static TensorHandle given_memory(const Run *run, const Step *step, const int64_t *extents, bool *wanted) {
+    PyObject *place = run->places && step->memory.place >= 0 ? PyTuple_GET_ITEM(run->places, step->memory.place) : Py_None;
+    TensorHandle made = NULL;
+    Py_ssize_t dimensions = step->memory.form.dimensions;
+    *wanted = place == Py_None;
+    if (*wanted) return NULL;
+    if (run->shim->view(shim_handle(place), dimensions, extents, extents + dimensions, 0, &made) != 0) return NULL;
+    return made;
+}
+
 static int run_allocate(Run *run, const Step *step) {
     int64_t room[2 * MAX_DIMENSIONS];
     Py_ssize_t dimensions = step->memory.form.dimensions;
     const int64_t *extents = form_values(&step->memory.form, run->numbers, room);
     if (extents == NULL) return hold_gil(run), overflowed();
     const Geometry geometry = {dimensions, extents, step->memory.dtype};
-    TensorHandle made = step->memory.reuse ? results_take(run->shim, &geometry) : NULL;
+    bool fresh;
+    TensorHandle made = given_memory(run, step, extents, &fresh);
+    if (fresh && step->memory.reuse) made = results_take(run->shim, &geometry);
     if (made == NULL && (made = make_memory(run, step, extents)) == NULL) return allocation_failed(run, step, extents);
     set_handle(run, step->memory.index, made);
     return 0;
@@ -323,12 +336,7 @@ static PyObject *run_all(Run *run, PyObject *inputs) {
     return results;
 }
 
-static PyObject *executor_call(PyObject *callable, PyObject *const *args, size_t flags, PyObject *kwnames) {
-    Executor *self = (Executor *)callable;
-    if (PyVectorcall_NARGS(flags) != 1 || (kwnames != NULL && PyTuple_GET_SIZE(kwnames) > 0)) {
-        PyErr_SetString(PyExc_TypeError, "a compiled graph takes a list of its inputs");
-        return NULL;
-    }
+static PyObject *call_executor(Executor *self, PyObject *inputs, PyObject *places) {
     Py_ssize_t count = self->register_count;
     bool many = count > MOST_REGISTERS;
     Register few[many ? 1 : count + 1];
@@ -337,16 +345,44 @@ static PyObject *executor_call(PyObject *callable, PyObject *const *args, size_t
     Register *registers = many ? PyMem_Malloc((size_t)count * sizeof(Register)) : few;
     if (registers == NULL) return PyErr_NoMemory();
     memset(registers, 0, (size_t)count * sizeof(Register));
-    Run run = {self, shim_get(), registers, numbers, {.starts = starts}, NULL};
+    Run run = {self, shim_get(), registers, numbers, {.starts = starts}, NULL, places};
     Py_INCREF(self); /* what runs inside may drop it */
-    PyObject *results = run_all(&run, args[0]);
+    PyObject *results = run_all(&run, inputs);
     for (Py_ssize_t i = 0; i < count; i++) clear_register(&run, i);
     if (many) PyMem_Free(registers);
     Py_DECREF(self);
     return results;
 }
 
+static PyObject *executor_call(PyObject *callable, PyObject *const *args, size_t flags, PyObject *kwnames) {
+    if (PyVectorcall_NARGS(flags) != 1 || (kwnames != NULL && PyTuple_GET_SIZE(kwnames) > 0)) {
+        PyErr_SetString(PyExc_TypeError, "a compiled graph takes a list of its inputs");
+        return NULL;
+    }
+    return call_executor((Executor *)callable, args[0], NULL);
+}
+
+/* into(inputs, places): the same, with memory for allocations that have a place: a tensor with their geometry, or None. */
+static PyObject *call_into(PyObject *object, PyObject *args) {
+    Executor *self = (Executor *)object;
+    PyObject *inputs, *places;
+    if (!PyArg_ParseTuple(args, "O!O!:into", &PyList_Type, &inputs, &PyTuple_Type, &places)) return NULL;
+    bool fits = PyTuple_GET_SIZE(places) == self->place_count;
+    for (Py_ssize_t i = 0; fits && i < self->place_count; i++) {
+        PyObject *place = PyTuple_GET_ITEM(places, i);
+        fits = place == Py_None || tensor_check(place);
+    }
+    if (fits) return call_executor(self, inputs, places);
+    PyErr_Format(PyExc_ValueError, "the graph has %zd places, for tensors or None", self->place_count);
+    return NULL;
+}
+
 /* -- the type ----------------------------------------------------------------------------------------- */
+
+static PyMethodDef executor_methods[] = {
+    {"into", call_into, METH_VARARGS, "into(inputs, places): a call with memory for allocations that have a place."},
+    {NULL, NULL, 0, NULL},
+};
 
 static PyObject *executor_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
     if (tensor_prepare() < 0 || results_prepare() < 0) return NULL;
@@ -391,6 +427,7 @@ PyTypeObject Executor_Type = {
     .tp_dealloc = executor_dealloc,
     .tp_traverse = executor_traverse,
     .tp_clear = executor_clear,
+    .tp_methods = executor_methods,
     .tp_call = PyVectorcall_Call,
     .tp_vectorcall_offset = offsetof(Executor, vectorcall),
 };

@@ -76,6 +76,7 @@ typedef struct {
             PyObject *device; /* borrowed; where memory is made, as torch has it and as its interface numbers it */
             int32_t device_type, device_index;
             bool large, reuse, same; /* in huge pages; in memory of earlier results; as the donor lies */
+            Py_ssize_t place; /* which of the memory that a caller may give; -1: none */
         } memory;
         struct {
             KernelFunction function; /* or NULL, and code for a device */
@@ -110,7 +111,7 @@ typedef struct {
     Read *reads;
     Py_ssize_t unused_count, *unused;
     Layouts layouts;
-    Py_ssize_t step_count;
+    Py_ssize_t step_count, place_count;
     Step *steps;
     Py_ssize_t result_count;
     Argument *results;
@@ -134,6 +135,7 @@ typedef struct {
     int64_t *numbers;
     Taken taken;           /* scratch memory */
     PyThreadState *thread; /* NULL while this thread holds the GIL */
+    PyObject *places;      /* a tuple of tensors, or None, for allocations that have a place; NULL: all memory is fresh */
 } Run;
 
 /* executor_parse.c: reads the arguments of Executor(…) into a new object; 0 or -1 with an exception. */

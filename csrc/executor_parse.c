@@ -126,23 +126,27 @@ static int read_argument(Executor *self, PyObject *spec, Argument *argument) {
 
 /* -- steps -------------------------------------------------------------------------------------------- */
 
-/* ("allocate", register, dtype, size, stride, large, reuse, torch.device, its type, its index) */
+/* ("allocate", register, dtype, size, stride, large, reuse, torch.device, its type, its index, its place if it has one) */
 static int read_allocate(Executor *self, PyObject *spec, Step *step) {
     PyObject *kind, *dtype, *size, *stride, *device;
     const char *type;
     int large, reuse, index;
     Py_ssize_t number;
-    if (!PyArg_ParseTuple(spec, "OnOOOppOsi:allocate", &kind, &number, &dtype, &size, &stride, &large, &reuse, &device,
-                          &type, &index)) {
+    step->memory.place = -1;
+    if (!PyArg_ParseTuple(spec, "OnOOOppOsi|n:allocate", &kind, &number, &dtype, &size, &stride, &large, &reuse, &device,
+                          &type, &index, &step->memory.place)) {
         return -1;
     }
-    if (number < 0 || number >= self->register_count) return wrong("an allocation");
+    if (number < 0 || number >= self->register_count || step->memory.place >= self->step_count) {
+        return wrong("an allocation");
+    }
     step->memory.index = number;
     step->memory.dtype = dtype_number(dtype);
     step->memory.large = large;
     step->memory.reuse = reuse;
     step->memory.device_type = shim_device_type(type);
     step->memory.device_index = index;
+    self->place_count = Py_MAX(self->place_count, step->memory.place + 1);
     if (step->memory.device_type < 0) PyErr_Format(PyExc_NotImplementedError, "torch's interface has no %s", type);
     if (PyErr_Occurred() || !(step->memory.device = borrow(self, device))) return -1;
     return read_form(self, size, stride, &step->memory.form);

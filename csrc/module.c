@@ -2,6 +2,7 @@
 #include "device.h"
 #include "frame_hook.h"
 #include "native.h"
+#include "recording.h"
 
 static PyMethodDef methods[] = {
     {"load_kernels", native_load_kernels, METH_VARARGS,
@@ -22,7 +23,12 @@ static PyMethodDef methods[] = {
      "record(context, plan, *inputs): runs a plan's forward graph inside an autograd function."},
     {"scratch_bytes", native_scratch_bytes, METH_NOARGS, "The bytes that executors keep for their next calls."},
     {"scratch_release", native_scratch_release, METH_NOARGS, "Gives them back; executors make them again."},
+    {"scratch_blocks", native_scratch_blocks, METH_VARARGS,
+     "scratch_blocks(device, stream): the memory that is kept for calls on a stream, as tensors."},
+    {"scratch_forget", native_scratch_forget, METH_VARARGS, "scratch_forget(device, stream): gives that memory back."},
     {"results_bytes", native_results_bytes, METH_NOARGS, "The bytes of large results that nobody has and that are kept for others."},
+    {"storage_of", native_storage_of, METH_O,
+     "storage_of(tensor): a number that tensors of one storage have in common, and no other."},
     {"results_release", native_results_release, METH_NOARGS, "Gives them back."},
     {"suspend", native_suspend, METH_NOARGS, "Dispatchers of this thread call their originals until resume()."},
     {"resume", native_resume, METH_NOARGS, "Undoes one suspend()."},
@@ -59,7 +65,8 @@ PyMODINIT_FUNC PyInit__native(void) {
         PyModule_AddType(module, &Empty_Type) < 0 || PyModule_AddType(module, &Plan_Type) < 0 ||
         PyModule_AddType(module, &Backward_Type) < 0 || add_method(module, &backward) < 0 ||
         PyModule_AddType(module, &Executor_Type) < 0 || PyModule_AddType(module, &Straight_Type) < 0 ||
-        PyModule_AddType(module, &Frozen_Type) < 0) {
+        PyModule_AddType(module, &Frozen_Type) < 0 || PyModule_AddType(module, &Place_Type) < 0 ||
+        PyModule_AddType(module, &Recording_Type) < 0 || PyModule_AddType(module, &Recorded_Type) < 0) {
         Py_DECREF(module);
         return NULL;
     }

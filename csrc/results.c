@@ -13,6 +13,8 @@
  */
 #include "results.h"
 
+#include "holders.h"
+
 #include <pthread.h>
 #include <stddef.h>
 #include <string.h>
@@ -30,17 +32,10 @@
 #define PATIENCE 4
 #define IDLE_SECONDS 10
 
-/* Of a storage: the word of counts, and from there on what it says of its memory: where it is, what gives it back, the
- * device, how many bytes it has and whether it may be resized. */
-#define COUNTS 8
-#define FACTS 16
-#define FACT_BYTES 48
-#define STRONG UINT64_C(0x7fffffff)
-
 typedef struct {
     TensorHandle keeper;
     const char *storage;
-    char facts[FACT_BYTES];
+    char facts[HOLDERS_FACT_BYTES];
     int64_t elements, nbytes;
     int dtype;
     uint64_t turn; /* when it was handed out last */
@@ -50,7 +45,6 @@ typedef struct {
 static struct {
     pthread_mutex_t lock;
     bool prepared, usable;
-    uint64_t alone; /* the word of counts of memory that one tensor alone holds */
     Record records[MOST_RECORDS];
     Py_ssize_t count;
     int64_t nbytes;
@@ -80,15 +74,13 @@ static time_t now(void) {
 
 /* -- records ------------------------------------------------------------------------------------------ */
 
-static uint64_t counts(const char *storage) { return __atomic_load_n((const uint64_t *)(storage + COUNTS), __ATOMIC_ACQUIRE); }
+static bool is_as_made(const Record *record) { return memcmp(record->storage + HOLDERS_FACTS, record->facts, HOLDERS_FACT_BYTES) == 0; }
 
-static bool is_as_made(const Record *record) { return memcmp(record->storage + FACTS, record->facts, FACT_BYTES) == 0; }
-
-static bool is_idle(const Record *record) { return counts(record->storage) == pool.alone && is_as_made(record); }
+static bool is_idle(const Record *record) { return holders_of(record->storage) == holders_word(1) && is_as_made(record); }
 
 /* Whether it never will be idle again as it was: its memory is another one, or more than tensors hold it. */
 static bool is_spoiled(const Record *record) {
-    return ((counts(record->storage) ^ pool.alone) & ~STRONG) != 0 || !is_as_made(record);
+    return ((holders_of(record->storage) ^ holders_word(1)) & ~HOLDERS_STRONG) != 0 || !is_as_made(record);
 }
 
 static void drop(Py_ssize_t at, Dropped *dropped) {
@@ -172,7 +164,7 @@ void results_remember(const Shim *shim, TensorHandle made, const Geometry *geome
         const char *storage = (const char *)tensor_storage_behind(made);
         *record = (Record){.keeper = keeper, .storage = storage, .elements = elements, .nbytes = nbytes,
                            .dtype = geometry->dtype, .turn = ++pool.turn, .seen = now()};
-        memcpy(record->facts, storage + FACTS, FACT_BYTES);
+        memcpy(record->facts, storage + HOLDERS_FACTS, HOLDERS_FACT_BYTES);
         pool.nbytes += nbytes;
     }
     leave(&dropped);
@@ -202,32 +194,7 @@ void results_release(void) {
     if (enter()) forget_idle(-1, now());
 }
 
-/* -- where torch counts ------------------------------------------------------------------------------- */
-
-/* Whether, for memory of so many elements of torch's first dtype, the word of counts counts tensors, and shows that Python
- * has an object of the storage, and the facts begin with the address and tell the bytes. */
-static bool counts_are_known(const Shim *shim, int64_t elements, uint64_t *alone) {
-    int64_t stride = 1, nbytes;
-    TensorHandle made, more;
-    void *data;
-    if (shim->make(1, &elements, &stride, 0, shim->cpu, 0, &made) != 0) return false;
-    const char *storage = (const char *)tensor_storage_behind(made);
-    *alone = counts(storage);
-    bool known = shim->address(made, &data) == 0 && *(void *const *)(storage + FACTS) == data &&
-                 shim->storage_bytes(made, &nbytes) == 0 && *(const int64_t *)(storage + FACTS + 32) == nbytes;
-    if (known && (known = shim->view(made, 1, &elements, &stride, 0, &more) == 0)) {
-        known = counts(storage) == *alone + 1;
-        shim->release(more);
-        known = known && counts(storage) == *alone;
-    }
-    PyObject *tensor = shim->wrap(made);
-    shim->release(made);
-    PyObject *seen = tensor ? PyObject_CallMethod(tensor, "untyped_storage", NULL) : NULL;
-    known = known && seen != NULL && ((counts(storage) ^ *alone) & ~STRONG) != 0;
-    Py_XDECREF(seen);
-    Py_XDECREF(tensor);
-    return known;
-}
+/* -- readiness ------------------------------------------------------------------------------------------ */
 
 static void forked_before(void) { pthread_mutex_lock(&pool.lock); }
 static void forked_after(void) { pthread_mutex_unlock(&pool.lock); }
@@ -235,11 +202,8 @@ static void forked_after(void) { pthread_mutex_unlock(&pool.lock); }
 int results_prepare(void) {
     if (pool.prepared || !tensor_raw() || shim_get() == NULL) return 0;
     pool.prepared = true;
-    uint64_t first = 0, second = 0;
-    bool known = counts_are_known(shim_get(), 80, &first) && counts_are_known(shim_get(), 12000, &second);
-    if (PyErr_Occurred()) return -1;
-    pool.alone = first;
-    if (known && first == second) pool.usable = pthread_atfork(forked_before, forked_after, forked_after) == 0;
+    if (holders_prepare() < 0) return -1;
+    if (holders_known()) pool.usable = pthread_atfork(forked_before, forked_after, forked_after) == 0;
     return 0;
 }
 

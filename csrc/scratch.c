@@ -283,6 +283,36 @@ PyObject *native_scratch_bytes(PyObject *module, PyObject *ignored) {
     return PyLong_FromLongLong(sum);
 }
 
+/* scratch_blocks(device, stream): the memory that is kept for calls on a stream, as tensors. */
+PyObject *native_scratch_blocks(PyObject *module, PyObject *args) {
+    (void)module;
+    int device;
+    unsigned long long stream;
+    if (!PyArg_ParseTuple(args, "iK:scratch_blocks", &device, &stream)) return NULL;
+    PyObject *found = PyList_New(0);
+    for (Py_ssize_t i = 0; found != NULL && i < pool.count; i++) {
+        const Block *block = &pool.free[i];
+        if (block->device != device || block->stream != (void *)(uintptr_t)stream) continue;
+        if (PyList_Append(found, block->tensor) < 0) Py_CLEAR(found);
+    }
+    return found;
+}
+
+/* scratch_forget(device, stream): gives that memory back. */
+PyObject *native_scratch_forget(PyObject *module, PyObject *args) {
+    (void)module;
+    int device;
+    unsigned long long stream;
+    if (!PyArg_ParseTuple(args, "iK:scratch_forget", &device, &stream)) return NULL;
+    for (Py_ssize_t i = pool.count - 1; i >= 0; i = Py_MIN(i, pool.count) - 1) { /* letting go may run code */
+        if (pool.free[i].device != device || pool.free[i].stream != (void *)(uintptr_t)stream) continue;
+        Block block = pool.free[i];
+        pool.free[i] = pool.free[--pool.count];
+        drop_block(&block);
+    }
+    Py_RETURN_NONE;
+}
+
 PyObject *native_scratch_release(PyObject *module, PyObject *ignored) {
     (void)module;
     (void)ignored;

@@ -22,7 +22,7 @@ from stator.aot.frozen import freeze
 from stator.aot.runtime import bind
 from stator.aot.symbols import adopt
 from stator.base import artifacts, log
-from stator.base.errors import CompilerMissing, InternalError, StatorError, Unsupported, WithoutEffect
+from stator.base.errors import CompilerMissing, InternalError, StatorError, StatorWarning, Unsupported, WithoutEffect
 from stator.base.options import Options
 from stator.base.store import Store
 from stator.compiled import Compiled
@@ -30,7 +30,8 @@ from stator.fingerprint import graph_key
 from stator.inspect import graph_file
 from stator.inspect.question import Question
 from stator.patterns.rewrite import rewrite
-from stator.runtime import link
+from stator.recording import record_plan
+from stator.runtime import GraphArtifact, link
 from stator.runtime.toolchain import open_store
 
 Call = Callable[..., Any]
@@ -54,7 +55,7 @@ def compile_graph(gm: fx.GraphModule, example_inputs: Sequence[Any], *, options:
                 log.record(log.FUSION, graph=name, question=Question(rewritten, example_inputs, options))
             found, place, hit = _compiled(rewritten, example_inputs, options)
             call = _linked(gm, found, options)
-        except CompilerMissing:
+        except (CompilerMissing, StatorWarning):
             raise
         except Exception as error:
             raise _failure(error, gm, example_inputs, options) from error
@@ -108,14 +109,20 @@ def _linked(gm: fx.GraphModule, found: Compiled, options: Options) -> Call:
     log.count(graphs=1)
     log.record(log.MEMORY, **asdict(found.metadata.memory))
     attributes = [*lifted(gm).values(), *found.constants]
-    forward: Any = link(found.forward, options)
-    backward = link(found.backward, options) if found.backward is not None else None
+    forward: Any = _run(found.forward, options)
+    backward = _run(found.backward, options) if found.backward is not None else None
     if found.metadata.frozen.inputs:
         prologue = link(found.prologue, options) if found.prologue is not None else None
         forward = freeze(forward, prologue, found.metadata.frozen, attributes, type(gm).__name__)
     elif options.freezing and found.metadata.has_backward:
         options.announce(WithoutEffect(_TRAINING))
     return bind(found.metadata, forward, backward, attributes, gm)
+
+
+def _run(graph: GraphArtifact, options: Options) -> Call:
+    """What runs a graph; its calls are recorded where that is asked for."""
+    call = link(graph, options)
+    return record_plan(call, graph, options) if options.cudagraphs else call
 
 
 def _key(gm: fx.GraphModule, example_inputs: Sequence[Any], options: Options) -> str:

@@ -28,8 +28,10 @@ from stator.graphs.calls import is_view
 from stator.sizes import Symbol, evaluate
 from stator.sizes.real import from_bits, symbol_of
 
+Compiled = Callable[[list[Any]], tuple[Any, ...]]
 
-def by_python(module: fx.GraphModule) -> Callable[[list[Any]], tuple[Any, ...]]:
+
+def by_python(module: fx.GraphModule) -> Compiled:
     """The graph in the form of a compiled one: from a list of tensors (and numbers) to a tuple."""
     places = origins([node.meta["val"] for node in module.graph.nodes if node.op == "placeholder"])
     by_nodes = bool(places) or any(_keeps(node.target) for node in module.graph.nodes)
@@ -126,9 +128,19 @@ def reference(
     decompositions: Mapping[Any, Any] | None = None,
     random_operators: Mapping[Any, Any] | None = None,
     budget: float = 1.0,
+    wrap: Callable[[Compiled, fx.GraphModule, str], Compiled] | None = None,
 ) -> Callable[..., tuple[Any, ...]]:
-    """Trace, partition and bind a captured graph, with both halves run by Python."""
+    """Trace, partition and bind a captured graph, with both halves run by Python.
+
+    `wrap(call, graph, name)` gives what runs a half in place of its call.
+    """
     joint = trace(gm, example_inputs, decompositions=decompositions or {}, random_operators=random_operators)
     parts = partition(joint, budget)
-    backward = by_python(parts.backward) if parts.backward is not None else None
-    return bind(parts.metadata, by_python(parts.forward), backward, joint.attributes, gm)
+    halves = [(parts.forward, "forward"), (parts.backward, "backward")]
+    calls = [by_python(half) if half is not None else None for half, _ in halves]
+    if wrap is not None:
+        named = zip(calls, halves, strict=True)
+        calls = [wrap(call, half, name) if call and half else None for call, (half, name) in named]
+    forward, backward = calls
+    assert forward is not None
+    return bind(parts.metadata, forward, backward, joint.attributes, gm)

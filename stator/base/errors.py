@@ -235,6 +235,17 @@ def is_partly_done(error: BaseException) -> bool:
     return getattr(error, "stator_partly_done", False)
 
 
+def mark_step(error: BaseException, graph: str, step: int) -> None:
+    """Says which step of which compiled graph has raised it."""
+    error.stator_step = graph, step  # type: ignore[attr-defined]
+
+
+def step_of(error: BaseException, graph: str) -> int | None:
+    """Which step of a compiled graph has raised it; None where that is not known."""
+    where, step = getattr(error, "stator_step", ("", 0))
+    return step if where == graph else None
+
+
 class DataDependent(StatorError):
     """An operator's result shape or Python value depends on the data, which is not known while compiling."""
 
@@ -293,6 +304,10 @@ class SlowWarning(StatorWarning):
 
 class OptionWarning(StatorWarning):
     """Something was asked for that is accepted and does nothing here."""
+
+
+class RecordingWarning(StatorWarning):
+    """Calls that were asked to be recorded for a device run as they are."""
 
 
 class PatternWarning(StatorWarning):

@@ -31,6 +31,7 @@ RECOMPILE: Final = "recompile"  # reason: str
 SPEED: Final = (
     "speed"  # graph: str, compiled, eager: float (seconds a call), slower, runs_eager: bool, why: str (if not measured)
 )
+RECORDING: Final = "recording"  # graph: str, recorded: bool, why: str ("" where it was), copied: int (inputs)
 PRODUCT: Final = "product"  # told: str, and the fields of `tuning.Tuned`: loop, library: float (seconds), …
 FAULT: Final = "fault"  # the fields of `faults.Fault`, its location as file: str, line: int
 NOTE: Final = "note"  # text: str; what was accepted and has no effect here
@@ -48,6 +49,7 @@ LOG_KINDS: Final[dict[str, str]] = {
     "cache": CACHE,
     "speed": SPEED,
     "products": PRODUCT,
+    "recordings": RECORDING,
     "faults": FAULT,
     "notes": NOTE,
 }

@@ -33,14 +33,15 @@ from stator.base.errors import (
 CAPTURE: Final = "capture"
 TRACE: Final = "trace"
 CODE: Final = "code"
-PARTS: Final = (CAPTURE, TRACE, CODE)
+RECORD: Final = "record"
+PARTS: Final = (CAPTURE, TRACE, CODE, RECORD)
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
     """What is known about one switch.
 
-    `part` reads it. The values `without_effect` are accepted and do nothing until there is what `until` names.
+    `part` reads it.
     """
 
     name: str
@@ -51,8 +52,6 @@ class Option:
     choices: tuple[str, ...] = ()
     low: float | None = None
     high: float | None = None
-    without_effect: tuple[bool | int | float | str, ...] = ()
-    until: str = ""
 
     @property
     def environment(self) -> str:
@@ -169,7 +168,18 @@ class Options:
     recompile_limit: int = option(8, "Compiled versions that one function may have.", in_key=False, part=CAPTURE, low=1)
     compiler: str = option("g++", "The C++ compiler of CPU kernels.", in_key=True)
     cudagraphs: bool = option(
-        False, "Asks for CUDA graphs; has no effect yet.", in_key=True, without_effect=(True,), until="CUDA graphs"
+        False,
+        "On a GPU, record what a call queues, and launch it as one from the third call on (docs/cudagraphs.md). Has no "
+        "effect on the CPU.",
+        in_key=False,
+        part=RECORD,
+    )
+    cudagraph_sizes: int = option(
+        16,
+        "How many geometries of its inputs one graph is recorded for; calls with others run as they are.",
+        in_key=False,
+        part=RECORD,
+        low=1,
     )
     autotune: bool = option(
         False,
@@ -199,17 +209,14 @@ class Options:
     ) -> Options:
         """Check and merge what `compile` was given with the environment."""
         values = _from_environment()
-        sources = {name: OPTIONS[name].environment for name in values}
         if mode is not None:
             if mode not in MODES:
                 raise UnknownMode(mode, MODES)
             values.update(MODES[mode])
-            sources.update(dict.fromkeys(MODES[mode], f"mode {mode!r}"))
         for name, value in (options or {}).items():
             if name not in OPTIONS:
                 raise UnknownOption(name, OPTIONS)
             values[name] = OPTIONS[name].check(value)
-            sources[name] = f"option {name!r}"
         if dynamic is not None:
             values["dynamic"] = "always" if dynamic else "never"
         for name in log.split(str(values.get("logs", ""))):
@@ -217,7 +224,7 @@ class Options:
                 raise InvalidOption("logs", name, "there is no such kind", nearest(name, log.LOG_KINDS))
         made = cls(**cast(dict[str, Any], values))
         log.enable(made.logs)
-        for error in (*_unknown_variables(), *_without_effect(made, sources)):
+        for error in _unknown_variables():
             made.announce(error)
         return made
 
@@ -278,7 +285,7 @@ MODES: Final[dict[str, dict[str, bool | int | float | str]]] = {
 }
 
 
-_WHAT: Final = {CAPTURE: "capture", TRACE: "trace", CODE: "code generation"}
+_WHAT: Final = {CAPTURE: "capture", TRACE: "trace", CODE: "code generation", RECORD: "recording"}
 
 #: STATOR_ names that are no options.
 VARIABLES: Final = {
@@ -298,18 +305,6 @@ def _unknown_variables() -> Iterator[StatorError]:
     for name in os.environ:
         if name.startswith("STATOR_") and name not in known:
             yield UnknownVariable(name, known)
-
-
-def _without_effect(made: Options, sources: Mapping[str, str]) -> Iterator[StatorError]:
-    """What was asked for by each mode, option or variable that does nothing yet."""
-    found: dict[str, list[str]] = {}
-    for name, source in sources.items():
-        if getattr(made, name) in OPTIONS[name].without_effect:
-            found.setdefault(source, []).append(OPTIONS[name].until)
-    for source, missing in found.items():
-        parts = [name for name, given in sources.items() if given == source]
-        part = "a part of " if len(missing) < len(parts) else ""
-        yield WithoutEffect(f"{part}{source} has no effect until stator has {' and '.join(missing)}")
 
 
 def _from_environment() -> dict[str, object]:

@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any
 from stator import targets
 from stator.base.device import HOST, kind_of
 from stator.base.dtypes import NBYTES, TORCH
-from stator.base.errors import mark_partly_done
+from stator.base.errors import mark_partly_done, mark_step
 from stator.base.placement import place
 from stator.plan import ir
+from stator.plan.places import escapes
 from stator.plan.text import step_text
 from stator.runtime import extern
 from stator.runtime.arena import Piece, allocate, view, views
@@ -74,7 +75,19 @@ def _touched(plan: ir.Plan) -> float:
 class _Assembly:
     """The arguments of an `Executor` under construction; registers that are let go are taken again."""
 
-    __slots__ = ("count", "free", "kernels", "kinds", "numbers", "operators", "plan", "registers", "reuse", "torch")
+    __slots__ = (
+        "count",
+        "free",
+        "kernels",
+        "kinds",
+        "numbers",
+        "operators",
+        "places",
+        "plan",
+        "registers",
+        "reuse",
+        "torch",
+    )
 
     def __init__(self, plan: ir.Plan, kernels: Mapping[str, Any], kinds: set[str], reuse: bool) -> None:
         import torch  # the package itself does not need torch
@@ -85,6 +98,8 @@ class _Assembly:
         self.count = 0
         #: The number of each symbol.
         self.numbers: dict[str, int] = {}
+        #: The numbers of allocations for which a caller may have memory.
+        self.places = {step.name: number for number, step in enumerate(escapes(plan).places)}
         #: Operators that are bound already, by how.
         self.operators: dict[tuple[str, str], Callable[..., Any]] = {}
 
@@ -161,7 +176,8 @@ class _Assembly:
                 device = self.torch.device(step.device)
                 place = device, device.type, targets.toolchain(step.device).number(step.device)
                 kept = step.large, step.large and self.reuse
-                return "allocate", self._declare(name), self._dtype(form.dtype), *shape, *kept, *place
+                number = self.places.get(name, -1)
+                return "allocate", self._declare(name), self._dtype(form.dtype), *shape, *kept, *place, number
             case ir.Reuse(name, donor, form):
                 taken = self._register(donor)
                 if form is None:
@@ -309,4 +325,5 @@ class _Failing:
         if failure.spoiled is not None and number >= failure.spoiled:
             mark_partly_done(error)
         if number < len(self.plan.steps):
+            mark_step(error, self.plan.name, number)
             error.add_note(f"in step {number} of the compiled graph {self.plan.name}: {step_text(self.plan, number)}")

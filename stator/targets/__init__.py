@@ -1,22 +1,23 @@
 """Targets: what graphs are compiled for. One is a package that says all about a type of device, in three modules.
 
-`record` knows the machine, `printer` writes kernels for it, `toolchain` compiles, loads and queues them; `target.py`
-has what each is asked. The package stands here under torch's name of the type; one that stands elsewhere is
-registered. A module is imported when it is first asked for: what runs needs no printer, and graphs of one device
-nothing of another. No other package knows the name of a device.
+`record` knows the machine, `printer` writes kernels for it, `toolchain` compiles, loads and queues them, and a
+`recorder`, where there is one, keeps calls for later; `target.py` has what each is asked. The package stands here under
+torch's name of the type; one that stands elsewhere is registered. A module is imported when it is first asked for: what
+runs needs no printer, and graphs of one device nothing of another. No other package knows the name of a device.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
 from pkgutil import iter_modules
 from typing import Any, cast
 
 from stator.base.device import Device, kind_of
 from stator.base.errors import Unsupported
-from stator.targets.target import Building, Printer, Record, Toolchain
+from stator.targets.target import Building, Printer, Record, Recorder, Toolchain
 
-__all__ = ["Building", "has", "kinds", "printer", "record", "register", "toolchain", "typical"]
+__all__ = ["Building", "Recorder", "has", "kinds", "printer", "record", "recorder", "register", "toolchain", "typical"]
 
 #: The types that have their package here.
 OURS = frozenset([found.name for found in iter_modules(__path__) if found.ispkg])
@@ -52,6 +53,20 @@ def printer(device: str) -> Printer:
 def toolchain(device: str) -> Toolchain:
     """What compiles, loads and queues kernels."""
     return cast(Toolchain, _module(device, "toolchain"))
+
+
+def recorder(device: str) -> Recorder | None:
+    """What records calls; None where the devices of the type record none, or cannot be asked to."""
+    kind = kind_of(device)
+    package = PACKAGES.get(kind, f"{__name__}.{kind}")
+    if not has(kind) or find_spec(f"{package}.recorder") is None:
+        return None
+    found = cast(Recorder, import_module(f"{package}.recorder"))
+    try:
+        found.driver()
+    except NotImplementedError:
+        return None
+    return found
 
 
 def typical(kind: str, cores: int = 0) -> Device:

@@ -1,4 +1,4 @@
-"""What a target is asked: the functions of its three modules.
+"""What a target is asked: the functions of its three modules, and of a fourth where its devices record calls.
 
 A module of a target has these functions at its top; nothing is subclassed and no object made. `record` and `toolchain`
 are also imported where everything is found in the store, so they import no printer and nothing that only compiling
@@ -8,7 +8,7 @@ Neighbours: `cpu/`, `cuda/`; `base/device.py` has the record that decisions are 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -78,3 +78,59 @@ class Toolchain(Protocol):
 
         NotImplementedError where kernels cannot be launched from C.
         """
+
+
+class Recorder(Protocol):
+    """`recorder.py`, which a target may have: calls that the device keeps, and launches again as one.
+
+    What `capture` gives is let go of like any object; its memory then goes back, once nobody has results in it.
+    """
+
+    #: The type of its devices.
+    KIND: str
+    #: Operators that cannot be kept, by name, and why.
+    REFUSED: Mapping[str, str]
+
+    def driver(self) -> tuple[int, int, int, int, int, int]:
+        """Addresses of what launches, moves a copy, gives and sets the context, tells whether a stream is being
+        captured, and gives the current stream (`csrc/recording.h`). NotImplementedError where there are none.
+        """
+
+    def context(self, number: int) -> int:
+        """The context of a device."""
+
+    def side_stream(self, number: int) -> Any:
+        """A stream on which nothing else is queued."""
+
+    def stream_number(self, side: Any) -> int:
+        """Its number."""
+
+    def new_pool(self, number: int) -> Any:
+        """Memory of a device that captures have in common."""
+
+    def capture(
+        self,
+        side: Any,
+        pool: Any,
+        before: Sequence[tuple[Any, Any]],
+        call: Callable[[list[Any]], Any],
+        inputs: list[Any],
+        after: Callable[[Sequence[Any]], Sequence[tuple[Any, Any]]],
+        random: bool,
+    ) -> tuple[Any, tuple[Any, ...], list[int]]:
+        """What a call queues, kept and not run, with its results, in memory of the pool or, for None, of its own.
+
+        `before` are copies that come first, as pairs of rows of memory, to and from; `after(results)` those that come
+        last. They have a step each, which is given for all in order, and may be told other addresses. `random`: the
+        call draws numbers of PyTorch's generator, other ones each time.
+        However the call ends, nothing is being captured when this returns or raises.
+        """
+
+    def executable(self, graph: Any) -> int:
+        """What is launched of a capture."""
+
+    def replay(self, graph: Any) -> Callable[[], object] | None:
+        """What launches a capture that draws random numbers: each time the next ones. None for others."""
+
+    def draws(self, number: int) -> object:
+        """How many random numbers have been drawn; equal as long as none is."""

@@ -28,7 +28,7 @@ ADAPTER = "stator.backends.adapter"
 # Files that are imported as a package, or run as a program.
 FRONT = {"__init__.py", "__main__.py"}
 # Modules that are found by the type of a device.
-TARGET_PART = re.compile(r"stator/targets/\w+/(record|printer|toolchain)\.py")
+TARGET_PART = re.compile(r"stator/targets/\w+/(record|printer|recorder|toolchain)\.py")
 # path -> why nobody imports it
 UNUSED = {
     "stator/inspect/statistics.py": "totals of this process, for users and for the benchmarks",
@@ -88,7 +88,7 @@ def refused(module: Module, target: str) -> bool:
     may, _ = ROOMS.get(module.package, (None, False))
     package = target.split(".")[1] if "." in target else "stator"
     if package == module.package or (
-        package == "_native" and module.package in {"aot", "capture", "runtime", "targets"}
+        package == "_native" and module.package in {"aot", "capture", "recording", "runtime", "targets"}
     ):
         return False
     if {module.package, package} == {"backends", "inspect"}:

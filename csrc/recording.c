@@ -1,0 +1,502 @@
+/* One recording: what its inputs have to be, where its results lie, and its replay without a frame of Python.
+ *
+ * An input is read where it was when the call was recorded (`fixed`), or is copied to memory of the recording first
+ * (`copied`), and what is written to it is copied back. Results are tensors in places, which are idle before each replay;
+ * of those in the `copies`, a call gives fresh memory with a copy, so that these are always idle. All copies are steps of
+ * the graph: telling it where one begins or ends takes a quarter of the time of queueing a copy.
+ */
+#include "recording.h"
+
+#include <string.h>
+
+#define INPUTS(INPUT) INPUT(INPUT_FIXED, "fixed") INPUT(INPUT_COPIED, "copied") INPUT(INPUT_NUMBER, "number") INPUT(INPUT_UNREAD, "unread")
+#define RESULTS(RESULT)                                                                                                \
+    RESULT(RESULT_OWN, "own") RESULT(RESULT_FRESH, "fresh") RESULT(RESULT_INPUT, "input") RESULT(RESULT_VIEW, "view")  \
+    RESULT(RESULT_SAME, "same") RESULT(RESULT_CONSTANT, "constant")
+#define KIND(kind, name) kind,
+#define NAME(kind, name) name,
+
+typedef enum { INPUTS(KIND) } InputKind;
+typedef enum { RESULTS(KIND) } ResultKind;
+
+static const char *const input_names[] = {INPUTS(NAME) NULL};
+static const char *const result_names[] = {RESULTS(NAME) NULL};
+
+typedef struct {
+    InputKind kind;
+    void *address;       /* fixed: where the tensor begins; copied: the memory that it is copied to */
+    int64_t number;      /* the number; copied: how many bytes */
+    void *node, *back;   /* copied: the steps that copy it, and back if it is written; NULL: none */
+    void *from;          /* where the steps copy from, and back to */
+    int64_t dimensions;  /* of the tensors; -1: guards know them */
+    int64_t *extents;    /* sizes and then strides */
+} Input;
+
+typedef struct {
+    ResultKind kind;
+    Py_ssize_t index; /* a place; a copy; an input; an earlier result */
+    int dtype;
+    int64_t dimensions, offset, *extents;
+    PyObject *constant; /* borrowed from `results` */
+} Result;
+
+/* A place whose memory is copied for each call, how many elements of its first dtype that is, and the step. */
+typedef struct {
+    Py_ssize_t place;
+    int64_t elements;
+    void *node;
+} Copy;
+
+typedef struct {
+    PyObject_HEAD
+    Memory *memory;
+    Driver driver;
+    int32_t device, device_type;
+    void *stream, *context, *executable;
+    PyObject *replay;          /* replay(): advances random numbers and launches; NULL: the executable is launched */
+    PyObject *graph, *held;    /* what lives as long as the recording */
+    PyObject *places, *results_spec; /* tuples */
+    Py_ssize_t input_count, result_count, copy_count;
+    Input *inputs;
+    Result *results;
+    Copy *copies;
+    bool running; /* a replay is under way, which may let other threads go on */
+} Recording;
+
+/* -- whether it fits ---------------------------------------------------------------------------------- */
+
+static bool geometry_fits(const Input *input, PyObject *tensor) {
+    TensorView view;
+    if (tensor_view(tensor, &view) < 0) return PyErr_Clear(), false;
+    size_t bytes = (size_t)view.dimensions * sizeof(int64_t);
+    return view.dimensions == input->dimensions && memcmp(view.sizes, input->extents, bytes) == 0 &&
+           memcmp(view.strides, input->extents + view.dimensions, bytes) == 0;
+}
+
+static bool input_fits(const Input *input, PyObject *given) {
+    if (input->kind == INPUT_NUMBER) {
+        int overflow;
+        long long number = PyLong_Check(given) ? PyLong_AsLongLongAndOverflow(given, &overflow) : 0;
+        return PyLong_Check(given) && !overflow && number == input->number;
+    }
+    if (!tensor_check(given)) return false;
+    if (input->dimensions >= 0 && !geometry_fits(input, given)) return false;
+    if (input->kind != INPUT_FIXED) return true;
+    void *address;
+    if (tensor_data(given, &address) < 0) return PyErr_Clear(), false;
+    return address == input->address;
+}
+
+bool recording_fits(PyObject *recording, PyObject *inputs, const void *stream) {
+    const Recording *self = (Recording *)recording;
+    if (self->stream != stream || PyList_GET_SIZE(inputs) != self->input_count) return false;
+    for (Py_ssize_t i = 0; i < self->input_count; i++) {
+        if (!input_fits(&self->inputs[i], PyList_GET_ITEM(inputs, i))) return false;
+    }
+    return true;
+}
+
+bool recording_idle(PyObject *recording) {
+    const Recording *self = (Recording *)recording;
+    if (self->running) return false;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(self->places); i++) {
+        if (!place_idle((Place *)PyTuple_GET_ITEM(self->places, i))) return false;
+    }
+    return true;
+}
+
+/* -- a replay ----------------------------------------------------------------------------------------- */
+
+static int refused(int status, const char *where) {
+    if (status != 0) PyErr_Format(PyExc_RuntimeError, "CUDA error %d where %s", status, where);
+    return status != 0 ? -1 : 0;
+}
+
+enum { DEVICE_MEMORY = 2 };
+
+static int set_copy(const Recording *self, void *node, const void *to, const void *from, int64_t nbytes) {
+    DriverCopy copy = {.from_type = DEVICE_MEMORY, .from = (uint64_t)(uintptr_t)from, .to_type = DEVICE_MEMORY,
+                       .to = (uint64_t)(uintptr_t)to, .width = (size_t)nbytes, .height = 1, .depth = 1};
+    return refused(self->driver.set_copy(self->executable, node, &copy, self->context), "a copy was moved");
+}
+
+/* Tells the steps that copy inputs where these are. */
+static int set_inputs(Recording *self, PyObject *inputs) {
+    for (Py_ssize_t i = 0; i < self->input_count; i++) {
+        Input *input = &self->inputs[i];
+        void *data;
+        if (input->node == NULL) continue;
+        if (tensor_data(PyList_GET_ITEM(inputs, i), &data) < 0) return -1;
+        if (data == input->from) continue;
+        input->from = NULL; /* unless all of it succeeds */
+        if (set_copy(self, input->node, input->address, data, input->number) < 0) return -1;
+        if (input->back && set_copy(self, input->back, data, input->address, input->number) < 0) return -1;
+        input->from = data;
+    }
+    return 0;
+}
+
+static int launch(const Recording *self) {
+    if (self->replay == NULL) {
+        return refused(self->driver.launch(self->executable, self->stream), "a recorded graph was launched");
+    }
+    PyObject *done = PyObject_CallNoArgs(self->replay);
+    Py_XDECREF(done);
+    return done ? 0 : -1;
+}
+
+/* Fresh memory that a step copies a place to. */
+static TensorHandle make_copy(const Recording *self, const Copy *copy) {
+    static const int64_t one = 1;
+    const Place *place = (Place *)PyTuple_GET_ITEM(self->places, copy->place);
+    TensorHandle made = NULL;
+    void *data;
+    const Shim *shim = shim_get();
+    int dtype = place->keepers[0].dtype;
+    if (shim->make(1, &copy->elements, &one, dtype, self->device_type, self->device, &made) != 0 ||
+        shim->address(made, &data) != 0) {
+        PyErr_SetString(PyExc_MemoryError, "there is no memory for a result of a recorded graph");
+        return NULL;
+    }
+    if (copy->node == NULL || set_copy(self, copy->node, data, holders_memory(place->storage), place->nbytes) == 0) {
+        return made;
+    }
+    shim->release(made);
+    return NULL;
+}
+
+static int make_copies(const Recording *self, TensorHandle *fresh) {
+    for (Py_ssize_t i = 0; i < self->copy_count; i++) {
+        if ((fresh[i] = make_copy(self, &self->copies[i])) == NULL) return -1;
+    }
+    return 0;
+}
+
+static PyObject *wrap(TensorHandle made) {
+    if (made == NULL) {
+        PyErr_SetString(PyExc_SystemError, "torch does not make a result of a recorded graph");
+        return NULL;
+    }
+    PyObject *tensor = shim_get()->wrap(made);
+    shim_get()->release(made);
+    return tensor;
+}
+
+static PyObject *make_result(const Recording *self, const Result *result, PyObject *inputs, PyObject *results,
+                             TensorHandle *fresh) {
+    const int64_t *extents = result->extents, *strides = extents + result->dimensions;
+    TensorHandle made = NULL, from;
+    switch (result->kind) {
+    case RESULT_CONSTANT: return Py_NewRef(result->constant);
+    case RESULT_INPUT: return Py_NewRef(PyList_GET_ITEM(inputs, result->index));
+    case RESULT_SAME: return Py_NewRef(PyTuple_GET_ITEM(results, result->index));
+    case RESULT_OWN:
+        return wrap(place_view((Place *)PyTuple_GET_ITEM(self->places, result->index), result->dtype, result->dimensions,
+                               extents, result->offset));
+    default: /* RESULT_FRESH, RESULT_VIEW */
+        from = result->kind == RESULT_FRESH ? fresh[result->index]
+                                            : shim_handle(PyList_GET_ITEM(inputs, result->index));
+        if (shim_get()->view(from, result->dimensions, extents, strides, result->offset, &made) != 0) made = NULL;
+        return wrap(made);
+    }
+}
+
+static PyObject *make_results(const Recording *self, PyObject *inputs, TensorHandle *fresh) {
+    PyObject *results = PyTuple_New(self->result_count);
+    for (Py_ssize_t i = 0; results != NULL && i < self->result_count; i++) {
+        PyObject *result = make_result(self, &self->results[i], inputs, results, fresh);
+        if (result == NULL) Py_CLEAR(results);
+        else PyTuple_SET_ITEM(results, i, result);
+    }
+    return results;
+}
+
+/* In the context of the recording, which the thread may not be in. */
+static PyObject *replay(Recording *self, PyObject *inputs) {
+    void *before = NULL;
+    TensorHandle fresh[self->copy_count + 1];
+    memset(fresh, 0, sizeof fresh);
+    if (refused(self->driver.get_context(&before), "its context was asked for") < 0) return NULL;
+    if (before != self->context && refused(self->driver.set_context(self->context), "a context was entered") < 0) {
+        return NULL;
+    }
+    PyObject *results = NULL;
+    if (make_copies(self, fresh) == 0 && set_inputs(self, inputs) == 0 && launch(self) == 0) {
+        results = make_results(self, inputs, fresh);
+    }
+    for (Py_ssize_t i = 0; i < self->copy_count; i++) {
+        if (fresh[i] != NULL) shim_get()->release(fresh[i]);
+    }
+    if (before != self->context) self->driver.set_context(before);
+    return results;
+}
+
+/* Nobody else replays it, nor another recording that gives out the same memory, before the results are there. */
+static void claim(Recording *self, bool claimed) {
+    self->running = claimed;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(self->places); i++) {
+        ((Place *)PyTuple_GET_ITEM(self->places, i))->claims += claimed ? 1 : -1;
+    }
+}
+
+PyObject *recording_replay(PyObject *recording, PyObject *inputs) {
+    Recording *self = (Recording *)recording;
+    Py_INCREF(self); /* what runs inside may drop it */
+    claim(self, true);
+    PyObject *results = replay(self, inputs);
+    claim(self, false);
+    if (results != NULL && PyList_SetSlice(inputs, 0, PyList_GET_SIZE(inputs), NULL) < 0) Py_CLEAR(results);
+    Py_DECREF(self);
+    return results;
+}
+
+/* -- what it is made of ------------------------------------------------------------------------------- */
+
+int driver_read(PyObject *addresses, Driver *driver) {
+    unsigned long long launch, move, get, set, capturing, stream;
+    if (!PyArg_ParseTuple(addresses, "KKKKKK:driver", &launch, &move, &get, &set, &capturing, &stream)) return -1;
+    *(void **)&driver->launch = (void *)(uintptr_t)launch;
+    *(void **)&driver->set_copy = (void *)(uintptr_t)move;
+    *(void **)&driver->get_context = (void *)(uintptr_t)get;
+    *(void **)&driver->set_context = (void *)(uintptr_t)set;
+    *(void **)&driver->is_capturing = (void *)(uintptr_t)capturing;
+    driver->stream = (StreamGetter)(uintptr_t)stream;
+    if (launch && move && get && set && capturing && stream) return 0;
+    PyErr_SetString(PyExc_ValueError, "a function of the driver is not there");
+    return -1;
+}
+
+static int read_extents(Recording *self, PyObject *size, PyObject *stride, int64_t *dimensions, int64_t **extents) {
+    if (!PyTuple_Check(size) || !PyTuple_Check(stride) || PyTuple_GET_SIZE(size) != PyTuple_GET_SIZE(stride) ||
+        PyTuple_GET_SIZE(size) > MAX_DIMENSIONS) {
+        return wrong("the geometry of a tensor");
+    }
+    *dimensions = PyTuple_GET_SIZE(size);
+    *extents = memory_take(&self->memory, 2 * *dimensions, sizeof(int64_t));
+    if (*extents == NULL) return -1;
+    for (Py_ssize_t i = 0; i < *dimensions; i++) {
+        (*extents)[i] = PyLong_AsLongLong(PyTuple_GET_ITEM(size, i));
+        (*extents)[*dimensions + i] = PyLong_AsLongLong(PyTuple_GET_ITEM(stride, i));
+    }
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+/* (kind, address or number, bytes, the step that copies it and the one back or 0, size or None, stride) */
+static int read_input(Recording *self, PyObject *spec, Input *input) {
+    PyObject *kind, *value, *size, *stride;
+    long long nbytes;
+    unsigned long long node, back;
+    int overflow = 0;
+    if (!PyTuple_Check(spec)) return wrong("an input of a recording");
+    if (!PyArg_ParseTuple(spec, "OOLKKOO:input", &kind, &value, &nbytes, &node, &back, &size, &stride)) return -1;
+    int found = name_index(input_names, kind);
+    if (found < 0 || !PyLong_Check(value)) return wrong("an input of a recording");
+    input->kind = (InputKind)found;
+    input->node = (void *)(uintptr_t)node;
+    input->back = (void *)(uintptr_t)back;
+    input->dimensions = -1;
+    if (input->kind == INPUT_NUMBER) {
+        input->number = PyLong_AsLongLongAndOverflow(value, &overflow);
+        if (overflow) return wrong("a number");
+    } else {
+        input->address = PyLong_AsVoidPtr(value);
+        input->number = nbytes;
+    }
+    if (PyErr_Occurred()) return -1;
+    return size == Py_None ? 0 : read_extents(self, size, stride, &input->dimensions, &input->extents);
+}
+
+static int read_inputs(Recording *self, PyObject *specs) {
+    self->input_count = PyTuple_GET_SIZE(specs);
+    self->inputs = memory_take(&self->memory, self->input_count, sizeof(Input));
+    for (Py_ssize_t i = 0; self->inputs != NULL && i < self->input_count; i++) {
+        if (read_input(self, PyTuple_GET_ITEM(specs, i), &self->inputs[i]) < 0) return -1;
+    }
+    return self->inputs ? 0 : -1;
+}
+
+static Py_ssize_t limit_of(const Recording *self, ResultKind kind, Py_ssize_t at) {
+    switch (kind) {
+    case RESULT_OWN: return PyTuple_GET_SIZE(self->places);
+    case RESULT_FRESH: return self->copy_count;
+    case RESULT_SAME: return at;
+    case RESULT_CONSTANT: return 1;
+    default: return self->input_count;
+    }
+}
+
+/* (kind, index, dtype or the constant, size or None, stride, offset) */
+static int read_result(Recording *self, PyObject *spec, Py_ssize_t at) {
+    PyObject *kind, *object, *size, *stride;
+    long long offset;
+    Result *result = &self->results[at];
+    if (!PyTuple_Check(spec)) return wrong("a result of a recording");
+    if (!PyArg_ParseTuple(spec, "OnOOOL:result", &kind, &result->index, &object, &size, &stride, &offset)) return -1;
+    int found = name_index(result_names, kind);
+    if (found < 0) return wrong("a result of a recording");
+    result->kind = (ResultKind)found;
+    result->offset = offset;
+    result->constant = object;
+    if (result->index < 0 || result->index >= limit_of(self, result->kind, at)) return wrong("a result of a recording");
+    bool made = found == RESULT_OWN || found == RESULT_FRESH || found == RESULT_VIEW;
+    if (made && (result->dtype = dtype_number(object)) < 0) return -1;
+    return made ? read_extents(self, size, stride, &result->dimensions, &result->extents) : 0;
+}
+
+static int read_results(Recording *self, PyObject *specs) {
+    self->result_count = PyTuple_GET_SIZE(specs);
+    self->results = memory_take(&self->memory, self->result_count, sizeof(Result));
+    for (Py_ssize_t i = 0; self->results != NULL && i < self->result_count; i++) {
+        if (read_result(self, PyTuple_GET_ITEM(specs, i), i) < 0) return -1;
+    }
+    return self->results ? 0 : -1;
+}
+
+static int read_places(Recording *self, PyObject *copies) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(self->places); i++) {
+        if (!Py_IS_TYPE(PyTuple_GET_ITEM(self->places, i), &Place_Type)) return wrong("a place");
+    }
+    self->copy_count = PyTuple_GET_SIZE(copies);
+    self->copies = memory_take(&self->memory, self->copy_count, sizeof(Copy));
+    for (Py_ssize_t i = 0; self->copies != NULL && i < self->copy_count; i++) {
+        long long elements;
+        unsigned long long node;
+        Copy *copy = &self->copies[i];
+        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(copies, i), "nLK:copy", &copy->place, &elements, &node)) return -1;
+        copy->node = (void *)(uintptr_t)node;
+        if (copy->place < 0 || copy->place >= PyTuple_GET_SIZE(self->places) || elements < 0) return wrong("a copy");
+        copy->elements = elements;
+    }
+    return self->copies ? 0 : -1;
+}
+
+static int read_recording(Recording *self, PyObject *args, PyObject *keywords) {
+    static char *names[] = {"graph", "executable", "replay", "driver", "kind", "device", "context", "stream", "inputs",
+                            "places", "copies", "results", "held", NULL};
+    PyObject *graph, *replay, *driver, *inputs, *places, *copies, *results, *held;
+    unsigned long long executable, context, stream;
+    const char *kind;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OKOO!siKKO!O!O!O!O:Recording", names, &graph, &executable, &replay,
+                                     &PyTuple_Type, &driver, &kind, &self->device, &context, &stream, &PyTuple_Type,
+                                     &inputs, &PyTuple_Type, &places, &PyTuple_Type, &copies, &PyTuple_Type, &results,
+                                     &held)) {
+        return -1;
+    }
+    self->graph = Py_NewRef(graph);
+    self->held = Py_NewRef(held);
+    self->places = Py_NewRef(places);
+    self->results_spec = Py_NewRef(results);
+    if (replay != Py_None) self->replay = Py_NewRef(replay);
+    self->executable = (void *)(uintptr_t)executable;
+    self->context = (void *)(uintptr_t)context;
+    self->stream = (void *)(uintptr_t)stream;
+    self->device_type = shim_device_type(kind);
+    if (driver_read(driver, &self->driver) < 0 || read_places(self, copies) < 0 || read_inputs(self, inputs) < 0) return -1;
+    return read_results(self, results);
+}
+
+static PyObject *recording_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
+    if (tensor_prepare() < 0) return NULL;
+    if (!tensor_raw() || shim_get() == NULL) {
+        PyErr_SetString(PyExc_NotImplementedError, "torch's stable C interface is not there, or not as it is known");
+        return NULL;
+    }
+    Recording *self = (Recording *)type->tp_alloc(type, 0);
+    if (self != NULL && read_recording(self, args, keywords) < 0) Py_CLEAR(self);
+    return (PyObject *)self;
+}
+
+static int recording_traverse(PyObject *object, visitproc visit, void *arg) {
+    Recording *self = (Recording *)object;
+    Py_VISIT(self->replay);
+    Py_VISIT(self->graph);
+    Py_VISIT(self->held);
+    Py_VISIT(self->places);
+    Py_VISIT(self->results_spec);
+    return 0;
+}
+
+/* Without a tp_clear, like a Plan. The graph goes first: it may still run in memory of what is held. */
+static void recording_dealloc(PyObject *object) {
+    Recording *self = (Recording *)object;
+    PyObject_GC_UnTrack(object);
+    Py_XDECREF(self->replay);
+    Py_XDECREF(self->graph);
+    Py_XDECREF(self->places);
+    Py_XDECREF(self->results_spec);
+    Py_XDECREF(self->held);
+    memory_free(self->memory);
+    Py_TYPE(object)->tp_free(object);
+}
+
+static PyObject *get_idle(PyObject *self, void *ignored) {
+    (void)ignored;
+    return PyBool_FromLong(recording_idle(self));
+}
+
+static PyObject *get_places(PyObject *self, void *ignored) {
+    (void)ignored;
+    return Py_NewRef(((Recording *)self)->places);
+}
+
+/* fits(inputs, stream): whether a call is one of the recording's. */
+static PyObject *call_fits(PyObject *self, PyObject *args) {
+    PyObject *inputs;
+    unsigned long long stream;
+    if (!PyArg_ParseTuple(args, "O!K:fits", &PyList_Type, &inputs, &stream)) return NULL;
+    return PyBool_FromLong(recording_fits(self, inputs, (void *)(uintptr_t)stream));
+}
+
+/* mismatches(inputs): the numbers of those that are not as recorded. */
+static PyObject *call_mismatches(PyObject *object, PyObject *inputs) {
+    Recording *self = (Recording *)object;
+    if (!PyList_Check(inputs) || PyList_GET_SIZE(inputs) != self->input_count) {
+        PyErr_SetString(PyExc_TypeError, "mismatches(list of as many inputs)");
+        return NULL;
+    }
+    PyObject *found = PyList_New(0);
+    for (Py_ssize_t i = 0; found != NULL && i < self->input_count; i++) {
+        if (input_fits(&self->inputs[i], PyList_GET_ITEM(inputs, i))) continue;
+        PyObject *number = PyLong_FromSsize_t(i);
+        if (number == NULL || PyList_Append(found, number) < 0) Py_CLEAR(found);
+        Py_XDECREF(number);
+    }
+    return found;
+}
+
+/* replay(inputs): what the call gives, and the list is emptied; None where it does not fit, or somebody has results. */
+static PyObject *call_replay(PyObject *object, PyObject *inputs) {
+    Recording *self = (Recording *)object;
+    if (!PyList_Check(inputs)) {
+        PyErr_SetString(PyExc_TypeError, "replay(list of inputs)");
+        return NULL;
+    }
+    if (!recording_fits(object, inputs, self->stream) || !recording_idle(object)) Py_RETURN_NONE;
+    return recording_replay(object, inputs);
+}
+
+static PyGetSetDef recording_properties[] = {
+    {"idle", get_idle, NULL, "whether nobody has what the last call gave", NULL},
+    {"places", get_places, NULL, "the memory that it gives out", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyMethodDef recording_methods[] = {
+    {"fits", call_fits, METH_VARARGS, "fits(inputs, stream): whether a call is one of the recording's."},
+    {"mismatches", call_mismatches, METH_O, "mismatches(inputs): the numbers of those that are not as recorded."},
+    {"replay", call_replay, METH_O, "replay(inputs): what the call gives; None where it does not fit or is not idle."},
+    {NULL, NULL, 0, NULL},
+};
+
+PyTypeObject Recording_Type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "stator._native.Recording",
+    .tp_doc = "Recording(graph, executable, replay, driver, kind, device, context, stream, inputs, places, copies, "
+              "results, held): a call that a device has recorded.",
+    .tp_basicsize = sizeof(Recording),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+    .tp_new = recording_new,
+    .tp_dealloc = recording_dealloc,
+    .tp_traverse = recording_traverse,
+    .tp_getset = recording_properties,
+    .tp_methods = recording_methods,
+};

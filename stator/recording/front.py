@@ -1,0 +1,202 @@
+"""From a linked graph to one whose calls are recorded; the same graph where its device records nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+
+from stator import targets
+from stator._native import Recorded
+from stator.base import artifacts, log
+from stator.base.device import kind_of
+from stator.base.dtypes import TORCH
+from stator.base.errors import WithoutEffect, step_of
+from stator.base.options import Options
+from stator.plan import ir
+from stator.plan.parts import ARENA, barriers, ending, split
+from stator.plan.places import escapes, is_random, owners_of, unread_inputs, written_inputs
+from stator.recording.capture import Slot
+from stator.recording.parts import PartsInOrder
+from stator.recording.policy import Facts, Policy
+from stator.runtime import GraphArtifact, executor
+from stator.runtime.link import load
+from stator.sizes import Size, evaluate
+
+Call = Callable[[list[Any]], tuple[Any, ...]]
+#: The kernels of a plan, loaded when they are asked for.
+Kernels = Callable[[], Mapping[str, Any]]
+#: For how many steps a graph counts of which they are not known.
+OPAQUE_STEPS = 16
+#: How often a plan is cut anew at a step that turns out not to be recorded.
+CUTS = 8
+
+
+def record_plan(call: Call, artifact: GraphArtifact, options: Options) -> Call:
+    """What runs the plan of an artifact, recorded; `call` runs it as it is."""
+    plan = artifact.plan
+    recorder = targets.recorder(plan.device)
+    if recorder is None:
+        what = f"option 'cudagraphs' has no effect on graphs of the {kind_of(plan.device)}"
+        options.announce(WithoutEffect(f"{what}, where nothing is queued"))
+        return call
+    found = barriers(plan, recorder.REFUSED)
+    artifacts.stage(f"{plan.name}_recording", lambda: _text(plan, found), "txt")
+    made = _recorded(call, plan, partial(load, artifact.units, options, plan.device), options, found)
+    return made if made is not None else call
+
+
+def _recorded(call: Call, plan: ir.Plan, kernels: Kernels, options: Options, found: Mapping[int, str]) -> Call | None:
+    """The plan with these barriers; None where it cannot be cut."""
+    if not any(isinstance(step, ir.Launch | ir.Invoke) for i, step in enumerate(plan.steps) if i not in found):
+        log.record(log.RECORDING, graph=plan.name, recorded=False, why="no step can be", copied=0)
+        return call
+    if found:
+        return _in_parts(call, plan, kernels, options, found)
+    retry = partial(_cut_again, call, plan, kernels, options, found)
+    return _native(call, _facts(plan, call), plan.device, options, retry)
+
+
+def _in_parts(call: Call, plan: ir.Plan, kernels: Kernels, options: Options, found: Mapping[int, str]) -> Call | None:
+    """Recorded parts, and between them steps that run as they are."""
+    try:
+        parts = split(plan, found)
+    except ValueError as refusal:
+        why = f"{next(iter(found.values()))}, and {refusal}"
+        options.announce(WithoutEffect(f"calls of {plan.name} are not recorded: {why}"))
+        log.record(log.RECORDING, graph=plan.name, recorded=False, why=why, copied=0)
+        return call
+    for number, why in found.items():
+        log.record(log.RECORDING, graph=plan.name, recorded=False, why=f"step {number}: {why}", copied=0)
+    last = ending(plan)
+    result = executor.make(last, {}, options.reuse_results)
+    if result is None:
+        return None
+    loaded = kernels()
+    calls: list[Call] = []
+    for part in parts:
+        run = executor.make(part.plan, loaded, options.reuse_results)
+        if run is None:
+            return None
+        if not part.barrier and _worth(part.plan):
+            retry = partial(_cut_again, run, part.plan, kernels, options, {})
+            calls.append(_native(run, _facts(part.plan, run), plan.device, options, retry))
+        else:
+            calls.append(run)
+    return PartsInOrder(plan, parts, calls, result, [given.name for given in last.inputs])
+
+
+def _worth(plan: ir.Plan) -> bool:
+    """Whether there is something in it that is queued."""
+    return any(isinstance(step, ir.Launch | ir.Invoke) for step in plan.steps)
+
+
+def _cut_again(
+    call: Call,
+    plan: ir.Plan,
+    kernels: Kernels,
+    options: Options,
+    found: Mapping[int, str],
+    error: Exception,
+) -> Call | None:
+    """The plan in parts where recording it has failed in one of its steps."""
+    number = step_of(error, plan.name)
+    if number is None or number in found or not isinstance(plan.steps[number], ir.Invoke) or len(found) >= CUTS:
+        return None
+    step: Any = plan.steps[number]
+    why = f"{step.target}: recording it raised {type(error).__name__}"
+    return _in_parts(call, plan, kernels, options, {**found, number: why})
+
+
+def record_call(call: Call, name: str, written: frozenset[int], device: str, options: Options) -> Call:
+    """A graph that is no plan, recorded; `written` are inputs that it writes to. Where its memory lies, and whether it
+    draws random numbers, its first call shows.
+    """
+    if targets.recorder(device) is None:
+        return call
+    return _native(call, Facts(name, OPAQUE_STEPS, written, geometry=None, opaque=True), device, options, None)
+
+
+def _native(
+    call: Call, facts: Facts, device: str, options: Options, retry: Callable[[Exception], Call | None] | None
+) -> Call:
+    recorder: Any = targets.recorder(device)
+    number = targets.toolchain(device).number(device)
+    policy = Policy(call, facts, recorder, number, options, retry)
+    made: Call = Recorded(call, policy.decide, policy.recordings, recorder.driver(), number)
+    return made
+
+
+# ---- what is known of a plan -----------------------------------------------------------------------------------------
+
+
+def _facts(plan: ir.Plan, call: Any) -> Facts:
+    found = escapes(plan)
+    native = hasattr(call, "into")
+    acting = sum(isinstance(step, ir.Launch | ir.Invoke) for step in plan.steps)
+    tensors = [(i, given) for i, given in enumerate(plan.inputs) if given.form is not None]
+    elsewhere = [i for i, given in tensors if kind_of(given.device) != kind_of(plan.device)]
+    return Facts(
+        plan.name,
+        acting,
+        written_inputs(plan),
+        unread_inputs(plan).union(elsewhere),
+        frozenset([i for i, given in tensors if ir.symbols_in(given.form)]),
+        frozenset([i for i, given in enumerate(plan.inputs) if given.name == ARENA]),
+        partial(_slots, plan, found.places, _firsts(plan)) if native else None,
+        native and not found.foreign,
+        is_random(plan),
+    )
+
+
+def _firsts(plan: ir.Plan) -> dict[str, int]:
+    """Memory → the first result that lies in it."""
+    owners = owners_of(plan)
+    firsts: dict[str, int] = {}
+    for number, result in enumerate(plan.results):
+        for name in ir.names_in(result):
+            firsts.setdefault(owners[name], number)
+    return firsts
+
+
+def _slots(
+    plan: ir.Plan, places: Sequence[ir.Allocate], firsts: Mapping[str, int], inputs: Sequence[Any]
+) -> list[Slot]:
+    """The allocations with a place for the sizes of a call."""
+    values = _values(plan, inputs)
+    found = []
+    for step in places:
+        size, stride = [tuple([_number(n, values) for n in extents]) for extents in (step.form.size, step.form.stride)]
+        found.append(Slot(firsts[step.name], getattr(torch, TORCH[step.form.dtype]), size, stride))
+    return found
+
+
+def _values(plan: ir.Plan, inputs: Sequence[Any]) -> dict[str, int]:
+    """The symbols of a call."""
+    values = {}
+    numbers = {given.name: i for i, given in enumerate(plan.inputs)}
+    for read in plan.reads:
+        tensor = inputs[numbers[read.name]]
+        values[read.symbol] = (tensor.stride() if read.what == "stride" else tensor.shape)[read.dim]
+    values.update({given.name: inputs[i] for i, given in enumerate(plan.inputs) if given.form is None})
+    return values
+
+
+def _number(extent: Any, values: Mapping[str, int]) -> int:
+    if not isinstance(extent, Size):
+        return int(extent)
+    return evaluate(extent, {symbol: values[symbol.name] for symbol in extent.symbols})
+
+
+def _text(plan: ir.Plan, found: Mapping[int, str]) -> str:
+    """For people: what is recorded of a plan and what is not."""
+    acting = sum(isinstance(step, ir.Launch | ir.Invoke) for step in plan.steps)
+    lines = [f"{plan.name}: {acting - len(found)} of {acting} steps are recorded"]
+    lines += [f"step {number} runs as it is: {why}" for number, why in found.items()]
+    kinds = escapes(plan)
+    lines.append(f"results in places: {', '.join([step.name for step in kinds.places]) or 'none'}")
+    if kinds.foreign:
+        lines.append("some results lie in memory of operators: the recording has a pool of its own")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,303 @@
+"""CUDA graphs: what a call queues is captured on a stream beside, and launched by the driver from C.
+
+The driver captures; memory comes from a pool of PyTorch's allocator meanwhile. What draws numbers of PyTorch's
+generator is captured by PyTorch's `CUDAGraph`, which has it give other numbers at each replay: that takes longer to
+launch, and other threads cannot draw numbers of the device while it is captured.
+Apart from that other threads may go on with the device ("thread_local"): a capture only forbids its own thread what
+would wait for the device.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+from collections.abc import Callable, Sequence
+from contextlib import contextmanager
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import torch
+
+    #: Where a copy goes, and where it comes from.
+    Pair = tuple[torch.Tensor, torch.Tensor]
+
+KIND: Final = "cuda"
+_READS = "the host waits for what it computes"
+#: Operators that read memory of the device from the host.
+REFUSED: Final = dict.fromkeys(
+    [
+        "aten._local_scalar_dense.default",
+        "aten.item.default",
+        "aten.is_nonzero.default",
+        "aten.equal.default",
+        "aten.allclose.default",
+        "aten.nonzero.default",
+        "aten.masked_select.default",
+        "aten._unique2.default",
+        "aten.unique_dim.default",
+        "aten.unique_consecutive.default",
+        "aten.bincount.default",
+        "aten.histc.default",
+        "aten.repeat_interleave.Tensor",
+        "aten.linalg_eig.default",
+        "aten._linalg_check_errors.default",
+        "stator.check_positions.default",
+        "stator.check_divisor.default",
+    ],
+    _READS,
+)
+
+
+@cache
+def _cuda() -> Any:
+    """The driver."""
+    try:
+        return ctypes.CDLL("libcuda.so.1")
+    except OSError as error:
+        raise NotImplementedError(f"there is no driver: {error}") from error
+
+
+@cache
+def driver() -> tuple[int, int, int, int, int, int]:
+    """Addresses of what launches, moves a copy, gives and sets the context, tells of captures, gives the stream."""
+    cuda = _cuda()
+    try:
+        torch = ctypes.CDLL("libtorch_cuda.so", os.RTLD_NOLOAD | os.RTLD_LAZY)
+        functions = (
+            *(cuda.cuGraphLaunch, cuda.cuGraphExecMemcpyNodeSetParams, cuda.cuCtxGetCurrent, cuda.cuCtxSetCurrent),
+            *(cuda.cuStreamIsCapturing, torch.aoti_torch_get_current_cuda_stream),
+        )
+        found = [ctypes.cast(function, ctypes.c_void_p).value or 0 for function in functions]
+    except (OSError, AttributeError) as error:
+        raise NotImplementedError(f"graphs cannot be launched from C: {error}") from error
+    launch, move, get, put, capturing, stream = found
+    return launch, move, get, put, capturing, stream
+
+
+def context(number: int) -> int:
+    """The context that PyTorch uses of a device."""
+    import torch  # the package itself does not need torch
+
+    with torch.cuda.device(number):
+        torch.cuda.current_stream().query()  # makes it, where nothing was done on the device yet
+        found = ctypes.c_void_p()
+        _cuda().cuCtxGetCurrent(ctypes.byref(found))
+    return found.value or 0
+
+
+def side_stream(number: int) -> torch.cuda.Stream:
+    """A stream of the device."""
+    import torch
+
+    return torch.cuda.Stream(number)
+
+
+def stream_number(side: torch.cuda.Stream) -> int:
+    """Its handle."""
+    return int(side.cuda_stream)
+
+
+def new_pool(number: int) -> torch.cuda.MemPool:
+    """A pool of PyTorch's allocator; its memory goes back when neither it nor a tensor in it is left."""
+    import torch
+
+    with torch.cuda.device(number):
+        return torch.cuda.MemPool()
+
+
+class Graph:
+    """What was captured: the graph, of which steps are known, and what is launched of it."""
+
+    __slots__ = ("_cuda", "executable", "pool", "raw", "theirs")
+
+    def __init__(self, pool: torch.cuda.MemPool, theirs: torch.cuda.CUDAGraph | None = None) -> None:
+        self.raw = self.executable = 0
+        self.pool, self.theirs = pool, theirs
+        self._cuda = _cuda()  # it may be let go of when modules are gone
+
+    def __del__(self) -> None:
+        if self.theirs is not None:
+            self.theirs.reset()  # before the pool, which it uses
+            return
+        if self.executable:
+            self._cuda.cuGraphExecDestroy(ctypes.c_void_p(self.executable))
+        if self.raw:
+            self._cuda.cuGraphDestroy(ctypes.c_void_p(self.raw))
+
+
+def capture(
+    side: torch.cuda.Stream,
+    pool: Any,
+    before: Sequence[Pair],
+    call: Callable[[list[Any]], Any],
+    inputs: list[Any],
+    after: Callable[[Sequence[Any]], Sequence[Pair]],
+    random: bool,
+) -> tuple[Graph, tuple[Any, ...], list[int]]:
+    """The graph of a call, its results, and the steps of the copies. Workspaces of cuBLAS belong to the pool."""
+    import torch
+
+    number = side.device_index
+    pool = pool if pool is not None else new_pool(number)
+    capturing = _capturing_with_numbers if random else _capturing
+    pairs: list[Pair] = list(before)
+    with torch.cuda.stream(side), _collecting_nothing():
+        torch.cuda.current_blas_handle()  # a thread's first one cannot be made later
+        torch._C._cuda_clearCublasWorkspaces()
+        try:
+            with capturing(side, pool) as graph:
+                _copy(before)
+                results = tuple(call(inputs))
+                last = after(results)
+                _copy(last)
+                pairs += last
+        finally:
+            torch._C._cuda_clearCublasWorkspaces()
+    return graph, results, _steps(graph, pairs)
+
+
+@contextmanager
+def _capturing(side: torch.cuda.Stream, pool: torch.cuda.MemPool) -> Iterator[Graph]:
+    """What is queued in here on the stream becomes the graph, which has no address before."""
+    import torch
+
+    stream, graph = ctypes.c_void_p(side.cuda_stream), Graph(pool)
+    raw, executable = ctypes.c_void_p(), ctypes.c_void_p()
+    with torch.cuda.use_mem_pool(pool, side.device_index):
+        _check(_cuda().cuStreamBeginCapture_v2(stream, _THREAD_LOCAL), "beginning to capture")
+        try:
+            yield graph
+        finally:
+            status = _cuda().cuStreamEndCapture(stream, ctypes.byref(raw))
+            graph.raw = raw.value or 0
+    _check(status, "ending a capture")
+    _check(_cuda().cuGraphInstantiateWithFlags(ctypes.byref(executable), raw, ctypes.c_ulonglong(0)), "making a graph")
+    graph.executable = executable.value or 0
+
+
+@contextmanager
+def _capturing_with_numbers(side: torch.cuda.Stream, pool: torch.cuda.MemPool) -> Iterator[Graph]:
+    """The same by PyTorch, for what draws numbers of its generator.
+
+    PyTorch does not end a capture that the driver refuses to end: its generator would go on as if it were under way. So
+    the driver's is ended here, and PyTorch ends another one in its place, in which something trivial is queued.
+    """
+    import torch
+
+    theirs = torch.cuda.CUDAGraph(keep_graph=True)
+    graph, memory = Graph(pool, theirs), cast(Any, pool.id)
+    theirs.capture_begin(pool=memory, capture_error_mode="thread_local")
+    try:
+        yield graph
+        if _is_spoiled(side):
+            raise RuntimeError("what was queued has ended the capture")
+    except BaseException:
+        if _is_spoiled(side):
+            stream, nothing = ctypes.c_void_p(side.cuda_stream), ctypes.c_void_p()
+            _cuda().cuStreamEndCapture(stream, ctypes.byref(nothing))
+            _check(_cuda().cuStreamBeginCapture_v2(stream, _THREAD_LOCAL), "beginning to capture")
+        torch.zeros(1, device=side.device)
+        theirs.capture_end()
+        theirs.reset()
+        raise
+    theirs.capture_end()
+    theirs.instantiate()
+    graph.raw, graph.executable = theirs.raw_cuda_graph(), theirs.raw_cuda_graph_exec()
+
+
+#: A capture forbids this thread alone what would wait for the device.
+_THREAD_LOCAL: Final = 1
+#: What the driver says of a stream on which something is captured, and nothing forbidden was done.
+_IS_CAPTURING: Final = 1
+
+
+def _is_spoiled(side: torch.cuda.Stream) -> bool:
+    found = ctypes.c_int()
+    _cuda().cuStreamIsCapturing(ctypes.c_void_p(side.cuda_stream), ctypes.byref(found))
+    return found.value != _IS_CAPTURING
+
+
+def _check(status: int, what: str) -> None:
+    if status != 0:
+        raise RuntimeError(f"CUDA error {status} in {what}")
+
+
+def _copy(pairs: Sequence[Pair]) -> None:
+    import torch
+
+    with torch.no_grad():
+        for to, source in pairs:
+            to.copy_(source)
+
+
+class _Copy(ctypes.Structure):
+    """A copy as the driver describes it."""
+
+    _fields_ = (
+        *((f"from_{name}", ctypes.c_size_t) for name in ("x", "y", "z", "level")),
+        *(("from_type", ctypes.c_int), ("from_host", ctypes.c_void_p), ("source", ctypes.c_uint64)),
+        *(("from_array", ctypes.c_void_p), ("reserved", ctypes.c_void_p)),
+        *(("from_pitch", ctypes.c_size_t), ("from_height", ctypes.c_size_t)),
+        *((f"to_{name}", ctypes.c_size_t) for name in ("x", "y", "z", "level")),
+        *(("to_type", ctypes.c_int), ("to_host", ctypes.c_void_p), ("to", ctypes.c_uint64)),
+        *(("to_array", ctypes.c_void_p), ("reserved_too", ctypes.c_void_p)),
+        *(("to_pitch", ctypes.c_size_t), ("to_height", ctypes.c_size_t)),
+        *((name, ctypes.c_size_t) for name in ("width", "height", "depth")),
+    )
+
+
+_MEMCPY: Final = 1  # the type of such a step
+
+
+def _steps(graph: Graph, pairs: Sequence[Pair]) -> list[int]:
+    """The steps that copy these pairs, found by where they copy from and to."""
+    if not pairs:
+        return []
+    cuda, raw, count = _cuda(), ctypes.c_void_p(graph.raw), ctypes.c_size_t()
+    cuda.cuGraphGetNodes(raw, None, ctypes.byref(count))
+    nodes = (ctypes.c_void_p * count.value)()
+    cuda.cuGraphGetNodes(raw, nodes, ctypes.byref(count))
+    found: dict[tuple[int, int], int] = {}
+    for node in nodes:
+        kind, told = ctypes.c_int(), _Copy()
+        cuda.cuGraphNodeGetType(ctypes.c_void_p(node), ctypes.byref(kind))
+        if kind.value == _MEMCPY and cuda.cuGraphMemcpyNodeGetParams(ctypes.c_void_p(node), ctypes.byref(told)) == 0:
+            found[told.to, told.source] = int(node or 0)
+    steps = [found.get((to.data_ptr(), source.data_ptr()), 0) for to, source in pairs]
+    if 0 in steps:
+        raise RuntimeError("a copy is not found among what was captured")
+    return steps
+
+
+@contextmanager
+def _collecting_nothing() -> Iterator[None]:
+    """Objects that are collected while something is captured may wait for the device."""
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def executable(graph: Graph) -> int:
+    """What the driver launches."""
+    return graph.executable
+
+
+def replay(graph: Graph) -> Callable[[], object] | None:
+    """PyTorch's own way of launching, which gives generators their numbers first; None where nothing draws any."""
+    return graph.theirs.replay if graph.theirs is not None else None
+
+
+def draws(number: int) -> object:
+    """Where PyTorch's generator of the device is."""
+    import torch
+
+    return torch.cuda.default_generators[number].get_offset()
