@@ -21,7 +21,7 @@ from stator.base.device import Device
 from stator.base.dtypes import ITEMSIZE
 from stator.kernel.decisions import pieces_of, used_by_several_loops
 from stator.loop.expr import Expr
-from stator.loop.index import Axis, FloorDiv, Index
+from stator.loop.index import Axis, FloorDiv, Index, Mod
 from stator.loop.kernel import Kernel
 from stator.loop.space import loops
 from stator.sizes import Extent, hint
@@ -136,7 +136,17 @@ def _accesses(kernel: Kernel) -> list[tuple[Index, str]]:
 
 def _along(index: Index, axes: Sequence[Axis]) -> Axis | None:
     """The axis along which an index goes through memory step by step."""
-    return next((axis for axis in reversed(axes) if loops(axis) and index.stride(axis) in (1, -1)), None)
+    return next((axis for axis in reversed(axes) if loops(axis) and _steps(index, axis)), None)
+
+
+def _steps(index: Index, axis: Axis) -> bool:
+    """Whether neighbours along an axis are neighbours in memory, but for where a remainder starts again."""
+    steps = [
+        step * atom.inner.coefficient(axis) if isinstance(atom, Mod) else step
+        for atom, step in index.terms
+        if atom is axis or (isinstance(atom, Mod) and axis in atom.inner.axes())
+    ]
+    return len(steps) == 1 and steps[0] in (1, -1)
 
 
 def _tile(kernel: Kernel, crossing: Sequence[Axis], device: Device) -> tuple[Points, ...]:
@@ -164,11 +174,12 @@ def along_columns(kernel: Kernel) -> bool:
     if not kernel.axes or kernel.reduce_numel <= 1:
         return False
     outer, inner = kernel.axes[-1], kernel.reduce_axes[-1]
-    votes = 0
+    total, votes = hint(kernel.outer_numel) * hint(kernel.reduce_numel), 0
     for node in kernel.nodes:
         if node.op == "load" and node in kernel.inner:
             position = node.attr[1]
-            votes += (position.stride(outer) == 1) - (position.stride(inner) == 1)
+            all_of_it = prod([hint(axis.size) for axis in position.axes()]) * CACHED > total
+            votes += _steps(position, outer) - _steps(position, inner) if all_of_it else 0
     return votes > 0
 
 

@@ -22,7 +22,7 @@ from stator.loop.collision import scatters
 from stator.loop.deps import Facts, NestFacts, facts_of
 from stator.loop.extent import less
 from stator.loop.index import Index
-from stator.loop.mixed import by_rows, is_kept, map_onto
+from stator.loop.mixed import by_rows, is_kept, map_onto, pieces_of
 from stator.loop.nest import Extern
 from stator.loop.space import AxisMap, Space, composed, flat, maps
 from stator.sizes import hint
@@ -440,6 +440,8 @@ class Decision:
             nests = [self.facts.nests[n].nest for n in columns.members if n in self.facts.nests]
             parts = [by_rows(nest) for nest in nests] if columns.space.reduce_axes and not columns.rowwise else []
             if not parts or None in parts or columns.reads.keys() & columns.writes.keys():
+                continue
+            if any(pieces_of(nest) < self.device.cores for nest in nests):  # a program for each
                 continue
             shared = {rows: (rows.reads.keys() | rows.writes.keys()) & columns.reads.keys() for rows in kept}
             worth = {rows: float(sum([self.bytes[name] for name in names])) for rows, names in shared.items()}

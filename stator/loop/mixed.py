@@ -32,21 +32,24 @@ _MANY = 8
 
 def rows_of(program: Program, device: Device) -> Rows:
     """What the reductions of a program read along rows that a kernel keeps in registers, and what is made with them."""
+    nests = (
+        [node for node in program.nodes if isinstance(node, Nest) and not scatters(node)] if device.row_parts else []
+    )
+    reads = [[expr.attr for expr in postorder([nest.value]) if expr.op == "load"] for nest in nests]
     found: set[tuple[str, Extent, Extent]] = set()
-    results: dict[str, tuple[Extent, Extent]] = {}  # of these reductions, and what is made of them at each point
-    for node in program.nodes if device.row_parts else ():
-        if not isinstance(node, Nest) or scatters(node):
-            continue
-        loads = [expr.attr for expr in postorder([node.value]) if expr.op == "load"]
-        rows, length = (prod([axis.size for axis in axes]) for axes in (node.axes, node.reduce_axes))
-        if not node.reduce_axes:
-            sizes = [results[name] for name, _ in loads if name in results]
-            if (size := next((size for size in sizes if prod(size) == rows), None)) is not None:
-                results[node.buffer.name] = size
-                found.add((node.buffer.name, *size))
-        elif is_kept(length, device) and along_rows([index for _, index in loads], node.reduce_axes):
-            results[node.buffer.name] = rows, length
-            found |= {(name, rows, length) for name, index in loads if not index.axes().isdisjoint(node.reduce_axes)}
+    known: dict[str, tuple[Extent, Extent]] = {}  # what is read along rows, and what is made of that
+    for nest, loads in zip(nests, reads, strict=True):
+        rows, length = (prod([axis.size for axis in axes]) for axes in (nest.axes, nest.reduce_axes))
+        if nest.reduce_axes and is_kept(length, device) and along_rows([at for _, at in loads], nest.reduce_axes):
+            names = [name for name, index in loads if not index.axes().isdisjoint(nest.reduce_axes)]
+            found |= {(name, rows, length) for name in names}
+            known |= dict.fromkeys([nest.buffer.name, *names], (rows, length))
+    for nest, loads in zip(nests, reads, strict=True):
+        size = next((known[name] for name, _ in loads if name in known), None) if not nest.reduce_axes else None
+        points = prod([axis.size for axis in nest.axes])
+        if size is not None and points in (size[0], prod(size)):
+            known[nest.buffer.name] = size
+            found |= {(nest.buffer.name, *size)} if points == prod(size) else set()
     return frozenset(found)
 
 
@@ -83,6 +86,13 @@ def by_rows(nest: Nest) -> Nest | None:
 
 def _divides(index: Index, row: Axis) -> bool:
     return any(isinstance(atom, FloorDiv | Mod) and row in atom.inner.axes() for atom, _ in index.terms)
+
+
+def pieces_of(nest: Nest) -> int:
+    """How many parts there are of a split sum down columns."""
+    size = nest.axes[-1].size
+    assert type(size) is int, "only fixed sizes are split by rows"
+    return size
 
 
 def map_onto(facts: NestFacts, space: Space, reads: Mapping[str, list[Index]]) -> AxisMap | None:

@@ -2,7 +2,8 @@
 
 In loops the order of writes to one address is eager's, where iterations that meet go in order. Elsewhere it is open, as
 it is there in eager; what combines with memory is a nest where the device does so atomically, maybe with other numbers
-that stand for the elements meanwhile (`cell`), and ATen's kernel elsewhere. A destination that nobody else reads, in
+that stand for the elements meanwhile (`cell`), and ATen's kernel elsewhere; it does as well what depends on that order
+where the program asks for deterministic algorithms, or says that it cannot. A destination that nobody else reads, in
 memory that is the graph's own, is not copied: `spent` says which.
 Neighbours: `indexing.py` (reads at loaded positions), `loop/collision.py` (which loops may be shared among threads).
 """
@@ -12,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any, NamedTuple
+
+import torch
 
 from stator.loop import expr as e
 from stator.loop.expr import Expr
@@ -59,6 +62,8 @@ def cell(context: Context, dtype: str, wide: str, mode: str) -> Cell | None:
     Sums wrap around in wider integers as they do in narrow ones; truth is 1, so its sum is the greatest.
     """
     atomics = context.device.atomics
+    if atomics is not None and _is_ordered(dtype, mode):
+        return None
     if atomics is None or mode == "put" or wide in atomics.get(mode, ()):
         return _plain(dtype, wide, mode)
     if dtype == "bool":
@@ -66,6 +71,12 @@ def cell(context: Context, dtype: str, wide: str, mode: str) -> Cell | None:
     if mode == "mul":
         return None
     return _ordered(dtype, mode) if dtype in FLOATS else _plain(dtype, "i32", mode)
+
+
+def _is_ordered(dtype: str, mode: str) -> bool:
+    """Whether results depend on the order of writes to one address, and the program wants the same ones every time."""
+    depends = mode == "put" or (mode in ("add", "mul") and dtype in FLOATS)
+    return depends and torch.are_deterministic_algorithms_enabled()
 
 
 def _plain(dtype: str, wide: str, mode: str) -> Cell:
@@ -235,7 +246,8 @@ def embedding_dense_backward(
     context: Context, out: Spec, grad: LazyTensor, positions: LazyTensor, rows: int, padding: int, by_frequency: bool
 ) -> Any:
     atomics = context.device.atomics
-    if by_frequency or 0 in grad.size or 0 in out.size or (atomics is not None and out.dtype not in atomics["add"]):
+    eager = atomics is not None and (out.dtype not in atomics["add"] or _is_ordered(out.dtype, "add"))
+    if by_frequency or 0 in grad.size or 0 in out.size or eager:
         return extern(context, out, grad, positions, rows, padding, by_frequency)
     _realize_small(context, grad, out.size)
     zeros = pointwise(out.size, out.dtype, lambda at: e.const(0, out.dtype), 1)
