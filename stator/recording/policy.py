@@ -219,7 +219,7 @@ class Policy:
             why = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
             variant.failures += 1
             if variant.failures < TRIES:  # some things are only made at a thread's first call
-                log.record(log.RECORDING, graph=self.facts.name, recorded=False, why=why, copied=0)
+                log.record(log.RECORDING, graph=self.facts.name, recorded=False, told=f"is tried again: {why}")
                 return None
         self._refuse(variant, why)
         return None
@@ -295,7 +295,8 @@ class Policy:
                 known.append(place)
         variant.recordings.append(made.recording)
         self.recordings.append(made.recording)
-        log.record(log.RECORDING, graph=facts.name, recorded=True, why="", copied=len(variant.copied))
+        told = f"is recorded, with {len(variant.copied)} inputs copied and {len(variant.fresh)} results given as copies"
+        log.record(log.RECORDING, graph=facts.name, recorded=True, told=told)
         log.count(recordings=1)
         return made.recording
 
@@ -320,8 +321,9 @@ class Policy:
         if why in self.told:
             return
         self.told.add(why)
-        log.record(log.RECORDING, graph=self.facts.name, recorded=False, why=why, copied=0)
-        text = f"calls of {self.facts.name} run as they are and are not recorded: {why}"
+        told = f"calls run as they are and are not recorded: {why}"
+        log.record(log.RECORDING, graph=self.facts.name, recorded=False, told=told)
+        text = f"{self.facts.name}: {told}"
         if self.options.strict:
             raise WithoutEffect(text)
         announce(text, RecordingWarning)
