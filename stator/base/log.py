@@ -31,7 +31,7 @@ RECOMPILE: Final = "recompile"  # reason: str
 SPEED: Final = (
     "speed"  # graph: str, compiled, eager: float (seconds a call), slower, runs_eager: bool, why: str (if not measured)
 )
-RECORDING: Final = "recording"  # graph: str, recorded: bool, why: str ("" where it was), copied: int (inputs)
+RECORDING: Final = "recording"  # graph: str, recorded: bool, told: str (what of it is, or why it is not)
 PRODUCT: Final = "product"  # told: str, and the fields of `tuning.Tuned`: loop, library: float (seconds), …
 FAULT: Final = "fault"  # the fields of `faults.Fault`, its location as file: str, line: int
 NOTE: Final = "note"  # text: str; what was accepted and has no effect here

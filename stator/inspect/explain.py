@@ -82,7 +82,7 @@ class Fault:
 @dataclass(frozen=True, slots=True)
 class Explanation:
     """What one compilation did; printing it gives the report. Kernels and externs are listed once a launch, products
-    where they were measured.
+    where they were measured; `recordings` say of each graph what a device records of its calls, where that was asked.
 
     `memory` has for each graph the bytes that running it is predicted to take, besides inputs and parameters.
     """
@@ -94,6 +94,7 @@ class Explanation:
     externs: tuple[str, ...]
     patterns: tuple[Replacement, ...]
     products: tuple[str, ...]
+    recordings: tuple[str, ...]
     recompiles: tuple[str, ...]
     speed: tuple[Speed, ...]
     faults: tuple[Fault, ...]
@@ -151,6 +152,7 @@ class Explanation:
                 for facts in recorder.of(log.PATTERN)
             ),
             products=tuple(str(facts["told"]) for facts in recorder.of(log.PRODUCT)),
+            recordings=tuple(f"{facts['graph']} {facts['told']}" for facts in recorder.of(log.RECORDING)),
             recompiles=tuple(str(facts.get("reason", "")) for facts in recorder.of(log.RECOMPILE)),
             speed=tuple(Speed(**facts) for facts in recorder.of(log.SPEED)),
             faults=tuple(_fault(facts) for facts in recorder.of(log.FAULT)),
@@ -170,6 +172,7 @@ class Explanation:
         counted = Counter(map(str, self.patterns)).items()
         parts += [Text(f"pattern: {item}" + (f" ({count} times)" if count > 1 else "")) for item, count in counted]
         parts += [Text(f"product: {told}") for told in self.products]
+        parts += [Text(f"recording: {told}") for told in self.recordings]
         parts += [_speed_text(item) for item in self.speed]
         parts += [Text(_memory_text(facts)) for facts in self.memory]
         if self.graphs:

@@ -1,4 +1,8 @@
-"""From a linked graph to one whose calls are recorded; the same graph where its device records nothing."""
+"""From a linked graph to one whose calls are recorded; the same graph where its device records nothing.
+
+What is known of a plan is read off it here, once: which inputs it writes, where its results lie, which steps cannot be
+recorded. `policy.py` decides by that at each call that no recording fits.
+"""
 
 from __future__ import annotations
 
@@ -44,14 +48,14 @@ def record_plan(call: Call, artifact: GraphArtifact, options: Options) -> Call:
         return call
     found = barriers(plan, recorder.REFUSED)
     artifacts.stage(f"{plan.name}_recording", lambda: _text(plan, found), "txt")
+    log.record(log.RECORDING, graph=plan.name, recorded=len(found) < _acting(plan), told=_sentence(plan, found))
     made = _recorded(call, plan, partial(load, artifact.units, options, plan.device), options, found)
     return made if made is not None else call
 
 
 def _recorded(call: Call, plan: ir.Plan, kernels: Kernels, options: Options, found: Mapping[int, str]) -> Call | None:
     """The plan with these barriers; None where it cannot be cut."""
-    if not any(isinstance(step, ir.Launch | ir.Invoke) for i, step in enumerate(plan.steps) if i not in found):
-        log.record(log.RECORDING, graph=plan.name, recorded=False, why="no step can be", copied=0)
+    if len(found) == _acting(plan):
         return call
     if found:
         return _in_parts(call, plan, kernels, options, found)
@@ -66,10 +70,8 @@ def _in_parts(call: Call, plan: ir.Plan, kernels: Kernels, options: Options, fou
     except ValueError as refusal:
         why = f"{next(iter(found.values()))}, and {refusal}"
         options.announce(WithoutEffect(f"calls of {plan.name} are not recorded: {why}"))
-        log.record(log.RECORDING, graph=plan.name, recorded=False, why=why, copied=0)
+        log.record(log.RECORDING, graph=plan.name, recorded=False, told=f"is not cut: {why}")
         return call
-    for number, why in found.items():
-        log.record(log.RECORDING, graph=plan.name, recorded=False, why=f"step {number}: {why}", copied=0)
     last = ending(plan)
     result = executor.make(last, {}, options.reuse_results)
     if result is None:
@@ -80,17 +82,12 @@ def _in_parts(call: Call, plan: ir.Plan, kernels: Kernels, options: Options, fou
         run = executor.make(part.plan, loaded, options.reuse_results)
         if run is None:
             return None
-        if not part.barrier and _worth(part.plan):
+        if not part.barrier and _acting(part.plan):
             retry = partial(_cut_again, run, part.plan, kernels, options, {})
             calls.append(_native(run, _facts(part.plan, run), plan.device, options, retry))
         else:
             calls.append(run)
     return PartsInOrder(plan, parts, calls, result, [given.name for given in last.inputs])
-
-
-def _worth(plan: ir.Plan) -> bool:
-    """Whether there is something in it that is queued."""
-    return any(isinstance(step, ir.Launch | ir.Invoke) for step in plan.steps)
 
 
 def _cut_again(
@@ -106,8 +103,9 @@ def _cut_again(
     if number is None or number in found or not isinstance(plan.steps[number], ir.Invoke) or len(found) >= CUTS:
         return None
     step: Any = plan.steps[number]
-    why = f"{step.target}: recording it raised {type(error).__name__}"
-    return _in_parts(call, plan, kernels, options, {**found, number: why})
+    more = {**found, number: f"{step.target}: recording it raised {type(error).__name__}"}
+    log.record(log.RECORDING, graph=plan.name, recorded=True, told=_sentence(plan, more))
+    return _in_parts(call, plan, kernels, options, more)
 
 
 def record_call(call: Call, name: str, written: frozenset[int], device: str, options: Options) -> Call:
@@ -135,12 +133,11 @@ def _native(
 def _facts(plan: ir.Plan, call: Any) -> Facts:
     found = escapes(plan)
     native = hasattr(call, "into")
-    acting = sum(isinstance(step, ir.Launch | ir.Invoke) for step in plan.steps)
     tensors = [(i, given) for i, given in enumerate(plan.inputs) if given.form is not None]
     elsewhere = [i for i, given in tensors if kind_of(given.device) != kind_of(plan.device)]
     return Facts(
         plan.name,
-        acting,
+        _acting(plan),
         written_inputs(plan),
         unread_inputs(plan).union(elsewhere),
         frozenset([i for i, given in tensors if ir.symbols_in(given.form)]),
@@ -190,13 +187,23 @@ def _number(extent: Any, values: Mapping[str, int]) -> int:
     return evaluate(extent, {symbol: values[symbol.name] for symbol in extent.symbols})
 
 
+def _acting(plan: ir.Plan) -> int:
+    """How many steps do something."""
+    return sum(isinstance(step, ir.Launch | ir.Invoke) for step in plan.steps)
+
+
+def _sentence(plan: ir.Plan, found: Mapping[int, str]) -> str:
+    """What of a plan is recorded."""
+    acting = _acting(plan)
+    skipped = "; ".join([f"step {number} runs as it is: {why}" for number, why in found.items()])
+    return f"has {acting - len(found)} of {acting} steps recorded" + (f"; {skipped}" if skipped else "")
+
+
 def _text(plan: ir.Plan, found: Mapping[int, str]) -> str:
-    """For people: what is recorded of a plan and what is not."""
-    acting = sum(isinstance(step, ir.Launch | ir.Invoke) for step in plan.steps)
-    lines = [f"{plan.name}: {acting - len(found)} of {acting} steps are recorded"]
-    lines += [f"step {number} runs as it is: {why}" for number, why in found.items()]
+    """The same for the folder of artifacts, with where the results lie."""
     kinds = escapes(plan)
+    lines = f"{plan.name} {_sentence(plan, found)}".split("; ")
     lines.append(f"results in places: {', '.join([step.name for step in kinds.places]) or 'none'}")
     if kinds.foreign:
-        lines.append("some results lie in memory of operators: the recording has a pool of its own")
+        lines.append("results in memory of operators: a recording has a pool of its own")
     return "\n".join(lines) + "\n"

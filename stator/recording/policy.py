@@ -31,8 +31,8 @@ MOST, ANEW = 12, 2
 #: How often recording may fail before it is given up.
 TRIES = 2
 #: How many calls may have results that are still there and memory of their own, before the next ones give copies: of
-#: results of few bytes, and of larger ones.
-KEPT, KEPT_LARGE, FEW_BYTES = 2, 4, 1 << 20
+#: results of few bytes, of such where each recording has all of its results to itself, and of larger ones.
+KEPT, KEPT_APART, KEPT_LARGE, FEW_BYTES = 2, 1, 4, 1 << 20
 #: Bytes that a device copies in about the time that the host takes for a launch: more than that for each step is more
 #: than recording saves.
 BYTES_A_STEP = 4 << 20
@@ -83,7 +83,7 @@ class Policy:
     `retry(error)`: told what recording raised, it may give what runs the graph from then on.
     """
 
-    __slots__ = ("_by_key", "apart", "call", "facts", "number", "options", "recorder", "recordings", "retry", "told")
+    __slots__ = ("_by_key", "call", "facts", "number", "options", "recorder", "recordings", "retry", "settled", "told")
 
     def __init__(
         self,
@@ -96,15 +96,15 @@ class Policy:
     ) -> None:
         self.call, self.facts, self.recorder, self.number, self.options = call, facts, recorder, number, options
         self.retry = retry
-        #: Whether `call` is by now a sequence of parts, which are recorded by themselves.
-        self.apart = False
+        #: Whether nothing is decided any more: no call is recorded, or `call` is parts, which are so by themselves.
+        self.settled = False
         self.recordings: list[Recording] = []
         self.told: set[str] = set()
         self._by_key: dict[tuple[Any, ...], Variant] = {}
 
     def decide(self, inputs: list[Any], stream: int) -> tuple[Any, ...]:
         """What a call gives that no recording fits, or none that is idle."""
-        variant = self._variant(inputs, stream) if not self.apart else None
+        variant = self._variant(inputs, stream) if not self.settled else None
         if variant is None or variant.refused:
             return self.call(inputs)
         if not variant.warm:
@@ -219,13 +219,13 @@ class Policy:
             why = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
             variant.failures += 1
             if variant.failures < TRIES:  # some things are only made at a thread's first call
-                log.record(log.RECORDING, graph=self.facts.name, recorded=False, why=why, copied=0)
+                log.record(log.RECORDING, graph=self.facts.name, recorded=False, told=f"is tried again: {why}")
                 return None
         self._refuse(variant, why)
         return None
 
     def _go_apart(self, call: Callable[[list[Any]], tuple[Any, ...]]) -> None:
-        self.call, self.retry, self.apart = call, None, True
+        self.call, self.retry, self.settled = call, None, True
         self.recordings.clear()
         self._by_key.clear()
 
@@ -248,9 +248,13 @@ class Policy:
             for first, places in variant.places.items()
             if places and not any(place.idle for place in places)
         }
-        kept = KEPT if sum(alive.values()) <= FEW_BYTES else KEPT_LARGE
-        if len(busy) >= kept:
-            variant.fresh |= set(alive)
+        few = KEPT if self.facts.shared else KEPT_APART
+        if len(busy) < (few if sum(alive.values()) <= FEW_BYTES else KEPT_LARGE):
+            return
+        variant.fresh |= set(alive)
+        if not self.facts.shared:  # all other results would have memory twice
+            for recording in busy:
+                self._drop(variant, recording)
 
     def _start_anew(self, variant: Variant, inputs: Sequence[Any]) -> bool:
         """Whether the variant may be recorded from the start, with all inputs copied that have ever moved."""
@@ -295,7 +299,8 @@ class Policy:
                 known.append(place)
         variant.recordings.append(made.recording)
         self.recordings.append(made.recording)
-        log.record(log.RECORDING, graph=facts.name, recorded=True, why="", copied=len(variant.copied))
+        told = f"is recorded, with {len(variant.copied)} inputs copied and {len(variant.fresh)} results given as copies"
+        log.record(log.RECORDING, graph=facts.name, recorded=True, told=told)
         log.count(recordings=1)
         return made.recording
 
@@ -314,14 +319,16 @@ class Policy:
         variant.refused = why
         for recording in list(variant.recordings):
             self._drop(variant, recording)
+        self.settled = not self.recordings and self.facts.geometry == frozenset()
         self._tell(why)
 
     def _tell(self, why: str) -> None:
         if why in self.told:
             return
         self.told.add(why)
-        log.record(log.RECORDING, graph=self.facts.name, recorded=False, why=why, copied=0)
-        text = f"calls of {self.facts.name} run as they are and are not recorded: {why}"
+        told = f"calls run as they are and are not recorded: {why}"
+        log.record(log.RECORDING, graph=self.facts.name, recorded=False, told=told)
+        text = f"{self.facts.name}: {told}"
         if self.options.strict:
             raise WithoutEffect(text)
         announce(text, RecordingWarning)

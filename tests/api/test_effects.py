@@ -17,7 +17,7 @@ import pytest
 import torch
 
 import stator
-from stator import speed
+from stator import speed, targets
 from stator._native import results_bytes
 from stator.base import announce, log
 from stator.base.errors import (
@@ -28,6 +28,7 @@ from stator.base.errors import (
     InternalError,
     InvalidArgument,
     OptionWarning,
+    RecordingWarning,
     StatorWarning,
     UnknownVariable,
     WithoutEffect,
@@ -36,6 +37,7 @@ from stator.base.options import MODES, OPTIONS, VARIABLES, Options
 from stator.capture import entry
 from stator.loop import verify
 from stator.runtime import arena, toolchain
+from tests.recording.fake import Recorder
 
 
 def asked() -> Iterator[tuple[str, object]]:
@@ -335,7 +337,49 @@ def patterns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert lines == ["pattern attention"]
 
 
-for _kind in set(log.LOG_KINDS) - {"graphs", "faults", "patterns", "products"}:
+def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
+    """One for memory of the host."""
+    fake = Recorder()
+    monkeypatch.setattr(targets, "recorder", lambda device: fake)
+    return fake
+
+
+@effect("cudagraphs", True)
+@effect("mode", "reduce-overhead")
+@effect("mode", "max-autotune")
+@effect("backend", "cudagraphs")
+@effect("log", "recordings")
+def recordings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calls are recorded, and told to be; where a device records none, that is said at the first call."""
+    lines: list[str] = []
+    monkeypatch.setattr(log, "_print", lambda head, facts: lines.append(f"{head} {facts.get('told')}"))
+    asked: list[dict[str, Any]] = [{"options": {"cudagraphs": True}}, {"mode": "reduce-overhead"}]
+    asked += [{"mode": "max-autotune"}, {"backend": "cudagraphs"}]
+    for arguments in asked:
+        announce.forget()
+        with pytest.warns(OptionWarning, match="has no effect on graphs of the cpu") as caught:
+            run(**arguments)
+        assert len(caught) == 1
+        with monkeypatch.context() as patched:
+            fake = recorder(patched)
+            run(wave, 5, 5, 5, 5, **{**arguments, "options": {"logs": "recordings", **arguments.get("options", {})}})
+            assert fake.launches >= 2 and not fake.errors
+    assert "recording has 1 of 1 steps recorded" in lines
+    assert any("is recorded, with" in line for line in lines)
+
+
+@effect("cudagraph_sizes", ...)
+def cudagraph_sizes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for limit, launches in ((1, 0), (4, 4)):
+        fake = recorder(monkeypatch)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RecordingWarning)
+            sizes = {"cudagraphs": True, "cudagraph_sizes": limit}
+            run(wave, 5, 6, 7, 5, 6, 7, 5, 6, 7, dynamic=True, options=sizes)
+        assert (fake.launches >= launches) and (launches > 0 or fake.launches <= 2)
+
+
+for _kind in set(log.LOG_KINDS) - {"graphs", "faults", "patterns", "products", "recordings"}:
 
     @effect("log", _kind)
     def log_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str = _kind) -> None:
@@ -378,9 +422,7 @@ def fullgraph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @effect("argument", "mode")
 @effect("argument", "options")
 def mode_and_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    announce.forget()
-    with pytest.warns(OptionWarning):
-        assert stator.api.decide(mode="max-autotune").options.autotune
+    assert stator.api.decide(mode="max-autotune").options.autotune
     assert not stator.api.decide(mode="max-autotune", options={"autotune": False, "cudagraphs": False}).options.autotune
 
 
@@ -429,6 +471,7 @@ def test_no_effect_is_tested_of_what_does_not_exist() -> None:
 OTHERS: dict[str, object] = {  # a value for each option that takes any number or text
     "cache_dir": "/elsewhere", "cache_bytes": 1, "debug": "/elsewhere", "logs": "notes", "threads": 3,
     "activation_memory_budget": 0.5, "recompile_limit": 2, "compiler": "clang++",
+    "cudagraph_sizes": 3,
 }  # fmt: skip
 
 
@@ -438,13 +481,7 @@ def test_the_environment_sets_every_option(name: str, monkeypatch: pytest.Monkey
     for known in OPTIONS.values():
         monkeypatch.delenv(known.environment, raising=False)
     monkeypatch.setenv(OPTIONS[name].environment, str(value))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", OptionWarning)
-        if name == "strict" or not OPTIONS[name].without_effect:
-            assert getattr(Options.from_user(), name) == value
-        else:
-            with pytest.raises(WithoutEffect, match=OPTIONS[name].environment):
-                Options.from_user(options={"strict": True})
+    assert getattr(Options.from_user(), name) == value
 
 
 @pytest.mark.parametrize("name, meant", [("STATOR_LOG", "STATOR_LOGS"), ("STATOR_CACHEDIR", "STATOR_CACHE_DIR")])

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from stator.base import announce
-from stator.base.errors import InvalidOption, OptionWarning, UnknownMode, UnknownOption
+from stator.base.errors import InvalidOption, UnknownMode, UnknownOption
 from stator.base.options import MODES, OPTIONS, Options
 
 
@@ -33,9 +33,8 @@ def test_the_stronger_source_wins(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STATOR_AUTOTUNE", "0")
     assert Options.from_user().threads == 3
     assert Options.from_user(options={"threads": 5}).threads == 5
-    with pytest.warns(OptionWarning, match="mode 'max-autotune' has no effect until"):
-        assert Options.from_user("max-autotune").autotune is True
-        assert Options.from_user("max-autotune", {"autotune": False}).autotune is False
+    assert Options.from_user("max-autotune").autotune is True
+    assert Options.from_user("max-autotune", {"autotune": False}).autotune is False
 
 
 def test_dynamic_is_three_valued() -> None:
