@@ -23,7 +23,7 @@ from stator.aot.partition import Partitioned, partition
 from stator.aot.prologue import Prologue, mark, split
 from stator.aot.trace import Joint, trace
 from stator.base import artifacts, log
-from stator.base.device import HOST, Device
+from stator.base.device import HOST, Device, kind_of
 from stator.base.errors import InternalError, StatorError
 from stator.base.options import Options
 from stator.compiled import Compiled
@@ -53,9 +53,11 @@ def build(gm: fx.GraphModule, example_inputs: Sequence[Any], options: Options) -
     """Trace, partition and compile both halves."""
     environment: Environment | None = gm.meta.get("sizes")
     assumed = len(environment.conditions) if environment is not None else 0
-    joint, parts, prologue = cut(gm, example_inputs, options)
-    metadata = parts.metadata
     with Building(options) as building:
+        for place in _places(example_inputs):
+            building.expect(place)
+        joint, parts, prologue = cut(gm, example_inputs, options)
+        metadata = parts.metadata
         first = compile_alone(prologue.graph, "forward_prologue", building, options) if prologue else None
         forward = schedule_graph(parts.forward, "forward", options)
         units = [
@@ -221,6 +223,12 @@ def _kept(metadata: Metadata) -> list[Kept]:
     start = {"value": 0, "extra": len(metadata.values)}
     places = [(i, saved) for i, saved in enumerate(metadata.saved) if saved.source in start]
     return [Kept(i, start[saved.source] + saved.index) for i, saved in places]
+
+
+def _places(inputs: Sequence[Any]) -> list[str]:
+    """The devices of tensors for which there are targets."""
+    found = dict.fromkeys([str(value.device) for value in inputs if isinstance(value, torch.Tensor)])
+    return [device for device in found if targets.has(kind_of(device))]
 
 
 def _device(gm: fx.GraphModule) -> str:

@@ -52,14 +52,19 @@ class Building:
         for building in self._by_kind.values():
             building.close()
 
+    def expect(self, device: str) -> None:
+        """Units for a device will come: what takes long to start may start."""
+        self._of(device).expect(device)
+
     def begin(self, units: Sequence[Unit], device: str = HOST) -> tuple[Unit, ...]:
         """Have units compiled for a device; the same with what they are found by when they are loaded."""
-        if not units:
-            return ()
+        return self._of(device).begin(units, device) if units else ()
+
+    def _of(self, device: str) -> targets.Building:
         kind = kind_of(device)
         if kind not in self._by_kind:
             self._by_kind[kind] = targets.toolchain(kind).building(self._options)
-        return self._by_kind[kind].begin(units, device)
+        return self._by_kind[kind]
 
     def finish(self) -> None:
         """Wait until all can be loaded."""

@@ -49,6 +49,9 @@ class Printer(Protocol):
 class Building(Protocol):
     """Units that are compiled while their caller goes on."""
 
+    def expect(self, device: str) -> None:
+        """Units for a device will come: what takes long to start may start."""
+
     def begin(self, units: Sequence[Unit], device: str) -> tuple[Unit, ...]:
         """Have units compiled for a device; the same with what they are found by when they are loaded."""
 

@@ -19,6 +19,8 @@ GET = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_void_p))
 SET = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 STREAM = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int32, ctypes.POINTER(ctypes.c_void_p))
 CONTEXT, OTHER = 0x50, 0x60
+#: A status of which nothing is raised.
+SILENT = 77
 #: (2 * n0 + 1)
 SIZED = (("const", 2), ("operand", 0), ("*",), ("const", 1), ("+",))
 
@@ -58,14 +60,18 @@ class Driver:
         found[0] = 0x700 + device
         return 0
 
-    def build(self, anywhere: bool, wide: bool) -> tuple[int, int, int]:
+    def build(self, anywhere: bool, wide: bool) -> tuple[int, ...]:
         self.built.append((anywhere, wide))
-        return 0x1000 + anywhere + 2 * wide, 64, CONTEXT
+        return 0x1000 + anywhere + 2 * wide, 64, 128, CONTEXT
+
+    def refused(self, name: str, status: int) -> None:
+        if status != SILENT:
+            raise RuntimeError(f"{name} gave {status}")
 
     def kernel(
         self, sizes: int = 0, grid: Any = 5, limits: Any = (), aligned: tuple[bool, ...] = (True, True)
     ) -> Kernel:
-        return device_kernel("mine", aligned, sizes, grid, limits, 128, 3, self.addresses, self.build)
+        return device_kernel("mine", aligned, sizes, grid, limits, 3, self.addresses, self.build, self.refused)
 
 
 @pytest.fixture
@@ -124,7 +130,10 @@ def test_another_context_is_put_back(driver: Driver, before: int) -> None:
 
 def test_what_the_driver_refuses_is_told(driver: Driver) -> None:
     driver.status = 700
-    with pytest.raises(RuntimeError, match="CUDA error 700 where mine was launched"):
+    with pytest.raises(RuntimeError, match="mine gave 700"):
+        driver.kernel()(0x100, 0x200)
+    driver.status = SILENT
+    with pytest.raises(SystemError, match="which raised nothing"):
         driver.kernel()(0x100, 0x200)
 
 
@@ -136,16 +145,35 @@ def test_more_blocks_than_there_are_numbers_for_are_refused() -> None:
     assert not driver.launches
 
 
+def test_a_grid_may_have_three_dimensions() -> None:
+    driver = Driver(3)
+    driver.kernel(1, [SIZED, 7, (("operand", 0),)])(0x100, 0x200, 4)
+    driver.kernel(1, [SIZED, (("operand", 0),)])(0x100, 0x200, 0)
+    assert [x[1] for x in driver.launches] == [(9, 7, 4)]
+    with pytest.raises(OverflowError, match="mine"):
+        driver.kernel(1, [1, (("operand", 0),)])(0x100, 0x200, 1 << 16)
+
+
 def test_what_is_raised_while_it_is_built_is_raised(driver: Driver) -> None:
-    def refused(anywhere: bool, wide: bool) -> tuple[int, int, int]:
+    def refused(anywhere: bool, wide: bool) -> tuple[int, ...]:
         raise KeyError("no compiler")
 
-    kernel = device_kernel("mine", (True,), 0, 1, (), 32, 0, driver.addresses, refused)
+    kernel = device_kernel("mine", (True,), 0, 1, (), 0, driver.addresses, refused, driver.refused)
     with pytest.raises(KeyError, match="no compiler"):
         kernel(0x100)
 
 
-@pytest.mark.parametrize("change", [{"grid": (("+",),)}, {"grid": "5"}, {"limits": ((SIZED, "x"),)}, {"limits": (1,)}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"grid": (("+",),)},
+        {"grid": "5"},
+        {"grid": []},
+        {"grid": [1, 1, 1, 1]},
+        {"limits": ((SIZED, "x"),)},
+        {"limits": (1,)},
+    ],
+)
 def test_what_does_not_fit_is_not_taken(driver: Driver, change: dict[str, Any]) -> None:
     with pytest.raises((ValueError, TypeError)):
         driver.kernel(**{"sizes": 1, **change})

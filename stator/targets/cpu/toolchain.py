@@ -29,6 +29,9 @@ class Libraries:
         self._cpp = Cpp(options)
         self._compilation = Compilation(self._cpp)
 
+    def expect(self, device: str) -> None:
+        """A compiler starts as fast as it can."""
+
     def begin(self, units: Sequence[Unit], device: str = HOST) -> tuple[Unit, ...]:
         """The same with the keys of their libraries."""
         keys = [self._cpp.key(unit.source, unit.flags) for unit in units]

@@ -21,6 +21,8 @@ CALLS: list[str] = []
 
 
 class Building:
+    def expect(self, device: str) -> None: ...
+
     def begin(self, units: Sequence[Unit], device: str) -> tuple[Unit, ...]:
         return tuple(units)
 
