@@ -163,17 +163,11 @@ def test_what_is_raised_while_it_is_built_is_raised(driver: Driver) -> None:
         kernel(0x100)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"grid": (("+",),)},
-        {"grid": "5"},
-        {"grid": []},
-        {"grid": [1, 1, 1, 1]},
-        {"limits": ((SIZED, "x"),)},
-        {"limits": (1,)},
-    ],
-)
+GRIDS: list[Any] = [(("+",),), "5", [], [1, 1, 1, 1]]
+LIMITS: list[Any] = [((SIZED, "x"),), (1,)]
+
+
+@pytest.mark.parametrize("change", [*[{"grid": grid} for grid in GRIDS], *[{"limits": limits} for limits in LIMITS]])
 def test_what_does_not_fit_is_not_taken(driver: Driver, change: dict[str, Any]) -> None:
     with pytest.raises((ValueError, TypeError)):
         driver.kernel(**{"sizes": 1, **change})
