@@ -204,7 +204,7 @@ def loops_for(call: Call, seconds: float) -> int:
     return max(3, int(seconds * 1e6 / max(hot(call, 20), 0.01)))
 
 
-def measure(case: Case, compilers: list[str], rounds: int, device: str) -> dict[str, Figures]:
+def measure(case: Case, compilers: list[str], rounds: int, device: str = "cpu") -> dict[str, Figures]:
     """The figures of one case: by what is called, hot and flushed."""
     program, inputs = case.program(), case.inputs(device)
     if isinstance(program, nn.Module):
