@@ -188,13 +188,13 @@ static int run_launch(Run *run, const Step *step) {
         if (!extent_value(&step->launch.sizes[i], run->numbers, &value)) return hold_gil(run), overflowed();
         pointers[count + i] = (void *)(intptr_t)value;
     }
+    let_gil_go(run); /* a launch waits where the device has too much to do, maybe for what another thread has to queue */
     if (step->launch.code != NULL) {
         int status = device_launch(step->launch.code, pointers);
         if (status == 0) return 0;
         hold_gil(run);
         return device_settle(step->launch.code, pointers, status);
     }
-    let_gil_go(run);
     const char *text = step->launch.function(pointers);
     if (text == NULL) return 0;
     hold_gil(run);

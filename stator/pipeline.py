@@ -60,12 +60,10 @@ def build(gm: fx.GraphModule, example_inputs: Sequence[Any], options: Options) -
         metadata = parts.metadata
         first = compile_alone(prologue.graph, "forward_prologue", building, options) if prologue else None
         forward = schedule_graph(parts.forward, "forward", options)
-        units = [
-            building.begin(emit_kernels(forward, options), forward.place)
-        ]  # these compile while backward is scheduled
+        units = [begin_kernels(forward, building, options)]  # these compile while backward is scheduled
         backward = schedule_graph(parts.backward, "backward", options) if parts.backward is not None else None
         if backward is not None:
-            units.append(building.begin(emit_kernels(backward, options), backward.place))
+            units.append(begin_kernels(backward, building, options))
         with stage("memory"):
             device = _record(forward, options)
             given = len(metadata.saved)
@@ -126,8 +124,7 @@ def compile_alone(gm: fx.GraphModule | None, name: str, building: Building, opti
     if gm is None:
         return None
     schedule = schedule_graph(gm, name, options)
-    units = building.begin(emit_kernels(schedule, options), schedule.place)
-    return emit_artifact(schedule, units, options)
+    return emit_artifact(schedule, begin_kernels(schedule, building, options), options)
 
 
 def schedule_graph(gm: fx.GraphModule, name: str, options: Options) -> Schedule:
@@ -151,6 +148,11 @@ def schedule_graph(gm: fx.GraphModule, name: str, options: Options) -> Schedule:
     with stage("schedule", graph=name):
         schedule = schedule_program(program, device, rounds=options.numerics == "eager")
     return schedule
+
+
+def begin_kernels(schedule: Schedule, building: Building, options: Options) -> tuple[Unit, ...]:
+    """The kernels of a schedule on their way to the store."""
+    return building.begin(emit_kernels(schedule, options), schedule.place, sources.kernel_remarks(schedule))
 
 
 def emit_kernels(schedule: Schedule, options: Options) -> list[Unit]:

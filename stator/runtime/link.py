@@ -11,7 +11,7 @@ import itertools
 import linecache
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from stator import targets
@@ -56,9 +56,14 @@ class Building:
         """Units for a device will come: what takes long to start may start."""
         self._of(device).expect(device)
 
-    def begin(self, units: Sequence[Unit], device: str = HOST) -> tuple[Unit, ...]:
-        """Have units compiled for a device; the same with what they are found by when they are loaded."""
-        return self._of(device).begin(units, device) if units else ()
+    def begin(
+        self, units: Sequence[Unit], device: str = HOST, remarks: Mapping[str, str] | None = None
+    ) -> tuple[Unit, ...]:
+        """Have units compiled for a device; the same with what they are found by when they are loaded.
+
+        `remarks` say of kernels by name what of the program they compute, for errors.
+        """
+        return self._of(device).begin(units, device, remarks or {}) if units else ()
 
     def _of(self, device: str) -> targets.Building:
         kind = kind_of(device)

@@ -187,10 +187,10 @@ def test_what_another_version_has_filed_is_made_anew(triton: None, store: Store)
 def test_what_the_compiler_refuses_is_told_with_the_text(triton: None, store: Store) -> None:
     first = sources(unit(1000, 2000))[0]
     wrong = Source(first.name, first.text.replace("t0 + t0", "t0 + missing"), first.launch, TARGET)
-    binaries.begin(wrong, "kernel-wrong", store)
+    binaries.begin(wrong, "kernel-wrong", store, remark="model.py:7: add")
     for _ in range(2):
         with pytest.raises(KernelRefused) as raised:
-            binaries.binary(wrong, "kernel-wrong", store, remark="model.py:7: add")
+            binaries.binary(wrong, "kernel-wrong", store)
         text = str(raised.value)
         assert "kernel first does not compile" in text and "missing is not defined" in text
         assert "it computes model.py:7: add" in text and "t1 = t0 + missing" in text
@@ -221,12 +221,13 @@ def test_a_worker_that_dies_takes_nothing_with_it(
 
 
 def test_units_carry_the_keys_of_their_binaries(hopper: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    begun: list[str] = []
+    begun: list[tuple[str, str]] = []
     monkeypatch.setattr(binaries, "compiler", lambda: "triton 3")
-    monkeypatch.setattr(toolchain, "begin", lambda source, key, store: begun.append(source.name))
+    monkeypatch.setattr(toolchain, "begin", lambda source, key, store, remark: begun.append((source.name, remark)))
     options = Options(cache_dir=str(tmp_path))
-    (made,) = toolchain.building(options).begin([unit(1000, 2000)], "cuda:0")
-    assert made.library.split() == [source.key() for source in sources(made)] and begun == ["first", "second"]
+    (made,) = toolchain.building(options).begin([unit(1000, 2000)], "cuda:0", {"second": "model.py:7: add"})
+    assert made.library.split() == [source.key() for source in sources(made)]
+    assert begun == [("first", ""), ("second", "model.py:7: add")]
     monkeypatch.setattr(toolchain.driver, "launching", lambda: (1, 2, 3, 4))
 
     def compiler() -> str:

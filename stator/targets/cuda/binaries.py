@@ -119,14 +119,18 @@ def compiler() -> str:
 
 #: Binaries on their way to the store, and errors that nobody has asked for yet.
 _pending: dict[tuple[str, str], Future[Answer]] = {}
+#: Of kernels that this process has begun, by key: lines of the program, which no store has.
+_remarks: dict[str, str] = {}
 _lock = threading.Lock()
 
 
-def begin(source: Source, key: str, store: Store, alternative: int = 0) -> None:
-    """Have a kernel compiled by a worker, unless it is there or on its way."""
+def begin(source: Source, key: str, store: Store, alternative: int = 0, remark: str = "") -> None:
+    """Have a kernel compiled by a worker, unless it is there or on its way; what it computes is told in errors."""
     entry = f"{key}-{alternative}"
     place = str(store.root), entry
     with _lock:
+        if remark:
+            _remarks[key] = remark
         if place in _pending or store.path(entry) is not None:
             return
         compiler()
@@ -142,7 +146,7 @@ def _file(place: tuple[str, str], store: Store, answer: Answer) -> None:
             _pending.pop(place, None)
 
 
-def binary(source: Source, key: str, store: Store, alternative: int = 0, remark: str = "") -> Binary:
+def binary(source: Source, key: str, store: Store, alternative: int = 0) -> Binary:
     """The binary of a kernel, which is waited for; KernelRefused where the compiler does not take it."""
     entry = f"{key}-{alternative}"
     found = _stored(store, entry)
@@ -153,7 +157,7 @@ def binary(source: Source, key: str, store: Store, alternative: int = 0, remark:
                 future = _pending.get((str(store.root), entry))
             found = _stored(store, entry) if future is None else None
             if found is None:
-                found = _made(source, entry, store, alternative, future, remark)
+                found = _made(source, key, store, alternative, future)
     if found.scratch or found.clusters > 1:
         raise InternalError("build", f"{source.name} asks for memory of its own, or for clusters of blocks")
     return found
@@ -168,10 +172,9 @@ def _stored(store: Store, entry: str) -> Binary | None:
         return None
 
 
-def _made(
-    source: Source, entry: str, store: Store, alternative: int, future: Future[Answer] | None, remark: str
-) -> Binary:
+def _made(source: Source, key: str, store: Store, alternative: int, future: Future[Answer] | None) -> Binary:
     """What a worker gives; where it has died, what is compiled here."""
+    place = str(store.root), f"{key}-{alternative}"
     answer: Answer | None = None
     if future is not None:
         try:
@@ -180,11 +183,11 @@ def _made(
             announce.announce(f"{source.name} is compiled by the program itself: {error}", BuildWarning, "worker")
     if answer is None:
         answer = worker.answer(source.job(alternative))
-        _file((str(store.root), entry), store, answer)
+        _file(place, store, answer)
     with _lock:
-        _pending.pop((str(store.root), entry), None)
+        _pending.pop(place, None)
     if "error" in answer:
-        raise KernelRefused(source.name, answer["error"], source.text, remark)
+        raise KernelRefused(source.name, answer["error"], source.text, _remarks.get(key, ""))
     return Binary(**answer)
 
 

@@ -10,7 +10,7 @@ store, no compiler is imported. Neighbours: `codegen/triton` writes the text, `b
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -42,14 +42,14 @@ class Compiling:
         """Have the processes there that will compile for a device."""
         workers(target(number(device))).expect()
 
-    def begin(self, units: Sequence[Unit], device: str) -> tuple[Unit, ...]:
+    def begin(self, units: Sequence[Unit], device: str, remarks: Mapping[str, str]) -> tuple[Unit, ...]:
         """Have the kernels of units compiled; the same with the keys of their binaries."""
         found = []
         for unit in units:
             sources = _sources(unit, number(device))
             keys = [source.key() for source in sources]
             for source, key in zip(sources, keys, strict=True):
-                begin(source, key, self._store)
+                begin(source, key, self._store, remark=remarks.get(source.name, ""))
             found.append(replace(unit, library=" ".join(keys)))
         return tuple(found)
 
