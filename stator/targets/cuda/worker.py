@@ -21,7 +21,7 @@ import re
 import signal
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -117,6 +117,16 @@ def work(connection: Connection) -> None:
             connection.send(answer(connection.recv()))
 
 
+def prepare(target: Sequence[Any]) -> None:
+    """Have all in memory that compiling for a target takes."""
+    from triton import knobs
+
+    knobs.nvidia.dump_ptxas_log = True
+    answer({**SMALL, "target": tuple(target)})
+    gc.collect()
+    gc.freeze()  # what workers share stays so
+
+
 def serve(control: socket.socket) -> None:
     """Fork a worker for each connection that comes, until the other end is closed."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks how a worker ended
@@ -137,12 +147,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's interrupt is for the program
     number, target, path = sys.argv[1:]
     sys.path[:] = json.loads(path)
-    from triton import knobs
-
-    knobs.nvidia.dump_ptxas_log = True
-    answer({**SMALL, "target": tuple(json.loads(target))})
-    gc.collect()
-    gc.freeze()  # what workers share stays so
+    prepare(json.loads(target))
     serve(socket.socket(fileno=int(number)))
 
 

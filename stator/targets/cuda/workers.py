@@ -88,10 +88,12 @@ class Workers:
     def _start(self) -> None:
         if self._server is not None and self._server.poll() is None:
             return
+        self._stop()
         ours, theirs = socket.socketpair()
         with theirs:
             number = theirs.fileno()
-            command = [sys.executable, "-P", str(PROGRAM), str(number), json.dumps(self.target), json.dumps(sys.path)]
+            path = json.dumps([str(entry) for entry in sys.path])
+            command = [sys.executable or "", "-P", str(PROGRAM), str(number), json.dumps(self.target), path]
             try:
                 self._server = subprocess.Popen(
                     command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=(number,)
