@@ -216,6 +216,23 @@ def test_memory_that_is_let_go_while_a_stream_sleeps() -> None:
     assert all(bool((t == 7).all()) for t in others)
 
 
+def test_streams_inside_of_a_function() -> None:
+    side = torch.cuda.Stream()
+
+    def function(x: Tensor) -> Tensor:
+        y = x * 2
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            z = (y + 1).softmax(0)
+        torch.cuda.current_stream().wait_stream(side)
+        return z * y
+
+    x = torch.randn(1 << 16, device="cuda")
+    call = stator.compile(function, options={"check_speed": "off"})
+    for _ in range(3):
+        torch.testing.assert_close(call(x), function(x))
+
+
 def test_another_device_is_current(two_devices: None) -> None:
     x = torch.randn(1000, device="cuda:1")
     call = compiled(lambda x: (x * 2).softmax(0) + x)
