@@ -7,8 +7,13 @@
 
 #include "extent.h"
 
+#include <string.h>
+
 #define UNBUILT (-1)
 #define OVERFLOWED (-2)
+/* What stands before the address, and before the number of bytes, of parameters that are packed. */
+#define PACKED_ADDRESS ((void *)1)
+#define PACKED_BYTES ((void *)2)
 enum { ANYWHERE = 1, WIDE = 2, VARIANTS = 4 };
 enum { HIDDEN = 2 }; /* parameters that the compiler adds: memory for scratch and for profiles, of which there is none */
 
@@ -57,8 +62,25 @@ static int variant_of(const DeviceCode *code, void *const *pointers) {
     return variant;
 }
 
+/* The parameters as they lie in the kernel's memory, for which the driver needs to look up none of them; how many bytes. */
+static size_t pack(const DeviceCode *code, int variant, void *const *pointers, char *parameters) {
+    size_t end = (size_t)code->count * sizeof(void *), hidden = HIDDEN * sizeof(void *);
+    memcpy(parameters, pointers, end);
+    const int64_t *sizes = (const int64_t *)(pointers + code->count);
+    for (Py_ssize_t i = 0; i < code->size_count; i++) {
+        int32_t narrow = (int32_t)sizes[i];
+        size_t width = variant & WIDE ? sizeof sizes[i] : sizeof narrow;
+        memcpy(parameters + end, variant & WIDE ? (const void *)&sizes[i] : &narrow, width);
+        end += width;
+    }
+    end = (end + sizeof(void *) - 1) / sizeof(void *) * sizeof(void *);
+    memset(parameters + end, 0, hidden);
+    return end + hidden;
+}
+
 int device_launch(DeviceCode *code, void *const *pointers) {
-    const Binary *binary = &code->binaries[variant_of(code, pointers)];
+    int variant = variant_of(code, pointers);
+    const Binary *binary = &code->binaries[variant];
     void *function = __atomic_load_n(&binary->function, __ATOMIC_ACQUIRE); /* another thread may be building it */
     if (function == NULL) return UNBUILT;
     int64_t grid[3];
@@ -67,16 +89,16 @@ int device_launch(DeviceCode *code, void *const *pointers) {
         if (!extent_value(&code->grid[i], sizes, &grid[i]) || grid[i] > MOST_BLOCKS[i]) return OVERFLOWED;
     }
     if (grid[0] <= 0 || grid[1] <= 0 || grid[2] <= 0) return 0;
-    Py_ssize_t count = code->count + code->size_count;
-    void *parameters[count + HIDDEN], *nothing = NULL, *stream = NULL, *before = NULL;
-    for (Py_ssize_t i = 0; i < count; i++) parameters[i] = (void *)&pointers[i];
-    for (Py_ssize_t i = 0; i < HIDDEN; i++) parameters[count + i] = &nothing;
+    int64_t parameters[code->count + code->size_count + HIDDEN];
+    size_t nbytes = pack(code, variant, pointers, (char *)parameters);
+    void *packed[] = {PACKED_ADDRESS, parameters, PACKED_BYTES, &nbytes, NULL};
+    void *stream = NULL, *before = NULL;
     int status = code->stream(code->device, &stream);
     if (status == 0) status = code->get_context(&before);
     if (status == 0 && before != code->context) status = code->set_context(code->context);
     if (status != 0) return status;
     status = code->launch(function, (unsigned)grid[0], (unsigned)grid[1], (unsigned)grid[2], binary->threads, 1, 1,
-                          binary->shared, stream, parameters, NULL);
+                          binary->shared, stream, NULL, packed);
     if (before != code->context) code->set_context(before);
     return status;
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,8 +13,8 @@ import pytest
 from stator._native import Kernel, device_kernel
 
 LAUNCH = ctypes.CFUNCTYPE(
-    ctypes.c_int, ctypes.c_void_p, *[ctypes.c_uint] * 7, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p),
-    ctypes.c_void_p,
+    ctypes.c_int, ctypes.c_void_p, *[ctypes.c_uint] * 7, ctypes.c_void_p, ctypes.c_void_p,
+    ctypes.POINTER(ctypes.c_void_p),
 )  # fmt: skip
 GET = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_void_p))
 SET = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
@@ -35,17 +36,26 @@ class Driver:
     contexts: list[int] = field(default_factory=list)
     current: int = CONTEXT
     status: int = 0
+    wide: int = 0
 
     def __post_init__(self) -> None:
         self.held = LAUNCH(self.launch), GET(self.get), SET(self.put), STREAM(self.stream)
         self.addresses: Any = tuple([ctypes.cast(function, ctypes.c_void_p).value for function in self.held])
 
     def launch(self, function: int, x: int, y: int, z: int, threads: int, *rest: Any) -> int:
-        _, _, shared, stream, parameters, _ = rest
-        given = [ctypes.c_int64.from_address(parameters[i]).value for i in range(self.count + 2)]
-        self.launches.append((function, (x, y, z), threads, shared, stream, given[: self.count]))
-        assert given[self.count :] == [0, 0]  # no memory of the compiler's own
+        _, _, shared, stream, parameters, packed = rest
+        self.wide = function & 2
+        assert not parameters and (packed[0], packed[2], packed[4]) == (1, 2, None)
+        data = ctypes.string_at(packed[1], ctypes.c_size_t.from_address(packed[3]).value)
+        given = list(struct.unpack(self.layout, data))
+        self.launches.append((function, (x, y, z), threads, shared, stream, given[:-2]))
+        assert given[-2:] == [0, 0]  # no memory of the compiler's own
         return self.status
+
+    @property
+    def layout(self) -> str:
+        """How C packs what the last binary takes: two addresses, sizes of 32 bits or 64, two addresses."""
+        return f"@PP{(self.count - 2) * ('q' if self.wide else 'i')}0PPP"
 
     def get(self, found: Any) -> int:
         found[0] = self.current
@@ -102,10 +112,19 @@ def test_sizes_follow_and_say_the_grid_and_how_wide_positions_are() -> None:
 def test_bits_of_a_float_are_no_size() -> None:
     """A number that a kernel takes may be any 64 bits: then it is one that 32 do not hold."""
     driver = Driver(3)
-    kernel = driver.kernel(1, 5, ((SIZED, 101),))
-    for bits in (2**62 + 1, -(2**62)):
+    magnitude = (("operand", 0), ("const", 0), ("operand", 0), ("-",), ("max",))
+    kernel = driver.kernel(1, 5, ((magnitude, 1 << 31),))
+    for bits in (2**62 + 1, -(2**62), -(2**63), 7):
         kernel(0x100, 0x200, bits)
-    assert [(x[0], x[-1][2]) for x in driver.launches] == [(0x1002, 2**62 + 1), (0x1000, -(2**62))]
+    found = [(x[0], x[-1][2]) for x in driver.launches]
+    assert found == [(0x1002, 2**62 + 1), (0x1002, -(2**62)), (0x1002, -(2**63)), (0x1000, 7)]
+
+
+def test_sizes_are_packed_as_c_packs_them() -> None:
+    for count in (1, 2, 3):
+        driver = Driver(2 + count)
+        driver.kernel(count)(0x100, 0x200, *range(5, 5 + count))
+        assert driver.launches[0][-1] == [0x100, 0x200, *range(5, 5 + count)]
 
 
 def test_addresses_that_are_not_aligned_have_another_binary(driver: Driver) -> None:
