@@ -40,7 +40,7 @@ class Binary:
     """What a driver loads, and what is known of it.
 
     `shared` bytes are asked for at a launch, of `threads` a block; `registers` of a thread and bytes that do not fit
-    into them (`spills`) are -1 where nobody has told.
+    into them (`spills`) are -1 where nobody has told. Compiling it took `seconds`.
     """
 
     image: bytes
@@ -51,6 +51,7 @@ class Binary:
     scratch: int = 0
     registers: int = -1
     spills: int = -1
+    seconds: float = 0.0
 
     def to_bytes(self) -> bytes:
         """What is known, in a line, and the binary behind it."""

@@ -21,6 +21,7 @@ import re
 import signal
 import socket
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from multiprocessing.connection import Connection
 from typing import Any
@@ -95,10 +96,11 @@ def source_of(function: Any, launch: Mapping[str, Any], *, anywhere: bool, wide:
 
 def answer(job: Mapping[str, Any]) -> dict[str, Any]:
     """The binary, or why there is none."""
-    told = io.StringIO()  # what the assembler says, which Triton prints
+    told, start = io.StringIO(), time.perf_counter()  # what the assembler says, which Triton prints
     try:
         with contextlib.redirect_stdout(told):
-            return {**compile_kernel(job), **_resources(told.getvalue())}
+            made = compile_kernel(job)
+        return {**made, **_resources(told.getvalue()), "seconds": time.perf_counter() - start}
     except Exception as error:
         return {"error": f"{type(error).__name__}: {error}"}
 
