@@ -204,7 +204,8 @@ def test_a_worker_that_dies_takes_nothing_with_it(
     announce.forget()
     program = tmp_path / "worker.py"
     text = pool.PROGRAM.read_text().replace(
-        "    told = io.StringIO()", "    if job['launch'].get('deadly'):\n        os._exit(1)\n    told = io.StringIO()"
+        "    told, start = io.StringIO()",
+        "    if job['launch'].get('deadly'):\n        os._exit(1)\n    told, start = io.StringIO()",
     )
     program.write_text(text)
     monkeypatch.setattr(pool, "PROGRAM", program)
