@@ -68,6 +68,16 @@ def test_workers_are_few_and_take_one_job_after_the_other(make: Callable[..., Wo
     assert ask(workers)[0]["worker"] in {answer["worker"] for answer in found}
 
 
+def test_cores_are_shared_by_the_processes_of_a_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: range(24))
+    for processes, most in (("", 24), ("8", 3), ("100", 1), ("0", 24), ("many", 24)):
+        monkeypatch.setenv("LOCAL_WORLD_SIZE", processes)
+        assert Workers(TARGET).most == most
+    monkeypatch.delenv("LOCAL_WORLD_SIZE")
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: range(500))
+    assert Workers(TARGET).most == pool.MOST_WORKERS
+
+
 def test_one_job_after_the_other_is_one_worker(make: Callable[..., Workers]) -> None:
     workers = make(8)
     assert len({ask(workers)[0]["worker"] for _ in range(5)}) == 1

@@ -39,12 +39,19 @@ class WorkerDied(Exception):
     """The process that should have compiled a kernel is no more, or was never there."""
 
 
+def cores_each() -> int:
+    """Cores for each of the processes that a launcher has started on this machine, within a bound."""
+    told = os.environ.get("LOCAL_WORLD_SIZE", "")
+    processes = int(told) if told.isdigit() else 1
+    return min(max(len(os.sched_getaffinity(0)) // max(processes, 1), 1), MOST_WORKERS)
+
+
 class Workers:
     """A server and the workers that it has forked, for one target."""
 
     def __init__(self, target: Target, most: int = 0) -> None:
         self.target = target
-        self.most = most or min(len(os.sched_getaffinity(0)), MOST_WORKERS)
+        self.most = most or cores_each()
         self._jobs: queue.SimpleQueue[tuple[Job, Take, Future[Answer]]] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._connections: set[Connection] = set()
