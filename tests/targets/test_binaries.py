@@ -239,6 +239,25 @@ def test_units_carry_the_keys_of_their_binaries(hopper: None, monkeypatch: pytes
     assert kernels.keys() == {"first", "second"} and all(type(found) is Linked for found in kernels.values())
 
 
+def test_a_binary_is_loaded_once_for_a_device(monkeypatch: pytest.MonkeyPatch, store: Store) -> None:
+    loads: list[tuple[str, int]] = []
+
+    def load(image: bytes, name: str, shared: int, device: int) -> tuple[int, int]:
+        loads.append((name, device))
+        return 0x1000 + len(loads), 0x50 + device
+
+    monkeypatch.setattr(binaries, "compiler", lambda: "triton 3")
+    monkeypatch.setattr(toolchain, "_functions", {})
+    monkeypatch.setattr(toolchain.driver, "load", load)
+    monkeypatch.setattr(toolchain, "binary", lambda source, *rest: Binary(b"", source.name, 7, 64))
+    first, second = sources(unit(1000, 2000))
+    same = [toolchain._loaded(first, first.key(), store, device, False, False) for device in (0, 0, 1)]
+    assert same == [(0x1001, 7, 64, 0x50), (0x1001, 7, 64, 0x50), (0x1002, 7, 64, 0x51)]
+    toolchain._loaded(first, first.key(), store, 0, True, False)
+    toolchain._loaded(second, second.key(), store, 0, False, False)
+    assert loads == [("first", 0), ("first", 1), ("first", 0), ("second", 0)]
+
+
 def test_a_device_without_a_number_is_the_current_one(hopper: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is compiled in a process of its own for each device: memory, streams and kernels are all that device's."""
     monkeypatch.setattr(toolchain, "stream_getter", lambda: 77)

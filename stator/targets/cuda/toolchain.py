@@ -91,9 +91,17 @@ def _sources(unit: Unit, device: int) -> list[Source]:
 
 def _loaded(source: Source, key: str, store: Store, device: int, anywhere: bool, wide: bool) -> tuple[int, ...]:
     """The driver's function, its bytes of shared memory and threads, and the context that it is loaded in."""
-    made = binary(source, key, store, ANYWHERE * anywhere | WIDE * wide)
-    function, context = driver.load(made.image, made.name, made.shared, device)
-    return function, made.shared, made.threads, context
+    alternative = ANYWHERE * anywhere | WIDE * wide
+    found = _functions.get((key, alternative, device))
+    if found is None:
+        made = binary(source, key, store, alternative)
+        function, context = driver.load(made.image, made.name, made.shared, device)
+        found = _functions[key, alternative, device] = function, made.shared, made.threads, context
+    return found
+
+
+#: What is loaded, by key, alternative and device: what is recorded may launch it when no graph has it any more.
+_functions: dict[tuple[str, int, int], tuple[int, ...]] = {}
 
 
 def target(number: int) -> Target:
