@@ -20,8 +20,15 @@ enum { HIDDEN = 2 }; /* parameters that the compiler adds: memory for scratch an
 /* Blocks along each of the three dimensions of a grid. */
 static const int64_t MOST_BLOCKS[] = {INT32_MAX, UINT16_MAX, UINT16_MAX};
 
-typedef int (*LaunchFunction)(void *function, unsigned x, unsigned y, unsigned z, unsigned threads, unsigned threads_y,
-                              unsigned threads_z, unsigned shared, void *stream, void **parameters, void **extra);
+/* What the driver is told of a launch, as it lays it out; without attributes. Given so, a launch takes the driver less
+ * time than with a parameter for each part of it. */
+typedef struct {
+    unsigned blocks[3], threads[3], shared;
+    void *stream, *attributes;
+    unsigned attribute_count;
+} Configuration;
+
+typedef int (*LaunchFunction)(const Configuration *configuration, void *function, void **parameters, void **extra);
 typedef int (*GetContext)(void **context);
 typedef int (*SetContext)(void *context);
 
@@ -97,8 +104,11 @@ int device_launch(DeviceCode *code, void *const *pointers) {
     if (status == 0) status = code->get_context(&before);
     if (status == 0 && before != code->context) status = code->set_context(code->context);
     if (status != 0) return status;
-    status = code->launch(function, (unsigned)grid[0], (unsigned)grid[1], (unsigned)grid[2], binary->threads, 1, 1,
-                          binary->shared, stream, NULL, packed);
+    const Configuration configuration = {.blocks = {(unsigned)grid[0], (unsigned)grid[1], (unsigned)grid[2]},
+                                         .threads = {binary->threads, 1, 1},
+                                         .shared = binary->shared,
+                                         .stream = stream};
+    status = code->launch(&configuration, function, NULL, packed);
     if (before != code->context) code->set_context(before);
     return status;
 }

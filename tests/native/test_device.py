@@ -12,10 +12,19 @@ import pytest
 
 from stator._native import Kernel, device_kernel
 
+
+class Configuration(ctypes.Structure):
+    """The driver's own record of a launch."""
+
+    _fields_ = (
+        ("grid", ctypes.c_uint * 3), ("block", ctypes.c_uint * 3), ("shared", ctypes.c_uint),
+        ("stream", ctypes.c_void_p), ("attributes", ctypes.c_void_p), ("count", ctypes.c_uint),
+    )  # fmt: skip
+
+
 LAUNCH = ctypes.CFUNCTYPE(
-    ctypes.c_int, ctypes.c_void_p, *[ctypes.c_uint] * 7, ctypes.c_void_p, ctypes.c_void_p,
-    ctypes.POINTER(ctypes.c_void_p),
-)  # fmt: skip
+    ctypes.c_int, ctypes.POINTER(Configuration), ctypes.c_void_p, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p)
+)
 GET = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_void_p))
 SET = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 STREAM = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int32, ctypes.POINTER(ctypes.c_void_p))
@@ -42,13 +51,14 @@ class Driver:
         self.held = LAUNCH(self.launch), GET(self.get), SET(self.put), STREAM(self.stream)
         self.addresses: Any = tuple([ctypes.cast(function, ctypes.c_void_p).value for function in self.held])
 
-    def launch(self, function: int, x: int, y: int, z: int, threads: int, *rest: Any) -> int:
-        _, _, shared, stream, parameters, packed = rest
+    def launch(self, configuration: Any, function: int, parameters: Any, packed: Any) -> int:
+        told = configuration[0]
         self.wide = function & 2
         assert not parameters and (packed[0], packed[2], packed[4]) == (1, 2, None)
+        assert (*told.block,)[1:] == (1, 1) and not told.attributes and not told.count
         data = ctypes.string_at(packed[1], ctypes.c_size_t.from_address(packed[3]).value)
         given = list(struct.unpack(self.layout, data))
-        self.launches.append((function, (x, y, z), threads, shared, stream, given[:-2]))
+        self.launches.append((function, tuple(told.grid), told.block[0], told.shared, told.stream, given[:-2]))
         assert given[-2:] == [0, 0]  # no memory of the compiler's own
         return self.status
 

@@ -120,6 +120,6 @@ def launching() -> tuple[int, int, int, int]:
     except (OSError, AttributeError) as error:
         raise NotImplementedError(f"kernels cannot be launched from C: {error}") from error
     cuda = library()
-    found = [cuda.cuLaunchKernel, cuda.cuCtxGetCurrent, cuda.cuCtxSetCurrent, stream]
+    found = [cuda.cuLaunchKernelEx, cuda.cuCtxGetCurrent, cuda.cuCtxSetCurrent, stream]
     launch, get, put, tell = [ctypes.cast(function, ctypes.c_void_p).value or 0 for function in found]
     return launch, get, put, tell
