@@ -149,6 +149,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's interrupt is for the program
     number, target, path = sys.argv[1:]
     sys.path[:] = json.loads(path)
+    os.environ.pop("TRITON_INTERPRET", None)  # which is for kernels of the program's own
     prepare(json.loads(target))
     serve(socket.socket(fileno=int(number)))
 
