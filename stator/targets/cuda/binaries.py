@@ -30,10 +30,8 @@ from stator.targets.cuda.workers import Answer, Target, WorkerDied, workers
 
 COMPILER = "triton"
 ANYWHERE, WIDE = 1, 2
-#: What changes the code that Triton makes stands in variables whose names begin so; some others do, too.
-VARIABLES = re.compile(
-    r"(TRITON|PTXAS|DISABLE|LLVM|MLIR|NVPTX|AMDGCN|USE_IR)_(?!CACHE_DIR$|HOME$|DUMP_DIR$|INTERPRET$)"
-)
+#: Names of variables that may change the code that Triton makes, and are of none that only say where files are.
+VARIABLES = re.compile(r"(TRITON|PTXAS|DISABLE|LLVM|MLIR|NVPTX|AMDGCN|USE_IR)_(?!(CACHE_DIR|HOME|DUMP_DIR|INTERPRET)$)")
 _HEAD, _LAUNCHES = "@triton.jit\ndef ", "\nLAUNCHES = "
 
 
